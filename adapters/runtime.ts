@@ -41,7 +41,6 @@ export interface Runtime<Options extends ServeOptions> {
   name(): string
   /** The environment variables: what `secret` functions and handlers get as `env`, as they get bindings on Workers. */
   variables(): object
-  /** The rules of its own options. */
   readonly rules?: Rules<Omit<Options, keyof ServeOptions>>
   /** Why this runtime cannot keep the promise of an `ack`; `undefined` when it can. */
   readonly cannotKeep?: (ack: Ack) => string | undefined
@@ -51,7 +50,6 @@ export interface Runtime<Options extends ServeOptions> {
   listeningWasKept?(options: Options): boolean
   /** Called before the inbox opens. Opening can wait for another process to release the file. */
   opening?(): void
-  /** Called when the server listens. */
   opened?(): void
   /** Starts to listen. Every request gets a context, so that `c.executionCtx` never throws. */
   listen(served: ServedHere, options: Options): Promise<Listening>
@@ -61,12 +59,8 @@ export interface Runtime<Options extends ServeOptions> {
   raise?(signal: Signal): void
 }
 
-/** What a runtime serves. */
 export interface ServedHere {
-  /**
-   * Answers a request. `connection` is what the runtime knows about the sender, under the names that Hono looks for. It is
-   * used only when `wantsConnection` is true.
-   */
+  /** Answers a request. `connection` has what the runtime knows about the sender, if `wantsConnection` is true. */
   fetch(request: Request, connection: object): Response | Promise<Response>
   readonly wantsConnection: boolean
   /** What is served, when it is a receiver and nothing else: a runtime may then read requests itself. */
@@ -96,7 +90,6 @@ const defaultDelayMs = 1_500
 /** How long after a drain the process may take to end by itself, in milliseconds. */
 const exitAfterMs = 2_000
 
-/** Makes `serve` for a runtime. */
 export function serveOn<Options extends ServeOptions>(
   runtime: Runtime<Options>,
 ): (served: Served, options?: Options) => Promise<Server> {

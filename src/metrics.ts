@@ -28,7 +28,6 @@ export interface Measured {
   observe?(observer: Observer): () => void
 }
 
-/** The media type of {@link metricsText}. */
 const contentType = 'text/plain; version=0.0.4; charset=utf-8'
 
 /**
@@ -111,7 +110,6 @@ interface Series {
   readonly value: Histogram & { readonly counts: number[]; sum: number }
 }
 
-/** The histograms of a receiver's times. */
 class Times {
   readonly #series = new Map<Timing, Map<Attributes, Series>>()
 

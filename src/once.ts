@@ -6,6 +6,7 @@
 import { FleethookError } from './base/errors.ts'
 import { checkOptions, milliseconds, aFunction, oneOf, required, type Rules } from './base/options.ts'
 import type { Delivery } from './inbox/observer.ts'
+import type { Handled, OnceHandlers, Several, Single } from './inbox/once-handlers.ts'
 
 /** What {@link createOnce} takes. */
 export interface OnceOptions<Transaction> {
@@ -21,26 +22,8 @@ export interface OnceOptions<Transaction> {
   readonly keepForMs?: number
 }
 
-interface Single {
-  readonly delivery: Delivery
-}
-interface Several {
-  readonly deliveries: readonly Delivery[]
-}
-type Handled<What, Context, Transaction> = (what: What, context: Context, transaction: Transaction) => unknown
-
 /** Makes handlers whose writes happen once: the result of {@link createOnce}. */
-export interface Once<Transaction> {
-  /** For `receiver.on` and `receiver.when`. The name belongs to the marks: it must stay the same, and be the only one. */
-  <What, Context extends Single>(
-    name: string,
-    handler: Handled<What, Context, Transaction>,
-  ): (what: What, context: Context) => Promise<void>
-  /** For `receiver.batch`. A batch of which some messages were handled before is tried message by message. */
-  batch<What, Context extends Several>(
-    name: string,
-    handler: Handled<readonly What[], Context, Transaction>,
-  ): (what: readonly What[], context: Context) => Promise<void>
+export interface Once<Transaction> extends OnceHandlers<Transaction> {
   /** The statements that create the table `fleethook_once`, if it is not there. */
   readonly schema: readonly string[]
 }

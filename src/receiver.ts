@@ -88,7 +88,8 @@ export function createReceiver<
     try {
       const body = await request.read(limits.bodyBytes)
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
-      if (!backend.isReady && !(await backend.becomeReady())) return { error: 'inbox_unavailable' }
+      if (!backend.isReady && !(await backend.becomeReady()))
+        return { error: 'inbox_unavailable', hint: backend.notReadyHint }
       if ('error' in body) {
         noteUnread(body, request)
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), request)
@@ -238,13 +239,11 @@ const noEdge = (): FleethookError =>
     hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
   })
 
-/** Whether a request says that it carries a test message. */
 function isTest(request: AuthorizedRequest): boolean {
   for (const [name] of request.headers?.() ?? []) if (name === testHeader) return true
   return false
 }
 
-/** A refusal, with the messages that were read and not kept. */
 type RefusalOfMessages = Refusal & { readonly messages?: readonly InboxMessage[] }
 
 function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {

@@ -19,10 +19,8 @@ function numberBy(rule: Rule): (text: string) => number {
   }
 }
 
-/** A whole number from `least` to `most`. */
 export const whole = (least: number, most?: number): ((text: string) => number) => numberBy(wholeNumber(least, most))
 
-/** Any number from `least` to `most`. */
 export const number = (least: number, most: number): ((text: string) => number) => numberBy(numberBetween(least, most))
 
 /** Names of the list `known`, separated by commas. `what` is the word for one of them. */

@@ -7,6 +7,7 @@ import * as z from 'zod/mini'
 import { FleethookError } from '../../src/base/errors.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import { testHeader } from '../../src/inbox/receipts.ts'
+import type { ShownItem } from '../../src/operator/feed.ts'
 import { secretErrors } from '../../src/receiver/refusals.ts'
 import { type Client, createClient } from '../../src/service/client/client.ts'
 import { vinsOf } from '../../src/service/client/products.ts'
@@ -23,8 +24,8 @@ import {
   webAddress,
 } from './arguments.ts'
 import { codeOf, exchange, type Exchanged, parsed } from './exchange.ts'
-import { connect } from './operator.ts'
-import { type Item, keptErrors } from './tail.ts'
+import { ask, connect } from './operator.ts'
+import { keptErrors } from './tail.ts'
 import { colorsFor, jsonText, report } from './terminal.ts'
 
 /** `'warn'`: it works, but something may go wrong later. `'skip'`: it could not be checked here. */
@@ -45,16 +46,13 @@ const skip = (id: string, found: string): Finding => ({ id, status: 'skip', foun
 const warn = (id: string, found: string, todo: string): Finding => ({ id, status: 'warn', found, todo })
 const fail = (id: string, found: string, todo: string): Finding => ({ id, status: 'fail', found, todo })
 
-/** What the checks know of this machine and the business. */
 interface Circumstances {
   readonly variable: Environment
   /** The file with variables. It may be missing. */
   readonly envFile: string
-  /** The public address of the webhook, when it is known. */
   readonly url: URL | undefined
   /** The file of the inbox. It may be missing. */
   readonly inbox: string
-  /** The service, when its address and key are known. */
   readonly client: Client | undefined
 }
 
@@ -162,7 +160,6 @@ function summary(findings: readonly Finding[]): string {
   return `${count('ok')} passed, ${warned} to look at, ${failed} failed, ${skipped} not checked.`
 }
 
-/** Values that our docs and examples show. */
 const exampleValues = ['a-long-random-value', 'the-new-secret', 'the-old-one', 'changeme', 'secret']
 
 /** The secret, without a request. No text shows a character of it. */
@@ -181,7 +178,6 @@ async function* secret({ variable, envFile }: Circumstances): AsyncGenerator<Fin
   else yield ok('secret.set', `WEBHOOK_SECRET is set: ${value.length} characters`)
 }
 
-/** The most vehicles whose configs are read one by one. */
 const mostConfigs = 25
 
 /** What the service knows about this business: its webhook, and which vehicles stream. */
@@ -270,7 +266,8 @@ async function* proxy({ url, variable }: Circumstances): AsyncGenerator<Finding,
     )
   const headers = { 'content-type': 'application/json', 'user-agent': 'fleethook-doctor', [testHeader]: '1' }
   const answer = await exchange(url, {
-    ...{ agent: false, headers: { ...headers, authorization } },
+    agent: false,
+    headers: { ...headers, authorization },
     body: JSON.stringify({ fleethook: { test: randomUUID() } }),
     // Only the built-in authorities, without those of NODE_EXTRA_CA_CERTS, as a sender does.
     ca: [...rootCertificates],
@@ -281,10 +278,8 @@ async function* proxy({ url, variable }: Circumstances): AsyncGenerator<Finding,
   yield fail('proxy.answer', `${origin} did not answer: ${answer}.`, todo)
 }
 
-/** The form of the receiver's answers. */
 const ownAnswer = z.object({ code: z.number(), error: z.optional(z.string()), hint: z.optional(z.string()) })
 
-/** The finding for an answer to the right secret. */
 function verdict({ href, pathname }: URL, { status, headers, text }: Exchanged): Finding {
   const wrong = (found: string, todo: string): Finding => fail('proxy.answer', found, todo)
   if (status >= 300 && status < 400)
@@ -396,7 +391,6 @@ async function* receiver({ inbox: path }: Circumstances): AsyncGenerator<Finding
 }
 
 const someNumber = z.optional(z.nullable(z.number()))
-/** What the checks read of the receiver's figures. */
 const statsForm = z.object({
   draining: z.boolean(),
   received: z.number(),
@@ -408,12 +402,15 @@ const statsForm = z.object({
 })
 
 async function askStats(path: string): Promise<z.output<typeof statsForm>> {
-  const connection = await connect({ inbox: path }, 'receiver')
-  return statsForm.parse(await connection.ask('GET', '/stats').finally(connection.close))
+  return statsForm.parse(await ask(await connect({ inbox: path }, 'receiver'), 'GET', '/stats'))
 }
 
 /** Refused requests by their error, without those that a doctor sent. */
-function refusals(refused: Readonly<Record<string, number>>, items: readonly Item[], hasReceived: boolean): Finding {
+function refusals(
+  refused: Readonly<Record<string, number>>,
+  items: readonly ShownItem[],
+  hasReceived: boolean,
+): Finding {
   const id = 'receiver.refused'
   const counts = Object.entries(refused)
     .filter(([error]) => error !== 'test')
@@ -431,7 +428,7 @@ function refusals(refused: Readonly<Record<string, number>>, items: readonly Ite
 }
 
 /** The handlers that failed, by their name and topic. Without the messages of errors, which can quote a payload. */
-function failures(items: readonly Item[]): Finding {
+function failures(items: readonly ShownItem[]): Finding {
   const id = 'receiver.handlers'
   const failed = items.filter(({ kind }) => kind === 'failed')
   const byHandler = Map.groupBy(failed, ({ handler = 'the inbox', event }) =>

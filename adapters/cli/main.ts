@@ -3,93 +3,57 @@ import { Command, CommanderError } from 'commander'
 import { isOlder, packageVersion } from './own-package.ts'
 import { escapeLines } from './terminal.ts'
 
-interface CommandEntry {
-  readonly summary: string
-  /** Loads the file of a command when the command runs, and returns the function that defines it. */
-  readonly load: () => Promise<(command: Command) => void>
-}
+/** What a command is for, and what loads the function that defines it. */
+type Entry = readonly [summary: string, load: () => Promise<(command: Command) => void>]
 
-const commands: Readonly<Record<string, CommandEntry>> = {
-  init: {
-    summary: 'copy a template of a receiver into a new folder',
-    load: async () => (await import('./init.ts')).defineInit,
-  },
-  send: {
-    summary: 'post the messages of a simulated fleet to a receiver',
-    load: async () => (await import('./send.ts')).defineSend,
-  },
-  run: {
-    summary: 'hold the port, run a receiver on it, and restart it',
-    load: async () => (await import('./run.ts')).defineRun,
-  },
-  reload: {
-    summary: 'replace the receiver of fleethook run without refusing a message',
-    load: async () => (await import('./run.ts')).defineReload,
-  },
-  doctor: {
-    summary: 'find out why messages do not arrive',
-    load: async () => (await import('./doctor.ts')).defineDoctor,
-  },
-  dev: {
-    summary: 'run a receiver with simulated vehicles and its inspector, and restart it when its files change',
-    load: async () => (await import('./dev.ts')).defineDev,
-  },
-  inspect: {
-    summary: 'show a running receiver on a page in the browser',
-    load: async () => (await import('./inspect.ts')).defineInspect,
-  },
-  webhook: {
-    summary: 'set, show or delete the webhook of the business',
-    load: async () => (await import('./webhook.ts')).defineWebhook,
-  },
-  config: {
-    summary: 'show or change what vehicles stream',
-    load: async () => (await import('./config.ts')).defineConfig,
-  },
-  products: {
-    summary: 'list the vehicles and energy sites that customers share',
-    load: async () => (await import('./products.ts')).defineProducts,
-  },
-  stream: {
-    summary: 'stream a vehicle without a webhook',
-    load: async () => (await import('./products.ts')).defineStream,
-  },
-  sandbox: {
-    summary: 'run a local stand-in for the service with simulated vehicles',
-    load: async () => (await import('./sandbox.ts')).defineSandbox,
-  },
-  completion: {
-    summary: 'print the completion script for a shell',
-    load: async () => (await import('./completion.ts')).defineCompletion,
-  },
-  tail: {
-    summary: 'show what happens in a running receiver, one line per event',
-    load: async () => (await import('./tail.ts')).defineTail,
-  },
-  dead: {
-    summary: 'list, replay, or discard dead letters',
-    load: async () => (await import('./dead.ts')).defineDead,
-  },
-  replay: {
-    summary: 'replay messages that were already handled',
-    load: async () => (await import('./dead.ts')).defineReplay,
-  },
-  kafka: {
-    summary: 'print or create the topics of the Kafka inbox',
-    load: async () => (await import('./kafka.ts')).defineKafka,
-  },
-  postgres: {
-    summary: 'print or create the tables of the Postgres inbox',
-    load: async () => (await import('./postgres.ts')).definePostgres,
-  },
-  vehicles: {
-    summary: 'show the newest state of vehicles',
-    load: async () => (await import('./vehicles.ts')).defineVehicles,
-  },
-  openapi: {
-    summary: 'print the OpenAPI document of a receiver',
-    load: async () => (await import('./openapi.ts')).defineOpenApi,
-  },
+const commands: Readonly<Record<string, Entry>> = {
+  init: ['copy a template of a receiver into a new folder', async () => (await import('./init.ts')).defineInit],
+  send: ['post the messages of a simulated fleet to a receiver', async () => (await import('./send.ts')).defineSend],
+  run: ['hold the port, run a receiver on it, and restart it', async () => (await import('./run.ts')).defineRun],
+  reload: [
+    'replace the receiver of fleethook run without refusing a message',
+    async () => (await import('./run.ts')).defineReload,
+  ],
+  doctor: ['find out why messages do not arrive', async () => (await import('./doctor.ts')).defineDoctor],
+  dev: [
+    'run a receiver with simulated vehicles and its inspector, and restart it when its files change',
+    async () => (await import('./dev.ts')).defineDev,
+  ],
+  inspect: [
+    'show a running receiver on a page in the browser',
+    async () => (await import('./inspect.ts')).defineInspect,
+  ],
+  webhook: [
+    'set, show or delete the webhook of the business',
+    async () => (await import('./webhook.ts')).defineWebhook,
+  ],
+  config: ['show or change what vehicles stream', async () => (await import('./config.ts')).defineConfig],
+  products: [
+    'list the vehicles and energy sites that customers share',
+    async () => (await import('./products.ts')).defineProducts,
+  ],
+  stream: ['stream a vehicle without a webhook', async () => (await import('./products.ts')).defineStream],
+  sandbox: [
+    'run a local stand-in for the service with simulated vehicles',
+    async () => (await import('./sandbox.ts')).defineSandbox,
+  ],
+  completion: [
+    'print the completion script for a shell',
+    async () => (await import('./completion.ts')).defineCompletion,
+  ],
+  tail: [
+    'show what happens in a running receiver, one line per event',
+    async () => (await import('./tail.ts')).defineTail,
+  ],
+  dead: ['list, replay, or discard dead letters', async () => (await import('./dead.ts')).defineDead],
+  replay: ['replay messages that were already handled', async () => (await import('./dead.ts')).defineReplay],
+  kafka: ['print or create the topics of the Kafka inbox', async () => (await import('./kafka.ts')).defineKafka],
+  postgres: [
+    'print or create the tables of the Postgres inbox',
+    async () => (await import('./postgres.ts')).definePostgres,
+  ],
+  vehicles: ['show the newest state of vehicles', async () => (await import('./vehicles.ts')).defineVehicles],
+  openapi: ['print the OpenAPI document of a receiver', async () => (await import('./openapi.ts')).defineOpenApi],
 }
 
 // `parseEnv` of node:util, which every command with a .env file needs, came with this version.
@@ -115,7 +79,7 @@ const program = new Command('fleethook')
   // Commander's errors quote what was given.
   .configureOutput({ writeErr: (text) => process.stderr.write(escapeLines(text)) })
 
-for (const [name, { summary, load }] of Object.entries(commands)) {
+for (const [name, [summary, load]] of Object.entries(commands)) {
   const command = program.command(name).summary(summary).description(summary)
   if (process.argv[2] === name || process.argv[2] === 'complete') (await load())(command)
 }

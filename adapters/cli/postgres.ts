@@ -4,28 +4,51 @@ import { pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
 import { FleethookError } from '../../src/base/errors.ts'
 import { isObject } from '../../src/base/options.ts'
-import { databaseError, type PostgresClient } from '../inbox/postgres/client.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { Database, databaseError, type PostgresClient } from '../inbox/postgres/client.ts'
 import { schemaName } from '../inbox/postgres/options.ts'
 import { schemaStatements } from '../inbox/postgres/schema.ts'
 import { dotenvOption, environment } from './arguments.ts'
+import { moveFile } from './move.ts'
 import { jsonText, report } from './terminal.ts'
 
 interface Given {
   readonly schema: string
   readonly database?: string
-  readonly apply?: true
   readonly json?: true
   readonly dotenv: string
 }
 
 export function definePostgres(command: Command): void {
   command.description('The tables of postgresInbox.')
+  run<[], Given & { readonly apply?: true }>(
+    command
+      .command('schema')
+      .description('Prints the SQL that creates the tables of postgresInbox. With --apply it runs it.')
+      .option('--apply', 'create the tables that are missing'),
+    `--apply needs the package pg in your project. Without it: fleethook postgres schema | psql "$DATABASE_URL"
+Running it again changes nothing.`,
+    runSchema,
+  )
+  run<[string], Given>(
+    command
+      .command('move')
+      .argument('<file>', 'the inbox file of a stopped receiver')
+      .description('Moves what waits in an inbox file into the tables of postgresInbox, with dead letters and gaps.'),
+    `It needs the package pg in your project. Each message is in Postgres before it leaves the file, so when it was interrupted, run it again within
+a day. Handled messages and the states of vehicles stay in the file.`,
+    runMove,
+  )
+}
+
+function run<Args extends unknown[], Options extends Given>(
+  command: Command,
+  help: string,
+  action: (given: Options, ...args: Args) => Promise<void>,
+): void {
   command
-    .command('schema')
-    .description('Prints the SQL that creates the tables of postgresInbox. With --apply it runs it.')
     .option('--schema <name>', 'the schema of the tables', 'fleethook')
     .option('-d, --database <url>', 'the address of the database (default: DATABASE_URL)')
-    .option('--apply', 'create the tables that are missing')
     .addOption(dotenvOption)
     .option('--json', 'print JSON, errors as {"error": …}')
     .addHelpText(
@@ -33,14 +56,16 @@ export function definePostgres(command: Command): void {
       `
 Environment: DATABASE_URL, also read from .env.
 
---apply needs the package pg in your project. Without it: fleethook postgres schema | psql "$DATABASE_URL"
-Running it again changes nothing.
+${help}
 
 Exit status: 0 done, 1 an error, 2 bad usage.`,
     )
-    .action(async (given: Given) => {
+    .action(async (...all: unknown[]) => {
+      const given = command.opts<Options>()
       try {
-        await runSchema(given)
+        if (!schemaName.accepts(given.schema))
+          throw new FleethookError('option_invalid', `--schema ${schemaName.must}.`)
+        await action(given, ...(all.slice(0, -2) as Args)) // oxlint-disable-line no-unsafe-type-assertion -- commander passes the arguments first
       } catch (error) {
         report(error, given.json === true)
         process.exitCode = 1
@@ -48,14 +73,36 @@ Exit status: 0 done, 1 an error, 2 bad usage.`,
     })
 }
 
-async function runSchema({ schema, database, apply, json, dotenv }: Given): Promise<void> {
-  if (!schemaName.accepts(schema)) throw new FleethookError('option_invalid', `--schema ${schemaName.must}.`)
+async function runMove({ schema, json, ...where }: Given, file: string): Promise<void> {
+  const moved = await withPool(where, async (pool) => moveFile(file, new Database(pool, schema, systemClock)))
+  if (json) {
+    console.log(jsonText({ schema, ...moved }))
+    return
+  }
+  const { messages, deadLetters, gaps, timers, vehicles } = moved
+  console.log(
+    `Moved to the schema ${schema}: ${messages} messages that wait, ${deadLetters} dead letters, ${gaps} gaps.`,
+  )
+  if (vehicles + timers > 0)
+    console.log(`Left in the file: the states of ${vehicles} vehicles, and ${timers} times that they waited for.`)
+}
+
+async function runSchema({ schema, apply, json, ...where }: Given & { readonly apply?: true }): Promise<void> {
   const sql = ['BEGIN', ...schemaStatements(schema), 'COMMIT', ''].join(';\n')
   if (apply !== true) {
     if (json) console.log(jsonText({ schema, sql }))
     else process.stdout.write(sql)
     return
   }
+  await withPool(where, (pool) => pool.query(sql))
+  if (json) console.log(jsonText({ schema, outcome: 'ready' }))
+  else console.log(`The tables in the schema ${schema} are ready.`)
+}
+
+async function withPool<Result>(
+  { database, dotenv }: Pick<Given, 'database' | 'dotenv'>,
+  use: (pool: Pool) => Promise<Result>,
+): Promise<Result> {
   const connectionString = database ?? environment(dotenv)('DATABASE_URL')
   if (connectionString === undefined)
     throw new FleethookError('option_invalid', 'No database is given.', {
@@ -63,14 +110,12 @@ async function runSchema({ schema, database, apply, json, dotenv }: Given): Prom
     })
   const pool = await openPool(connectionString)
   try {
-    await pool.query(sql)
+    return await use(pool)
   } catch (error) {
     throw databaseError(error)
   } finally {
     await pool.end()
   }
-  if (json) console.log(jsonText({ schema, outcome: 'ready' }))
-  else console.log(`The tables in the schema ${schema} are ready.`)
 }
 
 type Pool = PostgresClient & { end(): Promise<void> }

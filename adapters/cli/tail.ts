@@ -4,41 +4,15 @@ import prettyMs from 'pretty-ms'
 import * as z from 'zod/mini'
 import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
+import type { ShownItem } from '../../src/operator/feed.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { whole } from './arguments.ts'
-import { connect, operates } from './operator.ts'
+import { connect, operates, stream } from './operator.ts'
 import { type Colors, colorsFor, escapeJson } from './terminal.ts'
-
-/** An item of a receiver's feed, as JSON. Only some kinds have the optional members. */
-export interface Item {
-  readonly kind: string
-  readonly at: string
-  readonly id?: string
-  readonly vin?: string | null
-  /** What `summarize` says of the event. */
-  readonly line?: string
-  readonly event?: { readonly topic: string; readonly vin?: string }
-  readonly outcome?: string
-  readonly lagMs?: number
-  readonly error?: string
-  readonly handler?: string
-  readonly attempt?: number
-  readonly attempts?: number
-  readonly nextAt?: string
-  readonly status?: number
-  readonly hint?: string
-  readonly isTest?: boolean
-  readonly vins?: readonly string[]
-  readonly count?: number
-  readonly test?: string
-  readonly bytes?: number
-  readonly encoding?: string
-  readonly headers?: readonly { readonly name: string; readonly length: number }[]
-}
 
 const isItem = (value: unknown): boolean =>
   isJsonObject(value) && typeof value['kind'] === 'string' && typeof value['at'] === 'string'
-const batch = z.object({ items: z.array(z.custom<Item>(isItem)), missed: z.optional(z.number()) })
+const batch = z.object({ items: z.array(z.custom<ShownItem>(isItem)), missed: z.optional(z.number()) })
 
 interface Given {
   readonly vin?: string
@@ -70,7 +44,7 @@ export function defineTail(command: Command): void {
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort())
       const show = isJson ? showJson : showLines(colorsFor(process.stdout), ended.signal)
       let since: string | undefined
-      const kept: Item[] = []
+      const kept: ShownItem[] = []
       let isLost = false
       while (!ended.signal.aborted) {
         const query = new URLSearchParams(defined({ vin, topic, errors: errors && 'true', since }))
@@ -102,16 +76,16 @@ export function defineTail(command: Command): void {
   )
 }
 
-function showJson(items: readonly Item[], missed: number): void {
+function showJson(items: readonly ShownItem[], missed: number): void {
   if (missed > 0) console.log(JSON.stringify({ missed }))
   for (const one of items) console.log(escapeJson(JSON.stringify(one)))
 }
 
 /** Prints one line for each message when its outcome is known. A message that takes long gets a line before that. */
-function showLines(colors: Colors, ended: AbortSignal): (items: readonly Item[], missed: number) => void {
-  const open = new Map<string, Item>()
+function showLines(colors: Colors, ended: AbortSignal): (items: readonly ShownItem[], missed: number) => void {
+  const open = new Map<string, ShownItem>()
   ended.addEventListener('abort', () => open.clear())
-  const print = (one: Item): void => console.log(lineOf(one, colors))
+  const print = (one: ShownItem): void => console.log(lineOf(one, colors))
   return (items, missed) => {
     if (missed > 0) console.log(colors.dim(`${missed} events not shown: they arrived too fast.`))
     for (const one of items) {
@@ -134,18 +108,18 @@ function showLines(colors: Colors, ended: AbortSignal): (items: readonly Item[],
 }
 
 /** The outcome, then the time from receipt to it, then what happened. */
-function lineOf(one: Item, colors: Colors): string {
+function lineOf(one: ShownItem, colors: Colors): string {
   const [paint, outcome, measure] = headOf(one, colors)
   return `${paint(outcome.padEnd(10))} ${measure.padStart(7)}  ${textOf(one)}`
 }
 
-function headOf({ kind, isTest, outcome = '', lagMs, status, attempt, attempts }: Item, colors: Colors): Head {
+function headOf({ kind, isTest, outcome, lagMs, status, attempt, attempts }: ShownItem, colors: Colors): Head {
   const lag = lagMs === undefined ? '' : prettyMs(lagMs, { compact: true })
   switch (kind) {
     case 'received':
       return [colors.dim, 'waiting', '']
     case 'settled':
-      return [outcome === 'handled' ? colors.green : outcome === 'lost' ? colors.red : colors.dim, outcome, lag]
+      return [outcome === 'handled' ? colors.green : outcome === 'lost' ? colors.red : colors.dim, outcome ?? '', lag]
     case 'failed':
       return [colors.yellow, 'failed', attempt === undefined ? '' : `run ${attempt}`]
     case 'dead':
@@ -159,7 +133,7 @@ function headOf({ kind, isTest, outcome = '', lagMs, status, attempt, attempts }
 
 type Head = readonly [paint: (text: string) => string, outcome: string, measure: string]
 
-function textOf(one: Item): string {
+function textOf(one: ShownItem): string {
   const { kind, at, id = '', vin, line, event, error = '', handler, nextAt, hint, vins = [], count } = one
   const about = [at.slice(11, 19), vin ?? event?.vin, event?.topic].filter((part) => part !== undefined).join(' ')
   switch (kind) {
@@ -191,10 +165,10 @@ function textOf(one: Item): string {
 const feedMs = 5_000
 
 /** The test messages and errors that the receiver's feed has kept, oldest first. Rejects when no receiver runs. */
-export async function keptErrors(inbox: string): Promise<readonly Item[]> {
-  const { stream } = await connect({ inbox }, 'receiver')
-  const items: Item[] = []
-  for await (const { id, data } of stream('/feed?errors=true', AbortSignal.timeout(feedMs))) {
+export async function keptErrors(inbox: string): Promise<readonly ShownItem[]> {
+  const connection = await connect({ inbox }, 'receiver')
+  const items: ShownItem[] = []
+  for await (const { id, data } of stream(connection, '/feed?errors=true', AbortSignal.timeout(feedMs))) {
     items.push(...batch.parse(JSON.parse(data)).items)
     // The last part of the kept items has the cursor.
     if (id !== undefined) break

@@ -12,7 +12,6 @@ export function colorsFor(stream: WriteStream): Colors {
   return picocolors.createColors(stream.isTTY ? stream.hasColors() : Boolean(process.env['FORCE_COLOR']))
 }
 
-/** Prints an error for people: what happened, then what to do. */
 export function printError(error: { readonly message: string; readonly hint?: string | undefined }): void {
   console.error(`${colorsFor(process.stderr).red('error:')} ${escapeControls(withHint(error))}`)
 }
@@ -44,7 +43,6 @@ export function escapeJson(json: string): string {
 
 const hex = (code: number): string => code.toString(16).padStart(4, '0')
 
-/** A log for a person at a terminal. */
 export function logTo(stream: WriteStream): Log {
   const { yellow, red } = colorsFor(stream)
   const silent = (): void => {}

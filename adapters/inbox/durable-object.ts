@@ -59,7 +59,6 @@ const rules: Rules<DurableObjectInboxOptions<never>> = {
   retention: { settled: retention, dead: retention },
 }
 
-/** What {@link inboxObject} has to know about an inbox. */
 interface Made {
   readonly keeping: Omit<Keeping, 'pendingMessages' | 'pendingBytes'>
   readonly bind: (env: unknown) => void
@@ -117,7 +116,10 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
       own.parts = parts
       const { receipts, settings, vehicles } = parts
       const relay = createObjectRelay({
-        ...{ objects, shards, receipts, settings },
+        objects,
+        shards,
+        receipts,
+        settings,
         viewOf: vehicles?.viewOf,
         bindings: () => bindings,
       })

@@ -67,6 +67,7 @@ export class TwoHalves implements Backend {
   readonly lifecycle: Lifecycle
   readonly deadLetters: DeadLetters
   readonly messages: Messages
+  notReadyHint: string | undefined
   readonly #role: Role
   readonly #parts: BackendParts
   readonly #system: SharedSystem
@@ -144,15 +145,20 @@ export class TwoHalves implements Backend {
     }))
   }
 
-  becomeReady(): Promise<boolean> {
-    return (this.#readiness ??= this.open().then(
+  async becomeReady(): Promise<boolean> {
+    const fromMs = this.#parts.settings.clock.now()
+    this.#readiness ??= this.open().then(
       () => true,
       (error: unknown) => {
         this.#readiness = undefined
+        this.notReadyHint = error instanceof FleethookError ? error.message : undefined
         this.#parts.reports.dispatch.inboxFailed(error)
         return false
       },
-    ))
+    )
+    const isReady = await this.#readiness
+    if (!isReady) this.noteGap({ reason: 'inbox_unavailable', fromMs, missed: 1 })
+    return isReady
   }
 
   async put(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {

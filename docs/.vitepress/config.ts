@@ -120,6 +120,17 @@ async function sectionsOf(file: string, html: string): Promise<Section[]> {
   })
 }
 
+/**
+ * The words that the search does not look for, because long sections have many of them. The function goes into the site as text, so
+ * it uses nothing around it.
+ */
+function processTerm(term: string): string | null {
+  const word = term.toLowerCase()
+  const small =
+    /^(a|an|and|are|as|at|be|by|can|do|does|for|from|has|have|how|i|if|in|is|it|its|must|my|of|on|or|so|that|the|this|to|what|when|where|which|who|why|with|you|your)$/
+  return small.test(word) ? null : word
+}
+
 /** Writes the source of every page beside it, and `llms.txt`, which lists them. */
 function writeTexts({ outDir, pages, rewrites, srcDir, dynamicRoutes }: SiteConfig): void {
   const contents = new Map(dynamicRoutes.routes.map(({ path, content }) => [path, content]))
@@ -165,7 +176,10 @@ const config: UserConfig<DefaultTheme.Config> = {
     ],
     sidebar,
     outline: [2, 3],
-    search: { provider: 'local', options: { miniSearch: { _splitIntoSections: sectionsOf } } },
+    search: {
+      provider: 'local',
+      options: { miniSearch: { options: { processTerm }, _splitIntoSections: sectionsOf } },
+    },
     editLink: { pattern: `${repository}/edit/main/:path`, text: 'Edit this page' },
     socialLinks: [{ icon: 'github', link: repository }],
     notFound: {

@@ -14,13 +14,11 @@ import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { Reports } from '../receiver/reports.ts'
 import type { Stats } from '../inbox/stats.ts'
 
-/** What a backend is made of. */
 export interface BackendParts {
   readonly settings: Settings
   readonly registry: Registry
   readonly receipts: Receipts
   readonly reports: Reports
-  /** The part `vehicles`, if there is one. */
   readonly vehicles: KeptVehicles | undefined
 }
 
@@ -32,21 +30,17 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
   readonly vehicles: Vehicles<FieldCatalogue> | undefined
   /** Replays messages that were handled and that are still kept. Resolves to the number of messages. */
   replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
-  /** Whether it takes no more messages. */
   readonly isDraining: boolean
   readonly lifecycle: Lifecycle
-  /** Whether messages may be read and taken. */
   readonly isReady: boolean
-  /** Resolves to whether it is ready now. */
   becomeReady(): Promise<boolean>
+  /** Why it did not become ready, for the answer. */
+  readonly notReadyHint?: string | undefined
   /** Keeps messages. Returns or resolves when the answer may leave; with a refusal when they are not kept. */
   put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined>
   /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
   putInternal(message: InboxMessage, from: RequestScope): Promise<boolean>
-  /**
-   * Messages are missing for a reason that `put` does not see. A `gap` event reports it as soon as the inbox can keep the
-   * event.
-   */
+  /** Messages are missing for a reason that `put` does not see. A `gap` event reports it as soon as it can be kept. */
   noteGap(gap: InboxGap, from?: RequestScope): void
   /** Why it would refuse a message now; `undefined` when it would not. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
@@ -75,7 +69,6 @@ export type BackendState = Pick<
   | 'openGaps'
 >
 
-/** The whole of {@link Stats}. */
 export function statsOf(
   backend: Pick<Backend, 'state' | 'isDraining'>,
   { counts, topics, secrets, refusals, drift }: Reports,
@@ -94,14 +87,10 @@ export function statsOf(
   }
 }
 
-/** What a {@link RelayInbox} is inside. */
 export interface AttachableInbox extends RelayInbox {
   /** Called once by `createReceiver`, with the parts of the receiver. */
   readonly attach: (parts: BackendParts) => Backend
-  /**
-   * Called with the bindings of every request of a Worker, for calls that have none of their own, such as those for dead
-   * letters.
-   */
+  /** Called with the bindings of every request of a Worker, for calls that have none, such as for dead letters. */
   readonly bind?: (env: unknown) => void
 }
 

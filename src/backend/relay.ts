@@ -32,7 +32,6 @@ export interface Relay {
   readonly messages: Messages
   /** The states of vehicles. Left out when the other side cannot keep them. */
   readonly vehicles?: Vehicles<FieldCatalogue>
-  /** Replays messages that were handled. */
   replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
 }
 
@@ -124,7 +123,6 @@ export class RelayBackend implements Backend {
     if (this.#gaps.size > 0) this.#hold(noRequest, this.#emitGaps(undefined))
   }
 
-  /** The gaps that no kept event reports yet. */
   openGaps(): readonly KeptGap[] {
     return this.#gaps.list()
   }
@@ -161,7 +159,7 @@ export class RelayBackend implements Backend {
     const refusal = await this.#relay.put(messages, env, gaps).catch((error: unknown): Refusal => {
       reports.dispatch.inboxFailed(error)
       outOfReach()
-      return { error: 'inbox_unavailable' }
+      return { error: 'inbox_unavailable', hint: error instanceof FleethookError ? error.message : undefined }
     })
     const error = refusal?.error
     const shows = error === 'inbox_full' || error === 'inbox_unavailable'

@@ -20,11 +20,9 @@ type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
 
 /** Reads dead letters, with the event instead of the text. */
 interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
-  /** The ids of all that match. */
   ids(which: MessageSelection): Promise<readonly string[]>
 }
 
-/** The number of messages that one query of the inbox returns. */
 const pageSize = 500
 
 /** What a query of the inbox finds, in pages of `limit`, from the first one after `behind`. */
@@ -84,7 +82,6 @@ export function createDeadLetterReader(
   }
 }
 
-/** Reads the messages of an inbox, with the event instead of the text. */
 export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage): Messages {
   const list: Required<typeof inbox>['messages'] = (which) => inbox.messages?.(which) ?? noList()
   const record = ({ message, state, reason }: ListedMessage): MessageRecord => ({
@@ -124,9 +121,7 @@ async function noList(): Promise<never> {
 
 interface ReplaysOptions {
   readonly inbox: Inbox
-  /** The newest state of each vehicle, where the receiver keeps it. */
   readonly states?: Pick<VehicleStates, 'fresh'> | undefined
-  /** Opens the inbox, unless it is open. */
   readonly open: () => Promise<void>
   readonly read: ReadMessage
   readonly isDraining: () => boolean
@@ -141,9 +136,7 @@ export interface Replays {
   replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
 }
 
-/**
- * The number of messages replayed at once. The next ones follow when these are handled, so that live messages run in between.
- */
+/** Replayed at once. The next ones follow when these are handled, so that live messages run in between. */
 const atOnce = 100
 
 export function createReplays({ inbox, states, open, read, isDraining, revived }: ReplaysOptions): Replays {
@@ -258,10 +251,7 @@ export function createReplays({ inbox, states, open, read, isDraining, revived }
   }
 }
 
-/**
- * The part of a selection that an inbox can search by. A topic is known only after reading the message. Throws
- * `option_invalid` for invalid times.
- */
+/** What an inbox can search by: a topic is known only after reading. Throws `option_invalid` for invalid times. */
 function selectionOf({ vin, from, to }: MessageSelection): Omit<Selection, 'limit' | 'after'> {
   return {
     ...(vin === undefined ? {} : { lane: laneOf(vin) }),

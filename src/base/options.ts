@@ -1,13 +1,11 @@
 import { longestMs } from './clock.ts'
 import { FleethookError } from './errors.ts'
 
-/** What the value of an option must be. */
 export interface Rule {
   /** Completes the sentence "Option `x` must …". */
   readonly must: string
   readonly accepts: (value: unknown) => boolean
   readonly hint?: string | undefined
-  /** The option may not be left out. */
   readonly isRequired?: boolean
   /** The value can hold a secret, so no error shows it. */
   readonly isSecret?: boolean
@@ -22,7 +20,6 @@ interface NestedRules {
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null
 
-/** A whole number from `least` to `most`. */
 export function wholeNumber(least: number, most: number = Number.MAX_SAFE_INTEGER): Rule {
   const upTo = most === Number.MAX_SAFE_INTEGER ? 'up' : `to ${most}`
   return {
@@ -36,7 +33,6 @@ export function milliseconds(least: number): Rule {
   return { ...wholeNumber(least, longestMs), must: `must be whole milliseconds from ${least} to ${longestMs}` }
 }
 
-/** Any number from `least` to `most`. */
 export function numberBetween(least: number, most: number): Rule {
   return {
     must: `must be a number from ${least} to ${most}`,
@@ -48,7 +44,6 @@ export function oneOf(...values: readonly unknown[]): Rule {
   return { must: `must be ${values.map(shown).join(' or ')}`, accepts: (value) => values.includes(value) }
 }
 
-/** An object that has all of these methods. */
 export function withMethods(...names: readonly string[]): Rule {
   return {
     must: `must be an object with the methods ${names.join(', ')}`,
@@ -112,7 +107,6 @@ export function checkOption(owner: string, name: string, value: unknown, rule: R
     throw invalidOption(owner, name, value, rule)
 }
 
-/** The error for one option. */
 function invalidOption(
   owner: string,
   name: string,

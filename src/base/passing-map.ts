@@ -9,7 +9,6 @@
  * maps of lanes and messages, because garbage collection takes a fifth of the time.
  */
 export class PassingMap<Key, Value> {
-  /** The number of entries. */
   size = 0
   #map = new Map<Key, Value>()
   #deleted = 0
@@ -35,7 +34,6 @@ export class PassingMap<Key, Value> {
     return true
   }
 
-  /** In the order in which they were set. */
   values(): IterableIterator<Value> {
     return this.#map.values()
   }

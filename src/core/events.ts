@@ -9,7 +9,6 @@ import type { Gate, Part } from './part.ts'
 import type { Registry } from './registry.ts'
 import type { RetryOptions } from './retry.ts'
 
-/** When a handler runs again. */
 interface NextRun {
   /** Milliseconds since the epoch. `undefined`: never. The run can begin later when another handler of the message fails too. */
   readonly nextAtMs: number | undefined
@@ -22,7 +21,6 @@ interface NextRun {
 /** What is known about a failed run beside its error. */
 interface FailedRun extends NextRun {
   readonly handler: string
-  /** The number of messages of a batch. */
   readonly messages?: number
   /** More than 0 when the handler's circuit breaker is open after this failure: the number of failures in a row. */
   readonly failures: number
@@ -38,14 +36,12 @@ export interface Watchers {
 /** What the core reports to the receiver. */
 export interface CoreEvents {
   readonly observers: Watchers
-  /** A run of a handler failed. */
   failed(
     error: unknown,
     event: FleetEvent | MalformedBody,
     delivery: Pick<Delivery, 'id' | 'attempt'>,
     run: FailedRun,
   ): void
-  /** A handler discarded messages. */
   discarded(reason: string, topic: string, messages: number): void
   /** A message of this request was given up, and the inbox dropped this number of older dead letters for it. */
   died(letter: DeadLetter, dropped: number, request: RequestWork): void
@@ -56,7 +52,6 @@ export interface CoreEvents {
     delivery: Pick<Delivery, 'id' | 'attempt'>,
     run: Pick<FailedRun, 'handler' | 'messages'>,
   ): void
-  /** The inbox itself failed. */
   inboxFailed(error: unknown): void
   /** Acknowledged messages were given up, because a drain reached its deadline or the runtime ended their request. */
   lost(messages: number): void
@@ -78,10 +73,7 @@ export interface CoreCounts {
   handedOver: number
 }
 
-/**
- * What follows an attempt: the message is `over` (settled, dead or gone); it waits in its lane for those before it (`wait`); it goes
- * into its next batch (`gather`); it rests for a number of milliseconds; or it waits at a closed gate.
- */
+/** What follows an attempt. A number: the message rests for that many milliseconds. A gate: it waits there. */
 export type After = 'over' | 'wait' | 'gather' | number | Gate
 
 /** What runs beside lanes: a batch. It takes one of the `concurrency` slots. */
@@ -95,7 +87,6 @@ export interface Turn {
 /** How long a message rests when the inbox failed during its attempt, in milliseconds. */
 export const inboxRestMs = 5_000
 
-/** What a core is made of. */
 export interface CoreOptions {
   readonly inbox: Inbox
   readonly clock: Clock

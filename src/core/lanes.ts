@@ -16,7 +16,6 @@ export class Lanes {
   #entries = 0
   #aside = 0
 
-  /** The number of lanes with work. */
   get size(): number {
     return this.#lanes.size
   }
@@ -26,7 +25,6 @@ export class Lanes {
     return this.#entries - Math.min(this.#aside, mostAside)
   }
 
-  /** Whether a lane stands in the queue. */
   get hasNext(): boolean {
     return this.#first !== undefined
   }

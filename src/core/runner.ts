@@ -17,7 +17,6 @@ interface ActiveRun {
   readonly step: Step
   readonly owner: RequestScope
   readonly context: BaseContext<unknown>
-  /** The first message, as it was when the run began. */
   readonly first: FirstMessage
   readonly resolve: (failure: Failure | undefined) => void
   timer: Timer | undefined
@@ -31,7 +30,6 @@ interface FirstMessage {
   readonly subject: Entry | readonly Entry[]
   readonly event: FleetEvent | MalformedBody
   readonly delivery: Delivery
-  /** The number of messages of a batch. */
   readonly messages: number | undefined
 }
 
@@ -64,7 +62,6 @@ export class Runner {
     }
   }
 
-  /** Runs the handler of a batch. */
   runBatch(
     step: Step,
     entries: readonly Entry[],
@@ -183,16 +180,12 @@ function isThenable(value: object | null): value is PromiseLike<unknown> {
 let abortSignal: (context: BaseContext<unknown>, reason: unknown) => void
 let subjectOf: <Subject>(context: BaseContext<Subject>) => Subject
 
-/**
- * The second argument of a handler. It is a class, because most handlers never look at the signal: a getter on a prototype
- * costs nothing, and one on each object would cost more than the rest of the run.
- */
+/** The second argument of a handler. A class, because a getter on each object costs more than the rest of the run. */
 class BaseContext<Subject> implements Context {
   readonly log: Log
   readonly env: object
   readonly delivery: Delivery | undefined
   readonly deliveries: readonly Delivery[] | undefined
-  /** What a run is for: one message, or the messages of a batch. */
   readonly #subject: Subject
   #controller: AbortController | undefined
 
@@ -231,7 +224,6 @@ type ContextClass<Subject> = new (
   subject: Subject,
 ) => BaseContext<Subject>
 
-/** A context with the getters of the parts. */
 function contextWith<Subject>(
   getters: readonly (Readonly<Record<string, (subject: Subject) => unknown>> | undefined)[],
 ): ContextClass<Subject> {

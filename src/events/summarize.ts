@@ -1,7 +1,6 @@
 import type { EventBase, FleetEvent } from './event.ts'
 import type { FieldCatalogue } from './fields.ts'
 
-/** The most columns that a summary takes. */
 const columns = 100
 /** The vehicle's time is left out when it differs by less: clocks are never exact, and messages take time. */
 const usualDelayMs = 2_000

@@ -77,7 +77,6 @@ export const runtimeRefusals: Readonly<Record<RuntimeRefusal, { readonly status:
 
 const byHandler = /* @__PURE__ */ new WeakMap<object, Drainable>()
 
-/** The routes of a Hono app. */
 interface RoutedApp {
   readonly routes: readonly { readonly handler: object }[]
 }

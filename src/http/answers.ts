@@ -69,10 +69,7 @@ const retrySoon: Readonly<Record<string, string>> = { 'retry-after': '1' }
 const askForToken: Readonly<Record<string, string>> = { 'www-authenticate': 'Splunk' }
 const sendJson = 'Send one JSON object, several one after another, or an array of them.'
 
-/**
- * Every refusal. `status` and `code` are those of the collector protocol, because relays understand them. A refused message is
- * lost, because the service sends once. The hints say how to accept the next one.
- */
+/** Every refusal, with the collector protocol's `status` and `code`. A hint says how to accept the next message. */
 const refusals: Readonly<Record<RefusalError, Wording>> = {
   request_unreadable: {
     status: 400,
@@ -157,13 +154,11 @@ const refusals: Readonly<Record<RefusalError, Wording>> = {
   },
 }
 
-/** Every `error` of an answer. */
 export const refusalErrors: readonly RefusalError[] = /* @__PURE__ */ (() => Object.keys(refusals) as RefusalError[])()
 
 /** Relays of the collector protocol need exactly this answer. The service accepts any 2xx. */
 export const success: Answer = { status: 200, headers: json, body: '{"text":"Success","code":0}' }
 
-/** The answer to GET on the collector's health paths. */
 export const healthy: Answer = { status: 200, headers: json, body: '{"text":"HEC is healthy","code":17}' }
 
 /** The answer on the health paths when the inbox is full, for load balancers. */
@@ -173,7 +168,6 @@ export const unhealthy: Answer = {
   body: '{"text":"HEC is unhealthy, queues are full","code":18}',
 }
 
-/** The answer to `GET /healthz`. */
 export const alive: Answer = plain(200, 'alive')
 
 /** Why a receiver takes no messages, in words that are fit for strangers. */
@@ -195,7 +189,6 @@ export function readinessOf(why: keyof typeof notReady | undefined): Readiness {
   return why === undefined ? { ready: true } : { ready: false, reason: notReady[why] }
 }
 
-/** The answer to `GET /readyz`. `reason`: why the receiver is not ready. */
 export function readyOrNot(reason: string | undefined): Answer {
   return reason === undefined ? plain(200, 'ready') : plain(503, `not ready: ${reason}`)
 }
@@ -205,10 +198,8 @@ function plain(status: number, line: string): Answer {
   return { status, headers: { 'content-type': 'text/plain' }, body: `${line}\n` }
 }
 
-/** The status of the answer. */
 export const statusOf = ({ error }: Refusal): number => refusals[error].status
 
-/** What to do about a refusal: the hint of the answer. */
 export const hintOf = ({ error, hint }: Refusal): string | undefined => hint ?? refusals[error].hint
 
 /** Makes the answer of a refusal. `allow` is the Allow header of a 405. */

@@ -3,14 +3,12 @@ import type { Refusal } from './answers.ts'
 /** A body as text, or the value that other code parsed from it. */
 export type Body = { readonly text: string } | { readonly value: unknown }
 
-/** A `Request`, or Hono's view of one. */
 interface ReadableRequest {
   readonly body: ReadableStream<Uint8Array<ArrayBuffer>> | null
   readonly bodyUsed: boolean
   text(): Promise<string>
 }
 
-/** The headers that describe a body. */
 interface BodyHeaders {
   readonly contentEncoding: string | null | undefined
   /** Left out for a chunked body, because some runtimes pass on a length that is wrong for it. */
@@ -75,10 +73,7 @@ const nothingGiven: Refusal = {
   hint: 'There is no body. A body parser ignores a Content-Type that it does not know. Let it parse every type, or mount the receiver before it.',
 }
 
-/**
- * Whether reading failed because the host had already read the body underneath `Request`. Runtimes notice that only when they
- * read.
- */
+/** Whether the host had already read the body underneath `Request`. Runtimes notice that only when they read. */
 function isUsed(error: unknown): boolean {
   return error instanceof TypeError && /unusable|already|disturbed|locked/i.test(error.message)
 }
@@ -90,11 +85,9 @@ export function isGzip(contentEncoding: string | null | undefined): boolean | un
   return encoding === 'gzip' || encoding === 'x-gzip' ? true : undefined
 }
 
-/** The bytes of a body as they come. */
 export interface Chunks {
   /** Resolves to `undefined` at the end. Rejects when the body is interrupted. */
   next(): Promise<Uint8Array<ArrayBuffer> | undefined>
-  /** The rest is not wanted. */
   cancel(): void
 }
 
@@ -165,7 +158,6 @@ function inflate(next: () => Promise<Uint8Array<ArrayBuffer> | undefined>): Read
   return pieces.pipeThrough(new DecompressionStream('gzip'))
 }
 
-/** A body as text, unless it is blank. */
 export function filled(text: string): Body | Refusal {
   return text.trim() === '' ? { error: 'body_empty' } : { text }
 }
@@ -175,7 +167,6 @@ function longerThan(text: string, limitBytes: number): boolean {
   return text.length * 3 > limitBytes && new TextEncoder().encode(text).byteLength > limitBytes
 }
 
-/** A body is over the limit. */
 export function tooLarge(limitBytes: number): Refusal {
   return {
     error: 'body_too_large',

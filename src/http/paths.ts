@@ -4,7 +4,6 @@ export type Door = 'root' | 'collector'
 /** The collector protocol's paths. Each relay uses a fixed one of them. */
 export const collectorPath = '/services/collector'
 
-/** What a path below the mount is for. */
 export type PathTarget = Door | 'health' | 'healthz' | 'readyz'
 
 const targets: ReadonlyMap<string, PathTarget> = /* @__PURE__ */ new Map([

@@ -42,7 +42,6 @@ interface Answering {
   refused(refusal: Refusal, request: AuthorizedRequest): void
 }
 
-/** The ways in over HTTP. */
 interface Routes<Bindings extends object> {
   /** The app to mount in a host. */
   readonly app: Hono<{ Bindings: Bindings }>
@@ -52,13 +51,11 @@ interface Routes<Bindings extends object> {
     env: unknown,
     context: ExecutionContext | undefined,
   ) => Response | Promise<Response>
-  /** What a path of `fetch` is for. */
   readonly targetOf: (path: string) => PathTarget | undefined
   /** The answer to a request at a target. The app, `fetch`, and servers that make no `Request` all call it. */
   readonly answer: (target: PathTarget | undefined, request: Incoming) => Answer | Promise<Answer>
 }
 
-/** The paths and methods of a receiver. */
 export function createRoutes<Bindings extends object>(receiver: Answering, basePath: string): Routes<Bindings> {
   function answer(target: PathTarget | undefined, request: Incoming): Answer | Promise<Answer> {
     const { method } = request
@@ -145,12 +142,10 @@ export type GivenMessage = {
     }
 )
 
-/** The answer to OPTIONS. */
 function allowed(allow: string): Answer {
   return { ...success, headers: { ...success.headers, allow } }
 }
 
-/** Reads a `Request`. */
 class FetchRequest implements Incoming {
   readonly method: string
   readonly authorization: string | null
@@ -189,7 +184,6 @@ class FetchRequest implements Incoming {
   }
 }
 
-/** Reads a message that the host read. */
 export class GivenRequest implements Incoming {
   readonly method = 'POST'
   readonly authorization: string | null | undefined

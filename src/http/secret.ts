@@ -33,10 +33,7 @@ interface ExpectedSecret {
 const collectorScheme = 'splunk'
 const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 
-/**
- * Makes the check for a `secret` option. `used` is called with the place of the right secret in its list. Throws `secret_missing` or
- * `option_invalid` for a secret that can never work.
- */
+/** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for one that can never work. */
 export function createSecretCheck<Bindings>(
   secret: Secret<Bindings>,
   log: Log,
@@ -188,7 +185,6 @@ function schemeHint(scheme: string | undefined, door: Door, plain: boolean): str
     : 'The header and the secret of this receiver begin with different scheme words.'
 }
 
-/** The longest secret, in bytes. */
 const mostBytes = 1024
 
 /** Texts are padded to at least this many bytes. Not more, because comparing is most of the cost of reading a header. */
@@ -250,7 +246,6 @@ interface Comparable {
   equals(text: string): boolean
 }
 
-/** Encodes a secret once. */
 export function comparable(secret: string): Comparable {
   const expected = windowFor(secret)
   fill(expected, secret)

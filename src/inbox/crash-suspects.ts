@@ -4,7 +4,6 @@ export const mostCrashes = 3
 /** A crashed process can have handed out more messages than ran at once, because it had no time to write that earlier ones were settled. */
 const firstSuspects = 1_024
 
-/** What is known of a message before it is handed out. */
 interface KnownClaim {
   readonly lane: string
   readonly seq: number

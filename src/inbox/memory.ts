@@ -13,7 +13,6 @@ import {
 
 interface Kept {
   readonly message: InboxMessage
-  /** The number of times it was handed out. */
   deliveries: number
   readonly replayed: boolean
   readonly changed: string | undefined

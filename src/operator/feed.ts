@@ -6,7 +6,6 @@ import type { DeadMessage } from '../inbox/dead-letters.ts'
 import type { ErrorDetails, Observer, RefusedRequest, SettledMessage, TestMessage } from '../inbox/observer.ts'
 import { jsonText } from '../wire/json.ts'
 
-/** The event that an item of the feed is about. */
 type About = FleetEvent | MalformedBody
 
 /** The content of an item, by its kind. */
@@ -21,7 +20,6 @@ export type FeedContent =
       readonly handler: string | undefined
       /** The name and message of the error. It can quote the payload. */
       readonly error: string
-      /** When the handler runs again. */
       readonly nextAt: Date | undefined
     }
   | ({ readonly kind: 'dead' } & DeadMessage)
@@ -30,8 +28,54 @@ export type FeedContent =
   | ({ readonly kind: 'test' } & TestMessage)
 
 export type FeedItem = FeedContent & {
-  /** Milliseconds since the epoch. */
   readonly atMs: number
+}
+
+/** An event, or a malformed body, in JSON. Members that its topic does not have are left out, and so are payloads when they are hidden. */
+export interface ShownEvent {
+  readonly topic: string
+  readonly id?: string
+  readonly vin?: string
+  readonly createdAt?: string
+  readonly receivedAt: string
+  readonly format?: string | null
+  readonly raw?: unknown
+  readonly meta?: Readonly<Record<string, unknown>>
+  readonly data?: Readonly<Record<string, unknown>>
+  readonly undecoded?: Readonly<Record<string, unknown>>
+  /** The names of the fields of `data`, when payloads are hidden. */
+  readonly fields?: readonly string[]
+  readonly [member: string]: unknown
+}
+
+/** An item of the feed, in JSON. Times are ISO 8601 in UTC. */
+export interface ShownItem {
+  readonly kind: 'received' | 'settled' | 'failed' | 'dead' | 'refused' | 'gap' | 'test'
+  readonly at: string
+  // Only some kinds of items have what follows.
+  readonly id?: string
+  readonly vin?: string | null
+  /** What `summarize` says of the event. */
+  readonly line?: string
+  readonly event?: ShownEvent
+  readonly outcome?: 'handled' | 'duplicate' | 'lost'
+  readonly lagMs?: number
+  readonly attempt?: number
+  readonly attempts?: number
+  readonly handler?: string
+  readonly error?: string
+  readonly nextAt?: string
+  readonly status?: number
+  readonly hint?: string
+  readonly isAuthentic?: boolean
+  readonly isTest?: boolean
+  readonly vins?: readonly string[]
+  readonly messages?: number
+  readonly count?: number
+  readonly test?: string
+  readonly bytes?: number
+  readonly encoding?: string
+  readonly headers?: readonly { readonly name: string; readonly length: number }[]
 }
 
 /** Which items to read. Left out: every item. */
@@ -89,12 +133,10 @@ class Ring {
       this.#bytes -= this.#kept.shift()?.bytes ?? 0
   }
 
-  /** The items from the number `from` on. */
   after(from: number): readonly KeptItem[] {
     return this.#kept.slice(Math.max(0, from - this.first))
   }
 
-  /** The number of the oldest item. */
   get first(): number {
     return this.count - this.#kept.length
   }
@@ -155,7 +197,6 @@ export class Feed {
     )
   }
 
-  /** The items about a message, in the order in which they happened. */
   about(id: string): readonly FeedItem[] {
     return [...this.#ordinary.after(0), ...this.#errors.after(0)]
       .filter(({ item }) => 'id' in item && item.id === id)
@@ -163,10 +204,7 @@ export class Feed {
       .map(({ item }) => item)
   }
 
-  /**
-   * Yields the items after the cursor `since`, or all that are kept, and then new items until the signal aborts. The first batch
-   * comes at once, even if it is empty. After it come at most ten batches per second.
-   */
+  /** Yields what is kept after the cursor at once, and then new items, in ten batches a second at most. */
   async *read(filter: FeedFilter, since: string | undefined, signal: AbortSignal): AsyncGenerator<FeedBatch> {
     const stop = this.keep()
     try {

@@ -2,15 +2,12 @@ import { elapsedMs, type Timer } from '../base/clock.ts'
 import type { Entry, Step } from '../core/entry.ts'
 import type { ClosedGate, Gate, Part, PartHost } from '../core/part.ts'
 
-/** What circuit breakers report. */
 export interface BreakerEvents {
   /** A resting handler threw `Retry` when it was tried, so it rests until `atMs`. `failures`: the runs that failed in a row. */
   resting(handler: string, atMs: number, failures: number): void
-  /** A resting handler has succeeded again. */
   recovered(handler: string): void
 }
 
-/** A handler whose circuit breaker is open. */
 export interface RestingHandler {
   readonly handler: string
   readonly sinceMs: number
@@ -79,7 +76,6 @@ export class Breakers implements Part {
     for (const breaker of this.#failing.values()) breaker.stop()
   }
 
-  /** The handlers that rest now. */
   resting(): readonly RestingHandler[] {
     return [...this.#failing].flatMap(([{ name }, { sinceMs, nextTryMs }]) =>
       sinceMs === undefined ? [] : [{ handler: name, sinceMs, nextTryMs }],
@@ -165,7 +161,6 @@ class Breaker implements Gate {
     return true
   }
 
-  /** The handler has succeeded again. */
   close(): void {
     this.#isClosed = true
     this.stop()

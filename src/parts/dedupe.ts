@@ -41,7 +41,6 @@ interface Handled {
 class Duplicates implements Part {
   readonly #withinMs: number
   readonly #maxEntries: number
-  /** Oldest first. */
   readonly #handled = new PassingMap<string, Handled>()
 
   constructor({ withinMs, maxEntries = 100_000 }: DedupeOptions) {

@@ -101,8 +101,8 @@ export interface KeptVehicles {
 
 /**
  * A part for the option `parts`: keeps the newest value of these fields for each vehicle, for `context.vehicle` and `context.changes`, the
- * filter `changed`, `receiver.when` and `receiver.vehicles`. It needs an inbox that can keep them: in memory, in SQLite or in Durable
- * Objects.
+ * filter `changed`, `receiver.when` and `receiver.vehicles`. It needs an inbox that can keep them: in memory, in SQLite, in Postgres
+ * or in Durable Objects.
  *
  * Throws `option_invalid` for a wrong option.
  *
@@ -138,7 +138,9 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
         new FleethookError(
           'option_invalid',
           `The part \`vehicles\` needs an inbox that keeps the state of vehicles, and this one ${why}.`,
-          { hint: 'Use sqliteInbox(…) or durableObjectInbox(…), or memoryInbox() in a process that stays.' },
+          {
+            hint: 'Use sqliteInbox(…), postgresInbox(…) or durableObjectInbox(…), or memoryInbox() in a process that stays.',
+          },
         )
       return {
         forgets,
@@ -226,7 +228,6 @@ const place = /* @__PURE__ */ notePlace()
 
 const none: readonly never[] = []
 
-/** What a message changed in the state of its vehicle. */
 function stepOf(entry: Entry | undefined): Step | undefined {
   return entry?.notes?.[place] as Step | undefined
 }

@@ -86,7 +86,6 @@ export interface ReceiverOptions<Bindings extends object = object, Fields extend
   readonly clock?: Clock
 }
 
-/** Options with every default filled in. */
 export interface Settings {
   readonly secret: Secret
   /** Without a slash at its end. */
@@ -148,7 +147,6 @@ const rules: Rules<ReceiverOptions> = {
   },
 }
 
-/** An item of the option `parts`. */
 export type AnyPart = ReceiverPart | VehiclesPart
 
 /** Options whose fields nobody has checked. */

@@ -24,7 +24,6 @@ export interface Refusals {
   noteByRuntime(refusal: Pick<RefusedRequest, 'error' | 'status' | 'hint'>): void
   /** When the next line is due, in milliseconds since the epoch. `undefined`: nothing was counted since the last line. */
   dueAtMs(): number | undefined
-  /** Logs what was counted since the last line. */
   flush(): void
   /** The receiver has drained: logs what was counted since the last line, and starts no timer any more. */
   stop(): void
@@ -68,10 +67,7 @@ interface LogWindow {
   readonly timer: Timer | undefined
 }
 
-/**
- * Logs the number of refused requests of each kind every ten seconds, and the first lost message at once. A single request of
- * a stranger is not urgent, so it waits for the ten seconds.
- */
+/** Logs refused requests of each kind every ten seconds, and the first lost message at once. */
 export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers, 'refused'>): Refusals {
   const counts: Record<string, number> = {}
   let current: LogWindow | undefined

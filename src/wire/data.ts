@@ -21,7 +21,6 @@ export interface Drift {
   readonly count: number
 }
 
-/** Counts the values that did not read as the type in the catalogue. */
 export interface DriftReport {
   note(field: string, seen: string): void
   /** All such values so far, including those of fields that found no row left. */
@@ -66,10 +65,7 @@ function isWrapper(key: string): boolean {
   return letter === 86 ? key.endsWith('Value') : letter === 118 && key.endsWith('_value') // V, v
 }
 
-/**
- * The key that wraps a value: the only key of the object that ends in `Value` (or `_value`), with at most `invalid` beside
- * it. `'invalid'` when the vehicle says that there is no value now. `undefined` when the object is not a wrapper.
- */
+/** The only key that ends in `Value` (`_value`). `'invalid'`: no value now. `undefined`: the object is no wrapper. */
 export function wrapperOf(sent: JsonObject): string | undefined {
   let wrapper: string | undefined
   let invalid = false
@@ -81,13 +77,11 @@ export function wrapperOf(sent: JsonObject): string | undefined {
   return invalid ? INVALID : wrapper
 }
 
-/** The fields of a `data` message. */
 interface FieldReading {
   readonly data: WireObject<FieldValue>
   undecoded: WireObject<Json>
 }
 
-/** How fields are read. */
 export interface FieldRules {
   /** The fields of the catalogue. `undefined`: values are only taken out of their wrappers. */
   readonly readers: ReadonlyMap<string, Field> | undefined

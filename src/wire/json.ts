@@ -1,4 +1,3 @@
-/** An object or a list whose text is being written. */
 interface Frame {
   readonly container: object
   readonly keys: readonly string[] | undefined

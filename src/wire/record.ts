@@ -10,7 +10,6 @@ export function isPresent(value: unknown): boolean {
   return value !== undefined && value !== null
 }
 
-/** Reads any object by key. The values are unknown. */
 export function asJsonObject(value: object): JsonObject {
   return value as JsonObject // oxlint-disable-line no-unsafe-type-assertion -- says no more than `object` does
 }
@@ -28,7 +27,6 @@ export function isJsonObject(value: unknown): value is JsonObject {
 /** The most levels of lists and objects in a value that is read. `[]` has one level, `[[]]` two. Code that walks values may recurse. */
 export const maxValueDepth = 64
 
-/** Whether a value is nested deeper than `levels`. */
 export function isDeeperThan(value: unknown, levels: number = maxValueDepth): boolean {
   if (typeof value !== 'object' || value === null) return false
   if (levels === 0) return true
@@ -52,7 +50,6 @@ function copyOf(value: unknown, levels: number): unknown {
   return copy
 }
 
-/** Whether a value is a list of texts. */
 export function isTextList(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.every((item) => typeof item === 'string')
 }
@@ -60,10 +57,7 @@ export function isTextList(value: unknown): value is readonly string[] {
 /** The key of the method with which consoles print an object. */
 export const inspect: unique symbol = /* @__PURE__ */ Symbol.for('nodejs.util.inspect.custom')
 
-/**
- * An object whose keys are names from the wire. It has no prototype: `__proto__` and `constructor` are keys like any other,
- * and a name that is not there reads `undefined`.
- */
+/** Names from the wire as keys. It has no prototype: `__proto__` is a key like any other, a missing one `undefined`. */
 export interface WireObject<Value> {
   [name: string]: Value
 }
@@ -84,7 +78,6 @@ const Constructor: new () => WireObject<never> = /* @__PURE__ */ (() => {
   return Values
 })()
 
-/** A new, empty {@link WireObject}. */
 export function wireObject<Value>(): WireObject<Value> {
   return new Constructor()
 }

@@ -46,7 +46,7 @@ const secretIn = (folder: string): string => {
 }
 
 describe('fleethook init', () => {
-  test.each(few(templates, 4))(
+  test.each(templates)(
     'copies %s, with a strong secret that it does not print, and says what to type next',
     async (name) => {
       const folder = join(scratch, `My ${name}`)
@@ -57,7 +57,9 @@ describe('fleethook init', () => {
       expect(stdout).not.toContain(secret)
       expect(stdout).toContain(`cd "${relative(process.cwd(), folder)}" && `)
       // These tests run in a checkout.
-      expect(stdout).toMatch(/ && npm pack \S+\n {2}npm install \.\/fleethook-[\d.]+\.tgz\n {2}(npm|bun|deno) \w+/)
+      expect(stdout).toMatch(
+        / && npm pack \S+\n {2}npm install \.\/fleethook-[\d.]+\.tgz\n {2}(npm|bun|deno|docker) \w+/,
+      )
       const send = /^ {2}((?:npx |bunx |deno run -A npm:)fleethook send.*)$/m.exec(stdout)?.[1]
       expect(send).toMatch(sendTo[name] ?? /send +#/)
       expect(readFileSync(join(folder, 'README.md'), 'utf8')).toContain(`\n${send}\n`)

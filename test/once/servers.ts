@@ -1,5 +1,6 @@
-import { execFileSync, spawn } from 'node:child_process'
-import { chownSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chownSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
@@ -25,6 +26,7 @@ function ids(user: string): { readonly uid?: number; readonly gid?: number } {
 }
 
 function newestPostgres(): string | undefined {
+  if (process.env['POSTGRES_BIN'] !== undefined) return process.env['POSTGRES_BIN']
   try {
     const [newest] = readdirSync('/usr/lib/postgresql').toSorted((one, other) => Number(other) - Number(one))
     return newest === undefined ? undefined : join('/usr/lib/postgresql', newest, 'bin')
@@ -33,52 +35,136 @@ function newestPostgres(): string | undefined {
   }
 }
 
+/** The programs of the server: those of `POSTGRES_BIN`, or of Debian's newest. */
 const postgresBin = newestPostgres()
 /** Whether Debian's `postgresql` is installed. CI installs it. */
 export const hasPostgres: boolean = postgresBin !== undefined
 
 export interface PostgresServer extends DatabaseServer {
-  /** Stops it as a crash does, and starts it again. */
-  crash(): Promise<void>
+  /** Where its files are. Its user owns it. */
+  readonly folder: string
+  /** Stops it as a crash does, and starts it again. `SIGKILL`: its first process ends, and the others end when they notice. */
+  crash(how?: 'SIGQUIT' | 'SIGKILL'): Promise<void>
+  /** Stops it as a crash does, for good. */
+  kill(): Promise<void>
+  /** Stops all of its processes where they are, and lets them go on. */
+  freeze(): void
+  thaw(): void
+  /** Starts a replica of it. `name` is for `synchronous_standby_names`. Read-only until `pg_promote()`. */
+  standby(name: string): Promise<PostgresServer>
 }
 
 /** `settings`: such as `fsync=off`. */
 export async function startPostgres(settings: readonly string[] = []): Promise<PostgresServer> {
+  return startOn(settings, (data, options) => {
+    runTool('initdb', ['-D', data, '-U', 'test', '--auth=trust', '--no-sync', '--no-locale', '-E', 'UTF8'], options)
+  })
+}
+
+type Options = { readonly uid?: number; readonly gid?: number; readonly cwd: string; readonly stdio: 'ignore' }
+
+function runTool(name: string, args: readonly string[], options: Options): void {
+  execFileSync(join(postgresBin ?? '', name), args, options)
+}
+
+async function startOn(
+  settings: readonly string[],
+  fill: (data: string, options: Options) => void,
+): Promise<PostgresServer> {
   const as = ids('postgres')
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-postgres-'))
   if (as.uid !== undefined && as.gid !== undefined) chownSync(folder, as.uid, as.gid)
   const data = join(folder, 'data')
-  const options = { ...as, cwd: folder, stdio: 'ignore' } as const
-  execFileSync(join(postgresBin ?? '', 'initdb'), ['-D', data, '-U', 'test', '--auth=trust', '--no-sync'], options)
+  const options: Options = { ...as, cwd: folder, stdio: 'ignore' }
+  fill(data, options)
   const port = await freePort()
-  const args = [
-    '-D',
-    data,
-    '-p',
-    String(port),
-    '-c',
-    'listen_addresses=127.0.0.1',
-    '-c',
-    `unix_socket_directories=${folder}`,
-    ...settings.flatMap((setting) => ['-c', setting]),
-  ]
-  function start(): (signal: NodeJS.Signals) => Promise<unknown> {
-    const server = spawn(join(postgresBin ?? '', 'postgres'), args, options)
-    const ended = new Promise((resolve) => server.once('exit', resolve))
-    return (signal) => {
-      server.kill(signal)
-      return ended
+  const given = ['listen_addresses=127.0.0.1', `unix_socket_directories=${folder}`, ...settings]
+  const args = ['-D', data, '-p', String(port), ...given.flatMap((setting) => ['-c', setting])]
+  let isWanted = true
+  let server: ChildProcess | undefined
+  /** Resolves when it has ended for good. It does not start while processes of the one before still run, so that is tried again. */
+  async function run(): Promise<void> {
+    while (isWanted) {
+      server = spawn(join(postgresBin ?? '', 'postgres'), args, options)
+      await once(server, 'exit')
+      if (isWanted) await new Promise((resolve) => setTimeout(resolve, 100))
     }
   }
-  let stop = start()
+  const running = run()
+  async function end(signal: NodeJS.Signals): Promise<void> {
+    isWanted = false
+    server?.kill(signal)
+    await running
+  }
+  const signalAll = (signal: NodeJS.Signals): void => {
+    const pid = server?.pid
+    if (pid === undefined) return
+    for (const child of childrenOf(pid)) process.kill(child, signal)
+    process.kill(pid, signal)
+  }
   return {
     port,
-    async crash() {
-      await stop('SIGQUIT')
-      stop = start()
+    folder,
+    async crash(how = 'SIGQUIT') {
+      if (server === undefined || server.exitCode !== null || server.signalCode !== null) return
+      const ended = once(server, 'exit')
+      server.kill(how)
+      await ended
     },
+    kill: () => end('SIGQUIT'),
+    freeze: () => signalAll('SIGSTOP'),
+    thaw: () => signalAll('SIGCONT'),
+    standby: (name) =>
+      startOn(settings, (copy, as) => {
+        const from = `host=127.0.0.1 port=${port} user=test application_name=${name}`
+        runTool('pg_basebackup', ['-D', copy, '-d', from, '-R', '-X', 'stream', '-c', 'fast', '--no-sync'], as)
+      }),
     async [Symbol.asyncDispose]() {
-      await stop('SIGINT')
+      if (isWanted) await end('SIGINT')
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+function childrenOf(pid: number): readonly number[] {
+  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
+  return text === '' ? [] : text.split(' ').map(Number)
+}
+
+export const hasPgBouncer: boolean = hasProgram('pgbouncer')
+
+/** A pooler in transaction mode in front of a server of {@link startPostgres}. */
+export async function startPgBouncer(server: PostgresServer): Promise<DatabaseServer> {
+  const as = ids('postgres')
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-pgbouncer-'))
+  const port = await freePort()
+  const users = join(folder, 'users')
+  writeFileSync(users, '"test" ""\n')
+  const config = join(folder, 'pgbouncer.ini')
+  const settings = [
+    ...[
+      'listen_addr = 127.0.0.1',
+      `listen_port = ${port}`,
+      'unix_socket_dir =',
+      'auth_type = trust',
+      `auth_file = ${users}`,
+    ],
+    // It does not try to connect again for this time, in seconds.
+    ...['pool_mode = transaction', 'default_pool_size = 4', 'server_login_retry = 1'],
+  ]
+  writeFileSync(
+    config,
+    ['[databases]', `postgres = host=127.0.0.1 port=${server.port}`, '[pgbouncer]', ...settings, ''].join('\n'),
+  )
+  if (as.uid !== undefined && as.gid !== undefined)
+    for (const path of [folder, users, config]) chownSync(path, as.uid, as.gid)
+  const pooler = spawn('pgbouncer', [config], { ...as, cwd: folder, stdio: 'ignore' })
+  const ended = once(pooler, 'exit')
+  return {
+    port,
+    async [Symbol.asyncDispose]() {
+      pooler.kill('SIGKILL')
+      await ended
       rmSync(folder, { recursive: true, force: true })
     },
   }

@@ -1,9 +1,9 @@
-// A process that handles: each message becomes a row of `ledger`, in the transaction of `exactlyOnce`, or in one without a mark (the control).
-// `SETTINGS` has the port of the server, the schema, and what to do.
-import { createReceiver } from 'fleethook'
-import { postgresInbox } from 'fleethook/inbox/postgres'
+// A process on the runtime that the first argument names: it receives, or it handles. Each message becomes a row of `ledger`, in the transaction
+// of `exactlyOnce`, or in one without a mark (a control). `SETTINGS` has the port of the server, the schema, and what to do.
 import pg from 'pg'
+import { postgresInbox } from '../../adapters/inbox/postgres.ts'
 import { pause, systemClock } from '../../src/base/clock.ts'
+import { createReceiver } from '../../src/index.ts'
 import { quiet } from './quiet.ts'
 import { transactionsOf } from './transactions.ts'
 
@@ -12,10 +12,11 @@ export interface ProgramSettings {
   readonly schema: string
   readonly leaseMs: number
   /** `unmarked`: writes without a mark. */
-  readonly mode: 'single' | 'batch' | 'unmarked'
+  readonly mode: 'receive' | 'single' | 'batch' | 'unmarked'
 }
 
 const { port, schema, leaseMs, mode }: ProgramSettings = JSON.parse(process.env['SETTINGS'] ?? '{}')
+const adapter: typeof import('../../adapters/node.ts') = await import(`../../adapters/${process.argv[2]}.ts`)
 const newPool = (max: number): pg.Pool => {
   const pool = new pg.Pool({
     host: '127.0.0.1',
@@ -24,6 +25,8 @@ const newPool = (max: number): pg.Pool => {
     database: 'postgres',
     max,
     connectionTimeoutMillis: 3_000,
+    // A server that stands still does not end connections.
+    query_timeout: 10_000,
   })
   pool.on('error', () => {})
   pool.on('connect', (client) => {
@@ -32,9 +35,8 @@ const newPool = (max: number): pg.Pool => {
   return pool
 }
 
-const inbox = postgresInbox({ db: newPool(3), schema, leaseMs, role: 'handle' })
-const own = newPool(8)
-const transaction = transactionsOf(own)
+const inbox = postgresInbox({ db: newPool(3), schema, leaseMs, role: mode === 'receive' ? 'receive' : 'handle' })
+const transaction = transactionsOf(newPool(8))
 const exactly = inbox.exactlyOnce(transaction)
 // Retries go on for as long as the server is down.
 const retry = { attempts: 1_000, minMs: 20, maxMs: 200 }
@@ -55,7 +57,7 @@ else if (mode === 'batch')
       for (const event of events) await insert(tx, event.vin, Number(event.data.Odometer))
     }),
   )
-else
+else if (mode === 'unmarked')
   receiver.on('data', async (event) => {
     await transaction(async (tx) => {
       await insert(tx, event.vin, Number(event.data.Odometer))
@@ -64,6 +66,6 @@ else
     await pause(systemClock, 50)
   })
 
-await receiver.open()
-process.on('SIGTERM', () => void receiver.drain({ deadlineMs: 5_000 }).then(() => process.exit(0)))
-console.log('ready')
+const server = await adapter.serve(receiver, { port: 0, hostname: '127.0.0.1' })
+await server.closed
+process.exit()

@@ -10,8 +10,8 @@ import { quiet } from './quiet.ts'
 export interface Scene extends AsyncDisposable {
   readonly server: PostgresServer
   readonly pool: pg.Pool
-  /** A pool that the scene ends. */
-  newPool(max?: number): pg.Pool
+  /** A pool that the scene ends. `port`: default that of the server. */
+  newPool(max?: number, port?: number): pg.Pool
   /** Creates the tables in a schema of this name. */
   prepare(schema: string): Promise<void>
 }
@@ -19,8 +19,8 @@ export interface Scene extends AsyncDisposable {
 export async function startScene(settings: readonly string[] = []): Promise<Scene> {
   const server = await startPostgres(settings)
   const pools: pg.Pool[] = []
-  const newPool = (max = 3): pg.Pool => {
-    const made = new pg.Pool({ host: '127.0.0.1', port: server.port, user: 'test', database: 'postgres', max })
+  const newPool = (max = 3, port = server.port): pg.Pool => {
+    const made = new pg.Pool({ host: '127.0.0.1', port, user: 'test', database: 'postgres', max })
     made.on('error', () => {})
     made.on('connect', (client) => client.on('error', () => {}))
     pools.push(made)
@@ -49,6 +49,12 @@ export const bodyOf = (vehicle: number, number: number): object => ({
   createdAt: '2026-01-01T00:00:00Z',
   data: { Odometer: number },
 })
+
+/** Sets a setting of the server, and lets it read its settings. */
+export async function setSetting(pool: pg.Pool, name: string, value: string): Promise<void> {
+  await pool.query(`ALTER SYSTEM SET ${name} = '${value}'`)
+  await pool.query('SELECT pg_reload_conf()')
+}
 
 /** Posts a message of a vehicle with a number. Resolves to the status. */
 export async function post(receiver: Receiver, vehicle: number, number: number): Promise<number> {

@@ -98,7 +98,9 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
         .poll(async () => new Set((await rowsOf('parked')).map(({ vin }) => vin)).size, { timeout: 30_000 })
         .toBe(count)
       await expect
-        .poll(async () => (await scene.pool.query(`SELECT FROM ${schema}.waiting LIMIT 1`)).rowCount, { timeout: 30_000 })
+        .poll(async () => (await scene.pool.query(`SELECT FROM ${schema}.waiting LIMIT 1`)).rowCount, {
+          timeout: 30_000,
+        })
         .toBe(0)
       const views = await front.vehicles.list({ limit: count })
       await front.drain()

@@ -33,11 +33,15 @@ const insert = (tx: pg.PoolClient, ...row: readonly unknown[]): Promise<unknown>
 
 receiver.when(
   becomes('Gear', 'P'),
-  exactly('parks', ({ vin, id, vehicle }, _, tx: pg.PoolClient) => insert(tx, vin, 'parks', vehicle.value('Odometer'), id)),
+  exactly('parks', ({ vin, id, vehicle }, _, tx: pg.PoolClient) =>
+    insert(tx, vin, 'parks', vehicle.value('Odometer'), id),
+  ),
 )
 receiver.when(
   starts(is('Gear', 'P')).after({ seconds: parkedSeconds }),
-  exactly('parked', ({ vin, id, vehicle }, _, tx: pg.PoolClient) => insert(tx, vin, 'parked', vehicle.value('Odometer'), id)),
+  exactly('parked', ({ vin, id, vehicle }, _, tx: pg.PoolClient) =>
+    insert(tx, vin, 'parked', vehicle.value('Odometer'), id),
+  ),
 )
 
 await receiver.open()

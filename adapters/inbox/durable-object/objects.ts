@@ -20,7 +20,6 @@ const tries = 3
 
 interface ObjectRelayOptions {
   readonly objects: (env: never) => ObjectNamespace
-  /** The number of objects that share the vehicles. */
   readonly shards: number
   readonly receipts: Receipts
   readonly settings: Pick<Settings, 'clock'>
@@ -152,13 +151,8 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
       // The event of a gap of all vehicles goes to one object, but the states in the others become uncertain, too.
       const ofAll = viewOf === undefined ? [] : messages.flatMap(gapOfAll)
       if (ofAll.length > 0) await askAll('noteGaps', ofAll, env)
-      const byShard = new Map<number, InboxMessage[]>()
-      for (const { event: _, ...message } of messages) {
-        const shard = shardOf(message.lane)
-        const group = byShard.get(shard)
-        if (group === undefined) byShard.set(shard, [message])
-        else group.push(message)
-      }
+      const stored = messages.map(({ event: _, ...message }): InboxMessage => message)
+      const byShard = Map.groupBy(stored, ({ lane }) => shardOf(lane))
       const answers = [...byShard].map(async ([shard, group]) => {
         const lanes = new Set(group.map(({ lane }) => lane))
         const concerned = gaps.filter(({ vin }) => vin === undefined || lanes.has(laneOf(vin)))

@@ -2,13 +2,11 @@ import type { Retention } from '../../../src/inbox/inbox.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { dead, type Rows, settled, waiting } from './rows.ts'
 
-/** What one object keeps. */
 export interface Keeping {
   /** All of its messages together, in bytes. */
   readonly maxBytes: number
   /** Messages that wait or are being handled. */
   readonly pendingMessages: number
-  /** Their size in bytes. */
   readonly pendingBytes: number
   readonly settled: Required<Retention>
   readonly dead: Required<Retention>
@@ -22,12 +20,10 @@ const states = { settled, dead }
 /** Knows how full an object is: counts when the object opens, and then follows every change. */
 interface Room {
   readonly pending: { readonly messages: number; readonly bytes: number }
-  /** Counts the rows. */
   count(): void
   fits(messages: number, bytes: number): boolean
   /** Throws `inbox_full` when there is no room even after dropping settled messages. */
   make(messages: number, bytes: number): void
-  /** Messages were stored. */
   entered(messages: number, bytes: number): void
   /** A message no longer waits: it is deleted, or kept. Returns the number of messages that were dropped to keep it. */
   left(bytes: number, as: 'gone' | Retained): number
@@ -35,11 +31,9 @@ interface Room {
   revived(bytes: number, from: Retained): void
   /** Deletes a kept message. Returns whether there was one. */
   forget(place: number, as: Retained): boolean
-  /** Deletes messages whose retention is over. */
   sweep(nowMs: number): void
 }
 
-/** The most rows that are deleted at once. */
 const forgottenAtOnce = 200
 
 export function createRoom(rows: Rows, keeping: Keeping): Room {

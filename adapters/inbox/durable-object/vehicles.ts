@@ -2,13 +2,9 @@ import { dueOf, RecentVehicles, type StoredVehicle, type VehicleStore } from '..
 import type { Snapshot } from '../../../src/vehicles/state.ts'
 import type { Row, Rows } from './rows.ts'
 
-/** The states of vehicles in the database of an object. */
 export interface ObjectVehicles extends VehicleStore {
   load(vin: string): StoredVehicle | undefined
-  /**
-   * When the vehicle that has been silent for the longest time was last seen, in milliseconds since the epoch. `undefined`:
-   * there is no vehicle.
-   */
+  /** When the vehicle that was silent the longest was last seen, in milliseconds since the epoch. `undefined`: none. */
   oldestSeenMs(): number | undefined
 }
 

@@ -4,7 +4,6 @@ import type { KafkaSettings, KafkaTls } from './options.ts'
 
 /** The metadata of positions, by partition. The client itself writes none and drops what it reads. */
 export interface PositionMetadata {
-  /** What commits write. */
   readonly committing: Map<number, string>
   /** What was read last. */
   readonly found: Map<number, string>
@@ -13,7 +12,6 @@ export interface PositionMetadata {
 /** The version of the client that this inbox is tested with. package.json names the same one. */
 const testedClient = '2.12.1'
 
-/** The package `@platformatic/kafka`. */
 export type Client = typeof import('@platformatic/kafka')
 
 /** Loads the client, which is an optional peer. Rejects with `inbox_unsupported` when it is missing or does not run here. */
@@ -35,7 +33,6 @@ export async function loadClient(): Promise<Client> {
   }
 }
 
-/** How long connecting may take, in milliseconds. */
 const connectMs = 3_000
 
 /**
@@ -128,10 +125,7 @@ function tlsOptions({ ca, ...others }: KafkaTls): NonNullable<BaseOptions['tls']
   return { ...others, ...(ca === undefined ? {} : { ca: [ca].flat() }) }
 }
 
-/**
- * Makes the client accept metadata in which partitions have no leader. It would reject all of it, and then neither send to the other
- * partitions, nor fetch from them, nor join the group.
- */
+/** Accepts metadata in which partitions have no leader. The client would reject all of it, and use no partition. */
 function acceptingLeaderless<Api extends object>(api: Api): Api {
   return answering(api, (error, response, callback) => {
     const found = leaderlessMetadata(error)
@@ -154,7 +148,6 @@ function answering<Api extends object>(
   })
 }
 
-/** A list of topics in a request for positions, or in its answer. */
 type PositionTopics = readonly {
   readonly partitions: readonly { readonly partitionIndex: number; committedMetadata?: unknown; metadata?: unknown }[]
 }[]
@@ -196,7 +189,6 @@ function leaderlessMetadata(error: unknown): unknown {
     : undefined
 }
 
-/** The number of retries of a request for metadata. */
 export const metadataRetries = 2
 
 /** Closes a client. Never rejects and never waits long: a broker that does not answer must not delay a stop. */
@@ -211,10 +203,7 @@ export async function closeClient(client: Admin | Consumer | Producer | undefine
   clearTimeout(timer)
 }
 
-/**
- * Leaves the group and closes the consumer. `close` alone does not stop a join that is under way: once the join ends, the client would
- * send heartbeats without end. It also leaves the connections open when the group does not answer.
- */
+/** `close` alone does not stop a join under way, after which the client would send heartbeats without end. */
 async function closeConsumer(consumer: Consumer): Promise<void> {
   await new Promise((resolve) => {
     consumer.leaveGroup(true, resolve)

@@ -1,5 +1,5 @@
 import type { Consumer } from '@platformatic/kafka'
-import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
+import { type Clock, elapsedMs, pause, type Timer } from '../../../src/base/clock.ts'
 import { type Log, throttled } from '../../../src/base/log.ts'
 import { closeClient, codesOf, type Connector, outageError, type PositionMetadata } from './client.ts'
 import type { KafkaSettings } from './options.ts'
@@ -11,10 +11,7 @@ interface MembershipOptions {
   readonly log: Log
   /** Called before a rebalance, in which other processes may get partitions of this one. Finishes running handlers and commits. */
   readonly quiesce: () => Promise<void>
-  /**
-   * Called with the partitions that are now assigned to this process. `isContinued`: no other process can have had those that
-   * it already had.
-   */
+  /** The partitions of this process from now on. `isContinued`: ownership of those that it had was continuous. */
   readonly assigned: (partitions: readonly number[], isContinued: boolean) => void
 }
 
@@ -39,10 +36,7 @@ const mostSessions = 2
 
 const tickMs = 250
 
-/**
- * After this many failures in a row, a new client replaces the old one: a client keeps asking a coordinator that has left the
- * cluster.
- */
+/** After this many failures a new client is made: a client keeps asking a coordinator that has left the cluster. */
 const mostFailures = 6
 
 /** The first pause between two tries to join, in milliseconds. It grows with each try. */
@@ -62,7 +56,6 @@ export class Membership {
   #generation = 0
   #memberId: string | null = null
   #joining: Consumer | undefined
-  /** The number of heartbeats that failed in a row. */
   #failures = 0
   #closed = false
   /** When the timers of this process last ran. An answer that is read after a long stall may be old. */
@@ -88,7 +81,6 @@ export class Membership {
     return this.#isJoined && this.#silentMs() < leasePart * this.#options.settings.sessionMs
   }
 
-  /** The time since the group last heard from this process, in milliseconds. */
   #silentMs(): number {
     const { clock } = this.#options
     if (this.#heard === undefined) return Infinity
@@ -215,15 +207,12 @@ export class Membership {
             return
           }
         }
-        await new Promise<void>((resolve) => {
-          clock.after(pauseMs * Math.min(tries, 8), resolve)
-        })
+        await pause(clock, pauseMs * Math.min(tries, 8))
       }
     }
     if (this.#joining === consumer) this.#joining = undefined
   }
 
-  /** Called by the client before each join. */
   async #beforeJoin(consumer: Consumer): Promise<Buffer> {
     // A client that was replaced still finishes what it waits for. After its call, no assignment would follow.
     if (consumer !== this.#consumer) throw new Error('This client was replaced.')

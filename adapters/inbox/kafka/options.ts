@@ -73,7 +73,6 @@ export interface KafkaInboxOptions {
   readonly spool?: InboxFactory
 }
 
-/** Options with every default filled in. */
 export interface KafkaSettings {
   readonly brokers: readonly string[]
   readonly topic: string
@@ -126,7 +125,6 @@ const credential: Rule = {
   isSecret: true,
 }
 
-/** Checks the options and fills in the defaults. Throws `option_invalid`. */
 export function readKafkaOptions(options: KafkaInboxOptions): KafkaSettings {
   checkOptions<KafkaInboxOptions>('kafkaInbox', options, {
     brokers: required(addresses, "Give some brokers of the cluster: ['b1:9092', 'b2:9092']."),
@@ -162,7 +160,17 @@ export function readKafkaOptions(options: KafkaInboxOptions): KafkaSettings {
   }
   checkLogin(sasl)
   return {
-    ...{ brokers, topic, partitions, role, groupId, confirmMs, quiesceMs, sessionMs, allowWeak, spool, sasl },
+    brokers,
+    topic,
+    partitions,
+    role,
+    groupId,
+    confirmMs,
+    quiesceMs,
+    sessionMs,
+    allowWeak,
+    spool,
+    sasl,
     deadTopic: `${topic}-dead`,
     lifeTopic: `${topic}-life`,
     tls: tls === true ? {} : tls,

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
+import { type Clock, elapsedMs, pause, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { type Log, throttled } from '../../../src/base/log.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
@@ -48,7 +48,6 @@ interface Unsettled {
 /** A partition that is assigned to this process. */
 interface Part {
   readonly partition: number
-  /** The next offset to read. */
   next: number
   /** The leader epoch of the record before it. -1: unknown. */
   epoch: number
@@ -76,7 +75,6 @@ interface Part {
   floor: number
   /** The topic deleted this number of messages before `next` (0: unknown), and no gap reports them yet. */
   deleted: number | undefined
-  /** When the message that was read last was received. */
   lastReceivedAt: number | undefined
   /** The last known end of the partition. */
   end: number
@@ -85,7 +83,6 @@ interface Part {
   stuck: number
 }
 
-/** The default limits of messages that are read and not settled. */
 const defaultMessages = 10_000
 const defaultBytes = 64 * 1_048_576
 
@@ -111,7 +108,6 @@ const lookMs = 10_000
 const pauseMs = 250
 const pollMs = 20
 
-/** Figures of a {@link Reader}. */
 interface ReaderFigures {
   /** Messages in the topic that this process has not settled, by partition. */
   readonly lag: Readonly<Record<string, number>>
@@ -133,10 +129,7 @@ export class Reader implements SharedInbox {
   readonly #ids = new DeliveryIds()
   readonly #parts = new Map<number, Part>()
   readonly #byId = new PassingMap<string, Unsettled>()
-  /**
-   * The record with the highest id of each writer, by partition. A later record whose id is not higher is in the log twice. This map
-   * outlives an assignment, because the second record can come after a rebalance.
-   */
+  /** The highest record of each writer, over assignments too: a later one that is not higher is in the log twice. */
   readonly #seen = new Map<number, Map<string, { readonly id: string; readonly offset: number }>>()
   readonly #fetching = new Set<number>()
   readonly #mostMessages: number
@@ -145,10 +138,7 @@ export class Reader implements SharedInbox {
   #bytes = 0
   /** Names this process in what it commits. */
   readonly #owner = randomUUID().slice(0, 8)
-  /**
-   * The messages that may start. Partitions may go to another process soon: then first only those below one that was handed out, and
-   * none after the last commit.
-   */
+  /** Before a rebalance only messages below one that was handed out may start, and after the last commit none. */
   #startable: 'all' | 'below' | 'none' = 'all'
   #isFinishing = false
   #isStopped = false
@@ -285,13 +275,11 @@ export class Reader implements SharedInbox {
     return oldest === undefined ? undefined : Math.max(0, this.#clock.now() - oldest)
   }
 
-  /** Starts no more handlers, waits for running ones, and commits. For a stop, before the handlers are aborted. */
   async finish(withinMs: number): Promise<void> {
     this.#isFinishing = true
     await resolvedOr(this.#settledDown(withinMs), this.#clock, withinMs + lastCommitMs)
   }
 
-  /** Hands out no more messages. */
   stop(): void {
     this.#isStopped = true
     this.#change()
@@ -384,10 +372,7 @@ export class Reader implements SharedInbox {
     return this.#settledDown(this.#options.settings.quiesceMs)
   }
 
-  /**
-   * Waits for running handlers, then commits. Messages below them are handled too, so that no settled one is handled again. After
-   * that, none starts until the next assignment: the partitions can be those of another process.
-   */
+  /** Waits for running handlers, then commits. Until the next assignment nothing starts: others may be the owners. */
   async #settledDown(withinMs: number): Promise<void> {
     const assignment = this.#assignment
     if (this.#startable === 'all') this.#startable = 'below'
@@ -395,10 +380,7 @@ export class Reader implements SharedInbox {
     for (let quiet = 0; quiet < 2 && elapsedMs(this.#clock) < untilMs;) {
       if ([...this.#parts.values()].every(({ hand }) => hand.size === 0)) quiet += 1
       else quiet = 0
-      if (quiet < 2)
-        await new Promise<void>((resolve) => {
-          this.#clock.after(pollMs, resolve)
-        })
+      if (quiet < 2) await pause(this.#clock, pollMs)
     }
     // An assignment that came meanwhile is newer than this wait. In a stop, nothing starts after the last commit all the same.
     if (assignment === this.#assignment || this.#isFinishing) this.#startable = 'none'
@@ -493,9 +475,7 @@ export class Reader implements SharedInbox {
   }
 
   #pause(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#clock.after(pauseMs, resolve)
-    })
+    return pause(this.#clock, pauseMs)
   }
 
   /** Fetches from every broker that leads partitions of this process and has no fetch in flight. */
@@ -531,22 +511,13 @@ export class Reader implements SharedInbox {
     const needed = this.#needsLeaders
     this.#needsLeaders = false
     const leaders = await this.#topic.leaders(needed)
-    const byLeader = new Map<number, Part[]>()
-    let isLeaderless = false
-    for (const part of this.#parts.values()) {
-      const leader = leaders[part.partition] ?? -1
-      if (leader < 0) {
-        isLeaderless = true
-        continue
-      }
-      if (this.#fetching.has(leader) || isFarAhead(part)) continue
-      const parts = byLeader.get(leader)
-      if (parts === undefined) byLeader.set(leader, [part])
-      else parts.push(part)
+    const byLeader = Map.groupBy(this.#parts.values(), ({ partition }) => Math.max(-1, leaders[partition] ?? -1))
+    this.#isLeaderless = byLeader.delete(-1)
+    for (const [leader, led] of byLeader) {
+      const parts = this.#fetching.has(leader) ? [] : led.filter((part) => !isFarAhead(part))
+      if (parts.length > 0) void this.#fetchFrom(leader, parts)
     }
-    for (const [leader, parts] of byLeader) void this.#fetchFrom(leader, parts)
-    this.#isLeaderless = isLeaderless
-    if (isLeaderless) this.#sayLeaderless()
+    if (this.#isLeaderless) this.#sayLeaderless()
   }
 
   #sayLeaderless(): void {

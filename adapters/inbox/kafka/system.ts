@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { BackendParts } from '../../../src/backend/backend.ts'
 import type { RelayBackend } from '../../../src/backend/relay.ts'
-import { backgroundTimer } from '../../../src/base/clock.ts'
+import { backgroundTimer, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog, type Log } from '../../../src/base/log.ts'
 import type { OpenOptions } from '../../../src/hosting/drainable.ts'
@@ -32,7 +32,6 @@ interface Connected {
   readonly spool: Spool | undefined
 }
 
-/** The timeout of a request to the cluster at startup, in milliseconds. */
 const startRequestMs = 4_000
 
 /** The timeout of forwarding spooled messages to the brokers, in milliseconds. It is long because they are already on disk. */
@@ -41,7 +40,6 @@ const forwardMs = 30_000
 /** The bytes that a record may gain when it is written to the topic. */
 const marginBytes = 1_024
 
-/** A Kafka cluster that several processes share. */
 export class KafkaSystem implements SharedSystem {
   readonly durability = 'replicated'
   readonly #parts: BackendParts
@@ -102,7 +100,11 @@ export class KafkaSystem implements SharedSystem {
   inbox(inbox: InboxSettings): SharedInbox {
     const { connector, dead, found } = this.#opened()
     this.#reader = new Reader({
-      ...{ connector, dead, inbox, settings: this.#settings, retentionMs: found.retentionMs },
+      connector,
+      dead,
+      inbox,
+      settings: this.#settings,
+      retentionMs: found.retentionMs,
       put: async (messages) => {
         const refusal = await this.put(messages)
         if (refusal !== undefined) throw new FleethookError('inbox_unavailable', 'The topic does not take it.')
@@ -149,7 +151,10 @@ export class KafkaSystem implements SharedSystem {
     })
     const { topic, deadTopic, lifeTopic } = settings
     const writer = new Writer({
-      ...{ connector, settings, clock, topics: [topic, deadTopic, lifeTopic] },
+      connector,
+      settings,
+      clock,
+      topics: [topic, deadTopic, lifeTopic],
       ...(spool === undefined ? {} : { divert: (partition, entries) => spool.divert(partition, entries) }),
     })
     if (found !== unknownTopics) await writer.open()
@@ -183,9 +188,7 @@ export class KafkaSystem implements SharedSystem {
         const failure = clusterError(error, this.#settings)
         if (failure.code === 'option_invalid' || clock.now() >= untilMs) throw failure
         // This timer keeps the process alive: nothing else does before the port is open.
-        await new Promise<void>((resolve) => {
-          clock.after(500, resolve)
-        })
+        await pause(clock, 500)
       } finally {
         await closeClient(admin)
       }
@@ -226,7 +229,8 @@ export class KafkaSystem implements SharedSystem {
         clock: settings.clock,
         log: this.#log,
       },
-      ...{ onCapacity: () => {}, onFailure: (error) => reports.dispatch.inboxFailed(error) },
+      onCapacity: () => {},
+      onFailure: (error) => reports.dispatch.inboxFailed(error),
       onGap: (gap) => {
         if (!isStop(gap)) front.noteGap(gap)
       },
@@ -238,7 +242,9 @@ export class KafkaSystem implements SharedSystem {
       })
     }
     const spool = new Spool({
-      ...{ inbox, clock: settings.clock, log: this.#log },
+      inbox,
+      clock: settings.clock,
+      log: this.#log,
       partitionOf: (lane) => partitionOf(connector.client, lane, partitions),
       append: (partition, messages) => this.#appendTo(partition, messages, { withinMs: forwardMs, inTurn: true }),
       failed: (error) =>
@@ -267,13 +273,9 @@ export class KafkaSystem implements SharedSystem {
         hint: `The topic takes messages of up to ${most} bytes, and this body has one of ${bytes} bytes. Raise \`max.message.bytes\` of the topic.`,
       }
     }
-    const byPartition = new Map<number, InboxMessage[]>()
-    for (const message of messages) {
-      const partition = partitionOf(connector.client, message.lane, this.#settings.partitions)
-      const some = byPartition.get(partition)
-      if (some === undefined) byPartition.set(partition, [message])
-      else some.push(message)
-    }
+    const byPartition = Map.groupBy(messages, ({ lane }) =>
+      partitionOf(connector.client, lane, this.#settings.partitions),
+    )
     const kept = [...byPartition].map(([partition, some]) =>
       spool?.has(partition) === true
         ? spool.put(partition, some)
@@ -316,10 +318,7 @@ interface AppendOptions {
   readonly withinMs?: number
   /** Whether the messages may go to the spool after that time. */
   readonly mayDivert?: boolean
-  /**
-   * Whether each request waits for the one before it. The spool sends again what failed. A reader drops a message that comes
-   * behind one with a higher id, so no later message may be in the log before that.
-   */
+  /** Each request waits for the one before: a reader drops a message that comes behind one with a higher id. */
   readonly inTurn?: boolean
 }
 

@@ -3,7 +3,6 @@ import { closeClient, type Connector, errorsIn, metadataRetries } from './client
 
 type FetchResponsePartition = Awaited<ReturnType<Consumer['fetch']>>['responses'][number]['partitions'][number]
 
-/** Where to read a partition. */
 export interface Position {
   readonly partition: number
   readonly offset: number
@@ -11,7 +10,6 @@ export interface Position {
   readonly epoch?: number
 }
 
-/** A record with its partition and offset. */
 export interface PlacedRecord {
   readonly partition: number
   readonly offset: number
@@ -20,12 +18,9 @@ export interface PlacedRecord {
   readonly record: KafkaRecord
 }
 
-/** The result of a fetch for one partition. */
 export interface Fetched {
   readonly partition: number
-  /** The offset that was asked for. */
   readonly offset: number
-  /** The next offset to fetch. */
   readonly next: number
   /** The leader epoch of the record before `next`. -1: unknown. */
   readonly epoch: number
@@ -51,10 +46,7 @@ const mostPartitionBytes = 1_048_576
 const controlBatch = 0x20
 const appendTime = 0x08
 
-/**
- * Reads partitions from given offsets. It belongs to no group, and the caller keeps the offsets. The client's own streams would
- * rewind theirs in a rebalance.
- */
+/** Reads partitions from given offsets, in no group. The client's own streams would rewind theirs in a rebalance. */
 export class TopicReader {
   readonly #consumer: Consumer
   readonly #connector: Connector

@@ -16,7 +16,6 @@ const dayMs = 86_400_000
 /** With these settings, two brokers have each acknowledged record, and no broker without it becomes the leader. */
 const safe = { 'min.insync.replicas': '2', 'unclean.leader.election.enable': 'false' }
 
-/** The topics that an inbox needs. */
 export function topicPlans({ topic, deadTopic, lifeTopic, partitions }: KafkaSettings): readonly TopicPlan[] {
   // The brokers set the time of a record. With a wrong clock in a receiver, retention could delete its messages too early.
   const times = { 'message.timestamp.type': 'LogAppendTime' }
@@ -54,7 +53,6 @@ export function topicPlans({ topic, deadTopic, lifeTopic, partitions }: KafkaSet
 /** The most bytes that the record of a dead letter has more than the one of its message. */
 const mostReasonBytes = 16_384
 
-/** What the inbox needs to know about its topics. */
 export interface FoundTopics {
   /** The largest record that the topic of the messages accepts, and that fits in the topic of dead letters, in bytes. */
   readonly mostBytes: number
@@ -64,10 +62,7 @@ export interface FoundTopics {
   readonly isWeak: boolean
 }
 
-/**
- * Checks the topics before the first message. Rejects with `option_invalid` when they cannot keep what the inbox promises, and
- * with `inbox_unavailable` when one is missing or the cluster does not answer.
- */
+/** Checks the topics. Rejects with `option_invalid` or, when one is missing or nobody answers, `inbox_unavailable`. */
 export async function checkTopics(admin: Admin, settings: KafkaSettings, log: Log): Promise<FoundTopics> {
   const plans = topicPlans(settings)
   const names = plans.map(({ name }) => name)

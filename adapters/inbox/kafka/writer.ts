@@ -1,5 +1,5 @@
 import type { Producer } from '@platformatic/kafka'
-import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
+import { type Clock, elapsedMs, pause, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import { closeClient, codesOf, type Connector, errorsIn, metadataRetries, outageError } from './client.ts'
@@ -17,7 +17,6 @@ export interface Entry {
   readonly resolve: () => void
   readonly reject: (error: FleethookError) => void
   isOver: boolean
-  /** Whether it is sent alone. */
   isAlone: boolean
 }
 
@@ -40,7 +39,6 @@ interface WriterOptions {
   readonly connector: Connector
   readonly settings: KafkaSettings
   readonly clock: Clock
-  /** The topics that it writes to. */
   readonly topics: readonly string[]
   /** Takes over entries of a partition that the brokers did not confirm in time, in order. Default: they are given up. */
   readonly divert?: (partition: number, entries: readonly Entry[]) => void
@@ -57,7 +55,6 @@ const mostWaiting = 128 * 1_048_576
 const produceMs = 3_000
 const requestMs = 4_000
 
-/** The pause after an error, in milliseconds. */
 const pauseMs = 100
 const sweepMs = 100
 
@@ -108,10 +105,7 @@ export class Writer {
     await this.#readLeaders().catch(() => {})
   }
 
-  /**
-   * Resolves when the in-sync replicas have all of the records, which belong to one partition. Rejects with `inbox_unavailable`
-   * when they do not confirm within `withinMs`. The records may still be in the log then.
-   */
+  /** Resolves when the in-sync replicas have all records. After `inbox_unavailable`, the log may have them too. */
   append(
     records: readonly Outgoing[],
     bytes: number,
@@ -161,23 +155,13 @@ export class Writer {
   /** Sends to every broker that has no request in flight. */
   #pump(): void {
     if (this.#closed || this.#waiting.size === 0) return
-    const ready = new Map<number, Queue[]>()
-    let isLeaderless = false
-    for (const queue of this.#waiting) {
-      if (queue.isInFlight) continue
-      const leader = this.#leaders?.get(queue.topic)?.[queue.partition]
-      if (leader === undefined || leader < 0) {
-        isLeaderless = true
-        continue
-      }
-      if (this.#busy.has(leader)) continue
-      const queues = ready.get(leader)
-      if (queues === undefined) ready.set(leader, [queue])
-      else queues.push(queue)
-    }
+    const idle = [...this.#waiting].filter(({ isInFlight }) => !isInFlight)
+    const byLeader = Map.groupBy(idle, ({ topic, partition }) =>
+      Math.max(-1, this.#leaders?.get(topic)?.[partition] ?? -1),
+    )
     // An election takes a while, so pause before asking again. The other partitions continue.
-    if (isLeaderless) void this.#refresh({ isLater: this.#leaders !== undefined })
-    for (const [leader, queues] of ready) void this.#request(leader, batchesOf(queues))
+    if (byLeader.delete(-1)) void this.#refresh({ isLater: this.#leaders !== undefined })
+    for (const [leader, queues] of byLeader) if (!this.#busy.has(leader)) void this.#request(leader, batchesOf(queues))
   }
 
   async #request(leader: number, batches: readonly Batch[]): Promise<void> {
@@ -257,9 +241,7 @@ export class Writer {
   }
 
   #pause(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#options.clock.after(pauseMs, resolve)
-    })
+    return pause(this.#options.clock, pauseMs)
   }
 
   /** Finds the leaders again. Retries as long as records wait. */

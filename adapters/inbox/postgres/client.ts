@@ -40,17 +40,44 @@ export class Database {
     let timer: Timer | undefined
     const late = new Promise<never>((_, reject) => {
       timer = this.#clock.after(withinMs, () =>
-        reject(new FleethookError('inbox_unavailable', `Postgres did not answer within ${withinMs} ms.`)),
+        reject(new FleethookError('inbox_unavailable', `Postgres did not answer within ${Math.round(withinMs)} ms.`)),
       )
     })
     try {
-      const { rows } = await Promise.race([this.#client.query(text, [...values]), late])
+      const { rows } = await this.#query(text, [...values], late)
       return rows.filter(isRow)
     } finally {
       timer?.cancel()
     }
   }
+
+  /** A connection without an answer is closed: when the network drops packets, it would stay in the pool for a quarter of an hour. */
+  async #query(text: string, values: unknown[], late: Promise<never>): Promise<PostgresResult> {
+    const client = this.#client
+    if (!isPool(client)) return Promise.race([client.query(text, values), late])
+    const connecting = client.connect()
+    const connection = await Promise.race([connecting, late]).catch((error: unknown) => {
+      connecting.then((unused) => unused.release()).catch(() => {})
+      throw error
+    })
+    let failure: Error | undefined
+    try {
+      return await Promise.race([connection.query(text, values), late])
+    } catch (error) {
+      failure = error instanceof Error ? error : new Error('unknown')
+      throw error
+    } finally {
+      connection.release(failure)
+    }
+  }
 }
+
+/** What `pg.Pool` and pools like it have. */
+interface Pool extends PostgresClient {
+  connect(): Promise<PostgresClient & { release(failure?: Error): void }>
+}
+
+const isPool = (client: PostgresClient): client is Pool => 'totalCount' in client && 'connect' in client
 
 const isRow = (row: unknown): row is Row => typeof row === 'object' && row !== null
 

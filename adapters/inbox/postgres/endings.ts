@@ -111,7 +111,9 @@ WHERE w.part = g.part AND w.seq = g.seq`,
         }
         if (settled.length > 0) {
           // The newest state of each vehicle.
-          const states = new Map(settled.flatMap(({ vehicle }) => (vehicle === undefined ? [] : [[vehicle.vin, vehicle]])))
+          const states = new Map(
+            settled.flatMap(({ vehicle }) => (vehicle === undefined ? [] : [[vehicle.vin, vehicle]])),
+          )
           await this.#db.run(
             `WITH ${heldSql(schema, '$3')}, gone AS (DELETE FROM ${schema}.waiting w USING unnest($1::smallint[], $2::bigint[]) g(part, seq)
   JOIN held ON held.part = g.part WHERE w.part = g.part AND w.seq = g.seq RETURNING w.seq) ${upsertSql(schema, 4)}`,

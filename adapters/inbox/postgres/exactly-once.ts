@@ -1,29 +1,11 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Delivery } from '../../../src/inbox/observer.ts'
+import type { Handled, OnceHandlers, Several, Single } from '../../../src/inbox/once-handlers.ts'
 import { type Database, databaseError } from './client.ts'
 import type { Place } from './endings.ts'
 
-interface Single {
-  readonly delivery: Delivery
-}
-interface Several {
-  readonly deliveries: readonly Delivery[]
-}
-type Handled<What, Context, Transaction> = (what: What, context: Context, transaction: Transaction) => unknown
-
 /** Makes handlers whose writes happen exactly once: the result of `inbox.exactlyOnce`. */
-export interface ExactlyOnce<Transaction> {
-  /** For `receiver.on` and `receiver.when`. The name belongs to the marks: it must stay the same, and be the only one. */
-  <What, Context extends Single>(
-    name: string,
-    handler: Handled<What, Context, Transaction>,
-  ): (what: What, context: Context) => Promise<void>
-  /** For `receiver.batch`. The handler gets the messages that it has not handled yet. */
-  batch<What, Context extends Several>(
-    name: string,
-    handler: Handled<readonly What[], Context, Transaction>,
-  ): (what: readonly What[], context: Context) => Promise<void>
-}
+export type ExactlyOnce<Transaction> = OnceHandlers<Transaction>
 
 /** Calls `work` in a transaction, commits when it resolves, and rolls back and rejects when it rejects or the commit fails. */
 export type RunTransaction<Transaction> = (work: (transaction: Transaction) => Promise<void>) => Promise<unknown>

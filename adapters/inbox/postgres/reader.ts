@@ -156,6 +156,7 @@ export class Reader implements SharedInbox {
       }, 'timers of vehicles could not be read'),
       this.#repeat(async () => {
         await this.#options.store.tidy()
+        await this.#options.vehicles?.tidy(this.#clock.now())
         return tidyMs
       }, 'old messages could not be deleted'),
     ]

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { BackendParts } from '../../../src/backend/backend.ts'
 import type { RelayBackend } from '../../../src/backend/relay.ts'
 import type { Clock } from '../../../src/base/clock.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog } from '../../../src/base/log.ts'
 import type { OpenOptions } from '../../../src/hosting/drainable.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
@@ -41,7 +42,7 @@ export class PostgresSystem implements SharedSystem {
     this.#settings = settings
     this.#parts = parts
     this.db = new Database(settings.db, settings.schema, clock)
-    this.vehicles = parts.vehicles && new VehicleRows(this.db)
+    this.vehicles = parts.vehicles && new VehicleRows(this.db, parts.vehicles.forgets?.afterMs)
     this.#store = new Store(this.db, clock, settings.keepForMs)
     this.#writer = new Writer(this.db, clock, settings.confirmMs, () => this.reader?.lookNow())
     this.deadLetters = deadLettersOf(this.#store, parts.receipts.reread)
@@ -88,7 +89,11 @@ export class PostgresSystem implements SharedSystem {
 
   refusing(): undefined {}
 
-  replay(which: ReplaySelection): Promise<number> {
+  async replay(which: ReplaySelection): Promise<number> {
+    if (which.edges === true)
+      throw new FleethookError('option_invalid', 'postgresInbox cannot replay handled messages with `edges`.', {
+        hint: 'Leave `edges` out. A replayed dead letter reports its edges again.',
+      })
     return this.#store.replayHandled(which, this.#parts.receipts.reread)
   }
 

@@ -41,8 +41,16 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   /** The newest notice that was read. */
   #newest = -1
 
-  constructor(db: Database) {
+  readonly #forgetAfterMs: number | undefined
+
+  constructor(db: Database, forgetAfterMs: number | undefined) {
     this.#db = db
+    this.#forgetAfterMs = forgetAfterMs
+  }
+
+  /** Forgets vehicles that were silent for too long. */
+  async tidy(nowMs: number): Promise<void> {
+    if (this.#forgetAfterMs !== undefined) await this.forgetUnseen(nowMs - this.#forgetAfterMs)
   }
 
   gained(part: number): void {

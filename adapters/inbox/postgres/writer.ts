@@ -130,8 +130,9 @@ INSERT INTO ${db.schema}.notice (vin, seq) SELECT '', seq FROM placed WHERE id =
       } else for (const entry of entries) entry.isAlone = true
       return
     }
-    const nowMs = elapsedMs(this.#clock)
-    const isOver = (entry: Entry): boolean => isFinal(error) || entry.deadlineMs <= nowMs
+    // A try that is too short would hide the reason of the one before.
+    const lastMs = elapsedMs(this.#clock) + 2 * pauseMs
+    const isOver = (entry: Entry): boolean => isFinal(error) || entry.deadlineMs <= lastMs
     const over = this.#waiting.filter(isOver)
     this.#waiting = this.#waiting.filter((entry) => !isOver(entry))
     refuse(over, databaseError(error))
@@ -143,7 +144,15 @@ function refuse(entries: readonly Entry[], error: FleethookError): void {
   for (const { reject } of entries) reject(error)
 }
 
-function valuesOf(messages: readonly InboxMessage[]): readonly unknown[] {
+const valuesOf = (messages: readonly InboxMessage[]): readonly unknown[] => [
+  ...messageValues(messages),
+  messages.map(({ lane }) => partitionOf(storable(lane))),
+  // The gaps of all vehicles concern all processes.
+  messages.flatMap(({ id, kind, lane }) => (kind === 'gap' && vinOf(lane) === undefined ? [id] : [])),
+]
+
+/** The columns of `message`. */
+export function messageValues(messages: readonly InboxMessage[]): readonly unknown[] {
   return [
     messages.map(({ id }) => id),
     messages.map(({ lane }) => storable(lane)),
@@ -152,9 +161,6 @@ function valuesOf(messages: readonly InboxMessage[]): readonly unknown[] {
     messages.map(({ kind }) => kind),
     messages.map(({ bytes }) => bytes),
     messages.map(({ text }) => storable(text)),
-    messages.map(({ lane }) => partitionOf(storable(lane))),
-    // The gaps of all vehicles concern all processes.
-    messages.flatMap(({ id, kind, lane }) => (kind === 'gap' && vinOf(lane) === undefined ? [id] : [])),
   ]
 }
 

@@ -1,6 +1,6 @@
+import { PassingMap } from '../../../src/base/passing-map.ts'
 import type { Claim } from '../../../src/inbox/inbox.ts'
 
-/** A pending message in memory. */
 export interface CachedMessage extends Claim {
   readonly seq: number
   deliveries: number
@@ -11,17 +11,11 @@ export interface CachedMessage extends Claim {
 const mostBytes = 2 * 1_048_576
 const mostMessages = 2_048
 
-/**
- * Pending messages in memory: every claimed one, and the newest of those that wait. So most messages are neither read from the
- * disk nor parsed again. When memory is used up, the oldest waiting messages go first: others are handled before they are.
- */
+/** Claimed messages, and the newest that wait, so that most are not read again. When full, the oldest half goes. */
 export class MessageCache {
-  readonly #cached = new Map<string, CachedMessage>()
-  #waitingBytes = 0
-  #waitingCount = 0
-  /** Ids of the waiting messages, oldest first from `#oldest` on, and ids of some that no longer wait. */
-  #order: string[] = []
-  #oldest = 0
+  /** In the order in which they began to wait. */
+  readonly #cached = new PassingMap<string, CachedMessage>()
+  readonly #waiting = { messages: 0, bytes: 0 }
 
   get(id: string): CachedMessage | undefined {
     return this.#cached.get(id)
@@ -29,47 +23,42 @@ export class MessageCache {
 
   /** The message waits, for the first time or again. */
   wait(message: CachedMessage): void {
-    const { id, bytes } = message.message
-    this.#stopWaiting(id)
-    // Deleted first, so that the ids are in the order in which they began to wait.
-    this.#cached.delete(id)
-    this.#cached.set(id, message)
+    const { id } = message.message
+    this.remove(id)
     message.isClaimed = false
-    this.#waitingCount += 1
-    this.#waitingBytes += bytes
-    this.#order.push(id)
-    while (this.#waitingBytes > mostBytes || this.#waitingCount > mostMessages) {
-      const oldestId = this.#order[this.#oldest] ?? ''
-      this.#oldest += 1
-      if (this.#cached.get(oldestId)?.isClaimed === false) this.remove(oldestId)
-    }
-    // A message that was rescheduled several times is in the order as many times.
-    if (this.#order.length >= 1_024 + 4 * this.#waitingCount) this.#compact()
+    this.#cached.set(id, message)
+    this.#count(message, 1)
+    if (this.#isOver(1)) this.#dropOldest()
   }
 
   /** The message is handed out. It stays in memory until it is removed or waits again. */
   claim(message: CachedMessage): void {
     const { id } = message.message
-    this.#stopWaiting(id)
-    this.#cached.set(id, message)
+    const known = this.#cached.get(id)
+    if (known?.isClaimed === false) this.#count(known, -1)
     message.isClaimed = true
+    this.#cached.set(id, message)
   }
 
   remove(id: string): void {
-    this.#stopWaiting(id)
+    const known = this.#cached.get(id)
+    if (known?.isClaimed === false) this.#count(known, -1)
     this.#cached.delete(id)
   }
 
-  #stopWaiting(id: string): void {
-    const found = this.#cached.get(id)
-    if (found === undefined || found.isClaimed) return
-    this.#waitingCount -= 1
-    this.#waitingBytes -= found.message.bytes
+  #count({ message }: CachedMessage, by: 1 | -1): void {
+    this.#waiting.messages += by
+    this.#waiting.bytes += by * message.bytes
   }
 
-  #compact(): void {
-    this.#order = []
-    for (const [id, { isClaimed }] of this.#cached) if (!isClaimed) this.#order.push(id)
-    this.#oldest = 0
+  #isOver(share: number): boolean {
+    return this.#waiting.bytes > share * mostBytes || this.#waiting.messages > share * mostMessages
+  }
+
+  #dropOldest(): void {
+    for (const { message, isClaimed } of this.#cached.values()) {
+      if (!this.#isOver(0.5)) break
+      if (!isClaimed) this.remove(message.id)
+    }
   }
 }

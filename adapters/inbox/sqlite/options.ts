@@ -28,7 +28,6 @@ export interface SqliteInboxOptions {
   readonly adopt?: string
 }
 
-/** The options that the file half needs. */
 export interface FileSettings {
   readonly path: string
   readonly maxBytes: number
@@ -47,7 +46,6 @@ export interface SqliteSettings extends FileSettings {
 const mebibyte = 1_048_576
 const dayMs = 86_400_000
 
-/** Checks the options and fills in the defaults. Throws `option_invalid`. */
 export function readSqliteOptions(options: SqliteInboxOptions): SqliteSettings {
   const retentionRules = { forMs: orUnlimited(wholeNumber(0)), maxBytes: orUnlimited(wholeNumber(0)) }
   checkOptions<SqliteInboxOptions>('sqliteInbox', options, {

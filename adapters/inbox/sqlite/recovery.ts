@@ -8,7 +8,6 @@ import type { InboxFile, OpenedFile, Page } from './file/interface.ts'
 import { type Health, logDamage } from './health.ts'
 import type { SqliteSettings } from './options.ts'
 
-/** The interval between two attempts to open a file that another process has. */
 const lockedMs = 100
 
 /** Opens the file. Waits up to `waitMs` for another process to release it. */

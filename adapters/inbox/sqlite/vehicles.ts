@@ -6,7 +6,6 @@ import type { InboxFile, OpenedVehicles, VehicleRow, VehicleWrites } from './fil
 /** States of vehicles on their way into the file. Each commit takes from here the states that it writes. */
 export interface VehicleRows {
   readonly store: VehicleStore
-  /** The file was opened. */
   begin(found: OpenedVehicles): void
   /** The messages that earlier processes settled up to this `seq` are applied now. */
   recovered(seq: number): void
@@ -45,7 +44,6 @@ const bytesAtOnce = 1_048_576
 const aheadMs = 10_000
 /** After changes of this size, a round of writing begins at once: until then, the states are in memory. */
 const roundBytes = 64 * 1_048_576
-/** The room for other states in memory. */
 const cacheBytes = 128 * 1_048_576
 
 /**

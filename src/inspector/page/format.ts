@@ -28,7 +28,6 @@ export function bytesOf(n: number): string {
   return n < 1_000_000 ? `${numberOf(n / 1_000)} kB` : `${numberOf(n / 1_000_000)} MB`
 }
 
-/** A value on one line. */
 export function valueOf(value: unknown): string {
   if (value === null || value === undefined) return 'null'
   if (typeof value === 'string') return value
@@ -39,7 +38,6 @@ export function valueOf(value: unknown): string {
   return JSON.stringify(value)
 }
 
-/** A short text of an event, for its row. */
 export const gistOf = (event: Event): string => wordsOf(event).slice(0, 300)
 
 function wordsOf(event: Event): string {

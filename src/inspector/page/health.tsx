@@ -59,7 +59,6 @@ const chartHeight = 48
 /** 15 minutes of samples. */
 const mostPoints = 180
 
-/** One small chart with its line, the newest value and the highest one. */
 function Chart({ title, all, points, unit, tone }: ChartProps): JSX.Element {
   const known = points.filter((point) => point !== undefined)
   const most = Math.max(0, ...known)

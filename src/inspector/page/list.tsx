@@ -15,7 +15,6 @@ interface Active {
 
 let active: Active | undefined
 
-/** The row that the keys have marked. */
 const marked: Signal<string | undefined> = new Signal(undefined)
 
 /** Marks the next or the previous row. If a row is open, opens that row instead. */

@@ -144,7 +144,6 @@ function NoMatch({ onOlder }: { readonly onOlder: (() => Promise<void>) | undefi
   )
 }
 
-/** The filters of the lists of messages and of dead letters. */
 export function MessageFilters({ vinId }: { readonly vinId?: string }): JSX.Element {
   return (
     <>

@@ -6,10 +6,8 @@ const mount = new URL('..', import.meta.url)
 
 const secretKey = 'fleethook.secret'
 
-/** The secret of these routes, until the tab is closed. */
 export const secret: Signal<string | undefined> = new Signal(sessionStorage.getItem(secretKey) ?? undefined)
 
-/** Whether the receiver refused the last secret. */
 export const isRefused: Signal<boolean> = new Signal(false)
 
 export function useSecret(given: string): void {

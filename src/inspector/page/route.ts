@@ -32,7 +32,6 @@ function decoded(part: string): string {
   }
 }
 
-/** The members of a query that have a value. */
 export function queryOf(members: Readonly<Record<string, string | number | undefined>>): string {
   const given = Object.entries(members).filter(([, value]) => value !== undefined && value !== '')
   return new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString()

@@ -47,7 +47,6 @@ const blank = (key: string, about: Pick<ListRow, 'id' | 'atMs' | 'outcome'> & Pa
 
 const texts = new WeakMap<Event, string>()
 
-/** The text of a row beside its columns. */
 export function textOf({ event, error, item, outcome }: ListRow): string {
   if (item?.isTest) return `fleethook doctor sent a request that was refused: ${item.error ?? ''}`
   if (item?.kind === 'refused') return `${item.error ?? ''}${item.hint === undefined ? '' : `. ${item.hint}`}`

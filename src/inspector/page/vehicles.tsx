@@ -12,7 +12,6 @@ import { goTo, linkTo, queryOf, route, setQuery } from './route.ts'
 import { rowOf } from './rows.ts'
 import { about, shown } from './store.ts'
 
-/** The time between two reads of the newest state while the view is open, in milliseconds. */
 const refreshMs = 5_000
 
 function useRefresh(): number {

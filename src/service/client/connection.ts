@@ -75,7 +75,6 @@ export interface Query {
   readonly [name: string]: string | number | boolean | undefined
 }
 
-/** What every request needs: the client's options, checked and with their defaults. */
 export interface Connection {
   /** Without a slash at its end. */
   readonly baseUrl: string
@@ -134,7 +133,6 @@ const rules: Rules<ClientOptions> = {
   clock: withMethods('now', 'after'),
 }
 
-/** Checks the options and adds the defaults. Throws `option_invalid`. */
 export function readConnection(options: ClientOptions): Connection {
   checkOptions('createClient', options, rules)
   const { log = consoleLog, clock = systemClock, timeoutMs = 30_000 } = options

@@ -120,7 +120,6 @@ interface Known {
   readonly value: string
   /** When the vehicle made the event, in milliseconds. */
   readonly at: number
-  /** The connection that delivered it. */
   readonly connection: number
   readonly isCache: boolean
 }

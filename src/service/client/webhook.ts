@@ -91,7 +91,6 @@ const stored: z.ZodMiniType<StoredWebhook> = z.looseObject({
 const path = '/api/business/webhook'
 const formats: readonly string[] = ['service', 'vehicle_maker', 'event_collector']
 
-/** The webhook of the business. */
 export function createWebhookResource(call: Call): WebhookResource {
   return {
     async set(webhook, { allowLocal = false, signal } = {}) {

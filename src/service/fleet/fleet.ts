@@ -6,7 +6,6 @@ import { between, chance, randomFrom, type Random } from './random.ts'
 import { type Firmware, Vehicle } from './vehicle.ts'
 import { maxVins } from './vin.ts'
 
-/** The options of {@link createFleet}. */
 interface FleetOptions {
   /** The number of vehicles: 1 to 1,000,000. */
   readonly vins: number

@@ -4,7 +4,6 @@ import { chargingWatts, courseTo, fill, spend, warm } from './physics.ts'
 import { between, chance, oneOf, whole } from './random.ts'
 import { type Charging, socPercent, type Vehicle } from './vehicle.ts'
 
-/** What a vehicle is doing when the simulation begins. */
 export type StartActivity = 'leave' | 'charge' | 'stand' | 'sleep'
 
 /** Everything that one vehicle does and sends. It never ends. */
@@ -13,7 +12,6 @@ export function* life(vehicle: Vehicle, activity?: StartActivity): Steps {
   yield* goOn(vehicle)
 }
 
-/** The days of a vehicle that is awake. */
 export function* goOn(vehicle: Vehicle): Steps {
   const { random } = vehicle
   for (;;) {
@@ -115,10 +113,7 @@ function* slumber(vehicle: Vehicle, seconds: number): Steps {
   }
 }
 
-/**
- * Wakes up: connects, at home often a second time over wifi, reports its state and all its values in one large message, and
- * sometimes sends the full document. Until the first time signal its clock can be minutes ahead.
- */
+/** Connects, reports state and all values, sometimes the full document. Its clock can be minutes ahead for a while. */
 export function* wake(vehicle: Vehicle): Steps {
   const { random } = vehicle
   vehicle.clockAheadMs = chance(random, 0.25) ? whole(random, 4_000, 290_000) : 0

@@ -1,6 +1,5 @@
 import type { ActivityLine } from './options.ts'
 
-/** The result of one post to the webhook. */
 interface PostResult {
   readonly url: string
   readonly topic: string
@@ -122,7 +121,6 @@ const networkHints: readonly (readonly [RegExp, string])[] = [
   [/CERT|SIGN|ALTNAME|TLS|SSL/, 'Nobody trusts this TLS certificate. `verify: false` of a webhook skips the check.'],
 ]
 
-/** What to do about a network error. */
 export function networkHint(code: string): string {
   return networkHints.find(([error]) => error.test(code))?.[1] ?? 'Check that the receiver runs, and its address.'
 }

@@ -54,7 +54,6 @@ export function refuseMethod(allow: string): Response {
   return refuse('method_not_allowed', `This path allows ${allow} only.`, { allow })
 }
 
-/** Refuses a body that {@link readBody} could not read. */
 export function refuseBody(): Response {
   return refuse(
     'invalid_request',

@@ -22,9 +22,7 @@ export interface Car {
   connect(connected: boolean, now: number): SimulatedMessage[]
   /** Whether the network reaches it, awake or asleep. */
   hasNetwork(now: number): boolean
-  /** Whether it can answer a read now. */
   isReachable(now: number): boolean
-  /** Its state as the service sees it. */
   state(now: number): 'online' | 'asleep' | 'driving' | 'offline'
 }
 

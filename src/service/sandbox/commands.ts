@@ -1,12 +1,8 @@
 import type { JsonObject } from '../../wire/record.ts'
 
-/**
- * The commands that the maker documents, and the parameters that they need: `name:type`, with `|` between names of which one is
- * enough. Any type: `any`.
- */
+/** The maker's commands with their parameters `name:type`. One of the names between `|` is enough. */
 type Commands = Readonly<Record<string, string>>
 
-/** Commands without a parameter. */
 const plain = `
   auto_conditioning_start auto_conditioning_stop cancel_software_update charge_max_range charge_port_door_close
   charge_port_door_open charge_standard charge_start charge_stop clear_pin_to_drive_admin close_tonneau door_lock

@@ -101,7 +101,6 @@ function changedBy(command: string, body: JsonObject, { info }: EnergySite): Jso
   }
 }
 
-/** `live_status`: what the site does. */
 export const liveStatus = (now: number): JsonObject => ({
   solar_power: 3_200,
   energy_left: 18_000,
@@ -123,7 +122,6 @@ export const liveStatus = (now: number): JsonObject => ({
   ],
 })
 
-/** What the answers for a site need of the sandbox. */
 interface Sites {
   site(id: string): EnergySite | undefined
   now(): number

@@ -104,15 +104,10 @@ export interface KeptWebhook {
 /** A setting as the service keeps it. An empty setting was sent as `null`, so the field has its default interval. */
 type KeptSetting = FieldSetting | { readonly interval_seconds?: never }
 
-/** Field name to setting. */
 export type KeptFields = { readonly [name: string]: KeptSetting }
 
-/**
- * A vehicle that is or was shared. It keeps its config when it is no longer shared, because other businesses may stream from
- * it.
- */
+/** A vehicle that is or was shared. It keeps its config, because other businesses may stream from it. */
 export interface KeptVehicle {
-  /** The index of the simulated vehicle. */
   readonly index: number
   readonly shared: boolean
   /** ISO 8601. */
@@ -122,14 +117,12 @@ export interface KeptVehicle {
   readonly fields?: KeptFields | undefined
 }
 
-/** The settings behind the endpoints. */
 export interface SandboxState {
   readonly webhook?: KeptWebhook | undefined
   readonly defaultFields: KeptFields | null
   readonly vehicles: { readonly [vin: string]: KeptVehicle }
 }
 
-/** The options with their defaults. */
 export type SandboxSettings = Required<Omit<SandboxOptions, 'apiKey' | 'config' | 'rateLimit'>> &
   Pick<SandboxOptions, 'config' | 'rateLimit'> & { readonly apiKeys: readonly string[] }
 
@@ -158,16 +151,22 @@ const rules: Rules<SandboxOptions> = {
   clock: withMethods('now', 'after'),
 }
 
-/** Checks the options and adds the defaults. Throws `option_invalid`. */
 export function readOptions(options: SandboxOptions): SandboxSettings {
   checkOptions('createSandbox', options, rules)
   const { apiKey = [], ...given } = options
   const { clock = systemClock } = options
   return {
     apiKeys: typeof apiKey === 'string' ? [apiKey] : apiKey,
-    ...{ vehicles: 3, energySites: 1, seed: 1, startAt: clock.now(), speed: 1 },
-    ...{ allowLocal: false, streamMinutes: 5 },
-    ...{ show: () => {}, post: postByFetch, clock },
+    vehicles: 3,
+    energySites: 1,
+    seed: 1,
+    startAt: clock.now(),
+    speed: 1,
+    allowLocal: false,
+    streamMinutes: 5,
+    show: () => {},
+    post: postByFetch,
+    clock,
     ...defined(given),
   }
 }

@@ -7,7 +7,6 @@ export interface ProductMessage {
   readonly message: JsonObject
 }
 
-/** The items that one stream asks for. */
 interface StreamFilter {
   /** The VIN, or the id of the energy site. */
   readonly product: string
@@ -15,12 +14,9 @@ interface StreamFilter {
   readonly field: string | undefined
 }
 
-/** The Server-Sent Events of all products. */
 export interface SseHub {
   publish(product: string, sent: ProductMessage): void
-  /** Opens a stream that begins with a snapshot. */
   open(filter: StreamFilter, snapshot: readonly ProductMessage[]): ReadableStream<Uint8Array>
-  /** Whether somebody reads the stream of this product. */
   isOpen(product: string): boolean
   /** Ends the streams of a product, or all streams. */
   end(product?: string): void

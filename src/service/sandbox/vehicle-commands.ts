@@ -1,7 +1,6 @@
 import type { Vehicle } from '../fleet/vehicle.ts'
 import type { JsonObject } from '../../wire/record.ts'
 
-/** The vehicle's answer to a command that reached it. */
 interface CommandEffect {
   readonly result: boolean
   readonly reason: string

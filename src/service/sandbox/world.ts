@@ -16,7 +16,6 @@ export interface SharedVehicle {
   readonly car: Car
   readonly memory: VehicleMemory
   kept: KeptVehicle
-  /** The number of commands that reached it. */
   commands: number
 }
 
@@ -75,7 +74,6 @@ export class World {
     return [...this.#shared.values()]
   }
 
-  /** The energy site with this id, or `undefined` when it is not shared. */
   site(id: string): EnergySite | undefined {
     return this.sites.find((site) => site.id === id)
   }
@@ -171,7 +169,6 @@ export class World {
     }
   }
 
-  /** Runs the vehicles until now. */
   run(): void {
     const until = this.now()
     const messages = this.vehicles().flatMap((vehicle) =>
@@ -216,7 +213,6 @@ export class World {
   }
 }
 
-/** The members of a message of the topic `energy_totals`. */
 function totalsOf(site: EnergySite): JsonObject {
   const url = `/api/1/energy_sites/${site.id}/calendar_history?kind=energy&period=day`
   return { id: site.id, product_type: 'energy_site', url, totals: energyTotals }

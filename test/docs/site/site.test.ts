@@ -5,6 +5,7 @@ import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { repository, root } from '../../../docs/.vitepress/links.ts'
 import { entries } from '../../../docs/.vitepress/reference.ts'
+import { inForm } from '../../form.ts'
 import { launch } from '../../inspector/page/scene.ts'
 import { base, build, built, host, type Site } from './site.ts'
 
@@ -62,15 +63,23 @@ test('llms.txt lists pages as Markdown, and each is there', () => {
   expect(links.filter((link) => !files.has(link.slice(base.length)))).toEqual([])
 })
 
-/** One page of each kind. A page takes a second, so that all of them would take minutes. */
+/** One page of each kind. */
 const kinds = [
   ...['404.html', 'index.html', 'playground.html', 'handlers.html', 'http.html', 'compare.html', 'api/once.html'],
   ...['benchmarks/index.html', 'decisions/0004-answers.html', 'figures/power-cut.html', 'project/context.html'],
 ]
 
-/** What axe finds serious in both color schemes, and whether the page scrolls sideways on a phone. */
+/** The dark colors are the same on every page of a kind, so only the long form looks at all pages. */
+const isInDark = inForm({ full: (file: string) => kinds.includes(file), long: () => true })
+
+/** Tabs at the same time. Each shows one page after another. */
+const tabs = 2
+
+/** What axe finds serious, and whether the page scrolls sideways on a phone. */
 async function faultsOf(page: Page, file: string): Promise<readonly string[]> {
   await page.goto(`${site.url}${file}`)
+  // The scripts of the page name this button.
+  await page.locator('.VPSwitchAppearance:not([title=""])').first().waitFor({ state: 'attached' })
   await page.evaluate(axe)
   const found = async (rules: string): Promise<readonly string[]> => {
     const violations = await page.evaluate<readonly { id: string; impact: string; nodes: { html: string }[] }[]>(
@@ -81,8 +90,8 @@ async function faultsOf(page: Page, file: string): Promise<readonly string[]> {
       .map(({ id, nodes }) => `${id} ${nodes[0]?.html.slice(0, 200)}`)
   }
   const light = await found('')
-  await page.evaluate(() => document.documentElement.classList.add('dark'))
-  const dark = await found('runOnly: ["color-contrast"]')
+  if (isInDark(file)) await page.evaluate(() => document.documentElement.classList.add('dark'))
+  const dark = isInDark(file) ? await found('runOnly: ["color-contrast"]') : []
   await page.setViewportSize({ width: 390, height: 844 })
   const isWide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)
   await page.setViewportSize({ width: 1280, height: 800 })
@@ -92,29 +101,50 @@ async function faultsOf(page: Page, file: string): Promise<readonly string[]> {
 }
 
 describe('in a browser', () => {
-  test.each(kinds)(
-    'axe finds nothing serious in light and dark, and nothing scrolls sideways on a phone: %s',
-    async (file) => {
+  test('axe finds nothing serious on any page, in light and dark, and none scrolls sideways on a phone', async () => {
+    const files = [...pages.keys()].values()
+    const faults: string[] = []
+    const check = async (): Promise<void> => {
       const page = await browser.newPage({ reducedMotion: 'reduce', viewport: { width: 1280, height: 800 } })
-      expect(await faultsOf(page, file)).toEqual([])
+      for (const file of files) faults.push(...(await faultsOf(page, file)))
       await page.close()
-    },
-  )
+    }
+    await Promise.all(Array.from({ length: tabs }, check))
+    expect(faults).toEqual([])
+  }, 600_000)
 
-  test('the search finds a page, and a name of the reference', async () => {
-    const page = await browser.newPage()
-    // The key works when the scripts of the page do.
-    await page.goto(site.url, { waitUntil: 'networkidle' })
-    for (const [words, address] of [
+  describe('the search', () => {
+    let page: Page
+
+    beforeAll(async () => {
+      page = await browser.newPage()
+      // The key works when the scripts of the page do.
+      await page.goto(site.url, { waitUntil: 'networkidle' })
+    })
+
+    afterAll(async () => page.close())
+
+    test.each([
+      ['authorization header', 'http.html#the-secret-the-header-that-a-request-must-have'],
+      ['what does 503 mean', 'http.html#what-each-error-means-and-what-to-do'],
+      ['retry a dead letter', 'operating.html#dead-letters'],
+      ['create kafka topics', 'several-machines.html#set-up-kafka-topics-and-brokers'],
+      ['postgres exactly once', 'exactly-once.html#with-the-postgres-inbox'],
+      ['test a rule with a fake clock', 'testing.html#a-rule-with-a-fake-clock'],
+      ['workers size limit', 'runtimes.html#workers-limits-and-size'],
       ['rotate the secret', 'operating.html#rotate-the-secret'],
+      ['replay after a bug', 'operating.html#replay-handled-messages-after-a-bug'],
+      ['mount in express', 'mounting.html#express'],
       ['createReceiver', 'api/fleethook.html#createReceiver'],
-    ] as const) {
+    ])('for "%s" has its place among the first three', async (words, address) => {
       await page.keyboard.press('Control+k')
       await page.locator('#localsearch-input').fill(words)
-      await page.locator(`.results a[href$="${address}"]`).waitFor()
+      const first = page.locator('.results li:nth-child(-n + 3) a')
+      await expect
+        .poll(async () => first.evaluateAll((links) => links.map((link) => link.getAttribute('href'))))
+        .toContain(`${base}${address}`)
       await page.keyboard.press('Escape')
-    }
-    await page.close()
+    })
   })
 
   test.each([

@@ -150,7 +150,7 @@ const limitMs = inForm({ full: 120_000, long: 300_000 })
 describe.skipIf(noVolumes !== undefined).each(subjects)(
   'only stored messages are acknowledged, and the receiver recovers by itself ($runtime, thread: $thread):',
   (subject) => {
-    test.each(inForm({ short: ['fail'], full: ['fail', 'write'] }))(
+    test.each(inForm({ real: ['fail'], full: ['fail', 'write'] }))(
       'a disk with EIO errors: %s',
       async (name) => {
         using volume = createVolume(128)

@@ -7,15 +7,15 @@ import { createSite, idle } from './start.ts'
 import { createTraffic } from './traffic.ts'
 
 const setups = [
-  { name: 'node24', runtime: 'node24', inbox: {}, rounds: inForm({ short: 1, full: 6, long: 100 }) },
+  { name: 'node24', runtime: 'node24', inbox: {}, rounds: inForm({ real: 1, full: 6, long: 100 }) },
   {
     name: 'node24, thread',
     runtime: 'node24',
     inbox: { thread: true },
-    rounds: inForm({ short: 1, full: 3, long: 100 }),
+    rounds: inForm({ real: 1, full: 3, long: 100 }),
   },
-  { name: 'bun', runtime: 'bun', inbox: {}, rounds: inForm({ short: 1, full: 2, long: 100 }) },
-  { name: 'deno', runtime: 'deno', inbox: {}, rounds: inForm({ short: 1, full: 2, long: 100 }) },
+  { name: 'bun', runtime: 'bun', inbox: {}, rounds: inForm({ real: 1, full: 2, long: 100 }) },
+  { name: 'deno', runtime: 'deno', inbox: {}, rounds: inForm({ real: 1, full: 2, long: 100 }) },
 ] as const
 const vins = Array.from({ length: 32 }, (_, n) => `V${n}`)
 const rows: Row[] = []

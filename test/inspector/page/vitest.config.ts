@@ -2,12 +2,15 @@ import type { ViteUserConfig } from 'vitest/config'
 import { formVariable } from '../../form.ts'
 import base, { patience } from '../../vitest.config.ts'
 
-/** `npm run test:page`: the inspector's page and the built site in a real Chromium. */
+/**
+ * `npm run test:page`: the inspector's page and the built site in a real Chromium. With `FLEETHOOK_TEST_FORM=long`, axe reads every
+ * page of the site in dark, too.
+ */
 const config: ViteUserConfig = {
   ...base,
   test: {
     include: ['test/{inspector/page,docs/site}/**/*.test.ts'],
-    env: { ...base.test?.env, [formVariable]: 'full' },
+    env: { ...base.test?.env, [formVariable]: process.env[formVariable] ?? 'full' },
     fileParallelism: false,
     testTimeout: 60_000,
     hookTimeout: 60_000,

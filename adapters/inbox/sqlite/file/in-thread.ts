@@ -4,16 +4,14 @@ import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
 import { type ErrorCode, FleethookError } from '../../../../src/base/errors.ts'
 import type { FileSettings } from '../options.ts'
-import type { InboxFile } from './interface.ts'
+import type { InboxFile, SignOfLife } from './interface.ts'
 
-/** A call of a method of the file, as it is sent to the thread. */
 export interface ThreadCall {
   readonly number: number
   readonly method: keyof InboxFile
   readonly given: readonly unknown[]
 }
 
-/** The thread's answer to the call with the same number. */
 export type ThreadReply =
   { readonly number: number; readonly value: unknown } | { readonly number: number; readonly error: SentError }
 
@@ -25,10 +23,7 @@ interface SentError {
   readonly stack: string | undefined
 }
 
-/**
- * The file in a thread of its own: a slow disk blocks that thread, not the event loop. The first call starts the thread and
- * `close` ends it. When the thread dies, the next call starts another one.
- */
+/** The file in a thread of its own, so that a slow disk does not block the event loop. A dead thread is replaced. */
 export function createInboxFileInThread(settings: FileSettings): InboxFile {
   const entry = threadEntry()
   const pendingCalls = new Map<number, { resolve(value: unknown): void; reject(error: unknown): void }>()
@@ -58,54 +53,40 @@ export function createInboxFileInThread(settings: FileSettings): InboxFile {
     return started
   }
 
-  function call<Method extends keyof InboxFile>(
-    method: Method,
-    ...given: Parameters<InboxFile[Method]>
-  ): ReturnType<InboxFile[Method]> {
+  function call(method: keyof InboxFile, ...given: readonly unknown[]): Promise<unknown> {
     worker ??= start()
     const on = worker
-    const answered = new Promise((resolve, reject) => {
+    return new Promise((resolve, reject) => {
       count += 1
       pendingCalls.set(count, { resolve, reject })
       if (pendingCalls.size === 1) on.ref()
       const message: ThreadCall = { number: count, method, given }
       on.postMessage(message)
     })
-    return answered as ReturnType<InboxFile[Method]>
   }
 
-  return {
-    open: (sign, options) => call('open', sign, options),
-    waiting: (after) => call('waiting', after),
-    commit: (transaction) => call('commit', transaction),
-    find: (seq) => call('find', seq),
-    message: (seq) => call('message', seq),
-    deadLetters: (which, after) => call('deadLetters', which, after),
-    settled: (which, after) => call('settled', which, after),
-    messages: (which, before) => call('messages', which, before),
-    check: () => call('check'),
-    tidy: (sign, pendingBytes) => call('tidy', sign, pendingBytes),
-    adopt: (sign) => call('adopt', sign),
-    probe: () => call('probe'),
-    unapplied: (after) => call('unapplied', after),
-    vehicle: (vin) => call('vehicle', vin),
-    vehicles: (after, limit) => call('vehicles', after, limit),
-    dueVehicles: (after) => call('dueVehicles', after),
-    countVehicles: () => call('countVehicles'),
-    removeUnseen: (ms) => call('removeUnseen', ms),
-    async close(sign) {
-      if (worker === undefined) return
-      const ending = worker
-      try {
-        await call('close', sign)
-      } finally {
-        if (sign !== undefined) {
-          worker = undefined
-          await ending.terminate()
-        }
+  async function close(sign?: SignOfLife): Promise<void> {
+    if (worker === undefined) return
+    const ending = worker
+    try {
+      await call('close', sign)
+    } finally {
+      if (sign !== undefined) {
+        worker = undefined
+        await ending.terminate()
       }
-    },
+    }
   }
+
+  /** Every other method is only a message. */
+  const file = new Proxy(
+    { close },
+    {
+      get: (own, name: keyof InboxFile) =>
+        name === 'close' ? own.close : (...given: readonly unknown[]) => call(name, ...given),
+    },
+  )
+  return file as InboxFile // oxlint-disable-line no-unsafe-type-assertion -- the thread has the methods
 }
 
 /** Tests and Deno run the sources, and the package has compiled files. */

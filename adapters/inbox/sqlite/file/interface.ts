@@ -14,10 +14,7 @@ import type {
 import type { Due, StoredVehicle } from '../../../../src/inbox/vehicle-store.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 
-/**
- * The file's half of the inbox: everything that touches the disk. It may run in a thread of its own, so every argument and
- * every result is plain data that can be sent to a thread. Rejects with a `FleethookError` (see `failureOf`).
- */
+/** All that touches the disk. It may run in a thread, so what it takes and returns is plain data. */
 export interface InboxFile {
   open(sign: SignOfLife, options?: OpenOptions): Promise<OpenedFile>
   /** Messages that wait, in order, from the first one after this `seq`. */
@@ -32,10 +29,7 @@ export interface InboxFile {
   settled(which: Selection, after: number): Promise<Page<InboxMessage>>
   /** Messages of every state, newest first, from the one before this `seq`. */
   messages(which: Listing, before: number): Promise<Page<ListedMessage>>
-  /**
-   * Rejects with `inbox_unavailable` when the file or its journal was deleted, renamed or replaced. A commit does so too. Else
-   * it adds a piece to the reserve for a full disk.
-   */
+  /** Rejects when the file or its journal was deleted, renamed or replaced. Else adds a piece to the reserve. */
   check(): Promise<void>
   /** Writes the sign of life, then does one bounded step of retention and of shrinking the file. */
   tidy(sign: SignOfLife, pendingBytes: number): Promise<Tidied>
@@ -68,12 +62,10 @@ export interface SignOfLife {
   readonly keepsVehicles?: boolean | undefined
 }
 
-/** The stored state of a vehicle. */
 export interface VehicleRow extends Omit<StoredVehicle, 'text' | 'bytes'> {
   readonly text: string
 }
 
-/** What a commit writes about vehicles. */
 export interface VehicleWrites {
   readonly rows: readonly VehicleRow[]
   readonly forgotten: readonly string[]
@@ -83,7 +75,6 @@ export interface VehicleWrites {
   readonly upTo?: number | undefined
 }
 
-/** Figures of the file after a change. */
 export interface FileFigures {
   /** The `seq` of the oldest pending message. */
   readonly oldest: number | undefined
@@ -103,20 +94,15 @@ interface Tidied extends FileFigures {
   readonly dropped?: Dropped | undefined
 }
 
-/** What a file holds when it is opened. */
 export interface OpenedFile extends FileFigures {
   readonly lastId: string | undefined
   readonly gaps: readonly InboxGap[]
-  /** The number of pending messages, and their size. */
   readonly messages: number
   readonly bytes: number
-  /**
-   * An earlier process ended without `close`, and messages from then still wait. Its last claims may be missing in the file.
-   */
+  /** A process ended without `close` and left messages. Its last claims may be missing in the file. */
   readonly unclean: boolean
   /** For a receiver that keeps states of vehicles. */
   readonly vehicles?: OpenedVehicles | undefined
-  /** The version of SQLite. */
   readonly version: string
   /** The file was damaged and has been replaced. */
   readonly damage?: Damage | undefined
@@ -147,7 +133,6 @@ export interface Siblings {
 export interface Part {
   readonly path: string
   readonly waiting: readonly Waiting[]
-  /** The size of the messages that wait. */
   readonly bytes: number
   readonly deadLetters: number
   /** Its receiver crashed, so its last claims may be missing. */
@@ -158,15 +143,12 @@ export interface Part {
   readonly gaps: readonly InboxGap[]
 }
 
-/** What {@link InboxFile.adopt} resolves to. */
 export interface AdoptedPart extends FileFigures {
   /** `undefined`: nothing is left to take over. */
   readonly part: Part | undefined
-  /** Files that could not be taken over. */
   readonly unopened: readonly UnopenedInbox[]
 }
 
-/** What was saved from a damaged file. */
 export interface Damage {
   /** The new name of the damaged file. */
   readonly quarantine: string
@@ -194,7 +176,6 @@ export interface PendingUpdate {
   readonly seq: number
   /** The number with which the count of deliveries starts over, if it does. */
   readonly deliveriesFrom?: number
-  /** Deliveries to add. */
   readonly deliveries: number
   readonly attempts?: number
   readonly notBefore?: number
@@ -223,9 +204,7 @@ export interface Transaction {
 export interface Committed extends FileFigures {
   /** For each move the size of the moved message, or `undefined` when there was no such message. */
   readonly moved: readonly (number | undefined)[]
-  /** The retracted messages that were in the file. */
   readonly retracted: { readonly messages: number; readonly bytes: number }
-  /** Whether the budget has room for more. */
   readonly hasRoom: boolean
   readonly dropped?: Dropped | undefined
 }

@@ -6,9 +6,10 @@ import { FleethookError } from '../../../../src/base/errors.ts'
 import { idWithSeq, msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import type { InboxGap } from '../../../../src/inbox/inbox.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
+import { waitingOf } from '../../../../src/inbox/stored-row.ts'
 import { closeQuietly, failureOf, loadSqlite, openDatabase } from './database.ts'
 import type { AdoptedPart, Part, Siblings, SignOfLife } from './interface.ts'
-import { columnsOf, downtimeOf, gapOf, inTransaction, isInbox, type SqlRow, valueOf, waitingOf } from './schema.ts'
+import { columnsOf, downtimeOf, gapOf, inTransaction, isInbox, type SqlRow, valueOf } from './schema.ts'
 
 /** The pages of the journal of a file that is about to be adopted. Nothing is appended to it. */
 const walPages = 1_000
@@ -37,7 +38,7 @@ export async function findSiblings(
     try {
       const found = prepare(source)
       if (found === undefined) continue
-      adopted.push(await takeOver(db, source, sign))
+      adopted.push(await takeOver(db, source, sign, found))
       unclean ||= found.unclean
     } catch (error) {
       if (!isReady(db)) throw error
@@ -101,11 +102,8 @@ function peek<T>(path: string, read: (db: DatabaseSync) => T): T | undefined {
   }
 }
 
-/**
- * Checks that everything in a file can be read, and gives it a rollback journal. `undefined` when it holds nothing. Throws
- * `inbox_locked` when a receiver has it open.
- */
-function prepare(path: string): { readonly unclean: boolean } | undefined {
+/** Checks that all can be read, and sets a rollback journal. `undefined`: it holds nothing. Throws `inbox_locked`. */
+function prepare(path: string): Adopting | undefined {
   const db = openDatabase(path, walPages)
   try {
     const count = (sql: string): number => Number(valueOf(db, sql))
@@ -115,7 +113,7 @@ function prepare(path: string): { readonly unclean: boolean } | undefined {
     const unclean = count('SELECT closed FROM state') === 0
     if (!unclean && readable.every((rows) => rows === 0) && count('SELECT count(*) FROM holes') === 0) return undefined
     useRollbackJournal(db)
-    return { unclean }
+    return { unclean, progress: nothingYet() }
   } finally {
     closeQuietly(db)
   }
@@ -135,21 +133,21 @@ function isReady(db: DatabaseSync): boolean {
   }
 }
 
-/** The most messages of one transaction. */
 const batchRows = 1_000
 
-async function takeOver(db: DatabaseSync, path: string, sign: SignOfLife): Promise<UnopenedInbox> {
-  const taken = { pending: 0, dead: 0 }
+async function takeOver(db: DatabaseSync, path: string, sign: SignOfLife, adopting: Adopting): Promise<UnopenedInbox> {
+  const taken = { path, messages: 0, deadLetters: 0 }
   attach(db, path)
   try {
-    const progress = nothingYet()
-    for (let batch = moveBatch(db, progress); batch !== undefined; batch = moveBatch(db, progress)) {
-      taken[batch.table] += batch.rows.length
+    for (let isLast = false; !isLast;) {
+      const part = takeRows(db, path, sign, adopting)
+      taken.messages += part.waiting.length
+      taken.deadLetters += part.deadLetters
+      isLast = part.isLast
       // Other work gets its turn.
       await setImmediate()
     }
-    inTransaction(db, () => moveGaps(db, sign))
-    return { path, messages: taken.pending, deadLetters: taken.dead }
+    return taken
   } finally {
     detach(db)
   }
@@ -197,7 +195,6 @@ const nothingYet = (): Progress => ({ table: 'pending', after: -1, last: -1 })
 
 interface MovedRows {
   readonly table: 'pending' | 'dead'
-  /** The rows as they are here now. */
   readonly rows: readonly SqlRow[]
 }
 
@@ -252,16 +249,12 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
 /** After this time without a sign of life, another receiver may take over the file, in milliseconds. */
 const goneMs = 60_000
 
-/** A file of which a part is taken over. */
 export interface Adopting {
   readonly unclean: boolean
   readonly progress: Progress
 }
 
-/**
- * Takes over the next part of the file of a receiver that has not run for a minute, in one transaction, while this inbox is
- * in use. Call it until it returns no part. It keeps its progress between calls in `begun`.
- */
+/** Takes over the next part of a file whose receiver is gone, while this inbox runs. Call it until none is left. */
 export function adoptPart(
   db: DatabaseSync,
   path: string,
@@ -288,9 +281,7 @@ export function adoptPart(
   return { part: undefined, unopened }
 }
 
-/**
- * The progress for the file of a receiver that is gone. `undefined`: the receiver runs, or ran a moment ago, or left nothing.
- */
+/** `undefined`: the receiver runs, or ran a moment ago, or left nothing. */
 function leftIn(path: string, { nowMs }: SignOfLife): Adopting | undefined {
   const isGone = peek(path, (db) => {
     const aliveMs = Number(valueOf(db, 'SELECT alive_at FROM state'))
@@ -298,32 +289,36 @@ function leftIn(path: string, { nowMs }: SignOfLife): Adopting | undefined {
     // A message with a time in the future could get the place of one that this receiver is about to write.
     return Math.max(aliveMs, msOfSeq(newest)) <= nowMs - goneMs
   })
-  const found = isGone === true ? prepare(path) : undefined
-  return found && { ...found, progress: nothingYet() }
+  return isGone === true ? prepare(path) : undefined
 }
 
-function takePart(db: DatabaseSync, path: string, sign: SignOfLife, { unclean, progress }: Adopting): Part {
+function takePart(db: DatabaseSync, path: string, sign: SignOfLife, adopting: Adopting): Part {
   attach(db, path)
   try {
-    const { table, rows } = moveBatch(db, progress) ?? { table: 'dead', rows: [] }
-    const isPending = table === 'pending'
-    const isLast = progress.table === undefined
-    const gaps = isLast ? inTransaction(db, () => moveGaps(db, sign)) : []
-    return {
-      ...{ path, unclean, gaps, isLast },
-      waiting: isPending ? rows.map(waitingOf) : [],
-      bytes: isPending ? rows.reduce((sum, row) => sum + Number(row['bytes']), 0) : 0,
-      deadLetters: isPending ? 0 : rows.length,
-    }
+    return takeRows(db, path, sign, adopting)
   } finally {
     detach(db)
   }
 }
 
-/**
- * Takes over the gaps that the source has not reported, and the gap of its crash, and returns them. Marks the source as
- * closed.
- */
+/** Takes over the next rows of the attached file, and its gaps with the last ones. */
+function takeRows(db: DatabaseSync, path: string, sign: SignOfLife, { unclean, progress }: Adopting): Part {
+  const { table, rows } = moveBatch(db, progress) ?? { table: 'dead', rows: [] }
+  const isPending = table === 'pending'
+  const isLast = progress.table === undefined
+  const gaps = isLast ? inTransaction(db, () => moveGaps(db, sign)) : []
+  return {
+    path,
+    unclean,
+    gaps,
+    isLast,
+    waiting: isPending ? rows.map(waitingOf) : [],
+    bytes: isPending ? rows.reduce((sum, row) => sum + Number(row['bytes']), 0) : 0,
+    deadLetters: isPending ? 0 : rows.length,
+  }
+}
+
+/** Takes over the gaps that the source has not reported, and that of its crash. Marks the source as closed. */
 function moveGaps(db: DatabaseSync, sign: SignOfLife): readonly InboxGap[] {
   const gaps = db.prepare('SELECT * FROM source.holes').all().map(gapOf)
   db.exec(`

@@ -1,0 +1,160 @@
+import { createHash } from 'node:crypto'
+import { uptime } from 'node:os'
+import { resolve } from 'node:path'
+import { FleethookError } from '../../src/base/errors.ts'
+import { seqOf } from '../../src/inbox/delivery-id.ts'
+import type { DeadLetter, InboxMessage } from '../../src/inbox/inbox.ts'
+import { type Database, databaseError } from '../inbox/postgres/client.ts'
+import { checkServer, partitionOf, storable } from '../inbox/postgres/schema.ts'
+import { messageValues } from '../inbox/postgres/writer.ts'
+import { isMissing, loadSqlite } from '../inbox/sqlite/file/database.ts'
+import { createInboxFile } from '../inbox/sqlite/file/file.ts'
+import type { InboxFile, SignOfLife, Transaction } from '../inbox/sqlite/file/interface.ts'
+import { readSqliteOptions } from '../inbox/sqlite/options.ts'
+
+/** What is in Postgres now, and what is still in the file. */
+export interface Moved {
+  readonly messages: number
+  readonly deadLetters: number
+  readonly gaps: number
+  /** What waited for a time of `receiver.when`. Such messages and the states stay in the file. */
+  readonly timers: number
+  readonly vehicles: number
+}
+
+interface Waiting {
+  readonly message: InboxMessage
+  readonly attempts: number
+  readonly notBefore: number
+  readonly deliveries: number
+  readonly replayed: boolean
+  readonly changed: string | undefined
+}
+
+/** The most that one transaction moves, unless a single message has more. */
+const mostMessages = 500
+const mostBytes = 1_048_576
+
+/**
+ * Moves what the inbox file of a stopped receiver holds. Each part is in Postgres before it leaves the file, with its ids, so running it again
+ * after a crash moves the rest and doubles nothing.
+ */
+export async function moveFile(path: string, db: Database): Promise<Moved> {
+  if (isMissing(path)) throw new FleethookError('inbox_unavailable', `There is no inbox at ${path}.`)
+  loadSqlite()
+  await checkServer(db, true)
+  const file = createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
+  const sign = (gaps?: SignOfLife['gaps']): SignOfLife => ({
+    nowMs: Date.now(),
+    uptimeMs: Math.floor(uptime() * 1_000),
+    gaps,
+  })
+  const { gaps, unclean } = await file.open(sign())
+  try {
+    const { messages, timers } = await moveWaiting(file, db, unclean)
+    const deadLetters = await moveDead(file, db)
+    // As the last sign of a receiver that stopped now: the next one reports the gaps, and the time until then.
+    await db.run(
+      `INSERT INTO ${db.schema}.receiver VALUES ($1, floor(extract(epoch FROM clock_timestamp()) * 1000), true, $2)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, closed = true, gaps = excluded.gaps`,
+      [idOf(path), JSON.stringify(gaps)],
+    )
+    const vehicles = await file.countVehicles()
+    await file.close(sign([]))
+    return { messages, deadLetters, gaps: gaps.length, timers, vehicles }
+  } catch (error) {
+    await file.close(sign())
+    throw databaseError(error)
+  }
+}
+
+/** One for each file, so that running it again replaces its gaps. */
+const idOf = (path: string): string => createHash('sha256').update(resolve(path)).digest('hex').slice(0, 32)
+
+async function moveWaiting(
+  file: InboxFile,
+  db: Database,
+  unclean: boolean,
+): Promise<Pick<Moved, 'messages' | 'timers'>> {
+  let [messages, timers] = [0, 0]
+  let part: Waiting[] = []
+  let bytes = 0
+  async function flush(): Promise<void> {
+    if (part.length === 0) return
+    const ids = part.map(({ message }) => message.id)
+    await db.run(
+      `${addedSql(db.schema)}
+INSERT INTO ${db.schema}.waiting (part, id, attempts, not_before, deliveries, replayed, changed)
+  SELECT n.part, n.id, n.attempts, n.not_before, n.deliveries, n.replayed, n.changed
+  FROM unnest($8::smallint[], $1::uuid[], $9::int[], $10::bigint[], $11::int[], $12::boolean[], $13::text[])
+    WITH ORDINALITY n(part, id, attempts, not_before, deliveries, replayed, changed, place)
+  JOIN added USING (id) ORDER BY n.place`,
+      [
+        ...messageValues(part.map(({ message }) => message)),
+        ...[part.map(({ message }) => partitionOf(storable(message.lane))), part.map(({ attempts }) => attempts)],
+        ...[part.map(({ notBefore }) => notBefore), part.map(({ deliveries }) => deliveries)],
+        ...[part.map(({ replayed }) => replayed), part.map(({ changed }) => changed ?? null)],
+      ],
+    )
+    await file.commit({ ...nothing(), settled: ids.map(seqOf) })
+    messages += part.length
+    part = []
+    bytes = 0
+  }
+  for (let after: number | undefined = 0; after !== undefined;) {
+    const page: Awaited<ReturnType<InboxFile['waiting']>> = await file.waiting(after)
+    for (const { id, kind, attempts = 0, notBefore = 0 } of page.items) {
+      if (kind === 'timer') {
+        timers += 1
+        continue
+      }
+      const claim = await file.find(seqOf(id))
+      if (claim === undefined) continue
+      const { message, replayed, changed } = claim
+      // A process that crashed may have handed it out.
+      const deliveries = Math.max(claim.deliveries, unclean ? 1 : 0)
+      part.push({ message, attempts, notBefore, deliveries, replayed, changed })
+      bytes += message.bytes
+      if (part.length >= mostMessages || bytes >= mostBytes) await flush()
+    }
+    after = page.next
+  }
+  await flush()
+  return { messages, timers }
+}
+
+async function moveDead(file: InboxFile, db: Database): Promise<number> {
+  let count = 0
+  for (let after: number | undefined = 0; after !== undefined;) {
+    const page: Awaited<ReturnType<InboxFile['deadLetters']>> = await file.deadLetters({ limit: mostMessages }, after)
+    for (const letter of page.items) {
+      await moveLetter(db, letter)
+      await file.commit({ ...nothing(), moves: [{ to: 'deleted', seq: seqOf(letter.id) }] })
+      count += 1
+    }
+    after = page.next
+  }
+  return count
+}
+
+async function moveLetter(db: Database, { message, error, attempts, diedAt, changed }: DeadLetter): Promise<void> {
+  await db.run(`${addedSql(db.schema)} INSERT INTO ${db.schema}.dead SELECT id, $8, $9, $10, $11 FROM added`, [
+    ...messageValues([message]),
+    storable(error),
+    attempts,
+    diedAt,
+    changed ?? null,
+  ])
+}
+
+/** Inserts those messages that are not there yet. */
+const addedSql = (schema: string): string =>
+  `WITH added AS (INSERT INTO ${schema}.message (id, lane, received_at, door, kind, bytes, text)
+  SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::text[])
+  ON CONFLICT (id) DO NOTHING RETURNING id)`
+
+const nothing = (): Transaction => ({
+  ...{ retracted: [], puts: [], updates: [], settled: [], moves: [] },
+  nowMs: Date.now(),
+  pendingBytes: 0,
+})

@@ -1,0 +1,155 @@
+/*
+ * Processes on a Postgres that end at any moment, and what came of the messages: each handled message is a row of a table that no part of the
+ * product reads.
+ */
+import { join } from 'node:path'
+import type pg from 'pg'
+import { expect } from 'vitest'
+import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
+import type { ProgramSettings } from './program.ts'
+import { bodyOf } from './scene.ts'
+
+/** What the ledger shows. */
+export interface Account {
+  /** Messages that were acknowledged, have no row, and are no dead letters: those in hand at three ends of a process are. */
+  readonly lost: number
+  /** Rows beyond the first of a message. */
+  readonly doubled: number
+  /** Rows of acknowledged messages that stand behind one with a higher number of the same vehicle. */
+  readonly outOfOrder: number
+}
+
+export const clean: Account = { lost: 0, doubled: 0, outOfOrder: 0 }
+
+/** The numbers that were acknowledged, by vehicle. */
+export type Acked = ReadonlyMap<number, readonly number[]>
+
+export interface Load {
+  /** How many were acknowledged and how many were not, so far. */
+  readonly counts: { readonly acked: number; readonly refused: number }
+  stop(): Promise<Acked>
+}
+
+export type Mode = ProgramSettings['mode']
+
+export interface Ledger extends AsyncDisposable {
+  /** Processes that run. */
+  readonly processes: ReadonlySet<Target>
+  begin(mode: Mode, changed?: { readonly runtime?: ServerRuntime; readonly port?: number }): Promise<Target>
+  /** The number of rows. Rejects while the server is down. */
+  handled(): Promise<number>
+  /** Waits for more rows. */
+  grows(by: number): Promise<void>
+  /** Waits until no message waits. */
+  isDone(timeout?: number): Promise<void>
+  account(acked: Acked): Promise<Account>
+}
+
+export interface LedgerOptions {
+  readonly pool: pg.Pool
+  readonly schema: string
+  /** The port to which the processes connect. */
+  readonly port: number
+  readonly leaseMs: number
+}
+
+/** Creates the table in a schema that has the tables of the inbox. */
+export async function createLedger({ pool, schema, port, leaseMs }: LedgerOptions): Promise<Ledger> {
+  await pool.query(
+    `CREATE TABLE ${schema}.ledger (at bigint GENERATED ALWAYS AS IDENTITY, vin text NOT NULL, n int NOT NULL)`,
+  )
+  const processes = new Set<Target>()
+  const handled = async (): Promise<number> =>
+    Number((await pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.ledger`)).rows[0]?.count)
+  return {
+    processes,
+    handled,
+    async begin(mode, changed = {}) {
+      const settings: ProgramSettings = { port: changed.port ?? port, schema, leaseMs, mode }
+      const target = await spawnTarget(
+        programCommand(changed.runtime ?? 'node24', join(import.meta.dirname, 'program.ts'), {
+          SETTINGS: JSON.stringify(settings),
+        }),
+      )
+      processes.add(target)
+      void target.exited.then(() => processes.delete(target))
+      return target
+    },
+    async grows(by) {
+      const before = await handled().catch(() => 0)
+      await expect.poll(() => handled().catch(() => 0), { timeout: 120_000 }).toBeGreaterThan(before + by)
+    },
+    async isDone(timeout = 120_000) {
+      const left = async (): Promise<number | null> =>
+        (await pool.query(`SELECT FROM ${schema}.waiting LIMIT 1`)).rowCount
+      await expect.poll(() => left().catch(() => 1), { timeout }).toBe(0)
+    },
+    async account(acked) {
+      const rows = await pool.query<{ vin: string; n: number }>(`SELECT vin, n FROM ${schema}.ledger ORDER BY at`)
+      const written = new Map<number, number[]>()
+      for (const { vin, n } of rows.rows) {
+        const vehicle = Number(vin.slice(-7))
+        const numbers = written.get(vehicle) ?? []
+        written.set(vehicle, numbers)
+        numbers.push(n)
+      }
+      const buried = await pool.query<{ text: string }>(
+        `SELECT m.text FROM ${schema}.dead JOIN ${schema}.message m USING (id)`,
+      )
+      const dead = new Set(buried.rows.map(({ text }) => text))
+      let [lost, doubled, outOfOrder] = [0, 0, 0]
+      for (const [vehicle, numbers] of acked) {
+        const own = written.get(vehicle) ?? []
+        const [known, found] = [new Set(numbers), new Set(own)]
+        lost += numbers.filter((n) => !found.has(n) && !dead.has(JSON.stringify(bodyOf(vehicle, n)))).length
+        doubled += own.length - found.size
+        let highest = -1
+        for (const n of own) {
+          // A message without an answer may be committed later than the next one.
+          if (n < highest && known.has(n)) outOfOrder += 1
+          highest = Math.max(highest, n)
+        }
+      }
+      return { lost, doubled, outOfOrder }
+    },
+    async [Symbol.asyncDispose]() {
+      await Promise.all([...processes].map((one) => one.stop('SIGKILL')))
+    },
+  }
+}
+
+/** Sends messages of each vehicle one after the other, until it is stopped. `send` resolves to the status. */
+export function load(
+  vehicles: number,
+  send: (vehicle: number, n: number) => Promise<number>,
+  /** The pace of a vehicle, so that faults meet load and not a backlog. */
+  everyMs = 30,
+): Load {
+  let isOver = false
+  const acked = new Map<number, number[]>()
+  const counts = { acked: 0, refused: 0 }
+  const loops = Array.from({ length: vehicles }, async (_, vehicle) => {
+    const numbers: number[] = []
+    acked.set(vehicle, numbers)
+    for (let n = 0; !isOver; n += 1) {
+      if ((await send(vehicle, n)) === 200) {
+        numbers.push(n)
+        counts.acked += 1
+      } else counts.refused += 1
+      await new Promise((resolve) => setTimeout(resolve, everyMs))
+    }
+  })
+  return {
+    counts,
+    async stop() {
+      isOver = true
+      await Promise.all(loops)
+      return acked
+    },
+  }
+}
+
+/** One of them at random. */
+export const oneOf = (processes: ReadonlySet<Target>): Target =>
+  [...processes][Math.floor(Math.random() * processes.size)] ?? expect.fail('No process runs.')

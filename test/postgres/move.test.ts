@@ -1,0 +1,150 @@
+/* `fleethook postgres move`: an inbox file goes into the tables. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createReceiver, type GapEvent, type Receiver } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { endWithFile } from '../conformance/spawn.ts'
+import { inForm } from '../form.ts'
+import { hasPostgres } from '../once/servers.ts'
+import { quiet } from './quiet.ts'
+import { bodyOf, post, receiverOn, type Scene, startScene, vinOf } from './scene.ts'
+
+describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () => {
+  let scene: Scene
+  let folder = ''
+  let path = ''
+  let schema = ''
+  let number = 0
+  beforeAll(async () => {
+    scene = await startScene()
+  }, 120_000)
+  afterAll(() => scene?.[Symbol.asyncDispose]())
+  beforeEach(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'fleethook-move-'))
+    path = join(folder, 'inbox.db')
+    schema = `move${++number}`
+    await scene.prepare(schema)
+  })
+  afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+  /** A receiver on the file, whose handlers give up messages of vehicle 0 and never end those of others. */
+  async function receiverOnFile(): Promise<Receiver> {
+    const receiver = createReceiver({
+      secret: false,
+      log: quiet,
+      inbox: sqliteInbox({ path, waitMs: 0 }),
+      retry: { attempts: 1 },
+    }).on('data', ({ vin }) => {
+      if (vin === vinOf(0)) throw new Error('It is broken.')
+      return new Promise(() => {})
+    })
+    await receiver.open()
+    return receiver
+  }
+
+  function move(): ChildProcess {
+    const database = `postgres://test@127.0.0.1:${scene.server.port}/postgres`
+    const args = ['--no-warnings', 'adapters/cli/main.ts', 'postgres', 'move', path, '--schema', schema]
+    const child = spawn(process.execPath, [...args, '--database', database, '--json'], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    endWithFile(child)
+    return child
+  }
+
+  async function moved(): Promise<{ readonly status: unknown; readonly said: unknown }> {
+    const child = move()
+    const parts: string[] = []
+    for (const stream of [child.stdout, child.stderr]) stream?.on('data', (part) => void parts.push(String(part)))
+    const [status]: unknown[] = await once(child, 'close')
+    return { status, said: JSON.parse(parts.join('')) }
+  }
+
+  const rows = async (table: string): Promise<number> =>
+    Number((await scene.pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.${table}`)).rows[0]?.count)
+
+  test('waiting messages in order, dead letters and gaps are handled from there', async () => {
+    const before = await receiverOnFile()
+    for (let n = 0; n < 40; n += 1) expect(await post(before, n % 4, n)).toBe(200)
+    await expect.poll(() => before.stats().deadLettered).toBe(10)
+    expect(await moved()).toMatchObject({ status: 1, said: { error: { code: 'inbox_locked' } } })
+    await before.drain({ handlerGraceMs: 0 })
+
+    expect(await moved()).toMatchObject({ status: 0, said: { messages: 30, deadLetters: 10, timers: 0, vehicles: 0 } })
+    expect(await moved()).toMatchObject({ status: 0, said: { messages: 0, deadLetters: 0 } })
+    expect([await rows('waiting'), await rows('dead')]).toEqual([30, 10])
+
+    const numbers: number[] = []
+    const gaps: GapEvent[] = []
+    const { receiver } = receiverOn({ db: scene.newPool(), schema })
+    receiver.on('data', ({ data }) => void numbers.push(Number(data.Odometer))).on('gap', (gap) => void gaps.push(gap))
+    await receiver.open()
+    await expect.poll(() => numbers.length).toBe(30)
+    for (let vehicle = 1; vehicle < 4; vehicle += 1)
+      expect(numbers.filter((n) => n % 4 === vehicle)).toEqual(Array.from({ length: 10 }, (_, at) => vehicle + 4 * at))
+    expect(await receiver.deadLetters.replay({})).toBe(10)
+    await expect.poll(() => numbers.slice(30)).toEqual(Array.from({ length: 10 }, (_, at) => 4 * at))
+    // One of the time without a receiver before the move, and one of the time after it.
+    await expect.poll(() => new Set(gaps.map(({ reason }) => reason))).toContain('stopped')
+    await receiver.drain()
+  })
+
+  test('a move that is killed moves the rest the next time, and nothing twice', { timeout: 180_000 }, async () => {
+    const before = await receiverOnFile()
+    const count = 6_000
+    const vehicles = 20
+    await Promise.all(
+      Array.from({ length: count }, (_, n) =>
+        before.accept({ authorization: undefined, body: bodyOf(1 + (n % vehicles), n) }),
+      ),
+    )
+    await before.drain({ handlerGraceMs: 0 })
+    // A part waits for a lock when so many rows are there.
+    await scene.pool.query(`CREATE TABLE ${schema}.stop (rows int)`)
+    await scene.pool.query(`CREATE FUNCTION ${schema}.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  IF (SELECT count(*) FROM ${schema}.waiting) >= (SELECT rows FROM ${schema}.stop) THEN PERFORM pg_advisory_xact_lock_shared(7); END IF;
+  RETURN NULL; END $$`)
+    await scene.pool.query(
+      `CREATE TRIGGER wait BEFORE INSERT ON ${schema}.waiting FOR EACH STATEMENT EXECUTE FUNCTION ${schema}.wait()`,
+    )
+    for (let round = 1; round <= inForm({ short: 2, full: 4 }); round += 1) {
+      await scene.pool.query(`TRUNCATE ${schema}.stop`)
+      await scene.pool.query(`INSERT INTO ${schema}.stop VALUES ($1)`, [1_000 * round])
+      const locker = await scene.pool.connect()
+      await locker.query('SELECT pg_advisory_lock(7)')
+      const child = move()
+      const ended = once(child, 'close')
+      const stands = `SELECT FROM pg_stat_activity WHERE wait_event = 'advisory'`
+      await expect.poll(async () => (await locker.query(stands)).rowCount, { timeout: 60_000 }).toBe(1)
+      child.kill('SIGKILL')
+      await ended
+      // Postgres commits this part, and the file does not know it.
+      const before = await rows('waiting')
+      await locker.query('SELECT pg_advisory_unlock(7)')
+      locker.release()
+      await expect.poll(() => rows('waiting')).toBeGreaterThan(before)
+    }
+    await scene.pool.query(`DROP TRIGGER wait ON ${schema}.waiting`)
+    expect(await moved()).toMatchObject({ status: 0 })
+    const { rows: kept } = await scene.pool.query<{ text: string }>(
+      `SELECT m.text FROM ${schema}.waiting w JOIN ${schema}.message m USING (id) ORDER BY w.seq`,
+    )
+    const numbers = kept.map(({ text }) => Number(/"Odometer":(\d+)/.exec(text)?.[1]))
+    expect(new Set(numbers).size).toBe(count)
+    expect(numbers.length).toBe(count)
+    for (let vehicle = 0; vehicle < vehicles; vehicle += 1) {
+      const own = numbers.filter((n) => n % vehicles === vehicle)
+      expect(own).toEqual(own.toSorted((one, other) => one - other))
+    }
+  })
+
+  test('a path without an inbox is one clear error, and no file', async () => {
+    path = join(folder, 'nothing.db')
+    expect(await moved()).toMatchObject({ status: 1, said: { error: { code: 'inbox_unavailable' } } })
+    expect(await rows('waiting')).toBe(0)
+  })
+})
