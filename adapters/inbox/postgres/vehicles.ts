@@ -40,7 +40,6 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   #gaps: readonly number[] = []
   /** The newest notice that was read. */
   #newest = -1
-
   readonly #forgetAfterMs: number | undefined
 
   constructor(db: Database, forgetAfterMs: number | undefined) {
@@ -148,13 +147,10 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
 
   async #select(where: string, values: readonly unknown[]): Promise<readonly StoredVehicle[]> {
     const { schema } = this.#db
-    const rows = await this.#db.run(
-      `SELECT v.*, (SELECT max(n.seq) FROM ${schema}.notice n WHERE n.vin = '') AS gap FROM ${schema}.vehicle v WHERE ${where}`,
-      values,
-    )
-    const gap = Number(rows[0]?.['gap'] ?? -1)
     // A process that only receives learns of gaps here.
-    if (gap > (this.#gaps.at(-1) ?? -1)) this.#gaps = [...this.#gaps, gap]
+    const gap = this.#newest < 0 ? `(SELECT max(n.seq) FROM ${schema}.notice n WHERE n.vin = '')` : 'NULL'
+    const rows = await this.#db.run(`SELECT v.*, ${gap} AS gap FROM ${schema}.vehicle v WHERE ${where}`, values)
+    if (this.#newest < 0) this.#gaps = rows.slice(0, 1).map((row) => Number(row['gap'] ?? -1))
     return rows.map(storedOf)
   }
 
