@@ -48,8 +48,8 @@ const onlyFull: readonly string[] = [
   'test/faults/{process,workers}/{edges,time}.test.ts',
   // Restarts behind proxies. `test/runtimes/load.test.ts` stops under load, and `test/node/signals.test.ts` at each point.
   'test/faults/deploy/restarts.test.ts',
-  // The same faces as `test/fuzz/http.test.ts` and `test/wire`, for longer.
-  'test/fuzz/campaign.test.ts',
+  // The same faces as `test/fuzz/http.test.ts` and `test/wire`, for longer, and times.
+  'test/fuzz/{campaign,growth}.test.ts',
 ]
 
 /** What `npm test` leaves to `npm run test:real`. */

@@ -52,7 +52,7 @@ test.skipIf(noVolumes !== undefined).each(cases)(
     if (filledBy === 'another program') fill(volume.folder)
     endMs = performance.now() + afterMs
     await pouring
-    await idle(target, 30_000)
+    await idle(target)
     const { bavail, bsize } = statfsSync(volume.folder)
     await target.stop()
     const { lost, outOfOrder, duplicates } = judge(traffic.acknowledged, site.journal().runs)

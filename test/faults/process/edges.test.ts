@@ -46,7 +46,7 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
         await pouring
       }
       await using last = await site.start()
-      await idle(last, inForm({ full: 30_000, long: 300_000 }))
+      await idle(last, inForm({ full: 120_000, long: 300_000 }))
       expect(await last.stop()).toEqual({ status: 0, signal: null })
 
       const { runs, edges } = site.journal()
@@ -72,7 +72,7 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
       rows.push({ runtime: name, rounds, changes, 'reported again': edges.length - reported.size })
       expect(changes).toBeGreaterThan(rounds * 10)
     },
-    inForm({ full: 120_000, long: 3_600_000 }),
+    inForm({ full: 240_000, long: 3_600_000 }),
   )
 })
 

@@ -44,7 +44,7 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
       }
       await using last = await site.start()
       // A hundred stops can leave more than a hundred thousand messages.
-      await idle(last, inForm({ full: 30_000, long: 300_000 }))
+      await idle(last, inForm({ full: 120_000, long: 300_000 }))
       expect(await last.stop()).toEqual({ status: 0, signal: null })
 
       const journal = site.journal().runs
@@ -63,7 +63,7 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
       if (signal === 'SIGTERM') expect(duplicates).toEqual([])
       expect(traffic.acknowledged.size).toBeGreaterThan(rounds * 20)
     },
-    inForm({ full: 60_000, long: 3_600_000 }),
+    inForm({ full: 180_000, long: 3_600_000 }),
   )
 })
 
