@@ -44,13 +44,14 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     data: { Gear: value },
   })
   /** Nothing waits. */
-  const settled = (schema: string): Promise<void> =>
-    expect
+  const settled = async (schema: string): Promise<void> => {
+    await expect
       .poll(async () => (await scene.pool.query(`SELECT FROM ${schema}.waiting LIMIT 1`)).rowCount, {
         timeout: 30_000,
         interval: 5,
       })
       .toBe(0)
+  }
   const parts = async (schema: string): Promise<readonly number[]> =>
     (
       await scene.pool.query<{ count: string }>(
@@ -155,7 +156,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     expect(await front.vehicles.forget('no')).toBe(false)
     expect(await front.vehicles.get('A')).toBe(undefined)
     // The one that has it knew it in memory.
-    await expect.poll(() => back.vehicles.get('A')).toBe(undefined)
+    await expect.poll(async () => (await back.vehicles.get('A')) === undefined).toBe(true)
     await send(front, { ...gear('D', 'A'), data: { BatteryLevel: 50 } })
     await settled(schema)
     expect((await front.vehicles.get('A'))?.fields).toEqual(['BatteryLevel'])
