@@ -23,9 +23,8 @@ export interface Relay {
   /** It handles messages in the order of `put`, so gap events are put before the messages that follow the gap. Default `false`. */
   readonly keepsOrder?: boolean
   /**
-   * Resolves when all of the messages are as durable as `durability` says, or to a refusal when they are not kept. Rejects
-   * when the other side is out of reach. `gaps` are the gaps that no kept event reports yet. They are for a relay with
-   * `vehicles`, where a change says when it spans a gap.
+   * Resolves when all are as durable as `durability` says, or to a refusal. Rejects when the other side is out of
+   * reach. `gaps`: those that no kept event reports yet, for a relay with `vehicles`.
    */
   put(messages: readonly InboxMessage[], env: unknown, gaps?: readonly KeptGap[]): Promise<Refusal | undefined>
   readonly deadLetters: DeadLetters

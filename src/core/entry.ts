@@ -317,11 +317,8 @@ export class RequestWork implements RequestScope {
 }
 
 /**
- * Returns a function that calls `run` in the I/O context in which `gateInto` was called.
- *
- * Where a runtime binds work to the request that started it (Workers), the work may run only in that request's I/O context,
- * although its turn may come while another request is served. A continuation runs where it was registered, so each `run` waits
- * behind a promise of its own.
+ * Returns a function that calls `run` in the I/O context of this call. On Workers, work may run only in the context of
+ * its own request, and its turn may come while another one is served. A continuation runs where it was registered.
  */
 export function gateInto(run: () => void): () => void {
   let open = (): void => {}
