@@ -19,7 +19,6 @@ export interface BunServeOptions extends ServeOptions {
   readonly idleTimeoutMs?: number
 }
 
-/** What is used of Bun. */
 interface Bun {
   readonly version: string
   serve(options: {

@@ -9,7 +9,6 @@ import { type Runtime, type Served, type ServeOptions, type Server, type Signal,
 
 export type { Served, ServeOptions, Server, Signal } from './runtime.ts'
 
-/** What is used of Deno. */
 interface Deno {
   readonly version: { readonly deno: string }
   readonly env: { get(name: string): string | undefined }

@@ -128,10 +128,7 @@ export const answeredLast: WeakSet<Socket> = new WeakSet()
 /** How long a client may go on sending a body that was refused, in milliseconds. */
 const lingerMs = 500
 
-/**
- * Ends the connection with the answer that is about to be written, and says so in it, if the request has not come whole. A
- * client that is cut off while it sends may not see its answer, so the rest is read for a while.
- */
+/** Ends the connection with the answer, if the request has not come whole. A client that still sends may not see it. */
 export async function closeUnlessWhole(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
   // A body that came with its head is complete only after the code that the head has woken.
   if (!incoming.complete) await setImmediate()

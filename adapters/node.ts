@@ -177,10 +177,7 @@ function timeoutsOf(options: NodeServeOptions): ServerOptions {
   }
 }
 
-/**
- * Makes the listener for requests to an app, and to paths that are not the receiver's. Loaded only when needed, because loading it
- * takes a third as long as loading the receiver.
- */
+/** The listener for an app and for other paths. Loaded when needed: that takes a third as long as the receiver. */
 async function createAppListener(fetch: ServedHere['fetch']): Promise<RequestListener> {
   const { getRequestListener } = await import('@hono/node-server')
   const listener = getRequestListener(
@@ -283,10 +280,7 @@ function reasonOf(error: Error, socket: Socket): RuntimeRefusal | undefined {
   return String(error.code).startsWith('HPE_') ? 'request_malformed' : undefined
 }
 
-/**
- * Sends `100 Continue` when somebody reads the body, which is after the secret was checked. Node would send it at once. Until
- * then the connection cannot be kept open for another request, because the body may or may not come.
- */
+/** Sends `100 Continue` only when somebody reads the body, after the secret was checked. Node would send it at once. */
 function continueWhenRead(incoming: IncomingMessage, outgoing: ServerResponse): void {
   const { shouldKeepAlive } = outgoing
   outgoing.shouldKeepAlive = false
@@ -307,10 +301,7 @@ const silentMs = 500
 /** A turn of the event loop that took longer than this may have left requests unread, in milliseconds. */
 const shortTurnMs = 5
 
-/**
- * Resolves right after the event loop has read what had arrived: in the third of three short turns in a row. A busy process
- * tries this for a second at most.
- */
+/** Resolves after the event loop has read what had arrived: in the third short turn in a row, or after a second. */
 async function nothingUnread(): Promise<void> {
   const startedMs = performance.now()
   let lastMs = startedMs

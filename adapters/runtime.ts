@@ -41,7 +41,6 @@ export interface Runtime<Options extends ServeOptions> {
   name(): string
   /** The environment variables: what `secret` functions and handlers get as `env`, as they get bindings on Workers. */
   variables(): object
-  /** The rules of its own options. */
   readonly rules?: Rules<Omit<Options, keyof ServeOptions>>
   /** Why this runtime cannot keep the promise of an `ack`; `undefined` when it can. */
   readonly cannotKeep?: (ack: Ack) => string | undefined
@@ -61,10 +60,7 @@ export interface Runtime<Options extends ServeOptions> {
 }
 
 export interface ServedHere {
-  /**
-   * Answers a request. `connection` is what the runtime knows about the sender, under the names that Hono looks for. It is
-   * used only when `wantsConnection` is true.
-   */
+  /** Answers a request. `connection` has what the runtime knows about the sender, if `wantsConnection` is true. */
   fetch(request: Request, connection: object): Response | Promise<Response>
   readonly wantsConnection: boolean
   /** What is served, when it is a receiver and nothing else: a runtime may then read requests itself. */

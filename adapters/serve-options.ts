@@ -49,7 +49,6 @@ const pem: Rule = {
   isSecret: true,
 }
 
-/** What the options of `serve` have in common on every runtime. */
 export const serveRules: Rules<ServeOptions> = {
   port: { ...wholeNumber(0, 65_535), hint: portHint },
   hostname: {

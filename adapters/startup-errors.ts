@@ -4,10 +4,7 @@ import { FleethookError } from '../src/base/errors.ts'
 const startupErrors = new WeakSet<Error>()
 let isListening = false
 
-/**
- * Marks an error that prevents a start. If nobody catches it, the process prints it without a stack and ends with status 1.
- * Code that catches it notices nothing.
- */
+/** If nobody catches this error, the process prints it without a stack and ends with status 1. */
 export function markStartupError(error: unknown): void {
   if (!(error instanceof FleethookError)) return
   startupErrors.add(error)

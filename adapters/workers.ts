@@ -58,10 +58,7 @@ function inboxesOf(receivers: readonly object[]): readonly AttachableInbox[] {
   return receivers.flatMap((receiver) => ('inbox' in receiver && isAttachable(receiver.inbox) ? [receiver.inbox] : []))
 }
 
-/**
- * Throws `option_invalid` when the states of vehicles would be in the memory of a Worker, which can end at any time without a
- * crash that could be reported.
- */
+/** Throws `option_invalid`: a Worker, with states of vehicles in its memory, can end without a crash to report. */
 function refuseForgetting(receivers: readonly object[]): void {
   const backends = receivers.flatMap((receiver) => hostedBy(receiver)?.backend ?? [])
   if (!backends.some(({ vehicles, durability }) => vehicles !== undefined && durability === 'memory')) return

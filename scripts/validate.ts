@@ -1,4 +1,5 @@
-// Runs every check that a change must pass, or those that are named: `npm run validate -- lint size`. `--help` lists them.
+// Runs every check that a change must pass, or those that are named: `npm run validate -- lint size`. `--help` lists them. The tests in
+// their full form run only when they are named: `npm run validate -- test:full`.
 // When one step fails, the others still run. The last line is `N passed, N failed`. Each test counts as one, and so does each
 // other step.
 import { spawnSync } from 'node:child_process'
@@ -30,8 +31,10 @@ const checks: Readonly<Record<string, string>> = {
   sbom: 'npm sbom --sbom-format cyclonedx --sbom-type library --omit dev > dist/sbom.cdx.json',
   size: 'node scripts/size.ts',
 }
-const suites = ['test:full', 'test:release', 'test:kafka', 'test:page']
-const names = [...Object.keys(checks), ...suites]
+const suites = ['test', 'test:real', 'test:kafka', 'test:page', 'test:release']
+const onRequest = ['test:full']
+const byDefault = [...Object.keys(checks), ...suites]
+const names = [...byDefault, ...onRequest]
 
 const given = process.argv.slice(2)
 const unknown = given.filter((name) => !names.includes(name))
@@ -39,7 +42,7 @@ if (unknown.length > 0) {
   console.log(`npm run validate -- [${names.join('] [')}]`)
   process.exit(unknown.includes('--help') ? 0 : 1)
 }
-const wanted = given.length === 0 ? names : given
+const wanted = given.length === 0 ? byDefault : given
 const scratch = mkdtempSync(join(tmpdir(), 'fleethook-validate-'))
 
 function run(name: string, command: string): boolean {
@@ -58,7 +61,9 @@ function runCheck([name, command]: readonly [string, string]): Count {
 function runTests(suite: string): Count {
   const report = join(scratch, `${suite.replace(':', '-')}.json`)
   const reporters = `--reporter=dot --reporter=json --outputFile.json="${report}"`
+  const startedAt = performance.now()
   const passed = run(suite, `npm run --silent ${suite} -- ${reporters}`)
+  console.log(`── ${suite} took ${((performance.now() - startedAt) / 1000).toFixed(0)} s`)
   const count = readCount(report)
   return passed || count.failed > 0 ? count : { ...count, failed: 1 }
 }
@@ -81,7 +86,7 @@ const counts = [
   ...Object.entries(checks)
     .filter(([name]) => wanted.includes(name))
     .map(runCheck),
-  ...suites.filter((suite) => wanted.includes(suite)).map(runTests),
+  ...[...suites, ...onRequest].filter((suite) => wanted.includes(suite)).map(runTests),
 ]
 rmSync(scratch, { recursive: true })
 const passed = counts.reduce((sum, count) => sum + count.passed, 0)

@@ -28,7 +28,6 @@ export interface Measured {
   observe?(observer: Observer): () => void
 }
 
-/** The media type of {@link metricsText}. */
 const contentType = 'text/plain; version=0.0.4; charset=utf-8'
 
 /**

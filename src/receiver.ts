@@ -239,7 +239,6 @@ const noEdge = (): FleethookError =>
     hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
   })
 
-/** Whether a request says that it carries a test message. */
 function isTest(request: AuthorizedRequest): boolean {
   for (const [name] of request.headers?.() ?? []) if (name === testHeader) return true
   return false

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
-import type { ViteUserConfig } from 'vitest/config'
+import type { TestProjectConfiguration, ViteUserConfig } from 'vitest/config'
 import { type Form, formVariable } from './form.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -21,27 +21,39 @@ export const replacing = 'test/http/comparisons.test.ts'
 /** Tests that leave nothing behind in their own process: most of them start other processes. */
 const processes: readonly string[] = [
   'test/{cli,conformance,docs,faults,fleet,house,operator,runtimes,start,templates,workers}/**/*.test.ts',
-  'test/client/runtimes.test.ts',
-  'test/inbox/kafka-*.test.ts',
+  'test/{client/runtimes,observe/otel-runtimes,inbox/kafka-*}.test.ts',
 ]
+
+/** Tests in real databases. */
+const databases = ['test/{postgres,once}/**/*.test.ts']
 
 /** Tests that need the packed tarball. The others run on the sources. */
 const onThePackage = ['test/package/**/*.test.ts']
 
-/**
- * Files that the short form leaves out altogether, because others hold their sentences there. The others take less with `inForm`
- * (`test/form.ts`).
- */
-const notInShort = [
+/** Kills, disks, every version of a runtime, and what each template does. */
+const machines: readonly string[] = [
+  'test/faults/{deploy,disk,http,process,secret,workers}/**/*.test.ts',
+  'test/{runtimes,start,templates}/**/*.test.ts',
+  'test/{client/runtimes,observe/otel-runtimes,cli/doctor/setups}.test.ts',
+]
+
+/** `npm test` runs these on one version of Node, and `npm run test:real` on the others. */
+const onVersions = ['test/conformance/**/*.test.ts']
+
+/** The full form alone runs these, because others hold their sentences. */
+const onlyFull: readonly string[] = [
   // The unit tests inside Bun and Deno. The conformance suite runs there.
   'test/runtimes/units.test.ts',
   // Kills under load, with rules. `test/when/restart.test.ts` and `test/when/time-restart.test.ts` crash at each point.
   'test/faults/{process,workers}/{edges,time}.test.ts',
   // Restarts behind proxies. `test/runtimes/load.test.ts` stops under load, and `test/node/signals.test.ts` at each point.
   'test/faults/deploy/restarts.test.ts',
-  // The same faces as `test/fuzz/http.test.ts` and `test/wire`, for longer.
-  'test/fuzz/campaign.test.ts',
+  // The same faces as `test/fuzz/http.test.ts` and `test/wire`, for longer, and times.
+  'test/fuzz/{campaign,growth}.test.ts',
 ]
+
+/** What `npm test` leaves to `npm run test:real`. */
+const notInShort = [...onThePackage, ...databases, ...machines, ...onlyFull]
 
 /** Real brokers, a real browser, and a registry. `npm run test:kafka`, `test:page` and `test:release` run them. */
 const elsewhere = ['test/kafka/**', 'test/inspector/page/**', 'test/docs/site/**', 'test/release/**']
@@ -54,7 +66,8 @@ export const setup: string = source('test/setup.ts')
 
 /** What every form has in common. */
 export function configFor(form: Form): ViteUserConfig {
-  const leftOut = form === 'short' ? notInShort : []
+  const isReal = form === 'real'
+  const excluded = [...(form === 'short' ? notInShort : isReal ? onlyFull : []), ...elsewhere]
   return {
     root,
     resolve: {
@@ -82,15 +95,26 @@ export function configFor(form: Form): ViteUserConfig {
       setupFiles: [setup],
       reporters: ['dot'],
       silent: 'passed-only',
-      // Many tests wait for timers and other processes, so the short form takes more workers than cores. The others measure.
-      maxWorkers: form === 'short' ? availableParallelism() * 2 : '100%',
+      // Many tests wait for timers and other processes, so there are more workers than cores. The full form measures.
+      maxWorkers: form === 'short' || isReal ? availableParallelism() * 2 : '100%',
       projects: [
-        // Vitest takes the projects in the order of their names. The files of the first two wait most, so they are early.
+        // Vitest takes the projects in the order of their names. The files of the first three wait most, so they are early.
+        {
+          extends: true,
+          // Few cases of a database would say little.
+          test: {
+            name: 'databases',
+            include: databases,
+            exclude: excluded,
+            ...(isReal && { env: { [formVariable]: 'full' } }),
+          },
+        },
         {
           extends: true,
           test: {
             name: 'package',
             include: onThePackage,
+            exclude: excluded,
             globalSetup: ['test/package/packed.ts'],
             testTimeout: 120_000,
           },
@@ -98,20 +122,32 @@ export function configFor(form: Form): ViteUserConfig {
         // These files and the units share the modules of their worker: loading them for each file would take longer than the tests.
         {
           extends: true,
-          test: { name: 'processes', include: [...processes], exclude: [...leftOut, ...elsewhere], isolate: false },
-        },
-        {
-          extends: true,
           test: {
-            name: 'sources',
-            include: ['test/**/*.test.ts'],
-            exclude: [...onThePackage, ...processes, ...leftOut, ...units, ...elsewhere],
+            name: 'processes',
+            include: isReal ? [...machines, ...onVersions] : [...processes],
+            exclude: excluded,
+            isolate: false,
           },
         },
-        { extends: true, test: { name: 'units', include: [...units], isolate: false } },
+        ...(isReal ? [] : onSources(excluded)),
       ],
     },
   }
+}
+
+/** The tests that need nothing but this process. */
+function onSources(excluded: readonly string[]): readonly TestProjectConfiguration[] {
+  return [
+    {
+      extends: true,
+      test: {
+        name: 'sources',
+        include: ['test/**/*.test.ts'],
+        exclude: [...onThePackage, ...databases, ...processes, ...units, ...excluded],
+      },
+    },
+    { extends: true, test: { name: 'units', include: [...units], isolate: false } },
+  ]
 }
 
 /** `npm test`. */

@@ -116,7 +116,8 @@ async function startVehicles(count: number, url: string, secret: string): Promis
   }
   const sandbox = createSandbox({ apiKey, vehicles: count, allowLocal: true, post, show })
   const client = createClient({
-    ...{ baseUrl: 'https://sandbox.example.com', apiKey },
+    baseUrl: 'https://sandbox.example.com',
+    apiKey,
     fetch: async (asked: string, init?: RequestInit) => sandbox.fetch(new Request(asked, init)),
   })
   await client.webhook.set({ url, format: 'service', auth: secret }, { allowLocal: true })

@@ -5,7 +5,6 @@ import { rootCertificates } from 'node:tls'
 import type { Command } from 'commander'
 import * as z from 'zod/mini'
 import { FleethookError } from '../../src/base/errors.ts'
-import { systemClock } from '../../src/base/clock.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import { testHeader } from '../../src/inbox/receipts.ts'
 import type { ShownItem } from '../../src/operator/feed.ts'
@@ -14,10 +13,6 @@ import { type Client, createClient } from '../../src/service/client/client.ts'
 import { vinsOf } from '../../src/service/client/products.ts'
 import { ServiceError } from '../../src/service/client/service-error.ts'
 import { isLoopback } from '../../src/service/client/webhook-url.ts'
-import { Database, databaseError, stateOf } from '../inbox/postgres/client.ts'
-import { tableHealth } from '../inbox/postgres/health.ts'
-import { schemaName } from '../inbox/postgres/options.ts'
-import { checkServer } from '../inbox/postgres/schema.ts'
 import { isMissing, refusedAccess } from '../inbox/sqlite/file/database.ts'
 import {
   dotenvOption,
@@ -29,8 +24,7 @@ import {
   webAddress,
 } from './arguments.ts'
 import { codeOf, exchange, type Exchanged, parsed } from './exchange.ts'
-import { connect } from './operator.ts'
-import { openPool } from './postgres.ts'
+import { ask, connect } from './operator.ts'
 import { keptErrors } from './tail.ts'
 import { colorsFor, jsonText, report } from './terminal.ts'
 
@@ -60,20 +54,17 @@ interface Circumstances {
   /** The file of the inbox. It may be missing. */
   readonly inbox: string
   readonly client: Client | undefined
-  /** The schema of the tables in Postgres. */
-  readonly schema: string
 }
 
 /** Checks in an order in which a group ends when the next one would be pointless. */
 type Group = (about: Circumstances) => AsyncGenerator<Finding, void>
 
-const groups: Readonly<Record<string, Group>> = { secret, webhook, proxy, inbox, postgres, receiver }
+const groups: Readonly<Record<string, Group>> = { secret, webhook, proxy, inbox, receiver }
 const all = Object.keys(groups)
 
 interface Given {
   readonly url?: URL
   readonly inbox?: string
-  readonly schema: string
   readonly only?: readonly string[]
   readonly dotenv: string
   readonly json?: true
@@ -88,7 +79,6 @@ export function defineDoctor(command: Command): void {
       webAddress('https:// or http://, as in https://example.com/telemetry'),
     )
     .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
-    .option('--schema <name>', 'the schema of the tables of postgresInbox', 'fleethook')
     .option('--only <groups>', `only these groups, separated by commas: ${all.join(', ')}`, (text) =>
       names(text, 'group', all),
     )
@@ -100,7 +90,7 @@ export function defineDoctor(command: Command): void {
 The group proxy posts a test message to the public address with WEBHOOK_SECRET. The receiver answers it and gives it to no handler.
 A check from this machine can pass where the service cannot get through. Only a real message proves the whole way.
 
-Environment: WEBHOOK_SECRET, SERVICE_URL, SERVICE_API_KEY, FLEETHOOK_INBOX, DATABASE_URL. All are also read from .env.
+Environment: WEBHOOK_SECRET, SERVICE_URL, SERVICE_API_KEY, FLEETHOOK_INBOX. All are also read from .env.
 
 Exit status: 0 no check failed, 1 a check failed, 2 bad usage.`,
     )
@@ -135,7 +125,7 @@ async function circumstances(given: Given): Promise<Circumstances> {
       : createClient({ baseUrl: serviceUrl, apiKey, timeoutMs: 10_000, retry: { attempts: 1 } })
   const known = given.url?.href ?? (await client?.webhook.get().catch(() => undefined))?.url
   const url = known !== undefined && URL.canParse(known) ? new URL(known) : undefined
-  return { variable, envFile: given.dotenv, inbox: inboxPath(given.inbox, variable), client, url, schema: given.schema }
+  return { variable, envFile: given.dotenv, inbox: inboxPath(given.inbox, variable), client, url }
 }
 
 /** Turns an error into a finding, so that the next group still runs. */
@@ -170,7 +160,6 @@ function summary(findings: readonly Finding[]): string {
   return `${count('ok')} passed, ${warned} to look at, ${failed} failed, ${skipped} not checked.`
 }
 
-/** Values that our docs and examples show. */
 const exampleValues = ['a-long-random-value', 'the-new-secret', 'the-old-one', 'changeme', 'secret']
 
 /** The secret, without a request. No text shows a character of it. */
@@ -277,7 +266,8 @@ async function* proxy({ url, variable }: Circumstances): AsyncGenerator<Finding,
     )
   const headers = { 'content-type': 'application/json', 'user-agent': 'fleethook-doctor', [testHeader]: '1' }
   const answer = await exchange(url, {
-    ...{ agent: false, headers: { ...headers, authorization } },
+    agent: false,
+    headers: { ...headers, authorization },
     body: JSON.stringify({ fleethook: { test: randomUUID() } }),
     // Only the built-in authorities, without those of NODE_EXTRA_CA_CERTS, as a sender does.
     ca: [...rootCertificates],
@@ -357,43 +347,6 @@ async function* inbox({ inbox: given }: Circumstances): AsyncGenerator<Finding, 
   else yield ok('inbox.space', `${free} MiB free`)
 }
 
-/** The server and the tables of postgresInbox. */
-async function* postgres({ variable, schema }: Circumstances): AsyncGenerator<Finding, void> {
-  const url = variable('DATABASE_URL') ?? ''
-  if (!/^postgres(?:ql)?:/.test(url))
-    return yield skip('postgres.server', 'DATABASE_URL is not set to the address of a Postgres')
-  if (!schemaName.accepts(schema)) throw new FleethookError('option_invalid', `--schema ${schemaName.must}.`)
-  const pool = await openPool(url)
-  try {
-    const db = new Database(pool, schema, systemClock)
-    const { weakness, isReplicated } = await checkServer(db, true)
-    yield ok('postgres.tables', `the tables in the schema ${schema} are ready`)
-    if (weakness !== undefined)
-      yield fail(
-        'postgres.commit',
-        `In this Postgres ${weakness}: a crash can lose committed messages.`,
-        'Turn it on for the user of the inbox.',
-      )
-    else yield ok('postgres.commit', isReplicated ? 'a commit waits for a standby' : 'a commit is on the disk')
-    const { deadRows, oldestSnapshotMs, holder } = await tableHealth(db)
-    const minutes = Math.floor(oldestSnapshotMs / 60_000)
-    yield minutes < 10
-      ? ok('postgres.snapshot', `no snapshot is old; ${deadRows} dead rows`)
-      : warn(
-          'postgres.snapshot',
-          `For ${minutes} min, a snapshot of ${holder} has kept Postgres from removing dead rows: ${deadRows}.`,
-          'End that transaction. Run long reports on a replica.',
-        )
-  } catch (error) {
-    const { message, hint = '' } = databaseError(error)
-    // The database may serve something else.
-    const hasNone = ['42P01', '3F000'].includes(stateOf(error))
-    yield hasNone ? warn('postgres.tables', message, hint) : fail('postgres.server', message, hint)
-  } finally {
-    await pool.end()
-  }
-}
-
 /** The receiver that has the inbox, over the socket beside the file. */
 async function* receiver({ inbox: path }: Circumstances): AsyncGenerator<Finding, void> {
   const stats = await askStats(path).catch((error: unknown) =>
@@ -449,8 +402,7 @@ const statsForm = z.object({
 })
 
 async function askStats(path: string): Promise<z.output<typeof statsForm>> {
-  const connection = await connect({ inbox: path }, 'receiver')
-  return statsForm.parse(await connection.ask('GET', '/stats').finally(connection.close))
+  return statsForm.parse(await ask(await connect({ inbox: path }, 'receiver'), 'GET', '/stats'))
 }
 
 /** Refused requests by their error, without those that a doctor sent. */

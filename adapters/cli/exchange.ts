@@ -1,11 +1,22 @@
-import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http'
+import { request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import { type RequestOptions, request as httpsRequest } from 'node:https'
+import { urlToHttpOptions } from 'node:url'
 
-/** A request that is not sent with `fetch`: the caller chooses its connections and how the certificate is checked. */
-interface Sent extends Pick<RequestOptions, 'method' | 'agent' | 'ca' | 'signal'> {
-  readonly headers: OutgoingHttpHeaders
-  readonly body: string | Uint8Array
+/**
+ * Sends a request as `fetch` cannot: over chosen connections or a socket, with its own check of the certificate. Follows no redirection.
+ * Rejects with a system error, or with the reason of the signal.
+ */
+export function open(options: RequestOptions, body: string | Uint8Array = ''): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const request = options.protocol === 'https:' ? httpsRequest : httpRequest
+    const headers = { ...options.headers, 'content-length': Buffer.byteLength(body) }
+    const outgoing = request({ ...options, headers }, resolve)
+    outgoing.on('error', (error) => reject(reasonOf(error, options)))
+    outgoing.end(body)
+  })
 }
+
+const reasonOf = (error: unknown, { signal }: RequestOptions): unknown => (signal?.aborted ? signal.reason : error)
 
 export interface Exchanged {
   readonly status: number
@@ -18,25 +29,22 @@ export interface Exchanged {
 
 const mostChars = 4_096
 
-/** Sends a request once, without following a redirection. Rejects with a system error, or with the reason of the signal. */
-export function exchange(url: string | URL, { headers, body, ...options }: Sent): Promise<Exchanged> {
-  return new Promise((resolve, reject) => {
-    const startedAt = performance.now()
-    const request = new URL(url).protocol === 'https:' ? httpsRequest : httpRequest
-    const failed = (error: Error): void => reject(options.signal?.aborted === true ? options.signal.reason : error)
-    const length = { 'content-length': Buffer.byteLength(body) }
-    const outgoing = request(url, { method: 'POST', ...options, headers: { ...headers, ...length } }, (answer) => {
-      const ms = performance.now() - startedAt
-      const { statusCode: status = 0, headers } = answer
-      let text = ''
-      answer.setEncoding('utf8')
-      answer.on('data', (chunk: string) => (text += chunk.slice(0, mostChars - text.length)))
-      answer.on('error', failed)
-      answer.on('end', () => resolve({ status, headers, ms, text }))
-    })
-    outgoing.on('error', failed)
-    outgoing.end(body)
-  })
+/** Posts once. Rejects as `open` does. */
+export async function exchange(
+  url: string | URL,
+  { body, ...options }: RequestOptions & { readonly body: string | Uint8Array },
+): Promise<Exchanged> {
+  const startedAt = performance.now()
+  const answer = await open({ method: 'POST', ...urlToHttpOptions(new URL(url)), ...options }, body)
+  const ms = performance.now() - startedAt
+  let text = ''
+  answer.setEncoding('utf8')
+  try {
+    for await (const chunk of answer) text += String(chunk).slice(0, mostChars - text.length)
+  } catch (error) {
+    throw reasonOf(error, options)
+  }
+  return { status: answer.statusCode ?? 0, headers: answer.headers, ms, text }
 }
 
 /** The code of a system error, or its name. Not its text, which can quote what was sent. */

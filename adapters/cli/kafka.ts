@@ -76,7 +76,9 @@ function settingsOf({ brokers, topic, partitions, tls, ca, sasl, allowWeak, dote
   }
   const options: KafkaInboxOptions = {
     brokers: (addresses ?? 'localhost:9092').split(',').map((address) => address.trim()),
-    ...{ topic, partitions, allowWeak: allowWeak === true },
+    topic,
+    partitions,
+    allowWeak: allowWeak === true,
     ...(ca === undefined ? (tls === undefined ? {} : { tls }) : { tls: { ca: authority(ca) } }),
     ...defined({ sasl: sasl && login(sasl, variable) }),
   }

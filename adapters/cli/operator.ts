@@ -1,5 +1,4 @@
 import { lstatSync, statSync } from 'node:fs'
-import { request } from 'node:http'
 import { createInterface } from 'node:readline/promises'
 import { Readable } from 'node:stream'
 import type { Command } from 'commander'
@@ -21,12 +20,15 @@ import { createSqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
 import { isMissing, loadSqlite, refusedAccess } from '../inbox/sqlite/file/database.ts'
 import { dotenvOption, environment, inboxPath, time } from './arguments.ts'
-import { parsed } from './exchange.ts'
+import { open, parsed } from './exchange.ts'
 import { jsonText, logTo, report } from './terminal.ts'
 
 export interface Operating {
   readonly to: ConnectionOptions
-  readonly connection: Pick<OperatorConnection, 'to' | 'ask' | 'stream'>
+  readonly connection: Pick<OperatorConnection, 'to'> & {
+    ask(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown>
+    stream(path: string, signal: AbortSignal): AsyncGenerator<EventSourceMessage>
+  }
   readonly isJson: boolean
   /** Prints a result: as JSON, or as `text` writes it. */
   readonly print: (value: unknown, text: () => string) => void
@@ -114,18 +116,15 @@ async function run<Arguments extends unknown[], Options extends object>(
     get to() {
       return reached
     },
-    async ask(...asked) {
-      const found = await connected()
-      return found.ask(...asked).finally(found.close)
-    },
+    ask: async (...asked) => ask(await connected(), ...asked),
     async *stream(...asked) {
-      yield* (await connected()).stream(...asked)
+      yield* stream(await connected(), ...asked)
     },
   }
   if (needs === 'receiver') await connected()
   const print: Operating['print'] = (value, text) => console.log(options.json ? jsonText(value) : text())
-  const ask = (question: string): Promise<boolean> => agreed(question, options)
-  return work({ to, connection, isJson: options.json === true, print, agreed: ask }, options, ...args)
+  const confirm = (question: string): Promise<boolean> => agreed(question, options)
+  return work({ to, connection, isJson: options.json === true, print, agreed: confirm }, options, ...args)
 }
 
 async function agreed(question: string, { yes }: OperatorArguments): Promise<boolean> {
@@ -148,10 +147,6 @@ type Needs = 'inbox' | 'receiver'
 interface OperatorConnection {
   /** `'running'`: a receiver on this machine or behind a URL. `'stopped'`: the file. */
   readonly to: 'running' | 'stopped'
-  /** Resolves to the JSON of the answer. Rejects with a `FleethookError` when the answer is an error or no JSON. */
-  ask(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown>
-  /** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks. */
-  stream(path: string, signal: AbortSignal): AsyncGenerator<EventSourceMessage>
   /** Sends a request and returns the answer unchanged. Rejects when there is none. */
   readonly pass: (asked: Asked) => Promise<Response>
   close(): Promise<void>
@@ -176,7 +171,7 @@ export async function connect(
   { inbox, url, secret }: ConnectionOptions,
   needs: Needs = 'inbox',
 ): Promise<OperatorConnection> {
-  if (url !== undefined) return connection('running', (asked) => overHttp(url, secret, asked))
+  if (url !== undefined) return { to: 'running', pass: (asked) => overHttp(url, secret, asked), close: nothingToClose }
   if (isMissing(inbox)) {
     if (needs === 'receiver') throw notRunning(inbox)
     throw new FleethookError('inbox_unavailable', `There is no inbox at ${inbox}.`, {
@@ -187,7 +182,7 @@ export async function connect(
   if (refused !== undefined) throw refused
   const socket = controlPath(inbox)
   if (isOwned(socket, inbox) && (await listens(socket)))
-    return connection('running', (asked) => overSocket(socket, asked))
+    return { to: 'running', pass: (asked) => overSocket(socket, asked), close: nothingToClose }
   if (needs === 'receiver') throw notRunning(inbox)
   const stopped = await openStopped(inbox).catch((error: unknown) => {
     if (!(error instanceof FleethookError) || error.code !== 'inbox_locked') throw error
@@ -197,10 +192,12 @@ export async function connect(
       { hint: 'Run this command as the user of the receiver, or stop the receiver first.' },
     )
   })
-  const open = async ({ method, path, body }: Asked): Promise<Response> =>
+  const pass = async ({ method, path, body }: Asked): Promise<Response> =>
     stopped.app.request(path, { method, body: body ?? null })
-  return connection('stopped', open, stopped.close)
+  return { to: 'stopped', pass, close: stopped.close }
 }
+
+const nothingToClose = async (): Promise<void> => {}
 
 function notRunning(inbox: string): FleethookError {
   return new FleethookError('inbox_unavailable', `No receiver runs with the inbox ${inbox}.`, {
@@ -210,28 +207,28 @@ function notRunning(inbox: string): FleethookError {
   })
 }
 
-function connection(
-  to: OperatorConnection['to'],
-  open: (asked: Asked) => Promise<Response>,
-  close: () => Promise<void> = async () => {},
-): OperatorConnection {
-  return {
-    to,
-    async ask(method, path, body) {
-      const answer = await open({ method, path, body: body && JSON.stringify(body) })
-      return valueOf(answer)
-    },
-    async *stream(path, signal) {
-      const answer = await open({ method: 'GET', path, signal })
-      if (answer.status !== 200) await valueOf(answer)
-      yield* answer.body?.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream()) ?? []
-    },
-    pass: open,
-    close,
-  }
+/** Asks once. Resolves to the JSON of the answer. Rejects with a `FleethookError` when it is an error or no JSON. */
+export async function ask(
+  { pass, close }: OperatorConnection,
+  method: 'GET' | 'POST',
+  path: string,
+  body?: object,
+): Promise<unknown> {
+  const sent = body && JSON.stringify(body)
+  return pass({ method, path, body: sent }).then(valueOf).finally(close)
 }
 
-/** The JSON of an answer. Rejects with a `FleethookError` when it is an error or no JSON. */
+/** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks. */
+export async function* stream(
+  { pass }: OperatorConnection,
+  path: string,
+  signal: AbortSignal,
+): AsyncGenerator<EventSourceMessage> {
+  const answer = await pass({ method: 'GET', path, signal })
+  if (answer.status !== 200) await valueOf(answer)
+  yield* answer.body?.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream()) ?? []
+}
+
 async function valueOf(answer: Response): Promise<unknown> {
   const { status } = answer
   const value = parsed(await answer.text())
@@ -256,16 +253,11 @@ async function listens(socketPath: string): Promise<boolean> {
   }
 }
 
-function overSocket(socketPath: string, { method, path, body, signal }: Asked): Promise<Response> {
-  return new Promise((resolve, reject) => {
-    const asking = request({ socketPath, path, method, signal }, (response) => {
-      const { statusCode: status = 0, headers } = response
-      const content = Readable.toWeb(response) as ReadableStream // oxlint-disable-line no-unsafe-type-assertion -- the same class, with types of Node
-      resolve(new Response(content, { status, headers: { 'content-type': headers['content-type'] ?? '' } }))
-    })
-    asking.once('error', reject)
-    asking.end(body)
-  })
+async function overSocket(socketPath: string, { method, path, body, signal }: Asked): Promise<Response> {
+  const answer = await open({ socketPath, path, method, signal }, body)
+  const { statusCode: status = 0, headers } = answer
+  const content = Readable.toWeb(answer) as ReadableStream // oxlint-disable-line no-unsafe-type-assertion -- the same class, with types of Node
+  return new Response(content, { status, headers: { 'content-type': headers['content-type'] ?? '' } })
 }
 
 async function overHttp(
@@ -281,17 +273,18 @@ async function overHttp(
   try {
     const headers = { authorization: secret }
     return await fetch(url.replace(/\/$/, '') + path, {
-      ...{ method, headers, redirect: 'error', body: body ?? null, signal: signal ?? null },
+      method,
+      headers,
+      redirect: 'error',
+      body: body ?? null,
+      signal: signal ?? null,
     })
   } catch (cause) {
     throw new FleethookError('inbox_unavailable', `${url} could not be reached.`, { cause })
   }
 }
 
-/**
- * Opens the file of an inbox as the receiver would. No handler runs: replayed messages wait for the receiver. What the file
- * says about gaps and the last stop stays. Rejects with `inbox_locked` when another process has the file.
- */
+/** Opens the file as the receiver would, without handlers. What it says about gaps and stops stays. */
 async function openStopped(path: string): Promise<{ readonly app: Hono; readonly close: () => Promise<void> }> {
   const nothing = (): void => {}
   loadSqlite()
@@ -327,10 +320,7 @@ async function openStopped(path: string): Promise<{ readonly app: Hono; readonly
   return { app: createOperatorApp({ ...replays, vehicles }), close: () => inbox.close() }
 }
 
-/**
- * The states in a file, with the changes of messages that are not in them yet. It writes none of these changes: only the receiver
- * knows its edges, and applies the messages itself.
- */
+/** The states in a file, with changes that are not in them yet. Writes none: only the receiver knows its edges. */
 function visited(store: VehicleStore = memoryVehicles()): VehicleStore {
   const changed = memoryVehicles()
   return {

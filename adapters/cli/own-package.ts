@@ -14,10 +14,7 @@ export function packageVersion(): string {
     : 'unknown'
 }
 
-/**
- * The tarball that npm installed this package from, or the folder when it is a checkout. `undefined`: a registry, or another
- * package manager, which leaves no note of it.
- */
+/** The tarball or the checkout that this package is from. `undefined`: a registry, or nobody noted it. */
 export function localOrigin(): string | undefined {
   const modules = dirname(packageRoot)
   if (basename(modules) !== 'node_modules') return packageRoot

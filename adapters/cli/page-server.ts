@@ -14,9 +14,7 @@ interface PageServer {
   close(): Promise<void>
 }
 
-/**
- * Serves the page of the inspector on 127.0.0.1, with `data` behind a secret that is made here. Rejects when the port is taken.
- */
+/** Serves the inspector's page on 127.0.0.1, with `data` behind a new secret. Rejects when the port is taken. */
 export async function servePage(
   data: (request: Request) => Response | Promise<Response>,
   port: number = 0,

@@ -10,7 +10,6 @@ export interface Template {
   readonly title: string
   /** Path to text. */
   readonly files: ReadonlyMap<string, string>
-  /** The file that its runtime reads variables from. */
   readonly environmentFile: '.env' | '.dev.vars'
   readonly variables: readonly Variable[]
 }
@@ -149,10 +148,7 @@ function manifest(text: string, name: string, version: string): string {
   return `${JSON.stringify({ ...given, name, dependencies: { ...given.dependencies, fleethook: `^${version}` } }, null, 2)}\n`
 }
 
-/**
- * The commands to type next, which its README begins with: install, run, and from a second terminal `send` with the right URL.
- * `origin` is the tarball or the checkout that this package is from, which no registry may have.
- */
+/** The next commands, from its README. `origin`: the tarball or checkout of this package, if no registry has it. */
 export function nextCommands({ files }: Template, version: string, origin?: string): readonly string[] {
   const commands = /^```sh\n([^]+?fleethook send.*)/m.exec(files.get('README.md') ?? '')?.[1]?.split('\n') ?? []
   if (origin === undefined) return commands

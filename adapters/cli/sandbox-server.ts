@@ -79,10 +79,7 @@ function showLine({ kind, failed, text }: ActivityLine): void {
 /** A chunk of zero bytes: the end of a chunked body. */
 const lastChunk = /(^|\r\n)0\r\n\r\n$/
 
-/**
- * One widely used client asks for a stream with a chunked GET, and sends the last chunk twice. Node takes the second one for
- * another request and would answer 400 in the middle of the stream. The service does not mind, so neither does this server.
- */
+/** A widely used client sends the last chunk of a GET twice. Node would answer 400 in the middle of the stream. */
 function tolerateStrayChunks(server: Server): void {
   const answers = new WeakMap<object, ServerResponse>()
   server.on('request', ({ socket }, answer) => void answers.set(socket, answer))

@@ -178,10 +178,7 @@ async function send(given: Given, secret: string | undefined): Promise<SendResul
   }
 }
 
-/**
- * Starts each message at its time, whether or not others were answered: a slow receiver gets as many messages as a fast one, as far as
- * the order of each vehicle allows. Resolves to the time at which the last one was due, when the last one is answered.
- */
+/** Starts each message at its time, answered or not, in order per vehicle. Resolves to when the last one was due. */
 async function sendAll(
   given: Given,
   startAt: number,
@@ -222,10 +219,7 @@ async function sendAll(
 /** The number of messages that are simulated to find out how early the fleet must wake up. */
 const lookAhead = 200_000
 
-/**
- * When the rate is higher than these vehicles would send on their own, their time passes faster than ours. The fleet then wakes up
- * in the past, so that its last message is from now and none is from the future.
- */
+/** A high rate makes the fleet's time pass faster. It wakes up in the past, so that its last message is from now. */
 function wakesUpAt(given: Given, now: number): number {
   if (!Number.isFinite(given.count)) return now
   const most = Math.min(given.count, lookAhead)

@@ -7,7 +7,7 @@ import { escapeControls } from '../../src/events/summarize.ts'
 import type { ShownItem } from '../../src/operator/feed.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { whole } from './arguments.ts'
-import { connect, operates } from './operator.ts'
+import { connect, operates, stream } from './operator.ts'
 import { type Colors, colorsFor, escapeJson } from './terminal.ts'
 
 const isItem = (value: unknown): boolean =>
@@ -166,9 +166,9 @@ const feedMs = 5_000
 
 /** The test messages and errors that the receiver's feed has kept, oldest first. Rejects when no receiver runs. */
 export async function keptErrors(inbox: string): Promise<readonly ShownItem[]> {
-  const { stream } = await connect({ inbox }, 'receiver')
+  const connection = await connect({ inbox }, 'receiver')
   const items: ShownItem[] = []
-  for await (const { id, data } of stream('/feed?errors=true', AbortSignal.timeout(feedMs))) {
+  for await (const { id, data } of stream(connection, '/feed?errors=true', AbortSignal.timeout(feedMs))) {
     items.push(...batch.parse(JSON.parse(data)).items)
     // The last part of the kept items has the cursor.
     if (id !== undefined) break

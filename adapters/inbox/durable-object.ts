@@ -116,7 +116,10 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
       own.parts = parts
       const { receipts, settings, vehicles } = parts
       const relay = createObjectRelay({
-        ...{ objects, shards, receipts, settings },
+        objects,
+        shards,
+        receipts,
+        settings,
         viewOf: vehicles?.viewOf,
         bindings: () => bindings,
       })

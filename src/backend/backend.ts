@@ -40,10 +40,7 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
   put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined>
   /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
   putInternal(message: InboxMessage, from: RequestScope): Promise<boolean>
-  /**
-   * Messages are missing for a reason that `put` does not see. A `gap` event reports it as soon as the inbox can keep the
-   * event.
-   */
+  /** Messages are missing for a reason that `put` does not see. A `gap` event reports it as soon as it can be kept. */
   noteGap(gap: InboxGap, from?: RequestScope): void
   /** Why it would refuse a message now; `undefined` when it would not. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
@@ -90,14 +87,10 @@ export function statsOf(
   }
 }
 
-/** What a {@link RelayInbox} is inside. */
 export interface AttachableInbox extends RelayInbox {
   /** Called once by `createReceiver`, with the parts of the receiver. */
   readonly attach: (parts: BackendParts) => Backend
-  /**
-   * Called with the bindings of every request of a Worker, for calls that have none of their own, such as those for dead
-   * letters.
-   */
+  /** Called with the bindings of every request of a Worker, for calls that have none, such as for dead letters. */
   readonly bind?: (env: unknown) => void
 }
 

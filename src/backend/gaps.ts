@@ -41,10 +41,7 @@ export class Gaps {
     this.#clock = clock
   }
 
-  /**
-   * A message was lost at `fromMs` or later. With `missed` 0, the number of lost messages is unknown. With `toMs`, the gap
-   * ended then, unless nobody listens until it is reported.
-   */
+  /** A message was lost at `fromMs` or later. `missed` 0: unknown how many. Without `toMs` it lasts until reported. */
   note(vin: string | undefined, reason: GapReason, fromMs: number, missed: number = 1, toMs?: number): void {
     const known = this.#returned.has(key(vin, reason)) || this.#open.has(key(vin, reason))
     const concerned = known || this.#open.size < mostGaps ? vin : undefined
@@ -117,10 +114,7 @@ export class Gaps {
     }
   }
 
-  /**
-   * The time of day of that moment. If the clock was set back since, it is by the clock as it is now, so that no gap gets
-   * longer or shorter.
-   */
+  /** The time of day of that moment, by the clock as it is now, so that no gap gets longer or shorter. */
   #timeOf({ ms, elapsedMs: thenMs }: Moment): number {
     const nowMs = Math.floor(this.#clock.now() - (elapsedMs(this.#clock) - thenMs))
     return nowMs < ms - driftMs ? nowMs : ms

@@ -29,23 +29,14 @@ interface LocalBackendOptions extends BackendParts {
   readonly inbox: InboxFactory
   /** The bindings for work that no request brings: messages that the inbox finds, and gaps. Default: none. */
   readonly scope?: RequestScope
-  /**
-   * Whether it reports when the process stood still, and forgets silent vehicles by a timer. `false` where time passes without
-   * the process, as in a Durable Object, or where another process receives meanwhile. Default `true`.
-   */
+  /** Reports stalls and forgets silent vehicles. `false` where time passes without the process, or others receive. */
   readonly watchesTime?: boolean
 }
 
-/**
- * How long a gap that the inbox found at `open` waits for the first request: nobody listens yet, and a business that fetches
- * what it missed must not do so too early.
- */
+/** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
 const startMs = 1_000
 
-/**
- * How long messages can still be lost after the process stood still: connections that waited too long fill the kernel's queue,
- * which then refuses new ones.
- */
+/** How long messages can still be lost after a stall: connections that waited too long fill the kernel's queue. */
 const catchUpMs = 3_000
 
 /** The longest rest of a recovered message, where retries do not wait longer. */
@@ -356,9 +347,7 @@ export class LocalBackend implements Backend {
     })
   }
 
-  /**
-   * Stores messages that no answer waits for. When the inbox does not take them, calls `failed` and resolves to `undefined`.
-   */
+  /** Stores messages that no answer waits for. Calls `failed` and resolves to `undefined` when the inbox refuses. */
   async #store(
     messages: readonly InboxMessage[],
     from: RequestScope,
@@ -581,19 +570,14 @@ export class LocalBackend implements Backend {
     }
   }
 
-  /**
-   * Work that no answer waits for. A drain waits for it, and a runtime that would end it with its request has to keep it
-   * alive.
-   */
+  /** Work that no answer waits for. A drain waits for it, and a bound request is kept alive for it. */
   #hold({ context }: RequestScope, run: () => Promise<void>): void {
     const done = this.#during(run)
     if (isBound(context)) context.waitUntil(done)
   }
 }
 
-/**
- * When the 2xx is sent. The default depends on the inbox. Throws `ack_unavailable` for a promise that the inbox cannot keep.
- */
+/** When the 2xx is sent. Throws `ack_unavailable` for a promise that the inbox cannot keep. */
 function chooseAck(ack: Ack | undefined, durability: Durability): Ack {
   if (ack === 'stored' && durability === 'memory') {
     throw new FleethookError(

@@ -121,7 +121,6 @@ export class RelayBackend implements Backend {
     if (this.#gaps.size > 0) this.#hold(noRequest, this.#emitGaps(undefined))
   }
 
-  /** The gaps that no kept event reports yet. */
   openGaps(): readonly KeptGap[] {
     return this.#gaps.list()
   }

@@ -136,9 +136,7 @@ export interface Replays {
   replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
 }
 
-/**
- * The number of messages replayed at once. The next ones follow when these are handled, so that live messages run in between.
- */
+/** Replayed at once. The next ones follow when these are handled, so that live messages run in between. */
 const atOnce = 100
 
 export function createReplays({ inbox, states, open, read, isDraining, revived }: ReplaysOptions): Replays {
@@ -253,10 +251,7 @@ export function createReplays({ inbox, states, open, read, isDraining, revived }
   }
 }
 
-/**
- * The part of a selection that an inbox can search by. A topic is known only after reading the message. Throws
- * `option_invalid` for invalid times.
- */
+/** What an inbox can search by: a topic is known only after reading. Throws `option_invalid` for invalid times. */
 function selectionOf({ vin, from, to }: MessageSelection): Omit<Selection, 'limit' | 'after'> {
   return {
     ...(vin === undefined ? {} : { lane: laneOf(vin) }),

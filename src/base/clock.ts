@@ -40,10 +40,7 @@ export function backgroundTimer(clock: Clock, ms: number, run: () => void): Time
   return timer
 }
 
-/**
- * A timer that certainly does not keep the process alive. `undefined` where the clock cannot promise that: then something else has
- * to happen first.
- */
+/** A timer that never keeps the process alive. `undefined` where the clock cannot promise that. */
 export function idleTimer(clock: Clock, ms: number, run: () => void): Timer | undefined {
   const timer = backgroundTimer(clock, ms, run)
   if (timer.unref !== undefined) return timer

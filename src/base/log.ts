@@ -82,10 +82,7 @@ interface QuietTime {
 /** The time that one log line covers, in milliseconds. */
 export const quietMs = 10_000
 
-/**
- * Writes the first line of a key at once, and the last one of the next ten seconds at their end: with the sums of those in between, or
- * with how many they are.
- */
+/** Writes the first line of a key at once, and one for those of the next ten seconds, with their sums or number. */
 export function throttled(log: Log, clock: Clock): ThrottledLog {
   const quiet = new Map<unknown, QuietTime>()
   let isStopped = false
@@ -109,7 +106,10 @@ export function throttled(log: Log, clock: Clock): ThrottledLog {
     const held = current?.held
     const added = Object.entries(held?.sums ?? {}).map(([name, sum]) => [name, sum + (sums[name] ?? 0)])
     const line: Line = {
-      ...{ level, message, details, repeated: (held?.repeated ?? 0) + 1 },
+      level,
+      message,
+      details,
+      repeated: (held?.repeated ?? 0) + 1,
       sums: { ...sums, ...Object.fromEntries(added) },
     }
     const leftMs = (current?.endsAtMs ?? -Infinity) - elapsedMs(clock)

@@ -11,7 +11,6 @@ import type { Failure, Runner } from './runner.ts'
 /** Messages that are gathered for a handler. It holds its entries, and takes a turn of its own. */
 class Batch implements Turn {
   entries: Entry[] = []
-  /** The request that it is bound to, where a runtime binds work to a request. */
   readonly owner: RequestWork | undefined
   readonly gate: (() => void) | undefined
   readonly run: () => Promise<void>
@@ -137,7 +136,6 @@ export class Gathering {
     } else await this.#failed(left, failure.error)
   }
 
-  /** The entries that may still be handled here. */
   async #stillHeld(batch: Batch): Promise<readonly Entry[]> {
     const { inbox } = this.#core.options
     const gathered = batch.entries.filter(({ heldBy }) => heldBy === batch)

@@ -270,10 +270,7 @@ export class Core implements RunningCore {
     this.pump()
   }
 
-  /**
-   * Its turn, in the I/O context of its request, is one attempt: claims it, runs the steps that still have to succeed one after another,
-   * and writes the result to the inbox. When the inbox fails, the next attempt goes on where this one stopped.
-   */
+  /** One attempt in the I/O context of its request: claims, runs the steps that still have to succeed, and settles. */
   #begin(entry: Entry): void {
     let after: After | Promise<After>
     try {

@@ -91,10 +91,7 @@ async function noteBrokenOff(core: RunningCore): Promise<void> {
   await Promise.all(noting)
 }
 
-/**
- * Gives up entries that will not be handled here, and resolves to what is lost. A durable inbox keeps them for a later process;
- * an inbox in memory forgets them, and they count as lost. Never rejects.
- */
+/** Gives up entries, and resolves to what is lost: a durable inbox keeps them for a later process. Never rejects. */
 export async function giveUp(entries: readonly Entry[], core: RunningCore): Promise<readonly Entry[]> {
   const { inbox, events } = core.options
 

@@ -73,10 +73,7 @@ export interface CoreCounts {
   handedOver: number
 }
 
-/**
- * What follows an attempt: the message is `over` (settled, dead or gone); it waits in its lane for those before it (`wait`); it goes
- * into its next batch (`gather`); it rests for a number of milliseconds; or it waits at a closed gate.
- */
+/** What follows an attempt. A number: the message rests for that many milliseconds. A gate: it waits there. */
 export type After = 'over' | 'wait' | 'gather' | number | Gate
 
 /** What runs beside lanes: a batch. It takes one of the `concurrency` slots. */

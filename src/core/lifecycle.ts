@@ -3,10 +3,7 @@ import type { Clock } from '../base/clock.ts'
 /** How long handlers may be started one after another before other tasks get their turn, in milliseconds. */
 const sliceMs = 10
 
-/**
- * Decides when handlers may start: in tasks of their own, and only for a short time in each, so that no answer waits for
- * them. It calls `run` in such a task.
- */
+/** Says when handlers may start: in tasks of their own and only for a short time in each, so that no answer waits. */
 export class Yielding {
   readonly #clock: Clock
   readonly #run: () => void
@@ -20,10 +17,7 @@ export class Yielding {
     this.#run = run
   }
 
-  /**
-   * Calls `run` in a new task, so that a handler that uses the CPU does not delay an answer that is about to leave. Where the
-   * runtime ends the timers of a request with the request (`isBound`), the timer of another request cannot be used instead.
-   */
+  /** Calls `run` in a new task, so that no answer waits. `isBound`: the timer of another request cannot be used. */
   later(isBound: boolean): void {
     if (isBound) {
       this.#timersEndWithRequests = true

@@ -137,7 +137,6 @@ function invalid(message: string, hint?: string): FleethookError {
   return new FleethookError('handler_invalid', message, { hint })
 }
 
-/** The filter as one function. */
 function wantsIn({ fields, vins }: GivenFilter, changed: ((entry: Entry | undefined) => boolean) | undefined): Wants {
   const listed = typeof vins === 'function' || vins === undefined ? undefined : new Set(vins)
   const wantsVin = typeof vins === 'function' ? vins : listed && ((vin: string) => listed.has(vin))

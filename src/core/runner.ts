@@ -17,7 +17,6 @@ interface ActiveRun {
   readonly step: Step
   readonly owner: RequestScope
   readonly context: BaseContext<unknown>
-  /** The first message, as it was when the run began. */
   readonly first: FirstMessage
   readonly resolve: (failure: Failure | undefined) => void
   timer: Timer | undefined
@@ -181,10 +180,7 @@ function isThenable(value: object | null): value is PromiseLike<unknown> {
 let abortSignal: (context: BaseContext<unknown>, reason: unknown) => void
 let subjectOf: <Subject>(context: BaseContext<Subject>) => Subject
 
-/**
- * The second argument of a handler. It is a class, because most handlers never look at the signal: a getter on a prototype
- * costs nothing, and one on each object would cost more than the rest of the run.
- */
+/** The second argument of a handler. A class, because a getter on each object costs more than the rest of the run. */
 class BaseContext<Subject> implements Context {
   readonly log: Log
   readonly env: object

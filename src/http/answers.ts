@@ -69,10 +69,7 @@ const retrySoon: Readonly<Record<string, string>> = { 'retry-after': '1' }
 const askForToken: Readonly<Record<string, string>> = { 'www-authenticate': 'Splunk' }
 const sendJson = 'Send one JSON object, several one after another, or an array of them.'
 
-/**
- * Every refusal. `status` and `code` are those of the collector protocol, because relays understand them. A refused message is
- * lost, because the service sends once. The hints say how to accept the next one.
- */
+/** Every refusal, with the collector protocol's `status` and `code`. A hint says how to accept the next message. */
 const refusals: Readonly<Record<RefusalError, Wording>> = {
   request_unreadable: {
     status: 400,

@@ -73,10 +73,7 @@ const nothingGiven: Refusal = {
   hint: 'There is no body. A body parser ignores a Content-Type that it does not know. Let it parse every type, or mount the receiver before it.',
 }
 
-/**
- * Whether reading failed because the host had already read the body underneath `Request`. Runtimes notice that only when they
- * read.
- */
+/** Whether the host had already read the body underneath `Request`. Runtimes notice that only when they read. */
 function isUsed(error: unknown): boolean {
   return error instanceof TypeError && /unusable|already|disturbed|locked/i.test(error.message)
 }
@@ -161,7 +158,6 @@ function inflate(next: () => Promise<Uint8Array<ArrayBuffer> | undefined>): Read
   return pieces.pipeThrough(new DecompressionStream('gzip'))
 }
 
-/** A body as text, unless it is blank. */
 export function filled(text: string): Body | Refusal {
   return text.trim() === '' ? { error: 'body_empty' } : { text }
 }

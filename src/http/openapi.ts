@@ -22,7 +22,6 @@ import {
   unhealthy,
 } from './answers.ts'
 
-/** A part of a document, ready for `JSON.stringify`. */
 interface DocumentPart {
   readonly [key: string]: unknown
 }
@@ -43,10 +42,7 @@ const events = {
   GapEvent: gapEvent,
 }
 
-/**
- * The OpenAPI 3.1 document of a receiver: the webhook, the collector's paths, every answer, and the events of handlers. It is
- * made from the same schemas that the tests check the normalizer against.
- */
+/** The OpenAPI 3.1 document of a receiver, from the same schemas that the tests check the normalizer against. */
 export function openApiDocument(version: string): DocumentPart {
   return {
     openapi: '3.1.0',

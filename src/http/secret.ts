@@ -33,10 +33,7 @@ interface ExpectedSecret {
 const collectorScheme = 'splunk'
 const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 
-/**
- * Makes the check for a `secret` option. `used` is called with the place of the right secret in its list. Throws `secret_missing` or
- * `option_invalid` for a secret that can never work.
- */
+/** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for one that can never work. */
 export function createSecretCheck<Bindings>(
   secret: Secret<Bindings>,
   log: Log,

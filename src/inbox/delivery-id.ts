@@ -1,17 +1,11 @@
 /** The number of ids in a millisecond. */
 const perMs = 2048
 
-/**
- * Random words that are not used yet. Each request for more is a system call, which takes 18 µs at a rate of one per
- * millisecond.
- */
+/** Random words that are not used yet. A system call for each millisecond would take 18 µs. */
 const words = new Uint32Array(1024)
 let nextWord = words.length
 
-/**
- * Makes ids by UUIDv7 that sort by arrival. Counts within a millisecond where UUIDv7 has room for it (RFC 9562, 5.7 and 6.2, method 1).
- * The rest is random, and new in each millisecond: new random bits for each id would be most of what a message costs before it is read.
- */
+/** Makes UUIDv7 that sort by arrival, counted within a millisecond (RFC 9562, 6.2). Fewer random bits cost less. */
 export class DeliveryIds {
   /** The millisecond of the newest id, or of the one that it follows. */
   newestMs = 0
@@ -20,7 +14,6 @@ export class DeliveryIds {
   /** The last two parts of a UUID: two bits for the variant, and 62 random bits. */
   #tail = ''
 
-  /** The `seq` of the newest id. */
   get newestSeq(): number {
     return firstSeqAt(this.newestMs) + this.#counter
   }
@@ -57,10 +50,7 @@ export class DeliveryIds {
 /** Where the counter is in the text of an id, behind the time and the version. */
 const counterAt = 15
 
-/**
- * A safe integer for an id of {@link DeliveryIds}: different for different ids of one inbox, and in their order. With it an
- * inbox finds a message by a number, without an index of texts.
- */
+/** A safe integer for each id of an inbox, in their order. So an inbox finds a message without an index of texts. */
 export function seqOf(id: string): number {
   return millisecondOf(id) * perMs + (Number.parseInt(id.slice(counterAt, counterAt + 3), 16) % perMs)
 }

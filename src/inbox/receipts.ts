@@ -44,15 +44,11 @@ export interface Receipts {
   readonly reread: (message: InboxMessage) => FleetEvent | MalformedBody
 }
 
-/**
- * The lane of a vehicle's messages: its VIN. Lanes of messages without a VIN begin with one asterisk. A sender can make up a
- * VIN that begins with an asterisk, so its lane begins with two.
- */
+/** The lane of a VIN. Lanes without a VIN begin with one asterisk, so a VIN that begins with one gets a second. */
 export function laneOf(vin: string): string {
   return vin.startsWith('*') ? `*${vin}` : vin
 }
 
-/** The vehicle of a lane. */
 export function vinOf(lane: string): string | undefined {
   if (!lane.startsWith('*')) return lane
   return lane.startsWith('**') ? lane.slice(1) : undefined
@@ -61,10 +57,7 @@ export function vinOf(lane: string): string | undefined {
 /** The part of a malformed body that is kept, in characters. */
 const malformedLength = 4096
 
-/**
- * A body with more than `mostMessages` messages is refused before they are read: no inbox could hold them. Calls `onClockBehind` when the
- * clock was set back behind the newest message, once each time. Ids then go on from that message.
- */
+/** Refuses a body of more than `mostMessages` before it reads them. Calls `onClockBehind` once for each set-back. */
 export function createReceipts(
   normalizer: Normalizer,
   clock: Clock,
@@ -194,10 +187,7 @@ function tooMany(mostMessages: number): Refusal {
   }
 }
 
-/**
- * A copy, because a slice keeps the whole text in memory, which the limits would not count. Engines make a new text of a
- * joined one when a character of it is read. This costs a quarter of writing and parsing it as JSON.
- */
+/** A copy, because a slice keeps the whole text in memory. A joined text becomes a new one when a character is read. */
 function copied(part: string): string {
   const joined = ` ${part}`
   return joined.lastIndexOf(' ') === -1 ? part : joined.slice(1)

@@ -1,4 +1,4 @@
-import type { Claim, DeadLetter, InboxMessage } from './inbox.ts'
+import type { Claim, DeadLetter, InboxMessage, ListedMessage, Waiting } from './inbox.ts'
 
 /** A row of an inbox in a database. Every version of fleethook names the columns like this. */
 type StoredRow = Readonly<Record<string, unknown>>
@@ -15,7 +15,7 @@ export function messageOf(row: StoredRow): InboxMessage {
   }
 }
 
-export function kindOf(kind: unknown): InboxMessage['kind'] {
+function kindOf(kind: unknown): InboxMessage['kind'] {
   return kind === 'gap' || kind === 'malformed' || kind === 'timer' ? kind : 'wire'
 }
 
@@ -34,6 +34,21 @@ export function letterOf(row: StoredRow): DeadLetter {
     diedAt: Number(row['died_at']),
     ...changedOf(row),
   }
+}
+
+export function listedOf(row: StoredRow, state: ListedMessage['state']): ListedMessage {
+  if (state !== 'dead') return { message: messageOf(row), state }
+  const { message, error, attempts, diedAt } = letterOf(row)
+  return { message, state, reason: { error, attempts, diedAt } }
+}
+
+export function waitingOf(row: StoredRow): Waiting {
+  const { id, lane, kind, deliveries, attempts, not_before: notBefore } = row
+  const waiting = { id: String(id), lane: String(lane), kind: kindOf(kind) }
+  if (deliveries === 0 && attempts === 0 && notBefore === 0) return waiting
+  const crashes = Number(deliveries) - Number(attempts)
+  const tried = { ...waiting, attempts: Number(attempts), notBefore: Number(notBefore) }
+  return crashes > 0 ? { ...tried, crashes } : tried
 }
 
 function changedOf({ changed }: StoredRow): { readonly changed?: string } {

@@ -1,10 +1,7 @@
 import { type Context, Hono } from 'hono'
 import { page } from './page.generated.ts'
 
-/**
- * What the page may load: only what is at its own address. With Trusted Types, no code of the page
- * can make HTML of a text.
- */
+/** The page may load only what is at its own address. With Trusted Types, none of its code makes HTML of a text. */
 const policy = [
   "default-src 'none'",
   "script-src 'self'",

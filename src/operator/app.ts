@@ -54,7 +54,6 @@ interface Shows {
   readonly payloads: boolean
 }
 
-/** The most levels of an event that an answer shows. */
 const shownLevels = 2 * maxValueDepth
 
 /** An event as it is shown: without its payload, or without what is nested too deep. */
@@ -77,7 +76,9 @@ function shownError(error: string, { payloads }: Shows): string {
 
 function recordOf({ event, death, ...record }: MessageRecord, shows: Shows): object {
   return {
-    ...{ ...record, ...lineOf(event, event.receivedAt, shows), event: shown(event, shows) },
+    ...record,
+    ...lineOf(event, event.receivedAt, shows),
+    event: shown(event, shows),
     ...(death === undefined ? {} : { death: { ...death, error: shownError(death.error, shows) } }),
   }
 }
@@ -143,8 +144,11 @@ function vehicleHeadOf(
   { payloads }: Shows,
 ): Omit<VehicleReport, 'fields' | 'timers'> {
   return {
-    ...{ vin, online: (payloads ? online : undefined) ?? null, state: (payloads ? state : undefined) ?? null },
-    ...{ isOnlineCertain, seenAt: seenAt?.toISOString() ?? null },
+    vin,
+    online: (payloads ? online : undefined) ?? null,
+    state: (payloads ? state : undefined) ?? null,
+    isOnlineCertain,
+    seenAt: seenAt?.toISOString() ?? null,
   }
 }
 
@@ -173,7 +177,8 @@ function vehicleReportOf(vehicle: KnownVehicle, shows: Shows): VehicleReport {
       ...(shows.payloads ? { value: vehicle.value(field) } : {}),
       at: vehicle.at(field)?.toISOString() ?? '',
       since: vehicle.since(field)?.toISOString() ?? '',
-      ...{ ageMs: vehicle.ageMs(field) ?? 0, isCertain: vehicle.isCertain(field) },
+      ageMs: vehicle.ageMs(field) ?? 0,
+      isCertain: vehicle.isCertain(field),
     }
     return [field, invalidSince === undefined ? report : { ...report, invalidSince: invalidSince.toISOString() }]
   })
@@ -207,11 +212,15 @@ const limit = wholeNumber(1, 1000)
 const pageRules: Rules<Selected & { limit?: number; after?: string }> = { ...filterRules, limit, after: text }
 const vehiclesRules: Rules<{ limit?: number; after?: string }> = { limit, after: text }
 const listingRules: Rules<Selected & { limit?: number; before?: string; state?: MessageRecord['state'] }> = {
-  ...{ ...filterRules, limit, before: text },
+  ...filterRules,
+  limit,
+  before: text,
   state: oneOf('waiting', 'settled', 'dead'),
 }
 const feedRules: Rules<{ vin?: string; topic?: string; errors?: 'true' | 'false'; since?: string }> = {
-  ...{ vin: text, topic, since: text },
+  vin: text,
+  topic,
+  since: text,
   errors: oneOf('true', 'false'),
 }
 const changeRules: Rules<Selected & { dryRun?: boolean }> = { ...filterRules, dryRun: trueOrFalse }
@@ -241,9 +250,7 @@ export interface OperatorAppOptions {
   readonly payloads?: boolean
 }
 
-/**
- * Serves the operator's requests as JSON over HTTP, and the feed as a stream. It checks no secret, so guard it where you mount it.
- */
+/** Serves the operator's requests as JSON, and the feed as a stream. It checks no secret, so guard it. */
 export function createOperatorApp(operator: OperatorApi, options: OperatorAppOptions = {}): Hono {
   const { deadLetters } = operator
   const {

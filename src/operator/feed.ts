@@ -133,7 +133,6 @@ class Ring {
       this.#bytes -= this.#kept.shift()?.bytes ?? 0
   }
 
-  /** The items from the number `from` on. */
   after(from: number): readonly KeptItem[] {
     return this.#kept.slice(Math.max(0, from - this.first))
   }
@@ -198,7 +197,6 @@ export class Feed {
     )
   }
 
-  /** The items about a message, in the order in which they happened. */
   about(id: string): readonly FeedItem[] {
     return [...this.#ordinary.after(0), ...this.#errors.after(0)]
       .filter(({ item }) => 'id' in item && item.id === id)
@@ -206,10 +204,7 @@ export class Feed {
       .map(({ item }) => item)
   }
 
-  /**
-   * Yields the items after the cursor `since`, or all that are kept, and then new items until the signal aborts. The first batch
-   * comes at once, even if it is empty. After it come at most ten batches per second.
-   */
+  /** Yields what is kept after the cursor at once, and then new items, in ten batches a second at most. */
   async *read(filter: FeedFilter, since: string | undefined, signal: AbortSignal): AsyncGenerator<FeedBatch> {
     const stop = this.keep()
     try {

@@ -16,17 +16,13 @@ export interface Sample {
   readonly oldestMs: number | undefined
   readonly lanes: number
   readonly running: number
-  /**
-   * The times from the end of a body to its answer since the sample before, in milliseconds. Left out if no message came or nobody
-   * read the feed.
-   */
+  /** From the end of a body to its answer, in milliseconds. Left out if no message came or nobody read the feed. */
   readonly ack: { readonly count: number; readonly p50: number; readonly p99: number; readonly max: number } | undefined
 }
 
 /** The most samples that are kept: those of 15 minutes. */
 const mostSamples = 180
 
-/** The most times of one step that are kept for the quantiles. */
 const mostTimes = 2_000
 
 /** The figures of a receiver every five seconds, for charts. It has no timer: the caller calls `take` regularly. */
@@ -60,7 +56,12 @@ export class Samples {
     const { received, handled, deadLettered, refused, lost, pending, inbox, lanes, running } = this.#stats()
     this.#samples.push({
       at: new Date(nowMs).toISOString(),
-      ...{ received, handled, dead: deadLettered, lost, lanes, running },
+      received,
+      handled,
+      dead: deadLettered,
+      lost,
+      lanes,
+      running,
       refused: Object.entries(refused).reduce((all, [error, each]) => (error === 'test' ? all : all + each), 0),
       waiting: pending.messages,
       oldestMs: inbox.oldestWaitingMs,

@@ -4,10 +4,7 @@ import { escapeControls } from '../events/summarize.ts'
 /** The longest part of an error's text that a log line shows, in characters. */
 const mostText = 300
 
-/**
- * What a log may show about an error: its name and place. Errors with a `code` come from the system, the network or a
- * database, so the first line of their text is shown too. The text of any other error can quote a payload.
- */
+/** What a log may show: name and place, and the first line of an error with a `code`. Others can quote a payload. */
 export function failureDetails(error: unknown, showText: boolean, vin?: string): Record<string, unknown> {
   try {
     if (error instanceof FleethookError) return { error: error.code, reason: withHint(error) }

@@ -47,10 +47,7 @@ const lagTiming: Timing = {
 /** Each name is a time series. Handlers beyond this number, which only a program that makes handlers has, are `other`. */
 const mostHandlers = 100
 
-/**
- * Reports the times of a receiver as they end, with one object of attributes for each time series. Nothing is measured for a receiver
- * that nobody times.
- */
+/** Reports times as they end, with one object of attributes for each series. Nobody times: nothing is measured. */
 export function timed(record: (timing: Timing, ms: number, attributes: Attributes) => void): Observer {
   const handlers = new Map<string, Attributes>()
   const topics = new Map<string | undefined, Attributes>([[undefined, {}]])
@@ -110,21 +107,20 @@ export function measuresOf(stats: Stats): readonly Measure[] {
     gauge('running', '{message}', 'Messages whose handlers run now.', stats.running),
     gauge('handlers.resting', '{handler}', 'Handlers whose circuit breaker is open.', stats.resting.length),
     {
-      ...{ name: 'fleethook.lag.messages', unit: '{message}', type: 'gauge' },
+      name: 'fleethook.lag.messages',
+      unit: '{message}',
+      type: 'gauge',
       help: 'Messages of the topic that are not settled.',
       samples: by('messaging.destination.partition.id', inbox.lag ?? {}),
     },
     gauge('spooled.messages', '{message}', 'Messages that wait on the disk for the brokers.', inbox.spooled),
-    gauge('inbox.dead_rows', '{row}', 'Deleted rows in Postgres that still take space.', inbox.deadRows),
-    gauge(
-      ...(['inbox.snapshot.age', 's', 'How long a snapshot has kept Postgres from removing dead rows.'] as const),
-      inbox.oldestSnapshotMs === undefined ? undefined : inbox.oldestSnapshotMs / 1000,
-    ),
     gauge('dead_letters', '{message}', 'Dead letters that are kept now.', inbox.deadLetters),
     gauge('gaps.open', '{gap}', 'Gaps that no event has reported yet.', stats.openGaps),
     gauge('inbox.size', 'By', 'Size of the inbox with its journal.', inbox.bytes),
     {
-      ...{ name: 'fleethook.inbox.commit.duration', unit: 's', type: 'histogram' },
+      name: 'fleethook.inbox.commit.duration',
+      unit: 's',
+      type: 'histogram',
       help: 'How long commits of the inbox took.',
       samples: inbox.commitMs === undefined ? [] : [{ value: inbox.commitMs, attributes: {} }],
     },
@@ -134,11 +130,18 @@ export function measuresOf(stats: Stats): readonly Measure[] {
 type Samples = Measure['samples']
 
 const counter = (name: string, counted: string, help: string, samples: Samples): Measure => ({
-  ...{ name: `fleethook.${name}`, unit: `{${counted}}`, type: 'counter', help, samples },
+  name: `fleethook.${name}`,
+  unit: `{${counted}}`,
+  type: 'counter',
+  help,
+  samples,
 })
 
 const gauge = (name: string, unit: string, help: string, value: number | undefined): Measure => ({
-  ...{ name: `fleethook.${name}`, unit, type: 'gauge', help },
+  name: `fleethook.${name}`,
+  unit,
+  type: 'gauge',
+  help,
   samples: value === undefined ? [] : one(value),
 })
 

@@ -15,9 +15,7 @@ const members: readonly (keyof Observer)[] = [
 export const isObserver = (value: unknown): value is Observer =>
   isObject(value) && members.every((name) => ['undefined', 'function'].includes(typeof Reflect.get(value, name)))
 
-/**
- * The observers of one receiver. A field is `undefined` while nobody wants its reports.
- */
+/** The observers of one receiver. A field is `undefined` while nobody wants its reports. */
 export class Observers {
   received: Heard<'received'> | undefined
   refused: Heard<'refused'> | undefined

@@ -67,10 +67,7 @@ interface LogWindow {
   readonly timer: Timer | undefined
 }
 
-/**
- * Logs the number of refused requests of each kind every ten seconds, and the first lost message at once. A single request of
- * a stranger is not urgent, so it waits for the ten seconds.
- */
+/** Logs refused requests of each kind every ten seconds, and the first lost message at once. */
 export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers, 'refused'>): Refusals {
   const counts: Record<string, number> = {}
   let current: LogWindow | undefined

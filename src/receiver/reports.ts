@@ -43,10 +43,7 @@ export interface Reports {
   noteReplayed(message: Pick<InboxMessage, 'kind'>): void
   /** Messages were acknowledged before the inbox had them, and it refused them. */
   noteLost(messages: readonly InboxMessage[]): void
-  /**
-   * A request ends, on a runtime that ends timers with their request. Returns a promise when the request has to live on, for at most
-   * this time, because lines are held back. Later lines would have no timer.
-   */
+  /** A request ends. Returns a promise when it has to live on because lines are held back: later ones have no timer. */
   readonly requestEnds: (atMostMs: number) => Promise<void> | undefined
   /** A value of a message is not in the newest state of its vehicle. */
   readonly noteLeftOut: (reason: string) => void
@@ -55,10 +52,7 @@ export interface Reports {
   /** A drain has ended, and no event reported this number of gaps. Logs the last lines. */
   noteUnreportedGaps(gaps: number): void
   readonly dispatch: Omit<CoreEvents, 'onCapacity' | 'died' | 'missed' | 'requestEnds'> & BreakerEvents
-  /**
-   * A message became a dead letter, in an inbox of this durability. Returns a promise when an observer is not done with it yet. It never
-   * rejects.
-   */
+  /** A message became a dead letter. Returns a promise, which never rejects, while an observer is not done with it. */
   noteDead(letter: DeadMessage, dropped: number, durability: Durability): Promise<void> | undefined
 }
 

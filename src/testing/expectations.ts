@@ -24,7 +24,6 @@ function sorted(value: unknown): string {
   )
 }
 
-/** Throws unless `run` throws or rejects with a `FleethookError` of this code. */
 export async function rejects(run: () => unknown, code: ErrorCode): Promise<void> {
   const thrown: unknown = await (async () => run())().then(
     () => undefined,

@@ -139,7 +139,8 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     const [letter, ...others] = await inbox.deadLetters({ limit: 10 })
     equal(others, [])
     equal(letter && { ...letter, message: withoutEvent(letter.message) }, {
-      ...{ id: id(1), ...reason },
+      id: id(1),
+      ...reason,
       message: withoutEvent(message(1)),
     })
   })
@@ -175,7 +176,8 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal(await listed({ limit: 10, fromMs: message(2).receivedAt, toMs: message(4).receivedAt }), [id(3), id(2)])
     const [newest, , dead] = await inbox.messages({ limit: 3 })
     equal(newest && { state: newest.state, ...withoutEvent(newest.message) }, {
-      ...{ state: 'waiting', ...withoutEvent(message(4)) },
+      state: 'waiting',
+      ...withoutEvent(message(4)),
     })
     equal(dead && { state: dead.state, reason: dead.reason }, { state: 'dead', reason })
     await inbox.settle(id(1))

@@ -20,13 +20,11 @@ export function id(n: number): string {
   return `018dd9c4-${(0x3fd4 + n).toString(16).padStart(4, '0')}-7000-8000-000000000000`
 }
 
-/** The message number `n` for an inbox, with this number of bytes. */
 export function message(n: number, bytes = 64): InboxMessage {
   const text = JSON.stringify({ state: 'online', vin: 'VIN', createdAt: '2024-02-24T04:58:44Z', n })
   return { id: id(n), lane: 'VIN', receivedAt: 1_700_000_000_000 + n, door: 'root', kind: 'wire', text, bytes }
 }
 
-/** The parts of a message that every inbox keeps. */
 export function withoutEvent({ event: _, ...kept }: InboxMessage): object {
   return kept
 }

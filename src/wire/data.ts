@@ -65,10 +65,7 @@ function isWrapper(key: string): boolean {
   return letter === 86 ? key.endsWith('Value') : letter === 118 && key.endsWith('_value') // V, v
 }
 
-/**
- * The key that wraps a value: the only key of the object that ends in `Value` (or `_value`), with at most `invalid` beside
- * it. `'invalid'` when the vehicle says that there is no value now. `undefined` when the object is not a wrapper.
- */
+/** The only key that ends in `Value` (`_value`). `'invalid'`: no value now. `undefined`: the object is no wrapper. */
 export function wrapperOf(sent: JsonObject): string | undefined {
   let wrapper: string | undefined
   let invalid = false

@@ -31,7 +31,6 @@ export type Encodable =
 
 let wrappers: ReadonlyMap<string, string> | undefined
 
-/** The wrapper in which the maker sends each field. */
 function makerWrappers(): ReadonlyMap<string, string> {
   wrappers ??= new Map(
     wrapperText.split('\n').flatMap((line) => {
@@ -74,7 +73,6 @@ function encodeNumber(name: string, value: number): JsonObject {
   return { doubleValue: value }
 }
 
-/** Puts a value into the maker's wrapper. */
 function encodeWrapped(name: string, value: unknown, type: FieldType | undefined): JsonObject {
   if (typeof value === 'string') return encodeText(name, value, type)
   if (typeof value === 'number') return encodeNumber(name, value)
@@ -103,10 +101,7 @@ function encodePlain(value: unknown, type: FieldType | undefined): unknown {
       : value
 }
 
-/**
- * Writes an undecoded value in a wrapper that names only its JSON type, so that it is undecoded again. Only `{}` of a field
- * whose type is not known has no wrapper: inside one it would be read as a value.
- */
+/** Writes an undecoded value in a wrapper of its JSON type only, so that it is undecoded again. */
 function encodeUndecoded(value: unknown, type: FieldType | undefined): unknown {
   if (typeof value === 'string') return { stringValue: value }
   if (typeof value === 'number') return { doubleValue: value }
@@ -156,10 +151,7 @@ function withoutName(entry: NamedEntry): JsonObject {
   return rest
 }
 
-/**
- * Writes alerts or errors keyed by name, as the service sends them: the value is one entry, or a list of the entries with that
- * name. When the keys would change the order of the entries, writes a list of all entries.
- */
+/** Writes alerts or errors keyed by name, as the service does, or as a list when keys would change their order. */
 function encodeEntries(entries: readonly NamedEntry[]): unknown {
   const byName: WireObject<JsonObject[]> = wireObject()
   for (const entry of entries) (byName[entry.name] ??= []).push(withoutName(entry))
@@ -230,10 +222,7 @@ function labelOf(topic: WireTopic, sourcetype: string | undefined): string {
   return sourcetype !== undefined && topicOfLabel(sourcetype) === topic ? sourcetype : `vehicle:telemetry:${topic}`
 }
 
-/**
- * The `time` of an envelope: seconds. From the year 5138 on, milliseconds, because a reader would take that many seconds for
- * milliseconds.
- */
+/** The `time` of an envelope in seconds. From the year 5138 on in milliseconds, as readers take it. */
 function envelopeTime(createdAt: string): number {
   const ms = readInstant(createdAt)
   if (Number.isNaN(ms)) {

@@ -31,10 +31,7 @@ export function fnv1a(text: string): string {
   return hash.reduceRight((digits, value) => digits + value.toString(16).padStart(4, '0'), '')
 }
 
-/**
- * The id of a message's content, 32 hexadecimal digits: FNV-1a of vin, topic, time to the millisecond and the canonical
- * payload. Nothing but chance keeps the ids of different contents apart: somebody who looks for a collision can find one.
- */
+/** The id of a content: FNV-1a of vin, topic, time in ms and payload. Somebody who looks for a collision finds one. */
 export function identity(vin: string | undefined, topic: string, at: Date, payload: unknown): string {
   return fnv1a(canonicalText([vin ?? null, topic, at.getTime(), payload]))
 }

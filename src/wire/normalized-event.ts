@@ -94,10 +94,7 @@ function payloadOf(event: NormalizedEvent): unknown {
 
 type ReadEntry<Entry> = (sent: JsonObject, name: string) => Entry
 
-/**
- * Reads a list of entries, or an object of name to one entry or a list of them. `undefined` when the payload is neither, or
- * when an entry is not an object or has no name.
- */
+/** Reads a list of entries, or an object of name to entries. `undefined`: it is neither, or an entry has no name. */
 function readEntries<Entry>(sent: unknown, readEntry: ReadEntry<Entry>): readonly Entry[] | undefined {
   const entries: Entry[] = []
   const add = (entry: unknown, key: string | undefined): boolean => {

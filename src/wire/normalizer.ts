@@ -41,9 +41,7 @@ export interface Normalizer<Fields extends FieldCatalogue = BuiltInFields> {
   readonly normalize: (message: object, receivedAt?: Date | number) => WireEvent<Fields>
 }
 
-/**
- * A VIN has 17 characters. A text longer than this is not a VIN: VINs are the keys of lanes and gaps, which must stay small.
- */
+/** VINs are the keys of lanes and gaps, which must stay small. A VIN has 17 characters. */
 const longestVin = 64
 
 /** Stores cut text at NUL, or write every unpaired surrogate as the same character. So two such VINs could become one. */

@@ -57,10 +57,7 @@ export function isTextList(value: unknown): value is readonly string[] {
 /** The key of the method with which consoles print an object. */
 export const inspect: unique symbol = /* @__PURE__ */ Symbol.for('nodejs.util.inspect.custom')
 
-/**
- * An object whose keys are names from the wire. It has no prototype: `__proto__` and `constructor` are keys like any other,
- * and a name that is not there reads `undefined`.
- */
+/** Names from the wire as keys. It has no prototype: `__proto__` is a key like any other, a missing one `undefined`. */
 export interface WireObject<Value> {
   [name: string]: Value
 }

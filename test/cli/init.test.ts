@@ -46,7 +46,7 @@ const secretIn = (folder: string): string => {
 }
 
 describe('fleethook init', () => {
-  test.each(few(templates, 4))(
+  test.each(templates)(
     'copies %s, with a strong secret that it does not print, and says what to type next',
     async (name) => {
       const folder = join(scratch, `My ${name}`)

@@ -11,7 +11,7 @@ import { type Program, seenOn } from './running.ts'
 
 const apiKey = 'the-key-of-the-business'
 const failureModes = inForm<readonly FailureMode[]>({
-  short: ['none', '502', 'cut', 'silent'],
+  real: ['none', '502', 'cut', 'silent'],
   full: ['none', '500', '502', '429', 'slow', 'cut', 'drop', 'silent', 'garbage'],
 })
 const program: Program = {

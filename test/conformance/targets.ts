@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
+import { form } from '../form.ts'
 import { inThisForm, workerCommand } from '../runtimes/targets.ts'
 import type { TargetCommand } from './spawn.ts'
 
@@ -35,4 +36,4 @@ export const targetCommands: readonly RuntimeCommand[] = (
       export default worker(createTarget())`),
     },
   ] satisfies readonly RuntimeCommand[]
-).filter(({ runtime }) => inThisForm(runtime))
+).filter(({ runtime }) => (form === 'real' ? ['node22', 'node26'].includes(runtime) : inThisForm(runtime)))

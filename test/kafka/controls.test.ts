@@ -19,7 +19,6 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { type Row, writeFigures } from '../faults/figures.ts'
 import { messageOf } from '../faults/process/traffic.ts'
-import { form, inForm } from '../form.ts'
 import { programCommand } from '../runtimes/targets.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { judge, pause, readJournal } from './fleet.ts'
@@ -198,7 +197,7 @@ function startPeer(settings: PeerSettings): Promise<Target> {
   return spawnTarget(programCommand('node24', program, { SETTINGS: JSON.stringify(settings) }))
 }
 
-test.skipIf(form !== 'long').each<NodeJS.Signals>(['SIGKILL', 'SIGTERM'])(
+test.each<NodeJS.Signals>(['SIGKILL', 'SIGTERM'])(
   "the consumer of the client's README loses acknowledged messages when one of two gets %s",
   async (signal) => {
     const topic = `control-consumer-${signal.toLowerCase()}`
@@ -276,7 +275,7 @@ test('a consumer with `retries: true` stalls when partitions move from one broke
   await expect.poll(handledOnes, { timeout: 30_000, interval: 100 }).toBe(partitions)
   await place((partition) => 2 + (partition % 2))
   await send(2)
-  const waitMs = inForm({ full: 5_000, long: 15_000 })
+  const waitMs = 15_000
   await pause(waitMs)
   const missing = 2 * partitions - handledOnes()
   rows.push({

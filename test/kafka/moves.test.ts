@@ -1,7 +1,6 @@
 import { randomInt } from 'node:crypto'
 import { afterAll, expect, test } from 'vitest'
 import { type Row, versionsOf, writeFigures } from '../faults/figures.ts'
-import { form } from '../form.ts'
 import type { ServerRuntime } from '../runtimes/targets.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { broken, createFleet, type Fleet, nothingBroken, pause, rowOf, underLoad } from './fleet.ts'
@@ -52,37 +51,31 @@ async function move(brokers: Brokers, fleets: readonly Fleet[]): Promise<string>
   return `broker ${broker.id} ${signal}`
 }
 
-test.skipIf(form !== 'long')(
-  'Node, Bun and Deno: after many moves of leaders, coordinators and brokers, every message is handled within 30 seconds',
-  async () => {
-    await using brokers = await startBrokers({ properties })
-    await using stack = new AsyncDisposableStack()
-    const fleets = await Promise.all(
-      runtimes.map(async (runtime) => stack.use(await createFleet({ brokers, runtime }))),
-    )
-    await Promise.all(fleets.flatMap((fleet) => [fleet.start('receive'), fleet.start('handle'), fleet.start('handle')]))
-    const done = new Map<string, number>()
-    let moving: Promise<void> | undefined
-    async function moveAll(): Promise<void> {
-      for (let count = 0; count < moves; count++) {
-        const what = await move(brokers, fleets)
-        done.set(what.replace(/ \d/, ''), (done.get(what.replace(/ \d/, '')) ?? 0) + 1)
-        tell(what)
-        await pause(randomInt(2_000, 12_000))
-      }
+test('Node, Bun and Deno: after many moves of leaders, coordinators and brokers, every message is handled within 30 seconds', async () => {
+  await using brokers = await startBrokers({ properties })
+  await using stack = new AsyncDisposableStack()
+  const fleets = await Promise.all(runtimes.map(async (runtime) => stack.use(await createFleet({ brokers, runtime }))))
+  await Promise.all(fleets.flatMap((fleet) => [fleet.start('receive'), fleet.start('handle'), fleet.start('handle')]))
+  const done = new Map<string, number>()
+  let moving: Promise<void> | undefined
+  async function moveAll(): Promise<void> {
+    for (let count = 0; count < moves; count++) {
+      const what = await move(brokers, fleets)
+      done.set(what.replace(/ \d/, ''), (done.get(what.replace(/ \d/, '')) ?? 0) + 1)
+      tell(what)
+      await pause(randomInt(2_000, 12_000))
     }
-    const load = { ratePerSecond: movesRate, vehicles: 50, handledWithinMs: 30_000 }
-    const found = await Promise.all(fleets.map((fleet) => underLoad(fleet, load, () => (moving ??= moveAll()))))
-    const kinds = [...done].map(([kind, count]) => `${count} ${kind}`).join(', ')
-    for (const [place, runtime] of runtimes.entries()) {
-      const result = found[place]
-      if (result !== undefined) rows.push(rowOf(`${runtime}, ${movesRate}/s: ${kinds}`, result))
-    }
-    console.log(rows)
-    for (const each of found) {
-      expect(broken(each)).toEqual(nothingBroken)
-      expect(each.refused).toEqual({})
-    }
-  },
-  7_200_000,
-)
+  }
+  const load = { ratePerSecond: movesRate, vehicles: 50, handledWithinMs: 30_000 }
+  const found = await Promise.all(fleets.map((fleet) => underLoad(fleet, load, () => (moving ??= moveAll()))))
+  const kinds = [...done].map(([kind, count]) => `${count} ${kind}`).join(', ')
+  for (const [place, runtime] of runtimes.entries()) {
+    const result = found[place]
+    if (result !== undefined) rows.push(rowOf(`${runtime}, ${movesRate}/s: ${kinds}`, result))
+  }
+  console.log(rows)
+  for (const each of found) {
+    expect(broken(each)).toEqual(nothingBroken)
+    expect(each.refused).toEqual({})
+  }
+}, 7_200_000)

@@ -16,7 +16,6 @@ import { account } from '../faults/accounting.ts'
 import { type Row, writeFigures } from '../faults/figures.ts'
 import { weigh } from '../faults/process/start.ts'
 import { createTraffic } from '../faults/process/traffic.ts'
-import { inForm } from '../form.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import {
   broken,
@@ -65,7 +64,7 @@ afterAll(async () => {
 const minutes = (count: number): number => count * 60_000
 
 /** Times below this one only show what else runs on the machine, in milliseconds. */
-const noiseMs = inForm({ full: 1_000, long: 250 })
+const noiseMs = 250
 
 /** Messages may wait for twice the usual time. */
 function expectNoDelay(what: string, usualMs: number, meanwhileMs: number): void {
@@ -101,10 +100,10 @@ async function atPosition(topic: string, partition: number): Promise<string> {
 test(
   'a vehicle whose handler fails delays none of a thousand others, and after a restart only what lies behind it runs again',
   async () => {
-    const failsMs = inForm({ full: 8_000, long: minutes(2) })
+    const failsMs = minutes(2)
     await using fleet = await createFleet({ brokers, partitions })
     const failing = join(fleet.folder, 'failing')
-    const settings = { failing, options: { retry: inForm({ full: { maxMs: 1_000 }, long: {} }) } }
+    const settings = { failing }
     await Promise.all([
       fleet.start('receive'),
       fleet.start('handle', { settings }),
@@ -120,7 +119,7 @@ test(
     const usual = { fromMs: 0, toMs: 0 }
     const meanwhile = { fromMs: 0, toMs: 0 }
 
-    const load = { ratePerSecond: inForm({ full: 250, long: 500 }), vehicles: 1_000, handledWithinMs: minutes(3) }
+    const load = { ratePerSecond: 500, vehicles: 1_000, handledWithinMs: minutes(3) }
     const found = await underLoad(fleet, load, async () => {
       let isOver = false
       const pouring = sick.pour(fleet.url, () => isOver)
@@ -175,13 +174,13 @@ test(
     expect(must.filter((name) => !again.includes(name))).toEqual([])
     expect(again.filter((name) => !may.has(name))).toEqual([])
   },
-  inForm({ full: minutes(3), long: minutes(20) }),
+  minutes(20),
 )
 
 test(
   'a replay under load: each message of its time runs once more, with its id and a mark, in order, and others do not wait',
   async () => {
-    const count = inForm({ full: 1_500, long: 50_000 })
+    const count = 50_000
     await using fleet = await createFleet({ brokers, partitions })
     await Promise.all([fleet.start('receive'), fleet.start('handle'), fleet.start('handle')])
     const silent = (): void => {}
@@ -246,7 +245,7 @@ test(
     expect(behind.map(nameOf)).toEqual([])
     expect(overlapping(journal)).toEqual([])
   },
-  inForm({ full: minutes(3), long: minutes(30) }),
+  minutes(30),
 )
 
 test(
@@ -262,7 +261,7 @@ test(
     let endsBefore: readonly number[] = []
 
     // An idle connection may get a message at the moment in which one of the two receivers closes it, before the other one stops.
-    const load = { ratePerSecond: inForm({ full: 200, long: 300 }), vehicles: 100, opensConnections: true }
+    const load = { ratePerSecond: 300, vehicles: 100, opensConnections: true }
     const found = await underLoad(fleet, load, async ({ sent, acknowledged }) => {
       await pause(2_000)
       for (const topic of [fleet.topic, `${fleet.topic}-dead`]) await addPartitions(brokers.addresses, topic, more)
@@ -270,7 +269,7 @@ test(
       const [old] = ofRole('handle')
       await fleet.start('handle')
       await stop(old === undefined ? [] : [old])
-      await pause(inForm({ full: 2_000, long: 20_000 }))
+      await pause(20_000)
       endsBefore = await endsOf(brokers.addresses, fleet.topic)
       refusedBefore = sent.filter(({ status }) => status !== 200).length
 
@@ -279,7 +278,7 @@ test(
       await stop(ofRole('handle'))
       const changed = { inbox: { partitions: more } }
       await Promise.all((['handle', 'handle', 'receive', 'receive'] as const).map((role) => fleet.start(role, changed)))
-      await pause(inForm({ full: 2_000, long: 20_000 }))
+      await pause(20_000)
     })
     loadRows.push(rowOf(`${partitions} partitions added, then used`, found))
     expect(broken(found)).toEqual(nothingBroken)
@@ -294,7 +293,7 @@ test(
     await expect.poll(unaccounted, { timeout: 40_000, interval: 500 }).toEqual([])
     expect(fleet.journal().gaps.map(({ reason }) => reason)).toContain('stopped')
   },
-  inForm({ full: minutes(3), long: minutes(10) }),
+  minutes(10),
 )
 
 /** `KAFKA_STEADY_MINUTES=5 npm run test:faults -- test/kafka/steady.test.ts`: half an hour by default. */
@@ -325,13 +324,8 @@ function socketsOf({ pid, url }: Member): number {
 test.skipIf(process.platform !== 'linux')(
   'memory and sockets of a receiver and of handlers do not grow',
   async () => {
-    const { warmUpMs, everyMs, samples, ratePerSecond, leakBytes, most } = inForm({
-      full: { warmUpMs: 6_000, everyMs: 1_000, samples: 18, ratePerSecond: 300, leakBytes: 4_000, most: 1.1 },
-      long: {
-        ...{ warmUpMs: 120_000, everyMs: 10_000, samples: 6 * steadyMinutes, ratePerSecond: 1_000, leakBytes: 400 },
-        most: 1.05,
-      },
-    })
+    const samples = 6 * steadyMinutes
+    const leakBytes = 400
     await using fleet = await createFleet({ brokers, partitions })
     const members = new Map([
       ['receiver', await fleet.start('receive')],
@@ -341,19 +335,19 @@ test.skipIf(process.platform !== 'linux')(
     const seen = new Map(
       [...members.keys()].map((what) => [what, { bytes: new Array<number>(), sockets: new Array<number>() }]),
     )
-    const load = { ratePerSecond, vehicles: 100, handledWithinMs: minutes(3) }
+    const load = { ratePerSecond: 1_000, vehicles: 100, handledWithinMs: minutes(3) }
     const found = await underLoad(fleet, load, async () => {
-      await pause(warmUpMs)
+      await pause(120_000)
       for (let sample = 0; sample < samples; sample++) {
-        await pause(everyMs)
+        await pause(10_000)
         for (const [what, member] of members) {
           seen.get(what)?.bytes.push(await weigh(member))
           seen.get(what)?.sockets.push(socketsOf(member))
         }
       }
     })
-    const seconds = Math.round((warmUpMs + samples * everyMs) / 1_000)
-    loadRows.push(rowOf(`${seconds} s at ${ratePerSecond} messages a second`, found))
+    const seconds = Math.round((120_000 + samples * 10_000) / 1_000)
+    loadRows.push(rowOf(`${seconds} s at ${load.ratePerSecond} messages a second`, found))
     const third = Math.floor(samples / 3)
     const grown = [...seen].map(([process, { bytes, sockets }]) => {
       const ends = (list: readonly number[]): readonly [number, number] => [
@@ -369,7 +363,7 @@ test.skipIf(process.platform !== 'linux')(
         'sockets at first': firstSockets,
         'sockets at last': lastSockets,
       })
-      return { process, memory: last > first * most, sockets: lastSockets > firstSockets * most }
+      return { process, memory: last > first * 1.05, sockets: lastSockets > firstSockets * 1.05 }
     })
     expect(broken(found)).toEqual(nothingBroken)
     expect({ refused: found.refused, unanswered: found.unanswered }).toEqual({ refused: {}, unanswered: {} })
@@ -379,5 +373,5 @@ test.skipIf(process.platform !== 'linux')(
       { process: 'handlers that leak (control)', memory: true, sockets: false },
     ])
   },
-  inForm({ full: minutes(3), long: minutes(2 * steadyMinutes + 10) }),
+  minutes(2 * steadyMinutes + 10),
 )

@@ -54,7 +54,7 @@ const received = {
 }
 
 const forNode: readonly (readonly [Bundler, Format])[] = inForm({
-  short: [['esbuild', 'esm']],
+  real: [['esbuild', 'esm']],
   full: [
     ['esbuild', 'esm'],
     ['esbuild', 'cjs'],
@@ -79,7 +79,7 @@ test.each(['esm', 'cjs'] as const)(
   },
 )
 
-test.each(inForm<readonly Bundler[]>({ short: ['webpack'], full: ['esbuild', 'rolldown', 'webpack'] }))(
+test.each(inForm<readonly Bundler[]>({ real: ['webpack'], full: ['esbuild', 'rolldown', 'webpack'] }))(
   'what %s makes of a Worker receives messages without a global Buffer and without nodejs_compat',
   async (bundler) => {
     const bundle = async (): Promise<{ readonly code: string }> => ({
@@ -91,7 +91,7 @@ test.each(inForm<readonly Bundler[]>({ short: ['webpack'], full: ['esbuild', 'ro
   },
 )
 
-test.skipIf(form === 'short')(
+test.skipIf(form === 'real')(
   'what Turbopack makes of the installed package receives messages in a route on Node, into a file, and in an edge route',
   { timeout: 300_000 },
   async () => {

@@ -18,7 +18,7 @@ const installed: Plugin = {
   },
 }
 
-const runtimes = inForm<readonly Runtime[]>({ short: ['node20'], full: ['node20', 'node24'] })
+const runtimes = inForm<readonly Runtime[]>({ real: ['node20'], full: ['node20', 'node24'] })
 
 describe.each(runtimes)('the conformance suite against the installed package on %s', (runtime) => {
   let target: Target

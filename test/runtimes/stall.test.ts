@@ -3,7 +3,7 @@ import { createSite } from '../faults/process/start.ts'
 import { inForm } from '../form.ts'
 import type { ServerRuntime } from './targets.ts'
 
-const runtimes = inForm<readonly ServerRuntime[]>({ short: ['node24'], full: ['node24', 'bun', 'deno'] })
+const runtimes = inForm<readonly ServerRuntime[]>({ real: ['node24'], full: ['node24', 'bun', 'deno'] })
 
 describe.each(runtimes)('on %s', (runtime) => {
   test('a process that SIGSTOP froze for more than three seconds emits a stalled gap', async () => {

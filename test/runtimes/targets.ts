@@ -11,7 +11,7 @@ import type { Settings } from './programs/app.ts'
 
 export const secret = 'a-secret-of-the-tests'
 
-/** Whether the tests of this form run on the runtime. The short form takes one version of Node. */
+/** Whether the tests of this form run on the runtime. `npm test` takes one version of Node. */
 export const inThisForm = (runtime: Runtime): boolean =>
   inForm({ short: !['node20', 'node22', 'node26'].includes(runtime), full: true })
 

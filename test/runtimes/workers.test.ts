@@ -1,6 +1,5 @@
 import { describe, test } from 'vitest'
 import { spawnTarget } from '../conformance/spawn.ts'
-import { form } from '../form.ts'
 import { letIt, post, seen } from './client.ts'
 import { appCommand, appWorker, workerCommand, type WorkerOptions } from './targets.ts'
 
@@ -78,7 +77,7 @@ describe.concurrent('one receiver of a module serves the requests of its isolate
 })
 
 // Waits in real time: workerd ends a request half a minute after its answer.
-describe.skipIf(form === 'short')('work that is not done when workerd ends its request', { concurrent: true }, () => {
+describe('work that is not done when workerd ends its request', { concurrent: true }, () => {
   const lost = /acknowledged messages were not handled in time and are lost/
 
   test('is counted and reported, and later messages can use its lane and its place', async ({ expect }) => {

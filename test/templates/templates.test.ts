@@ -6,7 +6,6 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { command } from '../cli/command.ts'
 import { endpoint } from '../cli/endpoint.ts'
 import { spawnTarget } from '../conformance/spawn.ts'
-import { form } from '../form.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const examples = join(root, 'examples')
@@ -61,7 +60,7 @@ test.each(names)(
 )
 
 const arrivals = 'the geofence template tells its chat about the vehicles of `fleethook send`'
-test.skipIf(form === 'short')(arrivals, { timeout: 300_000 }, async () => {
+test(arrivals, { timeout: 300_000 }, async () => {
   const posts: string[] = []
   await using chat = await endpoint(({ body }, response) => {
     posts.push(JSON.parse(body).text.replace(/ \(.*/, ''))

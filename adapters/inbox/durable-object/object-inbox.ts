@@ -2,14 +2,13 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import { idWithSeq, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
 import type { Inbox, InboxMessage, ListedMessage, Listing, Opened, Waiting } from '../../../src/inbox/inbox.ts'
-import { claimOf, letterOf, messageOf } from '../../../src/inbox/stored-row.ts'
+import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../src/inbox/stored-row.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { ObjectStorage } from './platform.ts'
 import { createRoom, type Keeping, type Retained } from './room.ts'
 import {
   dead,
   deleteMeta,
-  listedOf,
   listing,
   prepareSchema,
   readMeta,
@@ -17,6 +16,7 @@ import {
   type Rows,
   selecting,
   settled,
+  stateNames,
   waiting,
   writeMeta,
 } from './rows.ts'
@@ -44,10 +44,7 @@ const firstId = '00000000-0000-7000-8000-000000000000'
 
 const pageSize = 1_000
 
-/**
- * Nothing here waits for the disk. The platform holds back every answer and request of an object until everything that the
- * object wrote is on several machines.
- */
+/** Nothing waits for the disk: the platform holds back each answer until what was written is on several machines. */
 export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOptions): ObjectInbox {
   const { sql } = storage
   const { keepsVehicles = false, kept = () => {} } = options
@@ -74,12 +71,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       )
       if (page.length === 0) return
       after = Number(page.at(-1)?.['place'])
-      yield page.map((row) => {
-        const { id, lane, kind } = messageOf(row)
-        const attempts = Number(row['attempts'])
-        const crashes = Math.max(0, Number(row['deliveries']) - attempts)
-        return { id, lane, kind, attempts, notBefore: Number(row['not_before']), crashes }
-      })
+      yield page.map(waitingOf)
     }
   }
 
@@ -98,10 +90,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     return row === undefined ? 0 : room.left(Number(row['bytes']), as)
   }
 
-  /**
-   * The states of vehicles miss what a receiver without the part `vehicles` settles. Returns the gap that reports this to
-   * the next receiver with the option.
-   */
+  /** States miss what a receiver without the part `vehicles` settles. Returns the gap that says so to the next one. */
   function staleness(): Pick<Opened, 'gaps'> {
     const noted = readMeta(sql, staleKey)
     if (vehicles === undefined && noted === undefined) {
@@ -220,7 +209,8 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
 
     settled: async (which) => selecting(rows, settled, which).map(messageOf),
 
-    messages: async (which) => listing(rows, which).map(listedOf),
+    messages: async (which) =>
+      listing(rows, which).map((row) => listedOf(row, stateNames[Number(row['state'])] ?? 'waiting')),
 
     async revive(id, changed) {
       const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state <> ${waiting}`, seqOf(id))

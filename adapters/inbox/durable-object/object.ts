@@ -18,24 +18,7 @@ import { reportOf, type SentVehicle } from './vehicles.ts'
 export type Which = string | (MessageSelection & { readonly dryRun?: boolean | undefined })
 
 /** What a Worker asks an object. */
-export interface Questions {
-  put(messages: readonly InboxMessage[]): Promise<Refusal | undefined>
-  /**
-   * Messages of this object's vehicles may be missing. The `gap` event itself goes to another object, or comes with a later
-   * `put`.
-   */
-  noteGaps(gaps: readonly KeptGap[]): Promise<void>
-  deadLetters(which: Selection): Promise<readonly DeadLetter[]>
-  findDeadLetter(id: string): Promise<DeadLetter | undefined>
-  messages(which: Listing): Promise<readonly ListedMessage[]>
-  replayDead(which: Which): Promise<number>
-  discardDead(which: Which): Promise<number>
-  replay(which: ReplaySelection): Promise<number>
-  vehicle(vin: string): Promise<SentVehicle | undefined>
-  vehicles(which: { readonly after?: string | undefined; readonly limit: number }): Promise<readonly SentVehicle[]>
-  forgetVehicle(vin: string): Promise<boolean>
-  countVehicles(about: undefined): Promise<VehiclesStats>
-}
+export type Questions = Omit<Shard, 'alarm'>
 
 /** The answer of an object: a value, or the error for the caller in the Worker. */
 export type Reply =
@@ -79,10 +62,7 @@ async function reply(questions: Questions, request: Request): Promise<Reply> {
   }
 }
 
-/**
- * The time until the alarm that follows a stored message. Handlers start at once, so the alarm is only for messages that an
- * object leaves when it ends. An alarm for each message would be a third of what the message costs.
- */
+/** The alarm is only for messages that an object leaves when it ends. One for each would cost a third of a message. */
 const lookAfterMs = 5_000
 
 /** How long one alarm waits for handlers. The next alarm goes on. The platform would end an alarm after 15 minutes. */
@@ -92,7 +72,7 @@ const alarmMs = 60_000
 const quietMs = 50
 
 /** One object: it keeps the messages of some vehicles and runs their handlers. */
-class Shard implements Questions {
+class Shard {
   readonly #parts: BackendParts
   readonly #clock: RestingClock
   readonly #storage: ObjectStorage
@@ -136,6 +116,7 @@ class Shard implements Questions {
     )
   }
 
+  /** Messages of its vehicles may be missing. The `gap` event goes to another object, or comes with a later `put`. */
   async noteGaps(gaps: readonly KeptGap[]): Promise<void> {
     this.#clock.wake()
     for (const gap of gaps) await this.#vehicles().noteGap(gap)
@@ -169,7 +150,10 @@ class Shard implements Questions {
     return found && reportOf(found)
   }
 
-  async vehicles(which: Parameters<LocalVehicles['list']>[0]): Promise<readonly SentVehicle[]> {
+  async vehicles(which: {
+    readonly after?: string | undefined
+    readonly limit: number
+  }): Promise<readonly SentVehicle[]> {
     return (await this.#vehicles().list(which)).map(reportOf)
   }
 
@@ -177,7 +161,7 @@ class Shard implements Questions {
     return this.#vehicles().forget(vin)
   }
 
-  countVehicles(): Promise<VehiclesStats> {
+  countVehicles(_: undefined): Promise<VehiclesStats> {
     return this.#vehicles().stats()
   }
 
@@ -194,9 +178,7 @@ class Shard implements Questions {
     )
   }
 
-  /**
-   * Forgets vehicles that were silent for too long. Resolves to the time at which the next vehicle may have to be forgotten.
-   */
+  /** Forgets silent vehicles. Resolves to the time at which the next one may have to go. */
   async #forgetSilent(): Promise<number | undefined> {
     const forgets = this.#parts.vehicles?.forgets
     const { vehicles } = this.#inbox

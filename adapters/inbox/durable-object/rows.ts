@@ -1,20 +1,12 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { seqOf } from '../../../src/inbox/delivery-id.ts'
-import type { ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
-import { letterOf, messageOf } from '../../../src/inbox/stored-row.ts'
+import type { Listing, Selection } from '../../../src/inbox/inbox.ts'
 import type { ObjectSql, SqlValue } from './platform.ts'
 
 /** A row of `fleethook_messages`, or some of its columns. */
 export type Row = Readonly<Record<string, SqlValue>>
 
 export type Rows = (query: string, ...bindings: readonly (string | number | null)[]) => readonly Row[]
-
-export function listedOf(row: Row): ListedMessage {
-  const message = messageOf(row)
-  if (row['state'] !== dead) return { message, state: row['state'] === settled ? 'settled' : 'waiting' }
-  const { error, attempts, diedAt } = letterOf(row)
-  return { message, state: 'dead', reason: { error, attempts, diedAt } }
-}
 
 /** The selected rows of a state, in the order of ids. */
 export function selecting(rows: Rows, state: number, which: Selection): readonly Row[] {
@@ -55,11 +47,9 @@ function reading(
 export const waiting = 0
 export const settled = 1
 export const dead = 2
+export const stateNames = ['waiting', 'settled', 'dead'] as const
 
-/**
- * The tables. The platform bills every row and every entry of an index that is written, so
- * `place`, which is derived from the id, is the only key, and the indexes cover only the few rows that failed.
- */
+/** The platform bills each written row and index entry, so `place` is the only key, and indexes cover few rows. */
 const schema = `
    CREATE TABLE fleethook_messages (
      place INTEGER PRIMARY KEY,

@@ -4,10 +4,7 @@ import type { Row, Rows } from './rows.ts'
 
 export interface ObjectVehicles extends VehicleStore {
   load(vin: string): StoredVehicle | undefined
-  /**
-   * When the vehicle that has been silent for the longest time was last seen, in milliseconds since the epoch. `undefined`:
-   * there is no vehicle.
-   */
+  /** When the vehicle that was silent the longest was last seen, in milliseconds since the epoch. `undefined`: none. */
   oldestSeenMs(): number | undefined
 }
 

@@ -4,7 +4,6 @@ import type { KafkaSettings, KafkaTls } from './options.ts'
 
 /** The metadata of positions, by partition. The client itself writes none and drops what it reads. */
 export interface PositionMetadata {
-  /** What commits write. */
   readonly committing: Map<number, string>
   /** What was read last. */
   readonly found: Map<number, string>
@@ -126,10 +125,7 @@ function tlsOptions({ ca, ...others }: KafkaTls): NonNullable<BaseOptions['tls']
   return { ...others, ...(ca === undefined ? {} : { ca: [ca].flat() }) }
 }
 
-/**
- * Makes the client accept metadata in which partitions have no leader. It would reject all of it, and then neither send to the other
- * partitions, nor fetch from them, nor join the group.
- */
+/** Accepts metadata in which partitions have no leader. The client would reject all of it, and use no partition. */
 function acceptingLeaderless<Api extends object>(api: Api): Api {
   return answering(api, (error, response, callback) => {
     const found = leaderlessMetadata(error)
@@ -152,7 +148,6 @@ function answering<Api extends object>(
   })
 }
 
-/** A list of topics in a request for positions, or in its answer. */
 type PositionTopics = readonly {
   readonly partitions: readonly { readonly partitionIndex: number; committedMetadata?: unknown; metadata?: unknown }[]
 }[]
@@ -208,10 +203,7 @@ export async function closeClient(client: Admin | Consumer | Producer | undefine
   clearTimeout(timer)
 }
 
-/**
- * Leaves the group and closes the consumer. `close` alone does not stop a join that is under way: once the join ends, the client would
- * send heartbeats without end. It also leaves the connections open when the group does not answer.
- */
+/** `close` alone does not stop a join under way, after which the client would send heartbeats without end. */
 async function closeConsumer(consumer: Consumer): Promise<void> {
   await new Promise((resolve) => {
     consumer.leaveGroup(true, resolve)

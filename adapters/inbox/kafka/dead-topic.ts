@@ -47,7 +47,6 @@ export class DeadTopic {
     this.#options = options
   }
 
-  /** Resolves when the in-sync replicas have the dead letter. */
   async add(letter: DeadLetter): Promise<void> {
     const { settings, writer, writerId } = this.#options
     const record = toDeadRecord(letter, {

@@ -1,7 +1,4 @@
-/**
- * What an owner of a partition leaves in the metadata of its position, so that the next one can count the processes that ended during a
- * message.
- */
+/** Left in the metadata of a position, so that the next owner can count the processes that ended during a message. */
 export interface Mark {
   /** The process that may have messages in hand. Left out: it has none. */
   readonly owner?: string

@@ -47,7 +47,6 @@ interface Trace {
 
 /** The time between two signs, in milliseconds. */
 const signMs = 5_000
-/** How long the last sign may take, in milliseconds. */
 const lastSignMs = 1_000
 /** A receiver that leaves no sign for this long counts as not listening, in milliseconds. */
 const silentMs = 3 * signMs
@@ -81,10 +80,7 @@ export class Life {
     void this.#begin(isExpected)
   }
 
-  /**
-   * Leaves the last sign: this receiver stopped on purpose. One that only replayed messages never listened, and leaves none. A gap
-   * begins when it stopped listening, because messages that came after that got no answer.
-   */
+  /** Leaves the last sign, unless it never listened. The gap begins when it stopped listening. */
   async close(listenedUntilMs: number): Promise<void> {
     this.#closing.abort()
     this.#timer?.cancel()

@@ -11,10 +11,7 @@ interface MembershipOptions {
   readonly log: Log
   /** Called before a rebalance, in which other processes may get partitions of this one. Finishes running handlers and commits. */
   readonly quiesce: () => Promise<void>
-  /**
-   * Called with the partitions that are now assigned to this process. `isContinued`: no other process can have had those that
-   * it already had.
-   */
+  /** The partitions of this process from now on. `isContinued`: ownership of those that it had was continuous. */
   readonly assigned: (partitions: readonly number[], isContinued: boolean) => void
 }
 
@@ -39,10 +36,7 @@ const mostSessions = 2
 
 const tickMs = 250
 
-/**
- * After this many failures in a row, a new client replaces the old one: a client keeps asking a coordinator that has left the
- * cluster.
- */
+/** After this many failures a new client is made: a client keeps asking a coordinator that has left the cluster. */
 const mostFailures = 6
 
 /** The first pause between two tries to join, in milliseconds. It grows with each try. */
@@ -219,7 +213,6 @@ export class Membership {
     if (this.#joining === consumer) this.#joining = undefined
   }
 
-  /** Called by the client before each join. */
   async #beforeJoin(consumer: Consumer): Promise<Buffer> {
     // A client that was replaced still finishes what it waits for. After its call, no assignment would follow.
     if (consumer !== this.#consumer) throw new Error('This client was replaced.')

@@ -160,7 +160,17 @@ export function readKafkaOptions(options: KafkaInboxOptions): KafkaSettings {
   }
   checkLogin(sasl)
   return {
-    ...{ brokers, topic, partitions, role, groupId, confirmMs, quiesceMs, sessionMs, allowWeak, spool, sasl },
+    brokers,
+    topic,
+    partitions,
+    role,
+    groupId,
+    confirmMs,
+    quiesceMs,
+    sessionMs,
+    allowWeak,
+    spool,
+    sasl,
     deadTopic: `${topic}-dead`,
     lifeTopic: `${topic}-life`,
     tls: tls === true ? {} : tls,

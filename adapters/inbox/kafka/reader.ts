@@ -75,7 +75,6 @@ interface Part {
   floor: number
   /** The topic deleted this number of messages before `next` (0: unknown), and no gap reports them yet. */
   deleted: number | undefined
-  /** When the message that was read last was received. */
   lastReceivedAt: number | undefined
   /** The last known end of the partition. */
   end: number
@@ -130,10 +129,7 @@ export class Reader implements SharedInbox {
   readonly #ids = new DeliveryIds()
   readonly #parts = new Map<number, Part>()
   readonly #byId = new PassingMap<string, Unsettled>()
-  /**
-   * The record with the highest id of each writer, by partition. A later record whose id is not higher is in the log twice. This map
-   * outlives an assignment, because the second record can come after a rebalance.
-   */
+  /** The highest record of each writer, over assignments too: a later one that is not higher is in the log twice. */
   readonly #seen = new Map<number, Map<string, { readonly id: string; readonly offset: number }>>()
   readonly #fetching = new Set<number>()
   readonly #mostMessages: number
@@ -142,10 +138,7 @@ export class Reader implements SharedInbox {
   #bytes = 0
   /** Names this process in what it commits. */
   readonly #owner = randomUUID().slice(0, 8)
-  /**
-   * The messages that may start. Partitions may go to another process soon: then first only those below one that was handed out, and
-   * none after the last commit.
-   */
+  /** Before a rebalance only messages below one that was handed out may start, and after the last commit none. */
   #startable: 'all' | 'below' | 'none' = 'all'
   #isFinishing = false
   #isStopped = false
@@ -379,10 +372,7 @@ export class Reader implements SharedInbox {
     return this.#settledDown(this.#options.settings.quiesceMs)
   }
 
-  /**
-   * Waits for running handlers, then commits. Messages below them are handled too, so that no settled one is handled again. After
-   * that, none starts until the next assignment: the partitions can be those of another process.
-   */
+  /** Waits for running handlers, then commits. Until the next assignment nothing starts: others may be the owners. */
   async #settledDown(withinMs: number): Promise<void> {
     const assignment = this.#assignment
     if (this.#startable === 'all') this.#startable = 'below'

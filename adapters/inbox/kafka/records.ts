@@ -21,10 +21,7 @@ export interface Incoming {
   readonly replayed: boolean
 }
 
-/**
- * The partition of a lane, as Kafka's default partitioner chooses it for a key. If other producers use the VIN as the key, their
- * records are in the partition with the same number.
- */
+/** As Kafka's default partitioner chooses it, so records of others with the VIN as key are in the same partition. */
 export function partitionOf(client: Client, lane: string, partitions: number): number {
   return (client.murmur2(Buffer.from(lane)) & 0x7fff_ffff) % partitions
 }

@@ -24,10 +24,7 @@ interface ReplaysOptions {
 /** How far a receiver's clock and the brokers' clocks may differ, in milliseconds. The topic has the brokers' times. */
 const slackMs = 300_000
 
-/**
- * Replays dead letters and handled messages: appends a copy of each to the topic, with the same id. The process that has the
- * partition handles the copy, in order with the other messages of the vehicle.
- */
+/** Appends a copy with the same id to the topic, where the owner of the partition handles it in order. */
 export class Replays {
   readonly deadLetters: DeadLetters
   readonly #options: ReplaysOptions

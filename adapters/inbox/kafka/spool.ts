@@ -9,10 +9,7 @@ interface SpoolOptions {
   readonly clock: Clock
   readonly log: Log
   readonly partitionOf: (lane: string) => number
-  /**
-   * Appends messages of one partition to the topic. Rejects when the brokers do not confirm in time, and with a
-   * {@link TooLargeError} when they refuse one because of its size.
-   */
+  /** Appends to the topic. Rejects when brokers do not confirm, and with {@link TooLargeError} because of a size. */
   readonly append: (partition: number, messages: readonly InboxMessage[]) => Promise<void>
   readonly failed: (error: unknown) => void
 }
@@ -28,10 +25,7 @@ const atOnce = 200
 const atOnceBytes = 2 * 1_048_576
 const pauseMs = 500
 
-/**
- * Keeps messages on the disk of this machine while the brokers do not confirm. From the first message that is not confirmed until
- * the file has none left, all messages of a partition go through the file. So they keep their order.
- */
+/** Keeps messages on disk while brokers do not confirm. Until it is empty, all of a partition go through it. */
 export class Spool {
   readonly #options: SpoolOptions
   readonly #partitions = new Map<number, Spooled[]>()

@@ -32,7 +32,6 @@ interface Connected {
   readonly spool: Spool | undefined
 }
 
-/** The timeout of a request to the cluster at startup, in milliseconds. */
 const startRequestMs = 4_000
 
 /** The timeout of forwarding spooled messages to the brokers, in milliseconds. It is long because they are already on disk. */
@@ -101,7 +100,11 @@ export class KafkaSystem implements SharedSystem {
   inbox(inbox: InboxSettings): SharedInbox {
     const { connector, dead, found } = this.#opened()
     this.#reader = new Reader({
-      ...{ connector, dead, inbox, settings: this.#settings, retentionMs: found.retentionMs },
+      connector,
+      dead,
+      inbox,
+      settings: this.#settings,
+      retentionMs: found.retentionMs,
       put: async (messages) => {
         const refusal = await this.put(messages)
         if (refusal !== undefined) throw new FleethookError('inbox_unavailable', 'The topic does not take it.')
@@ -148,7 +151,10 @@ export class KafkaSystem implements SharedSystem {
     })
     const { topic, deadTopic, lifeTopic } = settings
     const writer = new Writer({
-      ...{ connector, settings, clock, topics: [topic, deadTopic, lifeTopic] },
+      connector,
+      settings,
+      clock,
+      topics: [topic, deadTopic, lifeTopic],
       ...(spool === undefined ? {} : { divert: (partition, entries) => spool.divert(partition, entries) }),
     })
     if (found !== unknownTopics) await writer.open()
@@ -223,7 +229,8 @@ export class KafkaSystem implements SharedSystem {
         clock: settings.clock,
         log: this.#log,
       },
-      ...{ onCapacity: () => {}, onFailure: (error) => reports.dispatch.inboxFailed(error) },
+      onCapacity: () => {},
+      onFailure: (error) => reports.dispatch.inboxFailed(error),
       onGap: (gap) => {
         if (!isStop(gap)) front.noteGap(gap)
       },
@@ -235,7 +242,9 @@ export class KafkaSystem implements SharedSystem {
       })
     }
     const spool = new Spool({
-      ...{ inbox, clock: settings.clock, log: this.#log },
+      inbox,
+      clock: settings.clock,
+      log: this.#log,
       partitionOf: (lane) => partitionOf(connector.client, lane, partitions),
       append: (partition, messages) => this.#appendTo(partition, messages, { withinMs: forwardMs, inTurn: true }),
       failed: (error) =>
@@ -309,10 +318,7 @@ interface AppendOptions {
   readonly withinMs?: number
   /** Whether the messages may go to the spool after that time. */
   readonly mayDivert?: boolean
-  /**
-   * Whether each request waits for the one before it. The spool sends again what failed. A reader drops a message that comes
-   * behind one with a higher id, so no later message may be in the log before that.
-   */
+  /** Each request waits for the one before: a reader drops a message that comes behind one with a higher id. */
   readonly inTurn?: boolean
 }
 

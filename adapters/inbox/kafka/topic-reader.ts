@@ -20,7 +20,6 @@ export interface PlacedRecord {
 
 export interface Fetched {
   readonly partition: number
-  /** The offset that was asked for. */
   readonly offset: number
   readonly next: number
   /** The leader epoch of the record before `next`. -1: unknown. */
@@ -47,10 +46,7 @@ const mostPartitionBytes = 1_048_576
 const controlBatch = 0x20
 const appendTime = 0x08
 
-/**
- * Reads partitions from given offsets. It belongs to no group, and the caller keeps the offsets. The client's own streams would
- * rewind theirs in a rebalance.
- */
+/** Reads partitions from given offsets, in no group. The client's own streams would rewind theirs in a rebalance. */
 export class TopicReader {
   readonly #consumer: Consumer
   readonly #connector: Connector

@@ -62,10 +62,7 @@ export interface FoundTopics {
   readonly isWeak: boolean
 }
 
-/**
- * Checks the topics before the first message. Rejects with `option_invalid` when they cannot keep what the inbox promises, and
- * with `inbox_unavailable` when one is missing or the cluster does not answer.
- */
+/** Checks the topics. Rejects with `option_invalid` or, when one is missing or nobody answers, `inbox_unavailable`. */
 export async function checkTopics(admin: Admin, settings: KafkaSettings, log: Log): Promise<FoundTopics> {
   const plans = topicPlans(settings)
   const names = plans.map(({ name }) => name)

@@ -105,10 +105,7 @@ export class Writer {
     await this.#readLeaders().catch(() => {})
   }
 
-  /**
-   * Resolves when the in-sync replicas have all of the records, which belong to one partition. Rejects with `inbox_unavailable`
-   * when they do not confirm within `withinMs`. The records may still be in the log then.
-   */
+  /** Resolves when the in-sync replicas have all records. After `inbox_unavailable`, the log may have them too. */
   append(
     records: readonly Outgoing[],
     bytes: number,

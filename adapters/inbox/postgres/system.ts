@@ -105,7 +105,7 @@ export class PostgresSystem implements SharedSystem {
 
   figures(): InboxStats {
     const oldestWaitingMs = this.reader?.oldestMs()
-    return { ...this.reader?.figures, ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }) }
+    return oldestWaitingMs === undefined ? {} : { oldestWaitingMs }
   }
 
   async close(listenedUntilMs: number): Promise<void> {

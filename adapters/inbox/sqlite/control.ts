@@ -20,9 +20,7 @@ interface Control {
 /** The longest path of a socket that works on every system, in bytes. */
 const longestPath = 100
 
-/**
- * The path of the socket: beside the file, or, when that path is too long, in a folder of its own among the temporary files.
- */
+/** Beside the file, or, when that path is too long, in a folder of its own among the temporary files. */
 export function controlPath(path: string): string {
   const whole = resolve(path)
   const name = `fleethook-${createHash('sha256').update(whole).digest('hex').slice(0, 16)}`
@@ -95,10 +93,7 @@ function nameOf(error: unknown): string {
   return 'code' in error ? String(error.code) : error.name
 }
 
-/**
- * Creates the folder. Everyone can write among the temporary files, so it throws when another user created the folder or can
- * open it.
- */
+/** Creates the folder. Throws when another user created it or can open it: everyone can write among temporary files. */
 export function makeFolder(folder: string): void {
   if (process.platform === 'win32') return
   mkdirSync(folder, { recursive: true, mode: 0o700 })

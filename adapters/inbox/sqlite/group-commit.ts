@@ -24,10 +24,7 @@ interface GroupCommit {
   isChanging(seq: number): boolean
   /** Whether the settling of the message is still to be written. */
   isSettling(seq: number): boolean
-  /**
-   * Resolves when every update and settled message up to now is on the disk. Rejects when a commit fails; a later commit
-   * writes them.
-   */
+  /** Resolves when all updates up to now are on the disk. After a failure, a later commit writes them. */
   flush(): Promise<void>
   /** Resolves when nothing is left to write. Rejects when a commit fails. */
   finish(): Promise<void>
@@ -49,7 +46,6 @@ interface GroupCommitOptions {
   readonly vehicles?: Pick<VehicleRows, 'take' | 'written' | 'giveBack' | 'isDue' | 'finish'> | undefined
 }
 
-/** The most messages of one commit and their size. */
 const mostMessages = 1_024
 const mostBytes = 4 * 1_048_576
 /** The most updates, and the most settled messages. Such a row costs a tenth of a message with its text. */
@@ -106,11 +102,7 @@ export function createGroupCommit({
     clearTimeout(lazyTimer)
     lazyTimer = undefined
     if (puts.length === 0) setImmediate(write)
-    else
-      whenQuiet({
-        ...{ puts, expected: expectedPuts, ready: write },
-        commitMs: Math.min(commitMs, longestWaitMs),
-      })
+    else whenQuiet({ puts, expected: expectedPuts, ready: write, commitMs: Math.min(commitMs, longestWaitMs) })
   }
 
   /** Nobody waits for an update. It is written with other changes, or when there are many updates, or after `lazyMs`. */
@@ -134,7 +126,10 @@ export function createGroupCommit({
     // The states of vehicles include everything that is settled, so all of it has to be in the same commit.
     const mostMoves = vehicles === undefined ? mostMessages : moves.length
     const group = {
-      ...{ puts: puts.splice(0, count), moves: moves.splice(0, mostMoves), updates, settled },
+      puts: puts.splice(0, count),
+      moves: moves.splice(0, mostMoves),
+      updates,
+      settled,
       vehicles: vehicles?.take(),
     }
     if (vehicles !== undefined || (updates.size <= mostUpdates && settled.size <= mostUpdates)) {

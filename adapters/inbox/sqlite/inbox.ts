@@ -32,7 +32,7 @@ import type {
 } from './file/interface.ts'
 import { rowBytes } from './file/retention.ts'
 import { createGroupCommit } from './group-commit.ts'
-import { createHealth, regularly } from './health.ts'
+import { Health } from './health.ts'
 import { type CachedMessage, MessageCache } from './message-cache.ts'
 import type { SqliteSettings } from './options.ts'
 import { createVehicleRows } from './vehicles.ts'
@@ -42,10 +42,7 @@ const tidyMs = 10_000
 const checkMs = 1_000
 const adoptMs = 60_000
 
-/**
- * The receiver's half of the inbox: it knows what is pending, what is in memory, and which changes the file still has to
- * write.
- */
+/** The receiver's half: what is pending, what is in memory, and what the file still has to write. */
 export function createSqliteInbox(file: InboxFile, settings: InboxSettings, options: SqliteSettings): Inbox {
   const { clock } = settings
   const { path } = options
@@ -79,7 +76,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   let damagedUpTo = -1
   const stops: (() => void)[] = []
 
-  const health = createHealth({
+  const health = new Health({
     file,
     settings,
     options,
@@ -338,9 +335,9 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       if (lastId !== undefined) newestSeq = seqOf(lastId)
       if (unclean) crashSuspects.upTo = newestSeq
       isOpen = true
-      stops.push(regularly(clock, tidyMs, health, tidy))
-      stops.push(regularly(clock, checkMs, health, () => file.check().then(() => false)))
-      if (options.adopt !== undefined) stops.push(regularly(clock, adoptMs, health, adopt))
+      stops.push(health.regularly(tidyMs, tidy))
+      stops.push(health.regularly(checkMs, () => file.check().then(() => false)))
+      if (options.adopt !== undefined) stops.push(health.regularly(adoptMs, adopt))
       control.open()
       return {
         ...(lastId === undefined ? {} : { lastId }),

@@ -11,10 +11,7 @@ export interface CachedMessage extends Claim {
 const mostBytes = 2 * 1_048_576
 const mostMessages = 2_048
 
-/**
- * Pending messages in memory: every claimed one, and the newest of those that wait. So most messages are neither read from the
- * disk nor parsed again. When memory is used up, the oldest half of the waiting messages goes.
- */
+/** Claimed messages, and the newest that wait, so that most are not read again. When full, the oldest half goes. */
 export class MessageCache {
   /** In the order in which they began to wait. */
   readonly #cached = new PassingMap<string, CachedMessage>()

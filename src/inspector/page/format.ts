@@ -28,7 +28,6 @@ export function bytesOf(n: number): string {
   return n < 1_000_000 ? `${numberOf(n / 1_000)} kB` : `${numberOf(n / 1_000_000)} MB`
 }
 
-/** A value on one line. */
 export function valueOf(value: unknown): string {
   if (value === null || value === undefined) return 'null'
   if (typeof value === 'string') return value

@@ -17,10 +17,7 @@ const leastDegrees = 0.02
 /** The possible distances of grid lines, in degrees. The map uses the one that gives three to eight lines. */
 const steps = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45]
 
-/**
- * Places on a plain map: a grid of degrees, no tiles. Longitudes are shortened by the cosine of the middle latitude, so
- * shapes and distances are right within a region.
- */
+/** A grid of degrees, no tiles. Longitudes are shortened by the cosine of the middle latitude, so shapes are right. */
 export function PlainMap({
   markers,
   path = [],
@@ -100,7 +97,6 @@ function linesOf(middle: number, span: number, step: number): readonly number[] 
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => (first + index) * step)
 }
 
-/** A value of the field `Location`. */
 export function placeOf(value: unknown): Location | undefined {
   if (typeof value !== 'object' || value === null || !('latitude' in value) || !('longitude' in value)) return undefined
   const { latitude, longitude } = value

@@ -6,10 +6,7 @@ function run(): void {
   watchers.forEach((act) => act())
 }
 
-/**
- * A value that the whole page shares. The page renders as a whole, so nothing records which part of it reads which
- * value. That makes this much smaller than a library of signals.
- */
+/** A value that the whole page shares. The page renders as a whole, so this is smaller than a library of signals. */
 export class Signal<Value> {
   #value: Value
 

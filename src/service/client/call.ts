@@ -49,10 +49,7 @@ export function isTransient(error: unknown): boolean {
   return status === undefined ? code === 'unreachable' || code === 'timeout' : status === 429 || status >= 500
 }
 
-/**
- * Sends a request once, and resolves to what `read` returns for a 2xx. Rejects with a `ServiceError` for any other answer and
- * when there is none, and with the signal's reason when the signal is aborted.
- */
+/** Sends a request once. Resolves to what `read` returns for a 2xx, and rejects with a `ServiceError` for all else. */
 export async function sendOnce<T>(
   connection: Connection,
   request: ServiceRequest,
@@ -151,10 +148,7 @@ export function checkBody<T>(schema: z.ZodMiniType<T>, value: unknown, request: 
   )
 }
 
-/**
- * One segment of a path. Refuses an empty text and everything but letters, digits, `_` and `-`, so that a VIN from outside cannot
- * lead to another path.
- */
+/** One segment of a path. Refuses all but letters, digits, `_` and `-`: a VIN from outside must not change the path. */
 export function segment(what: string, value: string | number): string {
   const text = String(value)
   if (/^[\w-]+$/.test(text)) return text

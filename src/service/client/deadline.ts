@@ -8,10 +8,7 @@ interface Deadline {
   readonly signal: AbortSignal | undefined
 }
 
-/**
- * Calls `run` with a signal that is aborted when the time limit is reached or the caller's signal is aborted. Rejects at that
- * moment, even when `run` ignores its signal: with `onTimeout()`, or with the reason of the caller's signal.
- */
+/** Runs with a time limit. Rejects with `onTimeout()` or the signal's reason even when `run` ignores its signal. */
 export function withDeadline<T>(deadline: Deadline, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const { clock, ms, signal, onTimeout } = deadline
   if (signal?.aborted) return Promise.reject(signal.reason)

@@ -17,10 +17,7 @@ export type Fed = { readonly text: string } | { readonly interruption: MissedTim
 /** The waits while the receiver is full. The first ones are short, because it is often full only for a moment. */
 const waits = { attempts: Infinity, minMs: 20, maxMs: 2_000 }
 
-/**
- * Passes messages to a receiver one by one. While the receiver is full, the stream waits; a posted message would be refused
- * and lost.
- */
+/** Passes on messages one by one. While the receiver is full, the stream waits: a posted message would be lost. */
 export async function feedMessages(sink: Sink, source: AsyncIterable<Fed>): Promise<void> {
   for await (const fed of source) {
     await untilDone(sink, async () => {

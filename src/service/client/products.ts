@@ -162,7 +162,6 @@ export function listProducts(call: Call, options?: CallOptions): Promise<readonl
   return send(call, get('/api/business/products', options), z.array(product))
 }
 
-/** The VINs among products, each once. */
 export function vinsOf(products: readonly Product[]): readonly string[] {
   return [...new Set(products.filter((item) => item.product_type === 'vehicle').map((item) => item.product_id))]
 }

@@ -123,7 +123,6 @@ export async function refusalOf(
   )
 }
 
-/** Finds the code and the text, whichever shape the error body has. */
 function readError(body: unknown): { readonly code: string | undefined; readonly text: string | undefined } {
   if (!isJsonObject(body)) return { code: undefined, text: undefined }
   const { error } = body
@@ -146,10 +145,7 @@ function without(text: string, secrets: readonly (string | undefined)[]): string
   return spellings.reduce((left, secret) => left.replaceAll(secret, '…'), text)
 }
 
-/**
- * Reads a `Retry-After` header, which is a number of seconds or an HTTP date, as milliseconds from now. Anything else is
- * `undefined`.
- */
+/** Reads `Retry-After`, a number of seconds or an HTTP date, as milliseconds from now. Else `undefined`. */
 export function readRetryAfter(header: string | null, nowMs: number): number | undefined {
   const text = header?.trim() ?? ''
   if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1000

@@ -37,10 +37,7 @@ export async function* readSseItems(
   })
   const decoder = new TextDecoder()
   const reader = body.getReader()
-  /**
-   * A read that has not ended, and when it began. The time that the reader takes for an item does not count as silence of the
-   * stream.
-   */
+  /** A read that has not ended, and when it began. The reader's own time does not count as silence of the stream. */
   let coming: { readonly chunk: Promise<ReadableStreamReadResult<Uint8Array>>; readonly from: number } | undefined
   try {
     for (;;) {

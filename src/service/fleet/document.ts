@@ -18,10 +18,7 @@ const sections: { readonly [section: string]: (vehicle: Vehicle) => JsonObject }
 /** The names of the sections that `endpoints` can ask for. */
 export const sectionNames: readonly string[] = [...Object.keys(sections), 'vehicle_data_combo']
 
-/**
- * The document of a vehicle, as `vehicle_data` has it: the members that its own state decides. `asked` names its sections.
- * It has the location of the vehicle only with `location_data`. Without `asked`, it has all sections but that one.
- */
+/** The document of `vehicle_data`: what the vehicle's own state decides. The location is there only when asked for. */
 export function vehicleDocument(vehicle: Vehicle, asked?: readonly string[]): JsonObject {
   const isAsked = (name: string): boolean =>
     asked === undefined

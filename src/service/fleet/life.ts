@@ -113,10 +113,7 @@ function* slumber(vehicle: Vehicle, seconds: number): Steps {
   }
 }
 
-/**
- * Wakes up: connects, at home often a second time over wifi, reports its state and all its values in one large message, and
- * sometimes sends the full document. Until the first time signal its clock can be minutes ahead.
- */
+/** Connects, reports state and all values, sometimes the full document. Its clock can be minutes ahead for a while. */
 export function* wake(vehicle: Vehicle): Steps {
   const { random } = vehicle
   vehicle.clockAheadMs = chance(random, 0.25) ? whole(random, 4_000, 290_000) : 0

@@ -16,10 +16,7 @@ interface SimulatedBase {
   readonly meta?: Meta
 }
 
-/**
- * An event of a simulated vehicle, before it is written in one of the formats. The values of `data` have the types of the
- * catalogue, or are the text that old firmware writes. `undecoded` are constants that old firmware writes as text.
- */
+/** An event before it is written in a format. `undecoded` are constants that old firmware writes as text. */
 export type SimulatedEvent =
   | (SimulatedBase & {
       readonly topic: 'data'
@@ -46,10 +43,7 @@ export interface SimulatedMessage {
 
 const catalogue: FieldCatalogue = builtInFields
 
-/**
- * Writes an event as the service sends it. It is `encode`, except that a constant keeps its full name outside the maker's format
- * too (`"ShiftStateD"`), as the service passes it on for today's vehicles.
- */
+/** `encode`, except that a constant keeps its full name (`"ShiftStateD"`), as the service passes it on. */
 export function wireMessage(event: Encodable, format: Format): JsonObject {
   if (event.topic !== 'data' || format === 'vehicle_maker') return encode(event, format)
   const { data, undecoded = {} } = event
@@ -83,9 +77,7 @@ function timestamp(ms: number, digits: Vehicle['fractionDigits'], random: Random
   return `${iso.slice(0, 23)}${fraction}Z`
 }
 
-/**
- * Posts an event after the network delay and after the vehicle's earlier messages, but not while the vehicle has no network.
- */
+/** Posts an event after the network delay and the vehicle's earlier messages, but not while it has no network. */
 function post(vehicle: Vehicle, event: SimulatedEvent): SimulatedMessage {
   const arrives = vehicle.now + between(vehicle.random, 40, 350)
   const next = vehicle.postedAt + whole(vehicle.random, 4, 30)
@@ -123,10 +115,7 @@ export function disconnect(vehicle: Vehicle, at: number): SimulatedMessage {
   return connectivity(vehicle, 'disconnected', at)
 }
 
-/**
- * The vehicle loses its network for a while. The server notices late or never. Messages of that time wait, and are posted one
- * after another, with their old times, once the vehicle is back.
- */
+/** Loses the network for a while. Messages of that time wait, and are then posted with their old times. */
 export function* loseNetwork(vehicle: Vehicle, forMs: number): Steps {
   const back = vehicle.now + forMs
   const noticed = vehicle.now + whole(vehicle.random, 8_000, 20_000)

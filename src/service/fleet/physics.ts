@@ -30,10 +30,7 @@ export function placeAt(from: Location, meters: number, radians: number): Locati
   return { latitude, longitude: from.longitude + east / (metersPerDegree * Math.cos(middle)) }
 }
 
-/**
- * Moves a vehicle for some seconds. It accelerates as people do, turns towards its destination along a winding road, and uses
- * the power that air resistance, tires and its own mass require.
- */
+/** Moves a vehicle for some seconds along a winding road, with the power that air, tires and its mass require. */
 export function move(vehicle: Vehicle, seconds: number, wantedMetersPerSecond: number): void {
   const before = vehicle.metersPerSecond
   const wantedAcceleration = (wantedMetersPerSecond - before) / Math.max(1.5, seconds)

@@ -2,7 +2,6 @@ import type { FieldValue, Location } from '../../events/values.ts'
 import { between, chance, oneOf, randomFrom, whole, type Random } from './random.ts'
 import { type Model, modelOf, syntheticVin } from './vin.ts'
 
-/** How one field is streamed, with the names of a streaming config. */
 export interface StreamedField {
   readonly interval_seconds?: number
   readonly minimum_delta?: number
@@ -74,7 +73,6 @@ export class Vehicle {
   stepSeconds: number = Infinity
   /** What the vehicle streams. `undefined`: what every vehicle of a fleet streams. */
   streaming: Streaming | undefined
-  /** How far the vehicle's own clock is ahead. */
   clockAheadMs = 0
   /** The last value that was sent, by the index of the signal. Empty after sleep. */
   sent: unknown[] = []

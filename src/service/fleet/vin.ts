@@ -30,10 +30,7 @@ export function modelOf(index: number): Model {
   return models[index % models.length] ?? '3'
 }
 
-/**
- * The VIN of a vehicle that does not exist. It has a valid check digit, and its fourth character stands for the model. Its
- * first character is assigned to no region of the world, so it is never the VIN of a real vehicle.
- */
+/** A VIN with a valid check digit, in a region that does not exist. Its fourth character stands for the model. */
 export function syntheticVin(index: number): string {
   if (!Number.isInteger(index) || index < 0 || index >= maxVins) {
     throw new FleethookError('option_invalid', `The index of a synthetic VIN is ${index}.`, {

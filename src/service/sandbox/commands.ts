@@ -1,9 +1,6 @@
 import type { JsonObject } from '../../wire/record.ts'
 
-/**
- * The commands that the maker documents, and the parameters that they need: `name:type`, with `|` between names of which one is
- * enough. Any type: `any`.
- */
+/** The maker's commands with their parameters `name:type`. One of the names between `|` is enough. */
 type Commands = Readonly<Record<string, string>>
 
 const plain = `

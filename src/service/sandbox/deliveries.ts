@@ -36,10 +36,7 @@ const mostKept = 1_000
 const mostWaiting = 20_000
 const answerMs = 10_000
 
-/**
- * Posts with `post`, to the webhook that is set when the message's turn comes. Does not post waiting messages to a paused
- * webhook.
- */
+/** Posts to the webhook that is set when the message's turn comes, and not to a paused one. */
 export function createDeliveries(
   post: PostMessage,
   clock: Clock,

@@ -104,13 +104,9 @@ export interface KeptWebhook {
 /** A setting as the service keeps it. An empty setting was sent as `null`, so the field has its default interval. */
 type KeptSetting = FieldSetting | { readonly interval_seconds?: never }
 
-/** Field name to setting. */
 export type KeptFields = { readonly [name: string]: KeptSetting }
 
-/**
- * A vehicle that is or was shared. It keeps its config when it is no longer shared, because other businesses may stream from
- * it.
- */
+/** A vehicle that is or was shared. It keeps its config, because other businesses may stream from it. */
 export interface KeptVehicle {
   readonly index: number
   readonly shared: boolean
@@ -161,9 +157,16 @@ export function readOptions(options: SandboxOptions): SandboxSettings {
   const { clock = systemClock } = options
   return {
     apiKeys: typeof apiKey === 'string' ? [apiKey] : apiKey,
-    ...{ vehicles: 3, energySites: 1, seed: 1, startAt: clock.now(), speed: 1 },
-    ...{ allowLocal: false, streamMinutes: 5 },
-    ...{ show: () => {}, post: postByFetch, clock },
+    vehicles: 3,
+    energySites: 1,
+    seed: 1,
+    startAt: clock.now(),
+    speed: 1,
+    allowLocal: false,
+    streamMinutes: 5,
+    show: () => {},
+    post: postByFetch,
+    clock,
     ...defined(given),
   }
 }

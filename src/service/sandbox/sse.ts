@@ -16,7 +16,6 @@ interface StreamFilter {
 
 export interface SseHub {
   publish(product: string, sent: ProductMessage): void
-  /** Opens a stream that begins with a snapshot. */
   open(filter: StreamFilter, snapshot: readonly ProductMessage[]): ReadableStream<Uint8Array>
   isOpen(product: string): boolean
   /** Ends the streams of a product, or all streams. */

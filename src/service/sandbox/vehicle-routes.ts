@@ -127,7 +127,10 @@ const liveReads: Readonly<Record<string, VehicleRead>> = {
       {
         name: 'North Station',
         location: { lat: Number(vehicle.home.latitude.toFixed(6)), long: Number(vehicle.home.longitude.toFixed(6)) },
-        ...{ distance_miles: 2.61, site_closed: false, available_stalls: 6, total_stalls: 8 },
+        distance_miles: 2.61,
+        site_closed: false,
+        available_stalls: 6,
+        total_stalls: 8,
       },
     ],
     timestamp: world.now(),
@@ -150,7 +153,6 @@ export function answerStream(world: World, product: string, field: string | unde
   return new Response(world.sse.open({ product, field, topics: asked }, world.snapshot(product)), { headers })
 }
 
-/** The image of a vehicle: a car from the side, with its model. */
 export function vehicleImage({ model }: Vehicle): Response {
   const car = 'M30 150 Q34 122 80 114 Q138 72 218 72 Q292 74 330 112 Q368 118 372 150 Z'
   const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 400 200"><title>Model ${model}</title><path d="${car}"/></svg>`

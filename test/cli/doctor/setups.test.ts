@@ -33,7 +33,7 @@ const causes: Readonly<Record<Broken, readonly RegExp[]>> = {
 const ids = ['webhook.vehicles', 'proxy.answer', 'inbox.space', 'receiver.refused', 'receiver.handlers'] as const
 
 const chosen: readonly Broken[] = inForm({
-  short: ['wrong-secret'],
+  real: ['wrong-secret'],
   full: setups.filter((broken) => broken !== 'disk-full' || hasVolumes),
 })
 

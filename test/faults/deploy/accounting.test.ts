@@ -54,22 +54,22 @@ const kinds: readonly Fault[] = [
   'disk fails, then recovers',
 ]
 
-/** Each fault once. In the short form, each kind of fault. */
+/** Each fault once. In the real form, each kind of fault. */
 const each = (receiver: Receiver, groups: number): readonly Course[] =>
   Array.from({ length: groups }, (_, group) => ({
     ...receiver,
-    faults: inForm({ short: possible.filter((fault) => kinds.includes(fault)), full: possible }).filter(
+    faults: inForm({ real: possible.filter((fault) => kinds.includes(fault)), full: possible }).filter(
       (_fault, at) => at % groups === group,
     ),
     name: `${nameOf(receiver)}, ${group + 1}`,
   }))
 
 const courses = inForm<readonly Course[]>({
-  short: each({ runtime: 'node24' }, 3),
+  real: each({ runtime: 'node24' }, 3),
   full: receivers.flatMap((receiver) => each(receiver, 2)),
   long: random(),
 })
-const frozenMs = inForm({ short: 3_000, full: 5_000, long: 20_000 })
+const frozenMs = inForm({ real: 3_000, full: 5_000, long: 20_000 })
 interface Finished {
   readonly course: Course
   readonly result: Account
@@ -103,7 +103,7 @@ test.concurrent.each(courses)(
     const runs = journal.runs.filter(({ vin, number }) => vin !== 'V1' || number !== first?.number)
     expect(account({ ...evidence, journal: { ...journal, runs } }).fates.unaccounted).toBe(1)
   },
-  inForm({ short: 60_000, full: 240_000, long: 600_000 }),
+  inForm({ full: 240_000, long: 600_000 }),
 )
 
 afterAll(async () => {

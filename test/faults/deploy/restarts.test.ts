@@ -20,8 +20,8 @@ import {
 /*
  * A sender posts each message once and counts what is not acknowledged, while the receiver is restarted again and again.
  */
-const restarts = inForm({ short: 1, full: 2, long: 6 })
-const ratePerSecond = inForm({ short: 100, full: 200 })
+const restarts = inForm({ full: 2, long: 6 })
+const ratePerSecond = 200
 
 /**
  * All ways take half an hour. They can run in parts, which add up in a file that each part extends: `ROWS=rows.jsonl npm run
@@ -66,12 +66,9 @@ const proxied = (proxy: Proxy): Case => ({
 const delays = [0, 100, 500, 1_500, 5_000] as const
 const delayTable = 'The delay before a port closes that no other process holds'
 
-const short: readonly Case[] = [
+const full: readonly Case[] = [
   { way: 'systemd', deploy: () => systemdStyle(), connections: both, promised: true },
   { way: 'fleethook run', deploy: () => fleethookRun(), connections: both, promised: true },
-]
-const full: readonly Case[] = [
-  ...short,
   { way: 'reusePort, Node', deploy: () => reusedPort(), connections: both, promised: false },
   { way: 'reusePort, Bun', deploy: () => reusedPort({ runtime: 'bun' }), connections: both, promised: false },
   { way: 'reusePort, Deno', deploy: () => reusedPort({ runtime: 'deno' }), connections: both, promised: false },
@@ -104,7 +101,7 @@ const long: readonly Case[] = [
   })),
 ]
 
-const cases = inForm({ short, full, long }).flatMap((one) =>
+const cases = inForm({ full, long }).flatMap((one) =>
   one.connections.map((connections) => ({
     ...one,
     connections,
@@ -112,8 +109,7 @@ const cases = inForm({ short, full, long }).flatMap((one) =>
   })),
 )
 
-const together = inForm({ short: describe.concurrent, full: describe })
-together('under load, a restart', () => {
+describe('under load, a restart', () => {
   test.each(cases)('with $way over $connections connections $says', measure, 600_000)
 })
 

@@ -172,6 +172,9 @@ export async function goThrough({ runtime, faults: names, frozenMs, thread = fal
       // Requests that waited for the process are answered before the next fault.
       await pause(200)
     }
+    // On a busy machine, the faults can be over before these vehicles have had an answer.
+    const answered = (vin: string): boolean => [...traffic.acknowledged].some((name) => name.startsWith(`${vin} `))
+    while (!answered('V1') || !answered('fails-1')) await pause(50)
     over = true
     await pouring
     await target.stop()

@@ -88,12 +88,12 @@ const damages: readonly Damage[] = [
 ]
 
 describe('a receiver starts with a damaged file, replaces it and reports it:', () => {
-  test.each(inForm({ short: damages.slice(0, 2), full: damages }))(
+  test.each(inForm({ real: damages.slice(0, 2), full: damages }))(
     '$name',
     async ({ name, isReplaced, gap, saves, make }) => {
       const site = createSite('node24', { handlerMs: 0 })
       const traffic = createTraffic({ vins, extraBytes: 2_000 })
-      const enough = inForm({ short: 200, full: 600, long: 5_000 })
+      const enough = inForm({ real: 200, full: 600, long: 5_000 })
       {
         await using target = await site.start({ holds: true })
         await traffic.pour(target.url, () => traffic.acknowledged.size >= enough)

@@ -90,7 +90,7 @@ async function through(
   expect(said.length).toBeGreaterThan(1)
   expect(said.length).toBeLessThan(60)
   await using next = await site.start()
-  await idle(next, 30_000)
+  await idle(next)
   await next.stop()
   const journal = site.journal().runs
   const { lost, outOfOrder, duplicates } = judge(traffic.acknowledged, journal)
@@ -145,12 +145,12 @@ const names: Readonly<Record<string, string>> = {
   quota: 'a quota is used up: writes fail with EDQUOT',
 }
 
-const limitMs = inForm({ full: 120_000, long: 300_000 })
+const limitMs = inForm({ full: 240_000, long: 300_000 })
 
 describe.skipIf(noVolumes !== undefined).each(subjects)(
   'only stored messages are acknowledged, and the receiver recovers by itself ($runtime, thread: $thread):',
   (subject) => {
-    test.each(inForm({ short: ['fail'], full: ['fail', 'write'] }))(
+    test.each(inForm({ real: ['fail'], full: ['fail', 'write'] }))(
       'a disk with EIO errors: %s',
       async (name) => {
         using volume = createVolume(128)
@@ -226,7 +226,7 @@ describe.skipIf(noVolumes !== undefined)('a file handle is not trusted after a f
       }
       await volume.mountAgain()
       await using next = await site.start()
-      await idle(next, 30_000)
+      await idle(next)
       await next.stop()
       const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal().runs)
       rows.push({

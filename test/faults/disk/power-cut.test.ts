@@ -53,7 +53,7 @@ async function cut(runtime: 'node24' | 'bun' | 'deno', thread: boolean, lying: b
   }
   await volume.mountAgain()
   await using next = await site.start()
-  await idle(next, 30_000)
+  await idle(next)
   await next.stop()
   const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal().runs)
   return { acknowledged: traffic.acknowledged.size, lost, outOfOrder }
@@ -121,7 +121,7 @@ describe.skipIf(noVolumes !== undefined)('a power cut', () => {
       }
       rows.push({ receiver: `${runtime}${thread ? ', thread' : ''}`, disk: 'syncs', rounds, acknowledged, lost })
     },
-    inForm({ full: 60_000, long: 1_800_000 }),
+    inForm({ full: 180_000, long: 1_800_000 }),
   )
 
   test('control: with a disk that reports syncs without doing them, the same cut loses acknowledged messages', async () => {

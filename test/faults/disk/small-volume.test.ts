@@ -14,7 +14,7 @@ const vins = Array.from({ length: 16 }, (_, n) => `V${n}`)
 /** A volume of this size looks as if it never got full, in MiB. */
 const spacious = 4_096
 /** How long messages arrive after three times the size of the volume went into the inbox. */
-const afterMs = inForm({ short: 1_000, full: 5_000, long: 3_600_000 })
+const afterMs = inForm({ real: 1_000, full: 5_000, long: 3_600_000 })
 /** Messages per second, where the sender has to remember an hour of them. */
 const rate = inForm({ full: {}, long: { ratePerSecond: 500 } })
 const rows: Row[] = []
@@ -29,7 +29,7 @@ function fill(folder: string): void {
 }
 
 const endings = ['it', 'another program', 'a quota'] as const
-const volumes = inForm({ short: [16], full: [32, 64] })
+const volumes = inForm({ real: [16], full: [32, 64] })
 const cases = volumes.flatMap((size) => endings.map((filledBy) => ({ size, filledBy })))
 
 test.skipIf(noVolumes !== undefined).each(cases)(
@@ -52,7 +52,7 @@ test.skipIf(noVolumes !== undefined).each(cases)(
     if (filledBy === 'another program') fill(volume.folder)
     endMs = performance.now() + afterMs
     await pouring
-    await idle(target, 30_000)
+    await idle(target)
     const { bavail, bsize } = statfsSync(volume.folder)
     await target.stop()
     const { lost, outOfOrder, duplicates } = judge(traffic.acknowledged, site.journal().runs)

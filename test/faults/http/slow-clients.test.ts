@@ -63,9 +63,9 @@ const attacks = inForm<Readonly<Record<string, readonly (readonly [AttackKind, n
 })
 
 const perSecond = inForm({ full: 100, long: 200 })
-const quietMs = inForm({ short: 300, full: 500, long: 5_000 })
+const quietMs = inForm({ real: 300, full: 500, long: 5_000 })
 // Longer than the ten seconds after which Node closes a connection that sent no headers.
-const attackMs = inForm({ short: 700, full: 1_500, long: 15_000 })
+const attackMs = inForm({ real: 700, full: 1_500, long: 15_000 })
 
 const rows: Row[] = []
 

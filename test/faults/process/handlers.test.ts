@@ -58,10 +58,10 @@ async function handledMs(site: Site, over: () => boolean, url: string): Promise<
   )
 }
 
-// With fewer seconds than these, one burst of CPU would decide the median. The short form has fewer behaviors instead.
-const short = bad.filter(({ behaviour }) => behaviour === 'fails' || behaviour === 'hangs')
+// With fewer seconds than these, one burst of CPU would decide the median. The real form has fewer behaviors instead.
+const few = bad.filter(({ behaviour }) => behaviour === 'fails' || behaviour === 'hangs')
 
-test.each(inForm({ short, full: bad }))(
+test.each(inForm({ real: few, full: bad }))(
   '$vehicles vehicles whose handler $behaviour do not keep the others waiting',
   async ({ behaviour, vehicles, everyMs = 5 }) => {
     const site = createSite('node24', {

@@ -7,15 +7,15 @@ import { createSite, idle } from './start.ts'
 import { createTraffic } from './traffic.ts'
 
 const setups = [
-  { name: 'node24', runtime: 'node24', inbox: {}, rounds: inForm({ short: 1, full: 6, long: 100 }) },
+  { name: 'node24', runtime: 'node24', inbox: {}, rounds: inForm({ real: 1, full: 6, long: 100 }) },
   {
     name: 'node24, thread',
     runtime: 'node24',
     inbox: { thread: true },
-    rounds: inForm({ short: 1, full: 3, long: 100 }),
+    rounds: inForm({ real: 1, full: 3, long: 100 }),
   },
-  { name: 'bun', runtime: 'bun', inbox: {}, rounds: inForm({ short: 1, full: 2, long: 100 }) },
-  { name: 'deno', runtime: 'deno', inbox: {}, rounds: inForm({ short: 1, full: 2, long: 100 }) },
+  { name: 'bun', runtime: 'bun', inbox: {}, rounds: inForm({ real: 1, full: 2, long: 100 }) },
+  { name: 'deno', runtime: 'deno', inbox: {}, rounds: inForm({ real: 1, full: 2, long: 100 }) },
 ] as const
 const vins = Array.from({ length: 32 }, (_, n) => `V${n}`)
 const rows: Row[] = []
@@ -44,7 +44,7 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
       }
       await using last = await site.start()
       // A hundred stops can leave more than a hundred thousand messages.
-      await idle(last, inForm({ full: 30_000, long: 300_000 }))
+      await idle(last, inForm({ full: 120_000, long: 300_000 }))
       expect(await last.stop()).toEqual({ status: 0, signal: null })
 
       const journal = site.journal().runs
@@ -63,7 +63,7 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
       if (signal === 'SIGTERM') expect(duplicates).toEqual([])
       expect(traffic.acknowledged.size).toBeGreaterThan(rounds * 20)
     },
-    inForm({ full: 60_000, long: 3_600_000 }),
+    inForm({ full: 180_000, long: 3_600_000 }),
   )
 })
 

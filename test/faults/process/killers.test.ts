@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
-import { few } from '../../form.ts'
+
 import { programCommand, type ServerRuntime } from '../../runtimes/targets.ts'
 import type { KillerSettings } from './killer.ts'
 
@@ -67,7 +67,7 @@ const ways: readonly [string, Omit<KillerSettings, 'path' | 'journal' | 'message
 ]
 
 describe('a message whose handler ends the process three times is a dead letter, and no other message is', () => {
-  test.concurrent.each(few(ways, 2))('when the handler %s', { timeout: 120_000 }, async (_, settings) => {
+  test.concurrent.each(ways)('when the handler %s', { timeout: 120_000 }, async (_, settings) => {
     const messages = ['K 2', 'K 3', ...others]
     const outcome = await untilQuiet({ ...settings, messages })
     expect(outcome).toMatchObject({ deaths: 3, dead: [{ ...died, vin: 'K' }] })
@@ -89,7 +89,7 @@ describe('a message whose handler ends the process three times is a dead letter,
     expectOthersHandled(outcome, messages)
   })
 
-  test.each(few(['deno', 'bun', 'node22', 'node26'] as const, 1))('on %s', { timeout: 120_000 }, async (runtime) => {
+  test.each(['deno', 'bun', 'node22', 'node26'] as const)('on %s', { timeout: 120_000 }, async (runtime) => {
     const messages = ['K 1', 'K 2', 'K 3', ...others]
     const outcome = await untilQuiet({ how: 'exit', takesMs: 2, messages }, runtime)
     expect(outcome).toMatchObject({ deaths: 3, dead: [{ ...died, vin: 'K' }] })

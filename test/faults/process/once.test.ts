@@ -8,7 +8,7 @@ import { expect, test } from 'vitest'
 import { inForm } from '../../form.ts'
 import { programCommand } from '../../runtimes/targets.ts'
 
-const messages = inForm({ short: 3_000, full: 6_000, long: 100_000 })
+const messages = inForm({ real: 3_000, full: 6_000, long: 100_000 })
 
 /** Kills one process after another while it handles, until one of them is done. Returns how often each message was written. */
 async function written(isControl: boolean): Promise<{ readonly kills: number; readonly times: readonly number[] }> {

@@ -49,8 +49,8 @@ export async function weigh({ output, kill }: Target): Promise<number> {
   return Number(found()?.slice('weight '.length))
 }
 
-/** Resolves when the receiver prints that nothing is pending and every gap was emitted. */
-export async function idle({ output }: Target, timeout: number): Promise<void> {
+/** Resolves when the receiver prints that nothing is pending and every gap was emitted. Only one that hangs takes longer than `timeout`. */
+export async function idle({ output }: Target, timeout = 120_000): Promise<void> {
   // A line that was printed before the last acknowledgment may still be on its way. The next turn of the event loop reads it.
   for (let turn = 0; turn < 2; turn++) await new Promise((resolve) => setImmediate(resolve))
   const from = output.length

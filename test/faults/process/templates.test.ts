@@ -14,7 +14,7 @@ import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { endWithFile } from '../../conformance/spawn.ts'
-import { form, inForm } from '../../form.ts'
+import { inForm } from '../../form.ts'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 const secret = 'a-secret-for-this-test'
@@ -142,7 +142,7 @@ const timeout = inForm({ full: 120_000, long: 3_000_000 })
 const turns = Array.from({ length: rounds }, (_, round) => round)
 const everyVin = Array.from({ length: vehicles }, (_, index) => vinOf(index))
 
-describe.skipIf(form === 'short')('a template that is killed under load', () => {
+describe('a template that is killed under load', () => {
   test('charging-sessions has each session once, with its energy', { timeout }, async () => {
     const script = turns.flatMap((round): FieldValues[] => [
       { DetailedChargeState: 'Disconnected', BatteryLevel: 20 },

@@ -6,9 +6,9 @@ import { type Row, writeFigures } from '../figures.ts'
 import { createSite } from './start.ts'
 
 const setups = [
-  { name: 'node24', runtime: 'node24', rounds: inForm({ short: 2, full: 6, long: 100 }) },
-  { name: 'bun', runtime: 'bun', rounds: inForm({ short: 1, full: 4, long: 50 }) },
-  { name: 'deno', runtime: 'deno', rounds: inForm({ short: 1, full: 4, long: 50 }) },
+  { name: 'node24', runtime: 'node24', rounds: inForm({ full: 6, long: 100 }) },
+  { name: 'bun', runtime: 'bun', rounds: inForm({ full: 4, long: 50 }) },
+  { name: 'deno', runtime: 'deno', rounds: inForm({ full: 4, long: 50 }) },
 ] as const
 const perRound = 40
 const rows: Row[] = []

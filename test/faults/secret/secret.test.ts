@@ -95,7 +95,7 @@ afterAll(() =>
 
 const timeout = inForm({ full: 120_000, long: 3_600_000 })
 
-describe.each(inForm<readonly Runtime[]>({ short: ['node24'], full: runtimes }))(
+describe.each(inForm<readonly Runtime[]>({ real: ['node24'], full: runtimes }))(
   'on %s, with a wrong secret',
   { concurrent: true, timeout },
   (runtime) => {

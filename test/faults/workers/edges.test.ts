@@ -8,7 +8,7 @@ import { type Entry, startLog } from '../../workers/log.ts'
 import { durableSource } from '../../workers/programs/durable.ts'
 import { type Row, versionsOf, writeFigures } from '../figures.ts'
 
-const rounds = inForm({ short: 1, full: 4, long: 100 })
+const rounds = inForm({ full: 4, long: 100 })
 /** A backlog is left at the end. After an end, its object comes back by its alarm, which workerd repeats after 2, 4, 8, … seconds. */
 const backlogMs = inForm({ full: 60_000, long: 300_000 })
 const vins = Array.from({ length: 12 }, (_, n) => `V${n}`)
@@ -27,7 +27,7 @@ const ends = {
   },
 } as const
 
-describe.each(inForm<readonly (keyof typeof ends)[]>({ short: ['evicted'], full: ['killed', 'evicted'] }))(
+describe.each(['killed', 'evicted'] as const)(
   'a Worker in workerd, whose objects are %s at random moments under load',
   (how) => {
     test(

@@ -7,7 +7,7 @@ import { durableSource, memorySource } from '../../workers/programs/durable.ts'
 import { type Row, versionsOf, writeFigures } from '../figures.ts'
 import { inForm } from '../../form.ts'
 
-const rounds = inForm({ short: 1, full: 4, long: 100 })
+const rounds = inForm({ real: 1, full: 4, long: 100 })
 const vins = Array.from({ length: 12 }, (_, n) => `V${n}`)
 const rows: Row[] = []
 
@@ -69,7 +69,7 @@ async function note(
   })
 }
 
-describe.each(inForm<readonly Platform[]>({ short: ['workerd'], full: platforms }))(
+describe.each(inForm<readonly Platform[]>({ real: ['workerd'], full: platforms }))(
   'a Worker in %s, killed at random moments under load',
   (platform) => {
     test(

@@ -7,7 +7,7 @@ import { kill, storedWorker } from '../../workers/command.ts'
 import { startLog } from '../../workers/log.ts'
 import { durableSource } from '../../workers/programs/durable.ts'
 
-const rounds = inForm({ short: 1, full: 4, long: 50 })
+const rounds = inForm({ full: 4, long: 50 })
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
 test(

@@ -59,10 +59,7 @@ export async function replaceDamaged(
 /** The value of `state.closed` in a file that is not complete yet. Its `state.last_id` is the new name of the damaged file. */
 const incomplete = 2
 
-/**
- * Renames the damaged file, after noting in `fresh` that it is not complete, so that the next process starts over if this one
- * ends. Returns the new path, or `undefined` when the damaged file was renamed before and `fresh` is complete.
- */
+/** Notes in `fresh` that it is not complete, then renames the damaged file. `undefined`: that was done before. */
 function quarantineOf(path: string, fresh: DatabaseSync, nowMs: number): string | undefined {
   const state = fresh.prepare('SELECT closed, last_id FROM state').get()
   const isRenamed = !existsSync(path)
@@ -105,10 +102,7 @@ function openDamaged(path: string): DatabaseSync | undefined {
 /** Where the first page says how many pages the file has (https://sqlite.org/fileformat.html, "The Database Header"). */
 const pageCountAt = 28
 
-/**
- * The first page names the tables and says where they begin. It is the same in every inbox with the same version of the
- * schema, so the first page of a new file can replace an unreadable one. The unreadable page is kept beside the file.
- */
+/** The first page names the tables. It is the same in every inbox, so that of a new file can replace a broken one. */
 function replaceFirstPage(path: string, walPages: number): void {
   const pages = Math.floor(statSync(path).size / pageBytes)
   if (pages === 0) return
@@ -251,10 +245,7 @@ const mostRows = 256
 /** After this number of reads that fail on a damaged page, the rows that are left between damaged pages are given up. */
 const mostFailures = 4_000
 
-/**
- * Yields the readable rows of a table that has damaged pages: from both ends up to the first damaged page, then from the
- * middle of the rest, and so on. Adds the ranges that it cannot read to `unreadable`.
- */
+/** Yields readable rows: from both ends up to the first damaged page, then from the middle of the rest, and so on. */
 function* readableRows(
   old: DatabaseSync | undefined,
   table: string,

@@ -25,10 +25,7 @@ import { prepareSchema, valueOf } from './schema.ts'
 /** Double the default of SQLite: a commit of many messages writes fewer pages. A file keeps the page size of its creation. */
 export const pageBytes = 8192
 
-/**
- * The settings of a connection, in this order, and what SQLite must report when all of them are made. The lock is exclusive
- * before the journal becomes a WAL, so SQLite uses no shared memory. On macOS only `fullfsync` reaches the disk.
- */
+/** The settings, in this order, and what SQLite must report. The lock comes before the WAL: no shared memory then. */
 const pragmas = (walPages: number): readonly (readonly [name: string, value: string, read: string | number])[] => [
   ['busy_timeout', '0', 0],
   ['locking_mode', 'EXCLUSIVE', 'exclusive'],
@@ -76,10 +73,7 @@ export function checkpoint(db: Sqlite.DatabaseSync): void {
   db.prepare('PRAGMA wal_checkpoint(TRUNCATE)').get()
 }
 
-/**
- * Creates the file. Only its owner may read it, because messages say where vehicles are. Never opens a file that exists:
- * closing it would release the lock that this process may hold on it.
- */
+/** Only its owner may read it. Never opens a file that exists: closing it would release this process's lock. */
 function createFile(path: string): void {
   const folder = dirname(path)
   mkdirSync(folder, { recursive: true })
@@ -94,10 +88,7 @@ function createFile(path: string): void {
   syncFolder(folder)
 }
 
-/**
- * Copies the whole content of a file that was deleted, renamed or replaced while it was open. If no other file has its name,
- * the copy gets that name at the next `open` (see `isHalfReplaced`). Returns the path of the copy.
- */
+/** Copies a file that was moved while open, under its old name if that is free. Returns the path of the copy. */
 export function copyMoved(db: Sqlite.DatabaseSync, path: string): string {
   const isFree = !existsSync(path)
   const unfinished = `${path}-copy`
@@ -155,10 +146,7 @@ export function loadSqlite(): SqliteModule {
   )
 }
 
-/**
- * Node 22 warns each process that loads the module that SQLite is experimental. This project tests those versions, and a user
- * can do nothing about the warning. Other warnings go through, and `emitWarning` is restored at once.
- */
+/** Node 22 warns that `node:sqlite` is experimental. We test those versions, and a user can do nothing about it. */
 function withoutItsWarning<T>(load: () => T): T {
   const { emitWarning } = process
   process.emitWarning = (...given: readonly unknown[]) => {
@@ -241,10 +229,7 @@ export function diskFull(path: string, why: string, cause?: unknown): FleethookE
   })
 }
 
-/**
- * The error for a file or a folder of the inbox that the user of this process may not use. `undefined`: the user may use them, or
- * the system has no such users. Opens no file.
- */
+/** The error for a file or folder that this user may not use, or `undefined`. Opens no file. */
 export function refusedAccess(path: string, cause?: unknown): FleethookError | undefined {
   const uid = userOfProcess()
   if (uid === undefined) return undefined

@@ -5,8 +5,8 @@ import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
-import type { InboxMessage, Selection } from '../../../../src/inbox/inbox.ts'
-import { claimOf, letterOf, messageOf } from '../../../../src/inbox/stored-row.ts'
+import type { InboxMessage, ListedMessage, Selection } from '../../../../src/inbox/inbox.ts'
+import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../../src/inbox/stored-row.ts'
 import type { FileSettings } from '../options.ts'
 import { isHalfReplaced, replaceDamaged } from './damage.ts'
 import { checkpoint, closeQuietly, copyMoved, failureOf, openDatabase, pageBytes } from './database.ts'
@@ -32,14 +32,12 @@ import {
   intact,
   inTransaction,
   isIntact,
-  listedOf,
   prepareStatements,
   rollBack,
   type SqlRow,
   type Statements,
   valueOf,
   vehicleOf,
-  waitingOf,
 } from './schema.ts'
 
 interface OpenDatabase {
@@ -60,7 +58,6 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   // SQLite starts the journal over at this size. Its space is part of the budget.
   const walPages = Math.max(64, Math.min(2000, Math.floor(Math.min(maxBytes, spaceFor(path)) / 8 / pageBytes)))
   let connection: OpenDatabase | undefined
-  /** Gaps are noted in the file. */
   let holdsGaps = false
   let deadLetters = 0
   /** The files that the path and its journal named when the file was opened. */
@@ -112,7 +109,10 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       isOurs = true
       deadLetters = countDead(statements)
       return {
-        ...{ ...begun, ...pending, ...figures(statements), siblings },
+        ...begun,
+        ...pending,
+        ...figures(statements),
+        siblings,
         unclean: begun.unclean || siblings.unclean,
         vehicles,
         version: String(valueOf(db, 'SELECT sqlite_version()')),
@@ -161,10 +161,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     return { oldest: oldest == null ? undefined : Number(oldest), deadLetters }
   }
 
-  /**
-   * Writes the sign of life together with the gaps, or neither: the gap of a crash begins at the sign of life, so it does not
-   * cover what was refused before.
-   */
+  /** The sign of life and the gaps together: the gap of a crash begins there and does not cover earlier refusals. */
   function note(statements: Statements, closed: number, { nowMs, uptimeMs, gaps }: SignOfLife): void {
     if (gaps !== undefined && (holdsGaps || gaps.length > 0)) {
       statements.removeGaps.run()
@@ -197,10 +194,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     }
   }
 
-  /**
-   * Saves the content of a file or a journal that was deleted, renamed or replaced. The path no longer leads to it, so it would
-   * be lost with this process.
-   */
+  /** Saves a file or journal that was deleted, renamed or replaced, and would be lost with this process. */
   function saveMoved({ db }: OpenDatabase): FleethookError | undefined {
     const [file, journal] = identitiesOf(path).map((now, at) => isSame(now, identity[at]))
     if (file === true && journal === true) return undefined
@@ -316,7 +310,10 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         const rows = statements.listed.all(before, listedRows, lane ?? null, ...times, limit)
         const reached = statements.listedTo.get(before, listedRows)
         const isEnd = rows.length >= limit || Number(reached?.['messages']) < listedRows
-        return { items: rows.map(listedOf), next: isEnd ? undefined : Number(reached?.['place']) }
+        return {
+          items: rows.map((row) => listedOf(intact(row), stateOf(row))),
+          next: isEnd ? undefined : Number(reached?.['place']),
+        }
       }),
 
     check: async () =>
@@ -332,10 +329,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         if (!isVisit) noteAlive(on, sign)
         const more = unlessFull(() => inTransaction(db, () => space.step(sign.nowMs, pendingBytes)) || space.shrink())
         deadLetters = countDead(statements)
-        return {
-          ...{ more, hasRoom: space.hasRoom(), dropped: space.takeDropped() },
-          ...figures(statements),
-        }
+        return { more, hasRoom: space.hasRoom(), dropped: space.takeDropped(), ...figures(statements) }
       }),
 
     adopt: async (sign) =>
@@ -595,6 +589,10 @@ function select<T>(rows: readonly SqlRow[], which: Selection, read: (row: SqlRow
     if (items.length >= limit) return { items, next: undefined }
   }
   return { items, next: seqAfter(rows) }
+}
+
+function stateOf({ waits, died_at: diedAt }: SqlRow): ListedMessage['state'] {
+  return waits === 1 ? 'waiting' : diedAt == null ? 'settled' : 'dead'
 }
 
 function seqAfter(rows: readonly SqlRow[]): number | undefined {

@@ -23,10 +23,7 @@ interface SentError {
   readonly stack: string | undefined
 }
 
-/**
- * The file in a thread of its own: a slow disk blocks that thread, not the event loop. The first call starts the thread and
- * `close` ends it. When the thread dies, the next call starts another one.
- */
+/** The file in a thread of its own, so that a slow disk does not block the event loop. A dead thread is replaced. */
 export function createInboxFileInThread(settings: FileSettings): InboxFile {
   const entry = threadEntry()
   const pendingCalls = new Map<number, { resolve(value: unknown): void; reject(error: unknown): void }>()

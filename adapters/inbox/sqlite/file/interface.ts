@@ -14,10 +14,7 @@ import type {
 import type { Due, StoredVehicle } from '../../../../src/inbox/vehicle-store.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 
-/**
- * The file's half of the inbox: everything that touches the disk. It may run in a thread of its own, so every argument and
- * every result is plain data that can be sent to a thread. Rejects with a `FleethookError` (see `failureOf`).
- */
+/** All that touches the disk. It may run in a thread, so what it takes and returns is plain data. */
 export interface InboxFile {
   open(sign: SignOfLife, options?: OpenOptions): Promise<OpenedFile>
   /** Messages that wait, in order, from the first one after this `seq`. */
@@ -32,10 +29,7 @@ export interface InboxFile {
   settled(which: Selection, after: number): Promise<Page<InboxMessage>>
   /** Messages of every state, newest first, from the one before this `seq`. */
   messages(which: Listing, before: number): Promise<Page<ListedMessage>>
-  /**
-   * Rejects with `inbox_unavailable` when the file or its journal was deleted, renamed or replaced. A commit does so too. Else
-   * it adds a piece to the reserve for a full disk.
-   */
+  /** Rejects when the file or its journal was deleted, renamed or replaced. Else adds a piece to the reserve. */
   check(): Promise<void>
   /** Writes the sign of life, then does one bounded step of retention and of shrinking the file. */
   tidy(sign: SignOfLife, pendingBytes: number): Promise<Tidied>
@@ -105,9 +99,7 @@ export interface OpenedFile extends FileFigures {
   readonly gaps: readonly InboxGap[]
   readonly messages: number
   readonly bytes: number
-  /**
-   * An earlier process ended without `close`, and messages from then still wait. Its last claims may be missing in the file.
-   */
+  /** A process ended without `close` and left messages. Its last claims may be missing in the file. */
   readonly unclean: boolean
   /** For a receiver that keeps states of vehicles. */
   readonly vehicles?: OpenedVehicles | undefined
@@ -184,7 +176,6 @@ export interface PendingUpdate {
   readonly seq: number
   /** The number with which the count of deliveries starts over, if it does. */
   readonly deliveriesFrom?: number
-  /** Deliveries to add. */
   readonly deliveries: number
   readonly attempts?: number
   readonly notBefore?: number
@@ -213,7 +204,6 @@ export interface Transaction {
 export interface Committed extends FileFigures {
   /** For each move the size of the moved message, or `undefined` when there was no such message. */
   readonly moved: readonly (number | undefined)[]
-  /** The retracted messages that were in the file. */
   readonly retracted: { readonly messages: number; readonly bytes: number }
   readonly hasRoom: boolean
   readonly dropped?: Dropped | undefined

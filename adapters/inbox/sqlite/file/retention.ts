@@ -19,10 +19,7 @@ export interface SpaceKeeper {
   /** Returns some free pages to the disk. Runs outside a transaction. Returns whether there are more. */
   shrink(): boolean
   hasRoom(): boolean
-  /**
-   * Makes room for the puts when the budget is used up or the disk is full: drops settled messages, then the oldest dead
-   * letters. Runs outside a transaction. Returns whether there is room now.
-   */
+  /** Drops settled messages, then the oldest dead letters, outside a transaction. Returns whether there is room now. */
   freeUp(transaction: Transaction): boolean
   /** One bounded step of the same while messages are refused. Returns whether there is more to drop. */
   freeMore(): boolean
@@ -113,10 +110,7 @@ export function createSpaceKeeper(
     return isWhole
   }
 
-  /**
-   * Messages from this `seq` on stay: the newest one, because later ids must sort after its id, and those that are not yet in
-   * the states of vehicles.
-   */
+  /** Messages from this `seq` on stay: the newest, which later ids follow, and those that vehicles do not have yet. */
   const keptFrom = (): number => Math.min(Number(statements.newestSeq.get()?.['place'] ?? 0), heldAfter() + 1)
 
   /** Drops the oldest dead letters, whatever `retention` says. Returns whether there were any. */
@@ -313,10 +307,7 @@ export function budgetUsed(path: string, maxBytes: number, pendingBytes: number)
   )
 }
 
-/**
- * A file of zeros beside the inbox. On a full disk the inbox deletes it, so that it can move the journal into the file, drop what is
- * kept for replays and write down which messages are settled. So it is larger than the journal.
- */
+/** A file of zeros. On a full disk it makes room to move the journal and to write down what is settled. */
 const reservePath = (path: string): string => `${path}-reserve`
 
 /** The reserve is not larger than the inbox itself while the volume has this many times its size. */

@@ -2,8 +2,7 @@ import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite'
 import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import type { GapReason } from '../../../../src/events/event.ts'
-import type { InboxGap, ListedMessage, Waiting } from '../../../../src/inbox/inbox.ts'
-import { kindOf, letterOf, messageOf } from '../../../../src/inbox/stored-row.ts'
+import type { InboxGap } from '../../../../src/inbox/inbox.ts'
 import type { SignOfLife, VehicleRow } from './interface.ts'
 
 /** 'flht': marks a SQLite file as an inbox of fleethook. */
@@ -305,22 +304,6 @@ export function intact(row: SqlRow): SqlRow {
   if (isIntact(row)) return row
   const id = String(row['id'])
   throw new FleethookError('inbox_damaged', `The text of the message ${id} in the inbox does not match its checksum.`)
-}
-
-export function listedOf(row: SqlRow): ListedMessage {
-  const message = messageOf(intact(row))
-  if (row['waits'] === 1) return { message, state: 'waiting' }
-  if (row['died_at'] == null) return { message, state: 'settled' }
-  const { error, attempts, diedAt } = letterOf(row)
-  return { message, state: 'dead', reason: { error, attempts, diedAt } }
-}
-
-export function waitingOf({ id, lane, kind, deliveries, attempts, not_before: notBefore }: SqlRow): Waiting {
-  const waiting = { id: String(id), lane: String(lane), kind: kindOf(kind) }
-  if (deliveries === 0 && attempts === 0 && notBefore === 0) return waiting
-  const crashes = Number(deliveries) - Number(attempts)
-  const tried = { ...waiting, attempts: Number(attempts), notBefore: Number(notBefore) }
-  return crashes > 0 ? { ...tried, crashes } : tried
 }
 
 /** A state as it is stored. `undefined` when the text is not the one that was stored: then its state begins again. */

@@ -6,9 +6,10 @@ import { FleethookError } from '../../../../src/base/errors.ts'
 import { idWithSeq, msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import type { InboxGap } from '../../../../src/inbox/inbox.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
+import { waitingOf } from '../../../../src/inbox/stored-row.ts'
 import { closeQuietly, failureOf, loadSqlite, openDatabase } from './database.ts'
 import type { AdoptedPart, Part, Siblings, SignOfLife } from './interface.ts'
-import { columnsOf, downtimeOf, gapOf, inTransaction, isInbox, type SqlRow, valueOf, waitingOf } from './schema.ts'
+import { columnsOf, downtimeOf, gapOf, inTransaction, isInbox, type SqlRow, valueOf } from './schema.ts'
 
 /** The pages of the journal of a file that is about to be adopted. Nothing is appended to it. */
 const walPages = 1_000
@@ -101,10 +102,7 @@ function peek<T>(path: string, read: (db: DatabaseSync) => T): T | undefined {
   }
 }
 
-/**
- * Checks that everything in a file can be read, and gives it a rollback journal. `undefined` when it holds nothing. Throws
- * `inbox_locked` when a receiver has it open.
- */
+/** Checks that all can be read, and sets a rollback journal. `undefined`: it holds nothing. Throws `inbox_locked`. */
 function prepare(path: string): Adopting | undefined {
   const db = openDatabase(path, walPages)
   try {
@@ -197,7 +195,6 @@ const nothingYet = (): Progress => ({ table: 'pending', after: -1, last: -1 })
 
 interface MovedRows {
   readonly table: 'pending' | 'dead'
-  /** The rows as they are here now. */
   readonly rows: readonly SqlRow[]
 }
 
@@ -257,10 +254,7 @@ export interface Adopting {
   readonly progress: Progress
 }
 
-/**
- * Takes over the next part of the file of a receiver that has not run for a minute, in one transaction, while this inbox is
- * in use. Call it until it returns no part. It keeps its progress between calls in `begun`.
- */
+/** Takes over the next part of a file whose receiver is gone, while this inbox runs. Call it until none is left. */
 export function adoptPart(
   db: DatabaseSync,
   path: string,
@@ -287,9 +281,7 @@ export function adoptPart(
   return { part: undefined, unopened }
 }
 
-/**
- * The progress for the file of a receiver that is gone. `undefined`: the receiver runs, or ran a moment ago, or left nothing.
- */
+/** `undefined`: the receiver runs, or ran a moment ago, or left nothing. */
 function leftIn(path: string, { nowMs }: SignOfLife): Adopting | undefined {
   const isGone = peek(path, (db) => {
     const aliveMs = Number(valueOf(db, 'SELECT alive_at FROM state'))
@@ -316,17 +308,17 @@ function takeRows(db: DatabaseSync, path: string, sign: SignOfLife, { unclean, p
   const isLast = progress.table === undefined
   const gaps = isLast ? inTransaction(db, () => moveGaps(db, sign)) : []
   return {
-    ...{ path, unclean, gaps, isLast },
+    path,
+    unclean,
+    gaps,
+    isLast,
     waiting: isPending ? rows.map(waitingOf) : [],
     bytes: isPending ? rows.reduce((sum, row) => sum + Number(row['bytes']), 0) : 0,
     deadLetters: isPending ? 0 : rows.length,
   }
 }
 
-/**
- * Takes over the gaps that the source has not reported, and the gap of its crash, and returns them. Marks the source as
- * closed.
- */
+/** Takes over the gaps that the source has not reported, and that of its crash. Marks the source as closed. */
 function moveGaps(db: DatabaseSync, sign: SignOfLife): readonly InboxGap[] {
   const gaps = db.prepare('SELECT * FROM source.holes').all().map(gapOf)
   db.exec(`
