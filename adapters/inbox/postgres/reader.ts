@@ -15,9 +15,11 @@ import type {
   Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { messageOf } from '../../../src/inbox/stored-row.ts'
+import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { SharedInbox } from '../two-halves.ts'
 import { type Database, databaseError, type Row, stateOf } from './client.ts'
 import { Endings, type Place, type Tries } from './endings.ts'
+import { tableHealth } from './health.ts'
 import { Leases } from './leases.ts'
 import type { PostgresSettings } from './options.ts'
 import { Position } from './snapshots.ts'
@@ -82,6 +84,8 @@ export class Reader implements SharedInbox {
   /** Their rows are deleted, but the read under way may still show them. */
   #deleted: Place[] = []
   #bytes = 0
+  /** As of the last minute. */
+  figures: InboxStats = {}
   #position = new Position()
   #begunAtMs = 0
   #isReading = false
@@ -139,6 +143,8 @@ export class Reader implements SharedInbox {
       }, 'leases could not be renewed'),
       this.#repeat(() => this.#read(), 'messages could not be read'),
       this.#repeat(async () => {
+        const { deadRows, oldestSnapshotMs } = await tableHealth(db)
+        this.figures = { deadRows, oldestSnapshotMs }
         await this.#options.store.tidy()
         return tidyMs
       }, 'old messages could not be deleted'),
