@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chownSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
@@ -39,6 +39,9 @@ function newestPostgres(): string | undefined {
 const postgresBin = newestPostgres()
 /** Whether Debian's `postgresql` is installed. CI installs it. */
 export const hasPostgres: boolean = postgresBin !== undefined
+
+/** Whether a standby can be made. Some packages of Postgres have only the server. */
+export const hasBaseBackup: boolean = existsSync(join(postgresBin ?? '', 'pg_basebackup'))
 
 export interface PostgresServer extends DatabaseServer {
   /** Where its files are. Its user owns it. */
