@@ -11,9 +11,8 @@ import type { HostedReceiver } from '../src/receiver/hosted.ts'
 const plainHost = /^[a-z\d._-]+(?::[1-5]?\d{1,4})?$/
 
 /**
- * Reads a request of `node:http` without making a `Request` of it, which would cost as much as the rest of the receiver.
- * It does so only for plain paths of the receiver and plain hosts: everything else is left to a `Request`, which knows what a
- * valid URL is.
+ * Reads a request of `node:http` without a `Request`, which would cost as much as the rest of the receiver. Only for
+ * plain paths and hosts: a `Request` knows what a valid URL is.
  */
 export class NodeRequest implements Incoming {
   readonly method: string

@@ -175,7 +175,7 @@ export async function connect(
   if (isMissing(inbox)) {
     if (needs === 'receiver') throw notRunning(inbox)
     throw new FleethookError('inbox_unavailable', `There is no inbox at ${inbox}.`, {
-      hint: 'Name its file with --inbox or FLEETHOOK_INBOX.',
+      hint: 'Name its file with --inbox or FLEETHOOK_INBOX. A receiver without a file is reached with --url.',
     })
   }
   const refused = refusedAccess(inbox)

@@ -165,9 +165,8 @@ const tickMs = 1_000
 const standstillMs = 3_000
 
 /**
- * Reports when the process or the machine stood still, which shows in a late tick, by the time of day or by the clock that is
- * never set back. A clock that is set forward looks the same as a machine that slept. A clock without `elapsedMs` cannot show
- * it. Returns a function that ends the watch.
+ * Reports when the process or the machine stood still: a tick is late by one of the clocks. A clock that is set forward
+ * looks the same, and a clock without `elapsedMs` cannot show it. Returns what ends the watch.
  */
 export function watchForStalls(clock: Clock, onStall: (fromMs: number, toMs: number) => void): () => void {
   if (clock.elapsedMs === undefined) return () => {}

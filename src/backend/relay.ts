@@ -20,9 +20,8 @@ import { Gaps } from './gaps.ts'
 export interface Relay {
   readonly durability: Durability
   /**
-   * Resolves when all of the messages are as durable as `durability` says, or to a refusal when they are not kept. Rejects
-   * when the other side is out of reach. `gaps` are the gaps that no kept event reports yet. They are for a relay with
-   * `vehicles`, where a change says when it spans a gap.
+   * Resolves when all are as durable as `durability` says, or to a refusal. Rejects when the other side is out of
+   * reach. `gaps`: those that no kept event reports yet, for a relay with `vehicles`.
    */
   put(messages: readonly InboxMessage[], env: unknown, gaps?: readonly KeptGap[]): Promise<Refusal | undefined>
   readonly deadLetters: DeadLetters

@@ -1,12 +1,7 @@
 /**
- * A `Map` for entries that come and go all the time.
- *
- * V8 gives a `Map` a new table whenever the old one is full of deleted entries, and the old table points to the new one. Once
- * a table is in the old generation, minor garbage collections keep every later table, with everything that was ever moved
- * into it, until a full collection. So this class replaces its `Map` before the chain gets long.
- *
- * Measured with `receiver.accept`, 400,000 messages in memory on Node 24: 6.3 µs per message instead of 9.0 µs with plain
- * maps of lanes and messages, because garbage collection takes a fifth of the time.
+ * A `Map` for entries that come and go all the time. V8 chains the tables of a `Map`, and a chain that reaches the old
+ * generation keeps everything that was ever in it until a full collection. So this class replaces its `Map` in time:
+ * 6.3 µs per message instead of 9.0 with 400,000 messages in memory.
  */
 export class PassingMap<Key, Value> {
   size = 0

@@ -440,9 +440,12 @@ export class Core implements RunningCore {
     const { steps = noSteps } = entry
     if (steps.length === 0) return this.conclude(entry)
     if (entry.previous !== undefined && !this.#mayFollow(entry)) return 'wait'
-    const admitted = this.hooks.admit?.(entry)
-    if (admitted === 'wait') return 'wait'
-    if (admitted === 'skip') return this.#settle(entry, 'skipped')
+    if (entry.mayBeSkipped) {
+      const admitted = this.hooks.admit?.(entry)
+      if (admitted === 'wait') return 'wait'
+      if (admitted === 'skip') return this.#settle(entry, 'skipped')
+      entry.admit()
+    }
     const { around } = this.options.events.observers
     const runs = steps[0]?.gather === undefined || entry.isAlone
     if (around === undefined || !runs || this.lifecycle.isStopped) return this.#run(entry, newRound(entry))

@@ -9,10 +9,8 @@ import type { CoreEvents } from './events.ts'
 const inboxGraceMs = 1_000
 
 /**
- * Ends the work of a core.
- *
- * With an inbox in memory, handlers run until every message is handled, or until the deadline. With a durable inbox the next
- * process goes on: no handler starts, and those that run get `handlerGraceMs`. Messages still come until `takeUntil`
+ * Ends the work of a core. In memory, handlers run until every message is handled, or until the deadline. With a
+ * durable inbox no handler starts, and running ones get `handlerGraceMs`. Messages still come until `takeUntil`
  * resolves.
  */
 export async function drain(

@@ -72,6 +72,7 @@ interface Trouble {
  */
 export class Entry {
   readonly id: string
+  /** The VIN of its vehicle, or a name that begins with `*` for messages of no vehicle. */
   readonly laneKey: string
   readonly request: RequestWork
   /** It came over the wire, so `stats()` counts it. The receiver's own messages do not count. */
@@ -95,6 +96,8 @@ export class Entry {
   steps: readonly Step[] | undefined
   /** What keeps it, when that is a batch, a gate or the entries before it in its lane. */
   heldBy: object | undefined
+  /** No part has let it pass yet. */
+  #isNew = true
   /** It was in a batch that failed, so its step gets it alone. */
   isAlone = false
   /** It is over here, and another process has the message. */
@@ -134,6 +137,16 @@ export class Entry {
 
   get isOver(): boolean {
     return this.state === 'over'
+  }
+
+  /** Parts may skip it: it came over the wire, no operator replayed it, and its handlers have not run. */
+  get mayBeSkipped(): boolean {
+    return this.counts && this.#isNew && this.claim?.replayed !== true
+  }
+
+  /** All parts let it pass. */
+  admit(): void {
+    this.#isNew = false
   }
 
   /** Its turn begins. */
@@ -317,11 +330,8 @@ export class RequestWork implements RequestScope {
 }
 
 /**
- * Returns a function that calls `run` in the I/O context in which `gateInto` was called.
- *
- * Where a runtime binds work to the request that started it (Workers), the work may run only in that request's I/O context,
- * although its turn may come while another request is served. A continuation runs where it was registered, so each `run` waits
- * behind a promise of its own.
+ * Returns a function that calls `run` in the I/O context of this call. On Workers, work may run only in the context of
+ * its own request, and its turn may come while another one is served. A continuation runs where it was registered.
  */
 export function gateInto(run: () => void): () => void {
   let open = (): void => {}

@@ -15,7 +15,11 @@ export interface Part {
    * subjects beside its topic whose handlers it is for. When it throws, the message becomes a dead letter.
    */
   open?(entry: Entry): readonly string[] | undefined | Promise<readonly string[] | undefined>
-  /** Its handlers are about to run. `'skip'` settles it without them; `'wait'` asks again when those before it in its lane are over. */
+  /**
+   * Its handlers are about to run for the first time. `'skip'` settles it without them, and `stats().duplicates` counts it. `'wait'` asks
+   * all parts again when those before it in its lane are over. Not asked about the receiver's own messages (gaps) nor about replays:
+   * they are always handled.
+   */
   admit?(entry: Entry): 'skip' | 'wait' | undefined
   /** A handler is about to run. Returns a gate that is closed for it. */
   gate?(entry: Entry, step: Step): Gate | undefined

@@ -13,12 +13,10 @@ interface KnownClaim {
 }
 
 /**
- * Decides which claims must be written before the message is handed out, so that a message that ends its process is counted, and does
- * not end every process after it.
- *
- * A claim that is written later may be missing after a crash. So each message that a crashed process left counts as handed out once.
- * The claims after the crash are counted exactly: those of messages that the crashed process probably had in hand are written first.
- * Not those of all, so that a backlog of a million messages does not wait for a million syncs.
+ * Decides which claims must be written before the message is handed out, so that a message that ends its process is
+ * counted. A claim that is written later may be missing after a crash, so each message of a crashed process counts as
+ * handed out once. After that, those that it probably had in hand are counted exactly. Not all: a backlog of a million
+ * messages must not wait for a million syncs.
  */
 export class CrashSuspects {
   /** The `seq` of the last message that a crashed process left. -1: none crashed. */

@@ -78,7 +78,7 @@ export interface SettledMessage {
   /** Left out for a message that was lost, and for a message of an earlier process that no handler is for. */
   readonly event?: FleetEvent | MalformedBody
   /**
-   * `handled`: its handlers are done. `duplicate`: the same message was handled before. `lost`: this process gave it up.
+   * `handled`: its handlers are done. `duplicate`: a part skipped it, as `dedupe` does. `lost`: this process gave it up.
    */
   readonly outcome: 'handled' | 'duplicate' | 'lost'
   /** The most runs that one of its handlers had. */

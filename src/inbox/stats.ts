@@ -69,7 +69,7 @@ export interface Stats {
   readonly handled: number
   /** The number of times a handler discarded a message. The message also counts as handled. */
   readonly discarded: number
-  /** Messages that were skipped, because the same message was handled before (`dedupe`). */
+  /** Messages that a part skipped: `dedupe`, because the same message was handled before, or a part of your own. */
   readonly duplicates: number
   /** Attempts after the first. */
   readonly retried: number

@@ -157,12 +157,9 @@ export function whileUsed(start: () => () => void): () => () => void {
 }
 
 /**
- * What happens in a receiver, for people who look. It keeps the newest 500 items with at most 1 MiB of messages, and has the same
- * room again for errors, so that successful messages do not push errors out. Errors are kept from the start. Successful messages
- * are kept only while somebody reads, because they are most of the items.
- *
- * A reader reads from these rings and has no queue of its own. A slow or dead reader costs no memory. It learns the number of items
- * that it missed.
+ * What happens in a receiver, for people who look: the newest 500 items, and as many errors, in 1 MiB each. Successful
+ * messages are kept only while somebody reads. A reader reads from these rings, so a slow one costs no memory and
+ * learns how many items it missed.
  */
 export class Feed {
   readonly #now: () => number

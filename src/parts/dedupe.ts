@@ -50,11 +50,10 @@ class Duplicates implements Part {
 
   admit(entry: Entry): 'skip' | 'wait' | undefined {
     const eventId = eventIdOf(entry)
-    // A replay is no duplicate, and neither is a message that was tried.
-    if (eventId === undefined || entry.claim?.replayed !== false) return undefined
+    if (eventId === undefined || entry.claim === undefined) return undefined
     for (let before = entry.previous; before !== undefined; before = before.previous)
       if (before.claim !== undefined && eventIdOf(before) === eventId) return 'wait'
-    const earlier = entry.mostAttempts === entry.attemptsBefore ? this.#handled.get(eventId) : undefined
+    const earlier = this.#handled.get(eventId)
     if (earlier === undefined) return undefined
     const { id, receivedAt } = entry.claim.message
     const isSoon = Math.abs(receivedAt - earlier.receivedAt) <= this.#withinMs

@@ -121,12 +121,9 @@ function readFarInstant(text: string): number {
 }
 
 /**
- * Reads an ISO 8601 time to the millisecond; NaN when the text is not one. It may have any number of fraction digits. A time
- * without a zone is UTC.
- *
- * `Date.parse` does not serve: engines differ beyond three fraction digits, and it reads a time without a zone in the zone of
- * the machine. Every message is read here, so the loops use whole numbers and call no function for a digit: engines inline
- * only so much.
+ * Reads an ISO 8601 time to the millisecond, UTC without a zone; NaN when the text is not one. `Date.parse` differs
+ * between engines and reads the zone of the machine. The loops call no function for a digit: every message is read
+ * here, and engines inline only so much.
  */
 export function readInstant(text: string): number {
   if (text.length < 19) return Number.NaN

@@ -153,17 +153,6 @@ describe('time limits', () => {
     expect(clock.timers()).toEqual([])
   })
 
-  test('the caller’s signal ends a call with its own reason', async () => {
-    const controller = new AbortController()
-    const { client, clock } = stub(never)
-    const error = rejection(client.products({ signal: controller.signal }))
-    const reason = new Error('enough')
-    await clock.advance(0)
-    controller.abort(reason)
-    expect(await error).toBe(reason)
-    expect(clock.timers()).toEqual([])
-  })
-
   test('and ends a wait between two attempts', async () => {
     const controller = new AbortController()
     const { client, asked, clock } = stub(busy, { retry: { attempts: 3, minMs: 1_000, maxMs: 1_000 } })

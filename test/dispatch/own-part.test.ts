@@ -1,20 +1,27 @@
-import type { ReceiverPart } from 'fleethook/extend'
-import { expect, test } from 'vitest'
+import type { Entry, ReceiverPart } from 'fleethook/extend'
+import { describe, expect, test } from 'vitest'
+import { dedupe } from 'fleethook'
 import { turn } from './fake-clock.ts'
 import { data, scene } from './scene.ts'
 
-/** The example of CONTRIBUTING.md: at most `limit` messages of each vehicle. */
+/** The example of CONTRIBUTING.md. */
 function limited(limit: number): ReceiverPart {
   return {
     create() {
-      const counts = new Map<string, number>()
+      const seen = new Map<string, number>()
+      const beyond = new WeakSet<Entry>()
+      let minute = 0
       return {
-        admit({ laneKey, attempt }) {
-          if (attempt > 0) return undefined
-          const count = (counts.get(laneKey) ?? 0) + 1
-          counts.set(laneKey, count)
-          return count > limit ? 'skip' : undefined
+        open(entry) {
+          const now = Math.floor((entry.claim?.message.receivedAt ?? 0) / 60_000)
+          if (now > minute) seen.clear()
+          minute = Math.max(minute, now)
+          const count = (seen.get(entry.laneKey) ?? 0) + Number(entry.counts)
+          seen.set(entry.laneKey, count)
+          if (count > limit) beyond.add(entry)
+          return undefined
         },
+        admit: (entry) => (beyond.has(entry) ? 'skip' : undefined),
       }
     },
   }
@@ -28,6 +35,54 @@ test('a part of a user decides which messages are handled, and nothing else chan
   await turn()
   expect(seen.toSorted()).toEqual(['A 1', 'A 2', 'B 1', 'B 2'])
   expect(receiver.stats()).toMatchObject({ handled: 4, duplicates: 4, pending: { messages: 0 }, lanes: 0 })
+})
+
+describe('a part that skips is not asked about', () => {
+  test('a gap, which is the only news of a lost message', async () => {
+    const skipAll: ReceiverPart = { create: () => ({ admit: () => 'skip' }) }
+    const { receiver, post } = scene({ parts: [skipAll], limits: { pendingMessages: 1 } })
+    const handled: string[] = []
+    receiver.on('data', () => void handled.push('data')).on('gap', ({ vin }) => void handled.push(`gap of ${vin}`))
+    const [taken, refused] = await Promise.all([post(data('A', 1)), post(data('A', 2))])
+    expect([taken.status, refused.status]).toEqual([200, 503])
+    await turn()
+    expect(handled).toEqual(['gap of A'])
+    expect(receiver.stats()).toMatchObject({ handled: 0, duplicates: 1 })
+  })
+
+  test('the messages of a batch that failed', async () => {
+    const { receiver, post, clock } = scene({ parts: [limited(3)] })
+    const runs: number[] = []
+    receiver.batch('data', { size: 3, withinMs: 100 }, (events) => {
+      runs.push(events.length)
+      if (runs.length === 1) throw new Error('no')
+    })
+    await post([data('A', 1), data('A', 2), data('A', 3)])
+    await clock.advance(60_000)
+    expect({ runs, ...receiver.stats() }).toMatchObject({ runs: [3, 1, 1, 1], handled: 3, duplicates: 0 })
+  })
+
+  test('a message again, when another part let it wait', async () => {
+    const { receiver, post } = scene({ parts: [limited(3), dedupe({ withinMs: 60_000 })] })
+    receiver.on('data', () => {})
+    await post([data('A', 1), data('A', 1), data('A', 2)])
+    await turn()
+    expect(receiver.stats()).toMatchObject({ handled: 2, duplicates: 1 })
+  })
+
+  test('a replay', async () => {
+    const { receiver, post } = scene({ parts: [limited(1)], retry: { attempts: 1 } })
+    let runs = 0
+    receiver.on('data', () => {
+      runs += 1
+      if (runs === 1) throw new Error('no')
+    })
+    await post(data('A', 1))
+    await turn()
+    expect(await receiver.deadLetters.replay({})).toBe(1)
+    await turn()
+    expect({ runs, ...receiver.stats() }).toMatchObject({ runs: 2, handled: 1, duplicates: 0 })
+  })
 })
 
 test('a receiver and a server end with `await using`', async () => {

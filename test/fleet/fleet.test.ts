@@ -50,10 +50,6 @@ function numbers(life: readonly SimulatedMessage[], field: string): number[] {
 }
 
 describe('the stream of a fleet', () => {
-  test('is the same for the same seed and start, message by message', () => {
-    expect(take(3_000)).toEqual(take(3_000))
-  })
-
   test('differs for another seed', () => {
     expect(take(300, { seed: 8 })).not.toEqual(take(300))
   })

@@ -2,27 +2,16 @@ import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import { createReceiver, type Log, type Receiver } from 'fleethook'
 import { Hono } from 'hono'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { inForm } from '../form.ts'
+import { expectNoLeftovers } from './leftovers.ts'
 import { readAnswer } from './answer.ts'
 import { bodies, headers, jsonTexts, methods, paths } from './arbitrary.ts'
 
 const secret = 'a-long-random-value'
 const limits = { bodyBytes: 20_000, pendingMessages: 50, pendingBytes: 40_000 }
 
-const unhandled: unknown[] = []
-const note = (reason: unknown): void => void unhandled.push(reason)
-beforeAll(() => {
-  process.on('unhandledRejection', note)
-  process.on('uncaughtException', note)
-})
-afterAll(async () => {
-  await new Promise((resolve) => setImmediate(resolve))
-  process.off('unhandledRejection', note)
-  process.off('uncaughtException', note)
-  expect(unhandled).toEqual([])
-  expect(Object.keys(Object.prototype)).toEqual([])
-})
+expectNoLeftovers()
 
 /** Neither a sent value nor the secret may be in a log. */
 const marker = 'PAYLOAD-MARKER'

@@ -3,16 +3,6 @@ import { turn } from '../dispatch/fake-clock.ts'
 import { data, gates, scene } from '../dispatch/scene.ts'
 
 describe('a full inbox', () => {
-  test('refuses with 503, code 9 and Retry-After', async () => {
-    const { receiver, post } = scene({ limits: { pendingMessages: 2 } })
-    receiver.on('data', () => new Promise(() => {}))
-    await post([data('A', 1), data('A', 2)])
-    const answer = await post(data('A', 3))
-    expect(answer).toMatchObject({ status: 503, headers: { 'retry-after': '1' } })
-    expect(JSON.parse(answer.body)).toMatchObject({ code: 9, error: 'inbox_full', hint: expect.any(String) })
-    expect(receiver.stats()).toMatchObject({ received: 2, refused: { inbox_full: 1 }, pending: { messages: 2 } })
-  })
-
   test('counts bytes as well as messages', async () => {
     const body = JSON.stringify(data('A', 1))
     const { receiver, post } = scene({ limits: { pendingBytes: body.length * 2 } })

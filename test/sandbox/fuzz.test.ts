@@ -1,6 +1,7 @@
 import fc from 'fast-check'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { inForm } from '../form.ts'
+import { expectNoLeftovers } from '../fuzz/leftovers.ts'
 import { jsonTexts, methods, paths as anyPaths } from '../fuzz/arbitrary.ts'
 import { apiKey, sceneOf } from './scene.ts'
 
@@ -8,19 +9,7 @@ const vin = '0FL3EETV6T0000000'
 const site = '12345'
 const secret = 'a-secret-of-the-webhook'
 
-const unhandled: unknown[] = []
-const note = (reason: unknown): void => void unhandled.push(reason)
-beforeAll(() => {
-  process.on('unhandledRejection', note)
-  process.on('uncaughtException', note)
-})
-afterAll(async () => {
-  await new Promise((resolve) => setImmediate(resolve))
-  process.off('unhandledRejection', note)
-  process.off('uncaughtException', note)
-  expect(unhandled).toEqual([])
-  expect(Object.keys(Object.prototype)).toEqual([])
-})
+expectNoLeftovers()
 
 const real = [
   ...['/api/business/webhook', '/api/business/config/default', '/api/business/products', '/api/metadata'],

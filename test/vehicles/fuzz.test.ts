@@ -30,23 +30,12 @@ import {
   starts,
   type VehicleEdge,
 } from 'fleethook/when'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { inForm } from '../form.ts'
+import { expectNoLeftovers } from '../fuzz/leftovers.ts'
 import { silent } from './scene.ts'
 
-const unhandled: unknown[] = []
-const note = (reason: unknown): void => void unhandled.push(reason)
-beforeAll(() => {
-  process.on('unhandledRejection', note)
-  process.on('uncaughtException', note)
-})
-afterAll(async () => {
-  await new Promise((resolve) => setImmediate(resolve))
-  process.off('unhandledRejection', note)
-  process.off('uncaughtException', note)
-  expect(unhandled).toEqual([])
-  expect(Object.keys(Object.prototype)).toEqual([])
-})
+expectNoLeftovers()
 
 const own = 'Humidity' as OtherField
 const latitude = fc.oneof(fc.double({ min: -90, max: 90, noNaN: true }), fc.constantFrom(52, 52.001, -90, 90))

@@ -1,4 +1,4 @@
-import { createNormalizer, normalize, type WireEvent } from 'fleethook/normalize'
+import { createNormalizer, type WireEvent } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
 
 const receivedAt = new Date('2026-01-02T03:04:05.678Z')
@@ -305,14 +305,6 @@ describe('event_collector', () => {
     expect(at(-1.5)).toBe('1969-12-31T23:59:58.500Z')
     expect(at(undefined)).toBe(receivedAt.toISOString())
     expect(read({ ...envelope, time: undefined }).meta.createdAtMissing).toBe(true)
-  })
-
-  test('nothing carries over from one event of a batch to the next', () => {
-    const bare = { event: { Gear: 'P' }, sourcetype: 'maker:telemetry:data' }
-    const [first, second] = normalize(JSON.stringify(envelope) + JSON.stringify(bare), { receivedAt })
-    expect(first).toMatchObject({ topic: 'data', vin })
-    expect(second).toMatchObject({ topic: 'unknown', reason: 'foreign_event', createdAt: receivedAt.toISOString() })
-    expect(second && 'vin' in second).toBe(false)
   })
 
   test('a service message that happens to have a time or a host is still a service message', () => {

@@ -12,9 +12,8 @@ export interface ObjectVehicles extends VehicleStore {
 const cacheBytes = 8 * 1_048_576
 
 /**
- * Each state is written in the step that settles its message, so a row is never ahead of the settled messages and never
- * behind them. That costs one written row per message. A row for several messages would be cheaper, but would keep those
- * messages until then, and after the end of the object all of them would be handled again.
+ * Each state is written in the step that settles its message, so it is never ahead of or behind the settled messages.
+ * One row for several messages would be cheaper, but all of them would be handled again when an object ends.
  */
 export function createObjectVehicles(rows: Rows): ObjectVehicles {
   const recent = new RecentVehicles(cacheBytes)

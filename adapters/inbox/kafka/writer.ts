@@ -71,11 +71,9 @@ const final = new Set([
 const tooLarge = new Set(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE'])
 
 /**
- * Appends records to partitions. `append` resolves when the in-sync replicas have them.
- *
- * At most one request per partition, and one per broker, is in flight. A batch holds the records that arrived during the last
- * request. The same batch is sent again until it is confirmed or its time is over, so no record overtakes it. A record that is sent
- * twice can be in the log twice: the reader recognizes it by its id.
+ * Appends records to partitions, with one request at a time for each partition and broker. A batch is what arrived
+ * during the last request. The same batch is sent again until it is confirmed or its time is over, so no record
+ * overtakes it. The reader recognizes records that are in the log twice.
  */
 export class Writer {
   readonly #options: WriterOptions

@@ -140,7 +140,7 @@ export function databaseError(error: unknown): FleethookError {
   const state = stateOf(error)
   const [message, hint] = advice[state] ?? [
     `Postgres cannot be used${state === '' ? `: ${connectionCode(error)}` : ` (SQLSTATE ${state})`}.`,
-    'Is it running, and can this machine reach it? The inbox continues by itself.',
+    'Is it running, and can this machine reach it? Check the address of the pool. A receiver that runs continues by itself.',
   ]
   return new FleethookError('inbox_unavailable', message, { cause: error, hint })
 }

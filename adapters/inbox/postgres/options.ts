@@ -18,7 +18,7 @@ export interface PostgresInboxOptions {
   readonly db: PostgresClient
   /** `'receive'`: only accepts messages. `'handle'`: only runs handlers. Default `'both'`. */
   readonly role?: Role
-  /** The schema of the tables. Two receivers in one database need two. Default `'fleethook'`. */
+  /** The schema of the tables. All processes of one application share it. A second application in this database needs another. Default `'fleethook'`. */
   readonly schema?: string
   /** How long Postgres may take to commit a message, in milliseconds. Then it is refused (503). Default 10,000. */
   readonly confirmMs?: number

@@ -500,9 +500,8 @@ function gapsOf({ gaps, vehicles }: OpenedFile, nowMs: number): readonly InboxGa
 }
 
 /**
- * The sign of life of a receiver that took no more messages from `atMs` on. It includes a gap for the stop itself, because
- * the kernel resets the connections that it had already given to this process. The next start replaces that gap with one that
- * lasts until the start.
+ * The sign of life of a receiver that took no messages from `atMs` on, with a gap for the stop: the kernel resets
+ * connections that it had given to this process. The next start replaces that gap.
  */
 function lastSign(sign: SignOfLife, atMs: number): SignOfLife {
   const { nowMs, uptimeMs, gaps = [] } = sign

@@ -1,4 +1,4 @@
-import { checkOptions, required, type Rule, trueOrFalse, wholeNumber } from '../../../src/base/options.ts'
+import { checkOptions, defined, required, type Rule, trueOrFalse, wholeNumber } from '../../../src/base/options.ts'
 import type { Retention } from '../../../src/inbox/inbox.ts'
 
 /** What {@link sqliteInbox} takes. Only `path` is required. */
@@ -63,8 +63,8 @@ export function readSqliteOptions(options: SqliteInboxOptions): SqliteSettings {
     maxBytes,
     waitMs,
     adopt,
-    settled: withDefaults(retention.settled, { forMs: dayMs, maxBytes: 256 * mebibyte }),
-    dead: withDefaults(retention.dead, { forMs: 30 * dayMs, maxBytes: 1024 * mebibyte }),
+    settled: { forMs: dayMs, maxBytes: 256 * mebibyte, ...defined(retention.settled) },
+    dead: { forMs: 30 * dayMs, maxBytes: 1024 * mebibyte, ...defined(retention.dead) },
   }
 }
 
@@ -84,8 +84,4 @@ function orUnlimited(rule: Rule): Rule {
     must: `${rule.must} or Infinity (no limit)`,
     accepts: (value) => value === Infinity || rule.accepts(value),
   }
-}
-
-function withDefaults(given: Retention = {}, defaults: Required<Retention>): Required<Retention> {
-  return { forMs: given.forMs ?? defaults.forMs, maxBytes: given.maxBytes ?? defaults.maxBytes }
 }

@@ -10,9 +10,8 @@ import { refusalOf, ServiceError } from './service-error.ts'
 export type Call = <T>(request: ServiceRequest, read: (answer: Response) => T | Promise<T>) => Promise<T>
 
 /**
- * Creates the function that makes calls. Each attempt has a time limit. An idempotent request is retried after 429, 5xx, or
- * no answer, with growing waits: never before `Retry-After` allows it, and not at all when `Retry-After` is longer than
- * `retry.maxMs`.
+ * Makes calls with a time limit for each attempt. Retries an idempotent request after 429, 5xx or no answer, never
+ * before `Retry-After`, and not when that is longer than `retry.maxMs`.
  */
 export function createCall(connection: Connection): Call {
   const { clock, retry, timeoutMs } = connection

@@ -144,13 +144,9 @@ export class Delivered {
   }
 
   /**
-   * Takes an event that is about to be delivered. Returns the names of what is new in it. Nothing is new in these:
-   *
-   * - an event of a snapshot whose values are those that were delivered last
-   * - an event that follows a snapshot, and has the time and the values of what the snapshot or an earlier connection delivered. On
-   *   a connection that is resumed after an id, its time can also be before that of the snapshot
-   *
-   * Other events that come twice are new each time, as on a webhook, because vehicles do repeat messages.
+   * Takes an event before it is delivered, and returns the names of what is new in it. Not new are a snapshot's values
+   * that were delivered last, and after a snapshot what it or an earlier connection delivered at that time (or, when
+   * resumed after an id, before it). Other events that come twice are new each time: vehicles repeat messages.
    */
   note(event: StreamEvent<FieldCatalogue>): readonly string[] {
     const isCache = event.meta.isCache === true

@@ -25,11 +25,9 @@ const rules: Rules<FleetOptions> = {
 }
 
 /**
- * The messages of a simulated fleet: trips along winding roads, charging, sleep, alerts, tunnels followed by bursts of old
- * messages, duplicates, clocks that are ahead.
- *
- * The messages come in the order in which the service would post them, and never end. Memory grows with the number of vehicles,
- * not with time. VINs have a valid check digit and belong to nobody.
+ * The messages of a simulated fleet with all that is hard for receivers: bursts of old messages, duplicates, fast
+ * clocks. They come in the order of posting and never end. Memory grows with vehicles, not with time. VINs belong to
+ * nobody.
  */
 export function createFleet(options: FleetOptions): SimulatedMessages {
   checkOptions('createFleet', options, rules)

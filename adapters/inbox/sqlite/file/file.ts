@@ -124,9 +124,8 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   }
 
   /**
-   * A journal that a process left can be readable and still not be on the disk: a kernel whose write failed may keep the page
-   * in memory as clean. A power cut would then lose that page and everything appended after it. So the content goes into the
-   * file, which is synced, and the journal starts over. A full disk prevents that, but is not a failed sync.
+   * A journal can be readable and still not be on the disk: a kernel whose write failed may keep the page as clean. A
+   * power cut would lose it and all after it, so the content goes into the file, which is synced.
    */
   function settleJournal(db: DatabaseSync): void {
     try {

@@ -15,10 +15,8 @@ import { columnsOf, downtimeOf, gapOf, inTransaction, isInbox, type SqlRow, valu
 const walPages = 1_000
 
 /**
- * Takes over the messages of stopped receivers in the files that match `adopt`. Without `adopt`, it only counts them.
- *
- * SQLite commits to two files atomically while both have a rollback journal, so a message is in exactly one of them, whenever
- * the process ends. Both files are in WAL mode again when a receiver opens them.
+ * Takes over the files that match `adopt`, or only counts them. SQLite commits to two files atomically while both have
+ * a rollback journal, so a message is in exactly one of them whenever the process ends.
  */
 export async function findSiblings(
   db: DatabaseSync,
