@@ -1,6 +1,6 @@
-// Installs the oldest and the newest Postgres that postgresInbox supports into `.runtimes/`, for tests on Linux with x64, and prints the folder
-// of its programs: `POSTGRES_BIN=$(node scripts/postgres.ts 14) npm run test:full -- test/postgres`.
-import { execFileSync } from 'node:child_process'
+// Tests with the oldest or the newest Postgres that postgresInbox supports: `npm run test:postgres -- 14`, or `-- 18 test/postgres/kill.test.ts`.
+// Installs it into `.runtimes/`. Needs Linux on x64.
+import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,10 +12,10 @@ const versions: Readonly<Record<string, readonly [version: string, sha512: strin
   18: ['18.4.0-beta.17', 'jVw/MdDtIX/vICH/DKIe6/mHpiCggdx6QVyza4vt/NbcZFsL0KhwglF6F1Koqx3gRBZ9XtN+vi63EsqSyqOSxA=='],
 }
 
-const [, , major = ''] = process.argv
+const [major = '', ...files] = process.argv.slice(2)
 const [version, sha512] = versions[major] ?? []
 if (version === undefined || sha512 === undefined) {
-  console.error(`node scripts/postgres.ts <${Object.keys(versions).join('|')}>`)
+  console.error(`npm run test:postgres -- <${Object.keys(versions).join('|')}> [files]`)
   process.exit(2)
 }
 const base = fileURLToPath(new URL('../.runtimes', import.meta.url))
@@ -44,4 +44,8 @@ if (!existsSync(installed)) {
     rmSync(folder, { recursive: true })
   }
 }
-console.log(join(installed, 'package/native/bin'))
+const { status } = spawnSync('npm', ['run', 'test:full', '--', ...(files.length === 0 ? ['test/postgres'] : files)], {
+  stdio: 'inherit',
+  env: { ...process.env, POSTGRES_BIN: join(installed, 'package/native/bin') },
+})
+process.exitCode = status ?? 1
