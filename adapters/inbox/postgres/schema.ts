@@ -37,7 +37,8 @@ export function schemaStatements(schema: string): readonly string[] {
   part smallint PRIMARY KEY, owner uuid, epoch bigint NOT NULL DEFAULT 0, until timestamptz) WITH (fillfactor = 50)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.process (id uuid PRIMARY KEY, until timestamptz NOT NULL)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.receiver (
-  id uuid PRIMARY KEY, seen_at bigint NOT NULL, closed boolean NOT NULL, gaps text NOT NULL)`,
+  id uuid PRIMARY KEY, seen_at bigint NOT NULL, closed boolean NOT NULL, gaps text NOT NULL, accounted boolean NOT NULL DEFAULT false,
+  since bigint NOT NULL DEFAULT floor(extract(epoch FROM clock_timestamp()) * 1000))`,
     `INSERT INTO ${schema}.part (part) SELECT generate_series(0, ${partitions - 1}) ON CONFLICT DO NOTHING`,
     `INSERT INTO ${schema}.meta SELECT ${version} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
   ]
