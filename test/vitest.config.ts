@@ -30,11 +30,18 @@ const databases = ['test/{postgres,once}/**/*.test.ts']
 /** Tests that need the packed tarball. The others run on the sources. */
 const onThePackage = ['test/package/**/*.test.ts']
 
-/** Kills, disks, every version of a runtime, and what each template does. */
+/** Kills, disks, every version of a runtime, what each template does, and programs under commands. */
 const machines: readonly string[] = [
   'test/faults/{deploy,disk,http,process,secret,workers}/**/*.test.ts',
   'test/{runtimes,start,templates}/**/*.test.ts',
-  'test/{client/runtimes,observe/otel-runtimes,cli/doctor/setups}.test.ts',
+  'test/{client/runtimes,observe/otel-runtimes,fuzz/socket}.test.ts',
+  // Programs that run for a while, each with commands or kills around it.
+  'test/cli/{run,inspect,sandbox,doctor/*}.test.ts',
+  'test/operator/{operator,vehicles}.test.ts',
+  'test/workers/{durable-object,vehicles}.test.ts',
+  'test/inbox/sqlite-{adopt,processes}.test.ts',
+  // Each block of each page is a program.
+  'test/docs/blocks.test.ts',
 ]
 
 /** `npm test` runs these on one version of Node, and `npm run test:real` on the others. */
@@ -146,7 +153,7 @@ function onSources(excluded: readonly string[]): readonly TestProjectConfigurati
         exclude: [...onThePackage, ...databases, ...processes, ...units, ...excluded],
       },
     },
-    { extends: true, test: { name: 'units', include: [...units], isolate: false } },
+    { extends: true, test: { name: 'units', include: [...units], exclude: [...excluded], isolate: false } },
   ]
 }
 

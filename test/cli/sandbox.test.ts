@@ -5,7 +5,6 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { afterEach, describe, expect, test } from 'vitest'
 import { createPost } from '../../adapters/cli/sandbox-server.ts'
-import { few } from '../form.ts'
 import { certificate, privateKey } from '../runtimes/certificate.ts'
 import { command, type Running, start } from './command.ts'
 import { type Endpoint, endpoint } from './endpoint.ts'
@@ -158,7 +157,7 @@ describe('fleethook sandbox', () => {
     [['--port', 'x']],
     [['--stream', 'BatteryLevel']],
   ] as const
-  test.each(few(wrong))('bad usage %j ends with 2', async (args) => {
+  test.each(wrong)('bad usage %j ends with 2', async (args) => {
     expect((await command(['sandbox', ...args], { SERVICE_API_KEY: key })).status).toBe(2)
   })
 })

@@ -3,7 +3,6 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { inForm } from '../form.ts'
 import { type Block, blocks } from './blocks.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -38,11 +37,7 @@ test('every code block of the documentation and of the docstrings compiles', { t
 
 describe('every code block of the pages runs and prints what its comments say', { concurrent: true }, () => {
   const pages = all.filter((block) => block.at.includes('.md:') && !block.flags.includes('compile'))
-  const firstOfEachPage = [...Map.groupBy(pages, ({ at }) => at.split(':')[0]).values()].flatMap(
-    ([first]) => first ?? [],
-  )
-  const chosen = inForm({ short: firstOfEachPage, full: pages })
-  test.each(chosen.map((block) => [block.at, block] as const))('%s', { timeout: 30_000 }, async (_at, block) => {
+  test.each(pages.map((block) => [block.at, block] as const))('%s', { timeout: 120_000 }, async (_at, block) => {
     const { code, output } = await run(block)
     for (const printed of block.prints) expect(output).toContain(printed)
     expect(code, output).toBe(0)

@@ -270,8 +270,8 @@ describe('while it runs', () => {
 })
 
 test.each([
-  ['at the start', inForm({ short: 1, full: 6, long: 25 })],
-  ['while it runs', inForm({ short: 1, full: 6, long: 25 })],
+  ['at the start', inForm({ real: 1, full: 6, long: 25 })],
+  ['while it runs', inForm({ real: 1, full: 6, long: 25 })],
 ])(
   'each message is taken over exactly once by processes that are killed in the middle (%s, %i rounds)',
   { timeout: 300_000 },

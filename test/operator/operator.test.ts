@@ -10,7 +10,6 @@ import { command, type Ended } from '../cli/command.ts'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { settingsOf } from '../inbox/sqlite-settings.ts'
-import { inForm } from '../form.ts'
 import { post } from '../runtimes/client.ts'
 import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
 
@@ -60,7 +59,7 @@ async function died(at: Site, target: Target, vins: readonly string[]): Promise<
   return list
 }
 
-const runtimes = inForm<readonly ServerRuntime[]>({ short: ['node24'], full: ['node24', 'bun', 'deno'] })
+const runtimes: readonly ServerRuntime[] = ['node24', 'bun', 'deno']
 
 describe.each(runtimes)('a receiver that runs on %s', (runtime) => {
   test('is found through its inbox: dead letters are listed, shown, replayed into the same handlers and discarded', async () => {

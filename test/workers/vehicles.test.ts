@@ -53,7 +53,7 @@ describe('states of vehicles in Durable Objects', () => {
     { timeout: 120_000 },
     async ({ expect }) => {
       await using running = await started({ edges: 'rules', vehicles: { fields } })
-      const lines = script(inForm({ short: 150, full: 400 }), 7)
+      const lines = script(inForm({ real: 150, full: 400 }), 7)
       for (const line of lines) {
         if ('gap' in line) {
           await running.json(`/gap${line.gap === undefined ? '' : `?vin=${line.gap}`}`)
