@@ -15,6 +15,7 @@ import type { DeadLetter, Inbox, InboxGap, InboxMessage, InboxSettings, Selectio
 import type { Observer } from '../../src/inbox/observer.ts'
 import { vinOf } from '../../src/inbox/receipts.ts'
 import type { InboxStats, Stats } from '../../src/inbox/stats.ts'
+import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
 
 /** What a process does: `'receive'` only accepts messages, `'handle'` only runs handlers. */
 export type Role = 'both' | 'receive' | 'handle'
@@ -34,6 +35,8 @@ export interface SharedSystem {
   readonly durability: Durability
   readonly deadLetters: DeadLetters
   readonly messages: Messages
+  /** The states of vehicles. Left out: it cannot keep them. */
+  readonly vehicles?: VehicleStore | undefined
   replay(which: ReplaySelection): Promise<number>
   /** Connects and checks the system. Called again after it rejected. `front`: the half that receives, if this process does. */
   connect(front: RelayBackend | undefined): Promise<void>
@@ -60,7 +63,7 @@ export interface SharedSystem {
 export class TwoHalves implements Backend {
   readonly ack: Ack
   readonly durability: Durability
-  readonly vehicles = undefined
+  readonly vehicles: Backend['vehicles']
   readonly lifecycle: Lifecycle
   readonly deadLetters: DeadLetters
   readonly messages: Messages
@@ -96,10 +99,15 @@ export class TwoHalves implements Backend {
       list: (which) => this.#connect().then(() => messages.list(which)),
       get: (id) => this.#connect().then(() => messages.get(id)),
     }
+    const { vehicles: store } = system
+    if (parts.vehicles !== undefined && store === undefined) throw parts.vehicles.noStore('only forwards messages')
+    if (role !== 'receive') this.#back = this.#handling()
+    this.vehicles = this.#back === undefined ? this.#listed(store) : this.#back.vehicles
     if (role !== 'handle')
       this.#front = new RelayBackend(
         {
           durability: system.durability,
+          ...(this.vehicles === undefined ? {} : { vehicles: this.vehicles, keepsOrder: true }),
           deadLetters: this.deadLetters,
           messages: this.messages,
           replay: (which) => this.replay(which),
@@ -108,7 +116,6 @@ export class TwoHalves implements Backend {
         },
         parts,
       )
-    if (role !== 'receive') this.#back = this.#handling()
     const one = this.#front ?? this.#back
     if (one === undefined) throw new Error('A role has a front or a back.')
     this.ack = one.ack
@@ -209,7 +216,20 @@ export class TwoHalves implements Backend {
     }))
   }
 
+  /** The states of vehicles in a process that handles none. */
+  #listed(store: VehicleStore | undefined): Backend['vehicles'] {
+    const { vehicles, settings, receipts } = this.#parts
+    if (store === undefined) return undefined
+    const kept = vehicles?.in({
+      ...{ inbox: { vehicles: store }, clock: settings.clock, receipts, watchesTime: false },
+      failed: () => {},
+      put: async () => false,
+    })
+    return kept?.states.api(() => this.#connect())
+  }
+
   #handling(): LocalBackend {
+    const { vehicles } = this.#system
     return new LocalBackend({
       ...this.#parts,
       settings: { ...this.#parts.settings, ack: 'stored' },
@@ -222,6 +242,7 @@ export class TwoHalves implements Backend {
         }
         return {
           durability: this.#system.durability,
+          ...(vehicles === undefined ? {} : { vehicles }),
           open: async () => {
             await this.#connect()
             this.#inbox = this.#system.inbox(settings)
@@ -230,9 +251,9 @@ export class TwoHalves implements Backend {
           put: (messages) => opened().put(messages),
           claim: (id) => opened().claim(id),
           isStillHeld: async (id) => (await opened().isStillHeld?.(id)) ?? true,
-          settle: (id) => opened().settle(id),
+          settle: (id, vehicle) => opened().settle(id, vehicle),
           reschedule: (id, next) => opened().reschedule(id, next),
-          deadLetter: (id, reason) => opened().deadLetter(id, reason),
+          deadLetter: (id, reason, vehicle) => opened().deadLetter(id, reason, vehicle),
           deadLetters: (which) => opened().deadLetters(which),
           findDeadLetter: (id) => opened().findDeadLetter(id),
           settled: (which) => opened().settled(which),

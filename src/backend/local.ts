@@ -354,7 +354,9 @@ export class LocalBackend implements Backend {
     failed: (error: unknown) => void = () => {},
   ): Promise<RequestWork | undefined> {
     const window = this.#windowBefore(messages)
-    const request = this.#core.add(window === undefined ? messages : [], from)
+    // What several processes share comes back in its order, by `onWaiting`.
+    const isHere = window === undefined && this.#inbox.isStillHeld === undefined
+    const request = this.#core.add(isHere ? messages : [], from)
     try {
       const put = (): void | Promise<void> => this.#inbox.put(messages)
       await (window === undefined ? put() : window.put(put))

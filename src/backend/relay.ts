@@ -6,6 +6,7 @@ import { noRequest, type RequestScope } from '../core/entry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isBound } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
+import type { GapEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { InboxGap, InboxMessage, KeptGap } from '../inbox/inbox.ts'
@@ -19,6 +20,8 @@ import { Gaps } from './gaps.ts'
 /** Forwards messages to where they are kept and handled. */
 export interface Relay {
   readonly durability: Durability
+  /** It handles messages in the order of `put`, so gap events are put before the messages that follow the gap. Default `false`. */
+  readonly keepsOrder?: boolean
   /**
    * Resolves when all are as durable as `durability` says, or to a refusal. Rejects when the other side is out of
    * reach. `gaps`: those that no kept event reports yet, for a relay with `vehicles`.
@@ -82,6 +85,7 @@ export class RelayBackend implements Backend {
 
   async put(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
+    if (this.#relay.keepsOrder === true && this.#gaps.size > 0) this.#hold(from, this.#emitGaps(from.env))
     const stored = this.#store(messages, from)
     if (this.ack === 'stored') return stored
     const { reports } = this.#parts
@@ -95,9 +99,7 @@ export class RelayBackend implements Backend {
   }
 
   async putInternal(message: InboxMessage, { env }: RequestScope): Promise<boolean> {
-    const isKept = (await this.#send([message], env)) === undefined
-    if (isKept && message.event?.topic === 'gap') this.#parts.reports.observers.gap?.(message.event)
-    return isKept
+    return this.#putOwn([message], env)
   }
 
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
@@ -179,14 +181,25 @@ export class RelayBackend implements Backend {
     return undefined
   }
 
+  async #putOwn(messages: readonly InboxMessage[], env: unknown): Promise<boolean> {
+    if ((await this.#send(messages, env)) !== undefined) return false
+    for (const { event } of messages) if (event?.topic === 'gap') this.#parts.reports.observers.gap?.(event)
+    return true
+  }
+
   async #emitGaps(env: unknown): Promise<void> {
-    const { receipts } = this.#parts
-    for (let gap = this.#gaps.take(); gap !== undefined; gap = this.#gaps.take()) {
-      if (!(await this.putInternal(receipts.own(gap), { ...noRequest, env }))) {
-        this.#gaps.giveBack(gap)
+    const gaps = this.#gaps
+    while (gaps.size > 0) {
+      const events: GapEvent[] = []
+      for (let gap = gaps.take(); gap !== undefined; gap = gaps.take()) {
+        events.push(gap)
+        if (this.#relay.keepsOrder !== true) break
+      }
+      if (!(await this.#putOwn(events.map(this.#parts.receipts.own), env))) {
+        for (const gap of events) gaps.giveBack(gap)
         return
       }
-      this.#gaps.stored(gap)
+      for (const gap of events) gaps.stored(gap)
     }
   }
 

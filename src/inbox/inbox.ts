@@ -36,6 +36,8 @@ export interface Claim {
   readonly message: InboxMessage
   /** The number of times it was handed out before, crashes included. */
   readonly deliveries: number
+  /** Its place in the order of the inbox, where several receivers make ids. Default: `seqOf` its id. */
+  readonly seq?: number
   /** It was a dead letter or settled, and is being replayed. */
   readonly replayed: boolean
   /** For a replayed message: the `changed` that the receiver passed to `deadLetter` or `revive`. */

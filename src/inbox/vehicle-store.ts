@@ -52,6 +52,23 @@ export interface VehicleStore {
   forgetUnseen(ms: number): Promise<number>
   /** The number of vehicles, and the part of them that is not written yet. */
   count(): Promise<{ readonly vehicles: number; readonly unwritten: number }>
+  /** For a store that several processes share. `due` then has the vehicles that this process handles now. */
+  readonly shared?: SharedVehicles
+}
+
+/** What a store that several processes share does besides. */
+export interface SharedVehicles {
+  /** The `seq` of the newest gap of all vehicles up to this `seq`. -1: there is none. */
+  gapTo(seq: number): number
+  follow(host: VehicleFollower): void
+}
+
+/** What a store that several processes share calls. */
+export interface VehicleFollower {
+  /** This process handles other vehicles than before. `isStale`: what it knows of this one may be outdated. */
+  moved(isStale: (vin: string) => boolean): Promise<void>
+  /** Another process was told to forget a vehicle that this one handles. */
+  forget(vin: string): Promise<unknown>
 }
 
 /** The newest states in memory, in a limited number of bytes. Those that were set longest ago go first. */

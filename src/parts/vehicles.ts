@@ -65,7 +65,7 @@ interface VehiclesHost {
 
 /** The process in which states are kept. */
 interface StatesHost {
-  readonly inbox: Inbox
+  readonly inbox: Pick<Inbox, 'vehicles'>
   readonly clock: Clock
   readonly receipts: Receipts
   /** Whether its timers run while it has no work. If not, it forgets vehicles by itself. */
@@ -101,8 +101,8 @@ export interface KeptVehicles {
 
 /**
  * A part for the option `parts`: keeps the newest value of these fields for each vehicle, for `context.vehicle` and `context.changes`, the
- * filter `changed`, `receiver.when` and `receiver.vehicles`. It needs an inbox that can keep them: in memory, in SQLite or in Durable
- * Objects.
+ * filter `changed`, `receiver.when` and `receiver.vehicles`. It needs an inbox that can keep them: in memory, in SQLite, in Postgres
+ * or in Durable Objects.
  *
  * Throws `option_invalid` for a wrong option.
  *
@@ -138,7 +138,9 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
         new FleethookError(
           'option_invalid',
           `The part \`vehicles\` needs an inbox that keeps the state of vehicles, and this one ${why}.`,
-          { hint: 'Use sqliteInbox(…) or durableObjectInbox(…), or memoryInbox() in a process that stays.' },
+          {
+            hint: 'Use sqliteInbox(…), postgresInbox(…) or durableObjectInbox(…), or memoryInbox() in a process that stays.',
+          },
         )
       return {
         forgets,
@@ -233,7 +235,8 @@ function stepOf(entry: Entry | undefined): Step | undefined {
 /** Keeps the newest state of each vehicle: a message changes it when it is handed out first, and the inbox stores it with the message's end. */
 function vehiclesPart(states: VehicleStates, stop: () => void): Part {
   function applied(entry: Entry, state: Parameters<VehicleStates['step']>[2]): readonly string[] | undefined {
-    if (entry.event === undefined || entry.claim === undefined) return undefined
+    // While the state was read, another process may have got the message.
+    if (entry.event === undefined || entry.claim === undefined || entry.isOver) return undefined
     const step = states.step(entry.id, entry.event, state, entry.claim)
     if (step === undefined) return undefined
     ;(entry.notes ??= [])[place] = step

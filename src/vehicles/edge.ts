@@ -190,6 +190,8 @@ export interface TimingHost {
 export interface Clockwork {
   /** The next timer of a vehicle. `undefined`: there is none. `isAwake`: the message of the one that was due is handed out. */
   set(vin: string, dueMs: number | undefined, isAwake?: boolean): void
+  /** The vehicles with a timer. */
+  readonly known: ReadonlyMap<string, unknown>
   /** A message says that it was sent at this time. */
   heard(atMs: number): void
   /** When the next timer is due, by the time of day. `undefined`: there is none. */

@@ -5,7 +5,7 @@ import type { FleetEvent, GapEvent } from '../events/event.ts'
 import { type BuiltInFields, type FieldCatalogue, guessOf, isInCatalogue } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { firstSeqAt, isClockBehind, msOfSeq, seqOf } from '../inbox/delivery-id.ts'
-import type { InboxMessage, KeptGap } from '../inbox/inbox.ts'
+import type { Claim, InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Due, StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
 import type {
@@ -273,6 +273,15 @@ export class VehicleStates {
     lastId?: string,
   ): Promise<void> {
     if (lastId !== undefined) this.#lastBefore = seqOf(lastId)
+    this.#store.shared?.follow({
+      moved: async (isStale) => {
+        const clockwork = this.#clockwork
+        if (clockwork === undefined) return
+        for (const vin of clockwork.known.keys()) if (isStale(vin)) clockwork.set(vin, undefined, true)
+        await this.#readTimers(clockwork)
+      },
+      forget: (vin) => this.#forget(vin),
+    })
     this.#gaps = Intervals.read(await this.#store.load(''))
     // Its event comes after messages that are applied again after a crash, and then these must know the gap.
     const restarted = this.#noted.get('')
@@ -321,9 +330,15 @@ export class VehicleStates {
     const newestMs = (): number => msOfSeq(this.#newestSeq())
     const clockwork = timing({ clock: this.#clock, newestMs, put: async (due) => (await this.#put?.(due)) === true })
     this.#clockwork = clockwork
-    for await (const page of this.#store.due())
-      for (const { vin, dueMs } of page) if (this.#open.get(vin) === undefined) clockwork.set(vin, dueMs)
+    await this.#readTimers(clockwork)
+  }
+
+  /** Sets the timers of vehicles. Those that the clockwork knows already are newer than what the store has. */
+  async #readTimers(clockwork: Clockwork): Promise<void> {
     for (const { state } of this.#open.values()) clockwork.set(state.vin, state.dueMs)
+    for await (const page of this.#store.due())
+      for (const { vin, dueMs } of page)
+        if (this.#open.get(vin) === undefined && !clockwork.known.has(vin)) clockwork.set(vin, dueMs)
   }
 
   /** The state before the next message of a lane. `undefined` for a lane without a VIN. */
@@ -341,12 +356,11 @@ export class VehicleStates {
     id: string,
     event: FleetEvent | MalformedBody,
     state: VehicleState | undefined,
-    replay: { readonly replayed: boolean; readonly changed?: string | undefined },
+    { replayed, changed: before, seq = seqOf(id) }: Pick<Claim, 'replayed' | 'changed' | 'seq'>,
   ): Step | undefined {
     if (event.topic === 'malformed') return undefined
-    const seq = seqOf(id)
-    if (replay.replayed) {
-      if (replay.changed !== undefined) return Step.read(replay.changed, this.slots)
+    if (replayed) {
+      if (before !== undefined) return Step.read(before, this.slots)
       return new Step(state, { nowMs: this.#clock.now(), gapTo: this.#gapTo(seqNow, state?.vin) })
     }
     if (event.vin === undefined || state === undefined)
@@ -395,6 +409,8 @@ export class VehicleStates {
 
   /** Notes that messages of this vehicle, or of any, may be missing. The event of the gap comes later, in its lane. */
   noteGap(vin: string | undefined, fromMs: number, toMs: number): void {
+    // Every process learns of the gap from the store, and of that of a vehicle in its lane.
+    if (this.#store.shared !== undefined) return
     const known = this.#noted.get(vin ?? '')
     if (known === undefined && this.#noted.size >= mostNoted) return
     const [from, to] = [firstSeqAt(fromMs), this.#lastSeqAt(toMs)]
@@ -435,13 +451,7 @@ export class VehicleStates {
       },
       forget: async (vin) => {
         await open()
-        const opened = this.#open.get(vin)
-        if (opened !== undefined) {
-          this.#forgotten.set(vin, opened.state.seq)
-          opened.state = VehicleState.unknown(vin, this.slots)
-        }
-        this.#clockwork?.set(vin, undefined)
-        return (await this.#store.forget(vin)) || opened !== undefined
+        return this.#forget(vin)
       },
       noteGap: async ({ vin, fromMs, toMs }) => {
         await open()
@@ -458,12 +468,23 @@ export class VehicleStates {
     }
   }
 
+  async #forget(vin: string): Promise<boolean> {
+    const opened = this.#open.get(vin)
+    if (opened !== undefined) {
+      this.#forgotten.set(vin, opened.state.seq)
+      opened.state = VehicleState.unknown(vin, this.slots)
+    }
+    this.#clockwork?.set(vin, undefined)
+    return (await this.#store.forget(vin)) || opened !== undefined
+  }
+
   #advance(before: VehicleState, event: FleetEvent, seq: number): Advanced {
     const gapTo = this.#gapTo(seq, before.vin)
     const arrival: Arrival = { event, seq, gapTo }
     const found = applied(before, arrival)
     const { after } = found
-    const nowMs = arrivedMs(event, seq)
+    // The clocks of two receivers differ.
+    const nowMs = Math.max(arrivedMs(event, seq), before.seenMs)
     if (this.edges.size === 0) return { after, found, happened: none, gapTo }
     const views = { before: new Snapshot(before, nowMs, gapTo), after: new Snapshot(after, nowMs, gapTo) }
     const fields = found.touched.flatMap((slot) => this.slots.names[slot] ?? [])
@@ -520,7 +541,7 @@ export class VehicleStates {
 
   /** Records a gap of all vehicles, whose event has come. */
   #gap(event: GapEvent, seq: number): Intervals {
-    const interval = { from: firstSeqAt(event.from.getTime()), to: this.#unnote(event, seq) }
+    const interval = { from: Math.min(seq, firstSeqAt(event.from.getTime())), to: this.#unnote(event, seq) }
     this.#gaps = this.#gaps.with(interval, seq, event.receivedAt.getTime())
     return this.#gaps
   }
@@ -547,9 +568,10 @@ export class VehicleStates {
   /** For a message with this `seq`: values of the vehicle up to the returned `seq` are uncertain. */
   #gapTo(seq: number, vin: string | undefined): number {
     const { list } = this.#gaps
-    if (list.length === 0 && this.#noted.size === 0) return -1
+    const shared = this.#store.shared?.gapTo(seq) ?? -1
+    if (list.length === 0 && this.#noted.size === 0) return shared
     return Math.max(
-      -1,
+      shared,
       ...[...list, this.#noted.get(''), this.#noted.get(vin ?? '')].flatMap((gap) =>
         gap !== undefined && this.#counts(gap, seq) ? [gap.to] : [],
       ),

@@ -120,6 +120,8 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
   }
 
   return {
+    known,
+
     set(vin, dueMs, isAwake = false) {
       let pending = known.get(vin)
       if (pending === undefined) {

@@ -84,7 +84,7 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m RETURNING id`,
         await clear()
         const position = new Position()
         const { committed, seen } = await play(course, async () =>
-          ((await position.read(db, [0])) ?? []).map(({ id }) => String(id)),
+          ((await position.read(db, [0], null)) ?? []).map(({ id }) => String(id)),
         )
         expect(seen).toEqual(committed)
       }),
@@ -124,11 +124,11 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
       )
     await many(700)
     const position = new Position()
-    const first = (await position.read(db, [0])) ?? []
+    const first = (await position.read(db, [0], null)) ?? []
     await many(10)
     expect(position.isBehind).toBe(true)
-    const second = (await position.read(db, [0])) ?? []
-    const third = (await position.read(db, [0])) ?? []
+    const second = (await position.read(db, [0], null)) ?? []
+    const third = (await position.read(db, [0], null)) ?? []
     expect([first.length, second.length, third.length]).toEqual([500, 200, 10])
     const seqs = [...first, ...second, ...third].map(({ seq }) => Number(seq))
     expect(seqs).toEqual(seqs.toSorted((one, other) => one - other))

@@ -1,11 +1,18 @@
 import type { Clock } from '../../../src/base/clock.ts'
 import { pause } from '../../../src/base/clock.ts'
-import type { Database } from './client.ts'
+import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
+import { type Database, isAboutData } from './client.ts'
+import { heldSql, stateValues, upsertSql } from './vehicles.ts'
 
 /** A row of `waiting`. */
 export interface Place {
   readonly part: number
   readonly seq: string
+}
+
+/** A settled message, and the state of its vehicle after it. */
+export interface Ending extends Place {
+  vehicle?: StoredVehicle | undefined
 }
 
 /** What is written of a message that will be tried again. */
@@ -28,8 +35,8 @@ export class Endings {
   readonly #clock: Clock
   readonly #me: string
   readonly #failed: (error: unknown) => void
-  readonly #deleted: (places: readonly Place[]) => void
-  readonly #settled = new Map<string, Place>()
+  readonly #deleted: (endings: readonly Ending[]) => void
+  readonly #settled = new Map<string, Ending>()
   readonly #tries = new Map<string, Place & Tries>()
   #writing: Promise<void> | undefined
   #isClosed = false
@@ -38,7 +45,7 @@ export class Endings {
     db: Database,
     clock: Clock,
     me: string,
-    on: { readonly failed: (error: unknown) => void; readonly deleted: (places: readonly Place[]) => void },
+    on: { readonly failed: (error: unknown) => void; readonly deleted: (endings: readonly Ending[]) => void },
   ) {
     this.#db = db
     this.#clock = clock
@@ -47,9 +54,9 @@ export class Endings {
     this.#deleted = on.deleted
   }
 
-  settle(place: Place): void {
-    this.#tries.delete(place.seq)
-    this.#settled.set(place.seq, place)
+  settle(ending: Ending): void {
+    this.#tries.delete(ending.seq)
+    this.#settled.set(ending.seq, ending)
     void this.flush()
   }
 
@@ -64,6 +71,14 @@ export class Endings {
     const running = this.#writing
     if (running !== undefined) await running
     if (this.#settled.size + this.#tries.size > 0) await (this.#writing ??= this.#write())
+  }
+
+  /** Another process may have these partitions, and handles again what is not written. Returns the messages that are given up. */
+  drop(parts: readonly number[]): readonly Place[] {
+    for (const { part, seq } of this.#tries.values()) if (parts.includes(part)) this.#tries.delete(seq)
+    const dropped = [...this.#settled.values()].filter(({ part }) => parts.includes(part))
+    for (const { seq } of dropped) this.#settled.delete(seq)
+    return dropped
   }
 
   /** Gives up what cannot be written: its messages are handled again. */
@@ -95,16 +110,25 @@ WHERE w.part = g.part AND w.seq = g.seq`,
           for (const one of tries) if (this.#tries.get(one.seq) === one) this.#tries.delete(one.seq)
         }
         if (settled.length > 0) {
+          // The newest state of each vehicle.
+          const states = new Map(
+            settled.flatMap(({ vehicle }) => (vehicle === undefined ? [] : [[vehicle.vin, vehicle]])),
+          )
           await this.#db.run(
-            `DELETE FROM ${schema}.waiting w USING unnest($1::smallint[], $2::bigint[]) g(part, seq)
-WHERE w.part = g.part AND w.seq = g.seq`,
-            [settled.map(({ part }) => part), settled.map(({ seq }) => seq)],
+            `WITH ${heldSql(schema, '$3')}, gone AS (DELETE FROM ${schema}.waiting w USING unnest($1::smallint[], $2::bigint[]) g(part, seq)
+  JOIN held ON held.part = g.part WHERE w.part = g.part AND w.seq = g.seq RETURNING w.seq) ${upsertSql(schema, 4)}`,
+            [
+              ...[settled.map(({ part }) => part), settled.map(({ seq }) => seq), this.#me],
+              ...stateValues([...states.values()]),
+            ],
           )
           for (const { seq } of settled) this.#settled.delete(seq)
           this.#deleted(settled)
         }
       } catch (error) {
         this.#failed(error)
+        // Without the states that Postgres refuses.
+        if (isAboutData(error)) for (const ending of settled) ending.vehicle = undefined
         await pause(this.#clock, pauseMs)
       }
     }

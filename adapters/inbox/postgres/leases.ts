@@ -62,7 +62,8 @@ export class Leases {
     const [row] = await db.run(
       `WITH me AS (INSERT INTO ${db.schema}.process VALUES ($1, clock_timestamp() + $2 * interval '1 ms')
   ON CONFLICT (id) DO UPDATE SET until = excluded.until),
-mine AS (UPDATE ${db.schema}.part SET until = clock_timestamp() + $2 * interval '1 ms' WHERE owner = $1 RETURNING part, epoch)
+mine AS (UPDATE ${db.schema}.part SET until = clock_timestamp() + $2 * interval '1 ms' WHERE owner = $1
+  AND part IN (SELECT part FROM ${db.schema}.part WHERE owner = $1 ORDER BY part FOR UPDATE) RETURNING part, epoch)
 SELECT (SELECT coalesce(json_agg(json_build_array(part, epoch)), '[]') FROM mine)::text AS mine,
   (SELECT count(*) FROM ${db.schema}.process WHERE id <> $1 AND until > clock_timestamp())::int AS others,
   (SELECT count(*) FROM ${db.schema}.part WHERE owner IS NULL OR until <= clock_timestamp())::int AS free`,

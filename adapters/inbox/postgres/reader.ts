@@ -15,26 +15,29 @@ import type {
   Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { messageOf } from '../../../src/inbox/stored-row.ts'
+import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { SharedInbox } from '../two-halves.ts'
 import { type Database, databaseError, type Row, stateOf } from './client.ts'
-import { Endings, type Place, type Tries } from './endings.ts'
+import { type Ending, Endings, type Place, type Tries } from './endings.ts'
 import { Leases } from './leases.ts'
 import type { PostgresSettings } from './options.ts'
 import { Position } from './snapshots.ts'
 import type { Store } from './store.ts'
+import type { VehicleRows } from './vehicles.ts'
 
 interface ReaderOptions {
   readonly db: Database
   readonly settings: PostgresSettings
   readonly inbox: InboxSettings
   readonly store: Store
+  readonly vehicles: VehicleRows | undefined
   /** Names this process. */
   readonly me: string
   readonly put: (messages: readonly InboxMessage[]) => Promise<void>
 }
 
 /** A message that was read and is not settled. */
-export interface Unsettled extends Place {
+export interface Unsettled extends Ending {
   readonly message: InboxMessage
   readonly owned: Owned
   readonly replayed: boolean
@@ -66,6 +69,7 @@ const errorMs = 250
 /** How long the last statements may take at a stop, in milliseconds. */
 const lastMs = 2_000
 const tidyMs = 60_000
+const movedMs = 500
 
 /** The messages of the partitions that this process has, as an inbox. */
 export class Reader implements SharedInbox {
@@ -105,7 +109,10 @@ export class Reader implements SharedInbox {
       ...{ db, me, clock: inbox.clock, leaseMs: settings.leaseMs },
       lost: (parts) => this.#lose(parts),
       gained: (leases) => {
-        for (const { part, isClean } of leases) this.#owned.set(part, newOwned(!isClean))
+        for (const { part, isClean } of leases) {
+          this.#owned.set(part, newOwned(!isClean))
+          options.vehicles?.gained(part)
+        }
         this.#beginAgain()
       },
       vacate: (count) => this.#vacate(count),
@@ -115,11 +122,16 @@ export class Reader implements SharedInbox {
     })
     this.#endings = new Endings(db, inbox.clock, me, {
       failed: (error) => this.#failed('what became of messages could not be written yet', error),
-      deleted: (places) => {
-        if (this.#isReading) for (const place of places) this.#deleted.push(place)
-        else for (const { seq } of places) this.#over.delete(seq)
+      deleted: (endings) => {
+        options.vehicles?.written(endings.flatMap(({ vehicle }) => vehicle ?? []))
+        if (this.#isReading) for (const place of endings) this.#deleted.push(place)
+        else for (const { seq } of endings) this.#over.delete(seq)
       },
     })
+    if (options.vehicles !== undefined) {
+      options.vehicles.flush = () => this.#endings.flush()
+      options.vehicles.failed = (error) => this.#failed('a vehicle could not be forgotten yet', error)
+    }
   }
 
   async open(): Promise<Opened> {
@@ -139,7 +151,12 @@ export class Reader implements SharedInbox {
       }, 'leases could not be renewed'),
       this.#repeat(() => this.#read(), 'messages could not be read'),
       this.#repeat(async () => {
+        await this.#options.vehicles?.followMoves()
+        return movedMs
+      }, 'timers of vehicles could not be read'),
+      this.#repeat(async () => {
         await this.#options.store.tidy()
+        await this.#options.vehicles?.tidy(this.#clock.now())
         return tidyMs
       }, 'old messages could not be deleted'),
     ]
@@ -173,16 +190,19 @@ export class Reader implements SharedInbox {
       await this.#endings.note(found, found.tries)
       if (this.#byId.get(id) !== found || this.#isStopped) return undefined
     }
-    return { message, deliveries, replayed, ...(changed === undefined ? {} : { changed }) }
+    const seq = Number(found.seq)
+    return { message, deliveries, replayed, seq, ...(changed === undefined ? {} : { changed }) }
   }
 
   async isStillHeld(id: string): Promise<boolean> {
     return (await this.#handOut(id)) !== undefined
   }
 
-  settle(id: string): void {
+  settle(id: string, vehicle?: StoredVehicle): void {
     const found = this.#byId.get(id)
     if (found === undefined) return
+    found.vehicle = vehicle
+    if (vehicle !== undefined) this.#options.vehicles?.settled(vehicle)
     this.#forget(found)
     this.#over.add(found.seq)
     this.#endings.settle(found)
@@ -196,18 +216,21 @@ export class Reader implements SharedInbox {
     this.#takeBack(found)
   }
 
-  async deadLetter(id: string, reason: DeadLetterReason): Promise<number> {
+  async deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number> {
     const found = this.#byId.get(id)
     if (found === undefined) return 0
     // An answer that was lost is no reason to keep it: the statement does nothing the second time.
     this.#over.add(found.seq)
     try {
-      await this.#options.store.bury(found, this.#options.me, reason)
+      await this.#options.store.bury(found, this.#options.me, reason, vehicle)
     } catch (error) {
       this.#over.delete(found.seq)
       throw databaseError(error)
     }
-    if (this.#byId.get(id) === found) this.#forget(found)
+    if (this.#byId.get(id) === found) {
+      this.#forget(found)
+      if (vehicle !== undefined) this.#options.vehicles?.keep(vehicle)
+    }
     if (this.#isReading) this.#deleted.push(found)
     else this.#over.delete(found.seq)
     return 0
@@ -367,9 +390,13 @@ export class Reader implements SharedInbox {
   /** Other processes may have these partitions. */
   #lose(parts: readonly number[]): void {
     const gone: string[] = []
+    // If they come back, what was not written is handled again.
+    for (const { seq } of [...this.#endings.drop(parts), ...this.#deleted]) this.#over.delete(seq)
+    this.#deleted = []
     for (const part of parts) {
       const owned = this.#owned.get(part)
       this.#owned.delete(part)
+      this.#options.vehicles?.lost(part)
       for (const found of owned?.unsettled.values() ?? []) {
         this.#byId.delete(found.message.id)
         this.#bytes -= found.message.bytes
@@ -418,17 +445,19 @@ export class Reader implements SharedInbox {
     await this.#untilRoom()
     if (elapsedMs(this.#clock) - this.#begunAtMs > againMs && !this.#position.isBehind) this.#beginAgain()
     const position = this.#position
+    const { db, vehicles } = this.#options
     this.#isWoken = false
     this.#isReading = true
     let rows: readonly Row[] | undefined
     try {
-      rows = await position.read(this.#options.db, [...this.#owned.keys()])
+      rows = await position.read(db, [...this.#owned.keys()], vehicles?.noticesAfter ?? null)
     } catch (error) {
       this.#beginAgain()
       throw error
     } finally {
       this.#isReading = false
     }
+    vehicles?.noticed(position.notices)
     // Meanwhile partitions came or went.
     if (position !== this.#position) return 0
     if (rows === undefined) {

@@ -2,7 +2,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import { type Database, databaseError } from './client.ts'
 
 /** The version of the tables. */
-const version = 1
+const version = 2
 
 /** The number of partitions that vehicles are spread over. It is part of what is stored, so it never changes. */
 export const partitions = 64
@@ -13,6 +13,9 @@ export function partitionOf(lane: string): number {
   for (let at = 0; at < lane.length; at += 1) hash = Math.imul(hash ^ lane.charCodeAt(at), 0x0100_0193)
   return (hash >>> 0) % partitions
 }
+
+/** Text of Postgres cannot hold a NUL. JSON text has none, but a VIN that was read from it can. */
+export const storable = (text: string): string => text.replaceAll('\0', '\uFFFD')
 
 /** The statements that create the tables, or bring them up to date, in one transaction. Running them again changes nothing. */
 export function schemaStatements(schema: string): readonly string[] {
@@ -38,6 +41,13 @@ export function schemaStatements(schema: string): readonly string[] {
     `CREATE TABLE IF NOT EXISTS ${schema}.process (id uuid PRIMARY KEY, until timestamptz NOT NULL)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.receiver (
   id uuid PRIMARY KEY, seen_at bigint NOT NULL, closed boolean NOT NULL, gaps text NOT NULL)`,
+    `CREATE TABLE IF NOT EXISTS ${schema}.vehicle (
+  vin text COLLATE "C" PRIMARY KEY, part smallint NOT NULL, seq bigint NOT NULL, seen_at bigint, due bigint, text text NOT NULL
+) WITH (fillfactor = 80)`,
+    `CREATE INDEX IF NOT EXISTS vehicle_due ON ${schema}.vehicle (part) WHERE due IS NOT NULL`,
+    // What all processes must know: the place of each gap of all vehicles (vin ''), and vehicles to forget.
+    `CREATE TABLE IF NOT EXISTS ${schema}.notice (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, vin text NOT NULL, seq bigint, at timestamptz NOT NULL DEFAULT now())`,
     `INSERT INTO ${schema}.part (part) SELECT generate_series(0, ${partitions - 1}) ON CONFLICT DO NOTHING`,
     `INSERT INTO ${schema}.meta SELECT ${version} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
   ]

@@ -16,6 +16,8 @@ export class Position {
   /** The snapshot of the first of several pages, and the last row of them. */
   #page: { readonly snapshot: string; readonly after: string } | undefined
   #server: string | undefined
+  /** The notices that the last read found, as JSON. */
+  notices: unknown
 
   /** Whether more rows are known to be there. */
   get isBehind(): boolean {
@@ -32,22 +34,23 @@ export class Position {
    * lower `seq` can be committed after a higher one. `undefined`: the server has started again, so reading has to begin again, because ids of
    * transactions may repeat.
    */
-  async read(db: Database, parts: readonly number[]): Promise<readonly Row[] | undefined> {
+  async read(db: Database, parts: readonly number[], noticesAfter: number | null): Promise<readonly Row[] | undefined> {
     const seen = this.#seen
     const page = this.#page
-    const values: unknown[] = [parts]
+    const values: unknown[] = [parts, noticesAfter]
     let where = ''
     if (seen !== undefined) {
       values.push(seen.xmax, seen.open)
-      where += ' AND (w.xid >= $2::xid8 OR w.xid = ANY ($3::xid8[]))'
+      where += ' AND (w.xid >= $3::xid8 OR w.xid = ANY ($4::xid8[]))'
     }
     if (page !== undefined) {
       values.push(page.after, page.snapshot)
       where += ` AND w.seq > $${values.length - 1}::bigint AND pg_visible_in_snapshot(w.xid, $${values.length}::pg_snapshot)`
     }
     const rows = await db.run(
-      `SELECT s.snapshot, s.server, n.* FROM
-  (SELECT pg_current_snapshot()::text AS snapshot, pg_postmaster_start_time()::text AS server) s
+      `SELECT s.*, n.*, CASE row_number() OVER () WHEN 1 THEN
+  (SELECT json_agg(json_build_array(id, vin, seq))::text FROM ${db.schema}.notice WHERE id > $2) END AS notices
+FROM (SELECT pg_current_snapshot()::text AS snapshot, pg_postmaster_start_time()::text AS server) s
 LEFT JOIN LATERAL (SELECT w.part, w.seq::text AS seq, w.attempts, w.not_before, w.deliveries, w.replayed::text AS replayed, w.changed,
     m.id, m.lane, m.received_at, m.door, m.kind, m.bytes, m.text
   FROM ${db.schema}.waiting w JOIN ${db.schema}.message m ON m.id = w.id
@@ -57,6 +60,7 @@ LEFT JOIN LATERAL (SELECT w.part, w.seq::text AS seq, w.attempts, w.not_before, 
     const server = String(rows[0]?.['server'])
     this.#server ??= server
     if (server !== this.#server) return undefined
+    this.notices = rows[0]?.['notices']
     const snapshot = page?.snapshot ?? String(rows[0]?.['snapshot'])
     const found = rows.filter(({ seq }) => seq !== null)
     const last = found.at(-1)

@@ -10,11 +10,13 @@ import type {
   Selection,
 } from '../../../src/inbox/inbox.ts'
 import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
+import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { letterOf, messageOf } from '../../../src/inbox/stored-row.ts'
 import { type DeadLetterStore, paced } from '../two-halves.ts'
 import type { Database, Row } from './client.ts'
 import type { Place } from './endings.ts'
-import { partitionOf } from './schema.ts'
+import { partitionOf, storable } from './schema.ts'
+import { heldSql, stateValues, upsertSql } from './vehicles.ts'
 
 /** How long a dead letter is kept, in milliseconds. */
 const deadMs = 30 * 86_400_000
@@ -37,14 +39,22 @@ export class Store implements DeadLetterStore {
   }
 
   /** Makes a message of this process a dead letter. */
-  async bury({ part, seq }: Place, me: string, { error, attempts, diedAt, changed }: DeadLetterReason): Promise<void> {
+  async bury(
+    { part, seq }: Place,
+    me: string,
+    { error, attempts, diedAt, changed }: DeadLetterReason,
+    vehicle: StoredVehicle | undefined,
+  ): Promise<void> {
     const { schema } = this.#db
     await this.#db.run(
-      `WITH gone AS (DELETE FROM ${schema}.waiting WHERE part = $1 AND seq = $2
-  AND EXISTS (SELECT FROM ${schema}.part p WHERE p.part = $1 AND p.owner = $3) RETURNING id)
+      `WITH ${heldSql(schema, '$3')}, gone AS (DELETE FROM ${schema}.waiting w USING held
+  WHERE w.part = held.part AND seq = $2 RETURNING id, seq), state AS (${upsertSql(schema, 8)})
 INSERT INTO ${schema}.dead SELECT id, $4, $5, $6, $7 FROM gone ON CONFLICT (id) DO UPDATE
 SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed`,
-      [part, seq, me, error.replaceAll('\0', '\uFFFD'), attempts, diedAt, changed ?? null],
+      [
+        ...[[part], seq, me, storable(error), attempts, diedAt, changed ?? null],
+        ...stateValues(vehicle === undefined ? [] : [vehicle]),
+      ],
     )
   }
 

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { BackendParts } from '../../../src/backend/backend.ts'
 import type { RelayBackend } from '../../../src/backend/relay.ts'
 import type { Clock } from '../../../src/base/clock.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog } from '../../../src/base/log.ts'
 import type { OpenOptions } from '../../../src/hosting/drainable.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
@@ -16,6 +17,7 @@ import type { PostgresSettings } from './options.ts'
 import { Reader } from './reader.ts'
 import { checkServer, type Found } from './schema.ts'
 import { Store } from './store.ts'
+import { VehicleRows } from './vehicles.ts'
 import { Writer } from './writer.ts'
 
 /** A Postgres that several processes share. */
@@ -31,6 +33,7 @@ export class PostgresSystem implements SharedSystem {
   readonly #writer: Writer
   #found: Found | undefined
   #life: Life | undefined
+  readonly vehicles: VehicleRows | undefined
   /** The half behind, once it is open. */
   reader: Reader | undefined
 
@@ -39,6 +42,7 @@ export class PostgresSystem implements SharedSystem {
     this.#settings = settings
     this.#parts = parts
     this.db = new Database(settings.db, settings.schema, clock)
+    this.vehicles = parts.vehicles && new VehicleRows(this.db, parts.vehicles.forgets?.afterMs)
     this.#store = new Store(this.db, clock, settings.keepForMs)
     this.#writer = new Writer(this.db, clock, settings.confirmMs, () => this.reader?.lookNow())
     this.deadLetters = deadLettersOf(this.#store, parts.receipts.reread)
@@ -73,7 +77,7 @@ export class PostgresSystem implements SharedSystem {
 
   inbox(inbox: InboxSettings): SharedInbox {
     this.reader = new Reader({
-      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, me: this.#me },
+      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.#me },
       put: (messages) => this.#writer.put(messages),
     })
     return this.reader
@@ -85,7 +89,11 @@ export class PostgresSystem implements SharedSystem {
 
   refusing(): undefined {}
 
-  replay(which: ReplaySelection): Promise<number> {
+  async replay(which: ReplaySelection): Promise<number> {
+    if (which.edges === true)
+      throw new FleethookError('option_invalid', 'postgresInbox cannot replay handled messages with `edges`.', {
+        hint: 'Leave `edges` out. A replayed dead letter reports its edges again.',
+      })
     return this.#store.replayHandled(which, this.#parts.receipts.reread)
   }
 

@@ -1,8 +1,9 @@
 import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
+import { vinOf } from '../../../src/inbox/receipts.ts'
 import { type Database, databaseError, isAboutData, isFinal } from './client.ts'
-import { partitionOf } from './schema.ts'
+import { partitionOf, storable } from './schema.ts'
 
 /** The messages of one `put`: all are kept, or none. */
 interface Entry {
@@ -47,10 +48,11 @@ export class Writer {
     this.#committed = committed
     this.#sql = `WITH added AS (INSERT INTO ${db.schema}.message (id, lane, received_at, door, kind, bytes, text)
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::text[])
-  ON CONFLICT (id) DO NOTHING RETURNING id)
-INSERT INTO ${db.schema}.waiting (part, id)
+  ON CONFLICT (id) DO NOTHING RETURNING id),
+placed AS (INSERT INTO ${db.schema}.waiting (part, id)
   SELECT n.part, n.id FROM unnest($8::smallint[], $1::uuid[]) WITH ORDINALITY n(part, id, place)
-  JOIN added USING (id) ORDER BY n.place`
+  JOIN added USING (id) ORDER BY n.place RETURNING seq, id)
+INSERT INTO ${db.schema}.notice (vin, seq) SELECT '', seq FROM placed WHERE id = ANY ($9::uuid[])`
   }
 
   /** Resolves when the messages are committed. Rejects with a FleethookError; Postgres may have them even then. */
@@ -142,12 +144,11 @@ function refuse(entries: readonly Entry[], error: FleethookError): void {
   for (const { reject } of entries) reject(error)
 }
 
-/** Text of Postgres cannot hold a NUL. JSON text has none, but a VIN that was read from it can. */
-export const storable = (text: string): string => text.replaceAll('\0', '\uFFFD')
-
 const valuesOf = (messages: readonly InboxMessage[]): readonly unknown[] => [
   ...messageValues(messages),
   messages.map(({ lane }) => partitionOf(storable(lane))),
+  // The gaps of all vehicles concern all processes.
+  messages.flatMap(({ id, kind, lane }) => (kind === 'gap' && vinOf(lane) === undefined ? [id] : [])),
 ]
 
 /** The columns of `message`. */

@@ -1,0 +1,246 @@
+import {
+  type Due,
+  RecentVehicles,
+  type SharedVehicles,
+  type StoredVehicle,
+  type VehicleFollower,
+  type VehicleStore,
+} from '../../../src/inbox/vehicle-store.ts'
+import { laneOf } from '../../../src/inbox/receipts.ts'
+import type { Database, Row } from './client.ts'
+import { partitionOf, partitions, storable } from './schema.ts'
+
+/** The states of the vehicles of one partition, while this process has it. */
+interface Held {
+  readonly recent: RecentVehicles
+  /** Their messages are settled, and Postgres does not know it yet. */
+  readonly unwritten: Map<string, StoredVehicle>
+}
+
+/** The room for states in memory. */
+const cacheBytes = 128 * 1_048_576
+
+/**
+ * The states of vehicles. A state is written with the end of its message, and in memory only while this process has the partition of the
+ * vehicle. Any process may read the rows.
+ */
+export class VehicleRows implements VehicleStore, SharedVehicles {
+  readonly shared: SharedVehicles = this
+  /** Writes the states that came so far. */
+  flush: () => Promise<void> = async () => {}
+  /** Called when a vehicle could not be forgotten. */
+  failed: (error: unknown) => void = () => {}
+  readonly #db: Database
+  readonly #held = new Map<number, Held>()
+  /** Partitions that this process has, or had, since it told of them. */
+  #moved = new Set<number>()
+  #host: VehicleFollower | undefined
+  readonly #notices = new Set<number>()
+  /** Their `seq`, in order. */
+  #gaps: readonly number[] = []
+  /** The newest notice that was read. */
+  #newest = -1
+  readonly #forgetAfterMs: number | undefined
+
+  constructor(db: Database, forgetAfterMs: number | undefined) {
+    this.#db = db
+    this.#forgetAfterMs = forgetAfterMs
+  }
+
+  /** Forgets vehicles that were silent for too long. */
+  async tidy(nowMs: number): Promise<void> {
+    if (this.#forgetAfterMs !== undefined) await this.forgetUnseen(nowMs - this.#forgetAfterMs)
+  }
+
+  gained(part: number): void {
+    this.#held.set(part, { recent: new RecentVehicles(cacheBytes / partitions), unwritten: new Map() })
+    this.#moved.add(part)
+  }
+
+  lost(part: number): void {
+    this.#held.delete(part)
+    this.#moved.add(part)
+  }
+
+  /** A message that leads to this state is settled. */
+  settled(vehicle: StoredVehicle): void {
+    this.keep(vehicle)
+    this.#heldOf(vehicle.vin)?.unwritten.set(vehicle.vin, vehicle)
+  }
+
+  written(vehicles: readonly StoredVehicle[]): void {
+    for (const vehicle of vehicles) {
+      const unwritten = this.#heldOf(vehicle.vin)?.unwritten
+      if (unwritten?.get(vehicle.vin) === vehicle) unwritten.delete(vehicle.vin)
+    }
+  }
+
+  /** The timers of the partitions that came and went are read. */
+  async followMoves(): Promise<void> {
+    const moved = this.#moved
+    if (moved.size === 0 || this.#host === undefined) return
+    this.#moved = new Set()
+    try {
+      await this.#host.moved((vin) => moved.has(partOf(vin)))
+    } catch (error) {
+      for (const part of moved) this.#moved.add(part)
+      throw error
+    }
+  }
+
+  /** Notices after this one are read. One with a lower id than the newest may be committed later. */
+  get noticesAfter(): number {
+    return this.#newest - 100
+  }
+
+  /** Rows of `notice`, as JSON: the gaps of all vehicles, and vehicles to forget. */
+  noticed(json: unknown): void {
+    const isFirst = this.#newest < 0
+    if (isFirst) this.#newest = 0
+    const found: unknown = JSON.parse(String(json ?? '[]'))
+    for (const each of Array.isArray(found) ? found : []) {
+      const [id, vin, seq] = Array.isArray(each) ? [Number(each[0]), String(each[1]), Number(each[2])] : [-1, '', -1]
+      if (this.#notices.has(id)) continue
+      this.#notices.add(id)
+      this.#newest = Math.max(this.#newest, id)
+      if (vin === '') this.#gaps = [...this.#gaps, seq].toSorted((one, other) => one - other)
+      else if (!isFirst && this.#heldOf(vin) !== undefined)
+        this.#host?.forget(vin).catch((error: unknown) => {
+          this.#notices.delete(id)
+          this.failed(error)
+        })
+    }
+  }
+
+  follow(host: VehicleFollower): void {
+    this.#host = host
+    // The first timers are read anyway.
+    this.#moved = new Set()
+  }
+
+  gapTo(seq: number): number {
+    return this.#gaps.findLast((gap) => gap <= seq) ?? -1
+  }
+
+  async *due(): AsyncGenerator<readonly Due[]> {
+    await this.flush()
+    const rows = await this.#db.run(
+      `SELECT vin, due FROM ${this.#db.schema}.vehicle WHERE part = ANY ($1::smallint[]) AND due IS NOT NULL`,
+      [[...this.#held.keys()]],
+    )
+    yield rows.map(({ vin, due }) => ({ vin: String(vin), dueMs: Number(due) }))
+  }
+
+  load(vin: string): StoredVehicle | undefined | Promise<StoredVehicle | undefined> {
+    // Gaps of all vehicles are notices.
+    if (vin === '') return undefined
+    const held = this.#heldOf(vin)
+    return here(held, vin) ?? this.#read(vin, held)
+  }
+
+  async #read(vin: string, held: Held | undefined): Promise<StoredVehicle | undefined> {
+    const [stored] = await this.#select('v.vin = $1', [storable(vin)])
+    const newer = here(held, vin)
+    if (newer === undefined && stored !== undefined) held?.recent.set(stored)
+    return newer ?? stored
+  }
+
+  async #select(where: string, values: readonly unknown[]): Promise<readonly StoredVehicle[]> {
+    const { schema } = this.#db
+    // A process that only receives learns of gaps here.
+    const gap = this.#newest < 0 ? `(SELECT max(n.seq) FROM ${schema}.notice n WHERE n.vin = '')` : 'NULL'
+    const rows = await this.#db.run(`SELECT v.*, ${gap} AS gap FROM ${schema}.vehicle v WHERE ${where}`, values)
+    if (this.#newest < 0) this.#gaps = rows.slice(0, 1).map((row) => Number(row['gap'] ?? -1))
+    return rows.map(storedOf)
+  }
+
+  keep(vehicle: StoredVehicle): void {
+    this.#heldOf(vehicle.vin)?.recent.set(vehicle)
+  }
+
+  async list({ after = '', limit }: Parameters<VehicleStore['list']>[0]): Promise<readonly StoredVehicle[]> {
+    await this.flush()
+    return this.#select('v.vin > $1 ORDER BY v.vin LIMIT $2', [storable(after), limit])
+  }
+
+  async forget(vin: string): Promise<boolean> {
+    const held = this.#heldOf(vin)
+    await this.flush()
+    held?.recent.delete(vin)
+    const { schema } = this.#db
+    // The process that has the vehicle deletes what it wrote meanwhile, as soon as it reads the notice.
+    const rows = await this.#db.run(
+      `WITH old AS (DELETE FROM ${schema}.notice WHERE vin <> '' AND at < now() - interval '1 hour'),
+noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text WHERE $2::boolean)
+DELETE FROM ${schema}.vehicle WHERE vin = $1 RETURNING seq`,
+      [storable(vin), held === undefined],
+    )
+    return rows.length > 0
+  }
+
+  async forgetUnseen(ms: number): Promise<number> {
+    const rows = await this.#db.run(
+      `DELETE FROM ${this.#db.schema}.vehicle WHERE coalesce(seen_at, 0) < $1 RETURNING vin`,
+      [Math.floor(ms)],
+    )
+    for (const { recent } of this.#held.values())
+      for (const { vin, seenMs } of recent.values()) if (seenMs < ms) recent.delete(vin)
+    return rows.length
+  }
+
+  async count(): Promise<{ readonly vehicles: number; readonly unwritten: number }> {
+    let unwritten = 0
+    for (const held of this.#held.values()) unwritten += held.unwritten.size
+    const [row] = await this.#db.run(`SELECT count(*) AS vehicles FROM ${this.#db.schema}.vehicle`)
+    return { vehicles: Number(row?.['vehicles']), unwritten }
+  }
+
+  #heldOf(vin: string): Held | undefined {
+    return this.#held.get(partOf(vin))
+  }
+}
+
+const partOf = (vin: string): number => partitionOf(storable(laneOf(vin)))
+
+const here = (held: Held | undefined, vin: string): StoredVehicle | undefined =>
+  held?.unwritten.get(vin) ?? held?.recent.get(vin)
+
+function storedOf(row: Row): StoredVehicle {
+  const text = String(row['text'])
+  const seenMs = row['seen_at'] === null ? -Infinity : Number(row['seen_at'])
+  return { vin: String(row['vin']), seq: Number(row['seq']), seenMs, bytes: text.length, text: () => text }
+}
+
+/** The most characters of a VIN with a state: an index has no room for longer ones. */
+const longestVin = 500
+
+/** The parameters of {@link upsertSql}. */
+export function stateValues(vehicles: readonly StoredVehicle[]): readonly (readonly unknown[])[] {
+  const rows = vehicles.flatMap((vehicle) => {
+    const { vin, seq, seenMs, dueMs } = vehicle
+    try {
+      if (vin === '' || vin.length > longestVin) return []
+      const seenAt = Number.isFinite(seenMs) ? seenMs : null
+      return [[vin, partOf(vin), seq, seenAt, dueMs === undefined ? null : Math.ceil(dueMs), vehicle.text()]]
+    } catch {
+      // What an edge of your own remembers is not JSON. The older state stays.
+      return []
+    }
+  })
+  return [0, 1, 2, 3, 4, 5].map((column) => rows.map((row) => row[column]))
+}
+
+/**
+ * The partitions of `$1` that this process still has. No other one gets them before the statement ends, so it finds all that this one wrote, and
+ * a process that was frozen for longer than its lease writes nothing. Locks go in one order, as in the renewal of leases.
+ */
+export const heldSql = (schema: string, me: string): string =>
+  `held AS (SELECT part FROM ${schema}.part WHERE part = ANY ($1::smallint[]) AND owner = ${me} ORDER BY part FOR SHARE)`
+
+/** Writes states whose messages are in `gone`, the rows that the same statement deleted. */
+export const upsertSql = (schema: string, first: number): string =>
+  `INSERT INTO ${schema}.vehicle AS v (vin, part, seq, seen_at, due, text) SELECT n.* FROM unnest($${first}::text[], $${first + 1}::smallint[],
+  $${first + 2}::bigint[], $${first + 3}::bigint[], $${first + 4}::bigint[], $${first + 5}::text[]) n(vin, part, seq, seen_at, due, text)
+  JOIN gone ON gone.seq = n.seq
+ON CONFLICT (vin) DO UPDATE SET seq = excluded.seq, seen_at = excluded.seen_at, due = excluded.due, text = excluded.text
+WHERE v.seq < excluded.seq`

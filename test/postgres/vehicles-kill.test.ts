@@ -1,0 +1,120 @@
+/* States and edges of vehicles while handling processes are killed and frozen, with a ledger in the transactions of handlers. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { join } from 'node:path'
+import { createReceiver, vehicles } from 'fleethook'
+import { postgresInbox } from 'fleethook/inbox/postgres'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { few, inForm } from '../form.ts'
+import { hasPostgres } from '../once/servers.ts'
+import { programCommand } from '../runtimes/targets.ts'
+import { quiet } from './quiet.ts'
+import { type Scene, startScene, vinOf } from './scene.ts'
+import type { VehiclesProgramSettings } from './vehicles-program.ts'
+
+const count = 30
+const leaseMs = 1_500
+
+describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any moment', () => {
+  let scene: Scene
+  beforeAll(async () => {
+    scene = await startScene()
+  }, 120_000)
+  const all: ChildProcess[] = []
+  afterAll(async () => {
+    for (const child of all) child.kill('SIGKILL')
+    await scene?.[Symbol.asyncDispose]()
+  })
+
+  async function begin(schema: string, parkedSeconds: number): Promise<ChildProcess> {
+    const settings: VehiclesProgramSettings = { port: scene.server.port, schema, leaseMs, parkedSeconds }
+    const { command, args, env } = programCommand('node24', join(import.meta.dirname, 'vehicles-program.ts'), {
+      SETTINGS: JSON.stringify(settings),
+    })
+    const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] })
+    all.push(child)
+    await new Promise<void>((resolve) => child.stdout?.once('data', () => resolve()))
+    return child
+  }
+  async function end(child: ChildProcess): Promise<void> {
+    const ended = new Promise((resolve) => child.once('exit', resolve))
+    child.kill('SIGKILL')
+    await ended
+  }
+
+  test.each(few(['killed', 'frozen'] as const, 2))(
+    '%s: each edge and each timer has one row, and each vehicle its newest state',
+    { timeout: 180_000 },
+    async (fault) => {
+      const schema = `edges_${fault}`
+      await scene.prepare(schema)
+      await scene.pool.query(
+        `CREATE TABLE ${schema}.edges (at bigint GENERATED ALWAYS AS IDENTITY, vin text NOT NULL, edge text NOT NULL, n int, edge_id text)`,
+      )
+      const rowsOf = async (edge: string): Promise<readonly { vin: string; n: number; edge_id: string }[]> =>
+        (await scene.pool.query(`SELECT vin, n, edge_id FROM ${schema}.edges WHERE edge = $1 ORDER BY at`, [edge])).rows
+      const inbox = postgresInbox({ db: scene.newPool(), schema, leaseMs, role: 'receive' })
+      const parts = [vehicles({ fields: ['Gear', 'Odometer'] })] as const
+      const front = createReceiver({ secret: false, log: quiet, inbox, parts })
+      await front.open()
+      const children = [await begin(schema, 5), await begin(schema, 5)]
+      const post = async (vehicle: number, n: number): Promise<void> => {
+        const body = {
+          vin: vinOf(vehicle),
+          createdAt: new Date().toISOString(),
+          data: { Gear: n % 2 === 0 ? 'D' : 'P', Odometer: n },
+        }
+        expect((await front.accept({ authorization: undefined, body })).status).toBe(200)
+      }
+      let isOver = false
+      const loops = Array.from({ length: count }, async (_, vehicle) => {
+        for (let n = 0; ; n += 1) {
+          await post(vehicle, n)
+          await new Promise((resolve) => setTimeout(resolve, 30))
+          if (isOver && n % 2 === 1) return n
+        }
+      })
+      const strike = async (): Promise<void> => {
+        const at = Math.floor(Math.random() * 2)
+        const child = children[at] ?? expect.fail('Two processes run.')
+        if (fault === 'killed') {
+          await end(child)
+          children[at] = await begin(schema, 5)
+        } else {
+          child.kill('SIGSTOP')
+          await new Promise((resolve) => setTimeout(resolve, 1.5 * leaseMs))
+          child.kill('SIGCONT')
+        }
+      }
+      for (let round = 0; round < inForm({ short: 2, full: 4, long: 15 }); round += 1) {
+        const before = (await rowsOf('parks')).length
+        await expect.poll(async () => (await rowsOf('parks')).length, { timeout: 60_000 }).toBeGreaterThan(before + 50)
+        await strike()
+      }
+      isOver = true
+      const last = await Promise.all(loops)
+      // The timers of all vehicles run, and half of them get another owner.
+      await strike()
+      await expect
+        .poll(async () => new Set((await rowsOf('parked')).map(({ vin }) => vin)).size, { timeout: 30_000 })
+        .toBe(count)
+      await expect
+        .poll(async () => (await scene.pool.query(`SELECT FROM ${schema}.waiting LIMIT 1`)).rowCount, {
+          timeout: 30_000,
+        })
+        .toBe(0)
+      const views = await front.vehicles.list({ limit: count })
+      await front.drain()
+      await Promise.all(children.map(end))
+      const parks = await rowsOf('parks')
+      const numbers = (rows: typeof parks, vehicle: number): readonly number[] =>
+        rows.filter(({ vin }) => vin === vinOf(vehicle)).map(({ n }) => n)
+      for (const [vehicle, n] of last.entries()) {
+        const odd = Array.from({ length: (n + 1) / 2 }, (_, at) => 2 * at + 1)
+        expect(numbers(parks, vehicle)).toEqual(odd)
+        expect(numbers(await rowsOf('parked'), vehicle)).toEqual([n])
+        expect(views.find(({ vin }) => vin === vinOf(vehicle))?.value('Odometer')).toBe(n)
+      }
+      expect(new Set(parks.map(({ edge_id: id }) => id)).size).toBe(parks.length)
+    },
+  )
+})

@@ -1,0 +1,217 @@
+/* The newest state of vehicles and rules about them, over several processes. */
+import { createReceiver, type Receiver, type Vehicles, vehicles } from 'fleethook'
+import { type PostgresInboxOptions, postgresInbox } from 'fleethook/inbox/postgres'
+import { becomes, is, starts } from 'fleethook/when'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { inForm } from '../form.ts'
+import { hasPostgres } from '../once/servers.ts'
+import { expected } from '../vehicles/everywhere-expected.ts'
+import { fields, gapNow, lineOf, rules, script, vins } from '../vehicles/everywhere.ts'
+import { quiet } from './quiet.ts'
+import { type Scene, startScene } from './scene.ts'
+
+const vin = '0FLEETV14T0000001'
+
+describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
+  let scene: Scene
+  let number = 0
+  beforeAll(async () => {
+    scene = await startScene()
+  }, 120_000)
+  afterAll(() => scene?.[Symbol.asyncDispose]())
+
+  async function newSchema(): Promise<string> {
+    const schema = `vehicles${++number}`
+    await scene.prepare(schema)
+    return schema
+  }
+
+  function keeping(
+    schema: string,
+    options: Partial<PostgresInboxOptions> = {},
+  ): Receiver & { readonly vehicles: Vehicles } {
+    const inbox = postgresInbox({ db: scene.newPool(), schema, leaseMs: 1_500, ...options })
+    const retry = { attempts: 2, minMs: 20, maxMs: 50 }
+    return createReceiver({ secret: false, inbox, log: quiet, retry, parts: [vehicles({ fields })] })
+  }
+
+  const send = async (receiver: Receiver, body: object): Promise<void> => {
+    expect((await receiver.accept({ authorization: undefined, body })).status).toBe(200)
+  }
+  const gear = (value: string, of: string = vin): object => ({
+    vin: of,
+    createdAt: new Date().toISOString(),
+    data: { Gear: value },
+  })
+  /** Nothing waits. */
+  const settled = async (schema: string): Promise<void> => {
+    await expect
+      .poll(async () => (await scene.pool.query(`SELECT FROM ${schema}.waiting LIMIT 1`)).rowCount, {
+        timeout: 30_000,
+        interval: 5,
+      })
+      .toBe(0)
+  }
+  const parts = async (schema: string): Promise<readonly number[]> =>
+    (
+      await scene.pool.query<{ count: string }>(
+        `SELECT count(*) FROM ${schema}.part WHERE until > clock_timestamp() GROUP BY owner ORDER BY 1`,
+      )
+    ).rows.map(({ count }) => Number(count))
+
+  test('two receivers find the same edges as one, in every message and across gaps', { timeout: 120_000 }, async () => {
+    const lines = script(inForm({ short: 150, full: 800 }), 7)
+    const schema = await newSchema()
+    const found: Record<string, string[]> = Object.fromEntries(vins.map((each) => [each, []]))
+    const ids = new Set<string>()
+    const both = [keeping(schema), keeping(schema)]
+    for (const receiver of both)
+      for (const rule of rules)
+        receiver.when(rule, (happening) => {
+          found[happening.vin]?.push(lineOf(happening))
+          ids.add(happening.id)
+        })
+    await Promise.all(both.map((receiver) => receiver.open()))
+    await expect.poll(() => parts(schema), { timeout: 10_000 }).toEqual([32, 32])
+    for (const [at, line] of lines.entries()) {
+      const receiver = both[at % 2] ?? expect.fail('There are two.')
+      if (!('gap' in line)) await send(receiver, line.body)
+      else {
+        await settled(schema)
+        await receiver.from({ feed: async ({ tell }) => void (await tell(gapNow(line.gap))) })
+        await settled(schema)
+      }
+    }
+    await settled(schema)
+    await Promise.all(both.map((receiver) => receiver.drain()))
+    expect(found).toEqual(expected(lines))
+    expect(ids.size).toBe(Object.values(found).flat().length)
+  })
+
+  test('the next owner goes on with the state and the timers of the one before', { timeout: 60_000 }, async () => {
+    const schema = await newSchema()
+    const told: string[] = []
+    const parked = starts(is('Gear', 'P')).after({ seconds: 1 })
+    const start = async (name: string): Promise<Receiver & { readonly vehicles: Vehicles }> => {
+      const receiver = keeping(schema)
+        .when(becomes('Gear', 'P'), ({ change }) => void told.push(`${name} ${String(change.from)}>P`))
+        .when(parked, ({ change }) => void told.push(`${name} parked, late: ${change.late}`))
+      await receiver.open()
+      return receiver
+    }
+    const first = await start('first')
+    await send(first, gear('D'))
+    await settled(schema)
+    await first.drain()
+    const second = await start('second')
+    expect((await second.vehicles.get(vin))?.value('Gear')).toBe('D')
+    await send(second, gear('P'))
+    await settled(schema)
+    await second.drain()
+    const third = await start('third')
+    await expect.poll(() => told, { timeout: 10_000 }).toEqual(['second D>P', 'third parked, late: false'])
+    expect(await third.vehicles.get(vin)).toMatchObject({ timers: [] })
+    await third.drain()
+  })
+
+  test('a process that joins takes over states and timers', { timeout: 60_000 }, async () => {
+    const schema = await newSchema()
+    const told: string[] = []
+    const parked = starts(is('Gear', 'P')).after({ seconds: 4 })
+    const start = async (name: string): Promise<Receiver & { readonly vehicles: Vehicles }> => {
+      const receiver = keeping(schema).when(parked, ({ vin: of }) => void told.push(`${name} ${of}`))
+      await receiver.open()
+      return receiver
+    }
+    const first = await start('first')
+    const many = Array.from({ length: 20 }, (_, n) => `0FLEETV14T${String(n).padStart(7, '0')}`)
+    for (const of of many) {
+      await send(first, gear('D', of))
+      await send(first, gear('P', of))
+    }
+    const second = await start('second')
+    await expect.poll(() => parts(schema), { timeout: 10_000 }).toEqual([32, 32])
+    expect(told).toEqual([])
+    await expect.poll(() => told.length, { timeout: 10_000 }).toBe(20)
+    await settled(schema)
+    expect(new Set(told.map((line) => line.split(' ')[1])).size).toBe(20)
+    expect(new Set(told.map((line) => line.split(' ')[0])).size).toBe(2)
+    await Promise.all([first.drain(), second.drain()])
+    expect(told).toHaveLength(20)
+  })
+
+  test('a process that only receives lists vehicles and forgets them where they are handled', { timeout: 60_000 }, async () => {
+    const schema = await newSchema()
+    const front = keeping(schema, { role: 'receive' })
+    const back = keeping(schema, { role: 'handle' }).on('data', () => {})
+    await Promise.all([front.open(), back.open()])
+    for (const of of ['B', 'A', 'C']) await send(front, gear('D', of))
+    await settled(schema)
+    expect((await front.vehicles.list({ limit: 2 })).map((each) => each.vin)).toEqual(['A', 'B'])
+    expect((await front.vehicles.list({ after: 'B' })).map((each) => each.vin)).toEqual(['C'])
+    expect((await front.vehicles.get('A'))?.value('Gear')).toBe('D')
+    expect(await front.vehicles.get('no')).toBe(undefined)
+    expect(await front.vehicles.stats()).toMatchObject({ vehicles: 3 })
+    expect(await front.vehicles.forget('A')).toBe(true)
+    expect(await front.vehicles.forget('no')).toBe(false)
+    expect(await front.vehicles.get('A')).toBe(undefined)
+    // The one that has it knew it in memory.
+    await expect.poll(async () => (await back.vehicles.get('A')) === undefined).toBe(true)
+    await send(front, { ...gear('D', 'A'), data: { BatteryLevel: 50 } })
+    await settled(schema)
+    expect((await front.vehicles.get('A'))?.fields).toEqual(['BatteryLevel'])
+    await Promise.all([front.drain(), back.drain()])
+  }) // prettier-ignore
+
+  test('a message that follows a refused one is across a gap, even at another receiver', { timeout: 60_000 }, async () => {
+    const schema = await newSchema()
+    const told: string[] = []
+    let isDown = false
+    const pool = scene.newPool()
+    const db = {
+      query: (text: string, values?: unknown[]) =>
+        isDown ? Promise.reject(new Error('out of reach')) : pool.query(text, values),
+    }
+    const front = keeping(schema, { role: 'receive', db, confirmMs: 200 })
+    const other = keeping(schema, { role: 'receive' })
+    const back = keeping(schema, { role: 'handle' }).on('data', (event, { changes }) => {
+      for (const { acrossGap, to } of changes) told.push(`${event.vin} ${String(to)} ${acrossGap}`)
+    })
+    await Promise.all([front.open(), other.open(), back.open()])
+    for (const of of ['A', 'B']) await send(front, gear('D', of))
+    await settled(schema)
+    isDown = true
+    expect((await front.accept({ authorization: undefined, body: gear('R', 'A') })).status).toBe(503)
+    isDown = false
+    await send(front, gear('P', 'B'))
+    await send(other, gear('P', 'A'))
+    await settled(schema)
+    expect(told).toEqual(['B P false', 'A P true'])
+    await Promise.all([front, other, back].map((receiver) => receiver.drain()))
+  }) // prettier-ignore
+
+  test('a dead letter keeps its state, and its replay reports its edge again', { timeout: 60_000 }, async () => {
+    const schema = await newSchema()
+    let fails = true
+    const ids: string[] = []
+    const one = keeping(schema).when(becomes('Gear', 'P'), ({ id }) => {
+      ids.push(id)
+      if (fails) throw new Error('not now')
+    })
+    await one.open()
+    await send(one, gear('D'))
+    await send(one, gear('P'))
+    await settled(schema)
+    expect((await one.vehicles.get(vin))?.value('Gear')).toBe('P')
+    await one.drain()
+    fails = false
+    const two = keeping(schema).when(becomes('Gear', 'P'), ({ id }) => void ids.push(id))
+    await two.open()
+    expect((await two.vehicles.get(vin))?.value('Gear')).toBe('P')
+    const [letter] = await two.deadLetters.list()
+    expect(await two.deadLetters.replay(letter?.id ?? '')).toBe(1)
+    await expect.poll(() => ids.length, { timeout: 10_000 }).toBe(3)
+    expect(new Set(ids).size).toBe(1)
+    await two.drain()
+  })
+})
