@@ -15,6 +15,8 @@ class Batch implements Turn {
   readonly gate: (() => void) | undefined
   readonly run: () => Promise<void>
   timer: Timer | undefined
+  /** Its handler runs, so its messages have an attempt that a drain takes back. */
+  isRunning = false
 
   constructor(owner: RequestWork | undefined, run: (batch: Batch) => Promise<void>, take: (turn: Turn) => void) {
     this.owner = owner
@@ -108,32 +110,51 @@ export class Gathering {
 
   /** Never rejects. */
   readonly #run = async (batch: Batch): Promise<void> => {
-    const { events } = this.#core.options
-    const core = this.#core
+    const kept = new Map<Entry, Gate>()
     // Other processes can take messages over until the handler runs.
-    const entries = (await this.#stillHeld(batch)).filter(({ heldBy }) => heldBy === batch)
+    for (const entry of await this.#stillHeld(batch)) {
+      if (entry.heldBy !== batch) continue
+      // Asked for each: a handler that rests is tried with one message, and the others wait.
+      const gate = this.#core.hooks.gate?.(entry, this.#step)
+      if (gate === undefined) continue
+      entry.hold(gate)
+      kept.set(entry, gate)
+    }
+    await Promise.all([this.#try(batch), this.#waitAt(kept)])
+  }
+
+  async #try(batch: Batch): Promise<void> {
+    const core = this.#core
+    const { events } = core.options
+    const entries = batch.entries.filter(({ heldBy }) => heldBy === batch)
     const [first] = entries
     if (first === undefined) return
-    const gate = core.hooks.gate?.(first, this.#step)
-    if (gate !== undefined) {
-      await this.#laterAll(entries, 0)
-      for (const entry of entries) core.release(entry, gate)
-      return
-    }
     for (const entry of entries) entry.countAttempt(core.counts)
+    batch.isRunning = true
     const failure = await this.#call(batch, entries)
+    batch.isRunning = false
     // Messages that were ended meanwhile are accounted for. At the end of a drain, all of them are.
     const left = entries.filter(({ heldBy }) => heldBy === batch)
-    if (failure !== undefined && core.lifecycle.isStopped) {
-      for (const entry of left) entry.uncountAttempt()
-      return
-    }
     const request = failure && requestOf(failure.error)
     if (failure === undefined || request?.kind === 'discard') {
       core.hooks.succeeded?.(this.#step)
       if (request?.kind === 'discard') events.discarded(request.reason, first.event?.topic ?? '', left.length)
       await this.#finishAll(left)
-    } else await this.#failed(left, failure.error)
+    } else if (core.lifecycle.isStopped) {
+      for (const entry of left) entry.uncountAttempt()
+    } else await this.#afterFailedBatch(left, failure.error)
+  }
+
+  /** Only the first message of a lane waits at its gate: one behind it would be let through in vain. */
+  async #waitAt(kept: ReadonlyMap<Entry, Gate>): Promise<void> {
+    await this.#laterAll([...kept.keys()], 0)
+    for (const [entry, gate] of kept) {
+      if (entry.previous === undefined) this.#core.release(entry, gate)
+      else {
+        entry.letGo()
+        this.#core.release(entry, 'wait')
+      }
+    }
   }
 
   async #stillHeld(batch: Batch): Promise<readonly Entry[]> {
@@ -188,16 +209,23 @@ export class Gathering {
     if (finishing.length > 0) await Promise.all(finishing)
   }
 
-  /** The handler failed: each message is tried alone, in its turn. All wait together at a gate, or when the handler threw `Retry`. */
-  async #failed(entries: readonly Entry[], error: unknown): Promise<void> {
+  /**
+   * What follows when the handler failed for a batch:
+   *
+   * | case                         | the attempt counts | it is written   | the next run                  |
+   * | ---------------------------- | ------------------ | --------------- | ----------------------------- |
+   * | its breaker is open          | no                 | as none         | gathered, when the gate opens |
+   * | one message, or `Retry`      | yes                | with its rest   | gathered, after its rest      |
+   * | several messages             | no                 | no              | each alone, at once           |
+   */
+  async #afterFailedBatch(entries: readonly Entry[], error: unknown): Promise<void> {
     const [first] = entries
     if (first === undefined) return
     const core = this.#core
     const next = core.failed(first, this.#step, error, entries.length)
     if ('gate' in next) {
       for (const entry of entries) entry.exemptAttempt()
-      await this.#laterAll(entries, 0)
-      for (const entry of entries) core.release(entry, next.gate)
+      await this.#waitAt(new Map(entries.map((entry) => [entry, next.gate])))
     } else if (entries.length === 1 || requestOf(error) !== undefined) {
       const last = new Set(entries.filter((entry) => core.isLast(entry)))
       const again = entries.filter((entry) => !last.has(entry))
@@ -219,5 +247,9 @@ export class Gathering {
     )
   }
 }
+
+/** The attempts of an entry whose turn does not end. */
+export const endedAttempts = ({ attempt, heldBy }: Entry): number =>
+  heldBy instanceof Batch && heldBy.isRunning ? attempt - 1 : attempt
 
 const ownerOf = (request: RequestWork): RequestWork | undefined => (request.isBound ? request : undefined)

@@ -190,10 +190,11 @@ export class Core implements RunningCore {
 
   /** Writes that the message waits again, and is not tried before `restMs` from now. `attempts` were made. */
   later(entry: Entry, attempts: number, restMs: number): Promise<void> {
-    const { inbox, clock, retry } = this.options
-    // Attempts that do not count must not make the next process give the message up.
-    const counted = (entry.trouble?.exempt ?? 0) === 0 ? attempts : Math.min(attempts, retry.attempts - 1)
-    // A handler that saw it once may see it again.
+    const { inbox, clock } = this.options
+    // Attempts that do not count must not make the next process give the message up, by their number or by the time that they took.
+    const counted = attempts - (entry.trouble?.exempt ?? 0)
+    // A handler that saw it once may see it again, and the next process must know. It takes this for one crash, however many processes
+    // stop: too little to make the message a suspect.
     const least = entry.mostAttempts > entry.attemptsBefore ? 1 : 0
     return inbox.reschedule(entry.id, {
       attempts: counted,

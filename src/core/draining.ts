@@ -1,7 +1,7 @@
 import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
-import type { RunningCore } from './batches.ts'
+import { endedAttempts, type RunningCore } from './batches.ts'
 import type { Entry, RequestWork } from './entry.ts'
 import type { CoreEvents } from './events.ts'
 
@@ -77,14 +77,15 @@ async function breakOffAll(core: RunningCore, afterMs: number): Promise<number> 
   return unfinished.filter(({ counts }) => counts).length
 }
 
-/** A turn that did not end does not count as an attempt. */
+/** A turn that did not end does not count as an attempt, and a claim without a turn does not count as a crash. */
 async function noteBrokenOff(core: RunningCore): Promise<void> {
-  // Batches that were aborted give their attempts back first.
-  await Promise.resolve().then(() => {})
   const noting: Promise<void>[] = []
   for (const entry of core.lanes.all()) {
-    if (entry.claim === undefined || entry.state !== 'held') continue
-    noting.push(core.later(entry, entry.attempt, 0).catch((error: unknown) => core.options.events.inboxFailed(error)))
+    // What runs writes that itself.
+    if (entry.claim === undefined || entry.state === 'running') continue
+    noting.push(
+      core.later(entry, endedAttempts(entry), 0).catch((error: unknown) => core.options.events.inboxFailed(error)),
+    )
   }
   await Promise.all(noting)
 }

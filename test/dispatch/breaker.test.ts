@@ -127,6 +127,85 @@ describe('a handler that fails for every vehicle', () => {
     expect(receiver.stats()).toMatchObject({ handled: 8, lanes: 0, pending: { messages: 0 } })
   })
 
+  test.each([{ maxAgeMs: 600_000 }, { attempts: 10 }])(
+    'takes no attempts and no time from its messages, also when the process ends after a long outage (retry: %j)',
+    async (retry) => {
+      const on = disk()
+      const first = scene({ inbox: storedInbox(on), retry })
+      first.receiver.on('data', () => {
+        throw new Error('connection refused')
+      })
+      await first.post([0, 1, 2, 3, 4].map((n) => data(`VIN${n}`, n)))
+      for (let minute = 0; minute < 100; minute += 1) await first.clock.advance(60_000)
+      expect(first.receiver.stats()).toMatchObject({ deadLettered: 0, handled: 0 })
+      expect(first.receiver.stats().retried).toBeGreaterThan(80)
+      const drained = first.receiver.drain()
+      await first.clock.advance(2_000)
+      expect(await drained).toMatchObject({ left: 5 })
+      const next = scene({ inbox: storedInbox(on), retry }, first.clock)
+      const tried = new Set<string>()
+      next.receiver.on('data', ({ vin }) => {
+        if (tried.has(vin)) return
+        tried.add(vin)
+        if (tried.size % 2 === 0) throw new Error('once')
+      })
+      await next.receiver.open()
+      await next.clock.advance(10_000)
+      expect(next.receiver.stats()).toMatchObject({ deadLettered: 0, handled: 5 })
+    },
+  )
+
+  test('is tried with one message of a batch, and the others wait', async () => {
+    const { receiver, post, clock } = scene()
+    const sizes: number[] = []
+    let isAway = true
+    receiver.batch('data', { size: 6, withinMs: 10 }, (events) => {
+      sizes.push(events.length)
+      if (isAway) throw new Error('connection refused')
+    })
+    await post([0, 1, 2, 3, 4].map((n) => data(`VIN${n}`, n)))
+    await clock.advance(10)
+    expect(receiver.stats().resting).toHaveLength(1)
+    sizes.length = 0
+    await post(['A', 'B', 'C', 'D', 'E', 'F'].map((vin, n) => data(vin, n)))
+    await clock.advance(70)
+    expect(sizes).toEqual([1, 1, 1, 1, 1, 1])
+    await clock.advance(60_000)
+    isAway = false
+    await clock.advance(60_000)
+    expect(new Set(sizes.slice(0, 12))).toEqual(new Set([1]))
+    expect(receiver.stats()).toMatchObject({ handled: 11, deadLettered: 0, lanes: 0, resting: [] })
+  })
+
+  test('is tried in every rest, although many messages of one vehicle found it resting', async () => {
+    const { receiver, post, clock } = scene()
+    const gate = gates()
+    let isAway = true
+    let runs = 0
+    receiver.batch('data', { size: 50, withinMs: 10 }, async (events) => {
+      runs += 1
+      if (isAway && events[0]?.vin === 'PROBE' && runs === 7) await gate.wait('probe')
+      if (isAway) throw new Error('connection refused')
+    })
+    await post([0, 1, 2, 3, 4].map((n) => data(`VIN${n}`, n)))
+    await clock.advance(10)
+    expect(receiver.stats().resting).toHaveLength(1)
+    await post(data('PROBE', 1))
+    await clock.advance(10)
+    expect(gate.waiting).toEqual(['probe'])
+    await post(Array.from({ length: 50 }, (_, n) => data('A', n)))
+    await clock.advance(10)
+    gate.fail('probe', new Error('connection refused'))
+    await clock.advance(1_000)
+    runs = 0
+    // Rests of 2, 4 and 8 seconds.
+    await clock.advance(20_000)
+    expect(runs).toBeGreaterThanOrEqual(3)
+    isAway = false
+    await clock.advance(120_000)
+    expect(receiver.stats()).toMatchObject({ handled: 56, deadLettered: 0, lanes: 0, resting: [] })
+  })
+
   test('takes no attempt from a message that only found it resting', async () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 2, minMs: 100 } })
     const gate = gates()

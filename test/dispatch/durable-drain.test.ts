@@ -1,7 +1,12 @@
+import { type BatchHandler, Discard } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { describe, expect, test } from 'vitest'
+import { createFiles } from '../inbox/sqlite-files.ts'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { turn } from './fake-clock.ts'
 import { data, gates, scene } from './scene.ts'
+
+const files = createFiles()
 
 describe('the drain of a durable inbox', () => {
   test('starts no handler, and leaves waiting messages to the next process in order', async () => {
@@ -86,6 +91,67 @@ describe('the drain of a durable inbox', () => {
     await next.receiver.open()
     await next.clock.advance(1_000)
     expect(seen).toEqual(numbers)
+  })
+
+  test('settles what a handler discards during its grace, in a batch as well', async () => {
+    for (const kind of ['on', 'batch'] as const) {
+      const { receiver, post, clock } = scene({ inbox: storedInbox(disk()) })
+      const gate = gates()
+      if (kind === 'on') receiver.on('data', ({ vin }) => gate.wait(vin))
+      else receiver.batch('data', { size: 3, withinMs: 10 }, () => gate.wait('batch'))
+      await post([data('A', 1), data('B', 2), data('C', 3)])
+      await turn()
+      const drained = receiver.drain()
+      await turn()
+      for (const name of gate.waiting) gate.fail(name, new Discard('old'))
+      await clock.advance(0)
+      expect(await drained, kind).toEqual({ handled: 3, left: 0, lost: 0 })
+      expect(receiver.stats(), kind).toMatchObject({ discarded: 3 })
+    }
+  })
+
+  test.each([{ attempts: 1 }, {}])(
+    'does not count the attempt of a batch that it aborts, with observers that wrap it as well (retry: %j)',
+    async (retry) => {
+      const path = files.path()
+      const options = { inbox: sqliteInbox({ path }), retry }
+      const hang: BatchHandler<'data'> = () => new Promise(() => {})
+      const first = scene({ ...options, observe: { around: async (run) => void (await run()) } })
+      first.receiver.batch('data', { size: 3, withinMs: 10 }, hang)
+      await first.post([data('A', 1), data('B', 2), data('C', 3)])
+      await first.clock.advance(10)
+      const drained = first.receiver.drain()
+      await first.clock.advance(2_000)
+      expect(await drained).toEqual({ handled: 0, left: 3, lost: 0 })
+      const seen: number[] = []
+      const next = scene(options)
+      next.receiver.batch('data', { size: 3, withinMs: 10 }, (_, { deliveries }) => {
+        seen.push(...deliveries.map(({ attempt }) => attempt))
+      })
+      await next.receiver.open()
+      await next.clock.advance(10)
+      expect(seen).toEqual([1, 1, 1])
+      expect(next.receiver.stats()).toMatchObject({ handled: 3, deadLettered: 0 })
+      await next.receiver.drain()
+    },
+  )
+
+  test('does not count stops as crashes of messages that wait for a slot after their batch failed', async () => {
+    const on = disk()
+    for (let process = 1; process <= 3; process += 1) {
+      const { receiver, post, clock } = scene({ inbox: storedInbox(on), concurrency: 1 })
+      receiver.batch('data', { size: 3, withinMs: 10 }, (events) => {
+        if (events.length > 1) throw new Error('no')
+        return new Promise(() => {})
+      })
+      if (process === 1) await post([data('A', 1), data('B', 2), data('C', 3)])
+      else await receiver.open()
+      await clock.advance(10)
+      const drained = receiver.drain()
+      await clock.advance(2_000)
+      expect(await drained).toEqual({ handled: 0, left: 3, lost: 0 })
+      expect([...on.deliveries.values()], `after stop ${process}`).toEqual([1, 1, 1])
+    }
   })
 
   test("with ack: 'handled' an answer to what was not handled is 503", async () => {

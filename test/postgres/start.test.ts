@@ -111,7 +111,7 @@ describe.skipIf(!hasPostgres)('postgresInbox at its start', () => {
       schema: 'crash',
       allowWeak: true,
       leaseMs: 3_000,
-      confirmMs: 100,
+      confirmMs: 2_000,
     })
     const receiver = createReceiver({ secret: false, inbox, log: quiet })
       .on('data', (event) => void numbers.push(Number(event.data.Odometer)))
