@@ -113,6 +113,7 @@ export function configFor(form: Form): ViteUserConfig {
             name: 'databases',
             include: databases,
             exclude: excluded,
+            testTimeout: 300_000,
             ...(isReal && { env: { [formVariable]: 'full' } }),
           },
         },

@@ -5,6 +5,7 @@ import { rootCertificates } from 'node:tls'
 import type { Command } from 'commander'
 import * as z from 'zod/mini'
 import { FleethookError } from '../../src/base/errors.ts'
+import { systemClock } from '../../src/base/clock.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import { testHeader } from '../../src/inbox/receipts.ts'
 import type { ShownItem } from '../../src/operator/feed.ts'
@@ -13,6 +14,10 @@ import { type Client, createClient } from '../../src/service/client/client.ts'
 import { vinsOf } from '../../src/service/client/products.ts'
 import { ServiceError } from '../../src/service/client/service-error.ts'
 import { isLoopback } from '../../src/service/client/webhook-url.ts'
+import { Database, databaseError, stateOf } from '../inbox/postgres/client.ts'
+import { tableHealth } from '../inbox/postgres/health.ts'
+import { schemaName } from '../inbox/postgres/options.ts'
+import { checkServer } from '../inbox/postgres/schema.ts'
 import { isMissing, refusedAccess } from '../inbox/sqlite/file/database.ts'
 import {
   dotenvOption,
@@ -25,6 +30,7 @@ import {
 } from './arguments.ts'
 import { codeOf, exchange, type Exchanged, parsed } from './exchange.ts'
 import { ask, connect } from './operator.ts'
+import { openPool } from './postgres.ts'
 import { keptErrors } from './tail.ts'
 import { colorsFor, jsonText, report } from './terminal.ts'
 
@@ -54,17 +60,20 @@ interface Circumstances {
   /** The file of the inbox. It may be missing. */
   readonly inbox: string
   readonly client: Client | undefined
+  /** The schema of the tables in Postgres. */
+  readonly schema: string
 }
 
 /** Checks in an order in which a group ends when the next one would be pointless. */
 type Group = (about: Circumstances) => AsyncGenerator<Finding, void>
 
-const groups: Readonly<Record<string, Group>> = { secret, webhook, proxy, inbox, receiver }
+const groups: Readonly<Record<string, Group>> = { secret, webhook, proxy, inbox, postgres, receiver }
 const all = Object.keys(groups)
 
 interface Given {
   readonly url?: URL
   readonly inbox?: string
+  readonly schema: string
   readonly only?: readonly string[]
   readonly dotenv: string
   readonly json?: true
@@ -79,6 +88,7 @@ export function defineDoctor(command: Command): void {
       webAddress('https:// or http://, as in https://example.com/telemetry'),
     )
     .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
+    .option('--schema <name>', 'the schema of the tables of postgresInbox', 'fleethook')
     .option('--only <groups>', `only these groups, separated by commas: ${all.join(', ')}`, (text) =>
       names(text, 'group', all),
     )
@@ -90,7 +100,7 @@ export function defineDoctor(command: Command): void {
 The group proxy posts a test message to the public address with WEBHOOK_SECRET. The receiver answers it and gives it to no handler.
 A check from this machine can pass where the service cannot get through. Only a real message proves the whole way.
 
-Environment: WEBHOOK_SECRET, SERVICE_URL, SERVICE_API_KEY, FLEETHOOK_INBOX. All are also read from .env.
+Environment: WEBHOOK_SECRET, SERVICE_URL, SERVICE_API_KEY, FLEETHOOK_INBOX, DATABASE_URL. All are also read from .env.
 
 Exit status: 0 no check failed, 1 a check failed, 2 bad usage.`,
     )
@@ -125,7 +135,7 @@ async function circumstances(given: Given): Promise<Circumstances> {
       : createClient({ baseUrl: serviceUrl, apiKey, timeoutMs: 10_000, retry: { attempts: 1 } })
   const known = given.url?.href ?? (await client?.webhook.get().catch(() => undefined))?.url
   const url = known !== undefined && URL.canParse(known) ? new URL(known) : undefined
-  return { variable, envFile: given.dotenv, inbox: inboxPath(given.inbox, variable), client, url }
+  return { variable, envFile: given.dotenv, inbox: inboxPath(given.inbox, variable), client, url, schema: given.schema }
 }
 
 /** Turns an error into a finding, so that the next group still runs. */
@@ -345,6 +355,43 @@ async function* inbox({ inbox: given }: Circumstances): AsyncGenerator<Finding, 
   else if (free < 1_280)
     yield warn('inbox.space', `${free} MiB are free. With the default retention, the inbox can take 1,280 MiB.`, todo)
   else yield ok('inbox.space', `${free} MiB free`)
+}
+
+/** The server and the tables of postgresInbox. */
+async function* postgres({ variable, schema }: Circumstances): AsyncGenerator<Finding, void> {
+  const url = variable('DATABASE_URL') ?? ''
+  if (!/^postgres(?:ql)?:/.test(url))
+    return yield skip('postgres.server', 'DATABASE_URL is not set to the address of a Postgres')
+  if (!schemaName.accepts(schema)) throw new FleethookError('option_invalid', `--schema ${schemaName.must}.`)
+  const pool = await openPool(url)
+  try {
+    const db = new Database(pool, schema, systemClock)
+    const { weakness, isReplicated } = await checkServer(db, true)
+    yield ok('postgres.tables', `the tables in the schema ${schema} are ready`)
+    if (weakness !== undefined)
+      yield fail(
+        'postgres.commit',
+        `In this Postgres ${weakness}: a crash can lose committed messages.`,
+        'Turn it on for the user of the inbox.',
+      )
+    else yield ok('postgres.commit', isReplicated ? 'a commit waits for a standby' : 'a commit is on the disk')
+    const { deadRows, oldestSnapshotMs, holder } = await tableHealth(db)
+    const minutes = Math.floor(oldestSnapshotMs / 60_000)
+    yield minutes < 10
+      ? ok('postgres.snapshot', `no snapshot is old; ${deadRows} dead rows`)
+      : warn(
+          'postgres.snapshot',
+          `For ${minutes} min, a snapshot of ${holder} has kept Postgres from removing dead rows: ${deadRows}.`,
+          'End that transaction. Run long reports on a replica.',
+        )
+  } catch (error) {
+    const { message, hint = '' } = databaseError(error)
+    // The database may serve something else.
+    const hasNone = ['42P01', '3F000'].includes(stateOf(error))
+    yield hasNone ? warn('postgres.tables', message, hint) : fail('postgres.server', message, hint)
+  } finally {
+    await pool.end()
+  }
 }
 
 /** The receiver that has the inbox, over the socket beside the file. */

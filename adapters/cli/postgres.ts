@@ -122,7 +122,7 @@ type Pool = PostgresClient & { end(): Promise<void> }
 type PoolClass = new (options: object) => Pool
 
 /** The driver is the user's own, so it is looked up in the project. */
-async function openPool(connectionString: string): Promise<Pool> {
+export async function openPool(connectionString: string): Promise<Pool> {
   let driver: unknown
   try {
     const path = createRequire(join(process.cwd(), 'package.json')).resolve('pg')

@@ -27,6 +27,10 @@ export interface InboxStats {
   readonly spooled?: number
   /** Messages that were in the topic a second time, and were dropped. */
   readonly repeated?: number
+  /** Rows of the tables in Postgres that are deleted and still take space, at the last look of a process that handles. */
+  readonly deadRows?: number
+  /** For how long a snapshot has kept Postgres from removing such rows, in milliseconds. */
+  readonly oldestSnapshotMs?: number
   /** Stopped inboxes beside this one that hold messages, when it was opened. */
   readonly unopened?: readonly UnopenedInbox[]
 }

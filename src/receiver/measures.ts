@@ -114,6 +114,11 @@ export function measuresOf(stats: Stats): readonly Measure[] {
       samples: by('messaging.destination.partition.id', inbox.lag ?? {}),
     },
     gauge('spooled.messages', '{message}', 'Messages that wait on the disk for the brokers.', inbox.spooled),
+    gauge('inbox.dead_rows', '{row}', 'Deleted rows in Postgres that still take space.', inbox.deadRows),
+    gauge(
+      ...(['inbox.snapshot.age', 's', 'How long a snapshot has kept Postgres from removing dead rows.'] as const),
+      inbox.oldestSnapshotMs === undefined ? undefined : inbox.oldestSnapshotMs / 1000,
+    ),
     gauge('dead_letters', '{message}', 'Dead letters that are kept now.', inbox.deadLetters),
     gauge('gaps.open', '{gap}', 'Gaps that no event has reported yet.', stats.openGaps),
     gauge('inbox.size', 'By', 'Size of the inbox with its journal.', inbox.bytes),

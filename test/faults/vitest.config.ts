@@ -6,7 +6,7 @@ import base, { patience, setup } from '../vitest.config.ts'
 const config: ViteUserConfig = {
   ...base,
   test: {
-    include: ['test/{faults,fuzz,inbox,kafka,vehicles,when}/**/*.test.ts'],
+    include: ['test/{faults,fuzz,inbox,kafka,postgres,vehicles,when}/**/*.test.ts'],
     env: { [formVariable]: 'long' },
     fileParallelism: false,
     testTimeout: 3_600_000,

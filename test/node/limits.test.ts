@@ -84,10 +84,16 @@ test.skipIf(process.platform !== 'linux')('connections for which there are no de
   }
   await expect.poll(() => closed).toBe(100 - most)
   for (const socket of sockets) socket.destroy()
-  await expect.poll(() => post(target.url, 'V1')).toBe(200)
+  // The server may not know yet that those are gone.
+  let posts = 0
+  const again = (): Promise<number> => {
+    posts += 1
+    return post(target.url, 'V1')
+  }
+  await expect.poll(again).toBe(200)
   await target.stop()
   const counted = target.output.flatMap((line) => /connections_exceeded: (\d+)/.exec(line)?.[1] ?? [])
-  expect(counted.reduce((sum, count) => sum + Number(count), 0)).toBe(100 - most)
+  expect(counted.reduce((sum, count) => sum + Number(count), 0)).toBe(100 - most + posts - 1)
 })
 
 test('connections above maxConnections are closed at once, and a closed connection makes room for a new one', async () => {

@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chownSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
@@ -39,6 +39,9 @@ function newestPostgres(): string | undefined {
 const postgresBin = newestPostgres()
 /** Whether Debian's `postgresql` is installed. CI installs it. */
 export const hasPostgres: boolean = postgresBin !== undefined
+
+/** Whether a standby can be made. Some packages of Postgres have only the server. */
+export const hasBaseBackup: boolean = existsSync(join(postgresBin ?? '', 'pg_basebackup'))
 
 export interface PostgresServer extends DatabaseServer {
   /** Where its files are. Its user owns it. */
@@ -96,11 +99,16 @@ async function startOn(
     server?.kill(signal)
     await running
   }
-  const signalAll = (signal: NodeJS.Signals): void => {
-    const pid = server?.pid
-    if (pid === undefined) return
-    for (const child of childrenOf(pid)) process.kill(child, signal)
-    process.kill(pid, signal)
+  /** They have to be let go even when the first of them has ended meanwhile. */
+  let frozen: readonly number[] = []
+  const signal = (pids: readonly number[], name: NodeJS.Signals): void => {
+    for (const pid of pids) {
+      try {
+        process.kill(pid, name)
+      } catch {
+        // It has ended.
+      }
+    }
   }
   return {
     port,
@@ -112,8 +120,12 @@ async function startOn(
       await ended
     },
     kill: () => end('SIGQUIT'),
-    freeze: () => signalAll('SIGSTOP'),
-    thaw: () => signalAll('SIGCONT'),
+    freeze() {
+      const pid = server?.pid
+      frozen = pid === undefined ? [] : [...childrenOf(pid), pid]
+      signal(frozen, 'SIGSTOP')
+    },
+    thaw: () => signal(frozen, 'SIGCONT'),
     standby: (name) =>
       startOn(settings, (copy, as) => {
         const from = `host=127.0.0.1 port=${port} user=test application_name=${name}`
@@ -127,8 +139,12 @@ async function startOn(
 }
 
 function childrenOf(pid: number): readonly number[] {
-  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
-  return text === '' ? [] : text.split(' ').map(Number)
+  try {
+    const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
+    return text === '' ? [] : text.split(' ').map(Number)
+  } catch {
+    return []
+  }
 }
 
 export const hasPgBouncer: boolean = hasProgram('pgbouncer')

@@ -3,13 +3,13 @@ import { createReceiver, type GapEvent } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { inForm } from '../form.ts'
-import { hasPostgres, type PostgresServer } from '../once/servers.ts'
+import { hasBaseBackup, type PostgresServer } from '../once/servers.ts'
 import { clean, createLedger, load } from './ledger.ts'
 import { type Proxy, startProxy } from './proxy.ts'
 import { quiet } from './quiet.ts'
 import { bodyOf, post, receiverOn, type Scene, setSetting, startScene } from './scene.ts'
 
-describe.skipIf(!hasPostgres)('a synchronous standby', () => {
+describe.skipIf(!hasBaseBackup)('a synchronous standby', () => {
   let scene: Scene
   let standby: PostgresServer
   let proxy: Proxy

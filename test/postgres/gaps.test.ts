@@ -9,7 +9,7 @@ describe.skipIf(!hasPostgres)('gaps of several receivers', () => {
   let scene: Scene
   beforeAll(async () => {
     scene = await startScene()
-    for (const schema of ['alone', 'crashed', 'company']) await scene.prepare(schema)
+    for (const schema of ['alone', 'crashed', 'between', 'together', 'company']) await scene.prepare(schema)
   }, 120_000)
   afterAll(() => scene?.[Symbol.asyncDispose]())
 
@@ -48,6 +48,38 @@ describe.skipIf(!hasPostgres)('gaps of several receivers', () => {
     const restarted = gaps.find(({ reason }) => reason === 'restarted')
     expect(Number(restarted?.to) - Number(restarted?.from)).toBeGreaterThanOrEqual(60_000)
     await end()
+  })
+
+  test('one that crashed before it could account leaves the time before it to the next', async () => {
+    // The first one was there until a minute ago. The second one lived from 40 to 30 seconds ago.
+    const row = (since: number, seen: number): string =>
+      `INSERT INTO between.receiver VALUES (gen_random_uuid(), extract(epoch FROM clock_timestamp()) * 1000 - ${seen}, false, '[]', false, extract(epoch FROM clock_timestamp()) * 1000 - ${since})`
+    await scene.pool.query(row(90_000, 60_000))
+    await scene.pool.query(row(40_000, 30_000))
+    const { gaps, end } = await start('between')
+    // Each begins where one was last heard, and reaches at least to the next one.
+    const lengths = (): readonly number[] =>
+      gaps.map(({ from, to }) => Math.floor((Number(to) - Number(from)) / 10_000)).toSorted()
+    await expect.poll(lengths).toEqual([3, 6])
+    await end()
+  })
+
+  test('two that start together right after a crash report it once', { timeout: 90_000 }, async () => {
+    await scene.pool.query(
+      `INSERT INTO together.receiver VALUES (gen_random_uuid(), extract(epoch FROM clock_timestamp()) * 1000 - 3000, false, '[]', true, 0)`,
+    )
+    const both = await Promise.all([start('together'), start('together')])
+    const reasons = (): readonly string[] => both.flatMap(({ gaps }) => gaps.map(({ reason }) => reason))
+    await expect.poll(reasons, { timeout: 60_000 }).toEqual(['restarted'])
+    // Until both have accounted, and the row of the one that crashed is gone.
+    await expect
+      .poll(
+        async () => (await scene.pool.query('SELECT FROM together.receiver WHERE accounted AND since > 0')).rowCount,
+        { timeout: 60_000 },
+      )
+      .toBe(2)
+    expect(reasons()).toEqual(['restarted'])
+    for (const { end } of both) await end()
   })
 
   test.skipIf(inForm({ short: true, full: false }))(

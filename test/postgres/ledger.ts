@@ -39,6 +39,8 @@ export interface Ledger extends AsyncDisposable {
   begin(mode: Mode, changed?: { readonly runtime?: ServerRuntime; readonly port?: number }): Promise<Target>
   /** The number of rows. Rejects while the server is down. */
   handled(): Promise<number>
+  /** The number of messages that wait. Rejects while the server is down. */
+  waiting(): Promise<number>
   /** Waits for more rows. */
   grows(by: number): Promise<void>
   /** Waits until no message waits. */
@@ -62,9 +64,12 @@ export async function createLedger({ pool, schema, port, leaseMs }: LedgerOption
   const processes = new Set<Target>()
   const handled = async (): Promise<number> =>
     Number((await pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.ledger`)).rows[0]?.count)
+  const waiting = async (): Promise<number> =>
+    Number((await pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.waiting`)).rows[0]?.count)
   return {
     processes,
     handled,
+    waiting,
     async begin(mode, changed = {}) {
       const settings: ProgramSettings = { port: changed.port ?? port, schema, leaseMs, mode }
       const target = await spawnTarget(
@@ -81,19 +86,15 @@ export async function createLedger({ pool, schema, port, leaseMs }: LedgerOption
       await expect.poll(() => handled().catch(() => 0), { timeout: 120_000 }).toBeGreaterThan(before + by)
     },
     async isDone(timeout = 120_000) {
-      const left = async (): Promise<number | null> =>
-        (await pool.query(`SELECT FROM ${schema}.waiting LIMIT 1`)).rowCount
-      await expect.poll(() => left().catch(() => 1), { timeout }).toBe(0)
+      await expect.poll(() => waiting().catch(() => -1), { timeout }).toBe(0)
     },
     async account(acked) {
-      const rows = await pool.query<{ vin: string; n: number }>(`SELECT vin, n FROM ${schema}.ledger ORDER BY at`)
-      const written = new Map<number, number[]>()
-      for (const { vin, n } of rows.rows) {
-        const vehicle = Number(vin.slice(-7))
-        const numbers = written.get(vehicle) ?? []
-        written.set(vehicle, numbers)
-        numbers.push(n)
-      }
+      const rows = await pool.query<{ vin: string; numbers: string }>(
+        `SELECT vin, string_agg(n::text, ',' ORDER BY at) AS numbers FROM ${schema}.ledger GROUP BY vin`,
+      )
+      const written = new Map(
+        rows.rows.map(({ vin, numbers }) => [Number(vin.slice(-7)), numbers.split(',').map(Number)]),
+      )
       const buried = await pool.query<{ text: string }>(
         `SELECT m.text FROM ${schema}.dead JOIN ${schema}.message m USING (id)`,
       )

@@ -1,4 +1,4 @@
-import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
+import { type Clock, pause } from '../../../src/base/clock.ts'
 import { type Log, throttled } from '../../../src/base/log.ts'
 import type { InboxGap, KeptGap } from '../../../src/inbox/inbox.ts'
 import { type Database, databaseError, type Row } from './client.ts'
@@ -32,6 +32,8 @@ export class Life {
   readonly #options: LifeOptions
   readonly #closing = new AbortController()
   #isStarted = false
+  /** The time before this receiver is accounted for. */
+  #isAccounted = false
   #loop: Promise<void> = Promise.resolve()
 
   constructor(options: LifeOptions) {
@@ -57,16 +59,12 @@ export class Life {
     const { clock, log, onSigned } = this.#options
     const { signal } = this.#closing
     const say = throttled(log, clock)
-    let since: number | undefined
-    let isAccounted = false
-    let firstAtMs = 0
+    let isOver = false
     while (!signal.aborted) {
       try {
-        const signedAt = await this.#sign(0, false)
-        if (since === undefined) firstAtMs = elapsedMs(clock)
-        since ??= signedAt
+        const signed = await this.#sign(0, false)
         onSigned()
-        isAccounted ||= await this.#account(since, elapsedMs(clock) - firstAtMs >= silentMs, isExpected)
+        isOver ||= await this.#account(signed, isExpected)
       } catch (error) {
         say.warn('the sign of life could not be written', { reason: databaseError(error).message })
       }
@@ -75,45 +73,95 @@ export class Life {
     say.stop()
   }
 
-  /** Resolves to the time of the sign, by the server, in milliseconds since the epoch. */
-  async #sign(agoMs: number, closed: boolean): Promise<number> {
+  /** Resolves to the time of the first sign, and to that of this one. */
+  async #sign(agoMs: number, closed: boolean): Promise<Signed> {
     const { db, me, openGaps } = this.#options
     const [row] = await db.run(
-      `INSERT INTO ${db.schema}.receiver VALUES ($1, floor(extract(epoch FROM clock_timestamp()) * 1000) - $2::bigint, $3::boolean, $4)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, closed = excluded.closed, gaps = excluded.gaps RETURNING seen_at`,
-      [me, Math.ceil(agoMs), closed, JSON.stringify(openGaps().slice(0, mostGaps))],
+      `INSERT INTO ${db.schema}.receiver VALUES ($1, floor(extract(epoch FROM clock_timestamp()) * 1000) - $2::bigint, $3::boolean, $4, $5::boolean)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, closed = excluded.closed, gaps = excluded.gaps, accounted = excluded.accounted
+RETURNING since, seen_at`,
+      [me, Math.ceil(agoMs), closed, JSON.stringify(openGaps().slice(0, mostGaps)), this.#isAccounted],
       closed ? lastSignMs : signMs,
     )
-    return Number(row?.['seen_at'])
+    return { since: Number(row?.['since']), now: Number(row?.['seen_at']) }
   }
 
   /**
-   * Accounts for the time before this receiver. Resolves to `false` while another one may have listened or not: its next sign tells.
+   * Accounts for the time before this receiver, and takes over from those that ended. Resolves to `false` while another one may have
+   * ended: its next sign, or its silence, tells.
    */
-  async #account(since: number, isLater: boolean, isExpected: boolean): Promise<boolean> {
+  async #account({ since, now }: Signed, isExpected: boolean): Promise<boolean> {
     const { db, me, onGap } = this.#options
-    const others = await db.run(
-      `SELECT id, seen_at, closed::text AS closed, gaps FROM ${db.schema}.receiver WHERE id <> $1`,
+    const rows = await db.run(
+      `SELECT id, since, seen_at, closed::text AS closed, accounted::text AS accounted, gaps FROM ${db.schema}.receiver WHERE id <> $1`,
       [me],
     )
-    const isAlive = ({ seen_at: at, closed }: Row): boolean => closed !== 'true' && Number(at) > since
-    const mayLive = ({ seen_at: at, closed }: Row): boolean => closed !== 'true' && Number(at) > since - silentMs
-    const hasCompany = others.some(isAlive)
-    if (!isLater && !hasCompany && others.some(mayLive)) return false
-    const ended = others.filter((other) => !isAlive(other) && (isLater || !mayLive(other)))
-    const last = ended.toSorted((one, other) => Number(other['seen_at']) - Number(one['seen_at']))[0]
-    if (last !== undefined && !hasCompany) {
-      const isClean = last['closed'] === 'true'
-      const fromMs = Math.min(Number(last['seen_at']), since)
-      if (!(isClean && isExpected)) onGap({ reason: isClean ? 'stopped' : 'restarted', fromMs, toMs: since })
-    }
-    for (const { gaps } of ended) for (const gap of gapsOf(gaps)) onGap(gap)
+    const others = rows.map(traceOf)
+    const older = others.filter((other) => other.since < since || (other.since === since && other.id < me))
+    const mayLive = ({ isClosed, seenAt }: Trace): boolean => !isClosed && now - seenAt < silentMs
+    const isSilent = (other: Trace): boolean => other.seenAt < since && mayLive(other)
+    const hasCompany = older.some(({ seenAt }) => seenAt >= since)
+    // An older one accounts first, so that two that start together do not take each other for one that listened before.
+    if (older.some((other) => mayLive(other) && !isSilent(other) && !other.isAccounted)) return false
+    if (!hasCompany && older.some(isSilent)) return false
+    const ended = others.filter((other) => !mayLive(other))
+    if (!this.#isAccounted && !hasCompany)
+      for (const gap of gapsBetween(older, since))
+        if (!(gap.reason === 'stopped' && gap.toMs === since && isExpected)) onGap(gap)
+    for (const { gaps } of ended) for (const gap of gaps) onGap(gap)
+    this.#isAccounted = true
     // Only now that the next sign of this receiver has them.
-    if (ended.length > 0) await this.#sign(0, false)
-    if (ended.length > 0)
+    if (ended.length > 0) {
+      await this.#sign(0, false)
       await db.run(`DELETE FROM ${db.schema}.receiver WHERE id = ANY ($1::uuid[])`, [ended.map(({ id }) => id)])
-    return isLater || !others.some((other) => mayLive(other) && !isAlive(other))
+    }
+    return !older.some(isSilent)
   }
+}
+
+/** The times in milliseconds since the epoch, by the server. */
+interface Signed {
+  /** Of the first sign of this receiver. */
+  readonly since: number
+  readonly now: number
+}
+
+/** What another receiver left. */
+interface Trace {
+  readonly id: string
+  readonly since: number
+  readonly seenAt: number
+  readonly isClosed: boolean
+  /** It has reported the time before its first sign, or another one listened. */
+  readonly isAccounted: boolean
+  readonly gaps: readonly InboxGap[]
+}
+
+function traceOf({ id, since, seen_at, closed, accounted, gaps }: Row): Trace {
+  return {
+    id: String(id),
+    since: Number(since),
+    seenAt: Number(seen_at),
+    isClosed: closed === 'true',
+    isAccounted: accounted === 'true',
+    gaps: gapsOf(gaps),
+  }
+}
+
+/** The times in which none of these receivers listened, until `since`. One that has not accounted left the time before it to others. */
+function gapsBetween(ended: readonly Trace[], since: number): readonly InboxGap[] {
+  const gaps: InboxGap[] = []
+  let last: Trace | undefined
+  const add = (toMs: number): void => {
+    if (last !== undefined && last.seenAt < toMs)
+      gaps.push({ reason: last.isClosed ? 'stopped' : 'restarted', fromMs: last.seenAt, toMs })
+  }
+  for (const trace of ended.toSorted((one, other) => one.since - other.since)) {
+    if (!trace.isAccounted) add(trace.since)
+    if (last === undefined || trace.seenAt >= last.seenAt) last = trace
+  }
+  add(since)
+  return gaps
 }
 
 function gapsOf(json: unknown): readonly InboxGap[] {

@@ -15,10 +15,12 @@ import type {
   Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { messageOf } from '../../../src/inbox/stored-row.ts'
+import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { SharedInbox } from '../two-halves.ts'
 import { type Database, databaseError, type Row, stateOf } from './client.ts'
 import { type Ending, Endings, type Place, type Tries } from './endings.ts'
+import { tableHealth } from './health.ts'
 import { Leases } from './leases.ts'
 import type { PostgresSettings } from './options.ts'
 import { Position } from './snapshots.ts'
@@ -86,6 +88,8 @@ export class Reader implements SharedInbox {
   /** Their rows are deleted, but the read under way may still show them. */
   #deleted: Place[] = []
   #bytes = 0
+  /** As of the last minute. */
+  figures: InboxStats = {}
   #position = new Position()
   #begunAtMs = 0
   #isReading = false
@@ -155,6 +159,8 @@ export class Reader implements SharedInbox {
         return movedMs
       }, 'timers of vehicles could not be read'),
       this.#repeat(async () => {
+        const { deadRows, oldestSnapshotMs } = await tableHealth(db)
+        this.figures = { deadRows, oldestSnapshotMs }
         await this.#options.store.tidy()
         await this.#options.vehicles?.tidy(this.#clock.now())
         return tidyMs

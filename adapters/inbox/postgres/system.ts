@@ -113,7 +113,7 @@ export class PostgresSystem implements SharedSystem {
 
   figures(): InboxStats {
     const oldestWaitingMs = this.reader?.oldestMs()
-    return oldestWaitingMs === undefined ? {} : { oldestWaitingMs }
+    return { ...this.reader?.figures, ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }) }
   }
 
   async close(listenedUntilMs: number): Promise<void> {
