@@ -171,7 +171,7 @@ export class LocalBackend implements Backend {
       this.#window = inbox.window?.({
         clock,
         add: (page) => this.#addWaiting(page),
-        entries: () => (this.lifecycle.isStopped ? Infinity : this.#core.lanes.entries),
+        entries: () => (this.lifecycle.startsNoMore ? Infinity : this.#core.lanes.entries),
         holdBack: (until) => this.#holdBack(until),
         failed: inboxFailed,
       })
@@ -254,9 +254,9 @@ export class LocalBackend implements Backend {
 
   async #whenHandled(request: RequestWork, [first]: readonly InboxMessage[]): Promise<Refusal | undefined> {
     // No handler of this process will run any more.
-    if (this.lifecycle.isStopped) return { error: 'draining' }
+    if (this.lifecycle.startsNoMore) return { error: 'draining' }
     await request.settled()
-    if (request.unhandled > 0) return { error: this.lifecycle.isStopped ? 'draining' : 'not_handled_in_time' }
+    if (request.unhandled > 0) return { error: this.lifecycle.startsNoMore ? 'draining' : 'not_handled_in_time' }
     // Only a dead letter that survives this process can be replayed later.
     if (request.givenUp === undefined || this.durability !== 'memory') return undefined
     const fromMs = first?.receivedAt ?? this.#parts.settings.clock.now()
@@ -384,7 +384,7 @@ export class LocalBackend implements Backend {
 
   /** A durable inbox keeps messages for the next process until it closes. In memory nobody would handle them. */
   #takesNothing(): boolean {
-    return this.#isClosed || (this.lifecycle.isStopped && this.durability === 'memory')
+    return this.#isClosed || (this.lifecycle.startsNoMore && this.durability === 'memory')
   }
 
   async #begin(options?: OpenOptions): Promise<void> {
@@ -529,7 +529,7 @@ export class LocalBackend implements Backend {
         gaps.stored(gap)
         // Where one gap found room there may be room for another.
         this.#emitGap(from)
-        if (!this.lifecycle.isStopped) await request.settled()
+        if (!this.lifecycle.startsNoMore) await request.settled()
       }
       this.#gapsUnderWay -= 1
       if (request !== undefined && !isBound(from.context)) this.#emitGap(from)

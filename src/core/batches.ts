@@ -1,6 +1,6 @@
 import type { Timer } from '../base/clock.ts'
 import type { ObservedRun, SettledMessage } from '../inbox/observer.ts'
-import { type Entry, gateInto, noRequest, type RequestWork, type Step } from './entry.ts'
+import { type Entry, contextHop, noRequest, type RequestWork, type Step } from './entry.ts'
 import { type After, type CoreCounts, type CoreOptions, inboxRestMs, type Turn } from './events.ts'
 import type { Lanes } from './lanes.ts'
 import type { Lifecycle } from './lifecycle.ts'
@@ -12,7 +12,7 @@ import type { Failure, Runner } from './runner.ts'
 class Batch implements Turn {
   entries: Entry[] = []
   readonly owner: RequestWork | undefined
-  readonly gate: (() => void) | undefined
+  readonly hop: (() => void) | undefined
   readonly run: () => Promise<void>
   timer: Timer | undefined
   /** Its handler runs, so its messages have an attempt that a drain takes back. */
@@ -21,7 +21,7 @@ class Batch implements Turn {
   constructor(owner: RequestWork | undefined, run: (batch: Batch) => Promise<void>, take: (turn: Turn) => void) {
     this.owner = owner
     this.run = () => run(this)
-    this.gate = owner && gateInto(() => take(this))
+    this.hop = owner && contextHop(() => take(this))
   }
 }
 
@@ -140,7 +140,7 @@ export class Gathering {
       core.hooks.succeeded?.(this.#step)
       if (request?.kind === 'discard') events.discarded(request.reason, first.event?.topic ?? '', left.length)
       await this.#finishAll(left)
-    } else if (core.lifecycle.isStopped) {
+    } else if (core.lifecycle.startsNoMore) {
       for (const entry of left) entry.uncountAttempt()
     } else await this.#afterFailedBatch(left, failure.error)
   }

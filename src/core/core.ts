@@ -7,7 +7,7 @@ import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/obs
 import { vinOf } from '../inbox/receipts.ts'
 import { Gathering, type RunningCore } from './batches.ts'
 import { drain, giveUp, RequestDeadlines } from './draining.ts'
-import { type Entry, gateInto, type RequestScope, RequestWork, type Step } from './entry.ts'
+import { type Entry, contextHop, type RequestScope, RequestWork, type Step } from './entry.ts'
 import { type After, type CoreCounts, type CoreOptions, inboxRestMs, type Turn, type Watchers } from './events.ts'
 import { Lanes } from './lanes.ts'
 import { Lifecycle, Yielding } from './lifecycle.ts'
@@ -151,15 +151,15 @@ export class Core implements RunningCore {
     if (this.#isPumping) return
     this.#isPumping = true
     if (lifecycle.isDraining) for (const gathering of this.#gatherings.values()) gathering.flush()
-    while (lifecycle.running < this.options.concurrency && !lifecycle.isStopped) {
+    while (lifecycle.running < this.options.concurrency && !lifecycle.startsNoMore) {
       if (this.#suspect !== undefined && lifecycle.running > 0) break
       const hasNext = this.#suspect !== undefined || this.#due.length > 0 || this.lanes.hasNext
       if (!hasNext || !this.#yielding.mayStart()) break
       const turn = this.#suspect === undefined ? this.#due.shift() : undefined
       if (turn !== undefined) {
         lifecycle.running += 1
-        if (turn.gate === undefined) this.takeTurn(turn)
-        else turn.gate()
+        if (turn.hop === undefined) this.takeTurn(turn)
+        else turn.hop()
         continue
       }
       const entry = this.#suspect ?? this.lanes.take()
@@ -170,8 +170,8 @@ export class Core implements RunningCore {
       }
       lifecycle.running += 1
       entry.begin()
-      if (entry.gate === undefined) this.#begin(entry)
-      else entry.gate()
+      if (entry.hop === undefined) this.#begin(entry)
+      else entry.hop()
     }
     this.#isPumping = false
     lifecycle.onChange?.()
@@ -207,10 +207,10 @@ export class Core implements RunningCore {
   failed(entry: Entry, step: Step, error: unknown, messages: number = 1): { gate: Gate } | { restMs: number } {
     const { events, clock, retry } = this.options
     const request = requestOf(error)
-    const closed = request === undefined && !this.lifecycle.isStopped ? this.hooks.failed?.(entry, step) : undefined
+    const closed = request === undefined && !this.lifecycle.startsNoMore ? this.hooks.failed?.(entry, step) : undefined
     const restMs = closed?.restMs ?? (request?.kind === 'retry' ? request.afterMs : backoffMs(retry, entry.attempt))
     if (request !== undefined) this.hooks.askedToWait?.(step)
-    else if (!this.lifecycle.isStopped && entry.event !== undefined) {
+    else if (!this.lifecycle.startsNoMore && entry.event !== undefined) {
       const now = elapsedMs(clock)
       const sinceMs = entry.trouble?.sinceMs ?? now - expectedMs(retry, entry.attemptsBefore)
       const isCertain = closed !== undefined || messages > 1
@@ -327,7 +327,7 @@ export class Core implements RunningCore {
       this.pump()
     }
     this.lanes.setAside(entry, true)
-    entry.rest(this.lifecycle.isStopped ? undefined : this.options.clock.after(restMs, goOn))
+    entry.rest(this.lifecycle.startsNoMore ? undefined : this.options.clock.after(restMs, goOn))
   }
 
   /** A gate has opened for it, or opens after `afterMs`. */
@@ -364,7 +364,7 @@ export class Core implements RunningCore {
 
   /** Binds its next turn to the I/O context in which this is called. */
   #bind(entry: Entry): void {
-    entry.gate = gateInto(() => {
+    entry.hop = contextHop(() => {
       if (entry.state !== 'running') return
       this.#begin(entry)
       this.pump()
@@ -449,7 +449,7 @@ export class Core implements RunningCore {
     }
     const { around } = this.options.events.observers
     const runs = steps[0]?.gather === undefined || entry.isAlone
-    if (around === undefined || !runs || this.lifecycle.isStopped) return this.#run(entry, newRound(entry))
+    if (around === undefined || !runs || this.lifecycle.startsNoMore) return this.#run(entry, newRound(entry))
     return this.#observed(entry, around)
   }
 
@@ -478,10 +478,10 @@ export class Core implements RunningCore {
       const step = steps[round.at]
       if (step === undefined || (step.gather !== undefined && !(entry.isAlone && round.at === 0))) break
       round.at += 1
-      const isStopped = this.lifecycle.isStopped || entry.isOver
+      const runsNoMore = this.lifecycle.startsNoMore || entry.isOver
       // A gate that lets it pass counts on the run, so it is not asked when nothing runs any more.
-      const gate = isStopped ? undefined : this.hooks.gate?.(entry, step)
-      if (isStopped || gate !== undefined) {
+      const gate = runsNoMore ? undefined : this.hooks.gate?.(entry, step)
+      if (runsNoMore || gate !== undefined) {
         round.left.push(step)
         round.gate ??= gate
         continue
@@ -526,7 +526,7 @@ export class Core implements RunningCore {
     if (entry.isOver) return 'over'
     const { steps = noSteps } = entry
     const toGather = at < steps.length ? steps.slice(at) : noSteps
-    if (this.lifecycle.isStopped && left.length + toGather.length > 0) {
+    if (this.lifecycle.startsNoMore && left.length + toGather.length > 0) {
       entry.leave([...left, ...toGather])
       return this.later(entry, attemptBefore, 0).then(() => 0)
     }

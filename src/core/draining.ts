@@ -9,9 +9,13 @@ import type { CoreEvents } from './events.ts'
 const inboxGraceMs = 1_000
 
 /**
- * Ends the work of a core. In memory, handlers run until every message is handled, or until the deadline. With a
- * durable inbox no handler starts, and running ones get `handlerGraceMs`. Messages still come until `takeUntil`
- * resolves.
+ * Ends the work of a core. Messages still come until `takeUntil` resolves.
+ *
+ * |                       | in memory                 | durable                |
+ * | --------------------- | ------------------------- | ---------------------- |
+ * | handlers start        | until the lanes are empty | no more                |
+ * | handlers are aborted  | at `deadlineMs`           | after `handlerGraceMs` |
+ * | anything unfinished   | is lost                   | waits in the inbox     |
  */
 export async function drain(
   core: RunningCore,

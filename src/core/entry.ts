@@ -108,7 +108,7 @@ export class Entry {
   /** What parts know of it, each at its own place. */
   notes: unknown[] | undefined
   /** Continues in the I/O context of the request that brought it, where a runtime binds work to a request. */
-  gate: (() => void) | undefined
+  hop: (() => void) | undefined
 
   /** May be taken when its turn comes. Only `Lanes` changes this field and the four below. */
   isReady = false
@@ -333,7 +333,7 @@ export class RequestWork implements RequestScope {
  * Returns a function that calls `run` in the I/O context of this call. On Workers, work may run only in the context of
  * its own request, and its turn may come while another one is served. A continuation runs where it was registered.
  */
-export function gateInto(run: () => void): () => void {
+export function contextHop(run: () => void): () => void {
   let open = (): void => {}
   void new Promise<void>((resolve) => {
     open = resolve

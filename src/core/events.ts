@@ -81,7 +81,7 @@ export interface Turn {
   /** Never rejects. */
   run(): void | Promise<void>
   /** Continues in the I/O context of a request. */
-  readonly gate: (() => void) | undefined
+  readonly hop: (() => void) | undefined
 }
 
 /** How long a message rests when the inbox failed during its attempt, in milliseconds. */

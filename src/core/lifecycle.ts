@@ -53,14 +53,14 @@ export class Yielding {
   }
 }
 
-/** What is under way in a backend, and whether its drain has begun or ended. */
+/** What is under way in a backend, and how far its drain is. */
 export class Lifecycle {
   /** Handlers that run. Only the scheduler changes it. */
   running = 0
   /** A drain has begun: batches do not wait to fill up. Only `beginDrain` changes it. */
   isDraining = false
-  /** A drain has ended: no handler starts any more. Only `stop` changes it. */
-  isStopped = false
+  /** No handler starts any more, but some may still run. A durable inbox's drain begins so; in memory it ends so. Only `stop` changes it. */
+  startsNoMore = false
   readonly #clock: Clock
   #expected = 0
   /** Called whenever something has ended, while a drain waits for it. */
@@ -90,7 +90,7 @@ export class Lifecycle {
   }
 
   stop(): void {
-    this.isStopped = true
+    this.startsNoMore = true
   }
 
   /** Resolves when `isOver` holds, which is checked at every change, or when the time has passed. */

@@ -35,7 +35,7 @@ export interface Part {
   changed?(entry: Entry): string | undefined
   /** The inbox has written the end of the message, or the message is no longer here. */
   over?(entry: Entry, outcome: Ended): void
-  /** A drain has stopped the handlers: no timer may fire any more. */
+  /** A drain lets no more handlers start, and some may still run. No timer may fire any more. Can be called twice. */
   stop?(): void
   /** Getters of the context of a handler. */
   readonly context?: Readonly<Record<string, (entry: Entry) => unknown>>
