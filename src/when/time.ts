@@ -194,7 +194,8 @@ export function lastedAfter(inner: Starting, duration: Duration): Pick<Edge<Last
       }
       if (isTrue) return result
       // A value that the vehicle stopped reporting may come back, and it begins again then.
-      const ended = holds(knowing(after)) ? { timer: { due: null, since: at.getTime() } } : noLonger
+      const pausing = { due: null, since: at.getTime(), acrossGap: timer?.acrossGap === true }
+      const ended = holds(knowing(after)) ? { timer: pausing } : noLonger
       const isOver = typeof timer?.due === 'number' && endedMs(step) >= timer.due
       return isOver ? { ...result, ...ended, happened: lasted(timer, step) } : { ...result, ...ended }
     },

@@ -296,7 +296,7 @@ test('the receiver tells what a loop over all steps tells, with late messages, g
         expect([...told.values()].map(({ what, marks }) => (isOpen.has(what) ? { what } : { what, marks }))).toEqual(expected)
       },
     ),
-    { numRuns },
+    { numRuns, examples: [[[{data:{Gear:'P',BatteryLevel:10},wait:1,ago:0,down:undefined,isCrash:false,jump:0},{data:{Gear:null},wait:1,ago:0,down:1,isCrash:false,jump:0},{data:{Gear:'P'},wait:1,ago:0,down:undefined,isCrash:false,jump:0},{data:{},wait:1,ago:0,down:undefined,isCrash:false,jump:0}]]] },
   )
 }) // prettier-ignore
 

@@ -1,5 +1,5 @@
 import type { ComponentChildren, JSX } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 import type { Event, Item, StoredMessage } from './answers.ts'
 import { curlOf, isCopyable, testOf } from './copy.ts'
 import { countOf, durationOf, momentOf, rawFieldsOf, timeOf, valueOf } from './format.ts'
@@ -50,15 +50,14 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
   const canReplay = row?.outcome === 'dead' && row.id !== undefined
   const replayIt = (): void =>
     void replay(`dead/${encodeURIComponent(id)}/replay`).then((isDone) => isDone && onReplayed?.())
-  if (canReplay) commands.replay = replayIt
-  if (canCopy) {
-    commands.curl = () => void copy('the curl command', curlOf(event))
-    commands.test = () => void copy('the test', testOf(event))
-  }
-  useEffect(
-    () => () => Object.keys(commands).forEach((name) => Reflect.deleteProperty(commands, name)),
-    [id, canReplay, canCopy],
-  )
+  const copyCurl = (): void => void (canCopy && copy('the curl command', curlOf(event)))
+  const copyTest = (): void => void (canCopy && copy('the test', testOf(event)))
+  // Before the buttons are seen, and after what the render before left is gone.
+  useLayoutEffect(() => {
+    if (canReplay) commands.replay = replayIt
+    if (canCopy) Object.assign(commands, { curl: copyCurl, test: copyTest })
+    return () => Object.keys(commands).forEach((name) => Reflect.deleteProperty(commands, name))
+  })
 
   return (
     <section class="pane detail" aria-label="Details">
@@ -96,8 +95,8 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
                 )}
                 {canCopy && (
                   <>
-                    <button onClick={() => commands.curl?.()}>Copy as curl</button>
-                    <button onClick={() => commands.test?.()}>Copy as test</button>
+                    <button onClick={copyCurl}>Copy as curl</button>
+                    <button onClick={copyTest}>Copy as test</button>
                     <button onClick={() => void copy('the message', JSON.stringify(event.raw, undefined, 2))}>
                       Copy JSON
                     </button>

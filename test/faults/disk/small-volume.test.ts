@@ -29,7 +29,7 @@ function fill(folder: string): void {
 }
 
 const endings = ['it', 'another program', 'a quota'] as const
-const volumes = inForm({ real: [16], full: [32, 64] })
+const volumes = inForm({ real: [32], full: [32, 64] })
 const cases = volumes.flatMap((size) => endings.map((filledBy) => ({ size, filledBy })))
 
 test.skipIf(noVolumes !== undefined).each(cases)(
