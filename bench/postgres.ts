@@ -1,9 +1,10 @@
 /**
  * Measures the inbox in Postgres beside Hono with one `INSERT` for each request, and beside Hono with pg-boss. `npm run bench -- postgres`, about
- * two minutes. Needs Debian's `postgresql`.
+ * four minutes. Needs Debian's `postgresql`.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { cpus, release, type } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { createReceiver } from '../src/index.ts'
@@ -184,5 +185,31 @@ for (const [name, isApart] of [
     `Ack to the start of the handler, up to 200 a second, ${name}: p50 ${percentile(times, 0.5).toFixed(1)} ms, p99 ${percentile(times, 0.99).toFixed(1)} ms`,
   )
 }
+
+/** The processor time of all processes of the server so far, in seconds. `/proc` counts it in hundredths. */
+async function serverSeconds(): Promise<number> {
+  const { rows } = await pool.query<{ pid: number }>('SELECT pid FROM pg_stat_activity')
+  const ticks = rows.map(({ pid }) => {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? []
+    return Number(fields[11]) + Number(fields[12])
+  })
+  return ticks.reduce((sum, each) => sum + each, 0) / 100
+}
+
+await prepare('idle')
+const waiting = createReceiver({
+  secret: false,
+  log: quiet,
+  inbox: postgresInbox({ db: newPool(3), schema: 'idle', role: 'handle' }),
+}).on('data', () => {})
+await waiting.open()
+// Connections of the measurements before have ended by then.
+await new Promise((resolve) => setTimeout(resolve, 15_000))
+const before = await serverSeconds()
+const idleSeconds = 60
+await new Promise((resolve) => setTimeout(resolve, idleSeconds * 1_000))
+const busy = (await serverSeconds()) - before
+await waiting.drain()
+console.log(`Processor of the server with an idle reader: ${((busy / idleSeconds) * 100).toFixed(2)} % of a core`)
 await server[Symbol.asyncDispose]()
 process.exit()
