@@ -13,7 +13,7 @@ export interface ServeOptions {
   readonly tls?: { readonly cert: string; readonly key: string }
   /**
    * Lets several processes listen on the same port. Each gets a share of the connections. Default `false`. Needs Linux, and on
-   * Node 22.12, 23.1 or later. Give each process its own inbox file: order per VIN holds within one process only.
+   * Node 22.12, 23.1 or later. With `sqliteInbox`, each process needs its own file, and order per VIN holds within one process only.
    */
   readonly reusePort?: boolean
   /**

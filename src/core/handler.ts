@@ -17,7 +17,7 @@ export type EventOf<S extends Subject, Fields extends FieldCatalogue = BuiltInFi
 
 /** The second argument of a handler. A copy made by spreading has no `signal`, so pass the object itself. */
 export interface HandlerContext<Bindings extends object = object, Fields extends FieldCatalogue = BuiltInFields> {
-  /** Aborts when the run has taken `timeoutMs`, or when a drain reaches its deadline. */
+  /** Aborts when the run has taken `timeoutMs`, when a drain reaches its deadline, or when another process takes the message over. */
   readonly signal: AbortSignal
   /** The receiver's log. */
   readonly log: Log
@@ -25,12 +25,12 @@ export interface HandlerContext<Bindings extends object = object, Fields extends
   readonly env: Bindings
   readonly delivery: Delivery
   /**
-   * The newest state of the vehicle as of this message (part `vehicles`). `undefined` for a message without a VIN, and when the
-   * option is off.
+   * The newest state of the vehicle as of this message (part `vehicles`). `undefined` for a message without a VIN, and
+   * without the part.
    */
   readonly vehicle: VehicleView<Fields> | undefined
   /**
-   * What this message changed in that state: at most one change per field. Empty when the part `vehicles` is off, for a message that is
+   * What this message changed in that state: at most one change per field. Empty without the part `vehicles`, for a message that is
    * older than what is known, and for the first value of a field.
    */
   readonly changes: readonly Change[]

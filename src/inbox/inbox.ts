@@ -280,8 +280,8 @@ export interface Retention {
 }
 
 /**
- * The value of the option `inbox` when messages are kept outside the process that receives them. `durableObjectInbox` and
- * `kafkaInbox` return one.
+ * The value of the option `inbox` when messages are kept outside the process that receives them. `durableObjectInbox`,
+ * `postgresInbox` and `kafkaInbox` return one.
  */
 export interface RelayInbox {
   readonly kind: 'relay'

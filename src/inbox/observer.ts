@@ -10,7 +10,10 @@ import type { Stats } from './stats.ts'
 export interface Delivery {
   /** UUIDv7, made at receipt. It stays the same on every attempt and redelivery. `event.id` identifies the content. */
   readonly id: string
-  /** The attempt number: 1 for the first run. Runs of earlier processes count unless the handler rested, except with `kafkaInbox`. */
+  /**
+   * The attempt number: 1 for the first run. Runs of earlier processes count, unless the handler rested or a drain aborted it. With
+   * `kafkaInbox` they do not.
+   */
   readonly attempt: number
   /** Whether an earlier attempt, or a process that ended, already handed the message to handlers. */
   readonly redelivered: boolean

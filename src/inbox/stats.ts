@@ -61,7 +61,7 @@ export interface Stats {
    * that still have the second. Empty with `secret: false`.
    */
   readonly secrets: readonly number[]
-  /** Messages that an earlier process left in a durable inbox, or that came from a topic. */
+  /** Messages that an earlier process left in a durable inbox, or that came from Postgres or a topic of Kafka. */
   readonly recovered: number
   /** Dead letters and handled messages that were replayed. */
   readonly replayed: number
@@ -79,7 +79,7 @@ export interface Stats {
   readonly deadLettersDropped: number
   /** Accepted messages that were never handled: a drain or a runtime ended first, or an inbox failed after the answer. */
   readonly lost: number
-  /** Messages that another process took over before this one settled them. More than 0 only with `kafkaInbox`. */
+  /** Messages that another process took over before this one settled them. More than 0 only with `postgresInbox` and `kafkaInbox`. */
   readonly handedOver: number
   /**
    * Refused requests by the answer's `error`, or by the reason of the runtime that refused before the receiver saw them. A
@@ -88,7 +88,7 @@ export interface Stats {
   readonly refused: Readonly<Record<string, number>>
   /** Messages that wait or are being handled, with the receiver's own gaps and malformed bodies. */
   readonly pending: { readonly messages: number; readonly bytes: number }
-  /** Figures of the inbox: dead letters, bytes, the age of the oldest message, times of commits. Empty for a relay. */
+  /** Figures of the inbox: dead letters, bytes, the age of the oldest message, times of commits. Empty in a Worker in front of Durable Objects. */
   readonly inbox: InboxStats
   /** Messages whose handlers run right now: at most `concurrency`. */
   readonly running: number

@@ -173,7 +173,7 @@ export interface Receiver<Bindings extends object = object, Fields extends Field
   readonly deadLetters: DeadLetters
   /**
    * The messages that the inbox keeps, newest first: those that wait, and dead letters and handled messages until their
-   * retention is over. An inbox in memory keeps no handled messages, and a queue cannot list any.
+   * retention is over. An inbox in memory keeps no handled messages, and `kafkaInbox` cannot list any.
    *
    * @example
    * ```ts
