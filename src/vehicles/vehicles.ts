@@ -217,6 +217,8 @@ interface OpenVehicle {
   state: VehicleState
   /** The number of messages in `state` that are not over. */
   steps: number
+  /** The newest state that was settled. */
+  settled?: StoredVehicle
 }
 
 /** `receiver.vehicles` in the process that has the states. */
@@ -330,7 +332,12 @@ export class VehicleStates {
     const newestMs = (): number => msOfSeq(this.#newestSeq())
     const clockwork = timing({ clock: this.#clock, newestMs, put: async (due) => (await this.#put?.(due)) === true })
     this.#clockwork = clockwork
-    await this.#readTimers(clockwork)
+    try {
+      await this.#readTimers(clockwork)
+    } catch (error) {
+      // A shared store tries again by itself, and the clockwork must start.
+      if (this.#store.shared === undefined) throw error
+    }
   }
 
   /** Sets the timers of vehicles. Those that the clockwork knows already are newer than what the store has. */
@@ -391,8 +398,12 @@ export class VehicleStates {
     const settled = step?.settled
     // Gaps may have been added since.
     if (settled?.vin === '') return this.#gaps
-    if (settled === undefined || this.#forgotten.size === 0) return settled
-    return settled.seq <= (this.#forgotten.get(settled.vin) ?? -1) ? undefined : settled
+    if (settled === undefined) return undefined
+    const open = this.#open.get(settled.vin)
+    // A message that no handler is for can be settled before one that a batch gathers, and its state includes that one.
+    const newest = (open?.settled?.seq ?? -1) > settled.seq ? open?.settled : settled
+    if (open !== undefined && newest !== undefined) open.settled = newest
+    return settled.seq <= (this.#forgotten.get(settled.vin) ?? -1) ? undefined : newest
   }
 
   /** Call this when the message is over and the store has the state that was settled with it. */

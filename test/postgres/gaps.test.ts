@@ -9,7 +9,8 @@ describe.skipIf(!hasPostgres)('gaps of several receivers', () => {
   let scene: Scene
   beforeAll(async () => {
     scene = await startScene()
-    for (const schema of ['alone', 'crashed', 'between', 'together', 'company']) await scene.prepare(schema)
+    for (const schema of ['alone', 'crashed', 'between', 'unaccounted', 'together', 'company'])
+      await scene.prepare(schema)
   }, 120_000)
   afterAll(() => scene?.[Symbol.asyncDispose]())
 
@@ -61,6 +62,19 @@ describe.skipIf(!hasPostgres)('gaps of several receivers', () => {
     const lengths = (): readonly number[] =>
       gaps.map(({ from, to }) => Math.floor((Number(to) - Number(from)) / 10_000)).toSorted()
     await expect.poll(lengths).toEqual([3, 6])
+    await end()
+  })
+
+  test('one that listened until now and did not account leaves the time before it to the next', async () => {
+    const row = (since: number, seen: number, isAccounted: boolean): string =>
+      `INSERT INTO unaccounted.receiver VALUES (gen_random_uuid(), extract(epoch FROM clock_timestamp()) * 1000 - ${seen}, true, '[]', ${isAccounted}, extract(epoch FROM clock_timestamp()) * 1000 - ${since})`
+    await scene.pool.query(row(90_000, 60_000, true))
+    // Its last sign comes after the first one of the next.
+    await scene.pool.query(row(40_000, -5_000, false))
+    const { gaps, end } = await start('unaccounted')
+    const lengths = (): readonly number[] =>
+      gaps.map(({ from, to }) => Math.floor((Number(to) - Number(from)) / 10_000))
+    await expect.poll(lengths).toEqual([6])
     await end()
   })
 

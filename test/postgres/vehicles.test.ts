@@ -140,6 +140,27 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     expect(told).toHaveLength(20)
   })
 
+  test('a list is refused while Postgres is down', { timeout: 60_000 }, async () => {
+    const schema = await newSchema()
+    const pool = scene.newPool()
+    let isDown = false
+    const receiver = keeping(schema, {
+      db: {
+        query: async (text, values) => {
+          if (isDown) throw new Error('Postgres is down.')
+          return pool.query(text, values)
+        },
+      },
+    }).on('data', () => void (isDown = true))
+    await receiver.open()
+    await send(receiver, gear('D'))
+    await expect.poll(() => isDown).toBe(true)
+    await expect(receiver.vehicles.list()).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    isDown = false
+    expect(await receiver.vehicles.list()).toHaveLength(1)
+    await receiver.drain()
+  })
+
   test('a process that only receives lists vehicles and forgets them where they are handled', { timeout: 60_000 }, async () => {
     const schema = await newSchema()
     const front = keeping(schema, { role: 'receive' })

@@ -38,7 +38,11 @@ export class Endings {
   readonly #deleted: (endings: readonly Ending[]) => void
   readonly #settled = new Map<string, Ending>()
   readonly #tries = new Map<string, Place & Tries>()
-  #writing: Promise<void> | undefined
+  #isWriting = false
+  /** How often all that one statement takes was written. */
+  #rounds = 0
+  /** What waits for a round. */
+  #waiters: { readonly round: number; readonly resolve: () => void }[] = []
   #isClosed = false
 
   constructor(
@@ -57,7 +61,7 @@ export class Endings {
   settle(ending: Ending): void {
     this.#tries.delete(ending.seq)
     this.#settled.set(ending.seq, ending)
-    void this.flush()
+    void this.#write()
   }
 
   /** Resolves when it is written, or when the inbox is closed. */
@@ -66,11 +70,16 @@ export class Endings {
     return this.flush()
   }
 
-  /** Resolves when all is written that waits now, or when the inbox is closed. */
+  /** Resolves when all is written that waits now, or when the inbox is closed. What comes later does not delay it. */
   async flush(): Promise<void> {
-    const running = this.#writing
-    if (running !== undefined) await running
-    if (this.#settled.size + this.#tries.size > 0) await (this.#writing ??= this.#write())
+    const rows = Math.max(this.#settled.size, this.#tries.size)
+    if (rows === 0) return
+    void this.#write()
+    // The statement that runs now may lack the newest rows.
+    const round = this.#rounds + 1 + Math.ceil(rows / atOnce)
+    await new Promise<void>((resolve) => {
+      this.#waiters.push({ round, resolve })
+    })
   }
 
   /** Another process may have these partitions, and handles again what is not written. Returns the messages that are given up. */
@@ -87,6 +96,8 @@ export class Endings {
   }
 
   async #write(): Promise<void> {
+    if (this.#isWriting) return
+    this.#isWriting = true
     // The messages that end in this task share the statement.
     await Promise.resolve()
     const { schema } = this.#db
@@ -122,9 +133,13 @@ WHERE w.part = g.part AND w.seq = g.seq`,
               ...stateValues([...states.values()]),
             ],
           )
-          for (const { seq } of settled) this.#settled.delete(seq)
-          this.#deleted(settled)
+          // Without those that were given up meanwhile: this process may have handled them again.
+          const written = settled.filter((ending) => this.#settled.get(ending.seq) === ending)
+          for (const { seq } of written) this.#settled.delete(seq)
+          this.#deleted(written)
         }
+        this.#rounds += 1
+        this.#release(this.#rounds)
       } catch (error) {
         this.#failed(error)
         // Without the states that Postgres refuses.
@@ -132,6 +147,13 @@ WHERE w.part = g.part AND w.seq = g.seq`,
         await pause(this.#clock, pauseMs)
       }
     }
-    this.#writing = undefined
+    this.#isWriting = false
+    this.#release(Infinity)
+  }
+
+  #release(upTo: number): void {
+    const waiters = this.#waiters
+    this.#waiters = waiters.filter(({ round }) => round > upTo)
+    for (const { round, resolve } of waiters) if (round <= upTo) resolve()
   }
 }

@@ -22,7 +22,7 @@ interface LeasesOptions {
   readonly gained: (leases: readonly Lease[]) => void
   /** Starts nothing more in partitions that others need, up to this many. Returns those in which nothing runs. */
   readonly vacate: (count: number) => Promise<readonly number[]>
-  /** The partitions were not given back after all. */
+  /** Partitions that were not given back after all, unless they are lost. */
   readonly keep: (parts: readonly number[]) => void
 }
 
@@ -34,7 +34,11 @@ export class Leases {
   readonly #options: LeasesOptions
   readonly #epochs = new Map<number, number>()
   #validUntilMs = -Infinity
+  /** The same by the time of day: the other clock stands still while the machine is suspended. */
+  #validUntilTimeMs = -Infinity
   #isWanting = false
+  /** Given back, but the answer was lost. Nothing starts there until a renewal tells who has them. */
+  #doubtful: readonly number[] = []
 
   constructor(options: LeasesOptions) {
     this.#options = options
@@ -42,7 +46,8 @@ export class Leases {
 
   /** Whether no other process can have the partitions of this one. */
   get isFresh(): boolean {
-    return elapsedMs(this.#options.clock) < this.#validUntilMs
+    const { clock } = this.#options
+    return elapsedMs(clock) < this.#validUntilMs && clock.now() < this.#validUntilTimeMs
   }
 
   /** How long no renewal has succeeded after the last lease was over, in milliseconds. */
@@ -57,8 +62,8 @@ export class Leases {
 
   /** Renews the leases, takes free partitions, and gives back what is more than the share of this process. */
   async renew(): Promise<void> {
-    const { db, clock, me, leaseMs, lost } = this.#options
-    const atMs = elapsedMs(clock)
+    const { db, clock, me, leaseMs, lost, keep } = this.#options
+    const [atMs, atTimeMs] = [elapsedMs(clock), clock.now()]
     const [row] = await db.run(
       `WITH me AS (INSERT INTO ${db.schema}.process VALUES ($1, clock_timestamp() + $2 * interval '1 ms')
   ON CONFLICT (id) DO UPDATE SET until = excluded.until),
@@ -74,7 +79,10 @@ SELECT (SELECT coalesce(json_agg(json_build_array(part, epoch)), '[]') FROM mine
     const gone = [...this.#epochs].flatMap(([part, epoch]) => (mine.get(part) === epoch ? [] : [part]))
     for (const part of gone) this.#epochs.delete(part)
     if (gone.length > 0) lost(gone)
+    keep(this.#doubtful)
+    this.#doubtful = []
     this.#validUntilMs = atMs + leaseMs * 0.8
+    this.#validUntilTimeMs = atTimeMs + leaseMs * 0.8
     // An answer that did not arrive has given these to this process.
     this.#add([...mine].map(([part, epoch]) => ({ part, epoch, isClean: false })))
     const share = Math.ceil(partitions / (Number(row?.['others']) + 1))
@@ -123,17 +131,17 @@ WHERE p.part = f.part RETURNING p.part, p.epoch, f.clean::text AS clean`,
   }
 
   async #giveBack(count: number): Promise<void> {
-    const { db, me, lost, vacate, keep } = this.#options
+    const { db, me, leaseMs, lost, vacate } = this.#options
     const parts = await vacate(count)
     if (parts.length === 0) return
     try {
       await db.run(
         `UPDATE ${db.schema}.part SET owner = NULL, until = NULL WHERE owner = $1 AND part = ANY($2::smallint[])`,
         [me, parts],
+        leaseMs / 2,
       )
     } catch (error) {
-      // The next renewal finds out whether they went.
-      keep(parts)
+      this.#doubtful = parts
       throw error
     }
     for (const part of parts) this.#epochs.delete(part)

@@ -100,7 +100,8 @@ RETURNING since, seen_at`,
     const older = others.filter((other) => other.since < since || (other.since === since && other.id < me))
     const mayLive = ({ isClosed, seenAt }: Trace): boolean => !isClosed && now - seenAt < silentMs
     const isSilent = (other: Trace): boolean => other.seenAt < since && mayLive(other)
-    const hasCompany = older.some(({ seenAt }) => seenAt >= since)
+    // One that ended before it accounted left the time before it open, although it listened.
+    const hasCompany = older.some(({ seenAt, isAccounted }) => isAccounted && seenAt >= since)
     // An older one accounts first, so that two that start together do not take each other for one that listened before.
     if (older.some((other) => mayLive(other) && !isSilent(other) && !other.isAccounted)) return false
     if (!hasCompany && older.some(isSilent)) return false

@@ -1,5 +1,6 @@
 import { type Clock, elapsedMs } from '../../../src/base/clock.ts'
 import { throttled } from '../../../src/base/log.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
 import { resolvedOr } from '../../../src/core/draining.ts'
 import { CrashSuspects } from '../../../src/inbox/crash-suspects.ts'
@@ -70,6 +71,8 @@ const againMs = 30_000
 const errorMs = 250
 /** How long the last statements may take at a stop, in milliseconds. */
 const lastMs = 2_000
+/** How long a list of vehicles waits for the newest states, in milliseconds. */
+const flushMs = 10_000
 const tidyMs = 60_000
 const movedMs = 500
 
@@ -133,7 +136,7 @@ export class Reader implements SharedInbox {
       },
     })
     if (options.vehicles !== undefined) {
-      options.vehicles.flush = () => this.#endings.flush()
+      options.vehicles.flush = () => this.#flushed()
       options.vehicles.failed = (error) => this.#failed('a vehicle could not be forgotten yet', error)
     }
   }
@@ -159,10 +162,10 @@ export class Reader implements SharedInbox {
         return movedMs
       }, 'timers of vehicles could not be read'),
       this.#repeat(async () => {
-        const { deadRows, oldestSnapshotMs } = await tableHealth(db)
-        this.figures = { deadRows, oldestSnapshotMs }
         await this.#options.store.tidy()
         await this.#options.vehicles?.tidy(this.#clock.now())
+        const { deadRows, oldestSnapshotMs } = await tableHealth(db)
+        this.figures = { deadRows, oldestSnapshotMs }
         return tidyMs
       }, 'old messages could not be deleted'),
     ]
@@ -324,6 +327,20 @@ export class Reader implements SharedInbox {
       }
       if (!this.#isClosed) await this.#sleep(ms)
     }
+  }
+
+  /** Rejects when Postgres does not take it in time: who asks for a list must not wait for as long as it is down. */
+  async #flushed(): Promise<void> {
+    let isWritten = false
+    const written = this.#endings.flush().then(() => {
+      isWritten = true
+    })
+    await resolvedOr(written, this.#clock, flushMs)
+    if (!isWritten)
+      throw new FleethookError(
+        'inbox_unavailable',
+        `Postgres did not take the states of vehicles within ${flushMs} ms.`,
+      )
   }
 
   async #sleep(ms: number): Promise<void> {

@@ -123,12 +123,21 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   }
 
   async *due(): AsyncGenerator<readonly Due[]> {
-    await this.flush()
-    const rows = await this.#db.run(
-      `SELECT vin, due FROM ${this.#db.schema}.vehicle WHERE part = ANY ($1::smallint[]) AND due IS NOT NULL`,
-      [[...this.#held.keys()]],
-    )
+    const parts = [...this.#held.keys()]
+    const rows = await this.#readDue(parts).catch((error: unknown) => {
+      // Read again with the next move.
+      for (const part of parts) this.#moved.add(part)
+      throw error
+    })
     yield rows.map(({ vin, due }) => ({ vin: String(vin), dueMs: Number(due) }))
+  }
+
+  async #readDue(parts: readonly number[]): Promise<readonly Row[]> {
+    await this.flush()
+    return this.#db.run(
+      `SELECT vin, due FROM ${this.#db.schema}.vehicle WHERE part = ANY ($1::smallint[]) AND due IS NOT NULL`,
+      [parts],
+    )
   }
 
   load(vin: string): StoredVehicle | undefined | Promise<StoredVehicle | undefined> {
@@ -155,7 +164,10 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   }
 
   keep(vehicle: StoredVehicle): void {
-    this.#heldOf(vehicle.vin)?.recent.set(vehicle)
+    const held = this.#heldOf(vehicle.vin)
+    // An older state that is on its way must not hide this one.
+    held?.unwritten.delete(vehicle.vin)
+    held?.recent.set(vehicle)
   }
 
   async list({ after = '', limit }: Parameters<VehicleStore['list']>[0]): Promise<readonly StoredVehicle[]> {
@@ -221,7 +233,9 @@ export function stateValues(vehicles: readonly StoredVehicle[]): readonly (reado
     try {
       if (vin === '' || vin.length > longestVin) return []
       const seenAt = Number.isFinite(seenMs) ? seenMs : null
-      return [[vin, partOf(vin), seq, seenAt, dueMs === undefined ? null : Math.ceil(dueMs), vehicle.text()]]
+      // A timer of an edge of your own can have any number, and one bad number would fail the statement of all.
+      const due = Math.ceil(dueMs ?? Number.NaN)
+      return [[vin, partOf(vin), seq, seenAt, Number.isSafeInteger(due) ? due : null, vehicle.text()]]
     } catch {
       // What an edge of your own remembers is not JSON. The older state stays.
       return []

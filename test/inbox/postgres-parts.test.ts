@@ -1,0 +1,155 @@
+/* Parts of postgresInbox on a client that answers as a test wants. */
+import { expect, test } from 'vitest'
+import { Database, type Row } from '../../adapters/inbox/postgres/client.ts'
+import { Endings } from '../../adapters/inbox/postgres/endings.ts'
+import { Leases } from '../../adapters/inbox/postgres/leases.ts'
+import { partitionOf } from '../../adapters/inbox/postgres/schema.ts'
+import { stateValues, VehicleRows } from '../../adapters/inbox/postgres/vehicles.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import type { StoredVehicle } from '../../src/inbox/vehicle-store.ts'
+
+/** `answer` gets the text of each statement. */
+function databaseWith(answer: (text: string) => readonly Row[] | Promise<readonly Row[]>): Database {
+  const query = async (text: string): Promise<{ rows: readonly Row[] }> => ({ rows: await answer(text) })
+  return new Database({ query }, 'fleethook', systemClock)
+}
+
+const vin = '0FLEETV14T0000001'
+const stateOf = (seq: number, dueMs?: number): StoredVehicle => {
+  const state = { vin, seq, seenMs: seq, bytes: 100, text: () => `{"seq":${seq}}` }
+  return dueMs === undefined ? state : { ...state, dueMs }
+}
+
+test('what is settled without end does not delay who waits for what was settled before', async () => {
+  let statements = 0
+  const settle = (): void => endings.settle({ part: 1, seq: String(statements) })
+  const db = databaseWith(async () => {
+    statements += 1
+    if (statements < 50) settle()
+    await new Promise((resolve) => setTimeout(resolve, 1))
+    return []
+  })
+  const endings = new Endings(db, systemClock, 'me', { failed: () => {}, deleted: () => {} })
+  settle()
+  await endings.flush()
+  expect(statements).toBeLessThan(10)
+  await expect.poll(() => statements).toBe(50)
+  await endings.flush()
+})
+
+test('partitions stay idle until it is known whether they were given back', async () => {
+  const events: string[] = []
+  let mine: readonly (readonly [number, number])[] = Array.from({ length: 64 }, (_, part) => [part, 1])
+  let fails = true
+  const db = databaseWith((text) => {
+    if (!text.includes('owner = NULL')) return [{ mine: JSON.stringify(mine), others: 1, free: 0 }]
+    events.push('given back')
+    if (fails) throw new Error('The connection was lost.')
+    return []
+  })
+  let leaving: readonly number[] = [7, 8]
+  const leases = new Leases({
+    db,
+    clock: systemClock,
+    me: 'me',
+    leaseMs: 10_000,
+    gained: () => {},
+    lost: (parts) => events.push(`lost ${parts.join()}`),
+    vacate: async () => leaving,
+    keep: (parts) => {
+      if (parts.length > 0) events.push(`keep ${parts.join()}`)
+    },
+  })
+  await expect(leases.renew()).rejects.toThrow('The connection was lost.')
+  expect(events).toEqual(['given back'])
+  // One of them went, and another process has it.
+  mine = mine.filter(([part]) => part !== 7)
+  leaving = []
+  fails = false
+  await leases.renew()
+  expect(events).toEqual(['given back', 'lost 7', 'keep 7,8'])
+})
+
+test('leases end by the time of day too, because a suspended machine stops the other clock', async () => {
+  let nowMs = 0
+  const clock = { ...systemClock, now: () => nowMs, elapsedMs: () => 0 }
+  const leases = new Leases({
+    db: databaseWith(() => [{ mine: '[[1,1]]', others: 63, free: 0 }]),
+    clock,
+    me: 'me',
+    leaseMs: 10_000,
+    gained: () => {},
+    lost: () => {},
+    vacate: async () => [],
+    keep: () => {},
+  })
+  await leases.renew()
+  expect(leases.isFresh).toBe(true)
+  nowMs = 60_000
+  expect(leases.isFresh).toBe(false)
+  await leases.renew()
+  expect(leases.isFresh).toBe(true)
+})
+
+test('what was given up and handled again is written again', async () => {
+  const answers: (() => void)[] = []
+  const db = databaseWith(async () => {
+    await new Promise<void>((resolve) => answers.push(resolve))
+    return []
+  })
+  const deleted: number[] = []
+  const endings = new Endings(db, systemClock, 'me', {
+    failed: () => {},
+    deleted: (written) => deleted.push(written.length),
+  })
+  endings.settle({ part: 1, seq: '1' })
+  await expect.poll(() => answers.length).toBe(1)
+  // Another process had the partition for a while.
+  endings.drop([1])
+  endings.settle({ part: 1, seq: '1' })
+  answers[0]?.()
+  await expect.poll(() => answers.length).toBe(2)
+  answers[1]?.()
+  await expect.poll(() => deleted).toEqual([0, 1])
+})
+
+test('a dead letter leaves a newer state than one that is still to be written', async () => {
+  const rows = new VehicleRows(
+    databaseWith(() => []),
+    undefined,
+  )
+  rows.gained(partitionOf(vin))
+  rows.settled(stateOf(1))
+  expect(await rows.load(vin)).toMatchObject({ seq: 1 })
+  rows.keep(stateOf(2))
+  expect(await rows.load(vin)).toMatchObject({ seq: 2 })
+})
+
+test('timers that could not be read are read again', async () => {
+  let isDown = true
+  const db = databaseWith(() => {
+    if (isDown) throw new Error('The connection was lost.')
+    return []
+  })
+  const rows = new VehicleRows(db, undefined)
+  rows.gained(partitionOf(vin))
+  const moved: boolean[] = []
+  rows.follow({
+    moved: async (isStale) => {
+      moved.push(isStale(vin))
+      for await (const page of rows.due()) expect(page).toEqual([])
+    },
+    forget: async () => {},
+  })
+  await expect(rows.due().next()).rejects.toThrow('The connection was lost.')
+  await expect(rows.followMoves()).rejects.toThrow('The connection was lost.')
+  isDown = false
+  await rows.followMoves()
+  await rows.followMoves()
+  expect(moved).toEqual([true, true])
+})
+
+test('a timer without a time is not written', () => {
+  const dues = stateValues([stateOf(1, Number.NaN), stateOf(2, 1e300), stateOf(3, 4.5), stateOf(4)])[4]
+  expect(dues).toEqual([null, null, 5, null])
+})
