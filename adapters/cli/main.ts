@@ -49,7 +49,7 @@ const commands: Readonly<Record<string, Entry>> = {
   replay: ['replay messages that were already handled', async () => (await import('./dead.ts')).defineReplay],
   kafka: ['print or create the topics of the Kafka inbox', async () => (await import('./kafka.ts')).defineKafka],
   postgres: [
-    'print or create the tables of the Postgres inbox',
+    'create the tables of the Postgres inbox, or move a file into it',
     async () => (await import('./postgres.ts')).definePostgres,
   ],
   vehicles: ['show the newest state of vehicles', async () => (await import('./vehicles.ts')).defineVehicles],
