@@ -75,6 +75,34 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
     await receiver.drain()
   })
 
+  test('a handler that never ends keeps no other message from being settled', async () => {
+    const inbox = postgresInbox({ db: scene.newPool(), schema })
+    const exactly = inbox.exactlyOnce(transactionsOf(scene.newPool()))
+    const receiver = createReceiver({ secret: false, inbox, log: quiet, timeoutMs: 100, retry: { minMs: 500 } })
+    let isStuck = true
+    let end = (): void => {}
+    receiver.on(
+      'data',
+      exactly('stuck', async (event, _, tx) => {
+        await write(tx, 'stuck', Number(event.data.Odometer))
+        if (event.data.Odometer !== 1 || !isStuck) return
+        isStuck = false
+        await new Promise<void>((resolve) => {
+          end = resolve
+        })
+      }),
+    )
+    await receiver.open()
+    await post(receiver, 1, 1)
+    await expect.poll(() => receiver.stats().retried).toBeGreaterThan(0)
+    for (let n = 2; n < 6; n += 1) await post(receiver, n, n)
+    await expect.poll(waiting, { timeout: 5_000 }).toBe(1)
+    end()
+    await expect.poll(waiting, { timeout: 30_000 }).toBe(0)
+    expect(await written()).toEqual(['stuck 1', 'stuck 2', 'stuck 3', 'stuck 4', 'stuck 5'])
+    await receiver.drain()
+  })
+
   test('a commit whose answer is lost counts as done', async () => {
     const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
     const run = transactionsOf(scene.newPool())

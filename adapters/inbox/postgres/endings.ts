@@ -104,21 +104,27 @@ export class Endings {
     while (!this.#isClosed && this.#settled.size + this.#tries.size > 0) {
       const tries = [...this.#tries.values()].slice(0, atOnce)
       const settled = [...this.#settled.values()].slice(0, atOnce)
+      const later = new Set<string>()
       try {
         if (tries.length > 0) {
-          // Another process may have the partition by now, and its own counts.
-          await this.#db.run(
-            `UPDATE ${schema}.waiting w SET attempts = g.attempts, not_before = g.not_before, deliveries = g.deliveries
-FROM unnest($1::smallint[], $2::bigint[], $3::int[], $4::bigint[], $5::int[]) g(part, seq, attempts, not_before, deliveries)
-JOIN ${schema}.part p ON p.part = g.part AND p.owner = $6
-WHERE w.part = g.part AND w.seq = g.seq`,
+          // Another process may have the partition by now, and its own counts. A row that the transaction of an abandoned attempt still locks
+          // comes later: all others would wait for it.
+          const locked = await this.#db.run(
+            `WITH g AS (SELECT * FROM unnest($1::smallint[], $2::bigint[], $3::int[], $4::bigint[], $5::int[]) g(part, seq, attempts, not_before, deliveries)),
+there AS (SELECT w.part, w.seq FROM ${schema}.waiting w JOIN g ON g.part = w.part AND g.seq = w.seq JOIN ${schema}.part p ON p.part = w.part AND p.owner = $6),
+free AS (SELECT w.part, w.seq FROM ${schema}.waiting w JOIN there t ON t.part = w.part AND t.seq = w.seq FOR NO KEY UPDATE OF w SKIP LOCKED),
+changed AS (UPDATE ${schema}.waiting w SET attempts = g.attempts, not_before = g.not_before, deliveries = g.deliveries
+  FROM g JOIN free f ON f.part = g.part AND f.seq = g.seq WHERE w.part = g.part AND w.seq = g.seq)
+SELECT seq::text AS seq FROM there t WHERE NOT EXISTS (SELECT FROM free f WHERE f.seq = t.seq)`,
             [
               ...[tries.map(({ part }) => part), tries.map(({ seq }) => seq)],
               ...[tries.map(({ attempts }) => attempts), tries.map(({ notBefore }) => notBefore)],
               ...[tries.map(({ deliveries }) => deliveries), this.#me],
             ],
           )
-          for (const one of tries) if (this.#tries.get(one.seq) === one) this.#tries.delete(one.seq)
+          for (const { seq } of locked) later.add(String(seq))
+          for (const one of tries)
+            if (!later.has(one.seq) && this.#tries.get(one.seq) === one) this.#tries.delete(one.seq)
         }
         if (settled.length > 0) {
           // The newest state of each vehicle.
@@ -140,6 +146,7 @@ WHERE w.part = g.part AND w.seq = g.seq`,
         }
         this.#rounds += 1
         this.#release(this.#rounds)
+        if (later.size > 0) await pause(this.#clock, pauseMs)
       } catch (error) {
         this.#failed(error)
         // Without the states that Postgres refuses.
