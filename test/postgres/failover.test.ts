@@ -20,6 +20,7 @@ describe.skipIf(!hasBaseBackup)('a synchronous standby', () => {
     await scene.prepare('replica')
     await scene.prepare('unreplicated')
     await scene.prepare('taken')
+    await scene.prepare('behind')
     standby = await scene.server.standby('standby')
     const isIn = (state: string): Promise<void> =>
       vi.waitFor(
@@ -105,6 +106,42 @@ describe.skipIf(!hasBaseBackup)('a synchronous standby', () => {
       standby.thaw()
     }
     await expect.poll(() => post(receiver, 1, 2)).toBe(200)
+    await receiver.drain()
+  })
+
+  test('after a crash of the primary, a message is acknowledged when the standby has it', async () => {
+    const { receiver } = receiverOn({ db: scene.newPool(), schema: 'behind', role: 'receive', confirmMs: 60_000 })
+    await receiver.open()
+    const rows = async (): Promise<number | null> =>
+      (await scene.pool.query('SELECT FROM behind.message').catch(() => undefined))?.rowCount ?? null
+    standby.freeze()
+    let status: number | undefined
+    const answered = post(receiver, 1, 1).then((code) => (status = code))
+    try {
+      await expect
+        .poll(
+          async () =>
+            (
+              await scene.pool.query(
+                `SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%INTO behind.message%'`,
+              )
+            ).rowCount,
+        )
+        .toBe(1)
+      await scene.server.crash()
+      // It was committed on the primary, and the receiver tries again.
+      await expect.poll(rows, { timeout: 30_000 }).toBe(1)
+      await expect
+        .poll(
+          async () => (await scene.pool.query(`SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)).rowCount,
+          { timeout: 30_000 },
+        )
+        .toBeGreaterThan(0)
+      expect(status).toBeUndefined()
+    } finally {
+      standby.thaw()
+    }
+    expect(await answered).toBe(200)
     await receiver.drain()
   })
 

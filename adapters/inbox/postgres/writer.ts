@@ -35,13 +35,17 @@ export class Writer {
   readonly #confirmMs: number
   readonly #sql: string
   readonly #committed: () => void
+  readonly #isReplicated: () => boolean
+  /** A statement failed and may have been committed here, but not on the standby. */
+  #mayBeBehind = false
   #waiting: Entry[] = []
   #bytes = 0
   #writing: Promise<void> | undefined
   #isClosed = false
 
   /** `committed` is called after each commit. */
-  constructor(db: Database, clock: Clock, confirmMs: number, committed: () => void) {
+  constructor(db: Database, clock: Clock, confirmMs: number, isReplicated: () => boolean, committed: () => void) {
+    this.#isReplicated = isReplicated
     this.#db = db
     this.#clock = clock
     this.#confirmMs = confirmMs
@@ -110,7 +114,11 @@ INSERT INTO ${db.schema}.notice (vin, seq) SELECT '', seq FROM placed WHERE id =
     const { unreplicated } = this.#db
     try {
       const leftMs = Math.max(...entries.map(({ deadlineMs }) => deadlineMs)) - elapsedMs(this.#clock)
-      await this.#db.run(this.#sql, valuesOf(messages), Math.min(tryMs, Math.max(1, leftMs)))
+      const mostMs = Math.min(tryMs, Math.max(1, leftMs))
+      await this.#db.run(this.#sql, valuesOf(messages), mostMs)
+      // What was there already writes nothing, so its commit waits for no standby. This writes something after it.
+      if (this.#mayBeBehind) await this.#db.run(`SELECT pg_logical_emit_message(true, 'fleethook', '')`, [], mostMs)
+      this.#mayBeBehind = false
     } catch (error) {
       await this.#failed(entries, error)
       return
@@ -130,6 +138,7 @@ INSERT INTO ${db.schema}.notice (vin, seq) SELECT '', seq FROM placed WHERE id =
       } else for (const entry of entries) entry.isAlone = true
       return
     }
+    this.#mayBeBehind = this.#isReplicated()
     // A try that is too short would hide the reason of the one before.
     const lastMs = elapsedMs(this.#clock) + 2 * pauseMs
     const isOver = (entry: Entry): boolean => isFinal(error) || entry.deadlineMs <= lastMs
