@@ -35,8 +35,8 @@ Running it again changes nothing.`,
       .command('move')
       .argument('<file>', 'the inbox file of a stopped receiver')
       .description('Moves what waits in an inbox file into the tables of postgresInbox, with dead letters and gaps.'),
-    `It needs the package pg in your project. Each message is in Postgres before it leaves the file, so when it was interrupted, run it again within
-a day. Handled messages and the states of vehicles stay in the file.`,
+    `It needs the package pg in your project. Each message is in Postgres before it leaves the file, so when it was interrupted, run it again
+before a receiver starts. Handled messages and the states of vehicles stay in the file.`,
     runMove,
   )
 }

@@ -105,7 +105,7 @@ describe.skipIf(!hasPostgres)('troubles of a running receiver', () => {
     })
   })
 
-  test('the connections stand still for ever, and new ones work', async () => {
+  test('the connections never answer again, and new ones work', async () => {
     await scene.prepare('frozen')
     await survives('frozen', {
       begin: () => proxy.freeze(),

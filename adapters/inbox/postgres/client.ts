@@ -23,7 +23,7 @@ export class Database {
   readonly schema: string
   readonly #client: PostgresClient
   readonly #clock: Clock
-  /** How often the server said that it no longer waits for the synchronous standby. The commit then looks like a success. */
+  /** The number of times the server said that it no longer waits for the synchronous standby. The commit then looks like a success. */
   unreplicated = 0
 
   constructor(client: PostgresClient, schema: string, clock: Clock) {

@@ -39,7 +39,7 @@ export class Endings {
   readonly #settled = new Map<string, Ending>()
   readonly #tries = new Map<string, Place & Tries>()
   #isWriting = false
-  /** How often all that one statement takes was written. */
+  /** The number of rounds that were written. A round is what fits into one statement. */
   #rounds = 0
   /** What waits for a round. */
   #waiters: { readonly round: number; readonly resolve: () => void }[] = []

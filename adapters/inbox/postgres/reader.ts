@@ -66,7 +66,7 @@ interface Owned {
 const defaultMessages = 10_000
 const defaultBytes = 64 * 1_048_576
 const busyMs = 25
-/** How often reading begins again, in case that it missed something, in milliseconds. */
+/** The time after which reading begins again from the start, in case it missed something, in milliseconds. */
 const againMs = 30_000
 const errorMs = 250
 /** How long the last statements may take at a stop, in milliseconds. */

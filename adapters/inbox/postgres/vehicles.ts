@@ -32,7 +32,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   failed: (error: unknown) => void = () => {}
   readonly #db: Database
   readonly #held = new Map<number, Held>()
-  /** Partitions that this process has, or had, since it told of them. */
+  /** Partitions that came or went, and that the host does not know of yet. */
   #moved = new Set<number>()
   #host: VehicleFollower | undefined
   readonly #notices = new Set<number>()
