@@ -34,9 +34,11 @@ Running it again changes nothing.`,
     command
       .command('move')
       .argument('<file>', 'the inbox file of a stopped receiver')
-      .description('Moves what waits in an inbox file into the tables of postgresInbox, with dead letters and gaps.'),
+      .description(
+        'Moves what waits in an inbox file into the tables of postgresInbox, with dead letters, gaps and the states of vehicles.',
+      ),
     `It needs the package pg in your project. Each message is in Postgres before it leaves the file, so when it was interrupted, run it again
-before a receiver starts. Handled messages and the states of vehicles stay in the file.`,
+before a receiver starts. Handled messages stay in the file.`,
     runMove,
   )
 }
@@ -79,12 +81,10 @@ async function runMove({ schema, json, ...where }: Given, file: string): Promise
     console.log(jsonText({ schema, ...moved }))
     return
   }
-  const { messages, deadLetters, gaps, timers, vehicles } = moved
+  const { messages, deadLetters, gaps, vehicles } = moved
   console.log(
-    `Moved to the schema ${schema}: ${messages} messages that wait, ${deadLetters} dead letters, ${gaps} gaps.`,
+    `Moved to the schema ${schema}: ${messages} messages that wait, ${deadLetters} dead letters, ${gaps} gaps, the states of ${vehicles} vehicles.`,
   )
-  if (vehicles + timers > 0)
-    console.log(`Left in the file: the states of ${vehicles} vehicles, and ${timers} times that they waited for.`)
 }
 
 async function runSchema({ schema, apply, json, ...where }: Given & { readonly apply?: true }): Promise<void> {
