@@ -102,9 +102,8 @@ describe('fleethook send posts as the service does', () => {
         inFlight.delete(vin)
         success(posted, response)
       })
-      // The last to come is answered first, for as long as four vehicles surely have something to say: the three that say
-      // least have said it all after 94 messages at the earliest.
-      const answers = waiting.length >= 4 || server.posted.length > 90 ? waiting.toReversed() : []
+      // The last to come is answered first, for as long as three vehicles surely have something to say.
+      const answers = waiting.length >= 3 || server.posted.length > 60 ? waiting.toReversed() : []
       if (answers.length > 0) waiting = []
       for (const answer of answers) answer()
     })
