@@ -107,7 +107,7 @@ export interface Selection {
   /** The largest number of messages to return. */
   readonly limit: number
   /** Only messages after this id: the last one of the previous page. */
-  readonly after?: string
+  readonly after?: string | undefined
   /** Only messages of this lane. */
   readonly lane?: string
   /** Only messages received at this time or later, in milliseconds since the epoch. */
@@ -140,7 +140,7 @@ export interface DeadLetter extends DeadLetterReason {
 /** Which messages to list, newest first. */
 export interface Listing extends Omit<Selection, 'after'> {
   /** Only messages before this id: the last one of the previous page. */
-  readonly before?: string
+  readonly before?: string | undefined
 }
 
 /** Whether a message matches the query. The inbox itself applies the limit. */

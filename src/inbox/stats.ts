@@ -23,6 +23,8 @@ export interface InboxStats {
   readonly commitMs?: Histogram
   /** The number of messages in the topic that this process still has to settle, by partition. */
   readonly lag?: Readonly<Record<string, number>>
+  /** The messages that wait on the disk of this machine until the other side can take them. */
+  readonly spooled?: number
   /** Messages that were in the topic a second time, and were dropped. */
   readonly repeated?: number
   /** Rows of the tables in Postgres that are deleted and still take space, at the last look of a process that handles. */

@@ -113,6 +113,7 @@ export function measuresOf(stats: Stats): readonly Measure[] {
       help: 'Messages of the topic that are not settled.',
       samples: by('messaging.destination.partition.id', inbox.lag ?? {}),
     },
+    gauge('spooled.messages', '{message}', 'Messages that wait on the disk for the brokers.', inbox.spooled),
     gauge('inbox.dead_rows', '{row}', 'Deleted rows in Postgres that still take space.', inbox.deadRows),
     gauge(
       ...(['inbox.snapshot.age', 's', 'How long a snapshot has kept Postgres from removing dead rows.'] as const),

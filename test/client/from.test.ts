@@ -84,7 +84,7 @@ describe('receiver.from', () => {
       `${vin} 2 #1`,
     ])
     expect(runs.indexOf('OTHER 3 #1')).toBeLessThan(runs.indexOf(`${vin} 1 #2`))
-    expect(await receiver.deadLetters.list()).toHaveLength(1)
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toHaveLength(1)
   })
 
   test('waits while the inbox is full, where a posted message would be refused: nothing is lost, and there is no gap', async () => {

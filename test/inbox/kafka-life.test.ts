@@ -16,6 +16,7 @@ interface Way {
   /** Signs of other receivers from before. */
   readonly before?: (sign: Sign, clock: FakeClock) => Promise<void> | void
   readonly openGaps?: readonly KeptGap[]
+  readonly earlier?: readonly InboxGap[]
   readonly isExpected?: boolean
   readonly prepare?: (cluster: FakeCluster) => void
 }
@@ -33,7 +34,7 @@ function signOf(cluster: FakeCluster): Sign {
     })
 }
 
-async function setup({ before, openGaps = [], isExpected = false, prepare }: Way = {}): Promise<Scene> {
+async function setup({ before, openGaps = [], earlier = [], isExpected = false, prepare }: Way = {}): Promise<Scene> {
   const clock = fakeClock()
   const cluster = new FakeCluster(clock)
   await before?.(signOf(cluster), clock)
@@ -42,7 +43,7 @@ async function setup({ before, openGaps = [], isExpected = false, prepare }: Way
   const note = (line: string): void => void logged.push(line)
   const life = new Life({
     ...{ connector: cluster.connector, settings: cluster.settings, clock, writer: cluster.writer() },
-    ...{ writerId: Buffer.from('own'), openGaps: () => [...openGaps, ...gaps.map(kept)] },
+    ...{ writerId: Buffer.from('own'), earlier, openGaps: () => [...openGaps, ...gaps.map(kept)] },
     log: { debug: note, info: note, warn: note, error: note },
     onGap: (gap) => void gaps.push(gap),
     onSigned: () => note('signed'),
@@ -70,8 +71,24 @@ afterEach(async () => {
 })
 
 describe('signs of life', () => {
-  test('the first receiver of all reports no gap', async () => {
+  test('the first receiver of all reports no gap, and the time in which its old inbox was down', async () => {
     expect((await setup()).gaps).toEqual([])
+    const stopped = { reason: 'stopped', fromMs: 1_000 } as const
+    const { gaps, clock } = await setup({ earlier: [stopped] })
+    expect(gaps).toEqual([{ ...stopped, toMs: clock.now() - 100 }])
+    expect((await setup({ earlier: [stopped], isExpected: true })).gaps).toEqual([])
+  })
+
+  test('a stop of the old inbox is no gap while others have listened', async () => {
+    const earlier: readonly InboxGap[] = [{ reason: 'stopped', fromMs: 1_000 }]
+    const { gaps, cluster, clock } = await setup({
+      earlier,
+      before: (sign) => sign('other', { state: 'alive', isAccounted: true }),
+    })
+    await clock.advance(3_000)
+    signOf(cluster)('other', { state: 'alive', isAccounted: true })
+    await clock.advance(14_000)
+    expect(gaps).toEqual([])
   })
 
   test('the gap after a stop begins when the sockets were closed, which is before the last sign', async () => {

@@ -32,6 +32,10 @@ test.each([
     "Option `role` of kafkaInbox must be 'both' or 'receive' or 'handle' and was given 'read'.",
   ],
   [
+    { brokers, spool: {} },
+    "Option `spool` of kafkaInbox must be an inbox on this machine, for instance sqliteInbox({ path: 'data/spool.db' }) and was given an object.",
+  ],
+  [
     { brokers, sessionMs: 6_000 },
     'Option `sessionMs` of kafkaInbox is 6000, and a process that finishes its handlers sends no heartbeat for up to `quiesceMs` (7000).',
   ],

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { type Client, Connector } from '../../adapters/inbox/kafka/client.ts'
 import { readKafkaOptions } from '../../adapters/inbox/kafka/options.ts'
 import type { Outgoing } from '../../adapters/inbox/kafka/records.ts'
-import { Writer } from '../../adapters/inbox/kafka/writer.ts'
+import { type Entry, Writer } from '../../adapters/inbox/kafka/writer.ts'
 import { fakeClock } from '../../src/testing.ts'
 
 /** What happens to one produce request. */
@@ -86,7 +86,7 @@ function answered(errorCode: number, partitions: ReadonlySet<number>): Error {
 
 const numberOf = ({ value }: Outgoing): number => Number(value?.toString())
 
-function setup(cluster: Cluster) {
+function setup(cluster: Cluster, divert?: (partition: number, entries: readonly Entry[]) => void) {
   class Producer {
     on(): void {}
     metadata = cluster.metadata.bind(cluster)
@@ -98,11 +98,17 @@ function setup(cluster: Cluster) {
   // The rest of the package is not used here.
   const client = { Producer, protocolErrorsCodesById: codes } as unknown as Client // oxlint-disable-line no-unsafe-type-assertion -- a stand-in with what the writer uses
   const connector = new Connector(client, settings)
-  const writer = new Writer({ connector, settings, clock, topics: ['fleethook', 'fleethook-life'] })
+  const writer = new Writer({
+    connector,
+    settings,
+    clock,
+    topics: ['fleethook', 'fleethook-life'],
+    ...(divert === undefined ? {} : { divert }),
+  })
   const append = (partition: number, number: number): Promise<void> => {
     const value = Buffer.from(String(number))
     const record = { topic: 'fleethook', partition, key: Buffer.from('VIN'), value, headers: new Map(), timestamp: 0n }
-    return writer.append([record], 100)
+    return writer.append([record], 100, divert === undefined ? {} : { messages: [message(number)] })
   }
   /** Lets time pass until the promise settles. */
   async function settled<T>(promise: Promise<T>): Promise<PromiseSettledResult<T>> {
@@ -118,6 +124,17 @@ function setup(cluster: Cluster) {
   }
   return { writer, append, clock, settled }
 }
+
+const message = (number: number) =>
+  ({
+    id: String(number),
+    lane: 'VIN',
+    receivedAt: 0,
+    door: 'root',
+    kind: 'wire',
+    text: String(number),
+    bytes: 1,
+  }) as const
 
 /** The numbers of a log without those that were there before. */
 const firsts = (log: readonly number[] = []): readonly number[] => [...new Set(log)]
@@ -192,6 +209,30 @@ describe('the writer', () => {
       reason: { message: 'The user may not do what this role needs: TOPIC_AUTHORIZATION_FAILED.' },
     })
     expect(cluster.batches).toEqual([1])
+  })
+
+  test('with a spool, the batch that is not confirmed and all behind it go there together, in order', async () => {
+    const cluster = new Cluster((numbers) => (numbers.includes(1) ? 'hangs' : 'kept'))
+    const diverted: string[] = []
+    let times = 0
+    const { append, settled, clock } = setup(cluster, (partition, entries) => {
+      times += 1
+      for (const { messages = [], resolve } of entries) {
+        for (const { id } of messages) diverted.push(`${partition}: ${id}`)
+        resolve()
+      }
+    })
+    await settled(append(0, 0))
+    const first = append(0, 1)
+    await clock.advance(500)
+    const behind = [append(0, 2), append(0, 3)]
+    const other = append(1, 4)
+    expect(await settled(Promise.all([first, ...behind, other]))).toMatchObject({ status: 'fulfilled' })
+    expect(diverted).toEqual(['0: 1', '0: 2', '0: 3'])
+    expect(cluster.logs.get(1)).toEqual([4])
+    // While their request still hangs, there is nothing left to divert.
+    await clock.advance(1_000)
+    expect(times).toBe(1)
   })
 
   test('what may not be written to another topic does not make the receiver unhealthy', async () => {

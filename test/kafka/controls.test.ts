@@ -152,6 +152,46 @@ test('with a send for each message, a retry reorders the messages of a vehicle',
   expect(behind.length).toBeGreaterThan(0)
 })
 
+test('a spool that takes single messages reorders the messages of a vehicle', async () => {
+  const topic = 'control-spool'
+  await createTopics(brokers.addresses, topic, 3)
+  await using producer = createProducer({ retries: 0 })
+  const spool: string[] = []
+  const send = (value: string): Promise<unknown> =>
+    producer.send({ messages: [{ topic, key: 'V', value }], acks: ProduceAcks.ALL })
+  let isOver = false
+  const forwarding = (async () => {
+    while (!isOver || spool.length > 0) {
+      const [oldest] = spool
+      if (oldest === undefined) await pause(10)
+      else
+        await send(oldest).then(
+          () => spool.shift(),
+          () => pause(100),
+        )
+    }
+  })()
+  // The last hundred come when the brokers can be reached again, and most of them while the spool is being emptied.
+  const count = 160
+  const sends = Array.from({ length: count }, async (_, number) => {
+    await pause(number * 30)
+    if (number === 30) proxy.cut()
+    if (number === 60) proxy.heal()
+    await send(String(number)).catch(() => spool.push(String(number)))
+  })
+  await Promise.all(sends)
+  isOver = true
+  await forwarding
+  const numbers = (await contentOf(topic, count)).map(({ value }) => Number(value))
+  const behind = numbers.filter((number, place) => number < Math.max(-1, ...numbers.slice(0, place)))
+  rows.push({
+    control: 'a spool for single messages, brokers cut off for a second',
+    messages: count,
+    failure: `${behind.length} out of order`,
+  })
+  expect(behind.length).toBeGreaterThan(0)
+})
+
 function startPeer(settings: PeerSettings): Promise<Target> {
   const program = join(import.meta.dirname, 'peer.ts')
   return spawnTarget(programCommand('node24', program, { SETTINGS: JSON.stringify(settings) }))

@@ -1,4 +1,4 @@
-/* What operators see: replays, gaps, clear errors, and the topics that the command line makes. */
+/* What operators see: replays, gaps, the spool over a restart, clear errors, and the topics that the command line makes. */
 import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { kafkaInbox, type KafkaInboxOptions } from '../../adapters/inbox/kafka.ts'
+import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { createReceiver, type GapEvent, type Log, type Receiver } from '../../src/index.ts'
 import { form } from '../form.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
@@ -134,13 +135,13 @@ describe('replays', () => {
     await using front = await run({ topic, role: 'receive' })
     for (const n of count(30)) expect(await front.post(`V${n % 5}`, n)).toBe(200)
     const { deadLetters } = front.receiver
-    await expect.poll(async () => (await deadLetters.list()).length, patience).toBe(12)
+    await expect.poll(async () => (await Array.fromAsync(deadLetters.list())).length, patience).toBe(12)
     isBroken = false
     expect(await deadLetters.replay({})).toBe(12)
     await expect.poll(() => back.runs.filter(({ replayed }) => replayed).length, patience).toBe(12)
     const replayed = back.runs.filter(({ replayed, vin }) => replayed && vin === 'V1').map(({ number }) => number)
     expect(replayed).toEqual(count(30).filter((n) => n % 5 === 1))
-    expect(await deadLetters.list()).toEqual([])
+    expect(await Array.fromAsync(deadLetters.list())).toEqual([])
   })
 
   test('messages that die again while they are replayed stay dead letters', async () => {
@@ -152,7 +153,7 @@ describe('replays', () => {
     await using one = await run({ topic, handle })
     const { deadLetters } = one.receiver
     const ids = async (): Promise<ReadonlySet<string>> =>
-      new Set((await deadLetters.list({ limit: 1_000 })).map(({ id }) => id))
+      new Set((await Array.fromAsync(deadLetters.list())).map(({ id }) => id))
     for (const n of count(200)) expect(await one.post(`V${n % 4}`, n)).toBe(200)
     await expect.poll(async () => (await ids()).size, patience).toBe(200)
     for (const round of count(5)) {
@@ -174,7 +175,7 @@ describe('replays', () => {
     {
       await using one = await run({ topic, handle: broken })
       for (const n of count(40)) expect(await one.post(`V${n % 4}`, n)).toBe(200)
-      await expect.poll(async () => (await one.receiver.deadLetters.list()).length, patience).toBe(40)
+      await expect.poll(async () => (await Array.fromAsync(one.receiver.deadLetters.list())).length, patience).toBe(40)
     }
     const more = 4 * partitions
     for (const name of [topic, `${topic}-dead`]) await addPartitions(brokers.addresses, name, more)
@@ -187,7 +188,7 @@ describe('replays', () => {
     }
     // A process that reads the topic for the first time finds none of them.
     await using other = await run({ topic, partitions: more, role: 'receive' })
-    expect(await other.receiver.deadLetters.list()).toEqual([])
+    expect(await Array.fromAsync(other.receiver.deadLetters.list())).toEqual([])
   })
 })
 
@@ -232,6 +233,22 @@ describe('gaps', () => {
     await expect
       .poll(() => back.gaps.map(({ reason, vin, missed }) => [reason, vin, missed]), patience)
       .toEqual([['inbox_unavailable', 'V1', 1]])
+  })
+
+  test('the time between a receiver with SQLite and the first receiver on Kafka is a gap', async () => {
+    const topic = await newTopic()
+    const path = join(folder, `${topic}.db`)
+    const old = createReceiver({ secret: false, inbox: sqliteInbox({ path }) })
+    await old.open()
+    await old.drain({ deadlineMs: 1_000 })
+    const stoppedAt = Date.now()
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    const restartedAt = Date.now()
+    await using one = await run({ topic, spool: sqliteInbox({ path }) })
+    await expect.poll(() => one.gaps.map(({ reason }) => reason), patience).toEqual(['stopped'])
+    const [gap] = one.gaps
+    expect(gap?.from.getTime()).toBeLessThanOrEqual(stoppedAt)
+    expect(gap?.to.getTime()).toBeGreaterThanOrEqual(restartedAt)
   })
 
   test.skipIf(form !== 'long')(
@@ -299,6 +316,55 @@ describe.skipIf(form !== 'long')('gaps of a receiver that vanished', () => {
     } finally {
       proxy.heal()
     }
+  })
+})
+
+describe('the spool', () => {
+  test('messages go to the disk while no broker answers, and to the topic from the next process, in order', async () => {
+    const topic = await newTopic()
+    const spool = { spool: sqliteInbox({ path: join(folder, `${topic}.db`) }), confirmMs: 500 }
+    await using back = await run({ topic, role: 'handle', brokers: brokers.otherAddresses })
+    const first = await run({ topic, role: 'receive', ...spool })
+    try {
+      for (const n of count(10)) expect(await first.post(`V${n % 3}`, n)).toBe(200)
+      proxy.cut()
+      for (const n of count(20)) expect(await first.post(`V${n % 3}`, 10 + n)).toBe(200)
+      expect(first.receiver.stats().inbox.spooled).toBeGreaterThan(0)
+      expect(first.receiver.readiness()).toEqual({ ready: true })
+    } finally {
+      await first[Symbol.asyncDispose]()
+    }
+    // The cluster still cannot be reached when the next process starts.
+    const other = { spool: sqliteInbox({ path: join(folder, `${topic}.db`) }), confirmMs: 500 }
+    await using second = await run({ topic, role: 'receive', ...other })
+    for (const n of count(10)) expect(await second.post(`V${n % 3}`, 30 + n)).toBe(200)
+    proxy.heal()
+    await expect.poll(() => new Set(back.runs.map(({ number }) => number)).size, patience).toBe(40)
+    for (const vehicle of count(3)) {
+      const firsts = [...new Set(numbersOf(back, `V${vehicle}`))]
+      expect(firsts).toEqual(
+        count(40).filter((n) => (n < 10 ? n % 3 : n < 30 ? (n - 10) % 3 : (n - 30) % 3) === vehicle),
+      )
+    }
+    await expect.poll(() => second.receiver.stats().inbox.spooled, patience).toBe(0)
+  })
+
+  test('when the topic refuses a message because of its size, those behind it do not overtake those before it', async () => {
+    const topic = await newTopic({ 'max.message.bytes': '200000' })
+    await using back = await run({ topic, role: 'handle', brokers: brokers.otherAddresses })
+    proxy.cut()
+    // It starts without the cluster, so it does not know the limit of the topic.
+    const spool = { spool: sqliteInbox({ path: join(folder, `${topic}.db`) }), confirmMs: 500 }
+    await using front = await run({ topic, role: 'receive', ...spool })
+    // The first two go into one request, and the others into the next.
+    const posts = [0, 700_000, 150_000, 0].map((padding, number) => front.post('V1', number, padding))
+    expect(await Promise.all(posts)).toEqual([200, 200, 200, 200])
+    proxy.heal()
+    await expect.poll(() => front.receiver.stats().inbox.spooled, patience).toBe(0)
+    await expect.poll(() => numbersOf(back, 'V1'), patience).toEqual([0, 2, 3])
+    expect(front.logged).toContain(
+      'the topic refused an acknowledged message because of its size: it is a dead letter in the spool',
+    )
   })
 })
 

@@ -4,13 +4,16 @@ import { appendFileSync, existsSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { kafkaInbox, type KafkaInboxOptions } from '../../adapters/inbox/kafka.ts'
+import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { createReceiver, type ReceiverOptions } from '../../src/index.ts'
 import type { GapLine } from '../faults/process/journal.ts'
 import type { TimedRun } from './fleet.ts'
 
 /** The settings from the test. */
 export interface Settings {
-  readonly inbox: KafkaInboxOptions
+  readonly inbox: Omit<KafkaInboxOptions, 'spool'>
+  /** The file of the spool. Default: none. */
+  readonly spool?: string
   /** The file to which every run of a handler is written. */
   readonly journal: string
   /** The duration of a handler in milliseconds. A random one takes up to twice as long. */
@@ -33,7 +36,10 @@ function note(line: TimedRun | GapLine): void {
   appendFileSync(settings.journal, `${JSON.stringify(line)}\n`)
 }
 
-const inbox = kafkaInbox(settings.inbox)
+const inbox = kafkaInbox({
+  ...settings.inbox,
+  ...(settings.spool === undefined ? {} : { spool: sqliteInbox({ path: settings.spool }) }),
+})
 const receiver = createReceiver({ secret: process.env['WEBHOOK_SECRET'], inbox, ...settings.options })
 const { failing, killsAfterMs, leakBytes = 0 } = settings
 const leaked: unknown[] = []

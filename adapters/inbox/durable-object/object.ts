@@ -7,6 +7,7 @@ import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { MessageSelection, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { DeadLetter, InboxMessage, KeptGap, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
+import { firstOf } from '../../../src/inbox/pages.ts'
 import type { LocalVehicles, VehiclesStats } from '../../../src/vehicles/vehicles.ts'
 import { createObjectInbox, type ObjectInbox } from './object-inbox.ts'
 import type { InboxObject, InboxObjectClass, ObjectState, ObjectStorage } from './platform.ts'
@@ -150,11 +151,14 @@ class Shard {
     return found && reportOf(found)
   }
 
-  async vehicles(which: {
+  async vehicles({
+    after,
+    limit,
+  }: {
     readonly after?: string | undefined
     readonly limit: number
   }): Promise<readonly SentVehicle[]> {
-    return (await this.#vehicles().list(which)).map(reportOf)
+    return (await firstOf(this.#vehicles().list({ after }), limit)).map(reportOf)
   }
 
   forgetVehicle(vin: string): Promise<boolean> {

@@ -17,6 +17,8 @@ interface LifeOptions {
   readonly openGaps: () => readonly KeptGap[]
   /** Called when messages may be missing because no receiver listened. */
   readonly onGap: (gap: InboxGap) => void
+  /** When this receiver, with its inbox before this one, did not listen. It counts only if no other receiver ever left a sign. */
+  readonly earlier: readonly InboxGap[]
   /** Called when the brokers have taken a sign. */
   readonly onSigned: () => void
 }
@@ -136,12 +138,14 @@ export class Life {
   }
 
   #report(isExpected: boolean): void {
-    const { onGap } = this.#options
+    const { onGap, earlier } = this.#options
     const startedAt = this.#startedAt ?? 0
     for (const trace of this.#traces.values()) if (this.#isDead(trace)) for (const gap of trace.sign.gaps) onGap(gap)
     const traces = [...this.#traces.values()]
       .flatMap((trace) => (trace.before === undefined ? [] : [{ ...trace, before: trace.before }]))
       .sort((one, other) => one.since - other.since)
+    if (traces.length === 0)
+      for (const gap of earlier) if (!(isExpected && gap.reason === 'stopped')) onGap({ ...gap, toMs: startedAt })
     // The last one that accounted for the time before it. A crash can leave some after it that did not.
     const accounted = traces.findLast(({ sign }) => sign.isAccounted) ?? traces[0]
     let heardAt = accounted?.since ?? startedAt
@@ -241,7 +245,7 @@ export class Life {
       headers: new Map(),
       timestamp: BigInt(Date.now()),
     }
-    await writer.append([record], value.length + 100, state === 'alive' ? signMs : lastSignMs)
+    await writer.append([record], value.length + 100, { withinMs: state === 'alive' ? signMs : lastSignMs })
   }
 
   /** Waits, but no longer than until this receiver closes. */

@@ -1,5 +1,6 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import {
+  aFunction,
   checkOptions,
   isObject,
   milliseconds,
@@ -9,6 +10,7 @@ import {
   trueOrFalse,
   wholeNumber,
 } from '../../../src/base/options.ts'
+import type { InboxFactory } from '../../../src/inbox/inbox.ts'
 
 /** TLS of the connection to the brokers. Certificates and keys are PEM text. */
 export interface KafkaTls {
@@ -51,7 +53,8 @@ export interface KafkaInboxOptions {
   /** Default: no login. */
   readonly sasl?: KafkaSasl
   /**
-   * How long the brokers may take to confirm a message, in milliseconds. After that the message is refused (503). Default 10,000.
+   * How long the brokers may take to confirm a message, in milliseconds. After that the message is refused (503), or goes to the
+   * `spool` if there is one. Default 10,000; with a `spool` 2,000.
    */
   readonly confirmMs?: number
   /** How long a process may finish running handlers before its partitions go to another one, in milliseconds. Default 7,000. */
@@ -63,6 +66,11 @@ export interface KafkaInboxOptions {
   readonly sessionMs?: number
   /** `true` accepts topics on fewer than 3 brokers, or with `min.insync.replicas` below 2. Default `false`. */
   readonly allowWeak?: boolean
+  /**
+   * A durable inbox on this machine, for instance `sqliteInbox({ path })`. It keeps the messages of a partition while the brokers
+   * do not confirm. Default: none.
+   */
+  readonly spool?: InboxFactory
 }
 
 export interface KafkaSettings {
@@ -79,6 +87,7 @@ export interface KafkaSettings {
   readonly quiesceMs: number
   readonly sessionMs: number
   readonly allowWeak: boolean
+  readonly spool: InboxFactory | undefined
   readonly clientId: string
 }
 
@@ -134,10 +143,14 @@ export function readKafkaOptions(options: KafkaInboxOptions): KafkaSettings {
     quiesceMs: milliseconds(0),
     sessionMs: milliseconds(3_000),
     allowWeak: trueOrFalse,
+    spool: {
+      ...aFunction,
+      must: "must be an inbox on this machine, for instance sqliteInbox({ path: 'data/spool.db' })",
+    },
   })
-  const { brokers, topic = 'fleethook', partitions = 24, role = 'both', tls, sasl, allowWeak = false } = options
+  const { brokers, topic = 'fleethook', partitions = 24, role = 'both', tls, sasl, spool, allowWeak = false } = options
   const { groupId = `${topic}-handlers`, quiesceMs = 7_000, sessionMs = Math.max(10_000, quiesceMs + 3_000) } = options
-  const { confirmMs = 10_000 } = options
+  const { confirmMs = spool === undefined ? 10_000 : 2_000 } = options
   if (sessionMs < quiesceMs + 3_000) {
     throw new FleethookError(
       'option_invalid',
@@ -156,6 +169,7 @@ export function readKafkaOptions(options: KafkaInboxOptions): KafkaSettings {
     quiesceMs,
     sessionMs,
     allowWeak,
+    spool,
     sasl,
     deadTopic: `${topic}-dead`,
     lifeTopic: `${topic}-life`,

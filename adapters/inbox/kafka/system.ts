@@ -1,16 +1,17 @@
 import { randomUUID } from 'node:crypto'
 import type { BackendParts } from '../../../src/backend/backend.ts'
+import { createMessages } from '../../../src/backend/replay.ts'
 import type { RelayBackend } from '../../../src/backend/relay.ts'
-import { pause } from '../../../src/base/clock.ts'
+import { backgroundTimer, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog, type Log } from '../../../src/base/log.ts'
 import type { OpenOptions } from '../../../src/hosting/drainable.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
-import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
+import type { InboxGap, InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
 import type { SharedInbox, SharedSystem } from '../two-halves.ts'
-import { clusterError, closeClient, Connector, loadClient } from './client.ts'
+import { clusterError, closeClient, codesOf, Connector, loadClient } from './client.ts'
 import { DeadTopic } from './dead-topic.ts'
 import type { KafkaSettings } from './options.ts'
 import { Reader } from './reader.ts'
@@ -18,6 +19,7 @@ import { partitionOf, recordBytes, toRecord } from './records.ts'
 import { Replays } from './replays.ts'
 import { checkTopics, type FoundTopics } from './topics.ts'
 import { Life } from './life.ts'
+import { Spool } from './spool.ts'
 import { mostBytes, mostMessages, Writer } from './writer.ts'
 
 /** What this process holds once it has connected to the cluster. */
@@ -28,9 +30,13 @@ interface Connected {
   readonly dead: DeadTopic
   readonly replays: Replays
   readonly life: Life | undefined
+  readonly spool: Spool | undefined
 }
 
 const startRequestMs = 4_000
+
+/** The timeout of forwarding spooled messages to the brokers, in milliseconds. It is long because they are already on disk. */
+const forwardMs = 30_000
 
 /** The bytes that a record may gain when it is written to the topic. */
 const marginBytes = 1_024
@@ -44,11 +50,13 @@ export class KafkaSystem implements SharedSystem {
   readonly #writerId = Buffer.from(randomUUID().replaceAll('-', '').slice(0, 16))
   #reader: Reader | undefined
   #connected: Connected | undefined
+  #isClosed = false
 
   constructor(settings: KafkaSettings, parts: BackendParts) {
     this.#settings = settings
     this.#parts = parts
     this.#log = guardedLog(parts.settings.log)
+    this.messages = createMessages({}, parts.receipts.reread)
   }
 
   readonly deadLetters: DeadLetters = {
@@ -59,19 +67,27 @@ export class KafkaSystem implements SharedSystem {
   }
 
   /** Messages are in the topic, and Kafka's own tools read it. */
-  readonly messages: Messages = { list: inTopic, get: inTopic }
+  readonly messages: Messages
 
   replay(which: ReplaySelection): Promise<number> {
     return this.#opened().replays.replay(which)
   }
 
   refusing(): 'inbox_unavailable' | undefined {
-    return this.#connected?.writer.failure === undefined ? undefined : 'inbox_unavailable'
+    return this.#connected?.writer.failure !== undefined && this.#connected.spool === undefined
+      ? 'inbox_unavailable'
+      : undefined
   }
 
   facts(): readonly string[] {
-    if (this.#settings.role === 'handle') return []
-    return [this.#connected?.found.isWeak === true ? weak : strong]
+    const { role, spool } = this.#settings
+    const { found, spool: opened } = this.#connected ?? {}
+    return [
+      ...(role === 'handle' ? [] : [found?.isWeak === true ? weak : strong]),
+      ...(spool === undefined || opened === undefined
+        ? []
+        : ['While brokers do not confirm, a 2xx means that the message is on the disk of this machine.']),
+    ]
   }
 
   figures(): InboxStats {
@@ -79,6 +95,7 @@ export class KafkaSystem implements SharedSystem {
     return {
       ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }),
       ...this.#reader?.figures(),
+      ...(this.#connected?.spool === undefined ? {} : { spooled: this.#connected.spool.size }),
     }
   }
 
@@ -103,9 +120,11 @@ export class KafkaSystem implements SharedSystem {
   }
 
   async close(listenedUntilMs: number): Promise<void> {
-    const { writer, life, dead } = this.#connected ?? {}
+    this.#isClosed = true
+    const { writer, life, dead, spool } = this.#connected ?? {}
     await life?.close(listenedUntilMs)
     await Promise.all([writer?.close(), dead?.close()])
+    await spool?.close()
   }
 
   #opened(): Connected {
@@ -113,18 +132,38 @@ export class KafkaSystem implements SharedSystem {
     return this.#connected
   }
 
-  /** Connects to the cluster and checks its topics. */
+  /** Connects to the cluster and checks its topics. With a spool, an unreachable cluster does not delay the start. */
   async connect(front: RelayBackend | undefined): Promise<void> {
     const { clock } = this.#parts.settings
     const settings = this.#settings
     const connector = new Connector(await loadClient(), settings)
-    const found = await this.#find(connector, settings.confirmMs)
+    const opened = await this.#openSpool(connector, front)
+    const spool = opened?.spool
+    const found = await this.#find(connector, settings.confirmMs).catch(async (error: unknown) => {
+      if (spool === undefined) throw error
+      if (!(error instanceof FleethookError) || error.code !== 'inbox_unavailable') {
+        await spool.close()
+        throw error
+      }
+      this.#log.error('the cluster cannot be reached at the start: messages wait on the disk of this machine', {
+        reason: error.message,
+      })
+      void this.#findLater(connector)
+      return unknownTopics
+    })
     const { topic, deadTopic, lifeTopic } = settings
-    const writer = new Writer({ connector, settings, clock, topics: [topic, deadTopic, lifeTopic] })
-    await writer.open()
+    const writer = new Writer({
+      connector,
+      settings,
+      clock,
+      topics: [topic, deadTopic, lifeTopic],
+      ...(spool === undefined ? {} : { divert: (partition, entries) => spool.divert(partition, entries) }),
+    })
+    if (found !== unknownTopics) await writer.open()
     const shared = { connector, settings, clock, writer, writerId: this.#writerId }
     const dead = new DeadTopic(shared)
     const replays = new Replays({ ...shared, dead, receipts: this.#parts.receipts })
+    const gaps = opened?.gaps ?? []
     const life =
       front &&
       new Life({
@@ -132,9 +171,11 @@ export class KafkaSystem implements SharedSystem {
         log: this.#log,
         openGaps: () => front.openGaps(),
         onGap: (gap) => front.noteGap(gap),
+        earlier: gaps.filter(isStop),
         onSigned: () => front.reportGaps(),
       })
-    this.#connected = { connector, found, writer, dead, replays, life }
+    this.#connected = { connector, found, writer, dead, replays, life, spool }
+    for (const gap of gaps) if (!isStop(gap)) front?.noteGap(gap)
   }
 
   /** Checks the topics. Retries for a while, because a broker may still be starting. */
@@ -156,9 +197,75 @@ export class KafkaSystem implements SharedSystem {
     }
   }
 
+  /** The cluster could not be reached at the start, so its topics are checked when it answers. */
+  async #findLater(connector: Connector): Promise<void> {
+    while (!this.#isClosed) {
+      await this.#pause(5_000)
+      try {
+        const found = await this.#find(connector, 0)
+        if (this.#connected !== undefined) this.#connected = { ...this.#connected, found }
+        return
+      } catch (error) {
+        if (error instanceof FleethookError && error.code === 'inbox_unavailable') continue
+        this.#log.error('the topics cannot keep what this inbox promises', {
+          reason: error instanceof Error ? error.message : 'unknown',
+        })
+        return
+      }
+    }
+  }
+
+  /** Opens the spool. `gaps`: where messages may be missing that were to go into its file. */
+  async #openSpool(
+    connector: Connector,
+    front: RelayBackend | undefined,
+  ): Promise<{ readonly spool: Spool; readonly gaps: readonly InboxGap[] } | undefined> {
+    const { spool: createSpool, partitions } = this.#settings
+    if (createSpool === undefined || front === undefined) return undefined
+    const { settings, reports, receipts } = this.#parts
+    const inbox = createSpool({
+      ...{
+        pendingMessages: undefined,
+        pendingBytes: undefined,
+        overflow: 'refuse',
+        clock: settings.clock,
+        log: this.#log,
+      },
+      onCapacity: () => {},
+      onFailure: (error) => reports.dispatch.inboxFailed(error),
+      onGap: (gap) => {
+        if (!isStop(gap)) front.noteGap(gap)
+      },
+      openGaps: () => front.openGaps(),
+    })
+    if (inbox.durability === 'memory') {
+      throw new FleethookError('option_invalid', 'Option `spool` of kafkaInbox keeps messages in memory only.', {
+        hint: "Pass an inbox that keeps messages on disk: sqliteInbox({ path: 'data/spool.db' }).",
+      })
+    }
+    const spool = new Spool({
+      inbox,
+      clock: settings.clock,
+      log: this.#log,
+      partitionOf: (lane) => partitionOf(connector.client, lane, partitions),
+      append: (partition, messages) => this.#appendTo(partition, messages, { withinMs: forwardMs, inTurn: true }),
+      failed: (error) =>
+        this.#log.debug('the messages of the spool could not be sent to the brokers yet', {
+          error: [...codesOf(error)].join(' '),
+        }),
+    })
+    const { lastId, gaps = [] } = await spool.open()
+    if (lastId !== undefined) receipts.follow(lastId)
+    if (spool.size > 0)
+      this.#log.warn('an earlier process left messages on the disk of this machine: they go to the brokers first', {
+        messages: spool.size,
+      })
+    return { spool, gaps }
+  }
+
   /** Appends messages to their partitions, without an await before that: they keep the order of these calls. */
   async put(messages: readonly InboxMessage[]): Promise<Refusal | undefined> {
-    const { found, connector } = this.#opened()
+    const { found, connector, spool } = this.#opened()
     const most = found.mostBytes - marginBytes
     for (const message of messages) {
       const bytes = recordBytes(message)
@@ -171,26 +278,59 @@ export class KafkaSystem implements SharedSystem {
     const byPartition = Map.groupBy(messages, ({ lane }) =>
       partitionOf(connector.client, lane, this.#settings.partitions),
     )
-    const kept = [...byPartition].flatMap(([partition, some]) => this.#appendTo(partition, some))
+    const kept = [...byPartition].map(([partition, some]) =>
+      spool?.has(partition) === true
+        ? spool.put(partition, some)
+        : this.#appendTo(partition, some, { mayDivert: spool !== undefined }),
+    )
     for (const result of await Promise.allSettled(kept)) if (result.status === 'rejected') throw result.reason
     return undefined
   }
 
-  /** Each promise resolves when the in-sync replicas have the messages of one request. */
-  #appendTo(partition: number, messages: readonly InboxMessage[]): readonly Promise<void>[] {
+  /** Appends messages to their partition. Resolves when the in-sync replicas have all of them. */
+  async #appendTo(
+    partition: number,
+    messages: readonly InboxMessage[],
+    { withinMs, mayDivert = false, inTurn = false }: AppendOptions = {},
+  ): Promise<void> {
     const { writer, found } = this.#opened()
     const { topic } = this.#settings
-    return chunksOf(messages, Math.min(mostBytes, found.mostBytes - marginBytes)).map((chunk) => {
+    const appended: Promise<void>[] = []
+    for (const chunk of chunksOf(messages, Math.min(mostBytes, found.mostBytes - marginBytes))) {
       const records = chunk.messages.map((message) => toRecord(message, { topic, partition, writer: this.#writerId }))
-      return writer.append(records, chunk.bytes)
+      const confirmed = writer.append(records, chunk.bytes, {
+        ...(withinMs === undefined ? {} : { withinMs }),
+        ...(mayDivert ? { messages: chunk.messages } : {}),
+      })
+      appended.push(confirmed)
+      if (inTurn) await confirmed
+    }
+    for (const result of await Promise.allSettled(appended)) if (result.status === 'rejected') throw result.reason
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      backgroundTimer(this.#parts.settings.clock, ms, resolve)
     })
   }
+}
+
+interface AppendOptions {
+  /** How long the brokers may take, in milliseconds. Default: the option `confirmMs`. */
+  readonly withinMs?: number
+  /** Whether the messages may go to the spool after that time. */
+  readonly mayDivert?: boolean
+  /** Each request waits for the one before: a reader drops a message that comes behind one with a higher id. */
+  readonly inTurn?: boolean
 }
 
 interface Chunk {
   readonly messages: InboxMessage[]
   bytes: number
 }
+
+/** Whether a gap is the time in which one receiver was down. Others may have listened then. */
+const isStop = ({ reason }: InboxGap): boolean => reason === 'stopped' || reason === 'restarted'
 
 /** Splits messages into chunks that fit in one request, and of which the topic takes each. */
 function chunksOf(messages: readonly InboxMessage[], atMostBytes: number): readonly Chunk[] {
@@ -208,11 +348,8 @@ function chunksOf(messages: readonly InboxMessage[], atMostBytes: number): reado
   return chunks
 }
 
-async function inTopic(): Promise<never> {
-  throw new FleethookError('inbox_unavailable', 'A Kafka inbox cannot list its messages.', {
-    hint: "Read the topic with Kafka's tools. `receiver.replay` handles the messages of a time range again.",
-  })
-}
+/** What the inbox assumes about the topics until the cluster answers. */
+const unknownTopics: FoundTopics = { mostBytes: 1_048_588, retentionMs: undefined, isWeak: false }
 
 const strong =
   'These machines are Kafka brokers: at least two have the message, possibly only in memory. It can be lost when all of them lose power at once.'

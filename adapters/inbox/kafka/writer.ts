@@ -1,13 +1,16 @@
 import type { Producer } from '@platformatic/kafka'
 import { type Clock, elapsedMs, pause, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
+import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import { closeClient, codesOf, type Connector, errorsIn, metadataRetries, outageError } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 import type { Outgoing } from './records.ts'
 
 /** The records of one `append`. They are confirmed, or given up, together. */
-interface Entry {
+export interface Entry {
   readonly records: readonly Outgoing[]
+  /** The messages of the records, if the append may be diverted. */
+  readonly messages: readonly InboxMessage[] | undefined
   readonly bytes: number
   /** On the monotonic clock. */
   readonly deadlineMs: number
@@ -15,6 +18,13 @@ interface Entry {
   readonly reject: (error: FleethookError) => void
   isOver: boolean
   isAlone: boolean
+}
+
+interface AppendOptions {
+  /** How long the brokers may take, in milliseconds. Default: the option `confirmMs`. */
+  readonly withinMs?: number
+  /** The messages of the records, if they may be diverted after that time. */
+  readonly messages?: readonly InboxMessage[]
 }
 
 /** The entries that wait for one partition, in order. */
@@ -30,6 +40,8 @@ interface WriterOptions {
   readonly settings: KafkaSettings
   readonly clock: Clock
   readonly topics: readonly string[]
+  /** Takes over entries of a partition that the brokers did not confirm in time, in order. Default: they are given up. */
+  readonly divert?: (partition: number, entries: readonly Entry[]) => void
 }
 
 /** The limits of one request. The batch of a partition must not be larger than the largest record that brokers accept. */
@@ -91,14 +103,11 @@ export class Writer {
     await this.#readLeaders().catch(() => {})
   }
 
-  /**
-   * Resolves when the in-sync replicas have all records. After `inbox_unavailable`, the log may have them too. `withinMs`: how long the
-   * brokers may take.
-   */
+  /** Resolves when the in-sync replicas have all records. After `inbox_unavailable`, the log may have them too. */
   append(
     records: readonly Outgoing[],
     bytes: number,
-    withinMs: number = this.#options.settings.confirmMs,
+    { withinMs = this.#options.settings.confirmMs, messages }: AppendOptions = {},
   ): Promise<void> {
     const [first] = records
     if (first === undefined) return Promise.resolve()
@@ -108,7 +117,7 @@ export class Writer {
     const appended = new Promise<void>((resolve, reject) => {
       const deadlineMs = elapsedMs(this.#options.clock) + withinMs
       const queue = this.#queueOf(first.topic, first.partition)
-      queue.entries.push({ records, bytes, deadlineMs, resolve, reject, isOver: false, isAlone: false })
+      queue.entries.push({ records, messages, bytes, deadlineMs, resolve, reject, isOver: false, isAlone: false })
       this.#waiting.add(queue)
     })
     const over = (): void => {
@@ -199,7 +208,7 @@ export class Writer {
     const [first] = entries
     if (is(tooLarge) && first !== undefined) {
       // The brokers allow less than the topic's settings say. Send the entries one by one, and refuse only the one that is too large.
-      if (entries.length === 1) giveUp(first, tooLargeError())
+      if (entries.length === 1) giveUp(first, new TooLargeError())
       else for (const entry of entries) entry.isAlone = true
       return entries.length > 1
     }
@@ -271,12 +280,20 @@ export class Writer {
   }
 
   #expire(nowMs: number): void {
+    const { divert } = this.#options
     for (const queue of this.#waiting) {
       const oldest = queue.entries.find(({ isOver }) => !isOver)
       if (oldest === undefined || oldest.deadlineMs > nowMs) continue
-      const error = unconfirmed(this.#options.settings, this.#lastError)
-      for (const entry of queue.entries) if (entry.deadlineMs <= nowMs) giveUp(entry, error)
-      this.#noteFailure(queue.topic, error)
+      if (divert !== undefined && oldest.messages !== undefined) {
+        // Divert every entry that may be diverted, so that none overtakes another. The brokers may still keep those in flight.
+        const waiting = queue.entries.filter(({ isOver, messages }) => !isOver && messages !== undefined)
+        for (const entry of waiting) entry.isOver = true
+        divert(queue.partition, waiting)
+      } else {
+        const error = unconfirmed(this.#options.settings, this.#lastError)
+        for (const entry of queue.entries) if (entry.deadlineMs <= nowMs) giveUp(entry, error)
+        this.#noteFailure(queue.topic, error)
+      }
       if (!queue.isInFlight) this.#forgetOver(queue)
     }
   }
@@ -372,15 +389,17 @@ function closedError(): FleethookError {
 
 function fullError(): FleethookError {
   return new FleethookError('inbox_full', `Messages of ${mostWaiting} bytes wait for the brokers, and no more fit.`, {
-    hint: 'The brokers do not answer or are too slow.',
+    hint: 'The brokers do not answer or are too slow. With a `spool`, messages wait on the disk.',
   })
 }
 
 /** The brokers take none of the records of an append, because one is too large. */
-function tooLargeError(): FleethookError {
-  return new FleethookError('inbox_full', 'The brokers refused a message because of its size.', {
-    hint: 'Raise `max.message.bytes` of the topic, and `message.max.bytes` of the brokers.',
-  })
+export class TooLargeError extends FleethookError {
+  constructor() {
+    super('inbox_full', 'The brokers refused a message because of its size.', {
+      hint: 'Raise `max.message.bytes` of the topic, and `message.max.bytes` of the brokers.',
+    })
+  }
 }
 
 function unconfirmed(settings: KafkaSettings, cause: unknown): FleethookError {
