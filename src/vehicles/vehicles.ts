@@ -429,20 +429,6 @@ export class VehicleStates {
     )
   }
 
-  /** For replays that report changes again: computes separate states, from the first message that the inbox keeps. */
-  fresh(): (message: InboxMessage, event: FleetEvent | MalformedBody) => string | undefined {
-    const states = new Map<string, VehicleState>()
-    return (message, event) => {
-      if (event.topic === 'malformed' || event.vin === undefined) return undefined
-      const { vin } = event
-      const before = states.get(vin) ?? VehicleState.unknown(vin, this.slots)
-      const seq = seqOf(message.id)
-      const { after, found, happened, gapTo } = this.#advance(before, event, seq)
-      states.set(vin, after)
-      return new Step(after, { nowMs: arrivedMs(event, seq), gapTo }, found, happened).text()
-    }
-  }
-
   async *#list(
     open: () => Promise<void>,
     view: (state: VehicleState) => Snapshot,

@@ -299,16 +299,6 @@ describe('a replay', () => {
   const stored = (name: string): VehicleScene =>
     vehicleScene({ inbox: sqliteInbox({ path: join(folder, `${name}.db`) }), retry: { attempts: 1 } })
 
-  test('with `edges` is refused without the part `vehicles`', async () => {
-    const inbox = sqliteInbox({ path: join(folder, 'off.db') })
-    const receiver = createReceiver({ secret: false, log: silent, inbox })
-    const which = { from: new Date(0), to: new Date(), edges: true }
-    await expect(receiver.replay(which)).rejects.toMatchObject({
-      ...{ code: 'option_invalid', message: expect.stringContaining('needs the part `vehicles`') },
-    })
-    await receiver.drain()
-  })
-
   test('of a dead letter shows the values that were uncertain as uncertain', async () => {
     const scene = stored('uncertain')
     const { receiver, send } = scene
