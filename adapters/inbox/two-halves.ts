@@ -28,8 +28,13 @@ import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
 /** What a process does: `'receive'` only accepts messages, `'handle'` only runs handlers. */
 export type Role = 'both' | 'receive' | 'handle'
 
-/** The messages that other processes may have too, as an inbox of this process. */
-export interface SharedInbox extends Inbox {
+/** The messages that other processes may have too, as an inbox of this process. Operators ask the system, for those of all processes. */
+export interface SharedInbox extends Pick<
+  Inbox,
+  'put' | 'claim' | 'settle' | 'reschedule' | 'deadLetter' | 'usage' | 'close'
+> {
+  open(): Promise<void>
+  isStillHeld(id: string): Promise<boolean>
   /** Why health checks of a process that only handles fail. */
   refusing(): 'inbox_unavailable' | undefined
   /** Starts no more handlers, waits for running ones, and writes down what is settled. For a stop, before handlers are aborted. */
@@ -239,35 +244,11 @@ export class TwoHalves implements Backend {
       settings: { ...this.#parts.settings, ack: 'stored' },
       // A stall of this half is no gap: others receive meanwhile.
       watchesTime: false,
-      inbox: (settings) => {
-        const opened = (): SharedInbox => {
-          if (this.#inbox === undefined) throw new FleethookError('inbox_unavailable', 'The inbox is not open.')
-          return this.#inbox
-        }
-        return {
-          durability: this.#system.durability,
-          ...(vehicles === undefined ? {} : { vehicles }),
-          open: async () => {
-            await this.#connect()
-            this.#inbox = this.#system.inbox(settings)
-            return this.#inbox.open()
-          },
-          put: (messages) => opened().put(messages),
-          claim: (id) => opened().claim(id),
-          isStillHeld: async (id) => (await opened().isStillHeld?.(id)) ?? true,
-          settle: (id, vehicle) => opened().settle(id, vehicle),
-          reschedule: (id, next) => opened().reschedule(id, next),
-          deadLetter: (id, reason, vehicle) => opened().deadLetter(id, reason, vehicle),
-          deadLetters: (which) => opened().deadLetters(which),
-          findDeadLetter: (id) => opened().findDeadLetter(id),
-          settled: (which) => opened().settled(which),
-          revive: (id) => opened().revive(id),
-          discard: (id) => opened().discard(id),
-          usage: () => this.#inbox?.usage() ?? { messages: 0, bytes: 0 },
-          refusing: () => this.#inbox?.refusing(),
-          close: async () => this.#inbox?.close(),
-        }
-      },
+      inbox: (settings) =>
+        inboxBehind(this.#system.durability, vehicles, async () => {
+          await this.#connect()
+          return (this.#inbox = this.#system.inbox(settings))
+        }),
     })
   }
 
@@ -306,6 +287,44 @@ export class TwoHalves implements Backend {
     return drained
   }
 }
+
+/** The half behind, as an inbox of this process. `connect` resolves to it when the system can be used. */
+export function inboxBehind(
+  durability: Durability,
+  vehicles: VehicleStore | undefined,
+  connect: () => Promise<SharedInbox>,
+): Inbox {
+  let shared: SharedInbox | undefined
+  const opened = (): SharedInbox => {
+    if (shared === undefined) throw new FleethookError('inbox_unavailable', 'The inbox is not open.')
+    return shared
+  }
+  return {
+    durability,
+    ...(vehicles === undefined ? {} : { vehicles }),
+    async open() {
+      shared = await connect()
+      await shared.open()
+      return { waiting: none() }
+    },
+    put: (messages) => opened().put(messages),
+    claim: (id) => opened().claim(id),
+    isStillHeld: (id) => opened().isStillHeld(id),
+    settle: (id, vehicle) => opened().settle(id, vehicle),
+    reschedule: (id, next) => opened().reschedule(id, next),
+    deadLetter: (id, reason, vehicle) => opened().deadLetter(id, reason, vehicle),
+    deadLetters: async () => [],
+    findDeadLetter: async () => undefined,
+    settled: async () => [],
+    revive: async () => undefined,
+    discard: async () => false,
+    usage: () => shared?.usage() ?? { messages: 0, bytes: 0 },
+    refusing: () => shared?.refusing(),
+    close: async () => shared?.close(),
+  }
+}
+
+async function* none(): AsyncGenerator<never> {}
 
 const handlesOnly: Refusal = {
   error: 'inbox_unavailable',

@@ -3,6 +3,7 @@ import { afterEach, describe, expect, test } from 'vitest'
 import { DeadTopic } from '../../adapters/inbox/kafka/dead-topic.ts'
 import { Reader } from '../../adapters/inbox/kafka/reader.ts'
 import { fromDeadRecord, toRecord } from '../../adapters/inbox/kafka/records.ts'
+import { inboxBehind } from '../../adapters/inbox/two-halves.ts'
 import type { InboxGap, InboxMessage } from '../../src/inbox/inbox.ts'
 import { type FakeClock, fakeClock } from '../../src/testing.ts'
 import { id, message } from '../../src/testing/kept-message.ts'
@@ -383,7 +384,7 @@ async function receiving(
       const dead = new DeadTopic(shared)
       const reader = new Reader({ connector, settings, dead, inbox, put: async () => {}, retentionMs: 7 * dayMs })
       readers.push(reader)
-      return reader
+      return inboxBehind('replicated', undefined, async () => reader)
     },
   }).on('state', ({ raw }, { signal }) => handle(Number(Object(raw).n), signal))
   await receiver.open()
