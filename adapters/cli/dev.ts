@@ -111,8 +111,11 @@ async function listens(port: number, signal: AbortSignal): Promise<boolean> {
 async function startVehicles(count: number, url: string, secret: string): Promise<() => Promise<void>> {
   const { post, close } = createPost()
   const apiKey = randomBytes(18).toString('base64url')
-  const show = ({ kind, text }: ActivityLine): void => {
-    if (kind === 'alarm') console.error(escapeControls(text))
+  let isFailing = false
+  const show = ({ kind, failed, text }: ActivityLine): void => {
+    if (kind !== 'delivery' || failed === isFailing) return
+    isFailing = failed
+    console.error(escapeControls(failed ? `A message was not taken: ${text}` : 'Messages are taken again.'))
   }
   const sandbox = createSandbox({ apiKey, vehicles: count, allowLocal: true, post, show })
   const client = createClient({

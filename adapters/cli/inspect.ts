@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import type { Command } from 'commander'
 import { FleethookError, withHint } from '../../src/base/errors.ts'
 import { whole } from './arguments.ts'
-import { connect, type ConnectionOptions, operates } from './operator.ts'
+import { type ConnectionOptions, operates, Operator } from './operator.ts'
 import { servePage } from './page-server.ts'
 
 interface Given {
@@ -20,7 +20,8 @@ export function defineInspect(command: Command): void {
     .option('--no-open', 'only print the address')
   operates<[], Given>(
     command,
-    async ({ to }, { port, open }) => {
+    async ({ to, operator }, { port, open }) => {
+      await operator.ask('GET', '/about')
       const ended = new Promise<void>((resolve) => {
         for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve())
       })
@@ -43,6 +44,7 @@ export function defineInspect(command: Command): void {
 
 /** Forwards the page's requests to the receiver. Prints a line when it stops, and one when it runs again. */
 export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Response> {
+  const operator = new Operator(to, 'receiver')
   let isGone = false
   const say = (gone: boolean, line: string): void => {
     if (gone !== isGone) console.error(line)
@@ -52,10 +54,8 @@ export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Res
     const { pathname, search } = new URL(request.url)
     const body = request.method === 'GET' ? undefined : await request.text()
     try {
-      // Connect each time: the receiver may have restarted, and another user may have the socket.
-      const { pass } = await connect(to, 'receiver')
       const { method, signal } = request
-      const answer = await pass({ method, path: `${pathname}${search}`, body, signal })
+      const answer = await operator.pass({ method, path: `${pathname}${search}`, body, signal })
       say(false, 'The receiver runs again.')
       const stopped = (): void => {
         if (!signal.aborted) say(true, stoppedLine)

@@ -1,4 +1,4 @@
-import { createDeadLetterReader } from '../../src/backend/replay.ts'
+import { createDeadLetterReader, listedAfter } from '../../src/backend/replay.ts'
 import { type Backend, type BackendParts, type BackendState, statsOf } from '../../src/backend/backend.ts'
 import { LocalBackend } from '../../src/backend/local.ts'
 import { RelayBackend } from '../../src/backend/relay.ts'
@@ -90,15 +90,11 @@ export class TwoHalves implements Backend {
     const { deadLetters, messages } = system
     // An operator may call these before the first message arrives, so each call connects first.
     this.deadLetters = {
-      list: (which) => this.#connect().then(() => deadLetters.list(which)),
-      get: (id) => this.#connect().then(() => deadLetters.get(id)),
+      ...listedAfter(() => this.#connect(), deadLetters),
       replay: (which) => this.#connect().then(() => deadLetters.replay(which)),
       discard: (which) => this.#connect().then(() => deadLetters.discard(which)),
     }
-    this.messages = {
-      list: (which) => this.#connect().then(() => messages.list(which)),
-      get: (id) => this.#connect().then(() => messages.get(id)),
-    }
+    this.messages = listedAfter(() => this.#connect(), messages)
     const { vehicles: store } = system
     if (parts.vehicles !== undefined && store === undefined) throw parts.vehicles.noStore('only forwards messages')
     if (role !== 'receive') this.#back = this.#handling()

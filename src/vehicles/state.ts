@@ -190,8 +190,17 @@ export class VehicleState implements StoredVehicle {
 
   static unknown(vin: string, slots: Slots): VehicleState {
     return new VehicleState(vin, slots, {
-      ...{ seq: -1, seenMs: -Infinity, values: nothing, times: nothing, length: 0, gapTo: -1 },
-      ...{ invalid: undefined, bases: undefined, link: undefined, memory: undefined, timers: undefined },
+      seq: -1,
+      seenMs: -Infinity,
+      values: nothing,
+      times: nothing,
+      length: 0,
+      gapTo: -1,
+      invalid: undefined,
+      bases: undefined,
+      link: undefined,
+      memory: undefined,
+      timers: undefined,
     })
   }
 
@@ -222,12 +231,19 @@ export class VehicleState implements StoredVehicle {
       if (base != null) bases[slot] = base
     }
     return new VehicleState(vin, slots, {
-      ...{ seq, seenMs, values, times, length },
+      seq,
+      seenMs,
+      values,
+      times,
+      length,
       invalid: orNone(invalid),
       bases: orNone(bases),
       link: row.link && {
-        ...{ online: row.link.online, state: row.link.state, heard: row.link.heard },
-        ...{ stateMs: row.link.stateMs ?? -Infinity, connections: row.link.connections },
+        online: row.link.online,
+        state: row.link.state,
+        heard: row.link.heard,
+        stateMs: row.link.stateMs ?? -Infinity,
+        connections: row.link.connections,
       },
       memory: row.memory,
       timers: row.timers,
@@ -557,7 +573,13 @@ class Draft implements Applied {
 
 function changeOf({ slot, from, to, fromMs, atMs, acrossGap, invalid }: Difference, { names }: Slots): Change {
   return {
-    ...{ field: names[slot] ?? '', from, to, at: new Date(atMs), acrossGap, first: from === undefined, invalid },
+    field: names[slot] ?? '',
+    from,
+    to,
+    at: new Date(atMs),
+    acrossGap,
+    first: from === undefined,
+    invalid,
     fromAt: fromMs === undefined ? undefined : new Date(fromMs),
   }
 }

@@ -122,7 +122,7 @@ function post({ cluster }: Group, ...numbers: readonly number[]): void {
 }
 
 const lettersOf = async ({ receiver }: Process): Promise<readonly string[]> =>
-  (await receiver.deadLetters.list()).map(({ event, error }) => `${Object(event).raw?.n}: ${error}`)
+  (await Array.fromAsync(receiver.deadLetters.list())).map(({ event, error }) => `${Object(event).raw?.n}: ${error}`)
 
 describe('a message during which processes end', () => {
   test('runs alone after two, and is a dead letter after three', async () => {

@@ -3,7 +3,7 @@ import type { Format } from '../../events/event.ts'
 import type { JsonObject } from '../../wire/record.ts'
 import { problemWithWebhookUrl, isLoopback } from '../client/webhook-url.ts'
 import { problemWithWebhook } from '../client/webhook.ts'
-import { reading } from '../fleet/signals.ts'
+import { isAmerican } from '../fleet/vehicle.ts'
 import { readBody, refuse, refuseBody, refuseProduct } from './answers.ts'
 import { type KeptFields, type KeptWebhook, readSettings, type ReadSettings } from './options.ts'
 import type { SharedVehicle, World } from './world.ts'
@@ -58,7 +58,7 @@ export function businessRoutes(world: World): Hono {
       const vehicles = world.vehicles().map(({ vin, car, kept: { customer, grantedAt } }) => ({
         product_type: 'vehicle',
         product_id: vin,
-        region: reading(car.vehicle, 'EuropeVehicle') ? 'eu' : 'na',
+        region: isAmerican(car.vehicle) ? 'na' : 'eu',
         customer,
         granted_at: grantedAt,
       }))

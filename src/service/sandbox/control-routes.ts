@@ -41,14 +41,6 @@ export function controlRoutes(world: World): Hono {
     .post('/vehicles/:vin/wake', ({ req }) =>
       control(req.param('vin'), (vehicle) => world.publishFrom(vehicle, vehicle.car.wake(world.now()))),
     )
-    .post('/vehicles/:vin/network', async ({ req }) => {
-      const connected = (await readBody(req.raw))?.['connected']
-      if (typeof connected !== 'boolean') return refuse('invalid_request', '`connected` must be true or false.')
-      return control(req.param('vin'), (vehicle) => {
-        world.publishFrom(vehicle, vehicle.car.connect(connected, world.now()))
-        world.run()
-      })
-    })
     .post('/messages', async ({ req }) => {
       const message = await readBody(req.raw)
       if (message === undefined) return refuseBody()

@@ -64,8 +64,7 @@ export interface SandboxOptions {
 
 /** One line of what happens in a sandbox. */
 export interface ActivityLine {
-  /** `alarm`: the webhook no longer gets its messages, or gets them again. */
-  readonly kind: 'delivery' | 'call' | 'stream' | 'alarm'
+  readonly kind: 'delivery' | 'call' | 'stream'
   /** Whether it went wrong. */
   readonly failed: boolean
   /** For instance `403 → POST http://localhost:3000/  data 0FL3EETV1T0000000  12 ms  wrong secret`. */

@@ -4,8 +4,8 @@ import { wireTopics } from '../../wire/envelope.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
 import { type SimulatedMessage, wireMessage } from '../fleet/messages.ts'
 import { syntheticVin } from '../fleet/vin.ts'
-import { type Activity, createActivity } from './activity.ts'
-import { type Car, createCar } from './car.ts'
+import { Activity } from './activity.ts'
+import { Car } from './car.ts'
 import { createDeliveries, type Deliveries } from './deliveries.ts'
 import { createSites, type EnergySite, energyTotals, liveStatus } from './energy-sites.ts'
 import { type KeptFields, type KeptVehicle, readSettings, type SandboxSettings, type SandboxState } from './options.ts'
@@ -41,7 +41,7 @@ export class World {
   constructor(settings: SandboxSettings) {
     const { clock, post, startAt, streamMinutes } = settings
     this.settings = settings
-    this.activity = createActivity(settings.show, () => [...settings.apiKeys, this.state.webhook?.auth ?? ''])
+    this.activity = new Activity(settings.show, () => [...settings.apiKeys, this.state.webhook?.auth ?? ''])
     this.deliveries = createDeliveries(post, clock, this.activity, () => this.state.webhook)
     this.sse = createSseHub(clock, this.activity, streamMinutes * 60_000)
     this.sites = createSites(settings.energySites)
@@ -193,7 +193,7 @@ export class World {
   }
 
   #add(vin: string, kept: KeptVehicle): SharedVehicle {
-    const car = createCar(kept.index, this.settings.seed, this.now())
+    const car = new Car(kept.index, this.settings.seed, this.now())
     car.stream(kept.fields)
     const memory = new VehicleMemory(vin, new Date(this.now()).toISOString())
     const vehicle = { vin, car, memory, kept, commands: 0 }

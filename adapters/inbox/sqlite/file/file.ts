@@ -555,7 +555,7 @@ function writeMove(statements: Statements, move: Move, counts: { dead: number })
       return bytes
     }
     case 'pending': {
-      const bytes = bytesOf(statements.revive.get(move.changed ?? null, seq))
+      const bytes = bytesOf(statements.revive.get(seq))
       if (bytes !== undefined && statements.removeDead.get(seq) !== undefined) counts.dead -= 1
       return bytes
     }
