@@ -112,8 +112,14 @@ export class Step {
       'change' in each ? { ...each, change: writable(each.change) } : [],
     )
     const kept: KeptStep = {
-      ...{ vin, seq, seenMs, text: this.#state.text(), nowMs: this.#nowMs, gapTo: this.#gapTo },
-      ...{ all: this.all, happened },
+      vin,
+      seq,
+      seenMs,
+      text: this.#state.text(),
+      nowMs: this.#nowMs,
+      gapTo: this.#gapTo,
+      all: this.all,
+      happened,
     }
     return JSON.stringify(kept)
   }

@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { systemClock } from '../../src/base/clock.ts'
-import { Database } from '../../adapters/inbox/postgres/client.ts'
+import { Database, type Row } from '../../adapters/inbox/postgres/client.ts'
 import { Position } from '../../adapters/inbox/postgres/snapshots.ts'
 import { inForm } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
@@ -133,4 +133,39 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
     const seqs = [...first, ...second, ...third].map(({ seq }) => Number(seq))
     expect(seqs).toEqual(seqs.toSorted((one, other) => one - other))
   })
+
+  test('a server that crashed gives ids of transactions again, and is read from the start', { timeout: 60_000 }, async () => {
+    // It writes ids down late, so that the crash loses some.
+    await using frail = await startScene(['wal_writer_delay=10s'])
+    await frail.prepare('fleethook')
+    const db = new Database(frail.newPool(1), 'fleethook', systemClock)
+    let position = new Position()
+    const seen: string[] = []
+    const readAll = async (): Promise<void> => {
+      for (let rows: readonly Row[] | undefined; rows?.length !== 0; ) {
+        rows = await position.read(db, [0], null)
+        if (rows === undefined) position = new Position()
+        else seen.push(...rows.map(({ id }) => String(id)))
+      }
+    }
+    const started = 'SELECT pg_postmaster_start_time()::text AS at, pg_backend_pid() AS pid'
+    const victim = await frail.newPool(1).connect()
+    const { rows: before } = await victim.query<{ at: string; pid: number }>(started)
+    await victim.query('SET synchronous_commit = off')
+    for (let n = 0; n < 100; n += 1) await victim.query('SELECT pg_current_xact_id()')
+    await readAll()
+    process.kill(before[0]?.pid ?? 0, 'SIGKILL')
+    victim.release(true)
+    const insertAgain = async (): Promise<void> => {
+      await frail.pool.query(
+        `WITH m AS (INSERT INTO fleethook.message VALUES (gen_random_uuid(), 'VIN', 0, 'root', 'wire', 2, '{}') RETURNING id)
+INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
+      )
+    }
+    await expect.poll(() => insertAgain().then(() => true, () => false), { timeout: 30_000 }).toBe(true)
+    // A pooler hides the lost connection, and the server has the same start time.
+    await expect.poll(() => readAll().then(() => true, () => false), { timeout: 30_000 }).toBe(true)
+    expect((await frail.pool.query<{ at: string }>(started)).rows[0]?.at).toBe(before[0]?.at)
+    expect(seen).toHaveLength(1)
+  }) // prettier-ignore
 })

@@ -31,8 +31,8 @@ export class Position {
 
   /**
    * Reads waiting messages that no read before has shown, in the order of `seq`. It asks for what the last snapshot did not show, because a
-   * lower `seq` can be committed after a higher one. `undefined`: the server has started again, so reading has to begin again, because ids of
-   * transactions may repeat.
+   * lower `seq` can be committed after a higher one. `undefined`: the server has started again or lost its last transactions, so reading has
+   * to begin again, because ids of transactions may repeat.
    */
   async read(db: Database, parts: readonly number[], noticesAfter: number | null): Promise<readonly Row[] | undefined> {
     const seen = this.#seen
@@ -50,14 +50,19 @@ export class Position {
     const rows = await db.run(
       `SELECT s.*, n.*, CASE row_number() OVER () WHEN 1 THEN
   (SELECT json_agg(json_build_array(id, vin, seq))::text FROM ${db.schema}.notice WHERE id > $2) END AS notices
-FROM (SELECT pg_current_snapshot()::text AS snapshot, pg_postmaster_start_time()::text AS server) s
+FROM (SELECT pg_current_snapshot()::text AS snapshot, pg_postmaster_start_time()::text AS server, (SELECT id FROM ${db.schema}.boot)::text AS boot) s
 LEFT JOIN LATERAL (SELECT w.part, w.seq::text AS seq, w.attempts, w.not_before, w.deliveries, w.replayed::text AS replayed, w.changed,
     m.id, m.lane, m.received_at, m.door, m.kind, m.bytes, m.text
   FROM ${db.schema}.waiting w JOIN ${db.schema}.message m ON m.id = w.id
   WHERE w.part = ANY ($1::smallint[])${where} ORDER BY w.seq LIMIT ${pageSize}) n ON true`,
       values,
     )
-    const server = String(rows[0]?.['server'])
+    const boot = rows[0]?.['boot']
+    if (boot === null) {
+      await db.run(`INSERT INTO ${db.schema}.boot DEFAULT VALUES ON CONFLICT DO NOTHING`)
+      return undefined
+    }
+    const server = `${String(boot)} ${String(rows[0]?.['server'])}`
     this.#server ??= server
     if (server !== this.#server) return undefined
     this.notices = rows[0]?.['notices']

@@ -42,7 +42,7 @@ export class PostgresSystem implements SharedSystem {
     this.#parts = parts
     this.db = new Database(settings.db, settings.schema, clock)
     this.vehicles = parts.vehicles && new VehicleRows(this.db, parts.vehicles.forgets?.afterMs)
-    this.#store = new Store(this.db, clock, settings.keepForMs)
+    this.#store = new Store(this.db, clock, settings)
     const isReplicated = (): boolean => this.#found?.isReplicated === true
     this.#writer = new Writer(this.db, clock, settings.confirmMs, isReplicated, () => this.reader?.lookNow())
     this.deadLetters = deadLettersOf(this.#store, parts.receipts.reread)
