@@ -28,8 +28,17 @@ import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
 /** What a process does: `'receive'` only accepts messages, `'handle'` only runs handlers. */
 export type Role = 'both' | 'receive' | 'handle'
 
+/** Operators ask the system for these, so nobody asks the half behind. */
+export const unasked: Pick<Inbox, 'deadLetters' | 'findDeadLetter' | 'settled' | 'revive' | 'discard'> = {
+  deadLetters: async () => [],
+  findDeadLetter: async () => undefined,
+  settled: async () => [],
+  revive: async () => undefined,
+  discard: async () => false,
+}
+
 /** The messages that other processes may have too, as an inbox of this process. */
-export interface SharedInbox extends Inbox {
+export interface SharedInbox extends Omit<Inbox, keyof typeof unasked> {
   /** Why health checks of a process that only handles fail. */
   refusing(): 'inbox_unavailable' | undefined
   /** Starts no more handlers, waits for running ones, and writes down what is settled. For a stop, before handlers are aborted. */
@@ -258,11 +267,7 @@ export class TwoHalves implements Backend {
           settle: (id, vehicle) => opened().settle(id, vehicle),
           reschedule: (id, next) => opened().reschedule(id, next),
           deadLetter: (id, reason, vehicle) => opened().deadLetter(id, reason, vehicle),
-          deadLetters: (which) => opened().deadLetters(which),
-          findDeadLetter: (id) => opened().findDeadLetter(id),
-          settled: (which) => opened().settled(which),
-          revive: (id) => opened().revive(id),
-          discard: (id) => opened().discard(id),
+          ...unasked,
           usage: () => this.#inbox?.usage() ?? { messages: 0, bytes: 0 },
           refusing: () => this.#inbox?.refusing(),
           close: async () => this.#inbox?.close(),
