@@ -35,9 +35,11 @@ Running it again changes nothing.`,
     command
       .command('move')
       .argument('<file>', 'the inbox file of a stopped receiver')
-      .description('Moves what waits in an inbox file into the tables of postgresInbox, with dead letters and gaps.'),
+      .description(
+        'Moves what waits in an inbox file into the tables of postgresInbox, with dead letters, gaps and the states of vehicles.',
+      ),
     `It needs the package pg in your project. Each message is in Postgres before it leaves the file, so when it was interrupted, run it again
-before a receiver starts. Handled messages and the states of vehicles stay in the file.`,
+before a receiver starts. Handled messages stay in the file.`,
     runMove,
   )
 }
@@ -67,15 +69,12 @@ Exit status: 0 done, 1 an error, 2 bad usage.`,
 
 async function runMove({ schema, ...where }: Given & Common, print: Print, file: string): Promise<void> {
   const moved = await withPool(where, async (pool) => moveFile(file, new Database(pool, schema, systemClock)))
-  print({ schema, ...moved }, () => {
-    const { messages, deadLetters, gaps, timers, vehicles } = moved
-    const lines = [
-      `Moved to the schema ${schema}: ${messages} messages that wait, ${deadLetters} dead letters, ${gaps} gaps.`,
-    ]
-    if (vehicles + timers > 0)
-      lines.push(`Left in the file: the states of ${vehicles} vehicles, and ${timers} times that they waited for.`)
-    return lines.join('\n')
-  })
+  const { messages, deadLetters, gaps, vehicles } = moved
+  print(
+    { schema, ...moved },
+    () =>
+      `Moved to the schema ${schema}: ${messages} messages that wait, ${deadLetters} dead letters, ${gaps} gaps, the states of ${vehicles} vehicles.`,
+  )
 }
 
 async function runSchema({ schema, apply, ...where }: Schema & Common, print: Print): Promise<void> {

@@ -13,7 +13,6 @@ import type {
 import { idWithSeq, seqOf } from '../inbox/delivery-id.ts'
 import { laneOf } from '../inbox/receipts.ts'
 import { firstPage, largestPage, pagesOf } from '../inbox/pages.ts'
-import type { VehicleStates } from '../vehicles/vehicles.ts'
 import type { DeadLetter, Inbox, InboxMessage, ListedMessage, Selection, Waiting } from '../inbox/inbox.ts'
 
 type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
@@ -91,7 +90,6 @@ async function noList(): Promise<never> {
 
 interface ReplaysOptions {
   readonly inbox: Inbox
-  readonly states?: Pick<VehicleStates, 'fresh'> | undefined
   readonly open: () => Promise<void>
   readonly read: ReadMessage
   readonly isDraining: () => boolean
@@ -109,22 +107,18 @@ export interface Replays {
 /** Replayed at once. The next ones follow when these are handled, so that live messages run in between. */
 const atOnce = 100
 
-export function createReplays({ inbox, states, open, read, isDraining, revived }: ReplaysOptions): Replays {
+export function createReplays({ inbox, open, read, isDraining, revived }: ReplaysOptions): Replays {
   const reader = createDeadLetterReader(inbox, read)
 
   /** Replays messages in the order given. All ids are known before the first one, so no message is replayed twice. */
-  async function revive(
-    ids: readonly string[],
-    { env, context }: Partial<RequestScope> = {},
-    changed?: ReadonlyMap<string, string>,
-  ): Promise<number> {
+  async function revive(ids: readonly string[], { env, context }: Partial<RequestScope> = {}): Promise<number> {
     let count = 0
     for (let start = 0; start < ids.length; start += atOnce) {
       const handled: Promise<void>[] = []
       for (const id of ids.slice(start, start + atOnce)) {
         // Checked for each message: during a drain, a message is safer as it is than waiting.
         refuseWhileDraining(count)
-        const message = await inbox.revive(id, changed?.get(id))
+        const message = await inbox.revive(id)
         if (message === undefined) continue
         count += 1
         handled.push(revived(message, { env, context }))
@@ -142,39 +136,16 @@ export function createReplays({ inbox, states, open, read, isDraining, revived }
     )
   }
 
-  const settledPages = (which: Omit<Selection, 'limit' | 'after'>): AsyncGenerator<readonly InboxMessage[]> =>
-    pagesOf((last, limit) => inbox.settled({ ...which, limit, after: last?.id }))
-
   async function settledIds({ topic, ...which }: ReplaySelection): Promise<readonly string[]> {
     const ids: string[] = []
-    for await (const page of settledPages(selectionOf(which)))
+    const selection = selectionOf(which)
+    for await (const page of pagesOf<InboxMessage>((last, limit) =>
+      inbox.settled({ ...selection, limit, after: last?.id }),
+    ))
       for (const message of page)
         if (message.kind === 'wire' && (topic === undefined || readable(message, read).topic === topic))
           ids.push(message.id)
     return ids
-  }
-
-  /** What each of the messages changes, in states that begin with the first message that the inbox keeps. */
-  async function changesOf(ids: ReadonlySet<string>, last: string | undefined): Promise<ReadonlyMap<string, string>> {
-    const changed = new Map<string, string>()
-    const apply = states?.fresh()
-    if (apply === undefined) {
-      throw new FleethookError(
-        'option_invalid',
-        'A replay with `edges` needs the part `vehicles`, and the receiver has none.',
-        {
-          hint: 'Give createReceiver the option parts: [vehicles({ fields: […] })].',
-        },
-      )
-    }
-    for await (const page of settledPages({})) {
-      for (const message of page) {
-        if (last === undefined || message.id > last) return changed
-        const text = apply(message, readable(message, read))
-        if (text !== undefined && ids.has(message.id)) changed.set(message.id, text)
-      }
-    }
-    return changed
   }
 
   const kept = createMessages(inbox, read)
@@ -203,12 +174,11 @@ export function createReplays({ inbox, states, open, read, isDraining, revived }
       },
     },
 
-    async replay({ edges = false, ...which }, from) {
+    async replay(which, from) {
       refuseWhileDraining(0)
       await open()
       const ids = await settledIds(which)
-      if (which.dryRun === true) return ids.length
-      return revive(ids, from, edges ? await changesOf(new Set(ids), ids.at(-1)) : undefined)
+      return which.dryRun === true ? ids.length : revive(ids, from)
     },
   }
 }

@@ -29,13 +29,6 @@ export interface ReplaySelection extends MessageSelection {
   readonly to: Date
   /** Counts the messages and changes nothing. */
   readonly dryRun?: boolean | undefined
-  /**
-   * Shows the messages as changes of a state that begins with the first message that the inbox keeps, so that `receiver.when`
-   * and `changed` report again what happened. Use it to try a new rule on old messages. Needs the part `vehicles`, and not
-   * `postgresInbox`, which refuses it. Default
-   * `false`: a replay of handled messages shows no changes.
-   */
-  readonly edges?: boolean | undefined
 }
 
 /** The messages that were given up. */

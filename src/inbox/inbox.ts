@@ -40,7 +40,7 @@ export interface Claim {
   readonly seq?: number
   /** It was a dead letter or settled, and is being replayed. */
   readonly replayed: boolean
-  /** For a replayed message: the `changed` that the receiver passed to `deadLetter` or `revive`. */
+  /** For a replayed message: the `changed` that the receiver passed to `deadLetter`. */
   readonly changed?: string
 }
 
@@ -216,10 +216,10 @@ export interface Inbox {
   messages?(which: Listing): Promise<readonly ListedMessage[]>
   /**
    * Makes a dead letter, or a settled message that it still keeps, a waiting message again, under its id and as `replayed`.
-   * Resolves to `undefined` when there is none. Rejects as `put` does, and then changes nothing. Its claims return `changed`,
-   * or else what `deadLetter` was given.
+   * Resolves to `undefined` when there is none. Rejects as `put` does, and then changes nothing. Its claims return the `changed` that
+   * `deadLetter` was given.
    */
-  revive(id: string, changed?: string): Promise<Waiting | undefined>
+  revive(id: string): Promise<Waiting | undefined>
   /** Deletes a dead letter. Resolves to whether there was one. */
   discard(id: string): Promise<boolean>
   /** The messages that wait or are claimed now. */

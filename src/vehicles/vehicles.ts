@@ -112,8 +112,14 @@ export class Step {
       'change' in each ? { ...each, change: writable(each.change) } : [],
     )
     const kept: KeptStep = {
-      ...{ vin, seq, seenMs, text: this.#state.text(), nowMs: this.#nowMs, gapTo: this.#gapTo },
-      ...{ all: this.all, happened },
+      vin,
+      seq,
+      seenMs,
+      text: this.#state.text(),
+      nowMs: this.#nowMs,
+      gapTo: this.#gapTo,
+      all: this.all,
+      happened,
     }
     return JSON.stringify(kept)
   }
@@ -427,20 +433,6 @@ export class VehicleStates {
       vin ?? '',
       known === undefined ? { from, to } : { from: Math.min(from, known.from), to: Math.max(to, known.to) },
     )
-  }
-
-  /** For replays that report changes again: computes separate states, from the first message that the inbox keeps. */
-  fresh(): (message: InboxMessage, event: FleetEvent | MalformedBody) => string | undefined {
-    const states = new Map<string, VehicleState>()
-    return (message, event) => {
-      if (event.topic === 'malformed' || event.vin === undefined) return undefined
-      const { vin } = event
-      const before = states.get(vin) ?? VehicleState.unknown(vin, this.slots)
-      const seq = seqOf(message.id)
-      const { after, found, happened, gapTo } = this.#advance(before, event, seq)
-      states.set(vin, after)
-      return new Step(after, { nowMs: arrivedMs(event, seq), gapTo }, found, happened).text()
-    }
   }
 
   async *#list(

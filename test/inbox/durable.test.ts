@@ -436,8 +436,9 @@ describe('after a restart', () => {
     for (let n = 1; n < ends; n += 1) await crashing()
     expect(runs).toBe(ends)
     expect(on.dead.size).toBe(0)
-    const { receiver } = await crashing()
+    const { receiver, lines } = await crashing()
     expect(runs).toBe(ends)
+    expect(lines.join('\n')).toContain(`is a dead letter: ${ends} processes ended while they handled it`)
     const [letter] = await Array.fromAsync(receiver.deadLetters.list())
     expect(letter).toMatchObject({
       error: expect.stringContaining(`${ends} processes ended while they handled it`),

@@ -235,4 +235,28 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     expect(new Set(ids).size).toBe(1)
     await two.drain()
   })
+
+  test('an edge of a message in a batch is found again after its process ended, whatever came after it', { timeout: 60_000 }, async () => {
+    const schema = await newSchema()
+    const pool = scene.newPool()
+    let isCut = false
+    const one = keeping(schema, {
+      db: { query: (text, values) => (isCut ? Promise.reject(new Error('out of reach')) : pool.query(text, values)) },
+    }).batch('data', { size: 10, withinMs: 60_000 }, () => {})
+    await one.open()
+    await send(one, gear('D'))
+    await send(one, gear('P'))
+    await send(one, { vin, createdAt: new Date().toISOString(), state: 'online' })
+    await expect.poll(() => one.vehicles.get(vin).then((car) => car?.online)).toBe(true)
+    // Writes what may be written.
+    await Array.fromAsync(one.vehicles.list())
+    isCut = true
+    const found: unknown[] = []
+    const two = keeping(schema).when(becomes('Gear', 'P'), ({ change }) => void found.push(change.from))
+    await two.open()
+    await settled(schema)
+    expect(found).toEqual(['D'])
+    expect((await two.vehicles.get(vin))?.online).toBe(true)
+    await Promise.all([one.drain({ handlerGraceMs: 0, deadlineMs: 100 }), two.drain()])
+  }) // prettier-ignore
 })

@@ -5,7 +5,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { RequestScope } from '../../../src/core/entry.ts'
 import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { MessageSelection, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { MessageSelection } from '../../../src/inbox/dead-letters.ts'
 import type { DeadLetter, InboxMessage, KeptGap, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
 import { firstOf } from '../../../src/inbox/pages.ts'
 import type { LocalVehicles, VehiclesStats } from '../../../src/vehicles/vehicles.ts'
@@ -169,10 +169,6 @@ class Shard {
     return this.#vehicles().stats()
   }
 
-  replay(which: ReplaySelection): Promise<number> {
-    return this.#backend.replay(withDates(which), { env: this.#scope.env })
-  }
-
   #vehicles(): LocalVehicles {
     const { vehicles } = this.#backend
     if (vehicles !== undefined) return vehicles
@@ -243,8 +239,6 @@ class Shard {
   }
 }
 
-function withDates<Selected extends Exclude<Which, string>>(which: Selected): Selected
-function withDates(which: Which): Which
 function withDates(which: Which): Which {
   if (typeof which === 'string') return which
   const { from, to, ...others } = which

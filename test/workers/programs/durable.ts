@@ -107,14 +107,12 @@ export function durableWorker(settings: DurableSettings): {
         const vin = searchParams.get('vin') ?? undefined
         const limit = Number(searchParams.get('limit') ?? 100)
         const dryRun = searchParams.has('dryRun')
-        const all = { from: new Date(0), to: new Date(8.64e15) }
         const asked: Readonly<Record<string, () => unknown>> = {
           '/stats': () => receiver.stats(),
           '/dead': async () => (await Array.fromAsync(deadLetters.list({ vin }))).slice(0, limit),
           '/find': async () => (await deadLetters.get(id)) ?? null,
           '/replay': () => deadLetters.replay(id, { env }),
           '/discard': () => deadLetters.discard({ vin, dryRun }),
-          '/replay-handled': () => receiver.replay({ ...all, vin, dryRun, edges: searchParams.has('edges') }, { env }),
           '/vehicle': async () => shown(await receiver.vehicles?.get(vin ?? '')),
           '/vehicles': async () => {
             const after = searchParams.get('after') ?? undefined
