@@ -21,7 +21,9 @@ const { values } = parseArgs({
 })
 const messages = Number(values.messages)
 const vins = Number(values.vins)
-const budget = 2
+const budget = 1.1
+/** The most messages that a durable inbox reads ahead. */
+const kept = 10_000
 const bodyMessages = 500
 const secret = 'bench-0f6f2a7d8c1e4b9fa35d'
 
@@ -49,10 +51,12 @@ async function weigh(name: string): Promise<Weight> {
 const folder = mkdtempSync(join(tmpdir(), 'fleethook-waiting-'))
 const path = join(folder, 'inbox.db')
 const make = (): Receiver =>
-  createReceiver({ secret, inbox: sqliteInbox({ path }), limits: { pendingMessages: 2 * messages } }).on(
-    'data',
-    () => new Promise<void>(() => {}),
-  )
+  createReceiver({
+    secret,
+    inbox: sqliteInbox({ path }),
+    limits: { pendingMessages: 2 * messages },
+    timeoutMs: 3_600_000,
+  }).on('data', () => new Promise<void>(() => {}))
 const texts = corpus({ messages: 5000, vins, format: 'service' })
 
 /** The corpus has at most one vehicle for each message. More vehicles get new names. */
@@ -87,7 +91,8 @@ try {
   const restarted = make()
   const began = performance.now()
   await restarted.open()
-  while (restarted.stats().recovered < messages) await sleep(10)
+  // It has read as many as it keeps in memory. The others stay on the disk.
+  while (restarted.stats().recovered < Math.min(messages, kept)) await sleep(10)
   const seconds = (performance.now() - began) / 1000
   weights.push(await weigh(`found by the next receiver in ${seconds.toFixed(1)} s`))
   console.log(

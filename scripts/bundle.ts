@@ -46,7 +46,7 @@ const shared: Readonly<Record<string, RegExp>> = {
   events: /[\\/]src[\\/](base|hosting|events[\\/](?!schemas|wire-schemas)|wire)/,
   // The client needs it too, and nothing else of the core.
   retry: /[\\/]src[\\/]core[\\/]retry/,
-  receiver: /[\\/]src[\\/](http[\\/](?!openapi)|inbox|core|parts|receiver|backend[\\/](?!relay))/,
+  receiver: /[\\/]src[\\/](http|inbox|core|parts|receiver|backend[\\/](?!relay))/,
   serve: /[\\/]adapters[\\/](runtime|serve-options|startup-errors)/,
   sqlite: /[\\/]adapters[\\/]inbox[\\/]sqlite[\\/](?!file[\\/]thread)/,
 }

@@ -1,6 +1,6 @@
 // Writes docs/openapi.json, which a test holds against the schemas.
 import { readFileSync, writeFileSync } from 'node:fs'
-import { openApiDocument } from '../src/http/openapi.ts'
+import { openApiDocument } from './openapi-document.ts'
 
 const root = new URL('..', import.meta.url)
 const { version }: { version: string } = JSON.parse(readFileSync(new URL('package.json', root), 'utf8'))

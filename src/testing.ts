@@ -16,5 +16,4 @@ export {
   type MessageFactories,
   type MessageOf,
 } from './testing/message.ts'
-export { vehiclesConformance } from './testing/vehicles-conformance.ts'
 export { type TestVehicle, vehicle, type VehicleOptions } from './testing/vehicle.ts'

@@ -1,12 +1,13 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { parseEnv } from 'node:util'
-import { InvalidArgumentError, Option } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import parseDuration from 'parse-duration'
 import { FleethookError } from '../../src/base/errors.ts'
 import { numberBetween, type Rule, wholeNumber } from '../../src/base/options.ts'
 import type { Format, WireTopic } from '../../src/events/event.ts'
 import { wireTopics } from '../../src/wire/envelope.ts'
 import { codeOf } from './exchange.ts'
+import { jsonText, report } from './terminal.ts'
 
 export const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
 
@@ -65,6 +66,37 @@ export function time(text: string): Date {
 export const dotenvOption: Option = new Option('--dotenv <path>', 'the file with variables that are not set').default(
   '.env',
 )
+
+/** The options that `acts` adds. */
+export interface Common {
+  readonly dotenv: string
+  readonly json?: true
+}
+
+/** Prints a result: as JSON, or as `text` writes it. */
+export type Print = (value: unknown, text: () => string) => void
+
+/** Adds --dotenv, --json, and an action that prints its errors. The action resolves to the exit status; `undefined` is 0. */
+export function acts<Arguments extends unknown[], Options extends object = object>(
+  command: Command,
+  run: (options: Common & Options, print: Print, ...args: Arguments) => Promise<number | void>,
+  reported: typeof report = report,
+): Command {
+  return command
+    .addOption(dotenvOption)
+    .option('--json', 'print JSON, errors as {"error": …}')
+    .action(async (...given: unknown[]) => {
+      const args = given.slice(0, -2) as Arguments // oxlint-disable-line no-unsafe-type-assertion -- commander's arguments, in the order of their definition
+      const options = command.opts<Common & Options>()
+      const isJson = options.json === true
+      const print: Print = (value, text) => console.log(isJson ? jsonText(value) : text())
+      try {
+        process.exitCode = (await run(options, print, ...args)) ?? 0
+      } catch (error) {
+        process.exitCode = reported(error, isJson)
+      }
+    })
+}
 
 /** Variables by name. Those of the process win over those of the file. */
 export type Environment = (name: string) => string | undefined

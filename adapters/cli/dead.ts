@@ -47,9 +47,9 @@ function defineList(command: Command): void {
   filters(command)
     .option('--limit <n>', 'at most this many', whole(1, 1_000), 50)
     .option('--after <id>', 'the next page: dead letters after this one')
-  operates<[], Listing>(command, async ({ connection, print }, { limit, after, ...filter }) => {
+  operates<[], Listing>(command, async ({ operator, print }, { limit, after, ...filter }) => {
     const query = new URLSearchParams({ limit: String(limit), ...asked(filter), ...defined({ after }) })
-    const found = listed.parse(await connection.ask('GET', `/dead?${query}`))
+    const found = listed.parse(await operator.ask('GET', `/dead?${query}`))
     print(found, () => page(found.letters, found.next))
     return true
   })
@@ -70,8 +70,8 @@ function page(letters: readonly LetterSummary[], next: string | null): string {
 }
 
 function defineShow(command: Command): void {
-  operates<[string], object>(command, async ({ connection, print }, _, id) => {
-    const found = letter.parse(await connection.ask('GET', `/dead/${encodeURIComponent(id)}`))
+  operates<[string], object>(command, async ({ operator, print }, _, id) => {
+    const found = letter.parse(await operator.ask('GET', `/dead/${encodeURIComponent(id)}`))
     print(found, () => {
       const { event, ...about } = found
       const rows = Object.entries(about).map(([name, value]) => [name, String(value)])
@@ -89,7 +89,7 @@ function defineChange(command: Command, what: 'replay' | 'discard', description:
   operates<[string | undefined], Filter & { readonly dryRun?: true }>(command, async (operating, options, id) => {
     const { dryRun, ...filter } = options
     if (id !== undefined) {
-      const one = changed.parse(await operating.connection.ask('POST', `/dead/${encodeURIComponent(id)}/${what}`))
+      const one = changed.parse(await operating.operator.ask('POST', `/dead/${encodeURIComponent(id)}/${what}`))
       operating.print(one, () =>
         one.messages === 0 ? `There is no dead letter ${escapeControls(id)}.` : done(operating, what, 1),
       )
@@ -107,25 +107,25 @@ async function changeAll(
   filter: object,
   dryRun: boolean,
 ): Promise<boolean> {
-  const { connection, print, agreed } = operating
-  const count = changed.parse(await connection.ask('POST', path, { ...filter, dryRun: true }))
+  const { operator, print, agreed } = operating
+  const count = changed.parse(await operator.ask('POST', path, { ...filter, dryRun: true }))
   if (dryRun || count.messages === 0) {
     print(count, () => matching(count.messages))
     return count.messages > 0
   }
   if (count.messages > 1 && !(await agreed(`${what === 'replay' ? 'Replay' : 'Discard'} ${count.messages} messages?`)))
     return false
-  const result = changed.parse(await connection.ask('POST', path, filter))
+  const result = changed.parse(await operator.ask('POST', path, filter))
   print(result, () => done(operating, what, result.messages))
   return result.messages > 0
 }
 
 const matching = (messages: number): string => (messages === 1 ? '1 message matches.' : `${messages} messages match.`)
 
-function done({ connection }: Operating, what: 'replay' | 'discard', messages: number): string {
+function done({ operator }: Operating, what: 'replay' | 'discard', messages: number): string {
   const them = messages === 1 ? '1 message' : `${messages} messages`
   if (what === 'discard') return `${them} discarded.`
-  return connection.to === 'running'
+  return operator.isRunning
     ? `${them} replayed: the handlers run now.`
     : `${them} replayed: the receiver does not run. It handles them when it starts.`
 }

@@ -20,7 +20,8 @@ import { schemaName } from '../inbox/postgres/options.ts'
 import { checkServer } from '../inbox/postgres/schema.ts'
 import { isMissing, refusedAccess } from '../inbox/sqlite/file/database.ts'
 import {
-  dotenvOption,
+  acts,
+  type Common,
   type Environment,
   environment,
   inboxPath,
@@ -28,11 +29,11 @@ import {
   problemWithSecret,
   webAddress,
 } from './arguments.ts'
-import { codeOf, exchange, type Exchanged, parsed } from './exchange.ts'
-import { ask, connect } from './operator.ts'
+import { adviceFor, codeOf, exchange, type Exchanged, parsed } from './exchange.ts'
+import { Operator } from './operator.ts'
 import { openPool } from './postgres.ts'
 import { keptErrors } from './tail.ts'
-import { colorsFor, jsonText, report } from './terminal.ts'
+import { colorsFor } from './terminal.ts'
 
 /** `'warn'`: it works, but something may go wrong later. `'skip'`: it could not be checked here. */
 type Status = 'ok' | 'warn' | 'fail' | 'skip'
@@ -75,8 +76,6 @@ interface Given {
   readonly inbox?: string
   readonly schema: string
   readonly only?: readonly string[]
-  readonly dotenv: string
-  readonly json?: true
 }
 
 export function defineDoctor(command: Command): void {
@@ -92,8 +91,6 @@ export function defineDoctor(command: Command): void {
     .option('--only <groups>', `only these groups, separated by commas: ${all.join(', ')}`, (text) =>
       names(text, 'group', all),
     )
-    .addOption(dotenvOption)
-    .option('--json', 'print the findings as JSON')
     .addHelpText(
       'after',
       `
@@ -104,29 +101,23 @@ Environment: WEBHOOK_SECRET, SERVICE_URL, SERVICE_API_KEY, FLEETHOOK_INBOX, DATA
 
 Exit status: 0 no check failed, 1 a check failed, 2 bad usage.`,
     )
-    .action(async () => {
-      const given = command.opts<Given>()
-      try {
-        const about = await circumstances(given)
-        const findings: Finding[] = []
-        for (const [name, group] of Object.entries(groups)) {
-          if (!(given.only ?? all).includes(name)) continue
-          if (!given.json) console.log(colorsFor(process.stdout).bold(name))
-          for await (const finding of safely(name, group(about))) {
-            findings.push(finding)
-            if (!given.json) console.log(shown(finding))
-          }
-        }
-        console.log(given.json ? jsonText({ findings }) : `\n${summary(findings)}`)
-        process.exitCode = findings.some(({ status }) => status === 'fail') ? 1 : 0
-      } catch (error) {
-        report(error, given.json === true)
-        process.exitCode = 1
+  acts<[], Given>(command, async (given, print) => {
+    const about = await circumstances(given)
+    const findings: Finding[] = []
+    for (const [name, group] of Object.entries(groups)) {
+      if (!(given.only ?? all).includes(name)) continue
+      if (!given.json) console.log(colorsFor(process.stdout).bold(name))
+      for await (const finding of safely(name, group(about))) {
+        findings.push(finding)
+        if (!given.json) console.log(shown(finding))
       }
-    })
+    }
+    print({ findings }, () => `\n${summary(findings)}`)
+    return findings.some(({ status }) => status === 'fail') ? 1 : 0
+  })
 }
 
-async function circumstances(given: Given): Promise<Circumstances> {
+async function circumstances(given: Given & Common): Promise<Circumstances> {
   const variable = environment(given.dotenv)
   const [serviceUrl, apiKey] = [variable('SERVICE_URL'), variable('SERVICE_API_KEY')]
   const client =
@@ -249,18 +240,6 @@ function noFields(error: unknown): { readonly fields: object } {
   throw error
 }
 
-/** What to do when there is no answer, by the beginning of the error's code. */
-const advice: readonly (readonly [RegExp, string])[] = [
-  [/^(ENOTFOUND|EAI_)/, 'Add the name to the DNS.'],
-  [/^(ECONNREFUSED|E\w*UNREACH|ETIMEDOUT)/, 'Is the proxy or receiver running, and does the firewall allow the port?'],
-  [/^(ERR_SSL|EPROTO)/, 'Does TLS end at this port?'],
-  [/^ERR_TLS_CERT_ALTNAME_INVALID/, 'Use a certificate for this name.'],
-  [/^CERT_HAS_EXPIRED/, 'Renew the certificate, and find out why it did not renew itself.'],
-  [/^UNABLE_TO/, 'Send the whole chain of a public authority: the file with the intermediates is often fullchain.pem.'],
-  [/SIGNED/, 'Use a certificate of a public authority.'],
-  [/./, 'Look at the log of the proxy and of the receiver.'],
-]
-
 /** The public address, to which a marked test message is posted as the service posts messages. */
 async function* proxy({ url, variable }: Circumstances): AsyncGenerator<Finding, void> {
   const authorization = variable('WEBHOOK_SECRET') ?? ''
@@ -284,8 +263,7 @@ async function* proxy({ url, variable }: Circumstances): AsyncGenerator<Finding,
     signal: AbortSignal.timeout(10_000),
   }).catch(codeOf)
   if (typeof answer !== 'string') return yield verdict(url, answer)
-  const [, todo = ''] = advice.find(([code]) => code.test(answer)) ?? []
-  yield fail('proxy.answer', `${origin} did not answer: ${answer}.`, todo)
+  yield fail('proxy.answer', `${origin} did not answer: ${answer}.`, adviceFor(answer))
 }
 
 const ownAnswer = z.object({ code: z.number(), error: z.optional(z.string()), hint: z.optional(z.string()) })
@@ -449,7 +427,7 @@ const statsForm = z.object({
 })
 
 async function askStats(path: string): Promise<z.output<typeof statsForm>> {
-  return statsForm.parse(await ask(await connect({ inbox: path }, 'receiver'), 'GET', '/stats'))
+  return statsForm.parse(await new Operator({ inbox: path }, 'receiver').ask('GET', '/stats'))
 }
 
 /** Refused requests by their error, without those that a doctor sent. */

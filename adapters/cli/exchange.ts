@@ -61,3 +61,21 @@ export function parsed(text: string): unknown {
     return undefined
   }
 }
+
+/** What to do when there is no answer, by the error's code. */
+const advice: readonly (readonly [RegExp, string])[] = [
+  [/^(ENOTFOUND|EAI_)/, 'Add the name to the DNS.'],
+  [
+    /^(ECONNREFUSED|E\w*UNREACH|ETIMEDOUT)/,
+    'Does the receiver or its proxy run, on this port, and does the firewall allow it?',
+  ],
+  [/^Timeout/i, 'No answer in time. The service would not wait either: answer first, work afterwards.'],
+  [/^(ERR_SSL|EPROTO)/, 'Does TLS end at this port?'],
+  [/^ERR_TLS_CERT_ALTNAME_INVALID/, 'Use a certificate for this name.'],
+  [/^CERT_HAS_EXPIRED/, 'Renew the certificate, and find out why it did not renew itself.'],
+  [/^UNABLE_TO/, 'Send the whole chain of a public authority: the file with the intermediates is often fullchain.pem.'],
+  [/SIGNED/, 'Use a certificate of a public authority.'],
+  [/./, 'Look at the log of the proxy and of the receiver.'],
+]
+
+export const adviceFor = (code: string): string => advice.find(([error]) => error.test(code))?.[1] ?? ''

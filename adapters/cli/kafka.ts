@@ -5,8 +5,8 @@ import { defined } from '../../src/base/options.ts'
 import { clusterError, closeClient, Connector, loadClient } from '../inbox/kafka/client.ts'
 import { type KafkaInboxOptions, type KafkaSasl, type KafkaSettings, readKafkaOptions } from '../inbox/kafka/options.ts'
 import { type AppliedTopic, applyTopics, checkTopics, type TopicPlan, topicPlans } from '../inbox/kafka/topics.ts'
-import { dotenvOption, environment, whole } from './arguments.ts'
-import { columns, jsonText, logTo, report } from './terminal.ts'
+import { acts, type Common, environment, whole } from './arguments.ts'
+import { columns, logTo } from './terminal.ts'
 
 interface Given {
   readonly brokers?: string
@@ -17,15 +17,13 @@ interface Given {
   readonly sasl?: KafkaSasl['mechanism']
   readonly apply?: true
   readonly allowWeak?: true
-  readonly json?: true
-  readonly dotenv: string
 }
 
 const mechanisms: readonly KafkaSasl['mechanism'][] = ['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512', 'OAUTHBEARER']
 
 export function defineKafka(command: Command): void {
   command.description('The topics of kafkaInbox.')
-  command
+  const topics = command
     .command('topics')
     .description(
       'Prints the topics that kafkaInbox needs, with their settings. With --apply it creates those that are missing, and checks all.',
@@ -38,8 +36,6 @@ export function defineKafka(command: Command): void {
     .option('--tls', 'connect with TLS')
     .option('--ca <file>', 'connect with TLS, and trust this certificate authority')
     .addOption(new Option('--sasl <mechanism>', 'log in').choices(mechanisms))
-    .addOption(dotenvOption)
-    .option('--json', 'print JSON, errors as {"error": …}')
     .addHelpText(
       'after',
       `
@@ -49,24 +45,24 @@ Topics that exist stay as they are.
 
 Exit status: 0 done, 1 an error, 2 bad usage.`,
     )
-    .action(async (given: Given) => {
-      try {
-        await runTopics(given)
-      } catch (error) {
-        report(error, given.json === true)
-        process.exitCode = 1
-      }
-    })
+  acts<[], Given>(topics, async (given, print) => {
+    const settings = settingsOf(given)
+    const found = given.apply === true ? await applied(settings) : topicPlans(settings)
+    print({ topics: found }, () => found.map((topic) => shown(topic, settings)).join('\n\n'))
+  })
 }
 
-async function runTopics(given: Given): Promise<void> {
-  const settings = settingsOf(given)
-  const topics = given.apply === true ? await applied(settings) : topicPlans(settings)
-  if (given.json) console.log(jsonText({ topics }))
-  else console.log(topics.map((topic) => shown(topic, settings)).join('\n\n'))
-}
-
-function settingsOf({ brokers, topic, partitions, tls, ca, sasl, allowWeak, dotenv, apply }: Given): KafkaSettings {
+function settingsOf({
+  brokers,
+  topic,
+  partitions,
+  tls,
+  ca,
+  sasl,
+  allowWeak,
+  dotenv,
+  apply,
+}: Given & Common): KafkaSettings {
   const variable = environment(dotenv)
   const addresses = brokers ?? variable('KAFKA_BROKERS')
   if (addresses === undefined && apply === true) {

@@ -3,35 +3,27 @@ import { createInterface } from 'node:readline/promises'
 import { Readable } from 'node:stream'
 import type { Command } from 'commander'
 import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-parser/stream'
-import type { Hono } from 'hono'
 import { createReplays } from '../../src/backend/replay.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
-import { memoryVehicles, type VehicleStore } from '../../src/inbox/vehicle-store.ts'
 import { createReceipts } from '../../src/inbox/receipts.ts'
 import { createOperatorApp } from '../../src/operator/app.ts'
 import { readOptions } from '../../src/receiver/options.ts'
-import { Slots } from '../../src/vehicles/state.ts'
-import { VehicleStates } from '../../src/vehicles/vehicles.ts'
 import { createNormalizer } from '../../src/wire/normalizer.ts'
 import { controlPath } from '../inbox/sqlite/control.ts'
 import { createInboxFile } from '../inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
 import { isMissing, loadSqlite, refusedAccess } from '../inbox/sqlite/file/database.ts'
-import { dotenvOption, environment, inboxPath, time } from './arguments.ts'
+import { acts, environment, inboxPath, type Print, time } from './arguments.ts'
 import { open, parsed } from './exchange.ts'
-import { jsonText, logTo, report } from './terminal.ts'
+import { logTo } from './terminal.ts'
 
 export interface Operating {
   readonly to: ConnectionOptions
-  readonly connection: Pick<OperatorConnection, 'to'> & {
-    ask(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown>
-    stream(path: string, signal: AbortSignal): AsyncGenerator<EventSourceMessage>
-  }
+  readonly operator: Operator
   readonly isJson: boolean
-  /** Prints a result: as JSON, or as `text` writes it. */
-  readonly print: (value: unknown, text: () => string) => void
+  readonly print: Print
   /** Asks before more than one message is changed. Resolves to whether to go on. */
   readonly agreed: (question: string) => Promise<boolean>
 }
@@ -46,8 +38,6 @@ export interface Filter {
 interface OperatorArguments {
   readonly inbox?: string
   readonly url?: string
-  readonly dotenv: string
-  readonly json?: true
   readonly yes?: true
 }
 
@@ -61,28 +51,25 @@ A time is ISO 8601, in UTC when it names no zone, or a duration before now: 90s,
 
 Exit status: 0 done, 1 no such message or an error, 2 bad usage. An empty list is status 0.`
 
-/** Adds the options that all of these commands have, and an action that runs `work` and prints its errors. */
+/** Adds the options that all of these commands have, and an action whose exit status is 0 when `work` resolves to `true`. */
 export function operates<Arguments extends unknown[], Options extends object>(
   command: Command,
   work: (operating: Operating, options: Options, ...args: Arguments) => Promise<boolean>,
   needs: Needs = 'inbox',
 ): Command {
-  return command
+  command
     .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
     .option('--url <url>', 'the address at which a receiver mounts operatorRoutes')
-    .addOption(dotenvOption)
-    .option('--json', 'print JSON, errors as {"error": …}')
     .addHelpText('after', statuses)
-    .action(async (...given: unknown[]) => {
-      const args = given.slice(0, -2) as Arguments // oxlint-disable-line no-unsafe-type-assertion -- commander's arguments, in the order of their definition
-      const options = command.opts<OperatorArguments & Options>()
-      try {
-        process.exitCode = (await run(options, args, work, needs)) ? 0 : 1
-      } catch (error) {
-        report(error, options.json === true)
-        process.exitCode = 1
-      }
-    })
+  return acts<Arguments, OperatorArguments & Options>(command, async (options, print, ...args) => {
+    const variable = environment(options.dotenv)
+    const secret = variable('FLEETHOOK_OPERATOR_SECRET')
+    const to = { inbox: inboxPath(options.inbox, variable), url: options.url, secret }
+    const confirm = (question: string): Promise<boolean> => agreed(question, options)
+    const operator = new Operator(to, needs)
+    const isDone = await work({ to, operator, isJson: options.json === true, print, agreed: confirm }, options, ...args)
+    return isDone ? 0 : 1
+  })
 }
 
 export function filters(command: Command): Command {
@@ -91,40 +78,6 @@ export function filters(command: Command): Command {
     .option('--topic <topic>', 'messages of this topic')
     .option('--from <time>', 'messages received at this time or later', time)
     .option('--to <time>', 'messages received before this time', time)
-}
-
-async function run<Arguments extends unknown[], Options extends object>(
-  options: OperatorArguments & Options,
-  args: Arguments,
-  work: (operating: Operating, options: Options, ...args: Arguments) => Promise<boolean>,
-  needs: Needs,
-): Promise<boolean> {
-  const variable = environment(options.dotenv)
-  const to = {
-    inbox: inboxPath(options.inbox, variable),
-    url: options.url,
-    secret: variable('FLEETHOOK_OPERATOR_SECRET'),
-  }
-  let reached: OperatorConnection['to'] = 'running'
-  // A new connection for each request: while a person thinks about a question, a receiver may start and need the file.
-  const connected = async (): Promise<OperatorConnection> => {
-    const found = await connect(to, needs)
-    reached = found.to
-    return found
-  }
-  const connection: Operating['connection'] = {
-    get to() {
-      return reached
-    },
-    ask: async (...asked) => ask(await connected(), ...asked),
-    async *stream(...asked) {
-      yield* stream(await connected(), ...asked)
-    },
-  }
-  if (needs === 'receiver') await connected()
-  const print: Operating['print'] = (value, text) => console.log(options.json ? jsonText(value) : text())
-  const confirm = (question: string): Promise<boolean> => agreed(question, options)
-  return work({ to, connection, isJson: options.json === true, print, agreed: confirm }, options, ...args)
 }
 
 async function agreed(question: string, { yes }: OperatorArguments): Promise<boolean> {
@@ -143,15 +96,6 @@ async function agreed(question: string, { yes }: OperatorArguments): Promise<boo
 /** Whether a command needs a running receiver, or only its inbox file. */
 type Needs = 'inbox' | 'receiver'
 
-/** A connection to a running receiver, or to the file of a stopped one. */
-interface OperatorConnection {
-  /** `'running'`: a receiver on this machine or behind a URL. `'stopped'`: the file. */
-  readonly to: 'running' | 'stopped'
-  /** Sends a request and returns the answer unchanged. Rejects when there is none. */
-  readonly pass: (asked: Asked) => Promise<Response>
-  close(): Promise<void>
-}
-
 export interface ConnectionOptions {
   readonly inbox: string
   /** The address at which `operatorRoutes` are mounted, when the receiver is not on this machine. */
@@ -166,38 +110,59 @@ interface Asked {
   readonly signal?: AbortSignal | undefined
 }
 
-/** Finds the receiver of an inbox: the process that has the file, or else the file. */
-export async function connect(
-  { inbox, url, secret }: ConnectionOptions,
-  needs: Needs = 'inbox',
-): Promise<OperatorConnection> {
-  if (url !== undefined) return { to: 'running', pass: (asked) => overHttp(url, secret, asked), close: nothingToClose }
-  if (isMissing(inbox)) {
-    if (needs === 'receiver') throw notRunning(inbox)
-    throw new FleethookError('inbox_unavailable', `There is no inbox at ${inbox}.`, {
-      hint: 'Name its file with --inbox or FLEETHOOK_INBOX. A receiver without a file is reached with --url.',
+/** Sends requests to the receiver of an inbox: the process that has the file, or else the file. */
+export class Operator {
+  readonly #to: ConnectionOptions
+  readonly #needs: Needs
+  /** Whether a running receiver gave the last answer, and not the file of a stopped one. */
+  isRunning = true
+
+  constructor(to: ConnectionOptions, needs: Needs = 'inbox') {
+    this.#to = to
+    this.#needs = needs
+  }
+
+  /**
+   * Sends a request and returns the answer unchanged. Looks for the receiver each time, because it may start or stop while a person thinks.
+   * Rejects when there is no answer.
+   */
+  async pass(asked: Asked): Promise<Response> {
+    const { inbox, url, secret } = this.#to
+    if (url !== undefined) return overHttp(url, secret, asked)
+    if (isMissing(inbox)) {
+      if (this.#needs === 'receiver') throw notRunning(inbox)
+      throw new FleethookError('inbox_unavailable', `There is no inbox at ${inbox}.`, {
+        hint: 'Name its file with --inbox or FLEETHOOK_INBOX. A receiver without a file is reached with --url.',
+      })
+    }
+    const refused = refusedAccess(inbox)
+    if (refused !== undefined) throw refused
+    const socket = controlPath(inbox)
+    this.isRunning = isOwned(socket, inbox) && (await listens(socket))
+    if (this.isRunning) return overSocket(socket, asked)
+    if (this.#needs === 'receiver') throw notRunning(inbox)
+    return askStopped(inbox, asked).catch((error: unknown) => {
+      if (!(error instanceof FleethookError) || error.code !== 'inbox_locked') throw error
+      throw new FleethookError(
+        'inbox_locked',
+        `Another process has ${inbox} and does not answer operators at ${socket}.`,
+        { hint: 'Run this command as the user of the receiver, or stop the receiver first.' },
+      )
     })
   }
-  const refused = refusedAccess(inbox)
-  if (refused !== undefined) throw refused
-  const socket = controlPath(inbox)
-  if (isOwned(socket, inbox) && (await listens(socket)))
-    return { to: 'running', pass: (asked) => overSocket(socket, asked), close: nothingToClose }
-  if (needs === 'receiver') throw notRunning(inbox)
-  const stopped = await openStopped(inbox).catch((error: unknown) => {
-    if (!(error instanceof FleethookError) || error.code !== 'inbox_locked') throw error
-    throw new FleethookError(
-      'inbox_locked',
-      `Another process has ${inbox} and does not answer operators at ${socket}.`,
-      { hint: 'Run this command as the user of the receiver, or stop the receiver first.' },
-    )
-  })
-  const pass = async ({ method, path, body }: Asked): Promise<Response> =>
-    stopped.app.request(path, { method, body: body ?? null })
-  return { to: 'stopped', pass, close: stopped.close }
-}
 
-const nothingToClose = async (): Promise<void> => {}
+  /** Resolves to the JSON of the answer. Rejects with a `FleethookError` when it is an error or no JSON. */
+  async ask(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown> {
+    return valueOf(await this.pass({ method, path, body: body && JSON.stringify(body) }))
+  }
+
+  /** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks. */
+  async *stream(path: string, signal: AbortSignal): AsyncGenerator<EventSourceMessage> {
+    const answer = await this.pass({ method: 'GET', path, signal })
+    if (answer.status !== 200) await valueOf(answer)
+    yield* answer.body?.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream()) ?? []
+  }
+}
 
 function notRunning(inbox: string): FleethookError {
   return new FleethookError('inbox_unavailable', `No receiver runs with the inbox ${inbox}.`, {
@@ -205,28 +170,6 @@ function notRunning(inbox: string): FleethookError {
       'Start it, or name the file of its inbox with --inbox or FLEETHOOK_INBOX. For a receiver without sqliteInbox, or on ' +
       'another machine, mount operatorRoutes and give --url.',
   })
-}
-
-/** Asks once. Resolves to the JSON of the answer. Rejects with a `FleethookError` when it is an error or no JSON. */
-export async function ask(
-  { pass, close }: OperatorConnection,
-  method: 'GET' | 'POST',
-  path: string,
-  body?: object,
-): Promise<unknown> {
-  const sent = body && JSON.stringify(body)
-  return pass({ method, path, body: sent }).then(valueOf).finally(close)
-}
-
-/** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks. */
-export async function* stream(
-  { pass }: OperatorConnection,
-  path: string,
-  signal: AbortSignal,
-): AsyncGenerator<EventSourceMessage> {
-  const answer = await pass({ method: 'GET', path, signal })
-  if (answer.status !== 200) await valueOf(answer)
-  yield* answer.body?.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream()) ?? []
 }
 
 async function valueOf(answer: Response): Promise<unknown> {
@@ -284,8 +227,8 @@ async function overHttp(
   }
 }
 
-/** Opens the file as the receiver would, without handlers. What it says about gaps and stops stays. */
-async function openStopped(path: string): Promise<{ readonly app: Hono; readonly close: () => Promise<void> }> {
+/** Opens the file as the receiver would, without handlers, and asks it once. What it says about gaps and stops stays. */
+async function askStopped(path: string, { method, path: asked, body }: Asked): Promise<Response> {
   const nothing = (): void => {}
   loadSqlite()
   const settings = readSqliteOptions({ path, waitMs: 0 })
@@ -299,38 +242,20 @@ async function openStopped(path: string): Promise<{ readonly app: Hono; readonly
     onCapacity: nothing,
   }
   const inbox = createSqliteInbox(file, { ...inboxSettings, keepsVehicles: true }, settings)
-  const { unapplied, lastId } = await inbox.open()
-  // The receiver's `format` and `fields` are unknown here, so use the defaults. They only affect what is shown.
-  const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: nothing })
-  const { reread } = createReceipts(normalizer, systemClock)
-  const replays = createReplays({
-    inbox,
-    open: async () => {},
-    read: reread,
-    isDraining: () => false,
-    revived: async () => {},
-  })
-  const states = new VehicleStates({
-    store: visited(inbox.vehicles),
-    slots: new Slots({ fields: undefined }),
-    clock: systemClock,
-  })
-  await states.recover(unapplied, reread, lastId)
-  const vehicles = states.api(async () => {})
-  return { app: createOperatorApp({ ...replays, vehicles }), close: () => inbox.close() }
-}
-
-/** The states in a file, with changes that are not in them yet. Writes none: only the receiver knows its edges. */
-function visited(store: VehicleStore = memoryVehicles()): VehicleStore {
-  const changed = memoryVehicles()
-  return {
-    ...store,
-    load: async (vin) => (await changed.load(vin)) ?? store.load(vin),
-    keep: changed.keep,
-    async list(which) {
-      const found = new Map((await store.list(which)).map((vehicle) => [vehicle.vin, vehicle]))
-      for (const vehicle of await changed.list(which)) found.set(vehicle.vin, vehicle)
-      return [...found.values()].toSorted((one, two) => (one.vin < two.vin ? -1 : 1)).slice(0, which.limit)
-    },
+  await inbox.open()
+  try {
+    // The receiver's `format` and `fields` are unknown here, so use the defaults. They only affect what is shown.
+    const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: nothing })
+    const { reread } = createReceipts(normalizer, systemClock)
+    const replays = createReplays({
+      inbox,
+      open: async () => {},
+      read: reread,
+      isDraining: () => false,
+      revived: async () => {},
+    })
+    return await createOperatorApp(replays).request(asked, { method, body: body ?? null })
+  } finally {
+    await inbox.close()
   }
 }

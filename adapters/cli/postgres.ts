@@ -8,20 +8,21 @@ import { systemClock } from '../../src/base/clock.ts'
 import { Database, databaseError, type PostgresClient } from '../inbox/postgres/client.ts'
 import { schemaName } from '../inbox/postgres/options.ts'
 import { schemaStatements } from '../inbox/postgres/schema.ts'
-import { dotenvOption, environment } from './arguments.ts'
+import { acts, type Common, environment, type Print } from './arguments.ts'
 import { moveFile } from './move.ts'
-import { jsonText, report } from './terminal.ts'
 
 interface Given {
   readonly schema: string
   readonly database?: string
-  readonly json?: true
-  readonly dotenv: string
+}
+
+interface Schema extends Given {
+  readonly apply?: true
 }
 
 export function definePostgres(command: Command): void {
   command.description('The tables of postgresInbox.')
-  run<[], Given & { readonly apply?: true }>(
+  run<[], Schema>(
     command
       .command('schema')
       .description('Prints the SQL that creates the tables of postgresInbox. With --apply it runs it.')
@@ -34,9 +35,11 @@ Running it again changes nothing.`,
     command
       .command('move')
       .argument('<file>', 'the inbox file of a stopped receiver')
-      .description('Moves what waits in an inbox file into the tables of postgresInbox, with dead letters and gaps.'),
+      .description(
+        'Moves what waits in an inbox file into the tables of postgresInbox, with dead letters, gaps and the states of vehicles.',
+      ),
     `It needs the package pg in your project. Each message is in Postgres before it leaves the file, so when it was interrupted, run it again
-before a receiver starts. Handled messages and the states of vehicles stay in the file.`,
+before a receiver starts. Handled messages stay in the file.`,
     runMove,
   )
 }
@@ -44,13 +47,11 @@ before a receiver starts. Handled messages and the states of vehicles stay in th
 function run<Args extends unknown[], Options extends Given>(
   command: Command,
   help: string,
-  action: (given: Options, ...args: Args) => Promise<void>,
+  action: (given: Options & Common, print: Print, ...args: Args) => Promise<void>,
 ): void {
   command
     .option('--schema <name>', 'the schema of the tables', 'fleethook')
     .option('-d, --database <url>', 'the address of the database (default: DATABASE_URL)')
-    .addOption(dotenvOption)
-    .option('--json', 'print JSON, errors as {"error": …}')
     .addHelpText(
       'after',
       `
@@ -60,47 +61,31 @@ ${help}
 
 Exit status: 0 done, 1 an error, 2 bad usage.`,
     )
-    .action(async (...all: unknown[]) => {
-      const given = command.opts<Options>()
-      try {
-        if (!schemaName.accepts(given.schema))
-          throw new FleethookError('option_invalid', `--schema ${schemaName.must}.`)
-        await action(given, ...(all.slice(0, -2) as Args)) // oxlint-disable-line no-unsafe-type-assertion -- commander passes the arguments first
-      } catch (error) {
-        report(error, given.json === true)
-        process.exitCode = 1
-      }
-    })
+  acts<Args, Options>(command, async (given, print, ...args) => {
+    if (!schemaName.accepts(given.schema)) throw new FleethookError('option_invalid', `--schema ${schemaName.must}.`)
+    await action(given, print, ...args)
+  })
 }
 
-async function runMove({ schema, json, ...where }: Given, file: string): Promise<void> {
+async function runMove({ schema, ...where }: Given & Common, print: Print, file: string): Promise<void> {
   const moved = await withPool(where, async (pool) => moveFile(file, new Database(pool, schema, systemClock)))
-  if (json) {
-    console.log(jsonText({ schema, ...moved }))
-    return
-  }
-  const { messages, deadLetters, gaps, timers, vehicles } = moved
-  console.log(
-    `Moved to the schema ${schema}: ${messages} messages that wait, ${deadLetters} dead letters, ${gaps} gaps.`,
+  const { messages, deadLetters, gaps, vehicles } = moved
+  print(
+    { schema, ...moved },
+    () =>
+      `Moved to the schema ${schema}: ${messages} messages that wait, ${deadLetters} dead letters, ${gaps} gaps, the states of ${vehicles} vehicles.`,
   )
-  if (vehicles + timers > 0)
-    console.log(`Left in the file: the states of ${vehicles} vehicles, and ${timers} times that they waited for.`)
 }
 
-async function runSchema({ schema, apply, json, ...where }: Given & { readonly apply?: true }): Promise<void> {
-  const sql = ['BEGIN', ...schemaStatements(schema), 'COMMIT', ''].join(';\n')
-  if (apply !== true) {
-    if (json) console.log(jsonText({ schema, sql }))
-    else process.stdout.write(sql)
-    return
-  }
+async function runSchema({ schema, apply, ...where }: Schema & Common, print: Print): Promise<void> {
+  const sql = ['BEGIN', ...schemaStatements(schema), 'COMMIT'].join(';\n')
+  if (apply !== true) return print({ schema, sql: `${sql};\n` }, () => `${sql};`)
   await withPool(where, (pool) => pool.query(sql))
-  if (json) console.log(jsonText({ schema, outcome: 'ready' }))
-  else console.log(`The tables in the schema ${schema} are ready.`)
+  print({ schema, outcome: 'ready' }, () => `The tables in the schema ${schema} are ready.`)
 }
 
 async function withPool<Result>(
-  { database, dotenv }: Pick<Given, 'database' | 'dotenv'>,
+  { database, dotenv }: Omit<Given, 'schema'> & Common,
   use: (pool: Pool) => Promise<Result>,
 ): Promise<Result> {
   const connectionString = database ?? environment(dotenv)('DATABASE_URL')

@@ -13,12 +13,10 @@ import { colorsFor } from './terminal.ts'
 interface SandboxServerOptions extends Omit<SandboxOptions, 'post' | 'clock' | 'show'> {
   readonly port: number
   readonly hostname: string
-  /** Shows only the address and the key. */
-  readonly quiet: boolean
 }
 
 /** Serves a sandbox until Ctrl+C. Rejects when it cannot listen. */
-export async function run({ port, hostname, quiet, ...options }: SandboxServerOptions): Promise<void> {
+export async function run({ port, hostname, ...options }: SandboxServerOptions): Promise<void> {
   const { bold, dim, yellow } = colorsFor(process.stdout)
   const made = options.apiKey === undefined ? `sandbox-${randomBytes(18).toString('base64url')}` : undefined
   const { post, close } = createPost()
@@ -33,12 +31,7 @@ export async function run({ port, hostname, quiet, ...options }: SandboxServerOp
     process.on('SIGINT', stop)
     process.on('SIGTERM', stop)
   })
-  const sandbox = createSandbox({
-    ...options,
-    apiKey: options.apiKey ?? made,
-    post,
-    ...(quiet ? {} : { show: showLine }),
-  })
+  const sandbox = createSandbox({ ...options, apiKey: options.apiKey ?? made, post, show: showLine })
   const server = serve({ fetch: sandbox.fetch, port, hostname }) as Server // oxlint-disable-line no-unsafe-type-assertion -- no createServer is given: it is one of node:http
   tolerateStrayChunks(server)
   try {
@@ -67,12 +60,10 @@ export async function run({ port, hostname, quiet, ...options }: SandboxServerOp
   close()
 }
 
-/** Prints a line. Failures are red, and alarms stand out. */
 function showLine({ kind, failed, text }: ActivityLine): void {
-  const { bold, dim, green, inverse, red, yellow } = colorsFor(process.stdout)
+  const { dim, red, yellow } = colorsFor(process.stdout)
   const line = escapeControls(text)
-  if (kind === 'alarm') console.log(failed ? `\n${inverse(red(bold(` ${line} `)))}\n` : `\n${green(bold(line))}\n`)
-  else if (kind === 'delivery') console.log(failed ? red(line) : line)
+  if (kind === 'delivery') console.log(failed ? red(line) : line)
   else console.log(failed ? yellow(line) : dim(line))
 }
 

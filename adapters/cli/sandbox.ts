@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import type { FieldSetting } from '../../src/service/client/config.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { defined } from '../../src/base/options.ts'
-import { dotenvOption, environment, number, time, whole } from './arguments.ts'
+import { dotenvOption, environment, number, whole } from './arguments.ts'
 import { fieldSetting } from './service.ts'
 import { printError } from './terminal.ts'
 
@@ -13,12 +13,9 @@ interface Given {
   readonly vehicles: number
   readonly sites: number
   readonly seed: number
-  readonly startAt?: Date
   readonly speed: number
   readonly stream?: Readonly<Record<string, FieldSetting>>
-  readonly streamMinutes: number
   readonly rateLimit?: number
-  readonly quiet?: true
   readonly dotenv: string
 }
 
@@ -39,32 +36,28 @@ export function defineSandbox(command: Command): void {
       fieldSetting,
     )
     .option('--seed <n>', 'the same seed gives the same vehicles', whole(0, 0x7fff_ffff), 1)
-    .option('--start-at <time>', 'when the vehicles wake up, ISO 8601 (default: now)', time)
     .option('--speed <n>', 'vehicle seconds per second; 0: time passes only by /sandbox/clock', number(0, 1_000), 1)
-    .option('--stream-minutes <n>', 'the service ends a stream after this time; 0: never', number(0, 1_440), 5)
     .option(
       '--rate-limit <n>',
       'requests per minute; more are answered with 429 (default: no limit)',
       whole(1, 1_000_000),
     )
-    .option('-q, --quiet', 'do not show each delivery, call and stream')
     .addOption(dotenvOption)
     .addHelpText(
       'after',
       `
-Environment: SERVICE_API_KEY, the bearer key that clients send, also read from .env; several are separated by commas.
+Environment: SERVICE_API_KEY, the bearer key that clients send, also read from .env.
 Without it, the command makes a new key and prints it.
 
 Examples:
   fleethook sandbox --allow-local --stream BatteryLevel=60 Location=10
   fleethook sandbox --allow-local --speed 0 --seed 7
-  fleethook sandbox --stream-minutes 0.1 --rate-limit 60
 
 Exit status: 0 after Ctrl+C, 1 it could not listen, 2 bad usage.`,
     )
     .action(async () => {
       const given = command.opts<Given>()
-      const apiKey = environment(given.dotenv)('SERVICE_API_KEY')?.split(',')
+      const apiKey = environment(given.dotenv)('SERVICE_API_KEY')
       const { run } = await import('./sandbox-server.ts')
       try {
         await run({
@@ -76,10 +69,7 @@ Exit status: 0 after Ctrl+C, 1 it could not listen, 2 bad usage.`,
           energySites: given.sites,
           seed: given.seed,
           speed: given.speed,
-          streamMinutes: given.streamMinutes,
-          quiet: given.quiet ?? false,
-          ...defined({ rateLimit: given.rateLimit, startAt: given.startAt?.getTime() }),
-          ...defined({ config: given.stream && { fields: given.stream } }),
+          ...defined({ rateLimit: given.rateLimit, config: given.stream && { fields: given.stream } }),
         })
       } catch (error) {
         if (!(error instanceof FleethookError)) throw error

@@ -10,7 +10,6 @@ import { secretErrors } from '../../src/receiver/refusals.ts'
 import { createFleet } from '../../src/service/fleet/fleet.ts'
 import { type SimulatedMessage, wireMessage } from '../../src/service/fleet/messages.ts'
 import { maxVins } from '../../src/service/fleet/vin.ts'
-import { networkHint } from '../../src/service/sandbox/activity.ts'
 import { authorization } from '../../src/wire/encode.ts'
 import { wireTopics } from '../../src/wire/envelope.ts'
 import {
@@ -19,13 +18,12 @@ import {
   formats,
   number,
   problemWithSecret,
-  time,
   topicList,
   variablesIn,
   webAddress,
   whole,
 } from './arguments.ts'
-import { codeOf, exchange, type Exchanged, parsed } from './exchange.ts'
+import { adviceFor, codeOf, exchange, type Exchanged, parsed } from './exchange.ts'
 import { type Colors, colorsFor, jsonText } from './terminal.ts'
 
 interface Given {
@@ -36,7 +34,6 @@ interface Given {
   readonly rate: number
   readonly count: number
   readonly seed: number
-  readonly startAt?: Date
   readonly json?: true
   readonly dotenv: string
 }
@@ -49,7 +46,7 @@ export interface SendResult {
   readonly failed: number
   readonly vins: number
   readonly seed: number
-  /** ISO 8601. The same seed and start make the same messages. */
+  /** When the fleet woke up. ISO 8601. */
   readonly startAt: string
   readonly stopped: 'interrupted' | 'unreachable' | null
   readonly elapsedMs: number
@@ -92,11 +89,6 @@ export function defineSend(command: Command): void {
     .option('-r, --rate <n>', 'messages per second', number(Number.MIN_VALUE, 1_000_000), 100)
     .option('-c, --count <n>', 'number of messages; 0 sends until Ctrl+C', whole(0), 1_000)
     .option('--seed <n>', 'the same seed sends the same fleet', whole(0, 0x7fff_ffff), 1)
-    .option(
-      '--start-at <time>',
-      'when the fleet wakes up, ISO 8601 (default: early enough that the last message is from now)',
-      time,
-    )
     .option('--json', 'print the summary as JSON')
     .addHelpText(
       'after',
@@ -126,7 +118,7 @@ const url = webAddress('http:// or https://, as in http://localhost:3000/telemet
 /** Sends the messages, and resolves when the last one is answered. */
 async function send(given: Given, secret: string | undefined): Promise<SendResult> {
   const { vins, seed, rate } = given
-  const startAt = given.startAt?.getTime() ?? wakesUpAt(given, Date.now())
+  const startAt = wakesUpAt(given)
   const { post, close } = createPost(given, secret)
   const over = new AbortController()
   const total = { sent: 0, accepted: 0, refused: 0, failed: 0 }
@@ -216,20 +208,13 @@ async function sendAll(
   return lastAt
 }
 
-/** The number of messages that are simulated to find out how early the fleet must wake up. */
-const lookAhead = 200_000
+/** What a vehicle sends in a second, about. */
+const usualRate = 0.6
 
-/** A high rate makes the fleet's time pass faster. It wakes up in the past, so that its last message is from now. */
-function wakesUpAt(given: Given, now: number): number {
-  if (!Number.isFinite(given.count)) return now
-  const most = Math.min(given.count, lookAhead)
-  let last = now
-  let seen = 0
-  for (const { at } of simulated(given, now)) {
-    last = at
-    if (++seen >= most) break
-  }
-  return now - Math.max(0, last - now - (1_000 * most) / given.rate)
+/** A high rate makes the fleet's time pass faster. It wakes up in the past, so that its last message is from about now. */
+function wakesUpAt({ count, vins, rate }: Given): number {
+  const seconds = Number.isFinite(count) ? count / (vins * usualRate) - count / rate : 0
+  return Math.round(Date.now() - 1_000 * Math.max(0, seconds))
 }
 
 function* simulated({ vins, seed, topic = wireTopics }: Given, startAt: number): Generator<SimulatedMessage> {
@@ -269,7 +254,7 @@ function createPost(
         return { kind: 'refused', ackMs, ...refusalOf(answer, to, secretHint) }
       } catch (error) {
         const code = signal.aborted ? 'TIMEOUT' : codeOf(error)
-        return { kind: 'failed', what: code, hint: networkHint(code) }
+        return { kind: 'failed', what: code, hint: adviceFor(code) }
       }
     },
     close: () => agent.destroy(),
@@ -311,7 +296,7 @@ const printable = (text: string): string => escapeControls(text.replaceAll(/\s+/
 
 /** The summary for people: the outcomes, the speed, and what to do about problems. */
 function summary(result: SendResult, asked: number, colors: Colors): string {
-  const { perSecond: achieved, ackMs, elapsedMs, problems, vins, seed, startAt } = result
+  const { perSecond: achieved, ackMs, elapsedMs, problems } = result
   const lines = ['', verdict(result, colors), '']
   for (const { count, what, hint } of problems)
     lines.push(`  ${colors.red(`${grouped(count)} × ${what}`)}`, `      ${hint}`)
@@ -326,7 +311,7 @@ function summary(result: SendResult, asked: number, colors: Colors): string {
   if (!keptUp) lines.push('        Vehicles waited for answers. Try more --vins.')
   const times = (['p50', 'p95', 'p99', 'max'] as const).map((name) => `${name} ${duration(ackMs[name])}`)
   lines.push(`  ack   ${times.join(' · ')}`)
-  lines.push(colors.dim(`  again --seed ${seed} --vins ${vins} --start-at ${startAt}`), '')
+  lines.push('')
   return lines.join('\n')
 }
 

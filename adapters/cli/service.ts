@@ -4,7 +4,7 @@ import { FleethookError } from '../../src/base/errors.ts'
 import { type Client, createClient } from '../../src/service/client/client.ts'
 import { type FieldSetting, problemWithFields, type StreamingConfig } from '../../src/service/client/config.ts'
 import { ServiceError } from '../../src/service/client/service-error.ts'
-import { dotenvOption, type Environment, environment, whole } from './arguments.ts'
+import { acts, type Environment, environment, type Print } from './arguments.ts'
 import { jsonText, logTo, printError } from './terminal.ts'
 
 /** What the action of a command that calls the service gets. */
@@ -13,8 +13,7 @@ export interface Asking {
   readonly variable: Environment
   /** Aborted by Ctrl+C. */
   readonly signal: AbortSignal
-  /** Prints a result: as JSON, or as `text` writes it. */
-  readonly print: (value: unknown, text: () => string) => void
+  readonly print: Print
 }
 
 export const statuses = `
@@ -23,68 +22,45 @@ are also read from .env. There is no option for the key, because arguments stay 
 
 Exit status: 0 done, 1 the service refused or could not be reached, 2 bad usage, 3 the service ignored some fields.`
 
-interface ServiceArguments {
-  readonly service?: string
-  readonly dotenv: string
-  readonly timeout: number
-  readonly json?: true
-}
-
 /** Adds the options that all of these commands have, and an action that runs `work` and prints its errors. */
 export function asks<Arguments extends unknown[], Options extends object>(
   command: Command,
   work: (asking: Asking, options: Options, ...args: Arguments) => Promise<number | void>,
 ): Command {
-  return command
-    .option('--service <url>', 'the address of the service (default: SERVICE_URL)')
-    .addOption(dotenvOption)
-    .option('--timeout <ms>', 'time limit of one attempt', whole(1, 600_000), 30_000)
-    .option('--json', 'print JSON, errors as {"error": …}')
-    .action(async (...given: unknown[]) => {
-      const args = given.slice(0, -2) as Arguments // oxlint-disable-line no-unsafe-type-assertion -- commander's arguments, in the order of their definition
-      const options = command.opts<ServiceArguments & Options>()
-      try {
-        process.exitCode = (await work(ask(command, options), options, ...args)) ?? 0
-      } catch (error) {
-        process.exitCode = report(error, options)
-      }
-    })
+  return acts<Arguments, Options>(
+    command,
+    (options, print, ...args) => work(ask(command, environment(options.dotenv), print), options, ...args),
+    report,
+  )
 }
 
-function ask(command: Command, common: ServiceArguments): Asking {
-  const { service, dotenv, timeout, json } = common
-  const variable = environment(dotenv)
-  const baseUrl = service ?? variable('SERVICE_URL')
-  const apiKey = variable('SERVICE_API_KEY')
-  if (baseUrl === undefined)
-    command.error('error: SERVICE_URL is not set. Set it in the environment or in .env, or give --service.')
-  if (apiKey === undefined) command.error('error: SERVICE_API_KEY is not set. Set it in the environment or in .env.')
+function ask(command: Command, variable: Environment, print: Print): Asking {
+  const [baseUrl, apiKey] = [variable('SERVICE_URL'), variable('SERVICE_API_KEY')]
+  if (baseUrl === undefined || apiKey === undefined) {
+    const missing = baseUrl === undefined ? 'SERVICE_URL' : 'SERVICE_API_KEY'
+    command.error(`error: ${missing} is not set. Set it in the environment or in .env.`)
+  }
   const log = logTo(process.stderr)
-  const warn: typeof log.warn = (message, details) => log.warn(inCommandLineTerms(message, common), details)
+  const warn: typeof log.warn = (message, details) => log.warn(inCommandLineTerms(message), details)
   const controller = new AbortController()
   process.once('SIGINT', () => controller.abort())
   process.once('SIGTERM', () => controller.abort())
-  return {
-    client: createClient({ baseUrl, apiKey, timeoutMs: timeout, log: { ...log, warn } }),
-    variable,
-    signal: controller.signal,
-    print: (value, text) => console.log(json ? jsonText(value) : text()),
-  }
+  const client = createClient({ baseUrl, apiKey, log: { ...log, warn } })
+  return { client, variable, signal: controller.signal, print }
 }
 
 /** Prints an error. Returns the exit status: 2 when a wrong argument or variable kept the command from calling the service. */
-function report(error: unknown, options: ServiceArguments): number {
+function report(error: unknown, asJson: boolean): number {
   if (error instanceof Error && error.name === 'AbortError') return 130
   if (!(error instanceof ServiceError) && !(error instanceof FleethookError)) throw error
   const { code } = error
   const given = hints[code] ?? error.hint
-  const hint = given && inCommandLineTerms(given, options)
-  const message = inCommandLineTerms(error.message, options)
+  const hint = given && inCommandLineTerms(given)
+  const message = inCommandLineTerms(error.message)
   const { status, requestId, retryAfterMs } = error instanceof ServiceError ? error : {}
-  if (options.json) console.log(jsonText({ error: { code, message, hint, status, requestId, retryAfterMs } }))
+  if (asJson) console.log(jsonText({ error: { code, message, hint, status, requestId, retryAfterMs } }))
   else printError({ message, hint })
-  const isOwnFault =
-    status === undefined && code !== 'unreachable' && code !== 'timeout' && code !== 'answer_unreadable'
+  const isOwnFault = status === undefined && !['unreachable', 'timeout', 'answer_unreadable'].includes(code)
   return isOwnFault ? 2 : 1
 }
 
@@ -92,20 +68,16 @@ function report(error: unknown, options: ServiceArguments): number {
 const hints: Readonly<Record<string, string>> = {
   invalid_webhook_url:
     'Give a URL that the internet can reach. For a sandbox that was started with --allow-local, add --allow-local here too.',
-  unauthorized: 'Is SERVICE_API_KEY a key of this business, for the service at SERVICE_URL?',
-  invalid_token: 'Is SERVICE_API_KEY a key of this business, for the service at SERVICE_URL?',
   webhook_not_found: 'Set one with `fleethook webhook set --url <url>`.',
   config_not_found: 'The vehicle does not stream. Start it with `fleethook config patch <vin> <settings>`.',
-  unreachable: 'Is SERVICE_URL right, and can this machine reach it?',
-  timeout: 'Raise --timeout, or try again later.',
-  answer_unreadable: 'Is SERVICE_URL the address of the service? If so, a newer fleethook may know this answer.',
   vehicle_not_found: 'List what is shared with your business with `fleethook products`.',
+  business_product_not_consented: 'List what is shared with your business with `fleethook products`.',
 }
 
 /** Replaces the client's option names in a text with those of the command line. */
-function inCommandLineTerms(text: string, given: { readonly service?: string }): string {
+function inCommandLineTerms(text: string): string {
   return text
-    .replaceAll(/(Option )?`baseUrl`( of createClient)?/g, given.service === undefined ? 'SERVICE_URL' : '--service')
+    .replaceAll(/(Option )?`baseUrl`( of createClient)?/g, 'SERVICE_URL')
     .replaceAll(/(Option )?`apiKey`( of createClient)?/g, 'SERVICE_API_KEY')
 }
 

@@ -7,7 +7,7 @@ import { escapeControls } from '../../src/events/summarize.ts'
 import type { ShownItem } from '../../src/operator/feed.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { whole } from './arguments.ts'
-import { connect, operates, stream } from './operator.ts'
+import { operates, Operator } from './operator.ts'
 import { type Colors, colorsFor, escapeJson } from './terminal.ts'
 
 const isItem = (value: unknown): boolean =>
@@ -39,7 +39,7 @@ export function defineTail(command: Command): void {
     .option('-n, --last <n>', 'begin with the last n items; the receiver keeps up to 500 errors', whole(0, 500), 10)
   operates<[], Given>(
     command,
-    async ({ connection, isJson }, { last, vin, topic, errors }) => {
+    async ({ operator, isJson }, { last, vin, topic, errors }) => {
       const ended = new AbortController()
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort())
       const show = isJson ? showJson : showLines(colorsFor(process.stdout), ended.signal)
@@ -49,7 +49,7 @@ export function defineTail(command: Command): void {
       while (!ended.signal.aborted) {
         const query = new URLSearchParams(defined({ vin, topic, errors: errors && 'true', since }))
         try {
-          for await (const { id, data } of connection.stream(`/feed?${query}`, ended.signal)) {
+          for await (const { id, data } of operator.stream(`/feed?${query}`, ended.signal)) {
             const { items, missed = 0 } = batch.parse(JSON.parse(data))
             if (isLost) console.error('The receiver runs again.')
             isLost = false
@@ -166,9 +166,9 @@ const feedMs = 5_000
 
 /** The test messages and errors that the receiver's feed has kept, oldest first. Rejects when no receiver runs. */
 export async function keptErrors(inbox: string): Promise<readonly ShownItem[]> {
-  const connection = await connect({ inbox }, 'receiver')
+  const operator = new Operator({ inbox }, 'receiver')
   const items: ShownItem[] = []
-  for await (const { id, data } of stream(connection, '/feed?errors=true', AbortSignal.timeout(feedMs))) {
+  for await (const { id, data } of operator.stream('/feed?errors=true', AbortSignal.timeout(feedMs))) {
     items.push(...batch.parse(JSON.parse(data)).items)
     // The last part of the kept items has the cursor.
     if (id !== undefined) break

@@ -16,12 +16,13 @@ export function printError(error: { readonly message: string; readonly hint?: st
   console.error(`${colorsFor(process.stderr).red('error:')} ${escapeControls(withHint(error))}`)
 }
 
-/** Prints a `FleethookError` for people, or as JSON. Throws any other error. */
-export function report(error: unknown, asJson: boolean): void {
+/** Prints a `FleethookError` for people, or as JSON, and returns the exit status. Throws any other error. */
+export function report(error: unknown, asJson: boolean): number {
   if (!(error instanceof FleethookError)) throw error
   const { code, message, hint } = error
   if (asJson) console.log(jsonText({ error: { code, message, hint } }))
   else printError(error)
+  return 1
 }
 
 /** Text of several lines that cannot control the terminal. */

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type AttachableInbox, type BackendParts, isAttachable } from '../../src/backend/backend.ts'
+import { attachedOnce, type AttachableInbox, type BackendParts, isAttachable } from '../../src/backend/backend.ts'
 import { RelayBackend } from '../../src/backend/relay.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { aFunction, checkOptions, defined, required, type Rules, wholeNumber } from '../../src/base/options.ts'
@@ -37,26 +37,22 @@ export interface DurableObjectInboxOptions<Bindings> {
    */
   readonly shards?: number
   /**
-   * The size of all messages of one object, in bytes. When it is used up, and no settled message is left to drop, the object
+   * The size of all messages of one object, in bytes. When it is used up, the object
    * is full. Default 1 GiB; the platform allows 10 GB.
    */
   readonly maxBytes?: number
-  /**
-   * What an object keeps for replays. By default, dead letters for 30 days and up to 64 MiB, and no settled messages
-   * (`forMs: 0`), because keeping one costs one more written row.
-   */
-  readonly retention?: { readonly settled?: Retention; readonly dead?: Retention }
+  /** What an object keeps for replays. Default: dead letters for 30 days and up to 64 MiB. */
+  readonly retention?: { readonly dead?: Retention }
 }
 
 const mebibyte = 1_048_576
 const dayMs = 86_400_000
 
-const retention = { forMs: wholeNumber(0), maxBytes: wholeNumber(0) }
 const rules: Rules<DurableObjectInboxOptions<never>> = {
   objects: required(aFunction, 'Give (env) => env.FLEETHOOK_INBOX, with the name of your binding.'),
   shards: wholeNumber(1),
   maxBytes: wholeNumber(1),
-  retention: { settled: retention, dead: retention },
+  retention: { dead: { forMs: wholeNumber(0), maxBytes: wholeNumber(0) } },
 }
 
 interface Made {
@@ -97,22 +93,18 @@ const made = new WeakMap<RelayInbox, Made>()
 export function durableObjectInbox<Bindings = never>(options: DurableObjectInboxOptions<Bindings>): RelayInbox {
   checkOptions('durableObjectInbox', options, rules)
   const { objects, shards = 4, maxBytes = 1024 * mebibyte, retention = {} } = options
-  const settled = { forMs: 0, maxBytes: 64 * mebibyte, ...defined(retention.settled) }
   const dead = { forMs: 30 * dayMs, maxBytes: 64 * mebibyte, ...defined(retention.dead) }
   let bindings: unknown
   const bind = (env: unknown): void => {
     bindings = env
   }
-  const own: Made = { keeping: { maxBytes, settled, dead }, bind, parts: undefined }
+  const attach = attachedOnce('durableObjectInbox', 'binding')
+  const own: Made = { keeping: { maxBytes, dead }, bind, parts: undefined }
   const inbox: AttachableInbox = {
     kind: 'relay',
     bind,
     attach(parts) {
-      if (own.parts !== undefined) {
-        throw new FleethookError('option_invalid', 'One durableObjectInbox was given to two receivers.', {
-          hint: 'Make one for each receiver, with a binding of its own.',
-        })
-      }
+      attach()
       own.parts = parts
       const { receipts, settings, vehicles } = parts
       const relay = createObjectRelay({

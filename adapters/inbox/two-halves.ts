@@ -1,4 +1,4 @@
-import { createDeadLetterReader } from '../../src/backend/replay.ts'
+import { createDeadLetterReader, listedAfter } from '../../src/backend/replay.ts'
 import { type Backend, type BackendParts, type BackendState, statsOf } from '../../src/backend/backend.ts'
 import { LocalBackend } from '../../src/backend/local.ts'
 import { RelayBackend } from '../../src/backend/relay.ts'
@@ -11,7 +11,15 @@ import type { RequestScope } from '../../src/core/entry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../src/hosting/drainable.ts'
 import type { Refusal } from '../../src/http/answers.ts'
 import type { DeadLetters, Messages, MessageSelection, ReplaySelection } from '../../src/inbox/dead-letters.ts'
-import type { DeadLetter, Inbox, InboxGap, InboxMessage, InboxSettings, Selection } from '../../src/inbox/inbox.ts'
+import type {
+  DeadLetter,
+  Inbox,
+  InboxGap,
+  InboxMessage,
+  InboxSettings,
+  KeptGap,
+  Selection,
+} from '../../src/inbox/inbox.ts'
 import type { Observer } from '../../src/inbox/observer.ts'
 import { vinOf } from '../../src/inbox/receipts.ts'
 import type { InboxStats, Stats } from '../../src/inbox/stats.ts'
@@ -20,8 +28,17 @@ import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
 /** What a process does: `'receive'` only accepts messages, `'handle'` only runs handlers. */
 export type Role = 'both' | 'receive' | 'handle'
 
+/** Operators ask the system for these, so nobody asks the half behind. */
+export const unasked: Pick<Inbox, 'deadLetters' | 'findDeadLetter' | 'settled' | 'revive' | 'discard'> = {
+  deadLetters: async () => [],
+  findDeadLetter: async () => undefined,
+  settled: async () => [],
+  revive: async () => undefined,
+  discard: async () => false,
+}
+
 /** The messages that other processes may have too, as an inbox of this process. */
-export interface SharedInbox extends Inbox {
+export interface SharedInbox extends Omit<Inbox, keyof typeof unasked> {
   /** Why health checks of a process that only handles fail. */
   refusing(): 'inbox_unavailable' | undefined
   /** Starts no more handlers, waits for running ones, and writes down what is settled. For a stop, before handlers are aborted. */
@@ -90,15 +107,11 @@ export class TwoHalves implements Backend {
     const { deadLetters, messages } = system
     // An operator may call these before the first message arrives, so each call connects first.
     this.deadLetters = {
-      list: (which) => this.#connect().then(() => deadLetters.list(which)),
-      get: (id) => this.#connect().then(() => deadLetters.get(id)),
+      ...listedAfter(() => this.#connect(), deadLetters),
       replay: (which) => this.#connect().then(() => deadLetters.replay(which)),
       discard: (which) => this.#connect().then(() => deadLetters.discard(which)),
     }
-    this.messages = {
-      list: (which) => this.#connect().then(() => messages.list(which)),
-      get: (id) => this.#connect().then(() => messages.get(id)),
-    }
+    this.messages = listedAfter(() => this.#connect(), messages)
     const { vehicles: store } = system
     if (parts.vehicles !== undefined && store === undefined) throw parts.vehicles.noStore('only forwards messages')
     if (role !== 'receive') this.#back = this.#handling()
@@ -254,11 +267,7 @@ export class TwoHalves implements Backend {
           settle: (id, vehicle) => opened().settle(id, vehicle),
           reschedule: (id, next) => opened().reschedule(id, next),
           deadLetter: (id, reason, vehicle) => opened().deadLetter(id, reason, vehicle),
-          deadLetters: (which) => opened().deadLetters(which),
-          findDeadLetter: (id) => opened().findDeadLetter(id),
-          settled: (which) => opened().settled(which),
-          revive: (id) => opened().revive(id),
-          discard: (id) => opened().discard(id),
+          ...unasked,
           usage: () => this.#inbox?.usage() ?? { messages: 0, bytes: 0 },
           refusing: () => this.#inbox?.refusing(),
           close: async () => this.#inbox?.close(),
@@ -356,4 +365,22 @@ export async function paced<Item>(
     })
     await Promise.all([rest, run(some)])
   }
+}
+
+/** The most gaps in one sign of life that say which vehicle they concern. */
+const mostGaps = 1_000
+
+/** The gaps that fit in one sign of life. Those beyond the limit no longer say which vehicle they concern. */
+export function fittingGaps(gaps: readonly KeptGap[]): readonly KeptGap[] {
+  const others = new Map<string, KeptGap>()
+  for (const { reason, fromMs, toMs, missed } of gaps.slice(mostGaps)) {
+    const known = others.get(reason) ?? { fromMs, toMs, missed: 0 }
+    others.set(reason, {
+      reason,
+      fromMs: Math.min(fromMs, known.fromMs),
+      toMs: Math.max(toMs, known.toMs),
+      missed: missed + known.missed,
+    })
+  }
+  return [...gaps.slice(0, mostGaps), ...others.values()]
 }

@@ -179,7 +179,6 @@ export class LocalBackend implements Backend {
       inbox,
       open: () => this.#whenRecovered(),
       read: receipts.reread,
-      states: kept?.states,
       isDraining: () => this.isDraining,
       revived: async (message, from) => {
         reports.noteReplayed(message)

@@ -1,5 +1,4 @@
 import { FleethookError } from '../base/errors.ts'
-import { checkOption, wholeNumber } from '../base/options.ts'
 import type { RequestScope } from '../core/entry.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
@@ -13,7 +12,7 @@ import type {
 } from '../inbox/dead-letters.ts'
 import { idWithSeq, seqOf } from '../inbox/delivery-id.ts'
 import { laneOf } from '../inbox/receipts.ts'
-import type { VehicleStates } from '../vehicles/vehicles.ts'
+import { firstPage, largestPage, pagesOf } from '../inbox/pages.ts'
 import type { DeadLetter, Inbox, InboxMessage, ListedMessage, Selection, Waiting } from '../inbox/inbox.ts'
 
 type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
@@ -23,51 +22,26 @@ interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
   ids(which: MessageSelection): Promise<readonly string[]>
 }
 
-const pageSize = 500
-
-/** What a query of the inbox finds, in pages of `limit`, from the first one after `behind`. */
-async function* pagesOf<Found extends { readonly id: string }>(
-  find: (which: Selection) => Promise<readonly Found[]>,
-  which: Omit<Selection, 'after'>,
-  behind?: string,
-): AsyncGenerator<readonly Found[]> {
-  for (let after = behind; ;) {
-    const found = await find(after === undefined ? which : { ...which, after })
-    yield found
-    after = found.at(-1)?.id
-    if (after === undefined || found.length < which.limit) return
-  }
-}
-
 export function createDeadLetterReader(
   inbox: Pick<Inbox, 'deadLetters' | 'findDeadLetter'>,
   read: ReadMessage,
 ): DeadLetterReader {
-  async function* pages(
-    { topic, ...which }: MessageSelection,
+  async function* list(
+    { topic, after, ...which }: MessageSelection & { readonly after?: string | undefined },
     size: number,
-    behind?: string,
-  ): AsyncGenerator<readonly DeadMessage[]> {
-    for await (const found of pagesOf(
-      (selection) => inbox.deadLetters(selection),
-      { ...selectionOf(which), limit: size },
-      behind,
-    )) {
-      const messages = found.map((letter) => deadMessage(letter, read))
-      yield topic === undefined ? messages : messages.filter(({ event }) => event.topic === topic)
-    }
+  ): AsyncGenerator<DeadMessage> {
+    const selection = selectionOf(which)
+    const find = async (last: DeadLetter | undefined, limit: number): Promise<readonly DeadLetter[]> =>
+      inbox.deadLetters({ ...selection, limit, after: last?.id ?? after })
+    for await (const page of pagesOf(find, size))
+      for (const letter of page) {
+        const message = deadMessage(letter, read)
+        if (topic === undefined || message.event.topic === topic) yield message
+      }
   }
 
   return {
-    async list({ limit = 100, after, ...which } = {}) {
-      checkOption('deadLetters.list', 'limit', limit, wholeNumber(1))
-      const found: DeadMessage[] = []
-      for await (const page of pages(which, Math.min(limit, pageSize), after)) {
-        found.push(...page)
-        if (found.length >= limit) break
-      }
-      return found.slice(0, limit)
-    },
+    list: (which = {}) => list(which, firstPage),
 
     async get(id) {
       const letter = await inbox.findDeadLetter(id)
@@ -76,14 +50,14 @@ export function createDeadLetterReader(
 
     async ids(which) {
       const found: string[] = []
-      for await (const page of pages(which, pageSize)) for (const { id } of page) found.push(id)
+      for await (const { id } of list(which, largestPage)) found.push(id)
       return found
     },
   }
 }
 
 export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage): Messages {
-  const list: Required<typeof inbox>['messages'] = (which) => inbox.messages?.(which) ?? noList()
+  const find: Required<typeof inbox>['messages'] = (which) => inbox.messages?.(which) ?? noList()
   const record = ({ message, state, reason }: ListedMessage): MessageRecord => ({
     id: message.id,
     event: readable(message, read),
@@ -91,23 +65,18 @@ export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage
     ...(reason === undefined ? {} : { death: { ...reason, diedAt: new Date(reason.diedAt) } }),
   })
   return {
-    async list({ limit = 100, before, topic, ...which } = {}) {
-      checkOption('messages.list', 'limit', limit, wholeNumber(1))
-      const found: MessageRecord[] = []
-      const size = Math.min(limit, pageSize)
-      for (let last = before; found.length < limit;) {
-        const page = await list({ ...selectionOf(which), limit: size, ...(last === undefined ? {} : { before: last }) })
-        found.push(...page.map(record).filter(({ event }) => topic === undefined || event.topic === topic))
-        last = page.at(-1)?.message.id
-        if (last === undefined || page.length < size) break
-      }
-      return found.slice(0, limit)
+    async *list({ after, topic, ...which } = {}) {
+      const selection = selectionOf(which)
+      const older = async (last: ListedMessage | undefined, limit: number): Promise<readonly ListedMessage[]> =>
+        find({ ...selection, limit, before: last?.message.id ?? after })
+      for await (const page of pagesOf(older, firstPage))
+        for (const found of page.map(record)) if (topic === undefined || found.event.topic === topic) yield found
     },
 
     async get(id) {
       const seq = seqOf(id)
       if (Number.isNaN(seq)) return undefined
-      const [found] = await list({ limit: 1, before: idWithSeq(id, seq + 1) })
+      const [found] = await find({ limit: 1, before: idWithSeq(id, seq + 1) })
       return found?.message.id === id ? record(found) : undefined
     },
   }
@@ -121,7 +90,6 @@ async function noList(): Promise<never> {
 
 interface ReplaysOptions {
   readonly inbox: Inbox
-  readonly states?: Pick<VehicleStates, 'fresh'> | undefined
   readonly open: () => Promise<void>
   readonly read: ReadMessage
   readonly isDraining: () => boolean
@@ -139,22 +107,18 @@ export interface Replays {
 /** Replayed at once. The next ones follow when these are handled, so that live messages run in between. */
 const atOnce = 100
 
-export function createReplays({ inbox, states, open, read, isDraining, revived }: ReplaysOptions): Replays {
+export function createReplays({ inbox, open, read, isDraining, revived }: ReplaysOptions): Replays {
   const reader = createDeadLetterReader(inbox, read)
 
   /** Replays messages in the order given. All ids are known before the first one, so no message is replayed twice. */
-  async function revive(
-    ids: readonly string[],
-    { env, context }: Partial<RequestScope> = {},
-    changed?: ReadonlyMap<string, string>,
-  ): Promise<number> {
+  async function revive(ids: readonly string[], { env, context }: Partial<RequestScope> = {}): Promise<number> {
     let count = 0
     for (let start = 0; start < ids.length; start += atOnce) {
       const handled: Promise<void>[] = []
       for (const id of ids.slice(start, start + atOnce)) {
         // Checked for each message: during a drain, a message is safer as it is than waiting.
         refuseWhileDraining(count)
-        const message = await inbox.revive(id, changed?.get(id))
+        const message = await inbox.revive(id)
         if (message === undefined) continue
         count += 1
         handled.push(revived(message, { env, context }))
@@ -172,54 +136,23 @@ export function createReplays({ inbox, states, open, read, isDraining, revived }
     )
   }
 
-  const settledPages = (which: Omit<Selection, 'limit' | 'after'>): AsyncGenerator<readonly InboxMessage[]> =>
-    pagesOf((selection) => inbox.settled(selection), { ...which, limit: pageSize })
-
   async function settledIds({ topic, ...which }: ReplaySelection): Promise<readonly string[]> {
     const ids: string[] = []
-    for await (const page of settledPages(selectionOf(which)))
+    const selection = selectionOf(which)
+    for await (const page of pagesOf<InboxMessage>((last, limit) =>
+      inbox.settled({ ...selection, limit, after: last?.id }),
+    ))
       for (const message of page)
         if (message.kind === 'wire' && (topic === undefined || readable(message, read).topic === topic))
           ids.push(message.id)
     return ids
   }
 
-  /** What each of the messages changes, in states that begin with the first message that the inbox keeps. */
-  async function changesOf(ids: ReadonlySet<string>, last: string | undefined): Promise<ReadonlyMap<string, string>> {
-    const changed = new Map<string, string>()
-    const apply = states?.fresh()
-    if (apply === undefined) {
-      throw new FleethookError(
-        'option_invalid',
-        'A replay with `edges` needs the part `vehicles`, and the receiver has none.',
-        {
-          hint: 'Give createReceiver the option parts: [vehicles({ fields: […] })].',
-        },
-      )
-    }
-    for await (const page of settledPages({})) {
-      for (const message of page) {
-        if (last === undefined || message.id > last) return changed
-        const text = apply(message, readable(message, read))
-        if (text !== undefined && ids.has(message.id)) changed.set(message.id, text)
-      }
-    }
-    return changed
-  }
-
-  const opened =
-    <About extends unknown[], Found>(read: (...about: About) => Promise<Found>) =>
-    async (...about: About): Promise<Found> => {
-      await open()
-      return read(...about)
-    }
-
   const kept = createMessages(inbox, read)
   return {
-    messages: { list: opened(kept.list), get: opened(kept.get) },
+    messages: listedAfter(open, kept),
     deadLetters: {
-      list: opened(reader.list),
-      get: opened(reader.get),
+      ...listedAfter(open, reader),
       async replay(which, from) {
         refuseWhileDraining(0)
         await open()
@@ -241,12 +174,28 @@ export function createReplays({ inbox, states, open, read, isDraining, revived }
       },
     },
 
-    async replay({ edges = false, ...which }, from) {
+    async replay(which, from) {
       refuseWhileDraining(0)
       await open()
       const ids = await settledIds(which)
-      if (which.dryRun === true) return ids.length
-      return revive(ids, from, edges ? await changesOf(new Set(ids), ids.at(-1)) : undefined)
+      return which.dryRun === true ? ids.length : revive(ids, from)
+    },
+  }
+}
+
+/** Looks into a list only when `ready` has resolved. */
+export function listedAfter<Which, Found, One>(
+  ready: () => Promise<unknown>,
+  { list, get }: { list(which?: Which): AsyncIterable<Found>; get(id: string): Promise<One> },
+): { list(which?: Which): AsyncIterable<Found>; get(id: string): Promise<One> } {
+  return {
+    async *list(which) {
+      await ready()
+      yield* list(which)
+    },
+    async get(id) {
+      await ready()
+      return get(id)
     },
   }
 }

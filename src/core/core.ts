@@ -1,7 +1,7 @@
 import { elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
-import { mostCrashes } from '../inbox/crash-suspects.ts'
+import { crashText, mostCrashes } from '../inbox/crash-suspects.ts'
 import type { Claim, Waiting } from '../inbox/inbox.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
@@ -379,6 +379,14 @@ export class Core implements RunningCore {
     return step !== undefined && !isAlone && this.#gatherings.get(step)?.holds(previous, entry.request) === true
   }
 
+  /**
+   * Whether it may be settled without a handler. The state of its vehicle includes those before it, which may wait in a batch: after a crash, they
+   * would find that state and no edge.
+   */
+  #mayEnd({ previous }: Entry): boolean {
+    return previous === undefined || this.hooks.settling === undefined
+  }
+
   /** Binds its next turn to the I/O context in which this is called. */
   #bind(entry: Entry): void {
     entry.hop = contextHop(() => {
@@ -456,12 +464,12 @@ export class Core implements RunningCore {
   /** Runs its steps, if it may run now. */
   #admit(entry: Entry): After | Promise<After> {
     const { steps = noSteps } = entry
-    if (steps.length === 0) return this.conclude(entry)
+    if (steps.length === 0) return this.#mayEnd(entry) ? this.conclude(entry) : 'wait'
     if (entry.previous !== undefined && !this.#mayFollow(entry)) return 'wait'
     if (entry.mayBeSkipped) {
       const admitted = this.hooks.admit?.(entry)
       if (admitted === 'wait') return 'wait'
-      if (admitted === 'skip') return this.#settle(entry, 'skipped')
+      if (admitted === 'skip') return this.#mayEnd(entry) ? this.#settle(entry, 'skipped') : 'wait'
       entry.admit()
     }
     const { around } = this.options.events.observers
@@ -615,7 +623,7 @@ export class Core implements RunningCore {
   /** Why a message that an earlier process left is given up before it is tried here. */
   #whySpent({ attemptsBefore, crashes }: Entry): string | undefined {
     const { attempts } = this.options.retry
-    if (crashes >= mostCrashes) return `${crashes} processes ended while they handled it, and it may be the reason.`
+    if (crashes >= mostCrashes) return `${crashText(crashes)}, and it may be the reason.`
     return attemptsBefore >= attempts ? `Earlier processes tried it ${attemptsBefore} times.` : undefined
   }
 

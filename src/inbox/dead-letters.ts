@@ -29,21 +29,12 @@ export interface ReplaySelection extends MessageSelection {
   readonly to: Date
   /** Counts the messages and changes nothing. */
   readonly dryRun?: boolean | undefined
-  /**
-   * Shows the messages as changes of a state that begins with the first message that the inbox keeps, so that `receiver.when`
-   * and `changed` report again what happened. Use it to try a new rule on old messages. Needs the part `vehicles`, and not
-   * `postgresInbox`, which refuses it. Default
-   * `false`: a replay of handled messages shows no changes.
-   */
-  readonly edges?: boolean | undefined
 }
 
 /** The messages that were given up. */
 export interface DeadLetters {
-  /** Oldest first, at most `limit` (default 100), after the id `after`: the last one of the previous page. */
-  list(
-    which?: MessageSelection & { readonly limit?: number | undefined; readonly after?: string | undefined },
-  ): Promise<readonly DeadMessage[]>
+  /** Oldest first. It reads them in small steps while you iterate, so end the loop when you have enough. `after`: an id to go on behind. */
+  list(which?: MessageSelection & { readonly after?: string | undefined }): AsyncIterable<DeadMessage>
   get(id: string): Promise<DeadMessage | undefined>
   /**
    * Replays one by its id, or all that match, at the ends of their lanes: all of their handlers run again. Resolves to the
@@ -62,8 +53,8 @@ export interface DeadLetters {
 /** The part of `receiver.vehicles` that operators need. */
 export interface KnownVehicles {
   get(vin: string): Promise<KnownVehicle | undefined>
-  /** In the order of VINs, at most `limit`, from the first one after `after`. */
-  list(which: { readonly after?: string | undefined; readonly limit: number }): Promise<readonly KnownVehicle[]>
+  /** In the order of VINs, from the first one after `after`. */
+  list(which?: { readonly after?: string | undefined }): AsyncIterable<KnownVehicle>
 }
 
 /** One vehicle, as operators see it. `VehicleView` explains the members. */
@@ -97,14 +88,12 @@ export interface MessageRecord {
 /** The messages that the inbox keeps: those that wait, and settled ones and dead letters until their retention is over. */
 export interface Messages {
   /**
-   * Newest first, at most `limit` (default 100), before the id `before`: the last one of the previous page. Rejects with
-   * `inbox_unavailable` when the inbox cannot list its messages.
+   * Newest first. It reads them in small steps while you iterate, so end the loop when you have enough. `after`: an id to go on behind,
+   * with older ones. Fails with `inbox_unavailable` when the inbox cannot list its messages.
    *
-   * With SQLite, a list of one vehicle reads the newest messages of all vehicles until the page is full: about a quarter of a
+   * With SQLite, a list of one vehicle reads the newest messages of all vehicles until it has found some: about a quarter of a
    * second for a million of them, in steps that let other work run in between.
    */
-  list(
-    which?: MessageSelection & { readonly limit?: number | undefined; readonly before?: string | undefined },
-  ): Promise<readonly MessageRecord[]>
+  list(which?: MessageSelection & { readonly after?: string | undefined }): AsyncIterable<MessageRecord>
   get(id: string): Promise<MessageRecord | undefined>
 }

@@ -40,7 +40,7 @@ export interface Claim {
   readonly seq?: number
   /** It was a dead letter or settled, and is being replayed. */
   readonly replayed: boolean
-  /** For a replayed message: the `changed` that the receiver passed to `deadLetter` or `revive`. */
+  /** For a replayed message: the `changed` that the receiver passed to `deadLetter`. */
   readonly changed?: string
 }
 
@@ -107,7 +107,7 @@ export interface Selection {
   /** The largest number of messages to return. */
   readonly limit: number
   /** Only messages after this id: the last one of the previous page. */
-  readonly after?: string
+  readonly after?: string | undefined
   /** Only messages of this lane. */
   readonly lane?: string
   /** Only messages received at this time or later, in milliseconds since the epoch. */
@@ -140,7 +140,7 @@ export interface DeadLetter extends DeadLetterReason {
 /** Which messages to list, newest first. */
 export interface Listing extends Omit<Selection, 'after'> {
   /** Only messages before this id: the last one of the previous page. */
-  readonly before?: string
+  readonly before?: string | undefined
 }
 
 /** Whether a message matches the query. The inbox itself applies the limit. */
@@ -216,10 +216,10 @@ export interface Inbox {
   messages?(which: Listing): Promise<readonly ListedMessage[]>
   /**
    * Makes a dead letter, or a settled message that it still keeps, a waiting message again, under its id and as `replayed`.
-   * Resolves to `undefined` when there is none. Rejects as `put` does, and then changes nothing. Its claims return `changed`,
-   * or else what `deadLetter` was given.
+   * Resolves to `undefined` when there is none. Rejects as `put` does, and then changes nothing. Its claims return the `changed` that
+   * `deadLetter` was given.
    */
-  revive(id: string, changed?: string): Promise<Waiting | undefined>
+  revive(id: string): Promise<Waiting | undefined>
   /** Deletes a dead letter. Resolves to whether there was one. */
   discard(id: string): Promise<boolean>
   /** The messages that wait or are claimed now. */

@@ -136,10 +136,10 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       return listed.toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1)).slice(0, which.limit)
     },
 
-    async revive(id, changed) {
+    async revive(id) {
       const letter = dead.get(id)
       if (letter === undefined) return undefined
-      put([letter.message], true, changed ?? letter.changed)
+      put([letter.message], true, letter.changed)
       removeDead(id)
       return letter.message
     },

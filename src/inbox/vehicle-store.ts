@@ -32,7 +32,7 @@ const dueStart = '{"due":'
 
 /**
  * Where an inbox keeps the newest state of vehicles. The states come with `settle` and `deadLetter`, so a stored state is never
- * ahead of what was settled. `vehiclesConformance` in `fleethook/testing` defines what every store must do.
+ * ahead of what was settled.
  *
  * A state is derived from messages. A store may write it late, as long as the inbox keeps the messages that are not in the
  * written states, and returns them as `unapplied` after a crash.

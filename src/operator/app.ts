@@ -5,15 +5,9 @@ import { checkOptions, oneOf, required, type Rule, type Rules, trueOrFalse, whol
 import type { FleetEvent, Topic } from '../events/event.ts'
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { summarize } from '../events/summarize.ts'
-import type {
-  DeadMessage,
-  KnownVehicle,
-  KnownVehicles,
-  MessageRecord,
-  Messages,
-  MessageSelection,
-} from '../inbox/dead-letters.ts'
+import type { DeadMessage, KnownVehicle, KnownVehicles, MessageRecord, Messages } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
+import { firstOf } from '../inbox/pages.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { maxValueDepth, withoutDeeper } from '../wire/record.ts'
 import { Feed, type FeedItem } from './feed.ts'
@@ -211,10 +205,8 @@ const filterRules: Rules<Selected> = { vin: text, topic, from: time, to: time }
 const limit = wholeNumber(1, 1000)
 const pageRules: Rules<Selected & { limit?: number; after?: string }> = { ...filterRules, limit, after: text }
 const vehiclesRules: Rules<{ limit?: number; after?: string }> = { limit, after: text }
-const listingRules: Rules<Selected & { limit?: number; before?: string; state?: MessageRecord['state'] }> = {
-  ...filterRules,
-  limit,
-  before: text,
+const listingRules: Rules<Selected & { limit?: number; after?: string; state?: MessageRecord['state'] }> = {
+  ...pageRules,
   state: oneOf('waiting', 'settled', 'dead'),
 }
 const feedRules: Rules<{ vin?: string; topic?: string; errors?: 'true' | 'false'; since?: string }> = {
@@ -272,7 +264,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
 
   app.get('/dead', async (c) => {
     const { limit = usualLimit, ...which } = read(queryOf(c), pageRules)
-    const found = await deadLetters.list({ ...dated(which), limit })
+    const found = await firstOf(deadLetters.list(dated(which)), limit)
     const last = found.at(-1)
     return c.json({
       letters: found.map((letter) => summaryOf(letter, shows)),
@@ -301,7 +293,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
 
   app.get('/vehicles', async (c) => {
     const { limit = usualLimit, after } = read(queryOf(c), vehiclesRules)
-    const found = await vehiclesOf(operator).list({ after, limit })
+    const found = await firstOf(vehiclesOf(operator).list({ after }), limit)
     const last = found.at(-1)
     return c.json({
       vehicles: found.map((vehicle) => vehicleSummaryOf(vehicle, shows)),
@@ -316,7 +308,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
 
   app.get('/messages', async (c) => {
     const { limit = usualLimit, ...which } = read(queryOf(c), listingRules)
-    const { found, next } = await search(operator.messages, { ...dated(which), limit })
+    const { found, next } = await search(operator.messages, dated(which), limit)
     return c.json({ messages: found.map((message) => recordOf(message, shows)), next })
   })
 
@@ -374,32 +366,21 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   return app
 }
 
-/** Newest first. `next` is where the next page begins. A page can also end because it has read the most messages of one search. */
+/** Newest first. `next` is where the next page begins. A page also ends when it has read the most messages of one search. */
 async function search(
   messages: Messages,
-  {
-    limit,
-    topic,
-    state,
-    before,
-    ...which
-  }: MessageSelection & { readonly limit: number; readonly before?: string; readonly state?: MessageRecord['state'] },
+  { topic, state, ...which }: Parameters<Messages['list']>[0] & { readonly state?: MessageRecord['state'] },
+  limit: number,
 ): Promise<{ readonly found: readonly MessageRecord[]; readonly next: string | null }> {
-  const isSearch = topic !== undefined || state !== undefined
-  const size = isSearch ? Math.max(limit, usualLimit) : limit
   const found: MessageRecord[] = []
-  let last = before
-  for (let searched = 0; searched < mostSearched; searched += size) {
-    const page = await messages.list({ ...which, limit: size, before: last })
-    for (const message of page) {
-      last = message.id
-      if ((topic === undefined || message.event.topic === topic) && (state === undefined || message.state === state))
-        found.push(message)
-      if (found.length === limit) return { found, next: last }
-    }
-    if (page.length < size) return { found, next: null }
+  let searched = 0
+  for await (const message of messages.list(which)) {
+    searched += 1
+    if ((topic === undefined || message.event.topic === topic) && (state === undefined || message.state === state))
+      found.push(message)
+    if (found.length === limit || searched === mostSearched) return { found, next: message.id }
   }
-  return { found, next: last ?? null }
+  return { found, next: null }
 }
 
 const unknownVehicle = { error: 'vehicle_unknown', text: 'No message of a vehicle with this VIN was received.' }

@@ -180,7 +180,7 @@ export interface Receiver<Bindings extends object = object, Fields extends Field
    * import { createReceiver } from 'fleethook'
    *
    * const receiver = createReceiver({ secret: 'a-long-random-value' })
-   * for (const { id, state, event } of await receiver.messages.list({ vin: '0FLEETV14T0000004', limit: 20 }))
+   * for await (const { id, state, event } of receiver.messages.list({ vin: '0FLEETV14T0000004' }))
    *   console.log(id, state, event.topic)
    * ```
    */

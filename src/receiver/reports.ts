@@ -6,6 +6,7 @@ import { escapeControls } from '../events/summarize.ts'
 import type { CoreEvents } from '../core/events.ts'
 import type { BreakerEvents } from '../parts/breaker.ts'
 import type { Durability } from '../hosting/drainable.ts'
+import { crashText } from '../inbox/crash-suspects.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
 import type { ReceivedMessage, TestMessage } from '../inbox/observer.ts'
 import type { Settings } from './options.ts'
@@ -227,8 +228,12 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
       counts.deadLettersDropped += dropped
       const { id, event, attempts, error } = letter
       const command = `fleethook dead show ${id}${durability === 'disk' ? '' : ' --url …'}`
+      // Errors of handlers may quote the message, so only this one is part of the line.
+      const crashes = crashText(Number.parseInt(error, 10))
       say.error(
-        `a message of topic ${event.topic} is a dead letter after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}`,
+        error.startsWith(crashes)
+          ? `a message of topic ${event.topic} is a dead letter: ${crashes}`
+          : `a message of topic ${event.topic} is a dead letter after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}`,
         {
           ...vehicleDetails(vinOfEvent(event)),
           delivery: id,

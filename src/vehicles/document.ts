@@ -44,8 +44,12 @@ export const documentFields: Readonly<Record<string, Readonly<Record<string, Fie
     charging_state: {
       field: 'DetailedChargeState',
       read: {
-        ...{ Disconnected: 'Disconnected', NoPower: 'NoPower', Starting: 'Starting' },
-        ...{ Charging: 'Charging', Complete: 'Complete', Stopped: 'Stopped' },
+        Disconnected: 'Disconnected',
+        NoPower: 'NoPower',
+        Starting: 'Starting',
+        Charging: 'Charging',
+        Complete: 'Complete',
+        Stopped: 'Stopped',
       },
     },
     est_battery_range: ['EstBatteryRange', 0.1],

@@ -2,7 +2,7 @@ import type { FleetEvent } from '../events/event.ts'
 import { type FieldCatalogue, isInCatalogue } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
 import { firstSeqAt, isClockBehind, msOfSeq } from '../inbox/delivery-id.ts'
-import type { StoredVehicle } from '../inbox/vehicle-store.ts'
+import { dueOf, type StoredVehicle } from '../inbox/vehicle-store.ts'
 import { documentValues } from './document.ts'
 import type { AnyVehicleView, Change, EdgeMemory, EdgeTimer, PendingTimer } from './edge.ts'
 
@@ -190,8 +190,17 @@ export class VehicleState implements StoredVehicle {
 
   static unknown(vin: string, slots: Slots): VehicleState {
     return new VehicleState(vin, slots, {
-      ...{ seq: -1, seenMs: -Infinity, values: nothing, times: nothing, length: 0, gapTo: -1 },
-      ...{ invalid: undefined, bases: undefined, link: undefined, memory: undefined, timers: undefined },
+      seq: -1,
+      seenMs: -Infinity,
+      values: nothing,
+      times: nothing,
+      length: 0,
+      gapTo: -1,
+      invalid: undefined,
+      bases: undefined,
+      link: undefined,
+      memory: undefined,
+      timers: undefined,
     })
   }
 
@@ -222,12 +231,19 @@ export class VehicleState implements StoredVehicle {
       if (base != null) bases[slot] = base
     }
     return new VehicleState(vin, slots, {
-      ...{ seq, seenMs, values, times, length },
+      seq,
+      seenMs,
+      values,
+      times,
+      length,
       invalid: orNone(invalid),
       bases: orNone(bases),
       link: row.link && {
-        ...{ online: row.link.online, state: row.link.state, heard: row.link.heard },
-        ...{ stateMs: row.link.stateMs ?? -Infinity, connections: row.link.connections },
+        online: row.link.online,
+        state: row.link.state,
+        heard: row.link.heard,
+        stateMs: row.link.stateMs ?? -Infinity,
+        connections: row.link.connections,
       },
       memory: row.memory,
       timers: row.timers,
@@ -317,6 +333,35 @@ interface StoredState {
   readonly memory?: Memory
   readonly timers?: Timers
   readonly gapTo?: number
+}
+
+/**
+ * A state for a store in which messages have other numbers, with 0 for all that is in it. What was uncertain up to `gapTo` stays uncertain until
+ * the next message.
+ */
+export function movedState({ vin, seq, seenMs, text }: StoredRow, gapTo: number): Omit<StoredVehicle, 'bytes'> {
+  const { fields, link, timers, gapTo: ownGapTo = -1, ...rest }: StoredState = JSON.parse(text)
+  const uncertainTo = Math.max(gapTo, ownGapTo)
+  const moved = (number: number): number => (number > uncertainTo ? 0 : -1)
+  const row: StoredState = {
+    ...rest,
+    fields: Object.fromEntries(
+      Object.entries(fields).map(([name, [value, at, number, ...more]]) => [name, [value, at, moved(number), ...more]]),
+    ),
+    ...(link === undefined ? {} : { link: { ...link, heard: moved(link.heard) } }),
+    ...(timers === undefined
+      ? {}
+      : {
+          timers: Object.fromEntries(
+            Object.entries(timers).map(([name, timer]) => [
+              name,
+              seq > uncertainTo ? timer : { ...timer, acrossGap: true },
+            ]),
+          ),
+        }),
+  }
+  const written = JSON.stringify(row)
+  return { vin, seq: 0, seenMs, dueMs: dueOf(written), text: () => written }
 }
 
 /** A copy that may change. To spread the state would take three times as long. */
@@ -557,7 +602,13 @@ class Draft implements Applied {
 
 function changeOf({ slot, from, to, fromMs, atMs, acrossGap, invalid }: Difference, { names }: Slots): Change {
   return {
-    ...{ field: names[slot] ?? '', from, to, at: new Date(atMs), acrossGap, first: from === undefined, invalid },
+    field: names[slot] ?? '',
+    from,
+    to,
+    at: new Date(atMs),
+    acrossGap,
+    first: from === undefined,
+    invalid,
     fromAt: fromMs === undefined ? undefined : new Date(fromMs),
   }
 }

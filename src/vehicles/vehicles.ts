@@ -6,6 +6,7 @@ import { type BuiltInFields, type FieldCatalogue, guessOf, isInCatalogue } from 
 import type { MalformedBody } from '../events/malformed.ts'
 import { firstSeqAt, isClockBehind, msOfSeq, seqOf } from '../inbox/delivery-id.ts'
 import type { Claim, InboxMessage, KeptGap } from '../inbox/inbox.ts'
+import { firstPage, pagesOf } from '../inbox/pages.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Due, StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
 import type {
@@ -38,11 +39,8 @@ import {
 export interface Vehicles<Fields extends FieldCatalogue = BuiltInFields> {
   /** The newest state, including messages whose handlers are still running. `undefined`: no message of this vehicle was received. */
   get(vin: string): Promise<VehicleView<Fields> | undefined>
-  /** At most `limit` vehicles (default 100) in the order of their VINs, from the first one after `after`. */
-  list(which?: {
-    readonly after?: string | undefined
-    readonly limit?: number | undefined
-  }): Promise<readonly VehicleView<Fields>[]>
+  /** In the order of their VINs, from the first one after `after`. It reads them in small steps while you iterate. */
+  list(which?: { readonly after?: string | undefined }): AsyncIterable<VehicleView<Fields>>
   /**
    * Deletes the state of a vehicle, with everything that edges remember about it. Resolves to whether there was one. The next message
    * begins a new state. Messages stay: those that wait, those that the inbox keeps for replays, and dead letters.
@@ -114,8 +112,14 @@ export class Step {
       'change' in each ? { ...each, change: writable(each.change) } : [],
     )
     const kept: KeptStep = {
-      ...{ vin, seq, seenMs, text: this.#state.text(), nowMs: this.#nowMs, gapTo: this.#gapTo },
-      ...{ all: this.all, happened },
+      vin,
+      seq,
+      seenMs,
+      text: this.#state.text(),
+      nowMs: this.#nowMs,
+      gapTo: this.#gapTo,
+      all: this.all,
+      happened,
     }
     return JSON.stringify(kept)
   }
@@ -224,7 +228,7 @@ interface OpenVehicle {
 /** `receiver.vehicles` in the process that has the states. */
 export interface LocalVehicles extends Vehicles<FieldCatalogue> {
   get(vin: string): Promise<Snapshot | undefined>
-  list(which?: Parameters<Vehicles['list']>[0]): Promise<readonly Snapshot[]>
+  list(which?: Parameters<Vehicles['list']>[0]): AsyncIterable<Snapshot>
   /** Notes a gap that another process noticed. The event of a gap of all vehicles is handled elsewhere. */
   noteGap(gap: Pick<KeptGap, 'vin' | 'fromMs' | 'toMs'>): Promise<void>
 }
@@ -431,18 +435,17 @@ export class VehicleStates {
     )
   }
 
-  /** For replays that report changes again: computes separate states, from the first message that the inbox keeps. */
-  fresh(): (message: InboxMessage, event: FleetEvent | MalformedBody) => string | undefined {
-    const states = new Map<string, VehicleState>()
-    return (message, event) => {
-      if (event.topic === 'malformed' || event.vin === undefined) return undefined
-      const { vin } = event
-      const before = states.get(vin) ?? VehicleState.unknown(vin, this.slots)
-      const seq = seqOf(message.id)
-      const { after, found, happened, gapTo } = this.#advance(before, event, seq)
-      states.set(vin, after)
-      return new Step(after, { nowMs: arrivedMs(event, seq), gapTo }, found, happened).text()
-    }
+  async *#list(
+    open: () => Promise<void>,
+    view: (state: VehicleState) => Snapshot,
+    after: string | undefined,
+  ): AsyncGenerator<Snapshot> {
+    await open()
+    for await (const page of pagesOf<StoredVehicle>(
+      (last, limit) => this.#store.list({ after: last?.vin ?? after, limit }),
+      firstPage,
+    ))
+      for (const each of page) yield view(this.#open.get(each.vin)?.state ?? this.#read(each.vin, each))
   }
 
   /** `receiver.vehicles`. Each method calls `open` first. */
@@ -455,11 +458,7 @@ export class VehicleStates {
         const state = this.#open.get(vin)?.state ?? this.#read(vin, await this.#store.load(vin))
         return state.seq < 0 ? undefined : view(state)
       },
-      list: async ({ after, limit = 100 } = {}) => {
-        await open()
-        const stored = await this.#store.list({ after, limit })
-        return stored.map((each) => view(this.#open.get(each.vin)?.state ?? this.#read(each.vin, each)))
-      },
+      list: ({ after } = {}) => this.#list(open, view, after),
       forget: async (vin) => {
         await open()
         return this.#forget(vin)

@@ -241,7 +241,10 @@ export function silence(duration: Duration, options: SilentOptions): Sensing<Sil
     return fields.some((field) => data[field] !== undefined)
   }
   return {
-    ...{ name: `silent(${[name, ...named].join(',')})`, fields: [], reads: fields, topics: messages },
+    name: `silent(${[name, ...named].join(',')})`,
+    fields: [],
+    reads: fields,
+    topics: messages,
     timing: createClockwork,
     counts,
     detect(step) {
@@ -266,7 +269,10 @@ export function isSilence(edge: Edge): edge is Edge<Silence> & Counting {
 /** It keeps the same time as the silence that it ends. A timer without a due time means that the vehicle is silent. */
 export function hearing(silent: Edge<Silence> & Counting): Sensing<Heard> {
   return {
-    ...{ name: `heardAgain(${silent.name})`, fields: [], reads: silent.reads, topics: messages },
+    name: `heardAgain(${silent.name})`,
+    fields: [],
+    reads: silent.reads,
+    topics: messages,
     timing: createClockwork,
     detect(step) {
       const { event, at, arrivedMs, timer } = step

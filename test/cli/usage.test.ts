@@ -57,7 +57,6 @@ describe('bad usage of fleethook send ends with status 2 and says what is wrong'
     [['send', ...url, '--rate', 'fast'], 'number from'],
     [['send', ...url, '--count', '1.5'], 'whole number'],
     [['send', ...url, '--seed', ''], 'whole number'],
-    [['send', ...url, '--start-at', 'soon'], '2026-06-01T08:00:00Z'],
   ]
   test.each(few(wrong, 3))('%j', async (args, said) => {
     const { status, stdout, stderr } = await command(args)

@@ -74,7 +74,6 @@ const held: Readonly<Record<string, Held>> = {
     call: (client) => client.vehicle(vin).data(),
     rejects: {
       code: 'vehicle_unavailable',
-      originalCode: 'vehicle unavailable: vehicle is offline or asleep',
       hint: expect.stringContaining('wakeUp'),
     },
   },
@@ -82,7 +81,6 @@ const held: Readonly<Record<string, Held>> = {
     call: (client) => client.vehicle(vin).data(),
     rejects: {
       code: 'vehicle_unavailable',
-      originalCode: 'vehicle_unavailable',
       hint: expect.stringContaining('wakeUp'),
     },
   },

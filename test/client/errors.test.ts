@@ -35,7 +35,7 @@ describe('an error has the code of the service, wherever its body has it', () =>
   })
 })
 
-test('the maker’s text for an unavailable vehicle and its code are one code with one hint, and the original stays', async () => {
+test('the maker’s text for an unavailable vehicle and its code are one code with one hint', async () => {
   const makerText = 'vehicle unavailable: vehicle is offline or asleep'
   const errors = await Promise.all(
     [makerText, 'vehicle_unavailable'].map((error) =>
@@ -43,19 +43,12 @@ test('the maker’s text for an unavailable vehicle and its code are one code wi
     ),
   )
   expect(errors).toMatchObject([
-    { code: 'vehicle_unavailable', status: 408, originalCode: makerText },
-    { code: 'vehicle_unavailable', status: 408, originalCode: 'vehicle_unavailable' },
+    { code: 'vehicle_unavailable', status: 408 },
+    { code: 'vehicle_unavailable', status: 408 },
   ])
   const [hint, ...hints] = errors.map((error) => error instanceof ServiceError && error.hint)
   expect(hint).toContain('wakeUp')
   expect(hints).toEqual([hint])
-})
-
-test('an error of the client itself, and an answer without a code, have no original code', async () => {
-  const answers = [json([], 500), () => Promise.reject(new Error('no route'))]
-  for (const answer of answers) {
-    expect(await rejection(stub(answer, once).client.products())).toMatchObject({ originalCode: undefined })
-  }
 })
 
 test.each(['x-request-id', 'x-txid'])('the id of the request is read from %s', async (header) => {
@@ -176,7 +169,7 @@ test('nor as a code, as the request id, or escaped in JSON', async () => {
     { apiKey: apiKey.replaceAll('-', '_') },
   )
   const error = await rejection(client.webhook.set({ url: 'https://receiver.example/', format: 'service', auth }))
-  expect(error).toMatchObject({ code: 'refused', originalCode: undefined, status: 400, requestId: '…' })
+  expect(error).toMatchObject({ code: 'refused', status: 400, requestId: '…' })
   expect(String(error)).toContain('You sent')
   expect(String(error)).not.toContain('of the webhook')
   expect(String(error)).not.toContain(apiKey.replaceAll('-', '_'))

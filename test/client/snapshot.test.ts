@@ -118,16 +118,6 @@ describe('the snapshot of a connection', () => {
     expect(said(seen)).toEqual([['state', 'state'], ['data', 'Soc'], 'data', ['data', 'Odometer']])
   })
 
-  test('is recognized in what the service sends again after the last id', async () => {
-    const soc = [5, 6, 7].map((value, turn) => item(data({ Soc: value }, turn), String(turn)))
-    const gear = item(data({ Gear: 'ShiftStateD' }, 3), '3')
-    const texts = [snapshot({ Soc: 4 }) + soc[0], snapshot({ Soc: 7, Gear: 'ShiftStateD' }, 3) + soc[1] + soc[2] + gear]
-    const seen = await all(stub([...texts.map((text) => ended(text)), nothingMore], { retry }))
-    // Only the value in between was not in the snapshot.
-    expect(said(seen).slice(2)).toEqual(['data', ['data', 'Soc', 'Gear'], 'data'])
-    expect(seen.at(-1)).toMatchObject({ data: { Soc: 6 } })
-  })
-
   test('`messages` yields every message as it came', async () => {
     const text = snapshot({ Soc: 5 })
     const { client, clock } = stub([ended(text), ended(text), nothingMore], { retry })

@@ -31,6 +31,6 @@ export function ended(text: string): () => Response {
 }
 
 /** One item. */
-export function item(message: object, id?: string): string {
-  return `${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify(message)}\n\n`
+export function item(message: object): string {
+  return `data: ${JSON.stringify(message)}\n\n`
 }

@@ -41,17 +41,16 @@ describe('a stream', () => {
   })
 
   test('asks for the vehicle, the field and the topics', async () => {
-    const { client, asked, lines } = stub(ended(item(data(1), '7')))
+    const { client, asked, lines } = stub(ended(item(data(1))))
     await take(client.stream(vin), 1)
     await take(client.stream(vin, { field: 'BatteryLevel' }), 1)
-    await take(client.stream(vin, { topics: ['data', 'vehicle_data'], lastEventId: '41' }), 1)
+    await take(client.stream(vin, { topics: ['data', 'vehicle_data'] }), 1)
     expect(lines()).toEqual([
       `GET /sse/${vin}`,
       `GET /sse/${vin}/BatteryLevel`,
       `GET /sse/${vin}?topics=data%2Cvehicle_data`,
     ])
     expect(asked.map(({ headers }) => headers.get('accept'))).toEqual(Array(3).fill('text/event-stream'))
-    expect(asked.map(({ headers }) => headers.get('last-event-id'))).toEqual([null, null, '41'])
   })
 
   test('does not connect before it is iterated, and closes the connection when the loop is left', async () => {
@@ -67,9 +66,9 @@ describe('a stream', () => {
 
   test('`messages` yields the JSON text of each item as it came', async () => {
     const text = '{"vin":"X",  "data":{"a":1.0},"createdAt":"2026-11-21T10:00:00Z"}'
-    const { client } = stub(ended(`id: 7\ndata: ${text}\n\n`))
+    const { client } = stub(ended(`data: ${text}\n\n`))
     for await (const message of client.stream(vin).messages()) {
-      expect(message).toEqual({ text, id: '7', receivedAt: Date.UTC(2026, 10, 21, 10) })
+      expect(message).toEqual({ text, receivedAt: Date.UTC(2026, 10, 21, 10) })
       break
     }
   })
@@ -107,16 +106,6 @@ describe('a stream reconnects', () => {
     await clock.advance(20_000)
     expect(levels(await events)).toEqual([2])
     expect(asked).toHaveLength(10)
-  })
-
-  test('with the id of the last item, so that the service can continue there', async () => {
-    const { client, asked, clock } = stub([ended(item(data(1), '7') + item(data(2))), ended(item(data(3), '9'))], {
-      retry,
-    })
-    const events = take(client.stream(vin), 4)
-    await clock.advance(3_000)
-    await events
-    expect(asked.map(({ headers }) => headers.get('last-event-id'))).toEqual([null, '7', '9'])
   })
 
   test('after a silence, and comments are not silence', async () => {
@@ -189,19 +178,6 @@ describe('a stream reconnects', () => {
     for (const [turn, time] of at.slice(1).entries()) expect(time - (at[turn] ?? 0)).toBeLessThanOrEqual(21_100)
   })
 
-  test('without an id that no header can carry', async () => {
-    const { client, asked, clock } = stub(
-      [ended(item(data(1), '7')), ended(item(data(2), '日本')), ended(item(data(3)))],
-      { retry },
-    )
-    const gaps: unknown[] = []
-    const events = take(client.stream(vin, { onResumed: (gap) => gaps.push(gap.lastEventId) }), 3)
-    await clock.advance(3_000)
-    expect(levels(await events)).toEqual([1, 2, 3])
-    expect(asked.map(({ headers }) => headers.get('last-event-id'))).toEqual([null, '7', null])
-    expect(gaps).toEqual(['7', undefined])
-  })
-
   test.each([
     ['`retry:` in the stream', ended(`retry: 7000\n${item(data(1))}`)],
     ['`Retry-After`', refusal(503, 'unavailable', { 'retry-after': '7' })],
@@ -219,7 +195,7 @@ describe('a stream reconnects', () => {
 
   test('and reports the gap to `onResumed`, whose errors stop nothing', async () => {
     const gaps: unknown[] = []
-    const { client, clock } = stub([ended(item(data(1), '7')), refusal(503, 'unavailable'), ended(item(data(2)))], {
+    const { client, clock } = stub([ended(item(data(1))), refusal(503, 'unavailable'), ended(item(data(2)))], {
       retry,
     })
     const events = take(
@@ -234,7 +210,7 @@ describe('a stream reconnects', () => {
     await clock.advance(5_000)
     expect(levels(await events)).toEqual([1, 2])
     const from = new Date(Date.UTC(2026, 10, 21, 10))
-    expect(gaps).toEqual([{ vin, from, to: expect.any(Date), reason: 'no_snapshot', lastEventId: '7' }])
+    expect(gaps).toEqual([{ vin, from, to: expect.any(Date), reason: 'no_snapshot' }])
   })
 
   test('and each gap begins with its own interruption', async () => {

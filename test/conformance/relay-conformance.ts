@@ -170,8 +170,8 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
     }, 1)
     const { deadLetters } = receiver
     equal(await post(receiver, 1, 7), 200)
-    await until('there is a dead letter', async () => (await deadLetters.list()).length === 1)
-    const [letter] = await deadLetters.list()
+    await until('there is a dead letter', async () => (await Array.fromAsync(deadLetters.list())).length === 1)
+    const [letter] = await Array.fromAsync(deadLetters.list())
     equal(
       { error: letter?.error, attempts: letter?.attempts, number: letter && numberOf(letter.event) },
       { error: 'Error: It is broken.', attempts: 1, number: 7 },
@@ -183,7 +183,7 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
     equal(await deadLetters.replay(id), 1)
     await until('its handler has run', () => runs.length === 1)
     equal({ id: runs[0]?.id, replayed: runs[0]?.replayed }, { id, replayed: true })
-    equal(await deadLetters.list(), [])
+    equal(await Array.fromAsync(deadLetters.list()), [])
     equal(await deadLetters.replay(id), 0)
   })
 
@@ -193,11 +193,11 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
     }, 1)
     const { deadLetters } = receiver
     for (let n = 0; n < 2; n += 1) equal(await post(receiver, n, n), 200)
-    await until('there are two dead letters', async () => (await deadLetters.list()).length === 2)
+    await until('there are two dead letters', async () => (await Array.fromAsync(deadLetters.list())).length === 2)
     equal(await deadLetters.discard({ vin: vinOf(1), dryRun: true }), 1)
     equal(await deadLetters.discard({ vin: vinOf(1) }), 1)
     equal(
-      (await deadLetters.list()).map(({ event }) => numberOf(event)),
+      (await Array.fromAsync(deadLetters.list())).map(({ event }) => numberOf(event)),
       [0],
     )
   })

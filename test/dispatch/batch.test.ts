@@ -175,7 +175,7 @@ describe('a batch that fails', () => {
     await clock.advance(1000)
     expect(runs.slice(10)).toEqual([[6], [6], [9], [9], [9]])
     expect(receiver.stats()).toMatchObject({ handled: 8, retried: 4, deadLettered: 2, lanes: 0 })
-    expect(await receiver.deadLetters.list({ limit: 1 })).toMatchObject([{ error: 'Error: no', attempts: 3 }])
+    expect((await Array.fromAsync(receiver.deadLetters.list()))[0]).toMatchObject({ error: 'Error: no', attempts: 3 })
   })
 
   test('marks its messages as redelivered', async () => {
@@ -220,7 +220,10 @@ describe('a batch that fails', () => {
     expect(runs).toEqual([[[1, 2], [1, 1]]]) // prettier-ignore
     await clock.advance(1)
     expect(runs.slice(1)).toEqual([[[1, 2], [2, 2]]]) // prettier-ignore
-    expect(await receiver.deadLetters.list()).toMatchObject([{ error: 'Error: busy' }, { error: 'Error: busy' }])
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toMatchObject([
+      { error: 'Error: busy' },
+      { error: 'Error: busy' },
+    ])
     expect(told).toEqual([])
     expect(receiver.stats()).toMatchObject({ retried: 2, deadLettered: 2, lanes: 0 })
   })
@@ -272,7 +275,7 @@ describe('a batch that fails', () => {
     await post(data('A', 1))
     await clock.advance(10)
     expect(seen).toEqual([[1]])
-    expect(await receiver.deadLetters.list()).toMatchObject([{ error: 'Error: ordinary' }])
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toMatchObject([{ error: 'Error: ordinary' }])
   })
 
   test('a filter that throws fails the batch for that message alone', async () => {
@@ -286,7 +289,7 @@ describe('a batch that fails', () => {
     await post([data('A', 1), data('B', 2), data('C', 3)])
     await clock.advance(10)
     expect(seen).toEqual([[1]])
-    expect(await receiver.deadLetters.list()).toMatchObject([{ event: { vin: 'B' } }])
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toMatchObject([{ event: { vin: 'B' } }])
   })
 })
 

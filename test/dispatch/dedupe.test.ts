@@ -68,7 +68,7 @@ test('neither a replay nor the same delivery again is a duplicate', async () => 
   fails = false
   await post(data('A', 1))
   await turn()
-  const [letter] = await receiver.deadLetters.list()
+  const [letter] = await Array.fromAsync(receiver.deadLetters.list())
   expect(await receiver.deadLetters.replay(letter?.id ?? '')).toBe(1)
   await turn()
   expect(runs).toBe(3)

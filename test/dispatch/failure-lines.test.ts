@@ -128,7 +128,7 @@ describe('a line about a dead letter', () => {
     receiver.on('data', () => Promise.reject(new Error('no')))
     await post(data(vin, 1))
     await turn()
-    const [letter] = await receiver.deadLetters.list()
+    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
     expect(details(lines, 'a message of topic data is a dead letter after 1 attempt')).toEqual({
       vehicle: '…0004',
       delivery: letter?.id,

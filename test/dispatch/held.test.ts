@@ -232,7 +232,7 @@ describe('where the runtime binds work to its request', () => {
     })
     await send('first', data('A', 1))
     await turn()
-    const [letter] = await receiver.deadLetters.list()
+    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
     const held: Promise<unknown>[] = []
     const context = {
       passThroughOnException() {},

@@ -115,7 +115,7 @@ describe('a handler that fails', () => {
     expect(runs).toBe(3)
     if (!name.includes('cannot be read') || error !== undefined) expect(told).toEqual([error, error, error])
     else expect(told).toHaveLength(3)
-    const [letter] = await receiver.deadLetters.list()
+    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
     expect(letter).toMatchObject({ attempts: 3, event: { topic: 'data', vin: 'A' }, error: expect.any(String) })
     if (error instanceof Error) expect(letter?.error).toBe(`RangeError: ${error.message}`)
     expect(receiver.stats()).toMatchObject({
@@ -145,7 +145,9 @@ describe('a handler that fails', () => {
     expect(seen).toEqual([1, 2])
     expect(reasons).toEqual([expect.objectContaining({ code: 'handler_timeout' })])
     expect(reasons[0]).toBeInstanceOf(FleethookError)
-    expect(await receiver.deadLetters.list()).toMatchObject([{ error: expect.stringContaining('1000 ms') }])
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toMatchObject([
+      { error: expect.stringContaining('1000 ms') },
+    ])
   })
 
   test('a signal that nobody looked at in time reads as aborted afterwards', async () => {
@@ -326,13 +328,12 @@ describe('dead letters', () => {
     })
     await post([data('A', 1), data('A', 2), data('A', 3)])
     await clock.advance(10)
-    const letters = await receiver.deadLetters.list()
+    const letters = await Array.fromAsync(receiver.deadLetters.list())
     expect(letters.map(({ error, attempts }) => ({ error, attempts }))).toEqual(
       [1, 2, 3].map((n) => ({ error: `TypeError: no ${n}`, attempts: 2 })),
     )
     expect(letters[0]?.event).toMatchObject({ topic: 'data', vin: 'A', data: { Odometer: 1 } })
     expect(letters[0]?.diedAt).toBeInstanceOf(Date)
-    expect(await receiver.deadLetters.list({ limit: 2 })).toEqual(letters.slice(0, 2))
   })
 
   test('are limited in number, and dropped ones are counted', async () => {
@@ -343,7 +344,7 @@ describe('dead letters', () => {
     })
     for (let n = 0; n < 10; n += 1) await post(data('A', n))
     await turn()
-    const letters = await receiver.deadLetters.list()
+    const letters = await Array.fromAsync(receiver.deadLetters.list())
     expect(letters.map(({ event }) => (event.topic === 'data' ? event.data.Odometer : undefined))).toEqual([7, 8, 9])
     expect(receiver.stats()).toMatchObject({ deadLettered: 10, deadLettersDropped: 7 })
   })
@@ -358,7 +359,7 @@ describe('dead letters', () => {
       await post(body)
       await turn()
     }
-    expect(await receiver.deadLetters.list()).toHaveLength(2)
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toHaveLength(2)
     expect(receiver.stats()).toMatchObject({ deadLettered: 5, deadLettersDropped: 3 })
   })
 
@@ -373,7 +374,7 @@ describe('dead letters', () => {
     })
     await post(data('A', 1))
     await turn()
-    const [letter] = await receiver.deadLetters.list()
+    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
     expect(letters).toEqual([`${letter?.id} Error: no`])
   })
 
@@ -404,11 +405,11 @@ describe('dead letters', () => {
       .on('*', (event) => void others.push(event.topic))
     await post(data('A', 1))
     await clock.advance(100)
-    const [letter] = await receiver.deadLetters.list()
+    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
     broken = false
     expect(await receiver.deadLetters.replay(letter?.id ?? '')).toBe(1)
     await turn()
-    expect(await receiver.deadLetters.list()).toEqual([])
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toEqual([])
     const { id } = letter ?? {}
     const event = letter?.event.topic === 'data' ? letter.event.id : undefined
     expect(deliveries).toEqual([
@@ -432,7 +433,7 @@ describe('dead letters', () => {
     })
     await post([data('A', 1), data('A', 2), data('A', 3)])
     await turn()
-    const [letter] = await receiver.deadLetters.list()
+    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
     await receiver.deadLetters.replay(letter?.id ?? '')
     gate.open('2')
     await turn()
@@ -452,9 +453,9 @@ describe('dead letters', () => {
     await turn()
     await post(data('A', 2))
     await turn()
-    const [letter] = await receiver.deadLetters.list()
+    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
     await expect(receiver.deadLetters.replay(letter?.id ?? '')).rejects.toMatchObject({ code: 'inbox_full' })
-    expect(await receiver.deadLetters.list()).toHaveLength(1)
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toHaveLength(1)
   })
 
   test('a receiver that drains replays nothing: a dead letter is safe as it is', async () => {
@@ -464,10 +465,10 @@ describe('dead letters', () => {
     })
     await post(data('A', 1))
     await turn()
-    const [letter] = await receiver.deadLetters.list()
+    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
     await receiver.drain()
     await expect(receiver.deadLetters.replay(letter?.id ?? '')).rejects.toMatchObject({ code: 'inbox_unavailable' })
-    expect(await receiver.deadLetters.list()).toHaveLength(1)
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toHaveLength(1)
   })
 
   test('discard forgets one', async () => {
@@ -477,10 +478,10 @@ describe('dead letters', () => {
     })
     await post([data('A', 1), data('A', 2)])
     await turn()
-    const [first, second] = await receiver.deadLetters.list()
+    const [first, second] = await Array.fromAsync(receiver.deadLetters.list())
     expect(await receiver.deadLetters.discard(first?.id ?? '')).toBe(1)
     expect(await receiver.deadLetters.discard(first?.id ?? '')).toBe(0)
-    expect(await receiver.deadLetters.list()).toEqual([second])
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toEqual([second])
   })
 })
 
@@ -495,7 +496,7 @@ describe('an observer of failures', () => {
     await post(data('A', 1))
     await clock.advance(1000)
     const event = expect.objectContaining({ topic: 'data', vin: 'A' })
-    const id = (await receiver.deadLetters.list())[0]?.id
+    const id = (await Array.fromAsync(receiver.deadLetters.list()))[0]?.id
     const run = { error: new RangeError('no'), kind: 'handler', event, handler: expect.any(String) }
     expect(told).toEqual([
       { ...run, delivery: { id, attempt: 1 }, nextAt: expect.any(Date) },

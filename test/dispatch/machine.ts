@@ -405,7 +405,7 @@ export function machine(configuration: Configuration): {
 
   async function replay(): Promise<void> {
     const alive = generation
-    const [letter] = await receiver.deadLetters.list({ limit: 1 })
+    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
     if (letter === undefined || alive !== generation) return
     await receiver.deadLetters.replay(letter.id).catch(() => {})
   }

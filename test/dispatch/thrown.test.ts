@@ -21,7 +21,7 @@ describe('Retry', () => {
     expect(runs).toEqual([1, 'other'])
     await clock.advance(1)
     expect(runs).toEqual([1, 'other', 2])
-    expect(await receiver.deadLetters.list()).toMatchObject([
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toMatchObject([
       { attempts: 2, error: expect.stringContaining('60000 ms') },
     ])
     expect(told).toEqual([])
@@ -36,7 +36,7 @@ describe('Retry', () => {
     })
     await post(data('A', 1))
     await turn()
-    expect(await receiver.deadLetters.list()).toMatchObject([{ error: 'RangeError: busy' }])
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toMatchObject([{ error: 'RangeError: busy' }])
   })
 
   test('beside another handler that fails, the longer of the two waits applies', async () => {
@@ -79,7 +79,7 @@ describe('Discard', () => {
     expect(runs).toEqual(['one', 'two'])
     expect(told).toEqual([])
     expect(receiver.stats()).toMatchObject({ handled: 1, discarded: 1, retried: 0, deadLettered: 0 })
-    expect(await receiver.deadLetters.list()).toEqual([])
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toEqual([])
     const said = lines.filter((line) => line.includes('threw Discard'))
     expect(said).toEqual([expect.stringContaining('older than a week')])
     expect(said.join()).not.toContain('4711')

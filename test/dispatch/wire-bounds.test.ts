@@ -24,7 +24,7 @@ test('a VIN that begins with an asterisk names its vehicle in a gap and selects 
   await clock.advance(1)
   await turn()
   expect(gaps).toEqual(['*gap'])
-  expect(await receiver.deadLetters.list({ vin: '*gap' })).toHaveLength(1)
+  expect(await Array.fromAsync(receiver.deadLetters.list({ vin: '*gap' }))).toHaveLength(1)
 })
 
 test('drift keeps at most 1,000 rows with names of at most 100 characters, and counts every value', async () => {

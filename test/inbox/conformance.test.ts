@@ -2,7 +2,7 @@ import { memoryInbox } from 'fleethook'
 import { describe, expect, test } from 'vitest'
 import type { Conformance } from '../../src/testing/expectations.ts'
 import { inboxConformance } from '../../src/testing/inbox-conformance.ts'
-import { vehiclesConformance } from '../../src/testing/vehicles-conformance.ts'
+import { vehiclesConformance } from '../conformance/vehicles-conformance.ts'
 import { disk, storedInbox } from './stored-inbox.ts'
 
 const named = (checks: readonly Conformance[]): readonly (readonly [string, Conformance])[] =>

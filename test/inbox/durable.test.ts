@@ -154,7 +154,7 @@ describe("ack: 'stored'", () => {
     await post(data('A', 1))
     await clock.advance(60_000)
     expect({ runs, asked }).toEqual({ runs: 1, asked: 2 })
-    expect(await receiver.deadLetters.list()).toMatchObject([{ error: 'TypeError: no', attempts: 1 }])
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toMatchObject([{ error: 'TypeError: no', attempts: 1 }])
     expect(receiver.stats()).toMatchObject({ deadLettered: 1, lanes: 0 })
   })
 })
@@ -342,7 +342,7 @@ describe('after a restart', () => {
     const { seen, started } = restarted(on)
     await turn()
     expect(seen).toMatchObject([{ Odometer: 2 }])
-    expect(await started.receiver.deadLetters.list()).toMatchObject([
+    expect(await Array.fromAsync(started.receiver.deadLetters.list())).toMatchObject([
       { id, event: { topic: 'malformed', error: 'message_unreadable', text: '{"broken' } },
     ])
   })
@@ -356,7 +356,7 @@ describe('after a restart', () => {
     await first.post(data('A', 1))
     await turn()
     const { seen, started } = restarted(on)
-    const [letter] = await started.receiver.deadLetters.list()
+    const [letter] = await Array.fromAsync(started.receiver.deadLetters.list())
     expect(letter).toMatchObject({ error: 'Error: no', event: { topic: 'data', data: { Odometer: 1 } } })
     await started.receiver.deadLetters.replay(letter?.id ?? '')
     await turn()
@@ -386,7 +386,9 @@ describe('after a restart', () => {
     await clock.advance(1)
     await clock.advance(20_000)
     expect(seen.slice(1)).toEqual([['A', 1, 2], ['A', 1, 3], ['A', 2, 1], ['A', 4, 1]]) // prettier-ignore
-    expect(await second.receiver.deadLetters.list()).toMatchObject([{ attempts: 3, error: 'Error: no' }])
+    expect(await Array.fromAsync(second.receiver.deadLetters.list())).toMatchObject([
+      { attempts: 3, error: 'Error: no' },
+    ])
   })
 
   test('an attempt that a drain broke off does not count, even after many drains', async () => {
@@ -434,9 +436,10 @@ describe('after a restart', () => {
     for (let n = 1; n < ends; n += 1) await crashing()
     expect(runs).toBe(ends)
     expect(on.dead.size).toBe(0)
-    const { receiver } = await crashing()
+    const { receiver, lines } = await crashing()
     expect(runs).toBe(ends)
-    const [letter] = await receiver.deadLetters.list()
+    expect(lines.join('\n')).toContain(`is a dead letter: ${ends} processes ended while they handled it`)
+    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
     expect(letter).toMatchObject({
       error: expect.stringContaining(`${ends} processes ended while they handled it`),
       event: { data: { Odometer: 1 } },

@@ -4,6 +4,7 @@ import { afterEach, describe, expect, test } from 'vitest'
 import { DeadTopic } from '../../adapters/inbox/kafka/dead-topic.ts'
 import { readMark, writeMark } from '../../adapters/inbox/kafka/ends.ts'
 import { Reader } from '../../adapters/inbox/kafka/reader.ts'
+import { unasked } from '../../adapters/inbox/two-halves.ts'
 import { toRecord } from '../../adapters/inbox/kafka/records.ts'
 import { fakeClock } from '../../src/testing.ts'
 import { message } from '../../src/testing/kept-message.ts'
@@ -88,7 +89,8 @@ function createGroup(stuck: (n: number) => boolean, ends: (n: number) => boolean
         ...{ secret: false, clock, concurrency, log: quiet },
         inbox: (inbox) => {
           const dead = new DeadTopic(shared)
-          return new Reader({ connector, settings, dead, inbox, put: async () => {}, retentionMs: undefined })
+          const options = { connector, settings, dead, inbox, put: async () => {}, retentionMs: undefined }
+          return Object.assign(new Reader(options), unasked, { deadLetters: dead.list.bind(dead) })
         },
       }).on('state', async ({ raw }) => {
         const n = Number(Object(raw).n)
@@ -122,7 +124,7 @@ function post({ cluster }: Group, ...numbers: readonly number[]): void {
 }
 
 const lettersOf = async ({ receiver }: Process): Promise<readonly string[]> =>
-  (await receiver.deadLetters.list()).map(({ event, error }) => `${Object(event).raw?.n}: ${error}`)
+  (await Array.fromAsync(receiver.deadLetters.list())).map(({ event, error }) => `${Object(event).raw?.n}: ${error}`)
 
 describe('a message during which processes end', () => {
   test('runs alone after two, and is a dead letter after three', async () => {

@@ -2,6 +2,7 @@ import { createReceiver, type Receiver } from 'fleethook'
 import { afterEach, describe, expect, test } from 'vitest'
 import { DeadTopic } from '../../adapters/inbox/kafka/dead-topic.ts'
 import { Reader } from '../../adapters/inbox/kafka/reader.ts'
+import { unasked } from '../../adapters/inbox/two-halves.ts'
 import { fromDeadRecord, toRecord } from '../../adapters/inbox/kafka/records.ts'
 import type { InboxGap, InboxMessage } from '../../src/inbox/inbox.ts'
 import { type FakeClock, fakeClock } from '../../src/testing.ts'
@@ -383,7 +384,7 @@ async function receiving(
       const dead = new DeadTopic(shared)
       const reader = new Reader({ connector, settings, dead, inbox, put: async () => {}, retentionMs: 7 * dayMs })
       readers.push(reader)
-      return reader
+      return Object.assign(reader, unasked)
     },
   }).on('state', ({ raw }, { signal }) => handle(Number(Object(raw).n), signal))
   await receiver.open()

@@ -3,10 +3,13 @@ import { expect, test } from 'vitest'
 import { Database, type Row } from '../../adapters/inbox/postgres/client.ts'
 import { Endings } from '../../adapters/inbox/postgres/endings.ts'
 import { Leases } from '../../adapters/inbox/postgres/leases.ts'
+import { Life } from '../../adapters/inbox/postgres/life.ts'
 import { partitionOf } from '../../adapters/inbox/postgres/schema.ts'
 import { stateValues, VehicleRows } from '../../adapters/inbox/postgres/vehicles.ts'
 import { systemClock } from '../../src/base/clock.ts'
+import type { KeptGap } from '../../src/inbox/inbox.ts'
 import type { StoredVehicle } from '../../src/inbox/vehicle-store.ts'
+import { quiet } from '../postgres/quiet.ts'
 
 /** `answer` gets the text of each statement. */
 function databaseWith(answer: (text: string) => readonly Row[] | Promise<readonly Row[]>): Database {
@@ -152,4 +155,25 @@ test('timers that could not be read are read again', async () => {
 test('a timer without a time is not written', () => {
   const dues = stateValues([stateOf(1, Number.NaN), stateOf(2, 1e300), stateOf(3, 4.5), stateOf(4)])[4]
   expect(dues).toEqual([null, null, 5, null])
+})
+
+test('a sign of life counts the messages of every gap', async () => {
+  const written: unknown[] = []
+  const query = async (text: string, values: unknown[] = []): Promise<{ rows: readonly Row[] }> => {
+    if (text.startsWith('INSERT')) written.push(values[3])
+    return { rows: text.startsWith('INSERT') ? [{ since: 0, seen_at: 0 }] : [] }
+  }
+  const gaps: KeptGap[] = Array.from({ length: 1_500 }, (_, n) => ({
+    ...{ vin: `V${n}`, reason: 'inbox_full', fromMs: n, toMs: n + 1, missed: 1 },
+  }))
+  const life = new Life({
+    ...{ db: new Database({ query }, 'fleethook', systemClock), clock: systemClock, log: quiet, me: 'me' },
+    ...{ openGaps: () => gaps, onGap: () => {}, onSigned: () => {} },
+  })
+  life.start(false)
+  await expect.poll(() => written.length).toBeGreaterThan(0)
+  await life.close(systemClock.now())
+  const kept: KeptGap[] = JSON.parse(String(written.at(-1)))
+  expect(kept.reduce((sum, { missed }) => sum + missed, 0)).toBe(1_500)
+  expect(kept.at(-1)).toEqual({ reason: 'inbox_full', fromMs: 1_000, toMs: 1_500, missed: 500 })
 })

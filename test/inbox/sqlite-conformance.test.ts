@@ -1,7 +1,7 @@
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { describe, expect, test } from 'vitest'
 import { inboxConformance, type InboxUnderTest } from '../../src/testing/inbox-conformance.ts'
-import { vehiclesConformance } from '../../src/testing/vehicles-conformance.ts'
+import { vehiclesConformance } from '../conformance/vehicles-conformance.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf } from './sqlite-settings.ts'
 

@@ -169,7 +169,7 @@ test('several crashes make one gap event, and the recorded gaps are removed when
   let made: Inbox | undefined
   const receiver = createReceiver({ secret: false, inbox: (settings) => (made = inbox(settings)) })
   receiver.on('gap', (event) => told.resolve(event))
-  await receiver.deadLetters.list()
+  await Array.fromAsync(receiver.deadLetters.list())
   expect(await told.promise).toMatchObject({ reason: 'restarted', from: new Date(1_000) })
   // Reads after everything was written.
   await made?.settled({ limit: 1 })
@@ -300,7 +300,7 @@ test('a closed inbox does not open the file again, so another receiver can have 
   const path = files.path()
   const receiver = createReceiver({ secret: false, inbox: sqliteInbox({ path, waitMs: 0 }) })
   await receiver.drain()
-  await expect(receiver.deadLetters.list()).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await expect(Array.fromAsync(receiver.deadLetters.list())).rejects.toMatchObject({ code: 'inbox_unavailable' })
   const next = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings)
   await next.open()
   await next.close()

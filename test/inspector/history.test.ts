@@ -54,7 +54,7 @@ test('lists the messages of the inbox by outcome, and shows the history of one',
   ])
   const [first] = (await ask<Page>('/messages?state=settled&limit=1')).messages
   expect(first?.event.topic).toBe('state')
-  const second = await ask<Page>(`/messages?state=settled&limit=1&before=${first?.id}`)
+  const second = await ask<Page>(`/messages?state=settled&limit=1&after=${first?.id}`)
   expect(second.messages).toMatchObject([{ event: { topic: 'data', vin: 'B' } }])
   const { messages: dead } = await ask<Page>('/messages?state=dead&vin=BAD')
   expect(dead).toHaveLength(1)
@@ -80,28 +80,28 @@ test('a search reads a limited number of messages and says where to continue', a
   })
   const messages: OperatorApi['messages'] = {
     get: async () => undefined,
-    async list({ limit = 100, before } = {}) {
-      const from = before === undefined ? total : Number(before)
-      const page = Array.from({ length: Math.min(limit, from) }, (_, place) => at(from - 1 - place))
-      listed += page.length
-      return page
+    async *list({ after } = {}) {
+      for (let n = Number(after ?? total) - 1; n >= 0; n -= 1) {
+        listed += 1
+        yield at(n)
+      }
     },
   }
   const app = createOperatorApp({
     ...{ messages, replay: async () => 0 },
-    deadLetters: { list: async () => [], get: async () => undefined, replay: async () => 0, discard: async () => 0 },
+    deadLetters: { async *list() {}, get: async () => undefined, replay: async () => 0, discard: async () => 0 },
   })
-  let before: string | undefined
+  let after: string | undefined
   const found: string[] = []
   const reads: number[] = []
   do {
     listed = 0
-    const query = new URLSearchParams({ state: 'dead', ...(before === undefined ? {} : { before }) })
+    const query = new URLSearchParams({ state: 'dead', ...(after === undefined ? {} : { after }) })
     const page = (await (await app.request(`/messages?${query}`)).json()) as Page
     found.push(...page.messages.map(({ id }) => id))
     reads.push(listed)
-    before = page.next ?? undefined
-  } while (before !== undefined)
+    after = page.next ?? undefined
+  } while (after !== undefined)
   expect([found, reads]).toEqual([['000007'], [10_000, 10_000, 5_000]])
 })
 

@@ -57,7 +57,7 @@ async function post(fleet: Fleet, messages: readonly string[]): Promise<void> {
 async function lettersOf(topic: string): Promise<readonly string[]> {
   const inbox = kafkaInbox({ brokers: brokers.addresses, topic, partitions, role: 'receive' })
   const receiver = createReceiver({ secret: false, inbox })
-  const letters = await receiver.deadLetters.list({ limit: 1_000 })
+  const letters = await Array.fromAsync(receiver.deadLetters.list())
   await receiver.drain()
   return letters.map(({ event, error }) => `${Object(event).vin} ${Object(event).raw?.data?.Odometer}: ${error}`)
 }

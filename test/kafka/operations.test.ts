@@ -135,13 +135,13 @@ describe('replays', () => {
     await using front = await run({ topic, role: 'receive' })
     for (const n of count(30)) expect(await front.post(`V${n % 5}`, n)).toBe(200)
     const { deadLetters } = front.receiver
-    await expect.poll(async () => (await deadLetters.list()).length, patience).toBe(12)
+    await expect.poll(async () => (await Array.fromAsync(deadLetters.list())).length, patience).toBe(12)
     isBroken = false
     expect(await deadLetters.replay({})).toBe(12)
     await expect.poll(() => back.runs.filter(({ replayed }) => replayed).length, patience).toBe(12)
     const replayed = back.runs.filter(({ replayed, vin }) => replayed && vin === 'V1').map(({ number }) => number)
     expect(replayed).toEqual(count(30).filter((n) => n % 5 === 1))
-    expect(await deadLetters.list()).toEqual([])
+    expect(await Array.fromAsync(deadLetters.list())).toEqual([])
   })
 
   test('messages that die again while they are replayed stay dead letters', async () => {
@@ -153,7 +153,7 @@ describe('replays', () => {
     await using one = await run({ topic, handle })
     const { deadLetters } = one.receiver
     const ids = async (): Promise<ReadonlySet<string>> =>
-      new Set((await deadLetters.list({ limit: 1_000 })).map(({ id }) => id))
+      new Set((await Array.fromAsync(deadLetters.list())).map(({ id }) => id))
     for (const n of count(200)) expect(await one.post(`V${n % 4}`, n)).toBe(200)
     await expect.poll(async () => (await ids()).size, patience).toBe(200)
     for (const round of count(5)) {
@@ -175,7 +175,7 @@ describe('replays', () => {
     {
       await using one = await run({ topic, handle: broken })
       for (const n of count(40)) expect(await one.post(`V${n % 4}`, n)).toBe(200)
-      await expect.poll(async () => (await one.receiver.deadLetters.list()).length, patience).toBe(40)
+      await expect.poll(async () => (await Array.fromAsync(one.receiver.deadLetters.list())).length, patience).toBe(40)
     }
     const more = 4 * partitions
     for (const name of [topic, `${topic}-dead`]) await addPartitions(brokers.addresses, name, more)
@@ -188,7 +188,7 @@ describe('replays', () => {
     }
     // A process that reads the topic for the first time finds none of them.
     await using other = await run({ topic, partitions: more, role: 'receive' })
-    expect(await other.receiver.deadLetters.list()).toEqual([])
+    expect(await Array.fromAsync(other.receiver.deadLetters.list())).toEqual([])
   })
 })
 

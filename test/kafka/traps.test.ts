@@ -309,7 +309,9 @@ describe('traps of the client', () => {
     }
     expect(await one.post('V1', 1)).toBe(200)
     await expect.poll(() => numbersOf(one, 'V1'), patience).toEqual([0, 1])
-    await expect.poll(async () => (await one.receiver.deadLetters.list()).length, patience).toBe(partitions)
+    await expect
+      .poll(async () => (await Array.fromAsync(one.receiver.deadLetters.list())).length, patience)
+      .toBe(partitions)
     await expect
       .poll(() => Object.values(one.receiver.stats().inbox.lag ?? {}), patience)
       .toEqual(count(partitions).map(() => 0))

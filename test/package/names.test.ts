@@ -53,7 +53,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       ActivityLine OutgoingMessage PostMessage Sandbox SandboxOptions`,
   },
   'fleethook/testing': {
-    values: 'deliver fakeClock inboxConformance message vehicle vehiclesConformance',
+    values: 'deliver fakeClock inboxConformance message vehicle',
     types: `
       Conformance DeliverOptions Deliverable Delivered FakeClock GivenAlert GivenError InboxUnderTest MessageDetails
       MessageFactories MessageOf TestVehicle VehicleOptions`,

@@ -132,7 +132,7 @@ describe.skipIf(!hasPostgres)('clients', () => {
     for (let n = 0; n < 4; n += 1) expect(await post(receiver, 1, n)).toBe(200)
     await expect.poll(() => numbers).toEqual([0, 2, 3])
     await expect
-      .poll(async () => (await receiver.messages.list()).map(({ state }) => state))
+      .poll(async () => (await Array.fromAsync(receiver.messages.list())).map(({ state }) => state))
       .toEqual(['settled', 'settled', 'dead', 'settled'])
     isBroken = false
     expect(await receiver.deadLetters.replay({})).toBe(1)

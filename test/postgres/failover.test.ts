@@ -2,6 +2,9 @@
 import { createReceiver, type GapEvent } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { Database, databaseError } from '../../adapters/inbox/postgres/client.ts'
+import { Position } from '../../adapters/inbox/postgres/snapshots.ts'
+import { systemClock } from '../../src/base/clock.ts'
 import { inForm } from '../form.ts'
 import { hasBaseBackup, type PostgresServer } from '../once/servers.ts'
 import { clean, createLedger, load } from './ledger.ts'
@@ -66,6 +69,9 @@ describe.skipIf(!hasBaseBackup)('a synchronous standby', () => {
         .toMatchObject({ status: 503, error: 'inbox_unavailable', hint })
     }
     await refused(0, 'This Postgres is read-only: a replica cannot keep messages.')
+    const reading = new Position().read(new Database(scene.newPool(1, standby.port), 'replica', systemClock), [0], null)
+    const error: unknown = await reading.catch((thrown: unknown) => databaseError(thrown))
+    expect(error).toMatchObject({ hint: 'Connect to the primary.' })
     proxy.aim(scene.server.port)
     await expect.poll(() => post(receiver, 1, 1)).toBe(200)
     await expect.poll(() => numbers).toEqual([1])

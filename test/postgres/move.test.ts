@@ -4,8 +4,11 @@ import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver, type GapEvent, type Receiver } from 'fleethook'
+import { createReceiver, type GapEvent, type Receiver, type Vehicles, vehicles } from 'fleethook'
+import type { InboxFactory, RelayInbox } from 'fleethook/extend'
+import { postgresInbox } from 'fleethook/inbox/postgres'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { becomes, is, starts } from 'fleethook/when'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { endWithFile } from '../conformance/spawn.ts'
 import { inForm } from '../form.ts'
@@ -67,6 +70,36 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
   const rows = async (table: string): Promise<number> =>
     Number((await scene.pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.${table}`)).rows[0]?.count)
 
+  /** From now on, a part of a move waits for a lock when enough rows are there. */
+  async function stopAt(): Promise<void> {
+    await scene.pool.query(`CREATE TABLE ${schema}.stop (rows int)`)
+    await scene.pool.query(`CREATE FUNCTION ${schema}.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  IF (SELECT count(*) FROM ${schema}.waiting) >= (SELECT rows FROM ${schema}.stop) THEN PERFORM pg_advisory_xact_lock_shared(7); END IF;
+  RETURN NULL; END $$`)
+    await scene.pool.query(
+      `CREATE TRIGGER wait BEFORE INSERT ON ${schema}.waiting FOR EACH STATEMENT EXECUTE FUNCTION ${schema}.wait()`,
+    )
+  }
+
+  /** Kills a move when this number of rows has waited. */
+  async function killedAfter(count: number): Promise<void> {
+    await scene.pool.query(`TRUNCATE ${schema}.stop`)
+    await scene.pool.query(`INSERT INTO ${schema}.stop VALUES ($1)`, [count])
+    const locker = await scene.pool.connect()
+    await locker.query('SELECT pg_advisory_lock(7)')
+    const child = move()
+    const ended = once(child, 'close')
+    const stands = `SELECT FROM pg_stat_activity WHERE wait_event = 'advisory'`
+    await expect.poll(async () => (await locker.query(stands)).rowCount, { timeout: 60_000 }).toBe(1)
+    child.kill('SIGKILL')
+    await ended
+    // Postgres commits this part, and the file does not know it.
+    const before = await rows('waiting')
+    await locker.query('SELECT pg_advisory_unlock(7)')
+    locker.release()
+    await expect.poll(() => rows('waiting')).toBeGreaterThan(before)
+  }
+
   test('waiting messages in order, dead letters and gaps are handled from there', async () => {
     const before = await receiverOnFile()
     for (let n = 0; n < 40; n += 1) expect(await post(before, n % 4, n)).toBe(200)
@@ -74,7 +107,7 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
     expect(await moved()).toMatchObject({ status: 1, said: { error: { code: 'inbox_locked' } } })
     await before.drain({ handlerGraceMs: 0 })
 
-    expect(await moved()).toMatchObject({ status: 0, said: { messages: 30, deadLetters: 10, timers: 0, vehicles: 0 } })
+    expect(await moved()).toMatchObject({ status: 0, said: { messages: 30, deadLetters: 10, vehicles: 0 } })
     expect(await moved()).toMatchObject({ status: 0, said: { messages: 0, deadLetters: 0 } })
     expect([await rows('waiting'), await rows('dead')]).toEqual([30, 10])
 
@@ -103,30 +136,9 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
       ),
     )
     await before.drain({ handlerGraceMs: 0 })
-    // A part waits for a lock when so many rows are there.
-    await scene.pool.query(`CREATE TABLE ${schema}.stop (rows int)`)
-    await scene.pool.query(`CREATE FUNCTION ${schema}.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-  IF (SELECT count(*) FROM ${schema}.waiting) >= (SELECT rows FROM ${schema}.stop) THEN PERFORM pg_advisory_xact_lock_shared(7); END IF;
-  RETURN NULL; END $$`)
-    await scene.pool.query(
-      `CREATE TRIGGER wait BEFORE INSERT ON ${schema}.waiting FOR EACH STATEMENT EXECUTE FUNCTION ${schema}.wait()`,
-    )
+    await stopAt()
     for (let round = 1; round <= inForm({ short: 2, full: 4 }); round += 1) {
-      await scene.pool.query(`TRUNCATE ${schema}.stop`)
-      await scene.pool.query(`INSERT INTO ${schema}.stop VALUES ($1)`, [1_000 * round])
-      const locker = await scene.pool.connect()
-      await locker.query('SELECT pg_advisory_lock(7)')
-      const child = move()
-      const ended = once(child, 'close')
-      const stands = `SELECT FROM pg_stat_activity WHERE wait_event = 'advisory'`
-      await expect.poll(async () => (await locker.query(stands)).rowCount, { timeout: 60_000 }).toBe(1)
-      child.kill('SIGKILL')
-      await ended
-      // Postgres commits this part, and the file does not know it.
-      const before = await rows('waiting')
-      await locker.query('SELECT pg_advisory_unlock(7)')
-      locker.release()
-      await expect.poll(() => rows('waiting')).toBeGreaterThan(before)
+      await killedAfter(1_000 * round)
     }
     await scene.pool.query(`DROP TRIGGER wait ON ${schema}.waiting`)
     expect(await moved()).toMatchObject({ status: 0 })
@@ -141,6 +153,52 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
       expect(own).toEqual(own.toSorted((one, other) => one - other))
     }
   })
+
+  test('what a killed move has moved does not come back when it was handled and deleted meanwhile', { timeout: 60_000 }, async () => {
+    const before = await receiverOnFile()
+    await Promise.all(
+      Array.from({ length: 1_200 }, (_, n) =>
+        before.accept({ authorization: undefined, body: bodyOf(1 + (n % 20), n) }),
+      ),
+    )
+    await before.drain({ handlerGraceMs: 0 })
+    await stopAt()
+    await killedAfter(500)
+    const there = await rows('waiting')
+    await scene.pool.query(`DELETE FROM ${schema}.waiting`)
+    await scene.pool.query(`DELETE FROM ${schema}.message`)
+    await scene.pool.query(`DROP TRIGGER wait ON ${schema}.waiting`)
+    expect(await moved()).toMatchObject({ status: 0, said: { messages: 1_200 - there } })
+    expect([await rows('waiting'), await rows('moved')]).toEqual([1_200 - there, 0])
+  }) // prettier-ignore
+
+  test('rules go on with the states and the timers of the file', { timeout: 60_000 }, async () => {
+    const [from, to]: unknown[][] = [[], []]
+    const ruled = <Inbox extends InboxFactory | RelayInbox>(inbox: Inbox, told: unknown[] = []): Receiver & { readonly vehicles: Vehicles } =>
+      createReceiver({ secret: false, log: quiet, inbox, parts: [vehicles({ fields: ['Gear', 'Locked'] })] })
+        .when(becomes('Gear', 'P'), ({ change }) => void told.push(`${String(change.from)}>P`))
+        .when(starts(is('Locked', false)).after({ seconds: 1 }), ({ change }) => void told.push(`unlocked, ${change.acrossGap}`))
+    const gear = (Gear: string): object => ({ vin: vinOf(1), createdAt: new Date().toISOString(), data: { Gear, Locked: false } })
+    const accept = async (receiver: Receiver, body: object): Promise<void> => {
+      expect((await receiver.accept({ authorization: undefined, body })).status).toBe(200)
+    }
+    const before = ruled(sqliteInbox({ path, waitMs: 0 }), from)
+    await before.open()
+    await accept(before, { ...gear('D'), data: { Gear: 'D', Locked: true } })
+    await accept(before, gear('D'))
+    await before.drain()
+    expect(await moved()).toMatchObject({ status: 0, said: { vehicles: 1 } })
+    expect(await moved()).toMatchObject({ status: 0, said: { vehicles: 0 } })
+    const after = ruled(postgresInbox({ db: scene.newPool(), schema, leaseMs: 3_000 }), to)
+    await after.open()
+    const car = await after.vehicles.get(vinOf(1))
+    expect([car?.value('Gear'), car?.seenAt instanceof Date]).toEqual(['D', true])
+    await expect.poll(() => to, { timeout: 10_000 }).toEqual(['unlocked, true'])
+    await accept(after, gear('P'))
+    await expect.poll(() => to).toEqual(['unlocked, true', 'D>P'])
+    expect(from).toEqual([])
+    await after.drain()
+  }) // prettier-ignore
 
   test('a path without an inbox is one clear error, and no file', async () => {
     path = join(folder, 'nothing.db')

@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { systemClock } from '../../src/base/clock.ts'
-import { Database } from '../../adapters/inbox/postgres/client.ts'
+import { Database, type Row } from '../../adapters/inbox/postgres/client.ts'
 import { Position } from '../../adapters/inbox/postgres/snapshots.ts'
 import { inForm } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
@@ -113,15 +113,16 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m RETURNING id`,
     expect(missed).toBeGreaterThan(0)
   })
 
+  const many = (count: number, part = 0): Promise<unknown> =>
+    scene.pool.query(
+      `WITH m AS (INSERT INTO fleethook.message SELECT gen_random_uuid(), 'VIN', 0, 'root', 'wire', 2, '{}' FROM generate_series(1, $1) RETURNING id)
+INSERT INTO fleethook.waiting (part, id) SELECT $2, id FROM m`,
+      [count, part],
+    )
+
   test('pages show what one snapshot showed, and the next read shows the rest', async () => {
     await clear()
     const db = new Database(scene.pool, 'fleethook', systemClock)
-    const many = (count: number): Promise<unknown> =>
-      scene.pool.query(
-        `WITH m AS (INSERT INTO fleethook.message SELECT gen_random_uuid(), 'VIN', 0, 'root', 'wire', 2, '{}' FROM generate_series(1, $1) RETURNING id)
-INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
-        [count],
-      )
     await many(700)
     const position = new Position()
     const first = (await position.read(db, [0], null)) ?? []
@@ -133,4 +134,77 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
     const seqs = [...first, ...second, ...third].map(({ seq }) => Number(seq))
     expect(seqs).toEqual(seqs.toSorted((one, other) => one - other))
   })
+
+  test('a page shows some of each partition, and takes no longer when more waits', async () => {
+    await clear()
+    const statements: { readonly text: string; readonly values: unknown[] }[] = []
+    const db = new Database(
+      {
+        query(text, values = []) {
+          statements.push({ text, values })
+          return scene.pool.query(text, values)
+        },
+      },
+      'fleethook',
+      systemClock,
+    )
+    const position = new Position()
+    const readAll = async (parts: readonly number[]): Promise<Record<string, number>> => {
+      const read: number[][] = []
+      do
+        for (const { part, seq } of (await position.read(db, parts, null)) ?? [])
+          (read[Number(part)] ??= []).push(Number(seq))
+      while (position.isBehind)
+      for (const seqs of read) expect(seqs).toEqual([...new Set(seqs)].toSorted((one, other) => one - other))
+      return Object.fromEntries(read.map(({ length }, part) => [part, length]))
+    }
+    for (const [part, count] of [20_000, 700, 3].entries()) await many(count, part)
+    expect(await readAll([0, 1, 2])).toEqual({ 0: 20_000, 1: 700, 2: 3 })
+    // What comes behind a complete read has pages too.
+    for (const [part, count] of [5, 800, 400].entries()) await many(count, part)
+    expect(await readAll([0, 1, 2])).toEqual({ 0: 5, 1: 800, 2: 400 })
+
+    const { text, values } = statements[1] ?? expect.fail('There was one page.')
+    const { rows } = await scene.pool.query<{ 'QUERY PLAN': string }>(`EXPLAIN ANALYZE ${text}`, values)
+    const scanned = rows.flatMap(
+      (row) => /waiting w .*actual.* rows=(\d+) loops=(\d+)/.exec(row['QUERY PLAN'])?.slice(1) ?? [],
+    )
+    expect(scanned).toHaveLength(2)
+    expect(Number(scanned[0]) * Number(scanned[1])).toBeLessThan(1_000)
+  })
+
+  test('a server that crashed gives ids of transactions again, and is read from the start', { timeout: 60_000 }, async () => {
+    // It writes ids down late, so that the crash loses some.
+    await using frail = await startScene(['wal_writer_delay=10s'])
+    await frail.prepare('fleethook')
+    const db = new Database(frail.newPool(1), 'fleethook', systemClock)
+    let position = new Position()
+    const seen: string[] = []
+    const readAll = async (): Promise<void> => {
+      for (let rows: readonly Row[] | undefined; rows?.length !== 0; ) {
+        rows = await position.read(db, [0], null)
+        if (rows === undefined) position = new Position()
+        else seen.push(...rows.map(({ id }) => String(id)))
+      }
+    }
+    const started = 'SELECT pg_postmaster_start_time()::text AS at, pg_backend_pid() AS pid'
+    const victim = await frail.newPool(1).connect()
+    const { rows: before } = await victim.query<{ at: string; pid: number }>(started)
+    await victim.query('SET synchronous_commit = off')
+    for (let n = 0; n < 100; n += 1) await victim.query('SELECT pg_current_xact_id()')
+    await readAll()
+    process.kill(before[0]?.pid ?? 0, 'SIGKILL')
+    victim.release(true)
+    const insertAgain = async (): Promise<void> => {
+      await frail.pool.query(
+        `WITH m AS (INSERT INTO fleethook.message VALUES (gen_random_uuid(), 'VIN', 0, 'root', 'wire', 2, '{}') RETURNING id)
+INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
+      )
+    }
+    await expect.poll(() => insertAgain().then(() => true, () => false), { timeout: 30_000 }).toBe(true)
+    // A pooler hides the lost connection, and the server has the same start time.
+    await expect.poll(() => readAll().then(() => true, () => false), { timeout: 30_000 }).toBe(true)
+    expect((await frail.pool.query<{ at: string }>(started)).rows[0]?.at).toBe(before[0]?.at)
+    expect(seen).toHaveLength(1)
+  }) // prettier-ignore
 })

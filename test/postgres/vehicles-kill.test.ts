@@ -102,7 +102,7 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
           timeout: 30_000,
         })
         .toBe(0)
-      const views = await front.vehicles.list({ limit: count })
+      const views = await Array.fromAsync(front.vehicles.list())
       await front.drain()
       await Promise.all(children.map(end))
       const parks = await rowsOf('parks')

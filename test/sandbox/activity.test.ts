@@ -28,8 +28,7 @@ describe('each delivery is one line', () => {
     [401, 'no secret, or not of the expected scheme'],
     [404, 'no receiver at this path'],
     [503, 'the receiver is full, or stops'],
-    [500, 'the receiver failed'],
-    [302, 'a redirection, which is not followed'],
+    [500, 'refused'],
   ])('with its status %i and its time', async (status, reason) => {
     const lines = await shown(async () => status, say)
     const end = reason === undefined ? '' : `  ${reason}`
@@ -38,23 +37,6 @@ describe('each delivery is one line', () => {
     ])
     expect(lines.find(({ kind }) => kind === 'delivery')?.failed).toBe(status !== 200)
   })
-})
-
-test('a webhook that takes nothing raises an alarm at once and repeatedly, and the end of the alarm is shown', async () => {
-  let status = 403
-  const lines = await shown(
-    async () => status,
-    async (scene) => {
-      for (let count = 0; count < 21; count += 1) await say(scene)
-      status = 200
-      await say(scene)
-    },
-  )
-  expect(of('alarm', lines)).toEqual([
-    'The webhook did not take a message, and the service sends each once: wrong secret. Set the webhook again, with `auth` as the secret of the receiver.',
-    'The webhook did not take 21 messages in a row, and the service sends each once: wrong secret. Set the webhook again, with `auth` as the secret of the receiver.',
-    'The webhook takes messages again, after 21 that it did not take.',
-  ])
 })
 
 test('no line has a secret, wherever it was sent', async () => {
@@ -69,7 +51,7 @@ test('no line has a secret, wherever it was sent', async () => {
       await ask('GET', `/sse/${own}?topics=${secret}`)
     },
   )
-  expect(lines.length).toBeGreaterThan(5)
+  expect(lines.length).toBe(5)
   expect(lines.map(({ text }) => text).join('\n')).not.toMatch(new RegExp(`${secret}|${apiKey}|pa55word|t0ken`))
 })
 

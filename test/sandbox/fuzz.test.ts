@@ -21,7 +21,7 @@ const real = [
     (rest) => `/api/1/energy_sites/${site}/${rest}`,
   ),
   ...[`/sse/${vin}`, `/sse/${vin}/Soc`, `/sse/${site}`],
-  ...['/sandbox/vehicles', `/sandbox/vehicles/${vin}/network`],
+  ...['/sandbox/vehicles', `/sandbox/vehicles/${vin}/wake`],
   ...['/sandbox/messages', '/sandbox/clock', '/sandbox/deliveries'],
 ]
 const odd = fc.constantFrom(

@@ -2,7 +2,7 @@ import { createServer } from 'node:http'
 import { once } from 'node:events'
 import { createSandbox } from 'fleethook/sandbox'
 import { describe, expect, test } from 'vitest'
-import { apiKey, messagesIn, sceneOf } from './scene.ts'
+import { apiKey, sceneOf } from './scene.ts'
 
 const products = '/api/business/products'
 const url = 'https://receiver.example.com/telemetry'
@@ -53,22 +53,6 @@ test('the last 1,000 deliveries are listed until the list is cleared', async () 
   await ask('DELETE', '/sandbox/deliveries')
   expect((await ask('GET', '/sandbox/deliveries')).body.response).toEqual([])
 })
-
-test('the newest 5,000 messages wait for the network, and no connection is reported twice', async () => {
-  const { client, ask, vin, sandbox, posted } = await sceneOf({ vehicles: 1 })
-  await client.wakeUp(vin)
-  await client.config(vin).replace({ fields: { Odometer: { interval_seconds: 1, resend_interval_seconds: 1 } } })
-  await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: false })
-  await sandbox.advance(12 * 3_600_000)
-  await client.webhook.set({ url, format: 'service' })
-  const lastTime = Date.parse((await ask('GET', '/sandbox/clock')).body.response.now)
-  await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: true })
-  await sandbox.advance(6_000)
-  const late = messagesIn(posted).filter(({ createdAt }) => Date.parse(createdAt) < lastTime)
-  expect(late.length).toBeGreaterThan(4_000)
-  expect(late.length).toBeLessThanOrEqual(5_000)
-  expect(late.filter((message) => 'networkInterface' in message)).toEqual([])
-}, 30_000)
 
 test('a body of more than a megabyte is refused', async () => {
   const { ask, vin } = await sceneOf()

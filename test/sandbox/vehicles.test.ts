@@ -98,47 +98,6 @@ describe('what a vehicle streams', () => {
     expect(posted).toEqual([])
   })
 
-  test('waits without a network, and is uploaded later, in order and with the old times', async () => {
-    const { sandbox, client, posted, vin, ask } = await sceneOf({ vehicles: 1 })
-    await client.webhook.set({ url, format: 'service' })
-    await client.wakeUp(vin)
-    await client.config(vin).replace({ fields: { VehicleName: { interval_seconds: 1, resend_interval_seconds: 10 } } })
-    await sandbox.advance(60_000)
-    await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: false })
-    posted.length = 0
-    await sandbox.advance(100_000)
-    expect(posted).toEqual([])
-    await expect(client.vehicle(vin).data()).rejects.toMatchObject({ status: 408 })
-    await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: true })
-    await sandbox.advance(1_000)
-    const [first, ...late] = messagesIn(posted)
-    expect(first).toMatchObject({ status: 'CONNECTED' })
-    const times = late.map((message) => Date.parse(message['createdAt']))
-    expect(times.length).toBeGreaterThan(5)
-    expect(times).toEqual(times.toSorted((a, b) => a - b))
-  })
-
-  test('also waits when the vehicle wakes or falls asleep without a network', async () => {
-    const { sandbox, client, posted, vin, ask } = await sceneOf({ vehicles: 1 })
-    await client.webhook.set({ url, format: 'service' })
-    await client.config(vin).replace({ fields: { Locked: { interval_seconds: 1 } } })
-    await ask('POST', `/sandbox/vehicles/${vin}/sleep`)
-    await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: false })
-    posted.length = 0
-    await ask('POST', `/sandbox/vehicles/${vin}/wake`)
-    await sandbox.advance(10_000)
-    await ask('POST', `/sandbox/vehicles/${vin}/sleep`)
-    expect((await ask('GET', '/sandbox/vehicles')).body.response[0]).toMatchObject({ vin, state: 'asleep' })
-    await sandbox.advance(10_000)
-    expect(posted).toEqual([])
-    await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: true })
-    await sandbox.advance(1_000)
-    const [first, ...late] = messagesIn(posted)
-    expect(first).toMatchObject({ status: 'CONNECTED' })
-    expect(late.flatMap((message) => ('state' in message ? [message.state] : []))).toEqual(['online', 'asleep'])
-    expect(late.filter((message) => 'networkInterface' in message)).toEqual([])
-  })
-
   test('is the same for the same seed, message by message', async () => {
     const bodies = async (seed: number): Promise<readonly string[]> => {
       const { sandbox, client, posted } = await sceneOf({

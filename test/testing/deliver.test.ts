@@ -124,7 +124,7 @@ describe('settled', () => {
     const { settled } = await deliver(receiver, message.state())
     await clock.advance(1_000)
     await settled
-    expect(await receiver.deadLetters.list()).toHaveLength(1)
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toHaveLength(1)
   })
 
   test('resolves when a drain gives the message up', async () => {

@@ -78,7 +78,7 @@ describe('a receiver with a fake clock', () => {
     expect(reasons).toMatchObject([{ code: 'handler_timeout' }])
     await clock.advance(10_000)
     await settled
-    expect(await receiver.deadLetters.list()).toMatchObject([{ attempts: 2 }])
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toMatchObject([{ attempts: 2 }])
   })
 
   test('drains by the time of the clock', async () => {

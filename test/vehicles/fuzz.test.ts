@@ -163,7 +163,7 @@ test('random rules over hostile messages: no crash, no rule that throws, and a r
         }
         await settled()
         expect(errors.map(String).filter((error) => !error.includes('for the last time'))).toEqual([])
-        for (const vehicle of await receiver.vehicles.list()) JSON.stringify(vehicle.fields.map((field) => vehicle.value(field as 'Soc')))
+        for (const vehicle of await Array.fromAsync(receiver.vehicles.list())) JSON.stringify(vehicle.fields.map((field) => vehicle.value(field as 'Soc')))
         dies = false
         await receiver.deadLetters.replay({})
         await settled()

@@ -30,12 +30,11 @@ export const durablePlaces: readonly (readonly [where: string, open: () => Place
       const storage = objectStorage()
       const retained = { forMs: 3_600_000, maxBytes: 100_000_000 }
       const keeping = { maxBytes: 500_000_000, pendingMessages: 1_000, pendingBytes: 100_000_000, dead: retained }
-      const settled = { forMs: 0, maxBytes: 0 }
       return {
         next:
           () =>
           ({ keepsVehicles = false }) =>
-            createObjectInbox(storage, { ...keeping, settled, keepsVehicles }),
+            createObjectInbox(storage, { ...keeping, keepsVehicles }),
         end: () => {},
       }
     },

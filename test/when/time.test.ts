@@ -172,7 +172,7 @@ describe('after', () => {
     await car.wait({ hours: 4 })
     expect(seen).toHaveLength(3)
     fails = false
-    const [dead] = await receiver.deadLetters.list()
+    const [dead] = await Array.fromAsync(receiver.deadLetters.list())
     expect(dead?.event.topic).toBe('timer')
     await receiver.deadLetters.replay(dead?.id ?? '')
     await clock.advance(10)

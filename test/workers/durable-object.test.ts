@@ -123,25 +123,6 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     expect(await dead()).toEqual([])
   })
 
-  test('a replay handles settled messages again while the inbox still has them', async ({ expect }) => {
-    await using running = await started({ inbox: { retention: { settled: { forMs: 60_000 } } } })
-    for (const vin of ['V1', 'V2', 'V3']) expect(await post(running.target.url, vin, 1)).toBe(200)
-    // Its handler records a message before it is settled.
-    const settled = async (): Promise<unknown> => json(running.target, '/replay-handled?dryRun')
-    await expect.poll(settled, patiently).toBe(3)
-    expect(await json(running.target, '/replay-handled?vin=V2')).toBe(1)
-    await expect.poll(() => running.entries.length, patiently).toBe(4)
-    await expect.poll(settled, patiently).toBe(3)
-    expect(await json(running.target, '/replay-handled')).toBe(3)
-    await expect.poll(() => running.entries.length, patiently).toBe(7)
-    expect(
-      running.entries
-        .filter(({ replayed }) => replayed)
-        .map(({ vin }) => vin)
-        .toSorted(),
-    ).toEqual(['V1', 'V2', 'V2', 'V3'])
-  })
-
   test('an attempt, and the wait before the next one, outlive the process', async ({ expect }) => {
     await using running = await started({
       failing: { BAD: 3 },

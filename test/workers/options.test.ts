@@ -39,7 +39,7 @@ interface Asked {
 
 const keeping = {
   ...{ maxBytes: 1_000_000, pendingMessages: 100, pendingBytes: 1_000_000 },
-  ...{ settled: { forMs: 0, maxBytes: 0 }, dead: { forMs: 60_000, maxBytes: 100_000 } },
+  dead: { forMs: 60_000, maxBytes: 100_000 },
 }
 const shardOf = (lane: string): string => `shard-${Number.parseInt(fnv1a(lane).slice(-8), 16) % 4}`
 
@@ -67,8 +67,8 @@ describe('options of durableObjectInbox', () => {
     ['maxBytes', () => durableObjectInbox({ objects: () => namespace, maxBytes: 0.5 }), /`maxBytes`.* 0.5/],
     [
       'retention',
-      () => durableObjectInbox({ objects: () => namespace, retention: { settled: { forMs: -1 } } }),
-      /`retention.settled.forMs`/,
+      () => durableObjectInbox({ objects: () => namespace, retention: { dead: { forMs: -1 } } }),
+      /`retention.dead.forMs`/,
     ],
     ['a receiver with another inbox', () => inboxObject(createReceiver({ secret: 'a' })), /durableObjectInbox\(\{/],
     [
@@ -318,8 +318,8 @@ describe('what a Worker asks of its objects', () => {
     })
     const context = { waitUntil() {}, passThroughOnException() {}, props: {} }
     await worker<{ X: ObjectNamespace }>(receiver).fetch(new Request('http://any/'), { X: shards }, context)
-    const letters = await receiver.deadLetters.list({ limit: 3 })
-    expect(letters.map(({ id }) => id)).toEqual(['6', '7', '8'])
+    const letters = await Array.fromAsync(receiver.deadLetters.list())
+    expect(letters.map(({ id }) => id)).toEqual(['6', '7', '8', '9'])
     expect(letters[0]).toMatchObject({ event: { topic: 'data', vin: 'V1' }, attempts: 5 })
     expect(asked.map(({ question }) => question)).toEqual(Array.from({ length: 4 }, () => 'deadLetters'))
   })

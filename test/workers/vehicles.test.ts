@@ -154,17 +154,4 @@ describe('states of vehicles in Durable Objects', () => {
     expect(ids.map(([id, delivery]) => id?.endsWith(String(delivery)))).toEqual([true, true])
     expect(await running.json('/vehicle?vin=BAD')).toMatchObject({ values: { BatteryLevel: [3, 'certain'] } })
   })
-
-  test('a replay of handled messages shows no change unless it is asked to', async ({ expect }) => {
-    await using running = await started({ ...numbers, inbox: { retention: { settled: { forMs: 60_000 } } } })
-    for (const number of [1, 2, 3]) expect(await post(running.url(), 'V1', number)).toBe(200)
-    await expect.poll(() => running.told('V1'), patiently).toEqual([[1, 2], [2, 3]]) // prettier-ignore
-    await expect.poll(() => running.json('/replay-handled?dryRun'), patiently).toBe(3)
-    expect(await running.json('/replay-handled')).toBe(3)
-    await expect.poll(() => running.entries.filter(({ replayed }) => replayed).length, patiently).toBe(3)
-    expect(running.told('V1')).toHaveLength(2)
-    await expect.poll(() => running.json('/replay-handled?dryRun'), patiently).toBe(3)
-    expect(await running.json('/replay-handled?edges')).toBe(3)
-    await expect.poll(() => running.told('V1').slice(2), patiently).toEqual([[1, 2], [2, 3]]) // prettier-ignore
-  })
 })

@@ -5,21 +5,8 @@ import type { Inbox, InboxMessage, ListedMessage, Listing, Opened, Waiting } fro
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../src/inbox/stored-row.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { ObjectStorage } from './platform.ts'
-import { createRoom, type Keeping, type Retained } from './room.ts'
-import {
-  dead,
-  deleteMeta,
-  listing,
-  prepareSchema,
-  readMeta,
-  type Row,
-  type Rows,
-  selecting,
-  settled,
-  stateNames,
-  waiting,
-  writeMeta,
-} from './rows.ts'
+import { type Keeping, Room } from './room.ts'
+import { dead, deleteMeta, listing, prepareSchema, readMeta, type Rows, selecting, waiting, writeMeta } from './rows.ts'
 import { createObjectVehicles, type ObjectVehicles } from './vehicles.ts'
 
 export interface ObjectInbox extends Inbox {
@@ -48,9 +35,8 @@ const pageSize = 1_000
 export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOptions): ObjectInbox {
   const { sql } = storage
   const { keepsVehicles = false, kept = () => {} } = options
-  const keepsSettled = options.settled.forMs > 0
   const rows: Rows = (query, ...bindings) => sql.exec(query, ...bindings).toArray()
-  const room = createRoom(rows, options)
+  const room = new Room(rows, options)
   const vehicles = keepsVehicles ? createObjectVehicles(rows) : undefined
   /** The states of vehicles are from this time, and no gap event reports that yet. */
   let staleFromMs: number | undefined
@@ -82,12 +68,6 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       ...[seqOf(id), id, lane, receivedAt, door, kind, text, bytes],
     )
     if (lastId === undefined || id > lastId) lastId = id
-  }
-
-  /** A row no longer waits. Returns the number of other rows that were dropped for it. */
-  function leaves(id: string, [row]: readonly Row[], as: 'gone' | Retained): number {
-    handedOut.delete(id)
-    return row === undefined ? 0 : room.left(Number(row['bytes']), as)
   }
 
   /** States miss what a receiver without the part `vehicles` settles. Returns the gap that says so to the next one. */
@@ -140,12 +120,16 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       if (closed) throw new FleethookError('inbox_unavailable', 'The inbox was closed.')
       let bytes = 0
       for (const message of messages) bytes += message.bytes
-      storage.transactionSync(() => {
-        room.make(messages.length, bytes)
-        for (const message of messages) insert(message)
-        if (staleFromMs !== undefined && messages.some(({ kind }) => kind === 'gap')) deleteMeta(sql, staleKey)
-      })
-      room.entered(messages.length, bytes)
+      room.enter(messages.length, bytes)
+      try {
+        storage.transactionSync(() => {
+          for (const message of messages) insert(message)
+          if (staleFromMs !== undefined && messages.some(({ kind }) => kind === 'gap')) deleteMeta(sql, staleKey)
+        })
+      } catch (error) {
+        room.leave(messages.length, bytes)
+        throw error
+      }
       kept()
     },
 
@@ -167,14 +151,12 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     async settle(id, vehicle) {
-      const change = keepsSettled
-        ? `UPDATE fleethook_messages SET state = ${settled}, changed = NULL`
-        : 'DELETE FROM fleethook_messages'
-      const gone = withState(vehicle, () =>
-        rows(`${change} WHERE place = ? AND state = ${waiting} RETURNING bytes`, seqOf(id)),
+      const [gone] = withState(vehicle, () =>
+        rows(`DELETE FROM fleethook_messages WHERE place = ? AND state = ${waiting} RETURNING bytes`, seqOf(id)),
       )
       const wasAlone = ranAlone(id)
-      leaves(id, gone, keepsSettled ? 'settled' : 'gone')
+      handedOut.delete(id)
+      if (gone !== undefined) room.leave(1, Number(gone['bytes']))
       if (wasAlone) await storage.sync()
     },
 
@@ -190,50 +172,44 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     async deadLetter(id, { error, attempts, diedAt, changed = null }, vehicle) {
-      const gone = withState(vehicle, () =>
+      const [gone] = withState(vehicle, () =>
         rows(
           `UPDATE fleethook_messages SET state = ${dead}, error = ?, attempts = ?, died_at = ?, changed = coalesce(?, changed)
            WHERE place = ? AND state = ${waiting} RETURNING bytes`,
           ...[error, attempts, diedAt, changed, seqOf(id)],
         ),
       )
-      return leaves(id, gone, 'dead')
+      handedOut.delete(id)
+      return gone === undefined ? 0 : room.died(Number(gone['bytes']))
     },
 
-    deadLetters: async (which) => selecting(rows, dead, which).map(letterOf),
+    deadLetters: async (which) => selecting(rows, which).map(letterOf),
 
     async findDeadLetter(id) {
       const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state = ${dead}`, seqOf(id))
       return row === undefined ? undefined : letterOf(row)
     },
 
-    settled: async (which) => selecting(rows, settled, which).map(messageOf),
+    // Keeping one would cost a third row.
+    settled: async () => [],
 
     messages: async (which) =>
-      listing(rows, which).map((row) => listedOf(row, stateNames[Number(row['state'])] ?? 'waiting')),
+      listing(rows, which).map((row) => listedOf(row, row['state'] === dead ? 'dead' : 'waiting')),
 
-    async revive(id, changed) {
-      const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state <> ${waiting}`, seqOf(id))
+    async revive(id) {
+      const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state = ${dead}`, seqOf(id))
       if (row === undefined) return undefined
-      const bytes = Number(row['bytes'])
-      const from = row['state'] === dead ? 'dead' : 'settled'
-      room.revived(bytes, from)
-      try {
-        room.make(0, 0)
-      } catch (error) {
-        room.left(bytes, from)
-        throw error
-      }
+      room.revive(Number(row['bytes']))
       sql.exec(
         `UPDATE fleethook_messages SET state = ${waiting}, replayed = 1, deliveries = 0, attempts = 0, not_before = 0,
-           error = NULL, died_at = NULL, changed = coalesce(?, changed) WHERE place = ?`,
-        ...[changed ?? null, seqOf(id)],
+           error = NULL, died_at = NULL WHERE place = ?`,
+        seqOf(id),
       )
       kept()
       return messageOf(row)
     },
 
-    discard: async (id) => room.forget(seqOf(id), 'dead'),
+    discard: async (id) => room.discard(seqOf(id)),
 
     usage: () => ({ ...room.pending }),
 

@@ -5,8 +5,9 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { RequestScope } from '../../../src/core/entry.ts'
 import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { MessageSelection, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { MessageSelection } from '../../../src/inbox/dead-letters.ts'
 import type { DeadLetter, InboxMessage, KeptGap, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
+import { firstOf } from '../../../src/inbox/pages.ts'
 import type { LocalVehicles, VehiclesStats } from '../../../src/vehicles/vehicles.ts'
 import { createObjectInbox, type ObjectInbox } from './object-inbox.ts'
 import type { InboxObject, InboxObjectClass, ObjectState, ObjectStorage } from './platform.ts'
@@ -150,11 +151,14 @@ class Shard {
     return found && reportOf(found)
   }
 
-  async vehicles(which: {
+  async vehicles({
+    after,
+    limit,
+  }: {
     readonly after?: string | undefined
     readonly limit: number
   }): Promise<readonly SentVehicle[]> {
-    return (await this.#vehicles().list(which)).map(reportOf)
+    return (await firstOf(this.#vehicles().list({ after }), limit)).map(reportOf)
   }
 
   forgetVehicle(vin: string): Promise<boolean> {
@@ -163,10 +167,6 @@ class Shard {
 
   countVehicles(_: undefined): Promise<VehiclesStats> {
     return this.#vehicles().stats()
-  }
-
-  replay(which: ReplaySelection): Promise<number> {
-    return this.#backend.replay(withDates(which), { env: this.#scope.env })
   }
 
   #vehicles(): LocalVehicles {
@@ -239,8 +239,6 @@ class Shard {
   }
 }
 
-function withDates<Selected extends Exclude<Which, string>>(which: Selected): Selected
-function withDates(which: Which): Which
 function withDates(which: Which): Which {
   if (typeof which === 'string') return which
   const { from, to, ...others } = which

@@ -1,3 +1,4 @@
+import { firstPage, pagesOf } from '../../../src/inbox/pages.ts'
 import { createDeadLetterReader, createMessages } from '../../../src/backend/replay.ts'
 import type { Relay } from '../../../src/backend/relay.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
@@ -73,7 +74,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
   ): Promise<Awaited<ReturnType<Questions[Question]>>[]> =>
     Promise.all(everyShard.map((shard) => ask(shard, env, question, about)))
 
-  async function total(...asked: Parameters<typeof askAll<'replayDead' | 'discardDead' | 'replay'>>): Promise<number> {
+  async function total(...asked: Parameters<typeof askAll<'replayDead' | 'discardDead'>>): Promise<number> {
     return (await askAll(...asked)).reduce((sum, count) => sum + count, 0)
   }
 
@@ -122,13 +123,13 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
         const report = await ask(shardOf(laneOf(vin)), bindings(), 'vehicle', vin)
         return report && view(report)
       },
-      async list({ after, limit = 100 } = {}) {
-        const lists = await Promise.all(everyShard.map((shard) => vehiclesOf(shard, after, limit)))
-        return lists
-          .flat()
-          .toSorted((a, b) => (a.vin < b.vin ? -1 : 1))
-          .slice(0, limit)
-          .map(view)
+      async *list({ after } = {}) {
+        const find = async (last: SentVehicle | undefined, limit: number): Promise<readonly SentVehicle[]> =>
+          (await Promise.all(everyShard.map((shard) => vehiclesOf(shard, last?.vin ?? after, limit))))
+            .flat()
+            .toSorted((a, b) => (a.vin < b.vin ? -1 : 1))
+            .slice(0, limit)
+        for await (const page of pagesOf(find, firstPage)) yield* page.map(view)
       },
       // Calls all objects: one that had the vehicle before `shards` was changed may still have a state of it.
       forget: async (vin) => (await askAll('forgetVehicle', vin)).includes(true),
@@ -145,7 +146,8 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     ...(viewOf === undefined ? {} : { vehicles: vehiclesFrom(viewOf) }),
     deadLetters,
     messages: createMessages(everyObject, receipts.reread),
-    replay: (which, { env } = {}) => total('replay', which, env),
+    // Objects keep no handled messages.
+    replay: async () => 0,
 
     async put(messages, env, gaps = []) {
       // The event of a gap of all vehicles goes to one object, but the states in the others become uncertain, too.

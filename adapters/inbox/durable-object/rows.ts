@@ -8,10 +8,10 @@ export type Row = Readonly<Record<string, SqlValue>>
 
 export type Rows = (query: string, ...bindings: readonly (string | number | null)[]) => readonly Row[]
 
-/** The selected rows of a state, in the order of ids. */
-export function selecting(rows: Rows, state: number, which: Selection): readonly Row[] {
+/** The selected dead letters, in the order of ids. */
+export function selecting(rows: Rows, which: Selection): readonly Row[] {
   // The state is part of the statement's text, so that SQLite finds the index of dead letters.
-  return reading(rows, [`state = ${state}`], which, 'ASC')
+  return reading(rows, [`state = ${dead}`], which, 'ASC')
 }
 
 /** The selected rows of all states, newest first. */
@@ -43,11 +43,9 @@ function reading(
   )
 }
 
-/** The state of a row: from waiting to deleted, settled or dead, and from there back to waiting. */
+/** The state of a row. */
 export const waiting = 0
-export const settled = 1
-export const dead = 2
-export const stateNames = ['waiting', 'settled', 'dead'] as const
+export const dead = 1
 
 /** The platform bills each written row and index entry, so `place` is the only key, and indexes cover few rows. */
 const schema = `

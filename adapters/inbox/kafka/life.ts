@@ -1,6 +1,7 @@
 import { backgroundTimer, type Clock, pause, type Timer } from '../../../src/base/clock.ts'
 import { type Log, throttled } from '../../../src/base/log.ts'
 import type { InboxGap, KeptGap } from '../../../src/inbox/inbox.ts'
+import { fittingGaps } from '../two-halves.ts'
 import { codesOf, type Connector } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 import { earliest, latest, TopicReader } from './topic-reader.ts'
@@ -50,9 +51,6 @@ const signMs = 5_000
 const lastSignMs = 1_000
 /** A receiver that leaves no sign for this long counts as not listening, in milliseconds. */
 const silentMs = 3 * signMs
-
-/** The most gaps in one sign that say which vehicle they concern. */
-const mostGaps = 1_000
 
 /**
  * Signs of life of receivers, in a compacted topic. A receiver that starts reports the time in which none listened, and the gaps of
@@ -235,7 +233,7 @@ export class Life {
   async #sign(state: Sign['state'], until: Pick<Sign, 'untilMs'> = {}): Promise<void> {
     const { writer, settings, writerId, openGaps } = this.#options
     const since = this.#startedAt === undefined ? {} : { sinceMs: this.#startedAt }
-    const sign: Sign = { state, ...since, ...until, isAccounted: this.#isAccounted, gaps: fitting(openGaps()) }
+    const sign: Sign = { state, ...since, ...until, isAccounted: this.#isAccounted, gaps: fittingGaps(openGaps()) }
     const value = Buffer.from(JSON.stringify(sign))
     const record = {
       topic: settings.lifeTopic,
@@ -252,21 +250,6 @@ export class Life {
   #pause(ms: number): Promise<void> {
     return pause(this.#options.clock, ms, this.#closing.signal).catch(() => {})
   }
-}
-
-/** The gaps that fit in one sign. Those beyond the limit no longer say which vehicle they concern. */
-function fitting(gaps: readonly KeptGap[]): readonly KeptGap[] {
-  const others = new Map<string, KeptGap>()
-  for (const { reason, fromMs, toMs, missed } of gaps.slice(mostGaps)) {
-    const known = others.get(reason) ?? { fromMs, toMs, missed: 0 }
-    others.set(reason, {
-      reason,
-      fromMs: Math.min(fromMs, known.fromMs),
-      toMs: Math.max(toMs, known.toMs),
-      missed: missed + known.missed,
-    })
-  }
-  return [...gaps.slice(0, mostGaps), ...others.values()]
 }
 
 function readSign(value: Buffer): Sign | undefined {

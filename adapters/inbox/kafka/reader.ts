@@ -7,13 +7,11 @@ import { resolvedOr } from '../../../src/core/draining.ts'
 import { DeliveryIds } from '../../../src/inbox/delivery-id.ts'
 import type {
   Claim,
-  DeadLetter,
   DeadLetterReason,
   InboxMessage,
   InboxSettings,
   NextAttempt,
   Opened,
-  Selection,
   Waiting,
 } from '../../../src/inbox/inbox.ts'
 import type { SharedInbox } from '../two-halves.ts'
@@ -227,25 +225,6 @@ export class Reader implements SharedInbox {
     await this.#options.dead.add({ id, message: found.message, ...reason })
     if (this.#byId.get(id) === found) this.#forget(id)
     return 0
-  }
-
-  deadLetters(which: Selection): Promise<readonly DeadLetter[]> {
-    return this.#options.dead.list(which)
-  }
-
-  findDeadLetter(id: string): Promise<DeadLetter | undefined> {
-    return this.#options.dead.find(id)
-  }
-
-  /** Handled messages are in the topic, and are replayed through it. */
-  async settled(): Promise<readonly InboxMessage[]> {
-    return []
-  }
-
-  async revive(): Promise<undefined> {}
-
-  async discard(): Promise<boolean> {
-    return false
   }
 
   usage(): { readonly messages: number; readonly bytes: number } {

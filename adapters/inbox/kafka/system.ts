@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { BackendParts } from '../../../src/backend/backend.ts'
+import { createMessages } from '../../../src/backend/replay.ts'
 import type { RelayBackend } from '../../../src/backend/relay.ts'
 import { backgroundTimer, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
@@ -55,6 +56,7 @@ export class KafkaSystem implements SharedSystem {
     this.#settings = settings
     this.#parts = parts
     this.#log = guardedLog(parts.settings.log)
+    this.messages = createMessages({}, parts.receipts.reread)
   }
 
   readonly deadLetters: DeadLetters = {
@@ -65,7 +67,7 @@ export class KafkaSystem implements SharedSystem {
   }
 
   /** Messages are in the topic, and Kafka's own tools read it. */
-  readonly messages: Messages = { list: inTopic, get: inTopic }
+  readonly messages: Messages
 
   replay(which: ReplaySelection): Promise<number> {
     return this.#opened().replays.replay(which)
@@ -348,12 +350,6 @@ function chunksOf(messages: readonly InboxMessage[], atMostBytes: number): reado
 
 /** What the inbox assumes about the topics until the cluster answers. */
 const unknownTopics: FoundTopics = { mostBytes: 1_048_588, retentionMs: undefined, isWeak: false }
-
-async function inTopic(): Promise<never> {
-  throw new FleethookError('inbox_unavailable', 'A Kafka inbox cannot list its messages.', {
-    hint: "Read the topic with Kafka's tools. `receiver.replay` handles the messages of a time range again.",
-  })
-}
 
 const strong =
   'These machines are Kafka brokers: at least two have the message, possibly only in memory. It can be lost when all of them lose power at once.'

@@ -124,6 +124,8 @@ const advice: Readonly<Record<string, readonly [message: string, hint: string]>>
     'The user may not use the tables of the inbox.',
     'Grant it USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its tables.',
   ],
+  // A replica cannot read the table `boot`.
+  '0A000': ['Postgres is read-only: it is a replica, or it is being switched over.', 'Connect to the primary.'],
   '25006': ['Postgres is read-only: it is a replica, or it is being switched over.', 'Connect to the primary.'],
   '53100': ['The disk of Postgres is full.', 'Make room. The inbox continues by itself.'],
   '57014': [

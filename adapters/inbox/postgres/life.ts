@@ -1,6 +1,7 @@
 import { type Clock, pause } from '../../../src/base/clock.ts'
 import { type Log, throttled } from '../../../src/base/log.ts'
 import type { InboxGap, KeptGap } from '../../../src/inbox/inbox.ts'
+import { fittingGaps } from '../two-halves.ts'
 import { type Database, databaseError, type Row } from './client.ts'
 
 interface LifeOptions {
@@ -21,8 +22,6 @@ interface LifeOptions {
 const signMs = 5_000
 const silentMs = 3 * signMs
 const lastSignMs = 1_000
-/** The most gaps that a sign has. */
-const mostGaps = 1_000
 
 /**
  * Signs of life of receivers, by the clock of the server. A receiver that starts reports the time in which none listened, and the gaps of
@@ -80,7 +79,7 @@ export class Life {
       `INSERT INTO ${db.schema}.receiver VALUES ($1, floor(extract(epoch FROM clock_timestamp()) * 1000) - $2::bigint, $3::boolean, $4, $5::boolean)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, closed = excluded.closed, gaps = excluded.gaps, accounted = excluded.accounted
 RETURNING since, seen_at`,
-      [me, Math.ceil(agoMs), closed, JSON.stringify(openGaps().slice(0, mostGaps)), this.#isAccounted],
+      [me, Math.ceil(agoMs), closed, JSON.stringify(fittingGaps(openGaps())), this.#isAccounted],
       closed ? lastSignMs : signMs,
     )
     return { since: Number(row?.['since']), now: Number(row?.['seen_at']) }

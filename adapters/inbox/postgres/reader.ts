@@ -6,13 +6,11 @@ import { resolvedOr } from '../../../src/core/draining.ts'
 import { CrashSuspects } from '../../../src/inbox/crash-suspects.ts'
 import type {
   Claim,
-  DeadLetter,
   DeadLetterReason,
   InboxMessage,
   InboxSettings,
   NextAttempt,
   Opened,
-  Selection,
   Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { messageOf } from '../../../src/inbox/stored-row.ts'
@@ -243,25 +241,6 @@ export class Reader implements SharedInbox {
     if (this.#isReading) this.#deleted.push(found)
     else this.#over.delete(found.seq)
     return 0
-  }
-
-  deadLetters(which: Selection): Promise<readonly DeadLetter[]> {
-    return this.#options.store.deadLetters(which)
-  }
-
-  findDeadLetter(id: string): Promise<DeadLetter | undefined> {
-    return this.#options.store.findDeadLetter(id)
-  }
-
-  settled(which: Selection): Promise<readonly InboxMessage[]> {
-    return this.#options.store.settled(which)
-  }
-
-  /** Replays go through the table. */
-  async revive(): Promise<undefined> {}
-
-  async discard(id: string): Promise<boolean> {
-    return (await this.#options.store.discard([id])) > 0
   }
 
   usage(): { readonly messages: number; readonly bytes: number } {

@@ -49,6 +49,9 @@ export function schemaStatements(schema: string): readonly string[] {
     // What all processes must know: the place of each gap of all vehicles (vin ''), and vehicles to forget.
     `CREATE TABLE IF NOT EXISTS ${schema}.notice (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, vin text NOT NULL, seq bigint, at timestamptz NOT NULL DEFAULT now())`,
+    `CREATE TABLE IF NOT EXISTS ${schema}.moved (file uuid PRIMARY KEY, seq bigint NOT NULL)`,
+    // A crash of the server, a failover and a restore empty a table that is not in the log, and may give ids of transactions again.
+    `CREATE UNLOGGED TABLE IF NOT EXISTS ${schema}.boot (one boolean PRIMARY KEY DEFAULT true, id uuid NOT NULL DEFAULT gen_random_uuid())`,
     `INSERT INTO ${schema}.part (part) SELECT generate_series(0, ${partitions - 1}) ON CONFLICT DO NOTHING`,
     `INSERT INTO ${schema}.meta SELECT ${version} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
   ]

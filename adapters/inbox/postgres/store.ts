@@ -15,11 +15,14 @@ import { letterOf, messageOf } from '../../../src/inbox/stored-row.ts'
 import { type DeadLetterStore, paced } from '../two-halves.ts'
 import type { Database, Row } from './client.ts'
 import type { Place } from './endings.ts'
+import type { PostgresSettings } from './options.ts'
 import { partitionOf, storable } from './schema.ts'
 import { heldSql, stateValues, upsertSql } from './vehicles.ts'
 
 /** How long a dead letter is kept, in milliseconds. */
 const deadMs = 30 * 86_400_000
+/** How much longer a message stays, in milliseconds: a replay may be on its way, or an insert whose answer was lost is sent again. */
+const spareMs = 60_000
 /** The rows that one statement deletes, so that none of them takes long. */
 const tidyRows = 1_000
 const pageSize = 500
@@ -30,12 +33,12 @@ const isId = (text: string): boolean => /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{1
 export class Store implements DeadLetterStore {
   readonly #db: Database
   readonly #clock: Clock
-  readonly #keepForMs: number
+  readonly #settings: Pick<PostgresSettings, 'keepForMs' | 'confirmMs'>
 
-  constructor(db: Database, clock: Clock, keepForMs: number) {
+  constructor(db: Database, clock: Clock, settings: Pick<PostgresSettings, 'keepForMs' | 'confirmMs'>) {
     this.#db = db
     this.#clock = clock
-    this.#keepForMs = keepForMs
+    this.#settings = settings
   }
 
   /** Makes a message of this process a dead letter. */
@@ -104,7 +107,9 @@ INSERT INTO ${schema}.waiting (part, id, replayed, changed)
 
   /** Handled messages. */
   async settled(which: Selection): Promise<readonly InboxMessage[]> {
-    const { sql, values } = selected(which, 'ASC', this.#isSettled)
+    const { after = '' } = which
+    const first = this.#firstKept
+    const { sql, values } = selected({ ...which, after: after > first ? after : first }, 'ASC', this.#isSettled)
     const rows = await this.#db.run(`SELECT m.* FROM ${this.#db.schema}.message m ${sql}`, values)
     return rows.map(messageOf)
   }
@@ -166,8 +171,8 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
       const rows = await this.#db.run(
         `INSERT INTO ${schema}.waiting (part, id, replayed)
   SELECT n.part, m.id, true FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN ${schema}.message m ON m.id = n.id
-  WHERE ${this.#isSettled} ORDER BY m.id RETURNING id`,
-        [some.map((id) => parts.get(id)), some],
+  WHERE ${this.#isSettled} AND m.id >= $3::uuid ORDER BY m.id RETURNING id`,
+        [some.map((id) => parts.get(id)), some, this.#firstKept],
       )
       count += rows.length
     })
@@ -186,10 +191,23 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
       const rows = await this.#db.run(
         `DELETE FROM ${schema}.message WHERE id IN (SELECT m.id FROM ${schema}.message m
   WHERE m.id < $1::uuid AND ${this.#isSettled} ORDER BY m.id LIMIT ${tidyRows} FOR UPDATE SKIP LOCKED) RETURNING id`,
-        [firstIdAt(now - this.#keepForMs)],
+        [firstIdAt(now - this.#settings.keepForMs - this.#settings.confirmMs - spareMs)],
       )
-      if (rows.length < tidyRows) return
+      if (rows.length < tidyRows) break
     }
+    // A message needs only the newest gap before it. A gap that comes late has a lower number than newer messages.
+    await this.#db.run(
+      `WITH old AS (SELECT * FROM ${schema}.notice WHERE at < now() - interval '1 hour'),
+oldest AS (SELECT coalesce(min(seq), ${Number.MAX_SAFE_INTEGER}) AS seq
+  FROM ${schema}.part p, LATERAL (SELECT seq FROM ${schema}.waiting w WHERE w.part = p.part ORDER BY seq LIMIT 1) w)
+DELETE FROM ${schema}.notice WHERE id IN (SELECT id FROM old WHERE vin <> ''
+  OR seq < (SELECT max(o.seq) FROM old o, oldest WHERE o.vin = '' AND o.seq <= oldest.seq))`,
+    )
+  }
+
+  /** The first message that may be replayed. Those before it may be deleted at any moment. */
+  get #firstKept(): string {
+    return firstIdAt(this.#clock.now() - this.#settings.keepForMs)
   }
 
   get #isSettled(): string {

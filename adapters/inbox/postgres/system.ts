@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto'
 import type { BackendParts } from '../../../src/backend/backend.ts'
 import type { RelayBackend } from '../../../src/backend/relay.ts'
 import type { Clock } from '../../../src/base/clock.ts'
-import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog } from '../../../src/base/log.ts'
 import type { OpenOptions } from '../../../src/hosting/drainable.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
@@ -43,7 +42,7 @@ export class PostgresSystem implements SharedSystem {
     this.#parts = parts
     this.db = new Database(settings.db, settings.schema, clock)
     this.vehicles = parts.vehicles && new VehicleRows(this.db, parts.vehicles.forgets?.afterMs)
-    this.#store = new Store(this.db, clock, settings.keepForMs)
+    this.#store = new Store(this.db, clock, settings)
     const isReplicated = (): boolean => this.#found?.isReplicated === true
     this.#writer = new Writer(this.db, clock, settings.confirmMs, isReplicated, () => this.reader?.lookNow())
     this.deadLetters = deadLettersOf(this.#store, parts.receipts.reread)
@@ -91,10 +90,6 @@ export class PostgresSystem implements SharedSystem {
   refusing(): undefined {}
 
   async replay(which: ReplaySelection): Promise<number> {
-    if (which.edges === true)
-      throw new FleethookError('option_invalid', 'postgresInbox cannot replay handled messages with `edges`.', {
-        hint: 'Leave `edges` out. A replayed dead letter reports its edges again.',
-      })
     return this.#store.replayHandled(which, this.#parts.receipts.reread)
   }
 

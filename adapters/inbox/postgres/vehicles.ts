@@ -110,6 +110,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
           this.failed(error)
         })
     }
+    for (const id of this.#notices) if (id <= this.noticesAfter) this.#notices.delete(id)
   }
 
   follow(host: VehicleFollower): void {
@@ -182,8 +183,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     const { schema } = this.#db
     // The process that has the vehicle deletes what it wrote meanwhile, as soon as it reads the notice.
     const rows = await this.#db.run(
-      `WITH old AS (DELETE FROM ${schema}.notice WHERE vin <> '' AND at < now() - interval '1 hour'),
-noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text WHERE $2::boolean)
+      `WITH noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text WHERE $2::boolean)
 DELETE FROM ${schema}.vehicle WHERE vin = $1 RETURNING seq`,
       [storable(vin), held === undefined],
     )

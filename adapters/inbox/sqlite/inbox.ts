@@ -427,7 +427,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       )
     },
 
-    async revive(id, changed) {
+    async revive(id) {
       const seq = seqOf(id)
       if (Number.isNaN(seq)) return undefined
       if (commits.isChanging(seq)) await commits.flush()
@@ -437,7 +437,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       reserve(1, message.bytes)
       let revived: number | undefined
       try {
-        revived = await commits.move({ to: 'pending', seq, changed })
+        revived = await commits.move({ to: 'pending', seq })
       } catch (error) {
         // A full disk has written nothing.
         if (!(error instanceof FleethookError && error.code === 'inbox_full')) undoneRevivals.push(back)

@@ -1,4 +1,4 @@
-import { aFunction, anything, checkOptions, type Rules, wholeNumber } from '../../base/options.ts'
+import { aFunction, anything, checkOptions, type Rules } from '../../base/options.ts'
 import type { VehicleDataEvent } from '../../events/event.ts'
 import type { Source } from '../../receiver/source.ts'
 import { jsonText } from '../../wire/json.ts'
@@ -26,8 +26,6 @@ export interface Refill extends AsyncIterable<VehicleDataEvent>, Source {}
 
 /** The options of `client.refill`. */
 export interface RefillOptions {
-  /** The most vehicles that are asked at once. Default 4. */
-  readonly concurrency?: number
   /**
    * Called for each vehicle that did not answer, for instance because it is asleep. Without it, the iteration goes on with
    * the other vehicles and then throws the first such error.
@@ -40,18 +38,20 @@ export interface RefillOptions {
 }
 
 const rules: Rules<RefillOptions> = {
-  concurrency: wholeNumber(1),
   onFailed: aFunction,
   endpoints: { must: 'must be a list of sections', accepts: Array.isArray },
   signal: anything,
 }
+
+/** The most vehicles that are asked at once. */
+const mostAsked = 4
 
 async function* states(
   { clock }: Connection,
   call: Call,
   normalizer: Normalizer,
   { vin, siteId, meta }: Refillable,
-  { concurrency = 4, onFailed, endpoints, signal }: RefillOptions,
+  { onFailed, endpoints, signal }: RefillOptions,
 ): AsyncGenerator<VehicleDataEvent, void, undefined> {
   if ((siteId ?? meta?.['siteId']) !== undefined) return
   // Cancels the requests that are still open when the loop ends early.
@@ -75,7 +75,7 @@ async function* states(
 
   try {
     while (left.length > 0 || asked.size > 0) {
-      for (const next of left.splice(0, concurrency - asked.size)) asked.set(next, ask(next))
+      for (const next of left.splice(0, mostAsked - asked.size)) asked.set(next, ask(next))
       const answered = await Promise.race(asked.values())
       asked.delete(answered.vin)
       signal?.throwIfAborted()

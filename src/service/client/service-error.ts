@@ -37,7 +37,6 @@ export type ServiceErrorCode =
 /** What a {@link ServiceError} has besides its code and message. A member that is not known is `undefined`. */
 export interface ServiceErrorDetails {
   readonly hint?: string | undefined
-  readonly originalCode?: string | undefined
   readonly status?: number | undefined
   readonly requestId?: string | undefined
   readonly retryAfterMs?: number | undefined
@@ -69,8 +68,6 @@ export class ServiceError extends Error {
   override readonly name = 'ServiceError'
   /** For programs. Stable. Each kind of error has one code, however the service spelled it. */
   readonly code: ServiceErrorCode
-  /** The code as the service sent it. It differs from `code` when the service sent the maker's text instead of a code. */
-  readonly originalCode: string | undefined
   /** What to do, for people. It is not part of `message`: the code that prints the error prints both. */
   readonly hint: string | undefined
   /** The status of the answer. `undefined` when there was no answer. */
@@ -84,7 +81,6 @@ export class ServiceError extends Error {
     super(message, 'cause' in details ? { cause: details.cause } : {})
     this.code = code
     this.hint = details.hint
-    this.originalCode = details.originalCode
     this.status = details.status
     this.requestId = details.requestId
     this.retryAfterMs = details.retryAfterMs
@@ -115,7 +111,6 @@ export async function refusalOf(
     `${nameOf(request)} was answered with ${status}${code === undefined ? '' : ` ${code}`}${text}${/[.!?]$/.test(text) ? '' : '.'}`,
     {
       status,
-      originalCode: original,
       hint: hintFor(status, code ?? '', request),
       requestId: requestId === undefined ? undefined : withoutSecrets(requestId),
       retryAfterMs: readRetryAfter(headers.get('retry-after'), clock.now()),

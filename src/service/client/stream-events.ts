@@ -134,38 +134,30 @@ export class Delivered {
   #connection = 0
   /** The current connection has sent a snapshot. */
   #hasSnapshot = false
-  #isResumed = false
 
-  /** A new connection begins. When it is resumed after an id, the service may send again what the snapshot covers. */
-  connected(isResumed: boolean): void {
+  connected(): void {
     this.#connection += 1
     this.#hasSnapshot = false
-    this.#isResumed = isResumed
   }
 
   /**
    * Takes an event before it is delivered, and returns the names of what is new in it. Not new are a snapshot's values
-   * that were delivered last, and after a snapshot what it or an earlier connection delivered at that time (or, when
-   * resumed after an id, before it). Other events that come twice are new each time: vehicles repeat messages.
+   * that were delivered last, and after a snapshot what it or an earlier connection delivered at that time. Other events
+   * that come twice are new each time: vehicles repeat messages.
    */
   note(event: StreamEvent<FieldCatalogue>): readonly string[] {
     const isCache = event.meta.isCache === true
     const at = event.at.getTime()
     this.#hasSnapshot ||= isCache
     const all = partsOf(event).map((part) => ({ ...part, value: identity(undefined, part.key, epoch, part.value) }))
-    /** The service repeats what happened before its snapshot. The value in the snapshot is newer. */
-    const isOlder = (known: Known | undefined): boolean =>
-      known !== undefined && this.#isResumed && known.isCache && at < known.at
     const fresh = all.filter(({ key, value }) => {
       const known = this.#known.get(key)
       if (known?.value !== value) return true
       if (isCache) return false
-      const isCovered = known.at === at || isOlder(known)
-      return !this.#hasSnapshot || !isCovered || (known.connection === this.#connection && !known.isCache)
+      return !this.#hasSnapshot || known.at !== at || (known.connection === this.#connection && !known.isCache)
     })
     if (fresh.length === 0) return []
     for (const { key, value } of isCache ? fresh : all) {
-      if (!isCache && isOlder(this.#known.get(key))) continue
       this.#known.delete(key)
       this.#known.set(key, { value, at, connection: this.#connection, isCache })
     }

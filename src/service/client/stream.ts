@@ -6,7 +6,7 @@ import type { FieldCatalogue } from '../../events/fields.ts'
 import type { Source } from '../../receiver/source.ts'
 import type { Normalizer } from '../../wire/normalizer.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
-import { isTransient, segment, sendOnce } from './call.ts'
+import { get, isTransient, segment, sendOnce } from './call.ts'
 import { type Connection, nameOf, type ServiceRequest } from './connection.ts'
 import { withDeadline } from './deadline.ts'
 import { type Fed, feedMessages } from './feed.ts'
@@ -22,8 +22,6 @@ export interface StreamOptions<Fields extends FieldCatalogue> {
   readonly topics?: readonly StreamTopic[]
   /** Ends the stream. The iteration then ends without an error. */
   readonly signal?: AbortSignal
-  /** The id of the last item of an earlier stream. The service continues after it, if it still has what follows. */
-  readonly lastEventId?: string
   /** Reconnects after this time without a byte, in milliseconds. Comments count as bytes. Default 60,000. */
   readonly heartbeatTimeoutMs?: number
   /** Called for each gap, once the stream is connected again. `client.refill(gap)` then closes the gap. */
@@ -45,15 +43,12 @@ export interface StreamGap {
    * the time.
    */
   readonly reason: 'lost_too_long' | 'no_snapshot'
-  /** The id that the client sent as `Last-Event-ID`. If the service still had what followed this item, nothing is missing. */
-  readonly lastEventId: string | undefined
 }
 
 /** One item of a stream. */
 export interface StreamMessage {
   /** The JSON text of the message, as it came. */
   readonly text: string
-  readonly id: string | undefined
   /** Milliseconds since the epoch. */
   readonly receivedAt: number
 }
@@ -79,7 +74,6 @@ const rules: Rules<StreamOptions<FieldCatalogue>> = {
   field: anything,
   topics: { must: 'must be a list of topics', accepts: Array.isArray },
   signal: anything,
-  lastEventId: anything,
   heartbeatTimeoutMs: milliseconds(1),
   onResumed: aFunction,
 }
@@ -111,29 +105,22 @@ export function createStream<Fields extends FieldCatalogue>(
   const path = field === undefined ? `/sse/${id}` : `/sse/${id}/${segment('The field', field)}`
   const log = throttled(connection.log, clock)
 
-  const request = (lastEventId: string | undefined): ServiceRequest => ({
-    method: 'GET',
-    path,
-    query: { topics: topics?.join(',') },
-    headers: { accept: 'text/event-stream', ...(lastEventId === undefined ? {} : { 'last-event-id': lastEventId }) },
-    idempotent: true,
-  })
+  const request: ServiceRequest = {
+    ...get(path, { query: { topics: topics?.join(',') } }),
+    headers: { accept: 'text/event-stream' },
+  }
 
   /** Opens one connection. Resolves to `undefined` when there is nothing to stream. */
-  function open(
-    asked: ServiceRequest,
-    signal: AbortSignal | undefined,
-  ): Promise<ReadableStream<Uint8Array> | undefined> {
-    const onTimeout = (): Error => new ServiceError('timeout', `${nameOf(asked)}: no answer within ${timeoutMs} ms.`)
+  function open(signal: AbortSignal | undefined): Promise<ReadableStream<Uint8Array> | undefined> {
+    const onTimeout = (): Error => new ServiceError('timeout', `${nameOf(request)}: no answer within ${timeoutMs} ms.`)
     return withDeadline({ clock, ms: timeoutMs, signal, onTimeout }, (given) =>
-      sendOnce(connection, asked, given, (answer) => bodyOf(answer, asked)),
+      sendOnce(connection, request, given, (answer) => bodyOf(answer, request)),
     )
   }
 
   async function* turns(signal: AbortSignal | undefined): AsyncGenerator<StreamStep<Fields>, void, undefined> {
     const delivered = new Delivered()
     const interruption = new Interruption()
-    let lastEventId = sendable(options.lastEventId)
     let failures = 0
     let leastMs = 0
     let lastByteAt = clock.now()
@@ -142,10 +129,10 @@ export function createStream<Fields extends FieldCatalogue>(
       let failure: unknown
       let openedAt: number | undefined
       try {
-        const body = await open(request(lastEventId), signal)
+        const body = await open(signal)
         if (body === undefined) return
         openedAt = clock.now()
-        delivered.connected(lastEventId !== undefined)
+        delivered.connected()
         interruption.connected(openedAt)
         const items = readSseItems(body, {
           clock,
@@ -161,15 +148,13 @@ export function createStream<Fields extends FieldCatalogue>(
           const event = value && readStreamEvent(normalizer, streamed, value, receivedAt)
           const reason = item === undefined || event !== undefined ? interruption.judge(event) : undefined
           if (reason !== undefined) {
-            const gap = { ...streamed, ...interruption.end(), reason, lastEventId }
+            const gap = { ...streamed, ...interruption.end(), reason }
             reportGap(gap)
             yield { gap }
           }
           if (item === undefined) continue
           failures = 0
-          // The item after a gap is not delivered yet, so the id that was sent is the one before it.
-          if (item.id !== undefined) lastEventId = sendable(item.id)
-          const message = { text: item.data, id: item.id, receivedAt }
+          const message = { text: item.data, receivedAt }
           yield { message, event, changed: event === undefined ? [] : delivered.note(event) }
         }
       } catch (error) {
@@ -331,11 +316,6 @@ function bodyOf(answer: Response, request: ServiceRequest): ReadableStream<Uint8
       hint: 'Is `baseUrl` the address of the service?',
     },
   )
-}
-
-/** The id of an item, if a header can carry it. With any other id every reconnect would fail. */
-function sendable(id: string | undefined): string | undefined {
-  return id !== undefined && /^[\x20-\x7e]+$/.test(id) ? id : undefined
 }
 
 function parsed(text: string): JsonObject | undefined {

@@ -3,6 +3,8 @@ import { checkOptions, numberBetween, oneOf, required, type Rules, wholeNumber }
 import { life } from './life.ts'
 import type { SimulatedMessages, SimulatedMessage, Steps } from './messages.ts'
 import { between, chance, randomFrom, type Random } from './random.ts'
+import { fleetFields } from './signals.ts'
+import { streamingOf } from './streaming.ts'
 import { type Firmware, Vehicle } from './vehicle.ts'
 import { maxVins } from './vin.ts'
 
@@ -42,6 +44,7 @@ function* inOrder({ vins, seed, startAt, firmware }: FleetOptions): SimulatedMes
   const seeds = randomFrom(seed)
   for (let index = 0; index < vins; index++) {
     const vehicle = new Vehicle(index, seeds.next(), startAt, firmware)
+    vehicle.streaming = streamingOf(fleetFields)
     const messages = withDuplicates(messagesOf(life(vehicle)), randomFrom(seeds.next()))
     lives.push(messages)
     const first = messages.next()

@@ -1,10 +1,27 @@
-import { drive } from './drive.ts'
-import { changeState, connect, dataMessage, disconnect, documentMessage, errorMessage, type Steps } from './messages.ts'
-import { chargingWatts, courseTo, fill, spend, warm } from './physics.ts'
+import {
+  alertMessage,
+  changeState,
+  connect,
+  dataMessage,
+  disconnect,
+  documentMessage,
+  errorMessage,
+  loseNetwork,
+  startAlert,
+  type Steps,
+} from './messages.ts'
 import { between, chance, oneOf, whole } from './random.ts'
-import { type Charging, socPercent, type Vehicle } from './vehicle.ts'
+import { type Charging, courseTo, isAtHome, placeAt, socPercent, type Vehicle } from './vehicle.ts'
 
 export type StartActivity = 'leave' | 'charge' | 'stand' | 'sleep'
+
+/** The longest step of a parked vehicle, and of one that is asleep, in seconds. One that drives moves every second. */
+const parkedStep = 5
+const asleepStep = 60
+
+const awakeWatts = 120
+const climateWatts = 900
+const wattsPerMeterPerSecond = 576
 
 /** Everything that one vehicle does and sends. It never ends. */
 export function* life(vehicle: Vehicle, activity?: StartActivity): Steps {
@@ -17,10 +34,10 @@ export function* goOn(vehicle: Vehicle): Steps {
   for (;;) {
     yield* drive(vehicle)
     const soc = socPercent(vehicle)
-    const atHome = courseTo(vehicle, vehicle.home).meters < 300
     if (soc < 30) yield* charge(vehicle, 'dc')
-    else if (atHome && soc < vehicle.chargeLimitPercent - 8 && chance(random, 0.6)) yield* charge(vehicle, 'ac')
-    yield* park(vehicle, between(random, 2, 12))
+    else if (isAtHome(vehicle) && soc < vehicle.chargeLimitPercent - 8 && chance(random, 0.6))
+      yield* charge(vehicle, 'ac')
+    yield* pass(vehicle, 60 * between(random, 2, 12))
     if (chance(random, 0.7)) {
       yield* sleep(vehicle, between(random, 20, 300))
       yield* wake(vehicle)
@@ -32,83 +49,134 @@ export function* goOn(vehicle: Vehicle): Steps {
 function* begin(vehicle: Vehicle, given?: StartActivity): Steps {
   const { random } = vehicle
   const activity = given ?? oneOf(random, ['leave', 'leave', 'leave', 'leave', 'charge', 'charge', 'stand', 'sleep'])
-  const seconds = activity === 'sleep' ? between(random, 300, 5_400) : between(random, 0, 20)
-  if (given === undefined) vehicle.now += 1_000 * seconds
-  else yield* slumber(vehicle, seconds)
+  yield* slumber(vehicle, activity === 'sleep' ? between(random, 300, 5_400) : between(random, 0, 20))
   yield* wake(vehicle)
   if (activity === 'charge') yield* charge(vehicle, oneOf(random, ['ac', 'dc']))
-  if (activity === 'stand') yield* park(vehicle, between(random, 5, 30))
+  if (activity === 'stand') yield* pass(vehicle, 60 * between(random, 5, 30))
+}
+
+/** Lets time pass for a vehicle that is parked and awake. */
+function* pass(vehicle: Vehicle, seconds: number): Steps {
+  for (let left = seconds; left > 0; left -= parkedStep) yield* step(vehicle, Math.min(left, parkedStep))
+}
+
+function* step(vehicle: Vehicle, seconds: number): Steps {
+  const { charging, metersPerSecond, climateOn } = vehicle
+  vehicle.now += seconds * 1_000
+  if (charging?.state === 'Charging') {
+    vehicle.watts = -charging.watts
+    charging.energyInWh += (charging.watts * seconds) / 3_600
+  } else vehicle.watts = awakeWatts + (climateOn ? climateWatts : 0) + wattsPerMeterPerSecond * metersPerSecond
+  vehicle.energyWh = Math.max(0, vehicle.energyWh - (vehicle.watts * seconds) / 3_600)
+  yield dataMessage(vehicle)
+}
+
+const places: readonly [string, ...string[]] = ['Market Square', 'Office', 'Lakeside', 'Airport', 'Hospital']
+
+/** A trip from unlocking to locking. From home it goes to a random place, and from anywhere else it goes home. */
+function* drive(vehicle: Vehicle): Steps {
+  const { random, home, latitude, longitude } = vehicle
+  const atHome = isAtHome(vehicle)
+  const reach = Math.min(45_000, vehicle.energyWh * 1.5)
+  const destination = atHome
+    ? placeAt(vehicle, between(random, 1_500, Math.max(3_000, reach)), between(random, 0, 2 * Math.PI))
+    : home
+  const { meters, radians } = courseTo(vehicle, destination)
+  const name = atHome ? oneOf(random, places) : 'Home'
+  vehicle.trip = { origin: { latitude, longitude }, destination, name, meters, metersLeft: meters }
+  vehicle.headingRadians = radians
+
+  vehicle.locked = false
+  yield* pass(vehicle, between(random, 2, 5))
+  vehicle.driverDoorOpen = true
+  yield* pass(vehicle, between(random, 3, 7))
+  Object.assign(vehicle, { driverDoorOpen: false, occupied: true, climateOn: true })
+  yield* pass(vehicle, between(random, 4, 15))
+  yield changeState(vehicle, 'driving')
+  vehicle.gear = 'R'
+  yield* pass(vehicle, 3)
+  vehicle.gear = 'D'
+  yield* travel(vehicle, vehicle.trip)
+
+  Object.assign(vehicle, { gear: 'P', trip: undefined })
+  yield* pass(vehicle, between(random, 1, 3))
+  yield changeState(vehicle, 'online')
+  yield* pass(vehicle, between(random, 2, 6))
+  Object.assign(vehicle, { driverDoorOpen: true, trunkOpen: chance(random, 0.2), occupied: false })
+  yield* pass(vehicle, between(random, 3, 30))
+  Object.assign(vehicle, { driverDoorOpen: false, trunkOpen: false, climateOn: false })
+  yield* pass(vehicle, between(random, 3, 10))
+  vehicle.locked = chance(random, 0.97)
+  yield* pass(vehicle, 2)
+}
+
+/** Drives in a straight line. Some trips have a tunnel without a network, or an alert until they end. */
+function* travel(vehicle: Vehicle, trip: NonNullable<Vehicle['trip']>): Steps {
+  const { random } = vehicle
+  const { meters, origin } = trip
+  const cruise = meters < 5_000 ? 15.5 : meters < 15_000 ? 23 : between(random, 26, 33)
+  let tunnelAt = chance(random, 0.2) ? between(random, 0.1, 0.9) * meters : -1
+  const tunnelSeconds = chance(random, 0.1) ? between(random, 600, 2_400) : between(random, 25, 240)
+  const alert = chance(random, 0.15) ? startAlert(vehicle) : undefined
+  if (alert) yield alertMessage(vehicle, alert, false)
+  while (trip.metersLeft > 1) {
+    const wanted = cruise * (1 + 0.06 * Math.sin(trip.metersLeft / 350))
+    const braking = Math.max(1, Math.sqrt(2 * trip.metersLeft) - 1)
+    vehicle.metersPerSecond = Math.min(wanted, braking, vehicle.metersPerSecond + 1.8, trip.metersLeft)
+    trip.metersLeft -= vehicle.metersPerSecond
+    vehicle.odometerMeters += vehicle.metersPerSecond
+    Object.assign(vehicle, placeAt(origin, meters - trip.metersLeft, vehicle.headingRadians))
+    yield* step(vehicle, 1)
+    if (trip.metersLeft < tunnelAt) {
+      tunnelAt = -1
+      yield* loseNetwork(vehicle, tunnelSeconds * 1_000)
+    }
+    if (chance(random, 1 / 2_500)) yield errorMessage(vehicle)
+  }
+  vehicle.metersPerSecond = 0
+  yield* step(vehicle, 1)
+  if (alert) yield alertMessage(vehicle, alert, true)
 }
 
 /** Plugs in, charges to the limit, stays plugged in for a while, and unplugs. */
 function* charge(vehicle: Vehicle, kind: 'ac' | 'dc'): Steps {
   const { random } = vehicle
-  const maxWatts =
-    kind === 'ac' ? oneOf(random, [3_700, 7_400, 11_000, 11_000]) : oneOf(random, [50_000, 120_000, 170_000])
+  const maxWatts = kind === 'ac' ? oneOf(random, [3_700, 7_400, 11_000]) : oneOf(random, [50_000, 120_000, 170_000])
   const charging: Charging = { kind, maxWatts, state: 'Disconnected', watts: 0, energyInWh: 0 }
   vehicle.portOpen = true
-  yield* wait(vehicle, 4)
+  yield* pass(vehicle, 4)
   vehicle.charging = charging
   charging.state = 'Starting'
-  yield* wait(vehicle, between(random, 3, 12))
+  yield* pass(vehicle, between(random, 3, 12))
   charging.state = 'Charging'
-  charging.watts = chargingWatts(vehicle)
-  for (let full = false; !full;) {
-    const seconds = Math.min(between(random, 4, 7), vehicle.stepSeconds)
-    if (!isStopped(charging)) full = fill(vehicle, seconds)
-    yield* wait(vehicle, seconds)
+  while (socPercent(vehicle) < vehicle.chargeLimitPercent) {
+    // The battery takes less as it fills.
+    const share = kind === 'ac' ? 1 : Math.min(1, Math.max(0.06, 1 - (socPercent(vehicle) - 45) / 58))
+    // A command may have stopped it.
+    charging.watts = charging.state === 'Charging' ? maxWatts * share : 0
+    yield* step(vehicle, parkedStep)
   }
-  charging.state = 'Complete'
-  charging.watts = 0
-  vehicle.watts = 0
-  yield* wait(vehicle, 1)
-  const minutes = kind === 'ac' && chance(random, 0.5) ? between(random, 10, 60) : between(random, 1, 8)
-  for (let minute = 0; minute < minutes; minute++) yield* wait(vehicle, 60)
+  Object.assign(charging, { state: 'Complete', watts: 0 })
+  yield* pass(vehicle, 60 * between(random, 1, 30))
   charging.state = 'Disconnected'
   vehicle.charging = undefined
-  yield* wait(vehicle, 3)
+  yield* pass(vehicle, 3)
   vehicle.portOpen = false
-  yield* wait(vehicle, 2)
-}
-
-/** A command may have stopped it. */
-function isStopped({ state }: Charging): boolean {
-  return state === 'Stopped'
-}
-
-function* wait(vehicle: Vehicle, seconds: number): Steps {
-  for (let left = seconds; left > 0; left -= vehicle.stepSeconds) {
-    const step = Math.min(left, vehicle.stepSeconds)
-    vehicle.now += step * 1_000
-    warm(vehicle, step)
-    yield dataMessage(vehicle)
-  }
-}
-
-function* park(vehicle: Vehicle, minutes: number): Steps {
-  const until = vehicle.now + minutes * 60_000
-  while (vehicle.now < until) yield* idle(vehicle, Math.min(15, vehicle.stepSeconds))
+  yield* pass(vehicle, 2)
 }
 
 /** Falls asleep, and sends nothing until it wakes. */
 export function* sleep(vehicle: Vehicle, minutes: number): Steps {
   yield changeState(vehicle, 'asleep')
   yield disconnect(vehicle, vehicle.now + between(vehicle.random, 500, 3_000))
-  vehicle.sent = []
-  vehicle.streaming?.sent.clear()
-  vehicle.tiresSeen = false
+  vehicle.streaming.sent.clear()
   vehicle.watts = 0
   yield* slumber(vehicle, minutes * 60)
 }
 
 function* slumber(vehicle: Vehicle, seconds: number): Steps {
-  const longest = 10 * vehicle.stepSeconds
-  for (let left = seconds; left > 0; left -= longest) {
-    const step = Math.min(left, longest)
-    vehicle.now += step * 1_000
-    vehicle.watts = 0
-    spend(vehicle, step, false)
-    warm(vehicle, step)
+  for (let left = seconds; left > 0; left -= asleepStep) {
+    vehicle.now += Math.min(left, asleepStep) * 1_000
     yield undefined
   }
 }
@@ -122,26 +190,16 @@ export function* wake(vehicle: Vehicle): Steps {
   vehicle.now += 700
   const everything = dataMessage(vehicle)
   if (everything) yield everything
-  if (courseTo(vehicle, vehicle.home).meters < 100 && chance(random, 0.5)) {
+  if (isAtHome(vehicle) && chance(random, 0.5)) {
     const cellular = vehicle.connectionId
     yield connect(vehicle, 'wifi', vehicle.now + 2_000)
     const wifi = vehicle.connectionId
-    vehicle.connectionId = cellular
-    vehicle.networkInterface = 'cellular'
+    Object.assign(vehicle, { connectionId: cellular, networkInterface: 'cellular' })
     yield disconnect(vehicle, vehicle.now + 5_000)
-    vehicle.connectionId = wifi
-    vehicle.networkInterface = 'wifi'
+    Object.assign(vehicle, { connectionId: wifi, networkInterface: 'wifi' })
   }
   if (chance(random, 0.25)) yield documentMessage(vehicle)
   if (chance(random, 0.08)) yield errorMessage(vehicle)
-  for (let steps = whole(random, 1, 4); steps > 0; steps--) yield* idle(vehicle, 4)
+  yield* pass(vehicle, whole(random, 4, 16))
   vehicle.clockAheadMs = 0
-}
-
-function* idle(vehicle: Vehicle, seconds: number): Steps {
-  vehicle.now += seconds * 1_000
-  vehicle.watts = 0
-  spend(vehicle, seconds)
-  warm(vehicle, seconds)
-  yield dataMessage(vehicle)
 }

@@ -1,8 +1,7 @@
 import { builtInFields, type FieldCatalogue } from '../../events/fields.ts'
 import type { FieldValue, Location } from '../../events/values.ts'
-import { courseTo } from './physics.ts'
-import { fleetSignals, isAlwaysTyped, reading } from './signals.ts'
-import type { StreamedField, Streaming, Vehicle } from './vehicle.ts'
+import { isAlwaysTyped, reading } from './signals.ts'
+import { courseTo, type StreamedField, type Streaming, type Vehicle } from './vehicle.ts'
 
 /** Values that are due. `texts` are those that old firmware writes as text where today's firmware writes a constant. */
 interface DueValues {
@@ -21,13 +20,13 @@ export function streamingOf(fields: { readonly [name: string]: StreamedField | n
 
 /** The values that a vehicle sends now, or `undefined` when no field is due. */
 export function dueValues(vehicle: Vehicle): DueValues | undefined {
-  const due = vehicle.streaming ? configured(vehicle, vehicle.streaming) : changed(vehicle)
-  vehicle.readAt = vehicle.now
+  const due = dueIn(vehicle)
   return Object.keys(due).length > 0 ? spelled(vehicle, due) : undefined
 }
 
-/** By its config: a field is due when its interval is over and it changed enough, or when its resend interval is over. */
-function configured(vehicle: Vehicle, { fields, sent }: Streaming): Record<string, FieldValue> {
+/** A field is due when its interval is over and it changed enough, or when its resend interval is over. */
+function dueIn(vehicle: Vehicle): Record<string, FieldValue> {
+  const { fields, sent } = vehicle.streaming
   const data: Record<string, FieldValue> = {}
   for (const [name, given] of fields) {
     const setting = given ?? {}
@@ -41,30 +40,6 @@ function configured(vehicle: Vehicle, { fields, sent }: Streaming): Record<strin
     data[name] = value
   }
   return data
-}
-
-/** By the fleet's own intervals: a field is due when it changed. */
-function changed(vehicle: Vehicle): Record<string, FieldValue> {
-  const data: Record<string, FieldValue> = {}
-  for (const [index, { field, every }] of fleetSignals.entries()) {
-    if (every > 0 && !isDue(every * 1_000, index, vehicle)) continue
-    const value = reading(vehicle, field)
-    if (isSame(vehicle.sent[index], value)) continue
-    vehicle.sent[index] = value
-    data[field] = value
-  }
-  return data
-}
-
-// Signals with the same interval are read in different seconds, so that they do not all arrive at once.
-function isDue(everyMs: number, index: number, vehicle: Vehicle): boolean {
-  const shift = index * 1_009
-  return Math.floor((vehicle.now + shift) / everyMs) > Math.floor((vehicle.readAt + shift) / everyMs)
-}
-
-function isSame(sent: unknown, value: FieldValue): boolean {
-  if (sent === value) return true
-  return typeof value === 'object' && value !== null && JSON.stringify(sent) === JSON.stringify(value)
 }
 
 /** Whether a value changed by at least `delta`: in its own unit, or in meters for a location. */

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../../wire/record.ts'
+import type { Vehicle } from '../fleet/vehicle.ts'
 
 /** The maker's commands with their parameters `name:type`. One of the names between `|` is enough. */
 type Commands = Readonly<Record<string, string>>
@@ -90,4 +91,46 @@ export function problemWithCommand(commands: Commands, name: string, body: JsonO
     if (type !== 'any' && typeof body[given] !== type) return `\`${given}\` of the command ${name} must be a ${type}.`
   }
   return undefined
+}
+
+interface CommandEffect {
+  readonly result: boolean
+  readonly reason: string
+}
+
+const done: CommandEffect = { result: true, reason: '' }
+const refused = (reason: string): CommandEffect => ({ result: false, reason })
+
+const effects: Readonly<Record<string, (vehicle: Vehicle, body: JsonObject) => CommandEffect>> = {
+  charge_start({ charging }) {
+    if (charging === undefined) return refused('disconnected')
+    if (charging.state !== 'Stopped') return refused(charging.state === 'Complete' ? 'complete' : 'is_charging')
+    charging.state = 'Charging'
+    return done
+  },
+  charge_stop({ charging }) {
+    if (charging?.state !== 'Charging') return refused('not_charging')
+    charging.state = 'Stopped'
+    return done
+  },
+  set_charge_limit(vehicle, { percent }) {
+    if (typeof percent !== 'number' || percent < 50 || percent > 100) return refused('invalid_percent')
+    return set(vehicle, { chargeLimitPercent: percent })
+  },
+  door_lock: (vehicle) => set(vehicle, { locked: true }),
+  door_unlock: (vehicle) => set(vehicle, { locked: false }),
+  auto_conditioning_start: (vehicle) => set(vehicle, { climateOn: true }),
+  auto_conditioning_stop: (vehicle) => set(vehicle, { climateOn: false }),
+  set_vehicle_name: (vehicle, { vehicle_name: name }) => set(vehicle, { name: String(name).slice(0, 64) }),
+}
+
+/** Carries out a command. A command without a simulated effect is answered as done. */
+export function carryOut(vehicle: Vehicle, name: string, body: JsonObject): CommandEffect {
+  const effect = Object.hasOwn(effects, name) ? effects[name] : undefined
+  return effect === undefined ? done : effect(vehicle, body)
+}
+
+function set(vehicle: Vehicle, change: Partial<Vehicle>): CommandEffect {
+  Object.assign(vehicle, change)
+  return done
 }

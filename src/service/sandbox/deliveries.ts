@@ -78,7 +78,7 @@ export function createDeliveries(
       waiting -= 1
       const { url, topic, vin, status, error } = posted
       const ms = Math.max(0, Math.round(clock.now() - postedAt))
-      activity.delivery({ url, topic, vin, ms, status, ...(error === undefined ? {} : { error }) })
+      activity.delivery({ url, topic, vin, ms, status, error })
     }
   }
 

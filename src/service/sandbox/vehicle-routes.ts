@@ -2,8 +2,7 @@ import { sectionNames, vehicleDocument, vehicleIdentity } from '../fleet/documen
 import type { Vehicle } from '../fleet/vehicle.ts'
 import type { JsonObject } from '../../wire/record.ts'
 import { readOptionalBody, refuse, refuseBody, refuseMethod, refusePath, refuseProduct } from './answers.ts'
-import { problemWithCommand, vehicleCommands } from './commands.ts'
-import { carryOut } from './vehicle-commands.ts'
+import { carryOut, problemWithCommand, vehicleCommands } from './commands.ts'
 import { streamTopics, type SharedVehicle, type World } from './world.ts'
 
 export async function answerVehicle(world: World, vin: string, rest: string, request: Request): Promise<Response> {
@@ -33,8 +32,8 @@ async function command(world: World, vehicle: SharedVehicle, name: string, reque
   if (body === undefined) return refuseBody()
   const problem = problemWithCommand(vehicleCommands, name, body)
   if (problem !== undefined) return refuse('invalid_command', problem)
-  // A vehicle that wakes reports its connection and its state first. Without a network it cannot be woken.
-  if (vehicle.car.hasNetwork(world.now())) world.publishFrom(vehicle, vehicle.car.wake(world.now()))
+  // A vehicle that wakes reports its connection and its state first.
+  world.publishFrom(vehicle, vehicle.car.wake(world.now()))
   if (!vehicle.car.isReachable(world.now())) {
     return refuse('vehicle_unavailable', 'The command did not reach the vehicle in three attempts. Try again later.')
   }
@@ -84,7 +83,7 @@ function summary({ car }: SharedVehicle, world: World): JsonObject {
 const keptReads: Readonly<Record<string, VehicleRead>> = {
   '': summary,
   telemetry: ({ memory }) => memory.telemetry(),
-  fleet_telemetry_config: ({ kept: { fields } }) => ({
+  fleet_telemetry_config: ({ fields }) => ({
     synced: fields !== undefined,
     config: fields === undefined ? null : { fields },
     limit_reached: false,

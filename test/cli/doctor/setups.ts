@@ -77,7 +77,7 @@ export async function prepare(broken: Broken): Promise<Setup> {
       ...{ runtime: 'sandbox', command: process.execPath, cwd: folder },
       args: [
         fileURLToPath(new URL('adapters/cli/main.ts', root)),
-        ...['sandbox', '--allow-local', '--quiet', '--port', '0', '--vehicles', '3'],
+        ...['sandbox', '--allow-local', '--port', '0', '--vehicles', '3'],
       ],
       env: { SERVICE_API_KEY: apiKey ?? '' },
     }),

@@ -64,5 +64,5 @@ if (isFirst)
     }),
   })
 while (receiver.stats().pending.messages > 0) await pause(5)
-console.log(JSON.stringify(await receiver.deadLetters.list()))
+console.log(JSON.stringify(await Array.fromAsync(receiver.deadLetters.list())))
 await receiver.drain()

@@ -125,14 +125,8 @@ if (settings.times === true) {
 }
 
 async function noteDeadLetters(): Promise<void> {
-  for (let after: string | undefined; ;) {
-    const page = await receiver.deadLetters.list({ limit: 1000, ...(after === undefined ? {} : { after }) })
-    for (const { id, event } of page) {
-      if (event.topic === 'data')
-        note({ kind: 'dead', vin: event.vin, number: event.data.Odometer ?? -1, delivery: id })
-    }
-    after = page.at(-1)?.id
-    if (after === undefined) break
+  for await (const { id, event } of receiver.deadLetters.list()) {
+    if (event.topic === 'data') note({ kind: 'dead', vin: event.vin, number: event.data.Odometer ?? -1, delivery: id })
   }
   console.log('dead letters listed')
 }

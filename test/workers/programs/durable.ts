@@ -107,17 +107,17 @@ export function durableWorker(settings: DurableSettings): {
         const vin = searchParams.get('vin') ?? undefined
         const limit = Number(searchParams.get('limit') ?? 100)
         const dryRun = searchParams.has('dryRun')
-        const all = { from: new Date(0), to: new Date(8.64e15) }
         const asked: Readonly<Record<string, () => unknown>> = {
           '/stats': () => receiver.stats(),
-          '/dead': () => deadLetters.list({ vin, limit }),
+          '/dead': async () => (await Array.fromAsync(deadLetters.list({ vin }))).slice(0, limit),
           '/find': async () => (await deadLetters.get(id)) ?? null,
           '/replay': () => deadLetters.replay(id, { env }),
           '/discard': () => deadLetters.discard({ vin, dryRun }),
-          '/replay-handled': () => receiver.replay({ ...all, vin, dryRun, edges: searchParams.has('edges') }, { env }),
           '/vehicle': async () => shown(await receiver.vehicles?.get(vin ?? '')),
-          '/vehicles': async () =>
-            (await receiver.vehicles?.list({ limit, after: searchParams.get('after') ?? undefined }))?.map(shown),
+          '/vehicles': async () => {
+            const after = searchParams.get('after') ?? undefined
+            return (await Array.fromAsync(receiver.vehicles?.list({ after }) ?? [])).slice(0, limit).map(shown)
+          },
           '/forget': () => receiver.vehicles?.forget(vin ?? ''),
           '/count': () => receiver.vehicles?.stats(),
           '/gap': () => receiver.from({ feed: async ({ tell }) => void (await tell(gapNow(vin))) }, { env, context }),

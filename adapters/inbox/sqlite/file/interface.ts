@@ -183,8 +183,7 @@ export interface PendingUpdate {
 
 /** A message changes its state, and the caller waits for the result. */
 export type Move =
-  | { readonly to: 'settled' | 'deleted'; readonly seq: number }
-  | { readonly to: 'pending'; readonly seq: number; readonly changed?: string | undefined }
+  | { readonly to: 'settled' | 'deleted' | 'pending'; readonly seq: number }
   | ({ readonly to: 'dead'; readonly seq: number } & DeadLetterReason)
 
 /** What one commit writes, in this order. */

@@ -206,7 +206,7 @@ const statements = {
   removeDead: 'DELETE FROM dead WHERE place = ? RETURNING bytes',
   revive: `
     INSERT INTO pending (place, id, lane, kind, bytes, replayed, changed)
-    SELECT place, id, lane, kind, bytes, 1, ifnull(?, (SELECT changed FROM dead d WHERE d.place = m.place)) FROM messages m
+    SELECT place, id, lane, kind, bytes, 1, (SELECT changed FROM dead d WHERE d.place = m.place) FROM messages m
     WHERE place = ? AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) RETURNING bytes`,
   state: 'SELECT * FROM state',
   setState: 'UPDATE state SET closed = ?, alive_at = ?, uptime_ms = ?',

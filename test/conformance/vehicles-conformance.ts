@@ -1,10 +1,10 @@
-import { FleethookError } from '../base/errors.ts'
-import { seqOf } from '../inbox/delivery-id.ts'
-import type { Inbox, InboxSettings, Opened } from '../inbox/inbox.ts'
-import { type Due, memoryVehicles, type StoredVehicle, type VehicleStore } from '../inbox/vehicle-store.ts'
-import { type Conformance, equal } from './expectations.ts'
-import type { InboxUnderTest } from './inbox-conformance.ts'
-import { id, message, reason, usualSettings } from './kept-message.ts'
+import { FleethookError } from '../../src/base/errors.ts'
+import { seqOf } from '../../src/inbox/delivery-id.ts'
+import type { Inbox, InboxSettings, Opened } from '../../src/inbox/inbox.ts'
+import { type Due, memoryVehicles, type StoredVehicle, type VehicleStore } from '../../src/inbox/vehicle-store.ts'
+import { type Conformance, equal } from '../../src/testing/expectations.ts'
+import type { InboxUnderTest } from '../../src/testing/inbox-conformance.ts'
+import { id, message, reason, usualSettings } from '../../src/testing/kept-message.ts'
 
 const settings: InboxSettings = { ...usualSettings, keepsVehicles: true, vehiclesInMemory: memoryVehicles }
 
@@ -25,21 +25,7 @@ function storeOf({ vehicles }: Inbox): VehicleStore {
   throw new FleethookError('option_invalid', 'The inbox has no `vehicles`.')
 }
 
-/**
- * The checks that the store of vehicles of an inbox must pass, beside `inboxConformance`. For authors of an inbox. Runs under any test
- * runner.
- *
- * @example
- * ```ts
- * import { memoryInbox } from 'fleethook'
- * import { vehiclesConformance } from 'fleethook/testing'
- *
- * for (const { name, run } of vehiclesConformance({ create: memoryInbox() })) {
- *   await run()
- *   console.log('ok', name)
- * }
- * ```
- */
+/** The checks that the store of vehicles of an inbox must pass, beside `inboxConformance`. */
 export function vehiclesConformance(subject: InboxUnderTest): readonly Conformance[] {
   const checks: Conformance[] = []
   const check = (name: string, run: (inbox: Inbox, store: VehicleStore, opened: Opened) => Promise<void>): void => {

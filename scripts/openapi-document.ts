@@ -8,8 +8,8 @@ import {
   stateEvent,
   unknownEvent,
   vehicleDataEvent,
-} from '../events/schemas.ts'
-import { eventCollectorMessage, serviceMessage, vehicleMakerMessage } from '../events/wire-schemas.ts'
+} from '../src/events/schemas.ts'
+import { eventCollectorMessage, serviceMessage, vehicleMakerMessage } from '../src/events/wire-schemas.ts'
 import {
   alive,
   type Answer,
@@ -20,7 +20,7 @@ import {
   refuse,
   success,
   unhealthy,
-} from './answers.ts'
+} from '../src/http/answers.ts'
 
 interface DocumentPart {
   readonly [key: string]: unknown

@@ -1,0 +1,86 @@
+/* What is deleted, and when. */
+import { type FakeClock, fakeClock } from 'fleethook/testing'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Database } from '../../adapters/inbox/postgres/client.ts'
+import { Store } from '../../adapters/inbox/postgres/store.ts'
+import { DeliveryIds } from '../../src/inbox/delivery-id.ts'
+import { hasPostgres } from '../once/servers.ts'
+import { type Scene, startScene } from './scene.ts'
+
+const minute = 60_000
+
+describe.skipIf(!hasPostgres)('what is no longer kept', () => {
+  let scene: Scene
+  const clock: FakeClock = fakeClock()
+  beforeAll(async () => {
+    scene = await startScene()
+  }, 120_000)
+  afterAll(() => scene?.[Symbol.asyncDispose]())
+
+  /** A store with handled messages of these ages. */
+  async function storeWith(schema: string, keepForMs: number, ...agesMs: readonly number[]): Promise<Store> {
+    await scene.prepare(schema)
+    for (const age of agesMs)
+      await scene.pool.query(`INSERT INTO ${schema}.message VALUES ($1, 'V', $2, 'root', 'wire', 2, $3)`, [
+        new DeliveryIds().next(clock.now() - age),
+        clock.now() - age,
+        JSON.stringify({ vin: 'V', age }),
+      ])
+    return new Store(new Database(scene.pool, schema, clock), clock, { keepForMs, confirmMs: 10_000 })
+  }
+  const count = async (table: string): Promise<number> =>
+    Number((await scene.pool.query<{ count: string }>(`SELECT count(*) FROM ${table}`)).rows[0]?.count)
+  const always = { from: new Date(0), to: new Date(clock.now() + minute) }
+  const unread = (): never => expect.fail('No topic was asked for.')
+  async function replayed(store: Store): Promise<number> {
+    let isDone = false
+    const replay = store.replayHandled(always, unread).finally(() => (isDone = true))
+    await expect.poll(() => clock.advance(100).then(() => isDone)).toBe(true)
+    return replay
+  }
+
+  test('a message that may be deleted at any moment is not replayed', async () => {
+    const keepForMs = 10 * minute
+    const store = await storeWith('replays', keepForMs, keepForMs - minute, keepForMs + minute / 2, keepForMs + 2 * minute)
+    await store.tidy()
+    expect(await count('replays.message')).toBe(2)
+    expect(await store.replayHandled({ ...always, dryRun: true }, unread)).toBe(1)
+    expect(await replayed(store)).toBe(1)
+    expect(await count('replays.waiting')).toBe(1)
+  }) // prettier-ignore
+
+  test('with keepForMs 0, an insert that is sent again still finds its message', async () => {
+    const store = await storeWith('none', 0, 5_000)
+    await store.tidy()
+    expect(await count('none.message')).toBe(1)
+    expect(await replayed(store)).toBe(0)
+    await clock.advance(2 * minute)
+    await store.tidy()
+    expect(await count('none.message')).toBe(0)
+  })
+
+  test('a notice stays for as long as a message may need it', async () => {
+    const store = await storeWith('notices', 0)
+    const notice = (vin: string, seq: number | null, hours: number): Promise<unknown> =>
+      scene.pool.query(`INSERT INTO notices.notice (vin, seq, at) VALUES ($1, $2, now() - $3 * interval '1 hour')`, [
+        ...[vin, seq, hours],
+      ])
+    const kept = async (): Promise<readonly string[]> =>
+      (
+        await scene.pool.query<{ vin: string; seq: string | null }>('SELECT vin, seq FROM notices.notice ORDER BY id')
+      ).rows.map(({ vin, seq }) => `${vin}${seq}`)
+    await scene.pool.query(
+      `INSERT INTO notices.waiting (part, seq, id) OVERRIDING SYSTEM VALUE VALUES (3, 250, gen_random_uuid()), (4, 400, gen_random_uuid())`,
+    )
+    for (const seq of [100, 200, 300]) await notice('', seq, 2)
+    await notice('', 350, 0)
+    await notice('A', null, 2)
+    await notice('B', null, 0)
+    await store.tidy()
+    // The message 250 needs the gap 200.
+    expect(await kept()).toEqual(['200', '300', '350', 'Bnull'])
+    await scene.pool.query('DELETE FROM notices.waiting')
+    await store.tidy()
+    expect(await kept()).toEqual(['300', '350', 'Bnull'])
+  })
+})
