@@ -4,16 +4,13 @@ import { localOrigin, packageVersion } from './own-package.ts'
 import {
   inShell,
   nextCommands,
-  nodeNeeded,
   problemWithFolder,
-  problemWithName,
   projectName,
   readTemplate,
   type Template,
   templateNames,
   writeProject,
 } from './project.ts'
-import { colorsFor } from './terminal.ts'
 
 export function defineInit(command: Command): void {
   command
@@ -23,24 +20,21 @@ export function defineInit(command: Command): void {
     )
     .argument('<template>', `one of ${templateNames().join(', ')}`)
     .argument('[dir]', 'a folder that is new or empty (default: the name of the template)')
-    .option('-n, --name <name>', 'the name of the project (default: the name of the folder)')
     .addHelpText('after', '\nExample:\n  fleethook init node my-receiver\n')
-    .action((template: string, dir: string | undefined, { name }: { readonly name?: string }) =>
-      init(command, template, dir ?? template, name),
-    )
+    .action((template: string, dir: string | undefined) => init(command, template, dir ?? template))
 }
 
-function init(command: Command, template: string, dir: string, given: string | undefined): void {
+function init(command: Command, template: string, dir: string): void {
   /** Prints one line and ends with status 2. */
   const bad = (message: string): never => command.error(`error: ${message}`, { exitCode: 2 })
   const names = templateNames()
   if (!names.includes(template)) bad(`There is no template "${template}". There are ${names.join(', ')}.`)
   const folder = resolve(dir)
-  const problem = (given === undefined ? undefined : problemWithName(given)) ?? problemWithFolder(folder)
+  const problem = problemWithFolder(folder)
   if (problem !== undefined) bad(problem)
   const chosen = readTemplate(template)
   try {
-    const name = given ?? projectName(basename(folder), `fleethook-${template}`)
+    const name = projectName(basename(folder), `fleethook-${template}`)
     writeProject({ template: chosen, folder, name, version: packageVersion() })
   } catch (error) {
     bad(`Nothing was written: ${error instanceof Error ? error.message : String(error)}`)
@@ -48,8 +42,6 @@ function init(command: Command, template: string, dir: string, given: string | u
 
   const where = relative(process.cwd(), folder) || '.'
   console.log(done(chosen, where))
-  const needed = nodeNeeded(chosen, process.versions.node)
-  if (needed !== undefined) console.log(`\n${colorsFor(process.stdout).yellow(needed)}`)
   const origin = localOrigin()
   if (origin !== undefined)
     console.log(`\nThis fleethook is from ${origin}. A registry may not have it, so install it from there:`)

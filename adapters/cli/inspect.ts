@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process'
 import type { Command } from 'commander'
 import { FleethookError, withHint } from '../../src/base/errors.ts'
 import { whole } from './arguments.ts'
@@ -7,7 +6,6 @@ import { servePage } from './page-server.ts'
 
 interface Given {
   readonly port: number
-  readonly open: boolean
 }
 
 export function defineInspect(command: Command): void {
@@ -17,10 +15,9 @@ export function defineInspect(command: Command): void {
         'The page is only for this machine. Its address contains a secret that is new each time.',
     )
     .option('--port <n>', 'the port of the page; 0 takes any free port', whole(0, 65_535), 0)
-    .option('--no-open', 'only print the address')
   operates<[], Given>(
     command,
-    async ({ to, operator }, { port, open }) => {
+    async ({ to, operator }, { port }) => {
       await operator.ask('GET', '/about')
       const ended = new Promise<void>((resolve) => {
         for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve())
@@ -33,7 +30,6 @@ export function defineInspect(command: Command): void {
         })
       })
       console.log(page.url)
-      if (open) openBrowser(page.urlForOnce)
       await ended
       await page.close()
       return true
@@ -90,23 +86,4 @@ function untilBroken(body: ReadableStream<Uint8Array>, broken: () => void): Read
     },
     cancel: (reason) => reader.cancel(reason),
   })
-}
-
-/** Opens an address in a browser. Does nothing without a terminal or a desktop. */
-export function openBrowser(url: string): void {
-  if (!process.stdout.isTTY) return
-  const { DISPLAY, WAYLAND_DISPLAY } = process.env
-  const [program, ...args] =
-    process.platform === 'darwin'
-      ? ['open']
-      : process.platform === 'win32'
-        ? ['rundll32', 'url.dll,FileProtocolHandler']
-        : DISPLAY || WAYLAND_DISPLAY
-          ? ['xdg-open']
-          : []
-  if (program === undefined) return
-  const browser = spawn(program, [...args, url], { stdio: 'ignore', detached: true })
-  // If the program is missing, the printed address is enough.
-  browser.on('error', () => {})
-  browser.unref()
 }

@@ -9,8 +9,6 @@ import { guardRoutes } from '../../src/operator/guard.ts'
 interface PageServer {
   /** Opens the page, with the secret of this server in the fragment, which a browser sends to nobody. */
   readonly url: string
-  /** Opens the page once. For the arguments of a browser, which other users of this machine can read. */
-  readonly urlForOnce: string
   close(): Promise<void>
 }
 
@@ -20,8 +18,6 @@ export async function servePage(
   port: number = 0,
 ): Promise<PageServer> {
   const secret = randomBytes(18).toString('base64url')
-  const ticket = randomBytes(18).toString('base64url')
-  let isUsed = false
   let hosts: readonly string[] = []
   const app = new Hono()
   // A site in the browser can send requests here, even under its own name if that name resolves to this machine.
@@ -29,11 +25,6 @@ export async function servePage(
     const isOwn = hosts.includes(c.req.header('host') ?? '')
     if (isOwn && c.req.header('sec-fetch-site') !== 'cross-site') return next()
     return c.json({ error: 'origin_refused', text: 'This page is only for its own address.' }, 403)
-  })
-  app.get(`/open/${ticket}`, (c) => {
-    if (isUsed) return c.text('This address was used before. Open the address that the command printed.', 410)
-    isUsed = true
-    return c.body(null, 302, { location: `/#secret=${secret}`, 'cache-control': 'no-store' })
   })
   app.route('/', createShell())
   app.route(
@@ -51,7 +42,6 @@ export async function servePage(
   hosts = [`127.0.0.1:${taken}`, `localhost:${taken}`]
   return {
     url: `http://127.0.0.1:${taken}/#secret=${secret}`,
-    urlForOnce: `http://127.0.0.1:${taken}/open/${ticket}`,
     async close() {
       const closed = once(server, 'close')
       server.close()

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
-import { isOlder, packageRoot } from './own-package.ts'
+import { packageRoot } from './own-package.ts'
 
 /** A project that `fleethook init` can copy. */
 export interface Template {
@@ -73,13 +73,6 @@ function variablesOf(example: string): readonly Variable[] {
     random: /_(SECRET|TOKEN)$/.test(name),
     otherwise,
   }))
-}
-
-/** Why a project cannot have this name, or `undefined`. */
-export function problemWithName(name: string): string | undefined {
-  return /^[a-z0-9][a-z0-9._-]{0,213}$/.test(name)
-    ? undefined
-    : `"${name}" cannot be the name of a package. Start with a lower-case letter or digit, then use those, "-", "." and "_".`
 }
 
 /** The name of a project in a folder: that of the folder, without characters that a package name cannot have. */
@@ -160,11 +153,3 @@ export function nextCommands({ files }: Template, version: string, origin?: stri
 
 /** A path as a word of a shell. */
 export const inShell = (path: string): string => (/^[\w./@+-]+$/.test(path) ? path : JSON.stringify(path))
-
-/** A warning when the template's `engines` need a newer Node than this one, which cannot run its TypeScript. */
-export function nodeNeeded({ files }: Template, version: string): string | undefined {
-  const manifest: { engines?: { node?: string } } = JSON.parse(files.get('package.json') ?? '{}')
-  const needed = /^>= ?(\d+(?:\.\d+){0,2})$/.exec(manifest.engines?.node ?? '')?.[1]
-  if (needed === undefined || !isOlder(version, needed)) return undefined
-  return `This template needs Node ${needed} or newer, and this is ${version}. Install a newer Node before the next step.`
-}

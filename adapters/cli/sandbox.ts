@@ -46,7 +46,7 @@ export function defineSandbox(command: Command): void {
     .addHelpText(
       'after',
       `
-Environment: SERVICE_API_KEY, the bearer key that clients send, also read from .env; several are separated by commas.
+Environment: SERVICE_API_KEY, the bearer key that clients send, also read from .env.
 Without it, the command makes a new key and prints it.
 
 Examples:
@@ -57,7 +57,7 @@ Exit status: 0 after Ctrl+C, 1 it could not listen, 2 bad usage.`,
     )
     .action(async () => {
       const given = command.opts<Given>()
-      const apiKey = environment(given.dotenv)('SERVICE_API_KEY')?.split(',')
+      const apiKey = environment(given.dotenv)('SERVICE_API_KEY')
       const { run } = await import('./sandbox-server.ts')
       try {
         await run({

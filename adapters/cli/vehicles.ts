@@ -43,17 +43,21 @@ export function defineVehicles(command: Command): void {
     .argument('[vin]', 'show this vehicle')
     .option('--limit <n>', 'at most this many', whole(1, 1_000), 50)
     .option('--after <vin>', 'the next page: vehicles after this one')
-  operates<[string | undefined], Listing>(command, async ({ operator, print }, { limit, after }, vin) => {
-    if (vin !== undefined) {
-      const vehicle = report.parse(await operator.ask('GET', `/vehicles/${encodeURIComponent(vin)}`))
-      print(vehicle, () => shown(vehicle))
+  operates<[string | undefined], Listing>(
+    command,
+    async ({ operator, print }, { limit, after }, vin) => {
+      if (vin !== undefined) {
+        const vehicle = report.parse(await operator.ask('GET', `/vehicles/${encodeURIComponent(vin)}`))
+        print(vehicle, () => shown(vehicle))
+        return true
+      }
+      const query = new URLSearchParams({ limit: String(limit), ...defined({ after }) })
+      const { vehicles, next } = listed.parse(await operator.ask('GET', `/vehicles?${query}`))
+      print({ vehicles, next }, () => page(vehicles, next))
       return true
-    }
-    const query = new URLSearchParams({ limit: String(limit), ...defined({ after }) })
-    const { vehicles, next } = listed.parse(await operator.ask('GET', `/vehicles?${query}`))
-    print({ vehicles, next }, () => page(vehicles, next))
-    return true
-  })
+    },
+    'receiver',
+  )
 }
 
 function page(vehicles: readonly Omit<VehicleSummary, 'location'>[], next: string | null): string {

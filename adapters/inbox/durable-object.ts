@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type AttachableInbox, type BackendParts, isAttachable } from '../../src/backend/backend.ts'
+import { attachedOnce, type AttachableInbox, type BackendParts, isAttachable } from '../../src/backend/backend.ts'
 import { RelayBackend } from '../../src/backend/relay.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { aFunction, checkOptions, defined, required, type Rules, wholeNumber } from '../../src/base/options.ts'
@@ -98,16 +98,13 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
   const bind = (env: unknown): void => {
     bindings = env
   }
+  const attach = attachedOnce('durableObjectInbox', 'binding')
   const own: Made = { keeping: { maxBytes, dead }, bind, parts: undefined }
   const inbox: AttachableInbox = {
     kind: 'relay',
     bind,
     attach(parts) {
-      if (own.parts !== undefined) {
-        throw new FleethookError('option_invalid', 'One durableObjectInbox was given to two receivers.', {
-          hint: 'Make one for each receiver, with a binding of its own.',
-        })
-      }
+      attach()
       own.parts = parts
       const { receipts, settings, vehicles } = parts
       const relay = createObjectRelay({

@@ -3,8 +3,7 @@
  *
  * @module
  */
-import type { AttachableInbox } from '../../src/backend/backend.ts'
-import { FleethookError } from '../../src/base/errors.ts'
+import { attachedOnce, type AttachableInbox } from '../../src/backend/backend.ts'
 import type { RelayInbox } from '../../src/inbox/inbox.ts'
 import { type KafkaInboxOptions, readKafkaOptions } from './kafka/options.ts'
 import { KafkaSystem } from './kafka/system.ts'
@@ -41,16 +40,11 @@ export type { KafkaInboxOptions, KafkaSasl, KafkaTls } from './kafka/options.ts'
  */
 export function kafkaInbox(options: KafkaInboxOptions): RelayInbox {
   const settings = readKafkaOptions(options)
-  let isAttached = false
+  const attach = attachedOnce('kafkaInbox', 'topic')
   const inbox: AttachableInbox = {
     kind: 'relay',
     attach(parts) {
-      if (isAttached) {
-        throw new FleethookError('option_invalid', 'One kafkaInbox was given to two receivers.', {
-          hint: 'Make one for each receiver, with its own topic.',
-        })
-      }
-      isAttached = true
+      attach()
       return new TwoHalves(settings.role, parts, new KafkaSystem(settings, parts))
     },
   }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { AttachableInbox } from '../../src/backend/backend.ts'
+import { attachedOnce, type AttachableInbox } from '../../src/backend/backend.ts'
 import { pause } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { checkOption, milliseconds } from '../../src/base/options.ts'
@@ -105,15 +105,12 @@ const systems = new WeakMap<object, () => PostgresSystem | undefined>()
 export function postgresInbox(options: PostgresInboxOptions): PostgresInbox {
   const settings = readPostgresOptions(options)
   const names = new Set<string>()
+  const attach = attachedOnce('postgresInbox', 'schema')
   let system: PostgresSystem | undefined
   const inbox: PostgresInbox & AttachableInbox = {
     kind: 'relay',
     attach(parts) {
-      if (system !== undefined) {
-        throw new FleethookError('option_invalid', 'One postgresInbox was given to two receivers.', {
-          hint: 'Make one for each receiver, with its own schema.',
-        })
-      }
+      attach()
       system = new PostgresSystem(settings, parts)
       return new TwoHalves(settings.role, parts, system)
     },

@@ -1,3 +1,4 @@
+import { FleethookError } from '../base/errors.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Registry } from '../core/registry.ts'
 import type { RequestScope } from '../core/entry.ts'
@@ -92,6 +93,18 @@ export interface AttachableInbox extends RelayInbox {
   readonly attach: (parts: BackendParts) => Backend
   /** Called with the bindings of every request of a Worker, for calls that have none, such as for dead letters. */
   readonly bind?: (env: unknown) => void
+}
+
+/** For the inbox of one receiver: throws `option_invalid` when it is given to a second one. */
+export function attachedOnce(name: string, own: string): () => void {
+  let isAttached = false
+  return () => {
+    if (isAttached)
+      throw new FleethookError('option_invalid', `One ${name} was given to two receivers.`, {
+        hint: `Make one for each receiver, with its own ${own}.`,
+      })
+    isAttached = true
+  }
 }
 
 /** Whether messages are kept and handled elsewhere. */

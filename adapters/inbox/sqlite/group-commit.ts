@@ -48,8 +48,6 @@ interface GroupCommitOptions {
 
 const mostMessages = 1_024
 const mostBytes = 4 * 1_048_576
-/** The most updates, and the most settled messages. Such a row costs a tenth of a message with its text. */
-const mostUpdates = 4_096
 /** The bounds of the histogram of commit times, in milliseconds. */
 const bounds = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000]
 /** Updates and settled messages wait for other changes this long. */
@@ -123,36 +121,25 @@ export function createGroupCommit({
       messages += put.messages.length
       for (const message of put.messages) bytes += message.bytes
     }
-    // The states of vehicles include everything that is settled, so all of it has to be in the same commit.
-    const mostMoves = vehicles === undefined ? mostMessages : moves.length
     const group = {
       puts: puts.splice(0, count),
-      moves: moves.splice(0, mostMoves),
+      // The states of vehicles include everything that is settled, so all of it has to be in the same commit.
+      moves: moves.splice(0, vehicles === undefined ? mostMessages : moves.length),
+      flushes: flushes.splice(0),
       updates,
       settled,
       vehicles: vehicles?.take(),
     }
-    if (vehicles !== undefined || (updates.size <= mostUpdates && settled.size <= mostUpdates)) {
-      updates = new Map()
-      settled = new Set()
-      return { ...group, flushes: flushes.splice(0) }
-    }
-    const taken = {
-      updates: new Map([...updates].slice(0, mostUpdates)),
-      settled: new Set([...settled].slice(0, mostUpdates)),
-    }
-    for (const seq of taken.updates.keys()) updates.delete(seq)
-    for (const seq of taken.settled) settled.delete(seq)
-    // A flush waits for the commit that writes the rest.
-    return { ...group, ...taken, flushes: [] }
+    updates = new Map()
+    settled = new Set()
+    return group
   }
 
   async function write(): Promise<void> {
     isScheduled = false
     const group = take()
     writing = group
-    const messages =
-      group.puts.length === 1 ? (group.puts[0]?.messages ?? []) : group.puts.flatMap((put) => put.messages)
+    const messages = group.puts.flatMap((put) => put.messages)
     const transaction: Transaction = {
       retracted,
       puts: messages,

@@ -285,15 +285,13 @@ function isRefused(path: string): boolean {
 }
 
 function accessHint(code: number | undefined, error: unknown): string | undefined {
-  const result = code === undefined ? code : code & 0xff
-  if (result === codes.readOnly) return 'Make the file and its folder writable. The inbox continues by itself.'
+  const isSqlite = code !== undefined && [codes.readOnly, codes.cannotOpen].some((one) => one === (code & 0xff))
   // The operating system refused to create the file or its folder.
   const isSystem =
     error instanceof Error &&
     'code' in error &&
     /^E(ACCES|PERM|ROFS|EXIST|NOENT|ISDIR|NOTDIR)$/.test(String(error.code))
-  if (result !== codes.cannotOpen && !isSystem) return undefined
-  return 'Let the user of this process write the file and its folder. In a container, check the owner of the volume.'
+  return isSqlite || isSystem ? 'Let the user of this process write the file and its folder.' : undefined
 }
 
 function resultOf(error: unknown): { readonly code: number | undefined; readonly text: string } {

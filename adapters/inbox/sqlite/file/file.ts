@@ -46,6 +46,9 @@ interface OpenDatabase {
   readonly space: SpaceKeeper
 }
 
+/** After this time without a sign of life, another receiver may take over a file, in milliseconds. */
+const goneMs = 60_000
+
 /** Rows per page of a list: a few milliseconds of reading. */
 const pageRows = 2_000
 
@@ -334,7 +337,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     adopt: async (sign) =>
       use(({ db, statements }) => {
         if (adopt === undefined) return { part: undefined, unopened: [], ...figures(statements) }
-        const found = adoptPart(db, path, adopt, sign, adopting)
+        const found = adoptPart(db, path, adopt, sign, adopting, sign.nowMs - goneMs)
         if (found.part !== undefined && found.part.gaps.length > 0) holdsGaps = true
         deadLetters += found.part?.deadLetters ?? 0
         return { ...found, ...figures(statements) }

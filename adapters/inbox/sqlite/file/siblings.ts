@@ -15,8 +15,8 @@ import { columnsOf, downtimeOf, gapOf, inTransaction, isInbox, type SqlRow, valu
 const walPages = 1_000
 
 /**
- * Takes over the files that match `adopt`, or only counts them. SQLite commits to two files atomically while both have
- * a rollback journal, so a message is in exactly one of them whenever the process ends.
+ * Takes over all files that match `adopt` and that no receiver has open. Without `adopt`, it only looks what the files beside this one
+ * hold.
  */
 export async function findSiblings(
   db: DatabaseSync,
@@ -24,28 +24,29 @@ export async function findSiblings(
   adopt: string | undefined,
   sign: SignOfLife,
 ): Promise<Siblings> {
-  const adopted: UnopenedInbox[] = []
-  const unopened: UnopenedInbox[] = []
-  let unclean = false
-  for (const source of filesBeside(path, adopt ?? siblingPattern(path))) {
-    if (adopt === undefined) {
-      const left = lookInto(source)
-      if (left !== undefined && left.messages + left.deadLetters > 0) unopened.push(left)
-      continue
-    }
-    try {
-      const found = prepare(source)
-      if (found === undefined) continue
-      adopted.push(await takeOver(db, source, sign, found))
-      unclean ||= found.unclean
-    } catch (error) {
-      if (!isReady(db)) throw error
-      const left = lookInto(source) ?? { path: source, messages: 0, deadLetters: 0 }
-      if (left.messages + left.deadLetters > 0 || failureOf(error, source).code === 'inbox_damaged') unopened.push(left)
-    }
+  if (adopt === undefined) {
+    const found = filesBeside(path, siblingPattern(path)).flatMap((each) => lookInto(each) ?? [])
+    return { adopted: [], unopened: found.filter(holdsMessages), unclean: false }
   }
-  return { adopted, unopened, unclean }
+  const adopted = new Map<string, UnopenedInbox>()
+  const begun = new Map<string, Adopting>()
+  let unclean = false
+  for (;;) {
+    const { part, unopened } = adoptPart(db, path, adopt, sign, begun, Infinity)
+    if (part === undefined) return { adopted: [...adopted.values()], unopened, unclean }
+    const { messages = 0, deadLetters = 0 } = adopted.get(part.path) ?? {}
+    adopted.set(part.path, {
+      path: part.path,
+      messages: messages + part.waiting.length,
+      deadLetters: deadLetters + part.deadLetters,
+    })
+    unclean ||= part.unclean
+    // Other work gets its turn.
+    await setImmediate()
+  }
 }
+
+const holdsMessages = ({ messages, deadLetters }: UnopenedInbox): boolean => messages + deadLetters > 0
 
 /** `data/inbox-1.db` and `data/inbox.db` have the siblings `data/inbox*.db`. */
 function siblingPattern(path: string): string {
@@ -132,24 +133,6 @@ function isReady(db: DatabaseSync): boolean {
 }
 
 const batchRows = 1_000
-
-async function takeOver(db: DatabaseSync, path: string, sign: SignOfLife, adopting: Adopting): Promise<UnopenedInbox> {
-  const taken = { path, messages: 0, deadLetters: 0 }
-  attach(db, path)
-  try {
-    for (let isLast = false; !isLast;) {
-      const part = takeRows(db, path, sign, adopting)
-      taken.messages += part.waiting.length
-      taken.deadLetters += part.deadLetters
-      isLast = part.isLast
-      // Other work gets its turn.
-      await setImmediate()
-    }
-    return taken
-  } finally {
-    detach(db)
-  }
-}
 
 /** The other file is `source` from now on, and both have a rollback journal. */
 function attach(db: DatabaseSync, path: string): void {
@@ -244,59 +227,58 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
   return { table, rows: moved }
 }
 
-/** After this time without a sign of life, another receiver may take over the file, in milliseconds. */
-const goneMs = 60_000
-
 export interface Adopting {
   readonly unclean: boolean
   readonly progress: Progress
 }
 
-/** Takes over the next part of a file whose receiver is gone, while this inbox runs. Call it until none is left. */
+/**
+ * Takes over the next part of a file whose receiver gave no sign of life since `beforeMs`. Call it until none is left. SQLite commits to
+ * two files atomically while both have a rollback journal, so a message is in exactly one of them whenever the process ends.
+ */
 export function adoptPart(
   db: DatabaseSync,
   path: string,
   pattern: string,
   sign: SignOfLife,
   begun: Map<string, Adopting>,
+  beforeMs: number,
 ): Pick<AdoptedPart, 'part' | 'unopened'> {
   const unopened: UnopenedInbox[] = []
   for (const source of filesBeside(path, pattern)) {
     try {
-      const found = begun.get(source) ?? leftIn(source, sign)
+      const found = begun.get(source) ?? (isGone(source, beforeMs) ? prepare(source) : undefined)
       if (found === undefined) continue
       begun.set(source, found)
-      const part = takePart(db, source, sign, found)
+      attach(db, source)
+      let part: Part
+      try {
+        part = takeRows(db, source, sign, found)
+      } finally {
+        detach(db)
+      }
       if (part.isLast) begun.delete(source)
       return { part, unopened }
     } catch (error) {
       begun.delete(source)
       if (!isReady(db)) throw error
-      const left = lookInto(source)
-      if (left !== undefined) unopened.push(left)
+      const left = lookInto(source) ?? { path: source, messages: 0, deadLetters: 0 }
+      if (holdsMessages(left) || failureOf(error, source).code === 'inbox_damaged') unopened.push(left)
     }
   }
   return { part: undefined, unopened }
 }
 
-/** `undefined`: the receiver runs, or ran a moment ago, or left nothing. */
-function leftIn(path: string, { nowMs }: SignOfLife): Adopting | undefined {
-  const isGone = peek(path, (db) => {
+/** Whether the receiver of a file does not run, and did not run a moment ago. */
+function isGone(path: string, beforeMs: number): boolean {
+  if (beforeMs === Infinity) return true
+  const lastMs = peek(path, (db) => {
     const aliveMs = Number(valueOf(db, 'SELECT alive_at FROM state'))
     const newest = Number(valueOf(db, 'SELECT max(place) FROM messages') ?? 0)
     // A message with a time in the future could get the place of one that this receiver is about to write.
-    return Math.max(aliveMs, msOfSeq(newest)) <= nowMs - goneMs
+    return Math.max(aliveMs, msOfSeq(newest))
   })
-  return isGone === true ? prepare(path) : undefined
-}
-
-function takePart(db: DatabaseSync, path: string, sign: SignOfLife, adopting: Adopting): Part {
-  attach(db, path)
-  try {
-    return takeRows(db, path, sign, adopting)
-  } finally {
-    detach(db)
-  }
+  return lastMs !== undefined && lastMs <= beforeMs
 }
 
 /** Takes over the next rows of the attached file, and its gaps with the last ones. */
