@@ -280,11 +280,12 @@ export class Reader extends SharedReader<Unsettled> {
 
   /** Handlers that run go on. A partition in which one runs for long stays until a later renewal. */
   async #giveBack(count: number): Promise<void> {
-    const chosen = [...this.parts]
-      .toSorted(([, one], [, other]) => one.hand.size - other.hand.size)
-      .slice(0, count)
+    const chosen = [...this.parts].toSorted(([, one], [, other]) => one.hand.size - other.hand.size).slice(0, count)
     for (const [, part] of chosen) part.isLeaving = true
-    await this.quiet(chosen.map(([, part]) => part), this.#options.settings.leaseMs / 5)
+    await this.quiet(
+      chosen.map(([, part]) => part),
+      this.#options.settings.leaseMs / 5,
+    )
     await resolvedOr(this.#endings.flush(), this.clock, lastMs)
     for (const [, part] of chosen) part.isLeaving = part.hand.size === 0
     const left = chosen.flatMap(([number, { isLeaving }]) => (isLeaving ? [number] : []))
@@ -331,7 +332,8 @@ export class Reader extends SharedReader<Unsettled> {
     const nowMs = elapsedMs(this.clock)
     if (rows.length > 0) this.#foundAtMs = nowMs
     const isBusy = nowMs - this.#foundAtMs < 1_000
-    if (!this.#isWoken && !this.isClosed) await this.nextChange(isBusy ? Math.min(busyMs, settings.idleMs) : settings.idleMs)
+    if (!this.#isWoken && !this.isClosed)
+      await this.nextChange(isBusy ? Math.min(busyMs, settings.idleMs) : settings.idleMs)
     return 0
   }
 
