@@ -11,15 +11,7 @@ import type { RequestScope } from '../../src/core/entry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../src/hosting/drainable.ts'
 import type { Refusal } from '../../src/http/answers.ts'
 import type { DeadLetters, Messages, MessageSelection, ReplaySelection } from '../../src/inbox/dead-letters.ts'
-import type {
-  DeadLetter,
-  Inbox,
-  InboxGap,
-  InboxMessage,
-  InboxSettings,
-  KeptGap,
-  Selection,
-} from '../../src/inbox/inbox.ts'
+import type { DeadLetter, Inbox, InboxGap, InboxMessage, InboxSettings, Selection } from '../../src/inbox/inbox.ts'
 import type { Observer } from '../../src/inbox/observer.ts'
 import { vinOf } from '../../src/inbox/receipts.ts'
 import type { InboxStats, Stats } from '../../src/inbox/stats.ts'
@@ -379,22 +371,4 @@ export async function paced<Item>(
     })
     await Promise.all([rest, run(some)])
   }
-}
-
-/** The most gaps in one sign of life that say which vehicle they concern. */
-const mostGaps = 1_000
-
-/** The gaps that fit in one sign of life. Those beyond the limit no longer say which vehicle they concern. */
-export function fittingGaps(gaps: readonly KeptGap[]): readonly KeptGap[] {
-  const others = new Map<string, KeptGap>()
-  for (const { reason, fromMs, toMs, missed } of gaps.slice(mostGaps)) {
-    const known = others.get(reason) ?? { fromMs, toMs, missed: 0 }
-    others.set(reason, {
-      reason,
-      fromMs: Math.min(fromMs, known.fromMs),
-      toMs: Math.max(toMs, known.toMs),
-      missed: missed + known.missed,
-    })
-  }
-  return [...gaps.slice(0, mostGaps), ...others.values()]
 }
