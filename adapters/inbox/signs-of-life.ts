@@ -23,7 +23,7 @@ export const silentMs: number = 3 * signMs
 export const lastSignMs = 1_000
 
 /** When another receiver listened, in milliseconds since the epoch. */
-interface Listened {
+export interface Listened {
   readonly since: number
   readonly until: number
   readonly isClosed: boolean

@@ -1,7 +1,15 @@
 import { pause } from '../../../src/base/clock.ts'
 import { throttled } from '../../../src/base/log.ts'
 import type { InboxGap } from '../../../src/inbox/inbox.ts'
-import { fittingGaps, lastSignMs, type LifeOfReceiver, signMs, silences, silentMs } from '../signs-of-life.ts'
+import {
+  fittingGaps,
+  lastSignMs,
+  type LifeOfReceiver,
+  type Listened,
+  signMs,
+  silences,
+  silentMs,
+} from '../signs-of-life.ts'
 import { type Database, databaseError, type Row } from './client.ts'
 
 interface LifeOptions extends LifeOfReceiver {
@@ -114,13 +122,8 @@ interface Signed {
 }
 
 /** What another receiver left. */
-interface Trace {
+interface Trace extends Listened {
   readonly id: string
-  readonly since: number
-  readonly until: number
-  readonly isClosed: boolean
-  /** It has reported the time before its first sign, or another one listened. */
-  readonly isAccounted: boolean
   readonly gaps: readonly InboxGap[]
 }
 
@@ -131,11 +134,6 @@ function traceOf({ id, since, seen_at, closed, accounted, gaps }: Row): Trace {
     until: Number(seen_at),
     isClosed: closed === 'true',
     isAccounted: accounted === 'true',
-    gaps: gapsOf(gaps),
+    gaps: JSON.parse(String(gaps)),
   }
-}
-
-function gapsOf(json: unknown): readonly InboxGap[] {
-  const gaps: unknown = JSON.parse(String(json))
-  return Array.isArray(gaps) ? gaps : []
 }
