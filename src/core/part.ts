@@ -95,18 +95,19 @@ type Open = NonNullable<Part['open']>
 function openedBy(
   opening: readonly Open[],
   entry: Entry,
-  first: number,
-  keys: readonly string[],
+  keys: string[],
 ): readonly string[] | Promise<readonly string[]> {
-  let all = keys
   for (const [at, open] of opening.entries()) {
-    if (at < first) continue
     const found = open(entry)
-    if (found instanceof Promise)
-      return found.then((more) => openedBy(opening, entry, at + 1, [...all, ...(more ?? [])]))
-    all = [...all, ...(found ?? [])]
+    if (found instanceof Promise) {
+      return found.then((more) => {
+        keys.push(...(more ?? []))
+        return openedBy(opening.slice(at + 1), entry, keys)
+      })
+    }
+    keys.push(...(found ?? []))
   }
-  return all
+  return keys
 }
 
 /** The members of all parts, each as one function, or `undefined` while no part has it. */
@@ -136,7 +137,7 @@ export function hooksOf(parts: readonly Part[]): Hooks {
   const opening = parts.flatMap((part) => part.open?.bind(part) ?? [])
   const [only] = opening
   return {
-    open: opening.length <= 1 ? only : (entry) => openedBy(opening, entry, 0, []),
+    open: opening.length <= 1 ? only : (entry) => openedBy(opening, entry, []),
     admit: joined((part) => part.admit, true),
     gate: joined((part) => part.gate, true),
     failed: joined((part) => part.failed, true),
