@@ -69,19 +69,20 @@ export class Core implements RunningCore {
   /** Gives messages their places in their lanes, before the inbox has them: their order is the order of these calls. */
   add(messages: readonly Waiting[], scope: RequestScope): RequestWork {
     const request = new RequestWork(messages, scope)
-    for (const entry of request.entries) {
-      if (request.isBound) this.#bind(entry)
-      this.lanes.add(entry)
-    }
+    for (const entry of request.entries) this.lanes.add(entry)
     return request
   }
 
   /** The inbox has the request's messages: their handlers start in a task of their own, after the answer. */
   start(request: RequestWork): void {
-    if (request.isBound) this.#deadlines.hold(request)
+    if (request.isBound) {
+      this.#deadlines.hold(request)
+      this.#yielding.laterInContext(() => this.#runBound(request))
+      return
+    }
     for (const entry of request.entries) this.#started.push(entry)
-    if (!request.isBound) request.entries = []
-    this.#yielding.later(request.isBound)
+    request.entries = []
+    this.#yielding.later()
   }
 
   /** The inbox did not take its messages. */
@@ -262,13 +263,29 @@ export class Core implements RunningCore {
   readonly #runStarted = (): void => {
     const started = this.#started
     this.#started = []
+    this.#resumeAll(started)
+    this.pump()
+  }
+
+  /** The same for messages of a request to which the runtime binds work, in its I/O context. */
+  #runBound(request: RequestWork): void {
+    this.#resumeAll(request.entries)
+    this.pump()
+    if (request.isOver) return
+    for (const entry of request.entries) {
+      const waits = entry.state === 'waiting' || entry.state === 'held'
+      if (waits && entry.hop === undefined) this.#bind(entry)
+    }
+    this.#deadlines.watch(request)
+  }
+
+  #resumeAll(entries: readonly Entry[]): void {
     const now = this.options.clock.now()
-    for (const entry of started) {
+    for (const entry of entries) {
       if (entry.isOver) continue
       if (entry.notBefore > now) this.#keep(entry, entry.notBefore - now)
       else this.resume(entry)
     }
-    this.pump()
   }
 
   /** One attempt in the I/O context of its request: claims, runs the steps that still have to succeed, and settles. */

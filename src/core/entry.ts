@@ -306,6 +306,10 @@ export class RequestWork implements RequestScope {
     this.entries = entries
   }
 
+  get isOver(): boolean {
+    return this.#unfinished === 0
+  }
+
   /** Resolves when each of its messages is settled, dead or given up. */
   settled(): Promise<void> {
     // Made on demand: most answers wait for no handler.

@@ -17,15 +17,16 @@ export class Yielding {
     this.#run = run
   }
 
-  /** Calls `run` in a new task, so that no answer waits. `isBound`: the timer of another request cannot be used. */
-  later(isBound: boolean): void {
-    if (isBound) {
-      this.#timersEndWithRequests = true
-      setTimeout(this.#run, 0)
-      return
-    }
+  /** Calls `run` in a new task, so that no answer waits. */
+  later(): void {
     this.#wanted = true
     if (!this.#isArmed) this.#arm()
+  }
+
+  /** The same for work that is bound to its request, which cannot use the timer of another one. */
+  laterInContext(run: () => void): void {
+    this.#timersEndWithRequests = true
+    setTimeout(run, 0)
   }
 
   /** Whether one more handler may start in this task. If not, `run` is called in a new one. */
