@@ -1,5 +1,5 @@
-import { backgroundTimer, type Clock, pause, type Timer } from '../../../src/base/clock.ts'
-import { type Log, throttled } from '../../../src/base/log.ts'
+import { backgroundTimer, pause, type Timer } from '../../../src/base/clock.ts'
+import { throttled } from '../../../src/base/log.ts'
 import type { InboxGap, KeptGap } from '../../../src/inbox/inbox.ts'
 import { fittingGaps, lastSignMs, type LifeOfReceiver, signMs, silences, silentMs } from '../signs-of-life.ts'
 import { codesOf, type Connector } from './client.ts'
