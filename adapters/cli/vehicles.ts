@@ -6,7 +6,7 @@ import { escapeControls } from '../../src/events/summarize.ts'
 import type { FieldReport, VehicleReport, VehicleSummary } from '../../src/operator/app.ts'
 import { whole } from './arguments.ts'
 import { operates } from './operator.ts'
-import { columns, table } from './terminal.ts'
+import { columns, table, timeOf } from './terminal.ts'
 
 const known = {
   vin: z.string(),
@@ -98,5 +98,3 @@ function marksOf({ isCertain, invalidSince }: FieldReport): string {
   const invalid = invalidSince === undefined ? [] : [`no value since ${timeOf(invalidSince)}`]
   return [...(isCertain ? [] : ['uncertain']), ...invalid].join(', ')
 }
-
-const timeOf = (iso: string | null): string => iso?.replace('T', ' ').slice(0, 19) ?? ''
