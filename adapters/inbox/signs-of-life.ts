@@ -36,7 +36,10 @@ export function silences(
   receivers: readonly Listened[],
   nowMs: number,
 ): readonly (InboxGap & { readonly toMs: number })[] {
-  const inOrder = receivers.toSorted((one, other) => one.since - other.since)
+  // One that stopped while its first sign was on its way never listened after it.
+  const inOrder = receivers
+    .map((receiver) => ({ ...receiver, since: Math.min(receiver.since, receiver.until) }))
+    .toSorted((one, other) => one.since - other.since)
   // A crash can leave some after it that did not account.
   const first = inOrder.findLast(({ isAccounted }) => isAccounted) ?? inOrder[0]
   const gaps: (InboxGap & { readonly toMs: number })[] = []
