@@ -9,10 +9,9 @@ import { vinsOf } from '../../src/service/client/products.ts'
 import type { ActivityLine } from '../../src/service/sandbox/options.ts'
 import { createSandbox } from '../../src/service/sandbox/sandbox.ts'
 import { dotenvOption, environment, inboxPath, whole } from './arguments.ts'
-import { dataOf } from './inspect.ts'
-import { servePage } from './page-server.ts'
+import { dataOf, servePage } from './inspect.ts'
 import { holdSocket, Launcher, portFor } from './run.ts'
-import { createPost } from './sandbox-server.ts'
+import { createPost } from './exchange.ts'
 import { printError } from './terminal.ts'
 
 interface Given {

@@ -36,7 +36,7 @@ export async function drain(
     left += await breakOffAll(core, handlerGraceMs)
   }
   await resolvedOr(takeUntil, clock, endsAtMs - elapsedMs(clock))
-  core.flush()
+  core.pump()
   const isIdle = (): boolean => lifecycle.isQuiet && (isDurable || lanes.size === 0)
   await lifecycle.until(isIdle, Math.max(0, endsAtMs - elapsedMs(clock)))
   lifecycle.stop()

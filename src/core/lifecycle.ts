@@ -56,7 +56,7 @@ export class Yielding {
 
 /** What is under way in a backend, and how far its drain is. */
 export class Lifecycle {
-  /** Handlers that run. Only the scheduler changes it. */
+  /** Turns: messages and batches that have one of the `concurrency` slots. Only `Core` changes it. */
   running = 0
   /** A drain has begun: batches do not wait to fill up. Only `beginDrain` changes it. */
   isDraining = false

@@ -13,7 +13,7 @@ import { spawnSync } from 'node:child_process'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { nextCommands, readTemplate, writeProject } from '../../adapters/cli/project.ts'
+import { nextCommands, readTemplate, writeProject } from '../../adapters/cli/init.ts'
 import { runtimePath } from '../../scripts/runtimes.ts'
 import { command } from './command.ts'
 

@@ -17,18 +17,6 @@ import { type FieldSetting, problemWithFields, type StreamingConfig } from '../c
 
 /**
  * The options of {@link createSandbox}. Only `apiKey` is required.
- *
- * @example
- * ```ts
- * import type { SandboxOptions } from 'fleethook/sandbox'
- *
- * export const options: SandboxOptions = {
- *   apiKey: 'a-key-of-the-test',
- *   vehicles: 1,
- *   speed: 0,
- *   config: { fields: { Location: { interval_seconds: 5 } } },
- * }
- * ```
  */
 export interface SandboxOptions {
   /** The business's bearer token, at least 8 characters. */
