@@ -4,7 +4,7 @@
  * With `--snapshot` somebody holds a snapshot from the beginning, and nothing is deleted. Needs Debian's `postgresql`.
  */
 import { cpus, loadavg, release, type } from 'node:os'
-import pg from 'pg'
+import type pg from 'pg'
 import { type PostgresClient, postgresInbox } from '../adapters/inbox/postgres.ts'
 import { createReceiver, type Receiver } from '../src/index.ts'
 import { quiet } from '../test/postgres/quiet.ts'

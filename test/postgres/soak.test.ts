@@ -152,18 +152,11 @@ describe.skipIf(form !== 'long' || !hasPostgres)('the inbox in Postgres', () => 
       const old = server
       const standby = await old.standby('standby')
       servers.push(standby)
-      const isIn = (state: string): Promise<void> =>
-        expect
-          .poll(
-            async () =>
-              (
-                await pool
-                  .query<{ sync_state: string }>('SELECT sync_state FROM pg_stat_replication')
-                  .catch(() => undefined)
-              )?.rows[0]?.sync_state,
-            { timeout: 60_000 },
-          )
-          .toBe(state)
+      const isIn = async (state: string): Promise<void> => {
+        const read = async (): Promise<string | undefined> =>
+          (await pool.query<{ state: string }>('SELECT sync_state AS state FROM pg_stat_replication')).rows[0]?.state
+        await expect.poll(() => read().catch(() => undefined), { timeout: 60_000 }).toBe(state)
+      }
       await isIn('async')
       await setSetting(pool, 'synchronous_standby_names', 'standby')
       await isIn('sync')
