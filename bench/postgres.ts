@@ -1,94 +1,136 @@
 /**
- * Measures the inbox in Postgres beside Hono with one `INSERT` for each request, and beside Hono with pg-boss. `npm run bench -- postgres`, about
- * four minutes. Needs Debian's `postgresql`.
+ * Measures the inbox in Postgres beside what else keeps messages in Postgres. `npm run bench -- postgres`, about ten minutes; with the names of
+ * parts behind it, only those: acks, backlog, once, delay, idle. Prints rows for RESULTS-postgres.md. Needs Debian's `postgresql`.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { cpus, release, type } from 'node:os'
+import { cpus, loadavg, release, type } from 'node:os'
 import { fileURLToPath } from 'node:url'
-import { createReceiver } from '../src/index.ts'
 import { postgresInbox } from '../adapters/inbox/postgres.ts'
-import { schemaStatements } from '../adapters/inbox/postgres/schema.ts'
-import { startPostgres } from '../test/once/servers.ts'
+import { createReceiver } from '../src/index.ts'
 import { quiet } from '../test/postgres/quiet.ts'
 import { transactionsOf } from '../test/postgres/transactions.ts'
-import pg from 'pg'
 import { corpus } from './corpus.ts'
 import { load, requestOf } from './load.ts'
 import { median, percentile } from './median.ts'
+import { backlog, type PeerName, peerNames } from './postgres/backlog.ts'
+import { startDatabase } from './postgres/database.ts'
+import { table } from './table.ts'
 
 const rounds = 3
-const server = await startPostgres()
-const newPool = (max: number): pg.Pool => {
-  const made = new pg.Pool({ host: '127.0.0.1', port: server.port, user: 'test', database: 'postgres', max })
-  // At the end the server goes first.
-  made.on('error', () => {})
-  return made
-}
-const pool = newPool(3)
-for (let tries = 0; ; tries += 1) {
-  try {
-    await pool.query('SELECT 1')
-    break
-  } catch (error) {
-    if (tries === 100) throw error
-    await new Promise((resolve) => setTimeout(resolve, 100))
-  }
-}
-const version = await pool.query<{ server_version: string }>('SHOW server_version')
+const database = await startDatabase()
+const { pool, newPool, prepare, port: databasePort } = database
 console.log(
-  `Node ${process.versions.node}, Postgres ${String(version.rows[0]?.server_version)}; ${type()} ${release()}, ${cpus().length} × ${cpus()[0]?.model.trim()}`,
+  `Node ${process.versions.node}, Postgres ${database.version}; ${type()} ${release()}, ${cpus().length} × ${cpus()[0]?.model.trim()}, load ${loadavg()[0]?.toFixed(1)}\n`,
 )
-const prepare = (schema: string): Promise<unknown> =>
-  pool.query(['BEGIN', ...schemaStatements(schema), 'COMMIT'].join(';\n'))
 await prepare('fleethook')
-await pool.query('CREATE TABLE inbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body jsonb NOT NULL)')
 
 const bodies = corpus({ messages: 2_000, vins: 1_000, format: 'service' })
-const requests = bodies.map((body) => requestOf(body, 'secret'))
+const rows: string[][] = []
+
+/** Rates of several things, by round. */
+class Rates<Name extends string> {
+  readonly #rates = new Map<Name, number[]>()
+
+  add(name: Name, perSecond: number): void {
+    console.log(`${name}: ${perSecond.toFixed(0)} a second`)
+    this.#rates.set(name, [...this.#of(name), perSecond])
+  }
+
+  /** The median of the rounds. */
+  of(name: Name): string {
+    return median(this.#of(name)).toLocaleString('en-US', { maximumFractionDigits: 0 })
+  }
+
+  /** The median of the ratios of each round, and the lowest and the highest. */
+  ratio(one: Name, other: Name): string {
+    const ratios = this.#of(one).map((rate, round) => rate / (this.#of(other)[round] ?? Number.NaN))
+    const digits = median(ratios) < 10 ? 1 : 0
+    const [middle, least, most] = [median(ratios), Math.min(...ratios), Math.max(...ratios)].map((ratio) =>
+      ratio.toFixed(digits),
+    )
+    return `${middle} times (${least} to ${most})`
+  }
+
+  #of(name: Name): readonly number[] {
+    return this.#rates.get(name) ?? []
+  }
+}
 
 /** Acknowledged POSTs per second over 64 connections. */
-async function acked(what: string, count: number): Promise<{ readonly perSecond: number; readonly p99: number }> {
-  const path = fileURLToPath(new URL('postgres/server.ts', import.meta.url))
-  const child = spawn(process.execPath, [path, what, String(server.port)], { stdio: ['ignore', 'pipe', 'inherit'] })
-  const [line]: unknown[] = await once(child.stdout, 'data')
-  const port = Number(String(line).trim().split('\n')[0])
-  await load({ port, requests, connections: 64, count: Math.ceil(count / 4) })
-  const { seconds, ackMs, refused } = await load({ port, requests, connections: 64, count })
-  if (refused > 0) throw new Error(`${refused} of ${count} requests were refused by ${what}.`)
-  child.kill('SIGKILL')
-  await once(child, 'exit')
-  await pool.query('TRUNCATE fleethook.waiting, fleethook.message, inbox')
-  return { perSecond: count / seconds, p99: percentile(ackMs.toSorted(), 0.99) }
-}
-
-const names = ['receive', 'both', 'insert', 'pg-boss'] as const
-const results = new Map<string, { perSecond: number[]; p99: number[] }>(
-  names.map((name) => [name, { perSecond: [], p99: [] }]),
-)
-for (let round = 0; round < rounds; round += 1)
-  for (const name of names) {
-    const { perSecond, p99 } = await acked(name, name === 'pg-boss' ? 3_000 : 12_000)
-    results.get(name)?.perSecond.push(perSecond)
-    results.get(name)?.p99.push(p99)
-  }
-const ratio = (one: string, other: string): string => {
-  const ratios = (results.get(one)?.perSecond ?? []).map(
-    (rate, round) => rate / (results.get(other)?.perSecond[round] ?? NaN),
+async function acks(): Promise<void> {
+  await pool.query(
+    'CREATE TABLE IF NOT EXISTS inbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body jsonb NOT NULL)',
   )
-  return `${median(ratios).toFixed(1)} (${Math.min(...ratios).toFixed(1)} to ${Math.max(...ratios).toFixed(1)})`
+  const requests = bodies.map((body) => requestOf(body, 'secret'))
+  const servers = { receive: 12_000, both: 12_000, insert: 12_000, 'pg-boss': 3_000 } as const
+  type Server = keyof typeof servers
+  const rates = new Rates<Server>()
+  for (let round = 0; round < rounds; round += 1)
+    for (const [name, count] of Object.entries(servers) as [Server, number][]) {
+      const path = fileURLToPath(new URL('postgres/server.ts', import.meta.url))
+      const child = spawn(process.execPath, [path, name, String(databasePort)], {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      })
+      const [line]: unknown[] = await once(child.stdout, 'data')
+      const port = Number(String(line).trim().split('\n')[0])
+      await load({ port, requests, connections: 64, count: Math.ceil(count / 4) })
+      const { seconds, refused } = await load({ port, requests, connections: 64, count })
+      if (refused > 0) throw new Error(`${refused} of ${count} requests were refused by ${name}.`)
+      child.kill('SIGKILL')
+      await once(child, 'exit')
+      await pool.query('TRUNCATE fleethook.waiting, fleethook.message, inbox')
+      rates.add(name, count / seconds)
+    }
+  await pool.query('UPDATE fleethook.part SET owner = NULL, until = NULL')
+  await pool.query('DELETE FROM fleethook.process')
+  rows.push(
+    [
+      "acknowledged POSTs, 64 connections, `role: 'receive'`, against Hono with one INSERT each",
+      rates.ratio('receive', 'insert'),
+      '2',
+    ],
+    ['the same against Hono with `send` of pg-boss', rates.ratio('receive', 'pg-boss'), '6'],
+    [
+      "the same with `role: 'both'` and an empty handler, against the INSERT / against pg-boss",
+      `${rates.ratio('both', 'insert')} / ${rates.ratio('both', 'pg-boss')}`,
+      '',
+    ],
+    [
+      'so many a second: `receive`, the INSERT, pg-boss',
+      `${rates.of('receive')}, ${rates.of('insert')}, ${rates.of('pg-boss')}`,
+      '',
+    ],
+  )
 }
-console.log(`\nAcknowledged POSTs over 64 connections, ${rounds} rounds, medians:\n`)
-for (const name of names) {
-  const { perSecond = [], p99 = [] } = results.get(name) ?? {}
-  console.log(`- ${name}: ${median(perSecond).toFixed(0)}/s, p99 ${median(p99).toFixed(0)} ms`)
-}
-console.log(`- receive against Hono + INSERT: ${ratio('receive', 'insert')}; both: ${ratio('both', 'insert')}`)
-console.log(`- receive against Hono + pg-boss: ${ratio('receive', 'pg-boss')}; both: ${ratio('both', 'pg-boss')}`)
 
-/** Handles a backlog with \`exactlyOnce\`. Resolves to messages per second. */
-async function drained(schema: string, size: number, count: number): Promise<number> {
+async function backlogs(): Promise<void> {
+  const rates = new Rates<PeerName>()
+  for (let round = 0; round < rounds; round += 1)
+    for (const name of peerNames) rates.add(name, await backlog(name, database))
+  rows.push(
+    [
+      'a backlog of 1,000 vehicles in order, two processes, empty handlers, against pg-boss with `key_strict_fifo`',
+      rates.ratio('fleethook', 'pg-boss'),
+      '3',
+    ],
+    [
+      'the same against graphile-worker with a queue for each vehicle',
+      rates.ratio('fleethook', 'graphile-worker'),
+      '8',
+    ],
+    [
+      'the same against graphile-worker with its `localQueue`',
+      rates.ratio('fleethook', 'graphile-worker, localQueue'),
+      '',
+    ],
+    ['so many a second: fleethook, and these three', peerNames.map((name) => rates.of(name)).join(', '), ''],
+  )
+}
+
+/** Handles a backlog with `exactlyOnce`. Resolves to messages per second, from the first call of the handler to the end of the last. */
+async function exactlyOnce(schema: string, size: number, concurrency: number, count: number): Promise<number> {
   await prepare(schema)
   await pool.query(`CREATE TABLE ${schema}.ledger (vin text NOT NULL)`)
   const front = createReceiver({
@@ -103,35 +145,58 @@ async function drained(schema: string, size: number, count: number): Promise<num
     ),
   )
   await front.drain()
+  await pool.query(`VACUUM ANALYZE ${schema}.waiting, ${schema}.message`)
   const inbox = postgresInbox({ db: newPool(3), schema, role: 'handle' })
-  const exactly = inbox.exactlyOnce(transactionsOf(newPool(8)))
-  const worker = createReceiver({ secret: false, log: quiet, inbox, concurrency: 8 })
+  const exactly = inbox.exactlyOnce(transactionsOf(newPool(concurrency)))
+  const worker = createReceiver({ secret: false, log: quiet, inbox, concurrency })
+  let startedMs: number | undefined
   if (size === 1)
     worker.on(
       '*',
-      exactly('ledger', (event, _, tx) => tx.query(`INSERT INTO ${schema}.ledger VALUES ($1)`, [event.vin ?? ''])),
+      exactly('ledger', (event, _, tx) => {
+        startedMs ??= performance.now()
+        return tx.query(`INSERT INTO ${schema}.ledger VALUES ($1)`, [event.vin ?? ''])
+      }),
     )
   else
     worker.batch(
       '*',
       { size, withinMs: 100 },
-      exactly.batch('ledger', (events, _, tx) =>
-        tx.query(`INSERT INTO ${schema}.ledger SELECT unnest($1::text[])`, [events.map(({ vin }) => vin ?? '')]),
-      ),
+      exactly.batch('ledger', (events, _, tx) => {
+        startedMs ??= performance.now()
+        return tx.query(`INSERT INTO ${schema}.ledger SELECT unnest($1::text[])`, [events.map(({ vin }) => vin ?? '')])
+      }),
     )
-  const startedMs = performance.now()
   await worker.open()
   while (worker.stats().handled < count) await new Promise((resolve) => setTimeout(resolve, 5))
-  const seconds = (performance.now() - startedMs) / 1_000
+  const seconds = (performance.now() - (startedMs ?? Number.NaN)) / 1_000
   await worker.drain()
+  await pool.query(`DROP SCHEMA ${schema} CASCADE`)
   return count / seconds
 }
 
-const single = await drained('single', 1, 3_000)
-const batched = await drained('batched', 100, 30_000)
-console.log(
-  `\nexactlyOnce, a backlog: ${single.toFixed(0)} messages/s with a transaction for each, ${batched.toFixed(0)} in batches of 100: ${(batched / single).toFixed(1)} times`,
-)
+async function onces(): Promise<void> {
+  const rates = new Rates<'each' | 'batches' | 'each, one at a time' | 'batches, one at a time'>()
+  for (let round = 0; round < rounds; round += 1) {
+    rates.add('each', await exactlyOnce('each', 1, 8, 6_000))
+    rates.add('batches', await exactlyOnce('batches', 100, 8, 30_000))
+    rates.add('each, one at a time', await exactlyOnce('each', 1, 1, 2_000))
+    rates.add('batches, one at a time', await exactlyOnce('batches', 100, 1, 20_000))
+  }
+  rows.push(
+    [
+      '`exactlyOnce`, batches of 100 against a transaction for each message, 8 transactions at once in both',
+      rates.ratio('batches', 'each'),
+      '10',
+    ],
+    ['the same, one transaction at a time in both', rates.ratio('batches, one at a time', 'each, one at a time'), ''],
+    [
+      'so many a second: batches and each, 8 at once; batches and each, one at a time',
+      `${rates.of('batches')}, ${rates.of('each')}; ${rates.of('batches, one at a time')}, ${rates.of('each, one at a time')}`,
+      '',
+    ],
+  )
+}
 
 /** From the acknowledgment to the start of the handler at 200 messages a second, in milliseconds. */
 async function toHandler(schema: string, isApart: boolean): Promise<Float64Array> {
@@ -176,13 +241,19 @@ async function toHandler(schema: string, isApart: boolean): Promise<Float64Array
   return Float64Array.from(startedMs, (ms, n) => Math.max(0, ms - (ackedMs[n] ?? ms))).toSorted()
 }
 
-for (const [name, isApart] of [
-  ['one process', false],
-  ['roles of their own', true],
-] as const) {
-  const times = await toHandler(isApart ? 'apart' : 'together', isApart)
-  console.log(
-    `Ack to the start of the handler, up to 200 a second, ${name}: p50 ${percentile(times, 0.5).toFixed(1)} ms, p99 ${percentile(times, 0.99).toFixed(1)} ms`,
+async function delay(): Promise<void> {
+  const row = async (what: string, schema: string, isApart: boolean): Promise<string[]> => {
+    const times = await toHandler(schema, isApart)
+    const [p50, p99] = [0.5, 0.99].map((share) => percentile(times, share).toFixed(1))
+    return [what, `p50 ${p50} ms, p99 ${p99} ms`, '25 ms']
+  }
+  rows.push(
+    await row(
+      'from the acknowledgment to the start of the handler, one process, up to 200 a second',
+      'together',
+      false,
+    ),
+    await row('the same with a process for each role, in one Node', 'apart', true),
   )
 }
 
@@ -196,20 +267,31 @@ async function serverSeconds(): Promise<number> {
   return ticks.reduce((sum, each) => sum + each, 0) / 100
 }
 
-await prepare('idle')
-const waiting = createReceiver({
-  secret: false,
-  log: quiet,
-  inbox: postgresInbox({ db: newPool(3), schema: 'idle', role: 'handle' }),
-}).on('data', () => {})
-await waiting.open()
-// Connections of the measurements before have ended by then.
-await new Promise((resolve) => setTimeout(resolve, 15_000))
-const before = await serverSeconds()
-const idleSeconds = 60
-await new Promise((resolve) => setTimeout(resolve, idleSeconds * 1_000))
-const busy = (await serverSeconds()) - before
-await waiting.drain()
-console.log(`Processor of the server with an idle reader: ${((busy / idleSeconds) * 100).toFixed(2)} % of a core`)
-await server[Symbol.asyncDispose]()
+async function idle(): Promise<void> {
+  await prepare('idle')
+  const waiting = createReceiver({
+    secret: false,
+    log: quiet,
+    inbox: postgresInbox({ db: newPool(3), schema: 'idle', role: 'handle' }),
+  }).on('data', () => {})
+  await waiting.open()
+  // Connections of the measurements before have ended by then.
+  await new Promise((resolve) => setTimeout(resolve, 15_000))
+  const before = await serverSeconds()
+  const idleSeconds = 60
+  await new Promise((resolve) => setTimeout(resolve, idleSeconds * 1_000))
+  const busy = (await serverSeconds()) - before
+  await waiting.drain()
+  rows.push([
+    'processor of the server with an idle reader',
+    `${((busy / idleSeconds) * 100).toFixed(2)} % of a core`,
+    '1 %',
+  ])
+}
+
+const parts = { acks, backlog: backlogs, once: onces, delay, idle }
+const chosen = process.argv.slice(2)
+for (const [name, run] of Object.entries(parts)) if (chosen.length === 0 || chosen.includes(name)) await run()
+console.log(`\n${table(['what', 'result', 'goal'], rows)}\n\nload ${loadavg()[0]?.toFixed(1)}`)
+await database.end()
 process.exit()

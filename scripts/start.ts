@@ -2,7 +2,7 @@
 // their network, and a receiver handles what they send, in all three formats.
 import { randomBytes } from 'node:crypto'
 import { styleText } from 'node:util'
-import { servePage } from '../adapters/cli/page-server.ts'
+import { servePage } from '../adapters/cli/inspect.ts'
 import { serve } from '../adapters/node.ts'
 import { sqliteInbox } from '../adapters/inbox/sqlite.ts'
 import { createClient } from '../src/client.ts'

@@ -5,7 +5,7 @@ import { escapeControls } from '../../src/events/summarize.ts'
 import type { LetterSummary } from '../../src/operator/app.ts'
 import { whole } from './arguments.ts'
 import { type Filter, filters, operates, type Operating } from './operator.ts'
-import { columns, jsonText, table } from './terminal.ts'
+import { columns, jsonText, table, timeOf } from './terminal.ts'
 
 const summary = z.looseObject({
   id: z.string(),
@@ -58,7 +58,7 @@ function defineList(command: Command): void {
 function page(letters: readonly LetterSummary[], next: string | null): string {
   if (letters.length === 0) return 'There are no dead letters.'
   const rows = letters.map(({ id, vin, topic, diedAt, attempts, error }) => [
-    diedAt.replace('T', ' ').slice(0, 19),
+    timeOf(diedAt),
     vin ?? '',
     topic,
     String(attempts),

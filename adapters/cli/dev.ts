@@ -9,10 +9,9 @@ import { vinsOf } from '../../src/service/client/products.ts'
 import type { ActivityLine } from '../../src/service/sandbox/options.ts'
 import { createSandbox } from '../../src/service/sandbox/sandbox.ts'
 import { dotenvOption, environment, inboxPath, whole } from './arguments.ts'
-import { dataOf, openBrowser } from './inspect.ts'
-import { servePage } from './page-server.ts'
+import { dataOf, servePage } from './inspect.ts'
 import { holdSocket, Launcher, portFor } from './run.ts'
-import { createPost } from './sandbox-server.ts'
+import { createPost } from './exchange.ts'
 import { printError } from './terminal.ts'
 
 interface Given {
@@ -20,7 +19,6 @@ interface Given {
   readonly path: string
   readonly vehicles: number
   readonly inbox?: string
-  readonly open: boolean
   readonly dotenv: string
 }
 
@@ -52,7 +50,6 @@ export function defineDev(command: Command): void {
     .option('--path <path>', 'where the receiver is mounted', '/')
     .option('--vehicles <n>', 'number of simulated vehicles; 0: none', whole(0, 1_000), 10)
     .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
-    .option('--no-open', 'only print the address of the inspector')
     .addOption(dotenvOption)
     .addHelpText(
       'after',
@@ -82,7 +79,6 @@ The inspector needs a receiver with sqliteInbox. The command listens and posts o
       const stopWatching = restartOnChange(dirname(resolve(program)), () => launcher.reload('a file changed'))
       let stopVehicles: (() => Promise<void>) | undefined
       if (await listens(port, over.signal)) {
-        if (given.open) openBrowser(page.urlForOnce)
         const url = `http://127.0.0.1:${port}${given.path}`
         if (given.vehicles > 0) stopVehicles = await startVehicles(given.vehicles, url, secret)
       }

@@ -1,6 +1,7 @@
-import { request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
-import { type RequestOptions, request as httpsRequest } from 'node:https'
+import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
+import { Agent as HttpsAgent, type RequestOptions, request as httpsRequest } from 'node:https'
 import { urlToHttpOptions } from 'node:url'
+import type { PostMessage } from '../../src/service/sandbox/options.ts'
 
 /**
  * Sends a request as `fetch` cannot: over chosen connections or a socket, with its own check of the certificate. Follows no redirection.
@@ -79,3 +80,25 @@ const advice: readonly (readonly [RegExp, string])[] = [
 ]
 
 export const adviceFor = (code: string): string => advice.find(([error]) => error.test(code))?.[1] ?? ''
+
+/** Posts messages over connections that stay open. Checks the TLS certificate, or not, as the webhook says. */
+export function createPost(): { readonly post: PostMessage; readonly close: () => void } {
+  const limits = { keepAlive: true, maxSockets: 64 }
+  const plain = new HttpAgent(limits)
+  const checked = new HttpsAgent(limits)
+  const unchecked = new HttpsAgent({ ...limits, rejectUnauthorized: false })
+
+  const post: PostMessage = async ({ url, headers, body, verify, signal }) => {
+    const secure = new URL(url).protocol === 'https:'
+    const agent = secure ? (verify ? checked : unchecked) : plain
+    const { status } = await exchange(url, { agent, signal, headers: { ...headers }, body })
+    return status
+  }
+
+  return {
+    post,
+    close() {
+      for (const agent of [plain, checked, unchecked]) agent.destroy()
+    },
+  }
+}

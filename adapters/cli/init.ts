@@ -1,19 +1,8 @@
-import { basename, relative, resolve } from 'node:path'
+import { randomBytes } from 'node:crypto'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { basename, dirname, join, relative, resolve } from 'node:path'
 import type { Command } from 'commander'
-import { localOrigin, packageVersion } from './own-package.ts'
-import {
-  inShell,
-  nextCommands,
-  nodeNeeded,
-  problemWithFolder,
-  problemWithName,
-  projectName,
-  readTemplate,
-  type Template,
-  templateNames,
-  writeProject,
-} from './project.ts'
-import { colorsFor } from './terminal.ts'
+import { localOrigin, packageRoot, packageVersion } from './own-package.ts'
 
 export function defineInit(command: Command): void {
   command
@@ -23,24 +12,21 @@ export function defineInit(command: Command): void {
     )
     .argument('<template>', `one of ${templateNames().join(', ')}`)
     .argument('[dir]', 'a folder that is new or empty (default: the name of the template)')
-    .option('-n, --name <name>', 'the name of the project (default: the name of the folder)')
     .addHelpText('after', '\nExample:\n  fleethook init node my-receiver\n')
-    .action((template: string, dir: string | undefined, { name }: { readonly name?: string }) =>
-      init(command, template, dir ?? template, name),
-    )
+    .action((template: string, dir: string | undefined) => init(command, template, dir ?? template))
 }
 
-function init(command: Command, template: string, dir: string, given: string | undefined): void {
+function init(command: Command, template: string, dir: string): void {
   /** Prints one line and ends with status 2. */
   const bad = (message: string): never => command.error(`error: ${message}`, { exitCode: 2 })
   const names = templateNames()
   if (!names.includes(template)) bad(`There is no template "${template}". There are ${names.join(', ')}.`)
   const folder = resolve(dir)
-  const problem = (given === undefined ? undefined : problemWithName(given)) ?? problemWithFolder(folder)
+  const problem = problemWithFolder(folder)
   if (problem !== undefined) bad(problem)
   const chosen = readTemplate(template)
   try {
-    const name = given ?? projectName(basename(folder), `fleethook-${template}`)
+    const name = projectName(basename(folder), `fleethook-${template}`)
     writeProject({ template: chosen, folder, name, version: packageVersion() })
   } catch (error) {
     bad(`Nothing was written: ${error instanceof Error ? error.message : String(error)}`)
@@ -48,8 +34,6 @@ function init(command: Command, template: string, dir: string, given: string | u
 
   const where = relative(process.cwd(), folder) || '.'
   console.log(done(chosen, where))
-  const needed = nodeNeeded(chosen, process.versions.node)
-  if (needed !== undefined) console.log(`\n${colorsFor(process.stdout).yellow(needed)}`)
   const origin = localOrigin()
   if (origin !== undefined)
     console.log(`\nThis fleethook is from ${origin}. A registry may not have it, so install it from there:`)
@@ -62,3 +46,154 @@ function done({ title, environmentFile, variables }: Template, where: string): s
   const left = empty.length > 0 ? ` Add ${empty.join(', ')} there.` : ''
   return `${title}: written to ${where}. Its secret is in ${environmentFile}. Set it as the \`auth\` of the webhook.${left}`
 }
+
+/** A project that `fleethook init` can copy. */
+interface Template {
+  readonly name: string
+  /** The first line of its README. */
+  readonly title: string
+  /** Path to text. */
+  readonly files: ReadonlyMap<string, string>
+  readonly environmentFile: '.env' | '.dev.vars'
+  readonly variables: readonly Variable[]
+}
+
+interface Variable {
+  readonly name: string
+  readonly meaning: string
+  /** A secret, by its name: `init` makes a random value. */
+  readonly random: boolean
+  /** The value of another variable, or `''`. */
+  readonly otherwise: string
+}
+
+const examples = join(packageRoot, 'examples')
+
+export function templateNames(): readonly string[] {
+  return readdirSync(examples)
+    .filter((name) => existsSync(join(examples, name, 'package.json')))
+    .sort()
+}
+
+/** Reads a whole template, so that nothing is written before every file is read. */
+export function readTemplate(name: string): Template {
+  const folder = join(examples, name)
+  const files = new Map<string, string>()
+  for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+    const path = relative(folder, join(entry.parentPath, entry.name))
+    // Skip files that a run of the template left there. npm leaves .gitignore out of packages.
+    if (
+      !entry.isFile() ||
+      /(^|[/\\])(node_modules|data|dist|\.next|\.wrangler|\.env|\.dev\.vars|\.gitignore|[^/\\]*\.db(-\w+)?)([/\\]|$)/.test(
+        path,
+      )
+    )
+      continue
+    files.set(path, readFileSync(join(folder, path), 'utf8'))
+  }
+  const environmentFile = files.has('.dev.vars.example') ? '.dev.vars' : '.env'
+  files.set('.gitignore', ignored(files, environmentFile))
+  const title = /^# (.+)$/m.exec(files.get('README.md') ?? '')?.[1] ?? name
+  return { name, title, files, environmentFile, variables: variablesOf(files.get(`${environmentFile}.example`) ?? '') }
+}
+
+/** The .gitignore of a template, derived from its files. */
+function ignored(files: ReadonlyMap<string, string>, environmentFile: string): string {
+  const lines = ['node_modules/', environmentFile]
+  const manifest = files.get('package.json') ?? ''
+  if (manifest.includes('"wrangler"')) lines.push('.wrangler/')
+  if (manifest.includes('"esbuild"')) lines.push('dist/')
+  if (manifest.includes('"next"')) lines.push('.next/', 'next-env.d.ts')
+  if (files.get('server.ts')?.includes('node:sqlite')) lines.push('*.db*')
+  if ([...files.values()].some((text) => text.includes("'data/inbox.db'"))) lines.push('data/')
+  return `${lines.join('\n')}\n`
+}
+
+/** Reads pairs of lines: `# meaning` and `NAME=`, or `NAME=value`. */
+function variablesOf(example: string): readonly Variable[] {
+  return [...example.matchAll(/^# (.+)\n(\w+)=(.*)/gm)].map(([, meaning = '', name = '', otherwise = '']) => ({
+    name,
+    meaning,
+    random: /_(SECRET|TOKEN)$/.test(name),
+    otherwise,
+  }))
+}
+
+/** The name of a project in a folder: that of the folder, without characters that a package name cannot have. */
+function projectName(folderName: string, otherwise: string): string {
+  const name = folderName
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9._-]+/g, '-')
+    .replaceAll(/^[._-]+|[._-]+$/g, '')
+  return name === '' ? otherwise : name
+}
+
+/** The text of the file that the template's runtime reads its variables from, with new secrets. */
+function environmentOf({ variables }: Template): string {
+  return variables
+    .map(
+      ({ name, meaning, random, otherwise }) =>
+        `# ${meaning}\n${name}=${random ? randomBytes(32).toString('hex') : otherwise}\n`,
+    )
+    .join('')
+}
+
+interface Project {
+  readonly template: Template
+  readonly folder: string
+  readonly name: string
+  /** The version of this package, which the project depends on. */
+  readonly version: string
+}
+
+/** Why a project cannot be written to this folder, or `undefined`. */
+function problemWithFolder(folder: string): string | undefined {
+  if (!existsSync(folder)) return undefined
+  try {
+    return readdirSync(folder).length === 0
+      ? undefined
+      : `${folder} is not empty, and init never overwrites a file. Name another folder.`
+  } catch {
+    return `${folder} is a file. Name another folder.`
+  }
+}
+
+/** Writes the project. A file that already exists is an error. After an error, no new file is left. */
+export function writeProject({ template, folder, name, version }: Project): void {
+  const { environmentFile } = template
+  const files = new Map(template.files)
+  files.set('package.json', manifest(files.get('package.json') ?? '{}', name, version))
+  files.set(environmentFile, environmentOf(template))
+  const made: string[] = []
+  try {
+    for (const [path, text] of files) {
+      const file = join(folder, path)
+      const outermost = mkdirSync(dirname(file), { recursive: true })
+      if (outermost !== undefined) made.push(outermost)
+      // Only the user who runs the receiver may read the secret.
+      writeFileSync(file, text, { flag: 'wx', mode: path === environmentFile ? 0o600 : 0o644 })
+      made.push(file)
+    }
+  } catch (error) {
+    for (const path of made.toReversed()) rmSync(path, { recursive: true, force: true })
+    throw error
+  }
+}
+
+function manifest(text: string, name: string, version: string): string {
+  const given: { dependencies?: Record<string, string> } = JSON.parse(text)
+  return `${JSON.stringify({ ...given, name, dependencies: { ...given.dependencies, fleethook: `^${version}` } }, null, 2)}\n`
+}
+
+/** The next commands, from its README. `origin`: the tarball or checkout of this package, if no registry has it. */
+export function nextCommands({ files }: Template, version: string, origin?: string): readonly string[] {
+  const commands = /^```sh\n([^]+?fleethook send.*)/m.exec(files.get('README.md') ?? '')?.[1]?.split('\n') ?? []
+  if (origin === undefined) return commands
+  const install = origin.endsWith('.tgz')
+    ? [`npm install ${inShell(origin)}`]
+    : [`npm pack ${inShell(origin)}`, `npm install ./fleethook-${version}.tgz`]
+  return [...install, ...commands.slice(1)]
+}
+
+/** A path as a word of a shell. */
+export const inShell = (path: string): string => (/^[\w./@+-]+$/.test(path) ? path : JSON.stringify(path))

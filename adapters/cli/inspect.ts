@@ -1,13 +1,17 @@
-import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import type { Server } from 'node:http'
+import { serve } from '@hono/node-server'
 import type { Command } from 'commander'
+import { Hono } from 'hono'
 import { FleethookError, withHint } from '../../src/base/errors.ts'
+import { createShell } from '../../src/inspector/shell.ts'
+import { guardRoutes } from '../../src/operator/guard.ts'
 import { whole } from './arguments.ts'
 import { type ConnectionOptions, operates, Operator } from './operator.ts'
-import { servePage } from './page-server.ts'
 
 interface Given {
   readonly port: number
-  readonly open: boolean
 }
 
 export function defineInspect(command: Command): void {
@@ -17,10 +21,9 @@ export function defineInspect(command: Command): void {
         'The page is only for this machine. Its address contains a secret that is new each time.',
     )
     .option('--port <n>', 'the port of the page; 0 takes any free port', whole(0, 65_535), 0)
-    .option('--no-open', 'only print the address')
   operates<[], Given>(
     command,
-    async ({ to, operator }, { port, open }) => {
+    async ({ to, operator }, { port }) => {
       await operator.ask('GET', '/about')
       const ended = new Promise<void>((resolve) => {
         for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve())
@@ -33,7 +36,6 @@ export function defineInspect(command: Command): void {
         })
       })
       console.log(page.url)
-      if (open) openBrowser(page.urlForOnce)
       await ended
       await page.close()
       return true
@@ -92,21 +94,47 @@ function untilBroken(body: ReadableStream<Uint8Array>, broken: () => void): Read
   })
 }
 
-/** Opens an address in a browser. Does nothing without a terminal or a desktop. */
-export function openBrowser(url: string): void {
-  if (!process.stdout.isTTY) return
-  const { DISPLAY, WAYLAND_DISPLAY } = process.env
-  const [program, ...args] =
-    process.platform === 'darwin'
-      ? ['open']
-      : process.platform === 'win32'
-        ? ['rundll32', 'url.dll,FileProtocolHandler']
-        : DISPLAY || WAYLAND_DISPLAY
-          ? ['xdg-open']
-          : []
-  if (program === undefined) return
-  const browser = spawn(program, [...args, url], { stdio: 'ignore', detached: true })
-  // If the program is missing, the printed address is enough.
-  browser.on('error', () => {})
-  browser.unref()
+interface PageServer {
+  /** Opens the page, with the secret of this server in the fragment, which a browser sends to nobody. */
+  readonly url: string
+  close(): Promise<void>
+}
+
+/** Serves the inspector's page on 127.0.0.1, with `data` behind a new secret. Rejects when the port is taken. */
+export async function servePage(
+  data: (request: Request) => Response | Promise<Response>,
+  port: number = 0,
+): Promise<PageServer> {
+  const secret = randomBytes(18).toString('base64url')
+  let hosts: readonly string[] = []
+  const app = new Hono()
+  // A site in the browser can send requests here, even under its own name if that name resolves to this machine.
+  app.use(async (c, next) => {
+    const isOwn = hosts.includes(c.req.header('host') ?? '')
+    if (isOwn && c.req.header('sec-fetch-site') !== 'cross-site') return next()
+    return c.json({ error: 'origin_refused', text: 'This page is only for its own address.' }, 403)
+  })
+  app.route('/', createShell())
+  app.route(
+    '/',
+    guardRoutes(
+      'servePage',
+      secret,
+      new Hono().all('*', (c) => data(c.req.raw)),
+    ),
+  )
+  const server = serve({ fetch: app.fetch, port, hostname: '127.0.0.1', overrideGlobalObjects: false }) as Server // oxlint-disable-line no-unsafe-type-assertion -- no createServer is given: it is one of node:http
+  if (!server.listening) await once(server, 'listening')
+  const address = server.address()
+  const taken = typeof address === 'object' && address !== null ? address.port : port
+  hosts = [`127.0.0.1:${taken}`, `localhost:${taken}`]
+  return {
+    url: `http://127.0.0.1:${taken}/#secret=${secret}`,
+    async close() {
+      const closed = once(server, 'close')
+      server.close()
+      server.closeAllConnections()
+      await closed
+    },
+  }
 }

@@ -6,12 +6,9 @@ import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-pa
 import { createReplays } from '../../src/backend/replay.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
-import { memoryVehicles, type VehicleStore } from '../../src/inbox/vehicle-store.ts'
 import { createReceipts } from '../../src/inbox/receipts.ts'
 import { createOperatorApp } from '../../src/operator/app.ts'
 import { readOptions } from '../../src/receiver/options.ts'
-import { Slots } from '../../src/vehicles/state.ts'
-import { VehicleStates } from '../../src/vehicles/vehicles.ts'
 import { createNormalizer } from '../../src/wire/normalizer.ts'
 import { controlPath } from '../inbox/sqlite/control.ts'
 import { createInboxFile } from '../inbox/sqlite/file/file.ts'
@@ -245,7 +242,7 @@ async function askStopped(path: string, { method, path: asked, body }: Asked): P
     onCapacity: nothing,
   }
   const inbox = createSqliteInbox(file, { ...inboxSettings, keepsVehicles: true }, settings)
-  const { unapplied, lastId } = await inbox.open()
+  await inbox.open()
   try {
     // The receiver's `format` and `fields` are unknown here, so use the defaults. They only affect what is shown.
     const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: nothing })
@@ -257,30 +254,8 @@ async function askStopped(path: string, { method, path: asked, body }: Asked): P
       isDraining: () => false,
       revived: async () => {},
     })
-    const states = new VehicleStates({
-      store: visited(inbox.vehicles),
-      slots: new Slots({ fields: undefined }),
-      clock: systemClock,
-    })
-    await states.recover(unapplied, reread, lastId)
-    const vehicles = states.api(async () => {})
-    return await createOperatorApp({ ...replays, vehicles }).request(asked, { method, body: body ?? null })
+    return await createOperatorApp(replays).request(asked, { method, body: body ?? null })
   } finally {
     await inbox.close()
-  }
-}
-
-/** The states in a file, with changes that are not in them yet. Writes none: only the receiver knows its edges. */
-function visited(store: VehicleStore = memoryVehicles()): VehicleStore {
-  const changed = memoryVehicles()
-  return {
-    ...store,
-    load: async (vin) => (await changed.load(vin)) ?? store.load(vin),
-    keep: changed.keep,
-    async list(which) {
-      const found = new Map((await store.list(which)).map((vehicle) => [vehicle.vin, vehicle]))
-      for (const vehicle of await changed.list(which)) found.set(vehicle.vin, vehicle)
-      return [...found.values()].toSorted((one, two) => (one.vin < two.vin ? -1 : 1)).slice(0, which.limit)
-    },
   }
 }

@@ -21,9 +21,6 @@ interface Given {
   readonly last: number
 }
 
-/** A message that is handled within this time gets one line. A slower one first gets a line that says so. In milliseconds. */
-const soonMs = 1_000
-
 /** The pause before the command looks for a stopped receiver again, in milliseconds. */
 const againMs = 1_000
 
@@ -42,7 +39,7 @@ export function defineTail(command: Command): void {
     async ({ operator, isJson }, { last, vin, topic, errors }) => {
       const ended = new AbortController()
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort())
-      const show = isJson ? showJson : showLines(colorsFor(process.stdout), ended.signal)
+      const show = isJson ? showJson : showLines(colorsFor(process.stdout))
       let since: string | undefined
       const kept: ShownItem[] = []
       let isLost = false
@@ -81,29 +78,11 @@ function showJson(items: readonly ShownItem[], missed: number): void {
   for (const one of items) console.log(escapeJson(JSON.stringify(one)))
 }
 
-/** Prints one line for each message when its outcome is known. A message that takes long gets a line before that. */
-function showLines(colors: Colors, ended: AbortSignal): (items: readonly ShownItem[], missed: number) => void {
-  const open = new Map<string, ShownItem>()
-  ended.addEventListener('abort', () => open.clear())
-  const print = (one: ShownItem): void => console.log(lineOf(one, colors))
+/** Prints one line for each message when its outcome is known. */
+function showLines(colors: Colors): (items: readonly ShownItem[], missed: number) => void {
   return (items, missed) => {
     if (missed > 0) console.log(colors.dim(`${missed} events not shown: they arrived too fast.`))
-    for (const one of items) {
-      if (one.kind !== 'received' || one.id === undefined) {
-        if (one.id !== undefined) open.delete(one.id)
-        print(one)
-        continue
-      }
-      const { id } = one
-      open.set(id, one)
-      globalThis
-        .setTimeout(() => {
-          if (open.get(id) !== one) return
-          open.delete(id)
-          print(one)
-        }, soonMs)
-        .unref()
-    }
+    for (const one of items) if (one.kind !== 'received') console.log(lineOf(one, colors))
   }
 }
 
@@ -116,8 +95,6 @@ function lineOf(one: ShownItem, colors: Colors): string {
 function headOf({ kind, isTest, outcome, lagMs, status, attempt, attempts }: ShownItem, colors: Colors): Head {
   const lag = lagMs === undefined ? '' : prettyMs(lagMs, { compact: true })
   switch (kind) {
-    case 'received':
-      return [colors.dim, 'waiting', '']
     case 'settled':
       return [outcome === 'handled' ? colors.green : outcome === 'lost' ? colors.red : colors.dim, outcome ?? '', lag]
     case 'failed':

@@ -56,6 +56,9 @@ export function logTo(stream: WriteStream): Log {
   return { debug: silent, info: silent, warn: say(yellow('warning:')), error: say(red('error:')) }
 }
 
+/** `2026-11-21 10:00:01`, in UTC. */
+export const timeOf = (iso: string | null): string => iso?.replace('T', ' ').slice(0, 19) ?? ''
+
 /** Rows with their cells in columns. A cell cannot control the terminal. */
 export function columns(rows: readonly (readonly string[])[]): string {
   const safe = rows.map((row) => row.map(escapeControls))

@@ -1,11 +1,12 @@
 import type { Command } from 'commander'
+import prettyMs from 'pretty-ms'
 import * as z from 'zod/mini'
 import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import type { FieldReport, VehicleReport, VehicleSummary } from '../../src/operator/app.ts'
 import { whole } from './arguments.ts'
 import { operates } from './operator.ts'
-import { columns, table } from './terminal.ts'
+import { columns, table, timeOf } from './terminal.ts'
 
 const known = {
   vin: z.string(),
@@ -43,17 +44,21 @@ export function defineVehicles(command: Command): void {
     .argument('[vin]', 'show this vehicle')
     .option('--limit <n>', 'at most this many', whole(1, 1_000), 50)
     .option('--after <vin>', 'the next page: vehicles after this one')
-  operates<[string | undefined], Listing>(command, async ({ operator, print }, { limit, after }, vin) => {
-    if (vin !== undefined) {
-      const vehicle = report.parse(await operator.ask('GET', `/vehicles/${encodeURIComponent(vin)}`))
-      print(vehicle, () => shown(vehicle))
+  operates<[string | undefined], Listing>(
+    command,
+    async ({ operator, print }, { limit, after }, vin) => {
+      if (vin !== undefined) {
+        const vehicle = report.parse(await operator.ask('GET', `/vehicles/${encodeURIComponent(vin)}`))
+        print(vehicle, () => shown(vehicle))
+        return true
+      }
+      const query = new URLSearchParams({ limit: String(limit), ...defined({ after }) })
+      const { vehicles, next } = listed.parse(await operator.ask('GET', `/vehicles?${query}`))
+      print({ vehicles, next }, () => page(vehicles, next))
       return true
-    }
-    const query = new URLSearchParams({ limit: String(limit), ...defined({ after }) })
-    const { vehicles, next } = listed.parse(await operator.ask('GET', `/vehicles?${query}`))
-    print({ vehicles, next }, () => page(vehicles, next))
-    return true
-  })
+    },
+    'receiver',
+  )
 }
 
 function page(vehicles: readonly Omit<VehicleSummary, 'location'>[], next: string | null): string {
@@ -72,7 +77,7 @@ function shown({ fields, timers, ...vehicle }: VehicleReport): string {
   const rows = Object.entries(fields).map(([name, value]) => [
     name,
     JSON.stringify(value.value),
-    ageOf(value.ageMs),
+    prettyMs(value.ageMs, { compact: true }),
     timeOf(value.since),
     marksOf(value),
   ])
@@ -92,17 +97,4 @@ function linkOf({ state, online, isOnlineCertain }: Omit<VehicleReport, 'fields'
 function marksOf({ isCertain, invalidSince }: FieldReport): string {
   const invalid = invalidSince === undefined ? [] : [`no value since ${timeOf(invalidSince)}`]
   return [...(isCertain ? [] : ['uncertain']), ...invalid].join(', ')
-}
-
-const timeOf = (iso: string | null): string => iso?.replace('T', ' ').slice(0, 19) ?? ''
-
-/** The largest whole unit, for instance `3 h`. */
-function ageOf(ms: number): string {
-  const units: readonly (readonly [unit: string, ms: number])[] = [
-    ['d', 86_400_000],
-    ['h', 3_600_000],
-    ['min', 60_000],
-  ]
-  const [unit, size] = units.find(([, least]) => ms >= least) ?? ['s', 1_000]
-  return `${Math.floor(ms / size)} ${unit}`
 }

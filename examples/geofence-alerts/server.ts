@@ -12,12 +12,12 @@ const chat = new URL(CHAT_WEBHOOK_URL)
  * In these two, `fleethook send` has a vehicle that leaves the first and arrives at the second.
  */
 const places: Readonly<Record<string, Area>> = {
-  'the depot': circle({ latitude: 52.4585, longitude: -1.8052, radiusMeters: 200 }),
+  'the depot': circle({ latitude: 45.1316, longitude: 7.643, radiusMeters: 200 }),
   'the market': polygon([
-    { latitude: 52.452, longitude: -1.816 },
-    { latitude: 52.452, longitude: -1.81 },
-    { latitude: 52.4555, longitude: -1.81 },
-    { latitude: 52.4555, longitude: -1.816 },
+    { latitude: 45.1295, longitude: 7.624 },
+    { latitude: 45.1295, longitude: 7.634 },
+    { latitude: 45.135, longitude: 7.634 },
+    { latitude: 45.135, longitude: 7.624 },
   ]),
 }
 

@@ -34,7 +34,6 @@ export interface RunningCore {
   readonly hooks: Hooks
   readonly runner: Runner
   readonly pump: () => void
-  flush(): void
   stopTimers(): void
   enqueue(turn: Turn): void
   takeTurn(turn: Turn): void
@@ -142,7 +141,7 @@ export class Gathering {
       await this.#finishAll(left)
     } else if (core.lifecycle.startsNoMore) {
       for (const entry of left) entry.uncountAttempt()
-    } else await this.#afterFailedBatch(left, failure.error)
+    } else await this.#afterFailedBatch(left, failure.error, entries.length)
   }
 
   /** Only the first message of a lane waits at its gate: one behind it would be let through in vain. */
@@ -210,7 +209,7 @@ export class Gathering {
   }
 
   /**
-   * What follows when the handler failed for a batch:
+   * What follows when the handler failed for a batch of `size`, some of which other processes may have taken over:
    *
    * | case                         | the attempt counts | it is written   | the next run                  |
    * | ---------------------------- | ------------------ | --------------- | ----------------------------- |
@@ -218,15 +217,15 @@ export class Gathering {
    * | one message, or `Retry`      | yes                | with its rest   | gathered, after its rest      |
    * | several messages             | no                 | no              | each alone, at once           |
    */
-  async #afterFailedBatch(entries: readonly Entry[], error: unknown): Promise<void> {
+  async #afterFailedBatch(entries: readonly Entry[], error: unknown, size: number): Promise<void> {
     const [first] = entries
     if (first === undefined) return
     const core = this.#core
-    const next = core.failed(first, this.#step, error, entries.length)
+    const next = core.failed(first, this.#step, error, size)
     if ('gate' in next) {
       for (const entry of entries) entry.exemptAttempt()
       await this.#waitAt(new Map(entries.map((entry) => [entry, next.gate])))
-    } else if (entries.length === 1 || requestOf(error) !== undefined) {
+    } else if (size === 1 || requestOf(error) !== undefined) {
       const last = new Set(entries.filter((entry) => core.isLast(entry)))
       const again = entries.filter((entry) => !last.has(entry))
       for (const entry of last) entry.failForGood(errorText(error))

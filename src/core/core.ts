@@ -20,6 +20,8 @@ interface Round {
   at: number
   readonly attemptBefore: number
   readonly left: Step[]
+  /** Those of them whose gate is closed. */
+  readonly gated: Step[]
   delivery: Delivery | undefined
   /** The error of the step that failed last, and the longest wait that any step asks for. */
   failure: (Failure & { readonly restMs: number }) | undefined
@@ -69,19 +71,20 @@ export class Core implements RunningCore {
   /** Gives messages their places in their lanes, before the inbox has them: their order is the order of these calls. */
   add(messages: readonly Waiting[], scope: RequestScope): RequestWork {
     const request = new RequestWork(messages, scope)
-    for (const entry of request.entries) {
-      if (request.isBound) this.#bind(entry)
-      this.lanes.add(entry)
-    }
+    for (const entry of request.entries) this.lanes.add(entry)
     return request
   }
 
   /** The inbox has the request's messages: their handlers start in a task of their own, after the answer. */
   start(request: RequestWork): void {
-    if (request.isBound) this.#deadlines.hold(request)
+    if (request.isBound) {
+      this.#deadlines.hold(request)
+      this.#yielding.laterInContext(() => this.#runBound(request))
+      return
+    }
     for (const entry of request.entries) this.#started.push(entry)
-    if (!request.isBound) request.entries = []
-    this.#yielding.later(request.isBound)
+    request.entries = []
+    this.#yielding.later()
   }
 
   /** The inbox did not take its messages. */
@@ -111,9 +114,8 @@ export class Core implements RunningCore {
     return drain(this, options)
   }
 
-  flush(): void {
+  #closeBatches(): void {
     for (const gathering of this.#gatherings.values()) gathering.flush()
-    this.pump()
   }
 
   stopTimers(): void {
@@ -150,9 +152,10 @@ export class Core implements RunningCore {
     const { lifecycle } = this
     if (this.#isPumping) return
     this.#isPumping = true
-    if (lifecycle.isDraining) for (const gathering of this.#gatherings.values()) gathering.flush()
     while (lifecycle.running < this.options.concurrency && !lifecycle.startsNoMore) {
       if (this.#suspect !== undefined && lifecycle.running > 0) break
+      // The last messages of a drain do not wait for others.
+      if (lifecycle.isDraining && !this.lanes.hasNext) this.#closeBatches()
       const hasNext = this.#suspect !== undefined || this.#due.length > 0 || this.lanes.hasNext
       if (!hasNext || !this.#yielding.mayStart()) break
       const turn = this.#suspect === undefined ? this.#due.shift() : undefined
@@ -262,13 +265,29 @@ export class Core implements RunningCore {
   readonly #runStarted = (): void => {
     const started = this.#started
     this.#started = []
+    this.#resumeAll(started)
+    this.pump()
+  }
+
+  /** The same for messages of a request to which the runtime binds work, in its I/O context. */
+  #runBound(request: RequestWork): void {
+    this.#resumeAll(request.entries)
+    this.pump()
+    if (request.isOver) return
+    for (const entry of request.entries) {
+      const waits = entry.state === 'waiting' || entry.state === 'held'
+      if (waits && entry.hop === undefined) this.#bind(entry)
+    }
+    this.#deadlines.watch(request)
+  }
+
+  #resumeAll(entries: readonly Entry[]): void {
     const now = this.options.clock.now()
-    for (const entry of started) {
+    for (const entry of entries) {
       if (entry.isOver) continue
       if (entry.notBefore > now) this.#keep(entry, entry.notBefore - now)
       else this.resume(entry)
     }
-    this.pump()
   }
 
   /** One attempt in the I/O context of its request: claims, runs the steps that still have to succeed, and settles. */
@@ -332,7 +351,7 @@ export class Core implements RunningCore {
 
   /** A gate has opened for it, or opens after `afterMs`. */
   #resumeLater(entry: Entry, afterMs: number = 0): void {
-    if (entry.state !== 'held') return
+    if (entry.state !== 'held' || entry.heldBy === undefined || !('keep' in entry.heldBy)) return
     if (afterMs > 0) this.#rest(entry, afterMs)
     else {
       this.resume(entry)
@@ -491,6 +510,7 @@ export class Core implements RunningCore {
       const gate = runsNoMore ? undefined : this.hooks.gate?.(entry, step)
       if (runsNoMore || gate !== undefined) {
         round.left.push(step)
+        if (gate !== undefined) round.gated.push(step)
         round.gate ??= gate
         continue
       }
@@ -525,28 +545,32 @@ export class Core implements RunningCore {
     }
     round.left.push(step)
     const next = this.failed(entry, step, failure.error)
-    if ('gate' in next) round.gate ??= next.gate
-    else round.failure = { error: failure.error, restMs: Math.max(round.failure?.restMs ?? 0, next.restMs) }
+    if ('gate' in next) {
+      round.gated.push(step)
+      round.gate ??= next.gate
+    } else round.failure = { error: failure.error, restMs: Math.max(round.failure?.restMs ?? 0, next.restMs) }
   }
 
   /** What follows when every step of the attempt has run, failed or was left out. */
-  #afterSteps(entry: Entry, { at, left, failure, gate, attemptBefore }: Round): After | Promise<After> {
+  #afterSteps(entry: Entry, { at, left, gated, failure, gate, attemptBefore }: Round): After | Promise<After> {
     if (entry.isOver) return 'over'
     const { steps = noSteps } = entry
     const toGather = at < steps.length ? steps.slice(at) : noSteps
     if (this.lifecycle.startsNoMore && left.length + toGather.length > 0) {
       entry.leave([...left, ...toGather])
-      return this.later(entry, attemptBefore, 0).then(() => 0)
+      // A batch counts its own attempts, and had none.
+      return this.later(entry, Math.min(attemptBefore, entry.attempt), 0).then(() => 0)
     }
-    if (failure !== undefined && this.isLast(entry)) {
-      entry.failForGood(errorText(failure.error))
-      entry.leave(toGather)
-    } else if (left.length > 0) {
-      entry.leave([...left, ...toGather])
-      if (failure !== undefined) return this.later(entry, entry.attempt, failure.restMs).then(() => failure.restMs)
+    const isLast = failure !== undefined && this.isLast(entry)
+    if (isLast) entry.failForGood(errorText(failure.error))
+    const again = isLast ? gated : left
+    if (again.length > 0) {
+      entry.leave([...again, ...toGather])
+      if (failure !== undefined && !isLast)
+        return this.later(entry, entry.attempt, failure.restMs).then(() => failure.restMs)
       if (gate !== undefined) {
         // No handler failed but those that fail for every vehicle.
-        if (entry.attempt > attemptBefore) entry.exemptAttempt()
+        if (failure === undefined && entry.attempt > attemptBefore) entry.exemptAttempt()
         return this.later(entry, entry.attempt, 0).then(() => gate)
       }
     } else entry.leave(toGather)
@@ -651,6 +675,7 @@ const newRound = (entry: Entry): Round => ({
   at: 0,
   attemptBefore: entry.attempt,
   left: [],
+  gated: [],
   delivery: undefined,
   failure: undefined,
   gate: undefined,

@@ -60,12 +60,12 @@ interface Trouble {
 }
 
 /**
- * A message in progress, from its receipt until it is over. Its fields change only by the methods of this class. Its place in its
- * lane belongs to `Lanes`.
+ * A message in progress, from its receipt until it is over. Its state, attempts and trouble change only by the methods of this class. Its
+ * place in its lane belongs to `Lanes`.
  *
  * | state     | meaning                                                                              |
  * | --------- | ------------------------------------------------------------------------------------ |
- * | `held`    | something keeps it: the inbox stores it, it rests, a batch or a closed gate has it     |
+ * | `held`    | it is being stored, it rests, or a batch, a closed gate or those before it keep it    |
  * | `waiting` | it waits for its turn in its lane                                                     |
  * | `running` | it has the turn of its lane, and one of the `concurrency` slots                        |
  * | `over`    | settled, dead or given up                                                             |
@@ -89,7 +89,7 @@ export class Entry {
   mostAttempts: number
   /** An earlier process may have handed it out, or it was in a batch that failed. */
   redelivered: boolean
-  /** What the inbox handed out. `undefined` before the first turn, and while it rests. */
+  /** What the inbox handed out. `undefined` before the first turn, while it rests, and at a gate. */
   claim: Claim | undefined
   event: FleetEvent | MalformedBody | undefined
   /** The steps that still have to succeed. `undefined` before the first attempt. */
@@ -161,7 +161,7 @@ export class Entry {
     if (this.trouble !== undefined) this.trouble.rest = undefined
   }
 
-  /** Something keeps it until `Core.resume`. */
+  /** Something keeps it until `Core.resume` or `Core.release`. */
   hold(by: object | undefined): void {
     this.state = 'held'
     this.heldBy = by
@@ -194,7 +194,7 @@ export class Entry {
     this.event = event
   }
 
-  /** Frees the memory of the message while it rests. The next turn asks the inbox again. */
+  /** Frees the memory of the message. Its next turn asks the inbox again. */
   letGo(): void {
     this.claim = undefined
     this.event = undefined
@@ -304,6 +304,10 @@ export class RequestWork implements RequestScope {
     const entries: Entry[] = []
     for (const message of messages) entries.push(new Entry(message, this))
     this.entries = entries
+  }
+
+  get isOver(): boolean {
+    return this.#unfinished === 0
   }
 
   /** Resolves when each of its messages is settled, dead or given up. */

@@ -17,15 +17,16 @@ export class Yielding {
     this.#run = run
   }
 
-  /** Calls `run` in a new task, so that no answer waits. `isBound`: the timer of another request cannot be used. */
-  later(isBound: boolean): void {
-    if (isBound) {
-      this.#timersEndWithRequests = true
-      setTimeout(this.#run, 0)
-      return
-    }
+  /** Calls `run` in a new task, so that no answer waits. */
+  later(): void {
     this.#wanted = true
     if (!this.#isArmed) this.#arm()
+  }
+
+  /** The same for work that is bound to its request, which cannot use the timer of another one. */
+  laterInContext(run: () => void): void {
+    this.#timersEndWithRequests = true
+    setTimeout(run, 0)
   }
 
   /** Whether one more handler may start in this task. If not, `run` is called in a new one. */
@@ -55,7 +56,7 @@ export class Yielding {
 
 /** What is under way in a backend, and how far its drain is. */
 export class Lifecycle {
-  /** Handlers that run. Only the scheduler changes it. */
+  /** Turns: messages and batches that have one of the `concurrency` slots. Only `Core` changes it. */
   running = 0
   /** A drain has begun: batches do not wait to fill up. Only `beginDrain` changes it. */
   isDraining = false

@@ -12,7 +12,8 @@ export interface Part {
   attach?(core: PartHost): void
   /**
    * A message is handed out for the first time in this process. Called once, in the order of its lane. Returns the keys of the
-   * subjects beside its topic whose handlers it is for. When it throws, the message becomes a dead letter.
+   * subjects beside its topic whose handlers it is for. When it throws, the message becomes a dead letter. When its promise rejects, all parts
+   * are asked again five seconds later.
    */
   open?(entry: Entry): readonly string[] | undefined | Promise<readonly string[] | undefined>
   /**
@@ -33,7 +34,7 @@ export interface Part {
   settling?(entry: Entry): StoredVehicle | undefined
   /** For a dead letter: what a replay of the message gets as `Claim.changed`. */
   changed?(entry: Entry): string | undefined
-  /** The inbox has written the end of the message, or the message is no longer here. */
+  /** The inbox has written the end of the message, or another process has it. Not called for what a drain leaves. */
   over?(entry: Entry, outcome: Ended): void
   /** A drain lets no more handlers start, and some may still run. No timer may fire any more. Can be called twice. */
   stop?(): void
@@ -88,6 +89,27 @@ export interface ClosedGate {
   readonly restMs: number
 }
 
+type Open = NonNullable<Part['open']>
+
+/** In the order of the parts, without a promise as long as none of them returns one. */
+function openedBy(
+  opening: readonly Open[],
+  entry: Entry,
+  keys: string[],
+): readonly string[] | Promise<readonly string[]> {
+  for (const [at, open] of opening.entries()) {
+    const found = open(entry)
+    if (found instanceof Promise) {
+      return found.then((more) => {
+        keys.push(...(more ?? []))
+        return openedBy(opening.slice(at + 1), entry, keys)
+      })
+    }
+    keys.push(...(found ?? []))
+  }
+  return keys
+}
+
 /** The members of all parts, each as one function, or `undefined` while no part has it. */
 export type Hooks = {
   readonly [
@@ -115,14 +137,7 @@ export function hooksOf(parts: readonly Part[]): Hooks {
   const opening = parts.flatMap((part) => part.open?.bind(part) ?? [])
   const [only] = opening
   return {
-    open:
-      opening.length <= 1
-        ? only
-        : async (entry) => {
-            const keys: string[] = []
-            for (const open of opening) keys.push(...((await open(entry)) ?? []))
-            return keys
-          },
+    open: opening.length <= 1 ? only : (entry) => openedBy(opening, entry, []),
     admit: joined((part) => part.admit, true),
     gate: joined((part) => part.gate, true),
     failed: joined((part) => part.failed, true),

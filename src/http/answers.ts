@@ -220,5 +220,6 @@ export function refuse(refusal: Refusal, allow?: string): Answer {
 
 /** The answer as a `Response`, without its body for a HEAD request. */
 export function responseOf({ status, headers, body }: Answer, isHead: boolean = false): Response {
-  return new Response(isHead ? null : body, { status, headers })
+  // Deno has a faster way for an answer without a status.
+  return new Response(isHead ? null : body, status === 200 ? { headers } : { status, headers })
 }

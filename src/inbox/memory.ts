@@ -12,7 +12,8 @@ import {
 } from './inbox.ts'
 
 interface Kept {
-  readonly message: InboxMessage
+  /** Emptied at the end, because V8 keeps entries of a map for a while after they were deleted. */
+  message: InboxMessage | undefined
   deliveries: number
   readonly replayed: boolean
   readonly changed: string | undefined
@@ -65,12 +66,14 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     bytes += more
   }
 
-  function forget(id: string): Kept | undefined {
+  function forget(id: string): InboxMessage | undefined {
     const found = kept.get(id)
-    if (found === undefined) return undefined
+    if (found?.message === undefined) return undefined
+    const { message } = found
     kept.delete(id)
-    bytes -= found.message.bytes
-    return found
+    found.message = undefined
+    bytes -= message.bytes
+    return message
   }
 
   function removeDead(id: string): boolean {
@@ -87,7 +90,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 
     claim(id) {
       const found = kept.get(id)
-      if (found === undefined) return undefined
+      if (found?.message === undefined) return undefined
       const { message, deliveries, replayed, changed } = found
       found.deliveries += 1
       return changed === undefined ? { message, deliveries, replayed } : { message, deliveries, replayed, changed }
@@ -101,11 +104,11 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     async reschedule() {},
 
     async deadLetter(id, reason, vehicle) {
-      const found = forget(id)
-      if (found === undefined) return 0
+      const message = forget(id)
+      if (message === undefined) return 0
       if (vehicle !== undefined) vehicles?.keep(vehicle)
-      dead.set(id, { ...reason, id, message: found.message })
-      deadBytes += found.message.bytes
+      dead.set(id, { ...reason, id, message })
+      deadBytes += message.bytes
       let dropped = 0
       for (const { id: oldest } of dead.values()) {
         if (dead.size <= mostDead && deadBytes <= pendingBytes) break
@@ -127,7 +130,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     async messages(which) {
       const listed: ListedMessage[] = []
       for (const { message } of kept.values())
-        if (isSelected(message, which)) listed.push({ message, state: 'waiting' })
+        if (message !== undefined && isSelected(message, which)) listed.push({ message, state: 'waiting' })
       for (const { message, error, attempts, diedAt } of dead.values())
         if (isSelected(message, which)) listed.push({ message, state: 'dead', reason: { error, attempts, diedAt } })
       return listed.toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1)).slice(0, which.limit)
@@ -150,7 +153,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       let oldest: number | undefined
       for (const { message, replayed } of kept.values()) {
         if (replayed) continue
-        oldest = message.receivedAt
+        oldest = message?.receivedAt
         break
       }
       return {

@@ -6,7 +6,6 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { createInterface } from 'node:readline'
 import { expect, onTestFinished, test } from 'vitest'
-import { servePage } from '../../adapters/cli/page-server.ts'
 import { freePort, spawnTarget, type Target } from '../conformance/spawn.ts'
 import { post } from '../runtimes/client.ts'
 import { programCommand } from '../runtimes/targets.ts'
@@ -186,14 +185,4 @@ test('dev says what to do when its port is taken', { timeout: 60_000 }, async ()
   const { status, stderr } = await command(['dev', fileURLToPath(import.meta.url), '--port', String(port)])
   expect(status).toBe(1)
   expect(stderr).toMatch(/Cannot hold port \d+: EADDRINUSE\. Give --port another one/)
-})
-
-test('a browser is started with an address that works once, because other users can read its arguments', async () => {
-  const page = await servePage(() => new Response('the data'))
-  onTestFinished(() => page.close())
-  const [first, second] = [await ask(new URL(page.urlForOnce), {}), await ask(new URL(page.urlForOnce), {})]
-  expect(new URL(String(first.headers.location), page.url).href).toBe(page.url)
-  expect([first.status, first.headers['cache-control'], second.status]).toEqual([302, 'no-store', 410])
-  expect(page.urlForOnce).not.toContain(new URL(page.url).hash.slice('#secret='.length))
-  expect(second.body + JSON.stringify(second.headers)).not.toContain(new URL(page.url).hash)
 })

@@ -36,12 +36,6 @@ describe('config(vin)', () => {
     expect(lines()).toEqual(Array(2).fill(`DELETE /api/config/${vin}`))
   })
 
-  test('a field without a setting of its own is sent as null, and has the default interval', async () => {
-    const { client, asked } = stub(json({ updated_vehicles: 1 }))
-    await client.config(vin).patch({ fields: { BatteryLevel: null, Gear: { interval_seconds: 1 } } })
-    expect(asked[0]?.body).toEqual({ fields: { BatteryLevel: null, Gear: { interval_seconds: 1 } } })
-  })
-
   test('a setting that is stored as null or as {} is read as null, so that the config can be sent again', async () => {
     const { client, asked } = stub(
       json({ fields: { BatteryLevel: {}, Gear: null, Soc: { interval_seconds: 5, more: 1 } } }),

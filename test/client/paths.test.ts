@@ -24,24 +24,6 @@ test('an image resolves to its bytes and their type', async () => {
 })
 
 describe('commands', () => {
-  test('are posted with their body, or with an empty object', async () => {
-    const { client, asked, lines } = stub(json({ response: { result: true, reason: '' } }))
-    expect(await client.command(vin, 'set_charge_limit', { percent: 80 })).toEqual({ result: true, reason: '' })
-    await client.command(vin, 'charge_start')
-    await client.energySite('12345').command('backup', { backup_reserve_percent: 20 })
-    expect(lines()).toEqual([
-      `POST /api/1/vehicles/${vin}/command/set_charge_limit`,
-      `POST /api/1/vehicles/${vin}/command/charge_start`,
-      'POST /api/1/energy_sites/12345/backup',
-    ])
-    expect(asked.map(({ body }) => body)).toEqual([{ percent: 80 }, {}, { backup_reserve_percent: 20 }])
-  })
-
-  test('resolve with the reason when the vehicle refused them', async () => {
-    const { client } = stub(json({ response: { result: false, reason: 'complete' } }))
-    expect(await client.command(vin, 'charge_start')).toEqual({ result: false, reason: 'complete' })
-  })
-
   test.each(['not_found', 'vehicle_not_found'])('wakeUp tries no other path after 404 %s', async (code) => {
     const { client, asked } = stub(refusal(404, code))
     expect(await rejection(client.wakeUp(vin))).toMatchObject({ code })

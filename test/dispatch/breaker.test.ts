@@ -55,6 +55,68 @@ describe('a handler that fails for every vehicle', () => {
     60_000,
   )
 
+  test('lets a message wait whose other handler fails for the last time, and it is a dead letter when it is done', async () => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 2 } })
+    let isAway = true
+    const saved: string[] = []
+    receiver
+      .on('data', function book({ vin }) {
+        if (vin === 'X') throw new Error('never')
+      })
+      .on('data', function save({ vin }) {
+        if (isAway) throw new Error('connection refused')
+        saved.push(vin)
+      })
+    await post(['A', 'B', 'C', 'D', 'E'].map((vin) => data(vin, 1)))
+    await clock.advance(1_000)
+    expect(receiver.stats().resting).toMatchObject([{ handler: 'save' }])
+    await post(data('X', 1))
+    await clock.advance(30_000)
+    expect(receiver.stats()).toMatchObject({ deadLettered: 0, handled: 0 })
+    isAway = false
+    await clock.advance(120_000)
+    expect(saved.toSorted()).toEqual(['A', 'B', 'C', 'D', 'E', 'X'])
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toMatchObject([
+      { event: { vin: 'X' }, error: 'Error: never' },
+    ])
+    expect(receiver.stats()).toMatchObject({ deadLettered: 1, handled: 5, lanes: 0 })
+  })
+
+  test('counts no attempt during an outage, also when a stop comes before the batch of the message', async () => {
+    const on = disk()
+    const retry = { attempts: 5, maxAgeMs: 1e9 }
+    const first = scene({ inbox: storedInbox(on), retry })
+    const gate = gates()
+    let mode: 'away' | 'slow' = 'away'
+    first.receiver
+      .on('data', () => {
+        if (mode === 'away') throw new Error('connection refused')
+        return gate.wait('save')
+      })
+      .batch('data', { size: 10, withinMs: 60_000 }, () => {})
+    const vins = ['A', 'B', 'C', 'D', 'E']
+    await first.post(vins.map((vin) => data(vin, 1)))
+    await first.clock.advance(7_200_000)
+    mode = 'slow'
+    while (gate.waiting.length === 0) await first.clock.advance(1_000)
+    const drained = first.receiver.drain({ handlerGraceMs: 1_000 })
+    await turn()
+    gate.open('save')
+    await first.clock.advance(1_000)
+    expect(await drained).toEqual({ handled: 0, left: 5, lost: 0 })
+    const next = scene({ inbox: storedInbox(on), retry })
+    const batched: string[] = []
+    next.receiver
+      .on('data', () => {})
+      .batch('data', { size: 10, withinMs: 100 }, (events) => {
+        batched.push(...events.map(({ vin }) => vin))
+      })
+    await next.receiver.open()
+    await next.clock.advance(60_000)
+    expect(batched.toSorted()).toEqual(vins)
+    expect(next.receiver.stats()).toMatchObject({ handled: 5, deadLettered: 0 })
+  })
+
   test('does not delay vehicles for which it works', async () => {
     const { receiver, post, clock } = scene({ inbox: storedInbox(disk()) })
     let handled = 0

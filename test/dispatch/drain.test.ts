@@ -50,6 +50,17 @@ describe('drain', () => {
     expect(clock.timers()).toEqual([])
   })
 
+  test('a message that comes with the drain does not wait until its batch is full', async () => {
+    const { receiver, post } = scene()
+    const batches: number[] = []
+    receiver.batch('data', { size: 10, withinMs: 600_000 }, (events) => void batches.push(events.length))
+    await post([data('A', 1), data('A', 2), data('B', 1)])
+    const drained = receiver.drain()
+    await turn()
+    expect(batches).toEqual([3])
+    expect(await drained).toEqual({ handled: 3, left: 0, lost: 0 })
+  })
+
   test.each([Number.POSITIVE_INFINITY, 2 ** 40])('a deadline of %d ms is far away', async (deadlineMs) => {
     const receiver = createReceiver({ secret: false })
     const gate = gates()

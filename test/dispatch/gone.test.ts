@@ -260,6 +260,25 @@ describe('messages that another process has taken over', () => {
     expectNothingLeft(scene, 2, 1)
   })
 
+  test('do not make the rest of a failed batch a dead letter for what the whole batch did', async () => {
+    const gate = gates()
+    const seen: string[] = []
+    const scene = await sharing({ retry: { attempts: 1 } }, (receiver) => {
+      receiver.batch('data', { size: 2, withinMs: 1_000 }, async (events) => {
+        seen.push(names(events))
+        if (seen.length === 1) await gate.wait('batch')
+      })
+    })
+    scene.shared.handOver(placed('A', 1), b1)
+    await turn()
+    scene.shared.takeAway('A')
+    await turn()
+    gate.fail('batch', new Error('A1 is bad'))
+    await turn()
+    expect(seen).toEqual(['A1 B11', 'B11'])
+    expectNothingLeft(scene, 1, 1)
+  })
+
   test.each<[string, (receiver: Receiver, run: (vins: readonly string[]) => Promise<void> | void) => void]>([
     ['handler', (receiver, run) => void receiver.on('data', ({ vin }) => run([vin]))],
     [

@@ -1,4 +1,4 @@
-import type { Entry, ReceiverPart } from 'fleethook/extend'
+import type { Entry, PartHost, ReceiverPart } from 'fleethook/extend'
 import { describe, expect, test } from 'vitest'
 import { dedupe } from 'fleethook'
 import { turn } from './fake-clock.ts'
@@ -83,6 +83,42 @@ describe('a part that skips is not asked about', () => {
     await turn()
     expect({ runs, ...receiver.stats() }).toMatchObject({ runs: 2, handled: 1, duplicates: 0 })
   })
+})
+
+test('a part that throws when it opens a message makes it a dead letter, beside other parts, too', async () => {
+  const picky: ReceiverPart = {
+    create: () => ({
+      open({ laneKey }) {
+        if (laneKey === 'BAD') throw new TypeError('no such vehicle')
+        return undefined
+      },
+    }),
+  }
+  const { receiver, post } = scene({ parts: [limited(2), picky] })
+  receiver.on('data', () => {})
+  await post([data('BAD', 1), data('A', 1)])
+  await turn()
+  expect(receiver.stats()).toMatchObject({ handled: 1, deadLettered: 1, lanes: 0 })
+  const [letter] = await Array.fromAsync(receiver.deadLetters.list())
+  expect(letter).toMatchObject({ error: 'TypeError: no such vehicle', attempts: 0 })
+})
+
+test('a part that resumes what a batch keeps changes nothing', async () => {
+  let host: PartHost | undefined
+  const entries: Entry[] = []
+  const hasty: ReceiverPart = {
+    create: () => ({ attach: (core) => void (host = core), open: (entry) => void entries.push(entry) }),
+  }
+  const { receiver, post, clock } = scene({ parts: [hasty] })
+  const batches: number[] = []
+  receiver.batch('data', { size: 3, withinMs: 1_000 }, (events) => void batches.push(events.length))
+  await post([data('A', 1), data('A', 2)])
+  await turn()
+  for (const entry of entries) host?.resume(entry)
+  await post(data('A', 3))
+  await clock.advance(1_000)
+  expect(batches).toEqual([3])
+  expect(receiver.stats()).toMatchObject({ handled: 3, lanes: 0 })
 })
 
 test('a receiver and a server end with `await using`', async () => {

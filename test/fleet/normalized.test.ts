@@ -42,13 +42,6 @@ test.each(formats)('no value of a simulated fleet is left undecoded, written as 
   expect(values).toBeGreaterThan(10_000)
 })
 
-test('the three formats of a message have one id', () => {
-  const torn = messages
-    .slice(0, 3_000)
-    .filter((message) => new Set(formats.map((format) => normalized(message, format).id)).size !== 1)
-  expect(torn).toEqual([])
-})
-
 const shapesOf = (firmware: 'today' | 'old', format: Format): ReadonlyMap<string, Set<string>> => {
   const shapes = new Map<string, Set<string>>()
   const note = (field: string, value: unknown): void => {

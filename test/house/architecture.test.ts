@@ -106,7 +106,7 @@ describe('imports point one way', () => {
     const knowing = [...imports].filter(([, targets]) => targets.some((target) => target.startsWith('src/inspector')))
     expect(knowing.map(([path]) => path).filter((path) => !path.startsWith('src/inspector/'))).toEqual([
       'src/inspector.ts',
-      'adapters/cli/page-server.ts',
+      'adapters/cli/inspect.ts',
     ])
   })
 

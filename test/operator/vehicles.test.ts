@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync } from 'node:fs'
+import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createReceiver, type Receiver, vehicles } from 'fleethook'
@@ -79,7 +79,7 @@ test('a receiver without the part says so', async () => {
   expect([response.status, await response.text()]).toEqual([400, expect.stringContaining('no part `vehicles`')])
 })
 
-test('`fleethook vehicles` shows what a running receiver has, and what the file of one that crashed has', { timeout: 60_000 }, async () => {
+test('`fleethook vehicles` shows what a running receiver has', { timeout: 60_000 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-vehicles-'))
   await fed({ inbox: sqliteInbox({ path: join(folder, 'inbox.db') }) })
   const cli = (path: string, ...args: readonly string[]): ReturnType<typeof command> => command(['vehicles', ...args], { FLEETHOOK_INBOX: path })
@@ -91,14 +91,6 @@ test('`fleethook vehicles` shows what a running receiver has, and what the file 
   expect(running.stdout).toMatch(/state +asleep/)
   expect(running.stdout).not.toContain('uncertain')
 
-  // The states are not written yet: what they lack comes from the kept messages. Looking at them changes nothing in the file.
-  const copy = mkdtempSync(join(tmpdir(), 'fleethook-crashed-'))
-  cpSync(folder, copy, { recursive: true, filter: (path) => !path.endsWith('.sock') })
-  for (let look = 0; look < 2; look++) {
-    const stopped = await cli(join(copy, 'inbox.db'), '--json', '--limit', '2')
-    expect(JSON.parse(stopped.stdout)).toMatchObject({ next: vins[1], vehicles: [{ vin: vins[0], fields: 3 }, { vin: vins[1] }] })
-  }
-  expect((await cli(join(copy, 'inbox.db'), vins[2])).stdout).toMatch(/BatteryLevel +82 /)
-  const unknown = await cli(join(copy, 'inbox.db'), 'nobody')
+  const unknown = await cli(join(folder, 'inbox.db'), 'nobody')
   expect([unknown.status, unknown.stderr]).toEqual([1, expect.stringContaining('No message of a vehicle with this VIN was received.')])
 }) // prettier-ignore

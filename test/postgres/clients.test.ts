@@ -10,6 +10,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { schemaStatements } from '../../adapters/inbox/postgres/schema.ts'
 import { form } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
+import { type PrismaTransaction, prismaOn } from './prisma.ts'
 import { post, receiverOn, type Scene, startScene } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('clients', () => {
@@ -82,6 +83,22 @@ describe.skipIf(!hasPostgres)('clients', () => {
         }),
       )
     }))
+
+  test('Prisma writes in its own transactions', async () => {
+    const prisma = prismaOn(scene.server.port)
+    await writesOnce((inbox, receiver, failOnce) => {
+      const exactly = inbox.exactlyOnce<PrismaTransaction>((work) => prisma.$transaction(work, { timeout: 15_000 }))
+      receiver.on(
+        'data',
+        exactly('readings', async ({ vin, data }, _, tx) => {
+          const n = Number(data.Odometer)
+          await tx.readings.create({ data: { schema, vin, n } })
+          failOnce(n)
+        }),
+      )
+    })
+    await prisma.$disconnect()
+  })
 
   test('a client of its own says how to run a statement', () =>
     writesOnce((inbox, receiver, failOnce) => {

@@ -113,15 +113,16 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m RETURNING id`,
     expect(missed).toBeGreaterThan(0)
   })
 
+  const many = (count: number, part = 0): Promise<unknown> =>
+    scene.pool.query(
+      `WITH m AS (INSERT INTO fleethook.message SELECT gen_random_uuid(), 'VIN', 0, 'root', 'wire', 2, '{}' FROM generate_series(1, $1) RETURNING id)
+INSERT INTO fleethook.waiting (part, id) SELECT $2, id FROM m`,
+      [count, part],
+    )
+
   test('pages show what one snapshot showed, and the next read shows the rest', async () => {
     await clear()
     const db = new Database(scene.pool, 'fleethook', systemClock)
-    const many = (count: number): Promise<unknown> =>
-      scene.pool.query(
-        `WITH m AS (INSERT INTO fleethook.message SELECT gen_random_uuid(), 'VIN', 0, 'root', 'wire', 2, '{}' FROM generate_series(1, $1) RETURNING id)
-INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
-        [count],
-      )
     await many(700)
     const position = new Position()
     const first = (await position.read(db, [0], null)) ?? []
@@ -132,6 +133,44 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
     expect([first.length, second.length, third.length]).toEqual([500, 200, 10])
     const seqs = [...first, ...second, ...third].map(({ seq }) => Number(seq))
     expect(seqs).toEqual(seqs.toSorted((one, other) => one - other))
+  })
+
+  test('a page shows some of each partition, and takes no longer when more waits', async () => {
+    await clear()
+    const statements: { readonly text: string; readonly values: unknown[] }[] = []
+    const db = new Database(
+      {
+        query(text, values = []) {
+          statements.push({ text, values })
+          return scene.pool.query(text, values)
+        },
+      },
+      'fleethook',
+      systemClock,
+    )
+    const position = new Position()
+    const readAll = async (parts: readonly number[]): Promise<Record<string, number>> => {
+      const read: number[][] = []
+      do
+        for (const { part, seq } of (await position.read(db, parts, null)) ?? [])
+          (read[Number(part)] ??= []).push(Number(seq))
+      while (position.isBehind)
+      for (const seqs of read) expect(seqs).toEqual([...new Set(seqs)].toSorted((one, other) => one - other))
+      return Object.fromEntries(read.map(({ length }, part) => [part, length]))
+    }
+    for (const [part, count] of [20_000, 700, 3].entries()) await many(count, part)
+    expect(await readAll([0, 1, 2])).toEqual({ 0: 20_000, 1: 700, 2: 3 })
+    // What comes behind a complete read has pages too.
+    for (const [part, count] of [5, 800, 400].entries()) await many(count, part)
+    expect(await readAll([0, 1, 2])).toEqual({ 0: 5, 1: 800, 2: 400 })
+
+    const { text, values } = statements[1] ?? expect.fail('There was one page.')
+    const { rows } = await scene.pool.query<{ 'QUERY PLAN': string }>(`EXPLAIN ANALYZE ${text}`, values)
+    const scanned = rows.flatMap(
+      (row) => /waiting w .*actual.* rows=(\d+) loops=(\d+)/.exec(row['QUERY PLAN'])?.slice(1) ?? [],
+    )
+    expect(scanned).toHaveLength(2)
+    expect(Number(scanned[0]) * Number(scanned[1])).toBeLessThan(1_000)
   })
 
   test('a server that crashed gives ids of transactions again, and is read from the start', { timeout: 60_000 }, async () => {

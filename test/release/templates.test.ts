@@ -4,7 +4,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { readTemplate, templateNames } from '../../adapters/cli/project.ts'
+import { readTemplate, templateNames } from '../../adapters/cli/init.ts'
 import { freePort, spawnTarget } from '../conformance/spawn.ts'
 import { environment, type } from './user.ts'
 

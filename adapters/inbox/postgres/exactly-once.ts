@@ -98,17 +98,25 @@ export function exactlyOnceIn<Transaction>(
 
 /** Without parameters, so that every library takes it. A row without this mark is locked until the transaction ends. */
 function markSql(schema: string, name: string, places: readonly Place[]): string {
-  return `UPDATE ${schema}.waiting SET done = done || '${name}'::text WHERE ${at(places)} AND NOT done @> ARRAY['${name}'] RETURNING seq::text AS seq`
+  return `UPDATE ${schema}.waiting w SET done = w.done || '${name}'::text FROM ${rowsAt(places)}
+WHERE w.part = g.part AND w.seq = g.seq AND NOT w.done @> ARRAY['${name}'] RETURNING w.seq::text AS seq`
 }
 
-/** Numbers only, so nothing has to be escaped. */
-const at = (places: readonly Place[]): string =>
-  `(part, seq) IN (${places.map(({ part, seq }) => `(${part}, ${BigInt(seq)})`).join(', ')})`
+/** Numbers only, so nothing has to be escaped. In one order, so that two transactions do not wait for each other. A list behind IN is slow to plan. */
+function rowsAt(places: readonly Place[]): string {
+  const sorted = places
+    .map(({ part, seq }) => ({ part, seq: BigInt(seq) }))
+    .toSorted((one, other) => Number(one.seq - other.seq))
+  return `unnest(ARRAY[${sorted.map(({ part }) => part).join(',')}]::smallint[], ARRAY[${sorted.map(({ seq }) => seq).join(',')}]::bigint[]) g(part, seq)`
+}
 
 /** Whether no row is there without its mark. A row that is gone was settled, by a process that found the mark. */
 async function areThere(db: Database, name: string, places: readonly Place[]): Promise<boolean> {
   const rows = await db
-    .run(`SELECT seq FROM ${db.schema}.waiting WHERE ${at(places)} AND NOT done @> ARRAY['${name}'] LIMIT 1`)
+    .run(
+      `SELECT w.seq FROM ${rowsAt(places)} JOIN ${db.schema}.waiting w ON w.part = g.part AND w.seq = g.seq
+WHERE NOT w.done @> ARRAY['${name}'] LIMIT 1`,
+    )
     .catch((error: unknown) => {
       throw databaseError(error)
     })

@@ -3,25 +3,26 @@ import type { Database, Row } from './client.ts'
 /** The rows that one statement reads at most. */
 const pageSize = 500
 
-/** The transactions that a snapshot does not show: those from `xmax` on, and those that were open. */
-interface Seen {
-  readonly xmax: string
-  readonly open: readonly string[]
+/** A read of more rows than one statement returns. */
+interface Paging {
+  /** That of the first page. */
+  readonly snapshot: string
+  /** The partitions in which there may be more, and the last `seq` of each that was read. */
+  readonly after: ReadonlyMap<number, string>
 }
 
 /** How far waiting messages have been read. A new object each time that reading begins again. */
 export class Position {
-  /** What the last complete read showed. `undefined`: nothing was read yet. */
-  #seen: Seen | undefined
-  /** The snapshot of the first of several pages, and the last row of them. */
-  #page: { readonly snapshot: string; readonly after: string } | undefined
+  /** The snapshot of the last complete read. `undefined`: nothing was read yet. */
+  #seen: string | undefined
+  #paging: Paging | undefined
   #server: string | undefined
   /** The notices that the last read found, as JSON. */
   notices: unknown
 
   /** Whether more rows are known to be there. */
   get isBehind(): boolean {
-    return this.#page !== undefined
+    return this.#paging !== undefined
   }
 
   /** Whether everything that was there at some time since the beginning was read. */
@@ -30,51 +31,66 @@ export class Position {
   }
 
   /**
-   * Reads waiting messages that no read before has shown, in the order of `seq`. It asks for what the last snapshot did not show, because a
-   * lower `seq` can be committed after a higher one. `undefined`: the server has started again or lost its last transactions, so reading has
-   * to begin again, because ids of transactions may repeat.
+   * Reads waiting messages that no read before has shown, those of each partition in the order of `seq`. It asks for what the last snapshot did
+   * not show, because a lower `seq` can be committed after a higher one. `undefined`: the server has started again or lost its last
+   * transactions, so reading has to begin again, because ids of transactions may repeat.
    */
   async read(db: Database, parts: readonly number[], noticesAfter: number | null): Promise<readonly Row[] | undefined> {
-    const seen = this.#seen
-    const page = this.#page
-    const values: unknown[] = [parts, noticesAfter]
+    const paging = this.#paging
+    // A few rows of each partition, in the order of its index: the time of a page must not grow with the number of messages that wait. A limit that
+    // the planner does not know makes it use that index, also while the table has no statistics.
+    const after = paging?.after ?? (this.#seen === undefined ? new Map(parts.map((part) => [part, '0'])) : undefined)
+    const most = Math.ceil(pageSize / Math.max(1, after?.size ?? 1))
+    const values: unknown[] = [[...(after?.keys() ?? parts)], noticesAfter]
+    const bind = (value: unknown): string => `$${values.push(value)}`
     let where = ''
-    if (seen !== undefined) {
-      values.push(seen.xmax, seen.open)
-      where += ' AND (w.xid >= $3::xid8 OR w.xid = ANY ($4::xid8[]))'
+    if (after === undefined) {
+      const [, xmax = '0', open = ''] = this.#seen?.split(':') ?? []
+      where += ` AND (w.xid >= ${bind(xmax)}::xid8 OR w.xid = ANY (${bind(open === '' ? [] : open.split(','))}::xid8[]))`
+    } else {
+      where += ` AND w.seq > p.after`
+      if (this.#seen !== undefined) where += ` AND NOT pg_visible_in_snapshot(w.xid, ${bind(this.#seen)}::pg_snapshot)`
+      if (paging !== undefined) where += ` AND pg_visible_in_snapshot(w.xid, ${bind(paging.snapshot)}::pg_snapshot)`
     }
-    if (page !== undefined) {
-      values.push(page.after, page.snapshot)
-      where += ` AND w.seq > $${values.length - 1}::bigint AND pg_visible_in_snapshot(w.xid, $${values.length}::pg_snapshot)`
-    }
+    const { schema } = db
+    const found = (condition: string): string =>
+      `SELECT w.part, w.seq AS place, w.seq::text AS seq, w.attempts, w.not_before, w.deliveries, w.replayed::text AS replayed, w.changed,
+    m.id, m.lane, m.received_at, m.door, m.kind, m.bytes, m.text
+  FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id WHERE ${condition}${where} ORDER BY w.seq LIMIT ${after === undefined ? most : `(SELECT ${most})`}`
     const rows = await db.run(
       `SELECT s.*, n.*, CASE row_number() OVER () WHEN 1 THEN
-  (SELECT json_agg(json_build_array(id, vin, seq))::text FROM ${db.schema}.notice WHERE id > $2) END AS notices
-FROM (SELECT pg_current_snapshot()::text AS snapshot, pg_postmaster_start_time()::text AS server, (SELECT id FROM ${db.schema}.boot)::text AS boot) s
-LEFT JOIN LATERAL (SELECT w.part, w.seq::text AS seq, w.attempts, w.not_before, w.deliveries, w.replayed::text AS replayed, w.changed,
-    m.id, m.lane, m.received_at, m.door, m.kind, m.bytes, m.text
-  FROM ${db.schema}.waiting w JOIN ${db.schema}.message m ON m.id = w.id
-  WHERE w.part = ANY ($1::smallint[])${where} ORDER BY w.seq LIMIT ${pageSize}) n ON true`,
+  (SELECT json_agg(json_build_array(id, vin, seq))::text FROM ${schema}.notice WHERE id > $2) END AS notices
+FROM (SELECT pg_current_snapshot()::text AS snapshot, pg_postmaster_start_time()::text AS server, (SELECT id FROM ${schema}.boot)::text AS boot) s
+LEFT JOIN LATERAL (${
+        after === undefined
+          ? found('w.part = ANY ($1::smallint[])')
+          : `SELECT n.* FROM unnest($1::smallint[], ${bind([...after.values()])}::bigint[]) p(part, after)
+  CROSS JOIN LATERAL (${found('w.part = p.part')}) n ORDER BY n.place`
+      }) n ON true`,
       values,
     )
     const boot = rows[0]?.['boot']
     if (boot === null) {
-      await db.run(`INSERT INTO ${db.schema}.boot DEFAULT VALUES ON CONFLICT DO NOTHING`)
+      await db.run(`INSERT INTO ${schema}.boot DEFAULT VALUES ON CONFLICT DO NOTHING`)
       return undefined
     }
     const server = `${String(boot)} ${String(rows[0]?.['server'])}`
     this.#server ??= server
     if (server !== this.#server) return undefined
     this.notices = rows[0]?.['notices']
-    const snapshot = page?.snapshot ?? String(rows[0]?.['snapshot'])
-    const found = rows.filter(({ seq }) => seq !== null)
-    const last = found.at(-1)
-    if (found.length === pageSize && last !== undefined) this.#page = { snapshot, after: String(last['seq']) }
-    else {
-      this.#page = undefined
-      const [, xmax = '0', open = ''] = snapshot.split(':')
-      this.#seen = { xmax, open: open === '' ? [] : open.split(',') }
-    }
-    return found
+    const snapshot = paging?.snapshot ?? String(rows[0]?.['snapshot'])
+    const here = rows.filter(({ seq }) => seq !== null)
+    const more = new Map<number, string>()
+    if (after !== undefined) {
+      const counts = new Map<number, number>()
+      for (const { part, seq } of here) {
+        const count = (counts.get(Number(part)) ?? 0) + 1
+        counts.set(Number(part), count)
+        if (count === most) more.set(Number(part), String(seq))
+      }
+    } else if (here.length === most) for (const part of parts) more.set(part, String(here.at(-1)?.['seq']))
+    this.#paging = more.size === 0 ? undefined : { snapshot, after: more }
+    if (more.size === 0) this.#seen = snapshot
+    return here
   }
 }

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import { useRef } from 'preact/hooks'
 import { Dead } from './dead.tsx'
-import { commands, notCopied } from './detail.tsx'
+import { commands } from './detail.tsx'
 import { numberOf, timeOf } from './format.ts'
 import { Health } from './health.tsx'
 import { move, openMarked } from './list.tsx'
@@ -9,7 +9,7 @@ import { Live } from './live.tsx'
 import { Dialog, Facts } from './parts.tsx'
 import { forgetSecret, isRefused, secret, useSecret } from './receiver.ts'
 import { goTo, linkTo, route, type View, views } from './route.ts'
-import { Signal, watch } from './signal.ts'
+import { Signal } from './signal.ts'
 import { connection, isPaused, lost, rate, stats, toast } from './store.ts'
 import { Vehicles } from './vehicles.tsx'
 
@@ -89,22 +89,6 @@ export function listenToKeys(): void {
   })
 }
 
-const themes = ['auto', 'light', 'dark'] as const
-
-const theme: Signal<(typeof themes)[number]> = new Signal(
-  themes.find((name) => name === localStorage.getItem('fleethook.theme')) ?? 'auto',
-)
-
-export function followTheme(): void {
-  watch(
-    () => theme.value,
-    (name) => {
-      document.documentElement.dataset['theme'] = name
-      localStorage.setItem('fleethook.theme', name)
-    },
-  )
-}
-
 export function App(): JSX.Element {
   if (secret.value === undefined) return <Door />
   const { view } = route.value
@@ -124,14 +108,6 @@ export function App(): JSX.Element {
         </nav>
         <span class="grow" />
         <Pulse />
-        <button
-          class="plain"
-          onClick={() => (theme.value = themes[(themes.indexOf(theme.value) + 1) % themes.length] ?? 'auto')}
-          aria-label={`Colors: ${theme.value}`}
-          title={`Colors: ${theme.value}`}
-        >
-          {{ auto: '◐', light: '○', dark: '●' }[theme.value]}
-        </button>
         <button class="plain" onClick={() => (isHelpOpen.value = true)} aria-label="Keys" title="Keys (?)">
           ?
         </button>
@@ -147,7 +123,6 @@ export function App(): JSX.Element {
         {toast.value}
       </p>
       <Help />
-      <NotCopied />
     </>
   )
 }
@@ -218,23 +193,6 @@ function Help(): JSX.Element {
       actions={<button onClick={forgetSecret}>Forget the secret</button>}
     >
       <Facts of={keys.map(([key, what]) => [<kbd>{key}</kbd>, what])} />
-    </Dialog>
-  )
-}
-
-/** A page that is not on localhost or HTTPS has no clipboard. */
-function NotCopied(): JSX.Element {
-  const text = notCopied.value
-  return (
-    <Dialog title="Copy it from here" isOpen={text !== undefined} close={() => (notCopied.value = undefined)}>
-      <p class="quiet">The browser gives the clipboard to pages on localhost and HTTPS only.</p>
-      <textarea
-        readOnly
-        rows={12}
-        aria-label="Text to copy"
-        value={text ?? ''}
-        onFocus={({ currentTarget }) => currentTarget.select()}
-      />
     </Dialog>
   )
 }

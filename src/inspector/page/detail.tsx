@@ -7,18 +7,14 @@ import { Badge, Empty, Facts, Table, useReading } from './parts.tsx'
 import { read } from './receiver.ts'
 import { linkTo } from './route.ts'
 import { type ListRow, withStored } from './rows.ts'
-import { Signal } from './signal.ts'
 import { about, isLoading, knownRow, replay, say } from './store.ts'
-
-/** Text that could not be copied to the clipboard. */
-export const notCopied: Signal<string | undefined> = new Signal(undefined)
 
 async function copy(what: string, text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text)
     say(`Copied ${what}.`)
   } catch {
-    notCopied.value = text
+    say('Nothing was copied: browsers give the clipboard to pages on localhost and HTTPS only.')
   }
 }
 

@@ -100,7 +100,7 @@ interface HealthRow {
 /** The figures that an operator looks at first, each with what to do. */
 function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
   const { pending, inbox, resting, secrets, refused, lastReceivedAtMs, draining } = stats
-  const { deadLetters = stats.deadLettered, mostMessages, bytes, unopened = [], spooled = 0 } = inbox
+  const { deadLetters = stats.deadLettered, mostMessages, bytes } = inbox
   const ready = about.value?.ready
   const gone = lost.value
   const silentMs = lastReceivedAtMs === undefined ? undefined : Math.max(0, Date.now() - lastReceivedAtMs)
@@ -176,20 +176,6 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
         'A full inbox refuses messages. Make handlers faster, or raise `concurrency`.',
     },
     ...(bytes === undefined ? [] : [{ name: 'Inbox', value: bytesOf(bytes) }]),
-    ...(spooled === 0
-      ? []
-      : [
-          {
-            name: 'Spooled',
-            value: numberOf(spooled),
-            todo: 'The brokers are out of reach. These messages wait on the disk.',
-          },
-        ]),
-    ...unopened.map(({ path, messages }) => ({
-      name: 'Other inbox',
-      value: countOf(messages, 'message'),
-      todo: `${path} belongs to a receiver that does not run. Start one with this file.`,
-    })),
   ]
   return (
     <>

@@ -1,5 +1,5 @@
 import { render } from 'preact'
-import { App, followTheme, listenToKeys } from './app.tsx'
+import { App, listenToKeys } from './app.tsx'
 import { useSecret } from './receiver.ts'
 import { followAddress, secretInAddress } from './route.ts'
 import { onChange } from './signal.ts'
@@ -7,7 +7,6 @@ import { start } from './store.ts'
 
 const given = secretInAddress()
 if (given !== undefined) useSecret(given)
-followTheme()
 followAddress()
 listenToKeys()
 start()

@@ -1,9 +1,8 @@
 import type * as z from 'zod/mini'
-import { pause } from '../../base/clock.ts'
+import { type Clock, pause } from '../../base/clock.ts'
 import { backoffMs } from '../../core/retry.ts'
 import { isJsonObject } from '../../wire/record.ts'
 import { type Connection, nameOf, type ReadOptions, type ServiceRequest } from './connection.ts'
-import { withDeadline } from './deadline.ts'
 import { refusalOf, ServiceError } from './service-error.ts'
 
 /** Sends a request, retries it where that is allowed, and reads the answer. */
@@ -46,6 +45,36 @@ export function isTransient(error: unknown): boolean {
   if (!(error instanceof ServiceError)) return false
   const { code, status } = error
   return status === undefined ? code === 'unreachable' || code === 'timeout' : status === 429 || status >= 500
+}
+
+interface Deadline {
+  readonly clock: Clock
+  readonly ms: number
+  /** Makes the error to reject with when the time limit is reached. */
+  readonly onTimeout: () => Error
+  readonly signal: AbortSignal | undefined
+}
+
+/** Runs with a time limit. Rejects with `onTimeout()` or the signal's reason even when `run` ignores its signal. */
+export function withDeadline<T>(deadline: Deadline, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const { clock, ms, signal, onTimeout } = deadline
+  if (signal?.aborted) return Promise.reject(signal.reason)
+  return new Promise((resolve, reject) => {
+    const controller = new AbortController()
+    const stop = (reason: unknown): void => {
+      done()
+      reject(reason) // oxlint-disable-line prefer-promise-reject-errors -- the caller chooses the reason
+      controller.abort(reason)
+    }
+    const abandon = (): void => stop(signal?.reason)
+    const timer = clock.after(ms, () => stop(onTimeout()))
+    signal?.addEventListener('abort', abandon, { once: true })
+    const done = (): void => {
+      timer.cancel()
+      signal?.removeEventListener('abort', abandon)
+    }
+    run(controller.signal).finally(done).then(resolve, reject)
+  })
 }
 
 /** Sends a request once. Resolves to what `read` returns for a 2xx, and rejects with a `ServiceError` for all else. */

@@ -61,13 +61,6 @@ export interface StoredConfig<Fields extends FieldCatalogue = BuiltInFields> ext
 /**
  * What a change of a config did. Other members of the answer are kept as they came.
  *
- * @example
- * ```ts
- * import type { ConfigChange } from 'fleethook/client'
- *
- * export const hasChanged = ({ updatedVehicles }: ConfigChange) => updatedVehicles !== 0
- * ```
- *
  * Specification: "Per-vehicle streaming config", which does not show the answers. See reading 8 in docs/interface.md.
  */
 export interface ConfigChange {

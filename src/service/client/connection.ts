@@ -19,18 +19,6 @@ import { isLoopback } from './webhook-url.ts'
  * The options of {@link createClient}. `baseUrl` and `apiKey` are required, so an environment variable that is not set is an
  * error at construction.
  *
- * @example
- * ```ts
- * import type { ClientOptions } from 'fleethook/client'
- *
- * export const options: ClientOptions = {
- *   baseUrl: process.env.SERVICE_URL,
- *   apiKey: process.env.SERVICE_API_KEY,
- *   timeoutMs: 10_000,
- *   retry: { attempts: 2 },
- * }
- * ```
- *
  * Specification: "Authentication".
  */
 export interface ClientOptions<Fields extends FieldCatalogue = FieldCatalogue> {

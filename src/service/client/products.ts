@@ -5,13 +5,6 @@ import type { CallOptions, ReadOptions, ServiceRequest } from './connection.ts'
 /**
  * A vehicle or an energy site that a customer shares with the business.
  *
- * @example
- * ```ts
- * import type { Product } from 'fleethook/client'
- *
- * export const isVehicle = ({ product_type }: Product) => product_type === 'vehicle'
- * ```
- *
  * Specification: "Consented products", which does not show the shape. See reading 29 in docs/interface.md.
  */
 export interface Product {
@@ -40,13 +33,6 @@ export interface Document {
 
 /**
  * A vehicle, as `vehicle(vin).summary()` and `wakeUp` return it. Members that are not named here are kept as they came.
- *
- * @example
- * ```ts
- * import type { VehicleSummary } from 'fleethook/client'
- *
- * export const isAwake = ({ state }: VehicleSummary) => state === 'online' || state === 'driving'
- * ```
  *
  * Specification: "Vehicles", which does not show the members. See reading 20 in docs/interface.md.
  */

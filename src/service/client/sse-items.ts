@@ -1,6 +1,6 @@
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import type { Clock } from '../../base/clock.ts'
-import { withDeadline } from './deadline.ts'
+import { withDeadline } from './call.ts'
 import { ServiceError } from './service-error.ts'
 
 interface SseOptions {

@@ -27,16 +27,6 @@ export interface ConfigEvent extends EventBase {
 /**
  * A document of an energy site. Each one replaces the last one of its topic.
  *
- * @example
- * ```ts
- * import { createClient } from 'fleethook/client'
- *
- * const client = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
- * for await (const event of client.stream(2252147638651020)) {
- *   if (event.topic === 'live_status') console.log(event.siteId, event.document?.['solar_power'])
- * }
- * ```
- *
  * Specification: "Energy sites". The message is not part of it: see reading 16 in docs/interface.md.
  */
 export interface SiteEvent extends Omit<EventBase, 'vin'> {

@@ -8,13 +8,6 @@ import { problemWithWebhookUrl } from './webhook-url.ts'
 /**
  * The webhook of the business, as you set it. A business has at most one.
  *
- * @example
- * ```ts
- * import type { Webhook } from 'fleethook/client'
- *
- * export const paused: Webhook = { url: 'https://example.com/telemetry', format: 'service', enabled: false }
- * ```
- *
  * Specification: "Business webhook".
  */
 export interface Webhook {
@@ -47,15 +40,6 @@ export interface StoredWebhook {
 
 /**
  * The one webhook of the business: `client.webhook`.
- *
- * @example
- * ```ts
- * import { createClient } from 'fleethook/client'
- *
- * const { webhook } = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
- * await webhook.set({ url: 'https://example.com/telemetry', format: 'service', auth: process.env.WEBHOOK_SECRET })
- * console.log(await webhook.get())
- * ```
  *
  * Specification: "Business configuration".
  */

@@ -1,12 +1,10 @@
 import FlatQueue from 'flatqueue'
-import { checkOptions, numberBetween, oneOf, required, type Rules, wholeNumber } from '../../base/options.ts'
 import { life } from './life.ts'
 import type { SimulatedMessages, SimulatedMessage, Steps } from './messages.ts'
 import { between, chance, randomFrom, type Random } from './random.ts'
 import { fleetFields } from './signals.ts'
 import { streamingOf } from './streaming.ts'
 import { type Firmware, Vehicle } from './vehicle.ts'
-import { maxVins } from './vin.ts'
 
 interface FleetOptions {
   /** The number of vehicles: 1 to 1,000,000. */
@@ -19,24 +17,12 @@ interface FleetOptions {
   readonly firmware?: Firmware
 }
 
-const rules: Rules<FleetOptions> = {
-  vins: required(wholeNumber(1, maxVins)),
-  seed: required(wholeNumber(Number.MIN_SAFE_INTEGER)),
-  startAt: required(numberBetween(-8.64e15, 8.64e15), 'Give milliseconds since the epoch, as `Date.now()` does.'),
-  firmware: oneOf('today', 'mixed', 'old'),
-}
-
 /**
  * The messages of a simulated fleet with all that is hard for receivers: bursts of old messages, duplicates, fast
  * clocks. They come in the order of posting and never end. Memory grows with vehicles, not with time. VINs belong to
  * nobody.
  */
-export function createFleet(options: FleetOptions): SimulatedMessages {
-  checkOptions('createFleet', options, rules)
-  return inOrder(options)
-}
-
-function* inOrder({ vins, seed, startAt, firmware }: FleetOptions): SimulatedMessages {
+export function* createFleet({ vins, seed, startAt, firmware }: FleetOptions): SimulatedMessages {
   const lives: SimulatedMessages[] = []
   // Ordered by each vehicle's next message. A vehicle makes its next message only when the one before is taken.
   const queue = new FlatQueue()

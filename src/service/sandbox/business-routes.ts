@@ -32,30 +32,30 @@ export function businessRoutes(world: World): Hono {
         enabled: enabled !== false,
         updatedAt: new Date(world.now()).toISOString(),
       }
-      world.keep({ webhook })
+      world.webhook = webhook
       return Response.json({ response: webhookBody(webhook) })
     })
     .get('/webhook', () => {
-      const { webhook } = world.state
+      const { webhook } = world
       return webhook === undefined ? notSet() : Response.json({ response: webhookBody(webhook) })
     })
     .delete('/webhook', () => {
-      if (world.state.webhook === undefined) return notSet()
-      world.keep({ webhook: undefined })
+      if (world.webhook === undefined) return notSet()
+      world.webhook = undefined
       return Response.json({ response: true })
     })
     .get('/config/default', () => {
-      const fields = world.state.defaultFields
+      const fields = world.defaultFields
       return Response.json(fields === null ? null : { fields })
     })
     .put('/config/default', async ({ req }) => {
       const sent = await readFields(req.raw)
       if (sent instanceof Response) return sent
-      world.keep({ defaultFields: sent.known })
+      world.defaultFields = sent.known
       return Response.json({ fields: sent.known, ignoredFields: sent.ignored })
     })
     .get('/products', () => {
-      const vehicles = world.vehicles().map(({ vin, car, kept: { customer, grantedAt } }) => ({
+      const vehicles = world.vehicles().map(({ vin, car, customer, grantedAt }) => ({
         product_type: 'vehicle',
         product_id: vin,
         region: isAmerican(car.vehicle) ? 'na' : 'eu',
@@ -86,19 +86,19 @@ export function configRoutes(world: World): Hono {
     if (sent instanceof Response) return sent
     world.run()
     const changed = world.setFields(vehicle, merge(vehicle, sent.known))
-    return Response.json({ ...countOf(changed), fields: vehicle.kept.fields, ignoredFields: sent.ignored })
+    return Response.json({ ...countOf(changed), fields: vehicle.fields, ignoredFields: sent.ignored })
   }
 
   return new Hono()
     .get('/:vin', ({ req }) => {
       const vehicle = world.vehicle(req.param('vin'))
       if (vehicle === undefined) return refuseProduct(req.param('vin'))
-      const { fields } = vehicle.kept
+      const { fields } = vehicle
       return fields === undefined
         ? refuse('config_not_found', 'The vehicle does not stream. PATCH its config first.')
         : Response.json({ fields })
     })
-    .patch('/:vin', ({ req }) => set(req.param('vin'), req.raw, ({ kept }, sent) => ({ ...kept.fields, ...sent })))
+    .patch('/:vin', ({ req }) => set(req.param('vin'), req.raw, ({ fields }, sent) => ({ ...fields, ...sent })))
     .post('/:vin', ({ req }) => set(req.param('vin'), req.raw, (_, sent) => sent))
     .delete('/:vin', ({ req }) => {
       const vehicle = world.vehicle(req.param('vin'))

@@ -2,8 +2,7 @@ import { Hono } from 'hono'
 import { createNormalizer } from '../../wire/normalizer.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
 import { readBody, refuse, refuseBody, refuseProduct } from './answers.ts'
-import type { KeptVehicle } from './options.ts'
-import type { SharedVehicle, World } from './world.ts'
+import type { Customer, SharedVehicle, World } from './world.ts'
 
 const longestSeconds = 366 * 86_400
 
@@ -30,7 +29,7 @@ export function controlRoutes(world: World): Hono {
       if (customer !== undefined && !isCustomer(customer)) {
         return refuse('invalid_request', '`customer` must be {"id": "…", "ref": "…" or null}.')
       }
-      const vehicle = world.share(vin, customer)
+      const vehicle = world.share(vin, { customer })
       if (vehicle !== undefined) return Response.json({ response: vehicleBody(vehicle, world) })
       return refuse('not_found', 'No simulated vehicle has this VIN, or all of them were shared already.')
     })
@@ -79,17 +78,17 @@ function clockBody(world: World): JsonObject {
   return { now: new Date(world.now()).toISOString(), speed: world.settings.speed }
 }
 
-function vehicleBody({ vin, car, kept }: SharedVehicle, world: World): JsonObject {
+function vehicleBody({ vin, car, fields, customer }: SharedVehicle, world: World): JsonObject {
   return {
     vin,
     state: car.state(world.now()),
     reachable: car.isReachable(world.now()),
-    streaming: kept.fields !== undefined,
-    customer: kept.customer,
+    streaming: fields !== undefined,
+    customer,
   }
 }
 
-function isCustomer(value: unknown): value is KeptVehicle['customer'] {
+function isCustomer(value: unknown): value is Customer {
   return (
     isJsonObject(value) &&
     typeof value['id'] === 'string' &&

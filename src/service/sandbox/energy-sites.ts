@@ -153,25 +153,16 @@ export const energyTotals: JsonObject = {
   total_grid_energy_exported: 600,
 }
 
-const kinds = ['energy', 'backup']
-const periods = ['day', 'week', 'month', 'year', 'lifetime']
-
-const reads: Readonly<
-  Record<string, (site: EnergySite, now: number, query: URLSearchParams) => JsonObject | Response>
-> = {
+const reads: Readonly<Record<string, (site: EnergySite, now: number, query: URLSearchParams) => JsonObject>> = {
   site_info: ({ info }) => info,
   live_status: (_site, now) => liveStatus(now),
   calendar_history({ info }, now, query) {
-    const kind = query.get('kind') ?? 'energy'
     const period = query.get('period') ?? 'day'
-    if (!kinds.includes(kind)) return refuse('invalid_request', `\`kind\` must be one of ${kinds.join(', ')}.`)
-    if (!periods.includes(period)) return refuse('invalid_request', `\`period\` must be one of ${periods.join(', ')}.`)
-    if (kind === 'backup') return { period, events: [], total_events: 0 }
+    if (query.get('kind') === 'backup') return { period, events: [], total_events: 0 }
     const series = [{ timestamp: new Date(now).toISOString(), ...energyTotals }]
     return { serial_number: info['id'], period, installation_time_zone: 'Etc/UTC', time_series: series }
   },
-  telemetry_history(_site, now, query) {
-    if ((query.get('kind') ?? 'charge') !== 'charge') return refuse('invalid_request', '`kind` must be charge.')
+  telemetry_history(_site, now) {
     const start = { seconds: Math.floor(now / 1_000) - 86_400 }
     return {
       charge_history: [{ charge_start_time: start, charge_duration: { seconds: 10_800 }, energy_added_wh: 21_900 }],
@@ -188,8 +179,7 @@ export async function answerSite(world: Sites, id: string, rest: string, request
   const read = Object.hasOwn(reads, rest) ? reads[rest] : undefined
   if (read !== undefined) {
     if (!isRead) return refuseMethod('GET')
-    const answer = read(site, world.now(), new URL(request.url).searchParams)
-    return answer instanceof Response ? answer : Response.json({ response: answer })
+    return Response.json({ response: read(site, world.now(), new URL(request.url).searchParams) })
   }
   if (isRead) return Object.hasOwn(energyCommands, rest) ? refuseMethod('POST') : refusePath()
   if (method !== 'POST') return refuseMethod(rest === '' ? 'GET' : 'POST')

@@ -17,22 +17,10 @@ import { type FieldSetting, problemWithFields, type StreamingConfig } from '../c
 
 /**
  * The options of {@link createSandbox}. Only `apiKey` is required.
- *
- * @example
- * ```ts
- * import type { SandboxOptions } from 'fleethook/sandbox'
- *
- * export const options: SandboxOptions = {
- *   apiKey: 'a-key-of-the-test',
- *   vehicles: 1,
- *   speed: 0,
- *   config: { fields: { Location: { interval_seconds: 5 } } },
- * }
- * ```
  */
 export interface SandboxOptions {
-  /** The business's bearer token, at least 8 characters. A list accepts several, so that one can replace another. */
-  readonly apiKey: string | readonly string[] | undefined
+  /** The business's bearer token, at least 8 characters. */
+  readonly apiKey: string | undefined
   /** The number of vehicles that are shared at the start: 0 to 1,000. Default 3. */
   readonly vehicles?: number
   /** The number of energy sites that are shared: 0 to 100. Default 1. */
@@ -105,30 +93,13 @@ type KeptSetting = FieldSetting | { readonly interval_seconds?: never }
 
 export type KeptFields = { readonly [name: string]: KeptSetting }
 
-/** A vehicle that is or was shared. It keeps its config, because other businesses may stream from it. */
-export interface KeptVehicle {
-  readonly index: number
-  readonly shared: boolean
-  /** ISO 8601. */
-  readonly grantedAt: string
-  readonly customer: { readonly id: string; readonly ref: string | null }
-  /** Absent while the vehicle does not stream. */
-  readonly fields?: KeptFields | undefined
-}
-
-export interface SandboxState {
-  readonly webhook?: KeptWebhook | undefined
-  readonly defaultFields: KeptFields | null
-  readonly vehicles: { readonly [vin: string]: KeptVehicle }
-}
-
 export type SandboxSettings = Required<Omit<SandboxOptions, 'apiKey' | 'config' | 'rateLimit'>> &
-  Pick<SandboxOptions, 'config' | 'rateLimit'> & { readonly apiKeys: readonly string[] }
+  Pick<SandboxOptions, 'config' | 'rateLimit'> & { readonly apiKey: string }
 
 const rules: Rules<SandboxOptions> = {
   apiKey: {
     ...required(
-      { must: 'must be at least 8 visible ASCII characters, or a list of such keys', accepts: areKeys },
+      { must: 'must be at least 8 visible ASCII characters', accepts: isKey },
       'Is the environment variable set?',
     ),
     isSecret: true,
@@ -152,10 +123,8 @@ const rules: Rules<SandboxOptions> = {
 
 export function readOptions(options: SandboxOptions): SandboxSettings {
   checkOptions('createSandbox', options, rules)
-  const { apiKey = [], ...given } = options
-  const { clock = systemClock } = options
+  const { apiKey = '', clock = systemClock } = options
   return {
-    apiKeys: typeof apiKey === 'string' ? [apiKey] : apiKey,
     vehicles: 3,
     energySites: 1,
     seed: 1,
@@ -166,7 +135,8 @@ export function readOptions(options: SandboxOptions): SandboxSettings {
     show: () => {},
     post: postByFetch,
     clock,
-    ...defined(given),
+    ...defined(options),
+    apiKey,
   }
 }
 
@@ -202,9 +172,8 @@ function kept(setting: unknown): KeptSetting {
   }
 }
 
-function areKeys(value: unknown): boolean {
-  const keys: readonly unknown[] = Array.isArray(value) ? value : [value]
-  return keys.length > 0 && keys.every((key) => typeof key === 'string' && /^[\x21-\x7e]{8,}$/.test(key))
+function isKey(value: unknown): boolean {
+  return typeof value === 'string' && /^[\x21-\x7e]{8,}$/.test(value)
 }
 
 /** `fetch` has no way to skip the check of the certificate. */

@@ -83,7 +83,7 @@ function summary({ car }: SharedVehicle, world: World): JsonObject {
 const keptReads: Readonly<Record<string, VehicleRead>> = {
   '': summary,
   telemetry: ({ memory }) => memory.telemetry(),
-  fleet_telemetry_config: ({ kept: { fields } }) => ({
+  fleet_telemetry_config: ({ fields }) => ({
     synced: fields !== undefined,
     config: fields === undefined ? null : { fields },
     limit_reached: false,

@@ -8,14 +8,25 @@ import { Activity } from './activity.ts'
 import { Car } from './car.ts'
 import { createDeliveries, type Deliveries } from './deliveries.ts'
 import { createSites, type EnergySite, energyTotals, liveStatus } from './energy-sites.ts'
-import { type KeptFields, type KeptVehicle, readSettings, type SandboxSettings, type SandboxState } from './options.ts'
+import { type KeptFields, type KeptWebhook, readSettings, type SandboxSettings } from './options.ts'
 import { createSseHub, type SseHub, type ProductMessage } from './sse.ts'
 
+export interface Customer {
+  readonly id: string
+  readonly ref: string | null
+}
+
+/** A vehicle that is or was shared. It keeps its config, because other businesses may stream from it. */
 export interface SharedVehicle {
   readonly vin: string
   readonly car: Car
   readonly memory: VehicleMemory
-  kept: KeptVehicle
+  readonly customer: Customer
+  /** ISO 8601. */
+  readonly grantedAt: string
+  isShared: boolean
+  /** `undefined` while the vehicle does not stream. */
+  fields: KeptFields | undefined
   commands: number
 }
 
@@ -32,23 +43,24 @@ export class World {
   readonly deliveries: Deliveries
   readonly sse: SseHub
   readonly sites: readonly EnergySite[]
-  readonly #shared = new Map<string, SharedVehicle>()
+  webhook: KeptWebhook | undefined
+  defaultFields: KeptFields | null = null
+  readonly #vehicles = new Map<string, SharedVehicle>()
   readonly #beganAt: number
   #advancedMs = 0
   #sitesAt: number
-  #state: SandboxState = { defaultFields: null, vehicles: {} }
 
   constructor(settings: SandboxSettings) {
     const { clock, post, startAt, streamMinutes } = settings
     this.settings = settings
-    this.activity = new Activity(settings.show, () => [...settings.apiKeys, this.state.webhook?.auth ?? ''])
-    this.deliveries = createDeliveries(post, clock, this.activity, () => this.state.webhook)
+    this.activity = new Activity(settings.show, () => [settings.apiKey, this.webhook?.auth ?? ''])
+    this.deliveries = createDeliveries(post, clock, this.activity, () => this.webhook)
     this.sse = createSseHub(clock, this.activity, streamMinutes * 60_000)
     this.sites = createSites(settings.energySites)
     this.#beganAt = clock.now()
     this.#sitesAt = startAt
     const fields = settings.config === undefined ? undefined : readSettings(settings.config.fields).known
-    for (let index = 0; index < settings.vehicles; index += 1) this.share(syntheticVin(index), undefined, fields)
+    for (let index = 0; index < settings.vehicles; index += 1) this.share(syntheticVin(index), { initial: fields })
   }
 
   /** The vehicles' time. It runs at the pace of the clock times `speed`, plus what it was advanced by. */
@@ -57,21 +69,14 @@ export class World {
     return Math.round(startAt + this.#advancedMs + (clock.now() - this.#beganAt) * speed)
   }
 
-  get state(): SandboxState {
-    return this.#state
-  }
-
-  keep(change: Partial<SandboxState>): void {
-    this.#state = { ...this.#state, ...change }
-  }
-
   /** The vehicle with this VIN, or `undefined` when it is not shared. */
   vehicle(vin: string): SharedVehicle | undefined {
-    return this.#shared.get(vin)
+    const vehicle = this.#vehicles.get(vin)
+    return vehicle?.isShared === true ? vehicle : undefined
   }
 
   vehicles(): readonly SharedVehicle[] {
-    return [...this.#shared.values()]
+    return [...this.#vehicles.values()].filter(({ isShared }) => isShared)
   }
 
   site(id: string): EnergySite | undefined {
@@ -87,10 +92,8 @@ export class World {
 
   /** Sets what a vehicle streams, and returns whether that changed. */
   setFields(vehicle: SharedVehicle, fields: KeptFields | undefined): boolean {
-    if (isSame(vehicle.kept.fields, fields)) return false
-    const kept = { ...vehicle.kept, fields }
-    this.#keepVehicle(vehicle.vin, kept)
-    vehicle.kept = kept
+    if (isSame(vehicle.fields, fields)) return false
+    vehicle.fields = fields
     vehicle.car.stream(fields)
     this.stream(vehicle.vin, 'config', { config: { fields: fields ?? {} } })
     return true
@@ -99,29 +102,33 @@ export class World {
   /** A customer shares this vehicle, or the next one that was never shared. `undefined` when there is no such vehicle. */
   share(
     vin: string | undefined,
-    customer: KeptVehicle['customer'] | undefined,
-    initial?: KeptFields,
+    { customer, initial }: { readonly customer?: Customer | undefined; readonly initial?: KeptFields | undefined },
   ): SharedVehicle | undefined {
-    const index = indexOf(vin, this.#state)
-    if (index === undefined) return undefined
+    let index = vin === undefined ? this.#vehicles.size : Number(/\d{6}$/.exec(vin)?.[0])
+    while (vin === undefined && this.#vehicles.has(syntheticVin(index))) index += 1
+    if (!(index < mostVehicles)) return undefined
     const id = syntheticVin(index)
-    const already = this.#shared.get(id)
-    if (already !== undefined) return already
-    const before = this.#state.vehicles[id]
-    const kept: KeptVehicle = {
-      index,
-      shared: true,
-      grantedAt: new Date(this.now()).toISOString(),
+    if (vin !== undefined && vin !== id) return undefined
+    const before = this.#vehicles.get(id)
+    if (before?.isShared === true) return before
+    const grantedAt = new Date(this.now()).toISOString()
+    const vehicle: SharedVehicle = {
+      vin: id,
+      car: new Car(index, this.settings.seed, this.now()),
+      memory: new VehicleMemory(id, grantedAt),
+      isShared: true,
       customer: customer ?? before?.customer ?? { id: `customer-${index + 1}`, ref: `our-${index + 1}` },
-      fields: before?.fields ?? initial ?? this.state.defaultFields ?? undefined,
+      grantedAt,
+      fields: before?.fields ?? initial ?? this.defaultFields ?? undefined,
+      commands: 0,
     }
-    this.#keepVehicle(id, kept)
-    return this.#add(id, kept)
+    vehicle.car.stream(vehicle.fields)
+    this.#vehicles.set(id, vehicle)
+    return vehicle
   }
 
   unshare(vehicle: SharedVehicle): void {
-    this.#keepVehicle(vehicle.vin, { ...vehicle.kept, shared: false })
-    this.#shared.delete(vehicle.vin)
+    vehicle.isShared = false
     this.sse.end(vehicle.vin)
   }
 
@@ -129,24 +136,24 @@ export class World {
   publish(product: string | undefined, event: Encodable): void {
     if (product !== undefined) {
       const sent = streamMessage(event)
-      this.#shared.get(product)?.memory.remember(event, sent)
+      this.vehicle(product)?.memory.remember(event, sent)
       this.sse.publish(product, sent)
     }
-    const { webhook } = this.state
-    if (webhook?.enabled === true) this.deliveries.send(event, webhook, this.now())
+    if (this.webhook?.enabled === true) this.deliveries.send(event, this.webhook, this.now())
   }
 
   /** Sends a message to streams only. */
   stream(product: string, topic: string, members: JsonObject): void {
     const createdAt = new Date(this.now()).toISOString()
-    const named = this.#shared.has(product) ? { vin: product } : topic === 'energy_totals' ? {} : { site_id: product }
+    const named =
+      this.vehicle(product) !== undefined ? { vin: product } : topic === 'energy_totals' ? {} : { site_id: product }
     this.sse.publish(product, { topic, message: { ...members, createdAt, ...named } })
   }
 
   /** What the service knows about a product, as the first messages of its stream. Each has `isCache`. */
   snapshot(product: string): readonly ProductMessage[] {
     const site = this.site(product)
-    if (site === undefined) return this.#shared.get(product)?.memory.snapshot() ?? []
+    if (site === undefined) return this.vehicle(product)?.memory.snapshot() ?? []
     const now = this.now()
     const cached = { createdAt: new Date(now).toISOString(), site_id: product, isCache: true }
     return [
@@ -163,7 +170,7 @@ export class World {
   /** As `publish`, for messages of the vehicle itself. A vehicle without a config sends nothing. */
   publishFrom(vehicle: SharedVehicle, messages: readonly SimulatedMessage[]): void {
     for (const { event } of messages) {
-      if (vehicle.kept.fields !== undefined) this.publish(vehicle.vin, event)
+      if (vehicle.fields !== undefined) this.publish(vehicle.vin, event)
       // The service knows the state of a vehicle that streams nothing.
       else if (event.topic === 'state') vehicle.memory.remember(event, streamMessage(event))
     }
@@ -186,19 +193,6 @@ export class World {
       this.run()
       await this.deliveries.settled()
     }
-  }
-
-  #keepVehicle(vin: string, kept: KeptVehicle): void {
-    this.keep({ vehicles: { ...this.#state.vehicles, [vin]: kept } })
-  }
-
-  #add(vin: string, kept: KeptVehicle): SharedVehicle {
-    const car = new Car(kept.index, this.settings.seed, this.now())
-    car.stream(kept.fields)
-    const memory = new VehicleMemory(vin, new Date(this.now()).toISOString())
-    const vehicle = { vin, car, memory, kept, commands: 0 }
-    this.#shared.set(vin, vehicle)
-    return vehicle
   }
 
   /** The messages that the streams of energy sites get between two moments. */
@@ -240,19 +234,6 @@ function isSame(before: KeptFields | undefined, after: KeptFields | undefined): 
     names.length === Object.keys(before).length &&
     names.every((name) => Object.hasOwn(before, name) && JSON.stringify(before[name]) === JSON.stringify(after[name]))
   )
-}
-
-/** The index of the simulated vehicle with this VIN, or of the first one that was never shared. */
-function indexOf(vin: string | undefined, { vehicles }: SandboxState): number | undefined {
-  if (vin !== undefined) {
-    const index = Number(vin.slice(-6))
-    return Number.isInteger(index) && index >= 0 && index < mostVehicles && syntheticVin(index) === vin
-      ? index
-      : undefined
-  }
-  const taken = new Set(Object.values(vehicles).map(({ index }) => index))
-  for (let index = 0; index < mostVehicles; index += 1) if (!taken.has(index)) return index
-  return undefined
 }
 
 const mostEntries = 100
