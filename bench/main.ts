@@ -38,7 +38,10 @@ const benchmarks: Readonly<Record<string, Benchmark>> = {
   'durable/recovery': { says: 'a start with many waiting messages' },
   waiting: { says: 'memory of messages that wait in a file' },
   kafka: { says: 'three real brokers and a peer', first: ['node scripts/kafka.ts'] },
-  postgres: { says: 'the inbox in Postgres beside an INSERT for each request and pg-boss', first: [build] },
+  postgres: {
+    says: 'the inbox in Postgres beside an INSERT for each request, pg-boss and graphile-worker',
+    first: [build],
+  },
   path: { says: 'the functions and files that one message runs through' },
   profile: { says: 'where the CPU goes', first: [build] },
 }

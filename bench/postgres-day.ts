@@ -1,74 +1,106 @@
 /**
- * The tables of the Postgres inbox after a day of load (one message a second, as fast as the machine can), while somebody holds a snapshot from
- * its beginning: sizes, dead rows, and the plan of each statement. `node bench/postgres-day.ts [messages]`. Needs Debian's `postgresql`.
+ * The tables of the Postgres inbox after a day of load, as fast as the machine can: sizes, dead rows, and the plan of each statement.
+ * `node bench/postgres-day.ts [messages] [--snapshot]`. Handled messages are kept for a third of the time, so that `message` reaches its full size.
+ * With `--snapshot` somebody holds a snapshot from the beginning, and nothing is deleted. Needs Debian's `postgresql`.
  */
-import pg from 'pg'
+import { cpus, loadavg, release, type } from 'node:os'
+import type pg from 'pg'
 import { type PostgresClient, postgresInbox } from '../adapters/inbox/postgres.ts'
-import { schemaStatements } from '../adapters/inbox/postgres/schema.ts'
-import { createReceiver } from '../src/index.ts'
-import { startPostgres } from '../test/once/servers.ts'
+import { createReceiver, type Receiver } from '../src/index.ts'
 import { quiet } from '../test/postgres/quiet.ts'
 import { transactionsOf } from '../test/postgres/transactions.ts'
 import { corpus } from './corpus.ts'
+import { startDatabase } from './postgres/database.ts'
+import { table } from './table.ts'
 
-const count = Number(process.argv[2] ?? 86_400)
-const server = await startPostgres()
-const newPool = (max: number): pg.Pool => {
-  const made = new pg.Pool({ host: '127.0.0.1', port: server.port, user: 'test', database: 'postgres', max })
-  made.on('error', () => {})
-  made.on('connect', (client) => client.on('error', () => {}))
-  return made
-}
-const pool = newPool(2)
-for (let tries = 0; (await pool.query('SELECT 1').catch(() => undefined)) === undefined; tries += 1) {
-  if (tries === 100) throw new Error('The server does not start.')
-  await new Promise((resolve) => setTimeout(resolve, 100))
-}
-await pool.query(['BEGIN', ...schemaStatements('fleethook'), 'COMMIT'].join(';\n'))
+const args = process.argv.slice(2)
+const isSnapshot = args.includes('--snapshot')
+const count = Number(args.find((arg) => !arg.startsWith('-')) ?? 500_000)
+const { pool, newPool, prepare, version, end } = await startDatabase()
+console.log(
+  `Node ${process.versions.node}, Postgres ${version}; ${type()} ${release()}, ${cpus().length} × ${cpus()[0]?.model.trim()}, load ${loadavg()[0]?.toFixed(1)}`,
+)
+await prepare('fleethook')
+await pool.query('CREATE TABLE written (vin text NOT NULL)')
+const bodies = corpus({ messages: 2_000, vins: 1_000, format: 'service' })
 
-const holder = await newPool(1).connect()
-await holder.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
-await holder.query('SELECT count(*) FROM fleethook.waiting')
-
-/** The last of each statement. Those of a mark name their rows. */
+/** The last of each statement of the inbox. */
 const statements = new Map<string, { readonly text: string; readonly values: unknown[] }>()
 const inner = newPool(3)
 const db: PostgresClient = {
   query(text, values = []) {
-    statements.set(text.replace(/IN \(\(.*\)\)/, 'IN'), { text, values })
+    statements.set(text.replaceAll(/ARRAY\[[\d,]*\]|\(SELECT \d+\)|\$\d+/g, ''), { text, values })
     return inner.query(text, values)
   },
 }
-const inbox = postgresInbox({ db })
-const exactly = inbox.exactlyOnce<pg.PoolClient>(transactionsOf(newPool(4)))
-const receiver = createReceiver({ secret: false, log: quiet, inbox, concurrency: 8 })
-await pool.query('CREATE TABLE written (vin text NOT NULL)')
-receiver.batch(
-  '*',
-  { size: 100, withinMs: 50 },
-  exactly.batch('written', (events, _, tx) =>
-    tx.query('INSERT INTO written SELECT unnest($1::text[])', [events.map(({ vin }) => vin ?? '')]),
-  ),
-)
-await receiver.open()
-const bodies = corpus({ messages: 2_000, vins: 1_000, format: 'service' })
-for (let sent = 0; sent < count; sent += 500)
-  await Promise.all(
-    Array.from({ length: 500 }, (_, n) =>
-      receiver.accept({ authorization: undefined, body: bodies[(sent + n) % bodies.length] ?? '' }),
+
+async function open(keepForMs: number): Promise<Receiver> {
+  const inbox = postgresInbox({ db, keepForMs })
+  const exactly = inbox.exactlyOnce<pg.PoolClient>(transactionsOf(newPool(4)))
+  const receiver = createReceiver({ secret: false, log: quiet, inbox, concurrency: 8 })
+  receiver.batch(
+    '*',
+    { size: 100, withinMs: 50 },
+    exactly.batch('written', (events, _, tx) =>
+      tx.query('INSERT INTO written SELECT unnest($1::text[])', [events.map(({ vin }) => vin ?? '')]),
     ),
   )
-while (receiver.stats().handled < count) await new Promise((resolve) => setTimeout(resolve, 50))
-await pool.query('ANALYZE')
-await pool.query('VACUUM fleethook.waiting')
+  await receiver.open()
+  return receiver
+}
+
+/** Resolves to the time that it took, in milliseconds. At most 5,000 messages wait. */
+async function handle(receiver: Receiver, messages: number): Promise<number> {
+  const startedMs = performance.now()
+  const before = receiver.stats().handled
+  const until = async (handled: number): Promise<void> => {
+    while (receiver.stats().handled - before < handled) await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+  for (let sent = 0; sent < messages; sent += 500) {
+    await Promise.all(
+      Array.from({ length: 500 }, (_, n) =>
+        receiver.accept({ authorization: undefined, body: bodies[(sent + n) % bodies.length] ?? '' }),
+      ),
+    )
+    await until(sent - 5_000)
+  }
+  await until(messages)
+  return performance.now() - startedMs
+}
+
+interface Sizes {
+  readonly name: string
+  readonly live: string
+  readonly dead: string
+  readonly bytes: string
+  readonly indexes: string
+}
+
+async function sizes(): Promise<readonly Sizes[]> {
+  const { rows } = await pool.query<Sizes>(
+    `SELECT relname AS name, n_live_tup AS live, n_dead_tup AS dead, pg_table_size(relid) AS bytes, pg_indexes_size(relid) AS indexes
+FROM pg_stat_user_tables WHERE schemaname = 'fleethook' AND relname IN ('message', 'waiting', 'part', 'process') ORDER BY relname`,
+  )
+  return rows
+}
+
+const largest = new Map<string, number>()
+const noteSizes = async (): Promise<void> => {
+  for (const { name, bytes, indexes } of await sizes())
+    largest.set(name, Math.max(largest.get(name) ?? 0, Number(bytes) + Number(indexes)))
+}
+
+const megabytes = (bytes: number): string => `${(bytes / 1_048_576).toFixed(1)} MB`
 
 async function tables(): Promise<void> {
   await new Promise((resolve) => setTimeout(resolve, 2_000))
-  const { rows } = await pool.query<{ relname: string; live: string; dead: string; size: string }>(
-    `SELECT relname, n_live_tup AS live, n_dead_tup AS dead, pg_size_pretty(pg_total_relation_size(relid)) AS size
-FROM pg_stat_user_tables WHERE schemaname = 'fleethook' AND relname IN ('message', 'waiting', 'part', 'process') ORDER BY relname`,
-  )
-  for (const { relname, live, dead, size } of rows) console.log(`- ${relname}: ${live} rows, ${dead} dead, ${size}`)
+  await noteSizes()
+  const rows = (await sizes()).map(({ name, live, dead, bytes, indexes }) => [
+    `\`${name}\``,
+    ...[live, dead].map((rows) => Number(rows).toLocaleString('en-US')),
+    ...[Number(bytes), Number(indexes), largest.get(name) ?? 0].map(megabytes),
+  ])
+  console.log(`\n${table(['table', 'live rows', 'dead rows', 'size', 'indexes', 'largest'], rows)}`)
 }
 
 interface Node {
@@ -85,34 +117,61 @@ const scans = (node: Node): readonly string[] => [
   ...(node.Plans ?? []).flatMap(scans),
 ]
 
+/** Runs the last of each statement once more, and rolls it back. */
 async function plans(): Promise<void> {
   const client = await pool.connect()
+  const rows: string[][] = []
   for (const { text, values } of statements.values()) {
     await client.query('BEGIN')
-    const { rows } = await client.query<{
+    const { rows: found } = await client.query<{
       'QUERY PLAN': readonly { readonly Plan: Node; readonly 'Execution Time': number }[]
     }>(`EXPLAIN (ANALYZE, FORMAT JSON) ${text}`, values)
     await client.query('ROLLBACK')
-    const [plan] = rows[0]?.['QUERY PLAN'] ?? []
+    const [plan] = found[0]?.['QUERY PLAN'] ?? []
     if (plan === undefined) continue
-    const what = text.replaceAll(/\s+/g, ' ').slice(0, 100)
-    console.log(
-      `- ${plan['Execution Time'].toFixed(1)} ms, ${[...new Set(scans(plan.Plan))].join(', ') || 'no scan'}: ${what}`,
-    )
+    rows.push([
+      `\`${text.replaceAll(/\s+/g, ' ').replaceAll('fleethook.', '').slice(0, 90)}\``,
+      [...new Set(scans(plan.Plan))].join(', ') || 'no scan',
+      `${plan['Execution Time'].toFixed(1)} ms`,
+    ])
   }
   client.release()
+  console.log(`\n${table(['statement, with its last values', 'plan', 'time'], rows)}`)
 }
 
-console.log(`\n${count} messages, all handled, with a snapshot from before the first:\n`)
-await tables()
-console.log('\nEach statement with its last values:\n')
-await plans()
-await holder.query('COMMIT')
-await pool.query('VACUUM fleethook.waiting')
-console.log('\nWithout the snapshot, after a vacuum:\n')
-await tables()
-console.log()
-await plans()
-await receiver.drain()
-await server[Symbol.asyncDispose]()
+const print = (what: string): void =>
+  console.log(`\n${count.toLocaleString('en-US')} messages${what}, load ${loadavg()[0]?.toFixed(1)}:`)
+
+if (isSnapshot) {
+  const holder = await newPool(1).connect()
+  await holder.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
+  await holder.query('SELECT count(*) FROM fleethook.waiting')
+  const receiver = await open(86_400_000)
+  await handle(receiver, count)
+  await pool.query('ANALYZE')
+  await pool.query('VACUUM fleethook.waiting')
+  print(', all handled, with a snapshot from before the first')
+  await tables()
+  await plans()
+  await holder.query('COMMIT')
+  await pool.query('VACUUM fleethook.waiting')
+  print(' without the snapshot, after a vacuum')
+  await tables()
+  await plans()
+} else {
+  const trial = await open(0)
+  const trialMs = await handle(trial, 20_000)
+  await trial.drain()
+  const keepForMs = Math.round((trialMs * count) / 20_000 / 3)
+  const receiver = await open(keepForMs)
+  const watching = setInterval(() => void noteSizes(), 5_000)
+  const ms = await handle(receiver, count)
+  clearInterval(watching)
+  print(
+    ` in ${Math.round(ms / 1_000)} s, ${Math.round((count / ms) * 1_000).toLocaleString('en-US')} a second, kept for ${Math.round(keepForMs / 1_000)} s`,
+  )
+  await tables()
+  await plans()
+}
+await end()
 process.exit()

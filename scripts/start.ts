@@ -1,5 +1,5 @@
-// `npm start`: the whole mission on one screen. A sandbox plays the service, its simulated vehicles drive, charge, and lose
-// their network, and a receiver handles what they send, in all three formats.
+// `npm start`: the whole mission on one screen. A sandbox plays the service, its simulated vehicles drive, charge
+// and sleep, and a receiver handles what they send, in all three formats.
 import { randomBytes } from 'node:crypto'
 import { styleText } from 'node:util'
 import { servePage } from '../adapters/cli/inspect.ts'
@@ -93,7 +93,7 @@ const fields = {
 }
 
 // 3. What happens, by seconds from the start. The webhook's format changes every four seconds.
-const [ill, faulty, tunnel] = vins.slice(-3)
+const [ill, faulty, sleeper] = vins.slice(-3)
 const setFormat = (format: Format) => () =>
   client.webhook.set({ url: server.url, format, auth: secret }, { allowLocal: true })
 const tell = (path: string, body: () => object) => () =>
@@ -110,10 +110,10 @@ const timetable: readonly (readonly [second: number, act: () => Promise<unknown>
     const format = formats[turn % formats.length] ?? 'service'
     return [4 * turn, setFormat(format)] as const
   }),
-  [3, tell(`/vehicles/${tunnel}/network`, () => ({ connected: false }))],
+  [3, tell(`/vehicles/${sleeper}/sleep`, () => ({}))],
   [6, tell('/messages', () => ({ vin: ill, alerts: [pressureLow] }))],
   [10, tell('/messages', () => ({ vin: faulty, errors: [backpressure] }))],
-  [14, tell(`/vehicles/${tunnel}/network`, () => ({ connected: true }))],
+  [14, tell(`/vehicles/${sleeper}/wake`, () => ({}))],
   [workshopOpensAtSecond, async () => (isWorkshopOpen = true)],
   [17, tell('/messages', () => ({ vin: ill, alerts: [{ ...pressureLow, endedAt: now() }] }))],
 ]

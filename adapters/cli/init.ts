@@ -196,4 +196,4 @@ export function nextCommands({ files }: Template, version: string, origin?: stri
 }
 
 /** A path as a word of a shell. */
-export const inShell = (path: string): string => (/^[\w./@+-]+$/.test(path) ? path : JSON.stringify(path))
+const inShell = (path: string): string => (/^[\w./@+-]+$/.test(path) ? path : JSON.stringify(path))

@@ -83,7 +83,7 @@ const peers: Readonly<Record<PeerName, Peer>> = {
 
 export const peerNames: readonly PeerName[] = ['fleethook', 'pg-boss', 'graphile-worker', 'graphile-worker, localQueue']
 
-/** Two processes handle a backlog, in order per vehicle. Resolves to messages per second, until the last one is settled. */
+/** Two processes handle a backlog, in order per vehicle. Resolves to messages per second, from the first one until the last one is settled. */
 export async function backlog(name: PeerName, { pool, port }: BenchDatabase): Promise<number> {
   const { each, fill, tables, left } = peers[name]
   await fill(pool, each)
@@ -94,8 +94,11 @@ export async function backlog(name: PeerName, { pool, port }: BenchDatabase): Pr
   for (const worker of workers) worker.on('message', (count) => handled.set(worker, Number(count)))
   await Promise.all(workers.map((worker) => once(worker, 'message')))
   const total = (): number => [...handled.values()].reduce((sum, count) => sum + count, 0)
-  const startedMs = performance.now()
   for (const worker of workers) worker.send('begin')
+  // Without the start of the processes.
+  while (total() === 0) await new Promise((resolve) => setTimeout(resolve, 1))
+  const startedMs = performance.now()
+  const before = total()
   while (total() < vehicles * each) {
     await new Promise((resolve) => setTimeout(resolve, 2))
     if (workers.some(({ exitCode }) => exitCode !== null)) throw new Error(`A process of ${name} has ended.`)
@@ -107,5 +110,5 @@ export async function backlog(name: PeerName, { pool, port }: BenchDatabase): Pr
     await once(worker, 'exit')
   }
   await pool.query(`TRUNCATE ${tables}`)
-  return (vehicles * each) / seconds
+  return (vehicles * each - before) / seconds
 }

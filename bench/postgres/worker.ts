@@ -76,7 +76,7 @@ async function graphileWorker(isLocal: boolean): Promise<void> {
 }
 
 process.once('message', () => {
-  const reports = setInterval(() => process.send?.(handled), 5)
+  const reports = setInterval(() => process.send?.(handled, () => {}), 5)
   process.once('disconnect', () => clearInterval(reports))
   if (peer === 'fleethook') void fleethook()
   else if (peer === 'pg-boss') void pgBoss()

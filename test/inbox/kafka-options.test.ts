@@ -96,21 +96,13 @@ const failure = (code: string, message = code): Error => Object.assign(new Error
 const several = (...errors: readonly Error[]): Error => new AggregateError(errors, 'Cannot connect to any broker.')
 
 test.each([
-  [several(failure('ECONNREFUSED')), 'The brokers b1:9092, b2:9092 could not be reached: ECONNREFUSED.'],
   [several(failure('ENOTFOUND')), 'The brokers b1:9092, b2:9092 could not be reached: ENOTFOUND.'],
   [new Error('Request timed out'), 'The brokers b1:9092, b2:9092 could not be reached: no answer in time.'],
-  [new Error('Broker requires TLS.'), 'The brokers b1:9092, b2:9092 expect TLS.'],
-  [
-    failure('DEPTH_ZERO_SELF_SIGNED_CERT'),
-    'The certificate of the brokers is not trusted: DEPTH_ZERO_SELF_SIGNED_CERT.',
-  ],
-  [failure('PLT_KFK_AUTHENTICATION'), 'The brokers b1:9092, b2:9092 refused the user or the password.'],
   [
     Object.assign(new Error('The SASL/PLAIN password provider threw an error.'), { code: 'PLT_KFK_AUTHENTICATION' }),
     'A function of option `sasl` failed.',
   ],
   [new Error('Connection closed while waiting for ready.'), 'The brokers b1:9092, b2:9092 closed the connection.'],
-  [new Error('Unknown topic fleethook-dead.'), 'There is no topic fleethook-dead.'],
   [
     Object.assign(new Error('no'), { apiId: 'GROUP_AUTHORIZATION_FAILED' }),
     'The user may not do what this role needs: GROUP_AUTHORIZATION_FAILED.',

@@ -37,19 +37,6 @@ function killed(path: string): string {
 }
 
 describe('the time in which nobody listened', () => {
-  test('is a gap after a clean stop, from the closing to the opening', async () => {
-    const path = files.path()
-    const clock = fakeClock(startMs)
-    const first = await begin(path, clock)
-    expect(first.gaps).toEqual([])
-    await clock.advance(3_000)
-    await first.inbox.close()
-    await clock.advance(500)
-    const second = await begin(path, clock)
-    expect(second.gaps).toEqual([{ reason: 'stopped', fromMs: startMs + 3_000, toMs: startMs + 3_500 }])
-    await second.inbox.close()
-  })
-
   test('is no gap when the listening socket was kept for a moment, and is one when that took too long', async () => {
     const path = files.path()
     const clock = fakeClock(startMs)
@@ -117,25 +104,6 @@ describe('the time in which nobody listened', () => {
     expect(second.gaps).toMatchObject([{ reason: 'restarted' }])
     await first.inbox.close()
     await second.inbox.close()
-  })
-
-  test('keeps its length and ends now when the clock was set back, after a stop and after a crash', async () => {
-    const path = files.path()
-    const clock = settableClock(startMs)
-    const first = await begin(path, clock)
-    await clock.fake.advance(20_000)
-    const crashed = killed(path)
-    await first.inbox.close()
-    clock.set(-hourMs)
-    await clock.fake.advance(60_000)
-    for (const [at, name] of [
-      [path, 'stopped'],
-      [crashed, 'restarted'],
-    ] as const) {
-      const { inbox, gaps } = await begin(at, clock)
-      expect(gaps).toEqual([{ reason: name, fromMs: clock.now() - 60_000, toMs: clock.now() }])
-      await inbox.close()
-    }
   })
 
   test('covers the time by both clocks when the machine was restarted with a clock that is behind', async () => {

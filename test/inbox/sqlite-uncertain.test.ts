@@ -55,33 +55,6 @@ async function failingSync(
 }
 
 describe('when a sync fails after the file was written', () => {
-  test.each(['deadLetter', 'settle'] as const)('the count of pending messages is right after %s', async (step) => {
-    const path = files.path()
-    const before = await failingSync(path)
-    await before.inbox.put([kept(1)])
-    await before.inbox.close()
-    const { inbox, fail, recovered } = await failingSync(path)
-    const take = async (): Promise<unknown> =>
-      step === 'settle' ? inbox.settle(kept(1).id) : inbox.deadLetter(kept(1).id, reason)
-    fail()
-    await expect(take()).rejects.toMatchObject({ code: 'inbox_unavailable' })
-    await recovered()
-    await take()
-    expect(inbox.usage()).toEqual(nothing)
-    await inbox.close()
-  })
-
-  test('a refused message takes no room', async () => {
-    const { inbox, fail, recovered } = await failingSync()
-    fail()
-    await expect(inbox.put([kept(1)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
-    await recovered()
-    await inbox.put([kept(2)])
-    expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(2).bytes })
-    expect(await inbox.claim(kept(1).id)).toBeUndefined()
-    await inbox.close()
-  })
-
   test('a dead letter whose revival failed is still a dead letter', async () => {
     const { inbox, fail, recovered } = await failingSync()
     await inbox.put([kept(1)])

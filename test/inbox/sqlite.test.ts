@@ -7,7 +7,7 @@ import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
 import { describe, expect, test, vi } from 'vitest'
 import { withHint } from '../../src/base/errors.ts'
-import { DeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
+import { DeliveryIds } from '../../src/inbox/delivery-id.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
@@ -311,27 +311,6 @@ describe('maxBytes', () => {
 })
 
 describe('an unclean stop', () => {
-  test('is a gap since the process was last alive, until its gap event is stored', async () => {
-    const clock = fakeClock(startMs)
-    const { settings } = settingsOf({ clock })
-    const inbox = files.create(settings)
-    await inbox.open()
-    await clock.advance(65_000)
-    const second = files.reopen(inbox, settings)
-    const { gaps } = await second.open()
-    expect(gaps).toEqual([{ reason: 'restarted', fromMs: startMs + 60_000, toMs: startMs + 65_000 }])
-    // This one ends before it stores a gap event.
-    await clock.advance(1_000)
-    const third = files.reopen(second, settings)
-    expect((await third.open()).gaps?.[0]).toMatchObject({ reason: 'restarted', fromMs: startMs + 60_000 })
-    const make = messages()
-    const event = { reason: 'restarted', from: new Date(startMs), to: new Date(clock.now()) }
-    await third.put([{ ...make(clock.now()), kind: 'gap', lane: '*gap', text: JSON.stringify(event) }])
-    const fourth = files.reopen(third, settings)
-    expect((await fourth.open()).gaps).toHaveLength(1)
-    await fourth.close()
-  })
-
   test('counts as one claim of what was left, and makes the next claim wait until it is on the disk', async () => {
     const { settings } = settingsOf()
     const inbox = files.create(settings)
@@ -387,14 +366,6 @@ test('messages put out of order between settled ones are pending, and the settle
   const ids = (await waitingIn(await again.open())).map(({ id }) => id)
   expect(ids).toEqual([...odd, ...odd.map((n) => n + 100)].map((n) => kept(n).id))
   await again.close()
-})
-
-test('the key of a row is the seq of the id', async () => {
-  const path = files.path()
-  const inbox = await open(path)
-  await inbox.put([kept(1)])
-  await inbox.close()
-  expect(rows(path, 'SELECT place FROM messages')).toEqual([{ place: seqOf(kept(1).id) }])
 })
 
 test('a file that is not a database is renamed and replaced, and reported as a gap', async () => {

@@ -1,9 +1,9 @@
 /*
- * Checks the Compose file and the Kubernetes manifest of examples/kafka without a container: their shape, and that every name in them
+ * Checks the Compose file and the Kubernetes manifest of examples/kafka without a container: every property, command and variable in them
  * exists.
  */
 import { execFileSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
@@ -81,45 +81,15 @@ const imageCommand: readonly string[] = z
   .parse(JSON.parse(/^CMD (?<command>.*)$/m.exec(read('Dockerfile'))?.groups?.['command'] ?? ''))
 
 describe('compose.yaml', () => {
-  const service = z.strictObject({
+  const service = z.object({
     image: z.string().optional(),
     build: z.string().optional(),
     command: z.string().optional(),
     environment: z.record(z.string(), z.union([z.string(), z.number()])).optional(),
-    init: z.boolean().optional(),
-    restart: z.enum(['unless-stopped', 'on-failure']),
-    stop_grace_period: z.string().optional(),
-    healthcheck: z
-      .strictObject({ test: z.array(z.string()), interval: z.string(), timeout: z.string(), retries: z.number() })
-      .optional(),
-    depends_on: z
-      .union([
-        z.array(z.string()),
-        z.record(
-          z.string(),
-          z.strictObject({ condition: z.enum(['service_healthy', 'service_completed_successfully']) }),
-        ),
-      ])
-      .optional(),
-    deploy: z.strictObject({ replicas: z.number() }).optional(),
-    ports: z.array(z.string()).optional(),
-    volumes: z.array(z.string()).optional(),
+    healthcheck: z.object({ test: z.array(z.string()) }).optional(),
   })
-  const file = z
-    .object({ services: z.record(z.string(), service), volumes: z.record(z.string(), z.null()) })
-    .parse(parse(read('compose.yaml'), { merge: true }))
+  const file = z.object({ services: z.record(z.string(), service) }).parse(parse(read('compose.yaml'), { merge: true }))
   const services = Object.entries(file.services)
-
-  test('every service has one source, and what it depends on and mounts exists', () => {
-    for (const [, { image, build, depends_on: before = [], volumes = [] }] of services) {
-      expect([image, build].filter((each) => each !== undefined)).toHaveLength(1)
-      for (const name of Array.isArray(before) ? before : Object.keys(before))
-        expect(file.services).toHaveProperty(name)
-      for (const [source = ''] of volumes.map((each) => each.split(':')))
-        if (source.startsWith('.')) expect(existsSync(join(folder, source))).toBe(true)
-        else expect(file.volumes).toHaveProperty(source)
-    }
-  })
 
   test('brokers have properties that Kafka knows, and each has its own id and address', () => {
     const brokers = services.filter(([, { image }]) => image?.startsWith('apache/kafka') === true)
@@ -143,129 +113,31 @@ describe('compose.yaml', () => {
 })
 
 describe('kubernetes.yaml', () => {
-  const named = z.strictObject({ name: z.string() })
-  const selector = z.strictObject({ matchLabels: z.record(z.string(), z.string()) })
-  const probe = z.strictObject({
-    httpGet: z.strictObject({ path: z.enum(['/readyz', '/healthz']), port: z.string() }).optional(),
-    tcpSocket: z.strictObject({ port: z.string() }).optional(),
-    periodSeconds: z.number(),
-    failureThreshold: z.number().optional(),
-  })
-  const container = z.strictObject({
-    name: z.string(),
+  const container = z.object({
     image: z.string(),
     command: z.array(z.string()).optional(),
     args: z.array(z.string()).optional(),
-    env: z
-      .array(
-        z.union([
-          z.strictObject({ name: z.string(), value: z.string() }),
-          z.strictObject({
-            name: z.string(),
-            valueFrom: z.strictObject({ secretKeyRef: z.strictObject({ name: z.string(), key: z.string() }) }),
-          }),
-        ]),
-      )
-      .default([]),
-    ports: z.array(z.strictObject({ name: z.string(), containerPort: z.number() })).default([]),
-    readinessProbe: probe.optional(),
-    livenessProbe: probe.optional(),
-    lifecycle: z
-      .strictObject({ preStop: z.strictObject({ exec: z.strictObject({ command: z.array(z.string()) }) }) })
-      .optional(),
-    volumeMounts: z.array(z.strictObject({ name: z.string(), mountPath: z.string() })).optional(),
+    env: z.array(z.object({ name: z.string(), value: z.string().optional() })).default([]),
   })
-  const pod = z.strictObject({
-    terminationGracePeriodSeconds: z.number().optional(),
-    affinity: z.unknown().optional(),
-    securityContext: z.strictObject({ fsGroup: z.number() }).optional(),
-    topologySpreadConstraints: z.array(z.unknown()).optional(),
-    restartPolicy: z.literal('OnFailure').optional(),
-    containers: z.array(container).length(1),
+  const workload = z.object({
+    kind: z.enum(['StatefulSet', 'Deployment', 'Job']),
+    metadata: z.object({ name: z.string() }),
+    spec: z.object({
+      serviceName: z.string().optional(),
+      replicas: z.number().optional(),
+      template: z.object({ spec: z.object({ containers: z.tuple([container]) }) }),
+    }),
   })
-  const template = z.strictObject({
-    metadata: z.strictObject({ labels: z.record(z.string(), z.string()) }).optional(),
-    spec: pod,
-  })
-  const strategy = z.strictObject({
-    rollingUpdate: z.strictObject({ maxUnavailable: z.number(), maxSurge: z.number() }),
-  })
-  const resource = z.discriminatedUnion('kind', [
-    z.strictObject({
-      apiVersion: z.literal('v1'),
-      kind: z.literal('Service'),
-      metadata: named,
-      spec: z.strictObject({
-        clusterIP: z.literal('None').optional(),
-        publishNotReadyAddresses: z.boolean().optional(),
-        selector: z.record(z.string(), z.string()),
-        ports: z.array(z.strictObject({ name: z.string(), port: z.number(), targetPort: z.string().optional() })),
-      }),
-    }),
-    z.strictObject({
-      apiVersion: z.literal('policy/v1'),
-      kind: z.literal('PodDisruptionBudget'),
-      metadata: named,
-      spec: z.strictObject({ maxUnavailable: z.number().optional(), minAvailable: z.number().optional(), selector }),
-    }),
-    z.strictObject({
-      apiVersion: z.literal('apps/v1'),
-      kind: z.literal('StatefulSet'),
-      metadata: named,
-      spec: z.strictObject({
-        serviceName: z.string(),
-        replicas: z.number(),
-        podManagementPolicy: z.literal('Parallel'),
-        selector,
-        template,
-        volumeClaimTemplates: z.array(z.object({ metadata: named })),
-      }),
-    }),
-    z.strictObject({
-      apiVersion: z.literal('apps/v1'),
-      kind: z.literal('Deployment'),
-      metadata: named,
-      spec: z.strictObject({ replicas: z.number(), strategy, selector, template }),
-    }),
-    z.strictObject({
-      apiVersion: z.literal('batch/v1'),
-      kind: z.literal('Job'),
-      metadata: named,
-      spec: z.strictObject({ backoffLimit: z.number(), template }),
-    }),
-  ])
-  const documents = parseAllDocuments(read('kubernetes.yaml'))
-  const resources = documents.map((document) => {
+  const resources = parseAllDocuments(read('kubernetes.yaml')).flatMap((document) => {
     expect(document.errors).toEqual([])
-    return resource.parse(document.toJS())
+    return workload.safeParse(document.toJS()).data ?? []
   })
-  const workloads = resources.flatMap((each) =>
-    each.kind === 'StatefulSet' || each.kind === 'Deployment' || each.kind === 'Job'
-      ? [{ ...each.spec.template.spec.containers[0], ...each.spec.template.metadata, kind: each.kind }]
-      : [],
-  )
+  const workloads = resources.map(({ kind, spec }) => ({ ...spec.template.spec.containers[0], kind }))
   const variables = (list: z.infer<typeof container>['env'] = []): Record<string, string> =>
-    Object.fromEntries(list.map((each) => [each.name, 'value' in each ? each.value : 'a secret']))
-
-  test('selectors find pods, services find ports, and probes ask for ports and routes that exist', () => {
-    const found = (labels: Readonly<Record<string, string>>): typeof workloads =>
-      workloads.filter((each) => each.labels?.['app'] === labels['app'])
-    for (const { kind, spec } of resources) {
-      if (kind === 'Job') continue
-      const labels = kind === 'Service' ? spec.selector : spec.selector.matchLabels
-      const [pods] = found(labels)
-      expect(pods).toBeDefined()
-      if (kind !== 'Service') continue
-      const ports = pods?.ports?.map(({ name }) => name) ?? []
-      for (const { name, targetPort = name } of spec.ports) expect(ports).toContain(targetPort)
-    }
-    for (const { ports = [], readinessProbe, livenessProbe } of workloads)
-      for (const asked of [readinessProbe, livenessProbe])
-        if (asked !== undefined)
-          expect(ports.map(({ name }) => name)).toContain(asked.httpGet?.port ?? asked.tcpSocket?.port)
-  })
+    Object.fromEntries(list.map(({ name, value = 'a secret' }) => [name, value]))
 
   test('brokers have properties that Kafka knows, and the topics and programs find all of them', () => {
+    expect(resources.length).toBeGreaterThan(3)
     const set = resources.find((each) => each.kind === 'StatefulSet')
     const broker = workloads.find(({ kind }) => kind === 'StatefulSet')
     const ids = Array.from({ length: set?.spec.replicas ?? 0 }, (_, n) => n)

@@ -6,19 +6,10 @@ import { inForm } from '../form.ts'
 import { certificate, privateKey } from '../runtimes/certificate.ts'
 import { message, post } from '../runtimes/client.ts'
 import { secret } from '../runtimes/targets.ts'
-import { closed, start } from './server.ts'
+import { start } from './server.ts'
 
 /** A grace so long that a test that waits for it fails. */
 const longer = 600_000
-
-/** Posts on one connection until the server is gone, and counts what was acknowledged. */
-async function pour(url: string, vin: string, acknowledged: () => void): Promise<void> {
-  for (let number = 0; ; number++) {
-    const status = await post(url, vin, number).catch(() => 0)
-    if (status === 0) return
-    if (status === 200) acknowledged()
-  }
-}
 
 async function signalled(target: Target, signal: NodeJS.Signals): Promise<void> {
   target.kill(signal)
@@ -28,29 +19,6 @@ async function signalled(target: Target, signal: NodeJS.Signals): Promise<void> 
 describe.concurrent.each(inForm<readonly NodeJS.Signals[]>({ short: ['SIGTERM'], full: ['SIGTERM', 'SIGINT'] }))(
   '%s',
   (signal) => {
-    test('under load, every acknowledged message is handled, and the process ends by itself', async () => {
-      await using target = await start('receiver', { graceMs: longer }, { handlerMs: 8 })
-      let acknowledged = 0
-      let enough = (): void => {}
-      const loaded = new Promise<void>((resolve) => {
-        enough = resolve
-      })
-      const over = Array.from({ length: 24 }, (_, index) =>
-        pour(target.url, `V${index % 4}`, () => {
-          acknowledged += 1
-          if (acknowledged === 400) enough()
-        }),
-      )
-      await loaded
-      target.kill(signal)
-      await Promise.all(over)
-      expect(await target.exited).toEqual({ status: 0, signal: null })
-      const [, handled, received] = /handled (\d+) of (\d+)/.exec(await target.line(/^handled/)) ?? []
-      expect(handled).toBe(received)
-      expect(Number(received)).toBeGreaterThanOrEqual(acknowledged)
-      expect(await closed(target)).toMatchObject({ left: 0, lost: 0 })
-    })
-
     test('ends the server although clients keep idle connections open', async ({ onTestFinished: finished }) => {
       await using target = await start('receiver', { graceMs: longer })
       const agent = new Agent({ keepAlive: true })
@@ -96,21 +64,4 @@ test('signals: false leaves signals to the host', async () => {
   await using target = await start('receiver', { signals: false })
   target.kill('SIGTERM')
   expect(await target.exited).toEqual({ status: null, signal: 'SIGTERM' })
-})
-
-test('every receiver that an app mounts is drained, also in nested apps', async () => {
-  await using target = await start('apps', { graceMs: longer })
-  const to = (path: string, authorization: string, vin: string): Promise<Response> =>
-    fetch(target.url + path, { method: 'POST', headers: { authorization }, body: message(vin) })
-  expect((await to('/plain/telemetry', 'one', 'V1')).status).toBe(200)
-  const answer = await to('/deep/guarded/telemetry', 'two', 'V2')
-  expect([answer.status, answer.headers.get('x-host')]).toEqual([200, 'guarded'])
-  expect((await to('/plain/telemetry', 'two', 'V3')).status).toBe(403)
-  target.kill('SIGTERM')
-  expect(await closed(target)).toMatchObject({ left: 0, lost: 0 })
-  expect(target.output.filter((line) => /^(handled|closed) /.test(line)).map((line) => line.slice(0, 10))).toEqual([
-    'handled V1',
-    'handled V2',
-    'closed {"h',
-  ])
 })

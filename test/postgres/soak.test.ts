@@ -5,10 +5,10 @@ import { afterAll, describe, expect, test } from 'vitest'
 import type { Target } from '../conformance/spawn.ts'
 import { type Row, writeFigures } from '../faults/figures.ts'
 import { form } from '../form.ts'
-import { hasPostgres } from '../once/servers.ts'
+import { hasBaseBackup, hasPostgres, type PostgresServer } from '../once/servers.ts'
 import { type Account, clean, createLedger, load, type Mode } from './ledger.ts'
 import { startProxy } from './proxy.ts'
-import { bodyOf, type Scene, startScene } from './scene.ts'
+import { bodyOf, type Scene, setSetting, startScene } from './scene.ts'
 
 /** The duration, an hour by default: `POSTGRES_SOAK_MINUTES=10 npm run test:faults -- test/postgres/soak.test.ts`. */
 const minutes = Number(process.env['POSTGRES_SOAK_MINUTES'] ?? 60)
@@ -23,7 +23,7 @@ afterAll(async () => {
     piece: 'postgres-soak',
     title: 'Postgres: everything is killed, frozen and cut off at random',
     file: 'test/postgres/soak.test.ts',
-    about: `One server, two receivers, three processes with handlers in \`exactlyOnce\` (one with batches), ${vehicles} vehicles that send one message after the other, a lease of ${leaseMs / 1_000} s. Every half to three seconds something happens to one of them. Frozen: longer than the lease. The network: two proxies in front of the server; one ends its connections and takes no more, or forwards nothing, for up to 2.5 leases. 15 % of the commits come up to 80 ms late. Refused: a message without a 200, for whatever reason. Two controls must fail: handlers without the mark, which is also the fence, and a reader by number.`,
+    about: `One server, two receivers, three processes with handlers in \`exactlyOnce\` (one with batches), ${vehicles} vehicles that send one message after the other, a lease of ${leaseMs / 1_000} s. Every half to three seconds something happens to one of them. Frozen: longer than the lease. The network: two proxies in front of the server; one ends its connections and takes no more, or forwards nothing, for up to 2.5 leases. The primary is lost: for good, and its synchronous standby takes over. 15 % of the commits come up to 80 ms late. Refused: a message without a 200, for whatever reason. Two controls must fail: handlers without the mark, which is also the fence, and a reader by number.`,
     tables: [{ title: 'Faults and the ledger', rows }],
     versions: { Postgres: version },
   })
@@ -38,7 +38,8 @@ describe.skipIf(form !== 'long' || !hasPostgres)('the inbox in Postgres', () => 
     readonly minutes: number
     readonly faults: readonly Fault[]
   }
-  type Fault = 'kill' | 'freeze' | 'stop server' | 'kill server' | 'freeze server' | 'cut network' | 'stop network'
+  type Fault =
+    'kill' | 'freeze' | 'stop server' | 'kill server' | 'freeze server' | 'cut network' | 'stop network' | 'promote'
 
   async function run(
     scene: Scene,
@@ -51,8 +52,13 @@ describe.skipIf(form !== 'long' || !hasPostgres)('the inbox in Postgres', () => 
     await scene.pool.query(
       `CREATE TRIGGER late AFTER INSERT ON ${schema}.waiting FOR EACH STATEMENT EXECUTE FUNCTION ${schema}.late()`,
     )
-    const proxies = [await startProxy(scene.server.port), await startProxy(scene.server.port)]
-    await using ledger = await createLedger({ pool: scene.pool, schema, port: scene.server.port, leaseMs })
+    let { server } = scene
+    const servers: PostgresServer[] = []
+    const proxies = [await startProxy(server.port), await startProxy(server.port)]
+    // What looks at the ledger always reaches the server that is the primary.
+    const watching = await startProxy(server.port)
+    const pool = scene.newPool(3, watching.port)
+    await using ledger = await createLedger({ pool, schema, port: server.port, leaseMs })
     let isOver = false
     let receivers: Target[] = []
     /** It starts when the server answers. */
@@ -108,17 +114,18 @@ describe.skipIf(form !== 'long' || !hasPostgres)('the inbox in Postgres', () => 
         return `${roleOf(target)} frozen`
       },
       async 'stop server'() {
-        await scene.server.crash('SIGQUIT')
+        await server.crash('SIGQUIT')
         return 'server stopped at once'
       },
       async 'kill server'() {
-        await scene.server.crash('SIGKILL')
+        await server.crash('SIGKILL')
         return 'server killed'
       },
       async 'freeze server'() {
-        scene.server.freeze()
+        const frozen = server
+        frozen.freeze()
         await pause(randomInt(500, 2 * leaseMs))
-        scene.server.thaw()
+        frozen.thaw()
         return 'server frozen'
       },
       async 'cut network'() {
@@ -136,6 +143,31 @@ describe.skipIf(form !== 'long' || !hasPostgres)('the inbox in Postgres', () => 
         else proxy?.heal()
         return 'network without forwarding'
       },
+      promote,
+    }
+    let isPromoting = false
+    /** The primary is lost for good, and its synchronous standby takes over. */
+    async function promote(): Promise<string> {
+      isPromoting = true
+      const old = server
+      const standby = await old.standby('standby')
+      servers.push(standby)
+      const isIn = async (state: string): Promise<void> => {
+        const read = async (): Promise<string | undefined> =>
+          (await pool.query<{ state: string }>('SELECT sync_state AS state FROM pg_stat_replication')).rows[0]?.state
+        await expect.poll(() => read().catch(() => undefined), { timeout: 60_000 }).toBe(state)
+      }
+      await isIn('async')
+      await setSetting(pool, 'synchronous_standby_names', 'standby')
+      await isIn('sync')
+      await pause(randomInt(500, leaseMs))
+      await old.kill()
+      const promoted = scene.newPool(1, standby.port)
+      await promoted.query('SELECT pg_promote()')
+      server = standby
+      for (const proxy of [...proxies, watching]) proxy.aim(standby.port)
+      isPromoting = false
+      return 'standby promoted'
     }
     const roleOf = (target: Target): string => (modeOf.get(target) === 'receive' ? 'receiver' : 'handlers')
     const chosen = (): Target => {
@@ -146,7 +178,7 @@ describe.skipIf(form !== 'long' || !hasPostgres)('the inbox in Postgres', () => 
     for (const endMs = performance.now() + plan.minutes * 60_000; performance.now() < endMs;) {
       await pause(randomInt(500, 3_000))
       const name = plan.faults[randomInt(Math.max(1, plan.faults.length))]
-      if (name === undefined || ledger.processes.size < 3) continue
+      if (name === undefined || ledger.processes.size < 3 || (name === 'promote' && isPromoting)) continue
       const fault = faults[name]().then((what) => {
         counts.set(what, (counts.get(what) ?? 0) + 1)
         console.log(`${new Date().toISOString()} ${what}; ${running.counts.acked} acknowledged`)
@@ -161,7 +193,7 @@ describe.skipIf(form !== 'long' || !hasPostgres)('the inbox in Postgres', () => 
     const found = await ledger.account(acked)
     isOver = true
     agent.destroy()
-    for (const proxy of proxies) await proxy[Symbol.asyncDispose]()
+    for (const each of [...proxies, watching, ...servers]) await each[Symbol.asyncDispose]()
     rows.push({
       run: schema,
       minutes: plan.minutes,
@@ -186,7 +218,7 @@ describe.skipIf(form !== 'long' || !hasPostgres)('the inbox in Postgres', () => 
       'server stopped at once',
       'server killed',
     ],
-    ...['server frozen', 'network cut', 'network without forwarding'],
+    ...['server frozen', 'network cut', 'network without forwarding', 'standby promoted'],
   ]
 
   /** Resolves to what waits when nothing does, or when the ledger has stood still for 15 seconds. */
@@ -222,6 +254,15 @@ describe.skipIf(form !== 'long' || !hasPostgres)('the inbox in Postgres', () => 
     const { acked, refused: _, ...found } = await withScene((scene) => run(scene, plan))
     expect(found).toEqual(clean)
     expect(acked).toBeGreaterThan(500 * minutes)
+  })
+
+  test.skipIf(!hasBaseBackup)('a synchronous standby takes over, again and again, and nothing is lost', async () => {
+    const plan: Plan = {
+      ...{ schema: 'promotions', modes: ['single', 'single', 'batch'], minutes: Math.min(10, minutes) },
+      faults: ['kill', 'freeze', 'cut network', 'stop network', 'promote'],
+    }
+    const { acked: _, refused: __, ...found } = await withScene((scene) => run(scene, plan))
+    expect(found).toEqual(clean)
   })
 
   test('control: without the mark, which fences too, messages are written twice', async () => {

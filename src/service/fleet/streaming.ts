@@ -69,20 +69,12 @@ function spelled({ spelling }: Vehicle, data: Record<string, FieldValue>): DueVa
     if (isAlwaysTyped(field)) continue
     const type = catalogue[field]
     if (typeof value === 'string' && typeof type === 'object') texts[field] = value
-    else data[field] = type === 'timestamp' && typeof value === 'number' ? dateText(value) : asText(value)
+    else data[field] = asText(value)
   }
   return { data, texts }
 }
 
 const catalogue: FieldCatalogue = builtInFields
-
-/** `"Wed Dec  4 00:15:00 2024"` */
-function dateText(seconds: number): string {
-  const [weekday = '', day = '', month = '', year = '', time = ''] = new Date(seconds * 1_000)
-    .toUTCString()
-    .split(/,? /)
-  return `${weekday} ${month} ${day.replace(/^0/, ' ')} ${time} ${year}`
-}
 
 const isTrue = ([, value]: [string, unknown]): boolean => value === true
 const capitalized = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1)
