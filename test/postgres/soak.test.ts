@@ -249,7 +249,10 @@ describe.skipIf(form !== 'long' || !hasPostgres)('the inbox in Postgres', () => 
     return await use(scene)
   }
 
-  test('loses nothing, writes nothing twice and keeps the order of each vehicle', async () => {
+  // What waits at the end is handled before the ledger is read.
+  const timeout = (minutes + 60) * 60_000
+
+  test('loses nothing, writes nothing twice and keeps the order of each vehicle', { timeout }, async () => {
     const plan: Plan = { schema: 'everything', modes: ['single', 'single', 'batch'], minutes, faults: all }
     const { acked, refused: _, ...found } = await withScene((scene) => run(scene, plan))
     expect(found).toEqual(clean)
