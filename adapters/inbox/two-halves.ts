@@ -11,15 +11,7 @@ import type { RequestScope } from '../../src/core/entry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../src/hosting/drainable.ts'
 import type { Refusal } from '../../src/http/answers.ts'
 import type { DeadLetters, Messages, MessageSelection, ReplaySelection } from '../../src/inbox/dead-letters.ts'
-import type {
-  DeadLetter,
-  Inbox,
-  InboxGap,
-  InboxMessage,
-  InboxSettings,
-  KeptGap,
-  Selection,
-} from '../../src/inbox/inbox.ts'
+import type { DeadLetter, Inbox, InboxGap, InboxMessage, InboxSettings, Selection } from '../../src/inbox/inbox.ts'
 import type { Observer } from '../../src/inbox/observer.ts'
 import { vinOf } from '../../src/inbox/receipts.ts'
 import type { InboxStats, Stats } from '../../src/inbox/stats.ts'
@@ -28,17 +20,13 @@ import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
 /** What a process does: `'receive'` only accepts messages, `'handle'` only runs handlers. */
 export type Role = 'both' | 'receive' | 'handle'
 
-/** Operators ask the system for these, so nobody asks the half behind. */
-export const unasked: Pick<Inbox, 'deadLetters' | 'findDeadLetter' | 'settled' | 'revive' | 'discard'> = {
-  deadLetters: async () => [],
-  findDeadLetter: async () => undefined,
-  settled: async () => [],
-  revive: async () => undefined,
-  discard: async () => false,
-}
-
-/** The messages that other processes may have too, as an inbox of this process. */
-export interface SharedInbox extends Omit<Inbox, keyof typeof unasked> {
+/** The messages that other processes may have too, as an inbox of this process. Operators ask the system, for those of all processes. */
+export interface SharedInbox extends Pick<
+  Inbox,
+  'put' | 'claim' | 'settle' | 'reschedule' | 'deadLetter' | 'usage' | 'close'
+> {
+  open(): Promise<void>
+  isStillHeld(id: string): Promise<boolean>
   /** Why health checks of a process that only handles fail. */
   refusing(): 'inbox_unavailable' | undefined
   /** Starts no more handlers, waits for running ones, and writes down what is settled. For a stop, before handlers are aborted. */
@@ -248,31 +236,11 @@ export class TwoHalves implements Backend {
       settings: { ...this.#parts.settings, ack: 'stored' },
       // A stall of this half is no gap: others receive meanwhile.
       watchesTime: false,
-      inbox: (settings) => {
-        const opened = (): SharedInbox => {
-          if (this.#inbox === undefined) throw new FleethookError('inbox_unavailable', 'The inbox is not open.')
-          return this.#inbox
-        }
-        return {
-          durability: this.#system.durability,
-          ...(vehicles === undefined ? {} : { vehicles }),
-          open: async () => {
-            await this.#connect()
-            this.#inbox = this.#system.inbox(settings)
-            return this.#inbox.open()
-          },
-          put: (messages) => opened().put(messages),
-          claim: (id) => opened().claim(id),
-          isStillHeld: async (id) => (await opened().isStillHeld?.(id)) ?? true,
-          settle: (id, vehicle) => opened().settle(id, vehicle),
-          reschedule: (id, next) => opened().reschedule(id, next),
-          deadLetter: (id, reason, vehicle) => opened().deadLetter(id, reason, vehicle),
-          ...unasked,
-          usage: () => this.#inbox?.usage() ?? { messages: 0, bytes: 0 },
-          refusing: () => this.#inbox?.refusing(),
-          close: async () => this.#inbox?.close(),
-        }
-      },
+      inbox: (settings) =>
+        inboxBehind(this.#system.durability, vehicles, async () => {
+          await this.#connect()
+          return (this.#inbox = this.#system.inbox(settings))
+        }),
     })
   }
 
@@ -311,6 +279,44 @@ export class TwoHalves implements Backend {
     return drained
   }
 }
+
+/** The half behind, as an inbox of this process. `connect` resolves to it when the system can be used. */
+export function inboxBehind(
+  durability: Durability,
+  vehicles: VehicleStore | undefined,
+  connect: () => Promise<SharedInbox>,
+): Inbox {
+  let shared: SharedInbox | undefined
+  const opened = (): SharedInbox => {
+    if (shared === undefined) throw new FleethookError('inbox_unavailable', 'The inbox is not open.')
+    return shared
+  }
+  return {
+    durability,
+    ...(vehicles === undefined ? {} : { vehicles }),
+    async open() {
+      shared = await connect()
+      await shared.open()
+      return { waiting: none() }
+    },
+    put: (messages) => opened().put(messages),
+    claim: (id) => opened().claim(id),
+    isStillHeld: (id) => opened().isStillHeld(id),
+    settle: (id, vehicle) => opened().settle(id, vehicle),
+    reschedule: (id, next) => opened().reschedule(id, next),
+    deadLetter: (id, reason, vehicle) => opened().deadLetter(id, reason, vehicle),
+    deadLetters: async () => [],
+    findDeadLetter: async () => undefined,
+    settled: async () => [],
+    revive: async () => undefined,
+    discard: async () => false,
+    usage: () => shared?.usage() ?? { messages: 0, bytes: 0 },
+    refusing: () => shared?.refusing(),
+    close: async () => shared?.close(),
+  }
+}
+
+async function* none(): AsyncGenerator<never> {}
 
 const handlesOnly: Refusal = {
   error: 'inbox_unavailable',
@@ -365,22 +371,4 @@ export async function paced<Item>(
     })
     await Promise.all([rest, run(some)])
   }
-}
-
-/** The most gaps in one sign of life that say which vehicle they concern. */
-const mostGaps = 1_000
-
-/** The gaps that fit in one sign of life. Those beyond the limit no longer say which vehicle they concern. */
-export function fittingGaps(gaps: readonly KeptGap[]): readonly KeptGap[] {
-  const others = new Map<string, KeptGap>()
-  for (const { reason, fromMs, toMs, missed } of gaps.slice(mostGaps)) {
-    const known = others.get(reason) ?? { fromMs, toMs, missed: 0 }
-    others.set(reason, {
-      reason,
-      fromMs: Math.min(fromMs, known.fromMs),
-      toMs: Math.max(toMs, known.toMs),
-      missed: missed + known.missed,
-    })
-  }
-  return [...gaps.slice(0, mostGaps), ...others.values()]
 }

@@ -136,18 +136,6 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
     )
   }
 
-  async function settledIds({ topic, ...which }: ReplaySelection): Promise<readonly string[]> {
-    const ids: string[] = []
-    const selection = selectionOf(which)
-    for await (const page of pagesOf<InboxMessage>((last, limit) =>
-      inbox.settled({ ...selection, limit, after: last?.id }),
-    ))
-      for (const message of page)
-        if (message.kind === 'wire' && (topic === undefined || readable(message, read).topic === topic))
-          ids.push(message.id)
-    return ids
-  }
-
   const kept = createMessages(inbox, read)
   return {
     messages: listedAfter(open, kept),
@@ -177,10 +165,23 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
     async replay(which, from) {
       refuseWhileDraining(0)
       await open()
-      const ids = await settledIds(which)
+      const ids: string[] = []
+      for await (const { id } of replayable((selection) => inbox.settled(selection), which, read)) ids.push(id)
       return which.dryRun === true ? ids.length : revive(ids, from)
     },
   }
+}
+
+/** The handled messages that a replay is for, oldest first. */
+export async function* replayable(
+  settled: Inbox['settled'],
+  { topic, ...which }: ReplaySelection,
+  read: ReadMessage,
+): AsyncGenerator<InboxMessage> {
+  const selection = selectionOf(which)
+  for await (const page of pagesOf<InboxMessage>((last, limit) => settled({ ...selection, limit, after: last?.id })))
+    for (const message of page)
+      if (message.kind === 'wire' && (topic === undefined || readable(message, read).topic === topic)) yield message
 }
 
 /** Looks into a list only when `ready` has resolved. */

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from 'vitest'
 import { DeadTopic } from '../../adapters/inbox/kafka/dead-topic.ts'
 import { readMark, writeMark } from '../../adapters/inbox/kafka/ends.ts'
 import { Reader } from '../../adapters/inbox/kafka/reader.ts'
-import { unasked } from '../../adapters/inbox/two-halves.ts'
+import { inboxBehind } from '../../adapters/inbox/two-halves.ts'
 import { toRecord } from '../../adapters/inbox/kafka/records.ts'
 import { fakeClock } from '../../src/testing.ts'
 import { message } from '../../src/testing/kept-message.ts'
@@ -89,8 +89,11 @@ function createGroup(stuck: (n: number) => boolean, ends: (n: number) => boolean
         ...{ secret: false, clock, concurrency, log: quiet },
         inbox: (inbox) => {
           const dead = new DeadTopic(shared)
-          const options = { connector, settings, dead, inbox, put: async () => {}, retentionMs: undefined }
-          return Object.assign(new Reader(options), unasked, { deadLetters: dead.list.bind(dead) })
+          const reader = new Reader({ connector, settings, dead, inbox, put: async () => {}, retentionMs: undefined })
+          return {
+            ...inboxBehind('replicated', undefined, async () => reader),
+            deadLetters: (which) => dead.list(which),
+          }
         },
       }).on('state', async ({ raw }) => {
         const n = Number(Object(raw).n)

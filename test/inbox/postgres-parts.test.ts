@@ -40,51 +40,34 @@ test('what is settled without end does not delay who waits for what was settled 
   await endings.flush()
 })
 
-test('partitions stay idle until it is known whether they were given back', async () => {
+test('partitions stay until it is known whether they were given back', async () => {
   const events: string[] = []
-  let mine: readonly (readonly [number, number])[] = Array.from({ length: 64 }, (_, part) => [part, 1])
+  let mine: readonly (readonly [number, number, boolean])[] = [7, 8].map((part) => [part, 1, false])
   let fails = true
   const db = databaseWith((text) => {
-    if (!text.includes('owner = NULL')) return [{ mine: JSON.stringify(mine), others: 1, free: 0 }]
-    events.push('given back')
+    if (!text.startsWith('UPDATE')) return [{ leases: JSON.stringify(mine), missing: -2 }]
     if (fails) throw new Error('The connection was lost.')
     return []
   })
-  let leaving: readonly number[] = [7, 8]
   const leases = new Leases({
-    db,
-    clock: systemClock,
-    me: 'me',
-    leaseMs: 10_000,
-    gained: () => {},
-    lost: (parts) => events.push(`lost ${parts.join()}`),
-    vacate: async () => leaving,
-    keep: (parts) => {
-      if (parts.length > 0) events.push(`keep ${parts.join()}`)
-    },
+    ...{ db, clock: systemClock, me: 'me', leaseMs: 10_000 },
+    renewed: (lost, gained) => events.push(`lost ${lost.join()}`, `gained ${gained.map(({ part }) => part).join()}`),
   })
-  await expect(leases.renew()).rejects.toThrow('The connection was lost.')
-  expect(events).toEqual(['given back'])
+  expect(await leases.renew()).toBe(2)
+  await expect(leases.giveBack([7, 8])).rejects.toThrow('The connection was lost.')
   // One of them went, and another process has it.
   mine = mine.filter(([part]) => part !== 7)
-  leaving = []
   fails = false
   await leases.renew()
-  expect(events).toEqual(['given back', 'lost 7', 'keep 7,8'])
+  expect(events).toEqual(['lost ', 'gained 7,8', 'lost 7', 'gained '])
 })
 
 test('leases end by the time of day too, because a suspended machine stops the other clock', async () => {
   let nowMs = 0
   const clock = { ...systemClock, now: () => nowMs, elapsedMs: () => 0 }
   const leases = new Leases({
-    db: databaseWith(() => [{ mine: '[[1,1]]', others: 63, free: 0 }]),
-    clock,
-    me: 'me',
-    leaseMs: 10_000,
-    gained: () => {},
-    lost: () => {},
-    vacate: async () => [],
-    keep: () => {},
+    db: databaseWith(() => [{ leases: '[[1,1,false]]', missing: 0 }]),
+    ...{ clock, me: 'me', leaseMs: 10_000, renewed: () => {} },
   })
   await leases.renew()
   expect(leases.isFresh).toBe(true)
@@ -121,7 +104,7 @@ test('a dead letter leaves a newer state than one that is still to be written', 
     databaseWith(() => []),
     undefined,
   )
-  rows.gained(partitionOf(vin))
+  rows.gained([partitionOf(vin)])
   rows.settled(stateOf(1))
   expect(await rows.load(vin)).toMatchObject({ seq: 1 })
   rows.keep(stateOf(2))
@@ -135,7 +118,7 @@ test('timers that could not be read are read again', async () => {
     return []
   })
   const rows = new VehicleRows(db, undefined)
-  rows.gained(partitionOf(vin))
+  rows.gained([partitionOf(vin)])
   const moved: boolean[] = []
   rows.follow({
     moved: async (isStale) => {

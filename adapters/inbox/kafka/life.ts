@@ -1,27 +1,19 @@
-import { backgroundTimer, type Clock, pause, type Timer } from '../../../src/base/clock.ts'
-import { type Log, throttled } from '../../../src/base/log.ts'
+import { backgroundTimer, pause, type Timer } from '../../../src/base/clock.ts'
+import { throttled } from '../../../src/base/log.ts'
 import type { InboxGap, KeptGap } from '../../../src/inbox/inbox.ts'
-import { fittingGaps } from '../two-halves.ts'
+import { fittingGaps, lastSignMs, type LifeOfReceiver, signMs, silences, silentMs } from '../signs-of-life.ts'
 import { codesOf, type Connector } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 import { earliest, latest, TopicReader } from './topic-reader.ts'
 import type { Writer } from './writer.ts'
 
-interface LifeOptions {
+interface LifeOptions extends LifeOfReceiver {
   readonly connector: Connector
   readonly settings: KafkaSettings
-  readonly clock: Clock
-  readonly log: Log
   readonly writer: Writer
   readonly writerId: Buffer
-  /** The gaps that no event has reported yet. If this receiver ends, another one reports them. */
-  readonly openGaps: () => readonly KeptGap[]
-  /** Called when messages may be missing because no receiver listened. */
-  readonly onGap: (gap: InboxGap) => void
   /** When this receiver, with its inbox before this one, did not listen. It counts only if no other receiver ever left a sign. */
   readonly earlier: readonly InboxGap[]
-  /** Called when the brokers have taken a sign. */
-  readonly onSigned: () => void
 }
 
 interface Sign {
@@ -45,12 +37,6 @@ interface Trace {
   after: number | undefined
   sign: Sign
 }
-
-/** The time between two signs, in milliseconds. */
-const signMs = 5_000
-const lastSignMs = 1_000
-/** A receiver that leaves no sign for this long counts as not listening, in milliseconds. */
-const silentMs = 3 * signMs
 
 /**
  * Signs of life of receivers, in a compacted topic. A receiver that starts reports the time in which none listened, and the gaps of
@@ -144,20 +130,14 @@ export class Life {
       .sort((one, other) => one.since - other.since)
     if (traces.length === 0)
       for (const gap of earlier) if (!(isExpected && gap.reason === 'stopped')) onGap({ ...gap, toMs: startedAt })
-    // The last one that accounted for the time before it. A crash can leave some after it that did not.
-    const accounted = traces.findLast(({ sign }) => sign.isAccounted) ?? traces[0]
-    let heardAt = accounted?.since ?? startedAt
-    let isClean = false
-    const silent = (untilMs: number): void =>
-      onGap({ reason: isClean ? 'stopped' : 'restarted', fromMs: heardAt, toMs: untilMs })
-    for (const trace of traces) {
-      if (trace.since > heardAt) silent(trace.since)
-      const until = this.#listened(trace) ? startedAt : trace.before
-      if (until < heardAt) continue
-      heardAt = until
-      isClean = trace.sign.state === 'closed'
-    }
-    if (heardAt < startedAt && !(isClean && isExpected)) silent(startedAt)
+    const listened = traces.map((trace) => ({
+      since: trace.since,
+      until: this.#listened(trace) ? startedAt : trace.before,
+      isClosed: trace.sign.state === 'closed',
+      isAccounted: trace.sign.isAccounted,
+    }))
+    for (const gap of silences(listened, startedAt))
+      if (!(gap.reason === 'stopped' && gap.toMs === startedAt && isExpected)) onGap(gap)
   }
 
   #isDead({ after, sign }: Trace): boolean {

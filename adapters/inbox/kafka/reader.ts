@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { type Clock, elapsedMs, pause, type Timer } from '../../../src/base/clock.ts'
-import { FleethookError } from '../../../src/base/errors.ts'
-import { type Log, throttled } from '../../../src/base/log.ts'
+import { elapsedMs, pause, type Timer } from '../../../src/base/clock.ts'
+import type { Log } from '../../../src/base/log.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
 import { resolvedOr } from '../../../src/core/draining.ts'
 import { DeliveryIds } from '../../../src/inbox/delivery-id.ts'
@@ -11,10 +10,9 @@ import type {
   InboxMessage,
   InboxSettings,
   NextAttempt,
-  Opened,
   Waiting,
 } from '../../../src/inbox/inbox.ts'
-import type { SharedInbox } from '../two-halves.ts'
+import { type PartOf, SharedReader } from '../shared-reader.ts'
 import { codesOf, type Connector, outageError } from './client.ts'
 import type { DeadTopic } from './dead-topic.ts'
 import { inherited, type Mark, readMark, writeMark } from './ends.ts'
@@ -44,17 +42,13 @@ interface Unsettled {
 }
 
 /** A partition that is assigned to this process. */
-interface Part {
+interface Part extends PartOf<Unsettled> {
   readonly partition: number
   next: number
   /** The leader epoch of the record before it. -1: unknown. */
   epoch: number
   /** -1: the group has no position here, or a position that is not in the log. */
   committed: number
-  /** By id, in the order of the log. */
-  readonly unsettled: PassingMap<string, Unsettled>
-  /** Those that were handed out and whose attempt has not ended. */
-  readonly hand: Set<Unsettled>
   /** A process ended that may have had the messages below this offset in hand. */
   suspectsUpTo: number
   /** The number of processes that ended, by offset, where it is more than one. */
@@ -80,9 +74,6 @@ interface Part {
   watched: number
   stuck: number
 }
-
-const defaultMessages = 10_000
-const defaultBytes = 64 * 1_048_576
 
 /** The number of settled records that are read again when a partition is assigned, to find records that the log has twice. */
 const readBefore = 500
@@ -117,30 +108,19 @@ interface ReaderFigures {
  * The partitions of this process, as an inbox. Messages come from the topic, and settling one moves the position of its partition.
  * Only the position is durable. After a crash, the messages above it are handed out again, here or in another process.
  */
-export class Reader implements SharedInbox {
-  readonly durability = 'replicated'
+export class Reader extends SharedReader<Unsettled> {
   readonly #options: ReaderOptions
-  readonly #clock: Clock
   readonly #log: Log
-  readonly #say: ReturnType<typeof throttled>
   readonly #membership: Membership
   readonly #ids = new DeliveryIds()
-  readonly #parts = new Map<number, Part>()
-  readonly #byId = new PassingMap<string, Unsettled>()
   /** The highest record of each writer, over assignments too: a later one that is not higher is in the log twice. */
   readonly #seen = new Map<number, Map<string, { readonly id: string; readonly offset: number }>>()
   readonly #fetching = new Set<number>()
-  readonly #mostMessages: number
-  readonly #mostBytes: number
   #topic: TopicReader
-  #bytes = 0
   /** Names this process in what it commits. */
   readonly #owner = randomUUID().slice(0, 8)
   /** Before a rebalance only messages below one that was handed out may start, and after the last commit none. */
   #startable: 'all' | 'below' | 'none' = 'all'
-  #isFinishing = false
-  #isStopped = false
-  #isClosed = false
   #isPaused = false
   #needsLeaders = false
   /** A partition has no leader. The others are read meanwhile. */
@@ -158,17 +138,13 @@ export class Reader implements SharedInbox {
   #committing: Promise<void> = Promise.resolve()
   #nextCommit: Promise<void> | undefined
   #timers: Timer[] = []
-  readonly #changed = new Set<() => void>()
   #repeated = 0
 
   constructor(options: ReaderOptions) {
+    super(options)
     const { connector, settings, inbox } = options
     this.#options = options
-    this.#clock = inbox.clock
     this.#log = inbox.log
-    this.#say = throttled(inbox.log, inbox.clock)
-    this.#mostMessages = inbox.pendingMessages ?? defaultMessages
-    this.#mostBytes = inbox.pendingBytes ?? defaultBytes
     this.#topic = new TopicReader(connector, settings.topic)
     this.#membership = new Membership({
       connector,
@@ -180,7 +156,7 @@ export class Reader implements SharedInbox {
     })
   }
 
-  async open(): Promise<Opened> {
+  async open(): Promise<void> {
     this.#membership.start()
     this.#every(commitMs, async () => {
       await this.#commit()
@@ -188,47 +164,34 @@ export class Reader implements SharedInbox {
       this.#fetchAll()
     })
     this.#every(lookMs, () => this.#look())
-    return { waiting: none() }
-  }
-
-  put(messages: readonly InboxMessage[]): Promise<void> {
-    if (this.#isClosed) return Promise.reject(new FleethookError('inbox_unavailable', 'The inbox was closed.'))
-    return this.#options.put(messages)
   }
 
   async claim(id: string): Promise<Claim | undefined> {
-    const found = await this.#handOut(id)
+    const found = await this.handOut(id)
     if (found === undefined) return undefined
     const { message, replayed, deliveries } = found
     found.deliveries += 1
     return { message, deliveries, replayed }
   }
 
-  async isStillHeld(id: string): Promise<boolean> {
-    return (await this.#handOut(id)) !== undefined
-  }
-
-  async settle(id: string): Promise<void> {
-    this.#forget(id)
+  settle(id: string): void {
+    const found = this.byId.get(id)
+    if (found !== undefined) this.forget(found)
   }
 
   async reschedule(id: string, { deliveries }: NextAttempt): Promise<void> {
-    const found = this.#byId.get(id)
+    const found = this.byId.get(id)
     if (found === undefined) return
     if (deliveries !== undefined) found.deliveries = deliveries
-    this.#takeBack(found)
+    this.takeBack(found)
   }
 
   async deadLetter(id: string, reason: DeadLetterReason): Promise<number> {
-    const found = this.#byId.get(id)
+    const found = this.byId.get(id)
     if (found === undefined) return 0
     await this.#options.dead.add({ id, message: found.message, ...reason })
-    if (this.#byId.get(id) === found) this.#forget(id)
+    if (this.byId.get(id) === found) this.forget(found)
     return 0
-  }
-
-  usage(): { readonly messages: number; readonly bytes: number } {
-    return { messages: this.#byId.size, bytes: this.#bytes }
   }
 
   refusing(): 'inbox_unavailable' | undefined {
@@ -237,112 +200,50 @@ export class Reader implements SharedInbox {
 
   figures(): ReaderFigures {
     const lag: Record<string, number> = {}
-    for (const part of this.#parts.values())
+    for (const part of this.parts.values())
       lag[part.partition] = Math.max(0, Math.max(part.end, part.next) - lowOf(part))
     return { lag, repeated: this.#repeated }
   }
 
-  /** The age of the oldest message that is read and not settled, in milliseconds. */
-  oldestMs(): number | undefined {
-    let oldest: number | undefined
-    for (const { unsettled } of this.#parts.values())
-      for (const { message, replayed } of unsettled.values()) {
-        if (replayed) continue
-        oldest = Math.min(oldest ?? Infinity, message.receivedAt)
-        break
-      }
-    return oldest === undefined ? undefined : Math.max(0, this.#clock.now() - oldest)
-  }
-
   async finish(withinMs: number): Promise<void> {
-    this.#isFinishing = true
-    await resolvedOr(this.#settledDown(withinMs), this.#clock, withinMs + lastCommitMs)
+    this.isFinishing = true
+    await resolvedOr(this.#settledDown(withinMs), this.clock, withinMs + lastCommitMs)
   }
 
-  stop(): void {
-    this.#isStopped = true
-    this.#change()
-  }
-
-  async close(): Promise<void> {
-    if (this.#isClosed) return
-    this.#isClosed = true
-    this.stop()
+  protected async leave(): Promise<void> {
     for (const timer of this.#timers) timer.cancel()
-    await resolvedOr(this.#commit(), this.#clock, lastCommitMs)
+    await resolvedOr(this.#commit(), this.clock, lastCommitMs)
     await Promise.all([this.#membership.leave(), this.#topic.close()])
   }
 
   #every(ms: number, run: () => Promise<void>): void {
     const index = this.#timers.length
     const again = (): void => {
-      this.#timers[index] = this.#clock.after(ms, () => {
+      this.#timers[index] = this.clock.after(ms, () => {
         void run().finally(() => {
-          if (!this.#isClosed) again()
+          if (!this.isClosed) again()
         })
       })
     }
     again()
   }
 
-  /** Resolves when a message may start. `undefined`: its partition has left this process, or it is settled. */
-  async #handOut(id: string): Promise<Unsettled | undefined> {
-    const found = this.#byId.get(id)
-    const isHere = (): boolean => this.#byId.get(id) === found && !this.#isStopped
-    while (found !== undefined && isHere()) {
-      if (!this.#mayStart(found)) {
-        await this.#nextChange()
-        continue
-      }
-      const { part, offset } = found
-      part.hand.add(found)
-      if (!isMarked(found)) await this.#commit()
-      if (isHere() && isMarked(found) && this.#membership.isFresh) {
-        part.highest = Math.max(part.highest, offset)
-        return found
-      }
-      this.#takeBack(found)
-      await this.#pause()
-    }
-    return undefined
-  }
-
-  #mayStart(found: Unsettled): boolean {
+  protected mayStart(found: Unsettled): boolean {
     if (!this.#membership.isFresh) return false
     const { part, offset } = found
     return this.#startable === 'all' || (this.#startable === 'below' && (part.hand.has(found) || offset < part.highest))
   }
 
-  #change(): void {
-    for (const go of this.#changed) go()
+  protected override async begins(found: Unsettled): Promise<boolean> {
+    if (!isMarked(found)) await this.#commit()
+    if (!this.isHere(found) || !isMarked(found) || !this.#membership.isFresh) return false
+    found.part.highest = Math.max(found.part.highest, found.offset)
+    return true
   }
 
-  /** Resolves at the next change, or after a moment: no event reports the end of a lease. */
-  async #nextChange(): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const go = (): void => {
-        timer.cancel()
-        this.#changed.delete(go)
-        resolve()
-      }
-      const timer = this.#clock.after(pollMs * 5, go)
-      this.#changed.add(go)
-    })
-  }
-
-  /** The attempt at a message that was handed out has ended. */
-  #takeBack(found: Unsettled): void {
-    found.part.hand.delete(found)
-  }
-
-  #forget(id: string): void {
-    const found = this.#byId.get(id)
-    if (found === undefined) return
-    this.#byId.delete(id)
-    found.part.unsettled.delete(id)
+  protected override forget(found: Unsettled): void {
+    super.forget(found)
     found.part.ends.delete(found.offset)
-    this.#bytes -= found.message.bytes
-    this.#takeBack(found)
     if (this.#isPaused) this.#fetchAll()
   }
 
@@ -355,14 +256,14 @@ export class Reader implements SharedInbox {
   async #settledDown(withinMs: number): Promise<void> {
     const assignment = this.#assignment
     if (this.#startable === 'all') this.#startable = 'below'
-    const untilMs = elapsedMs(this.#clock) + withinMs
-    for (let quiet = 0; quiet < 2 && elapsedMs(this.#clock) < untilMs;) {
-      if ([...this.#parts.values()].every(({ hand }) => hand.size === 0)) quiet += 1
+    const untilMs = elapsedMs(this.clock) + withinMs
+    for (let quiet = 0; quiet < 2 && elapsedMs(this.clock) < untilMs;) {
+      if ([...this.parts.values()].every(({ hand }) => hand.size === 0)) quiet += 1
       else quiet = 0
-      if (quiet < 2) await pause(this.#clock, pollMs)
+      if (quiet < 2) await pause(this.clock, pollMs)
     }
     // An assignment that came meanwhile is newer than this wait. In a stop, nothing starts after the last commit all the same.
-    if (assignment === this.#assignment || this.#isFinishing) this.#startable = 'none'
+    if (assignment === this.#assignment || this.isFinishing) this.#startable = 'none'
     await this.#commit()
   }
 
@@ -370,32 +271,20 @@ export class Reader implements SharedInbox {
     this.#assignment += 1
     this.#assignedPartitions = partitions
     const own = new Set(partitions)
-    const gone = [...this.#parts.values()].filter(({ partition }) => !isContinued || !own.has(partition))
-    for (const part of gone) this.#drop(part)
     this.#options.inbox.onGone?.(
-      gone.flatMap(({ unsettled }) => [...unsettled.values()].map(({ message }) => message.id)),
+      this.drop([...this.parts.keys()].filter((partition) => !isContinued || !own.has(partition))),
     )
-    this.#startable = this.#isFinishing ? 'below' : 'all'
-    const added = partitions.filter((partition) => !this.#parts.has(partition))
-    this.#change()
+    this.#startable = this.isFinishing ? 'below' : 'all'
+    const added = partitions.filter((partition) => !this.parts.has(partition))
+    this.change()
     this.#fetchAll()
-    if (this.#parts.size > 0) void this.#commit()
+    if (this.parts.size > 0) void this.#commit()
     if (added.length > 0) void this.#begin(added, this.#assignment)
-  }
-
-  /** Forgets a partition. Another process handles the messages that this one has not settled. */
-  #drop(part: Part): void {
-    this.#parts.delete(part.partition)
-    for (const found of part.unsettled.values()) {
-      this.#byId.delete(found.message.id)
-      this.#bytes -= found.message.bytes
-      this.#takeBack(found)
-    }
   }
 
   /** Starts to read these partitions at the positions that their last owner committed. */
   async #begin(partitions: readonly number[], assignment: number): Promise<void> {
-    const isCurrent = (): boolean => assignment === this.#assignment && !this.#isClosed
+    const isCurrent = (): boolean => assignment === this.#assignment && !this.isClosed
     let left = partitions
     for (let isFresh = false; left.length > 0 && isCurrent(); isFresh = true) {
       if (isFresh) await this.#pause()
@@ -414,7 +303,7 @@ export class Reader implements SharedInbox {
         this.#fetchAll()
         void this.#commit()
       } catch (error) {
-        this.#failed('positions could not be read', error)
+        this.failed('positions could not be read', error)
       }
     }
   }
@@ -429,12 +318,12 @@ export class Reader implements SharedInbox {
     const from = committed?.offset ?? first
     const mark = readMark(committed?.metadata ?? '', from)
     // The owner before was never further ahead of its position.
-    const upTo = Math.min(end, from + mostAbove + this.#mostMessages)
+    const upTo = Math.min(end, from + mostAbove + this.mostMessages)
     const counted = inherited(mark, mark.owner === this.#owner, upTo)
     const part = newPart(partition, from, Math.min(from, Math.max(first, from - readBefore)), end)
     part.suspectsUpTo = counted.upTo
     part.ends = new Map(counted.ends)
-    this.#parts.set(partition, part)
+    this.parts.set(partition, part)
     if (from > end) this.#endLost(part, end)
     if (committed !== undefined) return
     // With the next commit, the group has a position here, so that the messages that follow are not handled again and again.
@@ -442,19 +331,19 @@ export class Reader implements SharedInbox {
     if (first === 0) return
     // A group without members loses its positions after a while, by default as long as the topic keeps messages.
     part.deleted = 0
-    this.#say.error(
+    this.say.error(
       'the group has no position in a partition that has deleted messages: they may not have been handled',
       { partition },
       `deleted ${partition}`,
     )
   }
 
-  #failed(what: string, error: unknown): void {
-    this.#say.warn(what, { reason: outageError(error, this.#options.settings).message })
+  protected failed(what: string, error: unknown): void {
+    this.say.warn(what, { reason: outageError(error, this.#options.settings).message })
   }
 
   #pause(): Promise<void> {
-    return pause(this.#clock, pauseMs)
+    return pause(this.clock, pauseMs)
   }
 
   /** Fetches from every broker that leads partitions of this process and has no fetch in flight. */
@@ -466,12 +355,12 @@ export class Reader implements SharedInbox {
   async #plan(): Promise<void> {
     this.#isPlanning = true
     const topic = this.#topic
-    while (this.#isWanted && !this.#isClosed && topic === this.#topic) {
+    while (this.#isWanted && !this.isClosed && topic === this.#topic) {
       this.#isWanted = false
       try {
         await this.#fetchEach()
       } catch (error) {
-        this.#failed('the leaders of partitions could not be found', error)
+        this.failed('the leaders of partitions could not be found', error)
         this.#needsLeaders = true
         await this.#pause()
         this.#isWanted = true
@@ -482,15 +371,14 @@ export class Reader implements SharedInbox {
   }
 
   async #fetchEach(): Promise<void> {
-    if (this.#isClosed || this.#isStopped || this.#startable !== 'all' || this.#parts.size === 0) return
-    const isFull = this.#byId.size >= this.#mostMessages || this.#bytes >= this.#mostBytes
-    const isHalf = this.#byId.size > this.#mostMessages / 2 || this.#bytes > this.#mostBytes / 2
-    this.#isPaused = isFull || (this.#isPaused && isHalf)
+    if (this.isClosed || this.isStopped || this.#startable !== 'all' || this.parts.size === 0) return
+    const isHalf = this.byId.size > this.mostMessages / 2 || this.bytes > this.mostBytes / 2
+    this.#isPaused = this.isFull || (this.#isPaused && isHalf)
     if (this.#isPaused) return
     const needed = this.#needsLeaders
     this.#needsLeaders = false
     const leaders = await this.#topic.leaders(needed)
-    const byLeader = Map.groupBy(this.#parts.values(), ({ partition }) => Math.max(-1, leaders[partition] ?? -1))
+    const byLeader = Map.groupBy(this.parts.values(), ({ partition }) => Math.max(-1, leaders[partition] ?? -1))
     this.#isLeaderless = byLeader.delete(-1)
     for (const [leader, led] of byLeader) {
       const parts = this.#fetching.has(leader) ? [] : led.filter((part) => !isFarAhead(part))
@@ -500,7 +388,7 @@ export class Reader implements SharedInbox {
   }
 
   #sayLeaderless(): void {
-    this.#say.warn('the leaders of partitions could not be found', { reason: 'LEADER_NOT_AVAILABLE' })
+    this.say.warn('the leaders of partitions could not be found', { reason: 'LEADER_NOT_AVAILABLE' })
   }
 
   async #fetchFrom(leader: number, parts: readonly Part[]): Promise<void> {
@@ -513,7 +401,7 @@ export class Reader implements SharedInbox {
       )
       for (const one of fetched) await this.#take(one)
     } catch (error) {
-      if (!this.#isClosed) this.#failed('messages could not be read', error)
+      if (!this.isClosed) this.failed('messages could not be read', error)
       this.#needsLeaders = true
       await this.#pause()
     }
@@ -524,9 +412,9 @@ export class Reader implements SharedInbox {
   }
 
   async #take({ partition, offset, next, epoch, cutAt, records, error }: Fetched): Promise<void> {
-    const part = this.#parts.get(partition)
+    const part = this.parts.get(partition)
     // During the fetch, the partition went to another process, or its next offset changed.
-    if (part === undefined || part.next !== offset || this.#isStopped) return
+    if (part === undefined || part.next !== offset || this.isStopped) return
     if (error === 'OFFSET_OUT_OF_RANGE') {
       await this.#reposition(part)
       return
@@ -539,12 +427,12 @@ export class Reader implements SharedInbox {
     }
     if (part.deleted !== undefined) {
       // All that was deleted is older than the first record that is left.
-      this.#lost(part, part.deleted, records[0]?.timestampMs ?? this.#clock.now())
+      this.#lost(part, part.deleted, records[0]?.timestampMs ?? this.clock.now())
       part.deleted = undefined
     }
     const page: Waiting[] = []
     for (const placed of records) {
-      const waiting = this.#add(part, placed)
+      const waiting = this.#accept(part, placed)
       if (waiting !== undefined) page.push(waiting)
     }
     part.next = next
@@ -552,7 +440,7 @@ export class Reader implements SharedInbox {
     if (page.length > 0) this.#options.inbox.onWaiting?.(page)
   }
 
-  #add(part: Part, { partition, offset, record }: PlacedRecord): Waiting | undefined {
+  #accept(part: Part, { partition, offset, record }: PlacedRecord): Waiting | undefined {
     const incoming = fromRecord(record)
     if (incoming === undefined) {
       if (offset >= part.floor) this.#rejectForeign(part, offset, record.value)
@@ -567,15 +455,13 @@ export class Reader implements SharedInbox {
     }
     if (offset < part.floor) return undefined
     // A replayed copy can come before its original is settled.
-    if (this.#byId.get(id) !== undefined) {
+    if (this.byId.get(id) !== undefined) {
       this.#repeated += 1
       return undefined
     }
     const ends = part.ends.get(offset) ?? (offset < part.suspectsUpTo ? 1 : 0)
     const unsettled: Unsettled = { message, part, offset, replayed, deliveries: ends }
-    part.unsettled.set(id, unsettled)
-    this.#byId.set(id, unsettled)
-    this.#bytes += message.bytes
+    this.add(unsettled)
     return { id, lane, kind, crashes: ends, redelivered: offset < part.inherited }
   }
 
@@ -598,7 +484,7 @@ export class Reader implements SharedInbox {
 
   /** A record that fleethook did not write must not block its partition: it becomes a dead letter that an operator can look at. */
   #rejectForeign(part: Part, offset: number, value: Buffer | null): void {
-    const now = this.#clock.now()
+    const now = this.clock.now()
     const text = value?.subarray(0, mostForeignBytes).toString() ?? ''
     const message: InboxMessage = {
       id: this.#ids.next(now),
@@ -610,9 +496,7 @@ export class Reader implements SharedInbox {
       bytes: text.length,
     }
     const placeholder: Unsettled = { message, part, offset, replayed: false, deliveries: 0 }
-    part.unsettled.set(message.id, placeholder)
-    this.#byId.set(message.id, placeholder)
-    this.#bytes += message.bytes
+    this.add(placeholder)
     this.#log.error('a record in the topic is not a message of fleethook, and becomes a dead letter', {
       topic: this.#options.settings.topic,
       partition: part.partition,
@@ -621,11 +505,11 @@ export class Reader implements SharedInbox {
     })
     const error = `The record at offset ${offset} of partition ${part.partition} is not a message of fleethook.`
     const keep = async (): Promise<void> => {
-      while (!this.#isClosed && this.#byId.get(message.id) !== undefined) {
+      while (!this.isClosed && this.byId.get(message.id) !== undefined) {
         try {
-          await this.deadLetter(message.id, { error, attempts: 0, diedAt: this.#clock.now() })
+          await this.deadLetter(message.id, { error, attempts: 0, diedAt: this.clock.now() })
         } catch (failure) {
-          this.#failed('a dead letter could not be written', failure)
+          this.failed('a dead letter could not be written', failure)
           await this.#pause()
         }
       }
@@ -642,7 +526,7 @@ export class Reader implements SharedInbox {
     ])
     const low = first.get(partition) ?? 0
     const high = last.get(partition) ?? 0
-    if (this.#parts.get(partition) !== part || part.next !== next) return
+    if (this.parts.get(partition) !== part || part.next !== next) return
     // A broker also answers like this when it no longer knows the epoch.
     part.epoch = -1
     if (next >= low && next <= high) return
@@ -676,7 +560,7 @@ export class Reader implements SharedInbox {
     // The next commit moves the group back. Else the next owner would skip messages.
     part.committed = -1
     // Nobody knows how many messages came after the position.
-    this.#lost(part, 0, this.#clock.now())
+    this.#lost(part, 0, this.clock.now())
     this.#log.error('the brokers lost the end of a partition, with messages that they had confirmed', {
       partition: part.partition,
       records: position - end,
@@ -695,14 +579,14 @@ export class Reader implements SharedInbox {
     return (this.#nextCommit ??= this.#committing =
       this.#committing.then(() => {
         this.#nextCommit = undefined
-        return resolvedOr(this.#commitNow(), this.#clock, mostCommitMs)
+        return resolvedOr(this.#commitNow(), this.clock, mostCommitMs)
       }))
   }
 
   async #commitNow(): Promise<void> {
     // Before a rebalance or a stop: the next owner must not count this process as one that ended.
-    const mayStart = this.#startable !== 'none' && !this.#isStopped
-    const positions = [...this.#parts.values()].map((part) => {
+    const mayStart = this.#startable !== 'none' && !this.isStopped
+    const positions = [...this.parts.values()].map((part) => {
       const offset = Math.max(lowOf(part), part.committed)
       const marked = new Set(mayStart ? [...part.hand].filter((one) => one.offset < part.suspectsUpTo) : [])
       const mark: Mark = {
@@ -740,7 +624,7 @@ export class Reader implements SharedInbox {
       // The next commit includes these positions. Without one, the next owner handles the messages again.
       const details = { error: [...codesOf(error)].join(' ') }
       if (++this.#failedCommits < mostFailedCommits) this.#log.debug('a commit failed', details)
-      else this.#say.warn('positions could not be committed', details)
+      else this.say.warn('positions could not be committed', details)
     }
   }
 
@@ -752,13 +636,13 @@ export class Reader implements SharedInbox {
       found.ends = await this.#topic.offsets(await this.#ledOf(this.#assignedPartitions, false), latest)
     }
     // A client that never answers must not stop the watchdog.
-    await resolvedOr(ask(), this.#clock, lookMs)
-    if (this.#isClosed) return
+    await resolvedOr(ask(), this.clock, lookMs)
+    if (this.isClosed) return
     const { ends } = found
     this.#failedLooks = ends === undefined ? this.#failedLooks + 1 : 0
     let worst = 0
     for (const [partition, end] of ends ?? []) {
-      const part = this.#parts.get(partition)
+      const part = this.parts.get(partition)
       if (part === undefined) continue
       part.end = Math.max(part.next, end)
       const mayMove = end > part.next && !this.#isPaused && this.#startable === 'all' && !isFarAhead(part)
@@ -839,5 +723,3 @@ function isMarked(found: Unsettled): boolean {
 function isFarAhead(part: Part): boolean {
   return part.next - lowOf(part) - part.unsettled.size > mostAbove
 }
-
-async function* none(): AsyncGenerator<never> {}

@@ -116,17 +116,22 @@ export const isAboutData = (error: unknown): boolean => /^(?:22|23)/.test(stateO
 /** Errors that a retry within seconds does not fix: something is missing, forbidden, or the password is wrong. */
 export const isFinal = (error: unknown): boolean => /^(?:28|3F|42)/.test(stateOf(error))
 
+const missing = ['The tables of the inbox are missing.', 'Create them: fleethook postgres schema --apply'] as const
+const readOnly = [
+  'Postgres is read-only: it is a replica, or it is being switched over.',
+  'Connect to the primary.',
+] as const
 const advice: Readonly<Record<string, readonly [message: string, hint: string]>> = {
-  '42P01': ['The tables of the inbox are missing.', 'Create them: fleethook postgres schema --apply'],
-  '3F000': ['The tables of the inbox are missing.', 'Create them: fleethook postgres schema --apply'],
+  '42P01': missing,
+  '3F000': missing,
   '42703': ['The tables of the inbox are of another version.', 'Update them: fleethook postgres schema --apply'],
   '42501': [
     'The user may not use the tables of the inbox.',
     'Grant it USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its tables.',
   ],
   // A replica cannot read the table `boot`.
-  '0A000': ['Postgres is read-only: it is a replica, or it is being switched over.', 'Connect to the primary.'],
-  '25006': ['Postgres is read-only: it is a replica, or it is being switched over.', 'Connect to the primary.'],
+  '0A000': readOnly,
+  '25006': readOnly,
   '53100': ['The disk of Postgres is full.', 'Make room. The inbox continues by itself.'],
   '57014': [
     'Postgres canceled a statement of the inbox, probably by `statement_timeout`.',

@@ -3,7 +3,7 @@ import type { Database } from './client.ts'
 import { partitions } from './schema.ts'
 
 /** A partition that this process may handle. */
-interface Lease {
+export interface Lease {
   readonly part: number
   /** Rises each time that the partition gets another owner. */
   readonly epoch: number
@@ -17,13 +17,8 @@ interface LeasesOptions {
   /** Names this process. */
   readonly me: string
   readonly leaseMs: number
-  /** Other processes may have had these partitions meanwhile. */
-  readonly lost: (parts: readonly number[]) => void
-  readonly gained: (leases: readonly Lease[]) => void
-  /** Starts nothing more in partitions that others need, up to this many. Returns those in which nothing runs. */
-  readonly vacate: (count: number) => Promise<readonly number[]>
-  /** Partitions that were not given back after all, unless they are lost. */
-  readonly keep: (parts: readonly number[]) => void
+  /** Called before the leases count as renewed. Other processes may have had the partitions in `lost` meanwhile. */
+  readonly renewed: (lost: readonly number[], gained: readonly Lease[]) => void
 }
 
 /**
@@ -37,8 +32,6 @@ export class Leases {
   /** The same by the time of day: the other clock stands still while the machine is suspended. */
   #validUntilTimeMs = -Infinity
   #isWanting = false
-  /** Given back, but the answer was lost. Nothing starts there until a renewal tells who has them. */
-  #doubtful: readonly number[] = []
 
   constructor(options: LeasesOptions) {
     this.#options = options
@@ -60,36 +53,51 @@ export class Leases {
     return Math.min(this.#options.leaseMs / 4, this.#isWanting ? 250 : 1_000)
   }
 
-  /** Renews the leases, takes free partitions, and gives back what is more than the share of this process. */
-  async renew(): Promise<void> {
-    const { db, clock, me, leaseMs, lost, keep } = this.#options
+  /** Renews the leases and takes free partitions. Resolves to how many this process has beyond its share. */
+  async renew(): Promise<number> {
+    const { db, clock, me, leaseMs, renewed } = this.#options
+    const { schema } = db
     const [atMs, atTimeMs] = [elapsedMs(clock), clock.now()]
+    const until = `clock_timestamp() + $2 * interval '1 ms'`
     const [row] = await db.run(
-      `WITH me AS (INSERT INTO ${db.schema}.process VALUES ($1, clock_timestamp() + $2 * interval '1 ms')
-  ON CONFLICT (id) DO UPDATE SET until = excluded.until),
-mine AS (UPDATE ${db.schema}.part SET until = clock_timestamp() + $2 * interval '1 ms' WHERE owner = $1
-  AND part IN (SELECT part FROM ${db.schema}.part WHERE owner = $1 ORDER BY part FOR UPDATE) RETURNING part, epoch)
-SELECT (SELECT coalesce(json_agg(json_build_array(part, epoch)), '[]') FROM mine)::text AS mine,
-  (SELECT count(*) FROM ${db.schema}.process WHERE id <> $1 AND until > clock_timestamp())::int AS others,
-  (SELECT count(*) FROM ${db.schema}.part WHERE owner IS NULL OR until <= clock_timestamp())::int AS free`,
+      `WITH me AS (INSERT INTO ${schema}.process VALUES ($1, ${until}) ON CONFLICT (id) DO UPDATE SET until = excluded.until),
+mine AS (UPDATE ${schema}.part SET until = ${until} WHERE owner = $1
+  AND part IN (SELECT part FROM ${schema}.part WHERE owner = $1 ORDER BY part FOR UPDATE) RETURNING part, epoch),
+others AS (SELECT count(*) FROM ${schema}.process WHERE id <> $1 AND until > clock_timestamp()),
+missing AS (SELECT ceil(${partitions} / (1.0 + others.count))::int - (SELECT count(*) FROM mine)::int AS count FROM others),
+gained AS (UPDATE ${schema}.part p SET owner = $1, epoch = p.epoch + 1, until = ${until}
+  FROM (SELECT part, owner IS NULL AS clean FROM ${schema}.part WHERE owner IS NULL OR (owner <> $1 AND until <= clock_timestamp())
+    ORDER BY random() LIMIT (SELECT greatest(0, count) FROM missing) FOR UPDATE SKIP LOCKED) f
+  WHERE p.part = f.part RETURNING p.part, p.epoch, f.clean)
+SELECT (SELECT count FROM missing) AS missing,
+  (SELECT json_agg(json_build_array(part, epoch, clean)) FROM (SELECT *, false AS clean FROM mine UNION ALL TABLE gained) l)::text AS leases`,
       [me, leaseMs],
       leaseMs / 2,
     )
-    const mine = new Map(pairsOf(row?.['mine']))
-    const gone = [...this.#epochs].flatMap(([part, epoch]) => (mine.get(part) === epoch ? [] : [part]))
-    for (const part of gone) this.#epochs.delete(part)
-    if (gone.length > 0) lost(gone)
-    keep(this.#doubtful)
-    this.#doubtful = []
+    const leases = leasesOf(row?.['leases'])
+    const epochs = new Map(leases.map(({ part, epoch }) => [part, epoch]))
+    const lost = [...this.#epochs].flatMap(([part, epoch]) => (epochs.get(part) === epoch ? [] : [part]))
+    for (const part of lost) this.#epochs.delete(part)
+    // An answer that did not arrive has given this process some that it does not know of.
+    const gained = leases.filter(({ part }) => !this.#epochs.has(part))
+    for (const { part, epoch } of gained) this.#epochs.set(part, epoch)
+    renewed(lost, gained)
     this.#validUntilMs = atMs + leaseMs * 0.8
     this.#validUntilTimeMs = atTimeMs + leaseMs * 0.8
-    // An answer that did not arrive has given these to this process.
-    this.#add([...mine].map(([part, epoch]) => ({ part, epoch, isClean: false })))
-    const share = Math.ceil(partitions / (Number(row?.['others']) + 1))
-    const missing = share - this.#epochs.size
+    const missing = Number(row?.['missing'])
     this.#isWanting = missing > 0
-    if (missing > 0 && Number(row?.['free']) > 0) await this.#gain(missing)
-    else if (missing < 0) await this.#giveBack(-missing)
+    return Math.max(0, -missing)
+  }
+
+  /** Gives partitions back in which nothing runs. When the answer is lost, the next renewal tells whether they are still here. */
+  async giveBack(parts: readonly number[]): Promise<void> {
+    const { db, me, leaseMs } = this.#options
+    await db.run(
+      `UPDATE ${db.schema}.part SET owner = NULL, until = NULL WHERE owner = $1 AND part = ANY($2::smallint[])`,
+      [me, parts],
+      leaseMs / 2,
+    )
+    for (const part of parts) this.#epochs.delete(part)
   }
 
   /** Gives everything back, for a stop. */
@@ -103,54 +111,13 @@ UPDATE ${db.schema}.part SET owner = NULL, until = NULL WHERE owner = $1`,
       2_000,
     )
   }
-
-  async #gain(count: number): Promise<void> {
-    const { db, me, leaseMs } = this.#options
-    const rows = await db.run(
-      `UPDATE ${db.schema}.part p SET owner = $1, epoch = p.epoch + 1, until = clock_timestamp() + $2 * interval '1 ms'
-FROM (SELECT part, owner IS NULL AS clean FROM ${db.schema}.part WHERE owner IS NULL OR until <= clock_timestamp()
-  ORDER BY random() LIMIT $3 FOR UPDATE SKIP LOCKED) f
-WHERE p.part = f.part RETURNING p.part, p.epoch, f.clean::text AS clean`,
-      [me, leaseMs, count],
-      leaseMs / 2,
-    )
-    this.#add(
-      rows.map(({ part, epoch, clean }) => ({
-        part: Number(part),
-        epoch: Number(epoch),
-        isClean: clean === 'true',
-      })),
-    )
-  }
-
-  #add(leases: readonly Lease[]): void {
-    const { gained } = this.#options
-    const known = leases.filter(({ part }) => !this.#epochs.has(part))
-    for (const { part, epoch } of known) this.#epochs.set(part, epoch)
-    if (known.length > 0) gained(known)
-  }
-
-  async #giveBack(count: number): Promise<void> {
-    const { db, me, leaseMs, lost, vacate } = this.#options
-    const parts = await vacate(count)
-    if (parts.length === 0) return
-    try {
-      await db.run(
-        `UPDATE ${db.schema}.part SET owner = NULL, until = NULL WHERE owner = $1 AND part = ANY($2::smallint[])`,
-        [me, parts],
-        leaseMs / 2,
-      )
-    } catch (error) {
-      this.#doubtful = parts
-      throw error
-    }
-    for (const part of parts) this.#epochs.delete(part)
-    lost(parts)
-  }
 }
 
-function pairsOf(json: unknown): readonly (readonly [number, number])[] {
-  const pairs: unknown = JSON.parse(String(json ?? '[]'))
-  if (!Array.isArray(pairs)) return []
-  return pairs.map((pair: unknown) => (Array.isArray(pair) ? [Number(pair[0]), Number(pair[1])] : [-1, -1]))
+function leasesOf(json: unknown): readonly Lease[] {
+  const rows: unknown = JSON.parse(String(json ?? '[]'))
+  if (!Array.isArray(rows)) return []
+  return rows.map((row: unknown) => {
+    const [part, epoch, isClean] = Array.isArray(row) ? row : []
+    return { part: Number(part), epoch: Number(epoch), isClean: isClean === true }
+  })
 }

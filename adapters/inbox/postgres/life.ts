@@ -1,27 +1,22 @@
-import { type Clock, pause } from '../../../src/base/clock.ts'
-import { type Log, throttled } from '../../../src/base/log.ts'
-import type { InboxGap, KeptGap } from '../../../src/inbox/inbox.ts'
-import { fittingGaps } from '../two-halves.ts'
+import { pause } from '../../../src/base/clock.ts'
+import { throttled } from '../../../src/base/log.ts'
+import type { InboxGap } from '../../../src/inbox/inbox.ts'
+import {
+  fittingGaps,
+  lastSignMs,
+  type LifeOfReceiver,
+  type Listened,
+  signMs,
+  silences,
+  silentMs,
+} from '../signs-of-life.ts'
 import { type Database, databaseError, type Row } from './client.ts'
 
-interface LifeOptions {
+interface LifeOptions extends LifeOfReceiver {
   readonly db: Database
-  readonly clock: Clock
-  readonly log: Log
   /** Names this receiver. */
   readonly me: string
-  /** The gaps that no event has reported yet. If this receiver ends, another one reports them. */
-  readonly openGaps: () => readonly KeptGap[]
-  /** Called when messages may be missing because no receiver listened. */
-  readonly onGap: (gap: InboxGap) => void
-  /** Called after each sign: the database answers, so gaps can be reported. */
-  readonly onSigned: () => void
 }
-
-/** The time between two signs, and after how long without one a receiver counts as not listening, in milliseconds. */
-const signMs = 5_000
-const silentMs = 3 * signMs
-const lastSignMs = 1_000
 
 /**
  * Signs of life of receivers, by the clock of the server. A receiver that starts reports the time in which none listened, and the gaps of
@@ -97,16 +92,16 @@ RETURNING since, seen_at`,
     )
     const others = rows.map(traceOf)
     const older = others.filter((other) => other.since < since || (other.since === since && other.id < me))
-    const mayLive = ({ isClosed, seenAt }: Trace): boolean => !isClosed && now - seenAt < silentMs
-    const isSilent = (other: Trace): boolean => other.seenAt < since && mayLive(other)
+    const mayLive = ({ isClosed, until }: Trace): boolean => !isClosed && now - until < silentMs
+    const isSilent = (other: Trace): boolean => other.until < since && mayLive(other)
     // One that ended before it accounted left the time before it open, although it listened.
-    const hasCompany = older.some(({ seenAt, isAccounted }) => isAccounted && seenAt >= since)
+    const hasCompany = older.some(({ until, isAccounted }) => isAccounted && until >= since)
     // An older one accounts first, so that two that start together do not take each other for one that listened before.
     if (older.some((other) => mayLive(other) && !isSilent(other) && !other.isAccounted)) return false
     if (!hasCompany && older.some(isSilent)) return false
     const ended = others.filter((other) => !mayLive(other))
     if (!this.#isAccounted && !hasCompany)
-      for (const gap of gapsBetween(older, since))
+      for (const gap of silences(older, since))
         if (!(gap.reason === 'stopped' && gap.toMs === since && isExpected)) onGap(gap)
     for (const { gaps } of ended) for (const gap of gaps) onGap(gap)
     this.#isAccounted = true
@@ -127,13 +122,8 @@ interface Signed {
 }
 
 /** What another receiver left. */
-interface Trace {
+interface Trace extends Listened {
   readonly id: string
-  readonly since: number
-  readonly seenAt: number
-  readonly isClosed: boolean
-  /** It has reported the time before its first sign, or another one listened. */
-  readonly isAccounted: boolean
   readonly gaps: readonly InboxGap[]
 }
 
@@ -141,30 +131,9 @@ function traceOf({ id, since, seen_at, closed, accounted, gaps }: Row): Trace {
   return {
     id: String(id),
     since: Number(since),
-    seenAt: Number(seen_at),
+    until: Number(seen_at),
     isClosed: closed === 'true',
     isAccounted: accounted === 'true',
-    gaps: gapsOf(gaps),
+    gaps: JSON.parse(String(gaps)),
   }
-}
-
-/** The times in which none of these receivers listened, until `since`. One that has not accounted left the time before it to others. */
-function gapsBetween(ended: readonly Trace[], since: number): readonly InboxGap[] {
-  const gaps: InboxGap[] = []
-  let last: Trace | undefined
-  const add = (toMs: number): void => {
-    if (last !== undefined && last.seenAt < toMs)
-      gaps.push({ reason: last.isClosed ? 'stopped' : 'restarted', fromMs: last.seenAt, toMs })
-  }
-  for (const trace of ended.toSorted((one, other) => one.since - other.since)) {
-    if (!trace.isAccounted) add(trace.since)
-    if (last === undefined || trace.seenAt >= last.seenAt) last = trace
-  }
-  add(since)
-  return gaps
-}
-
-function gapsOf(json: unknown): readonly InboxGap[] {
-  const gaps: unknown = JSON.parse(String(json))
-  return Array.isArray(gaps) ? gaps : []
 }

@@ -1,5 +1,5 @@
 import { FleethookError } from '../../../src/base/errors.ts'
-import { type Database, databaseError } from './client.ts'
+import { type Database, databaseError, type Row } from './client.ts'
 
 /** The version of the tables. */
 const version = 2
@@ -67,40 +67,32 @@ export interface Found {
 
 /** Checks the server and the tables before the first message. Rejects with a FleethookError. */
 export async function checkServer(db: Database, allowWeak: boolean): Promise<Found> {
-  const [row] = await db
-    .run(
-      `SELECT current_setting('server_version_num')::int AS number, current_setting('server_version') AS version,
-  current_setting('fsync') AS fsync, current_setting('full_page_writes') AS pages, current_setting('synchronous_commit') AS commit,
-  current_setting('synchronous_standby_names') AS standbys, pg_is_in_recovery()::text AS replica,
-  current_setting('transaction_read_only') AS readonly`,
-    )
-    .catch((error: unknown) => {
+  const run = (sql: string): Promise<readonly Row[]> =>
+    db.run(sql).catch((error: unknown) => {
       throw databaseError(error)
     })
+  const [row] = await run(
+    `SELECT current_setting('server_version_num')::int AS number, current_setting('server_version') AS version,
+  current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
+  current_setting('synchronous_commit') AS synchronous_commit, current_setting('synchronous_standby_names') AS standbys,
+  (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::text AS readonly`,
+  )
   if (Number(row?.['number']) < 140_000)
     throw new FleethookError(
       'inbox_unsupported',
       `Postgres ${String(row?.['version'])} is too old: postgresInbox needs version 14 or later.`,
     )
-  if (row?.['replica'] === 'true' || row?.['readonly'] === 'on')
+  if (row?.['readonly'] === 'true')
     throw new FleethookError('inbox_unavailable', 'This Postgres is read-only: a replica cannot keep messages.', {
       hint: 'Connect to the primary.',
     })
-  const weakness =
-    row?.['fsync'] === 'off'
-      ? 'fsync is off'
-      : row?.['pages'] === 'off'
-        ? 'full_page_writes is off'
-        : row?.['commit'] === 'off'
-          ? 'synchronous_commit is off'
-          : undefined
+  const off = ['fsync', 'full_page_writes', 'synchronous_commit'].find((name) => row?.[name] === 'off')
+  const weakness = off && `${off} is off`
   if (weakness !== undefined && !allowWeak)
     throw new FleethookError('option_invalid', `In this Postgres ${weakness}: a crash can lose committed messages.`, {
       hint: 'Turn it on for the user of the inbox. allowWeak: true accepts that messages can be lost.',
     })
-  const [meta] = await db.run(`SELECT version FROM ${db.schema}.meta`).catch((error: unknown) => {
-    throw databaseError(error)
-  })
+  const [meta] = await run(`SELECT version FROM ${db.schema}.meta`)
   if (Number(meta?.['version']) !== version)
     throw new FleethookError(
       'inbox_unsupported',
@@ -109,6 +101,7 @@ export async function checkServer(db: Database, allowWeak: boolean): Promise<Fou
         hint: 'Use one version of fleethook in every process. `fleethook postgres schema --apply` updates older tables.',
       },
     )
-  const isReplicated = row?.['standbys'] !== '' && row?.['commit'] !== 'local' && row?.['commit'] !== 'off'
+  const commit = String(row?.['synchronous_commit'])
+  const isReplicated = row?.['standbys'] !== '' && commit !== 'local' && commit !== 'off'
   return { weakness, isReplicated }
 }

@@ -1,6 +1,6 @@
-import { createMessages, msOf } from '../../../src/backend/replay.ts'
+import { createMessages, replayable } from '../../../src/backend/replay.ts'
 import type { Clock } from '../../../src/base/clock.ts'
-import type { MessageRecord, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type {
   DeadLetter,
   DeadLetterReason,
@@ -9,7 +9,7 @@ import type {
   Listing,
   Selection,
 } from '../../../src/inbox/inbox.ts'
-import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
+import type { Receipts } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { letterOf, messageOf } from '../../../src/inbox/stored-row.ts'
 import { type DeadLetterStore, paced } from '../two-halves.ts'
@@ -25,7 +25,9 @@ const deadMs = 30 * 86_400_000
 const spareMs = 60_000
 /** The rows that one statement deletes, so that none of them takes long. */
 const tidyRows = 1_000
-const pageSize = 500
+
+/** The columns of a dead letter. */
+const letterSql = 'm.*, d.error, d.attempts, d.died_at, d.changed'
 
 const isId = (text: string): boolean => /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/.test(text)
 
@@ -61,24 +63,18 @@ SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.die
     )
   }
 
-  async deadLetters(which: Selection): Promise<readonly DeadLetter[]> {
+  async deadLetters(which: Which): Promise<readonly DeadLetter[]> {
     const { sql, values } = selected(which, 'ASC')
     const { schema } = this.#db
     const rows = await this.#db.run(
-      `SELECT m.*, d.error, d.attempts, d.died_at, d.changed FROM ${schema}.dead d JOIN ${schema}.message m ON m.id = d.id ${sql}`,
+      `SELECT ${letterSql} FROM ${schema}.dead d JOIN ${schema}.message m ON m.id = d.id ${sql}`,
       values,
     )
     return rows.map(letterOf)
   }
 
   async findDeadLetter(id: string): Promise<DeadLetter | undefined> {
-    if (!isId(id)) return undefined
-    const { schema } = this.#db
-    const [row] = await this.#db.run(
-      `SELECT m.*, d.error, d.attempts, d.died_at, d.changed FROM ${schema}.dead d JOIN ${schema}.message m ON m.id = d.id WHERE d.id = $1`,
-      [id],
-    )
-    return row && letterOf(row)
+    return isId(id) ? (await this.deadLetters({ id, limit: 1 }))[0] : undefined
   }
 
   async replay(ids: readonly string[]): Promise<number> {
@@ -115,14 +111,11 @@ INSERT INTO ${schema}.waiting (part, id, replayed, changed)
   }
 
   /** All messages, newest first. */
-  messages(which: Listing): Promise<readonly ListedMessage[]> {
-    return this.#listed(selected(which, 'DESC'))
-  }
-
-  async #listed({ sql, values }: Conditions): Promise<readonly ListedMessage[]> {
+  async messages(which: Which): Promise<readonly ListedMessage[]> {
+    const { sql, values } = selected(which, 'DESC')
     const { schema } = this.#db
     const rows = await this.#db.run(
-      `SELECT m.*, d.error, d.attempts, d.died_at, d.changed, (NOT (${this.#isSettled}))::text AS open
+      `SELECT ${letterSql}, (NOT (${this.#isSettled}))::text AS open
 FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
       values,
     )
@@ -134,45 +127,25 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
     return {
       list: createMessages({ messages: (which) => this.messages(which) }, reread).list,
       // Several receivers make ids, so the one before the next `seq` can be of another.
-      get: async (id): Promise<MessageRecord | undefined> => {
-        if (!isId(id)) return undefined
-        const [found] = await this.#listed({ sql: 'WHERE m.id = $1::uuid', values: [id] })
-        return createMessages({ messages: async () => (found === undefined ? [] : [found]) }, reread).get(id)
-      },
+      get: async (id) =>
+        isId(id) ? createMessages({ messages: () => this.messages({ id, limit: 1 }) }, reread).get(id) : undefined,
     }
   }
 
   /** Handles handled messages again, in order per vehicle. Resolves to their number. */
-  async replayHandled({ from, to, vin, topic, dryRun }: ReplaySelection, reread: Receipts['reread']): Promise<number> {
-    const [fromMs, toMs] = [msOf('from', from), msOf('to', to)]
-    const lane = vin === undefined ? {} : { lane: laneOf(vin) }
-    const ids: string[] = []
-    const parts = new Map<string, number>()
-    for (let after: string | undefined; ;) {
-      const page = await this.settled({
-        limit: pageSize,
-        fromMs,
-        toMs,
-        ...lane,
-        ...(after === undefined ? {} : { after }),
-      })
-      for (const message of page) {
-        if (message.kind !== 'wire' || (topic !== undefined && reread(message).topic !== topic)) continue
-        ids.push(message.id)
-        parts.set(message.id, partitionOf(message.lane))
-      }
-      after = page.at(-1)?.id
-      if (page.length < pageSize) break
-    }
-    if (dryRun === true) return ids.length
+  async replayHandled(which: ReplaySelection, reread: Receipts['reread']): Promise<number> {
+    const found: { readonly id: string; readonly part: number }[] = []
+    for await (const { id, lane } of replayable((selection) => this.settled(selection), which, reread))
+      found.push({ id, part: partitionOf(lane) })
+    if (which.dryRun === true) return found.length
     let count = 0
     const { schema } = this.#db
-    await paced(this.#clock, ids, async (some) => {
+    await paced(this.#clock, found, async (some) => {
       const rows = await this.#db.run(
         `INSERT INTO ${schema}.waiting (part, id, replayed)
   SELECT n.part, m.id, true FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN ${schema}.message m ON m.id = n.id
   WHERE ${this.#isSettled} AND m.id >= $3::uuid ORDER BY m.id RETURNING id`,
-        [some.map((id) => parts.get(id)), some, this.#firstKept],
+        [some.map(({ part }) => part), some.map(({ id }) => id), this.#firstKept],
       )
       count += rows.length
     })
@@ -230,16 +203,14 @@ function listed(row: Row): ListedMessage {
   return { message, state: row['open'] === 'true' ? 'waiting' : 'settled' }
 }
 
-interface Conditions {
-  readonly sql: string
-  readonly values: readonly unknown[]
-}
+/** `id`: only this one. */
+type Which = Selection & Listing & { readonly id?: string }
 
 function selected(
-  { lane, fromMs, toMs, limit, after, before }: Selection & Listing,
+  { id, lane, fromMs, toMs, limit, after, before }: Which,
   order: 'ASC' | 'DESC',
   also = 'true',
-): Conditions {
+): { readonly sql: string; readonly values: readonly unknown[] } {
   const values: unknown[] = []
   const conditions = [also]
   const add = (condition: string, value: unknown): void => {
@@ -247,6 +218,7 @@ function selected(
     values.push(value)
     conditions.push(condition.replace('?', `$${values.length}`))
   }
+  add('m.id = ?::uuid', id)
   add('m.lane = ?', lane)
   add('m.received_at >= ?', fromMs)
   add('m.received_at < ?', toMs)

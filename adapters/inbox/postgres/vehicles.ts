@@ -8,14 +8,7 @@ import {
 } from '../../../src/inbox/vehicle-store.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { Database, Row } from './client.ts'
-import { partitionOf, partitions, storable } from './schema.ts'
-
-/** The states of the vehicles of one partition, while this process has it. */
-interface Held {
-  readonly recent: RecentVehicles
-  /** Their messages are settled, and Postgres does not know it yet. */
-  readonly unwritten: Map<string, StoredVehicle>
-}
+import { partitionOf, storable } from './schema.ts'
 
 /** The room for states in memory. */
 const cacheBytes = 128 * 1_048_576
@@ -31,7 +24,12 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   /** Called when a vehicle could not be forgotten. */
   failed: (error: unknown) => void = () => {}
   readonly #db: Database
-  readonly #held = new Map<number, Held>()
+  /** The partitions of this process. The rest is about vehicles in them. */
+  readonly #parts = new Set<number>()
+  readonly #recent = new RecentVehicles(cacheBytes)
+  /** Their messages are settled, and Postgres does not know it yet. */
+  readonly #unwritten = new Map<string, StoredVehicle>()
+  #losses = 0
   /** Partitions that came or went, and that the host does not know of yet. */
   #moved = new Set<number>()
   #host: VehicleFollower | undefined
@@ -52,27 +50,32 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     if (this.#forgetAfterMs !== undefined) await this.forgetUnseen(nowMs - this.#forgetAfterMs)
   }
 
-  gained(part: number): void {
-    this.#held.set(part, { recent: new RecentVehicles(cacheBytes / partitions), unwritten: new Map() })
-    this.#moved.add(part)
+  gained(parts: readonly number[]): void {
+    for (const part of parts) {
+      this.#parts.add(part)
+      this.#moved.add(part)
+    }
   }
 
-  lost(part: number): void {
-    this.#held.delete(part)
-    this.#moved.add(part)
+  lost(parts: readonly number[]): void {
+    this.#losses += 1
+    for (const part of parts) {
+      this.#parts.delete(part)
+      this.#moved.add(part)
+    }
+    for (const known of [this.#recent, this.#unwritten])
+      for (const { vin } of known.values()) if (!this.#has(vin)) known.delete(vin)
   }
 
   /** A message that leads to this state is settled. */
   settled(vehicle: StoredVehicle): void {
     this.keep(vehicle)
-    this.#heldOf(vehicle.vin)?.unwritten.set(vehicle.vin, vehicle)
+    if (this.#has(vehicle.vin)) this.#unwritten.set(vehicle.vin, vehicle)
   }
 
   written(vehicles: readonly StoredVehicle[]): void {
-    for (const vehicle of vehicles) {
-      const unwritten = this.#heldOf(vehicle.vin)?.unwritten
-      if (unwritten?.get(vehicle.vin) === vehicle) unwritten.delete(vehicle.vin)
-    }
+    for (const vehicle of vehicles)
+      if (this.#unwritten.get(vehicle.vin) === vehicle) this.#unwritten.delete(vehicle.vin)
   }
 
   /** The timers of the partitions that came and went are read. */
@@ -104,7 +107,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
       this.#notices.add(id)
       this.#newest = Math.max(this.#newest, id)
       if (vin === '') this.#gaps = [...this.#gaps, seq].toSorted((one, other) => one - other)
-      else if (!isFirst && this.#heldOf(vin) !== undefined)
+      else if (!isFirst && this.#has(vin))
         this.#host?.forget(vin).catch((error: unknown) => {
           this.#notices.delete(id)
           this.failed(error)
@@ -124,34 +127,34 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   }
 
   async *due(): AsyncGenerator<readonly Due[]> {
-    const parts = [...this.#held.keys()]
-    const rows = await this.#readDue(parts).catch((error: unknown) => {
+    const parts = [...this.#parts]
+    try {
+      await this.flush()
+      const rows = await this.#db.run(
+        `SELECT vin, due FROM ${this.#db.schema}.vehicle WHERE part = ANY ($1::smallint[]) AND due IS NOT NULL`,
+        [parts],
+      )
+      yield rows.map(({ vin, due }) => ({ vin: String(vin), dueMs: Number(due) }))
+    } catch (error) {
       // Read again with the next move.
       for (const part of parts) this.#moved.add(part)
       throw error
-    })
-    yield rows.map(({ vin, due }) => ({ vin: String(vin), dueMs: Number(due) }))
-  }
-
-  async #readDue(parts: readonly number[]): Promise<readonly Row[]> {
-    await this.flush()
-    return this.#db.run(
-      `SELECT vin, due FROM ${this.#db.schema}.vehicle WHERE part = ANY ($1::smallint[]) AND due IS NOT NULL`,
-      [parts],
-    )
+    }
   }
 
   load(vin: string): StoredVehicle | undefined | Promise<StoredVehicle | undefined> {
     // Gaps of all vehicles are notices.
     if (vin === '') return undefined
-    const held = this.#heldOf(vin)
-    return here(held, vin) ?? this.#read(vin, held)
+    return this.#here(vin) ?? this.#read(vin)
   }
 
-  async #read(vin: string, held: Held | undefined): Promise<StoredVehicle | undefined> {
+  async #read(vin: string): Promise<StoredVehicle | undefined> {
+    const losses = this.#losses
     const [stored] = await this.#select('v.vin = $1', [storable(vin)])
-    const newer = here(held, vin)
-    if (newer === undefined && stored !== undefined) held?.recent.set(stored)
+    const newer = this.#here(vin)
+    // A partition that went and came back may have a newer state.
+    const isNewest = losses === this.#losses && this.#has(vin)
+    if (newer === undefined && stored !== undefined && isNewest) this.#recent.set(stored)
     return newer ?? stored
   }
 
@@ -165,10 +168,9 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   }
 
   keep(vehicle: StoredVehicle): void {
-    const held = this.#heldOf(vehicle.vin)
     // An older state that is on its way must not hide this one.
-    held?.unwritten.delete(vehicle.vin)
-    held?.recent.set(vehicle)
+    this.#unwritten.delete(vehicle.vin)
+    if (this.#has(vehicle.vin)) this.#recent.set(vehicle)
   }
 
   async list({ after = '', limit }: Parameters<VehicleStore['list']>[0]): Promise<readonly StoredVehicle[]> {
@@ -177,15 +179,14 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   }
 
   async forget(vin: string): Promise<boolean> {
-    const held = this.#heldOf(vin)
     await this.flush()
-    held?.recent.delete(vin)
+    this.#recent.delete(vin)
     const { schema } = this.#db
     // The process that has the vehicle deletes what it wrote meanwhile, as soon as it reads the notice.
     const rows = await this.#db.run(
       `WITH noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text WHERE $2::boolean)
 DELETE FROM ${schema}.vehicle WHERE vin = $1 RETURNING seq`,
-      [storable(vin), held === undefined],
+      [storable(vin), !this.#has(vin)],
     )
     return rows.length > 0
   }
@@ -195,27 +196,26 @@ DELETE FROM ${schema}.vehicle WHERE vin = $1 RETURNING seq`,
       `DELETE FROM ${this.#db.schema}.vehicle WHERE coalesce(seen_at, 0) < $1 RETURNING vin`,
       [Math.floor(ms)],
     )
-    for (const { recent } of this.#held.values())
-      for (const { vin, seenMs } of recent.values()) if (seenMs < ms) recent.delete(vin)
+    for (const { vin, seenMs } of this.#recent.values()) if (seenMs < ms) this.#recent.delete(vin)
     return rows.length
   }
 
   async count(): Promise<{ readonly vehicles: number; readonly unwritten: number }> {
-    let unwritten = 0
-    for (const held of this.#held.values()) unwritten += held.unwritten.size
+    const unwritten = this.#unwritten.size
     const [row] = await this.#db.run(`SELECT count(*) AS vehicles FROM ${this.#db.schema}.vehicle`)
     return { vehicles: Number(row?.['vehicles']), unwritten }
   }
 
-  #heldOf(vin: string): Held | undefined {
-    return this.#held.get(partOf(vin))
+  #has(vin: string): boolean {
+    return this.#parts.has(partOf(vin))
+  }
+
+  #here(vin: string): StoredVehicle | undefined {
+    return this.#unwritten.get(vin) ?? this.#recent.get(vin)
   }
 }
 
 const partOf = (vin: string): number => partitionOf(storable(laneOf(vin)))
-
-const here = (held: Held | undefined, vin: string): StoredVehicle | undefined =>
-  held?.unwritten.get(vin) ?? held?.recent.get(vin)
 
 function storedOf(row: Row): StoredVehicle {
   const text = String(row['text'])

@@ -1,0 +1,222 @@
+import { type Clock, elapsedMs, pause } from '../../src/base/clock.ts'
+import { FleethookError } from '../../src/base/errors.ts'
+import { throttled } from '../../src/base/log.ts'
+import { PassingMap } from '../../src/base/passing-map.ts'
+import type { Claim, DeadLetterReason, InboxMessage, InboxSettings, NextAttempt } from '../../src/inbox/inbox.ts'
+import type { StoredVehicle } from '../../src/inbox/vehicle-store.ts'
+import type { SharedInbox } from './two-halves.ts'
+
+/** A message that was read and is not settled. */
+interface Unsettled<Part> {
+  readonly message: InboxMessage
+  readonly part: Part
+  readonly replayed: boolean
+}
+
+/** A partition of this process. */
+export interface PartOf<Found> {
+  /** By id, in their order. */
+  readonly unsettled: PassingMap<string, Found>
+  /** Those that were handed out and whose attempt has not ended. */
+  readonly hand: Set<Found>
+}
+
+interface SharedReaderOptions {
+  readonly inbox: InboxSettings
+  /** Gives messages that the receiver itself makes to the system. */
+  readonly put: (messages: readonly InboxMessage[]) => Promise<void>
+}
+
+const defaultMessages = 10_000
+const defaultBytes = 64 * 1_048_576
+const againMs = 250
+const changeMs = 50
+
+/**
+ * The partitions of this process, as an inbox: which messages were read, and which are in hand. How messages are read, when they may start, and what
+ * is written when they end depends on the system.
+ */
+export abstract class SharedReader<Found extends Unsettled<PartOf<Found>>> implements SharedInbox {
+  protected readonly clock: Clock
+  protected readonly say: ReturnType<typeof throttled>
+  protected readonly parts: Map<number, Found['part']> = new Map()
+  protected readonly byId: PassingMap<string, Found> = new PassingMap()
+  protected readonly mostMessages: number
+  protected readonly mostBytes: number
+  protected bytes = 0
+  /** Nothing more starts: the receiver stops. */
+  protected isFinishing = false
+  protected isStopped = false
+  readonly #put: SharedReaderOptions['put']
+  readonly #closing = new AbortController()
+  readonly #changed = new Set<() => void>()
+  /** How many wait until nothing is in hand. */
+  #quieting = 0
+
+  constructor({ inbox, put }: SharedReaderOptions) {
+    this.clock = inbox.clock
+    this.say = throttled(inbox.log, inbox.clock)
+    this.mostMessages = inbox.pendingMessages ?? defaultMessages
+    this.mostBytes = inbox.pendingBytes ?? defaultBytes
+    this.#put = put
+  }
+
+  abstract open(): Promise<void>
+  abstract claim(id: string): Promise<Claim | undefined>
+  abstract settle(id: string, vehicle?: StoredVehicle): void
+  abstract reschedule(id: string, next: NextAttempt): Promise<void>
+  abstract deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number>
+  abstract refusing(): 'inbox_unavailable' | undefined
+  abstract finish(withinMs: number): Promise<void>
+  /** No other process can have it, and nothing keeps it from starting. */
+  protected abstract mayStart(found: Found): boolean
+  /** Called once, after `stop`. */
+  protected abstract leave(): Promise<void>
+  protected abstract failed(what: string, error: unknown): void
+
+  /** What has to happen before a message is handed out. Resolves to whether that is possible now. */
+  protected begins(_found: Found): boolean | Promise<boolean> {
+    return true
+  }
+
+  put(messages: readonly InboxMessage[]): Promise<void> {
+    if (this.isClosed) return Promise.reject(new FleethookError('inbox_unavailable', 'The inbox was closed.'))
+    return this.#put(messages)
+  }
+
+  async isStillHeld(id: string): Promise<boolean> {
+    return (await this.handOut(id)) !== undefined
+  }
+
+  usage(): { readonly messages: number; readonly bytes: number } {
+    return { messages: this.byId.size, bytes: this.bytes }
+  }
+
+  /** The age of the oldest message that is read and not settled, in milliseconds. */
+  oldestMs(): number | undefined {
+    let oldest: number | undefined
+    for (const { unsettled } of this.parts.values())
+      for (const { message, replayed } of unsettled.values()) {
+        if (replayed) continue
+        oldest = Math.min(oldest ?? Infinity, message.receivedAt)
+        break
+      }
+    return oldest === undefined ? undefined : Math.max(0, this.clock.now() - oldest)
+  }
+
+  stop(): void {
+    this.isStopped = true
+    this.change()
+  }
+
+  async close(): Promise<void> {
+    if (this.isClosed) return
+    this.#closing.abort()
+    this.stop()
+    await this.leave()
+    this.say.stop()
+  }
+
+  protected get isClosed(): boolean {
+    return this.#closing.signal.aborted
+  }
+
+  /** Whether no more messages may be read. */
+  protected get isFull(): boolean {
+    return this.byId.size >= this.mostMessages || this.bytes >= this.mostBytes
+  }
+
+  /** Resolves when a message may start. `undefined`: its partition has left this process, or it is settled. */
+  protected async handOut(id: string): Promise<Found | undefined> {
+    const found = this.byId.get(id)
+    while (found !== undefined && this.isHere(found)) {
+      if (!this.mayStart(found)) {
+        await this.nextChange()
+        continue
+      }
+      found.part.hand.add(found)
+      if (await this.begins(found)) return this.isHere(found) ? found : undefined
+      this.takeBack(found)
+      await pause(this.clock, againMs)
+    }
+    return undefined
+  }
+
+  protected isHere(found: Found): boolean {
+    return this.byId.get(found.message.id) === found && !this.isStopped
+  }
+
+  protected add(found: Found): void {
+    const { id, bytes } = found.message
+    found.part.unsettled.set(id, found)
+    this.byId.set(id, found)
+    this.bytes += bytes
+  }
+
+  protected forget(found: Found): void {
+    const { id, bytes } = found.message
+    this.byId.delete(id)
+    found.part.unsettled.delete(id)
+    this.bytes -= bytes
+    this.takeBack(found)
+  }
+
+  /** The attempt at a message that was handed out has ended. */
+  protected takeBack(found: Found): void {
+    if (found.part.hand.delete(found) && this.#quieting > 0) this.change()
+  }
+
+  /** Other processes handle what this one has not settled of these partitions. Returns the ids of those messages. */
+  protected drop(partitions: Iterable<number>): readonly string[] {
+    const gone: string[] = []
+    for (const partition of partitions) {
+      const part = this.parts.get(partition)
+      this.parts.delete(partition)
+      for (const found of part?.unsettled.values() ?? []) {
+        gone.push(found.message.id)
+        this.forget(found)
+      }
+    }
+    return gone
+  }
+
+  /** Who waits for something looks again. */
+  protected change(): void {
+    for (const go of this.#changed) go()
+  }
+
+  /** Resolves at the next change, or after a moment: no event reports the end of a lease. */
+  protected async nextChange(ms: number = changeMs): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const go = (): void => {
+        timer.cancel()
+        this.#changed.delete(go)
+        resolve()
+      }
+      const timer = this.clock.after(ms, go)
+      this.#changed.add(go)
+    })
+  }
+
+  /** Resolves when nothing of these partitions is in hand, or when the time is over. */
+  protected async quiet(parts: Iterable<PartOf<Found>>, withinMs: number): Promise<void> {
+    const waited = [...parts]
+    const untilMs = elapsedMs(this.clock) + withinMs
+    this.#quieting += 1
+    while (waited.some(({ hand }) => hand.size > 0) && elapsedMs(this.clock) < untilMs) await this.nextChange()
+    this.#quieting -= 1
+  }
+
+  /** Runs it again after as long as it says, until the inbox is closed. */
+  protected async repeat(what: string, run: () => Promise<number>): Promise<void> {
+    while (!this.isClosed) {
+      let ms = againMs
+      try {
+        ms = await run()
+      } catch (error) {
+        if (!this.isClosed) this.failed(what, error)
+      }
+      await pause(this.clock, ms, this.#closing.signal).catch(() => {})
+    }
+  }
+}
