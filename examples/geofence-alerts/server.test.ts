@@ -14,7 +14,7 @@ import { message } from 'fleethook/testing'
 const secret = 'a-secret-for-this-test'
 const folder = mkdtempSync(join(tmpdir(), 'fleethook-'))
 const metersNorth = (meters: number): FieldValues => ({
-  Location: { latitude: 52.4585 + meters / 111_195, longitude: -1.8052 },
+  Location: { latitude: 45.1316 + meters / 111_195, longitude: 7.643 },
 })
 
 test('tells the chat about an arrival, a low battery and a departure, though the chat fails at first', async () => {

@@ -54,7 +54,8 @@ function inSqlite(): Database {
 async function inPostgres(): Promise<Database> {
   const server = await startPostgres()
   const pool = new pg.Pool({ host: '127.0.0.1', port: server.port, user: 'test', database: 'postgres', max: 8 })
-  // The pool ends before its connections do.
+  // The pool ends before its connections do, and the server ends those.
+  pool.on('error', () => {})
   pool.on('connect', (client) => void client.on('error', () => {}))
   await vi.waitFor(() => pool.query('SELECT 1'), { timeout: 30_000, interval: 100 })
   const writers = new WeakMap<Write, pg.PoolClient>()

@@ -215,7 +215,7 @@ describe('a template that is killed under load', () => {
       }).listen(0)
       await once(chat, 'listening')
       const north = (meters: number): FieldValues => ({
-        Location: { latitude: 52.4585 + meters / 111_195, longitude: -1.8052 },
+        Location: { latitude: 45.1316 + meters / 111_195, longitude: 7.643 },
       })
       const script = turns.flatMap((): FieldValues[] => [-2_000, 100, 210, 190, 230, 300].map(north))
       const { port } = chat.address() as AddressInfo
