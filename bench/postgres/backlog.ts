@@ -48,7 +48,7 @@ const graphile: Omit<Peer, 'each'> = {
 
 const peers: Readonly<Record<PeerName, Peer>> = {
   fleethook: {
-    each: 30,
+    each: 100,
     async fill(pool, each) {
       const inbox = postgresInbox({ db: pool, role: 'receive' })
       const receiver = createReceiver({ secret: false, log: quiet, inbox })
@@ -61,7 +61,7 @@ const peers: Readonly<Record<PeerName, Peer>> = {
     left: 'SELECT FROM fleethook.waiting LIMIT 1',
   },
   'pg-boss': {
-    each: 30,
+    each: 100,
     async fill(pool, each) {
       const boss = new PgBoss({ db: { executeSql: (text, values) => pool.query(text, values) } })
       await boss.start()
@@ -78,7 +78,7 @@ const peers: Readonly<Record<PeerName, Peer>> = {
   },
   // It is too slow for more.
   'graphile-worker': { each: 2, ...graphile },
-  'graphile-worker, localQueue': { each: 30, ...graphile },
+  'graphile-worker, localQueue': { each: 100, ...graphile },
 }
 
 export const peerNames: readonly PeerName[] = ['fleethook', 'pg-boss', 'graphile-worker', 'graphile-worker, localQueue']
