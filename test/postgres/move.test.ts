@@ -186,6 +186,7 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
     await before.open()
     await accept(before, { ...gear('D'), data: { Gear: 'D', Locked: true } })
     await accept(before, gear('D'))
+    await expect.poll(() => before.stats().pending.messages, { interval: 5 }).toBe(0)
     await before.drain()
     expect(await moved()).toMatchObject({ status: 0, said: { vehicles: 1 } })
     expect(await moved()).toMatchObject({ status: 0, said: { vehicles: 0 } })
