@@ -98,7 +98,7 @@ async function acks(): Promise<void> {
       '',
     ],
     [
-      'so many a second: `receive`, the INSERT, pg-boss',
+      'messages a second: `receive`, the INSERT, pg-boss',
       `${rates.of('receive')}, ${rates.of('insert')}, ${rates.of('pg-boss')}`,
       '',
     ],
@@ -125,7 +125,7 @@ async function backlogs(): Promise<void> {
       rates.ratio('fleethook', 'graphile-worker, localQueue'),
       '',
     ],
-    ['so many a second: fleethook, and these three', peerNames.map((name) => rates.of(name)).join(', '), ''],
+    ['messages a second: fleethook, pg-boss, the two of graphile-worker', peerNames.map((name) => rates.of(name)).join(', '), ''],
   )
 }
 
@@ -192,7 +192,7 @@ async function onces(): Promise<void> {
     ],
     ['the same, one transaction at a time in both', rates.ratio('batches, one at a time', 'each, one at a time'), ''],
     [
-      'so many a second: batches and each, 8 at once; batches and each, one at a time',
+      'messages a second: batches and each, 8 at once; batches and each, one at a time',
       `${rates.of('batches')}, ${rates.of('each')}; ${rates.of('batches, one at a time')}, ${rates.of('each, one at a time')}`,
       '',
     ],
