@@ -125,7 +125,11 @@ async function backlogs(): Promise<void> {
       rates.ratio('fleethook', 'graphile-worker, localQueue'),
       '',
     ],
-    ['messages a second: fleethook, pg-boss, the two of graphile-worker', peerNames.map((name) => rates.of(name)).join(', '), ''],
+    [
+      'messages a second: fleethook, pg-boss, the two of graphile-worker',
+      peerNames.map((name) => rates.of(name)).join(', '),
+      '',
+    ],
   )
 }
 
