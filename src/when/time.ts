@@ -1,15 +1,7 @@
 import { checkOptions, numberBetween, type Rule, trueOrFalse } from '../base/options.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { FieldValue } from '../events/values.ts'
-import type {
-  AnyVehicleView,
-  Edge,
-  EdgeResult,
-  EdgeStep,
-  EdgeTimer,
-  EdgeTopic,
-  Occurrence,
-} from '../vehicles/edge.ts'
+import type { AnyVehicleView, Edge, EdgeResult, EdgeStep, EdgeTimer, EdgeTopic, Occurrence } from '../vehicles/edge.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { createClockwork } from './clockwork.ts'
 import { checkField, invalid } from './conditions.ts'
@@ -177,7 +169,8 @@ export function silence(duration: Duration, options: SilentOptions): Sensing<Sil
   const { topics, fields = [], evenOffline = false } = options
   for (const field of fields) checkField('silent', field)
   const wrong = topics?.find((topic) => !wireTopics.includes(topic))
-  if (wrong !== undefined) throw invalid(`\`silent\` was given the topic "${wrong}"`, `Topics: ${wireTopics.join(', ')}.`)
+  if (wrong !== undefined)
+    throw invalid(`\`silent\` was given the topic "${wrong}"`, `Topics: ${wireTopics.join(', ')}.`)
   const named = [topics?.join(' '), fields.join(' '), evenOffline ? 'evenOffline' : ''].filter(Boolean)
   const counts = (event: FleetEvent): boolean => {
     if (topics !== undefined && !topics.some((topic) => topic === event.topic)) return false
