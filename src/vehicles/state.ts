@@ -651,11 +651,18 @@ export class Snapshot implements AnyVehicleView {
   /** `ageMs` counts up to this time. */
   readonly #nowMs: number
   readonly #uncertainTo: number
+  /** Only these fields have values, and each is certain. */
+  readonly #isKnown: ((field: string) => boolean) | undefined
 
-  constructor(state: VehicleState, nowMs: number, gapTo: number) {
+  constructor(state: VehicleState, nowMs: number, gapTo: number, isKnown?: (field: string) => boolean) {
     this.#state = state
     this.#nowMs = nowMs
     this.#uncertainTo = Math.max(gapTo, state.gapTo)
+    this.#isKnown = isKnown
+  }
+
+  knowing(isKnown: (field: string) => boolean): Snapshot {
+    return new Snapshot(this.#state, this.#nowMs, this.#uncertainTo, isKnown)
   }
 
   /** What the snapshot was made from. */
@@ -668,7 +675,7 @@ export class Snapshot implements AnyVehicleView {
   }
 
   value(field: string): FieldValue | undefined {
-    return this.#state.values[this.#slot(field)]
+    return this.#isKnown?.(field) === false ? undefined : this.#state.values[this.#slot(field)]
   }
 
   at(field: string): Date | undefined {
@@ -687,6 +694,7 @@ export class Snapshot implements AnyVehicleView {
   }
 
   isCertain(field: string): boolean {
+    if (this.#isKnown !== undefined) return this.value(field) !== undefined
     return (this.#time(field, 1) ?? -1) > this.#uncertainTo
   }
 
