@@ -127,7 +127,7 @@ export class LocalBackend implements Backend {
       receipts,
       watchesTime,
       failed: inboxFailed,
-      put: (messages) => this.#putOwn(messages),
+      put: (messages) => this.#putOwn(messages, this.#ownScope),
     })
     this.#kept = kept
     this.vehicles = kept?.states.api(() => this.#whenRecovered())
@@ -208,38 +208,21 @@ export class LocalBackend implements Backend {
       this.#putAfterAnswer(messages, from)
       return undefined
     }
+    // When too many messages wait already, these wait in the inbox only.
     const window = this.#windowBefore(messages)
-    if (window !== undefined) return this.#putBehind(window, messages, from)
-    const request = this.#core.add(messages, from)
+    if (window !== undefined) this.#env = from.env
+    const request = this.#core.add(window === undefined ? messages : [], from)
     const refused = (error: unknown): Refusal => {
       this.#core.cancel(request)
       return this.#noteRefused(messages, error)
     }
     try {
-      const stored = this.#inbox.put(messages)
+      const stored = window === undefined ? this.#inbox.put(messages) : window.put(() => this.#inbox.put(messages))
       if (stored instanceof Promise) return stored.then(() => this.#accept(messages, request), refused)
     } catch (error) {
       return refused(error)
     }
     return this.#accept(messages, request)
-  }
-
-  /** Too many messages wait already, so these wait in the inbox only. */
-  #putBehind(
-    window: Window<Waiting>,
-    messages: readonly InboxMessage[],
-    from: RequestScope,
-  ): Promise<Refusal | undefined> {
-    this.#env = from.env
-    return window
-      .put(() => this.#inbox.put(messages))
-      .then(
-        () => {
-          this.#parts.reports.noteAccepted(messages)
-          return undefined
-        },
-        (error: unknown) => this.#noteRefused(messages, error),
-      )
   }
 
   /** The inbox has the messages, so their handlers start. The answer may wait for them. */
@@ -264,8 +247,8 @@ export class LocalBackend implements Backend {
     return { error: 'not_handled' }
   }
 
-  async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
-    return !this.#takesNothing() && (await this.#store([message], from)) !== undefined
+  putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
+    return this.#putOwn([message], from)
   }
 
   /**
@@ -433,8 +416,7 @@ export class LocalBackend implements Backend {
   }
 
   #add(page: readonly Waiting[]): void {
-    const { env = this.#env, context } = this.#scope
-    this.#core.start(this.#core.add(this.#clamped(page), { env, context }))
+    this.#core.start(this.#core.add(this.#clamped(page), this.#ownScope))
   }
 
   /** New requests wait until the promise resolves, and then go on in the order in which they came. */
@@ -475,9 +457,14 @@ export class LocalBackend implements Backend {
   }
 
   /** Messages that the receiver made get their places behind those of their vehicles. */
-  async #putOwn(messages: readonly InboxMessage[]): Promise<boolean> {
+  async #putOwn(messages: readonly InboxMessage[], from: RequestScope): Promise<boolean> {
+    return !this.#takesNothing() && (await this.#store(messages, from)) !== undefined
+  }
+
+  /** For what no request brought. */
+  get #ownScope(): RequestScope {
     const { env = this.#env, context } = this.#scope
-    return !this.#takesNothing() && (await this.#store(messages, { env, context })) !== undefined
+    return { env, context }
   }
 
   #countWaiters(more: number): void {

@@ -2,6 +2,7 @@ import { checkOptions, numberBetween, type Rule, trueOrFalse } from '../base/opt
 import type { FleetEvent } from '../events/event.ts'
 import type { FieldValue } from '../events/values.ts'
 import type { AnyVehicleView, Edge, EdgeResult, EdgeStep, EdgeTimer, EdgeTopic, Occurrence } from '../vehicles/edge.ts'
+import { Snapshot } from '../vehicles/state.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { createClockwork } from './clockwork.ts'
 import { checkField, invalid } from './conditions.ts'
@@ -71,16 +72,10 @@ export function readDuration(what: string, duration: Duration): { readonly ms: n
 
 /** A vehicle as if only some fields had values, each of them certain. */
 export function knowing(vehicle: AnyVehicleView, isKnown: (field: string) => boolean = () => true): AnyVehicleView {
+  if (vehicle instanceof Snapshot) return vehicle.knowing(isKnown)
+  // A view of a test.
   const value = (field: string): FieldValue | undefined => (isKnown(field) ? vehicle.value(field) : undefined)
-  const isCertain = (field: string): boolean => value(field) !== undefined
-  return new Proxy(vehicle, {
-    get(_, name) {
-      if (name === 'value') return value
-      if (name === 'isCertain') return isCertain
-      const member: unknown = Reflect.get(vehicle, name)
-      return typeof member === 'function' ? member.bind(vehicle) : member
-    },
-  })
+  return { ...vehicle, value, isCertain: (field) => value(field) !== undefined }
 }
 
 /** An edge after which something may last. */
