@@ -56,8 +56,10 @@ export interface SharedSystem {
   /** Sentences for the operator. */
   facts(): readonly string[]
   figures(): InboxStats
-  /** Closes what both halves share, after them. `listenedUntilMs`: when this process stopped listening, in milliseconds since the epoch. */
-  close(listenedUntilMs: number): Promise<void>
+  /** The receiver stops. `notListeningMs`: for how long it has not listened, in milliseconds. */
+  leave(notListeningMs: () => number): void
+  /** Closes what both halves share, after them. */
+  close(): Promise<void>
 }
 
 /**
@@ -258,14 +260,15 @@ export class TwoHalves implements Backend {
   }
 
   async #drain(options: DrainOptions): Promise<DrainResult> {
-    const { handlerGraceMs = 2_000, deadlineMs = 25_000 } = options
+    const { handlerGraceMs = 2_000, deadlineMs = 25_000, notListeningMs = () => 0 } = options
     this.#stopWatching()
+    this.#system.leave(notListeningMs)
     const [front, back] = await Promise.all([
       this.#front?.drain(options),
       this.#stopHandling(handlerGraceMs, deadlineMs),
     ])
     this.#isDraining = true
-    await this.#system.close(Date.now() - Math.ceil(options.notListeningMs?.() ?? 0))
+    await this.#system.close()
     return back ?? front ?? { handled: 0, left: 0, lost: 0 }
   }
 

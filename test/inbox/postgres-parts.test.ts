@@ -3,9 +3,10 @@ import { expect, test } from 'vitest'
 import { Database, type Row } from '../../adapters/inbox/postgres/client.ts'
 import { Endings } from '../../adapters/inbox/postgres/endings.ts'
 import { Leases } from '../../adapters/inbox/postgres/leases.ts'
-import { Life } from '../../adapters/inbox/postgres/life.ts'
+import { signsIn } from '../../adapters/inbox/postgres/life.ts'
 import { partitionOf } from '../../adapters/inbox/postgres/schema.ts'
 import { stateValues, VehicleRows } from '../../adapters/inbox/postgres/vehicles.ts'
+import { Life } from '../../adapters/inbox/signs-of-life.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import type { KeptGap } from '../../src/inbox/inbox.ts'
 import type { StoredVehicle } from '../../src/inbox/vehicle-store.ts'
@@ -150,12 +151,12 @@ test('a sign of life counts the messages of every gap', async () => {
     ...{ vin: `V${n}`, reason: 'inbox_full', fromMs: n, toMs: n + 1, missed: 1 },
   }))
   const life = new Life({
-    ...{ db: new Database({ query }, 'fleethook', systemClock), clock: systemClock, log: quiet, me: 'me' },
+    ...{ signs: signsIn(new Database({ query }, 'fleethook', systemClock), 'me'), clock: systemClock, log: quiet },
     ...{ openGaps: () => gaps, onGap: () => {}, onSigned: () => {} },
   })
   life.start(false)
   await expect.poll(() => written.length).toBeGreaterThan(0)
-  await life.close(systemClock.now())
+  await life.close()
   const kept: KeptGap[] = JSON.parse(String(written.at(-1)))
   expect(kept.reduce((sum, { missed }) => sum + missed, 0)).toBe(1_500)
   expect(kept.at(-1)).toEqual({ reason: 'inbox_full', fromMs: 1_000, toMs: 1_500, missed: 500 })

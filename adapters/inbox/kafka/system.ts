@@ -10,6 +10,7 @@ import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { InboxGap, InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
+import { Life } from '../signs-of-life.ts'
 import type { SharedInbox, SharedSystem } from '../two-halves.ts'
 import { clusterError, closeClient, codesOf, Connector, loadClient } from './client.ts'
 import { DeadTopic } from './dead-topic.ts'
@@ -18,7 +19,7 @@ import { Reader } from './reader.ts'
 import { partitionOf, recordBytes, toRecord } from './records.ts'
 import { Replays } from './replays.ts'
 import { checkTopics, type FoundTopics } from './topics.ts'
-import { Life } from './life.ts'
+import { TopicSigns } from './life.ts'
 import { Spool } from './spool.ts'
 import { mostBytes, mostMessages, Writer } from './writer.ts'
 
@@ -119,10 +120,14 @@ export class KafkaSystem implements SharedSystem {
     this.#connected?.life?.start(listeningWasKept)
   }
 
-  async close(listenedUntilMs: number): Promise<void> {
+  leave(notListeningMs: () => number): void {
+    this.#connected?.life?.leave(notListeningMs)
+  }
+
+  async close(): Promise<void> {
     this.#isClosed = true
     const { writer, life, dead, spool } = this.#connected ?? {}
-    await life?.close(listenedUntilMs)
+    await life?.close()
     await Promise.all([writer?.close(), dead?.close()])
     await spool?.close()
   }
@@ -167,8 +172,7 @@ export class KafkaSystem implements SharedSystem {
     const life =
       front &&
       new Life({
-        ...shared,
-        log: this.#log,
+        ...{ clock, log: this.#log, signs: new TopicSigns(shared) },
         openGaps: () => front.openGaps(),
         onGap: (gap) => front.noteGap(gap),
         earlier: gaps.filter(isStop),

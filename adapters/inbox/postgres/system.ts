@@ -8,10 +8,11 @@ import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
+import { Life } from '../signs-of-life.ts'
 import { deadLettersOf, type SharedInbox, type SharedSystem } from '../two-halves.ts'
 import { Database } from './client.ts'
 import type { Marks } from './exactly-once.ts'
-import { Life } from './life.ts'
+import { signsIn } from './life.ts'
 import type { PostgresSettings } from './options.ts'
 import { Reader } from './reader.ts'
 import { checkServer, type Found } from './schema.ts'
@@ -54,7 +55,7 @@ export class PostgresSystem implements SharedSystem {
     const { clock, log } = this.#parts.settings
     if (front === undefined) return
     this.#life ??= new Life({
-      ...{ db: this.db, clock, log: guardedLog(log), me: this.#me },
+      ...{ clock, log: guardedLog(log), signs: signsIn(this.db, this.#me) },
       openGaps: () => front.openGaps(),
       onGap: (gap) => front.noteGap(gap),
       onSigned: () => front.reportGaps(),
@@ -112,8 +113,12 @@ export class PostgresSystem implements SharedSystem {
     return { ...this.reader?.figures, ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }) }
   }
 
-  async close(listenedUntilMs: number): Promise<void> {
+  leave(notListeningMs: () => number): void {
+    this.#life?.leave(notListeningMs)
+  }
+
+  async close(): Promise<void> {
     await this.#writer.close()
-    await this.#life?.close(listenedUntilMs)
+    await this.#life?.close()
   }
 }
