@@ -1,7 +1,7 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Delivery } from '../../../src/inbox/observer.ts'
-import type { Handled, OnceHandlers, Several, Single } from '../../../src/inbox/once-handlers.ts'
-import { type Database, databaseError } from './client.ts'
+import { type OnceHandlers, onceHandlers } from '../../../src/inbox/once-handlers.ts'
+import type { Database } from './client.ts'
 import type { Place } from './endings.ts'
 
 /** Makes handlers whose writes happen exactly once: the result of `inbox.exactlyOnce`. */
@@ -18,9 +18,6 @@ export interface Marks {
   readonly db: Database
   placeOf(id: string): Place | undefined
 }
-
-/** Names of handlers as they are written into statements. */
-const nameRule = /^[\w.:-]{1,100}$/
 
 export function exactlyOnceIn<Transaction>(
   marks: () => Marks,
@@ -62,38 +59,7 @@ export function exactlyOnceIn<Transaction>(
       })
   }
 
-  function take(name: string): void {
-    if (typeof name !== 'string' || !nameRule.test(name))
-      throw new FleethookError(
-        'handler_invalid',
-        'The name of a handler must have 1 to 100 letters, digits and . : _ -',
-      )
-    if (names.has(name))
-      throw new FleethookError('handler_invalid', `Two handlers of exactlyOnce have the name ${name}.`, {
-        hint: 'Give each its own: the name says which handlers of a message are done.',
-      })
-    names.add(name)
-  }
-
-  return Object.assign(
-    <What, Context extends Single>(name: string, handler: Handled<What, Context, Transaction>) => {
-      take(name)
-      return (what: What, context: Context) => once(name, [context.delivery], (tx) => handler(what, context, tx))
-    },
-    {
-      batch<What, Context extends Several>(name: string, handler: Handled<readonly What[], Context, Transaction>) {
-        take(name)
-        return (what: readonly What[], context: Context) =>
-          once(name, context.deliveries, (tx, which) =>
-            handler(
-              what.filter((_, at) => which.includes(at)),
-              context,
-              tx,
-            ),
-          )
-      },
-    },
-  )
+  return onceHandlers('exactlyOnce', names, once)
 }
 
 /** Without parameters, so that every library takes it. A row without this mark is locked until the transaction ends. */
@@ -112,14 +78,10 @@ function rowsAt(places: readonly Place[]): string {
 
 /** Whether no row is there without its mark. A row that is gone was settled, by a process that found the mark. */
 async function areThere(db: Database, name: string, places: readonly Place[]): Promise<boolean> {
-  const rows = await db
-    .run(
-      `SELECT w.seq FROM ${rowsAt(places)} JOIN ${db.schema}.waiting w ON w.part = g.part AND w.seq = g.seq
+  const rows = await db.run(
+    `SELECT w.seq FROM ${rowsAt(places)} JOIN ${db.schema}.waiting w ON w.part = g.part AND w.seq = g.seq
 WHERE NOT w.done @> ARRAY['${name}'] LIMIT 1`,
-    )
-    .catch((error: unknown) => {
-      throw databaseError(error)
-    })
+  )
   return rows.length === 0
 }
 

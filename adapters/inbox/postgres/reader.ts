@@ -104,13 +104,9 @@ export class Reader extends SharedReader<Unsettled> {
 
   async open(): Promise<void> {
     const { db, store, vehicles } = this.#options
-    try {
-      // Rows that were restored from another cluster have its ids of transactions, which snapshots of this one would not show.
-      await db.run(`UPDATE ${db.schema}.waiting SET xid = pg_current_xact_id() WHERE xid >= pg_current_xact_id()`)
-      await this.#leases.renew()
-    } catch (error) {
-      throw databaseError(error)
-    }
+    // Rows that were restored from another cluster have its ids of transactions, which snapshots of this one would not show.
+    await db.run(`UPDATE ${db.schema}.waiting SET xid = pg_current_xact_id() WHERE xid >= pg_current_xact_id()`)
+    await this.#leases.renew()
     this.#loops = [
       this.repeat('leases could not be renewed', async () => {
         const spare = await this.#leases.renew()
@@ -186,7 +182,7 @@ export class Reader extends SharedReader<Unsettled> {
       await this.#options.store.bury(ending, this.#options.me, reason, vehicle)
     } catch (error) {
       this.#over.delete(ending.seq)
-      throw databaseError(error)
+      throw error
     }
     if (this.byId.get(id) === found) {
       this.forget(found)

@@ -11,7 +11,7 @@ import type {
 } from '../../../src/inbox/inbox.ts'
 import type { Receipts } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
-import { letterOf, messageOf } from '../../../src/inbox/stored-row.ts'
+import { letterOf, listedOf, messageOf } from '../../../src/inbox/stored-row.ts'
 import { type DeadLetterStore, paced } from '../two-halves.ts'
 import type { Database, Row } from './client.ts'
 import type { Place } from './endings.ts'
@@ -119,7 +119,7 @@ INSERT INTO ${schema}.waiting (part, id, replayed, changed)
 FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
       values,
     )
-    return rows.map(listed)
+    return rows.map((row) => listedOf(row, stateOf(row)))
   }
 
   /** What `receiver.messages` does. */
@@ -191,16 +191,13 @@ DELETE FROM ${schema}.notice WHERE id IN (SELECT id FROM old WHERE vin <> ''
 
 const partOf = ({ lane }: Row): number => partitionOf(String(lane))
 
+const stateOf = ({ error, open }: Row): ListedMessage['state'] =>
+  error === null ? (open === 'true' ? 'waiting' : 'settled') : 'dead'
+
 /** The smallest id of a message that came at this time. */
 function firstIdAt(ms: number): string {
   const time = Math.max(0, ms).toString(16).padStart(12, '0')
   return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`
-}
-
-function listed(row: Row): ListedMessage {
-  const message = messageOf(row)
-  if (typeof row['error'] === 'string') return { message, state: 'dead', reason: letterOf(row) }
-  return { message, state: row['open'] === 'true' ? 'waiting' : 'settled' }
 }
 
 /** `id`: only this one. */
