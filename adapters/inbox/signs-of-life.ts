@@ -50,7 +50,7 @@ interface LifeOptions {
   /** Called after each sign: the system answers, so gaps can be reported. */
   readonly onSigned: () => void
   /** When this receiver, with its inbox before this one, did not listen. It counts only if no other receiver ever left a sign. */
-  readonly earlier?: readonly InboxGap[]
+  readonly earlier: readonly InboxGap[]
 }
 
 /** The time between two signs, and after how long without one a receiver counts as not listening, in milliseconds. */
@@ -131,7 +131,7 @@ export class Life {
    * ended: its next sign, or its silence, tells.
    */
   async #account(isExpected: boolean): Promise<boolean> {
-    const { signs, onGap, earlier = [] } = this.#options
+    const { signs, onGap, earlier } = this.#options
     const { me } = signs
     const traces = await signs.read()
     const own = traces.find(({ id }) => id === me)

@@ -35,18 +35,18 @@ test('what is settled without end does not delay who waits for what was settled 
   })
   const endings = new Endings(db, systemClock, 'me', { failed: () => {}, deleted: () => {} })
   settle()
-  await endings.flush()
+  await endings.flush(10_000)
   expect(statements).toBeLessThan(10)
   await expect.poll(() => statements).toBe(50)
-  await endings.flush()
+  await endings.flush(10_000)
 })
 
 test('partitions stay until it is known whether they were given back', async () => {
   const events: string[] = []
-  let mine: readonly (readonly [number, number, boolean])[] = [7, 8].map((part) => [part, 1, false])
+  let mine = [7, 8].map((part) => ({ part, epoch: 1, clean: 'false', missing: -2 }))
   let fails = true
   const db = databaseWith((text) => {
-    if (!text.startsWith('UPDATE')) return [{ leases: JSON.stringify(mine), missing: -2 }]
+    if (!text.startsWith('UPDATE')) return mine
     if (fails) throw new Error('The connection was lost.')
     return []
   })
@@ -55,9 +55,9 @@ test('partitions stay until it is known whether they were given back', async () 
     renewed: (lost, gained) => events.push(`lost ${lost.join()}`, `gained ${gained.map(({ part }) => part).join()}`),
   })
   expect(await leases.renew()).toBe(2)
-  await expect(leases.giveBack([7, 8])).rejects.toThrow('The connection was lost.')
+  await expect(leases.giveBack([7, 8])).rejects.toThrow('Postgres cannot be used')
   // One of them went, and another process has it.
-  mine = mine.filter(([part]) => part !== 7)
+  mine = mine.filter(({ part }) => part !== 7)
   fails = false
   await leases.renew()
   expect(events).toEqual(['lost ', 'gained 7,8', 'lost 7', 'gained '])
@@ -67,7 +67,7 @@ test('leases end by the time of day too, because a suspended machine stops the o
   let nowMs = 0
   const clock = { ...systemClock, now: () => nowMs, elapsedMs: () => 0 }
   const leases = new Leases({
-    db: databaseWith(() => [{ leases: '[[1,1,false]]', missing: 0 }]),
+    db: databaseWith(() => [{ part: 1, epoch: 1, clean: 'false', missing: 0 }]),
     ...{ clock, me: 'me', leaseMs: 10_000, renewed: () => {} },
   })
   await leases.renew()
@@ -101,10 +101,7 @@ test('what was given up and handled again is written again', async () => {
 })
 
 test('a dead letter leaves a newer state than one that is still to be written', async () => {
-  const rows = new VehicleRows(
-    databaseWith(() => []),
-    undefined,
-  )
+  const rows = new VehicleRows(databaseWith(() => []))
   rows.gained([partitionOf(vin)])
   rows.settled(stateOf(1))
   expect(await rows.load(vin)).toMatchObject({ seq: 1 })
@@ -118,7 +115,7 @@ test('timers that could not be read are read again', async () => {
     if (isDown) throw new Error('The connection was lost.')
     return []
   })
-  const rows = new VehicleRows(db, undefined)
+  const rows = new VehicleRows(db)
   rows.gained([partitionOf(vin)])
   const moved: boolean[] = []
   rows.follow({
@@ -128,8 +125,8 @@ test('timers that could not be read are read again', async () => {
     },
     forget: async () => {},
   })
-  await expect(rows.due().next()).rejects.toThrow('The connection was lost.')
-  await expect(rows.followMoves()).rejects.toThrow('The connection was lost.')
+  await expect(rows.due().next()).rejects.toThrow('Postgres cannot be used')
+  await expect(rows.followMoves()).rejects.toThrow('Postgres cannot be used')
   isDown = false
   await rows.followMoves()
   await rows.followMoves()
@@ -152,7 +149,7 @@ test('a sign of life counts the messages of every gap', async () => {
   }))
   const life = new Life({
     ...{ signs: signsIn(new Database({ query }, 'fleethook', systemClock), 'me'), clock: systemClock, log: quiet },
-    ...{ openGaps: () => gaps, onGap: () => {}, onSigned: () => {} },
+    ...{ openGaps: () => gaps, earlier: [], onGap: () => {}, onSigned: () => {} },
   })
   life.start(false)
   await expect.poll(() => written.length).toBeGreaterThan(0)

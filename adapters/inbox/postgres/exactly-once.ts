@@ -85,8 +85,7 @@ WHERE NOT w.done @> ARRAY['${name}'] LIMIT 1`,
   return rows.length === 0
 }
 
-const seqIn = (row: unknown): string =>
-  typeof row === 'object' && row !== null ? String(Reflect.get(row, 'seq')) : String(row)
+const seqIn = (row: unknown): string => String(Reflect.get(Object(row), 'seq'))
 
 function handedOver(): never {
   throw new FleethookError('handed_over', 'Another process has the message, or it came by another inbox.', {
@@ -94,35 +93,21 @@ function handedOver(): never {
   })
 }
 
-/** Runs a statement in the transactions of pg, PGlite, postgres.js, Drizzle, Kysely and Prisma, which differ in the name of the method. */
+/** Runs a statement in the transactions of Prisma, postgres.js, Kysely, Drizzle, PGlite and pg, which differ in the name of the method. */
 export async function runIn(transaction: unknown, sql: string): Promise<readonly unknown[]> {
-  const call = (name: string, ...values: readonly unknown[]): Promise<unknown> | undefined => {
-    const method: unknown =
-      typeof transaction === 'object' || typeof transaction === 'function'
-        ? Reflect.get(Object(transaction), name)
-        : undefined
-    return typeof method === 'function' ? Promise.resolve(Reflect.apply(method, transaction, values)) : undefined
+  const kysely = {
+    ...{ sql, parameters: [], query: { kind: 'RawNode', sqlFragments: [sql], parameters: [] } },
+    queryId: { queryId: 'fleethook' },
   }
-  const result: unknown = await (call('$queryRawUnsafe', sql) ??
-    call('unsafe', sql) ??
-    call('executeQuery', compiled(sql)) ??
-    call('execute', sql) ??
-    call('query', sql) ??
-    unknownTransaction())
-  if (Array.isArray(result)) return result
-  const rows: unknown = typeof result === 'object' && result !== null ? Reflect.get(result, 'rows') : undefined
-  return Array.isArray(rows) ? rows : unknownTransaction()
-}
-
-/** A statement as Kysely takes it. */
-const compiled = (sql: string): object => ({
-  sql,
-  parameters: [],
-  query: { kind: 'RawNode', sqlFragments: [sql], parameters: [] },
-  queryId: { queryId: 'fleethook' },
-})
-
-function unknownTransaction(): never {
+  const ways = { $queryRawUnsafe: sql, unsafe: sql, executeQuery: kysely, execute: sql, query: sql }
+  for (const [name, statement] of Object.entries(ways)) {
+    const method: unknown = Reflect.get(Object(transaction), name)
+    if (typeof method !== 'function') continue
+    const result: unknown = await Reflect.apply(method, transaction, [statement])
+    const rows: unknown = Array.isArray(result) ? result : Reflect.get(Object(result), 'rows')
+    if (Array.isArray(rows)) return rows
+    break
+  }
   throw new FleethookError('option_invalid', 'exactlyOnce does not know how to run a statement in this transaction.', {
     hint: 'Say how: inbox.exactlyOnce(transaction, { run: async (tx, sql) => (await tx.query(sql)).rows }).',
   })

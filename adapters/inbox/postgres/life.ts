@@ -1,10 +1,10 @@
-import type { Sign, Signs, Trace } from '../signs-of-life.ts'
-import { type Database, databaseError, type Row } from './client.ts'
+import type { Signs } from '../signs-of-life.ts'
+import { type Database, databaseError } from './client.ts'
 
 /** Signs of life in the table `receiver`. */
 export const signsIn = (db: Database, me: string): Signs => ({
   me,
-  async write({ agoMs, isClosed, gaps, isAccounted }: Sign, withinMs) {
+  async write({ agoMs, isClosed, gaps, isAccounted }, withinMs) {
     await db.run(
       `INSERT INTO ${db.schema}.receiver VALUES ($1, floor(extract(epoch FROM clock_timestamp()) * 1000) - $2::bigint, $3::boolean, $4, $5::boolean)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, closed = excluded.closed, gaps = excluded.gaps, accounted = excluded.accounted`,
@@ -16,21 +16,17 @@ ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, closed = excluded.clo
     const rows = await db.run(
       `SELECT id, since, seen_at, closed::text AS closed, accounted::text AS accounted, gaps FROM ${db.schema}.receiver`,
     )
-    return rows.map(traceOf)
+    return rows.map((row) => ({
+      id: String(row['id']),
+      since: Number(row['since']),
+      until: Number(row['seen_at']),
+      isClosed: row['closed'] === 'true',
+      isAccounted: row['accounted'] === 'true',
+      gaps: JSON.parse(String(row['gaps'])),
+    }))
   },
   async forget(ids) {
     await db.run(`DELETE FROM ${db.schema}.receiver WHERE id = ANY ($1::uuid[])`, [ids])
   },
   reasonOf: (error) => databaseError(error).message,
 })
-
-function traceOf({ id, since, seen_at, closed, accounted, gaps }: Row): Trace {
-  return {
-    id: String(id),
-    since: Number(since),
-    until: Number(seen_at),
-    isClosed: closed === 'true',
-    isAccounted: accounted === 'true',
-    gaps: JSON.parse(String(gaps)),
-  }
-}

@@ -120,7 +120,6 @@ export class Reader extends SharedReader<Unsettled> {
       }),
       this.repeat('old messages could not be deleted', async () => {
         await store.tidy()
-        await vehicles?.tidy(this.clock.now())
         const { deadRows, oldestSnapshotMs } = await tableHealth(db)
         this.figures = { deadRows, oldestSnapshotMs }
         return tidyMs
@@ -204,11 +203,11 @@ export class Reader extends SharedReader<Unsettled> {
   async finish(withinMs: number): Promise<void> {
     this.isFinishing = true
     await this.quiet(this.parts.values(), withinMs)
-    await resolvedOr(this.#endings.flush(), this.clock, lastMs)
+    await this.#endings.flush(lastMs)
   }
 
   protected async leave(): Promise<void> {
-    await resolvedOr(this.#endings.flush(), this.clock, lastMs)
+    await this.#endings.flush(lastMs)
     this.#endings.close()
     await resolvedOr(Promise.all(this.#loops), this.clock, lastMs)
     await this.#leases.release().catch((error: unknown) => this.failed('leases could not be given back', error))
@@ -230,19 +229,10 @@ export class Reader extends SharedReader<Unsettled> {
 
   /** Rejects when Postgres does not take it in time: who asks for a list must not wait for as long as it is down. */
   async #flushed(): Promise<void> {
-    let isWritten = false
-    const written = this.#endings.flush().then(() => {
-      isWritten = true
-    })
-    await resolvedOr(written, this.clock, flushMs)
-    if (!isWritten)
-      throw new FleethookError(
-        'inbox_unavailable',
-        `Postgres did not take the states of vehicles within ${flushMs} ms.`,
-      )
+    if (!(await this.#endings.flush(flushMs)))
+      throw new FleethookError('inbox_unavailable', `Postgres did not take states of vehicles within ${flushMs} ms.`)
   }
 
-  /** Their rows are deleted, but a read under way may still show them. */
   #areDeleted(places: readonly Place[]): void {
     if (this.#isReading) for (const place of places) this.#deleted.push(place)
     else for (const { seq } of places) this.#over.delete(seq)
@@ -282,7 +272,7 @@ export class Reader extends SharedReader<Unsettled> {
       chosen.map(([, part]) => part),
       this.#options.settings.leaseMs / 5,
     )
-    await resolvedOr(this.#endings.flush(), this.clock, lastMs)
+    await this.#endings.flush(lastMs)
     for (const [, part] of chosen) part.isLeaving = part.hand.size === 0
     const left = chosen.flatMap(([number, { isLeaving }]) => (isLeaving ? [number] : []))
     if (left.length === 0) return
