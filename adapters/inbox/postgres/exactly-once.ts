@@ -31,8 +31,9 @@ export function exactlyOnceIn<Transaction>(
     deliveries: readonly Delivery[],
     handle: (transaction: Transaction, which: readonly number[]) => unknown,
   ): Promise<void> {
-    const { db, placeOf } = marks()
-    const places = deliveries.map(({ id }) => placeOf(id) ?? handedOver())
+    const inbox = marks()
+    const { db } = inbox
+    const places = deliveries.map(({ id }) => inbox.placeOf(id) ?? handedOver())
     let isHandled = false
     let marked: readonly Place[] = []
     try {
