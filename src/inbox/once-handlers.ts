@@ -32,7 +32,7 @@ export interface OnceHandlers<Transaction> {
 }
 
 /** Names of handlers as they can be written into statements. */
-const nameRule = /^[\w.:-]{1,100}$/
+const nameRule = /^[\w.: -]{1,100}$/
 
 /** Makes handlers that `run` runs. `names`: those that are taken. `of`: the function that the user calls. */
 export function onceHandlers<Transaction>(
@@ -49,7 +49,7 @@ export function onceHandlers<Transaction>(
     if (typeof name !== 'string' || !nameRule.test(name))
       throw new FleethookError(
         'handler_invalid',
-        'The name of a handler must have 1 to 100 letters, digits and . : _ -',
+        'The name of a handler must have 1 to 100 letters, digits, spaces and . : _ -',
       )
     if (names.has(name))
       throw new FleethookError('handler_invalid', `Two handlers of ${of} have the name ${name}.`, {
