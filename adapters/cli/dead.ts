@@ -2,23 +2,16 @@ import type { Command } from 'commander'
 import * as z from 'zod/mini'
 import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
-import type { LetterSummary } from '../../src/operator/app.ts'
+import type { Letter, LetterSummary } from '../../src/operator/app.ts'
+import { isJsonObject } from '../../src/wire/record.ts'
 import { whole } from './arguments.ts'
 import { type Filter, filters, operates, type Operating } from './operator.ts'
 import { columns, jsonText, table, timeOf } from './terminal.ts'
 
-const summary = z.looseObject({
-  id: z.string(),
-  vin: z.nullable(z.string()),
-  topic: z.string(),
-  receivedAt: z.string(),
-  diedAt: z.string(),
-  attempts: z.number(),
-  error: z.string(),
-})
-const listed = z.looseObject({ letters: z.array(summary), next: z.nullable(z.string()) })
+const isLetter = (value: unknown): boolean => isJsonObject(value) && typeof value['id'] === 'string'
+const listed = z.looseObject({ letters: z.array(z.custom<LetterSummary>(isLetter)), next: z.nullable(z.string()) })
 const changed = z.looseObject({ messages: z.number() })
-const letter = z.extend(summary, { event: z.unknown() })
+const letter = z.custom<Letter>(isLetter)
 
 interface Listing extends Filter {
   readonly limit: number

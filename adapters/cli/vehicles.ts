@@ -4,31 +4,17 @@ import * as z from 'zod/mini'
 import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import type { FieldReport, VehicleReport, VehicleSummary } from '../../src/operator/app.ts'
+import { isJsonObject } from '../../src/wire/record.ts'
 import { whole } from './arguments.ts'
 import { operates } from './operator.ts'
 import { columns, table, timeOf } from './terminal.ts'
 
-const known = {
-  vin: z.string(),
-  online: z.nullable(z.boolean()),
-  state: z.nullable(z.string()),
-  isOnlineCertain: z.boolean(),
-  seenAt: z.nullable(z.string()),
-}
-const listed = z.looseObject({
-  vehicles: z.array(z.looseObject({ ...known, fields: z.number() })),
-  next: z.nullable(z.string()),
-})
-const field = z.object({
-  value: z.optional(z.unknown()),
-  at: z.string(),
-  since: z.string(),
-  ageMs: z.number(),
-  isCertain: z.boolean(),
-  invalidSince: z.exactOptional(z.string()),
-})
-const timer = z.object({ edge: z.string(), since: z.string(), dueAt: z.string() })
-const report = z.looseObject({ ...known, fields: z.record(z.string(), field), timers: z.array(timer) })
+const isVehicle = (value: unknown): value is { readonly [member: string]: unknown } =>
+  isJsonObject(value) && typeof value['vin'] === 'string'
+const listed = z.looseObject({ vehicles: z.array(z.custom<VehicleSummary>(isVehicle)), next: z.nullable(z.string()) })
+const report = z.custom<VehicleReport>(
+  (value) => isVehicle(value) && isJsonObject(value['fields']) && Array.isArray(value['timers']),
+)
 
 interface Listing {
   readonly limit: number

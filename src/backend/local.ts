@@ -208,38 +208,21 @@ export class LocalBackend implements Backend {
       this.#putAfterAnswer(messages, from)
       return undefined
     }
+    // When too many messages wait already, these wait in the inbox only.
     const window = this.#windowBefore(messages)
-    if (window !== undefined) return this.#putBehind(window, messages, from)
-    const request = this.#core.add(messages, from)
+    if (window !== undefined) this.#env = from.env
+    const request = this.#core.add(window === undefined ? messages : [], from)
     const refused = (error: unknown): Refusal => {
       this.#core.cancel(request)
       return this.#noteRefused(messages, error)
     }
     try {
-      const stored = this.#inbox.put(messages)
+      const stored = window === undefined ? this.#inbox.put(messages) : window.put(() => this.#inbox.put(messages))
       if (stored instanceof Promise) return stored.then(() => this.#accept(messages, request), refused)
     } catch (error) {
       return refused(error)
     }
     return this.#accept(messages, request)
-  }
-
-  /** Too many messages wait already, so these wait in the inbox only. */
-  #putBehind(
-    window: Window<Waiting>,
-    messages: readonly InboxMessage[],
-    from: RequestScope,
-  ): Promise<Refusal | undefined> {
-    this.#env = from.env
-    return window
-      .put(() => this.#inbox.put(messages))
-      .then(
-        () => {
-          this.#parts.reports.noteAccepted(messages)
-          return undefined
-        },
-        (error: unknown) => this.#noteRefused(messages, error),
-      )
   }
 
   /** The inbox has the messages, so their handlers start. The answer may wait for them. */

@@ -114,10 +114,6 @@ export class Core implements RunningCore {
     return drain(this, options)
   }
 
-  #closeBatches(): void {
-    for (const gathering of this.#gatherings.values()) gathering.flush()
-  }
-
   stopTimers(): void {
     for (const part of this.options.parts) part.stop?.()
     for (const gathering of this.#gatherings.values()) gathering.stop()
@@ -155,7 +151,8 @@ export class Core implements RunningCore {
     while (lifecycle.running < this.options.concurrency && !lifecycle.startsNoMore) {
       if (this.#suspect !== undefined && lifecycle.running > 0) break
       // The last messages of a drain do not wait for others.
-      if (lifecycle.isDraining && !this.lanes.hasNext) this.#closeBatches()
+      if (lifecycle.isDraining && !this.lanes.hasNext)
+        for (const gathering of this.#gatherings.values()) gathering.flush()
       const hasNext = this.#suspect !== undefined || this.#due.length > 0 || this.lanes.hasNext
       if (!hasNext || !this.#yielding.mayStart()) break
       const turn = this.#suspect === undefined ? this.#due.shift() : undefined

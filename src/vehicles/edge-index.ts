@@ -1,7 +1,7 @@
 import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { Location } from '../events/values.ts'
-import type { AnyVehicleView, Bounds, Edge, EdgeTopic, Timing } from './edge.ts'
+import type { AnyVehicleView, Bounds, Edge, Timing } from './edge.ts'
 
 /** An edge that has handlers. */
 interface IndexedEdge {
@@ -26,7 +26,7 @@ interface OfField {
 export class EdgeIndex {
   readonly #byName = new Map<string, IndexedEdge>()
   readonly #byField = new Map<string, OfField>()
-  readonly #byTopic = new Map<EdgeTopic, IndexedEdge[]>()
+  readonly #byTopic = new Map<string, IndexedEdge[]>()
   #searches = 0
   /** Called with the first edge that has a timer. */
   onTiming: ((timing: Timing) => void) | undefined
@@ -96,7 +96,7 @@ export class EdgeIndex {
       indexed.foundIn = this.#searches
       found.push(indexed)
     }
-    if (isEdgeTopic(topic)) this.#byTopic.get(topic)?.forEach(add)
+    this.#byTopic.get(topic)?.forEach(add)
     for (const field of fields) {
       const ofField = this.#byField.get(field)
       if (ofField === undefined) continue
@@ -110,19 +110,6 @@ export class EdgeIndex {
     }
     return found.toSorted((a, b) => a.number - b.number).map(({ edge }) => edge)
   }
-}
-
-const topics: readonly string[] = [
-  'data',
-  'vehicle_data',
-  'state',
-  'alerts',
-  'errors',
-  'connectivity',
-] satisfies EdgeTopic[]
-
-function isEdgeTopic(topic: string): topic is EdgeTopic {
-  return topics.includes(topic)
 }
 
 function isLocation(value: unknown): value is Location {

@@ -138,6 +138,9 @@ export type Timers = Readonly<Record<string, EdgeTimer>>
 /** What messages change of a state. */
 type StateParts = Omit<VehicleState, 'vin' | 'slots' | 'bytes' | 'dueMs' | 'text' | 'time' | 'with'>
 
+/** A state that nobody else has yet, so it may still change. */
+type NewState = { -readonly [Name in keyof VehicleState]: VehicleState[Name] }
+
 const nothing: readonly never[] = []
 
 /**
@@ -296,7 +299,7 @@ export class VehicleState implements StoredVehicle {
   }
 
   with(parts: Partial<StateParts>): VehicleState {
-    return new VehicleState(this.vin, this.slots, { ...partsOf(this), ...parts })
+    return Object.assign(new VehicleState(this.vin, this.slots, this), parts)
   }
 }
 
@@ -363,21 +366,6 @@ export function movedState({ vin, seq, seenMs, text }: StoredRow, gapTo: number)
   const written = JSON.stringify(row)
   return { vin, seq: 0, seenMs, dueMs: dueOf(written), text: () => written }
 }
-
-/** A copy that may change. To spread the state would take three times as long. */
-const partsOf = (state: VehicleState): { -readonly [Name in keyof StateParts]: StateParts[Name] } => ({
-  seq: state.seq,
-  seenMs: state.seenMs,
-  values: state.values,
-  times: state.times,
-  length: state.length,
-  invalid: state.invalid,
-  bases: state.bases,
-  link: state.link,
-  memory: state.memory,
-  timers: state.timers,
-  gapTo: state.gapTo,
-})
 
 function orNone<T extends object>(record: T): T | undefined {
   return Object.keys(record).length === 0 ? undefined : record
@@ -490,7 +478,8 @@ interface Difference {
 /** Builds the next state. It copies a list only when it must change it, because every message makes a state. */
 class Draft implements Applied {
   readonly #before: VehicleState
-  readonly #parts: ReturnType<typeof partsOf>
+  readonly #after: NewState
+  #isDone = false
   readonly #uncertainTo: number
   #own: { readonly values: (FieldValue | undefined)[]; readonly times: number[] } | undefined
   #differences: Difference[] | undefined
@@ -499,14 +488,14 @@ class Draft implements Applied {
   #hasGrown = false
   #ownInvalid: Record<number, number> | undefined
   #ownBases: Record<number, number> | undefined
-  #after: VehicleState | undefined
   #changes: readonly Change[] | undefined
 
   constructor(before: VehicleState, { seq, seenMs }: Pick<StateParts, 'seq' | 'seenMs'>, gapTo: number) {
     this.#before = before
-    this.#parts = partsOf(before)
-    this.#parts.seq = seq
-    this.#parts.seenMs = seenMs
+    // `with` would take twice as long.
+    this.#after = new VehicleState(before.vin, before.slots, before)
+    this.#after.seq = seq
+    this.#after.seenMs = seenMs
     this.#uncertainTo = Math.max(gapTo, before.gapTo)
   }
 
@@ -529,12 +518,12 @@ class Draft implements Applied {
       return
     }
     const ofValue = lengthOf(value)
-    const length = this.#parts.length + ofValue - (known === undefined ? -field.length : lengthOf(known))
-    if (length > Math.max(before.slots.room[slot] ?? 0, this.#parts.length)) {
+    const length = this.#after.length + ofValue - (known === undefined ? -field.length : lengthOf(known))
+    if (length > Math.max(before.slots.room[slot] ?? 0, this.#after.length)) {
       before.slots.leftOut(ofValue === Infinity ? 'a value is too large or nested too deep' : 'its state is full')
       return
     }
-    this.#parts.length = length
+    this.#after.length = length
     const isSame = known !== undefined && this.#isSame(slot, known, value, tolerance)
     this.#set(slot, isDocument && isSame ? known : value, atMs, isSame ? before.time(slot, 2) : atMs)
     if (invalidMs !== undefined) delete this.#invalid()[slot]
@@ -546,11 +535,12 @@ class Draft implements Applied {
       this.#change({ slot, from: null, to: value, fromMs: invalidMs, atMs, acrossGap, invalid: true })
     else if (acrossGap) (this.#certain ??= []).push(slot)
     if (before.slots.deltas[slot] !== undefined && typeof value === 'number' && !isSame)
-      (this.#ownBases ??= { ...this.#parts.bases })[slot] = value
+      (this.#ownBases ??= { ...this.#after.bases })[slot] = value
   }
 
   get after(): VehicleState {
-    return (this.#after ??= this.#done())
+    if (!this.#isDone) this.#finish()
+    return this.#after
   }
 
   get changes(): readonly Change[] {
@@ -561,16 +551,16 @@ class Draft implements Applied {
     return [...(this.#differences ?? nothing).map(({ slot }) => slot), ...(this.#certain ?? nothing)]
   }
 
-  #done(): VehicleState {
+  #finish(): void {
+    this.#isDone = true
     const own = this.#own
     if (own !== undefined) {
       // A list that has grown has spare room. A copy of it has none.
-      this.#parts.values = this.#hasGrown ? own.values.slice() : own.values
-      this.#parts.times = this.#hasGrown ? own.times.slice() : own.times
+      this.#after.values = this.#hasGrown ? own.values.slice() : own.values
+      this.#after.times = this.#hasGrown ? own.times.slice() : own.times
     }
-    if (this.#ownInvalid !== undefined) this.#parts.invalid = orNone(this.#ownInvalid)
-    if (this.#ownBases !== undefined) this.#parts.bases = this.#ownBases
-    return new VehicleState(this.#before.vin, this.#before.slots, this.#parts)
+    if (this.#ownInvalid !== undefined) this.#after.invalid = orNone(this.#ownInvalid)
+    if (this.#ownBases !== undefined) this.#after.bases = this.#ownBases
   }
 
   /** With a `delta`, compares with the last value that was reported as a change, so that a drift in small steps is a change too. */
@@ -586,13 +576,13 @@ class Draft implements Applied {
   }
 
   #set(slot: number, value: FieldValue, atMs: number, sinceMs: number): void {
-    const { values, times } = (this.#own ??= { values: this.#parts.values.slice(), times: this.#parts.times.slice() })
+    const { values, times } = (this.#own ??= { values: this.#after.values.slice(), times: this.#after.times.slice() })
     if (slot >= values.length) this.#hasGrown = true
-    put(values, times, slot, value, [atMs, this.#parts.seq, sinceMs])
+    put(values, times, slot, value, [atMs, this.#after.seq, sinceMs])
   }
 
   #invalid(): Record<number, number> {
-    return (this.#ownInvalid ??= { ...this.#parts.invalid })
+    return (this.#ownInvalid ??= { ...this.#after.invalid })
   }
 
   #change(difference: Difference): void {
@@ -661,11 +651,18 @@ export class Snapshot implements AnyVehicleView {
   /** `ageMs` counts up to this time. */
   readonly #nowMs: number
   readonly #uncertainTo: number
+  /** Only these fields have values, and each is certain. */
+  readonly #isKnown: ((field: string) => boolean) | undefined
 
-  constructor(state: VehicleState, nowMs: number, gapTo: number) {
+  constructor(state: VehicleState, nowMs: number, gapTo: number, isKnown?: (field: string) => boolean) {
     this.#state = state
     this.#nowMs = nowMs
     this.#uncertainTo = Math.max(gapTo, state.gapTo)
+    this.#isKnown = isKnown
+  }
+
+  knowing(isKnown: (field: string) => boolean): Snapshot {
+    return new Snapshot(this.#state, this.#nowMs, this.#uncertainTo, isKnown)
   }
 
   /** What the snapshot was made from. */
@@ -678,7 +675,7 @@ export class Snapshot implements AnyVehicleView {
   }
 
   value(field: string): FieldValue | undefined {
-    return this.#state.values[this.#slot(field)]
+    return this.#isKnown?.(field) === false ? undefined : this.#state.values[this.#slot(field)]
   }
 
   at(field: string): Date | undefined {
@@ -697,6 +694,7 @@ export class Snapshot implements AnyVehicleView {
   }
 
   isCertain(field: string): boolean {
+    if (this.#isKnown !== undefined) return this.value(field) !== undefined
     return (this.#time(field, 1) ?? -1) > this.#uncertainTo
   }
 

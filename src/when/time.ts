@@ -1,16 +1,9 @@
 import { checkOptions, numberBetween, type Rule, trueOrFalse } from '../base/options.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { FieldValue } from '../events/values.ts'
-import type {
-  AnyVehicleView,
-  Edge,
-  EdgeResult,
-  EdgeStep,
-  EdgeTimer,
-  EdgeTopic,
-  Occurrence,
-  PendingTimer,
-} from '../vehicles/edge.ts'
+import type { AnyVehicleView, Edge, EdgeResult, EdgeStep, EdgeTimer, EdgeTopic, Occurrence } from '../vehicles/edge.ts'
+import { Snapshot } from '../vehicles/state.ts'
+import { wireTopics } from '../wire/envelope.ts'
 import { createClockwork } from './clockwork.ts'
 import { checkField, invalid } from './conditions.ts'
 
@@ -77,71 +70,12 @@ export function readDuration(what: string, duration: Duration): { readonly ms: n
   return { ms: Math.round(all * 1_000), name: `${all} s` }
 }
 
-/** A vehicle as if only some fields had values, each of them certain. A class, because each message makes some of them. */
-class Knowing implements AnyVehicleView {
-  readonly #vehicle: AnyVehicleView
-  readonly #isKnown: ((field: string) => boolean) | undefined
-
-  constructor(vehicle: AnyVehicleView, isKnown: ((field: string) => boolean) | undefined) {
-    this.#vehicle = vehicle
-    this.#isKnown = isKnown
-  }
-
-  value(field: string): FieldValue | undefined {
-    return this.#isKnown === undefined || this.#isKnown(field) ? this.#vehicle.value(field) : undefined
-  }
-
-  isCertain(field: string): boolean {
-    return this.value(field) !== undefined
-  }
-
-  at(field: string): Date | undefined {
-    return this.#vehicle.at(field)
-  }
-
-  since(field: string): Date | undefined {
-    return this.#vehicle.since(field)
-  }
-
-  ageMs(field: string): number | undefined {
-    return this.#vehicle.ageMs(field)
-  }
-
-  invalidSince(field: string): Date | undefined {
-    return this.#vehicle.invalidSince(field)
-  }
-
-  get vin(): string {
-    return this.#vehicle.vin
-  }
-
-  get fields(): readonly string[] {
-    return this.#vehicle.fields
-  }
-
-  get online(): boolean | undefined {
-    return this.#vehicle.online
-  }
-
-  get state(): string | undefined {
-    return this.#vehicle.state
-  }
-
-  get isOnlineCertain(): boolean {
-    return this.#vehicle.isOnlineCertain
-  }
-
-  get seenAt(): Date | undefined {
-    return this.#vehicle.seenAt
-  }
-
-  get timers(): readonly PendingTimer[] {
-    return this.#vehicle.timers
-  }
-}
-
-export function knowing(vehicle: AnyVehicleView, isKnown?: (field: string) => boolean): AnyVehicleView {
-  return new Knowing(vehicle, isKnown)
+/** A vehicle as if only some fields had values, each of them certain. */
+export function knowing(vehicle: AnyVehicleView, isKnown: (field: string) => boolean = () => true): AnyVehicleView {
+  if (vehicle instanceof Snapshot) return vehicle.knowing(isKnown)
+  // A view of a test.
+  const value = (field: string): FieldValue | undefined => (isKnown(field) ? vehicle.value(field) : undefined)
+  return { ...vehicle, value, isCertain: (field) => value(field) !== undefined }
 }
 
 /** An edge after which something may last. */
@@ -219,8 +153,6 @@ interface Counting {
   readonly counts: (event: FleetEvent) => boolean
 }
 
-const messages: readonly EdgeTopic[] = ['data', 'vehicle_data', 'state', 'alerts', 'errors', 'connectivity']
-
 const aList: Rule = {
   must: 'must be a list of at least one name',
   accepts: (value) => Array.isArray(value) && value.length > 0,
@@ -231,8 +163,9 @@ export function silence(duration: Duration, options: SilentOptions): Sensing<Sil
   checkOptions<SilentOptions>('silent', options, { topics: aList, fields: aList, evenOffline: trueOrFalse })
   const { topics, fields = [], evenOffline = false } = options
   for (const field of fields) checkField('silent', field)
-  const wrong = topics?.find((topic) => !messages.includes(topic))
-  if (wrong !== undefined) throw invalid(`\`silent\` was given the topic "${wrong}"`, `Topics: ${messages.join(', ')}.`)
+  const wrong = topics?.find((topic) => !wireTopics.includes(topic))
+  if (wrong !== undefined)
+    throw invalid(`\`silent\` was given the topic "${wrong}"`, `Topics: ${wireTopics.join(', ')}.`)
   const named = [topics?.join(' '), fields.join(' '), evenOffline ? 'evenOffline' : ''].filter(Boolean)
   const counts = (event: FleetEvent): boolean => {
     if (topics !== undefined && !topics.some((topic) => topic === event.topic)) return false
@@ -244,7 +177,7 @@ export function silence(duration: Duration, options: SilentOptions): Sensing<Sil
     name: `silent(${[name, ...named].join(',')})`,
     fields: [],
     reads: fields,
-    topics: messages,
+    topics: wireTopics,
     timing: createClockwork,
     counts,
     detect(step) {
@@ -272,7 +205,7 @@ export function hearing(silent: Edge<Silence> & Counting): Sensing<Heard> {
     name: `heardAgain(${silent.name})`,
     fields: [],
     reads: silent.reads,
-    topics: messages,
+    topics: wireTopics,
     timing: createClockwork,
     detect(step) {
       const { event, at, arrivedMs, timer } = step

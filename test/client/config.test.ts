@@ -29,13 +29,6 @@ describe('config(vin)', () => {
     expect(lines()).toEqual(Array(2).fill(`GET /api/config/${vin}`))
   })
 
-  test('stop deletes the config, and says whether that changed a vehicle', async () => {
-    const { client, lines } = stub([json({ updated_vehicles: 1 }), json({ response: true })])
-    expect(await client.config(vin).stop()).toEqual({ updatedVehicles: 1, skipped: {} })
-    expect(await client.config(vin).stop()).toEqual({ updatedVehicles: undefined, skipped: {} })
-    expect(lines()).toEqual(Array(2).fill(`DELETE /api/config/${vin}`))
-  })
-
   test('a setting that is stored as null or as {} is read as null, so that the config can be sent again', async () => {
     const { client, asked } = stub(
       json({ fields: { BatteryLevel: {}, Gear: null, Soc: { interval_seconds: 5, more: 1 } } }),
@@ -51,15 +44,6 @@ describe('config(vin)', () => {
       const { client } = stub(json({ fields: { BatteryLevel: setting } }))
       expect(await rejection(client.config(vin).get())).toMatchObject({ code: 'answer_unreadable' })
     }
-  })
-})
-
-describe('defaultConfig', () => {
-  test('get is null when none is set', async () => {
-    const { client, lines } = stub([json(null), json({ response: null })])
-    expect(await client.defaultConfig.get()).toBeNull()
-    expect(await client.defaultConfig.get()).toBeNull()
-    expect(lines()[0]).toBe('GET /api/business/config/default')
   })
 })
 
@@ -195,21 +179,6 @@ describe('types', () => {
       { fields: { BateryLevel: interval } } satisfies StreamingConfig,
     ]
     expect(calls).toBeTypeOf('function')
-  })
-
-  test('a name that the catalogue does not have is written as `[name as string]`, and is sent', async () => {
-    const { client: other, asked } = stub(json({ ignoredFields: [] }))
-    const fields: Settings = {
-      Locked: { interval_seconds: 60 },
-      ['FieldOfNextYear' as string]: { interval_seconds: 60, minimum_delta: 1 },
-    }
-    await other.config(vin).patch({ fields })
-    expect(asked[0]?.body).toEqual({
-      fields: {
-        Locked: { interval_seconds: 60 },
-        FieldOfNextYear: { interval_seconds: 60, minimum_delta: 1 },
-      },
-    })
   })
 
   test('your own fields are typed too, in configs and in events', () => {

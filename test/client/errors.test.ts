@@ -35,22 +35,6 @@ describe('an error has the code of the service, wherever its body has it', () =>
   })
 })
 
-test('the maker’s text for an unavailable vehicle and its code are one code with one hint', async () => {
-  const makerText = 'vehicle unavailable: vehicle is offline or asleep'
-  const errors = await Promise.all(
-    [makerText, 'vehicle_unavailable'].map((error) =>
-      rejection(stub(refusal(408, error), once).client.vehicle(vin).data()),
-    ),
-  )
-  expect(errors).toMatchObject([
-    { code: 'vehicle_unavailable', status: 408 },
-    { code: 'vehicle_unavailable', status: 408 },
-  ])
-  const [hint, ...hints] = errors.map((error) => error instanceof ServiceError && error.hint)
-  expect(hint).toContain('wakeUp')
-  expect(hints).toEqual([hint])
-})
-
 test.each(['x-request-id', 'x-txid'])('the id of the request is read from %s', async (header) => {
   const { client } = stub(refusal(404, 'not_found', { [header]: 'req-1' }), once)
   expect(await rejection(client.products())).toMatchObject({ requestId: 'req-1' })

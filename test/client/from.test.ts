@@ -31,6 +31,7 @@ describe('receiver.from', () => {
     const texts = [
       JSON.stringify(data(1)),
       `{"vin":"${vin}",  "state":"online", "createdAt":"${createdAt}"}`,
+      `{"vin":"${vin}", "vehicle_data":{"charge_state":{}}, "createdAt":"${createdAt}"}`,
       `{"credits":5, "createdAt":"${createdAt}"}`,
     ]
     const seen: FleetEvent[][] = [[], []]
@@ -53,13 +54,13 @@ describe('receiver.from', () => {
         .map((event) => ({ ...event, receivedAt: undefined, id: event.id }))
         .toSorted((a, b) => a.topic.localeCompare(b.topic))
     expect(plain(seen[0])).toEqual(plain(seen[1]))
-    expect(seen[0]?.map(({ topic }) => topic).toSorted()).toEqual(['data', 'state', 'unknown'])
+    expect(seen[0]?.map(({ topic }) => topic).toSorted()).toEqual(['data', 'state', 'unknown', 'vehicle_data'])
     const core = (messages: readonly InboxMessage[] = []): unknown[] =>
       messages.map(({ lane, door, kind, text, bytes }) => ({ lane, door, kind, text, bytes }))
     // The text is kept as it came, because a newer fleethook may read more of it.
     expect(core(kept[0])).toEqual(core(kept[1]))
     expect(kept[0]?.map(({ text }) => text)).toEqual(texts)
-    expect(streamed?.stats()).toMatchObject({ received: 3, handled: 3 })
+    expect(streamed?.stats()).toMatchObject({ received: 4, handled: 4 })
   })
 
   test('retries failing handlers in order per VIN, and then makes a dead letter', async () => {

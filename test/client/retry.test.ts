@@ -32,14 +32,6 @@ describe('an idempotent call is retried', () => {
     expect(asked[1]).toMatchObject({ method: 'PATCH', body: { fields: { Gear: { interval_seconds: 1 } } } })
   })
 
-  test('up to `attempts` times, and then rejects with the last error', async () => {
-    const { client, asked, clock } = stub(busy, { retry })
-    const error = rejection(client.products())
-    await clock.advance(10_000)
-    expect(await error).toMatchObject({ code: 'unavailable', status: 503 })
-    expect(asked).toHaveLength(3)
-  })
-
   test('after waits that grow and are half by chance', async () => {
     const { client, asked, clock } = stub(busy, { retry: { attempts: 4, minMs: 100, maxMs: 250 } })
     const error = rejection(client.products())

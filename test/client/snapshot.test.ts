@@ -212,17 +212,6 @@ describe('a gap is', () => {
     expect(said(await all(service))).toEqual([['state', 'state'], ['data', 'Soc'], 'gap lost_too_long'])
   })
 
-  test('a change without a snapshot, reported before the message that follows it', async () => {
-    const answers = [ended(snapshot({ Soc: 5 })), ended(item(data({ Soc: 6 }, 1))), nothingMore]
-    expect(said(await all(stub(answers, { retry })))).toEqual([
-      ...[
-        ['state', 'state'],
-        ['data', 'Soc'],
-      ],
-      ...['gap no_snapshot', 'data'],
-    ])
-  })
-
   test('a change after which nothing comes, reported after five seconds', async () => {
     const gaps: StreamGap[] = []
     const live = feed()

@@ -22,24 +22,6 @@ const levels = (events: readonly StreamEvent[]): unknown[] =>
   events.map((event) => (event.topic === 'data' ? event.data.BatteryLevel : event.topic))
 
 describe('a stream', () => {
-  test('yields the same events as a receiver, of every topic', async () => {
-    const messages = [
-      data(81),
-      { state: 'online', createdAt, vin },
-      { networkInterface: 'WIFI', status: 'CONNECTED', createdAt, vin },
-      { alerts: [{ name: 'a', audiences: [] }], createdAt, vin },
-      { errors: [{ name: 'e', tags: {} }], createdAt, vin },
-      { vehicle_data: { a: 1 }, createdAt, vin },
-      { credits: 5 },
-    ]
-    const { client } = stub(ended(messages.map((message) => item(message)).join('')))
-    const events = await take(client.stream(vin), 7)
-    const topics = ['data', 'state', 'connectivity', 'alerts', 'errors', 'vehicle_data', 'unknown']
-    expect(events.map(({ topic }) => topic)).toEqual(topics)
-    expect(events[0]).toMatchObject({ vin, createdAt, data: { BatteryLevel: 81 }, raw: messages[0], format: 'service' })
-    expect(events[0]?.receivedAt).toEqual(new Date(Date.UTC(2026, 10, 21, 10)))
-  })
-
   test('asks for the vehicle, the field and the topics', async () => {
     const { client, asked, lines } = stub(ended(item(data(1))))
     await take(client.stream(vin), 1)
@@ -62,15 +44,6 @@ describe('a stream', () => {
     expect(levels(await take(stream, 1))).toEqual([1])
     expect(live.cancelled()).toBe(true)
     expect(clock.timers()).toEqual([])
-  })
-
-  test('`messages` yields the JSON text of each item as it came', async () => {
-    const text = '{"vin":"X",  "data":{"a":1.0},"createdAt":"2026-11-21T10:00:00Z"}'
-    const { client } = stub(ended(`data: ${text}\n\n`))
-    for await (const message of client.stream(vin).messages()) {
-      expect(message).toEqual({ text, receivedAt: Date.UTC(2026, 10, 21, 10) })
-      break
-    }
   })
 
   test('continues after an item that is not a JSON object, and logs it without its text', async () => {
@@ -255,11 +228,6 @@ describe('a stream ends', () => {
     const { client, asked } = stub(live.answer)
     expect(await take(client.stream(vin, { signal: AbortSignal.abort() }))).toEqual([])
     expect(asked).toEqual([])
-  })
-
-  test('quietly when the service has nothing to stream', async () => {
-    const { client } = stub(() => new Response(null, { status: 204 }))
-    expect(await take(client.stream(vin))).toEqual([])
   })
 
   test.each([

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { onlyWaiting } from '../inbox/shared-inbox.ts'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { turn } from './fake-clock.ts'
-import { data, gates, scene, state } from './scene.ts'
+import { data, gates, scene } from './scene.ts'
 
 /** A durable inbox that keeps messages as objects, because a disk of text is slow with many messages. */
 function quickInbox(): InboxFactory {
@@ -63,23 +63,6 @@ describe('messages that wait far behind', () => {
     expect(receiver.stats()).toMatchObject({ handled: 90, lanes: 0, running: 0, pending: { messages: 0 } })
   })
 
-  test('are counted by a drain as left, and are found by the next process', async () => {
-    const on = disk()
-    const first = scene({ inbox: storedInbox(on) })
-    first.receiver.on('data', () => new Promise(() => {}))
-    for (const n of posts) await first.post(data('A', n))
-    const drained = first.receiver.drain({ deadlineMs: 10 })
-    await first.clock.advance(10)
-    expect(await drained).toEqual({ handled: 0, left: 30, lost: 0 })
-    const second = scene({ inbox: storedInbox(on) })
-    const seen: unknown[] = []
-    second.receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
-    await second.receiver.open()
-    await turn()
-    expect(seen).toEqual(posts)
-    expect(second.receiver.stats()).toMatchObject({ recovered: 30, handled: 30, lanes: 0 })
-  })
-
   test('keep the env of their request', async () => {
     const { receiver } = scene({ inbox: storedInbox(disk()) })
     const gate = gates()
@@ -109,23 +92,6 @@ describe('messages that wait far behind', () => {
       await turn()
     }
     expect(answers).toEqual(posts.map(() => 200))
-  })
-
-  test('keep the places of gaps, malformed bodies and other topics', async () => {
-    const { receiver, post } = scene({ inbox: storedInbox(disk()) })
-    const gate = gates()
-    const seen: unknown[] = []
-    receiver
-      .on('data', async ({ data: { Odometer } }) => {
-        seen.push(Odometer)
-        if (Odometer === 0) await gate.wait('first')
-      })
-      .on('state', ({ state: is }) => void seen.push(is))
-    for (const n of posts) await post([data('A', n), state('A', `after ${n}`)])
-    await turn()
-    gate.open('first')
-    await turn()
-    expect(seen).toEqual(posts.flatMap((n) => [n, `after ${n}`]))
   })
 
   test('a thousand stuck vehicles with messages behind them do not keep other vehicles waiting', async () => {

@@ -294,16 +294,6 @@ describe('a batch that fails', () => {
 })
 
 describe('a drain', () => {
-  test('runs open batches at once', async () => {
-    const { receiver, post } = scene()
-    const seen: unknown[] = []
-    receiver.batch('data', { size: 100, withinMs: 60_000 }, (events) => void seen.push(numbers(events)))
-    await post([data('A', 1), data('B', 2)])
-    await turn()
-    expect(await receiver.drain()).toEqual({ handled: 2, left: 0, lost: 0 })
-    expect(seen).toEqual([[1, 2]])
-  })
-
   test('leaves gathered messages at its deadline, and the attempt does not count for the next process', async () => {
     const on = disk()
     const first = scene({ inbox: storedInbox(on) })

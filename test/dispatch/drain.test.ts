@@ -1,22 +1,12 @@
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { createReceiver, type DrainResult, FleethookError, memoryInbox } from 'fleethook'
+import { createReceiver, type DrainResult, FleethookError } from 'fleethook'
 import { describe, expect, test } from 'vitest'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { turn } from './fake-clock.ts'
 import { data, gates, scene } from './scene.ts'
 
 describe('drain', () => {
-  test('new messages are answered with 503, code 23, and a stranger still learns nothing', async () => {
-    const { receiver, post } = scene({ secret: 'a-secret' })
-    void receiver.drain()
-    expect(await post(data('A', 1))).toMatchObject({ status: 401 })
-    const answer = await receiver.accept({ authorization: 'a-secret', body: data('A', 1) })
-    expect(answer).toMatchObject({ status: 503, headers: { 'retry-after': expect.any(String) } })
-    expect(JSON.parse(answer.body)).toMatchObject({ code: 23, error: 'draining' })
-    expect(receiver.stats().draining).toBe(true)
-  })
-
   test('resolves at once when there is nothing to do, and leaves no timer', async () => {
     const { receiver, clock } = scene()
     expect(await receiver.drain()).toEqual({ handled: 0, left: 0, lost: 0 })
@@ -169,26 +159,6 @@ describe('drain', () => {
     expect(started).toHaveLength(before)
   })
 
-  test('no handler starts after the deadline, not even the next one of a message in progress', async () => {
-    const { receiver, post, clock } = scene()
-    const started: string[] = []
-    receiver
-      .on('data', () => {
-        started.push('first')
-        return new Promise(() => {})
-      })
-      .on('data', () => {
-        started.push('second')
-        return new Promise(() => {})
-      })
-    await post(data('A', 1))
-    await turn()
-    let result: DrainResult | undefined
-    void receiver.drain({ deadlineMs: 100 }).then((drained) => (result = drained))
-    await clock.advance(100)
-    expect({ started, result }).toEqual({ started: ['first'], result: { handled: 0, left: 0, lost: 1 } })
-  })
-
   test('one deadline covers open requests and handlers together', async () => {
     const { receiver, post, clock } = scene({ ack: 'handled' })
     receiver.on('data', () => new Promise(() => {}))
@@ -250,15 +220,6 @@ describe('drain', () => {
     await clock.advance(2000)
     expect(result).toEqual({ handled: 0, left: 1, lost: 0 })
     expect(clock.timers()).toEqual([])
-  })
-
-  test('the inbox is closed at its end', async () => {
-    let closed = 0
-    const { receiver } = scene({
-      inbox: (settings) => ({ ...memoryInbox()(settings), close: async () => void (closed += 1) }),
-    })
-    await receiver.drain()
-    expect(closed).toBe(1)
   })
 })
 

@@ -74,11 +74,6 @@ describe('on', () => {
     expect(receiver.stats()).toMatchObject({ received: 1, handled: 1 })
   })
 
-  test('returns the receiver, to chain', () => {
-    const { receiver } = scene()
-    expect(receiver.on('data', () => {})).toBe(receiver)
-  })
-
   const noHandler: unknown = 'nope'
   test.each<readonly [string, () => unknown, string]>([
     // @ts-expect-error: what a user without types can do

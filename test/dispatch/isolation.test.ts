@@ -162,15 +162,6 @@ describe('a handler that fails', () => {
     expect(late?.()).toBe(true)
   })
 
-  test('a thenable that never settles fails after timeoutMs', async () => {
-    const { receiver, post, clock } = scene({ timeoutMs: 1000, retry: { attempts: 1 } })
-    // oxlint-disable-next-line no-thenable
-    receiver.on('data', () => ({ then() {} }))
-    await post(data('A', 1))
-    await clock.advance(1000)
-    expect(receiver.stats()).toMatchObject({ deadLettered: 1, running: 0, lanes: 0 })
-  })
-
   test('a rejection that comes after the timeout changes nothing', async () => {
     const { receiver, post, clock } = scene({ timeoutMs: 1000, retry: { attempts: 1 } })
     const gate = gates()
@@ -321,21 +312,6 @@ test('handlers that end late are reported at most once in ten seconds, those of 
 describe('dead letters', () => {
   const giveUp = { retry: { attempts: 1 } }
 
-  test('are listed oldest first, with the event, the error, the attempts and the time', async () => {
-    const { receiver, post, clock } = scene({ retry: { attempts: 2, minMs: 0, maxMs: 0 } })
-    receiver.on('data', ({ data: { Odometer } }) => {
-      throw new TypeError(`no ${String(Odometer)}`)
-    })
-    await post([data('A', 1), data('A', 2), data('A', 3)])
-    await clock.advance(10)
-    const letters = await Array.fromAsync(receiver.deadLetters.list())
-    expect(letters.map(({ error, attempts }) => ({ error, attempts }))).toEqual(
-      [1, 2, 3].map((n) => ({ error: `TypeError: no ${n}`, attempts: 2 })),
-    )
-    expect(letters[0]?.event).toMatchObject({ topic: 'data', vin: 'A', data: { Odometer: 1 } })
-    expect(letters[0]?.diedAt).toBeInstanceOf(Date)
-  })
-
   test('are limited in number, and dropped ones are counted', async () => {
     const { memoryInbox } = await import('fleethook')
     const { receiver, post } = scene({ ...giveUp, inbox: memoryInbox({ deadLetters: 3 }) })
@@ -361,35 +337,6 @@ describe('dead letters', () => {
     }
     expect(await Array.fromAsync(receiver.deadLetters.list())).toHaveLength(2)
     expect(receiver.stats()).toMatchObject({ deadLettered: 5, deadLettersDropped: 3 })
-  })
-
-  test('an observer hears of each one', async () => {
-    const letters: string[] = []
-    const { receiver, post } = scene({
-      ...giveUp,
-      observe: { dead: ({ id, error }) => void letters.push(`${id} ${error}`) },
-    })
-    receiver.on('data', () => {
-      throw new Error('no')
-    })
-    await post(data('A', 1))
-    await turn()
-    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
-    expect(letters).toEqual([`${letter?.id} Error: no`])
-  })
-
-  test.each([
-    ['throws', () => { throw new Error('told badly') }], // prettier-ignore
-    ['rejects', () => Promise.reject(new Error('told badly'))],
-  ])('an observer of them that %s is contained, and logged', async (_, dead) => {
-    const { receiver, post, lines } = scene({ ...giveUp, observe: { dead } })
-    receiver.on('data', () => {
-      throw new Error('no')
-    })
-    await post([data('A', 1), data('A', 2)])
-    await turn()
-    expect(lines.join('\n')).toContain('an observer failed')
-    expect(receiver.stats()).toMatchObject({ deadLettered: 2, lanes: 0 })
   })
 
   test('replay hands the message over again, under the same id and as replayed, to all of its handlers', async () => {
@@ -470,19 +417,6 @@ describe('dead letters', () => {
     await expect(receiver.deadLetters.replay(letter?.id ?? '')).rejects.toMatchObject({ code: 'inbox_unavailable' })
     expect(await Array.fromAsync(receiver.deadLetters.list())).toHaveLength(1)
   })
-
-  test('discard forgets one', async () => {
-    const { receiver, post } = scene(giveUp)
-    receiver.on('data', () => {
-      throw new Error('no')
-    })
-    await post([data('A', 1), data('A', 2)])
-    await turn()
-    const [first, second] = await Array.fromAsync(receiver.deadLetters.list())
-    expect(await receiver.deadLetters.discard(first?.id ?? '')).toBe(1)
-    expect(await receiver.deadLetters.discard(first?.id ?? '')).toBe(0)
-    expect(await Array.fromAsync(receiver.deadLetters.list())).toEqual([second])
-  })
 })
 
 describe('an observer of failures', () => {
@@ -502,31 +436,6 @@ describe('an observer of failures', () => {
       { ...run, delivery: { id, attempt: 1 }, nextAt: expect.any(Date) },
       { ...run, delivery: { id, attempt: 2 } },
     ])
-  })
-
-  test.each([
-    ['throws', () => { throw new Error('told badly') }], // prettier-ignore
-    ['rejects', () => Promise.reject(new Error('told badly'))],
-  ])('one that %s is contained, logged, and keeps no other from being told', async (_, bad) => {
-    const { receiver, post, lines } = scene({ retry: { attempts: 1 } })
-    const told: unknown[] = []
-    receiver.observe({ failed: bad })
-    receiver.observe({ failed: (error) => void told.push(error) })
-    receiver.on('data', () => {
-      throw new Error('no')
-    })
-    await post([data('A', 1), data('A', 2)])
-    await turn()
-    expect(told).toHaveLength(2)
-    expect(lines.join('\n')).toContain('an observer failed')
-    expect(receiver.stats()).toMatchObject({ deadLettered: 2, lanes: 0 })
-  })
-
-  test('anything but a function is refused', () => {
-    // @ts-expect-error: what a user without types can do
-    expect(() => scene().receiver.observe({ failed: 'nope' })).toThrow(
-      expect.objectContaining({ code: 'option_invalid' }),
-    )
   })
 })
 

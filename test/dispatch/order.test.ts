@@ -23,15 +23,6 @@ describe('one lane per VIN', () => {
     expect(receiver.stats()).toMatchObject({ received: 3, handled: 3, running: 0, lanes: 0 })
   })
 
-  test('a body of several messages keeps their order', async () => {
-    const { receiver, post } = scene()
-    const seen: unknown[] = []
-    receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
-    await post([3, 1, 2].map((n) => data('A', n)))
-    await turn()
-    expect(seen).toEqual([3, 1, 2])
-  })
-
   test('all handlers of a message are done before the next message of its VIN', async () => {
     const { receiver, post } = scene()
     const seen: string[] = []

@@ -65,40 +65,6 @@ describe('types of event.data follow from the catalogue', () => {
     type Known = { [Name in keyof Values as string extends Name ? never : Name]: 1 }
     expectTypeOf<'BatteryLevel' | 'Gear'>().toExtend<keyof Known>()
   })
-
-  test('a user’s catalogue extends it, and the types follow', () => {
-    const normalizer = createNormalizer({
-      fields: { Mood: { enum: ['Good', 'Bad'] }, BatteryLevel: 'string' },
-    })
-    type Event = Extract<ReturnType<typeof normalizer.normalize>, { topic: 'data' }>
-    expectTypeOf<Event['data']['Mood']>().toEqualTypeOf<'Good' | 'Bad' | null | undefined>()
-    expectTypeOf<Event['data']['BatteryLevel']>().toEqualTypeOf<string | null | undefined>()
-    expectTypeOf<Event['data']['Locked']>().toEqualTypeOf<boolean | null | undefined>()
-  })
-})
-
-test('the union is narrowed by topic', () => {
-  const read = (event: WireEvent): true => {
-    switch (event.topic) {
-      case 'data':
-        return expectTypeOf(event.undecoded).toExtend<object>()
-      case 'state':
-        return expectTypeOf(event.state).toExtend<string>()
-      case 'vehicle_data':
-        return expectTypeOf(event.vehicleData).toExtend<object>()
-      case 'alerts':
-        return expectTypeOf(event.alerts[0]?.audiences).toEqualTypeOf<readonly string[] | undefined>()
-      case 'errors':
-        return expectTypeOf(event.errors[0]?.tags).toEqualTypeOf<{ readonly [key: string]: string } | undefined>()
-      case 'connectivity':
-        return expectTypeOf(event.connectionId).toEqualTypeOf<string | undefined>()
-      case 'unknown':
-        return expectTypeOf(event.vin).toEqualTypeOf<string | undefined>()
-      default:
-        return expectTypeOf(event).toBeNever()
-    }
-  }
-  normalize('[]').forEach(read)
 })
 
 test('a normalizer without fields of the user’s own yields the built-in types', () => {

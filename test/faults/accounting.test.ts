@@ -27,7 +27,6 @@ function history(): Evidence & { readonly journal: { readonly runs: RunLine[]; r
     journal: {
       runs,
       edges: [],
-      times: [],
       gaps: [
         // Down from the fifth to the seventh message, and full for one vehicle at the ninth.
         { kind: 'gap', pid: 2, reason: 'restarted', fromMs: startMs + 480, toMs: startMs + 720, missed: 0 },

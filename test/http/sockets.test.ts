@@ -62,15 +62,6 @@ describe.each(Object.entries(readers))('With %s', (_reader, servedOf) => {
       socket.destroy()
     })
 
-    test('a chunked body is taken', async () => {
-      const { send, until, socket } = await rawConnection(server.port)
-      await send(head(auth, 'Transfer-Encoding: chunked'))
-      for (const part of [state.slice(0, 5), state.slice(5)]) await send(`${part.length.toString(16)}\r\n${part}\r\n`)
-      await send('0\r\n\r\n')
-      expect(await until('"code":0}')).toMatch(/^HTTP\/1\.1 200 OK/)
-      socket.destroy()
-    })
-
     test('a chunked gzip body is taken', async () => {
       const { send, until, socket } = await rawConnection(server.port)
       const body = gzipSync(state)

@@ -347,22 +347,6 @@ describe('after a restart', () => {
     ])
   })
 
-  test('dead letters are still there, with their events, and can be replayed', async () => {
-    const on = disk()
-    const first = scene({ inbox: storedInbox(on), retry: { attempts: 1 } })
-    first.receiver.on('data', () => {
-      throw new Error('no')
-    })
-    await first.post(data('A', 1))
-    await turn()
-    const { seen, started } = restarted(on)
-    const [letter] = await Array.fromAsync(started.receiver.deadLetters.list())
-    expect(letter).toMatchObject({ error: 'Error: no', event: { topic: 'data', data: { Odometer: 1 } } })
-    await started.receiver.deadLetters.replay(letter?.id ?? '')
-    await turn()
-    expect(seen).toMatchObject([{ Odometer: 1, id: letter?.id, replayed: true }])
-  })
-
   test('attempts and the time of the next one survive; the lane rests until then', async () => {
     const on = disk()
     const clock = fakeClock()

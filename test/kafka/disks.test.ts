@@ -83,7 +83,7 @@ describe.skipIf(noVolumes !== undefined)('disks of brokers', { timeout }, () => 
       const unaccounted = (): readonly string[] =>
         account({
           sent: found.all,
-          journal: { ...fleet.journal(), dead: [], edges: [], times: [] },
+          journal: { ...fleet.journal(), dead: [], edges: [] },
           refusals: new Map(),
         }).violations.unaccounted
       await expect.poll(unaccounted, { timeout: 30_000, interval: 500 }).toEqual([])

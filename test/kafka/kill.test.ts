@@ -149,7 +149,7 @@ describe.runIf(form === 'long').each([{ spool: false }, { spool: true }])(
         const unaccounted = (): readonly string[] =>
           account({
             sent: found.all,
-            journal: { ...fleet.journal(), dead: [], edges: [], times: [] },
+            journal: { ...fleet.journal(), dead: [], edges: [] },
             refusals: new Map(),
           }).violations.unaccounted
         await expect.poll(unaccounted, { timeout: 30_000, interval: 500 }).toEqual([])

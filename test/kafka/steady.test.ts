@@ -288,8 +288,8 @@ test(
     expect(ends.slice(partitions).filter((end) => end === 0)).toEqual([])
     // While no receiver listened, messages may be missing, and a gap says so.
     const unaccounted = (): readonly string[] =>
-      account({ sent: found.all, journal: { ...fleet.journal(), dead: [], edges: [], times: [] }, refusals: new Map() })
-        .violations.unaccounted
+      account({ sent: found.all, journal: { ...fleet.journal(), dead: [], edges: [] }, refusals: new Map() }).violations
+        .unaccounted
     await expect.poll(unaccounted, { timeout: 40_000, interval: 500 }).toEqual([])
     expect(fleet.journal().gaps.map(({ reason }) => reason)).toContain('stopped')
   },

@@ -7,7 +7,6 @@ import {
   type WireEvent,
 } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
-import { formats } from './arbitrary.ts'
 
 const closed = {
   driverFront: false,
@@ -66,10 +65,6 @@ function doesNotRead(field: string, value: unknown, left: unknown): void {
     expect(event.undecoded).toEqual({ [field]: left })
   }
 }
-
-test('the three formats are the three formats', () => {
-  expect(inEachFormat('Gear', 'D').map((event) => event.format)).toEqual(formats)
-})
 
 describe('a field in the catalogue has the catalogue’s type, in all three formats', () => {
   test.each<[string, unknown, unknown]>([

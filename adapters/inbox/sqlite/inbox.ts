@@ -36,7 +36,7 @@ import { Health } from './health.ts'
 import { type CachedMessage, MessageCache } from './message-cache.ts'
 import type { SqliteSettings } from './options.ts'
 import { createVehicleRows } from './vehicles.ts'
-import { closedError, logAdopted, logUnopened, openWhenFree, waitingPages } from './recovery.ts'
+import { closedError, logAdopted, logUnopened, openWhenFree } from './recovery.ts'
 
 const tidyMs = 10_000
 const checkMs = 1_000
@@ -250,7 +250,17 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     if (deliveries >= mostCrashes) await commits.flush().catch(() => {})
   }
 
-  /** At most `limit` items, read page by page from `start` on so that other work can run in between. */
+  /** Reads page by page from `start` on, so that other work can run in between. */
+  async function* pages<T>(start: number, read: (from: number) => Promise<Page<T>>): AsyncGenerator<readonly T[]> {
+    for (let next: number | undefined = start; next !== undefined;) {
+      const page: Page<T> = await read(next)
+      if (page.items.length > 0) yield page.items
+      next = page.next
+      if (next !== undefined) await setImmediate()
+    }
+  }
+
+  /** At most `limit` items. */
   async function readPages<T>(
     limit: number,
     start: number,
@@ -258,12 +268,9 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   ): Promise<readonly T[]> {
     await commits.flush()
     const items: T[] = []
-    for (let next: number | undefined = start; next !== undefined && items.length < limit;) {
-      const from = next
-      const page: Page<T> = await readFile(() => read(limit - items.length, from))
-      items.push(...page.items)
-      next = page.next
-      if (next !== undefined) await setImmediate()
+    for await (const page of pages(start, (from) => readFile(() => read(limit - items.length, from)))) {
+      items.push(...page)
+      if (items.length >= limit) break
     }
     return items
   }
@@ -296,24 +303,32 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
 
   /** Messages that the stored states of vehicles may lack. */
   async function* unapplied(): AsyncGenerator<readonly InboxMessage[]> {
-    for (let next: number | undefined = unappliedAfter; next !== undefined;) {
-      const after = next
-      const page: Page<InboxMessage> = await readFile(() => file.unapplied(after))
-      if (page.items.length > 0) yield page.items
-      const last = page.items.at(-1)
+    for await (const page of pages(unappliedAfter, (after) => readFile(() => file.unapplied(after)))) {
+      yield page
+      const last = page.at(-1)
       if (last !== undefined) vehicles?.recovered(seqOf(last.id))
-      next = page.next
-      await setImmediate()
     }
   }
 
   const isEnded = (): boolean => isClosed
-  const readWaiting = (after: number): Promise<Page<Waiting>> => readFile(() => file.waiting(after))
+
+  /** Messages that wait. When the file fails, it goes on where it stopped as soon as the file is usable again. */
+  const waitingAfter = (seq: number): AsyncIterable<readonly Waiting[]> =>
+    pages(seq, async (after) => {
+      while (!isClosed) {
+        try {
+          const { items, next } = await readFile(() => file.waiting(after))
+          return { items: items.map(recovered), next }
+        } catch {
+          await health.whenUsable()
+        }
+      }
+      return { items: [], next: undefined }
+    })
+
   /** Any of the messages of a crashed process may have been handed out, because it had no time to write that down. */
   const recovered = (waiting: Waiting): Waiting =>
     seqOf(waiting.id) <= crashSuspects.upTo ? { ...waiting, redelivered: true } : waiting
-  const waitingAfter = (seq: number): AsyncIterable<readonly Waiting[]> =>
-    waitingPages(readWaiting, health, isEnded, recovered, seq)
 
   return {
     durability: 'disk',

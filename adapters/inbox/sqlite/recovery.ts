@@ -1,11 +1,10 @@
-import { setImmediate } from 'node:timers/promises'
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { InboxSettings, Waiting } from '../../../src/inbox/inbox.ts'
+import type { InboxSettings } from '../../../src/inbox/inbox.ts'
 import { elapsedMs, pause } from '../../../src/base/clock.ts'
 import type { Log } from '../../../src/base/log.ts'
 import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
-import type { InboxFile, OpenedFile, Page } from './file/interface.ts'
-import { type Health, logDamage } from './health.ts'
+import type { InboxFile, OpenedFile } from './file/interface.ts'
+import { logDamage } from './health.ts'
 import type { SqliteSettings } from './options.ts'
 
 const lockedMs = 100
@@ -53,26 +52,4 @@ export function logUnopened(log: Log, { path, messages, deadLetters }: UnopenedI
 
 export function closedError(path: string): FleethookError {
   return new FleethookError('inbox_unavailable', `The inbox ${path} is closed.`)
-}
-
-/** Messages that wait, in pages. When the file fails, it waits until the file is usable again and goes on where it stopped. */
-export async function* waitingPages(
-  read: (after: number) => Promise<Page<Waiting>>,
-  health: Health,
-  isClosed: () => boolean,
-  recovered: (waiting: Waiting) => Waiting,
-  after: number,
-): AsyncGenerator<readonly Waiting[]> {
-  for (let next: number | undefined = after; next !== undefined && !isClosed();) {
-    let page: Page<Waiting>
-    try {
-      page = await read(next)
-    } catch {
-      await health.whenUsable()
-      continue
-    }
-    if (page.items.length > 0) yield page.items.map(recovered)
-    next = page.next
-    await setImmediate()
-  }
 }

@@ -96,9 +96,9 @@ async function readStored(filter: string, signal: AbortSignal): Promise<void> {
 
 /** Reads older messages. `next` is `null` when there are no more. */
 export const readOlder = (
-  before: string,
+  after: string,
 ): Promise<{ readonly messages: readonly StoredMessage[]; readonly next: string | null }> =>
-  read(`messages?${queryOf({ limit: 100, before })}&${feedFilter()}`)
+  read(`messages?${queryOf({ limit: 100, after })}&${feedFilter()}`)
 
 async function follow(filter: string, signal: AbortSignal): Promise<void> {
   let cursor: string | undefined

@@ -43,17 +43,7 @@ export interface EdgeLine {
   readonly id: string
 }
 
-/** A rule with a time whose time was up. The times are in milliseconds since the epoch. */
-export interface TimeLine {
-  readonly kind: 'time'
-  readonly vin: string
-  readonly sinceMs: number
-  readonly dueMs: number
-  readonly atMs: number
-  readonly id: string
-}
-
-export type JournalLine = RunLine | GapLine | DeadLine | EdgeLine | TimeLine
+export type JournalLine = RunLine | GapLine | DeadLine | EdgeLine
 
 /** What handlers and dead letters say, over all processes of a site. */
 export interface Journal {
@@ -61,7 +51,6 @@ export interface Journal {
   readonly gaps: readonly GapLine[]
   readonly dead: readonly DeadLine[]
   readonly edges: readonly EdgeLine[]
-  readonly times: readonly TimeLine[]
 }
 
 /** The complete lines of a journal. Skips a line that a dying process did not finish. */
@@ -72,7 +61,6 @@ export function readJournal(path: string): Journal {
     gaps: lines.filter((line) => line.kind === 'gap'),
     dead: lines.filter((line) => line.kind === 'dead'),
     edges: lines.filter((line) => line.kind === 'edge'),
-    times: lines.filter((line) => line.kind === 'time'),
   }
 }
 

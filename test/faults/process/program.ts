@@ -5,7 +5,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { sqliteInbox, type SqliteInboxOptions } from '../../../adapters/inbox/sqlite.ts'
 import { createReceiver, type HandlerContext, type ReceiverOptions, vehicles } from '../../../src/index.ts'
-import { becomes, type Change, type Edge } from '../../../src/when.ts'
+import type { Change, Edge } from '../../../src/when.ts'
 import { behaviours, type BehaviourName, isBehaviour } from './behaviours.ts'
 import type { JournalLine } from './journal.ts'
 
@@ -19,8 +19,6 @@ export interface Settings {
   readonly handlerMs: number
   /** Writes each change of a vehicle's `Odometer` to the journal, as an edge reports it. */
   readonly edges?: boolean
-  /** Writes to the journal when a vehicle was in park for a second. */
-  readonly times?: boolean
   /** Handlers never end, so every acknowledged message stays pending. */
   readonly holds?: boolean
   /** The clock keeps jumping forward and back by this many milliseconds. */
@@ -84,9 +82,7 @@ async function work(vin: string, number: number, { delivery }: HandlerContext): 
 const receiver = createReceiver({
   secret: process.env['WEBHOOK_SECRET'],
   inbox: sqliteInbox({ ...settings.inbox, path: settings.path }),
-  ...(settings.edges === true || settings.times === true
-    ? { parts: [vehicles({ fields: ['Odometer', 'Gear'] })] }
-    : {}),
+  ...(settings.edges === true ? { parts: [vehicles({ fields: ['Odometer'] })] } : {}),
   ...settings.options,
 })
   .on('data', (event, context) => work(event.vin, event.data.Odometer ?? -1, context))
@@ -114,13 +110,6 @@ const driven: Edge<Change> = {
 if (settings.edges === true) {
   receiver.when(driven, ({ vin, change, id }) => {
     note({ kind: 'edge', pid: process.pid, vin, from: Number(change.from), to: Number(change.to), id })
-  })
-}
-
-if (settings.times === true) {
-  receiver.when(becomes('Gear', 'P').after({ seconds: 1 }), ({ vin, change: { since, dueAt }, id }) => {
-    const [sinceMs, dueMs] = [since.getTime(), dueAt.getTime()]
-    note({ kind: 'time', vin, sinceMs, dueMs, atMs: performance.timeOrigin + performance.now(), id })
   })
 }
 

@@ -89,6 +89,14 @@ test('says what to do about a wrong secret, and takes the right one', async () =
   await page.context().close()
 })
 
+test('reads older messages of the inbox, until there are no more', async () => {
+  const { page } = await openTab(browser, scene)
+  const older = page.getByRole('button', { name: 'Show older messages' })
+  await older.click()
+  await older.waitFor({ state: 'detached' })
+  await page.context().close()
+})
+
 test('every key does what the list of keys says', async () => {
   const { page } = await openTab(browser, scene, { permissions: ['clipboard-read', 'clipboard-write'] })
   const view = (): Promise<string | null> => page.locator('nav [aria-current]').textContent()

@@ -93,6 +93,17 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     return failure
   }
 
+  /** `false` on a full disk. */
+  function unlessFull<Result>(run: () => Result): Result | false {
+    try {
+      return run()
+    } catch (error) {
+      const failure = failed(error)
+      if (failure.code !== 'inbox_full') throw failure
+      return false
+    }
+  }
+
   async function openFile(sign: SignOfLife, options: OpenOptions): Promise<OpenedFile> {
     const db = openDatabase(path, walPages)
     try {
@@ -131,12 +142,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
    * power cut would lose it and all after it, so the content goes into the file, which is synced.
    */
   function settleJournal(db: DatabaseSync): void {
-    try {
-      checkpoint(db)
-    } catch (error) {
-      const failure = failureOf(error, path)
-      if (failure.code !== 'inbox_full') throw failure
-    }
+    unlessFull(() => checkpoint(db))
   }
 
   /** Marks the file as in use, and reads what the last process left. */
@@ -176,24 +182,15 @@ export function createInboxFile(settings: FileSettings): InboxFile {
 
   /** On a full disk, the older sign of life stays. */
   function noteAlive({ db, statements }: OpenDatabase, sign: SignOfLife): void {
-    try {
-      inTransaction(db, () => note(statements, 0, sign))
-    } catch (error) {
-      if (failed(error).code !== 'inbox_full') throw error
-      holdsGaps = true
-    }
+    if (unlessFull(() => inTransaction(db, () => note(statements, 0, sign))) === false) holdsGaps = true
   }
 
   /** On a full disk, the space of the journal and the reserve is enough. */
   function noteEnd({ db }: OpenDatabase, write: () => void): void {
-    try {
-      inTransaction(db, write)
-    } catch (error) {
-      if (failed(error).code !== 'inbox_full') throw error
-      releaseReserve(path)
-      settleJournal(db)
-      inTransaction(db, write)
-    }
+    if (unlessFull(() => inTransaction(db, write)) !== false) return
+    releaseReserve(path)
+    settleJournal(db)
+    inTransaction(db, write)
   }
 
   /** Saves a file or journal that was deleted, renamed or replaced, and would be lost with this process. */
@@ -245,16 +242,6 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       rollBack(db)
       space.rolledBack()
       throw failed(error)
-    }
-  }
-
-  /** `false` on a full disk. */
-  function unlessFull(run: () => boolean): boolean {
-    try {
-      return run()
-    } catch (error) {
-      if (failed(error).code !== 'inbox_full') throw error
-      return false
     }
   }
 
