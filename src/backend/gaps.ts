@@ -77,15 +77,8 @@ export class Gaps {
 
   /** Every gap whose event is not in the inbox yet. */
   list(): readonly KeptGap[] {
-    const underWay = [...this.#underWay].map(({ vin, reason, from, to, missed }) => ({
-      ...(vin === undefined ? {} : { vin }),
-      reason,
-      fromMs: from.getTime(),
-      toMs: to.getTime(),
-      missed,
-    }))
     const open = [...this.#returned.values(), ...this.#open.values()]
-    return [...underWay, ...open.map((gap) => this.#reported(gap, false))]
+    return [...[...this.#underWay].map(gapOf), ...open.map((gap) => this.#reported(gap, false))]
   }
 
   #opened(vin: string | undefined, reason: GapReason, fromMs: number, missed: number, toMs?: number): OpenGap {
@@ -140,7 +133,13 @@ function widen(gaps: Map<string, OpenGap>, gap: OpenGap): void {
 
 const key = (vin: string | undefined, reason: GapReason): string => `${reason} ${vin ?? ''}`
 
-function gapEvent({ vin, reason, fromMs, toMs, missed }: KeptGap, nowMs: number): GapEvent {
+/** The gap of an event. */
+export function gapOf({ vin, reason, from, to, missed }: GapEvent): KeptGap {
+  return { ...(vin === undefined ? {} : { vin }), reason, fromMs: from.getTime(), toMs: to.getTime(), missed }
+}
+
+/** The event of a gap. */
+export function gapEvent({ vin, reason, fromMs, toMs, missed }: KeptGap, nowMs: number): GapEvent {
   const at = new Date(nowMs)
   return {
     topic: 'gap',

@@ -127,7 +127,7 @@ export class LocalBackend implements Backend {
       receipts,
       watchesTime,
       failed: inboxFailed,
-      put: (messages) => this.#putOwn(messages),
+      put: (messages) => this.#putOwn(messages, this.#ownScope),
     })
     this.#kept = kept
     this.vehicles = kept?.states.api(() => this.#whenRecovered())
@@ -247,8 +247,8 @@ export class LocalBackend implements Backend {
     return { error: 'not_handled' }
   }
 
-  async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
-    return !this.#takesNothing() && (await this.#store([message], from)) !== undefined
+  putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
+    return this.#putOwn([message], from)
   }
 
   /**
@@ -416,8 +416,7 @@ export class LocalBackend implements Backend {
   }
 
   #add(page: readonly Waiting[]): void {
-    const { env = this.#env, context } = this.#scope
-    this.#core.start(this.#core.add(this.#clamped(page), { env, context }))
+    this.#core.start(this.#core.add(this.#clamped(page), this.#ownScope))
   }
 
   /** New requests wait until the promise resolves, and then go on in the order in which they came. */
@@ -458,9 +457,14 @@ export class LocalBackend implements Backend {
   }
 
   /** Messages that the receiver made get their places behind those of their vehicles. */
-  async #putOwn(messages: readonly InboxMessage[]): Promise<boolean> {
+  async #putOwn(messages: readonly InboxMessage[], from: RequestScope): Promise<boolean> {
+    return !this.#takesNothing() && (await this.#store(messages, from)) !== undefined
+  }
+
+  /** For what no request brought. */
+  get #ownScope(): RequestScope {
     const { env = this.#env, context } = this.#scope
-    return !this.#takesNothing() && (await this.#store(messages, { env, context })) !== undefined
+    return { env, context }
   }
 
   #countWaiters(more: number): void {

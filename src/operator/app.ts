@@ -9,7 +9,7 @@ import type { DeadMessage, KnownVehicle, KnownVehicles, MessageRecord, Messages 
 import type { OperatorApi } from '../inbox/observer.ts'
 import { firstOf } from '../inbox/pages.ts'
 import { wireTopics } from '../wire/envelope.ts'
-import { maxValueDepth, withoutDeeper } from '../wire/record.ts'
+import { maxValueDepth, placeOf, withoutDeeper } from '../wire/record.ts'
 import { Feed, type FeedItem } from './feed.ts'
 import { Samples } from './samples.ts'
 
@@ -155,13 +155,8 @@ function vehicleSummaryOf(vehicle: KnownVehicle, shows: Shows): VehicleSummary {
 }
 
 function locationOf(vehicle: KnownVehicle): VehicleSummary['location'] {
-  const [place, at] = [vehicle.value('Location'), vehicle.at('Location')]
-  if (at === undefined || typeof place !== 'object' || place === null) return null
-  if (!('latitude' in place && 'longitude' in place)) return null
-  const { latitude, longitude } = place
-  return typeof latitude === 'number' && typeof longitude === 'number'
-    ? { latitude, longitude, at: at.toISOString() }
-    : null
+  const [place, at] = [placeOf(vehicle.value('Location')), vehicle.at('Location')]
+  return at === undefined || place === undefined ? null : { ...place, at: at.toISOString() }
 }
 
 function vehicleReportOf(vehicle: KnownVehicle, shows: Shows): VehicleReport {

@@ -1,4 +1,4 @@
-import type { Json } from '../events/values.ts'
+import type { Json, Location } from '../events/values.ts'
 
 /** A JSON object whose values nobody has checked yet. */
 export interface JsonObject {
@@ -84,3 +84,10 @@ export function wireObject<Value>(): WireObject<Value> {
 
 /** The empty {@link WireObject} that events share where they have nothing to hold. Frozen. */
 export const emptyObject: Readonly<WireObject<never>> = /* @__PURE__ */ Object.freeze(/* @__PURE__ */ new Constructor())
+
+/** The latitude and the longitude in a value. `undefined`: it has none. */
+export function placeOf(value: unknown): Location | undefined {
+  if (!isJsonObject(value)) return undefined
+  const { latitude, longitude } = value
+  return typeof latitude === 'number' && typeof longitude === 'number' ? { latitude, longitude } : undefined
+}

@@ -1,12 +1,13 @@
 import { firstPage, pagesOf } from '../../../src/inbox/pages.ts'
+import { gapOf } from '../../../src/backend/gaps.ts'
 import { createDeadLetterReader, createMessages } from '../../../src/backend/replay.ts'
 import type { Relay } from '../../../src/backend/relay.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
 import type { FieldCatalogue } from '../../../src/events/fields.ts'
-import type { Inbox, InboxMessage, KeptGap } from '../../../src/inbox/inbox.ts'
-import { laneOf, type Receipts, vinOf } from '../../../src/inbox/receipts.ts'
+import type { Inbox, InboxMessage } from '../../../src/inbox/inbox.ts'
+import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
 import type { KeptVehicles } from '../../../src/parts/vehicles.ts'
 import type { AnyVehicleView } from '../../../src/vehicles/edge.ts'
 import type { Vehicles } from '../../../src/vehicles/vehicles.ts'
@@ -151,7 +152,10 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
 
     async put(messages, env, gaps = []) {
       // The event of a gap of all vehicles goes to one object, but the states in the others become uncertain, too.
-      const ofAll = viewOf === undefined ? [] : messages.flatMap(gapOfAll)
+      const ofAll =
+        viewOf === undefined
+          ? []
+          : messages.flatMap(({ event }) => (event?.topic === 'gap' && event.vin === undefined ? [gapOf(event)] : []))
       if (ofAll.length > 0) await askAll('noteGaps', ofAll, env)
       const stored = messages.map(({ event: _, ...message }): InboxMessage => message)
       const byShard = Map.groupBy(stored, ({ lane }) => shardOf(lane))
@@ -165,12 +169,6 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
       return (await Promise.all(answers)).find((refusal): refusal is Refusal => refusal !== undefined)
     },
   }
-}
-
-function gapOfAll({ lane, event }: InboxMessage): readonly KeptGap[] {
-  if (event?.topic !== 'gap' || vinOf(lane) !== undefined) return []
-  const { reason, from, to, missed } = event
-  return [{ reason, fromMs: from.getTime(), toMs: to.getTime(), missed }]
 }
 
 /** Whether the platform says that another try may succeed. The service sends once, so it is worth trying. */

@@ -1,5 +1,6 @@
 import type { JSX, RefObject, TargetedEvent } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { wireTopics } from '../../wire/envelope.ts'
 import { Detail } from './detail.tsx'
 import { numberOf } from './format.ts'
 import { List } from './list.tsx'
@@ -8,17 +9,7 @@ import { linkTo, route, setQuery } from './route.ts'
 import { type RowStatus, type ListRow, rowOf, textOf } from './rows.ts'
 import { isBusy, isHeld, isLoading, isPaused, missed, readOlder, say, shown, unseen } from './store.ts'
 
-const topics: readonly string[] = [
-  'data',
-  'state',
-  'vehicle_data',
-  'alerts',
-  'errors',
-  'connectivity',
-  'unknown',
-  'gap',
-  'malformed',
-]
+const topics: readonly string[] = [...wireTopics, 'unknown', 'gap', 'malformed']
 const outcomes: readonly RowStatus[] = [
   ...(['waiting', 'handled', 'failed', 'dead', 'refused', 'lost', 'duplicate', 'gap', 'test'] as const),
 ]

@@ -96,9 +96,3 @@ function linesOf(middle: number, span: number, step: number): readonly number[] 
   const last = Math.floor((middle + span / 2) / step)
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => (first + index) * step)
 }
-
-export function placeOf(value: unknown): Location | undefined {
-  if (typeof value !== 'object' || value === null || !('latitude' in value) || !('longitude' in value)) return undefined
-  const { latitude, longitude } = value
-  return typeof latitude === 'number' && typeof longitude === 'number' ? { latitude, longitude } : undefined
-}

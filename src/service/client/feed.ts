@@ -1,3 +1,4 @@
+import { gapEvent } from '../../backend/gaps.ts'
 import { pause } from '../../base/clock.ts'
 import { backoffMs } from '../../core/retry.ts'
 import type { GapEvent } from '../../events/event.ts'
@@ -21,7 +22,7 @@ const waits = { attempts: Infinity, minMs: 20, maxMs: 2_000 }
 export async function feedMessages(sink: Sink, source: AsyncIterable<Fed>): Promise<void> {
   for await (const fed of source) {
     await untilDone(sink, async () => {
-      if ('interruption' in fed) return sink.tell(gapEvent(fed.interruption))
+      if ('interruption' in fed) return sink.tell(eventOf(fed.interruption))
       const refused = await sink.take(fed.text)
       return refused !== 'inbox_full' && refused !== 'inbox_unavailable'
     })
@@ -35,20 +36,10 @@ async function untilDone({ clock, signal }: Sink, attempt: () => Promise<boolean
   }
 }
 
-function gapEvent({ vin, siteId, from, to }: MissedTime): GapEvent {
-  return {
-    topic: 'gap',
-    ...(vin === undefined ? {} : { vin }),
-    createdAt: to.toISOString(),
-    at: to,
-    receivedAt: to,
-    from,
-    to,
-    reason: 'stream_interrupted',
-    missed: 0,
-    id: `gap:stream_interrupted:${vin ?? siteId}:${from.getTime()}`,
-    format: null,
-    raw: null,
-    meta: siteId === undefined ? {} : { siteId },
-  }
+function eventOf({ vin, siteId, from, to }: MissedTime): GapEvent {
+  const [fromMs, toMs] = [from.getTime(), to.getTime()]
+  const reason = 'stream_interrupted'
+  if (vin !== undefined) return gapEvent({ vin, reason, fromMs, toMs, missed: 0 }, toMs)
+  const gap = gapEvent({ reason, fromMs, toMs, missed: 0 }, toMs)
+  return { ...gap, id: `gap:${reason}:${siteId}:${fromMs}`, meta: { siteId } }
 }

@@ -1,5 +1,6 @@
 import { builtInFields, type FieldCatalogue } from '../../events/fields.ts'
-import type { FieldValue, Location } from '../../events/values.ts'
+import type { FieldValue } from '../../events/values.ts'
+import { placeOf } from '../../wire/record.ts'
 import { isAlwaysTyped, reading } from './signals.ts'
 import { courseTo, type StreamedField, type Streaming, type Vehicle } from './vehicle.ts'
 
@@ -46,19 +47,13 @@ function dueIn(vehicle: Vehicle): Record<string, FieldValue> {
 function differs(before: FieldValue, after: FieldValue, delta: number): boolean {
   if (before === after) return false
   if (typeof before === 'number' && typeof after === 'number') return Math.abs(after - before) >= delta
-  const from = placeIn(before)
-  const to = placeIn(after)
+  const from = placeOf(before)
+  const to = placeOf(after)
   if (from !== undefined && to !== undefined) {
     const { meters } = courseTo(from, to)
     return meters > 0 && meters >= delta
   }
   return JSON.stringify(before) !== JSON.stringify(after)
-}
-
-function placeIn(value: FieldValue): Location | undefined {
-  if (typeof value !== 'object' || value === null || !('latitude' in value)) return undefined
-  const { latitude, longitude } = value
-  return typeof latitude === 'number' && typeof longitude === 'number' ? { latitude, longitude } : undefined
 }
 
 /** The values as the vehicle's firmware writes them. */
