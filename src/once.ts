@@ -3,10 +3,9 @@
  *
  * @module
  */
-import { FleethookError } from './base/errors.ts'
 import { checkOptions, milliseconds, aFunction, oneOf, required, type Rules } from './base/options.ts'
 import type { Delivery } from './inbox/observer.ts'
-import type { Handled, OnceHandlers, Several, Single } from './inbox/once-handlers.ts'
+import { type OnceHandlers, onceHandlers } from './inbox/once-handlers.ts'
 
 /** What {@link createOnce} takes. */
 export interface OnceOptions<Transaction> {
@@ -87,56 +86,41 @@ const tidyEvery = 1_000
 export function createOnce<Transaction>(options: OnceOptions<Transaction>): Once<Transaction> {
   checkOptions('createOnce', options, rules)
   const { database, transaction, run, keepForMs = 30 * 86_400_000 } = options
-  const names = new Set<string>()
   let marks = 0
   const place = (n: number): string => (database === 'postgres' ? `$${n}` : '?')
   const [insert, onConflict] = database === 'mysql' ? ['INSERT IGNORE', ''] : ['INSERT', ' ON CONFLICT DO NOTHING']
 
-  function named<What, Context>(
+  function once(
     name: string,
-    deliveriesOf: (context: Context) => readonly Delivery[],
-    handler: (what: What, context: Context, transaction: Transaction) => unknown,
-  ): (what: What, context: Context) => Promise<void> {
-    if (names.has(name))
-      throw new FleethookError('handler_invalid', `Two handlers of createOnce have the name ${name}.`)
-    names.add(name)
-    return (what, context) =>
-      transaction(async (tx) => {
-        const ids = deliveriesOf(context).flatMap(({ id, replayed }) => (replayed ? [] : [id]))
-        const [first] = ids
-        const now = Date.now()
-        if (first !== undefined) {
-          const rows = ids
-            .map((_, at) => `(${place(at * 3 + 1)}, ${place(at * 3 + 2)}, ${place(at * 3 + 3)})`)
-            .join(', ')
-          const sql = `${insert} INTO fleethook_once (id, handler, at) VALUES ${rows}${onConflict}`
-          const added = await run(tx, sql, ids.flatMap((id) => [id, name, now])) // prettier-ignore
-          if (added < ids.length && ids.length > 1)
-            throw new Error('Some messages of this batch were handled before, so each is tried alone.')
-          if (added < ids.length) return
-        }
-        await handler(what, context, tx)
-        if (first === undefined) return
-        // When the handler swallowed an error that ended the transaction, this fails too, or finds no mark.
-        const confirm = `UPDATE fleethook_once SET at = at + 1 WHERE id = ${place(1)} AND handler = ${place(2)}`
-        if ((await run(tx, confirm, [first, name])) !== 1)
-          throw new Error('The transaction of the handler has ended before the handler.')
-        marks += ids.length
-        if (marks < tidyEvery) return
-        marks = 0
-        await run(tx, `DELETE FROM fleethook_once WHERE at < ${place(1)}`, [now - keepForMs])
-      })
+    deliveries: readonly Delivery[],
+    handle: (transaction: Transaction) => unknown,
+  ): Promise<void> {
+    return transaction(async (tx) => {
+      const ids = deliveries.flatMap(({ id, replayed }) => (replayed ? [] : [id]))
+      const [first] = ids
+      const now = Date.now()
+      if (first !== undefined) {
+        const rows = ids.map((_, at) => `(${place(at * 3 + 1)}, ${place(at * 3 + 2)}, ${place(at * 3 + 3)})`).join(', ')
+        const sql = `${insert} INTO fleethook_once (id, handler, at) VALUES ${rows}${onConflict}`
+        const added = await run(tx, sql, ids.flatMap((id) => [id, name, now])) // prettier-ignore
+        if (added < ids.length && ids.length > 1)
+          throw new Error('Some messages of this batch were handled before, so each is tried alone.')
+        if (added < ids.length) return
+      }
+      await handle(tx)
+      if (first === undefined) return
+      // When the handler swallowed an error that ended the transaction, this fails too, or finds no mark.
+      const confirm = `UPDATE fleethook_once SET at = at + 1 WHERE id = ${place(1)} AND handler = ${place(2)}`
+      if ((await run(tx, confirm, [first, name])) !== 1)
+        throw new Error('The transaction of the handler has ended before the handler.')
+      marks += ids.length
+      if (marks < tidyEvery) return
+      marks = 0
+      await run(tx, `DELETE FROM fleethook_once WHERE at < ${place(1)}`, [now - keepForMs])
+    })
   }
 
-  return Object.assign(
-    <What, Context extends Single>(name: string, handler: Handled<What, Context, Transaction>) =>
-      named<What, Context>(name, ({ delivery }) => [delivery], handler),
-    {
-      batch: <What, Context extends Several>(name: string, handler: Handled<readonly What[], Context, Transaction>) =>
-        named<readonly What[], Context>(name, ({ deliveries }) => deliveries, handler),
-      schema: schemas[database],
-    },
-  )
+  return Object.assign(onceHandlers('createOnce', new Set(), once), { schema: schemas[database] })
 }
 
 const index = 'CREATE INDEX IF NOT EXISTS fleethook_once_at ON fleethook_once (at)'

@@ -6,7 +6,7 @@
 import { attachedOnce, type AttachableInbox } from '../../src/backend/backend.ts'
 import { pause } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
-import { checkOption, milliseconds } from '../../src/base/options.ts'
+import { aFunction, checkOption, milliseconds, type Rule } from '../../src/base/options.ts'
 import type { DrainResult, Drainable } from '../../src/hosting/drainable.ts'
 import type { RelayInbox } from '../../src/inbox/inbox.ts'
 import {
@@ -16,7 +16,7 @@ import {
   type RunStatement,
   type RunTransaction,
 } from './postgres/exactly-once.ts'
-import { type PostgresInboxOptions, readPostgresOptions, transactionFunction } from './postgres/options.ts'
+import { type PostgresInboxOptions, readPostgresOptions } from './postgres/options.ts'
 import { PostgresSystem } from './postgres/system.ts'
 import { TwoHalves } from './two-halves.ts'
 
@@ -73,6 +73,11 @@ export interface PostgresInbox extends RelayInbox {
   ): ExactlyOnce<Transaction>
 }
 
+const transactionFunction: Rule = {
+  ...aFunction,
+  must: 'must be a function that runs work in a transaction, for instance (work) => db.transaction(work)',
+}
+
 /** What each inbox has for `handleWaiting`. */
 const systems = new WeakMap<object, () => PostgresSystem | undefined>()
 
@@ -116,7 +121,7 @@ export function postgresInbox(options: PostgresInboxOptions): PostgresInbox {
     },
     exactlyOnce(transaction, { run = runIn } = {}) {
       checkOption('exactlyOnce', 'transaction', transaction, transactionFunction)
-      return exactlyOnceIn(() => system?.marks ?? notAttached(), names, transaction, run)
+      return exactlyOnceIn(() => system ?? notAttached(), names, transaction, run)
     },
   }
   systems.set(inbox, () => system)

@@ -1,28 +1,11 @@
-import type { Clock } from '../../src/base/clock.ts'
-import type { Log } from '../../src/base/log.ts'
+import { type Clock, pause } from '../../src/base/clock.ts'
+import { type Log, throttled } from '../../src/base/log.ts'
+import { resolvedOr } from '../../src/core/draining.ts'
 import type { InboxGap, KeptGap } from '../../src/inbox/inbox.ts'
 
 /* Receivers that share a system leave signs of life in it. One that starts reports the time in which none listened. */
 
-/** What a receiver that leaves signs of life is asked, and told. */
-export interface LifeOfReceiver {
-  readonly clock: Clock
-  readonly log: Log
-  /** The gaps that no event has reported yet. If this receiver ends, another one reports them. */
-  readonly openGaps: () => readonly KeptGap[]
-  /** Called when messages may be missing because no receiver listened. */
-  readonly onGap: (gap: InboxGap) => void
-  /** Called after each sign: the system answers, so gaps can be reported. */
-  readonly onSigned: () => void
-}
-
-/** The time between two signs, and after how long without one a receiver counts as not listening, in milliseconds. */
-export const signMs = 5_000
-export const silentMs: number = 3 * signMs
-/** How long the last sign may take, in milliseconds. */
-export const lastSignMs = 1_000
-
-/** When another receiver listened, in milliseconds since the epoch. */
+/** When a receiver listened, in milliseconds since the epoch, by the clock of the system. */
 export interface Listened {
   readonly since: number
   readonly until: number
@@ -31,11 +14,156 @@ export interface Listened {
   readonly isAccounted: boolean
 }
 
+/** What a receiver left. */
+export interface Trace extends Listened {
+  readonly id: string
+  /** The gaps that no event had reported at its last sign. */
+  readonly gaps: readonly InboxGap[]
+}
+
+export interface Sign extends Pick<Listened, 'isClosed' | 'isAccounted'> {
+  /** For how long the receiver has not listened, in milliseconds. */
+  readonly agoMs: number
+  readonly gaps: readonly KeptGap[]
+}
+
+/** Where receivers leave their signs. */
+export interface Signs {
+  /** Names this receiver. */
+  readonly me: string
+  write(sign: Sign, withinMs: number): Promise<void>
+  /** Resolves to what all receivers left, also this one. */
+  read(): Promise<readonly Trace[]>
+  forget(ids: readonly string[]): Promise<void>
+  /** For the log. */
+  reasonOf(error: unknown): string
+}
+
+interface LifeOptions {
+  readonly clock: Clock
+  readonly log: Log
+  readonly signs: Signs
+  /** The gaps that no event has reported yet. If this receiver ends, another one reports them. */
+  readonly openGaps: () => readonly KeptGap[]
+  /** Called when messages may be missing because no receiver listened. */
+  readonly onGap: (gap: InboxGap) => void
+  /** Called after each sign: the system answers, so gaps can be reported. */
+  readonly onSigned: () => void
+  /** When this receiver, with its inbox before this one, did not listen. It counts only if no other receiver ever left a sign. */
+  readonly earlier: readonly InboxGap[]
+}
+
+/** The time between two signs, and after how long without one a receiver counts as not listening, in milliseconds. */
+const signMs = 5_000
+const silentMs = 3 * signMs
+/** How long the last sign may take, in milliseconds. */
+const lastSignMs = 1_000
+
+/**
+ * Signs of life of a receiver. When it starts, it reports the time in which none listened, and the gaps of receivers that ended before they
+ * could. While at least one receiver listens, there is no gap.
+ */
+export class Life {
+  readonly #options: LifeOptions
+  readonly #closing = new AbortController()
+  #notListeningMs = (): number => 0
+  #isStarted = false
+  /** The time before this receiver is accounted for. */
+  #isAccounted = false
+  #loop: Promise<void> = Promise.resolve()
+
+  constructor(options: LifeOptions) {
+    this.#options = options
+  }
+
+  /** `isExpected`: the socket stayed open, so connections waited for this process. */
+  start(isExpected: boolean): void {
+    this.#isStarted = true
+    this.#loop = this.#live(isExpected)
+  }
+
+  /** It stops. `notListeningMs`: for how long it has not listened. */
+  leave(notListeningMs: () => number): void {
+    this.#notListeningMs = notListeningMs
+  }
+
+  /** Leaves the last sign. */
+  async close(): Promise<void> {
+    if (!this.#isStarted) return
+    this.#closing.abort()
+    await resolvedOr(this.#loop, this.#options.clock, lastSignMs)
+    await this.#sign(true).catch(() => {})
+  }
+
+  async #live(isExpected: boolean): Promise<void> {
+    const { clock, log, signs, onSigned } = this.#options
+    const { signal } = this.#closing
+    const say = throttled(log, clock)
+    let isOver = false
+    while (!signal.aborted) {
+      try {
+        await this.#sign(false)
+        onSigned()
+        isOver ||= await this.#account(isExpected)
+      } catch (error) {
+        say.warn('signs of life could not be written or read', { reason: signs.reasonOf(error) })
+      }
+      await pause(clock, signMs, signal).catch(() => {})
+    }
+    say.stop()
+  }
+
+  #sign(isClosed: boolean): Promise<void> {
+    const { signs, openGaps } = this.#options
+    return signs.write(
+      {
+        isClosed,
+        isAccounted: this.#isAccounted,
+        agoMs: Math.ceil(this.#notListeningMs()),
+        gaps: fittingGaps(openGaps()),
+      },
+      isClosed ? lastSignMs : signMs,
+    )
+  }
+
+  /**
+   * Accounts for the time before this receiver, and takes over from those that ended. Resolves to `false` while another one may have
+   * ended: its next sign, or its silence, tells.
+   */
+  async #account(isExpected: boolean): Promise<boolean> {
+    const { signs, onGap, earlier } = this.#options
+    const { me } = signs
+    const traces = await signs.read()
+    const own = traces.find(({ id }) => id === me)
+    if (own === undefined) return false
+    const { since, until: now } = own
+    const others = traces.filter((trace) => trace !== own)
+    const older = others.filter((other) => other.since < since || (other.since === since && other.id < me))
+    const mayLive = ({ isClosed, until }: Trace): boolean => !isClosed && now - until < silentMs
+    const isSilent = (other: Trace): boolean => other.until < since && mayLive(other)
+    // One that ended before it accounted left the time before it open, although it listened.
+    const hasCompany = older.some(({ until, isAccounted }) => isAccounted && until >= since)
+    // An older one accounts first, so that two that start together do not take each other for one that listened before.
+    if (older.some((other) => mayLive(other) && !isSilent(other) && !other.isAccounted)) return false
+    if (!hasCompany && older.some(isSilent)) return false
+    const ended = others.filter((other) => !mayLive(other))
+    if (!this.#isAccounted && !hasCompany) {
+      const gaps = older.length === 0 ? earlier.map((gap) => ({ ...gap, toMs: since })) : silences(older, since)
+      for (const gap of gaps) if (!(gap.reason === 'stopped' && gap.toMs === since && isExpected)) onGap(gap)
+    }
+    for (const { gaps } of ended) for (const gap of gaps) onGap(gap)
+    this.#isAccounted = true
+    // Only now that the next sign of this receiver has them.
+    if (ended.length > 0) {
+      await this.#sign(false)
+      await signs.forget(ended.map(({ id }) => id))
+    }
+    return !older.some(isSilent)
+  }
+}
+
 /** The times until `nowMs` in which none of these receivers listened, and that none of them has accounted for. */
-export function silences(
-  receivers: readonly Listened[],
-  nowMs: number,
-): readonly (InboxGap & { readonly toMs: number })[] {
+function silences(receivers: readonly Listened[], nowMs: number): readonly (InboxGap & { readonly toMs: number })[] {
   // One that stopped while its first sign was on its way never listened after it.
   const inOrder = receivers
     .map((receiver) => ({ ...receiver, since: Math.min(receiver.since, receiver.until) }))
@@ -59,7 +187,7 @@ export function silences(
 const mostGaps = 1_000
 
 /** The gaps that fit in one sign of life. Those beyond the limit no longer say which vehicle they concern. */
-export function fittingGaps(gaps: readonly KeptGap[]): readonly KeptGap[] {
+function fittingGaps(gaps: readonly KeptGap[]): readonly KeptGap[] {
   const others = new Map<string, KeptGap>()
   for (const { reason, fromMs, toMs, missed } of gaps.slice(mostGaps)) {
     const known = others.get(reason) ?? { fromMs, toMs, missed: 0 }

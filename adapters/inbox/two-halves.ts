@@ -11,6 +11,7 @@ import type { RequestScope } from '../../src/core/entry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../src/hosting/drainable.ts'
 import type { Refusal } from '../../src/http/answers.ts'
 import type { DeadLetters, Messages, MessageSelection, ReplaySelection } from '../../src/inbox/dead-letters.ts'
+import { Life, type Signs } from './signs-of-life.ts'
 import type { DeadLetter, Inbox, InboxGap, InboxMessage, InboxSettings, Selection } from '../../src/inbox/inbox.ts'
 import type { Observer } from '../../src/inbox/observer.ts'
 import { vinOf } from '../../src/inbox/receipts.ts'
@@ -49,15 +50,17 @@ export interface SharedSystem {
   put(messages: readonly InboxMessage[]): Promise<Refusal | undefined>
   /** The half behind. Called once, after `connect`. */
   inbox(settings: InboxSettings): SharedInbox
-  /** Both halves are open. */
-  opened?(options: OpenOptions): void
+  /** Where receivers leave signs of life, once it is connected. */
+  signs(): Signs
+  /** See `Life`. */
+  earlier?(): readonly InboxGap[]
   /** Why a message would be refused now, apart from what the half in front knows. */
   refusing(): 'inbox_unavailable' | undefined
   /** Sentences for the operator. */
   facts(): readonly string[]
   figures(): InboxStats
-  /** Closes what both halves share, after them. `listenedUntilMs`: when this process stopped listening, in milliseconds since the epoch. */
-  close(listenedUntilMs: number): Promise<void>
+  /** Closes what both halves share, after them. */
+  close(): Promise<void>
 }
 
 /**
@@ -79,6 +82,7 @@ export class TwoHalves implements Backend {
   readonly #front: RelayBackend | undefined
   readonly #back: LocalBackend | undefined
   #inbox: SharedInbox | undefined
+  #life: Life | undefined
   #connecting: Promise<void> | undefined
   #opening: Promise<void> | undefined
   #readiness: Promise<boolean> | undefined
@@ -247,25 +251,35 @@ export class TwoHalves implements Backend {
   async #open(options: OpenOptions): Promise<void> {
     await this.#connect()
     await this.#back?.open()
-    this.#system.opened?.(options)
-    const { clock, log } = this.#parts.settings
-    this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
-      if (this.#front === undefined) return
-      guardedLog(log).warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
-      this.#front.noteGap({ reason: 'stalled', fromMs, toMs })
-    })
     this.#isOpen = true
+    const front = this.#front
+    if (front === undefined) return
+    const { clock } = this.#parts.settings
+    const log = guardedLog(this.#parts.settings.log)
+    this.#life = new Life({
+      ...{ clock, log, signs: this.#system.signs(), earlier: this.#system.earlier?.() ?? [] },
+      openGaps: () => front.openGaps(),
+      onGap: (gap) => front.noteGap(gap),
+      onSigned: () => front.reportGaps(),
+    })
+    this.#life.start(options.listeningWasKept === true)
+    this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
+      log.warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
+      front.noteGap({ reason: 'stalled', fromMs, toMs })
+    })
   }
 
   async #drain(options: DrainOptions): Promise<DrainResult> {
-    const { handlerGraceMs = 2_000, deadlineMs = 25_000 } = options
+    const { handlerGraceMs = 2_000, deadlineMs = 25_000, notListeningMs = () => 0 } = options
     this.#stopWatching()
+    this.#life?.leave(notListeningMs)
     const [front, back] = await Promise.all([
       this.#front?.drain(options),
       this.#stopHandling(handlerGraceMs, deadlineMs),
     ])
     this.#isDraining = true
-    await this.#system.close(Date.now() - Math.ceil(options.notListeningMs?.() ?? 0))
+    await this.#life?.close()
+    await this.#system.close()
     return back ?? front ?? { handled: 0, left: 0, lost: 0 }
   }
 

@@ -1,3 +1,4 @@
+import { FleethookError } from '../base/errors.ts'
 import type { Delivery } from './observer.ts'
 
 /** The context of a handler of one message. */
@@ -28,4 +29,48 @@ export interface OnceHandlers<Transaction> {
     name: string,
     handler: Handled<readonly What[], Context, Transaction>,
   ): (what: readonly What[], context: Context) => Promise<void>
+}
+
+/** Names of handlers as they can be written into statements. */
+const nameRule = /^[\w.: -]{1,100}$/
+
+/** Makes handlers that `run` runs. `names`: those that are taken. `of`: the function that the user calls. */
+export function onceHandlers<Transaction>(
+  of: string,
+  names: Set<string>,
+  /** `which`: the places of the deliveries that are handled. Left out: all. */
+  run: (
+    name: string,
+    deliveries: readonly Delivery[],
+    handle: (transaction: Transaction, which?: readonly number[]) => unknown,
+  ) => Promise<void>,
+): OnceHandlers<Transaction> {
+  function take(name: string): void {
+    if (typeof name !== 'string' || !nameRule.test(name))
+      throw new FleethookError(
+        'handler_invalid',
+        'The name of a handler must have 1 to 100 letters, digits, spaces and . : _ -',
+      )
+    if (names.has(name))
+      throw new FleethookError('handler_invalid', `Two handlers of ${of} have the name ${name}.`, {
+        hint: 'Give each its own: the name says which handlers of a message are done.',
+      })
+    names.add(name)
+  }
+
+  return Object.assign(
+    <What, Context extends Single>(name: string, handler: Handled<What, Context, Transaction>) => {
+      take(name)
+      return (what: What, context: Context) => run(name, [context.delivery], (tx) => handler(what, context, tx))
+    },
+    {
+      batch<What, Context extends Several>(name: string, handler: Handled<readonly What[], Context, Transaction>) {
+        take(name)
+        return (what: readonly What[], context: Context) =>
+          run(name, context.deliveries, (tx, which) =>
+            handler(which === undefined ? what : what.filter((_, at) => which.includes(at)), context, tx),
+          )
+      },
+    },
+  )
 }

@@ -159,7 +159,7 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
           let forgetting: Timer | undefined
           let isStopped = false
           const forget = (): void => {
-            if (forgets === undefined || isStopped || !watchesTime) return
+            if (forgets === undefined || isStopped || !(watchesTime || store.shared !== undefined)) return
             forgetting = backgroundTimer(clock, forgets.everyMs, () => {
               store.forgetUnseen(clock.now() - forgets.afterMs).catch(failed)
               forget()

@@ -3,9 +3,10 @@ import { expect, test } from 'vitest'
 import { Database, type Row } from '../../adapters/inbox/postgres/client.ts'
 import { Endings } from '../../adapters/inbox/postgres/endings.ts'
 import { Leases } from '../../adapters/inbox/postgres/leases.ts'
-import { Life } from '../../adapters/inbox/postgres/life.ts'
+import { signsIn } from '../../adapters/inbox/postgres/life.ts'
 import { partitionOf } from '../../adapters/inbox/postgres/schema.ts'
 import { stateValues, VehicleRows } from '../../adapters/inbox/postgres/vehicles.ts'
+import { Life } from '../../adapters/inbox/signs-of-life.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import type { KeptGap } from '../../src/inbox/inbox.ts'
 import type { StoredVehicle } from '../../src/inbox/vehicle-store.ts'
@@ -34,18 +35,18 @@ test('what is settled without end does not delay who waits for what was settled 
   })
   const endings = new Endings(db, systemClock, 'me', { failed: () => {}, deleted: () => {} })
   settle()
-  await endings.flush()
+  await endings.flush(10_000)
   expect(statements).toBeLessThan(10)
   await expect.poll(() => statements).toBe(50)
-  await endings.flush()
+  await endings.flush(10_000)
 })
 
 test('partitions stay until it is known whether they were given back', async () => {
   const events: string[] = []
-  let mine: readonly (readonly [number, number, boolean])[] = [7, 8].map((part) => [part, 1, false])
+  let mine = [7, 8].map((part) => ({ part, epoch: 1, clean: 'false', missing: -2 }))
   let fails = true
   const db = databaseWith((text) => {
-    if (!text.startsWith('UPDATE')) return [{ leases: JSON.stringify(mine), missing: -2 }]
+    if (!text.startsWith('UPDATE')) return mine
     if (fails) throw new Error('The connection was lost.')
     return []
   })
@@ -54,9 +55,9 @@ test('partitions stay until it is known whether they were given back', async () 
     renewed: (lost, gained) => events.push(`lost ${lost.join()}`, `gained ${gained.map(({ part }) => part).join()}`),
   })
   expect(await leases.renew()).toBe(2)
-  await expect(leases.giveBack([7, 8])).rejects.toThrow('The connection was lost.')
+  await expect(leases.giveBack([7, 8])).rejects.toThrow('Postgres cannot be used')
   // One of them went, and another process has it.
-  mine = mine.filter(([part]) => part !== 7)
+  mine = mine.filter(({ part }) => part !== 7)
   fails = false
   await leases.renew()
   expect(events).toEqual(['lost ', 'gained 7,8', 'lost 7', 'gained '])
@@ -66,7 +67,7 @@ test('leases end by the time of day too, because a suspended machine stops the o
   let nowMs = 0
   const clock = { ...systemClock, now: () => nowMs, elapsedMs: () => 0 }
   const leases = new Leases({
-    db: databaseWith(() => [{ leases: '[[1,1,false]]', missing: 0 }]),
+    db: databaseWith(() => [{ part: 1, epoch: 1, clean: 'false', missing: 0 }]),
     ...{ clock, me: 'me', leaseMs: 10_000, renewed: () => {} },
   })
   await leases.renew()
@@ -100,10 +101,7 @@ test('what was given up and handled again is written again', async () => {
 })
 
 test('a dead letter leaves a newer state than one that is still to be written', async () => {
-  const rows = new VehicleRows(
-    databaseWith(() => []),
-    undefined,
-  )
+  const rows = new VehicleRows(databaseWith(() => []))
   rows.gained([partitionOf(vin)])
   rows.settled(stateOf(1))
   expect(await rows.load(vin)).toMatchObject({ seq: 1 })
@@ -117,7 +115,7 @@ test('timers that could not be read are read again', async () => {
     if (isDown) throw new Error('The connection was lost.')
     return []
   })
-  const rows = new VehicleRows(db, undefined)
+  const rows = new VehicleRows(db)
   rows.gained([partitionOf(vin)])
   const moved: boolean[] = []
   rows.follow({
@@ -127,8 +125,8 @@ test('timers that could not be read are read again', async () => {
     },
     forget: async () => {},
   })
-  await expect(rows.due().next()).rejects.toThrow('The connection was lost.')
-  await expect(rows.followMoves()).rejects.toThrow('The connection was lost.')
+  await expect(rows.due().next()).rejects.toThrow('Postgres cannot be used')
+  await expect(rows.followMoves()).rejects.toThrow('Postgres cannot be used')
   isDown = false
   await rows.followMoves()
   await rows.followMoves()
@@ -150,12 +148,12 @@ test('a sign of life counts the messages of every gap', async () => {
     ...{ vin: `V${n}`, reason: 'inbox_full', fromMs: n, toMs: n + 1, missed: 1 },
   }))
   const life = new Life({
-    ...{ db: new Database({ query }, 'fleethook', systemClock), clock: systemClock, log: quiet, me: 'me' },
-    ...{ openGaps: () => gaps, onGap: () => {}, onSigned: () => {} },
+    ...{ signs: signsIn(new Database({ query }, 'fleethook', systemClock), 'me'), clock: systemClock, log: quiet },
+    ...{ openGaps: () => gaps, earlier: [], onGap: () => {}, onSigned: () => {} },
   })
   life.start(false)
   await expect.poll(() => written.length).toBeGreaterThan(0)
-  await life.close(systemClock.now())
+  await life.close()
   const kept: KeptGap[] = JSON.parse(String(written.at(-1)))
   expect(kept.reduce((sum, { missed }) => sum + missed, 0)).toBe(1_500)
   expect(kept.at(-1)).toEqual({ reason: 'inbox_full', fromMs: 1_000, toMs: 1_500, missed: 500 })

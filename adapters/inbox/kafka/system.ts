@@ -5,11 +5,11 @@ import type { RelayBackend } from '../../../src/backend/relay.ts'
 import { backgroundTimer, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog, type Log } from '../../../src/base/log.ts'
-import type { OpenOptions } from '../../../src/hosting/drainable.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { InboxGap, InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
+import type { Signs } from '../signs-of-life.ts'
 import type { SharedInbox, SharedSystem } from '../two-halves.ts'
 import { clusterError, closeClient, codesOf, Connector, loadClient } from './client.ts'
 import { DeadTopic } from './dead-topic.ts'
@@ -18,7 +18,7 @@ import { Reader } from './reader.ts'
 import { partitionOf, recordBytes, toRecord } from './records.ts'
 import { Replays } from './replays.ts'
 import { checkTopics, type FoundTopics } from './topics.ts'
-import { Life } from './life.ts'
+import { TopicSigns } from './life.ts'
 import { Spool } from './spool.ts'
 import { mostBytes, mostMessages, Writer } from './writer.ts'
 
@@ -29,7 +29,8 @@ interface Connected {
   readonly writer: Writer
   readonly dead: DeadTopic
   readonly replays: Replays
-  readonly life: Life | undefined
+  readonly signs: Signs
+  readonly gaps: readonly InboxGap[]
   readonly spool: Spool | undefined
 }
 
@@ -115,14 +116,17 @@ export class KafkaSystem implements SharedSystem {
     return this.#reader
   }
 
-  opened({ listeningWasKept = false }: OpenOptions): void {
-    this.#connected?.life?.start(listeningWasKept)
+  signs(): Signs {
+    return this.#opened().signs
   }
 
-  async close(listenedUntilMs: number): Promise<void> {
+  earlier(): readonly InboxGap[] {
+    return this.#opened().gaps.filter(isStop)
+  }
+
+  async close(): Promise<void> {
     this.#isClosed = true
-    const { writer, life, dead, spool } = this.#connected ?? {}
-    await life?.close(listenedUntilMs)
+    const { writer, dead, spool } = this.#connected ?? {}
     await Promise.all([writer?.close(), dead?.close()])
     await spool?.close()
   }
@@ -164,17 +168,7 @@ export class KafkaSystem implements SharedSystem {
     const dead = new DeadTopic(shared)
     const replays = new Replays({ ...shared, dead, receipts: this.#parts.receipts })
     const gaps = opened?.gaps ?? []
-    const life =
-      front &&
-      new Life({
-        ...shared,
-        log: this.#log,
-        openGaps: () => front.openGaps(),
-        onGap: (gap) => front.noteGap(gap),
-        earlier: gaps.filter(isStop),
-        onSigned: () => front.reportGaps(),
-      })
-    this.#connected = { connector, found, writer, dead, replays, life, spool }
+    this.#connected = { connector, found, writer, dead, replays, signs: new TopicSigns(shared), gaps, spool }
     for (const gap of gaps) if (!isStop(gap)) front?.noteGap(gap)
   }
 

@@ -35,7 +35,7 @@ export class Database {
     })
   }
 
-  /** Rejects when there is no answer within `withinMs`. The server may still run the statement then. */
+  /** Rejects with a FleethookError, also when there is no answer within `withinMs`. The server may still run the statement then. */
   async run(text: string, values: readonly unknown[] = [], withinMs = 10_000): Promise<readonly Row[]> {
     let timer: Timer | undefined
     const late = new Promise<never>((_, reject) => {
@@ -46,6 +46,8 @@ export class Database {
     try {
       const { rows } = await this.#query(text, [...values], late)
       return rows.filter(isRow)
+    } catch (error) {
+      throw databaseError(error)
     } finally {
       timer?.cancel()
     }

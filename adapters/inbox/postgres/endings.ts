@@ -1,5 +1,6 @@
 import type { Clock } from '../../../src/base/clock.ts'
 import { pause } from '../../../src/base/clock.ts'
+import { resolvedOr } from '../../../src/core/draining.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type Database, isAboutData } from './client.ts'
 import { heldSql, stateValues, upsertSql } from './vehicles.ts'
@@ -22,6 +23,11 @@ export interface Tries {
   readonly deliveries: number
 }
 
+interface On {
+  readonly failed: (error: unknown) => void
+  readonly deleted: (endings: readonly Ending[]) => void
+}
+
 /** The most rows that one statement changes. */
 const atOnce = 2_000
 const pauseMs = 250
@@ -34,8 +40,7 @@ export class Endings {
   readonly #db: Database
   readonly #clock: Clock
   readonly #me: string
-  readonly #failed: (error: unknown) => void
-  readonly #deleted: (endings: readonly Ending[]) => void
+  readonly #on: On
   readonly #settled = new Map<string, Ending>()
   readonly #tries = new Map<string, Place & Tries>()
   #isWriting = false
@@ -45,17 +50,11 @@ export class Endings {
   #waiters: { readonly round: number; readonly resolve: () => void }[] = []
   #isClosed = false
 
-  constructor(
-    db: Database,
-    clock: Clock,
-    me: string,
-    on: { readonly failed: (error: unknown) => void; readonly deleted: (endings: readonly Ending[]) => void },
-  ) {
+  constructor(db: Database, clock: Clock, me: string, on: On) {
     this.#db = db
     this.#clock = clock
     this.#me = me
-    this.#failed = on.failed
-    this.#deleted = on.deleted
+    this.#on = on
   }
 
   settle(ending: Ending): void {
@@ -67,11 +66,20 @@ export class Endings {
   /** Resolves when it is written, or when the inbox is closed. */
   note({ part, seq }: Place, tries: Tries): Promise<void> {
     this.#tries.set(seq, { part, seq, ...tries })
-    return this.flush()
+    return this.#written()
   }
 
-  /** Resolves when all is written that waits now, or when the inbox is closed. What comes later does not delay it. */
-  async flush(): Promise<void> {
+  /** Resolves to whether all is written in that time that waits now. What comes later does not delay it. */
+  async flush(withinMs: number): Promise<boolean> {
+    let isWritten = false
+    const written = this.#written().then(() => {
+      isWritten = true
+    })
+    await resolvedOr(written, this.#clock, withinMs)
+    return isWritten
+  }
+
+  async #written(): Promise<void> {
     const rows = Math.max(this.#settled.size, this.#tries.size)
     if (rows === 0) return
     void this.#write()
@@ -142,13 +150,13 @@ SELECT seq::text AS seq FROM there t WHERE NOT EXISTS (SELECT FROM free f WHERE 
           // Without those that were given up meanwhile: this process may have handled them again.
           const written = settled.filter((ending) => this.#settled.get(ending.seq) === ending)
           for (const { seq } of written) this.#settled.delete(seq)
-          this.#deleted(written)
+          this.#on.deleted(written)
         }
         this.#rounds += 1
         this.#release(this.#rounds)
         if (later.size > 0) await pause(this.#clock, pauseMs)
       } catch (error) {
-        this.#failed(error)
+        this.#on.failed(error)
         // Without the states that Postgres refuses.
         if (isAboutData(error)) for (const ending of settled) ending.vehicle = undefined
         await pause(this.#clock, pauseMs)

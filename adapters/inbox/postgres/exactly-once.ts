@@ -1,7 +1,7 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Delivery } from '../../../src/inbox/observer.ts'
-import type { Handled, OnceHandlers, Several, Single } from '../../../src/inbox/once-handlers.ts'
-import { type Database, databaseError } from './client.ts'
+import { type OnceHandlers, onceHandlers } from '../../../src/inbox/once-handlers.ts'
+import type { Database } from './client.ts'
 import type { Place } from './endings.ts'
 
 /** Makes handlers whose writes happen exactly once: the result of `inbox.exactlyOnce`. */
@@ -19,9 +19,6 @@ export interface Marks {
   placeOf(id: string): Place | undefined
 }
 
-/** Names of handlers as they are written into statements. */
-const nameRule = /^[\w.:-]{1,100}$/
-
 export function exactlyOnceIn<Transaction>(
   marks: () => Marks,
   names: Set<string>,
@@ -34,8 +31,9 @@ export function exactlyOnceIn<Transaction>(
     deliveries: readonly Delivery[],
     handle: (transaction: Transaction, which: readonly number[]) => unknown,
   ): Promise<void> {
-    const { db, placeOf } = marks()
-    const places = deliveries.map(({ id }) => placeOf(id) ?? handedOver())
+    const inbox = marks()
+    const { db } = inbox
+    const places = deliveries.map(({ id }) => inbox.placeOf(id) ?? handedOver())
     let isHandled = false
     let marked: readonly Place[] = []
     try {
@@ -62,38 +60,7 @@ export function exactlyOnceIn<Transaction>(
       })
   }
 
-  function take(name: string): void {
-    if (typeof name !== 'string' || !nameRule.test(name))
-      throw new FleethookError(
-        'handler_invalid',
-        'The name of a handler must have 1 to 100 letters, digits and . : _ -',
-      )
-    if (names.has(name))
-      throw new FleethookError('handler_invalid', `Two handlers of exactlyOnce have the name ${name}.`, {
-        hint: 'Give each its own: the name says which handlers of a message are done.',
-      })
-    names.add(name)
-  }
-
-  return Object.assign(
-    <What, Context extends Single>(name: string, handler: Handled<What, Context, Transaction>) => {
-      take(name)
-      return (what: What, context: Context) => once(name, [context.delivery], (tx) => handler(what, context, tx))
-    },
-    {
-      batch<What, Context extends Several>(name: string, handler: Handled<readonly What[], Context, Transaction>) {
-        take(name)
-        return (what: readonly What[], context: Context) =>
-          once(name, context.deliveries, (tx, which) =>
-            handler(
-              what.filter((_, at) => which.includes(at)),
-              context,
-              tx,
-            ),
-          )
-      },
-    },
-  )
+  return onceHandlers('exactlyOnce', names, once)
 }
 
 /** Without parameters, so that every library takes it. A row without this mark is locked until the transaction ends. */
@@ -112,19 +79,14 @@ function rowsAt(places: readonly Place[]): string {
 
 /** Whether no row is there without its mark. A row that is gone was settled, by a process that found the mark. */
 async function areThere(db: Database, name: string, places: readonly Place[]): Promise<boolean> {
-  const rows = await db
-    .run(
-      `SELECT w.seq FROM ${rowsAt(places)} JOIN ${db.schema}.waiting w ON w.part = g.part AND w.seq = g.seq
+  const rows = await db.run(
+    `SELECT w.seq FROM ${rowsAt(places)} JOIN ${db.schema}.waiting w ON w.part = g.part AND w.seq = g.seq
 WHERE NOT w.done @> ARRAY['${name}'] LIMIT 1`,
-    )
-    .catch((error: unknown) => {
-      throw databaseError(error)
-    })
+  )
   return rows.length === 0
 }
 
-const seqIn = (row: unknown): string =>
-  typeof row === 'object' && row !== null ? String(Reflect.get(row, 'seq')) : String(row)
+const seqIn = (row: unknown): string => String(Reflect.get(Object(row), 'seq'))
 
 function handedOver(): never {
   throw new FleethookError('handed_over', 'Another process has the message, or it came by another inbox.', {
@@ -132,35 +94,21 @@ function handedOver(): never {
   })
 }
 
-/** Runs a statement in the transactions of pg, PGlite, postgres.js, Drizzle, Kysely and Prisma, which differ in the name of the method. */
+/** Runs a statement in the transactions of Prisma, postgres.js, Kysely, Drizzle, PGlite and pg, which differ in the name of the method. */
 export async function runIn(transaction: unknown, sql: string): Promise<readonly unknown[]> {
-  const call = (name: string, ...values: readonly unknown[]): Promise<unknown> | undefined => {
-    const method: unknown =
-      typeof transaction === 'object' || typeof transaction === 'function'
-        ? Reflect.get(Object(transaction), name)
-        : undefined
-    return typeof method === 'function' ? Promise.resolve(Reflect.apply(method, transaction, values)) : undefined
+  const kysely = {
+    ...{ sql, parameters: [], query: { kind: 'RawNode', sqlFragments: [sql], parameters: [] } },
+    queryId: { queryId: 'fleethook' },
   }
-  const result: unknown = await (call('$queryRawUnsafe', sql) ??
-    call('unsafe', sql) ??
-    call('executeQuery', compiled(sql)) ??
-    call('execute', sql) ??
-    call('query', sql) ??
-    unknownTransaction())
-  if (Array.isArray(result)) return result
-  const rows: unknown = typeof result === 'object' && result !== null ? Reflect.get(result, 'rows') : undefined
-  return Array.isArray(rows) ? rows : unknownTransaction()
-}
-
-/** A statement as Kysely takes it. */
-const compiled = (sql: string): object => ({
-  sql,
-  parameters: [],
-  query: { kind: 'RawNode', sqlFragments: [sql], parameters: [] },
-  queryId: { queryId: 'fleethook' },
-})
-
-function unknownTransaction(): never {
+  const ways = { $queryRawUnsafe: sql, unsafe: sql, executeQuery: kysely, execute: sql, query: sql }
+  for (const [name, statement] of Object.entries(ways)) {
+    const method: unknown = Reflect.get(Object(transaction), name)
+    if (typeof method !== 'function') continue
+    const result: unknown = await Reflect.apply(method, transaction, [statement])
+    const rows: unknown = Array.isArray(result) ? result : Reflect.get(Object(result), 'rows')
+    if (Array.isArray(rows)) return rows
+    break
+  }
   throw new FleethookError('option_invalid', 'exactlyOnce does not know how to run a statement in this transaction.', {
     hint: 'Say how: inbox.exactlyOnce(transaction, { run: async (tx, sql) => (await tx.query(sql)).rows }).',
   })

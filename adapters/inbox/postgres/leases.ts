@@ -59,7 +59,7 @@ export class Leases {
     const { schema } = db
     const [atMs, atTimeMs] = [elapsedMs(clock), clock.now()]
     const until = `clock_timestamp() + $2 * interval '1 ms'`
-    const [row] = await db.run(
+    const rows = await db.run(
       `WITH me AS (INSERT INTO ${schema}.process VALUES ($1, ${until}) ON CONFLICT (id) DO UPDATE SET until = excluded.until),
 mine AS (UPDATE ${schema}.part SET until = ${until} WHERE owner = $1
   AND part IN (SELECT part FROM ${schema}.part WHERE owner = $1 ORDER BY part FOR UPDATE) RETURNING part, epoch),
@@ -69,12 +69,14 @@ gained AS (UPDATE ${schema}.part p SET owner = $1, epoch = p.epoch + 1, until = 
   FROM (SELECT part, owner IS NULL AS clean FROM ${schema}.part WHERE owner IS NULL OR (owner <> $1 AND until <= clock_timestamp())
     ORDER BY random() LIMIT (SELECT greatest(0, count) FROM missing) FOR UPDATE SKIP LOCKED) f
   WHERE p.part = f.part RETURNING p.part, p.epoch, f.clean)
-SELECT (SELECT count FROM missing) AS missing,
-  (SELECT json_agg(json_build_array(part, epoch, clean)) FROM (SELECT *, false AS clean FROM mine UNION ALL TABLE gained) l)::text AS leases`,
+SELECT missing.count AS missing, l.part, l.epoch, l.clean::text AS clean
+FROM missing LEFT JOIN (SELECT *, false AS clean FROM mine UNION ALL TABLE gained) l ON true`,
       [me, leaseMs],
       leaseMs / 2,
     )
-    const leases = leasesOf(row?.['leases'])
+    const leases = rows.flatMap(({ part, epoch, clean }) =>
+      part === null ? [] : [{ part: Number(part), epoch: Number(epoch), isClean: clean === 'true' }],
+    )
     const epochs = new Map(leases.map(({ part, epoch }) => [part, epoch]))
     const lost = [...this.#epochs].flatMap(([part, epoch]) => (epochs.get(part) === epoch ? [] : [part]))
     for (const part of lost) this.#epochs.delete(part)
@@ -84,7 +86,7 @@ SELECT (SELECT count FROM missing) AS missing,
     renewed(lost, gained)
     this.#validUntilMs = atMs + leaseMs * 0.8
     this.#validUntilTimeMs = atTimeMs + leaseMs * 0.8
-    const missing = Number(row?.['missing'])
+    const missing = Number(rows[0]?.['missing'])
     this.#isWanting = missing > 0
     return Math.max(0, -missing)
   }
@@ -111,13 +113,4 @@ UPDATE ${db.schema}.part SET owner = NULL, until = NULL WHERE owner = $1`,
       2_000,
     )
   }
-}
-
-function leasesOf(json: unknown): readonly Lease[] {
-  const rows: unknown = JSON.parse(String(json ?? '[]'))
-  if (!Array.isArray(rows)) return []
-  return rows.map((row: unknown) => {
-    const [part, epoch, isClean] = Array.isArray(row) ? row : []
-    return { part: Number(part), epoch: Number(epoch), isClean: isClean === true }
-  })
 }

@@ -1,5 +1,4 @@
 import {
-  aFunction,
   checkOptions,
   milliseconds,
   oneOf,
@@ -58,9 +57,4 @@ export function readPostgresOptions(options: PostgresInboxOptions): PostgresSett
   const { db, role = 'both', schema = 'fleethook', confirmMs = 10_000, leaseMs = 10_000, allowWeak = false } = options
   const { idleMs = 250, keepForMs = 86_400_000 } = options
   return { db, role, schema, confirmMs, leaseMs, idleMs, keepForMs, allowWeak }
-}
-
-export const transactionFunction: Rule = {
-  ...aFunction,
-  must: 'must be a function that runs work in a transaction, for instance (work) => db.transaction(work)',
 }

@@ -104,13 +104,9 @@ export class Reader extends SharedReader<Unsettled> {
 
   async open(): Promise<void> {
     const { db, store, vehicles } = this.#options
-    try {
-      // Rows that were restored from another cluster have its ids of transactions, which snapshots of this one would not show.
-      await db.run(`UPDATE ${db.schema}.waiting SET xid = pg_current_xact_id() WHERE xid >= pg_current_xact_id()`)
-      await this.#leases.renew()
-    } catch (error) {
-      throw databaseError(error)
-    }
+    // Rows that were restored from another cluster have its ids of transactions, which snapshots of this one would not show.
+    await db.run(`UPDATE ${db.schema}.waiting SET xid = pg_current_xact_id() WHERE xid >= pg_current_xact_id()`)
+    await this.#leases.renew()
     this.#loops = [
       this.repeat('leases could not be renewed', async () => {
         const spare = await this.#leases.renew()
@@ -124,7 +120,6 @@ export class Reader extends SharedReader<Unsettled> {
       }),
       this.repeat('old messages could not be deleted', async () => {
         await store.tidy()
-        await vehicles?.tidy(this.clock.now())
         const { deadRows, oldestSnapshotMs } = await tableHealth(db)
         this.figures = { deadRows, oldestSnapshotMs }
         return tidyMs
@@ -186,7 +181,7 @@ export class Reader extends SharedReader<Unsettled> {
       await this.#options.store.bury(ending, this.#options.me, reason, vehicle)
     } catch (error) {
       this.#over.delete(ending.seq)
-      throw databaseError(error)
+      throw error
     }
     if (this.byId.get(id) === found) {
       this.forget(found)
@@ -208,11 +203,11 @@ export class Reader extends SharedReader<Unsettled> {
   async finish(withinMs: number): Promise<void> {
     this.isFinishing = true
     await this.quiet(this.parts.values(), withinMs)
-    await resolvedOr(this.#endings.flush(), this.clock, lastMs)
+    await this.#endings.flush(lastMs)
   }
 
   protected async leave(): Promise<void> {
-    await resolvedOr(this.#endings.flush(), this.clock, lastMs)
+    await this.#endings.flush(lastMs)
     this.#endings.close()
     await resolvedOr(Promise.all(this.#loops), this.clock, lastMs)
     await this.#leases.release().catch((error: unknown) => this.failed('leases could not be given back', error))
@@ -234,19 +229,10 @@ export class Reader extends SharedReader<Unsettled> {
 
   /** Rejects when Postgres does not take it in time: who asks for a list must not wait for as long as it is down. */
   async #flushed(): Promise<void> {
-    let isWritten = false
-    const written = this.#endings.flush().then(() => {
-      isWritten = true
-    })
-    await resolvedOr(written, this.clock, flushMs)
-    if (!isWritten)
-      throw new FleethookError(
-        'inbox_unavailable',
-        `Postgres did not take the states of vehicles within ${flushMs} ms.`,
-      )
+    if (!(await this.#endings.flush(flushMs)))
+      throw new FleethookError('inbox_unavailable', `Postgres did not take states of vehicles within ${flushMs} ms.`)
   }
 
-  /** Their rows are deleted, but a read under way may still show them. */
   #areDeleted(places: readonly Place[]): void {
     if (this.#isReading) for (const place of places) this.#deleted.push(place)
     else for (const { seq } of places) this.#over.delete(seq)
@@ -286,7 +272,7 @@ export class Reader extends SharedReader<Unsettled> {
       chosen.map(([, part]) => part),
       this.#options.settings.leaseMs / 5,
     )
-    await resolvedOr(this.#endings.flush(), this.clock, lastMs)
+    await this.#endings.flush(lastMs)
     for (const [, part] of chosen) part.isLeaving = part.hand.size === 0
     const left = chosen.flatMap(([number, { isLeaving }]) => (isLeaving ? [number] : []))
     if (left.length === 0) return

@@ -1,5 +1,5 @@
 import { FleethookError } from '../../../src/base/errors.ts'
-import { type Database, databaseError, type Row } from './client.ts'
+import type { Database } from './client.ts'
 
 /** The version of the tables. */
 const version = 2
@@ -67,11 +67,7 @@ export interface Found {
 
 /** Checks the server and the tables before the first message. Rejects with a FleethookError. */
 export async function checkServer(db: Database, allowWeak: boolean): Promise<Found> {
-  const run = (sql: string): Promise<readonly Row[]> =>
-    db.run(sql).catch((error: unknown) => {
-      throw databaseError(error)
-    })
-  const [row] = await run(
+  const [row] = await db.run(
     `SELECT current_setting('server_version_num')::int AS number, current_setting('server_version') AS version,
   current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
   current_setting('synchronous_commit') AS synchronous_commit, current_setting('synchronous_standby_names') AS standbys,
@@ -92,7 +88,7 @@ export async function checkServer(db: Database, allowWeak: boolean): Promise<Fou
     throw new FleethookError('option_invalid', `In this Postgres ${weakness}: a crash can lose committed messages.`, {
       hint: 'Turn it on for the user of the inbox. allowWeak: true accepts that messages can be lost.',
     })
-  const [meta] = await run(`SELECT version FROM ${db.schema}.meta`)
+  const [meta] = await db.run(`SELECT version FROM ${db.schema}.meta`)
   if (Number(meta?.['version']) !== version)
     throw new FleethookError(
       'inbox_unsupported',

@@ -1,5 +1,6 @@
 import { createMessages, replayable } from '../../../src/backend/replay.ts'
 import type { Clock } from '../../../src/base/clock.ts'
+import { firstSeqAt, idWithSeq } from '../../../src/inbox/delivery-id.ts'
 import type { Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type {
   DeadLetter,
@@ -11,7 +12,7 @@ import type {
 } from '../../../src/inbox/inbox.ts'
 import type { Receipts } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
-import { letterOf, messageOf } from '../../../src/inbox/stored-row.ts'
+import { letterOf, listedOf, messageOf } from '../../../src/inbox/stored-row.ts'
 import { type DeadLetterStore, paced } from '../two-halves.ts'
 import type { Database, Row } from './client.ts'
 import type { Place } from './endings.ts'
@@ -87,7 +88,7 @@ SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.die
 INSERT INTO ${schema}.waiting (part, id, replayed, changed)
   SELECT n.part, n.id, true, gone.changed FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN gone USING (id) ORDER BY n.id
   RETURNING id`,
-        [lanes.map(partOf), lanes.map(({ id }) => id)],
+        [lanes.map(({ lane }) => partitionOf(String(lane))), lanes.map(({ id }) => id)],
       )
       count += rows.length
     })
@@ -119,7 +120,7 @@ INSERT INTO ${schema}.waiting (part, id, replayed, changed)
 FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
       values,
     )
-    return rows.map(listed)
+    return rows.map((row) => listedOf(row, stateOf(row)))
   }
 
   /** What `receiver.messages` does. */
@@ -189,19 +190,11 @@ DELETE FROM ${schema}.notice WHERE id IN (SELECT id FROM old WHERE vin <> ''
   }
 }
 
-const partOf = ({ lane }: Row): number => partitionOf(String(lane))
+const stateOf = ({ error, open }: Row): ListedMessage['state'] =>
+  error === null ? (open === 'true' ? 'waiting' : 'settled') : 'dead'
 
 /** The smallest id of a message that came at this time. */
-function firstIdAt(ms: number): string {
-  const time = Math.max(0, ms).toString(16).padStart(12, '0')
-  return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`
-}
-
-function listed(row: Row): ListedMessage {
-  const message = messageOf(row)
-  if (typeof row['error'] === 'string') return { message, state: 'dead', reason: letterOf(row) }
-  return { message, state: row['open'] === 'true' ? 'waiting' : 'settled' }
-}
+const firstIdAt = (ms: number): string => idWithSeq('00000000-0000-0000-0000-000000000000', firstSeqAt(Math.max(0, ms)))
 
 /** `id`: only this one. */
 type Which = Selection & Listing & { readonly id?: string }

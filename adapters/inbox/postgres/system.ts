@@ -1,17 +1,16 @@
 import { randomUUID } from 'node:crypto'
 import type { BackendParts } from '../../../src/backend/backend.ts'
-import type { RelayBackend } from '../../../src/backend/relay.ts'
 import type { Clock } from '../../../src/base/clock.ts'
-import { guardedLog } from '../../../src/base/log.ts'
-import type { OpenOptions } from '../../../src/hosting/drainable.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
+import type { Signs } from '../signs-of-life.ts'
 import { deadLettersOf, type SharedInbox, type SharedSystem } from '../two-halves.ts'
 import { Database } from './client.ts'
+import type { Place } from './endings.ts'
 import type { Marks } from './exactly-once.ts'
-import { Life } from './life.ts'
+import { signsIn } from './life.ts'
 import type { PostgresSettings } from './options.ts'
 import { Reader } from './reader.ts'
 import { checkServer, type Found } from './schema.ts'
@@ -20,7 +19,7 @@ import { VehicleRows } from './vehicles.ts'
 import { Writer } from './writer.ts'
 
 /** A Postgres that several processes share. */
-export class PostgresSystem implements SharedSystem {
+export class PostgresSystem implements SharedSystem, Marks {
   readonly durability = 'database'
   readonly deadLetters: DeadLetters
   readonly messages: Messages
@@ -31,7 +30,6 @@ export class PostgresSystem implements SharedSystem {
   readonly #store: Store
   readonly #writer: Writer
   #found: Found | undefined
-  #life: Life | undefined
   readonly vehicles: VehicleRows | undefined
   /** The half behind, once it is open. */
   reader: Reader | undefined
@@ -41,7 +39,7 @@ export class PostgresSystem implements SharedSystem {
     this.#settings = settings
     this.#parts = parts
     this.db = new Database(settings.db, settings.schema, clock)
-    this.vehicles = parts.vehicles && new VehicleRows(this.db, parts.vehicles.forgets?.afterMs)
+    this.vehicles = parts.vehicles && new VehicleRows(this.db)
     this.#store = new Store(this.db, clock, settings)
     const isReplicated = (): boolean => this.#found?.isReplicated === true
     this.#writer = new Writer(this.db, clock, settings.confirmMs, isReplicated, () => this.reader?.lookNow())
@@ -49,25 +47,20 @@ export class PostgresSystem implements SharedSystem {
     this.messages = this.#store.listing(parts.receipts.reread)
   }
 
-  async connect(front: RelayBackend | undefined): Promise<void> {
+  async connect(): Promise<void> {
     this.#found = await checkServer(this.db, this.#settings.allowWeak)
-    const { clock, log } = this.#parts.settings
-    if (front === undefined) return
-    this.#life ??= new Life({
-      ...{ db: this.db, clock, log: guardedLog(log), me: this.#me },
-      openGaps: () => front.openGaps(),
-      onGap: (gap) => front.noteGap(gap),
-      onSigned: () => front.reportGaps(),
-    })
+  }
+
+  signs(): Signs {
+    return signsIn(this.db, this.#me)
   }
 
   get clock(): Clock {
     return this.#parts.settings.clock
   }
 
-  /** What `exactlyOnce` needs. */
-  get marks(): Marks {
-    return { db: this.db, placeOf: (id) => this.reader?.placeOf(id) }
+  placeOf(id: string): Place | undefined {
+    return this.reader?.placeOf(id)
   }
 
   async put(messages: readonly InboxMessage[]): Promise<Refusal | undefined> {
@@ -81,10 +74,6 @@ export class PostgresSystem implements SharedSystem {
       put: (messages) => this.#writer.put(messages),
     })
     return this.reader
-  }
-
-  opened({ listeningWasKept = false }: OpenOptions): void {
-    this.#life?.start(listeningWasKept)
   }
 
   refusing(): undefined {}
@@ -112,8 +101,7 @@ export class PostgresSystem implements SharedSystem {
     return { ...this.reader?.figures, ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }) }
   }
 
-  async close(listenedUntilMs: number): Promise<void> {
-    await this.#writer.close()
-    await this.#life?.close(listenedUntilMs)
+  close(): Promise<void> {
+    return this.#writer.close()
   }
 }

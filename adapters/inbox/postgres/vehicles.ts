@@ -38,16 +38,9 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   #gaps: readonly number[] = []
   /** The newest notice that was read. */
   #newest = -1
-  readonly #forgetAfterMs: number | undefined
 
-  constructor(db: Database, forgetAfterMs: number | undefined) {
+  constructor(db: Database) {
     this.#db = db
-    this.#forgetAfterMs = forgetAfterMs
-  }
-
-  /** Forgets vehicles that were silent for too long. */
-  async tidy(nowMs: number): Promise<void> {
-    if (this.#forgetAfterMs !== undefined) await this.forgetUnseen(nowMs - this.#forgetAfterMs)
   }
 
   gained(parts: readonly number[]): void {

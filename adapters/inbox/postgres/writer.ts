@@ -2,7 +2,7 @@ import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import { vinOf } from '../../../src/inbox/receipts.ts'
-import { type Database, databaseError, isAboutData, isFinal } from './client.ts'
+import { type Database, isAboutData, isFinal } from './client.ts'
 import { partitionOf, storable } from './schema.ts'
 
 /** The messages of one `put`: all are kept, or none. */
@@ -134,7 +134,7 @@ INSERT INTO ${db.schema}.notice (vin, seq) SELECT '', seq FROM placed WHERE id =
       // Only the body with that value is refused.
       if (entries.length === 1) {
         this.#waiting = this.#waiting.slice(1)
-        refuse(entries, databaseError(error))
+        refuse(entries, error)
       } else for (const entry of entries) entry.isAlone = true
       return
     }
@@ -144,12 +144,12 @@ INSERT INTO ${db.schema}.notice (vin, seq) SELECT '', seq FROM placed WHERE id =
     const isOver = (entry: Entry): boolean => isFinal(error) || entry.deadlineMs <= lastMs
     const over = this.#waiting.filter(isOver)
     this.#waiting = this.#waiting.filter((entry) => !isOver(entry))
-    refuse(over, databaseError(error))
+    refuse(over, error)
     if (this.#waiting.length > 0) await pause(this.#clock, pauseMs)
   }
 }
 
-function refuse(entries: readonly Entry[], error: FleethookError): void {
+function refuse(entries: readonly Entry[], error: unknown): void {
   for (const { reject } of entries) reject(error)
 }
 
