@@ -40,22 +40,6 @@ describe('one lane per VIN', () => {
     expect(seen).toEqual(['first 1', 'second 1', 'first 2', 'second 2'])
   })
 
-  test('other VINs run beside a VIN whose handler takes long', async () => {
-    const { receiver, post } = scene()
-    const { wait } = gates()
-    const done: unknown[] = []
-    receiver.on('data', async ({ vin }) => {
-      if (vin === 'SLOW') await wait(vin)
-      done.push(vin)
-    })
-    await post(data('SLOW', 1))
-    await post(data('B', 1))
-    await post(data('C', 1))
-    await turn()
-    expect(done).toEqual(['B', 'C'])
-    expect(receiver.stats()).toMatchObject({ running: 1, lanes: 1 })
-  })
-
   test('messages without a VIN have a lane of their own kind', async () => {
     const { receiver, post } = scene()
     const gate = gates()

@@ -7,7 +7,10 @@ import { type Face, hiddenPollution, pollution } from './face.ts'
 import { damagedBytes, mutatedBytes, mutatedText } from './mutation.ts'
 
 const secret = 'a-long-random-value'
-const silent = { debug() {}, info() {}, warn() {}, error() {} }
+/** What was logged since the last check. */
+const lines: string[] = []
+const note = (line: string, details?: unknown): void => void lines.push(`${line} ${JSON.stringify(details)}`)
+const log = { debug: note, info: note, warn: note, error: note }
 
 interface Sent {
   readonly method: string
@@ -20,6 +23,8 @@ interface Sent {
 interface Got {
   readonly status: number
   readonly text: string
+  /** The connection broke before the end of the body. */
+  readonly isCut: boolean
 }
 
 const authorizations = [
@@ -67,15 +72,15 @@ export function createHttpFace(): Face {
     const sent = sentBy(random)
     try {
       const got = await byFetch(receiver, sent, random)
-      const flaw = answerFlaw(sent, got) ?? pollution()
+      const flaw = answerFlaw(sent, got) ?? pollution() ?? logFlaw()
       if (flaw !== undefined) return flaw
       taken += takenBy(sent, got)
       // `accept` sees no method and has no health checks, and a body that is already inflated may still have its
       // header.
-      if (sent.method !== 'POST' || !isTaken(sent) || sent.encoding !== undefined) return undefined
+      if (sent.method !== 'POST' || !isTaken(sent) || sent.encoding !== undefined || got.isCut) return undefined
       const { authorization, bytes: body, path } = sent
       const { status, body: text } = await receiver.accept({ authorization, body, path })
-      taken += takenBy(sent, { status, text })
+      taken += takenBy(sent, { status, text, isCut: false })
       return status === got.status && text === got.text ? undefined : `accept() answers ${text}, fetch() ${got.text}`
     } catch (error) {
       return `It threw ${error instanceof Error ? error.stack : String(error)}`
@@ -100,7 +105,11 @@ export function createHttpFace(): Face {
 
 function fresh(): Receiver {
   const limits = { bodyBytes: 1_048_576, pendingMessages: 100_000, pendingBytes: 2 ** 30 }
-  return createReceiver({ secret, log: silent, limits }).on('*', () => {})
+  return createReceiver({ secret, log, limits }).on('*', () => {})
+}
+
+function logFlaw(): string | undefined {
+  return lines.splice(0).join().includes(secret) ? 'The log tells the secret.' : undefined
 }
 
 async function byFetch(receiver: Receiver, sent: Sent, random: Random): Promise<Got> {
@@ -111,17 +120,22 @@ async function byFetch(receiver: Receiver, sent: Sent, random: Random): Promise<
   const isBodyless = method === 'GET' || method === 'HEAD'
   const streams = !isBodyless && chance(random, 0.2)
   if (!isBodyless && !streams) headers.set('content-length', String(bytes.byteLength))
-  const body = isBodyless ? null : streams ? pieces(bytes, random) : bytes
+  const isCut = streams && chance(random, 0.2)
+  const body = isBodyless ? null : streams ? pieces(bytes, random, isCut) : bytes
   const init = { method, headers, body, ...(streams ? { duplex: 'half' } : {}) }
   const response = await receiver.fetch(new Request(`http://receiver.test${path}`, init))
-  return { status: response.status, text: await response.text() }
+  return { status: response.status, text: await response.text(), isCut }
 }
 
-function pieces(bytes: Uint8Array<ArrayBuffer>, random: Random): ReadableStream<Uint8Array<ArrayBuffer>> {
+function pieces(
+  bytes: Uint8Array<ArrayBuffer>,
+  random: Random,
+  isCut: boolean,
+): ReadableStream<Uint8Array<ArrayBuffer>> {
   let at = 0
   return new ReadableStream({
     pull(controller) {
-      if (at >= bytes.length) return controller.close()
+      if (at >= bytes.length) return isCut ? controller.error(new Error('The connection broke.')) : controller.close()
       const end = at + whole(random, 1, Math.max(1, bytes.length))
       controller.enqueue(bytes.slice(at, end))
       at = end
@@ -132,8 +146,8 @@ function pieces(bytes: Uint8Array<ArrayBuffer>, random: Random): ReadableStream<
 const isTaken = ({ path }: Sent): boolean => path === '/' || collected.some((known) => known === path)
 
 /** The number of messages that an answer acknowledges. Messages before a broken one were taken too. */
-function takenBy(sent: Sent, { status, text }: Got): number {
-  if (sent.method !== 'POST' || !isTaken(sent)) return 0
+function takenBy(sent: Sent, { status, text, isCut }: Got): number {
+  if (sent.method !== 'POST' || !isTaken(sent) || isCut) return 0
   if (status === 200) return piecesOf(sent)?.pieces.length ?? 0
   const answer = readAnswer(status, text)
   return typeof answer === 'string' || status !== 400 ? 0 : (answer.eventNumber ?? 0)
@@ -154,12 +168,13 @@ function piecesOf(sent: Sent): ReturnType<typeof split> | undefined {
   }
 }
 
-function answerFlaw(sent: Sent, { status, text }: Got): string | undefined {
+function answerFlaw(sent: Sent, { status, text, isCut }: Got): string | undefined {
   if (text.includes(secret)) return 'The answer tells the secret.'
   const answer = readAnswer(status, text, sent.method)
   if (typeof answer === 'string') return answer
   if (status === 503) return `There was room, and the answer is ${text}`
   if (sent.method !== 'POST' || !isTaken(sent)) return undefined
+  if (isCut) return status === 200 ? 'A body that was cut off was acknowledged.' : undefined
   const isFriend = sent.authorization === `Splunk ${secret}`
   if (isFriend === (status === 401 || status === 403)) return `With this secret the answer is ${text}`
   const result = isFriend ? piecesOf(sent) : undefined

@@ -73,15 +73,17 @@ describe('a commit waits for more messages', () => {
   })
 })
 
-test('two groups of callers that take turns are in one commit afterwards', async () => {
-  const sizes: number[] = []
-  const waiting: (() => void)[] = []
-  const queue = createGroupCommit({
+const written = {
+  ...{ retracted: { messages: 0, bytes: 0 }, hasRoom: true },
+  ...{ oldest: undefined, deadLetters: 0 },
+}
+
+/** A queue, and what its file does with this number of messages. */
+function queueOf(commit: (puts: number) => Promise<void> | void): ReturnType<typeof createGroupCommit> {
+  return createGroupCommit({
     file: {
       async commit({ puts, moves }) {
-        sizes.push(puts.length)
-        await new Promise<void>((resolve) => waiting.push(resolve))
-        nowMs += 10
+        await commit(puts.length)
         return { ...written, moved: moves.map(() => undefined) }
       },
     },
@@ -90,6 +92,16 @@ test('two groups of callers that take turns are in one commit afterwards', async
     onCommitted: () => {},
     onFailed: () => {},
     health: { isUsable: true },
+  })
+}
+
+test('two groups of callers that take turns are in one commit afterwards', async () => {
+  const sizes: number[] = []
+  const waiting: (() => void)[] = []
+  const queue = queueOf(async (puts) => {
+    sizes.push(puts)
+    await new Promise<void>((resolve) => waiting.push(resolve))
+    nowMs += 10
   })
   let seq = 0
   const put = async (): Promise<void> => {
@@ -114,26 +126,11 @@ test('two groups of callers that take turns are in one commit afterwards', async
   expect(sizes).toEqual([1, 4, 4, 4, 3])
 })
 
-const written = {
-  ...{ retracted: { messages: 0, bytes: 0 }, hasRoom: true },
-  ...{ oldest: undefined, deadLetters: 0 },
-}
-
 test('after a stalled commit, the next one does not wait as long', async () => {
   let commits = 0
-  const queue = createGroupCommit({
-    file: {
-      async commit({ moves }) {
-        commits += 1
-        if (commits === 1) nowMs += 10_000
-        return { ...written, moved: moves.map(() => undefined) }
-      },
-    },
-    clock: { now: () => nowMs },
-    pendingBytes: () => 0,
-    onCommitted: () => {},
-    onFailed: () => {},
-    health: { isUsable: true },
+  const queue = queueOf(() => {
+    commits += 1
+    if (commits === 1) nowMs += 10_000
   })
   await queue.put([])
   for (let ms = 0; ms < 60; ms += 1) {

@@ -1,14 +1,12 @@
-import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { kafkaInbox, type KafkaInboxOptions } from '../../adapters/inbox/kafka.ts'
+import type { KafkaInboxOptions } from '../../adapters/inbox/kafka.ts'
 import { cluster } from '../../scripts/kafka.ts'
-import { createReceiver } from '../../src/index.ts'
 import { type Authority, createAuthority } from './certificates.ts'
 import { inForm } from '../form.ts'
 import { secret, type ServerRuntime } from '../runtimes/targets.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { createFleet } from './fleet.ts'
-import { createTopics } from './topics.ts'
+import { count, numbersOf, receiversOn, type Running } from './receivers.ts'
 
 let authority: Authority
 let client: { readonly key: string; readonly cert: string }
@@ -26,46 +24,16 @@ beforeAll(async () => {
 })
 afterAll(() => brokers?.[Symbol.asyncDispose]())
 
-const silent = { debug() {}, info() {}, warn() {}, error() {} }
-
-/** A receiver, and the events that its handler got. */
-async function create(topic: string, way: Partial<KafkaInboxOptions>): Promise<Running> {
-  const numbers: number[] = []
-  const receiver = createReceiver({
-    secret: false,
-    inbox: kafkaInbox({ brokers: brokers.addressesWithTlsAndLogin, topic, partitions: 3, confirmMs: 2_000, ...way }),
-    log: silent,
-  }).on('data', ({ data }) => void numbers.push(Number(data.Odometer)))
-  await receiver.open()
-  return {
-    numbers,
-    async post(number) {
-      const body = { vin: 'V1', createdAt: '2026-01-01T00:00:00Z', data: { Odometer: number } }
-      return (await receiver.accept({ authorization: undefined, body })).status
-    },
-    async [Symbol.asyncDispose]() {
-      await receiver.drain({ deadlineMs: 5_000, handlerGraceMs: 200 })
-    },
-  }
-}
-
-interface Running extends AsyncDisposable {
-  readonly numbers: readonly number[]
-  post(number: number): Promise<number>
-}
-
-async function newTopic(): Promise<string> {
-  const topic = `login-${randomUUID().slice(0, 8)}`
-  await createTopics(brokers.addresses, topic, 3)
-  return topic
-}
+const { run, newTopic } = receiversOn(() => brokers, 3)
+const create = async (way: Partial<KafkaInboxOptions>): Promise<Running> =>
+  run({ topic: await newTopic(), brokers: brokers.addressesWithTlsAndLogin, confirmMs: 2_000, ...way })
 
 const patience = { timeout: 20_000, interval: 50 }
 
 async function handlesOne(way: Partial<KafkaInboxOptions>): Promise<void> {
-  await using one = await create(await newTopic(), way)
-  expect(await one.post(1)).toBe(200)
-  await expect.poll(() => one.numbers, patience).toEqual([1])
+  await using one = await create(way)
+  expect(await one.post('V1', 1)).toBe(200)
+  await expect.poll(() => numbersOf(one, 'V1'), patience).toEqual([1])
 }
 
 /** An unsigned token. The brokers of the tests accept it until it expires. */
@@ -96,7 +64,7 @@ describe('TLS', () => {
       /^The certificate of the brokers is not trusted: ERR_TLS_CERT_ALTNAME_INVALID\.$/,
     ],
   ] as const)('%s is one clear sentence', async (_, tls, message) => {
-    await expect(create(await newTopic(), { tls: tls(), sasl: logins.PLAIN })).rejects.toMatchObject({
+    await expect(create({ tls: tls(), sasl: logins.PLAIN })).rejects.toMatchObject({
       code: 'inbox_unavailable',
       message: expect.stringMatching(message),
     })
@@ -104,7 +72,7 @@ describe('TLS', () => {
 
   test('a missing client certificate: the brokers close the connection without a reason, and the error names `tls`', async () => {
     const way = { brokers: brokers.addressesWithTls, tls: { ca: authority.root } }
-    await expect(create(await newTopic(), way)).rejects.toMatchObject({
+    await expect(create(way)).rejects.toMatchObject({
       code: 'inbox_unavailable',
       message: expect.stringMatching(/^The brokers .* did not finish the TLS handshake\.$/),
       hint: expect.stringContaining('`tls: { cert, key }`'),
@@ -112,7 +80,7 @@ describe('TLS', () => {
   })
 
   test('no TLS to brokers that expect TLS is one clear sentence', async () => {
-    await expect(create(await newTopic(), { brokers: brokers.addressesWithTls })).rejects.toMatchObject({
+    await expect(create({ brokers: brokers.addressesWithTls })).rejects.toMatchObject({
       code: 'inbox_unavailable',
       message: expect.stringMatching(/^The brokers .* expect TLS\.$/),
     })
@@ -134,7 +102,7 @@ describe('logins', () => {
     ['a token that has expired', { mechanism: 'OAUTHBEARER', token: () => token('fleet', -50_000) }],
     ['a text that is no token', { mechanism: 'OAUTHBEARER', token: 'nonsense' }],
   ] as const)('%s is one clear sentence', async (_, sasl) => {
-    await expect(create(await newTopic(), { tls: { ca: authority.root }, sasl })).rejects.toMatchObject({
+    await expect(create({ tls: { ca: authority.root }, sasl })).rejects.toMatchObject({
       code: 'inbox_unavailable',
       message: expect.stringMatching(/^The brokers .* refused the (?:user or the password|token)\.$/),
     })
@@ -152,14 +120,14 @@ describe('logins', () => {
         mechanism === 'OAUTHBEARER'
           ? { mechanism, token: () => counted(token())() }
           : { mechanism, username, password: counted(password) }
-      await using one = await create(await newTopic(), { tls: { ca: authority.root }, sasl })
+      await using one = await create({ tls: { ca: authority.root }, sasl })
       const askedAtStart = asked
-      const numbers = Array.from({ length: 40 }, (_, number) => number)
+      const numbers = count(40)
       for (const number of numbers) {
-        expect(await one.post(number)).toBe(200)
+        expect(await one.post('V1', number)).toBe(200)
         await new Promise((resolve) => setTimeout(resolve, (loginMs * 3) / numbers.length))
       }
-      await expect.poll(() => one.numbers, patience).toEqual(numbers)
+      await expect.poll(() => numbersOf(one, 'V1'), patience).toEqual(numbers)
       expect(asked).toBeGreaterThan(askedAtStart)
     },
   )

@@ -5,13 +5,13 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { kafkaInbox, type KafkaInboxOptions } from '../../adapters/inbox/kafka.ts'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
-import { createReceiver, type GapEvent, type Log, type Receiver } from '../../src/index.ts'
+import { createReceiver } from '../../src/index.ts'
 import { form } from '../form.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { createProxy, type Proxy } from './proxy.ts'
-import { addPartitions, createAdmin, createTopics, ledBy, placeReplicas } from './topics.ts'
+import { count, numbersOf, receiversOn, type Way } from './receivers.ts'
+import { addPartitions, createAdmin, ledBy, placeReplicas } from './topics.ts'
 
 const proxy: Proxy = createProxy()
 let brokers: Brokers
@@ -28,73 +28,9 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-const silent = (): void => {}
 const partitions = 6
 const patience = { timeout: 40_000, interval: 50 }
-const count = (n: number): readonly number[] => Array.from({ length: n }, (_, number) => number)
-
-interface Running extends AsyncDisposable {
-  readonly receiver: Receiver
-  readonly runs: { readonly vin: string; readonly number: number; readonly replayed: boolean; readonly id: string }[]
-  readonly gaps: GapEvent[]
-  readonly logged: string[]
-  /** `padding`: how many characters longer the message is. */
-  post(vin: string, number: number, padding?: number): Promise<number>
-}
-
-interface Way extends Partial<KafkaInboxOptions> {
-  readonly topic: string
-  readonly handle?: (vin: string, number: number) => unknown
-}
-
-function create({ handle = silent, ...inbox }: Way): Running {
-  const runs: Running['runs'][number][] = []
-  const gaps: GapEvent[] = []
-  const logged: string[] = []
-  const log: Log = {
-    debug: silent,
-    info: silent,
-    warn: (line) => void logged.push(line),
-    error: (line) => void logged.push(line),
-  }
-  const options = { brokers: brokers.addresses, partitions, quiesceMs: 2_000, sessionMs: 6_000, ...inbox }
-  const receiver = createReceiver({ secret: false, inbox: kafkaInbox(options), log, retry: { attempts: 1 } })
-    .on('data', async ({ vin, data }, { delivery: { id, replayed } }) => {
-      const number = Number(data.Odometer)
-      runs.push({ vin, number, replayed, id })
-      await handle(vin, number)
-    })
-    .on('gap', (gap) => void gaps.push(gap))
-  return {
-    receiver,
-    runs,
-    gaps,
-    logged,
-    async post(vin, number, padding = 0) {
-      const data = { Odometer: number, Padding: 'x'.repeat(padding) }
-      const body = { vin, createdAt: '2026-01-01T00:00:00Z', data }
-      return (await receiver.accept({ authorization: undefined, body })).status
-    },
-    async [Symbol.asyncDispose]() {
-      await receiver.drain({ deadlineMs: 5_000, handlerGraceMs: 200 })
-    },
-  }
-}
-
-async function run(way: Way): Promise<Running> {
-  const running = create(way)
-  await running.receiver.open()
-  return running
-}
-
-async function newTopic(configs?: Readonly<Record<string, string>>): Promise<string> {
-  const topic = `ops-${randomUUID().slice(0, 8)}`
-  await createTopics(brokers.addresses, topic, partitions, configs)
-  return topic
-}
-
-const numbersOf = ({ runs }: Running, vin: string): readonly number[] =>
-  runs.filter((one) => one.vin === vin).map(({ number }) => number)
+const { create, run, newTopic } = receiversOn(() => brokers, partitions)
 
 describe('replays', () => {
   test('handled messages of a time range run again, each once and in order, with the same ids', async () => {

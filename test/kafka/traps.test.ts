@@ -2,18 +2,16 @@
  * Traps of the client, measured in version 2.12.1. Each test judges the inbox, not the client, so that the suite says
  * whether a new version of the client can be used.
  */
-import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Producer } from '@platformatic/kafka'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { kafkaInbox, type KafkaInboxOptions } from '../../adapters/inbox/kafka.ts'
 import { closeClient, Connector, loadClient } from '../../adapters/inbox/kafka/client.ts'
 import { readKafkaOptions } from '../../adapters/inbox/kafka/options.ts'
-import { createReceiver, type Log, type Receiver } from '../../src/index.ts'
 import { cluster } from '../../scripts/kafka.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { createProxy, errorCodes, type Proxy } from './proxy.ts'
-import { addPartitions, createAdmin, createTopics, endsOf, ledBy, moveLeaders, placeReplicas } from './topics.ts'
+import { count, numbersOf, receiversOn, type Running, type Way } from './receivers.ts'
+import { addPartitions, createAdmin, endsOf, ledBy, moveLeaders, placeReplicas } from './topics.ts'
 
 const proxy: Proxy = createProxy()
 let brokers: Brokers
@@ -28,69 +26,8 @@ afterAll(async () => {
   await proxy[Symbol.asyncDispose]()
 })
 
-const silent = (): void => {}
 const partitions = 6
-
-/** A receiver, with the messages that its handlers got, in the order in which they started. */
-interface Running extends AsyncDisposable {
-  readonly receiver: Receiver
-  readonly runs: { readonly vin: string; readonly number: number; readonly redelivered: boolean }[]
-  readonly logged: string[]
-  post(vin: string, number: number, extra?: object): Promise<number>
-}
-
-interface Way extends Partial<KafkaInboxOptions> {
-  readonly topic: string
-  readonly handle?: (vin: string, number: number, signal: AbortSignal) => unknown
-  readonly timeoutMs?: number
-}
-
-async function run({ handle = silent, timeoutMs = 5_000, ...inbox }: Way): Promise<Running> {
-  const runs: Running['runs'][number][] = []
-  const logged: string[] = []
-  const log: Log = {
-    debug: silent,
-    info: silent,
-    warn: (line) => void logged.push(line),
-    error: (line) => void logged.push(line),
-  }
-  const options = { brokers: brokers.addresses, partitions, quiesceMs: 2_000, sessionMs: 6_000, ...inbox }
-  const receiver = createReceiver({
-    secret: false,
-    inbox: kafkaInbox(options),
-    log,
-    timeoutMs,
-    retry: { minMs: 10, maxMs: 50 },
-  }).on('data', async ({ vin, data }, { delivery, signal }) => {
-    const number = Number(data.Odometer)
-    runs.push({ vin, number, redelivered: delivery.redelivered })
-    await handle(vin, number, signal)
-  })
-  await receiver.open()
-  return {
-    receiver,
-    runs,
-    logged,
-    async post(vin, number, extra = {}) {
-      const body = { vin, createdAt: '2026-01-01T00:00:00Z', data: { Odometer: number, ...extra } }
-      return (await receiver.accept({ authorization: undefined, body })).status
-    },
-    async [Symbol.asyncDispose]() {
-      await receiver.drain({ deadlineMs: 5_000, handlerGraceMs: 200 })
-    },
-  }
-}
-
-async function newTopic(configs?: Readonly<Record<string, string>>): Promise<string> {
-  const topic = `trap-${randomUUID().slice(0, 8)}`
-  await createTopics(brokers.addresses, topic, partitions, configs)
-  return topic
-}
-
-const numbersOf = ({ runs }: Running, vin: string): readonly number[] =>
-  runs.filter((one) => one.vin === vin).map(({ number }) => number)
-
-const count = (n: number): readonly number[] => Array.from({ length: n }, (_, number) => number)
+const { run, newTopic } = receiversOn(() => brokers, partitions)
 const patience = { timeout: 20_000, interval: 50 }
 
 /** Counts the heartbeats of a member in the second after its close. It closes `afterMs` milliseconds after it began to join again. */
@@ -102,7 +39,7 @@ async function heartbeatsAfterClose(topic: string, groupId: string, afterMs: num
   let heartbeats = 0
   const joined = (): Promise<boolean> => consumer.joinGroup({}).then(Boolean, () => false)
   await expect.poll(joined, patience).toBe(true)
-  const joining = consumer.joinGroup({}).catch(silent)
+  const joining = consumer.joinGroup({}).catch(() => {})
   await pause(afterMs)
   await closeClient(consumer)
   await joining
@@ -248,11 +185,7 @@ describe('traps of the client', () => {
   test('9: a message that is too large is refused alone, before it is sent', async () => {
     const topic = await newTopic({ 'max.message.bytes': '20000' })
     await using one = await run({ topic })
-    const statuses = await Promise.all([
-      one.post('V1', 0),
-      one.post('V1', 1, { Note: 'x'.repeat(30_000) }),
-      one.post('V1', 2),
-    ])
+    const statuses = await Promise.all([one.post('V1', 0), one.post('V1', 1, 30_000), one.post('V1', 2)])
     expect(statuses).toEqual([200, 413, 200])
     await expect.poll(() => numbersOf(one, 'V1'), patience).toEqual([0, 2])
   })
@@ -279,7 +212,7 @@ describe('traps of the client', () => {
     let hangs = true
     await using one = await run({
       topic,
-      timeoutMs: 500,
+      options: { timeoutMs: 500, retry: { minMs: 10, maxMs: 50 } },
       handle: (_vin, number) => {
         if (number !== 0 || !hangs) return undefined
         hangs = false

@@ -372,33 +372,6 @@ test('a message without a handler is settled after one that a batch gathers, bec
   expect([car?.value('Gear'), car?.online]).toEqual(['P', true])
 })
 
-test('late state and connectivity messages change nothing', async () => {
-  const { receiver, post, clock } = vehicleScene()
-  const seen = async (): Promise<unknown> => {
-    const car = await receiver.vehicles.get(vin)
-    return [car?.online, car?.state]
-  }
-  const posted = async (made: Parameters<typeof post>[0]): Promise<unknown> => {
-    await (
-      await post(made)
-    ).settled
-    await clock.advance(1_000)
-    return seen()
-  }
-  const at = (agoMs = 0): { vin: string; createdAt: string } => ({
-    vin,
-    createdAt: new Date(clock.now() - agoMs).toISOString(),
-  })
-  const link = (status: string, agoMs?: number): Promise<unknown> =>
-    posted(message.connectivity({ status, networkInterface: 'wifi', connectionId: 'one' }, at(agoMs)))
-  expect(await link('CONNECTED')).toEqual([true, undefined])
-  // It ended an earlier connection.
-  expect(await link('DISCONNECTED', 60_000)).toEqual([true, undefined])
-  expect(await posted(message.state('asleep', at()))).toEqual([false, 'asleep'])
-  expect(await posted(message.state('online', at(60_000)))).toEqual([false, 'asleep'])
-  expect(await link('CONNECTED', 60_000)).toEqual([false, 'asleep'])
-})
-
 describe('receiver.when', () => {
   test('runs its handler with what happened, the vehicle after the message, and a stable id', async () => {
     const { receiver, clock, send, told } = vehicleScene({ retry: { attempts: 2, minMs: 1, maxMs: 1 } })
@@ -492,12 +465,6 @@ describe('receiver.when', () => {
     const receiver = createReceiver({ secret: false, log: silent, parts })
     expect(() => receiver.when(edgeOf('Gear'), () => {})).toThrow(text)
   })
-
-  test('refuses two different edges with the same name', () => {
-    const { receiver } = vehicleScene()
-    receiver.when(edgeOf('Gear', 'one'), () => {})
-    expect(() => receiver.when(edgeOf('BatteryLevel', 'one'), () => {})).toThrow('Two different edges')
-  })
 })
 
 describe('receiver.vehicles', () => {
@@ -523,21 +490,6 @@ describe('receiver.vehicles', () => {
     expect(await receiver.vehicles.get('b')).toBeUndefined()
     expect(await receiver.vehicles.stats()).toMatchObject({ vehicles: 2, edges: 0 })
     await receiver.drain()
-  })
-
-  test('forgets a vehicle whose message is being handled', async () => {
-    const { receiver, send, clock } = vehicleScene()
-    let release = (): void => {}
-    receiver.on('state', () => new Promise<void>((resolve) => (release = resolve)))
-    await send({ Gear: 'P' })
-    const body = { vin, createdAt: new Date(clock.now()).toISOString(), state: 'online' }
-    await receiver.accept({ authorization: undefined, body })
-    await clock.advance(1)
-    expect(await receiver.vehicles.forget(vin)).toBe(true)
-    release()
-    await clock.advance(1_000)
-    expect(receiver.stats().pending.messages).toBe(0)
-    expect(await receiver.vehicles.get(vin)).toBeUndefined()
   })
 
   test('forgets a vehicle while one of its messages is being handled, and that message does not restore its state', async () => {
