@@ -13,11 +13,6 @@ describe('drain', () => {
     expect(clock.timers()).toEqual([])
   })
 
-  test('a second call returns the same drain', () => {
-    const { receiver } = scene()
-    expect(receiver.drain()).toBe(receiver.drain({ deadlineMs: 1 }))
-  })
-
   test('waits until the lanes are empty: waiting messages, running ones, and those that rest before a retry', async () => {
     const { receiver, post, clock } = scene({ concurrency: 2, retry: { attempts: 5 } })
     const gate = gates()
@@ -170,27 +165,6 @@ describe('drain', () => {
     expect(result).toEqual({ handled: 0, left: 0, lost: 1 })
     expect(await answer).toMatchObject({ status: 503 })
     expect(clock.timers()).toEqual([])
-  })
-
-  test('a request that is being read when the drain begins is taken and handled', async () => {
-    const { receiver } = scene()
-    const seen: string[] = []
-    receiver.on('data', ({ vin }) => void seen.push(vin))
-    const body = new TransformStream<Uint8Array, Uint8Array>()
-    const writer = body.writable.getWriter()
-    const answer = receiver.fetch(
-      new Request('http://x/', { method: 'POST', body: body.readable, duplex: 'half' } as RequestInit),
-    )
-    await turn()
-    let result: DrainResult | undefined
-    void receiver.drain().then((drained) => (result = drained))
-    await turn()
-    expect(result).toBeUndefined()
-    void writer.write(new TextEncoder().encode(JSON.stringify(data('A', 1))))
-    void writer.close()
-    expect((await answer).status).toBe(200)
-    await turn()
-    expect({ seen, result }).toEqual({ seen: ['A'], result: { handled: 1, left: 0, lost: 0 } })
   })
 
   test('a request that is still being read at the deadline is refused, not taken and lost', async () => {

@@ -91,19 +91,3 @@ describe('Size and encoding are looked at before the body', () => {
     expect(pulls()).toBe(0)
   })
 })
-
-test('handlers start after the answer, in a new task', async () => {
-  const seen: string[] = []
-  const receiver = createReceiver({ secret })
-  const handled = new Promise<void>((resolve) => {
-    receiver.on('state', () => {
-      seen.push('handler')
-      resolve()
-    })
-  })
-  await receiver.accept({ authorization: secret, body: '{"vin":"A","state":"online"}' })
-  for (let turn = 0; turn < 100; turn++) await Promise.resolve()
-  seen.push('answered')
-  await handled
-  expect(seen).toEqual(['answered', 'handler'])
-})

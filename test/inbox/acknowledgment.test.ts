@@ -1,4 +1,4 @@
-import { createReceiver, Discard, memoryInbox, type Receiver } from 'fleethook'
+import { createReceiver, Discard, type Receiver } from 'fleethook'
 import { serve } from 'fleethook/node'
 import { Hono } from 'hono'
 import { describe, expect, test } from 'vitest'
@@ -8,23 +8,6 @@ import { postingThread } from './posting-thread.ts'
 import { disk, storedInbox } from './stored-inbox.ts'
 
 describe('with an inbox in memory', () => {
-  test("the 2xx is sent on receipt: ack is 'received'", async () => {
-    const { receiver, post } = scene()
-    const gate = gates()
-    receiver.on('data', () => gate.wait('handler'))
-    expect(receiver).toMatchObject({ ack: 'received', durability: 'memory' })
-    expect(await post(data('A', 1))).toMatchObject({ status: 200 })
-    await turn()
-    expect(gate.waiting).toEqual(['handler'])
-  })
-
-  test("'stored' is refused at construction, by name", () => {
-    expect(() => createReceiver({ secret: false, ack: 'stored' })).toThrow(
-      expect.objectContaining({ code: 'ack_unavailable', message: expect.stringContaining("`ack` is 'stored'") }),
-    )
-    expect(() => createReceiver({ secret: false, ack: 'stored', inbox: memoryInbox() })).toThrow('ack')
-  })
-
   test("'handled' waits until every handler has settled, retries included", async () => {
     const { receiver, post, clock } = scene({ ack: 'handled' })
     const steps: string[] = []
@@ -156,22 +139,6 @@ describe('handlers start after the answer is on its way', () => {
       expect(steps).toEqual(['handler 1', 'answer 2', 'handler 2'])
     },
   )
-
-  test('over a real socket the client has its answer while its handler blocks the process', async () => {
-    const client = postingThread()
-    const blocked: string[] = []
-    const receiver = createReceiver({ secret: false }).on('data', () => {
-      blocked.push(client.waitForAnswer(10_000))
-    })
-    const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false, announce: false })
-    try {
-      await client.post(server.port, JSON.stringify(data('A', 1)))
-      await turn()
-    } finally {
-      await server.close()
-    }
-    expect(blocked).toEqual(['ok'])
-  })
 
   test('a backlog of handlers that burn CPU leaves room for answers in between', async () => {
     const client = postingThread()

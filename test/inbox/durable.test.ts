@@ -160,19 +160,6 @@ describe("ack: 'stored'", () => {
 })
 
 describe("ack: 'received' with a durable inbox", () => {
-  test('the answer does not wait for the inbox', async () => {
-    const gate = gates()
-    const { receiver, post } = scene({ ack: 'received', inbox: storedInbox(disk(), { put: () => gate.wait('put') }) })
-    let handled = false
-    receiver.on('data', () => void (handled = true))
-    expect(await post(data('A', 1))).toMatchObject({ status: 200 })
-    await turn()
-    expect(handled).toBe(false)
-    gate.open('put')
-    await turn()
-    expect(handled).toBe(true)
-  })
-
   test('a drain waits until the inbox has the acknowledged messages', async () => {
     const gate = gates()
     const { receiver, post } = scene({ ack: 'received', inbox: storedInbox(disk(), { put: () => gate.wait('put') }) })

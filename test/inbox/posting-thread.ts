@@ -6,18 +6,13 @@ export interface PostingThread {
   post(port: number, body: string): Promise<void>
   /** Whether the answer has come. */
   hasAnswer(): boolean
-  /** Blocks this thread until the answer has come: `'ok'`, or `'timed-out'`. */
-  waitForAnswer(atMostMs: number): string
 }
 
 const source = `
 const { parentPort, workerData } = require('node:worker_threads')
 parentPort.once('message', ({ port, body }) => {
   const request = require('node:http').request({ host: '127.0.0.1', port, method: 'POST', agent: false }, (response) => {
-    response.resume().on('end', () => {
-      Atomics.store(workerData, 0, response.statusCode)
-      Atomics.notify(workerData, 0)
-    })
+    response.resume().on('end', () => Atomics.store(workerData, 0, response.statusCode))
   })
   request.end(body)
 })`
@@ -33,9 +28,5 @@ export function postingThread(): PostingThread {
         worker.postMessage({ port, body })
       }),
     hasAnswer: () => Atomics.load(status, 0) === 200,
-    waitForAnswer(atMostMs) {
-      const outcome = Atomics.wait(status, 0, 0, atMostMs)
-      return outcome === 'not-equal' ? 'ok' : outcome
-    },
   }
 }

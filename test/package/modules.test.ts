@@ -67,28 +67,37 @@ const modules = /^\/\/(?:#region)? ?((?:src|adapters)\/\S+\.ts)$/gm
 const onePackage = (names: readonly string[], name: string): readonly string[] =>
   names.filter((path) => path === name || path.startsWith(`${name}/`))
 
-test('fleethook/normalize loads neither hono nor zod, and no HTTP, inbox or core of ours', async () => {
-  const { files, packages } = await loadedBy('fleethook/normalize')
-  expect(files).toContain('src/wire/normalizer.ts')
-  expect([...onePackage(packages, 'hono'), ...onePackage(packages, 'zod')]).toEqual([])
-  expect(files.filter((path) => /^src\/(http|inbox|core|parts)\//.test(path))).toEqual([])
-})
+const ofNode = /^(node|bun|deno):|^@hono\/node-server/
+const nothing = /^$/
 
-test.each(['fleethook', 'fleethook/normalize', 'fleethook/client', 'fleethook/testing', 'fleethook/workers'])(
-  '%s loads nothing of Node',
-  async (entry) => {
-    const { files, packages } = await loadedBy(entry)
-    expect(files.length).toBeGreaterThan(0)
-    expect(packages.filter((path) => /^(node|bun|deno):|^@hono\/node-server/.test(path))).toEqual([])
-    expect(files.filter((path) => /^adapters\/(?!workers|workers\/)/.test(path))).toEqual([])
-  },
-)
-
-test('fleethook/inbox/durable-object loads nothing of Node, and of the other adapters nothing', async () => {
-  const { files, packages } = await loadedBy('fleethook/inbox/durable-object')
-  expect(packages.filter((path) => /^(node|bun|deno|cloudflare):|^@hono\/node-server/.test(path))).toEqual([])
-  const own = 'adapters/inbox/durable-object'
-  expect(files.filter((path) => path.startsWith('adapters/') && !path.startsWith(own))).toEqual([])
+test.each<readonly [entry: string, files: RegExp, packages: RegExp, loaded: string]>([
+  [
+    'fleethook',
+    // No adapter, no testing, no simulated fleet, and no relay to messages that are kept elsewhere.
+    /^(adapters|src\/(testing|service)|src\/backend\/relay\.ts$)/,
+    /^(zod|eventsource-parser|ipaddr\.js)(\/|$)/,
+    'src/receiver.ts',
+  ],
+  ['fleethook/normalize', /^(adapters|src\/(http|inbox|core|parts))\//, /^(hono|zod)(\/|$)/, 'src/wire/normalizer.ts'],
+  [
+    'fleethook/client',
+    /^(adapters|src\/(http|inbox|testing|service\/fleet|receiver|parts|core\/(?!retry)))/,
+    /^(?!(eventsource-parser|ipaddr\.js)$)/,
+    'src/service/client/client.ts',
+  ],
+  ['fleethook/testing', /^adapters\//, nothing, 'src/testing/deliver.ts'],
+  ['fleethook/workers', /^adapters\/(?!workers|workers\/)/, nothing, 'adapters/workers.ts'],
+  [
+    'fleethook/inbox/durable-object',
+    /^adapters\/(?!inbox\/durable-object)/,
+    /^cloudflare:/,
+    'adapters/inbox/durable-object.ts',
+  ],
+])('%s loads nothing of Node, and nothing that it does not need', async (entry, ofOthers, outside, loaded) => {
+  const { files, packages } = await loadedBy(entry)
+  expect(files).toContain(loaded)
+  expect(files.filter((path) => ofOthers.test(path))).toEqual([])
+  expect(packages.filter((path) => ofNode.test(path) || outside.test(path))).toEqual([])
 })
 
 test.each([
@@ -101,29 +110,6 @@ test.each([
   }
   expect(await bundled('', '')).toEqual([])
   expect(await bundled(`, ${part}`, `${part}({})`)).not.toEqual([])
-})
-
-test('fleethook loads no relay to messages that are kept elsewhere', async () => {
-  const { files } = await loadedBy('fleethook')
-  expect(files).not.toContain('src/backend/relay.ts')
-})
-
-test('fleethook loads no adapter, no testing, no simulated fleet, and no zod', async () => {
-  const { files, packages } = await loadedBy('fleethook')
-  expect(files.filter((path) => /^(adapters|src\/(testing|service))/.test(path))).toEqual([])
-  expect(onePackage(packages, 'zod')).toEqual([])
-  expect(packages.filter((path) => ['eventsource-parser', 'ipaddr.js'].includes(path))).toEqual([])
-})
-
-test('fleethook/client loads neither hono nor any HTTP face, inbox or receiver of ours, and of zod what it needs itself', async () => {
-  const { files, packages } = await loadedBy('fleethook/client')
-  expect(files).toContain('src/service/client/client.ts')
-  expect(
-    files.filter((path) =>
-      /^(adapters|src\/(http|inbox|testing|service\/fleet|receiver|parts|core\/(?!retry)))/.test(path),
-    ),
-  ).toEqual([])
-  expect(packages).toEqual(['eventsource-parser', 'ipaddr.js'])
 })
 
 test('an adapter loads no other adapter, and no command line', async () => {

@@ -1,5 +1,3 @@
-import { fileURLToPath } from 'node:url'
-import { build } from 'esbuild'
 import { normalize } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
 
@@ -31,25 +29,4 @@ describe('a whole body as events', () => {
       expect(() => normalize(body)).not.toThrow(/secret/)
     }
   })
-})
-
-test('the normalizer is pure: no Hono, no schemas, no part of a runtime', async () => {
-  const { metafile } = await build({
-    entryPoints: [fileURLToPath(new URL('../../src/normalize.ts', import.meta.url))],
-    bundle: true,
-    write: false,
-    outdir: 'unwritten',
-    format: 'esm',
-    packages: 'external',
-    metafile: true,
-  })
-  const imports = Object.values(metafile.outputs).flatMap((output) => output.imports.map(({ path }) => path))
-  expect(imports).toEqual([])
-  const files = Object.keys(metafile.inputs).toSorted()
-  expect(files.filter((path) => !path.startsWith('src/wire/'))).toEqual([
-    'src/base/errors.ts',
-    'src/events/catalogue.generated.ts',
-    'src/events/fields.ts',
-    'src/normalize.ts',
-  ])
 })

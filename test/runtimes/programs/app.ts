@@ -14,8 +14,6 @@ export interface Settings {
   readonly holdsHandlers?: boolean
   /** How long a handler waits, in milliseconds. Default 0. */
   readonly handlerMs?: number
-  /** Whether a handler burns CPU, for about 300 ms. */
-  readonly burns?: boolean
   /** The number of runs of a handler that fail before one succeeds. Default 0. */
   readonly failures?: number
   /** Default 10. */
@@ -41,7 +39,7 @@ interface Bindings {
 
 /** The same on every runtime: a receiver whose secret comes from `env`, in a Hono app that reports what it saw. */
 export function createApp(settings: Settings = {}): Hono<{ Bindings: Bindings }> {
-  const { durability = 'memory', handlerMs = 0, burns = false, failures = 0, retryMs = 10 } = settings
+  const { durability = 'memory', handlerMs = 0, failures = 0, retryMs = 10 } = settings
   const steps: string[] = []
   const numbers: unknown[] = []
   const held = { store: settings.holdsStore ?? false, handle: settings.holdsHandlers ?? false }
@@ -58,7 +56,6 @@ export function createApp(settings: Settings = {}): Hono<{ Bindings: Bindings }>
     ...(settings.concurrency === undefined ? {} : { concurrency: settings.concurrency }),
   }).on('*', async (event, { env, delivery }) => {
     places.add(env.PLACE)
-    if (burns) burn()
     await until('handle')
     if (handlerMs > 0) await new Promise((resolve) => setTimeout(resolve, handlerMs))
     if (delivery.attempt <= failures) {
@@ -83,11 +80,4 @@ export function createApp(settings: Settings = {}): Hono<{ Bindings: Bindings }>
     })
     .route('/metrics', metricsRoutes(receiver, { secret: () => 'a-secret-of-the-metrics' }))
     .route('/', receiver.routes())
-}
-
-/** Counts work instead of time, because on Workers the clock stands still while code runs. */
-function burn(): number {
-  let sum = 0
-  for (let turn = 0; turn < 60_000_000; turn++) sum = (sum * 31 + turn) % 1_000_003
-  return sum
 }
