@@ -374,10 +374,11 @@ async function* postgres({ variable, schema }: Circumstances): AsyncGenerator<Fi
 
 /** The receiver that has the inbox, over the socket beside the file. */
 async function* receiver({ inbox: path }: Circumstances): AsyncGenerator<Finding, void> {
-  const stats = await askStats(path).catch((error: unknown) =>
-    error instanceof FleethookError ? error.message : codeOf(error),
-  )
-  if (typeof stats === 'string') return yield skip('receiver.running', `no receiver answers for ${path}: ${stats}`)
+  const asked = await new Operator({ inbox: path }, 'receiver')
+    .ask('GET', '/stats')
+    .catch((error: unknown) => (error instanceof FleethookError ? error.message : codeOf(error)))
+  if (typeof asked === 'string') return yield skip('receiver.running', `no receiver answers for ${path}: ${asked}`)
+  const stats = statsForm.parse(asked)
   if (stats.draining) return yield warn('receiver.running', 'The receiver is stopping.', 'Start it again.')
   yield ok('receiver.running', 'it answers on its control socket')
   const { received, lastReceivedAtMs, inbox: kept } = stats
@@ -425,10 +426,6 @@ const statsForm = z.object({
   pending: z.object({ messages: z.number() }),
   inbox: z.optional(z.object({ oldestWaitingMs: someNumber, deadLetters: someNumber })),
 })
-
-async function askStats(path: string): Promise<z.output<typeof statsForm>> {
-  return statsForm.parse(await new Operator({ inbox: path }, 'receiver').ask('GET', '/stats'))
-}
 
 /** Refused requests by their error, without those that a doctor sent. */
 function refusals(

@@ -54,20 +54,9 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
 }
 
 /** The part of {@link Stats} about messages that were taken. */
-export type BackendState = Pick<
+export type BackendState = Omit<
   Stats,
-  | 'handled'
-  | 'retried'
-  | 'deadLettered'
-  | 'duplicates'
-  | 'resting'
-  | 'lost'
-  | 'handedOver'
-  | 'pending'
-  | 'inbox'
-  | 'running'
-  | 'lanes'
-  | 'openGaps'
+  keyof Reports['counts'] | 'topics' | 'secrets' | 'refused' | 'drift' | 'drifted' | 'draining'
 >
 
 export function statsOf(

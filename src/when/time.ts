@@ -183,10 +183,8 @@ export function silence(duration: Duration, options: SilentOptions): Sensing<Sil
     detect(step) {
       const { event, before, after, arrivedMs, timer } = step
       if (event.topic === 'timer') {
-        const { due, since, acrossGap = false } = timer ?? { due: null, since: arrivedMs }
-        const dueMs = due ?? since
-        const dueAt = new Date(dueMs)
-        return { happened: { at: dueAt, dueAt, lastAt: new Date(since), late: isLate(dueMs, step), acrossGap } }
+        const { since: lastAt, ...timeUp } = lasted(timer ?? { due: null, since: arrivedMs }, step)
+        return { happened: { ...timeUp, lastAt } }
       }
       if (!evenOffline && after.online === false) return noLonger
       const isBack = before.online === false && after.online === true
