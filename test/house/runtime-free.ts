@@ -9,18 +9,8 @@ import type { Identifier, Node, SourceFile } from 'typescript/unstable/ast'
 
 // `globalThis` hides the name of the global, and every web standard has a plain name.
 const runtimeNames = new Set([
-  ...[
-    'process',
-    'Buffer',
-    'require',
-    '__dirname',
-    '__filename',
-    'setImmediate',
-    'NodeJS',
-    'Bun',
-    'Deno',
-    'WebSocketPair',
-  ],
+  ...['process', 'Buffer', 'require', '__dirname', '__filename', 'setImmediate', 'NodeJS', 'Bun', 'Deno'],
+  'WebSocketPair',
   ...['navigator', 'globalThis'],
 ])
 

@@ -158,13 +158,8 @@ export async function startPgBouncer(server: PostgresServer): Promise<DatabaseSe
   writeFileSync(users, '"test" ""\n')
   const config = join(folder, 'pgbouncer.ini')
   const settings = [
-    ...[
-      'listen_addr = 127.0.0.1',
-      `listen_port = ${port}`,
-      'unix_socket_dir =',
-      'auth_type = trust',
-      `auth_file = ${users}`,
-    ],
+    ...['listen_addr = 127.0.0.1', `listen_port = ${port}`, 'unix_socket_dir =', 'auth_type = trust'],
+    `auth_file = ${users}`,
     // It does not try to connect again for this time, in seconds.
     ...['pool_mode = transaction', 'default_pool_size = 4', 'server_login_retry = 1'],
   ]

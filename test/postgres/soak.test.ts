@@ -210,14 +210,8 @@ describe.skipIf(form !== 'long' || !hasPostgres)('the inbox in Postgres', () => 
   }
 
   const faultNames = [
-    ...[
-      'receiver killed',
-      'handlers killed',
-      'receiver frozen',
-      'handlers frozen',
-      'server stopped at once',
-      'server killed',
-    ],
+    ...['receiver killed', 'handlers killed', 'receiver frozen', 'handlers frozen', 'server stopped at once'],
+    'server killed',
     ...['server frozen', 'network cut', 'network without forwarding', 'standby promoted'],
   ]
 
