@@ -42,9 +42,9 @@ const base = fileURLToPath(new URL('../.runtimes', import.meta.url))
 
 const installed = `${base}/${createHash('sha256').update(manifest).update(readFileSync(lockFile)).digest('hex').slice(0, 12)}`
 
-/** The path of the runtime's executable. Throws when `npm run runtimes` has not run yet. `npm test` runs it first. */
+/** The path of the runtime's executable. Throws when `node scripts/runtimes.ts` has not run yet. `npm test` runs it first. */
 export function runtimePath(runtime: Runtime): string {
-  if (!existsSync(installed)) throw new Error('The runtimes are not installed. Run "npm run runtimes".')
+  if (!existsSync(installed)) throw new Error('The runtimes are not installed. Run "node scripts/runtimes.ts".')
   const modules = `${installed}/node_modules`
   return runtime.startsWith('node') ? `${modules}/${runtime}/bin/node` : `${modules}/.bin/${runtime}`
 }

@@ -1,5 +1,6 @@
 import { backgroundTimer, type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import type { GapEvent, GapReason } from '../events/event.ts'
+import { gapEvent, gapOf } from '../events/gap.ts'
 import type { KeptGap } from '../inbox/inbox.ts'
 
 /** Lost messages that no gap event reports yet. */
@@ -132,31 +133,6 @@ function widen(gaps: Map<string, OpenGap>, gap: OpenGap): void {
 }
 
 const key = (vin: string | undefined, reason: GapReason): string => `${reason} ${vin ?? ''}`
-
-/** The gap of an event. */
-export function gapOf({ vin, reason, from, to, missed }: GapEvent): KeptGap {
-  return { ...(vin === undefined ? {} : { vin }), reason, fromMs: from.getTime(), toMs: to.getTime(), missed }
-}
-
-/** The event of a gap. */
-export function gapEvent({ vin, reason, fromMs, toMs, missed }: KeptGap, nowMs: number): GapEvent {
-  const at = new Date(nowMs)
-  return {
-    topic: 'gap',
-    ...(vin === undefined ? {} : { vin }),
-    createdAt: at.toISOString(),
-    at,
-    receivedAt: at,
-    from: new Date(fromMs),
-    to: new Date(toMs),
-    reason,
-    missed,
-    id: `gap:${reason}:${vin ?? ''}:${fromMs}`,
-    format: null,
-    raw: null,
-    meta: {},
-  }
-}
 
 /** The interval between two ticks. */
 const tickMs = 1_000

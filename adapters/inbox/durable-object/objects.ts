@@ -1,5 +1,5 @@
 import { firstPage, pagesOf } from '../../../src/inbox/pages.ts'
-import { gapOf } from '../../../src/backend/gaps.ts'
+import { gapOf } from '../../../src/events/gap.ts'
 import { createDeadLetterReader, createMessages } from '../../../src/backend/replay.ts'
 import type { Relay } from '../../../src/backend/relay.ts'
 import { FleethookError } from '../../../src/base/errors.ts'

@@ -1,4 +1,4 @@
-import { gapEvent } from '../../backend/gaps.ts'
+import { gapEvent } from '../../events/gap.ts'
 import { pause } from '../../base/clock.ts'
 import { backoffMs } from '../../core/retry.ts'
 import type { GapEvent } from '../../events/event.ts'

@@ -1,0 +1,29 @@
+import type { GapEvent } from './event.ts'
+
+/** What an inbox keeps of a gap: the same, with times in milliseconds since the epoch. */
+type Gap = Pick<GapEvent, 'vin' | 'reason' | 'missed'> & { readonly fromMs: number; readonly toMs: number }
+
+/** The gap of an event. */
+export function gapOf({ vin, reason, from, to, missed }: GapEvent): Gap {
+  return { ...(vin === undefined ? {} : { vin }), reason, fromMs: from.getTime(), toMs: to.getTime(), missed }
+}
+
+/** The event of a gap. */
+export function gapEvent({ vin, reason, fromMs, toMs, missed }: Gap, nowMs: number): GapEvent {
+  const at = new Date(nowMs)
+  return {
+    topic: 'gap',
+    ...(vin === undefined ? {} : { vin }),
+    createdAt: at.toISOString(),
+    at,
+    receivedAt: at,
+    from: new Date(fromMs),
+    to: new Date(toMs),
+    reason,
+    missed,
+    id: `gap:${reason}:${vin ?? ''}:${fromMs}`,
+    format: null,
+    raw: null,
+    meta: {},
+  }
+}
