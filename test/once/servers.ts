@@ -50,9 +50,8 @@ export interface PostgresServer extends DatabaseServer {
   crash(how?: 'SIGQUIT' | 'SIGKILL'): Promise<void>
   /** Stops it as a crash does, for good. */
   kill(): Promise<void>
-  /** Stops all of its processes where they are, and lets them go on. */
-  freeze(): void
-  thaw(): void
+  /** Stops all of its processes where they are. Returns what lets them go on. */
+  freeze(): () => void
   /** Starts a replica of it. `name` is for `synchronous_standby_names`. Read-only until `pg_promote()`. */
   standby(name: string): Promise<PostgresServer>
 }
@@ -99,8 +98,6 @@ async function startOn(
     server?.kill(signal)
     await running
   }
-  /** They have to be let go even when the first of them has ended meanwhile. */
-  let frozen: readonly number[] = []
   const signal = (pids: readonly number[], name: NodeJS.Signals): void => {
     for (const pid of pids) {
       try {
@@ -122,10 +119,11 @@ async function startOn(
     kill: () => end('SIGQUIT'),
     freeze() {
       const pid = server?.pid
-      frozen = pid === undefined ? [] : [...childrenOf(pid), pid]
+      const frozen = pid === undefined ? [] : [...childrenOf(pid), pid]
       signal(frozen, 'SIGSTOP')
+      // They have to be let go even when the first of them has ended meanwhile: the next server waits for all of them.
+      return () => signal(frozen, 'SIGCONT')
     },
-    thaw: () => signal(frozen, 'SIGCONT'),
     standby: (name) =>
       startOn(settings, (copy, as) => {
         const from = `host=127.0.0.1 port=${port} user=test application_name=${name}`

@@ -90,7 +90,7 @@ describe.skipIf(!hasBaseBackup)('a synchronous standby', () => {
   test('a commit that no longer waits for the standby is refused', async () => {
     const { receiver } = receiverOn({ db: scene.newPool(), schema: 'unreplicated', role: 'receive' })
     await receiver.open()
-    standby.freeze()
+    const thaw = standby.freeze()
     try {
       const answer = receiver.accept({ authorization: undefined, body: bodyOf(1, 1) })
       await expect
@@ -109,7 +109,7 @@ describe.skipIf(!hasBaseBackup)('a synchronous standby', () => {
         hint: 'Postgres no longer waits for its synchronous standby.',
       })
     } finally {
-      standby.thaw()
+      thaw()
     }
     await expect.poll(() => post(receiver, 1, 2)).toBe(200)
     await receiver.drain()
@@ -120,7 +120,7 @@ describe.skipIf(!hasBaseBackup)('a synchronous standby', () => {
     await receiver.open()
     const rows = async (): Promise<number | null> =>
       (await scene.pool.query('SELECT FROM behind.message').catch(() => undefined))?.rowCount ?? null
-    standby.freeze()
+    const thaw = standby.freeze()
     let status: number | undefined
     const answered = post(receiver, 1, 1).then((code) => (status = code))
     try {
@@ -145,7 +145,7 @@ describe.skipIf(!hasBaseBackup)('a synchronous standby', () => {
         .toBeGreaterThan(0)
       expect(status).toBeUndefined()
     } finally {
-      standby.thaw()
+      thaw()
     }
     expect(await answered).toBe(200)
     await receiver.drain()

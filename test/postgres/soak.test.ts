@@ -122,10 +122,9 @@ describe.skipIf(form !== 'long' || !hasPostgres)('the inbox in Postgres', () => 
         return 'server killed'
       },
       async 'freeze server'() {
-        const frozen = server
-        frozen.freeze()
+        const thaw = server.freeze()
         await pause(randomInt(500, 2 * leaseMs))
-        frozen.thaw()
+        thaw()
         return 'server frozen'
       },
       async 'cut network'() {
