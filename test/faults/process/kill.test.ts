@@ -48,19 +48,22 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
       expect(await last.stop()).toEqual({ status: 0, signal: null })
 
       const journal = site.journal().runs
-      const { lost, outOfOrder, duplicates, settledAgain } = judge(traffic.acknowledged, journal)
+      const { lost: unhandled, outOfOrder, duplicates, settledAgain } = judge(traffic.acknowledged, journal)
+      const dead = site.dead()
+      const lost = unhandled.filter((name) => !dead.has(name))
       rows.push({
         runtime: name,
         signal,
         rounds,
         acknowledged: traffic.acknowledged.size,
         lost: lost.length,
+        'dead letters': dead.size,
         'out of order': outOfOrder.length,
         'handled twice': duplicates.length,
       })
       expect({ lost, outOfOrder, settledAgain }).toEqual({ lost: [], outOfOrder: [], settledAgain: [] })
       expect(duplicates.filter(({ redelivered }) => !redelivered)).toEqual([])
-      if (signal === 'SIGTERM') expect(duplicates).toEqual([])
+      if (signal === 'SIGTERM') expect({ duplicates, dead: [...dead] }).toEqual({ duplicates: [], dead: [] })
       expect(traffic.acknowledged.size).toBeGreaterThan(rounds * 20)
     },
     inForm({ full: 180_000, long: 3_600_000 }),
@@ -73,7 +76,7 @@ afterAll(() =>
     title: 'Receivers that are killed under load',
     file: 'test/faults/process/kill.test.ts',
     about:
-      'A receiver with the SQLite inbox. 32 vehicles each send their next message when the last one was answered. Handlers take 2 to 4 ms, 8 at once. Each round ends the process at a random moment up to 400 ms after its twentieth acknowledgment, and the next process continues. The sender counts the acknowledgments. Handled twice: the handler had run, and the process ended before that was on the disk.',
+      'A receiver with the SQLite inbox. 32 vehicles each send their next message when the last one was answered. Handlers take 2 to 4 ms, 8 at once. Each round ends the process at a random moment up to 400 ms after its twentieth acknowledgment, and the next process continues. The sender counts the acknowledgments. Dead letters: messages that three kills met before their handler had ended ([why](../delivery.md#a-message-that-ends-its-process)). Handled twice: the handler had run, and the process ended before that was on the disk.',
     tables: [{ title: 'Rounds', rows }],
   }),
 )

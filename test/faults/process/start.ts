@@ -1,6 +1,7 @@
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { expect } from 'vitest'
 import { spawnTarget, type Target } from '../../conformance/spawn.ts'
 import { programCommand, type ServerRuntime } from '../../runtimes/targets.ts'
@@ -13,6 +14,8 @@ export interface Site {
   /** `changed`: settings of only this process. */
   start(changed?: Partial<Settings>, env?: Readonly<Record<string, string>>): Promise<Target>
   journal(): Journal
+  /** The dead letters, for a time without a process. Kills can come faster than handlers end, and three of them make a message suspect. */
+  dead(): ReadonlySet<string>
 }
 
 /** `folder` is for the inbox's file. The journal is always elsewhere. */
@@ -31,6 +34,13 @@ export function createSite(
       return spawnTarget(programCommand(runtime, program, { SETTINGS: JSON.stringify(all), ...env }))
     },
     journal: () => readJournal(journal),
+    dead() {
+      using db = new DatabaseSync(path, { readOnly: true })
+      const sql =
+        "SELECT text ->> 'vin' AS vin, text ->> '$.data.Odometer' AS number FROM dead JOIN messages USING (place)"
+      const rows = db.prepare(sql).all()
+      return new Set(rows.map(({ vin, number }) => `${String(vin)} ${String(number)}`))
+    },
   }
 }
 
