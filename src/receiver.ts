@@ -52,7 +52,7 @@ export function createReceiver<
 >(
   options: ReceiverOptions<Bindings, Fields> & { readonly parts?: Parts },
 ): Receiver<Bindings, ExtendedBy<Fields>> & AddedBy<Parts, ExtendedBy<Fields>> {
-  const settings = readOptions(options)
+  const settings = timedByInbox(readOptions(options))
   const { clock, limits, basePath } = settings
   const reports = createReports(settings)
   const noteRefused = reports.refusals.note
@@ -245,6 +245,12 @@ function isTest(request: AuthorizedRequest): boolean {
 }
 
 type RefusalOfMessages = Refusal & { readonly messages?: readonly InboxMessage[] }
+
+/** One clock decides per store: that of the store. */
+function timedByInbox(settings: Settings): Settings {
+  const { inbox, clock } = settings
+  return isAttachable(inbox) && inbox.clock !== undefined ? { ...settings, clock: inbox.clock(clock) } : settings
+}
 
 function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {
   if (isAttachable(inbox)) return inbox.attach(parts)

@@ -17,6 +17,7 @@ import {
   type RunTransaction,
 } from './postgres/exactly-once.ts'
 import { type PostgresInboxOptions, readPostgresOptions } from './postgres/options.ts'
+import { ServerClock } from './postgres/server-clock.ts'
 import { PostgresSystem } from './postgres/system.ts'
 import { TwoHalves } from './two-halves.ts'
 
@@ -111,12 +112,14 @@ export function postgresInbox(options: PostgresInboxOptions): PostgresInbox {
   const settings = readPostgresOptions(options)
   const names = new Set<string>()
   const attach = attachedOnce('postgresInbox', 'schema')
+  let clock: ServerClock | undefined
   let system: PostgresSystem | undefined
   const inbox: PostgresInbox & AttachableInbox = {
     kind: 'relay',
+    clock: (local) => (clock = new ServerClock(local)),
     attach(parts) {
       attach()
-      system = new PostgresSystem(settings, parts)
+      system = new PostgresSystem(settings, parts, clock ?? new ServerClock(parts.settings.clock))
       return new TwoHalves(settings.role, parts, system)
     },
     exactlyOnce(transaction, { run = runIn } = {}) {

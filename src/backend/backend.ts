@@ -1,3 +1,4 @@
+import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Registry } from '../core/registry.ts'
@@ -80,6 +81,8 @@ export function statsOf(
 export interface AttachableInbox extends RelayInbox {
   /** Called once by `createReceiver`, with the parts of the receiver. */
   readonly attach: (parts: BackendParts) => Backend
+  /** Makes the clock of the receiver of that of its machine, before `attach`: where several processes share a store, its time decides. */
+  readonly clock?: (local: Clock) => Clock
   /** Called with the bindings of every request of a Worker, for calls that have none, such as for dead letters. */
   readonly bind?: (env: unknown) => void
 }

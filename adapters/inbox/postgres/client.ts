@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../../../src/base/clock.ts'
+import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 
 /**
@@ -23,12 +23,20 @@ export class Database {
   readonly schema: string
   readonly #client: PostgresClient
   readonly #clock: Clock
+  readonly #learn: (serverMs: number, sentMs: number) => void
   /** The number of times the server said that it no longer waits for the synchronous standby. The commit then looks like a success. */
   unreplicated = 0
 
-  constructor(client: PostgresClient, schema: string, clock: Clock) {
+  /** `learn` gets the column `server_ms` of every answer that has it, and when its statement was sent. */
+  constructor(
+    client: PostgresClient,
+    schema: string,
+    clock: Clock,
+    learn: (serverMs: number, sentMs: number) => void = () => {},
+  ) {
     this.#client = client
     this.#clock = clock
+    this.#learn = learn
     this.schema = schema
     watchConnections(client, (notice) => {
       if (isUnreplicated(notice)) this.unreplicated += 1
@@ -38,6 +46,7 @@ export class Database {
   /** Rejects with a FleethookError, also when there is no answer within `withinMs`. The server may still run the statement then. */
   async run(text: string, values: readonly unknown[] = [], withinMs = 10_000): Promise<readonly Row[]> {
     let timer: Timer | undefined
+    const sentMs = elapsedMs(this.#clock)
     const late = new Promise<never>((_, reject) => {
       timer = this.#clock.after(withinMs, () =>
         reject(new FleethookError('inbox_unavailable', `Postgres did not answer within ${Math.round(withinMs)} ms.`)),
@@ -45,7 +54,10 @@ export class Database {
     })
     try {
       const { rows } = await this.#query(text, [...values], late)
-      return rows.filter(isRow)
+      const found = rows.filter(isRow)
+      const serverMs = found[0]?.['server_ms']
+      if (serverMs !== undefined) this.#learn(Number(serverMs), sentMs)
+      return found
     } catch (error) {
       throw databaseError(error)
     } finally {

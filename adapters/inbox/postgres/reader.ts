@@ -1,4 +1,4 @@
-import { elapsedMs } from '../../../src/base/clock.ts'
+import { type Clock, elapsedMs } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
 import { resolvedOr } from '../../../src/core/draining.ts'
@@ -32,6 +32,8 @@ interface ReaderOptions {
   readonly vehicles: VehicleRows | undefined
   /** Names this process. */
   readonly me: string
+  /** The clock of this machine, which alone shows that the machine was suspended. */
+  readonly local: Clock
   readonly put: (messages: readonly InboxMessage[]) => Promise<void>
 }
 
@@ -89,7 +91,7 @@ export class Reader extends SharedReader<Unsettled> {
     const { db, settings, inbox, me, vehicles } = options
     const { clock } = inbox
     this.#options = options
-    this.#leases = new Leases({ db, me, clock, leaseMs: settings.leaseMs, renewed: (...all) => this.#renewed(...all) })
+    this.#leases = new Leases({ db, me, clock: options.local, leaseMs: settings.leaseMs, renewed: (...all) => this.#renewed(...all) })
     this.#endings = new Endings(db, clock, me, {
       failed: (error) => this.failed('what became of messages could not be written yet', error),
       deleted: (endings) => {

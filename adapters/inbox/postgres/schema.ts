@@ -1,5 +1,6 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Database } from './client.ts'
+import { serverMs } from './server-clock.ts'
 
 /** The version of the tables. */
 const version = 2
@@ -71,7 +72,7 @@ export async function checkServer(db: Database, allowWeak: boolean): Promise<Fou
     `SELECT current_setting('server_version_num')::int AS number, current_setting('server_version') AS version,
   current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
   current_setting('synchronous_commit') AS synchronous_commit, current_setting('synchronous_standby_names') AS standbys,
-  (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::text AS readonly`,
+  (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::text AS readonly, ${serverMs}::text AS server_ms`,
   )
   if (Number(row?.['number']) < 140_000)
     throw new FleethookError(

@@ -14,6 +14,7 @@ import { signsIn } from './life.ts'
 import type { PostgresSettings } from './options.ts'
 import { Reader } from './reader.ts'
 import { checkServer, type Found } from './schema.ts'
+import type { ServerClock } from './server-clock.ts'
 import { Store } from './store.ts'
 import { VehicleRows } from './vehicles.ts'
 import { Writer } from './writer.ts'
@@ -27,6 +28,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   readonly #settings: PostgresSettings
   readonly #parts: BackendParts
   readonly #me: string = randomUUID()
+  readonly #clock: ServerClock
   readonly #store: Store
   readonly #writer: Writer
   #found: Found | undefined
@@ -34,11 +36,11 @@ export class PostgresSystem implements SharedSystem, Marks {
   /** The half behind, once it is open. */
   reader: Reader | undefined
 
-  constructor(settings: PostgresSettings, parts: BackendParts) {
-    const { clock } = parts.settings
+  constructor(settings: PostgresSettings, parts: BackendParts, clock: ServerClock) {
     this.#settings = settings
     this.#parts = parts
-    this.db = new Database(settings.db, settings.schema, clock)
+    this.#clock = clock
+    this.db = new Database(settings.db, settings.schema, clock, (...answer) => clock.learn(...answer))
     this.vehicles = parts.vehicles && new VehicleRows(this.db)
     this.#store = new Store(this.db, clock, settings)
     const isReplicated = (): boolean => this.#found?.isReplicated === true
@@ -71,6 +73,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   inbox(inbox: InboxSettings): SharedInbox {
     this.reader = new Reader({
       ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.#me },
+      local: this.#clock.local,
       put: (messages) => this.#writer.put(messages),
     })
     return this.reader
