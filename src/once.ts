@@ -3,7 +3,9 @@
  *
  * @module
  */
+import { systemClock } from './base/clock.ts'
 import { checkOptions, milliseconds, aFunction, oneOf, required, type Rules } from './base/options.ts'
+import { BelievedTime } from './inbox/believed-time.ts'
 import type { Delivery } from './inbox/observer.ts'
 import { type OnceHandlers, onceHandlers } from './inbox/once-handlers.ts'
 
@@ -87,6 +89,7 @@ export function createOnce<Transaction>(options: OnceOptions<Transaction>): Once
   checkOptions('createOnce', options, rules)
   const { database, transaction, run, keepForMs = 30 * 86_400_000 } = options
   let marks = 0
+  const believed = new BelievedTime(systemClock)
   const place = (n: number): string => (database === 'postgres' ? `$${n}` : '?')
   const [insert, onConflict] = database === 'mysql' ? ['INSERT IGNORE', ''] : ['INSERT', ' ON CONFLICT DO NOTHING']
 
@@ -116,7 +119,7 @@ export function createOnce<Transaction>(options: OnceOptions<Transaction>): Once
       marks += ids.length
       if (marks < tidyEvery) return
       marks = 0
-      await run(tx, `DELETE FROM fleethook_once WHERE at < ${place(1)}`, [now - keepForMs])
+      await run(tx, `DELETE FROM fleethook_once WHERE at < ${place(1)}`, [believed.now() - keepForMs])
     })
   }
 

@@ -107,6 +107,7 @@ export class LocalBackend implements Backend {
       onCapacity: () => this.#emitGap(scope),
       onWaiting: (page) => this.#addAdopted(page),
       onGone: (ids) => this.#core.gone(ids),
+      onDropped: (deadLetters) => reports.noteDropped(deadLetters),
       onGap: (gap) => {
         this.noteGap(gap)
         this.#emitGap(scope)

@@ -263,6 +263,8 @@ export interface InboxSettings {
    * `isStillHeld`.
    */
   readonly onGone?: (ids: readonly string[]) => void
+  /** It deleted dead letters by itself: their retention was over, or newer ones needed the room. Each also is part of a gap. */
+  readonly onDropped?: (deadLetters: number) => void
   /** The inbox found while it was open that messages may be missing. */
   readonly onGap?: (gap: InboxGap) => void
   /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */

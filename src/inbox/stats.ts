@@ -31,6 +31,8 @@ export interface InboxStats {
   readonly deadRows?: number
   /** For how long a snapshot has kept Postgres from removing such rows, in milliseconds. */
   readonly oldestSnapshotMs?: number
+  /** Handled messages that this process deleted, because their retention was over or their room was needed. */
+  readonly purged?: number
   /** Stopped inboxes beside this one that hold messages, when it was opened. */
   readonly unopened?: readonly UnopenedInbox[]
 }
@@ -75,7 +77,7 @@ export interface Stats {
   readonly retried: number
   /** Messages that were given up after their last attempt. */
   readonly deadLettered: number
-  /** Dead letters that were dropped because newer ones needed their room. */
+  /** Dead letters that the inbox deleted by itself: their retention was over, or newer ones needed their room. */
   readonly deadLettersDropped: number
   /** Accepted messages that were never handled: a drain or a runtime ended first, or an inbox failed after the answer. */
   readonly lost: number

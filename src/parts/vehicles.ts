@@ -8,6 +8,7 @@ import { type Entry, notePlace } from '../core/entry.ts'
 import type { Happening } from '../core/handler.ts'
 import type { Part } from '../core/part.ts'
 import type { Subjects } from '../core/registry.ts'
+import { BelievedTime } from '../inbox/believed-time.ts'
 import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { Receipts } from '../inbox/receipts.ts'
 import { memoryVehicles, type StoredVehicle, type VehicleStore } from '../inbox/vehicle-store.ts'
@@ -158,10 +159,11 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
           const states = new VehicleStates({ store, slots, edges, clock, newestSeq: receipts.newestSeq })
           let forgetting: Timer | undefined
           let isStopped = false
+          const believed = new BelievedTime(clock)
           const forget = (): void => {
             if (forgets === undefined || isStopped || !(watchesTime || store.shared !== undefined)) return
             forgetting = backgroundTimer(clock, forgets.everyMs, () => {
-              store.forgetUnseen(clock.now() - forgets.afterMs).catch(failed)
+              store.forgetUnseen(believed.now() - forgets.afterMs).catch(failed)
               forget()
             })
           }

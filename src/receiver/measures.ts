@@ -120,6 +120,11 @@ export function measuresOf(stats: Stats): readonly Measure[] {
       inbox.oldestSnapshotMs === undefined ? undefined : inbox.oldestSnapshotMs / 1000,
     ),
     gauge('dead_letters', '{message}', 'Dead letters that are kept now.', inbox.deadLetters),
+    counter(
+      ...(['dead_letters.deleted', 'message', 'Dead letters that the inbox deleted by itself.'] as const),
+      one(stats.deadLettersDropped),
+    ),
+    counter('messages.purged', 'message', 'Handled messages that were deleted.', one(inbox.purged ?? 0)),
     gauge('gaps.open', '{gap}', 'Gaps that no event has reported yet.', stats.openGaps),
     gauge('inbox.size', 'By', 'Size of the inbox with its journal.', inbox.bytes),
     {

@@ -53,6 +53,8 @@ export interface Reports {
   /** A drain has ended, and no event reported this number of gaps. Logs the last lines. */
   noteUnreportedGaps(gaps: number): void
   readonly dispatch: Omit<CoreEvents, 'onCapacity' | 'died' | 'missed' | 'requestEnds'> & BreakerEvents
+  /** The inbox deleted dead letters by itself. */
+  noteDropped(deadLetters: number): void
   /** A message became a dead letter. Returns a promise, which never rejects, while an observer is not done with it. */
   noteDead(letter: DeadMessage, dropped: number, durability: Durability): Promise<void> | undefined
 }
@@ -222,6 +224,10 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
             : 'acknowledged messages were not handled in time and are lost'
         say.error(line, {}, undefined, { messages })
       },
+    },
+
+    noteDropped(deadLetters) {
+      counts.deadLettersDropped += deadLetters
     },
 
     noteDead(letter, dropped, durability) {

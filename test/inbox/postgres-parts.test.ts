@@ -43,7 +43,7 @@ test('what is settled without end does not delay who waits for what was settled 
 
 test('partitions stay until it is known whether they were given back', async () => {
   const events: string[] = []
-  let mine = [7, 8].map((part) => ({ part, epoch: 1, clean: 'false', missing: -2 }))
+  let mine = [7, 8].map((part) => ({ part, epoch: 1, clean: 'false', missing: -2, left_ms: '10000' }))
   let fails = true
   const db = databaseWith((text) => {
     if (!text.startsWith('UPDATE')) return mine
@@ -67,7 +67,7 @@ test('leases end by the time of day too, because a suspended machine stops the o
   let nowMs = 0
   const clock = { ...systemClock, now: () => nowMs, elapsedMs: () => 0 }
   const leases = new Leases({
-    db: databaseWith(() => [{ part: 1, epoch: 1, clean: 'false', missing: 0 }]),
+    db: databaseWith(() => [{ part: 1, epoch: 1, clean: 'false', missing: 0, left_ms: '10000' }]),
     ...{ clock, me: 'me', leaseMs: 10_000, renewed: () => {} },
   })
   await leases.renew()

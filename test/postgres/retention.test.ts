@@ -26,7 +26,7 @@ describe.skipIf(!hasPostgres)('what is no longer kept', () => {
         clock.now() - age,
         JSON.stringify({ vin: 'V', age }),
       ])
-    return new Store(new Database(scene.pool, schema, clock), clock, { keepForMs, confirmMs: 10_000 })
+    return new Store(new Database(scene.pool, schema, clock), clock, { keepForMs, deadForMs: 30 * 86_400_000, confirmMs: 10_000 })
   }
   const count = async (table: string): Promise<number> =>
     Number((await scene.pool.query<{ count: string }>(`SELECT count(*) FROM ${table}`)).rows[0]?.count)

@@ -14,7 +14,8 @@ export interface ObjectInbox extends Inbox {
   messages(which: Listing): Promise<readonly ListedMessage[]>
   /** The number of messages that are handed out now, and of all claims so far. They show whether anything is going on. */
   activity(): { readonly handedOut: number; readonly claims: number }
-  sweep(nowMs: number): void
+  /** See {@link Room.sweep}. */
+  sweep(nowMs: number): readonly number[]
 }
 
 interface ObjectInboxOptions extends Keeping {

@@ -2,6 +2,7 @@ import type { BackendParts } from '../../../src/backend/backend.ts'
 import { LocalBackend } from '../../../src/backend/local.ts'
 import { pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
+import { guardedLog } from '../../../src/base/log.ts'
 import type { RequestScope } from '../../../src/core/entry.ts'
 import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
@@ -206,13 +207,23 @@ class Shard {
       // Also when it has read the timers of vehicles.
       if (this.#parts.vehicles !== undefined) await this.#backend.becomeReady()
       if (await this.#isQuiet()) restsUntil = clock.sleep()
-      inbox.sweep(clock.now())
+      this.#noteSwept(inbox.sweep(clock.now()))
       forgetAtMs = await this.#forgetSilent()
     } finally {
       this.#isInAlarm = false
       if (inbox.usage().messages > 0) this.#lookAfter(restsUntil ?? clock.now() + lookAfterMs)
       else this.#lookAfter(Math.min(forgetAtMs ?? Infinity, this.#backend.nextTimerMs() ?? Infinity))
     }
+  }
+
+  /** Dead letters that were received at these times were too old. */
+  #noteSwept(times: readonly number[]): void {
+    if (times.length === 0) return
+    const { reports, settings } = this.#parts
+    reports.noteDropped(times.length)
+    const [fromMs, toMs] = [Math.min(...times), Math.max(...times)]
+    this.#backend.noteGap({ reason: 'inbox_expired', fromMs, toMs, missed: times.length })
+    guardedLog(settings.log).warn('dead letters were deleted: their retention is over', { deadLetters: times.length })
   }
 
   /** Sets an alarm for the messages that wait. While an alarm runs, it sets the next one itself when it ends. */

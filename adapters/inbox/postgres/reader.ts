@@ -1,5 +1,6 @@
 import { type Clock, elapsedMs } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
+import type { GapReason } from '../../../src/events/event.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
 import { resolvedOr } from '../../../src/core/draining.ts'
 import { CrashSuspects } from '../../../src/inbox/crash-suspects.ts'
@@ -67,6 +68,8 @@ const lastMs = 2_000
 const flushMs = 10_000
 const tidyMs = 60_000
 const movedMs = 500
+/** How long the deletion of dead letters waits for its gap, in milliseconds. */
+const reportedMs = 10_000
 
 /** The messages of the partitions that this process has, as an inbox. */
 export class Reader extends SharedReader<Unsettled> {
@@ -77,6 +80,8 @@ export class Reader extends SharedReader<Unsettled> {
   readonly #over = new Set<string>()
   /** Their rows are deleted, but the read under way may still show them. */
   #deleted: Place[] = []
+  /** Handled messages that this process deleted. */
+  purged = 0
   /** As of the last minute. */
   figures: InboxStats = {}
   #position = new Position()
@@ -91,7 +96,13 @@ export class Reader extends SharedReader<Unsettled> {
     const { db, settings, inbox, me, vehicles } = options
     const { clock } = inbox
     this.#options = options
-    this.#leases = new Leases({ db, me, clock: options.local, leaseMs: settings.leaseMs, renewed: (...all) => this.#renewed(...all) })
+    this.#leases = new Leases({
+      db,
+      me,
+      clock: options.local,
+      leaseMs: settings.leaseMs,
+      renewed: (...all) => this.#renewed(...all),
+    })
     this.#endings = new Endings(db, clock, me, {
       failed: (error) => this.failed('what became of messages could not be written yet', error),
       deleted: (endings) => {
@@ -108,6 +119,7 @@ export class Reader extends SharedReader<Unsettled> {
     const { db, store, vehicles } = this.#options
     // Rows that were restored from another cluster have its ids of transactions, which snapshots of this one would not show.
     await db.run(`UPDATE ${db.schema}.waiting SET xid = pg_current_xact_id() WHERE xid >= pg_current_xact_id()`)
+    await store.follow()
     await this.#leases.renew()
     this.#loops = [
       this.repeat('leases could not be renewed', async () => {
@@ -121,12 +133,38 @@ export class Reader extends SharedReader<Unsettled> {
         return movedMs
       }),
       this.repeat('old messages could not be deleted', async () => {
-        await store.tidy()
+        await this.#tidy()
         const { deadRows, oldestSnapshotMs } = await tableHealth(db)
         this.figures = { deadRows, oldestSnapshotMs }
         return tidyMs
       }),
     ]
+  }
+
+  /** Deletes what is too old. What nobody handled is a gap, and that is stored first: a crash reports it twice rather than never. */
+  async #tidy(): Promise<void> {
+    const { store, inbox } = this.#options
+    // One process is enough.
+    const old = this.parts.has(0) ? await store.expired() : []
+    if (old.length > 0) {
+      const times = old.map(({ receivedAt }) => receivedAt)
+      const [fromMs, toMs] = [Math.min(...times), Math.max(...times)]
+      inbox.onGap?.({ reason: 'inbox_expired', fromMs, toMs, missed: old.length })
+      if (await this.#areReported('inbox_expired')) {
+        const deadLetters = await store.discard(old.map(({ id }) => id))
+        inbox.onDropped?.(deadLetters)
+        if (deadLetters > 0) this.say.warn('dead letters were deleted: their retention is over', { deadLetters })
+      }
+    }
+    this.purged += await store.tidy()
+  }
+
+  async #areReported(reason: GapReason): Promise<boolean> {
+    const untilMs = elapsedMs(this.clock) + reportedMs
+    const { openGaps } = this.#options.inbox
+    const isOpen = (): boolean => openGaps?.().some((gap) => gap.reason === reason) === true
+    while (isOpen() && !this.isClosed && elapsedMs(this.clock) < untilMs) await this.nextChange()
+    return !isOpen()
   }
 
   /** New messages were committed by this process. */

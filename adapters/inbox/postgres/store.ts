@@ -1,5 +1,6 @@
 import { createMessages, replayable } from '../../../src/backend/replay.ts'
 import type { Clock } from '../../../src/base/clock.ts'
+import { BelievedTime } from '../../../src/inbox/believed-time.ts'
 import { firstSeqAt, idWithSeq } from '../../../src/inbox/delivery-id.ts'
 import type { Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type {
@@ -20,12 +21,15 @@ import type { PostgresSettings } from './options.ts'
 import { partitionOf, storable } from './schema.ts'
 import { heldSql, stateValues, upsertSql } from './vehicles.ts'
 
-/** How long a dead letter is kept, in milliseconds. */
-const deadMs = 30 * 86_400_000
 /** How much longer a message stays, in milliseconds: a replay may be on its way, or an insert whose answer was lost is sent again. */
 const spareMs = 60_000
 /** The rows that one statement deletes, so that none of them takes long. */
 const tidyRows = 1_000
+
+/** The time between two notes of the believed time, in milliseconds. */
+const noteEveryMs = 1_800_000
+
+type StoreSettings = Pick<PostgresSettings, 'keepForMs' | 'deadForMs' | 'confirmMs'>
 
 /** The columns of a dead letter. */
 const letterSql = 'm.*, d.error, d.attempts, d.died_at, d.changed'
@@ -36,12 +40,26 @@ const isId = (text: string): boolean => /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{1
 export class Store implements DeadLetterStore {
   readonly #db: Database
   readonly #clock: Clock
-  readonly #settings: Pick<PostgresSettings, 'keepForMs' | 'confirmMs'>
+  readonly #settings: StoreSettings
+  readonly #believed: BelievedTime
+  /** The believed time that the tables have. */
+  #writtenMs = 0
 
-  constructor(db: Database, clock: Clock, settings: Pick<PostgresSettings, 'keepForMs' | 'confirmMs'>) {
+  /** `onAhead`: see {@link BelievedTime}. */
+  constructor(db: Database, clock: Clock, settings: StoreSettings, onAhead?: (aheadMs: number) => void) {
     this.#db = db
     this.#clock = clock
     this.#settings = settings
+    this.#believed = new BelievedTime(clock, onAhead)
+  }
+
+  /** Reads the time that an earlier process believed. Before the first {@link tidy}. */
+  async follow(): Promise<void> {
+    const { schema } = this.#db
+    const [row] = await this.#db.run(
+      `SELECT coalesce((SELECT known_ms FROM ${schema}.meta), (SELECT received_at FROM ${schema}.message ORDER BY id DESC LIMIT 1)) AS known`,
+    )
+    if (row?.['known'] != null) this.#believed.follow(Number(row['known']))
   }
 
   /** Makes a message of this process a dead letter. */
@@ -153,23 +171,36 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
     return count
   }
 
-  /** Deletes what is no longer kept. Several processes may do it at once. */
-  async tidy(): Promise<void> {
+  /** The oldest dead letters whose retention is over. */
+  async expired(): Promise<readonly { readonly id: string; readonly receivedAt: number }[]> {
     const { schema } = this.#db
-    const now = this.#clock.now()
-    await this.#db.run(
-      `DELETE FROM ${schema}.dead WHERE id IN (SELECT id FROM ${schema}.dead WHERE died_at < $1 LIMIT ${tidyRows} FOR UPDATE SKIP LOCKED)`,
-      [now - deadMs],
+    const rows = await this.#db.run(
+      `SELECT d.id, m.received_at FROM ${schema}.dead d JOIN ${schema}.message m ON m.id = d.id WHERE d.died_at < $1 ORDER BY d.id LIMIT ${tidyRows}`,
+      [this.#believed.now() - this.#settings.deadForMs],
     )
+    return rows.map(({ id, received_at: receivedAt }) => ({ id: String(id), receivedAt: Number(receivedAt) }))
+  }
+
+  /** Deletes what is no longer kept, without dead letters. Several processes may do it at once. Resolves to the number of messages. */
+  async tidy(): Promise<number> {
+    const { schema } = this.#db
+    const now = this.#believed.now()
+    // Not each time: it only has to be older than the jump of a clock.
+    if (Math.abs(now - this.#writtenMs) >= noteEveryMs) {
+      await this.#db.run(`UPDATE ${schema}.meta SET known_ms = $1`, [now])
+      this.#writtenMs = now
+    }
+    let count = 0
     for (;;) {
       const rows = await this.#db.run(
         `DELETE FROM ${schema}.message WHERE id IN (SELECT m.id FROM ${schema}.message m
   WHERE m.id < $1::uuid AND ${this.#isSettled} ORDER BY m.id LIMIT ${tidyRows} FOR UPDATE SKIP LOCKED) RETURNING id`,
         [firstIdAt(now - this.#settings.keepForMs - this.#settings.confirmMs - spareMs)],
       )
+      count += rows.length
       if (rows.length < tidyRows) break
     }
-    // A message needs only the newest gap before it. A gap that comes late has a lower number than newer messages.
+    // No jump of a clock harms here: who did not look for an hour has lost its partitions. A message needs only the newest gap before it. A gap that comes late has a lower number than newer messages.
     await this.#db.run(
       `WITH old AS (SELECT * FROM ${schema}.notice WHERE at < now() - interval '1 hour'),
 oldest AS (SELECT coalesce(min(seq), ${Number.MAX_SAFE_INTEGER}) AS seq
@@ -177,11 +208,12 @@ oldest AS (SELECT coalesce(min(seq), ${Number.MAX_SAFE_INTEGER}) AS seq
 DELETE FROM ${schema}.notice WHERE id IN (SELECT id FROM old WHERE vin <> ''
   OR seq < (SELECT max(o.seq) FROM old o, oldest WHERE o.vin = '' AND o.seq <= oldest.seq))`,
     )
+    return count
   }
 
   /** The first message that may be replayed. Those before it may be deleted at any moment. */
   get #firstKept(): string {
-    return firstIdAt(this.#clock.now() - this.#settings.keepForMs)
+    return firstIdAt(this.#believed.now() - this.#settings.keepForMs)
   }
 
   get #isSettled(): string {

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import type { BackendParts } from '../../../src/backend/backend.ts'
 import type { Clock } from '../../../src/base/clock.ts'
+import { guardedLog } from '../../../src/base/log.ts'
+import { clockAhead } from '../../../src/inbox/believed-time.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
@@ -13,7 +15,8 @@ import type { Marks } from './exactly-once.ts'
 import { signsIn } from './life.ts'
 import type { PostgresSettings } from './options.ts'
 import { Reader } from './reader.ts'
-import { checkServer, type Found } from './schema.ts'
+import { promisedBy, Promises } from './promises.ts'
+import { checkServer } from './schema.ts'
 import type { ServerClock } from './server-clock.ts'
 import { Store } from './store.ts'
 import { VehicleRows } from './vehicles.ts'
@@ -31,7 +34,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   readonly #clock: ServerClock
   readonly #store: Store
   readonly #writer: Writer
-  #found: Found | undefined
+  readonly #promises: Promises
   readonly vehicles: VehicleRows | undefined
   /** The half behind, once it is open. */
   reader: Reader | undefined
@@ -40,17 +43,22 @@ export class PostgresSystem implements SharedSystem, Marks {
     this.#settings = settings
     this.#parts = parts
     this.#clock = clock
-    this.db = new Database(settings.db, settings.schema, clock, (...answer) => clock.learn(...answer))
+    this.db = new Database(settings.db, settings.schema, clock, (row, sentMs) => {
+      clock.learn(Number(row['server_ms']), sentMs)
+      this.#promises.note(promisedBy(row))
+    })
     this.vehicles = parts.vehicles && new VehicleRows(this.db)
-    this.#store = new Store(this.db, clock, settings)
-    const isReplicated = (): boolean => this.#found?.isReplicated === true
-    this.#writer = new Writer(this.db, clock, settings.confirmMs, isReplicated, () => this.reader?.lookNow())
+    this.#store = new Store(this.db, clock, settings, (aheadMs) =>
+      guardedLog(parts.settings.log).warn(clockAhead, { schema: settings.schema, aheadMs }),
+    )
+    this.#promises = new Promises(guardedLog(parts.settings.log), clock, settings.allowWeak)
+    this.#writer = new Writer(this.db, clock, settings.confirmMs, this.#promises, () => this.reader?.lookNow())
     this.deadLetters = deadLettersOf(this.#store, parts.receipts.reread)
     this.messages = this.#store.listing(parts.receipts.reread)
   }
 
   async connect(): Promise<void> {
-    this.#found = await checkServer(this.db, this.#settings.allowWeak)
+    await checkServer(this.db, this.#settings.allowWeak)
   }
 
   signs(): Signs {
@@ -79,15 +87,18 @@ export class PostgresSystem implements SharedSystem, Marks {
     return this.reader
   }
 
-  refusing(): undefined {}
+  refusing(): 'inbox_unavailable' | undefined {
+    return this.#promises.refuses ? 'inbox_unavailable' : undefined
+  }
 
   async replay(which: ReplaySelection): Promise<number> {
     return this.#store.replayHandled(which, this.#parts.receipts.reread)
   }
 
   facts(): readonly string[] {
-    if (this.#settings.role === 'handle' || this.#found === undefined) return []
-    const { weakness, isReplicated } = this.#found
+    const { now } = this.#promises
+    if (this.#settings.role === 'handle' || now === undefined) return []
+    const { weakness, isReplicated } = now
     if (weakness !== undefined)
       return [
         `In this Postgres ${weakness}, and \`allowWeak\` accepts that: a crash of it can lose acknowledged messages.`,
@@ -101,10 +112,15 @@ export class PostgresSystem implements SharedSystem, Marks {
 
   figures(): InboxStats {
     const oldestWaitingMs = this.reader?.oldestMs()
-    return { ...this.reader?.figures, ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }) }
+    return {
+      ...this.reader?.figures,
+      purged: this.reader?.purged ?? 0,
+      ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }),
+    }
   }
 
   close(): Promise<void> {
+    this.#promises.stop()
     return this.#writer.close()
   }
 }

@@ -30,6 +30,7 @@ import type {
   SignOfLife,
   StoredMessage,
 } from './file/interface.ts'
+import { BelievedTime, clockAhead } from '../../../src/inbox/believed-time.ts'
 import { rowBytes } from './file/retention.ts'
 import { createGroupCommit } from './group-commit.ts'
 import { Health } from './health.ts'
@@ -46,7 +47,8 @@ const adoptMs = 60_000
 export function createSqliteInbox(file: InboxFile, settings: InboxSettings, options: SqliteSettings): Inbox {
   const { clock } = settings
   const { path } = options
-  const sign = (): SignOfLife => signOfLife(settings)
+  const believed = new BelievedTime(clock, (aheadMs) => settings.log.warn(clockAhead, { path, aheadMs }))
+  const sign = (): SignOfLife => signOfLife(settings, believed.now())
   const limits = { messages: settings.pendingMessages ?? Infinity, bytes: settings.pendingBytes ?? Infinity }
   // Created once: under overload, a stack trace for each refusal would cost more than everything else in it.
   const limitError = new FleethookError(
@@ -63,8 +65,9 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   const uncertainMoves = new Map<number, Move>()
   /** Moves that undo revivals which a failed commit may have written. */
   const undoneRevivals: Move[] = []
-  /** Dead letters that had to make room, and that no line of the log has counted. */
-  let droppedDead = 0
+  /** Dead letters that were deleted, because they had to make room or were too old, and that no line of the log has counted. */
+  const unlogged = { room: 0, expired: 0 }
+  let purged = 0
   let isOpen = false
   let isClosed = false
   let newestSeq = -1
@@ -95,7 +98,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       : undefined
   const commits = createGroupCommit({
     file,
-    clock,
+    clock: believed,
     pendingBytes,
     onCommitted,
     onFailed: health.failed,
@@ -112,15 +115,21 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
 
   function noteDropped(dropped: Dropped | undefined): void {
     if (dropped === undefined) return
-    const { messages, fromMs, toMs } = dropped
-    droppedDead += messages
+    const { messages, expired, settled, fromMs, toMs } = dropped
+    purged += settled
+    if (messages === 0) return
+    unlogged.room += messages - expired
+    unlogged.expired += expired
+    settings.onDropped?.(messages)
     settings.onGap?.({ reason: 'inbox_expired', fromMs, toMs, missed: messages })
   }
 
   function logDropped(): void {
-    if (droppedDead > 0)
-      settings.log.error(`the inbox ${path} dropped ${droppedDead} dead letters to make room for new messages`)
-    droppedDead = 0
+    const { room, expired } = unlogged
+    if (room > 0) settings.log.error(`the inbox ${path} dropped ${room} dead letters to make room for new messages`)
+    if (expired > 0)
+      settings.log.warn('dead letters were deleted: their retention is over', { path, deadLetters: expired })
+    Object.assign(unlogged, { room: 0, expired: 0 })
   }
 
   /** After a failed commit the file decides: some refused changes are in it, and some earlier ones may be missing. */
@@ -340,6 +349,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       const found = await openWhenFree(file, settings, options, isEnded, () => file.open(sign(), openOptions))
       const { lastId, messages, bytes, unclean } = found
       figures = found
+      if (found.knownMs !== undefined) believed.follow(found.knownMs)
       unopened = found.siblings.unopened
       if (found.vehicles !== undefined) {
         vehicles?.begin(found.vehicles)
@@ -486,6 +496,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
         deadLetters,
         commitMs: commits.durations(),
         unopened,
+        purged,
         ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }),
       }
     },
@@ -527,9 +538,9 @@ function lastSign(sign: SignOfLife, atMs: number): SignOfLife {
   return { ...sign, nowMs: fromMs, uptimeMs: uptimeThenMs, gaps: [...gaps, stop] }
 }
 
-function signOfLife({ clock, openGaps, keepsVehicles }: InboxSettings): SignOfLife {
+function signOfLife({ clock, openGaps, keepsVehicles }: InboxSettings, believedMs: number): SignOfLife {
   const uptimeMs = clock === systemClock ? machineUptimeMs() : Math.floor(elapsedMs(clock))
-  return { nowMs: clock.now(), uptimeMs, gaps: openGaps?.(), keepsVehicles }
+  return { nowMs: clock.now(), believedMs, uptimeMs, gaps: openGaps?.(), keepsVehicles }
 }
 
 /** Deno needs a permission for it. */

@@ -151,8 +151,9 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     statements: Statements,
     sign: SignOfLife,
     options: OpenOptions,
-  ): Pick<OpenedFile, 'lastId' | 'gaps' | 'unclean'> {
+  ): Pick<OpenedFile, 'lastId' | 'gaps' | 'unclean' | 'knownMs'> {
     const state = statements.state.get() ?? {}
+    const knownMs = knownMsOf(state)
     const newest = statements.newest.get()
     if (!isOurs) hasSuspects = state['closed'] === 0 || state['closed'] === closedWithSuspects
     // Writes no new sign of life, so that a crash before the next one still reports what was refused since the last one.
@@ -161,7 +162,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     const gaps = statements.gaps.all().map(gapOf)
     holdsGaps = gaps.length > 0
     const ids = [newest?.['id'], state['last_id']].filter((id) => typeof id === 'string')
-    return { lastId: ids.toSorted().at(-1), gaps, unclean: hasSuspects }
+    return { lastId: ids.toSorted().at(-1), gaps, unclean: hasSuspects, knownMs }
   }
 
   function figures(statements: Statements): FileFigures {
@@ -170,14 +171,14 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   }
 
   /** The sign of life and the gaps together: the gap of a crash begins there and does not cover earlier refusals. */
-  function note(statements: Statements, closed: number, { nowMs, uptimeMs, gaps }: SignOfLife): void {
+  function note(statements: Statements, closed: number, { nowMs, uptimeMs, gaps, believedMs }: SignOfLife): void {
     if (gaps !== undefined && (holdsGaps || gaps.length > 0)) {
       statements.removeGaps.run()
       for (const { reason, fromMs, toMs, vin, missed } of gaps)
         statements.addGap.run(reason, fromMs, toMs, vin ?? null, missed)
       holdsGaps = gaps.length > 0
     }
-    statements.setState.run(closed, nowMs, uptimeMs ?? null)
+    statements.setState.run(closed, nowMs, uptimeMs ?? null, believedMs ?? null)
   }
 
   /** On a full disk, the older sign of life stays. */
@@ -316,7 +317,9 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       use((on) => {
         const { db, statements, space } = on
         if (!isVisit) noteAlive(on, sign)
-        const more = unlessFull(() => inTransaction(db, () => space.step(sign.nowMs, pendingBytes)) || space.shrink())
+        const more = unlessFull(
+          () => inTransaction(db, () => space.step(sign.believedMs ?? sign.nowMs, pendingBytes)) || space.shrink(),
+        )
         deadLetters = countDead(statements)
         return { more, hasRoom: space.hasRoom(), dropped: space.takeDropped(), ...figures(statements) }
       }),
@@ -399,6 +402,12 @@ function isSame(now: BigIntStats | undefined, then: BigIntStats | undefined): bo
 
 const countDead = (statements: Statements): number => Number(statements.countDead.get()?.['messages'])
 
+/** The newest time that an earlier process believed. Files of earlier releases have only its last sign of life. */
+function knownMsOf(state: SqlRow): number | undefined {
+  const ms = Number(state['known_ms'] ?? state['alive_at'] ?? 0)
+  return ms > 0 ? ms : undefined
+}
+
 /** Writes that a receiver has started, and the time since the last one in which nobody listened. */
 function noteStart(statements: Statements, state: SqlRow, sign: SignOfLife, options: OpenOptions): void {
   const aliveMs = Number(state['alive_at'] ?? 0)
@@ -408,7 +417,8 @@ function noteStart(statements: Statements, state: SqlRow, sign: SignOfLife, opti
   const wasHeld = options.listeningWasKept === true && toMs - fromMs <= heldMs
   if (state['closed'] === 0) statements.addGap.run('restarted', fromMs, toMs, null, 0)
   else if (isUsed && toMs > fromMs && !wasHeld) statements.addGap.run('stopped', fromMs, toMs, null, 0)
-  statements.setState.run(0, sign.nowMs, sign.uptimeMs ?? null)
+  // This process has not compared its clock yet.
+  statements.setState.run(0, sign.nowMs, sign.uptimeMs ?? null, knownMsOf(state) ?? sign.nowMs)
 }
 
 /** What the file says about vehicles while a receiver keeps their states in it. */

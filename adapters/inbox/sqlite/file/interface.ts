@@ -54,6 +54,8 @@ export interface InboxFile {
 /** What a process writes into the file every 10 seconds, and when it ends. */
 export interface SignOfLife {
   readonly nowMs: number
+  /** The time that deletes what is too old. Default `nowMs`. */
+  readonly believedMs?: number | undefined
   /** How long the machine has been running, if that is known. Changes of the clock do not affect it. */
   readonly uptimeMs?: number | undefined
   /** The gaps that no stored event reports. Left out: those in the file stay. */
@@ -81,9 +83,14 @@ export interface FileFigures {
   readonly deadLetters: number
 }
 
-/** Dead letters that had to make room for new messages, and when they were received, in milliseconds since the epoch. */
+/** What was deleted, and when dead letters among it were received, in milliseconds since the epoch. */
 export interface Dropped {
+  /** Dead letters. */
   readonly messages: number
+  /** How many of them were too old. The others had to make room for new messages. */
+  readonly expired: number
+  /** Handled messages. */
+  readonly settled: number
   readonly fromMs: number
   readonly toMs: number
 }
@@ -96,6 +103,8 @@ interface Tidied extends FileFigures {
 
 export interface OpenedFile extends FileFigures {
   readonly lastId: string | undefined
+  /** The newest time that an earlier process believed. */
+  readonly knownMs: number | undefined
   readonly gaps: readonly InboxGap[]
   readonly messages: number
   readonly bytes: number
@@ -195,6 +204,7 @@ export interface Transaction {
   readonly settled: readonly number[]
   readonly moves: readonly Move[]
   readonly vehicles?: VehicleWrites | undefined
+  /** The time that deletes what is too old. */
   readonly nowMs: number
   /** The space of all pending messages, the puts of this transaction included. */
   readonly pendingBytes: number

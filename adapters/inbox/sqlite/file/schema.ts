@@ -70,7 +70,9 @@ const schema = `
     vehicles_seq INTEGER,
     vehicles_up_to INTEGER,
     -- Whether that has to stay so: the receiver keeps states of vehicles.
-    vehicles_held INTEGER NOT NULL DEFAULT 0
+    vehicles_held INTEGER NOT NULL DEFAULT 0,
+    -- The newest time by which old messages were deleted.
+    known_ms INTEGER
   ) STRICT;
   INSERT INTO state (one, closed, alive_at) VALUES (1, 1, 0);
   -- The newest state of each vehicle. VIN '': what concerns all of them.
@@ -114,7 +116,7 @@ export function prepareSchema(db: DatabaseSync, path: string): void {
   inTransaction(db, () => {
     const version = Number(valueOf(db, 'PRAGMA user_version'))
     const isOurs = valueOf(db, 'PRAGMA application_id') === applicationId
-    if (isOurs && version === schemaVersion) return
+    if (isOurs && version === schemaVersion) return addColumns(db)
     if (isOurs) {
       throw new FleethookError(
         'inbox_unsupported',
@@ -133,6 +135,12 @@ export function prepareSchema(db: DatabaseSync, path: string): void {
     }
     db.exec(`${schema}; PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${schemaVersion}`)
   })
+}
+
+/** Columns that files of earlier releases lack. Those releases can still use the file. */
+function addColumns(db: DatabaseSync): void {
+  const known = db.prepare("SELECT 1 FROM pragma_table_info('state') WHERE name = 'known_ms'").get()
+  if (known === undefined) db.exec('ALTER TABLE state ADD COLUMN known_ms INTEGER')
 }
 
 /** The first column of the only row. */
@@ -209,7 +217,7 @@ const statements = {
     SELECT place, id, lane, kind, bytes, 1, (SELECT changed FROM dead d WHERE d.place = m.place) FROM messages m
     WHERE place = ? AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) RETURNING bytes`,
   state: 'SELECT * FROM state',
-  setState: 'UPDATE state SET closed = ?, alive_at = ?, uptime_ms = ?',
+  setState: 'UPDATE state SET closed = ?, alive_at = ?, uptime_ms = ?, known_ms = ifnull(?, known_ms)',
   setOpen: 'UPDATE state SET closed = 0',
   gaps: 'SELECT * FROM holes ORDER BY from_ms',
   addGap: 'INSERT INTO holes (reason, from_ms, to_ms, vin, missed) VALUES (?, ?, ?, ?, ?)',
