@@ -233,8 +233,8 @@ function connectionAdvice(error: unknown, address: string | undefined): readonly
   if (/password|SASL|SCRAM/i.test(cause?.message ?? '') && code === '')
     return ['The pool has no password, or not one that Postgres takes.', 'Set it in the address (DATABASE_URL).']
   const isLate = /timeout|timed out/i.test(cause?.message ?? '')
-  const [text, hint] = failures[code] ?? failures[isLate ? 'ETIMEDOUT' : ''] ?? ['Postgres cannot be used', goesOn]
-  return [`${text}${at}${code === '' ? '' : ` (${code})`}.`, `${unset}${hint}`]
+  const [text, hint] = failures[code] ?? failures[isLate ? 'ETIMEDOUT' : ''] ?? ['The connection failed', goesOn]
+  return [`Postgres cannot be used: ${code === '' ? '' : `${code}. `}${text}${at}.`, `${unset}${hint}`]
 }
 
 /** The address of a pool that was given none. */

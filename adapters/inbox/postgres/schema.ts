@@ -29,7 +29,7 @@ export function schemaStatements(schema: string): readonly string[] {
     // IF NOT EXISTS alone fails when two processes do it at once.
     `SELECT pg_advisory_xact_lock(hashtext('fleethook ${schema}'))`,
     `CREATE SCHEMA IF NOT EXISTS ${schema}`,
-    `CREATE TABLE IF NOT EXISTS ${schema}.meta (version int NOT NULL, known_ms bigint)`,
+    `CREATE TABLE IF NOT EXISTS ${schema}.meta (version int NOT NULL, known_ms bigint, doubted_ms bigint, seen_ms bigint)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.message (
   id uuid PRIMARY KEY, lane text NOT NULL, received_at bigint NOT NULL, door text NOT NULL, kind text NOT NULL, bytes int NOT NULL,
   text text NOT NULL)`,
@@ -72,7 +72,8 @@ const updates = (schema: string): readonly string[] => [
   `ALTER TABLE ${schema}.receiver ADD COLUMN IF NOT EXISTS accounted boolean NOT NULL DEFAULT false,
   ADD COLUMN IF NOT EXISTS since bigint NOT NULL DEFAULT ${serverMs}`,
   // 3: a process renews one row, and retention remembers the time that it believed.
-  `ALTER TABLE ${schema}.meta ADD COLUMN IF NOT EXISTS known_ms bigint`,
+  `ALTER TABLE ${schema}.meta ADD COLUMN IF NOT EXISTS known_ms bigint,
+  ADD COLUMN IF NOT EXISTS doubted_ms bigint, ADD COLUMN IF NOT EXISTS seen_ms bigint`,
   `ALTER TABLE ${schema}.part ADD COLUMN IF NOT EXISTS clean boolean NOT NULL DEFAULT true, DROP COLUMN IF EXISTS until`,
   `UPDATE ${schema}.meta SET version = ${schemaVersion} WHERE version < ${schemaVersion}`,
 ]

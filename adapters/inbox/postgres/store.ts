@@ -57,9 +57,16 @@ export class Store implements DeadLetterStore {
   async follow(): Promise<void> {
     const { schema } = this.#db
     const [row] = await this.#db.run(
-      `SELECT coalesce((SELECT known_ms FROM ${schema}.meta), (SELECT received_at FROM ${schema}.message ORDER BY id DESC LIMIT 1)) AS known`,
+      `SELECT coalesce(known_ms, (SELECT received_at FROM ${schema}.message ORDER BY id DESC LIMIT 1)) AS known, doubted_ms, seen_ms
+FROM ${schema}.meta`,
     )
-    if (row?.['known'] != null) this.#believed.follow(Number(row['known']))
+    if (row?.['known'] == null) return
+    const knownMs = Number(row['known'])
+    this.#believed.follow({
+      knownMs,
+      doubtedMs: Number(row['doubted_ms'] ?? 0),
+      seenMs: Number(row['seen_ms'] ?? knownMs),
+    })
   }
 
   /** Makes a message of this process a dead letter. */
@@ -185,9 +192,11 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
   async tidy(): Promise<number> {
     const { schema } = this.#db
     const now = this.#believed.now()
-    // Not each time: it only has to be older than the jump of a clock.
-    if (Math.abs(now - this.#writtenMs) >= noteEveryMs) {
-      await this.#db.run(`UPDATE ${schema}.meta SET known_ms = $1`, [now])
+    const { knownMs, doubtedMs, seenMs } = this.#believed.state
+    // While nothing is in doubt, it only has to be older than the next jump.
+    if (doubtedMs > 0 || Math.abs(now - this.#writtenMs) >= noteEveryMs) {
+      const values = [knownMs, doubtedMs, seenMs]
+      await this.#db.run(`UPDATE ${schema}.meta SET known_ms = $1, doubted_ms = $2, seen_ms = $3`, values)
       this.#writtenMs = now
     }
     let count = 0

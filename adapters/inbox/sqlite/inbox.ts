@@ -48,7 +48,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   const { clock } = settings
   const { path } = options
   const believed = new BelievedTime(clock, (aheadMs) => settings.log.warn(clockAhead, { path, aheadMs }))
-  const sign = (): SignOfLife => signOfLife(settings, believed.now())
+  const sign = (): SignOfLife => signOfLife(settings, believed)
   const limits = { messages: settings.pendingMessages ?? Infinity, bytes: settings.pendingBytes ?? Infinity }
   // Created once: under overload, a stack trace for each refusal would cost more than everything else in it.
   const limitError = new FleethookError(
@@ -349,7 +349,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       const found = await openWhenFree(file, settings, options, isEnded, () => file.open(sign(), openOptions))
       const { lastId, messages, bytes, unclean } = found
       figures = found
-      if (found.knownMs !== undefined) believed.follow(found.knownMs)
+      if (found.believed !== undefined) believed.follow(found.believed)
       unopened = found.siblings.unopened
       if (found.vehicles !== undefined) {
         vehicles?.begin(found.vehicles)
@@ -538,9 +538,10 @@ function lastSign(sign: SignOfLife, atMs: number): SignOfLife {
   return { ...sign, nowMs: fromMs, uptimeMs: uptimeThenMs, gaps: [...gaps, stop] }
 }
 
-function signOfLife({ clock, openGaps, keepsVehicles }: InboxSettings, believedMs: number): SignOfLife {
+function signOfLife({ clock, openGaps, keepsVehicles }: InboxSettings, believed: BelievedTime): SignOfLife {
   const uptimeMs = clock === systemClock ? machineUptimeMs() : Math.floor(elapsedMs(clock))
-  return { nowMs: clock.now(), believedMs, uptimeMs, gaps: openGaps?.(), keepsVehicles }
+  believed.now()
+  return { nowMs: clock.now(), believed: believed.state, uptimeMs, gaps: openGaps?.(), keepsVehicles }
 }
 
 /** Deno needs a permission for it. */

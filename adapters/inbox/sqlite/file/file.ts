@@ -5,6 +5,7 @@ import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
+import type { Believed } from '../../../../src/inbox/believed-time.ts'
 import type { InboxMessage, ListedMessage, Selection } from '../../../../src/inbox/inbox.ts'
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../../src/inbox/stored-row.ts'
 import type { FileSettings } from '../options.ts'
@@ -151,9 +152,9 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     statements: Statements,
     sign: SignOfLife,
     options: OpenOptions,
-  ): Pick<OpenedFile, 'lastId' | 'gaps' | 'unclean' | 'knownMs'> {
+  ): Pick<OpenedFile, 'lastId' | 'gaps' | 'unclean' | 'believed'> {
     const state = statements.state.get() ?? {}
-    const knownMs = knownMsOf(state)
+    const believed = believedIn(state)
     const newest = statements.newest.get()
     if (!isOurs) hasSuspects = state['closed'] === 0 || state['closed'] === closedWithSuspects
     // Writes no new sign of life, so that a crash before the next one still reports what was refused since the last one.
@@ -162,7 +163,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     const gaps = statements.gaps.all().map(gapOf)
     holdsGaps = gaps.length > 0
     const ids = [newest?.['id'], state['last_id']].filter((id) => typeof id === 'string')
-    return { lastId: ids.toSorted().at(-1), gaps, unclean: hasSuspects, knownMs }
+    return { lastId: ids.toSorted().at(-1), gaps, unclean: hasSuspects, believed }
   }
 
   function figures(statements: Statements): FileFigures {
@@ -171,14 +172,15 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   }
 
   /** The sign of life and the gaps together: the gap of a crash begins there and does not cover earlier refusals. */
-  function note(statements: Statements, closed: number, { nowMs, uptimeMs, gaps, believedMs }: SignOfLife): void {
+  function note(statements: Statements, closed: number, { nowMs, uptimeMs, gaps, believed }: SignOfLife): void {
     if (gaps !== undefined && (holdsGaps || gaps.length > 0)) {
       statements.removeGaps.run()
       for (const { reason, fromMs, toMs, vin, missed } of gaps)
         statements.addGap.run(reason, fromMs, toMs, vin ?? null, missed)
       holdsGaps = gaps.length > 0
     }
-    statements.setState.run(closed, nowMs, uptimeMs ?? null, believedMs ?? null)
+    const left = believed ?? believedIn(statements.state.get() ?? {})
+    statements.setState.run(closed, nowMs, uptimeMs ?? null, left?.knownMs ?? null, left?.doubtedMs ?? null)
   }
 
   /** On a full disk, the older sign of life stays. */
@@ -318,7 +320,8 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         const { db, statements, space } = on
         if (!isVisit) noteAlive(on, sign)
         const more = unlessFull(
-          () => inTransaction(db, () => space.step(sign.believedMs ?? sign.nowMs, pendingBytes)) || space.shrink(),
+          () =>
+            inTransaction(db, () => space.step(sign.believed?.knownMs ?? sign.nowMs, pendingBytes)) || space.shrink(),
         )
         deadLetters = countDead(statements)
         return { more, hasRoom: space.hasRoom(), dropped: space.takeDropped(), ...figures(statements) }
@@ -402,10 +405,11 @@ function isSame(now: BigIntStats | undefined, then: BigIntStats | undefined): bo
 
 const countDead = (statements: Statements): number => Number(statements.countDead.get()?.['messages'])
 
-/** The newest time that an earlier process believed. Files of earlier releases have only its last sign of life. */
-function knownMsOf(state: SqlRow): number | undefined {
-  const ms = Number(state['known_ms'] ?? state['alive_at'] ?? 0)
-  return ms > 0 ? ms : undefined
+/** What an earlier process believed. Files of earlier releases have only its last sign of life. */
+function believedIn(state: SqlRow): Believed | undefined {
+  const seenMs = Number(state['alive_at'] ?? 0)
+  if (seenMs === 0) return undefined
+  return { knownMs: Number(state['known_ms'] ?? seenMs), doubtedMs: Number(state['doubted_ms'] ?? 0), seenMs }
 }
 
 /** Writes that a receiver has started, and the time since the last one in which nobody listened. */
@@ -418,7 +422,14 @@ function noteStart(statements: Statements, state: SqlRow, sign: SignOfLife, opti
   if (state['closed'] === 0) statements.addGap.run('restarted', fromMs, toMs, null, 0)
   else if (isUsed && toMs > fromMs && !wasHeld) statements.addGap.run('stopped', fromMs, toMs, null, 0)
   // This process has not compared its clock yet.
-  statements.setState.run(0, sign.nowMs, sign.uptimeMs ?? null, knownMsOf(state) ?? sign.nowMs)
+  const believed = believedIn(state)
+  statements.setState.run(
+    0,
+    sign.nowMs,
+    sign.uptimeMs ?? null,
+    believed?.knownMs ?? sign.nowMs,
+    believed?.doubtedMs ?? 0,
+  )
 }
 
 /** What the file says about vehicles while a receiver keeps their states in it. */

@@ -1,3 +1,4 @@
+import type { Believed } from '../../../../src/inbox/believed-time.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import type {
   Claim,
@@ -54,8 +55,8 @@ export interface InboxFile {
 /** What a process writes into the file every 10 seconds, and when it ends. */
 export interface SignOfLife {
   readonly nowMs: number
-  /** The time that deletes what is too old. Default `nowMs`. */
-  readonly believedMs?: number | undefined
+  /** The time that deletes what is too old. Default `nowMs`, and what the file has stays. */
+  readonly believed?: Believed | undefined
   /** How long the machine has been running, if that is known. Changes of the clock do not affect it. */
   readonly uptimeMs?: number | undefined
   /** The gaps that no stored event reports. Left out: those in the file stay. */
@@ -103,8 +104,8 @@ interface Tidied extends FileFigures {
 
 export interface OpenedFile extends FileFigures {
   readonly lastId: string | undefined
-  /** The newest time that an earlier process believed. */
-  readonly knownMs: number | undefined
+  /** The time that an earlier process believed. */
+  readonly believed: Believed | undefined
   readonly gaps: readonly InboxGap[]
   readonly messages: number
   readonly bytes: number

@@ -199,7 +199,9 @@ export function createSpaceKeeper(
     for (const row of statements.oldDead.all(before, deadBytes > dead.maxBytes ? 1 : 0, stepRows)) {
       const isExpired = Number(row['died_at']) < before
       if (deadBytes <= dead.maxBytes && !isExpired) continue
-      statements.removeDead.get(Number(row['place']))
+      const place = Number(row['place'])
+      statements.removeDead.get(place)
+      if (place < keptFrom()) statements.removeMessage.run(place)
       deadBytes -= Number(row['bytes'])
       old.push(row)
       if (isExpired) expired += 1

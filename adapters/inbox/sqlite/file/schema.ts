@@ -71,8 +71,9 @@ const schema = `
     vehicles_up_to INTEGER,
     -- Whether that has to stay so: the receiver keeps states of vehicles.
     vehicles_held INTEGER NOT NULL DEFAULT 0,
-    -- The newest time by which old messages were deleted.
-    known_ms INTEGER
+    -- The newest time by which old messages were deleted, and for how long the clock has been ahead of it.
+    known_ms INTEGER,
+    doubted_ms INTEGER
   ) STRICT;
   INSERT INTO state (one, closed, alive_at) VALUES (1, 1, 0);
   -- The newest state of each vehicle. VIN '': what concerns all of them.
@@ -139,8 +140,10 @@ export function prepareSchema(db: DatabaseSync, path: string): void {
 
 /** Columns that files of earlier releases lack. Those releases can still use the file. */
 function addColumns(db: DatabaseSync): void {
-  const known = db.prepare("SELECT 1 FROM pragma_table_info('state') WHERE name = 'known_ms'").get()
-  if (known === undefined) db.exec('ALTER TABLE state ADD COLUMN known_ms INTEGER')
+  for (const column of ['known_ms', 'doubted_ms']) {
+    const known = db.prepare("SELECT 1 FROM pragma_table_info('state') WHERE name = ?").get(column)
+    if (known === undefined) db.exec(`ALTER TABLE state ADD COLUMN ${column} INTEGER`)
+  }
 }
 
 /** The first column of the only row. */
@@ -217,7 +220,7 @@ const statements = {
     SELECT place, id, lane, kind, bytes, 1, (SELECT changed FROM dead d WHERE d.place = m.place) FROM messages m
     WHERE place = ? AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) RETURNING bytes`,
   state: 'SELECT * FROM state',
-  setState: 'UPDATE state SET closed = ?, alive_at = ?, uptime_ms = ?, known_ms = ifnull(?, known_ms)',
+  setState: 'UPDATE state SET closed = ?, alive_at = ?, uptime_ms = ?, known_ms = ?, doubted_ms = ?',
   setOpen: 'UPDATE state SET closed = 0',
   gaps: 'SELECT * FROM holes ORDER BY from_ms',
   addGap: 'INSERT INTO holes (reason, from_ms, to_ms, vin, missed) VALUES (?, ?, ?, ?, ?)',
