@@ -130,6 +130,9 @@ export interface DeadLetterReason {
   readonly changed?: string
 }
 
+/** The error of a dead letter whose own error the store refuses. */
+export const unwritable = 'The inbox refused to write the error and what the message changed.'
+
 /** A message that was given up, kept so that a person can look at it and replay it. */
 export interface DeadLetter extends DeadLetterReason {
   /** The delivery's id. */
@@ -263,6 +266,11 @@ export interface InboxSettings {
    * `isStillHeld`.
    */
   readonly onGone?: (ids: readonly string[]) => void
+  /**
+   * The inbox cannot write that this message waits for its next attempt: its row is refused, whatever else is written. The message becomes a
+   * dead letter.
+   */
+  readonly onRefused?: (id: string, reason: string) => void
   /** The inbox found while it was open that messages may be missing. */
   readonly onGap?: (gap: InboxGap) => void
   /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */
