@@ -1,5 +1,6 @@
 import { longestMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
+import { storable } from '../inbox/inbox.ts'
 
 /** The option `retry`: when a failing handler runs again. */
 export interface RetryOptions {
@@ -118,13 +119,13 @@ export function requestOf(thrown: unknown): HandlerRequest | undefined {
   }
 }
 
-/** The text of a handler's error for the dead letter, where a person reads it. Every store takes it: no NUL, no half of a character. */
+/** The text of a handler's error for the dead letter, where a person reads it. */
 export function errorText(thrown: unknown): string {
   try {
     const request = requestOf(thrown)
     const error = request?.kind === 'retry' ? (request.cause ?? thrown) : thrown
     const text = error instanceof Error ? `${error.name}: ${error.message}` : `a ${typeof error} was thrown`
-    return (text.length > 500 ? `${text.slice(0, 500)}…` : text).replaceAll('\0', '\uFFFD').toWellFormed()
+    return storable(text.length > 500 ? `${text.slice(0, 500)}…` : text)
   } catch {
     return 'an error that cannot be read'
   }

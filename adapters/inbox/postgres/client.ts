@@ -112,8 +112,11 @@ export function stateOf(error: unknown): string {
   return ''
 }
 
-/** Errors about the values of a statement: another try with the same values fails too. */
-export const isAboutData = (error: unknown): boolean => /^(?:22|23)/.test(stateOf(error))
+/** Errors about the values of a row: another try with the same values fails too. Triggers and checks of a database raise 23, 44 and P0001. */
+export const isAboutData = (error: unknown): boolean => /^(?:2[123]|44|54|P0001)/.test(stateOf(error))
+
+/** Somebody has locked a row for longer than the statement waits. */
+export const isLocked = (error: unknown): boolean => stateOf(error) === '55P03'
 
 /** Errors that a retry within seconds does not fix: something is missing, forbidden, or the password is wrong. */
 export const isFinal = (error: unknown): boolean => /^(?:28|3F|42)/.test(stateOf(error))
@@ -134,6 +137,7 @@ const advice: Readonly<Record<string, readonly [message: string, hint: string]>>
   // A replica cannot read the table `boot`.
   '0A000': readOnly,
   '25006': readOnly,
+  '55P03': ['Another session has locked a row of the inbox.', 'End its transaction: see pg_stat_activity and pg_locks.'],
   '53100': ['The disk of Postgres is full.', 'Make room. The inbox continues by itself.'],
   '57014': [
     'Postgres canceled a statement of the inbox, probably by `statement_timeout`.',

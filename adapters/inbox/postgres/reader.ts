@@ -96,6 +96,15 @@ export class Reader extends SharedReader<Unsettled> {
         vehicles?.written(endings.flatMap(({ vehicle }) => vehicle ?? []))
         this.#areDeleted(endings)
       },
+      refused: ({ seq }, error) => {
+        for (const { ending, message } of this.byId.values())
+          if (ending.seq === seq) inbox.onRefused?.(message.id, databaseError(error).message)
+      },
+      locked: (messages, forMs) =>
+        this.say.warn('another session has locked rows of messages that have ended: their vehicles wait', {
+          messages,
+          forMs,
+        }),
     })
     if (vehicles === undefined) return
     vehicles.flush = () => this.#flushed()
@@ -273,7 +282,7 @@ export class Reader extends SharedReader<Unsettled> {
       this.#options.settings.leaseMs / 5,
     )
     await this.#endings.flush(lastMs)
-    for (const [, part] of chosen) part.isLeaving = part.hand.size === 0
+    for (const [number, part] of chosen) part.isLeaving = part.hand.size === 0 && !this.#endings.has(number)
     const left = chosen.flatMap(([number, { isLeaving }]) => (isLeaving ? [number] : []))
     if (left.length === 0) return
     await this.#leases.giveBack(left)

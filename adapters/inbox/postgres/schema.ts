@@ -1,6 +1,8 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Database } from './client.ts'
 
+export { storable } from '../../../src/inbox/inbox.ts'
+
 /** The version of the tables. */
 const version = 2
 
@@ -13,9 +15,6 @@ export function partitionOf(lane: string): number {
   for (let at = 0; at < lane.length; at += 1) hash = Math.imul(hash ^ lane.charCodeAt(at), 0x0100_0193)
   return (hash >>> 0) % partitions
 }
-
-/** Text of Postgres cannot hold a NUL. JSON text has none, but a VIN that was read from it can. */
-export const storable = (text: string): string => text.replaceAll('\0', '\uFFFD')
 
 /** The statements that create the tables, or bring them up to date, in one transaction. Running them again changes nothing. */
 export function schemaStatements(schema: string): readonly string[] {
