@@ -72,8 +72,7 @@ describe.each([false, true])('with thread: %s', (thread) => {
           expect(dead.map(({ event }) => String(event.topic === 'data' && event.vin)).toSorted()).toEqual(
             [...of('U'), ...of('E')].toSorted(),
           )
-          for (const kind of ['P', 'U', 'E'])
-            if (of(kind).length > 0) expect(lines.join('\n')).toMatch('refuses a row')
+          for (const kind of ['P', 'U', 'E']) if (of(kind).length > 0) expect(lines.join('\n')).toMatch('refuses a row')
           await receiver.drain()
 
           // The next process finds no more than what was refused there.
@@ -97,26 +96,29 @@ test.each([
   ['infinite', Infinity],
   ['negative', -1],
   ['longer than any timer', 1e300],
-])('a Retry whose time is %s, set by another copy of the package, keeps no other vehicle waiting', async (_, afterMs) => {
-  const path = files.path()
-  const { receiver, post } = scene({ inbox: sqliteInbox({ path }), clock: systemClock })
-  const handled: string[] = []
-  receiver.on('data', ({ vin }) => {
-    if (vin === 'BAD') throw Object.assign(new Retry(0), { afterMs })
-    handled.push(vin)
-  })
-  await receiver.open()
-  const vins = ['BAD', ...Array.from({ length: 20 }, (__, at) => `VIN${at}`)]
-  for (const answer of await Promise.all(vins.map((vin) => post(data(vin, 1))))) expect(answer.status).toBe(200)
-  await expect.poll(() => handled.length).toBe(20)
-  await receiver.drain()
-  const next = scene({ inbox: sqliteInbox({ path }), clock: systemClock })
-  next.receiver.on('data', ({ vin }) => void handled.push(vin))
-  await next.receiver.open()
-  expect((await next.post(data('OTHER', 1))).status).toBe(200)
-  await expect.poll(() => handled).toContain('OTHER')
-  await next.receiver.drain()
-})
+])(
+  'a Retry whose time is %s, set by another copy of the package, keeps no other vehicle waiting',
+  async (_, afterMs) => {
+    const path = files.path()
+    const { receiver, post } = scene({ inbox: sqliteInbox({ path }), clock: systemClock })
+    const handled: string[] = []
+    receiver.on('data', ({ vin }) => {
+      if (vin === 'BAD') throw Object.assign(new Retry(0), { afterMs })
+      handled.push(vin)
+    })
+    await receiver.open()
+    const vins = ['BAD', ...Array.from({ length: 20 }, (__, at) => `VIN${at}`)]
+    for (const answer of await Promise.all(vins.map((vin) => post(data(vin, 1))))) expect(answer.status).toBe(200)
+    await expect.poll(() => handled.length).toBe(20)
+    await receiver.drain()
+    const next = scene({ inbox: sqliteInbox({ path }), clock: systemClock })
+    next.receiver.on('data', ({ vin }) => void handled.push(vin))
+    await next.receiver.open()
+    expect((await next.post(data('OTHER', 1))).status).toBe(200)
+    await expect.poll(() => handled).toContain('OTHER')
+    await next.receiver.drain()
+  },
+)
 
 test.each([
   ['a fraction', 0.5, 1],

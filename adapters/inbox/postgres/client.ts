@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
+import { qualified } from './qualified.ts'
 
 /**
  * A client of Postgres: `pg.Pool`, a pool of Neon, PGlite, or anything with a method `query` like theirs. Each statement may run on another
@@ -44,7 +45,7 @@ export class Database {
       )
     })
     try {
-      const { rows } = await this.#query(text, [...values], late)
+      const { rows } = await this.#query(qualified(text), [...values], late)
       return rows.filter(isRow)
     } catch (error) {
       throw databaseError(error)
@@ -137,7 +138,10 @@ const advice: Readonly<Record<string, readonly [message: string, hint: string]>>
   // A replica cannot read the table `boot`.
   '0A000': readOnly,
   '25006': readOnly,
-  '55P03': ['Another session has locked a row of the inbox.', 'End its transaction: see pg_stat_activity and pg_locks.'],
+  '55P03': [
+    'Another session has locked a row of the inbox.',
+    'End its transaction: see pg_stat_activity and pg_locks.',
+  ],
   '53100': ['The disk of Postgres is full.', 'Make room. The inbox continues by itself.'],
   '57014': [
     'Postgres canceled a statement of the inbox, probably by `statement_timeout`.',

@@ -1,5 +1,6 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Database } from './client.ts'
+import { qualified } from './qualified.ts'
 
 export { storable } from '../../../src/inbox/inbox.ts'
 
@@ -53,7 +54,7 @@ export function schemaStatements(schema: string): readonly string[] {
     `CREATE UNLOGGED TABLE IF NOT EXISTS ${schema}.boot (one boolean PRIMARY KEY DEFAULT true, id uuid NOT NULL DEFAULT gen_random_uuid())`,
     `INSERT INTO ${schema}.part (part) SELECT generate_series(0, ${partitions - 1}) ON CONFLICT DO NOTHING`,
     `INSERT INTO ${schema}.meta SELECT ${version} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
-  ]
+  ].map(qualified)
 }
 
 /** What the server promises about what it committed. */

@@ -58,7 +58,7 @@ export class Position {
     m.id, m.lane, m.received_at, m.door, m.kind, m.bytes, m.text
   FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id WHERE ${condition}${where} ORDER BY w.seq LIMIT ${after === undefined ? most : `(SELECT ${most})`}`
     const rows = await db.run(
-      `SELECT s.*, n.*, CASE row_number() OVER () WHEN 1 THEN
+      `SELECT s.*, n.*, CASE WHEN row_number() OVER () = 1 THEN
   (SELECT json_agg(json_build_array(id, vin, seq))::text FROM ${schema}.notice WHERE id > $2) END AS notices
 FROM (SELECT pg_current_snapshot()::text AS snapshot, pg_postmaster_start_time()::text AS server, (SELECT id FROM ${schema}.boot)::text AS boot) s
 LEFT JOIN LATERAL (${

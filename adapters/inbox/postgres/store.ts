@@ -66,9 +66,13 @@ ${lockedSql(schema, '$3')}`,
       ],
     )
     if (locked.length > 0)
-      throw new FleethookError('inbox_unavailable', 'Another session has locked a message that is to become a dead letter.', {
-        hint: 'It is tried again. End the transaction of that session: see pg_stat_activity and pg_locks.',
-      })
+      throw new FleethookError(
+        'inbox_unavailable',
+        'Another session has locked a message that is to become a dead letter.',
+        {
+          hint: 'It is tried again. End the transaction of that session: see pg_stat_activity and pg_locks.',
+        },
+      )
   }
 
   async deadLetters(which: Which): Promise<readonly DeadLetter[]> {
@@ -94,7 +98,7 @@ ${lockedSql(schema, '$3')}`,
         `WITH free AS (SELECT id FROM ${schema}.dead WHERE id = ANY ($2::uuid[]) FOR UPDATE SKIP LOCKED),
 gone AS (DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id, d.changed)
 INSERT INTO ${schema}.waiting (part, id, replayed, changed)
-  SELECT n.part, n.id, true, gone.changed FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN gone USING (id) ORDER BY n.id
+  SELECT n.part, n.id, true, gone.changed FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN gone ON gone.id = n.id ORDER BY n.id
   RETURNING id`,
         [lanes.map(({ lane }) => partitionOf(String(lane))), lanes.map(({ id }) => id)],
       )

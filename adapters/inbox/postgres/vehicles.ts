@@ -229,7 +229,9 @@ export function stateValues(vehicles: readonly StoredVehicle[]): readonly (reado
       const seenAt = Number.isFinite(seenMs) ? Math.floor(seenMs) : null
       // A timer of an edge of your own can have any number, and one bad number would fail the statement of all.
       const due = Math.ceil(dueMs ?? Number.NaN)
-      return [[storable(vin), partOf(vin), seq, seenAt, Number.isSafeInteger(due) ? due : null, storable(vehicle.text())]]
+      return [
+        [storable(vin), partOf(vin), seq, seenAt, Number.isSafeInteger(due) ? due : null, storable(vehicle.text())],
+      ]
     } catch {
       // What an edge of your own remembers is not JSON. The older state stays.
       return []

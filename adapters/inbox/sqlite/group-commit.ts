@@ -175,7 +175,11 @@ export function createGroupCommit({
     retracted = []
     if (group.vehicles !== undefined) vehicles?.written(group.vehicles)
     const refused = new Map(result.refused?.map((one) => [`${one.row} ${one.key}`, one.reason]))
-    for (const { messages: [first], resolve, reject } of group.puts) {
+    for (const {
+      messages: [first],
+      resolve,
+      reject,
+    } of group.puts) {
       const reason = refused.get(`put ${first?.seq}`)
       if (reason === undefined) resolve()
       else reject(new FleethookError('message_refused', reason))

@@ -566,9 +566,6 @@ function bytesOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0
 }
 
-function storedMessage(
-  { id, lane, receivedAt, door, kind, text, bytes }: InboxMessage,
-  first: number,
-): StoredMessage {
+function storedMessage({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage, first: number): StoredMessage {
   return { seq: seqOf(id), first, id, lane, receivedAt, door, kind, text, bytes }
 }
