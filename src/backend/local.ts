@@ -107,6 +107,7 @@ export class LocalBackend implements Backend {
       onCapacity: () => this.#emitGap(scope),
       onWaiting: (page) => this.#addAdopted(page),
       onGone: (ids) => this.#core.gone(ids),
+      inLanes: () => this.#core.lanes.entries,
       onRefused: (id, reason) => this.#core.refused(id, reason),
       onGap: (gap) => {
         this.noteGap(gap)

@@ -274,6 +274,11 @@ export interface InboxSettings {
    * dead letter.
    */
   readonly onRefused?: (id: string, reason: string) => void
+  /**
+   * The number of messages in lanes, without those of lanes that rest, up to a limit: what an inbox with `onWaiting` hands over must not grow, and
+   * a vehicle whose messages fail must not keep others waiting. Left out: all that it handed over count.
+   */
+  readonly inLanes?: () => number
   /** The inbox found while it was open that messages may be missing. */
   readonly onGap?: (gap: InboxGap) => void
   /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */
