@@ -123,7 +123,7 @@ INSERT INTO ${db.schema}.waiting (part, id, attempts, not_before, deliveries, re
   SELECT n.part, n.id, n.attempts, n.not_before, n.deliveries, n.replayed, n.changed
   FROM unnest($8::smallint[], $1::uuid[], $9::int[], $10::bigint[], $11::int[], $12::boolean[], $13::text[])
     WITH ORDINALITY n(part, id, attempts, not_before, deliveries, replayed, changed, place)
-  JOIN added USING (id) ORDER BY n.place`,
+  JOIN added ON added.id = n.id ORDER BY n.place`,
         [
           ...messageValues(part.map(({ message }) => message)),
           ...[part.map(({ message }) => partitionOf(storable(message.lane))), part.map(({ attempts }) => attempts)],

@@ -8,7 +8,7 @@ import type { SharedInbox } from './two-halves.ts'
 
 /** A message that was read and is not settled. */
 interface Unsettled<Part> {
-  readonly message: InboxMessage
+  readonly message: Omit<InboxMessage, 'text'>
   readonly part: Part
   readonly replayed: boolean
 }

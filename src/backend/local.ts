@@ -39,7 +39,7 @@ const startMs = 1_000
 /** How long messages can still be lost after a stall: connections that waited too long fill the kernel's queue. */
 const catchUpMs = 3_000
 
-/** The longest rest of a recovered message, where retries do not wait longer. */
+/** The longest rest of a recovered message, where retries do not wait longer: a handler may have asked for it by `Retry`. */
 const leastRestMs = 60_000
 
 /** Gap events in the inbox at the same time: they must not take the room that messages need. */
@@ -108,6 +108,8 @@ export class LocalBackend implements Backend {
       onWaiting: (page) => this.#addAdopted(page),
       onGone: (ids) => this.#core.gone(ids),
       onDropped: (deadLetters) => reports.noteDropped(deadLetters),
+      inLanes: () => this.#core.lanes.entries,
+      onRefused: (id, reason) => this.#core.refused(id, reason),
       onGap: (gap) => {
         this.noteGap(gap)
         this.#emitGap(scope)
@@ -473,7 +475,7 @@ export class LocalBackend implements Backend {
     this.isReady = this.#isRecovered && !this.#isHeldBack && this.#waiters === 0
   }
 
-  /** Shortens waits, so that after the clock was set back no message rests longer than the longest wait of a retry. */
+  /** A rest that was read lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead. */
   #clamped(page: readonly Waiting[]): readonly Waiting[] {
     const latest = this.#parts.settings.clock.now() + this.#longestWaitMs
     return page.map((waiting) => ((waiting.notBefore ?? 0) > latest ? { ...waiting, notBefore: latest } : waiting))

@@ -11,6 +11,7 @@ export type ErrorCode =
   | 'inbox_locked'
   | 'inbox_damaged'
   | 'inbox_unsupported'
+  | 'message_refused'
   | 'encode_unsupported'
   | 'message_unreadable'
   | 'drain_deadline'

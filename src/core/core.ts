@@ -109,6 +109,17 @@ export class Core implements RunningCore {
     this.pump()
   }
 
+  /** The inbox cannot write that a message waits for its next attempt. It becomes a dead letter, unless its next attempt has begun. */
+  refused(id: string, reason: string): void {
+    for (const entry of this.lanes.all()) {
+      if (entry.id !== id || entry.state !== 'held' || entry.heldBy !== undefined) continue
+      entry.refuse(reason)
+      entry.trouble?.rest?.cancel()
+      this.resume(entry)
+    }
+    this.pump()
+  }
+
   /** Ends all work: see `draining.ts`. */
   drain(options: DrainOptions): Promise<DrainResult> {
     return drain(this, options)
@@ -198,7 +209,7 @@ export class Core implements RunningCore {
     const least = entry.mostAttempts > entry.attemptsBefore ? 1 : 0
     return inbox.reschedule(entry.id, {
       attempts: counted,
-      notBefore: restMs === 0 ? 0 : clock.now() + restMs,
+      notBefore: restMs === 0 ? 0 : Math.ceil(clock.now() + restMs),
       deliveries: Math.max(least, counted + entry.crashes),
     })
   }

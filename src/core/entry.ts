@@ -254,6 +254,12 @@ export class Entry {
     this.inTrouble().fatal ??= error
   }
 
+  /** The inbox cannot keep it for another attempt, so there is none. */
+  refuse(reason: string): void {
+    this.failForGood(reason)
+    this.steps = []
+  }
+
   inTrouble(): Trouble {
     return (this.trouble ??= { sinceMs: undefined, exempt: 0, fatal: undefined, rest: undefined })
   }

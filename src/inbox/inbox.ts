@@ -130,6 +130,12 @@ export interface DeadLetterReason {
   readonly changed?: string
 }
 
+/** Text that every store takes: no NUL, and no half of a character. JSON text has neither, but what was read from it can. */
+export const storable = (text: string): string => text.replaceAll(/[\0\p{Surrogate}]/gu, '\uFFFD')
+
+/** The error of a dead letter whose own error the store refuses. */
+export const unwritable = 'The inbox refused to write the error and what the message changed.'
+
 /** A message that was given up, kept so that a person can look at it and replay it. */
 export interface DeadLetter extends DeadLetterReason {
   /** The delivery's id. */
@@ -265,6 +271,16 @@ export interface InboxSettings {
   readonly onGone?: (ids: readonly string[]) => void
   /** It deleted dead letters by itself: their retention was over, or newer ones needed the room. Each also is part of a gap. */
   readonly onDropped?: (deadLetters: number) => void
+  /**
+   * The inbox cannot write that this message waits for its next attempt: its row is refused, whatever else is written. The message becomes a
+   * dead letter.
+   */
+  readonly onRefused?: (id: string, reason: string) => void
+  /**
+   * The number of messages in lanes, without those of lanes that rest, up to a limit: what an inbox with `onWaiting` hands over must not grow, and
+   * a vehicle whose messages fail must not keep others waiting. Left out: all that it handed over count.
+   */
+  readonly inLanes?: () => number
   /** The inbox found while it was open that messages may be missing. */
   readonly onGap?: (gap: InboxGap) => void
   /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */

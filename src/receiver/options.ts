@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from '../base/clock.ts'
+import { type Clock, elapsedMs, systemClock } from '../base/clock.ts'
 import type { ReceiverPart } from '../core/part.ts'
 import type { VehiclesPart } from '../parts/vehicles.ts'
 import type { RetryOptions } from '../core/retry.ts'
@@ -147,6 +147,14 @@ const rules: Rules<ReceiverOptions> = {
   },
 }
 
+/** Inboxes store whole milliseconds, and a clock of your own can have fractions. */
+function inWholeMs(clock: Clock): Clock {
+  if (clock === systemClock) return clock
+  const now = (): number => Math.floor(clock.now())
+  const after: Clock['after'] = (ms, run) => clock.after(ms, run)
+  return clock.elapsedMs === undefined ? { now, after } : { now, after, elapsedMs: () => elapsedMs(clock) }
+}
+
 export type AnyPart = ReceiverPart | VehiclesPart
 
 /** Options whose fields nobody has checked. */
@@ -171,6 +179,6 @@ export function readOptions(options: GivenOptions): Settings {
     log: options.log ?? consoleLog,
     logErrorText: options.logErrorText ?? false,
     observe: [options.observe ?? []].flat(),
-    clock: options.clock ?? systemClock,
+    clock: options.clock === undefined ? systemClock : inWholeMs(options.clock),
   }
 }

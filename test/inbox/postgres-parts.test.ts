@@ -24,6 +24,8 @@ const stateOf = (seq: number, dueMs?: number): StoredVehicle => {
   return dueMs === undefined ? state : { ...state, dueMs }
 }
 
+const ignored = { failed: () => {}, refused: () => {}, locked: () => {} }
+
 test('what is settled without end does not delay who waits for what was settled before', async () => {
   let statements = 0
   const settle = (): void => endings.settle({ part: 1, seq: String(statements) })
@@ -33,7 +35,7 @@ test('what is settled without end does not delay who waits for what was settled 
     await new Promise((resolve) => setTimeout(resolve, 1))
     return []
   })
-  const endings = new Endings(db, systemClock, 'me', { failed: () => {}, deleted: () => {} })
+  const endings = new Endings(db, systemClock, 'me', { ...ignored, deleted: () => {} })
   settle()
   await endings.flush(10_000)
   expect(statements).toBeLessThan(10)
@@ -86,7 +88,7 @@ test('what was given up and handled again is written again', async () => {
   })
   const deleted: number[] = []
   const endings = new Endings(db, systemClock, 'me', {
-    failed: () => {},
+    ...ignored,
     deleted: (written) => deleted.push(written.length),
   })
   endings.settle({ part: 1, seq: '1' })

@@ -1,7 +1,15 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { idWithSeq, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
-import type { Inbox, InboxMessage, ListedMessage, Listing, Opened, Waiting } from '../../../src/inbox/inbox.ts'
+import {
+  type Inbox,
+  type InboxMessage,
+  type ListedMessage,
+  type Listing,
+  type Opened,
+  unwritable,
+  type Waiting,
+} from '../../../src/inbox/inbox.ts'
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../src/inbox/stored-row.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { ObjectStorage } from './platform.ts'
@@ -23,6 +31,8 @@ interface ObjectInboxOptions extends Keeping {
   readonly keepsVehicles?: boolean
   /** Called in the same step as the write of a message. */
   readonly kept?: () => void
+  /** A row was refused, and its message goes on without it. */
+  readonly failed?: (error: unknown) => void
 }
 
 /** The key of the time since which the states of vehicles lack messages. */
@@ -83,13 +93,18 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     return { gaps: [{ reason: 'stopped', fromMs: staleFromMs }] }
   }
 
-  /** Writes the state of a vehicle together with the change that led to it, or neither. */
+  /** Writes the state of a vehicle together with the change that led to it, or neither. A state that is refused holds no message: the older one stays. */
   function withState<Result>(vehicle: StoredVehicle | undefined, change: () => Result): Result {
     if (vehicle === undefined || vehicles === undefined) return change()
-    return storage.transactionSync(() => {
-      vehicles.keep(vehicle)
+    try {
+      return storage.transactionSync(() => {
+        vehicles.keep(vehicle)
+        return change()
+      })
+    } catch (error) {
+      options.failed?.(error)
       return change()
-    })
+    }
   }
 
   /** That it ran alone and did not end the object must be written before others run, because they may end it. */
@@ -173,13 +188,21 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     async deadLetter(id, { error, attempts, diedAt, changed = null }, vehicle) {
-      const [gone] = withState(vehicle, () =>
+      const bury = (text: string, change: string | null): Record<string, unknown> | undefined =>
         rows(
           `UPDATE fleethook_messages SET state = ${dead}, error = ?, attempts = ?, died_at = ?, changed = coalesce(?, changed)
            WHERE place = ? AND state = ${waiting} RETURNING bytes`,
-          ...[error, attempts, diedAt, changed, seqOf(id)],
-        ),
-      )
+          ...[text, attempts, diedAt, change, seqOf(id)],
+        )[0]
+      const gone = withState(vehicle, () => {
+        try {
+          return bury(error, changed)
+        } catch (refused) {
+          // Without what is refused: the message must not hold its vehicle forever.
+          options.failed?.(refused)
+          return bury(unwritable, null)
+        }
+      })
       handedOut.delete(id)
       return gone === undefined ? 0 : room.died(Number(gone['bytes']))
     },

@@ -93,6 +93,7 @@ class Shard {
       ...keeping,
       keepsVehicles: parts.vehicles !== undefined,
       kept: () => this.#lookAfter(clock.now() + lookAfterMs),
+      failed: parts.reports.dispatch.inboxFailed,
     })
     this.#parts = parts
     this.#clock = clock

@@ -1,5 +1,6 @@
 import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
+import { qualified } from './qualified.ts'
 
 /**
  * A client of Postgres: `pg.Pool`, a pool of Neon, PGlite, or anything with a method `query` like theirs. Each statement may run on another
@@ -53,7 +54,7 @@ export class Database {
       )
     })
     try {
-      const { rows } = await this.#query(text, [...values], late)
+      const { rows } = await this.#query(qualified(text), [...values], late)
       const found = rows.filter(isRow)
       if (found[0]?.['server_ms'] !== undefined) this.#learn(found[0], sentMs)
       return found
@@ -123,8 +124,11 @@ export function stateOf(error: unknown): string {
   return ''
 }
 
-/** Errors about the values of a statement: another try with the same values fails too. */
-export const isAboutData = (error: unknown): boolean => /^(?:22|23)/.test(stateOf(error))
+/** Errors about the values of a row: another try with the same values fails too. Triggers and checks of a database raise 23, 44 and P0001. */
+export const isAboutData = (error: unknown): boolean => /^(?:2[123]|44|54|P0001)/.test(stateOf(error))
+
+/** Somebody has locked a row for longer than the statement waits. */
+export const isLocked = (error: unknown): boolean => stateOf(error) === '55P03'
 
 /** Errors that a retry within seconds does not fix: something is missing, forbidden, or the password is wrong. */
 export const isFinal = (error: unknown): boolean => /^(?:28|3F|42)/.test(stateOf(error))
@@ -148,12 +152,15 @@ const advice: Readonly<Record<string, readonly [message: string, hint: string]>>
   // A replica cannot read the table `boot`.
   '0A000': readOnly,
   '25006': readOnly,
+  '55P03': [
+    'Another session has locked a row of the inbox.',
+    'End its transaction: see pg_stat_activity and pg_locks.',
+  ],
   '53100': ['The disk of Postgres is full.', 'Make room. The inbox continues by itself.'],
   '53300': [
     'Postgres has no connection left: all of `max_connections` are in use.',
     `Close idle ones, make pools smaller, or put a pooler in front. ${goesOn}`,
   ],
-  '55P03': ['A statement of the inbox waited too long for a lock.', 'See what holds it: SELECT * FROM pg_locks.'],
   '57014': [
     'Postgres canceled a statement of the inbox, probably by `statement_timeout`.',
     'Raise it for the user of the inbox.',

@@ -3,6 +3,7 @@ import type { Delivery } from '../../../src/inbox/observer.ts'
 import { type OnceHandlers, onceHandlers } from '../../../src/inbox/once-handlers.ts'
 import type { Database } from './client.ts'
 import type { Place } from './endings.ts'
+import { qualified } from './qualified.ts'
 
 /** Makes handlers whose writes happen exactly once: the result of `inbox.exactlyOnce`. */
 export type ExactlyOnce<Transaction> = OnceHandlers<Transaction>
@@ -39,7 +40,7 @@ export function exactlyOnceIn<Transaction>(
     try {
       await transaction(async (tx) => {
         isHandled = false
-        const found = new Set((await run(tx, markSql(db.schema, name, places))).map(seqIn))
+        const found = new Set((await run(tx, qualified(markSql(db.schema, name, places)))).map(seqIn))
         marked = places.filter(({ seq }) => found.has(seq))
         if (marked.length > 0)
           await handle(

@@ -23,6 +23,7 @@ import { type Lease, Leases } from './leases.ts'
 import type { PostgresSettings } from './options.ts'
 import { Position } from './snapshots.ts'
 import type { Store } from './store.ts'
+import { Texts } from './texts.ts'
 import type { VehicleRows } from './vehicles.ts'
 
 interface ReaderOptions {
@@ -40,7 +41,9 @@ interface ReaderOptions {
 
 /** A message that was read and is not settled. */
 interface Unsettled {
-  readonly message: InboxMessage
+  readonly message: Omit<InboxMessage, 'text'>
+  /** `undefined`: only Postgres has it. */
+  text: string | undefined
   readonly part: Part
   readonly replayed: boolean
   readonly changed: string | undefined
@@ -78,6 +81,7 @@ export class Reader extends SharedReader<Unsettled> {
   readonly #endings: Endings
   /** Settled messages whose rows may still be read. */
   readonly #over = new Set<string>()
+  readonly #texts = new Texts<Unsettled>()
   /** Their rows are deleted, but the read under way may still show them. */
   #deleted: Place[] = []
   /** Handled messages that this process deleted. */
@@ -109,6 +113,15 @@ export class Reader extends SharedReader<Unsettled> {
         vehicles?.written(endings.flatMap(({ vehicle }) => vehicle ?? []))
         this.#areDeleted(endings)
       },
+      refused: ({ seq }, error) => {
+        for (const { ending, message } of this.byId.values())
+          if (ending.seq === seq) inbox.onRefused?.(message.id, databaseError(error).message)
+      },
+      locked: (messages, forMs) =>
+        this.say.warn('another session has locked rows of messages that have ended: their vehicles wait', {
+          messages,
+          forMs,
+        }),
     })
     if (vehicles === undefined) return
     vehicles.flush = () => this.#flushed()
@@ -181,7 +194,10 @@ export class Reader extends SharedReader<Unsettled> {
   async claim(id: string): Promise<Claim | undefined> {
     const found = await this.handOut(id)
     if (found === undefined) return undefined
-    const { message, replayed, changed, part, isInherited, ending, tries } = found
+    const text = found.text ?? (await this.#textOf(found))
+    if (text === undefined || !this.isHere(found)) return undefined
+    const message = { ...found.message, text }
+    const { replayed, changed, part, isInherited, ending, tries } = found
     const known = { lane: message.lane, seq: isInherited ? 0 : 1, deliveries: tries.deliveries, replayed }
     const deliveries = part.suspects.deliveriesOf(known)
     found.tries = { ...tries, deliveries: deliveries + 1 }
@@ -208,6 +224,7 @@ export class Reader extends SharedReader<Unsettled> {
     if (found === undefined) return
     found.tries = { attempts, notBefore, deliveries: deliveries ?? found.tries.deliveries }
     void this.#endings.note(found.ending, found.tries)
+    this.#texts.rest(found)
     this.takeBack(found)
   }
 
@@ -264,7 +281,33 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   protected override get isFull(): boolean {
-    return super.isFull || this.byId.size + this.#over.size >= this.mostMessages
+    const messages = this.#options.inbox.inLanes?.() ?? this.byId.size
+    return messages + this.#over.size >= this.mostMessages || this.#texts.bytes >= this.mostBytes
+  }
+
+  protected override forget(found: Unsettled): void {
+    this.#texts.forget(found)
+    super.forget(found)
+  }
+
+  /** Reads the texts of a lane that goes on. `undefined`: the message was deleted, so nothing is left to handle. */
+  async #textOf(found: Unsettled): Promise<string | undefined> {
+    const missing = this.#texts.wake(found)
+    const { db } = this.#options
+    const rows = await db
+      .run(`SELECT id, text FROM ${db.schema}.message WHERE id = ANY ($1::uuid[])`, [
+        missing.map(({ message }) => message.id),
+      ])
+      .catch((error: unknown) => {
+        this.takeBack(found)
+        throw error
+      })
+    for (const { id, text } of rows) {
+      const one = this.byId.get(String(id))
+      if (one !== undefined) this.#texts.keep(one, String(text))
+    }
+    if (found.text === undefined && this.isHere(found)) this.forget(found)
+    return found.text
   }
 
   /** Rejects when Postgres does not take it in time: who asks for a list must not wait for as long as it is down. */
@@ -313,16 +356,16 @@ export class Reader extends SharedReader<Unsettled> {
       this.#options.settings.leaseMs / 5,
     )
     await this.#endings.flush(lastMs)
-    for (const [, part] of chosen) part.isLeaving = part.hand.size === 0
+    for (const [number, part] of chosen) part.isLeaving = part.hand.size === 0 && !this.#endings.has(number)
     const left = chosen.flatMap(([number, { isLeaving }]) => (isLeaving ? [number] : []))
     if (left.length === 0) return
     await this.#leases.giveBack(left)
     this.#lose(left)
   }
 
-  /** A new object, so that a read under way notices it. */
-  #beginAgain(): void {
-    this.#position = new Position()
+  /** A new object, so that a read under way notices it. `isAgain`: in case that something was missed. */
+  #beginAgain(isAgain: boolean = false): void {
+    this.#position = new Position(isAgain)
     this.#begunAtMs = elapsedMs(this.clock)
     this.lookNow()
   }
@@ -330,7 +373,7 @@ export class Reader extends SharedReader<Unsettled> {
   /** Looks for messages once. Resolves to the pause before the next look, in milliseconds. */
   async #read(): Promise<number> {
     while (this.isFull && !this.isClosed) await this.nextChange(busyMs)
-    if (elapsedMs(this.clock) - this.#begunAtMs > againMs && !this.#position.isBehind) this.#beginAgain()
+    if (elapsedMs(this.clock) - this.#begunAtMs > againMs && !this.#position.isBehind) this.#beginAgain(true)
     const position = this.#position
     const { db, settings, vehicles } = this.#options
     this.#isWoken = false
@@ -368,16 +411,19 @@ export class Reader extends SharedReader<Unsettled> {
     for (const row of rows) {
       const [partition, seq] = [Number(row['part']), String(row['seq'])]
       const part = this.parts.get(partition)
-      const message = messageOf(row)
+      const { text, ...message } = messageOf(row)
       if (part === undefined || this.#over.has(seq) || this.byId.get(message.id) !== undefined) continue
       const { isInherited } = part
       const [attempts, deliveries] = [Number(row['attempts']), Number(row['deliveries'])]
       const notBefore = Number(row['not_before'])
-      this.add({
+      const found: Unsettled = {
         ...{ message, part, isInherited, ending: { part: partition, seq }, tries: { attempts, deliveries, notBefore } },
+        text: row['text'] === null ? undefined : text,
         replayed: row['replayed'] === 'true',
         changed: typeof row['changed'] === 'string' ? row['changed'] : undefined,
-      })
+      }
+      this.add(found)
+      this.#texts.add(found, notBefore > this.clock.now())
       const { id, lane, kind } = message
       const crashes = Math.max(0, deliveries - attempts)
       page.push({ id, lane, kind, attempts, notBefore, crashes, redelivered: isInherited })

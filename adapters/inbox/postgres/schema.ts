@@ -2,6 +2,9 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import { type Database, type Row, stateOf } from './client.ts'
 import { aboutServer, type Promised, promisedBy, weakError } from './promises.ts'
 import { serverMs } from './server-clock.ts'
+import { qualified } from './qualified.ts'
+
+export { storable } from '../../../src/inbox/inbox.ts'
 
 /** The version of the tables. */
 export const schemaVersion = 3
@@ -15,9 +18,6 @@ export function partitionOf(lane: string): number {
   for (let at = 0; at < lane.length; at += 1) hash = Math.imul(hash ^ lane.charCodeAt(at), 0x0100_0193)
   return (hash >>> 0) % partitions
 }
-
-/** Text of Postgres cannot hold a NUL. JSON text has none, but a VIN that was read from it can. */
-export const storable = (text: string): string => text.replaceAll('\0', '\uFFFD')
 
 /**
  * The statements that create the tables, or bring tables of any older version up to date, in one transaction. Running them again changes nothing,
@@ -63,7 +63,7 @@ ${updates(schema).join(';\n')};
 END IF; END $update$`,
     `INSERT INTO ${schema}.part (part) SELECT generate_series(0, ${partitions - 1}) ON CONFLICT DO NOTHING`,
     `INSERT INTO ${schema}.meta (version) SELECT ${schemaVersion} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
-  ]
+  ].map(qualified)
 }
 
 /** What tables of an older version lack. Each statement also fits tables that have it already. */

@@ -1,6 +1,7 @@
 import { createMessages, replayable } from '../../../src/backend/replay.ts'
 import type { Clock } from '../../../src/base/clock.ts'
 import { BelievedTime } from '../../../src/inbox/believed-time.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, idWithSeq } from '../../../src/inbox/delivery-id.ts'
 import type { Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type {
@@ -19,7 +20,7 @@ import type { Database, Row } from './client.ts'
 import type { Place } from './endings.ts'
 import type { PostgresSettings } from './options.ts'
 import { partitionOf, storable } from './schema.ts'
-import { heldSql, stateValues, upsertSql } from './vehicles.ts'
+import { endSql, lockedSql, stateValues } from './vehicles.ts'
 
 /** How much longer a message stays, in milliseconds: a replay may be on its way, or an insert whose answer was lost is sent again. */
 const spareMs = 60_000
@@ -69,7 +70,7 @@ FROM ${schema}.meta`,
     })
   }
 
-  /** Makes a message of this process a dead letter. */
+  /** Makes a message of this process a dead letter. Rejects while somebody else has it locked. */
   async bury(
     { part, seq }: Place,
     me: string,
@@ -77,16 +78,26 @@ FROM ${schema}.meta`,
     vehicle: StoredVehicle | undefined,
   ): Promise<void> {
     const { schema } = this.#db
-    await this.#db.run(
-      `WITH ${heldSql(schema, '$3')}, gone AS (DELETE FROM ${schema}.waiting w USING held
-  WHERE w.part = held.part AND seq = $2 RETURNING id, seq), state AS (${upsertSql(schema, 8)})
-INSERT INTO ${schema}.dead SELECT id, $4, $5, $6, $7 FROM gone ON CONFLICT (id) DO UPDATE
-SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed`,
+    const locked = await this.#db.run(
+      `WITH g AS (SELECT ($1::smallint[])[1] AS part, $2::bigint AS seq, $8::text AS vin),
+${endSql(schema, '$3', 9)},
+died AS (INSERT INTO ${schema}.dead SELECT id, $4, $5, $6, $7 FROM gone ON CONFLICT (id) DO UPDATE
+SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed)
+${lockedSql(schema, '$3')}`,
       [
-        ...[[part], seq, me, storable(error), attempts, diedAt, changed ?? null],
+        ...[[part], seq, me, storable(error), attempts, diedAt, changed === undefined ? null : storable(changed)],
+        vehicle === undefined ? '' : storable(vehicle.vin),
         ...stateValues(vehicle === undefined ? [] : [vehicle]),
       ],
     )
+    if (locked.length > 0)
+      throw new FleethookError(
+        'inbox_unavailable',
+        'Another session has locked a message that is to become a dead letter.',
+        {
+          hint: 'It is tried again. End the transaction of that session: see pg_stat_activity and pg_locks.',
+        },
+      )
   }
 
   async deadLetters(which: Which): Promise<readonly DeadLetter[]> {
@@ -109,9 +120,10 @@ SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.die
     await paced(this.#clock, ids.filter(isId), async (some) => {
       const lanes = await this.#db.run(`SELECT id, lane FROM ${schema}.message WHERE id = ANY ($1::uuid[])`, [some])
       const rows = await this.#db.run(
-        `WITH gone AS (DELETE FROM ${schema}.dead WHERE id = ANY ($2::uuid[]) RETURNING id, changed)
+        `WITH free AS (SELECT id FROM ${schema}.dead WHERE id = ANY ($2::uuid[]) FOR UPDATE SKIP LOCKED),
+gone AS (DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id, d.changed)
 INSERT INTO ${schema}.waiting (part, id, replayed, changed)
-  SELECT n.part, n.id, true, gone.changed FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN gone USING (id) ORDER BY n.id
+  SELECT n.part, n.id, true, gone.changed FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN gone ON gone.id = n.id ORDER BY n.id
   RETURNING id`,
         [lanes.map(({ lane }) => partitionOf(String(lane))), lanes.map(({ id }) => id)],
       )
@@ -121,9 +133,12 @@ INSERT INTO ${schema}.waiting (part, id, replayed, changed)
   }
 
   async discard(ids: readonly string[]): Promise<number> {
-    const rows = await this.#db.run(`DELETE FROM ${this.#db.schema}.dead WHERE id = ANY ($1::uuid[]) RETURNING id`, [
-      ids.filter(isId),
-    ])
+    const { schema } = this.#db
+    const rows = await this.#db.run(
+      `WITH free AS (SELECT id FROM ${schema}.dead WHERE id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED)
+DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id`,
+      [ids.filter(isId)],
+    )
     return rows.length
   }
 
@@ -214,8 +229,8 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
       `WITH old AS (SELECT * FROM ${schema}.notice WHERE at < now() - interval '1 hour'),
 oldest AS (SELECT coalesce(min(seq), ${Number.MAX_SAFE_INTEGER}) AS seq
   FROM ${schema}.part p, LATERAL (SELECT seq FROM ${schema}.waiting w WHERE w.part = p.part ORDER BY seq LIMIT 1) w)
-DELETE FROM ${schema}.notice WHERE id IN (SELECT id FROM old WHERE vin <> ''
-  OR seq < (SELECT max(o.seq) FROM old o, oldest WHERE o.vin = '' AND o.seq <= oldest.seq))`,
+DELETE FROM ${schema}.notice WHERE id IN (SELECT n.id FROM ${schema}.notice n JOIN old ON old.id = n.id WHERE old.vin <> ''
+  OR old.seq < (SELECT max(o.seq) FROM old o, oldest WHERE o.vin = '' AND o.seq <= oldest.seq) FOR UPDATE OF n SKIP LOCKED)`,
     )
     return count
   }

@@ -61,7 +61,7 @@ export class Writer {
   ON CONFLICT (id) DO NOTHING RETURNING id),
 placed AS (INSERT INTO ${db.schema}.waiting (part, id)
   SELECT n.part, n.id FROM unnest($8::smallint[], $1::uuid[]) WITH ORDINALITY n(part, id, place)
-  JOIN added USING (id) ORDER BY n.place RETURNING seq, id),
+  JOIN added ON added.id = n.id ORDER BY n.place RETURNING seq, id),
 noticed AS (INSERT INTO ${db.schema}.notice (vin, seq) SELECT '', seq FROM placed WHERE id = ANY ($9::uuid[]))
 SELECT ${aboutServer}`
   }

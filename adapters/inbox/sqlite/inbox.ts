@@ -4,15 +4,16 @@ import { setImmediate } from 'node:timers/promises'
 import { elapsedMs, systemClock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
-import type {
-  DeadLetter,
-  Inbox,
-  InboxGap,
-  InboxMessage,
-  InboxSettings,
-  KeptGap,
-  Selection,
-  Waiting,
+import {
+  type DeadLetter,
+  type Inbox,
+  type InboxGap,
+  type InboxMessage,
+  type InboxSettings,
+  type KeptGap,
+  type Selection,
+  unwritable,
+  type Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
 import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
@@ -42,6 +43,13 @@ import { closedError, logAdopted, logUnopened, openWhenFree } from './recovery.t
 const tidyMs = 10_000
 const checkMs = 1_000
 const adoptMs = 60_000
+
+/** What becomes of a message whose row SQLite refuses. */
+const keptAnyway = {
+  update: 'Its message becomes a dead letter, unless it is tried at this moment.',
+  settle: 'Its message is handled, and the next process handles it again.',
+  vehicle: 'The file keeps the older state of this vehicle.',
+} as const
 
 /** The receiver's half: what is pending, what is in memory, and what the file still has to write. */
 export function createSqliteInbox(file: InboxFile, settings: InboxSettings, options: SqliteSettings): Inbox {
@@ -111,6 +119,12 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     noteDropped(committed.dropped)
     release(committed.retracted.messages, committed.retracted.bytes)
     health.noteRoom(committed.hasRoom)
+    for (const { row, id, reason } of committed.refused ?? []) {
+      // Its caller hears of a put and of a move.
+      if (row === 'put' || row === 'move') continue
+      settings.onFailure(new FleethookError('message_refused', reason, { hint: keptAnyway[row] }))
+      if (row === 'update' && id !== undefined) settings.onRefused?.(id, reason)
+    }
   }
 
   function noteDropped(dropped: Dropped | undefined): void {
@@ -377,7 +391,8 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       for (const message of messages) bytes += message.bytes
       reserve(messages.length, bytes)
       try {
-        const stored = messages.map(storedMessage)
+        const first = seqOf(messages[0]?.id ?? '')
+        const stored = messages.map((message) => storedMessage(message, first))
         newestSeq = Math.max(newestSeq, stored.at(-1)?.seq ?? newestSeq)
         await commits.put(stored)
         for (const [at, message] of messages.entries())
@@ -433,7 +448,13 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     async deadLetter(id, reason, vehicle) {
       const seq = seqOf(id)
       if (vehicle !== undefined) vehicles?.settled(seq, vehicle)
-      await moveFromPending({ to: 'dead', seq, ...reason })
+      await moveFromPending({ to: 'dead', seq, ...reason }).catch((error: unknown) => {
+        if (!(error instanceof FleethookError && error.code === 'message_refused')) throw error
+        settings.onFailure(error)
+        // Without what it refuses: the message must not hold its vehicle forever.
+        const { attempts, diedAt } = reason
+        return moveFromPending({ to: 'dead', seq, error: unwritable, attempts, diedAt })
+      })
       cache.remove(id)
       return 0
     },
@@ -557,6 +578,6 @@ function bytesOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0
 }
 
-function storedMessage({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage): StoredMessage {
-  return { seq: seqOf(id), id, lane, receivedAt, door, kind, text, bytes }
+function storedMessage({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage, first: number): StoredMessage {
+  return { seq: seqOf(id), first, id, lane, receivedAt, door, kind, text, bytes }
 }

@@ -19,6 +19,7 @@ import type {
   OpenedFile,
   OpenedVehicles,
   Page,
+  Refused,
   Siblings,
   SignOfLife,
   StoredMessage,
@@ -226,12 +227,40 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     return { ...(await openFile(sign, options)), damage }
   }
 
+  /** One row that SQLite refuses never takes others with it: then each is tried alone. */
   function commit(transaction: Transaction): Committed {
+    try {
+      return commitAll(transaction)
+    } catch (error) {
+      if (!isFailure(error, 'message_refused')) throw error
+    }
+    const refused: Refused[] = []
+    const done = commitAll(transaction, (row, key, run) =>
+      use(({ db, statements }) => {
+        db.exec('SAVEPOINT alone')
+        try {
+          const result = run()
+          db.exec('RELEASE alone')
+          return result
+        } catch (error) {
+          const failure = failed(error)
+          if (failure.code !== 'message_refused') throw failure
+          db.exec('ROLLBACK TO alone; RELEASE alone')
+          const found = typeof key === 'number' && row !== 'move' ? statements.message.get(key) : undefined
+          refused.push({ row, key, id: found && String(found['id']), reason: failure.message })
+          return undefined
+        }
+      }),
+    )
+    return { ...done, refused }
+  }
+
+  function commitAll(transaction: Transaction, each: Each = together): Committed {
     if (connection === undefined) throw notOpen(path)
     const { db, statements, space } = connection
     try {
       statements.begin.run()
-      const written = write(statements, space, transaction)
+      const written = write(statements, space, transaction, each)
       space.sweepBeside(transaction)
       if (holdsGaps) for (const put of transaction.puts) if (put.kind === 'gap') removeReported(statements, put)
       statements.commit.run()
@@ -502,7 +531,12 @@ interface Written extends Pick<Committed, 'moved' | 'retracted'> {
   readonly dead: number
 }
 
-function write(statements: Statements, space: SpaceKeeper, transaction: Transaction): Written {
+/** Writes one row. Returns `undefined` when the row is refused and others go on. */
+type Each = <Result>(row: Refused['row'], key: Refused['key'], run: () => Result) => Result | undefined
+
+const together: Each = (_row, _key, run) => run()
+
+function write(statements: Statements, space: SpaceKeeper, transaction: Transaction, each: Each): Written {
   const retracted = { messages: 0, bytes: 0 }
   for (const seq of transaction.retracted) {
     const bytes = bytesOf(statements.removePending.get(seq))
@@ -513,23 +547,27 @@ function write(statements: Statements, space: SpaceKeeper, transaction: Transact
   }
   if (transaction.puts.length > 0) {
     space.makeRoom(transaction)
-    writePuts(statements, transaction.puts)
+    if (each === together) writePuts(statements, transaction.puts)
+    else
+      for (const [first, puts] of Map.groupBy(transaction.puts, (put) => put.first ?? put.seq))
+        each('put', first, () => writePuts(statements, puts))
   }
-  for (const { seq, deliveriesFrom, deliveries, attempts, notBefore } of transaction.updates) {
-    if (deliveriesFrom === undefined && attempts === undefined) statements.addDeliveries.run(deliveries, seq)
-    else statements.updatePending.run(deliveriesFrom ?? null, deliveries, attempts ?? 0, notBefore ?? 0, seq)
-  }
-  for (const seq of transaction.settled) statements.settle.run(seq)
+  for (const { seq, deliveriesFrom, deliveries, attempts, notBefore } of transaction.updates)
+    each('update', seq, () => {
+      if (deliveriesFrom === undefined && attempts === undefined) statements.addDeliveries.run(deliveries, seq)
+      else statements.updatePending.run(deliveriesFrom ?? null, deliveries, attempts ?? 0, notBefore ?? 0, seq)
+    })
+  for (const seq of transaction.settled) each('settle', seq, () => statements.settle.run(seq))
   const counts = { dead: 0 }
-  const moved = transaction.moves.map((move) => writeMove(statements, move, counts))
-  if (transaction.vehicles !== undefined) writeVehicles(statements, transaction.vehicles)
+  const moved = transaction.moves.map((move, at) => each('move', at, () => writeMove(statements, move, counts)))
+  if (transaction.vehicles !== undefined) writeVehicles(statements, transaction.vehicles, each)
   return { moved, retracted, ...counts }
 }
 
-function writeVehicles(statements: Statements, { forgotten, rows, seq, upTo }: VehicleWrites): void {
+function writeVehicles(statements: Statements, { forgotten, rows, seq, upTo }: VehicleWrites, each: Each): void {
   for (const vin of forgotten) statements.removeVehicle.run(vin)
   for (const { vin, seq: place, seenMs, text } of rows)
-    statements.setVehicle.run(vin, place, Math.max(0, seenMs), zlib.crc32(text), text)
+    each('vehicle', vin, () => statements.setVehicle.run(vin, place, Math.max(0, seenMs), zlib.crc32(text), text))
   if (upTo !== undefined) statements.setVehiclesUpTo.run(upTo)
   if (seq !== undefined) statements.setVehiclesSeq.run(seq)
 }

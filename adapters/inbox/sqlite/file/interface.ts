@@ -179,6 +179,18 @@ export interface Page<T> {
 /** A message as the file keeps it: its `seq` is the key, and the event is left out. */
 export interface StoredMessage extends Omit<InboxMessage, 'event'> {
   readonly seq: number
+  /** The `seq` of the first message of its `put`, of which all are kept or none. Default: it came alone. */
+  readonly first?: number
+}
+
+/** A row that SQLite does not take. It is not written, and the others of its commit are. */
+export interface Refused {
+  readonly row: 'put' | 'update' | 'settle' | 'move' | 'vehicle'
+  /** The `seq` of its message (for a `put` the first one), the number of the move in its transaction, or the VIN. */
+  readonly key: number | string
+  /** The message, where it is known. */
+  readonly id?: string | undefined
+  readonly reason: string
 }
 
 /** Claims and retries of a pending message since the last commit. */
@@ -212,6 +224,8 @@ export interface Transaction {
 }
 
 export interface Committed extends FileFigures {
+  /** Default: none. */
+  readonly refused?: readonly Refused[]
   /** For each move the size of the moved message, or `undefined` when there was no such message. */
   readonly moved: readonly (number | undefined)[]
   readonly retracted: { readonly messages: number; readonly bytes: number }
