@@ -267,6 +267,7 @@ export class Entry {
       attempt,
       redelivered: attempt > 1 || deliveries > 0 || redelivered,
       replayed: claim?.replayed === true,
+      replay: claim?.replay,
     }
   }
 }

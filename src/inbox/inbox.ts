@@ -40,6 +40,8 @@ export interface Claim {
   readonly seq?: number
   /** It was a dead letter or settled, and is being replayed. */
   readonly replayed: boolean
+  /** Names the run: see `Delivery.replay`. The inbox keeps it with the message, and with its dead letter. */
+  readonly replay?: string | undefined
   /** For a replayed message: the `changed` that the receiver passed to `deadLetter`. */
   readonly changed?: string
 }

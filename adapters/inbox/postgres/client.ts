@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
+import { watchPool } from '../../../src/inbox/pool.ts'
 
 /**
  * A client of Postgres: `pg.Pool`, a pool of Neon, PGlite, or anything with a method `query` like theirs. Each statement may run on another
@@ -23,6 +24,7 @@ export class Database {
   readonly schema: string
   readonly #client: PostgresClient
   readonly #clock: Clock
+  readonly #watch: (connection: object) => void
   /** The number of times the server said that it no longer waits for the synchronous standby. The commit then looks like a success. */
   unreplicated = 0
 
@@ -30,7 +32,7 @@ export class Database {
     this.#client = client
     this.#clock = clock
     this.schema = schema
-    watchConnections(client, (notice) => {
+    this.#watch = watchPool(client, (notice) => {
       if (isUnreplicated(notice)) this.unreplicated += 1
     })
   }
@@ -62,6 +64,7 @@ export class Database {
       connecting.then((unused) => unused.release()).catch(() => {})
       throw error
     })
+    this.#watch(connection)
     let failure: Error | undefined
     try {
       return await Promise.race([connection.query(text, values), late])
@@ -82,20 +85,6 @@ interface Pool extends PostgresClient {
 const isPool = (client: PostgresClient): client is Pool => 'totalCount' in client && 'connect' in client
 
 const isRow = (row: unknown): row is Row => typeof row === 'object' && row !== null
-
-interface Connection {
-  on(event: 'error' | 'notice', listener: (about: unknown) => void): unknown
-}
-
-/** With `pg`, an error on a connection that is in use ends the process, unless somebody listens. */
-function watchConnections(client: PostgresClient, noticed: (notice: unknown) => void): void {
-  if (!('on' in client) || typeof client.on !== 'function') return
-  client.on('error', () => {})
-  client.on('connect', (connection: Connection | undefined) => {
-    connection?.on?.('error', () => {})
-    connection?.on?.('notice', noticed)
-  })
-}
 
 function isUnreplicated(notice: unknown): boolean {
   return typeof notice === 'object' && notice !== null && Reflect.get(notice, 'code') === '01000'

@@ -26,7 +26,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   readonly db: Database
   readonly #settings: PostgresSettings
   readonly #parts: BackendParts
-  readonly #me: string = randomUUID()
+  readonly me: string = randomUUID()
   readonly #store: Store
   readonly #writer: Writer
   #found: Found | undefined
@@ -52,7 +52,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   }
 
   signs(): Signs {
-    return signsIn(this.db, this.#me)
+    return signsIn(this.db, this.me)
   }
 
   get clock(): Clock {
@@ -70,7 +70,7 @@ export class PostgresSystem implements SharedSystem, Marks {
 
   inbox(inbox: InboxSettings): SharedInbox {
     this.reader = new Reader({
-      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.#me },
+      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.me },
       put: (messages) => this.#writer.put(messages),
     })
     return this.reader
