@@ -5,6 +5,7 @@ import { type FieldCatalogue, guessOf, isInCatalogue, type OtherField } from '..
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { isTextList } from '../wire/record.ts'
+import { markOf } from '../inbox/once-handlers.ts'
 import type { Entry, Step, Wants } from './entry.ts'
 import type { HandlerFilter } from './handler.ts'
 
@@ -68,7 +69,8 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
           `The handler for ${[...keys].join(', ')} is ${typeof handler}, not a function.`,
           'A filter comes before the handler.',
         )
-      const step: Step = { name: registeredAs(handler), handler, wants, input: other?.input, gather }
+      const mark = markOf(handler)
+      const step: Step = { name: registeredAs(handler), handler, wants, input: other?.input, gather, mark }
       for (const key of keys) subscribe(key, step)
     },
 

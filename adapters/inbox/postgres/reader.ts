@@ -40,6 +40,7 @@ interface Unsettled {
   readonly message: InboxMessage
   readonly part: Part
   readonly replayed: boolean
+  readonly replay: string | undefined
   readonly changed: string | undefined
   /** An earlier owner of the partition may have had it in hand. */
   readonly isInherited: boolean
@@ -141,7 +142,7 @@ export class Reader extends SharedReader<Unsettled> {
   async claim(id: string): Promise<Claim | undefined> {
     const found = await this.handOut(id)
     if (found === undefined) return undefined
-    const { message, replayed, changed, part, isInherited, ending, tries } = found
+    const { message, replayed, replay, changed, part, isInherited, ending, tries } = found
     const known = { lane: message.lane, seq: isInherited ? 0 : 1, deliveries: tries.deliveries, replayed }
     const deliveries = part.suspects.deliveriesOf(known)
     found.tries = { ...tries, deliveries: deliveries + 1 }
@@ -150,7 +151,7 @@ export class Reader extends SharedReader<Unsettled> {
       await this.#endings.note(ending, found.tries)
       if (!this.isHere(found)) return undefined
     }
-    return { message, deliveries, replayed, seq: Number(ending.seq), ...(changed === undefined ? {} : { changed }) }
+    return { message, deliveries, replayed, replay, seq: Number(ending.seq), ...(changed === undefined ? {} : { changed }) }
   }
 
   settle(id: string, vehicle?: StoredVehicle): void {
@@ -171,14 +172,15 @@ export class Reader extends SharedReader<Unsettled> {
     this.takeBack(found)
   }
 
-  async deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number> {
+  async deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number | 'handled'> {
     const found = this.byId.get(id)
     if (found === undefined) return 0
     const { ending } = found
     // An answer that was lost is no reason to keep it: the statement does nothing the second time.
     this.#over.add(ending.seq)
+    let isHandled = false
     try {
-      await this.#options.store.bury(ending, this.#options.me, reason, vehicle)
+      isHandled = await this.#options.store.bury(ending, this.#options.me, reason, vehicle)
     } catch (error) {
       this.#over.delete(ending.seq)
       throw error
@@ -188,7 +190,7 @@ export class Reader extends SharedReader<Unsettled> {
       if (vehicle !== undefined) this.#options.vehicles?.keep(vehicle)
     }
     this.#areDeleted([ending])
-    return 0
+    return isHandled ? 'handled' : 0
   }
 
   refusing(): 'inbox_unavailable' | undefined {
@@ -336,6 +338,7 @@ export class Reader extends SharedReader<Unsettled> {
       this.add({
         ...{ message, part, isInherited, ending: { part: partition, seq }, tries: { attempts, deliveries, notBefore } },
         replayed: row['replayed'] === 'true',
+        replay: typeof row['replay'] === 'string' ? row['replay'] : undefined,
         changed: typeof row['changed'] === 'string' ? row['changed'] : undefined,
       })
       const { id, lane, kind } = message

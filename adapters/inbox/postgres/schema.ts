@@ -2,7 +2,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { Database } from './client.ts'
 
 /** The version of the tables. */
-const version = 2
+const version = 3
 
 /** The number of partitions that vehicles are spread over. It is part of what is stored, so it never changes. */
 export const partitions = 64
@@ -30,12 +30,16 @@ export function schemaStatements(schema: string): readonly string[] {
     `CREATE TABLE IF NOT EXISTS ${schema}.waiting (
   part smallint NOT NULL, seq bigint GENERATED ALWAYS AS IDENTITY, id uuid NOT NULL,
   xid xid8 NOT NULL DEFAULT pg_current_xact_id(), attempts int NOT NULL DEFAULT 0, not_before bigint NOT NULL DEFAULT 0,
-  deliveries int NOT NULL DEFAULT 0, replayed boolean NOT NULL DEFAULT false, changed text, done text[] NOT NULL DEFAULT '{}',
+  deliveries int NOT NULL DEFAULT 0, replayed boolean NOT NULL DEFAULT false, changed text, done text[] NOT NULL DEFAULT '{}', replay text,
   PRIMARY KEY (part, seq)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)`,
     `CREATE INDEX IF NOT EXISTS waiting_xid ON ${schema}.waiting (xid)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.dead (
-  id uuid PRIMARY KEY, error text NOT NULL, attempts int NOT NULL, died_at bigint NOT NULL, changed text)`,
+  id uuid PRIMARY KEY, error text NOT NULL, attempts int NOT NULL, died_at bigint NOT NULL, changed text,
+  done text[] NOT NULL DEFAULT '{}', replay text)`,
+    // Tables of version 2.
+    `ALTER TABLE ${schema}.waiting ADD COLUMN IF NOT EXISTS replay text`,
+    `ALTER TABLE ${schema}.dead ADD COLUMN IF NOT EXISTS done text[] NOT NULL DEFAULT '{}', ADD COLUMN IF NOT EXISTS replay text`,
     `CREATE TABLE IF NOT EXISTS ${schema}.part (
   part smallint PRIMARY KEY, owner uuid, epoch bigint NOT NULL DEFAULT 0, until timestamptz) WITH (fillfactor = 50)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.process (id uuid PRIMARY KEY, until timestamptz NOT NULL)`,
@@ -53,6 +57,7 @@ export function schemaStatements(schema: string): readonly string[] {
     // A crash of the server, a failover and a restore empty a table that is not in the log, and may give ids of transactions again.
     `CREATE UNLOGGED TABLE IF NOT EXISTS ${schema}.boot (one boolean PRIMARY KEY DEFAULT true, id uuid NOT NULL DEFAULT gen_random_uuid())`,
     `INSERT INTO ${schema}.part (part) SELECT generate_series(0, ${partitions - 1}) ON CONFLICT DO NOTHING`,
+    `UPDATE ${schema}.meta SET version = ${version} WHERE version = 2`,
     `INSERT INTO ${schema}.meta SELECT ${version} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
   ]
 }

@@ -44,24 +44,28 @@ export class Store implements DeadLetterStore {
     this.#settings = settings
   }
 
-  /** Makes a message of this process a dead letter. */
+  /** Makes a message of this process a dead letter, with the marks of its run. Resolves to whether a late commit has ended it instead: see `DeadLetterReason`. */
   async bury(
     { part, seq }: Place,
     me: string,
-    { error, attempts, diedAt, changed }: DeadLetterReason,
+    { error, attempts, diedAt, changed, marks }: DeadLetterReason,
     vehicle: StoredVehicle | undefined,
-  ): Promise<void> {
+  ): Promise<boolean> {
     const { schema } = this.#db
-    await this.#db.run(
+    const [row] = await this.#db.run(
       `WITH ${heldSql(schema, '$3')}, gone AS (DELETE FROM ${schema}.waiting w USING held
-  WHERE w.part = held.part AND seq = $2 RETURNING id, seq), state AS (${upsertSql(schema, 8)})
-INSERT INTO ${schema}.dead SELECT id, $4, $5, $6, $7 FROM gone ON CONFLICT (id) DO UPDATE
-SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed`,
+  WHERE w.part = held.part AND seq = $2 RETURNING id, seq, done, replay), state AS (${upsertSql(schema, 9)}),
+buried AS (INSERT INTO ${schema}.dead (id, error, attempts, died_at, changed, done, replay)
+  SELECT id, $4, $5, $6, $7, done, replay FROM gone WHERE $8::text[] IS NULL OR NOT done @> $8::text[] ON CONFLICT (id) DO UPDATE
+  SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed,
+    done = excluded.done, replay = excluded.replay RETURNING id)
+SELECT (EXISTS (SELECT FROM gone) AND NOT EXISTS (SELECT FROM buried))::text AS handled`,
       [
-        ...[[part], seq, me, storable(error), attempts, diedAt, changed ?? null],
+        ...[[part], seq, me, storable(error), attempts, diedAt, changed ?? null, marks ?? null],
         ...stateValues(vehicle === undefined ? [] : [vehicle]),
       ],
     )
+    return row?.['handled'] === 'true'
   }
 
   async deadLetters(which: Which): Promise<readonly DeadLetter[]> {
@@ -84,9 +88,9 @@ SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.die
     await paced(this.#clock, ids.filter(isId), async (some) => {
       const lanes = await this.#db.run(`SELECT id, lane FROM ${schema}.message WHERE id = ANY ($1::uuid[])`, [some])
       const rows = await this.#db.run(
-        `WITH gone AS (DELETE FROM ${schema}.dead WHERE id = ANY ($2::uuid[]) RETURNING id, changed)
-INSERT INTO ${schema}.waiting (part, id, replayed, changed)
-  SELECT n.part, n.id, true, gone.changed FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN gone USING (id) ORDER BY n.id
+        `WITH gone AS (DELETE FROM ${schema}.dead WHERE id = ANY ($2::uuid[]) RETURNING id, changed, done, replay)
+INSERT INTO ${schema}.waiting (part, id, replayed, changed, done, replay)
+  SELECT n.part, n.id, true, gone.changed, gone.done, gone.replay FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN gone USING (id) ORDER BY n.id
   RETURNING id`,
         [lanes.map(({ lane }) => partitionOf(String(lane))), lanes.map(({ id }) => id)],
       )
@@ -143,8 +147,8 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
     const { schema } = this.#db
     await paced(this.#clock, found, async (some) => {
       const rows = await this.#db.run(
-        `INSERT INTO ${schema}.waiting (part, id, replayed)
-  SELECT n.part, m.id, true FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN ${schema}.message m ON m.id = n.id
+        `INSERT INTO ${schema}.waiting (part, id, replayed, replay)
+  SELECT n.part, m.id, true, gen_random_uuid() FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN ${schema}.message m ON m.id = n.id
   WHERE ${this.#isSettled} AND m.id >= $3::uuid ORDER BY m.id RETURNING id`,
         [some.map(({ part }) => part), some.map(({ id }) => id), this.#firstKept],
       )
