@@ -17,6 +17,7 @@ import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type PartOf, SharedReader } from '../shared-reader.ts'
 import { type Database, databaseError, type Row, stateOf } from './client.ts'
 import { type Ending, Endings, type Place, type Tries } from './endings.ts'
+import { Handling } from './handling.ts'
 import { tableHealth } from './health.ts'
 import { type Lease, Leases } from './leases.ts'
 import type { PostgresSettings } from './options.ts'
@@ -32,6 +33,8 @@ interface ReaderOptions {
   readonly vehicles: VehicleRows | undefined
   /** Names this process. */
   readonly me: string
+  /** `Registry.declared`. */
+  readonly declared: () => readonly string[]
   readonly put: (messages: readonly InboxMessage[]) => Promise<void>
 }
 
@@ -72,6 +75,7 @@ export class Reader extends SharedReader<Unsettled> {
   readonly #options: ReaderOptions
   readonly #leases: Leases
   readonly #endings: Endings
+  readonly #handling: Handling
   /** Settled messages whose rows may still be read. */
   readonly #over = new Set<string>()
   /** Their rows are deleted, but the read under way may still show them. */
@@ -90,6 +94,7 @@ export class Reader extends SharedReader<Unsettled> {
     const { db, settings, inbox, me, vehicles } = options
     const { clock } = inbox
     this.#options = options
+    this.#handling = new Handling({ db, clock, leaseMs: settings.leaseMs, declared: options.declared })
     this.#leases = new Leases({ db, me, clock, leaseMs: settings.leaseMs, renewed: (...all) => this.#renewed(...all) })
     this.#endings = new Endings(db, clock, me, {
       failed: (error) => this.failed('what became of messages could not be written yet', error),
@@ -104,12 +109,13 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   async open(): Promise<void> {
-    const { db, store, vehicles } = this.#options
+    const { db, settings, store, vehicles } = this.#options
     // Rows that were restored from another cluster have its ids of transactions, which snapshots of this one would not show.
     await db.run(`UPDATE ${db.schema}.waiting SET xid = pg_current_xact_id() WHERE xid >= pg_current_xact_id()`)
-    await this.#leases.renew()
+    if (await this.#mayHandle()) await this.#leases.renew()
     this.#loops = [
       this.repeat('leases could not be renewed', async () => {
+        if (!(await this.#mayHandle())) return settings.leaseMs / 4
         const spare = await this.#leases.renew()
         if (spare > 0) await this.#giveBack(spare)
         return this.#leases.everyMs
@@ -194,6 +200,8 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   refusing(): 'inbox_unavailable' | undefined {
+    // A deploy waits until it is ready before it stops those for which this process waits.
+    if (!this.#handling.mayHandle) return undefined
     return this.#leases.overdueMs > 2 * this.#options.settings.leaseMs ? 'inbox_unavailable' : undefined
   }
 
@@ -212,6 +220,7 @@ export class Reader extends SharedReader<Unsettled> {
     await this.#endings.flush(lastMs)
     this.#endings.close()
     await resolvedOr(Promise.all(this.#loops), this.clock, lastMs)
+    await this.#handling.end().catch((error: unknown) => this.failed('a stop could not be written', error))
     await this.#leases.release().catch((error: unknown) => this.failed('leases could not be given back', error))
   }
 
@@ -222,6 +231,7 @@ export class Reader extends SharedReader<Unsettled> {
 
   protected mayStart(found: Unsettled): boolean {
     const { isLeaving, hand } = found.part
+    if (!this.#handling.mayHandle && !hand.has(found)) return false
     return this.#leases.isFresh && ((!isLeaving && !this.isFinishing) || hand.has(found))
   }
 
@@ -280,6 +290,31 @@ export class Reader extends SharedReader<Unsettled> {
     if (left.length === 0) return
     await this.#leases.giveBack(left)
     this.#lose(left)
+  }
+
+  /** Whether no other process has handlers that this one lacks. If one has, this process gives everything back. */
+  async #mayHandle(): Promise<boolean> {
+    const handling = this.#handling
+    await handling.check()
+    if (handling.mayHandle) {
+      if (handling.waiting.length > 0)
+        this.say.warn('another process of this schema waits, because its handlers differ', {
+          lacksHere: handling.waiting.join(', '),
+        })
+      return true
+    }
+    this.say.error('this process handles nothing: it lacks handlers that others of this schema have', {
+      schema: this.#options.db.schema,
+      lacks: handling.lacks.join(', '),
+    })
+    if (this.parts.size > 0) {
+      const parts = [...this.parts.keys()]
+      await this.quiet(this.parts.values(), this.#options.settings.leaseMs / 2)
+      await this.#endings.flush(lastMs)
+      await this.#leases.giveBack(parts)
+      this.#lose(parts)
+    }
+    return false
   }
 
   /** A new object, so that a read under way notices it. */

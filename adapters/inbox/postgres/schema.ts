@@ -42,6 +42,9 @@ export function schemaStatements(schema: string): readonly string[] {
     `ALTER TABLE ${schema}.dead ADD COLUMN IF NOT EXISTS done text[] NOT NULL DEFAULT '{}', ADD COLUMN IF NOT EXISTS replay text`,
     `CREATE TABLE IF NOT EXISTS ${schema}.part (
   part smallint PRIMARY KEY, owner uuid, epoch bigint NOT NULL DEFAULT 0, until timestamptz) WITH (fillfactor = 50)`,
+    // Each set of handlers that a process had, as JSON.
+    `CREATE TABLE IF NOT EXISTS ${schema}.handling (
+  handlers text PRIMARY KEY, since timestamptz NOT NULL, until timestamptz NOT NULL, ended boolean NOT NULL)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.process (id uuid PRIMARY KEY, until timestamptz NOT NULL)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.receiver (
   id uuid PRIMARY KEY, seen_at bigint NOT NULL, closed boolean NOT NULL, gaps text NOT NULL, accounted boolean NOT NULL DEFAULT false,

@@ -71,6 +71,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   inbox(inbox: InboxSettings): SharedInbox {
     this.reader = new Reader({
       ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.me },
+      declared: () => this.#parts.registry.declared(),
       put: (messages) => this.#writer.put(messages),
     })
     return this.reader
