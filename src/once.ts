@@ -110,6 +110,7 @@ const tidyEvery = 1_000
  *
  * createReceiver({ secret: 'a-long-random-value' }).on(
  *   'data',
+ *   { fields: ['BatteryLevel'] },
  *   once('readings', async ({ vin, data }, _context, tx) => {
  *     tx.prepare('INSERT INTO readings VALUES (?, ?)').run(vin, data.BatteryLevel ?? null)
  *   }),
