@@ -69,7 +69,7 @@ export interface PostgresInbox extends RelayInbox {
 const isPool = withMethods('connect', 'query', 'on')
 
 const transactionRule: Rule = {
-  must: 'must be a pg.Pool, or a function that runs work in a transaction, for instance (work) => db.transaction(work)',
+  must: 'must be a function that runs work in a transaction, for instance (work) => db.transaction(work), or a pg.Pool',
   accepts: (value) => aFunction.accepts(value) || isPool.accepts(value),
   isRequired: true,
   isSecret: true,

@@ -135,12 +135,14 @@ describe.skipIf(!hasPostgres)('processes of one schema', () => {
     async () => {
       const first = await start(['trips'])
       await using second = await start(['billing'])
+      // Both live for a while.
+      await scene.pool.query('SELECT pg_sleep(4)')
       await first[Symbol.asyncDispose]()
       for (let n = 0; n < 20; n += 1) {
         const answer = await fetch(second.url, { method: 'POST', body: JSON.stringify(bodyOf(n, n)) })
         expect(answer.status).toBe(200)
       }
-      // Longer than the leases, and than a process that ended counts.
+      // Longer than the leases, and than a process counts that has said that it ends.
       await scene.pool.query('SELECT pg_sleep(8)')
       expect(await waiting()).toBe(20)
       await using _again = await start(['trips'])

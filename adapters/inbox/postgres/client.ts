@@ -107,10 +107,7 @@ export const isAboutData = (error: unknown): boolean => /^(?:22|23)/.test(stateO
 /** Errors that a retry within seconds does not fix: something is missing, forbidden, or the password is wrong. */
 export const isFinal = (error: unknown): boolean => /^(?:28|3F|42)/.test(stateOf(error))
 
-const missing = [
-  'The tables of the inbox are missing in this database.',
-  'Is it the right one? Then create them: fleethook postgres schema --apply',
-] as const
+const missing = ['The tables of the inbox are missing.', 'Create them: fleethook postgres schema --apply'] as const
 const readOnly = [
   'Postgres is read-only: it is a replica, or it is being switched over.',
   'Connect to the primary.',

@@ -2,7 +2,7 @@ import { type Clock, elapsedMs } from '../../../src/base/clock.ts'
 import { coveredBy } from '../../../src/core/registry.ts'
 import type { Database } from './client.ts'
 
-/** How long handlers count whose last process was killed, in seconds: it may be on its way to a restart. */
+/** How long handlers count whose last process was killed beside this one, in seconds: it may be on its way to a restart. */
 const killedSeconds = 600
 
 interface HandlingOptions {
@@ -21,7 +21,7 @@ interface HandlingOptions {
  * | ---------------------------------- | ------------------------------------------------------------------ |
  * | the same handlers, or fewer         | handles                                                            |
  * | the same ones, and more             | handles nothing while one of them lives: a newer version is deployed |
- * | other ones, which were there before | handles nothing while one of them lives, or was killed just now      |
+ * | other ones, which were there before | handles nothing while one of them lives, or was killed beside it     |
  * | other ones, which came later        | handles                                                            |
  */
 export class Handling {
@@ -29,6 +29,8 @@ export class Handling {
   /** Others had handlers that this process lacks, until a moment ago: they may be restarted. */
   #heldUntilMs = -Infinity
   #checkedAtMs = -Infinity
+  /** The last sign of life of the others, by their handlers. */
+  readonly #signs = new Map<string, { readonly until: string; readonly isBeside: boolean }>()
   /** What this process lacks, and why it handles nothing. */
   lacks: readonly string[] = []
   /** What processes that handle nothing have, and this one lacks. */
@@ -54,18 +56,18 @@ export class Handling {
 me AS (INSERT INTO ${db.schema}.handling AS h (handlers, since, until, ended) VALUES ($1, ${now}, ${now} + $2 * interval '1 ms', false)
   ON CONFLICT (handlers) DO UPDATE SET until = excluded.until, ended = false
   WHERE h.ended OR h.until < excluded.until - $2 / 2 * interval '1 ms')
-SELECT o.handlers, (o.until > ${now})::text AS live,
+SELECT o.handlers, o.until::text AS until, (o.until > ${now})::text AS live,
   (NOT EXISTS (SELECT FROM before WHERE before.since < o.since))::text AS older
 FROM ${db.schema}.handling o
 WHERE o.handlers <> $1 AND (o.until > ${now} OR (NOT o.ended AND o.until > ${now} - ${killedSeconds} * interval '1 second'))`,
       [JSON.stringify(mine), 2 * leaseMs],
     )
     this.#checkedAtMs = nowMs
-    const others = rows.map(({ handlers, live, older }) => ({
-      ...compared(mine, handlers),
-      isLive: live === 'true',
-      isOlder: older === 'true',
-    }))
+    const others = rows.flatMap(({ handlers, until, live, older }) => {
+      const isBeside = this.#isBeside(String(handlers), String(until))
+      const isLive = live === 'true'
+      return isLive || isBeside ? [{ ...compared(mine, handlers), isLive, isOlder: older === 'true' }] : []
+    })
     const stronger = others.filter(
       ({ lacking, extra, isLive, isOlder }) => lacking.length > 0 && ((isLive && extra.length === 0) || isOlder),
     )
@@ -74,6 +76,14 @@ WHERE o.handlers <> $1 AND (o.until > ${now} OR (NOT o.ended AND o.until > ${now
       this.lacks = [...new Set(stronger.flatMap(({ lacking }) => lacking))]
       this.#heldUntilMs = nowMs + 3 * leaseMs
     }
+  }
+
+  /** Whether a process with these handlers gave a sign of life since this one has begun. */
+  #isBeside(handlers: string, until: string): boolean {
+    const before = this.#signs.get(handlers)
+    const isBeside = before !== undefined && (before.isBeside || before.until !== until)
+    this.#signs.set(handlers, { until, isBeside })
+    return isBeside
   }
 
   /** This process stops. Others that have the same handlers say within a moment that they still do. */

@@ -157,7 +157,14 @@ export class Reader extends SharedReader<Unsettled> {
       await this.#endings.note(ending, found.tries)
       if (!this.isHere(found)) return undefined
     }
-    return { message, deliveries, replayed, replay, seq: Number(ending.seq), ...(changed === undefined ? {} : { changed }) }
+    return {
+      message,
+      deliveries,
+      replayed,
+      replay,
+      seq: Number(ending.seq),
+      ...(changed === undefined ? {} : { changed }),
+    }
   }
 
   settle(id: string, vehicle?: StoredVehicle): void {
