@@ -27,7 +27,7 @@ export function defineDead(command: Command): void {
   defineChange(
     command.command('replay').argument('[id]', 'an id from the list; without it, the filters select'),
     'replay',
-    'Replays dead letters: all their handlers run again, with `delivery.replayed` set.',
+    'Replays dead letters: their handlers run again, with `delivery.replayed` set. Those that write exactly once and had succeeded do not.',
   )
   defineChange(
     command.command('discard').argument('[id]', 'an id from the list; without it, the filters select'),

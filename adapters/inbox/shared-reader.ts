@@ -65,7 +65,7 @@ export abstract class SharedReader<Found extends Unsettled<PartOf<Found>>> imple
   abstract claim(id: string): Promise<Claim | undefined>
   abstract settle(id: string, vehicle?: StoredVehicle): void
   abstract reschedule(id: string, next: NextAttempt): Promise<void>
-  abstract deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number>
+  abstract deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number | 'handled'>
   abstract refusing(): 'inbox_unavailable' | undefined
   abstract finish(withinMs: number): Promise<void>
   /** No other process can have it, and nothing keeps it from starting. */

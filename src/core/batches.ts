@@ -228,7 +228,7 @@ export class Gathering {
     } else if (size === 1 || requestOf(error) !== undefined) {
       const last = new Set(entries.filter((entry) => core.isLast(entry)))
       const again = entries.filter((entry) => !last.has(entry))
-      for (const entry of last) entry.failForGood(errorText(error))
+      for (const entry of last) entry.failForGood(errorText(error), [this.#step])
       await Promise.all([this.#finishAll([...last]), this.#laterAll(again, next.restMs)])
       for (const entry of again) core.release(entry, next.restMs)
     } else {

@@ -61,7 +61,7 @@ export class Core implements RunningCore {
     this.options = options
     this.lifecycle = new Lifecycle(clock)
     this.hooks = hooksOf(parts)
-    this.runner = new Runner(options)
+    this.runner = new Runner(options, this.#endedLate)
     this.#yielding = new Yielding(clock, this.#runStarted)
     this.#deadlines = new RequestDeadlines(clock, events, this.#expire)
     for (const part of parts)
@@ -252,8 +252,8 @@ export class Core implements RunningCore {
 
   /** Settles a message whose steps are done, or gives it up when one of them failed for the last time. */
   conclude(entry: Entry): 'over' | Promise<'over'> {
-    const fatal = entry.trouble?.fatal
-    return fatal === undefined ? this.#settle(entry, 'done') : this.#die(entry, fatal)
+    const { fatal, failed } = entry.trouble ?? {}
+    return fatal === undefined || failed?.length === 0 ? this.#settle(entry, 'done') : this.#die(entry, fatal)
   }
 
   /** Reports to observers that a message needs no more work. */
@@ -570,7 +570,11 @@ export class Core implements RunningCore {
       return this.later(entry, Math.min(attemptBefore, entry.attempt), 0).then(() => 0)
     }
     const isLast = failure !== undefined && this.isLast(entry)
-    if (isLast) entry.failForGood(errorText(failure.error))
+    if (isLast)
+      entry.failForGood(
+        errorText(failure.error),
+        left.filter((step) => !gated.includes(step)),
+      )
     const again = isLast ? gated : left
     if (again.length > 0) {
       entry.leave([...again, ...toGather])
@@ -611,13 +615,39 @@ export class Core implements RunningCore {
     if (claim === undefined) return 'over'
     const vehicle = this.hooks.settling?.(entry)
     const reason = { error, attempts: entry.mostAttempts, diedAt: clock.now() }
-    const changed = this.#changedBy(entry)
-    const dropped = await inbox.deadLetter(id, changed === undefined ? reason : { ...reason, changed }, vehicle)
+    const [changed, marks] = [this.#changedBy(entry), entry.missingMarks]
+    const dropped = await inbox.deadLetter(
+      id,
+      {
+        ...reason,
+        ...(changed === undefined ? {} : { changed }),
+        ...(marks === undefined ? {} : { marks }),
+      },
+      vehicle,
+    )
     if (entry.isGone) return 'over'
+    if (dropped === 'handled') {
+      entry.trouble = undefined
+      return this.#settled(entry, 'done')
+    }
     this.hooks.over?.(entry, 'dead')
     if (entry.counts) this.counts.deadLettered += 1
     events.died({ id, message: claim.message, ...reason }, dropped, entry.request)
+    // Meanwhile its handler was done.
+    if (entry.trouble?.failed?.length === 0) this.#takeBack(entry)
     return 'over'
+  }
+
+  /** The transaction of a handler that leaves a mark was committed after its time limit: nothing is left of a dead letter that only it made. */
+  readonly #endedLate = (step: Step, entries: readonly Entry[]): void => {
+    for (const entry of entries) if (entry.succeedLate(step) && entry.isOver) this.#takeBack(entry)
+  }
+
+  #takeBack({ id }: Entry): void {
+    const { inbox, events, log } = this.options
+    void inbox.discard(id).then((isGone) => {
+      if (isGone) log.warn('a handler was done after its time limit, so its dead letter is gone', { delivery: id })
+    }, events.inboxFailed)
   }
 
   /** For the replay of a dead letter. What cannot be written must not keep its message waiting. */

@@ -45,6 +45,8 @@ export interface Step {
   readonly input: ((entry: Entry) => unknown) | undefined
   /** The limits of a batch. `undefined`: the handler gets one message at a time. */
   readonly gather: Pick<BatchOptions, 'size' | 'withinMs'> | undefined
+  /** The name of its mark: when it resolves, its writes are committed. `undefined`: it leaves none. */
+  readonly mark: string | undefined
 }
 
 /** What went wrong with an entry. Only a failure makes one. */
@@ -55,6 +57,8 @@ interface Trouble {
   exempt: number
   /** A step failed for the last time: once the others are done, the message becomes a dead letter with this error. */
   fatal: string | undefined
+  /** Those steps. `undefined`: something else than a step is the reason. */
+  failed: readonly Step[] | undefined
   /** Fires when it may be tried again. */
   rest: Timer | undefined
 }
@@ -249,9 +253,25 @@ export class Entry {
     trouble.sinceMs = undefined
   }
 
-  /** A step failed for the last time. */
-  failForGood(error: string): void {
-    this.inTrouble().fatal ??= error
+  /** Steps failed for the last time, or something else is wrong with it. */
+  failForGood(error: string, steps?: readonly Step[]): void {
+    const trouble = this.inTrouble()
+    trouble.failed = steps && [...((trouble.fatal === undefined ? [] : trouble.failed) ?? []), ...steps]
+    trouble.fatal ??= error
+  }
+
+  /** The marks of the steps that failed for the last time, if all of them leave one. */
+  get missingMarks(): readonly string[] | undefined {
+    const marks = this.trouble?.failed?.map(({ mark }) => mark)
+    return marks?.every((mark) => mark !== undefined) === true && marks.length > 0 ? marks : undefined
+  }
+
+  /** A step that had failed for the last time has ended well after all. Returns whether nothing else is wrong. */
+  succeedLate(step: Step): boolean {
+    const { trouble } = this
+    if (trouble?.failed?.includes(step) !== true) return false
+    trouble.failed = trouble.failed.filter((other) => other !== step)
+    return trouble.failed.length === 0
   }
 
   /** The inbox cannot keep it for another attempt, so there is none. */
@@ -261,7 +281,7 @@ export class Entry {
   }
 
   inTrouble(): Trouble {
-    return (this.trouble ??= { sinceMs: undefined, exempt: 0, fatal: undefined, rest: undefined })
+    return (this.trouble ??= { sinceMs: undefined, exempt: 0, fatal: undefined, failed: undefined, rest: undefined })
   }
 
   /** What handlers learn of this attempt. */
@@ -273,6 +293,7 @@ export class Entry {
       attempt,
       redelivered: attempt > 1 || deliveries > 0 || redelivered,
       replayed: claim?.replayed === true,
+      replay: claim?.replay,
     }
   }
 }

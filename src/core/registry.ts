@@ -5,6 +5,7 @@ import { type FieldCatalogue, guessOf, isInCatalogue, type OtherField } from '..
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { isTextList } from '../wire/record.ts'
+import { markOf } from '../inbox/once-handlers.ts'
 import type { Entry, Step, Wants } from './entry.ts'
 import type { HandlerFilter } from './handler.ts'
 
@@ -30,6 +31,11 @@ export interface Registry {
   add(subjects: unknown, handling: readonly unknown[], gather?: Step['gather']): void
   /** The steps for a message of these subjects: handlers of one message first, batches last. */
   stepsFor(event: Message, entry: Entry | undefined, keys: readonly string[] | undefined): readonly Step[]
+  /**
+   * What it has handlers for, in a form that is the same in every process with the same handlers: subjects, with the fields of their filters, and
+   * the names of handlers that leave marks.
+   */
+  declared(): readonly string[]
   /** The names of the handlers and batches that an event is for, without those of other subjects than its topic. */
   namesFor(event: Message): readonly string[]
 }
@@ -47,6 +53,7 @@ const nobody: Subscribed = { steps: [], isFiltered: false }
 /** An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`. */
 export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects): Registry {
   const byKey = new Map<string, Subscribed>()
+  const declared = new Set<string>()
 
   function subscribe(key: string, step: Step): void {
     const known = byKey.get(key) ?? nobody
@@ -68,8 +75,13 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
           `The handler for ${[...keys].join(', ')} is ${typeof handler}, not a function.`,
           'A filter comes before the handler.',
         )
-      const step: Step = { name: registeredAs(handler), handler, wants, input: other?.input, gather }
-      for (const key of keys) subscribe(key, step)
+      const mark = markOf(handler)
+      const step: Step = { name: registeredAs(handler), handler, wants, input: other?.input, gather, mark }
+      for (const key of keys) {
+        subscribe(key, step)
+        for (const one of declarations(key, filter)) declared.add(one)
+      }
+      if (mark !== undefined) declared.add(`handler ${mark}`)
     },
 
     stepsFor(event, entry, keys = []) {
@@ -79,9 +91,25 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
       return [...all.filter(({ gather }) => gather === undefined), ...all.filter(({ gather }) => gather)]
     },
 
+    declared: () => [...declared].toSorted(),
+
     namesFor: (event) => registry.stepsFor(event, undefined, undefined).map(({ name }) => name),
   }
   return registry
+}
+
+function declarations(key: string, filter: GivenFilter | undefined): readonly string[] {
+  const of = filter?.vins === undefined ? '' : ' of some vehicles'
+  const named = [
+    ...(filter?.fields ?? []).map((field) => `${key}: ${field}`),
+    ...(filter?.changed ?? []).map((field) => `${key}: ${field} changed`),
+  ]
+  return (named.length === 0 ? [key] : named).map((one) => one + of)
+}
+
+/** Whether processes with these handlers do what a declared one does. A handler without a filter gets what one with a filter gets. */
+export function coveredBy(declared: readonly string[], one: string): boolean {
+  return declared.some((other) => one === other || one.startsWith(`${other}: `) || one === `${other} of some vehicles`)
 }
 
 /** The steps whose filters match. When a filter throws, the step counts as wanted, and fails with that error when it runs. */

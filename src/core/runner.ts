@@ -26,6 +26,9 @@ interface ActiveRun {
   timedOutAtMs: number | undefined
 }
 
+/** A run of a step that leaves a mark has ended well, after its time limit. */
+type EndedLate = (step: Step, entries: readonly Entry[]) => void
+
 interface FirstMessage {
   readonly subject: Entry | readonly Entry[]
   readonly event: FleetEvent | MalformedBody
@@ -38,10 +41,12 @@ export class Runner {
   readonly #options: Pick<CoreOptions, 'clock' | 'log' | 'timeoutMs' | 'parts' | 'events'>
   readonly #One: ContextClass<Entry>
   readonly #Many: ContextClass<readonly Entry[]>
+  readonly #endedLate: EndedLate
   readonly #active = new PassingMap<ActiveRun, ActiveRun>()
 
-  constructor(options: Pick<CoreOptions, 'clock' | 'log' | 'timeoutMs' | 'parts' | 'events'>) {
+  constructor(options: Pick<CoreOptions, 'clock' | 'log' | 'timeoutMs' | 'parts' | 'events'>, endedLate: EndedLate) {
     this.#options = options
+    this.#endedLate = endedLate
     this.#One = contextWith(options.parts.map(({ context }) => context))
     this.#Many = contextWith(options.parts.map(({ batchContext }) => batchContext))
   }
@@ -146,7 +151,8 @@ export class Runner {
     const { clock, events } = this.#options
     if (!this.#active.delete(run)) {
       if (run.timedOutAtMs === undefined) return
-      const { event, delivery, messages } = run.first
+      const { event, delivery, messages, subject } = run.first
+      if (failure === undefined && run.step.mark !== undefined) this.#endedLate(run.step, [subject].flat())
       const of = messages === undefined ? { handler: run.step.name } : { handler: run.step.name, messages }
       events.endedLate(clock.now() - run.timedOutAtMs, event, delivery, of)
       return

@@ -37,8 +37,8 @@ export interface DeadLetters {
   list(which?: MessageSelection & { readonly after?: string | undefined }): AsyncIterable<DeadMessage>
   get(id: string): Promise<DeadMessage | undefined>
   /**
-   * Replays one by its id, or all that match, at the ends of their lanes: all of their handlers run again. Resolves to the
-   * number of messages; with `dryRun` to the number that match. Rejects with `inbox_full` or `inbox_unavailable` when there
+   * Replays one by its id, or all that match, at the ends of their lanes: their handlers run again, but of those that write
+   * exactly once only those that had not succeeded. Resolves to the number of messages; with `dryRun` to the number that match. Rejects with `inbox_full` or `inbox_unavailable` when there
    * is no room; messages that were not replayed by then stay dead letters. `from` has the bindings that handlers get as
    * `context.env`, and the `waitUntil` that keeps their work alive where the runtime ends it with a request.
    */

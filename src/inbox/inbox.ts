@@ -40,6 +40,8 @@ export interface Claim {
   readonly seq?: number
   /** It was a dead letter or settled, and is being replayed. */
   readonly replayed: boolean
+  /** Names the run: see `Delivery.replay`. The inbox keeps it with the message, and with its dead letter. */
+  readonly replay?: string | undefined
   /** For a replayed message: the `changed` that the receiver passed to `deadLetter`. */
   readonly changed?: string
 }
@@ -128,6 +130,11 @@ export interface DeadLetterReason {
    * it.
    */
   readonly changed?: string
+  /**
+   * The names of the handlers that failed, when each of them leaves a mark in the database of its writes. Their transactions can commit after the
+   * attempt was given up.
+   */
+  readonly marks?: readonly string[]
 }
 
 /** Text that every store takes: no NUL, and no half of a character. JSON text has neither, but what was read from it can. */
@@ -141,6 +148,8 @@ export interface DeadLetter extends DeadLetterReason {
   /** The delivery's id. */
   readonly id: string
   readonly message: InboxMessage
+  /** The run that failed: see `Claim.replay`. */
+  readonly replay?: string | undefined
 }
 
 /** Which messages to list, newest first. */
@@ -212,8 +221,11 @@ export interface Inbox {
   settle(id: string, vehicle?: StoredVehicle): void | Promise<void>
   /** A claimed message waits again and will be claimed again. As durable as `settle`. */
   reschedule(id: string, next: NextAttempt): Promise<void>
-  /** It was given up: keeps it as a dead letter. Resolves to the number of older dead letters that were dropped for it. */
-  deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number>
+  /**
+   * It was given up: keeps it as a dead letter. Resolves to the number of older dead letters that were dropped for it. An inbox that has the marks of
+   * handlers resolves to `'handled'` when all of `reason.marks` are there: then it settles the message instead.
+   */
+  deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number | 'handled'>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
   /** Messages that are handled and that the inbox still keeps. An inbox that drops them at once has none. */

@@ -19,6 +19,11 @@ export interface Delivery {
   readonly redelivered: boolean
   /** Whether the message is replayed, from the dead letters or from the handled messages. */
   readonly replayed: boolean
+  /**
+   * Names the replay of handled messages that it belongs to: a new run of all handlers, the same on every attempt and redelivery of it. Left out for
+   * the first run of a message. A dead letter that is replayed goes on with the run that failed, and keeps its name.
+   */
+  readonly replay?: string | undefined
 }
 
 /** A request that was refused, for {@link Observer.refused}. */

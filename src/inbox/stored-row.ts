@@ -21,7 +21,12 @@ function kindOf(kind: unknown): InboxMessage['kind'] {
 
 export function claimOf(row: StoredRow): Claim {
   const deliveries = Number(row['deliveries'])
-  return { message: messageOf(row), deliveries, replayed: row['replayed'] === 1, ...changedOf(row) }
+  const { replayed } = row
+  return {
+    ...{ message: messageOf(row), deliveries, replayed: Number(replayed) > 0 },
+    ...replayIn(replayed),
+    ...changedOf(row),
+  }
 }
 
 export function letterOf(row: StoredRow): DeadLetter {
@@ -32,6 +37,7 @@ export function letterOf(row: StoredRow): DeadLetter {
     error: String(row['error']),
     attempts: Number(row['attempts']),
     diedAt: Number(row['died_at']),
+    ...replayIn(row['run']),
     ...changedOf(row),
   }
 }
@@ -49,6 +55,11 @@ export function waitingOf(row: StoredRow): Waiting {
   const crashes = Number(deliveries) - Number(attempts)
   const tried = { ...waiting, attempts: Number(attempts), notBefore: Number(notBefore) }
   return crashes > 0 ? { ...tried, crashes } : tried
+}
+
+/** 1: a dead letter of the first run that is replayed. A larger number names the replay of a handled message. */
+function replayIn(run: unknown): { readonly replay?: string } {
+  return Number(run) > 1 ? { replay: String(run) } : {}
 }
 
 function changedOf({ changed }: StoredRow): { readonly changed?: string } {

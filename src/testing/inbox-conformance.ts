@@ -208,6 +208,28 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     },
   )
 
+  check('Each replay of a settled message has a name, which its claims and its dead letter keep', async (inbox) => {
+    await inbox.put([message(1)])
+    await inbox.claim(id(1))
+    await inbox.deadLetter(id(1), reason)
+    await inbox.revive(id(1))
+    // It goes on with the first run, which has no name.
+    equal((await inbox.claim(id(1)))?.replay, undefined)
+    await inbox.settle(id(1))
+    // An inbox may drop a message as soon as it is settled.
+    if ((await inbox.revive(id(1))) === undefined) return
+    const first = (await inbox.claim(id(1)))?.replay
+    equal(typeof first, 'string')
+    await inbox.reschedule(id(1), { attempts: 1, notBefore: 0 })
+    equal((await inbox.claim(id(1)))?.replay, first)
+    await inbox.deadLetter(id(1), reason)
+    await inbox.revive(id(1))
+    equal((await inbox.claim(id(1)))?.replay, first)
+    await inbox.settle(id(1))
+    await inbox.revive(id(1))
+    equal((await inbox.claim(id(1)))?.replay === first, false)
+  })
+
   check(
     'A dead letter stays one when there is no room to revive it',
     async (inbox) => {

@@ -1,6 +1,7 @@
 import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { qualified } from './qualified.ts'
+import { watchPool } from '../../../src/inbox/pool.ts'
 
 /**
  * A client of Postgres: `pg.Pool`, a pool of Neon, PGlite, or anything with a method `query` like theirs. Each statement may run on another
@@ -25,6 +26,7 @@ export class Database {
   readonly #client: PostgresClient
   readonly #clock: Clock
   readonly #learn: (row: Row, sentMs: number) => void
+  readonly #watch: (connection: object) => void
   /** The number of times the server said that it no longer waits for the synchronous standby. The commit then looks like a success. */
   unreplicated = 0
 
@@ -39,7 +41,7 @@ export class Database {
     this.#clock = clock
     this.#learn = learn
     this.schema = schema
-    watchConnections(client, (notice) => {
+    this.#watch = watchPool(client, (notice) => {
       if (isUnreplicated(notice)) this.unreplicated += 1
     })
   }
@@ -74,6 +76,7 @@ export class Database {
       connecting.then((unused) => unused.release()).catch(() => {})
       throw error
     })
+    this.#watch(connection)
     let failure: Error | undefined
     try {
       return await Promise.race([connection.query(text, values), late])
@@ -94,20 +97,6 @@ interface Pool extends PostgresClient {
 const isPool = (client: PostgresClient): client is Pool => 'totalCount' in client && 'connect' in client
 
 const isRow = (row: unknown): row is Row => typeof row === 'object' && row !== null
-
-interface Connection {
-  on(event: 'error' | 'notice', listener: (about: unknown) => void): unknown
-}
-
-/** With `pg`, an error on a connection that is in use ends the process, unless somebody listens. */
-function watchConnections(client: PostgresClient, noticed: (notice: unknown) => void): void {
-  if (!('on' in client) || typeof client.on !== 'function') return
-  client.on('error', () => {})
-  client.on('connect', (connection: Connection | undefined) => {
-    connection?.on?.('error', () => {})
-    connection?.on?.('notice', noticed)
-  })
-}
 
 function isUnreplicated(notice: unknown): boolean {
   return typeof notice === 'object' && notice !== null && Reflect.get(notice, 'code') === '01000'

@@ -18,6 +18,7 @@ import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type PartOf, SharedReader } from '../shared-reader.ts'
 import { type Database, databaseError, type Row, stateOf } from './client.ts'
 import { type Ending, Endings, type Place, type Tries } from './endings.ts'
+import { Handling } from './handling.ts'
 import { tableHealth } from './health.ts'
 import { type Lease, Leases } from './leases.ts'
 import type { PostgresSettings } from './options.ts'
@@ -36,6 +37,8 @@ interface ReaderOptions {
   readonly me: string
   /** The clock of this machine, which alone shows that the machine was suspended. */
   readonly local: Clock
+  /** `Registry.declared`. */
+  readonly declared: () => readonly string[]
   readonly put: (messages: readonly InboxMessage[]) => Promise<void>
 }
 
@@ -46,6 +49,7 @@ interface Unsettled {
   text: string | undefined
   readonly part: Part
   readonly replayed: boolean
+  readonly replay: string | undefined
   readonly changed: string | undefined
   /** An earlier owner of the partition may have had it in hand. */
   readonly isInherited: boolean
@@ -79,6 +83,7 @@ export class Reader extends SharedReader<Unsettled> {
   readonly #options: ReaderOptions
   readonly #leases: Leases
   readonly #endings: Endings
+  readonly #handling: Handling
   /** Settled messages whose rows may still be read. */
   readonly #over = new Set<string>()
   readonly #texts = new Texts<Unsettled>()
@@ -100,6 +105,7 @@ export class Reader extends SharedReader<Unsettled> {
     const { db, settings, inbox, me, vehicles } = options
     const { clock } = inbox
     this.#options = options
+    this.#handling = new Handling({ db, clock, leaseMs: settings.leaseMs, declared: options.declared })
     this.#leases = new Leases({
       db,
       me,
@@ -129,13 +135,14 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   async open(): Promise<void> {
-    const { db, store, vehicles } = this.#options
+    const { db, settings, store, vehicles } = this.#options
     // Rows that were restored from another cluster have its ids of transactions, which snapshots of this one would not show.
     await db.run(`UPDATE ${db.schema}.waiting SET xid = pg_current_xact_id() WHERE xid >= pg_current_xact_id()`)
     await store.follow()
-    await this.#leases.renew()
+    if (await this.#mayHandle()) await this.#leases.renew()
     this.#loops = [
       this.repeat('leases could not be renewed', async () => {
+        if (!(await this.#mayHandle())) return settings.leaseMs / 4
         const spare = await this.#leases.renew()
         if (spare > 0) await this.#giveBack(spare)
         return this.#leases.everyMs
@@ -197,7 +204,7 @@ export class Reader extends SharedReader<Unsettled> {
     const text = found.text ?? (await this.#textOf(found))
     if (text === undefined || !this.isHere(found)) return undefined
     const message = { ...found.message, text }
-    const { replayed, changed, part, isInherited, ending, tries } = found
+    const { replayed, replay, changed, part, isInherited, ending, tries } = found
     const known = { lane: message.lane, seq: isInherited ? 0 : 1, deliveries: tries.deliveries, replayed }
     const deliveries = part.suspects.deliveriesOf(known)
     found.tries = { ...tries, deliveries: deliveries + 1 }
@@ -206,7 +213,14 @@ export class Reader extends SharedReader<Unsettled> {
       await this.#endings.note(ending, found.tries)
       if (!this.isHere(found)) return undefined
     }
-    return { message, deliveries, replayed, seq: Number(ending.seq), ...(changed === undefined ? {} : { changed }) }
+    return {
+      message,
+      deliveries,
+      replayed,
+      replay,
+      seq: Number(ending.seq),
+      ...(changed === undefined ? {} : { changed }),
+    }
   }
 
   settle(id: string, vehicle?: StoredVehicle): void {
@@ -228,14 +242,15 @@ export class Reader extends SharedReader<Unsettled> {
     this.takeBack(found)
   }
 
-  async deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number> {
+  async deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number | 'handled'> {
     const found = this.byId.get(id)
     if (found === undefined) return 0
     const { ending } = found
     // An answer that was lost is no reason to keep it: the statement does nothing the second time.
     this.#over.add(ending.seq)
+    let isHandled = false
     try {
-      await this.#options.store.bury(ending, this.#options.me, reason, vehicle)
+      isHandled = await this.#options.store.bury(ending, this.#options.me, reason, vehicle)
     } catch (error) {
       this.#over.delete(ending.seq)
       throw error
@@ -245,10 +260,12 @@ export class Reader extends SharedReader<Unsettled> {
       if (vehicle !== undefined) this.#options.vehicles?.keep(vehicle)
     }
     this.#areDeleted([ending])
-    return 0
+    return isHandled ? 'handled' : 0
   }
 
   refusing(): 'inbox_unavailable' | undefined {
+    // A deploy waits until it is ready before it stops those for which this process waits.
+    if (!this.#handling.mayHandle) return undefined
     return this.#leases.overdueMs > 2 * this.#options.settings.leaseMs ? 'inbox_unavailable' : undefined
   }
 
@@ -267,6 +284,7 @@ export class Reader extends SharedReader<Unsettled> {
     await this.#endings.flush(lastMs)
     this.#endings.close()
     await resolvedOr(Promise.all(this.#loops), this.clock, lastMs)
+    await this.#handling.end().catch((error: unknown) => this.failed('a stop could not be written', error))
     await this.#leases.release().catch((error: unknown) => this.failed('leases could not be given back', error))
   }
 
@@ -277,6 +295,7 @@ export class Reader extends SharedReader<Unsettled> {
 
   protected mayStart(found: Unsettled): boolean {
     const { isLeaving, hand } = found.part
+    if (!this.#handling.mayHandle && !hand.has(found)) return false
     return this.#leases.isFresh && ((!isLeaving && !this.isFinishing) || hand.has(found))
   }
 
@@ -363,6 +382,31 @@ export class Reader extends SharedReader<Unsettled> {
     this.#lose(left)
   }
 
+  /** Whether no other process has handlers that this one lacks. If one has, this process gives everything back. */
+  async #mayHandle(): Promise<boolean> {
+    const handling = this.#handling
+    await handling.check()
+    if (handling.mayHandle) {
+      if (handling.waiting.length > 0)
+        this.say.warn('another process of this schema waits, because its handlers differ', {
+          lacksHere: handling.waiting.join(', '),
+        })
+      return true
+    }
+    this.say.error('this process handles nothing: it lacks handlers that others of this schema have', {
+      schema: this.#options.db.schema,
+      lacks: handling.lacks.join(', '),
+    })
+    if (this.parts.size > 0) {
+      const parts = [...this.parts.keys()]
+      await this.quiet(this.parts.values(), this.#options.settings.leaseMs / 2)
+      await this.#endings.flush(lastMs)
+      await this.#leases.giveBack(parts)
+      this.#lose(parts)
+    }
+    return false
+  }
+
   /** A new object, so that a read under way notices it. `isAgain`: in case that something was missed. */
   #beginAgain(isAgain: boolean = false): void {
     this.#position = new Position(isAgain)
@@ -420,6 +464,7 @@ export class Reader extends SharedReader<Unsettled> {
         ...{ message, part, isInherited, ending: { part: partition, seq }, tries: { attempts, deliveries, notBefore } },
         text: row['text'] === null ? undefined : text,
         replayed: row['replayed'] === 'true',
+        replay: typeof row['replay'] === 'string' ? row['replay'] : undefined,
         changed: typeof row['changed'] === 'string' ? row['changed'] : undefined,
       }
       this.add(found)

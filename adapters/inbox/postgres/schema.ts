@@ -36,14 +36,18 @@ export function schemaStatements(schema: string): readonly string[] {
     `CREATE TABLE IF NOT EXISTS ${schema}.waiting (
   part smallint NOT NULL, seq bigint GENERATED ALWAYS AS IDENTITY, id uuid NOT NULL,
   xid xid8 NOT NULL DEFAULT pg_current_xact_id(), attempts int NOT NULL DEFAULT 0, not_before bigint NOT NULL DEFAULT 0,
-  deliveries int NOT NULL DEFAULT 0, replayed boolean NOT NULL DEFAULT false, changed text, done text[] NOT NULL DEFAULT '{}',
+  deliveries int NOT NULL DEFAULT 0, replayed boolean NOT NULL DEFAULT false, changed text, done text[] NOT NULL DEFAULT '{}', replay text,
   PRIMARY KEY (part, seq)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)`,
     `CREATE INDEX IF NOT EXISTS waiting_xid ON ${schema}.waiting (xid)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.dead (
-  id uuid PRIMARY KEY, error text NOT NULL, attempts int NOT NULL, died_at bigint NOT NULL, changed text)`,
+  id uuid PRIMARY KEY, error text NOT NULL, attempts int NOT NULL, died_at bigint NOT NULL, changed text,
+  done text[] NOT NULL DEFAULT '{}', replay text)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.part (
   part smallint PRIMARY KEY, owner uuid, epoch bigint NOT NULL DEFAULT 0, clean boolean NOT NULL DEFAULT true) WITH (fillfactor = 50)`,
+    // Each set of handlers that a process had, as JSON.
+    `CREATE TABLE IF NOT EXISTS ${schema}.handling (
+  handlers text PRIMARY KEY, since timestamptz NOT NULL, until timestamptz NOT NULL, ended boolean NOT NULL)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.process (id uuid PRIMARY KEY, until timestamptz NOT NULL)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.receiver (
   id uuid PRIMARY KEY, seen_at bigint NOT NULL, closed boolean NOT NULL, gaps text NOT NULL, accounted boolean NOT NULL DEFAULT false,
@@ -71,9 +75,11 @@ const updates = (schema: string): readonly string[] => [
   // 2: states of vehicles, whose tables are created above.
   `ALTER TABLE ${schema}.receiver ADD COLUMN IF NOT EXISTS accounted boolean NOT NULL DEFAULT false,
   ADD COLUMN IF NOT EXISTS since bigint NOT NULL DEFAULT ${serverMs}`,
-  // 3: a process renews one row, and retention remembers the time that it believed.
+  // 3: a process renews one row, retention remembers the time that it believed, and dead letters keep the marks of their handlers.
   `ALTER TABLE ${schema}.meta ADD COLUMN IF NOT EXISTS known_ms bigint,
   ADD COLUMN IF NOT EXISTS doubted_ms bigint, ADD COLUMN IF NOT EXISTS seen_ms bigint`,
+  `ALTER TABLE ${schema}.waiting ADD COLUMN IF NOT EXISTS replay text`,
+  `ALTER TABLE ${schema}.dead ADD COLUMN IF NOT EXISTS done text[] NOT NULL DEFAULT '{}', ADD COLUMN IF NOT EXISTS replay text`,
   `ALTER TABLE ${schema}.part ADD COLUMN IF NOT EXISTS clean boolean NOT NULL DEFAULT true, DROP COLUMN IF EXISTS until`,
   `UPDATE ${schema}.meta SET version = ${schemaVersion} WHERE version < ${schemaVersion}`,
 ]

@@ -70,27 +70,34 @@ FROM ${schema}.meta`,
     })
   }
 
-  /** Makes a message of this process a dead letter. Rejects while somebody else has it locked. */
+  /**
+   * Makes a message of this process a dead letter, with the marks of its run. Resolves to whether a late commit has ended it instead: see
+   * `DeadLetterReason`. Rejects while somebody else has it locked.
+   */
   async bury(
     { part, seq }: Place,
     me: string,
-    { error, attempts, diedAt, changed }: DeadLetterReason,
+    { error, attempts, diedAt, changed, marks }: DeadLetterReason,
     vehicle: StoredVehicle | undefined,
-  ): Promise<void> {
+  ): Promise<boolean> {
     const { schema } = this.#db
-    const locked = await this.#db.run(
+    const [row] = await this.#db.run(
       `WITH g AS (SELECT ($1::smallint[])[1] AS part, $2::bigint AS seq, $8::text AS vin),
 ${endSql(schema, '$3', 9)},
-died AS (INSERT INTO ${schema}.dead SELECT id, $4, $5, $6, $7 FROM gone ON CONFLICT (id) DO UPDATE
-SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed)
-${lockedSql(schema, '$3')}`,
+died AS (INSERT INTO ${schema}.dead (id, error, attempts, died_at, changed, done, replay)
+  SELECT id, $4, $5, $6, $7, done, replay FROM gone WHERE $15::text[] IS NULL OR NOT done @> $15::text[] ON CONFLICT (id) DO UPDATE
+  SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed,
+    done = excluded.done, replay = excluded.replay RETURNING id)
+SELECT (EXISTS (${lockedSql(schema, '$3')}))::text AS locked,
+  (EXISTS (SELECT FROM gone) AND NOT EXISTS (SELECT FROM died))::text AS handled`,
       [
         ...[[part], seq, me, storable(error), attempts, diedAt, changed === undefined ? null : storable(changed)],
         vehicle === undefined ? '' : storable(vehicle.vin),
         ...stateValues(vehicle === undefined ? [] : [vehicle]),
+        marks ?? null,
       ],
     )
-    if (locked.length > 0)
+    if (row?.['locked'] === 'true')
       throw new FleethookError(
         'inbox_unavailable',
         'Another session has locked a message that is to become a dead letter.',
@@ -98,6 +105,7 @@ ${lockedSql(schema, '$3')}`,
           hint: 'It is tried again. End the transaction of that session: see pg_stat_activity and pg_locks.',
         },
       )
+    return row?.['handled'] === 'true'
   }
 
   async deadLetters(which: Which): Promise<readonly DeadLetter[]> {
@@ -121,9 +129,10 @@ ${lockedSql(schema, '$3')}`,
       const lanes = await this.#db.run(`SELECT id, lane FROM ${schema}.message WHERE id = ANY ($1::uuid[])`, [some])
       const rows = await this.#db.run(
         `WITH free AS (SELECT id FROM ${schema}.dead WHERE id = ANY ($2::uuid[]) FOR UPDATE SKIP LOCKED),
-gone AS (DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id, d.changed)
-INSERT INTO ${schema}.waiting (part, id, replayed, changed)
-  SELECT n.part, n.id, true, gone.changed FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN gone ON gone.id = n.id ORDER BY n.id
+gone AS (DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id, d.changed, d.done, d.replay)
+INSERT INTO ${schema}.waiting (part, id, replayed, changed, done, replay)
+  SELECT n.part, n.id, true, gone.changed, gone.done, gone.replay FROM unnest($1::smallint[], $2::uuid[]) n(part, id)
+  JOIN gone ON gone.id = n.id ORDER BY n.id
   RETURNING id`,
         [lanes.map(({ lane }) => partitionOf(String(lane))), lanes.map(({ id }) => id)],
       )
@@ -183,8 +192,8 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
     const { schema } = this.#db
     await paced(this.#clock, found, async (some) => {
       const rows = await this.#db.run(
-        `INSERT INTO ${schema}.waiting (part, id, replayed)
-  SELECT n.part, m.id, true FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN ${schema}.message m ON m.id = n.id
+        `INSERT INTO ${schema}.waiting (part, id, replayed, replay)
+  SELECT n.part, m.id, true, gen_random_uuid() FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN ${schema}.message m ON m.id = n.id
   WHERE ${this.#isSettled} AND m.id >= $3::uuid ORDER BY m.id RETURNING id`,
         [some.map(({ part }) => part), some.map(({ id }) => id), this.#firstKept],
       )

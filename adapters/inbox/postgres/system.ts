@@ -30,7 +30,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   readonly db: Database
   readonly #settings: PostgresSettings
   readonly #parts: BackendParts
-  readonly #me: string = randomUUID()
+  readonly me: string = randomUUID()
   readonly #clock: ServerClock
   readonly #store: Store
   readonly #writer: Writer
@@ -62,7 +62,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   }
 
   signs(): Signs {
-    return signsIn(this.db, this.#me)
+    return signsIn(this.db, this.me)
   }
 
   get clock(): Clock {
@@ -80,8 +80,9 @@ export class PostgresSystem implements SharedSystem, Marks {
 
   inbox(inbox: InboxSettings): SharedInbox {
     this.reader = new Reader({
-      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.#me },
+      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.me },
       local: this.#clock.local,
+      declared: () => this.#parts.registry.declared(),
       put: (messages) => this.#writer.put(messages),
     })
     return this.reader

@@ -407,7 +407,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       const seq = seqOf(id)
       const found = cache.get(id) ?? (await findInFile(id, seq))
       if (found === undefined) return undefined
-      const { message, deliveries: before, replayed, changed } = found
+      const { message, deliveries: before, replayed, replay, changed } = found
       const claim = { lane: message.lane, seq, deliveries: before, replayed }
       const deliveries = crashSuspects.deliveriesOf(claim)
       found.deliveries = deliveries + 1
@@ -415,7 +415,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       commits.update({ seq, deliveries: found.deliveries - before })
       if (crashSuspects.mustWrite(claim))
         await commits.flush().catch((error: unknown) => takeBackClaim(found, before, error))
-      return { message, deliveries, replayed, ...(changed === undefined ? {} : { changed }) }
+      return { message, deliveries, replayed, replay, ...(changed === undefined ? {} : { changed }) }
     },
 
     async settle(id, vehicle) {

@@ -239,7 +239,7 @@ function inserter(db: DatabaseSync, table: keyof typeof columnsOf): (row: SqlRow
   return (row) => void insert.run(...names.map((name) => row[name] ?? (nullable.has(name) ? null : 0)))
 }
 
-const nullable: ReadonlySet<string> = new Set(['changed', 'to_ms', 'vin'])
+const nullable: ReadonlySet<string> = new Set(['changed', 'run', 'to_ms', 'vin'])
 
 const mostRows = 256
 /** After this number of reads that fail on a damaged page, the rows that are left between damaged pages are given up. */

@@ -609,9 +609,11 @@ function writeMove(statements: Statements, move: Move, counts: { dead: number })
       return bytes
     }
     case 'dead': {
-      const bytes = bytesOf(statements.removePending.get(seq))
+      const row = statements.removePending.get(seq)
+      const bytes = bytesOf(row)
       if (bytes === undefined) return undefined
-      statements.addDead.run(seq, bytes, move.error, move.attempts, move.diedAt, move.changed ?? null)
+      const run = Number(row?.['replayed'])
+      statements.addDead.run(seq, bytes, move.error, move.attempts, move.diedAt, move.changed ?? null, run)
       counts.dead += 1
       return bytes
     }

@@ -36,6 +36,7 @@ const schema = `
     deliveries INTEGER NOT NULL DEFAULT 0,
     attempts INTEGER NOT NULL DEFAULT 0,
     not_before INTEGER NOT NULL DEFAULT 0,
+    -- 1: a dead letter that is replayed. A larger number names the replay of a handled message.
     replayed INTEGER NOT NULL DEFAULT 0,
     -- What the message changed in the state of its vehicle, for its replay.
     changed TEXT
@@ -47,7 +48,9 @@ const schema = `
     error TEXT NOT NULL,
     attempts INTEGER NOT NULL,
     died_at INTEGER NOT NULL,
-    changed TEXT
+    changed TEXT,
+    -- The run that failed, as in pending.replayed. NULL in rows of an older fleethook.
+    run INTEGER
   ) STRICT;
   -- Gaps for which no gap event is stored yet.
   CREATE TABLE holes (
@@ -89,7 +92,7 @@ const schema = `
   -- For people who look into the file.
   CREATE VIEW waiting AS
     SELECT p.id, p.lane, p.kind, ${time('m.received_at')} AS received_at, p.bytes, p.deliveries, p.attempts,
-      CASE p.not_before WHEN 0 THEN NULL ELSE ${time('p.not_before')} END AS not_before, p.replayed, m.text
+      CASE p.not_before WHEN 0 THEN NULL ELSE ${time('p.not_before')} END AS not_before, p.replayed > 0 AS replayed, m.text
     FROM pending p LEFT JOIN messages m USING (place);
   CREATE VIEW dead_letters AS
     SELECT m.id, m.lane, m.kind, ${time('m.received_at')} AS received_at, ${time('d.died_at')} AS died_at, d.attempts,
@@ -106,7 +109,7 @@ const schema = `
 export const columnsOf = {
   messages: 'place, id, lane, received_at, door, kind, bytes, crc, text',
   pending: 'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed, changed',
-  dead: 'place, bytes, error, attempts, died_at, changed',
+  dead: 'place, bytes, error, attempts, died_at, changed, run',
   vehicles: 'vin, place, seen_at, crc, text',
   holes: 'reason, from_ms, to_ms, vin, missed',
 } as const
@@ -140,9 +143,13 @@ export function prepareSchema(db: DatabaseSync, path: string): void {
 
 /** Columns that files of earlier releases lack. Those releases can still use the file. */
 function addColumns(db: DatabaseSync): void {
-  for (const column of ['known_ms', 'doubted_ms']) {
-    const known = db.prepare("SELECT 1 FROM pragma_table_info('state') WHERE name = ?").get(column)
-    if (known === undefined) db.exec(`ALTER TABLE state ADD COLUMN ${column} INTEGER`)
+  for (const [table, column] of [
+    ['state', 'known_ms'],
+    ['state', 'doubted_ms'],
+    ['dead', 'run'],
+  ] as const) {
+    const known = db.prepare('SELECT 1 FROM pragma_table_info(?) WHERE name = ?').get(table, column)
+    if (known === undefined) db.exec(`ALTER TABLE ${table} ADD COLUMN ${column} INTEGER`)
   }
 }
 
@@ -212,13 +219,15 @@ const statements = {
   updatePending:
     'UPDATE pending SET deliveries = ifnull(?, deliveries) + ?, attempts = ?, not_before = ? WHERE place = ?',
   settle: 'DELETE FROM pending WHERE place = ?',
-  removePending: 'DELETE FROM pending WHERE place = ? RETURNING bytes',
-  addDead: 'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at, changed) VALUES (?, ?, ?, ?, ?, ?)',
+  removePending: 'DELETE FROM pending WHERE place = ? RETURNING bytes, replayed',
+  addDead: 'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at, changed, run) VALUES (?, ?, ?, ?, ?, ?, ?)',
   removeDead: 'DELETE FROM dead WHERE place = ? RETURNING bytes',
   revive: `
     INSERT INTO pending (place, id, lane, kind, bytes, replayed, changed)
-    SELECT place, id, lane, kind, bytes, 1, (SELECT changed FROM dead d WHERE d.place = m.place) FROM messages m
-    WHERE place = ? AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) RETURNING bytes`,
+    SELECT m.place, id, lane, kind, m.bytes,
+      CASE WHEN d.place IS NULL THEN (random() & 0x1fffffffffffff) | 2 ELSE max(1, ifnull(d.run, 1)) END, d.changed
+    FROM messages m LEFT JOIN dead d USING (place)
+    WHERE m. place = ? AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) RETURNING bytes`,
   state: 'SELECT * FROM state',
   setState: 'UPDATE state SET closed = ?, alive_at = ?, uptime_ms = ?, known_ms = ?, doubted_ms = ?',
   setOpen: 'UPDATE state SET closed = 0',
@@ -240,7 +249,7 @@ const statements = {
     SELECT m.*, p.deliveries, p.replayed, p.changed FROM pending p JOIN messages m USING (place) WHERE p.place = ?`,
   message: `SELECT m.* FROM messages m WHERE m.place = ?`,
   deadLetters: `
-    SELECT m.*, d.error, d.attempts, d.died_at, d.changed FROM dead d JOIN messages m USING (place)
+    SELECT m.*, d.error, d.attempts, d.died_at, d.changed, d.run FROM dead d JOIN messages m USING (place)
     WHERE d.place > ? ORDER BY d.place LIMIT ?`,
   // Without the text, which is read only for the messages that the caller asked for.
   settled: `
