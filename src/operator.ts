@@ -40,6 +40,7 @@ export interface OperatorOptions<Bindings extends object = object> {
  * | `GET /messages?vin&topic&state&from&to&limit&after` | `{ messages, next }`, newest first: waiting, settled and dead, as long as the inbox keeps them |
  * | `GET /messages/:id` | one of them, with `handlers` and `happened` |
  * | `GET /stats` | `receiver.stats()` |
+ * | `GET /failing` | `{ messages, vehicles, handlers }`: what fails now, with the last error of each handler |
  * | `GET /about` | `{ payloads, receiver, vehicles, ready }` |
  * | `GET /samples` | `{ stepMs, samples }`: figures of the last 15 minutes, every five seconds |
  *

@@ -202,6 +202,7 @@ export function createReceiver<
     readiness: () => readinessOf(busy()),
     handlersOf: (event) => registry.namesFor(event),
     stats: backend.stats,
+    failing: backend.failing,
     observe: backend.observe,
     deadLetters: backend.deadLetters,
     messages: backend.messages,

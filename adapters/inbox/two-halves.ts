@@ -15,7 +15,8 @@ import { Life, type Signs } from './signs-of-life.ts'
 import type { DeadLetter, Inbox, InboxGap, InboxMessage, InboxSettings, Selection } from '../../src/inbox/inbox.ts'
 import type { Observer } from '../../src/inbox/observer.ts'
 import { vinOf } from '../../src/inbox/receipts.ts'
-import type { InboxStats, Stats } from '../../src/inbox/stats.ts'
+import { failingOf } from '../../src/inbox/failing.ts'
+import type { Backlog, Failing, InboxStats, Stats } from '../../src/inbox/stats.ts'
 import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
 
 /** What a process does: `'receive'` only accepts messages, `'handle'` only runs handlers. */
@@ -59,6 +60,12 @@ export interface SharedSystem {
   /** Sentences for the operator. */
   facts(): readonly string[]
   figures(): InboxStats
+  /** What waits for all processes, at the last look. `undefined`: not known yet. */
+  backlog(): Backlog | undefined
+  /** What fails in all processes, at the last look. Left out: the system does not keep it. */
+  failing?(): Failing
+  /** The same as of now, with the texts of errors. */
+  failingNow?(): Promise<Failing>
   /** Closes what both halves share, after them. */
   close(): Promise<void>
 }
@@ -137,6 +144,12 @@ export class TwoHalves implements Backend {
 
   readonly stats = (): Stats => statsOf(this, this.#parts.reports)
 
+  /** Of a system that does not keep it: what this process knows. */
+  readonly failing = async (): Promise<Failing> => {
+    await this.#connect()
+    return this.#system.failingNow?.() ?? this.#back?.failing() ?? failingOf([], true)
+  }
+
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
 
   replay(which: ReplaySelection): Promise<number> {
@@ -210,6 +223,8 @@ export class TwoHalves implements Backend {
     return {
       ...state,
       inbox: this.#system.figures(),
+      backlog: this.#system.backlog(),
+      failing: this.#system.failing?.() ?? state.failing,
       openGaps: (front?.openGaps ?? 0) + (back?.openGaps ?? 0),
     }
   }

@@ -16,7 +16,8 @@ import type { Inbox, InboxFactory, InboxGap, InboxMessage, Opened, Waiting } fro
 import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
-import type { Stats } from '../inbox/stats.ts'
+import { failingOf } from '../inbox/failing.ts'
+import type { Failing, Stats } from '../inbox/stats.ts'
 import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
 import { Gaps, watchForStalls } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
@@ -289,6 +290,8 @@ export class LocalBackend implements Backend {
 
   readonly stats = (): Stats => statsOf(this, this.#parts.reports)
 
+  readonly failing = async (): Promise<Failing> => this.#failing(true)
+
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
 
   readonly readiness = (): Readiness => readinessOf(this.isDraining ? 'draining' : this.refusing())
@@ -304,15 +307,24 @@ export class LocalBackend implements Backend {
       since: new Date(sinceMs),
       nextTryAt: new Date(nextTryMs),
     }))
+    const pending = this.#inbox.usage()
+    const { oldestWaitingMs } = inbox
+    const { messages } = pending
     return {
       ...counts,
-      pending: this.#inbox.usage(),
+      pending,
+      backlog: { messages, ...(oldestWaitingMs === undefined ? {} : { oldestMs: oldestWaitingMs }), processes: 1 },
+      failing: this.#failing(false),
       inbox,
       running,
       lanes: lanes.size,
       resting,
       openGaps: this.#gaps.size,
     }
+  }
+
+  #failing(shows: boolean): Failing {
+    return failingOf(this.#core.failing(), shows)
   }
 
   /** Stores messages whose answer leaves now. */

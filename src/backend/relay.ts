@@ -12,7 +12,8 @@ import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-lette
 import type { InboxGap, InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
-import type { Stats } from '../inbox/stats.ts'
+import { failingOf } from '../inbox/failing.ts'
+import type { Failing, Stats } from '../inbox/stats.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
 import { Gaps } from './gaps.ts'
@@ -132,6 +133,8 @@ export class RelayBackend implements Backend {
 
   readonly stats = (): Stats => statsOf(this, this.#parts.reports)
 
+  readonly failing = async (): Promise<Failing> => failingOf([], true)
+
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
 
   state(): BackendState {
@@ -145,7 +148,9 @@ export class RelayBackend implements Backend {
       running: 0,
       lanes: 0,
     }
-    return { ...none, pending: { messages: 0, bytes: 0 }, inbox: {}, resting: [], openGaps: this.#gaps.size }
+    const [backlog, failing] = [undefined, failingOf([], false)]
+    const pending = { messages: 0, bytes: 0 }
+    return { ...none, pending, backlog, failing, inbox: {}, resting: [], openGaps: this.#gaps.size }
   }
 
   async #send(

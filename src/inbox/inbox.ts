@@ -6,6 +6,7 @@ import type { Door } from '../http/paths.ts'
 import type { StoredVehicle, VehicleStore } from './vehicle-store.ts'
 import type { Window, WindowHost } from './window.ts'
 import type { OperatorApi } from './observer.ts'
+import type { LastFailure } from './failing.ts'
 import type { InboxStats } from './stats.ts'
 import type { Log } from '../base/log.ts'
 
@@ -52,6 +53,8 @@ export interface Waiting extends Pick<InboxMessage, 'id' | 'lane' | 'kind'> {
   readonly notBefore?: number
   /** The number of processes that ended while it was handed out, as far as that is written. Default 0. */
   readonly crashes?: number
+  /** The last failure of a handler in an earlier process, if the inbox keeps it. */
+  readonly failure?: LastFailure
   /**
    * An earlier process may have handed it out and ended before it could write that down. `Claim.deliveries` counts only what
    * is certain. An inbox that writes claims late sets this where it cannot know. Default `false`.
@@ -100,6 +103,8 @@ export interface NextAttempt {
   readonly notBefore: number
   /** The new value of `Claim.deliveries`, when the last time does not count. Left out: the count goes on. */
   readonly deliveries?: number
+  /** The last failure of a handler, for `Waiting.failure` of the next process. Left out: none of its handlers fails now. */
+  readonly failure?: LastFailure
 }
 
 /** Which messages to return, in the order of ids. */

@@ -4,7 +4,7 @@ import type { RuntimeRefusal } from '../hosting/drainable.ts'
 import type { Readiness, RefusalError } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
 import type { DeadLetters, DeadMessage, Messages, ReplaySelection, KnownVehicles } from './dead-letters.ts'
-import type { Stats } from './stats.ts'
+import type { Failing, Stats } from './stats.ts'
 
 /** One receipt of a message, and the attempt to handle it. */
 export interface Delivery {
@@ -179,6 +179,8 @@ export interface OperatorApi {
   readonly vehicles?: KnownVehicles | undefined
   /** Counts since construction, and the current state. Left out when no receiver runs. */
   readonly stats?: () => Stats
+  /** `stats().failing` as of now, with the texts of errors, which can quote messages. Left out when no receiver runs. */
+  readonly failing?: () => Promise<Failing>
   /** Adds an observer. Returns a function that removes it. Left out when no receiver runs. */
   readonly observe?: (observer: Observer) => () => void
   /** Whether the receiver takes messages now. Left out when no receiver runs. */

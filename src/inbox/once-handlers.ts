@@ -61,16 +61,24 @@ export function onceHandlers<Transaction>(
   return Object.assign(
     <What, Context extends Single>(name: string, handler: Handled<What, Context, Transaction>) => {
       take(name)
-      return (what: What, context: Context) => run(name, [context.delivery], (tx) => handler(what, context, tx))
+      return named(name, (what: What, context: Context) =>
+        run(name, [context.delivery], (tx) => handler(what, context, tx)),
+      )
     },
     {
       batch<What, Context extends Several>(name: string, handler: Handled<readonly What[], Context, Transaction>) {
         take(name)
-        return (what: readonly What[], context: Context) =>
+        return named(name, (what: readonly What[], context: Context) =>
           run(name, context.deliveries, (tx, which) =>
             handler(which === undefined ? what : what.filter((_, at) => which.includes(at)), context, tx),
-          )
+          ),
+        )
       },
     },
   )
+}
+
+/** Logs, metrics and operators call a handler by the name of its function. */
+function named<Made extends (...given: never[]) => unknown>(name: string, made: Made): Made {
+  return Object.defineProperty(made, 'name', { value: name })
 }

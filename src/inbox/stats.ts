@@ -35,6 +35,40 @@ export interface InboxStats {
   readonly unopened?: readonly UnopenedInbox[]
 }
 
+/**
+ * What waits for handlers: in this process, or with `postgresInbox` and `kafkaInbox` in all processes together, as of some seconds ago. Each
+ * process reports the same figures then, so do not add them up.
+ */
+export interface Backlog {
+  /** From 100,000 on it is an estimate. */
+  readonly messages: number
+  /** The age of the oldest message, in milliseconds. Left out when nothing waits, and with `kafkaInbox`. */
+  readonly oldestMs?: number
+  /** The processes that run handlers now. With 0, nothing is handled. Left out when that is not known. */
+  readonly processes?: number
+  /** The partitions of vehicles that no running process handles. */
+  readonly unhandledPartitions?: number
+}
+
+/** The messages that wait because a handler failed for them. They are tried again. */
+export interface Failing {
+  readonly messages: number
+  readonly vehicles: number
+  /** Those with the most messages first. */
+  readonly handlers: readonly FailingHandler[]
+}
+
+export interface FailingHandler {
+  /** The name of the handler function, or the file and line where it was registered when it has none. */
+  readonly handler: string
+  readonly messages: number
+  readonly vehicles: number
+  /** When the first of these messages failed. */
+  readonly since: Date
+  /** The kind of the last error, without its text, which can quote a message. */
+  readonly error: string
+}
+
 /** The inbox of a receiver that does not run, with the number of messages that wait in it. */
 export interface UnopenedInbox {
   readonly path: string
@@ -98,6 +132,10 @@ export interface Stats {
   readonly resting: readonly { readonly handler: string; readonly since: Date; readonly nextTryAt: Date }[]
   /** Gaps that no `gap` event has reported yet. */
   readonly openGaps: number
+  /** What waits for handlers, wherever they run. `undefined`: not known in this process, as in a Worker in front of Durable Objects. */
+  readonly backlog: Backlog | undefined
+  /** What fails now, and by which handlers. With `postgresInbox`, in all processes together, as of some seconds ago. */
+  readonly failing: Failing
   /** Values that did not read as the type in the catalogue. */
   readonly drift: readonly Drift[]
   /** The number of those values, also of fields for which `drift` has no row left. */

@@ -7,6 +7,7 @@ import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { summarize } from '../events/summarize.ts'
 import type { DeadMessage, KnownVehicle, KnownVehicles, MessageRecord, Messages } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
+import { shownError } from '../inbox/failing.ts'
 import { firstOf } from '../inbox/pages.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { maxValueDepth, placeOf, withoutDeeper } from '../wire/record.ts'
@@ -39,7 +40,7 @@ function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage, shows: S
     receivedAt: event.receivedAt.toISOString(),
     diedAt: diedAt.toISOString(),
     attempts,
-    error: shownError(error, shows),
+    error: shownError(error, shows.payloads),
   }
 }
 
@@ -63,17 +64,12 @@ function lineOf(event: FleetEvent | MalformedBody, at: Date, { payloads }: Shows
   return event.topic === 'malformed' || !payloads ? {} : { line: summarize(event, at) }
 }
 
-/** The text of an error. With payloads hidden, only its name, which comes first. */
-function shownError(error: string, { payloads }: Shows): string {
-  return payloads ? error : (/^\w{1,60}(?=:|$)/.exec(error)?.[0] ?? 'Error')
-}
-
 function recordOf({ event, death, ...record }: MessageRecord, shows: Shows): object {
   return {
     ...record,
     ...lineOf(event, event.receivedAt, shows),
     event: shown(event, shows),
-    ...(death === undefined ? {} : { death: { ...death, error: shownError(death.error, shows) } }),
+    ...(death === undefined ? {} : { death: { ...death, error: shownError(death.error, shows.payloads) } }),
   }
 }
 
@@ -81,7 +77,7 @@ function recordOf({ event, death, ...record }: MessageRecord, shows: Shows): obj
 function itemOf({ atMs, ...item }: FeedItem, shows: Shows): object {
   const at = new Date(atMs)
   const event = 'event' in item ? item.event : undefined
-  const error = item.kind === 'failed' || item.kind === 'dead' ? { error: shownError(item.error, shows) } : {}
+  const error = item.kind === 'failed' || item.kind === 'dead' ? { error: shownError(item.error, shows.payloads) } : {}
   if (event === undefined) return { at, ...item, ...error }
   return { at, ...item, ...error, event: shown(event, shows), ...lineOf(event, at, shows) }
 }
@@ -316,8 +312,14 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     return c.json({ ...recordOf(found, shows), handlers, happened })
   })
 
-  const { stats } = operator
+  const { stats, failing } = operator
   if (stats !== undefined) app.get('/stats', (c) => c.json(stats()))
+  if (failing !== undefined)
+    app.get('/failing', async (c) => {
+      const found = await failing()
+      const handlers = found.handlers.map(({ error, ...handler }) => ({ ...handler, error: shownError(error, payloads) }))
+      return c.json({ ...found, handlers })
+    })
   if (samples !== undefined) {
     app.get('/samples', (c) => {
       samples.take()

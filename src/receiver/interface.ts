@@ -21,7 +21,7 @@ import type { ExecutionContext } from '../hosting/execution-context.ts'
 import type { Drainable, DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
 import type { Observer } from '../inbox/observer.ts'
 import type { Source } from './source.ts'
-import type { Stats } from '../inbox/stats.ts'
+import type { Failing, Stats } from '../inbox/stats.ts'
 
 /** The receiver of one webhook. */
 export interface Receiver<Bindings extends object = object, Fields extends FieldCatalogue = BuiltInFields>
@@ -163,6 +163,8 @@ export interface Receiver<Bindings extends object = object, Fields extends Field
   readonly drain: (options?: DrainOptions) => Promise<DrainResult>
   /** Counts since construction, and the current state. */
   readonly stats: () => Stats
+  /** What fails now: `stats().failing` with the texts of errors, which can quote messages. `fleethook failing` shows it. */
+  readonly failing: () => Promise<Failing>
   /** Whether the receiver takes messages now, and why not. `GET /readyz` answers the same. */
   readonly readiness: () => Readiness
   /**

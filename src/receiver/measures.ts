@@ -103,6 +103,17 @@ export function measuresOf(stats: Stats): readonly Measure[] {
       ...(['last_received.timestamp', 's', 'When the last message was received; 0 before the first.'] as const),
       seconds(stats.lastReceivedAtMs ?? 0),
     ),
+    gauge('backlog.messages', '{message}', 'Messages that wait, of all processes.', stats.backlog?.messages),
+    gauge(
+      ...(['backlog.oldest.age', 's', 'Age of the oldest message that waits, of all processes.'] as const),
+      stats.backlog && seconds(stats.backlog.oldestMs ?? 0),
+    ),
+    gauge('handling.processes', '{process}', 'Processes that run handlers now.', stats.backlog?.processes),
+    gauge(
+      ...(['partitions.unhandled', '{partition}', 'Partitions that no running process handles.'] as const),
+      stats.backlog?.unhandledPartitions,
+    ),
+    gauge('failing.messages', '{message}', 'Messages that wait because a handler failed.', stats.failing.messages),
     gauge('lanes', '{lane}', 'Vehicles that have work.', stats.lanes),
     gauge('running', '{message}', 'Messages whose handlers run now.', stats.running),
     gauge('handlers.resting', '{handler}', 'Handlers whose circuit breaker is open.', stats.resting.length),

@@ -51,7 +51,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
   async function* found(): AsyncGenerator<readonly Waiting[]> {
     for (let after = -1; ;) {
       const page = rows(
-        `SELECT place, id, lane, kind, deliveries, attempts, not_before FROM fleethook_messages
+        `SELECT place, id, lane, kind, deliveries, attempts, not_before, error AS failure FROM fleethook_messages
          WHERE state = ${waiting} AND place > ? ORDER BY place LIMIT ${pageSize}`,
         after,
       )
@@ -160,11 +160,12 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       if (wasAlone) await storage.sync()
     },
 
-    async reschedule(id, { attempts, notBefore, deliveries = handedOut.get(id) ?? null }) {
+    // The error of a message that waits is its last failure.
+    async reschedule(id, { attempts, notBefore, deliveries = handedOut.get(id) ?? null, failure }) {
       sql.exec(
-        `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries)
+        `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries), error = ?
          WHERE place = ? AND state = ${waiting}`,
-        ...[attempts, notBefore, deliveries, seqOf(id)],
+        ...[attempts, notBefore, deliveries, failure === undefined ? null : JSON.stringify(failure), seqOf(id)],
       )
       const wasAlone = ranAlone(id)
       handedOut.delete(id)

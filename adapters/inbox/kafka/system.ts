@@ -100,6 +100,8 @@ export class KafkaSystem implements SharedSystem {
     }
   }
 
+  backlog(): undefined {}
+
   inbox(inbox: InboxSettings): SharedInbox {
     const { connector, dead, found } = this.#opened()
     this.#reader = new Reader({

@@ -15,6 +15,7 @@ import { messageOf } from '../../../src/inbox/stored-row.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type PartOf, SharedReader } from '../shared-reader.ts'
+import { failureOf } from './backlog.ts'
 import { type Database, databaseError, type Row, stateOf } from './client.ts'
 import { type Ending, Endings, type Place, type Tries } from './endings.ts'
 import { tableHealth } from './health.ts'
@@ -163,10 +164,10 @@ export class Reader extends SharedReader<Unsettled> {
     this.#endings.settle(found.ending)
   }
 
-  async reschedule(id: string, { attempts, notBefore, deliveries }: NextAttempt): Promise<void> {
+  async reschedule(id: string, { attempts, notBefore, deliveries, failure }: NextAttempt): Promise<void> {
     const found = this.byId.get(id)
     if (found === undefined) return
-    found.tries = { attempts, notBefore, deliveries: deliveries ?? found.tries.deliveries }
+    found.tries = { attempts, notBefore, deliveries: deliveries ?? found.tries.deliveries, failure }
     void this.#endings.note(found.ending, found.tries)
     this.takeBack(found)
   }
@@ -333,14 +334,15 @@ export class Reader extends SharedReader<Unsettled> {
       const { isInherited } = part
       const [attempts, deliveries] = [Number(row['attempts']), Number(row['deliveries'])]
       const notBefore = Number(row['not_before'])
+      const failure = failureOf(row)
       this.add({
-        ...{ message, part, isInherited, ending: { part: partition, seq }, tries: { attempts, deliveries, notBefore } },
+        ...{ message, part, isInherited, ending: { part: partition, seq }, tries: { attempts, deliveries, notBefore, failure } },
         replayed: row['replayed'] === 'true',
         changed: typeof row['changed'] === 'string' ? row['changed'] : undefined,
       })
       const { id, lane, kind } = message
       const crashes = Math.max(0, deliveries - attempts)
-      page.push({ id, lane, kind, attempts, notBefore, crashes, redelivered: isInherited })
+      page.push({ id, lane, kind, attempts, notBefore, crashes, redelivered: isInherited, ...(failure === undefined ? {} : { failure }) })
     }
     if (page.length > 0) this.#options.inbox.onWaiting?.(page)
   }

@@ -1,8 +1,9 @@
 import { FleethookError } from '../../../src/base/errors.ts'
+import { viewStatements } from './backlog.ts'
 import type { Database } from './client.ts'
 
 /** The version of the tables. */
-const version = 2
+const version = 3
 
 /** The number of partitions that vehicles are spread over. It is part of what is stored, so it never changes. */
 export const partitions = 64
@@ -52,7 +53,9 @@ export function schemaStatements(schema: string): readonly string[] {
     `CREATE TABLE IF NOT EXISTS ${schema}.moved (file uuid PRIMARY KEY, seq bigint NOT NULL)`,
     // A crash of the server, a failover and a restore empty a table that is not in the log, and may give ids of transactions again.
     `CREATE UNLOGGED TABLE IF NOT EXISTS ${schema}.boot (one boolean PRIMARY KEY DEFAULT true, id uuid NOT NULL DEFAULT gen_random_uuid())`,
+    ...viewStatements(schema),
     `INSERT INTO ${schema}.part (part) SELECT generate_series(0, ${partitions - 1}) ON CONFLICT DO NOTHING`,
+    `UPDATE ${schema}.meta SET version = ${version} WHERE version = 2`,
     `INSERT INTO ${schema}.meta SELECT ${version} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
   ]
 }

@@ -1,12 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import type { BackendParts } from '../../../src/backend/backend.ts'
 import type { Clock } from '../../../src/base/clock.ts'
+import { guardedLog } from '../../../src/base/log.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
-import type { InboxStats } from '../../../src/inbox/stats.ts'
+import { failingOf } from '../../../src/inbox/failing.ts'
+import type { Backlog, Failing, InboxStats } from '../../../src/inbox/stats.ts'
 import type { Signs } from '../signs-of-life.ts'
 import { deadLettersOf, type SharedInbox, type SharedSystem } from '../two-halves.ts'
+import { failingMessages, Watch } from './backlog.ts'
 import { Database } from './client.ts'
 import type { Place } from './endings.ts'
 import type { Marks } from './exactly-once.ts'
@@ -29,6 +32,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   readonly #me: string = randomUUID()
   readonly #store: Store
   readonly #writer: Writer
+  readonly #watch: Watch
   #found: Found | undefined
   readonly vehicles: VehicleRows | undefined
   /** The half behind, once it is open. */
@@ -43,12 +47,26 @@ export class PostgresSystem implements SharedSystem, Marks {
     this.#store = new Store(this.db, clock, settings)
     const isReplicated = (): boolean => this.#found?.isReplicated === true
     this.#writer = new Writer(this.db, clock, settings.confirmMs, isReplicated, () => this.reader?.lookNow())
+    this.#watch = new Watch(this.db, clock, guardedLog(parts.settings.log))
     this.deadLetters = deadLettersOf(this.#store, parts.receipts.reread)
     this.messages = this.#store.listing(parts.receipts.reread)
   }
 
   async connect(): Promise<void> {
     this.#found = await checkServer(this.db, this.#settings.allowWeak)
+    void this.#watch.start()
+  }
+
+  backlog(): Backlog | undefined {
+    return this.#watch.backlog
+  }
+
+  failing(): Failing {
+    return this.#watch.failing
+  }
+
+  async failingNow(): Promise<Failing> {
+    return failingOf(await failingMessages(this.db), true)
   }
 
   signs(): Signs {
@@ -102,6 +120,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   }
 
   close(): Promise<void> {
+    this.#watch.stop()
     return this.#writer.close()
   }
 }

@@ -408,14 +408,14 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       cache.remove(id)
     },
 
-    async reschedule(id, { attempts, notBefore, deliveries: deliveriesFrom }) {
+    async reschedule(id, { attempts, notBefore, deliveries: deliveriesFrom, failure = null }) {
       const found = cache.get(id)
       const deliveries = found?.deliveries ?? 0
       if (found !== undefined) {
         if (deliveriesFrom !== undefined) found.deliveries = deliveriesFrom
         cache.wait(found)
       }
-      const update = { seq: seqOf(id), deliveries: 0, attempts, notBefore }
+      const update = { seq: seqOf(id), deliveries: 0, attempts, notBefore, failure }
       commits.update(deliveriesFrom === undefined ? update : { ...update, deliveriesFrom })
       await writeEnd({ deliveries })
     },

@@ -316,6 +316,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       use((on) => {
         const { db, statements, space } = on
         if (!isVisit) noteAlive(on, sign)
+        unlessFull(() => statements.removeOldFailures.run())
         const more = unlessFull(() => inTransaction(db, () => space.step(sign.nowMs, pendingBytes)) || space.shrink())
         deadLetters = countDead(statements)
         return { more, hasRoom: space.hasRoom(), dropped: space.takeDropped(), ...figures(statements) }
@@ -494,7 +495,9 @@ function write(statements: Statements, space: SpaceKeeper, transaction: Transact
     space.makeRoom(transaction)
     writePuts(statements, transaction.puts)
   }
-  for (const { seq, deliveriesFrom, deliveries, attempts, notBefore } of transaction.updates) {
+  for (const { seq, deliveriesFrom, deliveries, attempts, notBefore, failure } of transaction.updates) {
+    if (failure === null) statements.removeFailure.run(seq)
+    else if (failure !== undefined) statements.setFailure.run(seq, JSON.stringify(failure))
     if (deliveriesFrom === undefined && attempts === undefined) statements.addDeliveries.run(deliveries, seq)
     else statements.updatePending.run(deliveriesFrom ?? null, deliveries, attempts ?? 0, notBefore ?? 0, seq)
   }

@@ -11,6 +11,7 @@ import type {
   Selection,
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
+import type { LastFailure } from '../../../../src/inbox/failing.ts'
 import type { Due, StoredVehicle } from '../../../../src/inbox/vehicle-store.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 
@@ -179,6 +180,8 @@ export interface PendingUpdate {
   readonly deliveries: number
   readonly attempts?: number
   readonly notBefore?: number
+  /** The last failure of a handler. `null`: none any more. Left out: as before. */
+  readonly failure?: LastFailure | null
 }
 
 /** A message changes its state, and the caller waits for the result. */

@@ -99,6 +99,12 @@ const schema = `
       AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place);
 `
 
+/**
+ * What came later, and what a fleethook without it does not miss: so the file keeps its version, and both can open it. The last failure of a
+ * message that waits, as JSON. A row can be left behind by a message that is over, until the next round of retention.
+ */
+const additions = 'CREATE TABLE IF NOT EXISTS failing (place INTEGER PRIMARY KEY, failure TEXT NOT NULL) STRICT'
+
 /** The columns of each table, as rows are copied from one file to another. */
 export const columnsOf = {
   messages: 'place, id, lane, received_at, door, kind, bytes, crc, text',
@@ -114,7 +120,10 @@ export function prepareSchema(db: DatabaseSync, path: string): void {
   inTransaction(db, () => {
     const version = Number(valueOf(db, 'PRAGMA user_version'))
     const isOurs = valueOf(db, 'PRAGMA application_id') === applicationId
-    if (isOurs && version === schemaVersion) return
+    if (isOurs && version === schemaVersion) {
+      db.exec(additions)
+      return
+    }
     if (isOurs) {
       throw new FleethookError(
         'inbox_unsupported',
@@ -131,7 +140,7 @@ export function prepareSchema(db: DatabaseSync, path: string): void {
         hint: 'Give the inbox its own path.',
       })
     }
-    db.exec(`${schema}; PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${schemaVersion}`)
+    db.exec(`${schema}; ${additions}; PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${schemaVersion}`)
   })
 }
 
@@ -200,6 +209,9 @@ const statements = {
   addDeliveries: 'UPDATE pending SET deliveries = deliveries + ? WHERE place = ?',
   updatePending:
     'UPDATE pending SET deliveries = ifnull(?, deliveries) + ?, attempts = ?, not_before = ? WHERE place = ?',
+  setFailure: 'INSERT OR REPLACE INTO failing (place, failure) VALUES (?, ?)',
+  removeFailure: 'DELETE FROM failing WHERE place = ?',
+  removeOldFailures: 'DELETE FROM failing WHERE NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = failing.place)',
   settle: 'DELETE FROM pending WHERE place = ?',
   removePending: 'DELETE FROM pending WHERE place = ? RETURNING bytes',
   addDead: 'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at, changed) VALUES (?, ?, ?, ?, ?, ?)',
@@ -224,7 +236,7 @@ const statements = {
     SELECT count(*) AS messages, sum(bytes) AS bytes, max(place) AS last
     FROM (SELECT place, bytes FROM pending WHERE place > ? ORDER BY place LIMIT ?)`,
   waiting:
-    'SELECT place, id, lane, kind, deliveries, attempts, not_before FROM pending WHERE place > ? ORDER BY place LIMIT ?',
+    'SELECT p.place, id, lane, kind, deliveries, attempts, not_before, failure FROM pending p LEFT JOIN failing USING (place) WHERE p.place > ? ORDER BY p.place LIMIT ?',
   pending: `
     SELECT m.*, p.deliveries, p.replayed, p.changed FROM pending p JOIN messages m USING (place) WHERE p.place = ?`,
   message: `SELECT m.* FROM messages m WHERE m.place = ?`,
