@@ -207,6 +207,7 @@ export function createReceiver<
     deadLetters: backend.deadLetters,
     messages: backend.messages,
     replay: (which, from) => backend.replay(which, from),
+    replaySome: backend.replaySome,
   }
   const { vehicles: states } = backend
   const whole = states === undefined ? receiver : Object.assign(receiver, { vehicles: states })

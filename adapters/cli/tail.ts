@@ -7,7 +7,7 @@ import { escapeControls } from '../../src/events/summarize.ts'
 import type { ShownItem } from '../../src/operator/feed.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { whole } from './arguments.ts'
-import { operates, Operator } from './operator.ts'
+import { type ConnectionOptions, operates, Operator } from './operator.ts'
 import { type Colors, colorsFor, escapeJson } from './terminal.ts'
 
 const isItem = (value: unknown): boolean =>
@@ -142,8 +142,8 @@ function textOf(one: ShownItem): string {
 const feedMs = 5_000
 
 /** The test messages and errors that the receiver's feed has kept, oldest first. Rejects when no receiver runs. */
-export async function keptErrors(inbox: string): Promise<readonly ShownItem[]> {
-  const operator = new Operator({ inbox }, 'receiver')
+export async function keptErrors(to: ConnectionOptions): Promise<readonly ShownItem[]> {
+  const operator = new Operator(to, 'receiver')
   const items: ShownItem[] = []
   for await (const { id, data } of operator.stream('/feed?errors=true', AbortSignal.timeout(feedMs))) {
     items.push(...batch.parse(JSON.parse(data)).items)

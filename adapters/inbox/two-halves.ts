@@ -10,7 +10,14 @@ import type { Lifecycle } from '../../src/core/lifecycle.ts'
 import type { RequestScope } from '../../src/core/entry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../src/hosting/drainable.ts'
 import type { Refusal } from '../../src/http/answers.ts'
-import type { DeadLetters, Messages, MessageSelection, ReplaySelection } from '../../src/inbox/dead-letters.ts'
+import type {
+  DeadLetters,
+  Messages,
+  MessageSelection,
+  Replayed,
+  ReplayPage,
+  ReplaySelection,
+} from '../../src/inbox/dead-letters.ts'
 import { Life, type Signs } from './signs-of-life.ts'
 import type { DeadLetter, Inbox, InboxGap, InboxMessage, InboxSettings, Selection } from '../../src/inbox/inbox.ts'
 import type { Observer } from '../../src/inbox/observer.ts'
@@ -45,6 +52,8 @@ export interface SharedSystem {
   /** The states of vehicles. Left out: it cannot keep them. */
   readonly vehicles?: VehicleStore | undefined
   replay(which: ReplaySelection): Promise<number>
+  /** Left out: a replay cannot go on where it was broken off. */
+  replaySome?(which: ReplayPage): Promise<Replayed>
   /** Connects and checks the system. Called again after it rejected. `front`: the half that receives, if this process does. */
   connect(front: RelayBackend | undefined): Promise<void>
   /** Keeps messages in the order of the calls. Resolves to a refusal, or rejects when the system cannot be used. */
@@ -82,6 +91,7 @@ export class TwoHalves implements Backend {
   readonly lifecycle: Lifecycle
   readonly deadLetters: DeadLetters
   readonly messages: Messages
+  readonly replaySome: Backend['replaySome']
   notReadyHint: string | undefined
   readonly #role: Role
   readonly #parts: BackendParts
@@ -110,6 +120,8 @@ export class TwoHalves implements Backend {
       replay: (which) => this.#connect().then(() => deadLetters.replay(which)),
       discard: (which) => this.#connect().then(() => deadLetters.discard(which)),
     }
+    const replaySome = system.replaySome?.bind(system)
+    this.replaySome = replaySome && ((which) => this.#connect().then(() => replaySome(which)))
     this.messages = listedAfter(() => this.#connect(), messages)
     const { vehicles: store } = system
     if (parts.vehicles !== undefined && store === undefined) throw parts.vehicles.noStore('only forwards messages')

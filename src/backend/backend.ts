@@ -24,7 +24,8 @@ export interface BackendParts {
 }
 
 /** Keeps messages and runs their handlers, in this process (`local.ts`) or elsewhere (`relay.ts`). */
-export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handlersOf' | 'vehicles'>> {
+export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handlersOf' | 'vehicles' | 'replaySome' | 'backlog'>> {
+  readonly replaySome?: OperatorApi['replaySome']
   readonly ack: Ack
   readonly durability: Durability
   /** The newest state of each vehicle. `undefined`: nothing keeps it. */

@@ -63,6 +63,7 @@ export class LocalBackend implements Backend {
   readonly #core: Core
   readonly #breakers: Breakers
   readonly replay: Replays['replay']
+  readonly replaySome: Replays['replaySome']
   /** `undefined`: every message that waits has its place. */
   readonly #window: Window<Waiting> | undefined
   readonly #kept: KeptStates | undefined
@@ -192,6 +193,7 @@ export class LocalBackend implements Backend {
     this.deadLetters = replays.deadLetters
     this.messages = replays.messages
     this.replay = replays.replay
+    this.replaySome = replays.replaySome
   }
 
   nextTimerMs(): number | undefined {

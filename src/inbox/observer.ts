@@ -3,8 +3,8 @@ import type { MalformedBody } from '../events/malformed.ts'
 import type { RuntimeRefusal } from '../hosting/drainable.ts'
 import type { Readiness, RefusalError } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
-import type { DeadLetters, DeadMessage, Messages, ReplaySelection, KnownVehicles } from './dead-letters.ts'
-import type { Failing, Stats } from './stats.ts'
+import type { DeadLetters, DeadMessage, Messages, Replayed, ReplaySelection, ReplayPage, KnownVehicles } from './dead-letters.ts'
+import type { Backlog, Failing, Stats } from './stats.ts'
 
 /** One receipt of a message, and the attempt to handle it. */
 export interface Delivery {
@@ -175,6 +175,10 @@ export interface OperatorApi {
   readonly messages: Messages
   /** Replays messages that were handled and that the inbox still keeps. Resolves to the number of messages. */
   readonly replay: (which: ReplaySelection) => Promise<number>
+  /** One part of such a replay. Left out: the inbox cannot go on where a replay was broken off. */
+  readonly replaySome?: ((which: ReplayPage) => Promise<Replayed>) | undefined
+  /** `stats().backlog` as of now, for tables that are asked when no receiver runs. */
+  readonly backlog?: () => Promise<Backlog>
   /** The newest state of each vehicle: `receiver.vehicles`. Left out, or `undefined`: it is not kept. */
   readonly vehicles?: KnownVehicles | undefined
   /** Counts since construction, and the current state. Left out when no receiver runs. */

@@ -191,10 +191,16 @@ const time: Rule = {
     /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value) &&
     !Number.isNaN(Date.parse(value)),
 }
+/** An id as receivers make them. With Postgres, any other text would be an error of the server. */
+const idForm = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/
+const id: Rule = {
+  must: 'must be the id of a message',
+  accepts: (value) => typeof value === 'string' && idForm.test(value),
+}
 const topic = oneOf(...wireTopics, 'unknown', 'gap', 'malformed')
 const filterRules: Rules<Selected> = { vin: text, topic, from: time, to: time }
 const limit = wholeNumber(1, 1000)
-const pageRules: Rules<Selected & { limit?: number; after?: string }> = { ...filterRules, limit, after: text }
+const pageRules: Rules<Selected & { limit?: number; after?: string }> = { ...filterRules, limit, after: id }
 const vehiclesRules: Rules<{ limit?: number; after?: string }> = { limit, after: text }
 const listingRules: Rules<Selected & { limit?: number; after?: string; state?: MessageRecord['state'] }> = {
   ...pageRules,
@@ -207,8 +213,12 @@ const feedRules: Rules<{ vin?: string; topic?: string; errors?: 'true' | 'false'
   errors: oneOf('true', 'false'),
 }
 const changeRules: Rules<Selected & { dryRun?: boolean }> = { ...filterRules, dryRun: trueOrFalse }
-const rangeRules: Rules<Selected & { from: string; to: string; dryRun?: boolean }> = {
+const rangeRules: Rules<
+  Selected & { from: string; to: string; dryRun?: boolean; limit?: number; after?: string }
+> = {
   ...changeRules,
+  limit,
+  after: id,
   from: required(time),
   to: required(time),
 }
@@ -265,7 +275,8 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   })
 
   app.get('/dead/:id', async (c) => {
-    const letter = await deadLetters.get(c.req.param('id'))
+    const id = idOf(c)
+    const letter = id === undefined ? undefined : await deadLetters.get(id)
     if (letter === undefined) return c.json(unknownLetter, 404)
     return c.json({ ...summaryOf(letter, shows), event: shown(letter.event, shows) })
   })
@@ -274,12 +285,20 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     app.post(`/dead/${change}`, async (c) =>
       c.json({ messages: await deadLetters[change](dated(read(await bodyOf(c), changeRules))) }),
     )
-    app.post(`/dead/:id/${change}`, async (c) => c.json({ messages: await deadLetters[change](c.req.param('id')) }))
+    app.post(`/dead/:id/${change}`, async (c) => {
+      const id = idOf(c)
+      return c.json({ messages: id === undefined ? 0 : await deadLetters[change](id) })
+    })
   }
 
   app.post('/replay', async (c) => {
-    const { from, to, ...which } = read(await bodyOf(c), rangeRules)
-    return c.json({ messages: await operator.replay({ ...which, from: new Date(from), to: new Date(to) }) })
+    const { from, to, limit, after, ...which } = read(await bodyOf(c), rangeRules)
+    const range = { ...which, from: new Date(from), to: new Date(to) }
+    const { replaySome } = operator
+    if (limit !== undefined && which.dryRun !== true && replaySome !== undefined)
+      return c.json(await replaySome({ ...range, limit, after }))
+    if (after === undefined) return c.json({ messages: await operator.replay(range), next: null })
+    throw new FleethookError('option_invalid', 'This inbox cannot go on after a message: choose with `from` and `to`.')
   })
 
   app.get('/vehicles', async (c) => {
@@ -304,15 +323,16 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   })
 
   app.get('/messages/:id', async (c) => {
-    const id = c.req.param('id')
-    const found = await operator.messages.get(id)
-    if (found === undefined) return c.json(unknownMessage, 404)
+    const id = idOf(c)
+    const found = id === undefined ? undefined : await operator.messages.get(id)
+    if (id === undefined || found === undefined) return c.json(unknownMessage, 404)
     const handlers = operator.handlersOf?.(found.event)
     const happened = feed?.about(id).map((item) => itemOf(item, shows)) ?? []
     return c.json({ ...recordOf(found, shows), handlers, happened })
   })
 
-  const { stats, failing } = operator
+  const { stats, failing, backlog } = operator
+  if (backlog !== undefined) app.get('/backlog', async (c) => c.json(await backlog()))
   if (stats !== undefined) app.get('/stats', (c) => c.json(stats()))
   if (failing !== undefined)
     app.get('/failing', async (c) => {
@@ -390,6 +410,12 @@ function vehiclesOf({ vehicles }: OperatorApi): KnownVehicles {
 const unknownMessage = { error: 'message_unknown', text: 'The inbox has no message with this id.' }
 
 const unknownLetter = { error: 'dead_letter_unknown', text: 'There is no dead letter with this id.' }
+
+/** The id in the path. `undefined`: nothing has it, because it is none. */
+function idOf(c: Context): string | undefined {
+  const given = c.req.param('id') ?? ''
+  return idForm.test(given) ? given : undefined
+}
 
 function queryOf(c: Context): object {
   const query = c.req.query()

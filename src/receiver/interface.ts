@@ -12,7 +12,7 @@ import type { Edge, Occurrence } from '../vehicles/edge.ts'
 import type { VehiclesPart } from '../parts/vehicles.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
-import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Messages, Replayed, ReplayPage, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Answer, Readiness } from '../http/answers.ts'
 import type { GivenMessage } from '../http/routes.ts'
 import type { MalformedBody } from '../events/malformed.ts'
@@ -206,6 +206,11 @@ export interface Receiver<Bindings extends object = object, Fields extends Field
     which: ReplaySelection,
     from?: { readonly env?: unknown; readonly context?: ExecutionContext },
   ): Promise<number>
+  /**
+   * One part of such a replay, of at most `limit` messages. With the `next` of one part as `after` of the next, a replay goes on where it was
+   * broken off. `undefined`: the inbox cannot do that.
+   */
+  readonly replaySome: ((which: ReplayPage) => Promise<Replayed>) | undefined
 }
 
 /** What parts add to a receiver: the part `vehicles` adds the newest state of each vehicle. */

@@ -109,11 +109,13 @@ export function measuresOf(stats: Stats): readonly Measure[] {
       stats.backlog && seconds(stats.backlog.oldestMs ?? 0),
     ),
     gauge('handling.processes', '{process}', 'Processes that run handlers now.', stats.backlog?.processes),
-    gauge(
-      ...(['partitions.unhandled', '{partition}', 'Partitions that no running process handles.'] as const),
-      stats.backlog?.unhandledPartitions,
-    ),
-    gauge('failing.messages', '{message}', 'Messages that wait because a handler failed.', stats.failing.messages),
+    {
+      name: 'fleethook.failing.messages',
+      unit: '{message}',
+      type: 'gauge',
+      help: 'Messages that wait because a handler failed.',
+      samples: failingSamples(stats.failing),
+    },
     gauge('lanes', '{lane}', 'Vehicles that have work.', stats.lanes),
     gauge('running', '{message}', 'Messages whose handlers run now.', stats.running),
     gauge('handlers.resting', '{handler}', 'Handlers whose circuit breaker is open.', stats.resting.length),
@@ -165,6 +167,13 @@ const one = (value: number): Samples => [{ value, attributes: {} }]
 
 const by = (attribute: string, values: Readonly<Record<string, number>>): Samples =>
   Object.entries(values).map(([name, value]) => ({ value, attributes: { [attribute]: name } }))
+
+/** Without a handler that fails: one 0, so that the metric is always there. */
+function failingSamples({ handlers }: Stats['failing']): Samples {
+  if (handlers.length === 0) return one(0)
+  const named = handlers.slice(0, mostHandlers)
+  return by('fleethook.handler', Object.fromEntries(named.map(({ handler, messages }) => [handler, messages])))
+}
 
 const zeros = (names: readonly string[]): Record<string, number> => Object.fromEntries(names.map((name) => [name, 0]))
 

@@ -1,7 +1,7 @@
-import { createMessages, replayable } from '../../../src/backend/replay.ts'
+import { createMessages, pageOf, replayable } from '../../../src/backend/replay.ts'
 import type { Clock } from '../../../src/base/clock.ts'
 import { firstSeqAt, idWithSeq } from '../../../src/inbox/delivery-id.ts'
-import type { Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { Messages, Replayed, ReplayPage, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type {
   DeadLetter,
   DeadLetterReason,
@@ -135,10 +135,22 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
 
   /** Handles handled messages again, in order per vehicle. Resolves to their number. */
   async replayHandled(which: ReplaySelection, reread: Receipts['reread']): Promise<number> {
-    const found: { readonly id: string; readonly part: number }[] = []
+    const found: Pick<InboxMessage, 'id' | 'lane'>[] = []
     for await (const { id, lane } of replayable((selection) => this.settled(selection), which, reread))
-      found.push({ id, part: partitionOf(lane) })
-    if (which.dryRun === true) return found.length
+      found.push({ id, lane })
+    return which.dryRun === true ? found.length : this.#replay(found)
+  }
+
+  async replaySome(which: ReplayPage, reread: Receipts['reread']): Promise<Replayed> {
+    const { found, next } = await pageOf(
+      replayable((selection) => this.settled(selection), which, reread),
+      which.limit,
+    )
+    return { messages: await this.#replay(found), next }
+  }
+
+  async #replay(messages: readonly Pick<InboxMessage, 'id' | 'lane'>[]): Promise<number> {
+    const found = messages.map(({ id, lane }) => ({ id, part: partitionOf(lane) }))
     let count = 0
     const { schema } = this.#db
     await paced(this.#clock, found, async (some) => {
@@ -212,7 +224,7 @@ function selected(
     conditions.push(condition.replace('?', `$${values.length}`))
   }
   add('m.id = ?::uuid', id)
-  add('m.lane = ?', lane)
+  add('m.lane = ?', lane === undefined ? undefined : storable(lane))
   add('m.received_at >= ?', fromMs)
   add('m.received_at < ?', toMs)
   add('m.id > ?::uuid', after)

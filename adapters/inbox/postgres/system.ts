@@ -3,7 +3,7 @@ import type { BackendParts } from '../../../src/backend/backend.ts'
 import type { Clock } from '../../../src/base/clock.ts'
 import { guardedLog } from '../../../src/base/log.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { DeadLetters, Messages, Replayed, ReplayPage, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
 import { failingOf } from '../../../src/inbox/failing.ts'
 import type { Backlog, Failing, InboxStats } from '../../../src/inbox/stats.ts'
@@ -98,6 +98,10 @@ export class PostgresSystem implements SharedSystem, Marks {
 
   async replay(which: ReplaySelection): Promise<number> {
     return this.#store.replayHandled(which, this.#parts.receipts.reread)
+  }
+
+  async replaySome(which: ReplayPage): Promise<Replayed> {
+    return this.#store.replaySome(which, this.#parts.receipts.reread)
   }
 
   facts(): readonly string[] {
