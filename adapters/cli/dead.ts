@@ -7,7 +7,7 @@ import type { Letter, LetterSummary } from '../../src/operator/app.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { whole } from './arguments.ts'
 import { type Filter, filters, operates, type Operating } from './operator.ts'
-import { columns, jsonText, table, timeOf } from './terminal.ts'
+import { columns, inShell, jsonText, table, timeOf } from './terminal.ts'
 
 const isLetter = (value: unknown): boolean => isJsonObject(value) && typeof value['id'] === 'string'
 const listed = z.looseObject({ letters: z.array(z.custom<LetterSummary>(isLetter)), next: z.nullable(z.string()) })
@@ -141,7 +141,7 @@ async function replayAll(operating: Operating, range: Record<string, string>, dr
     }
   } catch (error) {
     if (!(error instanceof FleethookError)) throw error
-    const again = Object.entries({ ...all, ...defined({ after }) }).map(([name, value]) => `--${name} ${value}`)
+    const again = Object.entries({ ...all, ...defined({ after }) }).map(([name, value]) => `--${name}=${inShell(value)}`)
     throw new FleethookError(error.code, `${error.message} Before that, ${messages} messages were replayed.`, {
       hint:
         `Go on where it stopped, when the receiver runs again: fleethook replay ${again.join(' ')}. ` +

@@ -38,7 +38,7 @@ import { failingForm, failingSentence, type ShownFailing } from './failing.ts'
 import { type ConnectionOptions, connectionTo, isPostgres, Operator } from './operator.ts'
 import { openPool } from './postgres.ts'
 import { keptErrors } from './tail.ts'
-import { colorsFor } from './terminal.ts'
+import { colorsFor, inShell } from './terminal.ts'
 
 /** `'warn'`: it works, but something may go wrong later. `'skip'`: it could not be checked here. */
 type Status = 'ok' | 'warn' | 'fail' | 'skip'
@@ -218,7 +218,7 @@ async function* webhook({ client, url }: Circumstances): AsyncGenerator<Finding,
     yield fail(
       'webhook.url',
       `The service posts to ${stored.url}, and --url is ${url.href}.`,
-      `fleethook webhook set --url ${url.href}`,
+      `fleethook webhook set --url ${inShell(url.href)}`,
     )
   if (!stored.auth)
     yield fail(
@@ -246,7 +246,7 @@ async function* webhook({ client, url }: Circumstances): AsyncGenerator<Finding,
   yield fail(
     'webhook.vehicles',
     `${without.length} of ${asked.length} vehicles${some} have no streaming config, so they send no data: ${few}`,
-    `fleethook config patch ${without[0]} BatteryLevel=60`,
+    `fleethook config patch ${inShell(without[0] ?? '')} BatteryLevel=60`,
   )
 }
 
@@ -340,7 +340,7 @@ async function* inbox({ inbox: given, operator }: Circumstances): AsyncGenerator
   if (file !== undefined) closeSync(openSync(path, 'r+'))
   if (process.platform === 'win32' || ((file?.mode ?? 0) & 0o077) === 0)
     yield ok('inbox.file', `${path}${file === undefined ? ': no file yet' : ''}`)
-  else yield warn('inbox.file', `Others can read ${path}. It holds positions of vehicles.`, `chmod 600 ${path}`)
+  else yield warn('inbox.file', `Others can read ${path}. It holds positions of vehicles.`, `chmod 600 ${inShell(path)}`)
   const { bavail, bsize } = statfsSync(folder)
   const free = Math.floor((bavail * bsize) / 1_048_576)
   const todo = 'Free space, or lower the retention of the inbox.'

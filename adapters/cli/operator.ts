@@ -52,11 +52,8 @@ interface OperatorArguments {
 
 const statuses = `
 The command asks the first of these that is there:
-  1. the receiver at --url or FLEETHOOK_OPERATOR_URL, which mounts
-     operatorRoutes with the secret FLEETHOOK_OPERATOR_SECRET
-  2. the receiver that has the file --inbox or FLEETHOOK_INBOX
-     (default: data/inbox.db), on the socket beside it, or the
-     file itself when no receiver runs
+  1. the receiver at --url or FLEETHOOK_OPERATOR_URL, which mounts operatorRoutes with the secret FLEETHOOK_OPERATOR_SECRET
+  2. the receiver with the file --inbox, FLEETHOOK_INBOX or data/inbox.db, on the socket beside it, or that file when no receiver runs
   3. the tables of postgresInbox in DATABASE_URL
 
 These variables are also read from .env.

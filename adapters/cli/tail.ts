@@ -8,7 +8,7 @@ import type { ShownItem } from '../../src/operator/feed.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { whole } from './arguments.ts'
 import { type ConnectionOptions, operates, Operator } from './operator.ts'
-import { type Colors, colorsFor, escapeJson } from './terminal.ts'
+import { type Colors, colorsFor, escapeJson, inShell } from './terminal.ts'
 
 const isItem = (value: unknown): boolean =>
   isJsonObject(value) && typeof value['kind'] === 'string' && typeof value['at'] === 'string'
@@ -128,7 +128,7 @@ function textOf(one: ShownItem): string {
       )
     }
     case 'dead':
-      return escapeControls(`${about} ${error}, fleethook dead show ${id}`)
+      return escapeControls(`${about} ${error}, fleethook dead show ${inShell(id)}`)
     case 'test': {
       const { test = '', bytes = 0, encoding = 'read by the host', headers = [] } = one
       return escapeControls(`${about} test message ${test}: ${bytes} bytes, ${encoding}, ${headers.length} headers`)
