@@ -24,7 +24,7 @@ function init(command: Command, template: string, dir: string): void {
   const names = templateNames()
   if (!names.includes(template)) {
     const meant = nearestName(template, names)
-    bad(`There is no template "${template}".${meant === undefined ? '' : ` Did you mean ${meant}?`} There are ${names.join(', ')}.`)
+    bad(`There is no template "${template}". There are ${names.join(', ')}.${meant === undefined ? '' : ` Did you mean ${meant}?`}`)
   }
   const folder = resolve(dir)
   const problem = problemWithFolder(folder)
