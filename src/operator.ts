@@ -34,6 +34,7 @@ export interface OperatorOptions<Bindings extends object = object> {
  * | `POST /dead/:id/replay`, `/dead/:id/discard` | `{ messages: 0 or 1 }` |
  * | `POST /dead/replay`, `/dead/discard` with `{ vin?, topic?, from?, to?, dryRun? }` | `{ messages }` |
  * | `POST /replay` with `{ from, to, vin?, topic?, dryRun? }` | replays handled messages that the inbox still keeps: `{ messages }` |
+ * | `POST /forget` with `{ vin, dryRun? }` | erases everything that is kept of a vehicle: `{ messages, waiting, deadLetters }` |
  * | `GET /vehicles?limit&after` | `{ vehicles, next }`: when each was seen, without values (part `vehicles`) |
  * | `GET /vehicles/:vin` | the newest value of each field, with its age, and whether it is certain |
  * | `GET /feed?vin&topic&errors=true&since` | Server-Sent Events, each with `{ items, missed? }`; the `id` of an event is the next `since` |

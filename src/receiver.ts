@@ -208,6 +208,7 @@ export function createReceiver<
     messages: backend.messages,
     replay: (which, from) => backend.replay(which, from),
     replaySome: backend.replaySome,
+    forget: (vin, options) => backend.forget(vin, options),
   }
   const { vehicles: states } = backend
   const whole = states === undefined ? receiver : Object.assign(receiver, { vehicles: states })

@@ -46,6 +46,7 @@ const commands: Readonly<Record<string, Entry>> = {
     async () => (await import('./tail.ts')).defineTail,
   ],
   dead: ['list, replay, or discard dead letters', async () => (await import('./dead.ts')).defineDead],
+  forget: ['erase everything that is kept of a vehicle', async () => (await import('./forget.ts')).defineForget],
   failing: ['show what fails now, by handler', async () => (await import('./failing.ts')).defineFailing],
   replay: ['replay messages that were already handled', async () => (await import('./dead.ts')).defineReplay],
   kafka: ['print or create the topics of the Kafka inbox', async () => (await import('./kafka.ts')).defineKafka],

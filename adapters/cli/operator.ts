@@ -6,6 +6,7 @@ import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-pa
 import { createReplays } from '../../src/backend/replay.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
+import type { Forgotten } from '../../src/inbox/dead-letters.ts'
 import { createReceipts, type Receipts } from '../../src/inbox/receipts.ts'
 import { failingOf } from '../../src/inbox/failing.ts'
 import { createOperatorApp } from '../../src/operator/app.ts'
@@ -16,6 +17,7 @@ import { Database, databaseError, stateOf } from '../inbox/postgres/client.ts'
 import { schemaName } from '../inbox/postgres/options.ts'
 import { checkServer } from '../inbox/postgres/schema.ts'
 import { Store } from '../inbox/postgres/store.ts'
+import { VehicleRows } from '../inbox/postgres/vehicles.ts'
 import { controlPath } from '../inbox/sqlite/control.ts'
 import { createInboxFile } from '../inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../inbox/sqlite/inbox.ts'
@@ -314,6 +316,10 @@ async function askDatabase(address: string, schema: string, asked: Asked, inbox:
       replaySome: (which) => store.replaySome(which, reread),
       failing: async () => failingOf(failing, true),
       backlog: async () => backlog,
+      async forget(vin, { dryRun = false } = {}) {
+        if (!dryRun) await new VehicleRows(db).forget(vin)
+        return store.forget(vin, dryRun)
+      },
     })
     return await app.request(asked.path, { method: asked.method, body: asked.body ?? null })
   } catch (error) {
@@ -362,7 +368,9 @@ async function askStopped(path: string, { method, path: asked, body }: Asked): P
     const waiting = async (): Promise<never> => {
       throw notRunning(path)
     }
-    return await createOperatorApp({ ...replays, failing: waiting }).request(asked, { method, body: body ?? null })
+    const forget = async (vin: string, { dryRun = false } = {}): Promise<Forgotten> =>
+      (await inbox.forget?.(vin, dryRun)) ?? { messages: 0, waiting: 0, deadLetters: 0 }
+    return await createOperatorApp({ ...replays, failing: waiting, forget }).request(asked, { method, body: body ?? null })
   } finally {
     await inbox.close()
   }

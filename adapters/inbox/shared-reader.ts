@@ -2,7 +2,14 @@ import { type Clock, elapsedMs, pause } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { throttled } from '../../src/base/log.ts'
 import { PassingMap } from '../../src/base/passing-map.ts'
-import type { Claim, DeadLetterReason, InboxMessage, InboxSettings, NextAttempt } from '../../src/inbox/inbox.ts'
+import {
+  type Claim,
+  type DeadLetterReason,
+  type InboxMessage,
+  type InboxSettings,
+  isAbout,
+  type NextAttempt,
+} from '../../src/inbox/inbox.ts'
 import type { StoredVehicle } from '../../src/inbox/vehicle-store.ts'
 import type { SharedInbox } from './two-halves.ts'
 
@@ -151,6 +158,12 @@ export abstract class SharedReader<Found extends Unsettled<PartOf<Found>>> imple
     found.part.unsettled.set(id, found)
     this.byId.set(id, found)
     this.bytes += bytes
+  }
+
+  /** Its vehicle was erased. */
+  letGoOf(vin: string): void {
+    for (const found of this.byId.values()) if (isAbout(found.message, vin)) this.forget(found)
+    this.change()
   }
 
   protected forget(found: Found): void {

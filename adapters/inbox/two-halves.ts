@@ -1,5 +1,5 @@
 import { createDeadLetterReader, listedAfter } from '../../src/backend/replay.ts'
-import { type Backend, type BackendParts, type BackendState, statsOf } from '../../src/backend/backend.ts'
+import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from '../../src/backend/backend.ts'
 import { LocalBackend } from '../../src/backend/local.ts'
 import { RelayBackend } from '../../src/backend/relay.ts'
 import { watchForStalls } from '../../src/backend/gaps.ts'
@@ -12,6 +12,7 @@ import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '..
 import type { Refusal } from '../../src/http/answers.ts'
 import type {
   DeadLetters,
+  Forgotten,
   Messages,
   MessageSelection,
   Replayed,
@@ -54,6 +55,8 @@ export interface SharedSystem {
   replay(which: ReplaySelection): Promise<number>
   /** Left out: a replay cannot go on where it was broken off. */
   replaySome?(which: ReplayPage): Promise<Replayed>
+  /** Left out: it cannot erase a vehicle. */
+  forget?(vin: string, dryRun: boolean): Promise<Forgotten>
   /** Connects and checks the system. Called again after it rejected. `front`: the half that receives, if this process does. */
   connect(front: RelayBackend | undefined): Promise<void>
   /** Keeps messages in the order of the calls. Resolves to a refusal, or rejects when the system cannot be used. */
@@ -166,6 +169,18 @@ export class TwoHalves implements Backend {
 
   replay(which: ReplaySelection): Promise<number> {
     return this.#connect().then(() => this.#system.replay(which))
+  }
+
+  async forget(vin: string, { dryRun = false }: { readonly dryRun?: boolean } = {}): Promise<Forgotten> {
+    await this.#connect()
+    const erase = this.#system.forget?.bind(this.#system) ?? cannotForget
+    if (dryRun) return erase(vin, true)
+    this.#back?.letGoOf(vin)
+    await this.vehicles?.forget(vin)
+    const erased = await erase(vin, false)
+    if (this.#front === undefined) this.#parts.reports.observers.forgotten?.(vin)
+    else this.#front.letGoOf(vin)
+    return erased
   }
 
   open(options: OpenOptions = {}): Promise<void> {

@@ -11,14 +11,14 @@ import { Breakers } from '../parts/breaker.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
-import type { DeadLetters, Messages } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Forgotten, Messages } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Opened, Waiting } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
-import { vinOf } from '../inbox/receipts.ts'
+import { laneOf, vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
 import { failingOf } from '../inbox/failing.ts'
 import type { Failing, Stats } from '../inbox/stats.ts'
-import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
+import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from './backend.ts'
 import { Gaps, watchForStalls } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
 import type { FleetEvent } from '../events/event.ts'
@@ -293,6 +293,28 @@ export class LocalBackend implements Backend {
   readonly stats = (): Stats => statsOf(this, this.#parts.reports)
 
   readonly failing = async (): Promise<Failing> => this.#failing(true)
+
+  async forget(vin: string, { dryRun = false }: { readonly dryRun?: boolean } = {}): Promise<Forgotten> {
+    await this.#whenRecovered()
+    const erase = this.#inbox.forget?.bind(this.#inbox) ?? cannotForget
+    if (dryRun) return erase(vin, true)
+    const { counts } = this.#core
+    const before = counts.forgotten
+    this.#core.forget(laneOf(vin))
+    this.#gaps.forget(vin)
+    await this.vehicles?.forget(vin)
+    const erased = await erase(vin, false)
+    // Not all that wait have a place in memory.
+    counts.forgotten = Math.max(counts.forgotten, before + erased.waiting)
+    this.#parts.reports.observers.forgotten?.(vin)
+    return erased
+  }
+
+  /** Other processes of the same store erase the rest. */
+  letGoOf(vin: string): void {
+    this.#core.forget(laneOf(vin))
+    this.#gaps.forget(vin)
+  }
 
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
 

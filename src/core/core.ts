@@ -41,7 +41,7 @@ const itsPlace = {}
 
 /** Claims messages from the inbox, runs their handlers and settles them: in order per lane, up to `concurrency` at once. */
 export class Core implements RunningCore {
-  readonly counts: CoreCounts = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0, handedOver: 0 }
+  readonly counts: CoreCounts = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0, handedOver: 0, forgotten: 0 }
   readonly options: CoreOptions
   readonly lanes: Lanes = new Lanes()
   readonly lifecycle: Lifecycle
@@ -103,15 +103,25 @@ export class Core implements RunningCore {
   gone(ids: readonly string[]): void {
     const given = new Set(ids)
     const entries = [...this.lanes.all()].filter(({ id }) => given.has(id))
+    this.#letGo(entries, 'handedOver', new FleethookError('handed_over', 'Another process has taken over the message.'))
+  }
+
+  /** An operator erases a vehicle: the work on its messages ends at once, whatever its state, and is not settled. */
+  forget(laneKey: string): void {
+    const entries = [...this.lanes.all()].filter((entry) => entry.laneKey === laneKey)
+    this.#letGo(entries, 'forgotten', new FleethookError('vehicle_forgotten', 'The vehicle of the message was erased.'))
+  }
+
+  #letGo(entries: readonly Entry[], count: 'handedOver' | 'forgotten', reason: FleethookError): void {
     for (const entry of entries) {
       this.#leave(entry)
       entry.go()
       this.hooks.over?.(entry, 'gone')
-      if (entry.counts) this.counts.handedOver += 1
+      if (entry.counts) this.counts[count] += 1
       entry.request.oneIsOver(true)
     }
     for (const gathering of this.#gatherings.values()) gathering.dropOver()
-    this.runner.abortGone(new FleethookError('handed_over', 'Another process has taken over the message.'))
+    this.runner.abortGone(reason)
     this.pump()
   }
 

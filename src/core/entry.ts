@@ -103,7 +103,7 @@ export class Entry {
   #isNew = true
   /** It was in a batch that failed, so its step gets it alone. */
   isAlone = false
-  /** It is over here, and another process has the message. */
+  /** It is over here without an end: another process has the message, or its vehicle was erased. */
   isGone = false
   /** The number of processes that ended while they had it in hand. */
   crashes: number

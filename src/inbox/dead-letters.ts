@@ -45,6 +45,15 @@ export interface Replayed {
   readonly next: string | null
 }
 
+/** What was erased of a vehicle. */
+export interface Forgotten {
+  /** Its messages: those that waited, those that were kept for replays, and dead letters. */
+  readonly messages: number
+  /** Those that waited: their handlers never run. */
+  readonly waiting: number
+  readonly deadLetters: number
+}
+
 /** The messages that were given up. */
 export interface DeadLetters {
   /** Oldest first. It reads them in small steps while you iterate, so end the loop when you have enough. `after`: an id to go on behind. */

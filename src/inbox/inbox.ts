@@ -6,6 +6,7 @@ import type { Door } from '../http/paths.ts'
 import type { StoredVehicle, VehicleStore } from './vehicle-store.ts'
 import type { Window, WindowHost } from './window.ts'
 import type { OperatorApi } from './observer.ts'
+import type { Forgotten } from './dead-letters.ts'
 import type { LastFailure } from './failing.ts'
 import type { InboxStats } from './stats.ts'
 import type { Log } from '../base/log.ts'
@@ -159,6 +160,12 @@ export function isSelected({ id, lane, receivedAt }: InboxMessage, which: Select
   )
 }
 
+/** Whether a message has to go when a vehicle is erased: its own, or one of no vehicle that has the VIN in its text. */
+export function isAbout({ lane, text }: Pick<InboxMessage, 'lane' | 'text'>, vin: string): boolean {
+  const own = vin.startsWith('*') ? `*${vin}` : vin
+  return lane === own || (lane.startsWith('*') && !lane.startsWith('**') && vin !== '' && text.includes(vin))
+}
+
 /** A message that an inbox keeps. */
 export interface ListedMessage {
   readonly message: InboxMessage
@@ -227,6 +234,11 @@ export interface Inbox {
   revive(id: string): Promise<Waiting | undefined>
   /** Deletes a dead letter. Resolves to whether there was one. */
   discard(id: string): Promise<boolean>
+  /**
+   * Deletes everything that it keeps of a vehicle: messages in every state, also those of no vehicle whose text has the VIN, gaps, and the state of
+   * the vehicle. Nothing of it can be read from the store afterwards. `dryRun`: only counts the messages. An inbox that cannot leaves it out.
+   */
+  forget?(vin: string, dryRun: boolean): Promise<Forgotten>
   /** The messages that wait or are claimed now. */
   usage(): { readonly messages: number; readonly bytes: number }
   /** Why it would reject every `put` now; `undefined` when it would not. Health checks use it. */

@@ -3,7 +3,7 @@ import type { MalformedBody } from '../events/malformed.ts'
 import type { RuntimeRefusal } from '../hosting/drainable.ts'
 import type { Readiness, RefusalError } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
-import type { DeadLetters, DeadMessage, Messages, Replayed, ReplaySelection, ReplayPage, KnownVehicles } from './dead-letters.ts'
+import type { DeadLetters, DeadMessage, Forgotten, Messages, Replayed, ReplaySelection, ReplayPage, KnownVehicles } from './dead-letters.ts'
 import type { Backlog, Failing, Stats } from './stats.ts'
 
 /** One receipt of a message, and the attempt to handle it. */
@@ -167,6 +167,8 @@ export interface Observer {
   dead?(letter: DeadMessage): unknown
   /** A gap event is in the inbox. */
   gap?(event: GapEvent): unknown
+  /** `receiver.forget` has erased this vehicle: an observer that keeps something of it deletes that. */
+  forgotten?(vin: string): unknown
 }
 
 /** What an operator can ask of a receiver, or of the inbox of a stopped one. */
@@ -177,6 +179,8 @@ export interface OperatorApi {
   readonly replay: (which: ReplaySelection) => Promise<number>
   /** One part of such a replay. Left out: the inbox cannot go on where a replay was broken off. */
   readonly replaySome?: ((which: ReplayPage) => Promise<Replayed>) | undefined
+  /** `receiver.forget`. Left out: the inbox cannot erase a vehicle. */
+  readonly forget?: (vin: string, options?: { readonly dryRun?: boolean }) => Promise<Forgotten>
   /** `stats().backlog` as of now, for tables that are asked when no receiver runs. */
   readonly backlog?: () => Promise<Backlog>
   /** The newest state of each vehicle: `receiver.vehicles`. Left out, or `undefined`: it is not kept. */

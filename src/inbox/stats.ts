@@ -78,7 +78,7 @@ export interface UnopenedInbox {
 
 /**
  * What a receiver did and is doing. Counts start at construction, and add up: `received + recovered + replayed` equals
- * `handled + deadLettered + duplicates + lost + handedOver`, plus the messages of `pending` that came over the wire.
+ * `handled + deadLettered + duplicates + lost + handedOver + forgotten`, plus the messages of `pending` that came over the wire.
  * A relay forwards what it received, so there `received` is not part of the sum.
  */
 export interface Stats {
@@ -115,6 +115,8 @@ export interface Stats {
   readonly lost: number
   /** Messages that another process took over before this one settled them. More than 0 only with `postgresInbox` and `kafkaInbox`. */
   readonly handedOver: number
+  /** Messages that `receiver.forget` erased before they were handled. */
+  readonly forgotten: number
   /**
    * Refused requests by the answer's `error`, or by the reason of the runtime that refused before the receiver saw them. A
    * refused message is lost: the service sends once. `test` counts refused requests of `fleethook doctor`.

@@ -223,6 +223,11 @@ const rangeRules: Rules<
   to: required(time),
 }
 
+const forgetRules: Rules<{ vin: string; dryRun?: boolean }> = {
+  vin: required({ must: 'must be a VIN', accepts: (value) => typeof value === 'string' && value !== '' }),
+  dryRun: trueOrFalse,
+}
+
 /** The time between comments on a stream, in milliseconds. A proxy may close a stream that is silent for a minute. */
 const aliveMs = 15_000
 
@@ -300,6 +305,13 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     if (after === undefined) return c.json({ messages: await operator.replay(range), next: null })
     throw new FleethookError('option_invalid', 'This inbox cannot go on after a message: choose with `from` and `to`.')
   })
+
+  const { forget } = operator
+  if (forget !== undefined)
+    app.post('/forget', async (c) => {
+      const { vin, dryRun = false } = read(await bodyOf(c), forgetRules)
+      return c.json(await forget(vin, { dryRun }))
+    })
 
   app.get('/vehicles', async (c) => {
     const { limit = usualLimit, after } = read(queryOf(c), vehiclesRules)

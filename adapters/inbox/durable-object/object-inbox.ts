@@ -2,6 +2,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import { idWithSeq, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
 import type { Inbox, InboxMessage, ListedMessage, Listing, Opened, Waiting } from '../../../src/inbox/inbox.ts'
+import { laneOf } from '../../../src/inbox/receipts.ts'
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../src/inbox/stored-row.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { ObjectStorage } from './platform.ts'
@@ -211,6 +212,21 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     discard: async (id) => room.discard(seqOf(id)),
+
+    async forget(vin, dryRun) {
+      const own = `lane = ? OR (lane GLOB '[*][^*]*' AND instr(text, ?) > 0)`
+      const found = rows(`SELECT place, kind, state FROM fleethook_messages WHERE ${own}`, laneOf(vin), vin)
+      if (!dryRun) {
+        rows(`DELETE FROM fleethook_messages WHERE ${own}`, laneOf(vin), vin)
+        rows('DELETE FROM fleethook_vehicles WHERE vin = ?', vin)
+        room.count()
+      }
+      return {
+        messages: found.length,
+        waiting: found.filter(({ state, kind }) => state === waiting && kind === 'wire').length,
+        deadLetters: found.filter(({ state }) => state === dead).length,
+      }
+    },
 
     usage: () => ({ ...room.pending }),
 

@@ -5,7 +5,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { RequestScope } from '../../../src/core/entry.ts'
 import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { MessageSelection } from '../../../src/inbox/dead-letters.ts'
+import type { Forgotten, MessageSelection } from '../../../src/inbox/dead-letters.ts'
 import type { DeadLetter, InboxMessage, KeptGap, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
 import { firstOf } from '../../../src/inbox/pages.ts'
 import type { LocalVehicles, VehiclesStats } from '../../../src/vehicles/vehicles.ts'
@@ -163,6 +163,10 @@ class Shard {
 
   forgetVehicle(vin: string): Promise<boolean> {
     return this.#vehicles().forget(vin)
+  }
+
+  forget({ vin, dryRun }: { readonly vin: string; readonly dryRun: boolean }): Promise<Forgotten> {
+    return this.#backend.forget(vin, { dryRun })
   }
 
   countVehicles(_: undefined): Promise<VehiclesStats> {

@@ -3,7 +3,7 @@ import type { BackendParts } from '../../../src/backend/backend.ts'
 import type { Clock } from '../../../src/base/clock.ts'
 import { guardedLog } from '../../../src/base/log.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { DeadLetters, Messages, Replayed, ReplayPage, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { DeadLetters, Forgotten, Messages, Replayed, ReplayPage, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
 import { failingOf } from '../../../src/inbox/failing.ts'
 import type { Backlog, Failing, InboxStats } from '../../../src/inbox/stats.ts'
@@ -102,6 +102,14 @@ export class PostgresSystem implements SharedSystem, Marks {
 
   async replaySome(which: ReplayPage): Promise<Replayed> {
     return this.#store.replaySome(which, this.#parts.receipts.reread)
+  }
+
+  async forget(vin: string, dryRun: boolean): Promise<Forgotten> {
+    // Another process may have its state in memory.
+    if (!dryRun && this.vehicles === undefined) await new VehicleRows(this.db).forget(vin)
+    const erased = await this.#store.forget(vin, dryRun)
+    if (!dryRun) this.reader?.letGoOf(vin)
+    return erased
   }
 
   facts(): readonly string[] {

@@ -22,6 +22,7 @@ import type {
   Committed,
   Dropped,
   FileFigures,
+  ForgottenPart,
   InboxFile,
   Move,
   OpenedFile,
@@ -468,6 +469,29 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     async discard(id) {
       const seq = seqOf(id)
       return !Number.isNaN(seq) && (await commits.move({ to: 'deleted', seq })) !== undefined
+    },
+
+    async forget(vin, dryRun) {
+      // What is still to be written of its messages must not come after.
+      await commits.flush()
+      const erased = { messages: 0, waiting: 0, deadLetters: 0 }
+      for (let after: number | undefined = -1; after !== undefined;) {
+        const part: ForgottenPart = await readFile(() => file.forget(vin, after ?? -1, dryRun))
+        erased.messages += part.messages
+        erased.waiting += part.waiting
+        erased.deadLetters += part.deadLetters
+        if (!dryRun) {
+          figures = { oldest: part.oldest, deadLetters: figures.deadLetters - part.deadLetters }
+          release(part.pending.messages, part.pending.bytes)
+        }
+        after = part.next
+        await setImmediate()
+      }
+      if (dryRun) return erased
+      cache.forget(vin)
+      await vehicles?.store.forget(vin)
+      while (await readFile(() => file.scrub(vin))) await setImmediate()
+      return erased
     },
 
     usage: () => ({ ...pending }),
