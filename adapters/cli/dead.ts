@@ -128,20 +128,25 @@ async function replayAll(operating: Operating, range: Record<string, string>, dr
     print(count, () => matching(count.messages))
     return count.messages > 0
   }
-  const those = begin === undefined ? `${count.messages} messages` : `those of ${count.messages} messages after ${begin}`
+  const those =
+    begin === undefined ? `${count.messages} messages` : `those of ${count.messages} messages after ${begin}`
   if (count.messages > 1 && !(await agreed(`Replay ${those}?`))) return false
   let messages = 0
   let after = begin
   try {
     for (;;) {
-      const part = changed.parse(await operator.ask('POST', '/replay', { ...all, ...defined({ after }), limit: partSize }))
+      const part = changed.parse(
+        await operator.ask('POST', '/replay', { ...all, ...defined({ after }), limit: partSize }),
+      )
       messages += part.messages
       if (part.next == null) break
       after = part.next
     }
   } catch (error) {
     if (!(error instanceof FleethookError)) throw error
-    const again = Object.entries({ ...all, ...defined({ after }) }).map(([name, value]) => `--${name}=${inShell(value)}`)
+    const again = Object.entries({ ...all, ...defined({ after }) }).map(
+      ([name, value]) => `--${name}=${inShell(value)}`,
+    )
     throw new FleethookError(error.code, `${error.message} Before that, ${messages} messages were replayed.`, {
       hint:
         `Go on where it stopped, when the receiver runs again: fleethook replay ${again.join(' ')}. ` +

@@ -139,7 +139,10 @@ async function circumstances(given: Given & Common): Promise<Circumstances> {
       : createClient({ baseUrl: serviceUrl, apiKey, timeoutMs: 10_000, retry: { attempts: 1 } })
   const known = given.url?.href ?? (await client?.webhook.get().catch(() => undefined))?.url
   const url = known !== undefined && URL.canParse(known) ? new URL(known) : undefined
-  const operator = connectionTo({ ...defined({ inbox: given.inbox, url: given.operator }), schema: given.schema }, variable)
+  const operator = connectionTo(
+    { ...defined({ inbox: given.inbox, url: given.operator }), schema: given.schema },
+    variable,
+  )
   const { dotenv: envFile, schema } = given
   return { variable, envFile, inbox: inboxPath(given.inbox, variable), client, url, schema, operator }
 }
@@ -340,7 +343,8 @@ async function* inbox({ inbox: given, operator }: Circumstances): AsyncGenerator
   if (file !== undefined) closeSync(openSync(path, 'r+'))
   if (process.platform === 'win32' || ((file?.mode ?? 0) & 0o077) === 0)
     yield ok('inbox.file', `${path}${file === undefined ? ': no file yet' : ''}`)
-  else yield warn('inbox.file', `Others can read ${path}. It holds positions of vehicles.`, `chmod 600 ${inShell(path)}`)
+  else
+    yield warn('inbox.file', `Others can read ${path}. It holds positions of vehicles.`, `chmod 600 ${inShell(path)}`)
   const { bavail, bsize } = statfsSync(folder)
   const free = Math.floor((bavail * bsize) / 1_048_576)
   const todo = 'Free space, or lower the retention of the inbox.'
@@ -355,8 +359,7 @@ async function* inbox({ inbox: given, operator }: Circumstances): AsyncGenerator
 /** The server and the tables of postgresInbox. */
 async function* postgres({ variable, schema }: Circumstances): AsyncGenerator<Finding, void> {
   const url = variable('DATABASE_URL') ?? ''
-  if (!isPostgres(url))
-    return yield skip('postgres.server', 'DATABASE_URL is not set to the address of a Postgres')
+  if (!isPostgres(url)) return yield skip('postgres.server', 'DATABASE_URL is not set to the address of a Postgres')
   if (!schemaName.accepts(schema)) throw new FleethookError('option_invalid', `--schema ${schemaName.must}.`)
   const pool = await openPool(url)
   try {
@@ -450,7 +453,10 @@ async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerat
   if (typeof asked === 'string') return yield skip('receiver.running', `no receiver answers for ${where}: ${asked}`)
   const stats = statsForm.parse(asked)
   if (stats.draining) return yield warn('receiver.running', 'The receiver is stopping.', 'Start it again.')
-  yield ok('receiver.running', operator.url === undefined ? 'it answers on its control socket' : `it answers at ${where}`)
+  yield ok(
+    'receiver.running',
+    operator.url === undefined ? 'it answers on its control socket' : `it answers at ${where}`,
+  )
   const { received, lastReceivedAtMs, inbox: kept } = stats
   const hasReceived = lastReceivedAtMs !== undefined && lastReceivedAtMs > 0
   if (hasReceived) {

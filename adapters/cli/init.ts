@@ -24,7 +24,9 @@ function init(command: Command, template: string, dir: string): void {
   const names = templateNames()
   if (!names.includes(template)) {
     const meant = nearestName(template, names)
-    bad(`There is no template "${template}". There are ${names.join(', ')}.${meant === undefined ? '' : ` Did you mean ${meant}?`}`)
+    bad(
+      `There is no template "${template}". There are ${names.join(', ')}.${meant === undefined ? '' : ` Did you mean ${meant}?`}`,
+    )
   }
   const folder = resolve(dir)
   const problem = problemWithFolder(folder)
@@ -199,4 +201,3 @@ export function nextCommands({ files }: Template, version: string, origin?: stri
     : [`npm pack ${inShell(origin)}`, `npm install ./fleethook-${version}.tgz`]
   return [...install, ...commands.slice(1)]
 }
-

@@ -124,8 +124,7 @@ export function connectionTo(
   }
 }
 
-export const isPostgres = (address: string | undefined): address is string =>
-  /^postgres(?:ql)?:/.test(address ?? '')
+export const isPostgres = (address: string | undefined): address is string => /^postgres(?:ql)?:/.test(address ?? '')
 
 /** Whether a command needs a running receiver, or only its inbox file. */
 type Needs = 'inbox' | 'receiver'
@@ -370,7 +369,10 @@ async function askStopped(path: string, { method, path: asked, body }: Asked): P
     }
     const forget = async (vin: string, { dryRun = false } = {}): Promise<Forgotten> =>
       (await inbox.forget?.(vin, dryRun)) ?? { messages: 0, waiting: 0, deadLetters: 0 }
-    return await createOperatorApp({ ...replays, failing: waiting, forget }).request(asked, { method, body: body ?? null })
+    return await createOperatorApp({ ...replays, failing: waiting, forget }).request(asked, {
+      method,
+      body: body ?? null,
+    })
   } finally {
     await inbox.close()
   }

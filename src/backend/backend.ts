@@ -24,7 +24,9 @@ export interface BackendParts {
 }
 
 /** Keeps messages and runs their handlers, in this process (`local.ts`) or elsewhere (`relay.ts`). */
-export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handlersOf' | 'vehicles' | 'replaySome' | 'backlog' | 'forget'>> {
+export interface Backend extends Required<
+  Omit<OperatorApi, 'readiness' | 'handlersOf' | 'vehicles' | 'replaySome' | 'backlog' | 'forget'>
+> {
   readonly replaySome?: OperatorApi['replaySome']
   readonly ack: Ack
   readonly durability: Durability

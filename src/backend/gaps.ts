@@ -84,8 +84,7 @@ export class Gaps {
 
   /** Its vehicle is erased, so nobody has to learn what is missing of it. */
   forget(vin: string): void {
-    for (const gaps of [this.#returned, this.#open])
-      for (const [at, gap] of gaps) if (gap.vin === vin) gaps.delete(at)
+    for (const gaps of [this.#returned, this.#open]) for (const [at, gap] of gaps) if (gap.vin === vin) gaps.delete(at)
     this.#count()
   }
 

@@ -115,7 +115,11 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
   const reader = createDeadLetterReader(inbox, read)
 
   /** Replays messages in the order given. All ids are known before the first one, so no message is replayed twice. */
-  async function revive(ids: readonly string[], { env, context }: Partial<RequestScope> = {}, waits = false): Promise<number> {
+  async function revive(
+    ids: readonly string[],
+    { env, context }: Partial<RequestScope> = {},
+    waits = false,
+  ): Promise<number> {
     let count = 0
     for (let start = 0; start < ids.length; start += atOnce) {
       const handled: Promise<void>[] = []
@@ -177,8 +181,18 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
     async replaySome(which) {
       refuseWhileDraining(0)
       await open()
-      const page = await pageOf(replayable((selection) => inbox.settled(selection), which, read), which.limit)
-      return { messages: await revive(page.found.map(({ id }) => id), {}, page.next !== null), next: page.next }
+      const page = await pageOf(
+        replayable((selection) => inbox.settled(selection), which, read),
+        which.limit,
+      )
+      return {
+        messages: await revive(
+          page.found.map(({ id }) => id),
+          {},
+          page.next !== null,
+        ),
+        next: page.next,
+      }
     },
   }
 }

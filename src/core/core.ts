@@ -41,7 +41,15 @@ const itsPlace = {}
 
 /** Claims messages from the inbox, runs their handlers and settles them: in order per lane, up to `concurrency` at once. */
 export class Core implements RunningCore {
-  readonly counts: CoreCounts = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0, handedOver: 0, forgotten: 0 }
+  readonly counts: CoreCounts = {
+    handled: 0,
+    retried: 0,
+    deadLettered: 0,
+    duplicates: 0,
+    lost: 0,
+    handedOver: 0,
+    forgotten: 0,
+  }
   readonly options: CoreOptions
   readonly lanes: Lanes = new Lanes()
   readonly lifecycle: Lifecycle

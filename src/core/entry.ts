@@ -233,7 +233,8 @@ export class Entry {
     const isNext = steps[0]?.gather !== undefined && steps[0] !== this.steps?.[0]
     this.steps = steps
     const { trouble } = this
-    if (!steps.some(({ name }) => name === trouble?.failure?.handler) && trouble !== undefined) trouble.failure = undefined
+    if (!steps.some(({ name }) => name === trouble?.failure?.handler) && trouble !== undefined)
+      trouble.failure = undefined
     if (!isNext) return
     this.attempt = 0
     this.isAlone = false

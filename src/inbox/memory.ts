@@ -149,7 +149,9 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 
     async forget(vin, dryRun) {
       const own = (message: InboxMessage): boolean => isAbout(message, vin)
-      const waiting = [...kept.values()].flatMap(({ message }) => (message !== undefined && own(message) ? [message] : []))
+      const waiting = [...kept.values()].flatMap(({ message }) =>
+        message !== undefined && own(message) ? [message] : [],
+      )
       const letters = [...dead.values()].filter(({ message }) => own(message))
       if (!dryRun) {
         for (const { id } of waiting) forget(id)

@@ -3,7 +3,16 @@ import type { MalformedBody } from '../events/malformed.ts'
 import type { RuntimeRefusal } from '../hosting/drainable.ts'
 import type { Readiness, RefusalError } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
-import type { DeadLetters, DeadMessage, Forgotten, Messages, Replayed, ReplaySelection, ReplayPage, KnownVehicles } from './dead-letters.ts'
+import type {
+  DeadLetters,
+  DeadMessage,
+  Forgotten,
+  Messages,
+  Replayed,
+  ReplaySelection,
+  ReplayPage,
+  KnownVehicles,
+} from './dead-letters.ts'
 import type { Backlog, Failing, Stats } from './stats.ts'
 
 /** One receipt of a message, and the attempt to handle it. */

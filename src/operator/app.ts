@@ -213,9 +213,7 @@ const feedRules: Rules<{ vin?: string; topic?: string; errors?: 'true' | 'false'
   errors: oneOf('true', 'false'),
 }
 const changeRules: Rules<Selected & { dryRun?: boolean }> = { ...filterRules, dryRun: trueOrFalse }
-const rangeRules: Rules<
-  Selected & { from: string; to: string; dryRun?: boolean; limit?: number; after?: string }
-> = {
+const rangeRules: Rules<Selected & { from: string; to: string; dryRun?: boolean; limit?: number; after?: string }> = {
   ...changeRules,
   limit,
   after: id,
@@ -349,7 +347,10 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   if (failing !== undefined)
     app.get('/failing', async (c) => {
       const found = await failing()
-      const handlers = found.handlers.map(({ error, ...handler }) => ({ ...handler, error: shownError(error, payloads) }))
+      const handlers = found.handlers.map(({ error, ...handler }) => ({
+        ...handler,
+        error: shownError(error, payloads),
+      }))
       return c.json({ ...found, handlers })
     })
   if (samples !== undefined) {

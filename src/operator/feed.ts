@@ -139,7 +139,11 @@ class Ring {
       if (!isAbout(item)) continue
       const { atMs } = item
       const id = 'id' in item ? item.id : undefined
-      this.#kept[at] = { item: { kind: 'settled', id: id ?? '', vin: undefined, outcome: 'handled', attempts: 0, lagMs: 0, atMs }, place, bytes: itemBytes }
+      this.#kept[at] = {
+        item: { kind: 'settled', id: id ?? '', vin: undefined, outcome: 'handled', attempts: 0, lagMs: 0, atMs },
+        place,
+        bytes: itemBytes,
+      }
     }
   }
 

@@ -72,16 +72,20 @@ describe('fleethook init', () => {
     },
   )
 
-  test.skipIf(process.platform === 'win32')('what it prints can be pasted, whatever the name of the folder', async () => {
-    for (const name of ['$(touch ran)', "it's `touch ran`", '-x', 'a"b; touch ran']) {
-      const { stdout } = await command(['init', 'node', `./${name}`], {}, scratch)
-      const cd = /^ {2}(cd .*) && npm pack/m.exec(stdout)?.[1] ?? ''
-      expect(execFileSync('bash', ['-c', `${cd} && pwd`], { cwd: scratch, encoding: 'utf8' })).toBe(
-        `${realpathSync(join(scratch, name))}\n`,
-      )
-    }
-    expect(existsSync(join(scratch, 'ran'))).toBe(false)
-  }, 60_000)
+  test.skipIf(process.platform === 'win32')(
+    'what it prints can be pasted, whatever the name of the folder',
+    async () => {
+      for (const name of ['$(touch ran)', "it's `touch ran`", '-x', 'a"b; touch ran']) {
+        const { stdout } = await command(['init', 'node', `./${name}`], {}, scratch)
+        const cd = /^ {2}(cd .*) && npm pack/m.exec(stdout)?.[1] ?? ''
+        expect(execFileSync('bash', ['-c', `${cd} && pwd`], { cwd: scratch, encoding: 'utf8' })).toBe(
+          `${realpathSync(join(scratch, name))}\n`,
+        )
+      }
+      expect(existsSync(join(scratch, 'ran'))).toBe(false)
+    },
+    60_000,
+  )
 
   test.each(templates.filter((name) => !['bun', 'deno'].includes(name)))(
     '%s states the Node that it needs, and its tests fail on one that would run none of them',

@@ -126,7 +126,9 @@ test('fleethook forget erases a vehicle from the file of a stopped receiver', { 
   await receiver.drain()
   const forget = (...args: readonly string[]): ReturnType<typeof command> =>
     command(['forget', '--vin', gone, '--inbox', path, ...args])
-  expect((await forget('--dry-run')).stdout).toBe(`The inbox has 6 messages of ${gone} (2 not handled yet, 0 dead letters).\n`)
+  expect((await forget('--dry-run')).stdout).toBe(
+    `The inbox has 6 messages of ${gone} (2 not handled yet, 0 dead letters).\n`,
+  )
   expect(await forget()).toMatchObject({ status: 1, stdout: '' })
   expect(await forget('--yes')).toMatchObject({ status: 0, stderr: '' })
   for (const name of readdirSync(folder)) expect(readFileSync(join(folder, name), 'latin1')).not.toContain(gone)

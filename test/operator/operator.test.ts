@@ -131,7 +131,10 @@ test('a replay whose receiver ends says what is done and how to go on, and goes 
       const asked = body as (typeof bodies)[number]
       bodies.push(asked)
       if (asked.dryRun !== true && asked.after === id && bodies.length === 3) return request.socket.destroy()
-      const answer = asked.dryRun === true ? { messages: 150 } : { messages: asked.after === id ? 50 : 100, next: asked.after === id ? null : id }
+      const answer =
+        asked.dryRun === true
+          ? { messages: 150 }
+          : { messages: asked.after === id ? 50 : 100, next: asked.after === id ? null : id }
       response.setHeader('content-type', 'application/json').end(JSON.stringify(answer))
     })
   }).listen(0, '127.0.0.1')

@@ -104,7 +104,9 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     second.on('data', billing)
     await second.open()
     await expect
-      .poll(async () => (await Array.fromAsync(receiver.deadLetters.list())).map(({ error }) => error), { timeout: 20_000 })
+      .poll(async () => (await Array.fromAsync(receiver.deadLetters.list())).map(({ error }) => error), {
+        timeout: 20_000,
+      })
       .toEqual(
         [1, 2].map(() => expect.stringMatching(/^TypeError: the invoice service is down \(billing; earlier processes/)),
       )

@@ -63,7 +63,9 @@ describe.skipIf(!hasPostgres)('receiver.forget on Postgres', () => {
     await expect.poll(() => everything('erase'), { timeout: 20_000 }).toMatch(/^failing .*GON/m)
     await scene.pool.query(`INSERT INTO erase.dead SELECT id, 'Error ${gone}', 1, 1, NULL FROM erase.message m
   WHERE lane = '${gone}' AND NOT EXISTS (SELECT FROM erase.waiting w WHERE w.id = m.id)`)
-    await scene.pool.query(`UPDATE erase.receiver SET gaps = '[{"vin":"${gone}","reason":"inbox_full","fromMs":1,"toMs":2,"missed":1}]'`)
+    await scene.pool.query(
+      `UPDATE erase.receiver SET gaps = '[{"vin":"${gone}","reason":"inbox_full","fromMs":1,"toMs":2,"missed":1}]'`,
+    )
     const before = { messages: 5, waiting: 2, deadLetters: 1 }
     expect(await receiver.forget(gone, { dryRun: true })).toEqual(before)
     expect(await everything('erase')).toContain(gone)

@@ -336,13 +336,28 @@ export class Reader extends SharedReader<Unsettled> {
       const notBefore = Number(row['not_before'])
       const failure = failureOf(row)
       this.add({
-        ...{ message, part, isInherited, ending: { part: partition, seq }, tries: { attempts, deliveries, notBefore, failure } },
+        ...{
+          message,
+          part,
+          isInherited,
+          ending: { part: partition, seq },
+          tries: { attempts, deliveries, notBefore, failure },
+        },
         replayed: row['replayed'] === 'true',
         changed: typeof row['changed'] === 'string' ? row['changed'] : undefined,
       })
       const { id, lane, kind } = message
       const crashes = Math.max(0, deliveries - attempts)
-      page.push({ id, lane, kind, attempts, notBefore, crashes, redelivered: isInherited, ...(failure === undefined ? {} : { failure }) })
+      page.push({
+        id,
+        lane,
+        kind,
+        attempts,
+        notBefore,
+        crashes,
+        redelivered: isInherited,
+        ...(failure === undefined ? {} : { failure }),
+      })
     }
     if (page.length > 0) this.#options.inbox.onWaiting?.(page)
   }

@@ -222,13 +222,21 @@ FROM (SELECT id, lane, text FROM ${schema}.message WHERE id > $1::uuid ORDER BY 
         eraseMs,
       )
       if (gone.length === ids.length) return
-      const left = await this.#db.run(`SELECT id FROM ${schema}.message WHERE id = ANY ($1::uuid[]) LIMIT 1`, [ids], eraseMs)
+      const left = await this.#db.run(
+        `SELECT id FROM ${schema}.message WHERE id = ANY ($1::uuid[]) LIMIT 1`,
+        [ids],
+        eraseMs,
+      )
       if (left.length === 0) return
       await pause(this.#clock, 250)
     }
-    throw new FleethookError('inbox_unavailable', 'A handler is working on messages of this vehicle, so they are not erased yet.', {
-      hint: 'Try again when it has ended.',
-    })
+    throw new FleethookError(
+      'inbox_unavailable',
+      'A handler is working on messages of this vehicle, so they are not erased yet.',
+      {
+        hint: 'Try again when it has ended.',
+      },
+    )
   }
 
   /** Its state, notices, and the gaps that receivers have not reported. */

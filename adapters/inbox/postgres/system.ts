@@ -3,7 +3,14 @@ import type { BackendParts } from '../../../src/backend/backend.ts'
 import type { Clock } from '../../../src/base/clock.ts'
 import { guardedLog } from '../../../src/base/log.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { DeadLetters, Forgotten, Messages, Replayed, ReplayPage, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type {
+  DeadLetters,
+  Forgotten,
+  Messages,
+  Replayed,
+  ReplayPage,
+  ReplaySelection,
+} from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
 import { failingOf } from '../../../src/inbox/failing.ts'
 import type { Backlog, Failing, InboxStats } from '../../../src/inbox/stats.ts'

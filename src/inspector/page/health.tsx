@@ -99,7 +99,7 @@ interface HealthRow {
 
 /** The figures that an operator looks at first, each with what to do. */
 function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
-  const { pending, inbox, resting, secrets, refused, lastReceivedAtMs, draining } = stats
+  const { pending, inbox, resting, secrets, refused, lastReceivedAtMs, draining, backlog, failing } = stats
   const { deadLetters = stats.deadLettered, mostMessages, bytes } = inbox
   const ready = about.value?.ready
   const gone = lost.value
@@ -167,6 +167,30 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
             `${handler} has failed for every vehicle since ${timeOf(since)} UTC. Next try: ${timeOf(nextTryAt)} UTC. `,
         ),
     },
+    {
+      name: 'Failing now',
+      value: failing.messages === 0 ? 'none' : numberOf(failing.messages),
+      todo:
+        failing.messages > 0 &&
+        failing.handlers
+          .slice(0, 3)
+          .map(
+            ({ handler, messages, vehicles, since, error }) =>
+              `${handler}: ${numberOf(messages)} of ${numberOf(vehicles)} vehicles since ${timeOf(since)} UTC, ${error}. `,
+          ),
+    },
+    ...(backlog?.unhandledPartitions === undefined
+      ? []
+      : [
+          {
+            name: 'All processes',
+            value: `${numberOf(backlog.messages)} wait`,
+            todo:
+              backlog.processes === 0
+                ? 'No process runs handlers. Start one with the role both or handle.'
+                : (backlog.oldestMs ?? 0) > 60_000 && `The oldest waits for ${durationOf(backlog.oldestMs ?? 0)}.`,
+          },
+        ]),
     {
       name: 'Backlog',
       value: `${numberOf(pending.messages)}${mostMessages === undefined ? '' : ` of ${numberOf(mostMessages)}`}`,
