@@ -402,10 +402,10 @@ function* waiting(group: string, { messages, oldestMs = 0, processes }: Backlog)
   const wait = messages === 1 ? '1 message waits' : `${messages} messages wait`
   const todo = 'Start a receiver that handles: with the role both or handle.'
   if (processes === 0 && messages > 0)
-    yield fail(`${group}.handlers`, `No process runs handlers: ${wait}, the oldest for ${seconds} s.`, todo)
-  else if (processes === 0) yield warn(`${group}.handlers`, 'No process runs handlers now, and nothing waits.', todo)
+    yield fail(`${group}.processes`, `No process runs handlers: ${wait}, the oldest for ${seconds} s.`, todo)
+  else if (processes === 0) yield warn(`${group}.processes`, 'No process runs handlers now, and nothing waits.', todo)
   else if (processes !== undefined)
-    yield ok(`${group}.handlers`, processes === 1 ? '1 process runs handlers' : `${processes} processes run handlers`)
+    yield ok(`${group}.processes`, processes === 1 ? '1 process runs handlers' : `${processes} processes run handlers`)
   yield seconds <= 60
     ? ok(`${group}.backlog`, wait)
     : warn(

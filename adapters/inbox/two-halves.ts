@@ -23,7 +23,6 @@ import { Life, type Signs } from './signs-of-life.ts'
 import type { DeadLetter, Inbox, InboxGap, InboxMessage, InboxSettings, Selection } from '../../src/inbox/inbox.ts'
 import type { Observer } from '../../src/inbox/observer.ts'
 import { vinOf } from '../../src/inbox/receipts.ts'
-import { failingOf } from '../../src/inbox/failing.ts'
 import type { Backlog, Failing, InboxStats, Stats } from '../../src/inbox/stats.ts'
 import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
 
@@ -162,7 +161,9 @@ export class TwoHalves implements Backend {
   /** Of a system that does not keep it: what this process knows. */
   readonly failing = async (): Promise<Failing> => {
     await this.#connect()
-    return this.#system.failingNow?.() ?? this.#back?.failing() ?? failingOf([], true)
+    const failing = this.#system.failingNow?.() ?? this.#back?.failing() ?? this.#front?.failing()
+    if (failing === undefined) throw new Error('A role has a front or a back.')
+    return failing
   }
 
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)

@@ -12,7 +12,6 @@ import type { DeadLetters, Forgotten, Messages, ReplaySelection } from '../inbox
 import type { InboxGap, InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
-import { failingOf } from '../inbox/failing.ts'
 import type { Failing, Stats } from '../inbox/stats.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from './backend.ts'
@@ -33,6 +32,8 @@ export interface Relay {
   /** The states of vehicles. Left out when the other side cannot keep them. */
   readonly vehicles?: Vehicles<FieldCatalogue>
   replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
+  /** Left out: the other side does not know it. */
+  failing?(): Promise<Failing>
   /** Left out: the other side cannot erase a vehicle. */
   forget?(vin: string, dryRun: boolean): Promise<Forgotten>
 }
@@ -146,7 +147,13 @@ export class RelayBackend implements Backend {
 
   readonly stats = (): Stats => statsOf(this, this.#parts.reports)
 
-  readonly failing = async (): Promise<Failing> => failingOf([], true)
+  readonly failing = async (): Promise<Failing> => {
+    if (this.#relay.failing !== undefined) return this.#relay.failing()
+    throw new FleethookError(
+      'inbox_unsupported',
+      'No handler runs in this process, and it does not know those of others.',
+    )
+  }
 
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
 
@@ -162,7 +169,7 @@ export class RelayBackend implements Backend {
       running: 0,
       lanes: 0,
     }
-    const [backlog, failing] = [undefined, failingOf([], false)]
+    const [backlog, failing] = [undefined, undefined]
     const pending = { messages: 0, bytes: 0 }
     return { ...none, pending, backlog, failing, inbox: {}, resting: [], openGaps: this.#gaps.size }
   }

@@ -58,6 +58,28 @@ export function failingOf(messages: readonly FailingMessage[], shows: boolean): 
   }
 }
 
+/** What several processes report, together. No vehicle is in two of them. */
+export function togetherOf(reports: readonly Failing[]): Failing {
+  const handlers = new Map<string, FailingHandler>()
+  for (const one of reports.flatMap((report) => report.handlers)) {
+    const { handler, error } = one
+    const known = handlers.get(handler)
+    const since = new Date(one.since)
+    handlers.set(handler, {
+      ...{ handler, error },
+      messages: one.messages + (known?.messages ?? 0),
+      vehicles: one.vehicles + (known?.vehicles ?? 0),
+      since: known !== undefined && known.since < since ? known.since : since,
+    })
+  }
+  const sum = (of: 'messages' | 'vehicles'): number => reports.reduce((count, report) => count + report[of], 0)
+  return {
+    messages: sum('messages'),
+    vehicles: sum('vehicles'),
+    handlers: [...handlers.values()].toSorted((one, other) => other.messages - one.messages),
+  }
+}
+
 function vehiclesOf(messages: readonly FailingMessage[]): number {
   return new Set(messages.flatMap(({ vin }) => vin ?? [])).size
 }

@@ -136,8 +136,11 @@ export interface Stats {
   readonly openGaps: number
   /** What waits for handlers, wherever they run. `undefined`: not known in this process, as in a Worker in front of Durable Objects. */
   readonly backlog: Backlog | undefined
-  /** What fails now, and by which handlers. With `postgresInbox`, in all processes together, as of some seconds ago. */
-  readonly failing: Failing
+  /**
+   * What fails now, and by which handlers. With `postgresInbox`, in all processes together, as of some seconds ago. `undefined`: no handler runs
+   * in this process, and it does not know those of others.
+   */
+  readonly failing: Failing | undefined
   /** Values that did not read as the type in the catalogue. */
   readonly drift: readonly Drift[]
   /** The number of those values, also of fields for which `drift` has no row left. */

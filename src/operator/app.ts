@@ -297,19 +297,18 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   app.post('/replay', async (c) => {
     const { from, to, limit, after, ...which } = read(await bodyOf(c), rangeRules)
     const range = { ...which, from: new Date(from), to: new Date(to) }
-    const { replaySome } = operator
-    if (limit !== undefined && which.dryRun !== true && replaySome !== undefined)
-      return c.json(await replaySome({ ...range, limit, after }))
+    if (limit !== undefined && which.dryRun !== true && operator.replaySome !== undefined)
+      return c.json(await operator.replaySome({ ...range, limit, after }))
     if (after === undefined) return c.json({ messages: await operator.replay(range), next: null })
     throw new FleethookError('option_invalid', 'This inbox cannot go on after a message: choose with `from` and `to`.')
   })
 
-  const { forget } = operator
-  if (forget !== undefined)
-    app.post('/forget', async (c) => {
-      const { vin, dryRun = false } = read(await bodyOf(c), forgetRules)
-      return c.json(await forget(vin, { dryRun }))
-    })
+  app.post('/forget', async (c) => {
+    const { vin, dryRun = false } = read(await bodyOf(c), forgetRules)
+    const erased = await operator.forget?.(vin, { dryRun })
+    if (erased !== undefined) return c.json(erased)
+    throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.')
+  })
 
   app.get('/vehicles', async (c) => {
     const { limit = usualLimit, after } = read(queryOf(c), vehiclesRules)

@@ -169,9 +169,10 @@ const by = (attribute: string, values: Readonly<Record<string, number>>): Sample
   Object.entries(values).map(([name, value]) => ({ value, attributes: { [attribute]: name } }))
 
 /** Without a handler that fails: one 0, so that the metric is always there. */
-function failingSamples({ handlers }: Stats['failing']): Samples {
-  if (handlers.length === 0) return one(0)
-  const named = handlers.slice(0, mostHandlers)
+function failingSamples(failing: Stats['failing']): Samples {
+  if (failing === undefined) return []
+  if (failing.messages === 0) return one(0)
+  const named = failing.handlers.slice(0, mostHandlers)
   return by('fleethook.handler', Object.fromEntries(named.map(({ handler, messages }) => [handler, messages])))
 }
 

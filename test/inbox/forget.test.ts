@@ -41,7 +41,7 @@ async function filled(receiver: Receiver): Promise<void> {
   await expect.poll(() => receiver.stats().pending.messages, { timeout: 10_000 }).toBe(0)
   for (const vin of [gone, stays])
     for (const n of [1, 2]) await post(receiver, vin, { VehicleName: 'fails', Odometer: n })
-  await expect.poll(() => receiver.stats().failing.messages, { timeout: 10_000 }).toBe(2)
+  await expect.poll(() => receiver.stats().failing?.messages, { timeout: 10_000 }).toBe(2)
 }
 
 describe('receiver.forget', () => {
@@ -134,7 +134,27 @@ test('fleethook forget erases a vehicle from the file of a stopped receiver', { 
   for (const name of readdirSync(folder)) expect(readFileSync(join(folder, name), 'latin1')).not.toContain(gone)
   const again = made(sqliteInbox({ path }))
   await again.open()
-  await expect.poll(() => again.stats().failing.messages).toBe(1)
+  await expect.poll(() => again.stats().failing?.messages).toBe(1)
   expect(again.stats().pending.messages).toBe(2)
   await again.drain()
+})
+
+test('fleethook failing and forget ask a running receiver by its inbox file', { timeout: 60_000 }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-forget-'))
+  const path = join(folder, 'inbox.db')
+  const receiver = made(sqliteInbox({ path }))
+  onTestFinished(async () => {
+    await receiver.drain()
+    rmSync(folder, { recursive: true })
+  })
+  await filled(receiver)
+  const failing = await command(['failing', '--inbox', path])
+  expect(failing.stdout).toMatch(
+    /^2 messages of 2 vehicles have failed for \d+\w+: the handler is forget\.test\.ts:\d+\.\n[^]*Error: not yet 0FLEET/,
+  )
+  const doctor = await command(['doctor', '--only', 'receiver', '--inbox', path])
+  expect(doctor.stdout).toMatch(/receiver\.failing +2 messages of 2 vehicles have failed for /)
+  expect(doctor.stdout).toContain('1 process runs handlers')
+  expect(await command(['forget', '--vin', gone, '--inbox', path, '--yes'])).toMatchObject({ status: 0, stderr: '' })
+  expect(receiver.stats()).toMatchObject({ forgotten: 2, failing: { messages: 1 } })
 })

@@ -58,7 +58,7 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     const { rows } = await scene.pool.query('SELECT * FROM alone.backlog')
     expect(rows).toMatchObject([{ messages: '20', processes: '0', unhandled_partitions: '64', failing: '0' }])
     const { status, out } = cli('doctor', '--only', 'postgres', '--schema', 'alone')
-    expect(out).toMatch(/postgres\.handlers +No process runs handlers: 20 messages wait, the oldest for \d+ s\./)
+    expect(out).toMatch(/postgres\.processes +No process runs handlers: 20 messages wait, the oldest for \d+ s\./)
     expect(status).toBe(1)
 
     const handling = await made('alone', 'handle')

@@ -6,6 +6,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters, Forgotten } from '../../../src/inbox/dead-letters.ts'
 import type { FieldCatalogue } from '../../../src/events/fields.ts'
+import { togetherOf } from '../../../src/inbox/failing.ts'
 import type { Inbox, InboxMessage } from '../../../src/inbox/inbox.ts'
 import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
 import type { KeptVehicles } from '../../../src/parts/vehicles.ts'
@@ -149,6 +150,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     messages: createMessages(everyObject, receipts.reread),
     // Objects keep no handled messages.
     replay: async () => 0,
+    failing: async () => togetherOf(await askAll('failing', undefined)),
     // All objects: one that had the vehicle before `shards` was changed may still have something of it.
     async forget(vin, dryRun) {
       const all = await askAll('forget', { vin, dryRun })

@@ -178,7 +178,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     // The process that has the vehicle deletes what it wrote meanwhile, as soon as it reads the notice.
     const rows = await this.#db.run(
       `WITH noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text WHERE $2::boolean
-  AND EXISTS (SELECT FROM ${schema}.process WHERE until > clock_timestamp()))
+  AND EXISTS (SELECT FROM ${schema}.process WHERE until > pg_catalog.clock_timestamp()))
 DELETE FROM ${schema}.vehicle WHERE vin = $1 RETURNING seq`,
       [storable(vin), !this.#has(vin)],
     )

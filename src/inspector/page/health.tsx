@@ -169,15 +169,13 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
     },
     {
       name: 'Failing now',
-      value: failing.messages === 0 ? 'none' : numberOf(failing.messages),
+      value: numberOf(failing?.messages ?? 0),
       todo:
-        failing.messages > 0 &&
-        failing.handlers
-          .slice(0, 3)
-          .map(
-            ({ handler, messages, vehicles, since, error }) =>
-              `${handler}: ${numberOf(messages)} of ${numberOf(vehicles)} vehicles since ${timeOf(since)} UTC, ${error}. `,
-          ),
+        (failing?.messages ?? 0) > 0 &&
+        failing?.handlers.map(
+          ({ handler, messages, vehicles, since, error }) =>
+            `${handler}: ${messages} of ${vehicles} vehicles since ${timeOf(since)} UTC, ${error}. `,
+        ),
     },
     ...(backlog?.unhandledPartitions === undefined
       ? []
@@ -187,7 +185,7 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
             value: `${numberOf(backlog.messages)} wait`,
             todo:
               backlog.processes === 0
-                ? 'No process runs handlers. Start one with the role both or handle.'
+                ? 'No process runs handlers.'
                 : (backlog.oldestMs ?? 0) > 60_000 && `The oldest waits for ${durationOf(backlog.oldestMs ?? 0)}.`,
           },
         ]),
