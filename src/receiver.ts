@@ -202,10 +202,13 @@ export function createReceiver<
     readiness: () => readinessOf(busy()),
     handlersOf: (event) => registry.namesFor(event),
     stats: backend.stats,
+    failing: backend.failing,
     observe: backend.observe,
     deadLetters: backend.deadLetters,
     messages: backend.messages,
     replay: (which, from) => backend.replay(which, from),
+    replaySome: backend.replaySome,
+    forget: (vin, options) => backend.forget(vin, options),
   }
   const { vehicles: states } = backend
   const whole = states === undefined ? receiver : Object.assign(receiver, { vehicles: states })

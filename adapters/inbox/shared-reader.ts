@@ -2,7 +2,14 @@ import { type Clock, elapsedMs, pause } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { throttled } from '../../src/base/log.ts'
 import { PassingMap } from '../../src/base/passing-map.ts'
-import type { Claim, DeadLetterReason, InboxMessage, InboxSettings, NextAttempt } from '../../src/inbox/inbox.ts'
+import {
+  type Claim,
+  type DeadLetterReason,
+  type InboxMessage,
+  type InboxSettings,
+  isAbout,
+  type NextAttempt,
+} from '../../src/inbox/inbox.ts'
 import type { StoredVehicle } from '../../src/inbox/vehicle-store.ts'
 import type { SharedInbox } from './two-halves.ts'
 
@@ -152,6 +159,16 @@ export abstract class SharedReader<Found extends Unsettled<PartOf<Found>>> imple
     this.byId.set(id, found)
     this.bytes += bytes
   }
+
+  /** Its vehicle was erased. */
+  letGoOf(vin: string): void {
+    for (const found of this.byId.values())
+      if (isAbout({ lane: found.message.lane, text: this.textHereOf(found) }, vin)) this.forget(found)
+    this.change()
+  }
+
+  /** The text of a message, as far as it is in memory. */
+  protected abstract textHereOf(found: Found): string
 
   protected forget(found: Found): void {
     const { id, bytes } = found.message

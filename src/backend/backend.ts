@@ -5,7 +5,7 @@ import type { Registry } from '../core/registry.ts'
 import type { RequestScope } from '../core/entry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Refusal } from '../http/answers.ts'
-import type { ReplaySelection } from '../inbox/dead-letters.ts'
+import type { Forgotten, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
 import { type InboxGap, type InboxMessage, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
 import type { Receipts } from '../inbox/receipts.ts'
@@ -25,7 +25,10 @@ export interface BackendParts {
 }
 
 /** Keeps messages and runs their handlers, in this process (`local.ts`) or elsewhere (`relay.ts`). */
-export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handlersOf' | 'vehicles'>> {
+export interface Backend extends Required<
+  Omit<OperatorApi, 'readiness' | 'handlersOf' | 'vehicles' | 'replaySome' | 'backlog' | 'forget'>
+> {
+  readonly replaySome?: OperatorApi['replaySome']
   readonly ack: Ack
   readonly durability: Durability
   /** The newest state of each vehicle. `undefined`: nothing keeps it. */
@@ -49,6 +52,8 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
   open(options?: OpenOptions): Promise<void>
   /** Takes no more messages once `takeUntil` resolves, ends all work, and closes the inbox. */
   drain(options: DrainOptions): Promise<DrainResult>
+  /** Erases what is kept of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
+  forget(vin: string, options?: { readonly dryRun?: boolean }): Promise<Forgotten>
   state(): BackendState
   /** Sentences for the operator when it has started. Default: none. */
   facts?(): readonly string[]
@@ -76,6 +81,12 @@ export function statsOf(
     drifted: drift.total(),
     draining: backend.isDraining,
   }
+}
+
+export async function cannotForget(): Promise<never> {
+  throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.', {
+    hint: 'docs/operating.md says what each inbox keeps, and for how long.',
+  })
 }
 
 export interface AttachableInbox extends RelayInbox {

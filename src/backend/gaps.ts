@@ -82,6 +82,12 @@ export class Gaps {
     return [...[...this.#underWay].map(gapOf), ...open.map((gap) => this.#reported(gap, false))]
   }
 
+  /** Its vehicle is erased, so nobody has to learn what is missing of it. */
+  forget(vin: string): void {
+    for (const gaps of [this.#returned, this.#open]) for (const [at, gap] of gaps) if (gap.vin === vin) gaps.delete(at)
+    this.#count()
+  }
+
   #opened(vin: string | undefined, reason: GapReason, fromMs: number, missed: number, toMs?: number): OpenGap {
     return {
       vin,

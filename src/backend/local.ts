@@ -11,13 +11,14 @@ import { Breakers } from '../parts/breaker.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
-import type { DeadLetters, Messages } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Forgotten, Messages } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Opened, Waiting } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
-import { vinOf } from '../inbox/receipts.ts'
+import { laneOf, vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
-import type { Stats } from '../inbox/stats.ts'
-import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
+import { failingOf } from '../inbox/failing.ts'
+import type { Failing, Stats } from '../inbox/stats.ts'
+import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from './backend.ts'
 import { Gaps, watchForStalls } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
 import type { FleetEvent } from '../events/event.ts'
@@ -62,6 +63,7 @@ export class LocalBackend implements Backend {
   readonly #core: Core
   readonly #breakers: Breakers
   readonly replay: Replays['replay']
+  readonly replaySome: Replays['replaySome']
   /** `undefined`: every message that waits has its place. */
   readonly #window: Window<Waiting> | undefined
   readonly #kept: KeptStates | undefined
@@ -194,6 +196,7 @@ export class LocalBackend implements Backend {
     this.deadLetters = replays.deadLetters
     this.messages = replays.messages
     this.replay = replays.replay
+    this.replaySome = replays.replaySome
   }
 
   nextTimerMs(): number | undefined {
@@ -292,6 +295,30 @@ export class LocalBackend implements Backend {
 
   readonly stats = (): Stats => statsOf(this, this.#parts.reports)
 
+  readonly failing = async (): Promise<Failing> => this.#failing(true)
+
+  async forget(vin: string, { dryRun = false }: { readonly dryRun?: boolean } = {}): Promise<Forgotten> {
+    await this.#whenRecovered()
+    const erase = this.#inbox.forget?.bind(this.#inbox) ?? cannotForget
+    if (dryRun) return erase(vin, true)
+    const { counts } = this.#core
+    const before = counts.forgotten
+    this.#core.forget(laneOf(vin))
+    this.#gaps.forget(vin)
+    await this.vehicles?.forget(vin)
+    const erased = await erase(vin, false)
+    // Not all that wait have a place in memory.
+    counts.forgotten = Math.max(counts.forgotten, before + erased.waiting)
+    this.#parts.reports.observers.forgotten?.(vin)
+    return erased
+  }
+
+  /** Other processes of the same store erase the rest. */
+  letGoOf(vin: string): void {
+    this.#core.forget(laneOf(vin))
+    this.#gaps.forget(vin)
+  }
+
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
 
   readonly readiness = (): Readiness => readinessOf(this.isDraining ? 'draining' : this.refusing())
@@ -307,15 +334,24 @@ export class LocalBackend implements Backend {
       since: new Date(sinceMs),
       nextTryAt: new Date(nextTryMs),
     }))
+    const pending = this.#inbox.usage()
+    const { oldestWaitingMs } = inbox
+    const { messages } = pending
     return {
       ...counts,
-      pending: this.#inbox.usage(),
+      pending,
+      backlog: { messages, ...(oldestWaitingMs === undefined ? {} : { oldestMs: oldestWaitingMs }), processes: 1 },
+      failing: this.#failing(false),
       inbox,
       running,
       lanes: lanes.size,
       resting,
       openGaps: this.#gaps.size,
     }
+  }
+
+  #failing(shows: boolean): Failing {
+    return failingOf(this.#core.failing(), shows)
   }
 
   /** Stores messages whose answer leaves now. */

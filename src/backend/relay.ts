@@ -8,13 +8,13 @@ import { isBound } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { GapEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
-import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Forgotten, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { InboxGap, InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
-import type { Stats } from '../inbox/stats.ts'
+import type { Failing, Stats } from '../inbox/stats.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
-import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
+import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from './backend.ts'
 import { Gaps } from './gaps.ts'
 
 /** Forwards messages to where they are kept and handled. */
@@ -32,6 +32,10 @@ export interface Relay {
   /** The states of vehicles. Left out when the other side cannot keep them. */
   readonly vehicles?: Vehicles<FieldCatalogue>
   replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
+  /** Left out: the other side does not know it. */
+  failing?(): Promise<Failing>
+  /** Left out: the other side cannot erase a vehicle. */
+  forget?(vin: string, dryRun: boolean): Promise<Forgotten>
 }
 
 /** How long health checks report a refusal when no further message comes, in milliseconds. */
@@ -112,6 +116,17 @@ export class RelayBackend implements Backend {
     return this.#relay.replay(which, from)
   }
 
+  async forget(vin: string, { dryRun = false }: { readonly dryRun?: boolean } = {}): Promise<Forgotten> {
+    const erased = await (this.#relay.forget?.(vin, dryRun) ?? cannotForget())
+    if (!dryRun) this.letGoOf(vin)
+    return erased
+  }
+
+  letGoOf(vin: string): void {
+    this.#gaps.forget(vin)
+    this.#parts.reports.observers.forgotten?.(vin)
+  }
+
   noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from: RequestScope = noRequest): void {
     this.#gaps.note(vin, reason, fromMs, missed, toMs)
     this.#hold(from, this.#emitGaps(from.env))
@@ -132,6 +147,14 @@ export class RelayBackend implements Backend {
 
   readonly stats = (): Stats => statsOf(this, this.#parts.reports)
 
+  readonly failing = async (): Promise<Failing> => {
+    if (this.#relay.failing !== undefined) return this.#relay.failing()
+    throw new FleethookError(
+      'inbox_unsupported',
+      'No handler runs in this process, and it does not know those of others.',
+    )
+  }
+
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
 
   state(): BackendState {
@@ -142,10 +165,13 @@ export class RelayBackend implements Backend {
       duplicates: 0,
       lost: 0,
       handedOver: 0,
+      forgotten: 0,
       running: 0,
       lanes: 0,
     }
-    return { ...none, pending: { messages: 0, bytes: 0 }, inbox: {}, resting: [], openGaps: this.#gaps.size }
+    const [backlog, failing] = [undefined, undefined]
+    const pending = { messages: 0, bytes: 0 }
+    return { ...none, pending, backlog, failing, inbox: {}, resting: [], openGaps: this.#gaps.size }
   }
 
   async #send(

@@ -6,6 +6,7 @@ export type ErrorCode =
   | 'handler_invalid'
   | 'handler_timeout'
   | 'handed_over'
+  | 'vehicle_forgotten'
   | 'inbox_full'
   | 'inbox_unavailable'
   | 'inbox_locked'

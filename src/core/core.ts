@@ -2,6 +2,7 @@ import { elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import { crashText, mostCrashes } from '../inbox/crash-suspects.ts'
+import type { FailingMessage } from '../inbox/failing.ts'
 import type { Claim, Waiting } from '../inbox/inbox.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
@@ -40,7 +41,15 @@ const itsPlace = {}
 
 /** Claims messages from the inbox, runs their handlers and settles them: in order per lane, up to `concurrency` at once. */
 export class Core implements RunningCore {
-  readonly counts: CoreCounts = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0, handedOver: 0 }
+  readonly counts: CoreCounts = {
+    handled: 0,
+    retried: 0,
+    deadLettered: 0,
+    duplicates: 0,
+    lost: 0,
+    handedOver: 0,
+    forgotten: 0,
+  }
   readonly options: CoreOptions
   readonly lanes: Lanes = new Lanes()
   readonly lifecycle: Lifecycle
@@ -55,6 +64,8 @@ export class Core implements RunningCore {
   /** The message beside which nothing runs, from the time at which its turn came. */
   #suspect: Entry | undefined
   #isPumping = false
+  /** Those that a handler failed for. */
+  readonly #troubled = new Set<Entry>()
 
   constructor(options: CoreOptions) {
     const { clock, log, parts, events } = options
@@ -71,7 +82,10 @@ export class Core implements RunningCore {
   /** Gives messages their places in their lanes, before the inbox has them: their order is the order of these calls. */
   add(messages: readonly Waiting[], scope: RequestScope): RequestWork {
     const request = new RequestWork(messages, scope)
-    for (const entry of request.entries) this.lanes.add(entry)
+    for (const entry of request.entries) {
+      this.lanes.add(entry)
+      if (entry.trouble !== undefined) this.#troubled.add(entry)
+    }
     return request
   }
 
@@ -97,15 +111,25 @@ export class Core implements RunningCore {
   gone(ids: readonly string[]): void {
     const given = new Set(ids)
     const entries = [...this.lanes.all()].filter(({ id }) => given.has(id))
+    this.#letGo(entries, 'handedOver', new FleethookError('handed_over', 'Another process has taken over the message.'))
+  }
+
+  /** An operator erases a vehicle: the work on its messages ends at once, whatever its state, and is not settled. */
+  forget(laneKey: string): void {
+    const entries = [...this.lanes.all()].filter((entry) => entry.laneKey === laneKey)
+    this.#letGo(entries, 'forgotten', new FleethookError('vehicle_forgotten', 'The vehicle of the message was erased.'))
+  }
+
+  #letGo(entries: readonly Entry[], count: 'handedOver' | 'forgotten', reason: FleethookError): void {
     for (const entry of entries) {
       this.#leave(entry)
       entry.go()
       this.hooks.over?.(entry, 'gone')
-      if (entry.counts) this.counts.handedOver += 1
+      if (entry.counts) this.counts[count] += 1
       entry.request.oneIsOver(true)
     }
     for (const gathering of this.#gatherings.values()) gathering.dropOver()
-    this.runner.abortGone(new FleethookError('handed_over', 'Another process has taken over the message.'))
+    this.runner.abortGone(reason)
     this.pump()
   }
 
@@ -207,10 +231,12 @@ export class Core implements RunningCore {
     // A handler that saw it once may see it again, and the next process must know. It takes this for one crash, however many processes
     // stop: too little to make the message a suspect.
     const least = entry.mostAttempts > entry.attemptsBefore ? 1 : 0
+    const failure = entry.trouble?.failure
     return inbox.reschedule(entry.id, {
       attempts: counted,
       notBefore: restMs === 0 ? 0 : Math.ceil(clock.now() + restMs),
       deliveries: Math.max(least, counted + entry.crashes),
+      ...(failure === undefined ? {} : { failure }),
     })
   }
 
@@ -218,6 +244,11 @@ export class Core implements RunningCore {
   failed(entry: Entry, step: Step, error: unknown, messages: number = 1): { gate: Gate } | { restMs: number } {
     const { events, clock, retry } = this.options
     const request = requestOf(error)
+    // Of a batch, each message is tried alone at once. What a drain aborts has not failed.
+    if (messages === 1 && !this.lifecycle.startsNoMore) {
+      entry.noteError(step.name, errorText(error), clock.now())
+      this.#troubled.add(entry)
+    }
     const closed = request === undefined && !this.lifecycle.startsNoMore ? this.hooks.failed?.(entry, step) : undefined
     const restMs = closed?.restMs ?? (request?.kind === 'retry' ? request.afterMs : backoffMs(retry, entry.attempt))
     if (request !== undefined) this.hooks.askedToWait?.(step)
@@ -248,6 +279,13 @@ export class Core implements RunningCore {
     const { clock, retry } = this.options
     const now = elapsedMs(clock)
     return this.#isSpent(entry, now, entry.noteFailure(now, expectedMs(retry, entry.attemptsBefore)))
+  }
+
+  /** The messages that wait because a handler failed for them. */
+  failing(): readonly FailingMessage[] {
+    return [...this.#troubled].flatMap(({ laneKey, trouble }) =>
+      trouble?.failure === undefined ? [] : [{ vin: vinOf(laneKey), failure: trouble.failure }],
+    )
   }
 
   /** Settles a message whose steps are done, or gives it up when one of them failed for the last time. */
@@ -666,10 +704,13 @@ export class Core implements RunningCore {
   }
 
   /** Why a message that an earlier process left is given up before it is tried here. */
-  #whySpent({ attemptsBefore, crashes }: Entry): string | undefined {
+  #whySpent({ attemptsBefore, crashes, trouble }: Entry): string | undefined {
     const { attempts } = this.options.retry
     if (crashes >= mostCrashes) return `${crashText(crashes)}, and it may be the reason.`
-    return attemptsBefore >= attempts ? `Earlier processes tried it ${attemptsBefore} times.` : undefined
+    if (attemptsBefore < attempts) return undefined
+    const tried = `arlier processes tried it ${attemptsBefore} times`
+    const { failure } = trouble ?? {}
+    return failure === undefined ? `E${tried}.` : `${failure.error} (${failure.handler}; e${tried})`
   }
 
   /** It leaves its lane for good, whatever its state. `isSettled`: the inbox no longer has it as waiting. */
@@ -701,6 +742,7 @@ export class Core implements RunningCore {
   /** As `#end`, for an entry that somebody else counts. */
   #leave(entry: Entry): void {
     const { lane } = entry
+    this.#troubled.delete(entry)
     if (this.#suspect === entry) this.#suspect = undefined
     if (entry.state === 'running') this.lifecycle.running -= 1
     entry.end()

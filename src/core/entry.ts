@@ -4,6 +4,7 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { type ExecutionContext, isBound } from '../hosting/execution-context.ts'
 import { mostCrashes } from '../inbox/crash-suspects.ts'
+import type { LastFailure } from '../inbox/failing.ts'
 import type { Claim, Waiting } from '../inbox/inbox.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { BatchOptions } from './handler.ts'
@@ -61,6 +62,8 @@ interface Trouble {
   failed: readonly Step[] | undefined
   /** Fires when it may be tried again. */
   rest: Timer | undefined
+  /** What operators are told about it while it waits. */
+  failure: LastFailure | undefined
 }
 
 /**
@@ -104,7 +107,7 @@ export class Entry {
   #isNew = true
   /** It was in a batch that failed, so its step gets it alone. */
   isAlone = false
-  /** It is over here, and another process has the message. */
+  /** It is over here without an end: another process has the message, or its vehicle was erased. */
   isGone = false
   /** The number of processes that ended while they had it in hand. */
   crashes: number
@@ -132,6 +135,7 @@ export class Entry {
     this.mostAttempts = attempts
     this.redelivered = redelivered
     this.crashes = crashes
+    if (message.failure !== undefined) this.inTrouble().failure = message.failure
   }
 
   /** Nothing runs beside it: one more crash would make it a dead letter, and must not be the fault of another message. */
@@ -232,6 +236,9 @@ export class Entry {
   leave(steps: readonly Step[]): void {
     const isNext = steps[0]?.gather !== undefined && steps[0] !== this.steps?.[0]
     this.steps = steps
+    const { trouble } = this
+    if (!steps.some(({ name }) => name === trouble?.failure?.handler) && trouble !== undefined)
+      trouble.failure = undefined
     if (!isNext) return
     this.attempt = 0
     this.isAlone = false
@@ -244,6 +251,12 @@ export class Entry {
   /** A step failed at `nowMs`, by the clock that is never set back. An earlier process began to fail `earlierMs` before this one. */
   noteFailure(nowMs: number, earlierMs: number): number {
     return (this.inTrouble().sinceMs ??= nowMs - earlierMs)
+  }
+
+  /** A handler failed, at this time of day. */
+  noteError(handler: string, error: string, nowMs: number): void {
+    const trouble = this.inTrouble()
+    trouble.failure = { handler, error, sinceMs: trouble.failure?.sinceMs ?? nowMs }
   }
 
   /** Its attempt failed because the step fails for every vehicle. */
@@ -281,7 +294,14 @@ export class Entry {
   }
 
   inTrouble(): Trouble {
-    return (this.trouble ??= { sinceMs: undefined, exempt: 0, fatal: undefined, failed: undefined, rest: undefined })
+    return (this.trouble ??= {
+      sinceMs: undefined,
+      exempt: 0,
+      fatal: undefined,
+      failed: undefined,
+      rest: undefined,
+      failure: undefined,
+    })
   }
 
   /** What handlers learn of this attempt. */

@@ -71,6 +71,7 @@ export interface CoreCounts {
   duplicates: number
   lost: number
   handedOver: number
+  forgotten: number
 }
 
 /** What follows an attempt. A number: the message rests for that many milliseconds. A gate: it waits there. */

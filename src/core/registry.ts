@@ -131,7 +131,7 @@ const ownFrames = 3
 
 function registeredAs(handler: Step['handler']): string {
   const { name } = handler
-  if (/^[\w$ ]{1,60}$/.test(name)) return name
+  if (/^[\w$ .:-]{1,100}$/.test(name)) return name
   const places = (new Error().stack ?? '')
     .split('\n')
     .flatMap((frame) => /[^()\s@/\\]+:\d+(?=:\d+\)?$)/.exec(frame) ?? [])

@@ -31,6 +31,29 @@ export interface ReplaySelection extends MessageSelection {
   readonly dryRun?: boolean | undefined
 }
 
+/** The next messages of a replay that goes on in parts. */
+export interface ReplayPage extends ReplaySelection {
+  /** Only messages after this id: where the part before ended. */
+  readonly after?: string | undefined
+  /** The most messages of this part. */
+  readonly limit: number
+}
+
+export interface Replayed {
+  readonly messages: number
+  /** The last of them. `null`: there are no more. */
+  readonly next: string | null
+}
+
+/** What was erased of a vehicle. */
+export interface Forgotten {
+  /** Its messages: those that waited, those that were kept for replays, and dead letters. */
+  readonly messages: number
+  /** Those that waited: their handlers never run. */
+  readonly waiting: number
+  readonly deadLetters: number
+}
+
 /** The messages that were given up. */
 export interface DeadLetters {
   /** Oldest first. It reads them in small steps while you iterate, so end the loop when you have enough. `after`: an id to go on behind. */

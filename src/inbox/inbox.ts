@@ -6,6 +6,8 @@ import type { Door } from '../http/paths.ts'
 import type { StoredVehicle, VehicleStore } from './vehicle-store.ts'
 import type { Window, WindowHost } from './window.ts'
 import type { OperatorApi } from './observer.ts'
+import type { Forgotten } from './dead-letters.ts'
+import type { LastFailure } from './failing.ts'
 import type { InboxStats } from './stats.ts'
 import type { Log } from '../base/log.ts'
 
@@ -54,6 +56,8 @@ export interface Waiting extends Pick<InboxMessage, 'id' | 'lane' | 'kind'> {
   readonly notBefore?: number
   /** The number of processes that ended while it was handed out, as far as that is written. Default 0. */
   readonly crashes?: number
+  /** The last failure of a handler in an earlier process, if the inbox keeps it. */
+  readonly failure?: LastFailure
   /**
    * An earlier process may have handed it out and ended before it could write that down. `Claim.deliveries` counts only what
    * is certain. An inbox that writes claims late sets this where it cannot know. Default `false`.
@@ -102,6 +106,8 @@ export interface NextAttempt {
   readonly notBefore: number
   /** The new value of `Claim.deliveries`, when the last time does not count. Left out: the count goes on. */
   readonly deliveries?: number
+  /** The last failure of a handler, for `Waiting.failure` of the next process. Left out: none of its handlers fails now. */
+  readonly failure?: LastFailure
 }
 
 /** Which messages to return, in the order of ids. */
@@ -167,6 +173,12 @@ export function isSelected({ id, lane, receivedAt }: InboxMessage, which: Select
     (which.fromMs === undefined || receivedAt >= which.fromMs) &&
     (which.toMs === undefined || receivedAt < which.toMs)
   )
+}
+
+/** Whether a message has to go when a vehicle is erased: its own, or one of no vehicle that has the VIN in its text. */
+export function isAbout({ lane, text }: Pick<InboxMessage, 'lane' | 'text'>, vin: string): boolean {
+  const own = vin.startsWith('*') ? `*${vin}` : vin
+  return lane === own || (lane.startsWith('*') && !lane.startsWith('**') && vin !== '' && text.includes(vin))
 }
 
 /** A message that an inbox keeps. */
@@ -240,6 +252,11 @@ export interface Inbox {
   revive(id: string): Promise<Waiting | undefined>
   /** Deletes a dead letter. Resolves to whether there was one. */
   discard(id: string): Promise<boolean>
+  /**
+   * Deletes everything that it keeps of a vehicle: messages in every state, also those of no vehicle whose text has the VIN, gaps, and the state of
+   * the vehicle. Nothing of it can be read from the store afterwards. `dryRun`: only counts the messages. An inbox that cannot leaves it out.
+   */
+  forget?(vin: string, dryRun: boolean): Promise<Forgotten>
   /** The messages that wait or are claimed now. */
   usage(): { readonly messages: number; readonly bytes: number }
   /** Why it would reject every `put` now; `undefined` when it would not. Health checks use it. */

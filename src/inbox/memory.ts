@@ -7,6 +7,7 @@ import {
   type InboxFactory,
   type InboxMessage,
   type InboxSettings,
+  isAbout,
   isSelected,
   type ListedMessage,
 } from './inbox.ts'
@@ -145,6 +146,24 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     },
 
     discard: async (id) => removeDead(id),
+
+    async forget(vin, dryRun) {
+      const own = (message: InboxMessage): boolean => isAbout(message, vin)
+      const waiting = [...kept.values()].flatMap(({ message }) =>
+        message !== undefined && own(message) ? [message] : [],
+      )
+      const letters = [...dead.values()].filter(({ message }) => own(message))
+      if (!dryRun) {
+        for (const { id } of waiting) forget(id)
+        for (const { id } of letters) removeDead(id)
+        await vehicles?.forget(vin)
+      }
+      return {
+        messages: waiting.length + letters.length,
+        waiting: waiting.filter(({ kind }) => kind === 'wire').length,
+        deadLetters: letters.length,
+      }
+    },
 
     usage: () => ({ messages: kept.size, bytes }),
 

@@ -37,9 +37,10 @@ const marks = new WeakMap<object, string>()
 /** The name of a handler that leaves a mark in the database of its writes: when it resolves, they are committed. */
 export const markOf = (handler: object): string | undefined => marks.get(handler)
 
-function marked<Made extends object>(name: string, made: Made): Made {
+/** Logs, metrics and operators call a handler by the name of its function. */
+function marked<Made extends (...given: never[]) => unknown>(name: string, made: Made): Made {
   marks.set(made, name)
-  return made
+  return Object.defineProperty(made, 'name', { value: name })
 }
 
 /** Names of handlers as they can be written into statements. */

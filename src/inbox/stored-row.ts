@@ -1,3 +1,4 @@
+import { failureIn } from './failing.ts'
 import type { Claim, DeadLetter, InboxMessage, ListedMessage, Waiting } from './inbox.ts'
 
 /** A row of an inbox in a database. Every version of fleethook names the columns like this. */
@@ -51,10 +52,12 @@ export function listedOf(row: StoredRow, state: ListedMessage['state']): ListedM
 export function waitingOf(row: StoredRow): Waiting {
   const { id, lane, kind, deliveries, attempts, not_before: notBefore } = row
   const waiting = { id: String(id), lane: String(lane), kind: kindOf(kind) }
-  if (deliveries === 0 && attempts === 0 && notBefore === 0) return waiting
+  const failure = failureIn(row['failure'])
+  if (deliveries === 0 && attempts === 0 && notBefore === 0 && failure === undefined) return waiting
   const crashes = Number(deliveries) - Number(attempts)
   const tried = { ...waiting, attempts: Number(attempts), notBefore: Number(notBefore) }
-  return crashes > 0 ? { ...tried, crashes } : tried
+  const failing = failure === undefined ? tried : { ...tried, failure }
+  return crashes > 0 ? { ...failing, crashes } : failing
 }
 
 /** 1: a dead letter of the first run that is replayed. A larger number names the replay of a handled message. */

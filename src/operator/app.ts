@@ -7,6 +7,7 @@ import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { summarize } from '../events/summarize.ts'
 import type { DeadMessage, KnownVehicle, KnownVehicles, MessageRecord, Messages } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
+import { shownError } from '../inbox/failing.ts'
 import { firstOf } from '../inbox/pages.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { maxValueDepth, placeOf, withoutDeeper } from '../wire/record.ts'
@@ -39,7 +40,7 @@ function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage, shows: S
     receivedAt: event.receivedAt.toISOString(),
     diedAt: diedAt.toISOString(),
     attempts,
-    error: shownError(error, shows),
+    error: shownError(error, shows.payloads),
   }
 }
 
@@ -63,17 +64,12 @@ function lineOf(event: FleetEvent | MalformedBody, at: Date, { payloads }: Shows
   return event.topic === 'malformed' || !payloads ? {} : { line: summarize(event, at) }
 }
 
-/** The text of an error. With payloads hidden, only its name, which comes first. */
-function shownError(error: string, { payloads }: Shows): string {
-  return payloads ? error : (/^\w{1,60}(?=:|$)/.exec(error)?.[0] ?? 'Error')
-}
-
 function recordOf({ event, death, ...record }: MessageRecord, shows: Shows): object {
   return {
     ...record,
     ...lineOf(event, event.receivedAt, shows),
     event: shown(event, shows),
-    ...(death === undefined ? {} : { death: { ...death, error: shownError(death.error, shows) } }),
+    ...(death === undefined ? {} : { death: { ...death, error: shownError(death.error, shows.payloads) } }),
   }
 }
 
@@ -81,7 +77,7 @@ function recordOf({ event, death, ...record }: MessageRecord, shows: Shows): obj
 function itemOf({ atMs, ...item }: FeedItem, shows: Shows): object {
   const at = new Date(atMs)
   const event = 'event' in item ? item.event : undefined
-  const error = item.kind === 'failed' || item.kind === 'dead' ? { error: shownError(item.error, shows) } : {}
+  const error = item.kind === 'failed' || item.kind === 'dead' ? { error: shownError(item.error, shows.payloads) } : {}
   if (event === undefined) return { at, ...item, ...error }
   return { at, ...item, ...error, event: shown(event, shows), ...lineOf(event, at, shows) }
 }
@@ -195,10 +191,16 @@ const time: Rule = {
     /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value) &&
     !Number.isNaN(Date.parse(value)),
 }
+/** An id as receivers make them. With Postgres, any other text would be an error of the server. */
+const idForm = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/
+const id: Rule = {
+  must: 'must be the id of a message',
+  accepts: (value) => typeof value === 'string' && idForm.test(value),
+}
 const topic = oneOf(...wireTopics, 'unknown', 'gap', 'malformed')
 const filterRules: Rules<Selected> = { vin: text, topic, from: time, to: time }
 const limit = wholeNumber(1, 1000)
-const pageRules: Rules<Selected & { limit?: number; after?: string }> = { ...filterRules, limit, after: text }
+const pageRules: Rules<Selected & { limit?: number; after?: string }> = { ...filterRules, limit, after: id }
 const vehiclesRules: Rules<{ limit?: number; after?: string }> = { limit, after: text }
 const listingRules: Rules<Selected & { limit?: number; after?: string; state?: MessageRecord['state'] }> = {
   ...pageRules,
@@ -211,10 +213,17 @@ const feedRules: Rules<{ vin?: string; topic?: string; errors?: 'true' | 'false'
   errors: oneOf('true', 'false'),
 }
 const changeRules: Rules<Selected & { dryRun?: boolean }> = { ...filterRules, dryRun: trueOrFalse }
-const rangeRules: Rules<Selected & { from: string; to: string; dryRun?: boolean }> = {
+const rangeRules: Rules<Selected & { from: string; to: string; dryRun?: boolean; limit?: number; after?: string }> = {
   ...changeRules,
+  limit,
+  after: id,
   from: required(time),
   to: required(time),
+}
+
+const forgetRules: Rules<{ vin: string; dryRun?: boolean }> = {
+  vin: required({ must: 'must be a VIN', accepts: (value) => typeof value === 'string' && value !== '' }),
+  dryRun: trueOrFalse,
 }
 
 /** The time between comments on a stream, in milliseconds. A proxy may close a stream that is silent for a minute. */
@@ -269,7 +278,8 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   })
 
   app.get('/dead/:id', async (c) => {
-    const letter = await deadLetters.get(c.req.param('id'))
+    const id = idOf(c)
+    const letter = id === undefined ? undefined : await deadLetters.get(id)
     if (letter === undefined) return c.json(unknownLetter, 404)
     return c.json({ ...summaryOf(letter, shows), event: shown(letter.event, shows) })
   })
@@ -278,12 +288,26 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     app.post(`/dead/${change}`, async (c) =>
       c.json({ messages: await deadLetters[change](dated(read(await bodyOf(c), changeRules))) }),
     )
-    app.post(`/dead/:id/${change}`, async (c) => c.json({ messages: await deadLetters[change](c.req.param('id')) }))
+    app.post(`/dead/:id/${change}`, async (c) => {
+      const id = idOf(c)
+      return c.json({ messages: id === undefined ? 0 : await deadLetters[change](id) })
+    })
   }
 
   app.post('/replay', async (c) => {
-    const { from, to, ...which } = read(await bodyOf(c), rangeRules)
-    return c.json({ messages: await operator.replay({ ...which, from: new Date(from), to: new Date(to) }) })
+    const { from, to, limit, after, ...which } = read(await bodyOf(c), rangeRules)
+    const range = { ...which, from: new Date(from), to: new Date(to) }
+    if (limit !== undefined && which.dryRun !== true && operator.replaySome !== undefined)
+      return c.json(await operator.replaySome({ ...range, limit, after }))
+    if (after === undefined) return c.json({ messages: await operator.replay(range), next: null })
+    throw new FleethookError('option_invalid', 'This inbox cannot go on after a message: choose with `from` and `to`.')
+  })
+
+  app.post('/forget', async (c) => {
+    const { vin, dryRun = false } = read(await bodyOf(c), forgetRules)
+    const erased = await operator.forget?.(vin, { dryRun })
+    if (erased !== undefined) return c.json(erased)
+    throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.')
   })
 
   app.get('/vehicles', async (c) => {
@@ -308,16 +332,26 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   })
 
   app.get('/messages/:id', async (c) => {
-    const id = c.req.param('id')
-    const found = await operator.messages.get(id)
-    if (found === undefined) return c.json(unknownMessage, 404)
+    const id = idOf(c)
+    const found = id === undefined ? undefined : await operator.messages.get(id)
+    if (id === undefined || found === undefined) return c.json(unknownMessage, 404)
     const handlers = operator.handlersOf?.(found.event)
     const happened = feed?.about(id).map((item) => itemOf(item, shows)) ?? []
     return c.json({ ...recordOf(found, shows), handlers, happened })
   })
 
-  const { stats } = operator
+  const { stats, failing, backlog } = operator
+  if (backlog !== undefined) app.get('/backlog', async (c) => c.json(await backlog()))
   if (stats !== undefined) app.get('/stats', (c) => c.json(stats()))
+  if (failing !== undefined)
+    app.get('/failing', async (c) => {
+      const found = await failing()
+      const handlers = found.handlers.map(({ error, ...handler }) => ({
+        ...handler,
+        error: shownError(error, payloads),
+      }))
+      return c.json({ ...found, handlers })
+    })
   if (samples !== undefined) {
     app.get('/samples', (c) => {
       samples.take()
@@ -388,6 +422,12 @@ function vehiclesOf({ vehicles }: OperatorApi): KnownVehicles {
 const unknownMessage = { error: 'message_unknown', text: 'The inbox has no message with this id.' }
 
 const unknownLetter = { error: 'dead_letter_unknown', text: 'There is no dead letter with this id.' }
+
+/** The id in the path. `undefined`: nothing has it, because it is none. */
+function idOf(c: Context): string | undefined {
+  const given = c.req.param('id') ?? ''
+  return idForm.test(given) ? given : undefined
+}
 
 function queryOf(c: Context): object {
   const query = c.req.query()

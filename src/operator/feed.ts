@@ -133,6 +133,20 @@ class Ring {
       this.#bytes -= this.#kept.shift()?.bytes ?? 0
   }
 
+  /** Readers notice nothing: an item keeps its place, and has nothing in it. */
+  forget(isAbout: (item: FeedItem) => boolean): void {
+    for (const [at, { item, place }] of this.#kept.entries()) {
+      if (!isAbout(item)) continue
+      const { atMs } = item
+      const id = 'id' in item ? item.id : undefined
+      this.#kept[at] = {
+        item: { kind: 'settled', id: id ?? '', vin: undefined, outcome: 'handled', attempts: 0, lagMs: 0, atMs },
+        place,
+        bytes: itemBytes,
+      }
+    }
+  }
+
   after(from: number): readonly KeptItem[] {
     return this.#kept.slice(Math.max(0, from - this.first))
   }
@@ -180,6 +194,9 @@ export class Feed {
       failed: (error, details) => this.#push(failed(error, details), true),
       dead: (letter) => this.#push({ kind: 'dead', ...letter }, true),
       gap: (event) => this.#push({ kind: 'gap', event }, true),
+      forgotten: (vin) => {
+        for (const ring of [this.#ordinary, this.#errors]) ring.forget((item) => isAbout(item, vin))
+      },
     })
     this.keep = whileUsed(() =>
       observe({
@@ -278,6 +295,12 @@ function vinsOf(item: FeedItem): readonly (string | undefined)[] {
   if (item.kind === 'refused') return item.vins
   if (item.kind === 'settled') return [item.vin]
   return 'event' in item && item.event !== undefined ? [vinOfEvent(item.event)] : []
+}
+
+/** Errors can quote a VIN, and so can a body that could not be read. */
+function isAbout(item: FeedItem, vin: string): boolean {
+  if (vinsOf(item).includes(vin) || ('error' in item && item.error.includes(vin))) return true
+  return 'event' in item && item.event?.topic === 'malformed' && item.event.text.includes(vin)
 }
 
 /** The size of an item's message, for items that come without it. Errors are rare, so writing the message as JSON is cheap enough. */

@@ -3,7 +3,7 @@ import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { checkOptions, isObject, required, type Rules, wholeNumber } from '../base/options.ts'
 import type { TimerEvent } from '../events/event.ts'
-import { builtInFields, type FieldCatalogue, type FieldName, nearestField } from '../events/fields.ts'
+import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from '../events/fields.ts'
 import { type Entry, notePlace } from '../core/entry.ts'
 import type { Happening } from '../core/handler.ts'
 import type { Part } from '../core/part.ts'
@@ -214,7 +214,7 @@ function checkNames(fields: readonly string[] | undefined, deltas: object, ownFi
   for (const name of [...(fields ?? []), ...Object.keys(deltas)]) {
     const isKnown = known.includes(name)
     if (isKnown && (fields === undefined || fields.includes(name))) continue
-    const nearest = nearestField(name, fields === undefined || !isKnown ? known : fields)
+    const nearest = nearestName(name, fields === undefined || !isKnown ? known : fields)
     const hint =
       nearest === undefined ? 'Add a field of your own to the option `fields`.' : `Did you mean \`${nearest}\`?`
     throw isKnown

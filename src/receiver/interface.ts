@@ -12,7 +12,7 @@ import type { Edge, Occurrence } from '../vehicles/edge.ts'
 import type { VehiclesPart } from '../parts/vehicles.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
-import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Forgotten, Messages, Replayed, ReplayPage, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Answer, Readiness } from '../http/answers.ts'
 import type { GivenMessage } from '../http/routes.ts'
 import type { MalformedBody } from '../events/malformed.ts'
@@ -21,7 +21,7 @@ import type { ExecutionContext } from '../hosting/execution-context.ts'
 import type { Drainable, DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
 import type { Observer } from '../inbox/observer.ts'
 import type { Source } from './source.ts'
-import type { Stats } from '../inbox/stats.ts'
+import type { Failing, Stats } from '../inbox/stats.ts'
 
 /** The receiver of one webhook. */
 export interface Receiver<Bindings extends object = object, Fields extends FieldCatalogue = BuiltInFields>
@@ -163,6 +163,24 @@ export interface Receiver<Bindings extends object = object, Fields extends Field
   readonly drain: (options?: DrainOptions) => Promise<DrainResult>
   /** Counts since construction, and the current state. */
   readonly stats: () => Stats
+  /** What fails now: `stats().failing` with the texts of errors, which can quote messages. `fleethook failing` shows it. */
+  readonly failing: () => Promise<Failing>
+  /**
+   * Erases everything that this receiver keeps of a vehicle, for a customer who asks for it: messages in every state, dead letters, the newest
+   * state, timers, gaps, and what the feed has in memory. Messages that wait are erased too: their handlers never run, and those that run are
+   * aborted. `dryRun` only counts. What handlers have written elsewhere, logs and backups are yours to erase: see `docs/operating.md`.
+   *
+   * Rejects with `inbox_unsupported` with `kafkaInbox`: no record of a topic can be deleted by its vehicle.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   *
+   * const receiver = createReceiver({ secret: 'a-long-random-value' })
+   * const { messages, waiting, deadLetters } = await receiver.forget('0FLEETV14T0000004')
+   * ```
+   */
+  forget(vin: string, options?: { readonly dryRun?: boolean }): Promise<Forgotten>
   /** Whether the receiver takes messages now, and why not. `GET /readyz` answers the same. */
   readonly readiness: () => Readiness
   /**
@@ -204,6 +222,11 @@ export interface Receiver<Bindings extends object = object, Fields extends Field
     which: ReplaySelection,
     from?: { readonly env?: unknown; readonly context?: ExecutionContext },
   ): Promise<number>
+  /**
+   * One part of such a replay, of at most `limit` messages. With the `next` of one part as `after` of the next, a replay goes on where it was
+   * broken off. `undefined`: the inbox cannot do that.
+   */
+  readonly replaySome: ((which: ReplayPage) => Promise<Replayed>) | undefined
 }
 
 /** What parts add to a receiver: the part `vehicles` adds the newest state of each vehicle. */

@@ -103,6 +103,19 @@ export function measuresOf(stats: Stats): readonly Measure[] {
       ...(['last_received.timestamp', 's', 'When the last message was received; 0 before the first.'] as const),
       seconds(stats.lastReceivedAtMs ?? 0),
     ),
+    gauge('backlog.messages', '{message}', 'Messages that wait, of all processes.', stats.backlog?.messages),
+    gauge(
+      ...(['backlog.oldest.age', 's', 'Age of the oldest message that waits, of all processes.'] as const),
+      stats.backlog && seconds(stats.backlog.oldestMs ?? 0),
+    ),
+    gauge('handling.processes', '{process}', 'Processes that run handlers now.', stats.backlog?.processes),
+    {
+      name: 'fleethook.failing.messages',
+      unit: '{message}',
+      type: 'gauge',
+      help: 'Messages that wait because a handler failed.',
+      samples: failingSamples(stats.failing),
+    },
     gauge('lanes', '{lane}', 'Vehicles that have work.', stats.lanes),
     gauge('running', '{message}', 'Messages whose handlers run now.', stats.running),
     gauge('handlers.resting', '{handler}', 'Handlers whose circuit breaker is open.', stats.resting.length),
@@ -159,6 +172,14 @@ const one = (value: number): Samples => [{ value, attributes: {} }]
 
 const by = (attribute: string, values: Readonly<Record<string, number>>): Samples =>
   Object.entries(values).map(([name, value]) => ({ value, attributes: { [attribute]: name } }))
+
+/** Without a handler that fails: one 0, so that the metric is always there. */
+function failingSamples(failing: Stats['failing']): Samples {
+  if (failing === undefined) return []
+  if (failing.messages === 0) return one(0)
+  const named = failing.handlers.slice(0, mostHandlers)
+  return by('fleethook.handler', Object.fromEntries(named.map(({ handler, messages }) => [handler, messages])))
+}
 
 const zeros = (names: readonly string[]): Record<string, number> => Object.fromEntries(names.map((name) => [name, 0]))
 

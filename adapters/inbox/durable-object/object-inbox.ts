@@ -10,6 +10,7 @@ import {
   unwritable,
   type Waiting,
 } from '../../../src/inbox/inbox.ts'
+import { laneOf } from '../../../src/inbox/receipts.ts'
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../src/inbox/stored-row.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { ObjectStorage } from './platform.ts'
@@ -62,7 +63,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
   async function* found(): AsyncGenerator<readonly Waiting[]> {
     for (let after = -1; ;) {
       const page = rows(
-        `SELECT place, id, lane, kind, deliveries, attempts, not_before FROM fleethook_messages
+        `SELECT place, id, lane, kind, deliveries, attempts, not_before, error AS failure FROM fleethook_messages
          WHERE state = ${waiting} AND place > ? ORDER BY place LIMIT ${pageSize}`,
         after,
       )
@@ -176,11 +177,12 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       if (wasAlone) await storage.sync()
     },
 
-    async reschedule(id, { attempts, notBefore, deliveries = handedOut.get(id) ?? null }) {
+    // The error of a message that waits is its last failure.
+    async reschedule(id, { attempts, notBefore, deliveries = handedOut.get(id) ?? null, failure }) {
       sql.exec(
-        `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries)
+        `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries), error = ?
          WHERE place = ? AND state = ${waiting}`,
-        ...[attempts, notBefore, deliveries, seqOf(id)],
+        ...[attempts, notBefore, deliveries, failure === undefined ? null : JSON.stringify(failure), seqOf(id)],
       )
       const wasAlone = ranAlone(id)
       handedOut.delete(id)
@@ -234,6 +236,21 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     discard: async (id) => room.discard(seqOf(id)),
+
+    async forget(vin, dryRun) {
+      const own = `lane = ? OR (lane GLOB '[*][^*]*' AND instr(text, ?) > 0)`
+      const found = rows(`SELECT place, kind, state FROM fleethook_messages WHERE ${own}`, laneOf(vin), vin)
+      if (!dryRun) {
+        rows(`DELETE FROM fleethook_messages WHERE ${own}`, laneOf(vin), vin)
+        rows('DELETE FROM fleethook_vehicles WHERE vin = ?', vin)
+        room.count()
+      }
+      return {
+        messages: found.length,
+        waiting: found.filter(({ state, kind }) => state === waiting && kind === 'wire').length,
+        deadLetters: found.filter(({ state }) => state === dead).length,
+      }
+    },
 
     usage: () => ({ ...room.pending }),
 

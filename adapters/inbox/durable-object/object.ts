@@ -6,8 +6,9 @@ import { guardedLog } from '../../../src/base/log.ts'
 import type { RequestScope } from '../../../src/core/entry.ts'
 import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { MessageSelection } from '../../../src/inbox/dead-letters.ts'
+import type { Forgotten, MessageSelection } from '../../../src/inbox/dead-letters.ts'
 import type { DeadLetter, InboxMessage, KeptGap, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
+import type { Failing } from '../../../src/inbox/stats.ts'
 import { firstOf } from '../../../src/inbox/pages.ts'
 import type { LocalVehicles, VehiclesStats } from '../../../src/vehicles/vehicles.ts'
 import { createObjectInbox, type ObjectInbox } from './object-inbox.ts'
@@ -165,6 +166,15 @@ class Shard {
 
   forgetVehicle(vin: string): Promise<boolean> {
     return this.#vehicles().forget(vin)
+  }
+
+  async failing(_: undefined): Promise<Failing> {
+    await this.#backend.open()
+    return this.#backend.failing()
+  }
+
+  forget({ vin, dryRun }: { readonly vin: string; readonly dryRun: boolean }): Promise<Forgotten> {
+    return this.#backend.forget(vin, { dryRun })
   }
 
   countVehicles(_: undefined): Promise<VehiclesStats> {

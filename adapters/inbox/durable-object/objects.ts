@@ -4,8 +4,9 @@ import { createDeadLetterReader, createMessages } from '../../../src/backend/rep
 import type { Relay } from '../../../src/backend/relay.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
+import type { DeadLetters, Forgotten } from '../../../src/inbox/dead-letters.ts'
 import type { FieldCatalogue } from '../../../src/events/fields.ts'
+import { togetherOf } from '../../../src/inbox/failing.ts'
 import type { Inbox, InboxMessage } from '../../../src/inbox/inbox.ts'
 import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
 import type { KeptVehicles } from '../../../src/parts/vehicles.ts'
@@ -149,6 +150,13 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     messages: createMessages(everyObject, receipts.reread),
     // Objects keep no handled messages.
     replay: async () => 0,
+    failing: async () => togetherOf(await askAll('failing', undefined)),
+    // All objects: one that had the vehicle before `shards` was changed may still have something of it.
+    async forget(vin, dryRun) {
+      const all = await askAll('forget', { vin, dryRun })
+      const sum = (name: keyof Forgotten): number => all.reduce((count, erased) => count + erased[name], 0)
+      return { messages: sum('messages'), waiting: sum('waiting'), deadLetters: sum('deadLetters') }
+    },
 
     async put(messages, env, gaps = []) {
       // The event of a gap of all vehicles goes to one object, but the states in the others become uncertain, too.

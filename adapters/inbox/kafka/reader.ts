@@ -167,6 +167,10 @@ export class Reader extends SharedReader<Unsettled> {
     this.#every(lookMs, () => this.#look())
   }
 
+  protected textHereOf(found: Unsettled): string {
+    return found.message.text
+  }
+
   async claim(id: string): Promise<Claim | undefined> {
     const found = await this.handOut(id)
     if (found === undefined) return undefined

@@ -1,5 +1,6 @@
 import { type Clock, elapsedMs, pause, type Timer } from '../../../src/base/clock.ts'
 import { resolvedOr } from '../../../src/core/draining.ts'
+import type { LastFailure } from '../../../src/inbox/failing.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type Database, isAboutData, isLocked } from './client.ts'
 import { storable } from './schema.ts'
@@ -21,6 +22,7 @@ export interface Tries {
   readonly attempts: number
   readonly notBefore: number
   readonly deliveries: number
+  readonly failure?: LastFailure | undefined
 }
 
 interface On {
@@ -177,16 +179,21 @@ export class Endings {
     // Another process may have the partition by now, and its own counts. A row that the transaction of an abandoned attempt still locks
     // comes later: all others would wait for it.
     const locked = await this.#db.run(
-      `WITH g AS (SELECT * FROM unnest($1::smallint[], $2::bigint[], $3::int[], $4::bigint[], $5::int[]) g(part, seq, attempts, not_before, deliveries)),
+      `WITH g AS (SELECT * FROM unnest($1::smallint[], $2::bigint[], $3::int[], $4::bigint[], $5::int[],
+  $7::bigint[], $8::text[], $9::text[]) g(part, seq, attempts, not_before, deliveries, failing_since, failed_by, error)),
 there AS (SELECT w.part, w.seq FROM ${schema}.waiting w JOIN g ON g.part = w.part AND g.seq = w.seq JOIN ${schema}.part p ON p.part = w.part AND p.owner = $6),
 free AS (SELECT w.part, w.seq FROM ${schema}.waiting w JOIN there t ON t.part = w.part AND t.seq = w.seq FOR NO KEY UPDATE OF w SKIP LOCKED),
-changed AS (UPDATE ${schema}.waiting w SET attempts = g.attempts, not_before = g.not_before, deliveries = g.deliveries
+changed AS (UPDATE ${schema}.waiting w SET attempts = g.attempts, not_before = g.not_before, deliveries = g.deliveries,
+  failing_since = g.failing_since, failed_by = g.failed_by, error = g.error
   FROM g JOIN free f ON f.part = g.part AND f.seq = g.seq WHERE w.part = g.part AND w.seq = g.seq)
 SELECT seq::text AS seq FROM there t WHERE NOT EXISTS (SELECT FROM free f WHERE f.seq = t.seq)`,
       [
         ...[tries.map(({ part }) => part), tries.map(({ seq }) => seq)],
         ...[tries.map(({ attempts }) => attempts), tries.map(({ notBefore }) => notBefore)],
         ...[tries.map(({ deliveries }) => deliveries), this.#me],
+        tries.map(({ failure }) => failure?.sinceMs ?? null),
+        tries.map(({ failure }) => (failure === undefined ? null : storable(failure.handler))),
+        tries.map(({ failure }) => (failure === undefined ? null : storable(failure.error))),
       ],
     )
     this.#defer(locked)

@@ -16,6 +16,7 @@ import { messageOf } from '../../../src/inbox/stored-row.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type PartOf, SharedReader } from '../shared-reader.ts'
+import { failureOf } from './backlog.ts'
 import { type Database, databaseError, type Row, stateOf } from './client.ts'
 import { type Ending, Endings, type Place, type Tries } from './endings.ts'
 import { Handling } from './handling.ts'
@@ -198,6 +199,10 @@ export class Reader extends SharedReader<Unsettled> {
     return this.byId.get(id)?.ending
   }
 
+  protected textHereOf(found: Unsettled): string {
+    return found.text ?? ''
+  }
+
   async claim(id: string): Promise<Claim | undefined> {
     const found = await this.handOut(id)
     if (found === undefined) return undefined
@@ -233,10 +238,10 @@ export class Reader extends SharedReader<Unsettled> {
     this.#endings.settle(found.ending)
   }
 
-  async reschedule(id: string, { attempts, notBefore, deliveries }: NextAttempt): Promise<void> {
+  async reschedule(id: string, { attempts, notBefore, deliveries, failure }: NextAttempt): Promise<void> {
     const found = this.byId.get(id)
     if (found === undefined) return
-    found.tries = { attempts, notBefore, deliveries: deliveries ?? found.tries.deliveries }
+    found.tries = { attempts, notBefore, deliveries: deliveries ?? found.tries.deliveries, failure }
     void this.#endings.note(found.ending, found.tries)
     this.#texts.rest(found)
     this.takeBack(found)
@@ -460,8 +465,10 @@ export class Reader extends SharedReader<Unsettled> {
       const { isInherited } = part
       const [attempts, deliveries] = [Number(row['attempts']), Number(row['deliveries'])]
       const notBefore = Number(row['not_before'])
+      const failure = failureOf(row)
       const found: Unsettled = {
-        ...{ message, part, isInherited, ending: { part: partition, seq }, tries: { attempts, deliveries, notBefore } },
+        ...{ message, part, isInherited, ending: { part: partition, seq } },
+        tries: { attempts, deliveries, notBefore, failure },
         text: row['text'] === null ? undefined : text,
         replayed: row['replayed'] === 'true',
         replay: typeof row['replay'] === 'string' ? row['replay'] : undefined,
@@ -471,7 +478,16 @@ export class Reader extends SharedReader<Unsettled> {
       this.#texts.add(found, notBefore > this.clock.now())
       const { id, lane, kind } = message
       const crashes = Math.max(0, deliveries - attempts)
-      page.push({ id, lane, kind, attempts, notBefore, crashes, redelivered: isInherited })
+      page.push({
+        id,
+        lane,
+        kind,
+        attempts,
+        notBefore,
+        crashes,
+        redelivered: isInherited,
+        ...(failure === undefined ? {} : { failure }),
+      })
     }
     if (page.length > 0) this.#options.inbox.onWaiting?.(page)
   }

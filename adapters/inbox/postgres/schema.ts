@@ -1,4 +1,5 @@
 import { FleethookError } from '../../../src/base/errors.ts'
+import { viewStatements } from './backlog.ts'
 import { type Database, type Row, stateOf } from './client.ts'
 import { aboutServer, type Promised, promisedBy, weakError } from './promises.ts'
 import { serverMs } from './server-clock.ts'
@@ -65,6 +66,7 @@ export function schemaStatements(schema: string): readonly string[] {
     `DO $update$ BEGIN IF EXISTS (SELECT FROM ${schema}.meta WHERE version < ${schemaVersion}) THEN
 ${updates(schema).join(';\n')};
 END IF; END $update$`,
+    ...viewStatements(schema),
     `INSERT INTO ${schema}.part (part) SELECT generate_series(0, ${partitions - 1}) ON CONFLICT DO NOTHING`,
     `INSERT INTO ${schema}.meta (version) SELECT ${schemaVersion} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
   ].map(qualified)
@@ -78,7 +80,8 @@ const updates = (schema: string): readonly string[] => [
   // 3: a process renews one row, retention remembers the time that it believed, and dead letters keep the marks of their handlers.
   `ALTER TABLE ${schema}.meta ADD COLUMN IF NOT EXISTS known_ms bigint,
   ADD COLUMN IF NOT EXISTS doubted_ms bigint, ADD COLUMN IF NOT EXISTS seen_ms bigint`,
-  `ALTER TABLE ${schema}.waiting ADD COLUMN IF NOT EXISTS replay text`,
+  `ALTER TABLE ${schema}.waiting ADD COLUMN IF NOT EXISTS replay text, ADD COLUMN IF NOT EXISTS failing_since bigint,
+  ADD COLUMN IF NOT EXISTS failed_by text, ADD COLUMN IF NOT EXISTS error text`,
   `ALTER TABLE ${schema}.dead ADD COLUMN IF NOT EXISTS done text[] NOT NULL DEFAULT '{}', ADD COLUMN IF NOT EXISTS replay text`,
   `ALTER TABLE ${schema}.part ADD COLUMN IF NOT EXISTS clean boolean NOT NULL DEFAULT true, DROP COLUMN IF EXISTS until`,
   `UPDATE ${schema}.meta SET version = ${schemaVersion} WHERE version < ${schemaVersion}`,

@@ -1,9 +1,9 @@
-import { createMessages, replayable } from '../../../src/backend/replay.ts'
-import type { Clock } from '../../../src/base/clock.ts'
+import { createMessages, pageOf, replayable } from '../../../src/backend/replay.ts'
+import { type Clock, pause } from '../../../src/base/clock.ts'
 import { BelievedTime } from '../../../src/inbox/believed-time.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, idWithSeq } from '../../../src/inbox/delivery-id.ts'
-import type { Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { Forgotten, Messages, Replayed, ReplayPage, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type {
   DeadLetter,
   DeadLetterReason,
@@ -12,7 +12,7 @@ import type {
   Listing,
   Selection,
 } from '../../../src/inbox/inbox.ts'
-import type { Receipts } from '../../../src/inbox/receipts.ts'
+import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { letterOf, listedOf, messageOf } from '../../../src/inbox/stored-row.ts'
 import { type DeadLetterStore, paced } from '../two-halves.ts'
@@ -34,6 +34,11 @@ type StoreSettings = Pick<PostgresSettings, 'keepForMs' | 'deadForMs' | 'confirm
 
 /** The columns of a dead letter. */
 const letterSql = 'm.*, d.error, d.attempts, d.died_at, d.changed'
+
+/** The messages of one part of an erasure, and how long a statement of it may take, in milliseconds. */
+const erasedRows = 20_000
+const eraseMs = 60_000
+const mostErasures = 40
 
 const isId = (text: string): boolean => /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/.test(text)
 
@@ -184,10 +189,22 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
 
   /** Handles handled messages again, in order per vehicle. Resolves to their number. */
   async replayHandled(which: ReplaySelection, reread: Receipts['reread']): Promise<number> {
-    const found: { readonly id: string; readonly part: number }[] = []
+    const found: Pick<InboxMessage, 'id' | 'lane'>[] = []
     for await (const { id, lane } of replayable((selection) => this.settled(selection), which, reread))
-      found.push({ id, part: partitionOf(lane) })
-    if (which.dryRun === true) return found.length
+      found.push({ id, lane })
+    return which.dryRun === true ? found.length : this.#replay(found)
+  }
+
+  async replaySome(which: ReplayPage, reread: Receipts['reread']): Promise<Replayed> {
+    const { found, next } = await pageOf(
+      replayable((selection) => this.settled(selection), which, reread),
+      which.limit,
+    )
+    return { messages: await this.#replay(found), next }
+  }
+
+  async #replay(messages: readonly Pick<InboxMessage, 'id' | 'lane'>[]): Promise<number> {
+    const found = messages.map(({ id, lane }) => ({ id, part: partitionOf(lane) }))
     let count = 0
     const { schema } = this.#db
     await paced(this.#clock, found, async (some) => {
@@ -200,6 +217,90 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
       count += rows.length
     })
     return count
+  }
+
+  /**
+   * Erases a vehicle. There is no index by vehicle, so it reads all messages, in parts. What the transaction of a handler has locked waits for that
+   * transaction to end, a message at a time, without a lock in hand.
+   */
+  async forget(vin: string, dryRun: boolean): Promise<Forgotten> {
+    const { schema } = this.#db
+    const lane = storable(laneOf(vin))
+    const erased = { messages: 0, waiting: 0, deadLetters: 0 }
+    for (let after: string | undefined = '00000000-0000-0000-0000-000000000000'; after !== undefined;) {
+      const [page]: readonly Row[] = await this.#db.run(
+        `SELECT pg_catalog.max(m.id::text) AS last, pg_catalog.count(*)::int AS rows,
+  pg_catalog.array_agg(m.id::text) FILTER (WHERE m.lane = $2 OR (m.lane LIKE '*%' AND m.lane NOT LIKE '**%' AND pg_catalog.strpos(m.text, $3) > 0)) AS ids
+FROM (SELECT id, lane, text FROM ${schema}.message WHERE id > $1::uuid ORDER BY id LIMIT ${erasedRows}) m`,
+        [after, lane, storable(vin)],
+        eraseMs,
+      )
+      const ids: unknown = page?.['ids']
+      const found = Array.isArray(ids) ? ids.map(String) : []
+      const [counts] = await this.#db.run(
+        `SELECT (SELECT pg_catalog.count(*) FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id
+    WHERE w.id = ANY ($1::uuid[]) AND m.kind = 'wire')::int AS waiting,
+  (SELECT pg_catalog.count(*) FROM ${schema}.dead WHERE id = ANY ($1::uuid[]))::int AS dead`,
+        [found],
+        eraseMs,
+      )
+      erased.messages += found.length
+      erased.waiting += Number(counts?.['waiting'])
+      erased.deadLetters += Number(counts?.['dead'])
+      if (!dryRun && found.length > 0) await this.#erase(found)
+      after = Number(page?.['rows']) < erasedRows ? undefined : String(page?.['last'])
+    }
+    if (!dryRun) await this.#eraseRest(vin)
+    return erased
+  }
+
+  async #erase(ids: readonly string[]): Promise<void> {
+    const { schema } = this.#db
+    for (let tries = 0; tries < mostErasures; tries += 1) {
+      await this.#db.run(
+        `DELETE FROM ${schema}.waiting WHERE (part, seq) IN
+  (SELECT part, seq FROM ${schema}.waiting WHERE id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED)`,
+        [ids],
+        eraseMs,
+      )
+      await this.#db.run(`DELETE FROM ${schema}.dead WHERE id = ANY ($1::uuid[])`, [ids], eraseMs)
+      const gone = await this.#db.run(
+        `DELETE FROM ${schema}.message m WHERE id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM ${schema}.waiting w WHERE w.id = m.id) RETURNING id`,
+        [ids],
+        eraseMs,
+      )
+      if (gone.length === ids.length) return
+      const left = await this.#db.run(
+        `SELECT id FROM ${schema}.message WHERE id = ANY ($1::uuid[]) LIMIT 1`,
+        [ids],
+        eraseMs,
+      )
+      if (left.length === 0) return
+      await pause(this.#clock, 250)
+    }
+    throw new FleethookError(
+      'inbox_unavailable',
+      'A handler is working on messages of this vehicle, so they are not erased yet.',
+      {
+        hint: 'Try again when it has ended.',
+      },
+    )
+  }
+
+  /** Its state, notices, and the gaps that receivers have not reported. */
+  async #eraseRest(vin: string): Promise<void> {
+    const { schema } = this.#db
+    await this.#db.run(`DELETE FROM ${schema}.vehicle WHERE vin = $1`, [storable(vin)])
+    for (const { id, gaps } of await this.#db.run(
+      `SELECT id, gaps FROM ${schema}.receiver WHERE pg_catalog.strpos(gaps, $1) > 0`,
+      [storable(vin)],
+    )) {
+      const found: unknown = JSON.parse(String(gaps))
+      const others = Array.isArray(found) ? found.filter((gap) => Reflect.get(Object(gap), 'vin') !== vin) : []
+      await this.#db.run(`UPDATE ${schema}.receiver SET gaps = $2 WHERE id = $1::uuid AND gaps = $3`, [
+        ...[id, JSON.stringify(others), gaps],
+      ])
+    }
   }
 
   /** The oldest dead letters whose retention is over. */
@@ -235,7 +336,7 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
     }
     // No jump of a clock harms here: who did not look for an hour has lost its partitions. A message needs only the newest gap before it. A gap that comes late has a lower number than newer messages.
     await this.#db.run(
-      `WITH old AS (SELECT * FROM ${schema}.notice WHERE at < now() - interval '1 hour'),
+      `WITH old AS (SELECT * FROM ${schema}.notice WHERE at < now() - CASE WHEN vin = '' THEN interval '1 hour' ELSE interval '10 minutes' END),
 oldest AS (SELECT coalesce(min(seq), ${Number.MAX_SAFE_INTEGER}) AS seq
   FROM ${schema}.part p, LATERAL (SELECT seq FROM ${schema}.waiting w WHERE w.part = p.part ORDER BY seq LIMIT 1) w)
 DELETE FROM ${schema}.notice WHERE id IN (SELECT n.id FROM ${schema}.notice n JOIN old ON old.id = n.id WHERE old.vin <> ''
@@ -277,7 +378,7 @@ function selected(
     conditions.push(condition.replace('?', `$${values.length}`))
   }
   add('m.id = ?::uuid', id)
-  add('m.lane = ?', lane)
+  add('m.lane = ?', lane === undefined ? undefined : storable(lane))
   add('m.received_at >= ?', fromMs)
   add('m.received_at < ?', toMs)
   add('m.id > ?::uuid', after)

@@ -4,11 +4,20 @@ import type { Clock } from '../../../src/base/clock.ts'
 import { guardedLog } from '../../../src/base/log.ts'
 import { clockAhead } from '../../../src/inbox/believed-time.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type {
+  DeadLetters,
+  Forgotten,
+  Messages,
+  Replayed,
+  ReplayPage,
+  ReplaySelection,
+} from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
-import type { InboxStats } from '../../../src/inbox/stats.ts'
+import { failingOf } from '../../../src/inbox/failing.ts'
+import type { Backlog, Failing, InboxStats } from '../../../src/inbox/stats.ts'
 import type { Signs } from '../signs-of-life.ts'
 import { deadLettersOf, type SharedInbox, type SharedSystem } from '../two-halves.ts'
+import { failingMessages, Watch } from './backlog.ts'
 import { Database } from './client.ts'
 import type { Place } from './endings.ts'
 import type { Marks } from './exactly-once.ts'
@@ -35,6 +44,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   readonly #store: Store
   readonly #writer: Writer
   readonly #promises: Promises
+  readonly #watch: Watch
   readonly vehicles: VehicleRows | undefined
   /** The half behind, once it is open. */
   reader: Reader | undefined
@@ -53,12 +63,26 @@ export class PostgresSystem implements SharedSystem, Marks {
     )
     this.#promises = new Promises(guardedLog(parts.settings.log), clock, settings.allowWeak)
     this.#writer = new Writer(this.db, clock, settings.confirmMs, this.#promises, () => this.reader?.lookNow())
+    this.#watch = new Watch(this.db, clock, guardedLog(parts.settings.log))
     this.deadLetters = deadLettersOf(this.#store, parts.receipts.reread)
     this.messages = this.#store.listing(parts.receipts.reread)
   }
 
   async connect(): Promise<void> {
     await checkServer(this.db, this.#settings.allowWeak)
+    void this.#watch.start()
+  }
+
+  backlog(): Backlog | undefined {
+    return this.#watch.backlog
+  }
+
+  failing(): Failing {
+    return this.#watch.failing
+  }
+
+  async failingNow(): Promise<Failing> {
+    return failingOf(await failingMessages(this.db), true)
   }
 
   signs(): Signs {
@@ -96,6 +120,18 @@ export class PostgresSystem implements SharedSystem, Marks {
     return this.#store.replayHandled(which, this.#parts.receipts.reread)
   }
 
+  async replaySome(which: ReplayPage): Promise<Replayed> {
+    return this.#store.replaySome(which, this.#parts.receipts.reread)
+  }
+
+  async forget(vin: string, dryRun: boolean): Promise<Forgotten> {
+    // Another process may have its state in memory.
+    if (!dryRun && this.vehicles === undefined) await new VehicleRows(this.db).forget(vin)
+    const erased = await this.#store.forget(vin, dryRun)
+    if (!dryRun) this.reader?.letGoOf(vin)
+    return erased
+  }
+
   facts(): readonly string[] {
     const { now } = this.#promises
     if (this.#settings.role === 'handle' || now === undefined) return []
@@ -122,6 +158,7 @@ export class PostgresSystem implements SharedSystem, Marks {
 
   close(): Promise<void> {
     this.#promises.stop()
+    this.#watch.stop()
     return this.#writer.close()
   }
 }

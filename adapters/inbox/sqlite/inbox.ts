@@ -23,6 +23,7 @@ import type {
   Committed,
   Dropped,
   FileFigures,
+  ForgottenPart,
   InboxFile,
   Move,
   OpenedFile,
@@ -433,14 +434,14 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       cache.remove(id)
     },
 
-    async reschedule(id, { attempts, notBefore, deliveries: deliveriesFrom }) {
+    async reschedule(id, { attempts, notBefore, deliveries: deliveriesFrom, failure = null }) {
       const found = cache.get(id)
       const deliveries = found?.deliveries ?? 0
       if (found !== undefined) {
         if (deliveriesFrom !== undefined) found.deliveries = deliveriesFrom
         cache.wait(found)
       }
-      const update = { seq: seqOf(id), deliveries: 0, attempts, notBefore }
+      const update = { seq: seqOf(id), deliveries: 0, attempts, notBefore, failure }
       commits.update(deliveriesFrom === undefined ? update : { ...update, deliveriesFrom })
       await writeEnd({ deliveries })
     },
@@ -499,6 +500,29 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     async discard(id) {
       const seq = seqOf(id)
       return !Number.isNaN(seq) && (await commits.move({ to: 'deleted', seq })) !== undefined
+    },
+
+    async forget(vin, dryRun) {
+      // What is still to be written of its messages must not come after.
+      await commits.flush()
+      const erased = { messages: 0, waiting: 0, deadLetters: 0 }
+      for (let after: number | undefined = -1; after !== undefined;) {
+        const part: ForgottenPart = await readFile(() => file.forget(vin, after ?? -1, dryRun))
+        erased.messages += part.messages
+        erased.waiting += part.waiting
+        erased.deadLetters += part.deadLetters
+        if (!dryRun) {
+          figures = { oldest: part.oldest, deadLetters: figures.deadLetters - part.deadLetters }
+          release(part.pending.messages, part.pending.bytes)
+        }
+        after = part.next
+        await setImmediate()
+      }
+      if (dryRun) return erased
+      cache.forget(vin)
+      await vehicles?.store.forget(vin)
+      while (await readFile(() => file.scrub(vin))) await setImmediate()
+      return erased
     },
 
     usage: () => ({ ...pending }),

@@ -99,7 +99,7 @@ interface HealthRow {
 
 /** The figures that an operator looks at first, each with what to do. */
 function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
-  const { pending, inbox, resting, secrets, refused, lastReceivedAtMs, draining } = stats
+  const { pending, inbox, resting, secrets, refused, lastReceivedAtMs, draining, backlog, failing } = stats
   const { deadLetters = stats.deadLettered, mostMessages, bytes } = inbox
   const ready = about.value?.ready
   const gone = lost.value
@@ -167,6 +167,28 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
             `${handler} has failed for every vehicle since ${timeOf(since)} UTC. Next try: ${timeOf(nextTryAt)} UTC. `,
         ),
     },
+    {
+      name: 'Failing now',
+      value: numberOf(failing?.messages ?? 0),
+      todo:
+        (failing?.messages ?? 0) > 0 &&
+        failing?.handlers.map(
+          ({ handler, messages, vehicles, since, error }) =>
+            `${handler}: ${messages} of ${vehicles} vehicles since ${timeOf(since)} UTC, ${error}. `,
+        ),
+    },
+    ...(backlog?.unhandledPartitions === undefined
+      ? []
+      : [
+          {
+            name: 'All processes',
+            value: `${numberOf(backlog.messages)} wait`,
+            todo:
+              backlog.processes === 0
+                ? 'No process runs handlers.'
+                : (backlog.oldestMs ?? 0) > 60_000 && `The oldest waits for ${durationOf(backlog.oldestMs ?? 0)}.`,
+          },
+        ]),
     {
       name: 'Backlog',
       value: `${numberOf(pending.messages)}${mostMessages === undefined ? '' : ` of ${numberOf(mostMessages)}`}`,

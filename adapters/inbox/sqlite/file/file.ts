@@ -4,6 +4,7 @@ import { setImmediate } from 'node:timers/promises'
 import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
+import { laneOf } from '../../../../src/inbox/receipts.ts'
 import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import type { Believed } from '../../../../src/inbox/believed-time.ts'
 import type { InboxMessage, ListedMessage, Selection } from '../../../../src/inbox/inbox.ts'
@@ -53,6 +54,9 @@ const goneMs = 60_000
 
 /** Rows per page of a list: a few milliseconds of reading. */
 const pageRows = 2_000
+
+/** The free pages that one step of an erasure gives to the disk. */
+const scrubPages = 1_000
 
 /** Rows that one step of a newest-first list reads, without their texts: a few milliseconds. */
 const listedRows = 10_000
@@ -348,6 +352,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       use((on) => {
         const { db, statements, space } = on
         if (!isVisit) noteAlive(on, sign)
+        unlessFull(() => statements.removeOldFailures.run())
         const more = unlessFull(
           () =>
             inTransaction(db, () => space.step(sign.believed?.knownMs ?? sign.nowMs, pendingBytes)) || space.shrink(),
@@ -396,6 +401,46 @@ export function createInboxFile(settings: FileSettings): InboxFile {
 
     removeUnseen: async (ms) =>
       use(({ db, statements }) => inTransaction(db, () => Number(statements.removeUnseen.run(ms, pageRows).changes))),
+
+    forget: async (vin, after, dryRun) =>
+      use(({ db, statements }) => {
+        const reached = statements.sweepTo.get(after, Number.MAX_SAFE_INTEGER, listedRows)
+        const upTo = reached?.['place'] == null ? after : Number(reached['place'])
+        const found = statements.aboutVin.all(after, upTo, laneOf(vin), vin)
+        const waits = found.filter((row) => row['waits'] === 1)
+        if (!dryRun)
+          inTransaction(db, () => {
+            for (const { place } of found) {
+              statements.removePending.get(Number(place))
+              statements.removeDead.get(Number(place))
+              statements.removeFailure.run(Number(place))
+              statements.removeMessage.run(Number(place))
+            }
+          })
+        deadLetters = countDead(statements)
+        return {
+          messages: found.length,
+          waiting: waits.filter(({ kind }) => kind === 'wire').length,
+          deadLetters: found.filter(({ died }) => died === 1).length,
+          pending: { messages: waits.length, bytes: waits.reduce((sum, { bytes }) => sum + Number(bytes), 0) },
+          next: Number(reached?.['messages']) < listedRows ? undefined : upTo,
+          ...{ oldest: figures(statements).oldest },
+        }
+      }),
+
+    scrub: async (vin) =>
+      use(({ db, statements }) => {
+        inTransaction(db, () => {
+          statements.removeVehicle.run(vin)
+          statements.removeGapsOf.run(vin)
+          statements.removeOldFailures.run()
+        })
+        const free = (): number => Number(valueOf(db, 'PRAGMA freelist_count'))
+        const before = free()
+        db.prepare(`PRAGMA incremental_vacuum(${scrubPages})`).all()
+        checkpoint(db)
+        return free() > 0 && free() < before
+      }),
 
     async close(sign) {
       const closing = connection
@@ -552,8 +597,10 @@ function write(statements: Statements, space: SpaceKeeper, transaction: Transact
       for (const [first, puts] of Map.groupBy(transaction.puts, (put) => put.first ?? put.seq))
         each('put', first, () => writePuts(statements, puts))
   }
-  for (const { seq, deliveriesFrom, deliveries, attempts, notBefore } of transaction.updates)
+  for (const { seq, deliveriesFrom, deliveries, attempts, notBefore, failure } of transaction.updates)
     each('update', seq, () => {
+      if (failure === null) statements.removeFailure.run(seq)
+      else if (failure !== undefined) statements.setFailure.run(seq, JSON.stringify(failure))
       if (deliveriesFrom === undefined && attempts === undefined) statements.addDeliveries.run(deliveries, seq)
       else statements.updatePending.run(deliveriesFrom ?? null, deliveries, attempts ?? 0, notBefore ?? 0, seq)
     })

@@ -12,6 +12,8 @@ import type {
   Selection,
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
+import type { Forgotten } from '../../../../src/inbox/dead-letters.ts'
+import type { LastFailure } from '../../../../src/inbox/failing.ts'
 import type { Due, StoredVehicle } from '../../../../src/inbox/vehicle-store.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 
@@ -48,6 +50,10 @@ export interface InboxFile {
   countVehicles(): Promise<number>
   /** Deletes some states of vehicles that were not seen since `ms`. Resolves to their number; 0 when none is left. */
   removeUnseen(ms: number): Promise<number>
+  /** Deletes the messages of a vehicle in the next part of the file, after this `seq`. `dryRun`: only counts them. */
+  forget(vin: string, after: number, dryRun: boolean): Promise<ForgottenPart>
+  /** Deletes the rest about it, and gives a part of the free pages, which still have what was in them, to the disk. Resolves to whether there are more. */
+  scrub(vin: string): Promise<boolean>
   /** Closes the file. Without a sign of life, the next process takes the end of this one for a crash. */
   close(sign?: SignOfLife): Promise<void>
 }
@@ -63,6 +69,12 @@ export interface SignOfLife {
   readonly gaps?: readonly KeptGap[] | undefined
   /** Whether the receiver keeps states of vehicles. Used at `open`. */
   readonly keepsVehicles?: boolean | undefined
+}
+
+export interface ForgottenPart extends Forgotten, FileFigures {
+  /** Those that waited, of every kind, and their size. */
+  readonly pending: { readonly messages: number; readonly bytes: number }
+  readonly next: number | undefined
 }
 
 export interface VehicleRow extends Omit<StoredVehicle, 'text' | 'bytes'> {
@@ -201,6 +213,8 @@ export interface PendingUpdate {
   readonly deliveries: number
   readonly attempts?: number
   readonly notBefore?: number
+  /** The last failure of a handler. `null`: none any more. Left out: as before. */
+  readonly failure?: LastFailure | null
 }
 
 /** A message changes its state, and the caller waits for the result. */

@@ -105,6 +105,12 @@ const schema = `
       AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place);
 `
 
+/**
+ * What came later, and what a fleethook without it does not miss: so the file keeps its version, and both can open it. The last failure of a
+ * message that waits, as JSON. A row can be left behind by a message that is over, until the next round of retention.
+ */
+const additions = 'CREATE TABLE IF NOT EXISTS failing (place INTEGER PRIMARY KEY, failure TEXT NOT NULL) STRICT'
+
 /** The columns of each table, as rows are copied from one file to another. */
 export const columnsOf = {
   messages: 'place, id, lane, received_at, door, kind, bytes, crc, text',
@@ -137,12 +143,13 @@ export function prepareSchema(db: DatabaseSync, path: string): void {
         hint: 'Give the inbox its own path.',
       })
     }
-    db.exec(`${schema}; PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${schemaVersion}`)
+    db.exec(`${schema}; ${additions}; PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${schemaVersion}`)
   })
 }
 
-/** Columns that files of earlier releases lack. Those releases can still use the file. */
+/** Tables and columns that files of earlier releases lack. Those releases can still use the file. */
 function addColumns(db: DatabaseSync): void {
+  db.exec(additions)
   for (const [table, column] of [
     ['state', 'known_ms'],
     ['state', 'doubted_ms'],
@@ -218,9 +225,13 @@ const statements = {
   addDeliveries: 'UPDATE pending SET deliveries = deliveries + ? WHERE place = ?',
   updatePending:
     'UPDATE pending SET deliveries = ifnull(?, deliveries) + ?, attempts = ?, not_before = ? WHERE place = ?',
+  setFailure: 'INSERT OR REPLACE INTO failing (place, failure) VALUES (?, ?)',
+  removeFailure: 'DELETE FROM failing WHERE place = ?',
+  removeOldFailures: 'DELETE FROM failing WHERE NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = failing.place)',
   settle: 'DELETE FROM pending WHERE place = ?',
   removePending: 'DELETE FROM pending WHERE place = ? RETURNING bytes, replayed',
-  addDead: 'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at, changed, run) VALUES (?, ?, ?, ?, ?, ?, ?)',
+  addDead:
+    'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at, changed, run) VALUES (?, ?, ?, ?, ?, ?, ?)',
   removeDead: 'DELETE FROM dead WHERE place = ? RETURNING bytes',
   revive: `
     INSERT INTO pending (place, id, lane, kind, bytes, replayed, changed)
@@ -244,7 +255,7 @@ const statements = {
     SELECT count(*) AS messages, sum(bytes) AS bytes, max(place) AS last
     FROM (SELECT place, bytes FROM pending WHERE place > ? ORDER BY place LIMIT ?)`,
   waiting:
-    'SELECT place, id, lane, kind, deliveries, attempts, not_before FROM pending WHERE place > ? ORDER BY place LIMIT ?',
+    'SELECT p.place, id, lane, kind, deliveries, attempts, not_before, failure FROM pending p LEFT JOIN failing USING (place) WHERE p.place > ? ORDER BY p.place LIMIT ?',
   pending: `
     SELECT m.*, p.deliveries, p.replayed, p.changed FROM pending p JOIN messages m USING (place) WHERE p.place = ?`,
   message: `SELECT m.* FROM messages m WHERE m.place = ?`,
@@ -285,6 +296,12 @@ const statements = {
   listedTo: `
     SELECT min(place) AS place, count(*) AS messages
     FROM (SELECT place FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?)`,
+  aboutVin: `
+    SELECT m.place, m.kind, m.bytes, EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) AS waits,
+      EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place) AS died
+    FROM messages m WHERE m.place > ?1 AND m.place <= ?2
+      AND (m.lane = ?3 OR (m.lane GLOB '[*][^*]*' AND instr(m.text, ?4) > 0))`,
+  removeGapsOf: 'DELETE FROM holes WHERE vin = ?',
   pageCount: 'PRAGMA page_count',
   freePages: 'PRAGMA freelist_count',
   deadBytes: 'SELECT ifnull(sum(bytes), 0) AS bytes FROM dead',
