@@ -70,7 +70,9 @@ export interface Receiver<Bindings extends object = object, Fields extends Field
    * import { createReceiver } from 'fleethook'
    *
    * createReceiver({ secret: 'a-long-random-value' })
-   *   .batch('data', { size: 500, withinMs: 1_000 }, (events) => console.log(events.map((event) => event.data.BatteryLevel)))
+   *   .batch('data', { size: 500, withinMs: 1_000, fields: ['BatteryLevel'] }, (events) =>
+   *     console.log(events.map((event) => event.data.BatteryLevel)),
+   *   )
    * ```
    */
   batch<S extends Subject & string>(

@@ -4,6 +4,8 @@ import type { Database } from './client.ts'
 
 /** How long handlers count whose last process was killed beside this one, in seconds: it may be on its way to a restart. */
 const killedSeconds = 600
+/** The time after which the log says again what is still so, in milliseconds. */
+const sayAgainMs = 60_000
 
 interface HandlingOptions {
   readonly db: Database
@@ -35,6 +37,10 @@ export class Handling {
   lacks: readonly string[] = []
   /** What processes that handle nothing have, and this one lacks. */
   waiting: readonly string[] = []
+  /** Whether that has to be said: it is new, or was said some time ago. */
+  isNews = false
+  #said = ''
+  #saidAtMs = -Infinity
 
   constructor(options: HandlingOptions) {
     this.#options = options
@@ -48,6 +54,7 @@ export class Handling {
   async check(): Promise<void> {
     const { db, clock, leaseMs, declared } = this.#options
     const nowMs = elapsedMs(clock)
+    this.isNews = false
     if (nowMs - this.#checkedAtMs < leaseMs / 2) return
     const mine = declared()
     const now = 'pg_catalog.clock_timestamp()'
@@ -76,6 +83,9 @@ WHERE o.handlers <> $1 AND (o.until > ${now} OR (NOT o.ended AND o.until > ${now
       this.lacks = [...new Set(stronger.flatMap(({ lacking }) => lacking))]
       this.#heldUntilMs = nowMs + 3 * leaseMs
     }
+    const said = JSON.stringify([this.mayHandle, this.mayHandle ? this.waiting : this.lacks])
+    this.isNews = said !== this.#said || nowMs - this.#saidAtMs >= sayAgainMs
+    if (this.isNews) [this.#said, this.#saidAtMs] = [said, nowMs]
   }
 
   /** Whether a process with these handlers gave a sign of life since this one has begun. */

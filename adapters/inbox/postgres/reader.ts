@@ -392,16 +392,17 @@ export class Reader extends SharedReader<Unsettled> {
     const handling = this.#handling
     await handling.check()
     if (handling.mayHandle) {
-      if (handling.waiting.length > 0)
+      if (handling.isNews && handling.waiting.length > 0)
         this.say.warn('another process of this schema waits, because its handlers differ', {
           lacksHere: handling.waiting.join(', '),
         })
       return true
     }
-    this.say.error('this process handles nothing: it lacks handlers that others of this schema have', {
-      schema: this.#options.db.schema,
-      lacks: handling.lacks.join(', '),
-    })
+    if (handling.isNews)
+      this.say.error('this process handles nothing: it lacks handlers that others of this schema have', {
+        schema: this.#options.db.schema,
+        lacks: handling.lacks.join(', '),
+      })
     if (this.parts.size > 0) {
       const parts = [...this.parts.keys()]
       await this.quiet(this.parts.values(), this.#options.settings.leaseMs / 2)
