@@ -3,19 +3,20 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
 import { resolvedOr } from '../../../src/core/draining.ts'
 import { CrashSuspects } from '../../../src/inbox/crash-suspects.ts'
-import type {
-  Claim,
-  DeadLetterReason,
-  InboxMessage,
-  InboxSettings,
-  NextAttempt,
-  Waiting,
+import {
+  type Claim,
+  type DeadLetterReason,
+  type InboxMessage,
+  type InboxSettings,
+  type NextAttempt,
+  unwritable,
+  type Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { messageOf } from '../../../src/inbox/stored-row.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type PartOf, SharedReader } from '../shared-reader.ts'
-import { type Database, databaseError, type Row, stateOf } from './client.ts'
+import { type Database, databaseError, isAboutData, type Row, stateOf } from './client.ts'
 import { type Ending, Endings, type Place, type Tries } from './endings.ts'
 import { tableHealth } from './health.ts'
 import { type Lease, Leases } from './leases.ts'
@@ -195,7 +196,7 @@ export class Reader extends SharedReader<Unsettled> {
     // An answer that was lost is no reason to keep it: the statement does nothing the second time.
     this.#over.add(ending.seq)
     try {
-      await this.#options.store.bury(ending, this.#options.me, reason, vehicle)
+      await this.#bury(ending, reason, vehicle)
     } catch (error) {
       this.#over.delete(ending.seq)
       throw error
@@ -206,6 +207,23 @@ export class Reader extends SharedReader<Unsettled> {
     }
     this.#areDeleted([ending])
     return 0
+  }
+
+  /** Without what Postgres refuses, its state or the text of its error: it must not hold its vehicle forever. */
+  async #bury(ending: Ending, reason: DeadLetterReason, vehicle: StoredVehicle | undefined): Promise<void> {
+    const { store, me } = this.#options
+    const { attempts, diedAt } = reason
+    const plain = { error: unwritable, attempts, diedAt }
+    const ways = [[reason, vehicle], [plain, vehicle], [reason, undefined], [plain, undefined]] as const // prettier-ignore
+    for (const [what, state] of ways) {
+      try {
+        await store.bury(ending, me, what, state)
+        return
+      } catch (error) {
+        if (!isAboutData(error) || (what === plain && state === undefined)) throw error
+        this.failed('what became of a message could not be written yet', error)
+      }
+    }
   }
 
   refusing(): 'inbox_unavailable' | undefined {
