@@ -60,9 +60,12 @@ export class Leases {
     const [atMs, atTimeMs] = [elapsedMs(clock), clock.now()]
     const until = `clock_timestamp() + $2 * interval '1 ms'`
     const rows = await db.run(
-      `WITH me AS (INSERT INTO ${schema}.process VALUES ($1, ${until}) ON CONFLICT (id) DO UPDATE SET until = excluded.until),
+      // A row that somebody else has locked is not renewed: all others would wait for it.
+      `WITH free AS (SELECT id FROM ${schema}.process WHERE id = $1 FOR UPDATE SKIP LOCKED),
+again AS (UPDATE ${schema}.process p SET until = ${until} FROM free WHERE p.id = free.id),
+me AS (INSERT INTO ${schema}.process SELECT $1, ${until} WHERE NOT EXISTS (SELECT FROM ${schema}.process WHERE id = $1)),
 mine AS (UPDATE ${schema}.part SET until = ${until} WHERE owner = $1
-  AND part IN (SELECT part FROM ${schema}.part WHERE owner = $1 ORDER BY part FOR UPDATE) RETURNING part, epoch),
+  AND part IN (SELECT part FROM ${schema}.part WHERE owner = $1 FOR UPDATE SKIP LOCKED) RETURNING part, epoch),
 others AS (SELECT count(*) FROM ${schema}.process WHERE id <> $1 AND until > clock_timestamp()),
 missing AS (SELECT ceil(${partitions} / (1.0 + others.count))::int - (SELECT count(*) FROM mine)::int AS count FROM others),
 gained AS (UPDATE ${schema}.part p SET owner = $1, epoch = p.epoch + 1, until = ${until}
@@ -95,7 +98,8 @@ FROM missing LEFT JOIN (SELECT *, false AS clean FROM mine UNION ALL TABLE gaine
   async giveBack(parts: readonly number[]): Promise<void> {
     const { db, me, leaseMs } = this.#options
     await db.run(
-      `UPDATE ${db.schema}.part SET owner = NULL, until = NULL WHERE owner = $1 AND part = ANY($2::smallint[])`,
+      `UPDATE ${db.schema}.part p SET owner = NULL, until = NULL FROM (SELECT part FROM ${db.schema}.part
+  WHERE owner = $1 AND part = ANY ($2::smallint[]) FOR UPDATE SKIP LOCKED) f WHERE p.part = f.part`,
       [me, parts],
       leaseMs / 2,
     )
@@ -107,8 +111,10 @@ FROM missing LEFT JOIN (SELECT *, false AS clean FROM mine UNION ALL TABLE gaine
     const { db, me } = this.#options
     this.#validUntilMs = -Infinity
     await db.run(
-      `WITH me AS (DELETE FROM ${db.schema}.process WHERE id = $1 OR until < clock_timestamp() - interval '1 day')
-UPDATE ${db.schema}.part SET owner = NULL, until = NULL WHERE owner = $1`,
+      `WITH over AS (SELECT id FROM ${db.schema}.process WHERE id = $1 OR until < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED),
+me AS (DELETE FROM ${db.schema}.process p USING over WHERE p.id = over.id),
+free AS (SELECT part FROM ${db.schema}.part WHERE owner = $1 FOR UPDATE SKIP LOCKED)
+UPDATE ${db.schema}.part p SET owner = NULL, until = NULL FROM free WHERE p.part = free.part`,
       [me],
       2_000,
     )
