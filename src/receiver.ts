@@ -11,6 +11,7 @@ import { markHosted } from './receiver/hosted.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import { type Backend, type BackendParts, isAttachable } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
+import { checkOption, numberBetween } from './base/options.ts'
 import { quietMs } from './base/log.ts'
 import { isBound } from './hosting/execution-context.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
@@ -191,7 +192,10 @@ export function createReceiver<
         : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
     },
     open: (openOptions) => backend.open(openOptions),
-    drain(options = {}) {
+    async drain(options = {}) {
+      // NaN would end it at once, and lose what is in memory.
+      for (const name of ['deadlineMs', 'handlerGraceMs'] as const)
+        checkOption('drain', name, options[name], numberBetween(0, Infinity))
       isStopping = true
       closing?.abort()
       return backend.drain(options)

@@ -91,8 +91,9 @@ export class Leases {
     const [atMs, atTimeMs] = [elapsedMs(clock), clock.now()]
     const rows = await db.run(
       `WITH known AS (SELECT until FROM ${schema}.process WHERE id = $1),
-renewed AS (UPDATE ${schema}.process SET until = ${now} + $2 * interval '1 ms' WHERE id = $1 AND until > ${now}
-  AND until < ${asked} + $2 * ${renewShare} * interval '1 ms' RETURNING until),
+free AS (SELECT id FROM ${schema}.process WHERE id = $1 AND until > ${now}
+  AND until < ${asked} + $2 * ${renewShare} * interval '1 ms' FOR UPDATE SKIP LOCKED),
+renewed AS (UPDATE ${schema}.process p SET until = ${now} + $2 * interval '1 ms' FROM free WHERE p.id = free.id RETURNING p.until),
 me AS (SELECT until FROM renewed UNION ALL SELECT until FROM known WHERE until >= ${asked} + $2 * ${renewShare} * interval '1 ms'),
 others AS (SELECT pg_catalog.count(*) FROM ${schema}.process WHERE id <> $1 AND until > ${now}),
 mine AS (SELECT part, epoch FROM ${schema}.part WHERE owner = $1),
@@ -150,7 +151,8 @@ UPDATE ${schema}.part p SET owner = NULL, clean = false FROM left_by WHERE p.par
   async giveBack(parts: readonly number[]): Promise<void> {
     const { db, me, leaseMs } = this.#options
     await db.run(
-      `UPDATE ${db.schema}.part SET owner = NULL, clean = true WHERE owner = $1 AND part = ANY($2::smallint[])`,
+      `UPDATE ${db.schema}.part p SET owner = NULL, clean = true FROM (SELECT part FROM ${db.schema}.part
+  WHERE owner = $1 AND part = ANY ($2::smallint[]) FOR UPDATE SKIP LOCKED) f WHERE p.part = f.part`,
       [me, parts],
       leaseMs / 2,
     )
@@ -163,9 +165,11 @@ UPDATE ${schema}.part p SET owner = NULL, clean = false FROM left_by WHERE p.par
     const { schema } = db
     this.#validUntilMs = -Infinity
     await db.run(
-      `WITH me AS (DELETE FROM ${schema}.process q WHERE id = $1 OR (until < ${now} - interval '1 day'
-  AND NOT EXISTS (SELECT FROM ${schema}.part p WHERE p.owner = q.id)))
-UPDATE ${schema}.part SET owner = NULL, clean = true WHERE owner = $1`,
+      `WITH over AS (SELECT id FROM ${schema}.process q WHERE id = $1 OR (until < ${now} - interval '1 day'
+  AND NOT EXISTS (SELECT FROM ${schema}.part p WHERE p.owner = q.id)) FOR UPDATE SKIP LOCKED),
+me AS (DELETE FROM ${schema}.process q USING over WHERE q.id = over.id),
+free AS (SELECT part FROM ${schema}.part WHERE owner = $1 FOR UPDATE SKIP LOCKED)
+UPDATE ${schema}.part p SET owner = NULL, clean = true FROM free WHERE p.part = free.part`,
       [me],
       2_000,
     )

@@ -4,20 +4,21 @@ import type { GapReason } from '../../../src/events/event.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
 import { resolvedOr } from '../../../src/core/draining.ts'
 import { CrashSuspects } from '../../../src/inbox/crash-suspects.ts'
-import type {
-  Claim,
-  DeadLetterReason,
-  InboxMessage,
-  InboxSettings,
-  NextAttempt,
-  Waiting,
+import {
+  type Claim,
+  type DeadLetterReason,
+  type InboxMessage,
+  type InboxSettings,
+  type NextAttempt,
+  unwritable,
+  type Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { messageOf } from '../../../src/inbox/stored-row.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type PartOf, SharedReader } from '../shared-reader.ts'
 import { failureOf } from './backlog.ts'
-import { type Database, databaseError, type Row, stateOf } from './client.ts'
+import { type Database, databaseError, isAboutData, type Row, stateOf } from './client.ts'
 import { type Ending, Endings, type Place, type Tries } from './endings.ts'
 import { Handling } from './handling.ts'
 import { tableHealth } from './health.ts'
@@ -255,7 +256,7 @@ export class Reader extends SharedReader<Unsettled> {
     this.#over.add(ending.seq)
     let isHandled = false
     try {
-      isHandled = await this.#options.store.bury(ending, this.#options.me, reason, vehicle)
+      isHandled = await this.#bury(ending, reason, vehicle)
     } catch (error) {
       this.#over.delete(ending.seq)
       throw error
@@ -266,6 +267,23 @@ export class Reader extends SharedReader<Unsettled> {
     }
     this.#areDeleted([ending])
     return isHandled ? 'handled' : 0
+  }
+
+  /** Without what Postgres refuses, its state or the text of its error: it must not hold its vehicle forever. */
+  async #bury(ending: Ending, reason: DeadLetterReason, vehicle: StoredVehicle | undefined): Promise<boolean> {
+    const { store, me } = this.#options
+    const { attempts, diedAt, marks } = reason
+    const plain = marks === undefined ? { error: unwritable, attempts, diedAt } : { error: unwritable, attempts, diedAt, marks }
+    const ways = [[reason, vehicle], [plain, vehicle], [reason, undefined], [plain, undefined]] as const // prettier-ignore
+    for (const [what, state] of ways) {
+      try {
+        return await store.bury(ending, me, what, state)
+      } catch (error) {
+        if (!isAboutData(error) || (what === plain && state === undefined)) throw error
+        this.failed('what became of a message could not be written yet', error)
+      }
+    }
+    return false
   }
 
   refusing(): 'inbox_unavailable' | undefined {

@@ -1,3 +1,4 @@
+import { longestMs } from '../../base/clock.ts'
 import { isJsonObject } from '../../wire/record.ts'
 import { type Connection, nameOf, type ServiceRequest } from './connection.ts'
 
@@ -140,14 +141,14 @@ function without(text: string, secrets: readonly (string | undefined)[]): string
   return spellings.reduce((left, secret) => left.replaceAll(secret, '…'), text)
 }
 
-/** Reads `Retry-After`, a number of seconds or an HTTP date, as milliseconds from now. Else `undefined`. */
+/** Reads `Retry-After`, a number of seconds or an HTTP date, as whole milliseconds from now that a timer can wait. Else `undefined`. */
 export function readRetryAfter(header: string | null, nowMs: number): number | undefined {
   const text = header?.trim() ?? ''
-  if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1000
+  if (/^\d+(\.\d+)?$/.test(text)) return Math.min(longestMs, Math.ceil(Number(text) * 1000))
   // `Date.parse` accepts much more than HTTP dates, which begin with the name of a day.
   if (!/^(mon|tue|wed|thu|fri|sat|sun)/i.test(text)) return undefined
   const atMs = Date.parse(text)
-  return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - nowMs)
+  return Number.isNaN(atMs) ? undefined : Math.min(longestMs, Math.max(0, atMs - nowMs))
 }
 
 /** What to do about an error of the service. `undefined` when its own text has to suffice. */
