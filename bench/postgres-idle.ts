@@ -1,6 +1,6 @@
 /**
- * What postgresInbox costs without traffic: WAL and statements, extrapolated to a day. `node bench/postgres-idle.ts [seconds]`, default 600, so one or two
-checkpoints, after each of which Postgres writes whole pages. Two receivers and two handlers with states of vehicles. Needs Debian's `postgresql`.
+ * What postgresInbox costs without traffic: WAL and transactions, extrapolated to a day. `node bench/postgres-idle.ts [seconds]`, default 600. Two
+ * receivers and two handlers with states of vehicles. Needs Debian's `postgresql`.
  */
 import { cpus, loadavg, release, type } from 'node:os'
 import { setTimeout } from 'node:timers/promises'
