@@ -66,11 +66,16 @@ export class Leases {
       await this.#begin()
       found = await this.#look()
     }
-    if (found !== undefined && found.ended > 0 && (await this.#freeEnded())) found = await this.#look()
+    let spare = this.#take(found)
+    if (found !== undefined && found.ended > 0 && (await this.#freeEnded())) spare = this.#take(await this.#look())
+    return spare
+  }
+
+  #take(found: Found | undefined): number {
     if (found === undefined)
       throw new FleethookError('inbox_unavailable', 'Postgres did not renew the lease of this process in time.')
     const { leaseMs, renewed } = this.#options
-    const { leases, missing } = found
+    const { leases, missing, atMs, atTimeMs, leftMs } = found
     const epochs = new Map(leases.map(({ part, epoch }) => [part, epoch]))
     const lost = [...this.#epochs].flatMap(([part, epoch]) => (epochs.get(part) === epoch ? [] : [part]))
     for (const part of lost) this.#epochs.delete(part)
@@ -78,8 +83,8 @@ export class Leases {
     const gained = leases.filter(({ part }) => !this.#epochs.has(part))
     for (const { part, epoch } of gained) this.#epochs.set(part, epoch)
     renewed(lost, gained)
-    this.#validUntilMs = found.atMs + found.leftMs - leaseMs * marginShare
-    this.#validUntilTimeMs = found.atTimeMs + found.leftMs - leaseMs * marginShare
+    this.#validUntilMs = atMs + leftMs - leaseMs * marginShare
+    this.#validUntilTimeMs = atTimeMs + leftMs - leaseMs * marginShare
     this.#isWanting = missing > 0
     return Math.max(0, -missing)
   }

@@ -1,6 +1,6 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { viewStatements } from './backlog.ts'
-import { type Database, type Row, stateOf } from './client.ts'
+import { type Database, stateOf } from './client.ts'
 import { aboutServer, type Promised, promisedBy, weakError } from './promises.ts'
 import { serverMs } from './server-clock.ts'
 import { qualified } from './qualified.ts'
