@@ -652,6 +652,8 @@ function writeMove(statements: Statements, move: Move, counts: { dead: number })
     }
     case 'pending': {
       const bytes = bytesOf(statements.revive.get(seq))
+      // One that an earlier life of the message left.
+      if (bytes !== undefined) statements.removeFailure.run(seq)
       if (bytes !== undefined && statements.removeDead.get(seq) !== undefined) counts.dead -= 1
       return bytes
     }
