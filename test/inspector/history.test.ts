@@ -75,6 +75,7 @@ test('a search reads a limited number of messages and says where to continue', a
   let listed = 0
   const at = (n: number): MessageRecord => ({
     id: String(n).padStart(6, '0'),
+    bytes: 0,
     state: n === 7 ? 'dead' : 'settled',
     event: { topic: 'malformed', receivedAt: new Date(0), error: 'x', text: '', length: 0 },
   })

@@ -6,6 +6,7 @@ import { FleethookError } from '../../../../src/base/errors.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import type { InboxMessage, ListedMessage, Selection } from '../../../../src/inbox/inbox.ts'
+import { bytesOfMessage, pageOf } from '../../../../src/inbox/pages.ts'
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../../src/inbox/stored-row.ts'
 import type { FileSettings } from '../options.ts'
 import { isHalfReplaced, replaceDamaged } from './damage.ts'
@@ -22,6 +23,7 @@ import type {
   SignOfLife,
   StoredMessage,
   Transaction,
+  VehicleRow,
   VehicleWrites,
 } from './interface.ts'
 import { createSpaceKeeper, releaseReserve, spaceFor, type SpaceKeeper } from './retention.ts'
@@ -283,13 +285,24 @@ export function createInboxFile(settings: FileSettings): InboxFile {
 
     deadLetters: async (which, after) =>
       use(({ statements }) =>
-        select(statements.deadLetters.all(after, pageRows), which, (row) => letterOf(intact(row))),
+        select(
+          statements.deadLetters.all(after, pageRows),
+          which,
+          ({ place }) => {
+            const row = statements.deadLetter.get(Number(place))
+            return row && letterOf(intact(row))
+          },
+          bytesOfMessage,
+        ),
       ),
 
     settled: async (which, after) =>
       use(({ statements }) =>
-        select(statements.settled.all(after, pageRows), which, ({ place, elsewhere }) =>
-          elsewhere === 0 ? messageAt(statements, Number(place)) : undefined,
+        select(
+          statements.settled.all(after, pageRows),
+          which,
+          ({ place, elsewhere }) => (elsewhere === 0 ? messageAt(statements, Number(place)) : undefined),
+          ({ bytes }) => bytes,
         ),
       ),
 
@@ -299,8 +312,12 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         const rows = statements.listed.all(before, listedRows, lane ?? null, ...times, limit)
         const reached = statements.listedTo.get(before, listedRows)
         const isEnd = rows.length >= limit || Number(reached?.['messages']) < listedRows
+        const found = readEach(rows, (seq) => {
+          const row = statements.listedOne.get(seq)
+          return row && listedOf(intact(row), stateOf(row))
+        })
         return {
-          items: rows.map((row) => listedOf(intact(row), stateOf(row))),
+          items: pageOf(found, limit, bytesOfMessage),
           next: isEnd ? undefined : Number(reached?.['place']),
         }
       }),
@@ -340,7 +357,14 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     unapplied: async (after) =>
       use(({ statements }) => {
         const rows = statements.unapplied.all(after, pageRows)
-        return { items: rows.filter(isIntact).map(messageOf), next: seqAfter(rows) }
+        let last = after
+        const found = readEach(rows, (seq) => {
+          last = seq
+          const row = statements.message.get(seq)
+          return row !== undefined && isIntact(row) ? messageOf(row) : undefined
+        })
+        const items = pageOf(found, Infinity, ({ bytes }) => bytes)
+        return { items, next: last === Number(rows.at(-1)?.['place'] ?? after) ? seqAfter(rows) : last }
       }),
 
     vehicle: async (vin) =>
@@ -350,7 +374,17 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       }),
 
     vehicles: async (after, limit) =>
-      use(({ statements }) => statements.vehicles.all(after, limit).flatMap((row) => vehicleOf(row) ?? [])),
+      use(({ statements }) => {
+        function* found(): Generator<VehicleRow> {
+          for (let vin: string | undefined = after; vin !== undefined;) {
+            const row: SqlRow | undefined = statements.nextVehicle.get(vin)
+            const vehicle = row && vehicleOf(row)
+            if (vehicle !== undefined) yield vehicle
+            vin = row === undefined ? undefined : String(row['vin'])
+          }
+        }
+        return pageOf(found(), limit, ({ text }) => text.length)
+      }),
 
     dueVehicles: async (after) =>
       use(({ statements }) =>
@@ -563,21 +597,36 @@ function bytesOf(row: SqlRow | undefined): number | undefined {
   return row === undefined ? undefined : Number(row['bytes'])
 }
 
-/** Reads the selected rows of a page. A page may hold few selected rows, or none. */
-function select<T>(rows: readonly SqlRow[], which: Selection, read: (row: SqlRow) => T | undefined): Page<T> {
+/** Reads the selected rows of a page, until it has its items or its bytes. A page may hold few selected rows, or none. */
+function select<T>(
+  rows: readonly SqlRow[],
+  which: Selection,
+  read: (row: SqlRow) => T | undefined,
+  bytesOf: (item: T) => number,
+): Page<T> {
   const { lane, fromMs, toMs, limit } = which
-  const items: T[] = []
-  for (const row of rows) {
-    const receivedAt = Number(row['received_at'])
-    const isSelected =
-      (lane === undefined || row['lane'] === lane) &&
-      (fromMs === undefined || receivedAt >= fromMs) &&
-      (toMs === undefined || receivedAt < toMs)
-    const item = isSelected ? read(row) : undefined
-    if (item !== undefined) items.push(item)
-    if (items.length >= limit) return { items, next: undefined }
+  let unread = rows.length
+  function* selected(): Generator<T> {
+    for (const row of rows) {
+      unread -= 1
+      const receivedAt = Number(row['received_at'])
+      const isSelected =
+        (lane === undefined || row['lane'] === lane) &&
+        (fromMs === undefined || receivedAt >= fromMs) &&
+        (toMs === undefined || receivedAt < toMs)
+      const item = isSelected ? read(row) : undefined
+      if (item !== undefined) yield item
+    }
   }
-  return { items, next: seqAfter(rows) }
+  const items = pageOf(selected(), limit, bytesOf)
+  return { items, next: unread > 0 || items.length >= limit ? undefined : seqAfter(rows) }
+}
+
+function* readEach<T>(rows: readonly SqlRow[], read: (seq: number) => T | undefined): Generator<T> {
+  for (const { place } of rows) {
+    const item = read(Number(place))
+    if (item !== undefined) yield item
+  }
 }
 
 function stateOf({ waits, died_at: diedAt }: SqlRow): ListedMessage['state'] {
