@@ -91,18 +91,18 @@ export function createReceiver<
       if (!backend.isReady && !(await backend.becomeReady()))
         return { error: 'inbox_unavailable', hint: backend.notReadyHint }
       if ('error' in body) {
-        noteUnread(body, request)
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), request)
+        noteUnread(body, request)
         return body
       }
       const { messages, tests, broken } = receipts.read(body, door)
       if (tests !== undefined && tests.length > 0) noteTests(tests, request, door)
       const kept = backend.put(messages, request)
       const refusal = kept instanceof Promise ? await kept : kept
+      if (broken !== undefined && refusal === undefined)
+        await backend.putInternal(receipts.malformed(body, broken), request)
       if (broken !== undefined) noteUnread(broken, request)
-      if (refusal !== undefined) return { ...refusal, messages }
-      if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), request)
-      return broken
+      return refusal === undefined ? broken : { ...refusal, messages }
     } finally {
       backend.lifecycle.leave()
     }

@@ -59,7 +59,7 @@ describe('A chunked body has no Content-Length', () => {
     expect(taken()).toBeLessThan(100_000 + 4 * blanks.byteLength)
   })
 
-  test('one that is too large is a gap, which is reported with the next message', async () => {
+  test('one that is too large is a gap, which is reported at once', async () => {
     const gaps: object[] = []
     const { promise: reported, resolve } = Promise.withResolvers<void>()
     const receiver = createReceiver({ secret, limits: { bodyBytes: 100 }, log: silent }).on('gap', (gap) => {
@@ -70,8 +70,6 @@ describe('A chunked body has no Content-Length', () => {
     expect(await post(receiver, streamed(state.padEnd(101)), { authorization: 'another' })).toMatchObject({
       status: 403,
     })
-    expect(receiver.stats().openGaps).toBe(1)
-    expect(await post(receiver, streamed(state))).toMatchObject({ status: 200 })
     await reported
     expect(gaps).toMatchObject([{ reason: 'body_too_large', missed: 1 }])
     expect(receiver.stats().openGaps).toBe(0)
