@@ -53,7 +53,7 @@ export function createReceiver<
   options: ReceiverOptions<Bindings, Fields> & { readonly parts?: Parts },
 ): Receiver<Bindings, ExtendedBy<Fields>> & AddedBy<Parts, ExtendedBy<Fields>> {
   const settings = readOptions(options)
-  const { clock, limits, basePath } = settings
+  const { clock, limits, bodyBytes, basePath } = settings
   const reports = createReports(settings)
   const noteRefused = reports.refusals.note
   const checkSecret = createSecretCheck(settings.secret, settings.log, reports.noteSecret)
@@ -86,7 +86,7 @@ export function createReceiver<
     if (backend.isDraining) return { error: 'draining' }
     backend.lifecycle.enter()
     try {
-      const body = await request.read(limits.bodyBytes)
+      const body = await request.read(bodyBytes[door])
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
       if (!backend.isReady && !(await backend.becomeReady()))
         return { error: 'inbox_unavailable', hint: backend.notReadyHint }

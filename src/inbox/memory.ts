@@ -41,7 +41,7 @@ export function memoryInbox(options: { readonly deadLetters?: number } = {}): In
 }
 
 function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
-  const { pendingMessages = 10_000, pendingBytes = 64 * 1_048_576 } = settings
+  const { pendingMessages = 50_000, pendingBytes = 64 * 1_048_576 } = settings
   const kept = new PassingMap<string, Kept>()
   const dead = new Map<string, DeadLetter>()
   const vehicles = settings.vehiclesInMemory?.()

@@ -311,15 +311,16 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         const times = [fromMs ?? 0, toMs ?? Number.MAX_SAFE_INTEGER] as const
         const rows = statements.listed.all(before, listedRows, lane ?? null, ...times, limit)
         const reached = statements.listedTo.get(before, listedRows)
-        const isEnd = rows.length >= limit || Number(reached?.['messages']) < listedRows
+        const isEnd = rows.length < limit && Number(reached?.['messages']) < listedRows
+        let last = before
         const found = readEach(rows, (seq) => {
+          last = seq
           const row = statements.listedOne.get(seq)
           return row && listedOf(intact(row), stateOf(row))
         })
-        return {
-          items: pageOf(found, limit, bytesOfMessage),
-          next: isEnd ? undefined : Number(reached?.['place']),
-        }
+        const items = pageOf(found, limit, bytesOfMessage)
+        if (last !== Number(rows.at(-1)?.['place'] ?? before) || rows.length >= limit) return { items, next: last }
+        return { items, next: isEnd ? undefined : Number(reached?.['place']) }
       }),
 
     check: async () =>
@@ -605,10 +606,10 @@ function select<T>(
   bytesOf: (item: T) => number,
 ): Page<T> {
   const { lane, fromMs, toMs, limit } = which
-  let unread = rows.length
+  let last: SqlRow | undefined
   function* selected(): Generator<T> {
     for (const row of rows) {
-      unread -= 1
+      last = row
       const receivedAt = Number(row['received_at'])
       const isSelected =
         (lane === undefined || row['lane'] === lane) &&
@@ -619,7 +620,7 @@ function select<T>(
     }
   }
   const items = pageOf(selected(), limit, bytesOf)
-  return { items, next: unread > 0 || items.length >= limit ? undefined : seqAfter(rows) }
+  return { items, next: last === rows.at(-1) ? seqAfter(rows) : Number(last?.['place']) }
 }
 
 function* readEach<T>(rows: readonly SqlRow[], read: (seq: number) => T | undefined): Generator<T> {

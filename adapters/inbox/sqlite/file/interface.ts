@@ -160,7 +160,7 @@ export interface Damage {
   readonly unreadableParts: number
 }
 
-/** A part of a list, and the `seq` after which the next part begins: `undefined` when the page has its items or its bytes, or is the last. */
+/** A part of a list, and the `seq` after which the next part begins: `undefined` for the last part. */
 export interface Page<T> {
   readonly items: readonly T[]
   readonly next: number | undefined
