@@ -21,7 +21,7 @@ const lookMs = 1_000
 /** A certificate and its key are two files, and one is written after the other. A pair that does not match for this long is said. */
 const patienceMs = 10_000
 const dayMs = 86_400_000
-/** How long before the end somebody should hear of it. A certificate that lives for days: in its last third. */
+/** How long before the end somebody should hear of it. While the process runs, one that lives for days: in its last third. */
 const warnMs = 14 * dayMs
 
 /** Reads the option `tls`. Throws `option_invalid`. */
@@ -70,12 +70,12 @@ export function createCertificate(tls: TlsOptions, runtime: string): Certificate
     }
   }
 
-  function warnOfEnd(): void {
+  function warnOfEnd(isStart = false): void {
     const nowMs = Date.now()
     const end = endOf(texts)
     if (end === undefined || nowMs - warnedMs < dayMs) return
     const leftMs = end.ms - nowMs
-    if (leftMs > Math.min(warnMs, end.livesMs / 3)) return
+    if (leftMs > (isStart ? warnMs : Math.min(warnMs, end.livesMs / 3))) return
     warnedMs = nowMs
     const when = new Date(end.ms).toISOString().slice(0, 16).replace('T', ' ')
     if (leftMs <= 0)
@@ -110,7 +110,7 @@ export function createCertificate(tls: TlsOptions, runtime: string): Certificate
     },
     watch(given) {
       use = given
-      warnOfEnd()
+      warnOfEnd(true)
       timer = setInterval(look, lookMs)
       timer.unref()
     },
