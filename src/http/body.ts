@@ -138,7 +138,10 @@ export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number
     inflated?.cancel().catch(() => {})
     if (problem.error === 'body_gzip_broken') {
       // Some runtimes refuse everything behind the first member.
-      const members = await allOf(next).then(() => membersOf(kept, limitBytes), () => undefined)
+      const members = await allOf(next).then(
+        () => membersOf(kept, limitBytes),
+        () => undefined,
+      )
       if (members !== undefined) return typeof members === 'string' ? filled(members) : members
     }
     sent.cancel()

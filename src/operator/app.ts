@@ -95,7 +95,13 @@ function itemOf({ atMs, ...item }: FeedItem, shows: Shows): object {
   const event = 'event' in item ? item.event : undefined
   const error = item.kind === 'failed' || item.kind === 'dead' ? { error: shownError(item.error, shows) } : {}
   if (event === undefined) return { at, ...item, ...error }
-  return { at, ...item, ...error, event: listed(event, ('bytes' in item ? item.bytes : undefined) ?? 0, shows), ...lineOf(event, at, shows) }
+  return {
+    at,
+    ...item,
+    ...error,
+    event: listed(event, ('bytes' in item ? item.bytes : undefined) ?? 0, shows),
+    ...lineOf(event, at, shows),
+  }
 }
 
 /** A vehicle in a list, without its values. Times are ISO 8601 in UTC. */

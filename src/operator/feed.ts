@@ -255,7 +255,11 @@ export class Feed {
     const ring = isError ? this.#errors : this.#ordinary
     this.#places += 1
     const item = { ...happening, atMs: this.#now() }
-    ring.push({ item, place: this.#places, bytes: itemBytes + (isError && 'bytes' in item ? (item.bytes ?? 0) : bytes) })
+    ring.push({
+      item,
+      place: this.#places,
+      bytes: itemBytes + (isError && 'bytes' in item ? (item.bytes ?? 0) : bytes),
+    })
     for (const wake of this.#waiting) wake()
   }
 

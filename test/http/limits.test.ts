@@ -134,7 +134,9 @@ describe('The limit counts inflated bytes', () => {
   test('several gzip members are one body, which counts all of them', async () => {
     const members = new Uint8Array([...zipped(state.slice(0, 9)), ...zipped(state.slice(9)), ...zipped(' ')])
     expect(await post(receiverOf(1000), streamed(members), gzip)).toMatchObject({ status: 200 })
-    expect(await post(receiverOf(1000), streamed(...Array.from(members, (byte) => Uint8Array.of(byte))), gzip)).toMatchObject({ status: 200 })
+    expect(
+      await post(receiverOf(1000), streamed(...Array.from(members, (byte) => Uint8Array.of(byte))), gzip),
+    ).toMatchObject({ status: 200 })
     const blank = zipped(' '.repeat(600))
     expect(await post(receiverOf(1000), streamed(blank, zipped(state)), gzip)).toMatchObject({ status: 200 })
     expect(await post(receiverOf(1000), streamed(blank, blank, zipped(state)), gzip)).toMatchObject({ status: 413 })

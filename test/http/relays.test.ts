@@ -23,7 +23,10 @@ interface Posted {
 }
 
 async function post(receiver: Receiver, body: string | Uint8Array<ArrayBuffer>, to: string = path): Promise<Posted> {
-  const headers = { authorization: `Splunk ${secret}`, ...(typeof body === 'string' ? {} : { 'content-encoding': 'gzip' }) }
+  const headers = {
+    authorization: `Splunk ${secret}`,
+    ...(typeof body === 'string' ? {} : { 'content-encoding': 'gzip' }),
+  }
   const answer = await receiver.fetch(new Request(`http://localhost${to}`, { method: 'POST', headers, body }))
   return { status: answer.status, ...JSON.parse(await answer.text()) }
 }

@@ -158,24 +158,28 @@ describe('in an Express app', { timeout: 60_000 }, () => {
   })
 })
 
-test('the whole suite passes in a Fastify app that hands requests on before it reads them', { timeout: 60_000 }, async () => {
-  const { receiver, events } = remembering({ basePath: '/telemetry' })
-  const listener = getRequestListener(receiver.fetch)
-  const app = Fastify()
-  const options = {
-    async onRequest({ raw }: FastifyRequest, reply: FastifyReply) {
-      reply.hijack()
-      await listener(raw, reply.raw)
-    },
-  }
-  for (const path of ['/telemetry', '/telemetry/*']) app.all(path, options, () => {})
-  await app.ready()
-  await using server = await listening(app.server)
-  await conforms(`${server.url}/telemetry`, events)
-  const odd = { ...posted.headers, 'content-type': 'application json' }
-  expect((await fetch(`${server.url}/telemetry`, { ...posted, headers: odd })).status).toBe(200)
-  expect(await (await fetch(`${server.url}/telemetry/readyz`)).text()).toContain('ready')
-})
+test(
+  'the whole suite passes in a Fastify app that hands requests on before it reads them',
+  { timeout: 60_000 },
+  async () => {
+    const { receiver, events } = remembering({ basePath: '/telemetry' })
+    const listener = getRequestListener(receiver.fetch)
+    const app = Fastify()
+    const options = {
+      async onRequest({ raw }: FastifyRequest, reply: FastifyReply) {
+        reply.hijack()
+        await listener(raw, reply.raw)
+      },
+    }
+    for (const path of ['/telemetry', '/telemetry/*']) app.all(path, options, () => {})
+    await app.ready()
+    await using server = await listening(app.server)
+    await conforms(`${server.url}/telemetry`, events)
+    const odd = { ...posted.headers, 'content-type': 'application json' }
+    expect((await fetch(`${server.url}/telemetry`, { ...posted, headers: odd })).status).toBe(200)
+    expect(await (await fetch(`${server.url}/telemetry/readyz`)).text()).toContain('ready')
+  },
+)
 
 test('the whole suite passes in a Fastify app that does not parse bodies', { timeout: 60_000 }, async () => {
   const { receiver, events } = remembering({ basePath: '/telemetry' })

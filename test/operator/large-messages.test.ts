@@ -68,7 +68,8 @@ test('looking at large messages costs a receiver with a small heap neither its l
   expect(slowest).toBeLessThan(Math.max(2_000, (performance.now() - idle) / 2))
   expect(await post('LIVE', 'at the end')).toBe(200)
 
-  const [first] = (JSON.parse((await ask('/messages?limit=1')).text) as { messages: readonly { id: string }[] }).messages
+  const [first] = (JSON.parse((await ask('/messages?limit=1')).text) as { messages: readonly { id: string }[] })
+    .messages
   const one = await fetch(`${target.url}/inspector/messages/${first?.id}`, { headers: { authorization: 'operator' } })
   expect(await one.text()).toContain('"raw":{"data"')
 }, 120_000)

@@ -87,12 +87,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
       return (await askAll('findDeadLetter', id)).find((letter) => letter !== undefined)
     },
     async messages(which) {
-      return merged(
-        await askAll('messages', which),
-        which.limit,
-        (a, b) => a.message.id > b.message.id,
-        bytesOfMessage,
-      )
+      return merged(await askAll('messages', which), which.limit, (a, b) => a.message.id > b.message.id, bytesOfMessage)
     },
   }
   const reader = createDeadLetterReader(everyObject, receipts.reread)

@@ -152,7 +152,8 @@ export function createVehicleRows({ file, clock, commit, read, onFailure }: Vehi
         for (const vin of forgotten) found.delete(vin)
         page.push(...[...found.values()].toSorted((a, b) => (a.vin < b.vin ? -1 : 1)))
         for (const { text } of rows) bytes += text.length
-        if (last === undefined || page.length >= limit || (bytes >= pageBytes && page.length > 0)) return page.slice(0, limit)
+        if (last === undefined || page.length >= limit || (bytes >= pageBytes && page.length > 0))
+          return page.slice(0, limit)
         from = last
       }
     },

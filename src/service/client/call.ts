@@ -153,7 +153,10 @@ export async function readBytes(answer: Response, request: ServiceRequest): Prom
   throw new ServiceError(
     'answer_unreadable',
     `${nameOf(request)} was answered with ${answer.status} and more than ${mostBytes / 1_048_576} MiB.`,
-    { status: answer.status, hint: 'Ask for less: a shorter time, or fewer items in a page. Is `baseUrl` the address of the service?' },
+    {
+      status: answer.status,
+      hint: 'Ask for less: a shorter time, or fewer items in a page. Is `baseUrl` the address of the service?',
+    },
   )
 }
 

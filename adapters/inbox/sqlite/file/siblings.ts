@@ -185,7 +185,9 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
   const { table } = progress
   if (table === undefined) return undefined
   const names = columnsOf[table].split(', ')
-  const seqs = db.prepare(`SELECT t.place FROM source.${table} t JOIN source.messages m USING (place) WHERE t.place > ? ORDER BY t.place LIMIT ?`)
+  const seqs = db.prepare(
+    `SELECT t.place FROM source.${table} t JOIN source.messages m USING (place) WHERE t.place > ? ORDER BY t.place LIMIT ?`,
+  )
   const read = db.prepare(
     `SELECT t.*, m.id, m.lane, m.received_at, m.door, m.kind, m.bytes, m.crc, m.text
      FROM source.${table} t JOIN source.messages m USING (place) WHERE t.place = ?`,
