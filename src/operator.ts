@@ -38,7 +38,7 @@ export interface OperatorOptions<Bindings extends object = object> {
  * | `GET /vehicles?limit&after` | `{ vehicles, next }`: when each was seen, without values (part `vehicles`) |
  * | `GET /vehicles/:vin` | the newest value of each field, with its age, and whether it is certain |
  * | `GET /feed?vin&topic&errors=true&since` | Server-Sent Events, each with `{ items, missed? }`; the `id` of an event is the next `since` |
- * | `GET /messages?vin&topic&state&from&to&limit&after` | `{ messages, next }`, newest first: waiting, settled and dead, as long as the inbox keeps them |
+ * | `GET /messages?vin&topic&state&from&to&limit&after` | `{ messages, next }`, newest first: waiting, settled and dead, as long as the inbox keeps them; those over 16 KiB without payload. A page can be short: go on at `next` |
  * | `GET /messages/:id` | one of them, with `handlers` and `happened` |
  * | `GET /stats` | `receiver.stats()` |
  * | `GET /failing` | `{ messages, vehicles, handlers }`: what fails now, with the last error of each handler |

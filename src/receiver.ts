@@ -54,7 +54,7 @@ export function createReceiver<
   options: ReceiverOptions<Bindings, Fields> & { readonly parts?: Parts },
 ): Receiver<Bindings, ExtendedBy<Fields>> & AddedBy<Parts, ExtendedBy<Fields>> {
   const settings = timedByInbox(readOptions(options))
-  const { clock, limits, basePath } = settings
+  const { clock, limits, bodyBytes, basePath } = settings
   const reports = createReports(settings)
   const noteRefused = reports.refusals.note
   const checkSecret = createSecretCheck(settings.secret, settings.log, reports.noteSecret)
@@ -87,23 +87,23 @@ export function createReceiver<
     if (backend.isDraining) return { error: 'draining' }
     backend.lifecycle.enter()
     try {
-      const body = await request.read(limits.bodyBytes)
+      const body = await request.read(bodyBytes[door])
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
       if (!backend.isReady && !(await backend.becomeReady()))
         return { error: 'inbox_unavailable', hint: backend.notReadyHint }
       if ('error' in body) {
-        noteUnread(body, request)
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), request)
+        noteUnread(body, request)
         return body
       }
       const { messages, tests, broken } = receipts.read(body, door)
       if (tests !== undefined && tests.length > 0) noteTests(tests, request, door)
       const kept = backend.put(messages, request)
       const refusal = kept instanceof Promise ? await kept : kept
+      if (broken !== undefined && refusal === undefined)
+        await backend.putInternal(receipts.malformed(body, broken), request)
       if (broken !== undefined) noteUnread(broken, request)
-      if (refusal !== undefined) return { ...refusal, messages }
-      if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), request)
-      return broken
+      return refusal === undefined ? broken : { ...refusal, messages }
     } finally {
       backend.lifecycle.leave()
     }

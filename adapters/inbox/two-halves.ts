@@ -213,13 +213,13 @@ export class TwoHalves implements Backend {
     for (const { lane, receivedAt } of messages) {
       const vin = vinOf(lane)
       const gap = { reason: 'inbox_unavailable', fromMs: receivedAt, missed: 1 } as const
-      this.#back?.noteGap(vin === undefined ? gap : { ...gap, vin })
+      this.#back?.noteGap(vin === undefined ? gap : { ...gap, vin }, from)
     }
     return handlesOnly
   }
 
   noteGap(gap: InboxGap, from?: RequestScope): void {
-    if (this.#front === undefined) this.#back?.noteGap(gap)
+    if (this.#front === undefined) this.#back?.noteGap(gap, from)
     else this.#front.noteGap(gap, from)
   }
 

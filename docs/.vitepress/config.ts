@@ -21,6 +21,7 @@ const sidebar: Group[] = [
       { text: 'Pick a template and an inbox', link: '/start' },
       { text: 'Playground', link: '/playground' },
       { text: 'Mounting', link: '/mounting' },
+      { text: 'Coming from a receiver of your own', link: '/switching' },
       { text: 'Runtimes', link: '/runtimes' },
     ],
   },

@@ -19,7 +19,7 @@ import type { Window } from '../inbox/window.ts'
 import { failingOf } from '../inbox/failing.ts'
 import type { Failing, Stats } from '../inbox/stats.ts'
 import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from './backend.ts'
-import { Gaps, watchForStalls } from './gaps.ts'
+import { GapPace, Gaps, watchForStalls } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
@@ -59,6 +59,7 @@ export class LocalBackend implements Backend {
   readonly #parts: BackendParts
   readonly #scope: RequestScope
   readonly #gaps: Gaps
+  readonly #pace: GapPace
   readonly #inbox: Inbox
   readonly #core: Core
   readonly #breakers: Breakers
@@ -97,6 +98,7 @@ export class LocalBackend implements Backend {
     const { inboxFailed } = reports.dispatch
     const gaps = new Gaps(clock)
     this.#gaps = gaps
+    this.#pace = new GapPace(clock)
     this.#parts = parts
     this.#scope = scope
     this.#inbox = createInbox({
@@ -283,10 +285,16 @@ export class LocalBackend implements Backend {
     return shared
   }
 
-  /** Messages are missing. Their vehicles are uncertain from now on, and a gap event follows. */
-  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: Omit<InboxGap, 'vin'> & { vin?: string | undefined }): void {
+  /** Messages are missing. Their vehicles are uncertain from now on, and a gap event follows: with `from` at once, because the inbox has room. */
+  noteGap(
+    { vin, reason, fromMs, toMs, missed = 0 }: Omit<InboxGap, 'vin'> & { vin?: string | undefined },
+    from?: RequestScope,
+  ): void {
     this.#gaps.note(vin, reason, fromMs, missed, toMs)
     this.#kept?.states.noteGap(vin, fromMs, toMs ?? this.#parts.settings.clock.now())
+    if (from === undefined) return
+    if (this.isDraining) this.#startEmitting(from)
+    else this.#pace.soon(from, (scope) => this.#startEmitting(scope))
   }
 
   drain(options: DrainOptions): Promise<DrainResult> {
@@ -545,6 +553,7 @@ export class LocalBackend implements Backend {
     if (!this.#isRecovered || !this.#emits || this.#catchingUp !== undefined || this.#window?.isBehind === true) return
     if (this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
     const gap = gaps.take()
+    if (gaps.size === 0) this.#pace.stop()
     if (gap === undefined) return
     this.#gapsUnderWay += 1
     this.#hold(from, async () => {
@@ -571,6 +580,7 @@ export class LocalBackend implements Backend {
       refusesSinceMs = elapsedMs(clock)
       this.isDraining = true
       this.#stopWatching()
+      this.#pace.stop()
       // Messages that are lost from here on are in the gap of the stop.
       this.#endCatchUp()
       this.#emitGap(this.#scope)

@@ -15,7 +15,7 @@ import { vinOf } from '../inbox/receipts.ts'
 import type { Failing, Stats } from '../inbox/stats.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from './backend.ts'
-import { Gaps } from './gaps.ts'
+import { GapPace, Gaps } from './gaps.ts'
 
 /** Forwards messages to where they are kept and handled. */
 export interface Relay {
@@ -55,6 +55,7 @@ export class RelayBackend implements Backend {
   readonly #relay: Relay
   readonly #parts: BackendParts
   readonly #gaps: Gaps
+  readonly #pace: GapPace
   #refused: { readonly error: 'inbox_full' | 'inbox_unavailable'; readonly atMs: number } | undefined
   #draining: Promise<DrainResult> | undefined
 
@@ -78,6 +79,7 @@ export class RelayBackend implements Backend {
     this.lifecycle = new Lifecycle(parts.settings.clock)
     this.#relay = relay
     this.#gaps = new Gaps(parts.settings.clock)
+    this.#pace = new GapPace(parts.settings.clock)
     this.#parts = parts
   }
 
@@ -127,9 +129,10 @@ export class RelayBackend implements Backend {
     this.#parts.reports.observers.forgotten?.(vin)
   }
 
-  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from: RequestScope = noRequest): void {
+  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from?: RequestScope): void {
     this.#gaps.note(vin, reason, fromMs, missed, toMs)
-    this.#hold(from, this.#emitGaps(from.env))
+    if (from === undefined) this.reportGaps()
+    else this.#reportSoon(from)
   }
 
   /** The other side may take messages again: reports the open gaps. Else they would wait for the next message. */
@@ -196,10 +199,13 @@ export class RelayBackend implements Backend {
     const refusal = await this.#send(messages, from.env, () => {
       // The other side does not know that it was out of reach, so this side reports the gap.
       for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), 'inbox_unavailable', receivedAt)
+      this.#reportSoon(from, refusingMs)
     })
     if (refusal !== undefined) {
-      if (refusal.error === 'body_too_large')
+      if (refusal.error === 'body_too_large') {
         for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), refusal.error, receivedAt)
+        this.#reportSoon(from)
+      }
       return refusal
     }
     this.#parts.reports.noteAccepted(messages)
@@ -213,6 +219,12 @@ export class RelayBackend implements Backend {
     return true
   }
 
+  #reportSoon(from: RequestScope, waitMs?: number): void {
+    const report = (scope: RequestScope): void => this.#hold(scope, this.#emitGaps(scope.env))
+    if (this.isDraining) report(from)
+    else this.#pace.soon(from, report, waitMs)
+  }
+
   async #emitGaps(env: unknown): Promise<void> {
     const gaps = this.#gaps
     while (gaps.size > 0) {
@@ -221,6 +233,7 @@ export class RelayBackend implements Backend {
         events.push(gap)
         if (this.#relay.keepsOrder !== true) break
       }
+      if (gaps.size === 0) this.#pace.stop()
       if (!(await this.#putOwn(events.map(this.#parts.receipts.own), env))) {
         for (const gap of events) gaps.giveBack(gap)
         return
@@ -232,6 +245,8 @@ export class RelayBackend implements Backend {
   async #drain({ deadlineMs = 25_000, takeUntil }: DrainOptions): Promise<DrainResult> {
     await resolvedOr(takeUntil, this.#parts.settings.clock, deadlineMs)
     this.isDraining = true
+    this.#pace.stop()
+    this.reportGaps()
     await this.lifecycle.until(() => this.lifecycle.isQuiet, deadlineMs)
     this.#parts.reports.noteUnreportedGaps(this.#gaps.size)
     return { handled: 0, left: 0, lost: 0 }

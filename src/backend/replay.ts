@@ -14,7 +14,7 @@ import type {
 } from '../inbox/dead-letters.ts'
 import { idWithSeq, seqOf } from '../inbox/delivery-id.ts'
 import { laneOf } from '../inbox/receipts.ts'
-import { firstPage, largestPage, pagesOf } from '../inbox/pages.ts'
+import { bytesOfMessage, firstPage, largestPage, pagesOf } from '../inbox/pages.ts'
 import type { DeadLetter, Inbox, InboxMessage, ListedMessage, Selection, Waiting } from '../inbox/inbox.ts'
 
 type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
@@ -35,7 +35,7 @@ export function createDeadLetterReader(
     const selection = selectionOf(which)
     const find = async (last: DeadLetter | undefined, limit: number): Promise<readonly DeadLetter[]> =>
       inbox.deadLetters({ ...selection, limit, after: last?.id ?? after })
-    for await (const page of pagesOf(find, size))
+    for await (const page of pagesOf(find, size, bytesOfMessage))
       for (const letter of page) {
         const message = deadMessage(letter, read)
         if (topic === undefined || message.event.topic === topic) yield message
@@ -63,6 +63,7 @@ export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage
   const record = ({ message, state, reason }: ListedMessage): MessageRecord => ({
     id: message.id,
     event: readable(message, read),
+    bytes: message.bytes,
     state,
     ...(reason === undefined ? {} : { death: { ...reason, diedAt: new Date(reason.diedAt) } }),
   })
@@ -71,8 +72,11 @@ export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage
       const selection = selectionOf(which)
       const older = async (last: ListedMessage | undefined, limit: number): Promise<readonly ListedMessage[]> =>
         find({ ...selection, limit, before: last?.message.id ?? after })
-      for await (const page of pagesOf(older, firstPage))
-        for (const found of page.map(record)) if (topic === undefined || found.event.topic === topic) yield found
+      for await (const page of pagesOf(older, firstPage, bytesOfMessage))
+        for (const listed of page) {
+          const found = record(listed)
+          if (topic === undefined || found.event.topic === topic) yield found
+        }
     },
 
     async get(id) {
@@ -219,7 +223,7 @@ export async function* replayable(
   const selection = selectionOf(which)
   const following = (last: InboxMessage | undefined, limit: number): Promise<readonly InboxMessage[]> =>
     settled({ ...selection, limit, after: last?.id ?? after })
-  for await (const page of pagesOf(following))
+  for await (const page of pagesOf(following, largestPage, ({ bytes }) => bytes))
     for (const message of page)
       if (message.kind === 'wire' && (topic === undefined || readable(message, read).topic === topic)) yield message
 }
@@ -261,7 +265,7 @@ export function msOf(name: string, time: Date): number {
 const shownLength = 4096
 
 export function deadMessage({ id, message, error, attempts, diedAt }: DeadLetter, read: ReadMessage): DeadMessage {
-  return { id, event: readable(message, read), error, attempts, diedAt: new Date(diedAt) }
+  return { id, event: readable(message, read), bytes: message.bytes, error, attempts, diedAt: new Date(diedAt) }
 }
 
 /** The event of a message, or what can be shown of a message that cannot be read. */

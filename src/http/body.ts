@@ -105,6 +105,7 @@ function chunksOf(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Chunks {
 export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number): Promise<Body | Refusal> {
   let sentBytes = 0
   let problem: Refusal = { error: 'body_gzip_broken' }
+  const kept: Uint8Array<ArrayBuffer>[] = []
 
   async function next(): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const chunk = await sent.next().catch((error: unknown) => {
@@ -112,7 +113,9 @@ export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number
       throw error
     })
     sentBytes += chunk?.byteLength ?? 0
-    return sentBytes > limitBytes ? over() : chunk
+    if (sentBytes > limitBytes) over()
+    if (gzip && chunk !== undefined) kept.push(chunk)
+    return chunk
   }
   function over(): never {
     problem = tooLarge(limitBytes)
@@ -133,10 +136,91 @@ export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number
     }
   } catch {
     inflated?.cancel().catch(() => {})
+    if (problem.error === 'body_gzip_broken') {
+      // Some runtimes refuse everything behind the first member.
+      const members = await allOf(next).then(
+        () => membersOf(kept, limitBytes),
+        () => undefined,
+      )
+      if (members !== undefined) return typeof members === 'string' ? filled(members) : members
+    }
     sent.cancel()
     return problem
   }
   return filled(text + decoder.decode())
+}
+
+async function allOf(next: () => Promise<unknown>): Promise<void> {
+  while ((await next()) !== undefined);
+}
+
+/** The most beginnings of a member that turn out to be none. Three bytes that look like one are in every second body of 8 MiB. */
+const mostWrong = 20
+/** The most members of a body: one for each event of a large batch. */
+const mostMembers = 50_000
+
+/**
+ * The text of a body of several gzip members, as some relays send it. No standard reader says where a member ends, so each place that looks like the
+ * beginning of one is tried: a member is what inflates whole, to the size that its end says. `undefined`: the body is something else.
+ */
+async function membersOf(
+  chunks: readonly Uint8Array<ArrayBuffer>[],
+  limitBytes: number,
+): Promise<string | Refusal | undefined> {
+  const body = new Uint8Array(await new Blob([...chunks]).arrayBuffer())
+  const decoder = new TextDecoder()
+  let text = ''
+  let start = 0
+  let bytes = 0
+  let members = 0
+  let wrong = 0
+  for (let end = 1; end <= body.length; end += 1) {
+    const isEnd = end === body.length || (body[end] === gzipMagic && body[end + 1] === 0x8b && body[end + 2] === 8)
+    if (!isEnd) continue
+    const member = await inflateWhole(body.subarray(start, end), limitBytes - bytes)
+    if (member === 'too large') return tooLarge(limitBytes)
+    if (member === undefined) {
+      wrong += 1
+      if (wrong > mostWrong) return undefined
+      continue
+    }
+    text += decoder.decode(member, { stream: true })
+    bytes += member.length
+    start = end
+    members += 1
+    if (members === mostMembers) break
+  }
+  return members > 0 && start === body.length ? text + decoder.decode() : undefined
+}
+
+/** One member. `undefined`: it does not inflate, or not to the size that its last four bytes say. */
+async function inflateWhole(
+  member: Uint8Array<ArrayBuffer>,
+  limitBytes: number,
+): Promise<Uint8Array | 'too large' | undefined> {
+  if (member.length < 18) return undefined
+  const size = new DataView(member.buffer, member.byteOffset + member.length - 4).getUint32(0, true)
+  let left: Uint8Array<ArrayBuffer> | undefined = member
+  const reader = inflate(async () => {
+    const all = left
+    left = undefined
+    return all
+  }).getReader()
+  const chunks: Uint8Array<ArrayBuffer>[] = []
+  let bytes = 0
+  try {
+    for (let read = await reader.read(); !read.done; read = await reader.read()) {
+      bytes += read.value.byteLength
+      if (bytes > limitBytes) {
+        reader.cancel().catch(() => {})
+        return 'too large'
+      }
+      chunks.push(read.value)
+    }
+  } catch {
+    return undefined
+  }
+  return bytes === size ? new Uint8Array(await new Blob(chunks).arrayBuffer()) : undefined
 }
 
 /** Some runtimes inflate a whole chunk at once, to a thousand times its size. So they get small chunks. */

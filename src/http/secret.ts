@@ -26,6 +26,8 @@ interface ExpectedSecret {
   readonly token: Comparable | undefined
   /** The whole value, as the service sends it. */
   readonly whole: Comparable
+  /** The value behind its scheme word, or the value. */
+  readonly rest: Comparable
   /** The lower-case scheme word of the value, when it has one. */
   readonly scheme: string | undefined
 }
@@ -40,7 +42,21 @@ export function createSecretCheck<Bindings>(
   used: (place: number) => void = () => {},
 ): SecretCheck<Bindings> {
   if (secret === false) return () => undefined
-  if (typeof secret !== 'function') return check.bind(undefined, prepare(secret), used)
+  let isTold = false
+  // The answer does not say it: only who can read the log knows the secret anyway.
+  const misplaced = (given: string | undefined): void => {
+    if (isTold) return
+    isTold = true
+    const word = given !== undefined && /^[\w-]{1,20}$/.test(given) ? `the word ${given}` : 'a word'
+    const where =
+      given === undefined ? 'without the scheme word that `secret` has' : `behind ${word} that \`secret\` does not have`
+    const line = `messages are refused although their secret is right: it comes ${where}. Set \`secret\` to the whole value of \`auth\`, or to a list of both forms.`
+    guarded(
+      () => log.error(line),
+      () => {},
+    )
+  }
+  if (typeof secret !== 'function') return check.bind(undefined, prepare(secret), used, misplaced)
 
   let known: { readonly of: string; readonly expected: readonly ExpectedSecret[] } | undefined
   let complained = false
@@ -63,7 +79,7 @@ export function createSecretCheck<Bindings>(
       complained = true
       return { error: 'secret_unavailable' }
     }
-    return check(known.expected, used, authorization, door)
+    return check(known.expected, used, misplaced, authorization, door)
   }
 }
 
@@ -95,7 +111,7 @@ function expect(value: unknown): ExpectedSecret {
   }
   const { scheme, rest } = splitScheme(value)
   const collector = scheme === undefined || scheme === collectorScheme
-  return { scheme, whole: comparable(value), token: collector ? comparable(rest) : undefined }
+  return { scheme, whole: comparable(value), rest: comparable(rest), token: collector ? comparable(rest) : undefined }
 }
 
 function problemWith(value: unknown): string {
@@ -116,6 +132,7 @@ function splitScheme(value: string): { readonly scheme: string | undefined; read
 function check(
   expected: readonly ExpectedSecret[],
   used: (place: number) => void,
+  misplaced: (scheme: string | undefined) => void,
   authorization: string | null | undefined,
   door: Door,
 ): Refusal | undefined {
@@ -134,7 +151,16 @@ function check(
     else if (bareAllowed || candidate.scheme !== undefined)
       right = candidate.whole.equals(authorization) ? candidate : right
   }
-  if (right === undefined) return wrong(authorization, scheme, basic, door, expected)
+  if (right === undefined) {
+    const refusal = wrong(authorization, scheme, basic, door, expected)
+    const mayBeNear = refusal.error === 'authorization_scheme' || (scheme !== undefined && !withToken)
+    if (mayBeNear && (scheme !== undefined || bareAllowed)) {
+      let isNear = false
+      for (const candidate of expected) isNear = candidate.rest.equals(rest) || isNear
+      if (isNear) misplaced(scheme === undefined ? undefined : authorization.slice(0, scheme.length))
+    }
+    return refusal
+  }
   used(expected.indexOf(right))
   return undefined
 }

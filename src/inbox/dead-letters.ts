@@ -7,6 +7,8 @@ export interface DeadMessage {
   /** The delivery's id, for `receiver.deadLetters.replay(id)`. */
   readonly id: string
   readonly event: FleetEvent | MalformedBody
+  /** The size of the message, in bytes. */
+  readonly bytes: number
   /** The name and message of the last error of the handler that failed last. */
   readonly error: string
   readonly attempts: number
@@ -102,6 +104,8 @@ export interface MessageRecord {
   /** The delivery's id. */
   readonly id: string
   readonly event: FleetEvent | MalformedBody
+  /** The size of the message, in bytes. */
+  readonly bytes: number
   /** `waiting`: its handlers are not done. `settled`: they are. `dead`: it was given up. */
   readonly state: 'waiting' | 'settled' | 'dead'
   /** Why it is dead. */

@@ -110,7 +110,10 @@ export interface NextAttempt {
   readonly failure?: LastFailure
 }
 
-/** Which messages to return, in the order of ids. */
+/**
+ * Which messages to return, in the order of ids. Fewer than `limit` when they are large: a page ends with the message that reaches 1 MiB, so that no list
+ * fills the memory.
+ */
 export interface Selection {
   /** The largest number of messages to return. */
   readonly limit: number

@@ -11,6 +11,7 @@ import {
   isSelected,
   type ListedMessage,
 } from './inbox.ts'
+import { bytesOfMessage, pageOf } from './pages.ts'
 
 interface Kept {
   /** Emptied at the end, because V8 keeps entries of a map for a while after they were deleted. */
@@ -41,7 +42,7 @@ export function memoryInbox(options: { readonly deadLetters?: number } = {}): In
 }
 
 function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
-  const { pendingMessages = 10_000, pendingBytes = 64 * 1_048_576 } = settings
+  const { pendingMessages = 50_000, pendingBytes = 64 * 1_048_576 } = settings
   const kept = new PassingMap<string, Kept>()
   const dead = new Map<string, DeadLetter>()
   const vehicles = settings.vehiclesInMemory?.()
@@ -121,7 +122,8 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 
     async deadLetters(which) {
       const letters = [...dead.values()].filter((letter) => isSelected(letter.message, which))
-      return letters.toSorted((a, b) => (a.id < b.id ? -1 : 1)).slice(0, which.limit)
+      const sorted = letters.toSorted((a, b) => (a.id < b.id ? -1 : 1))
+      return pageOf(sorted, which.limit, bytesOfMessage)
     },
 
     findDeadLetter: async (id) => dead.get(id),
@@ -134,7 +136,8 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
         if (message !== undefined && isSelected(message, which)) listed.push({ message, state: 'waiting' })
       for (const { message, error, attempts, diedAt } of dead.values())
         if (isSelected(message, which)) listed.push({ message, state: 'dead', reason: { error, attempts, diedAt } })
-      return listed.toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1)).slice(0, which.limit)
+      const sorted = listed.toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1))
+      return pageOf(sorted, which.limit, bytesOfMessage)
     },
 
     async revive(id) {

@@ -61,7 +61,7 @@ const malformedLength = 4096
 export function createReceipts(
   normalizer: Normalizer,
   clock: Clock,
-  mostMessages = 10_000,
+  mostMessages = 50_000,
   onClockBehind: (ms: number) => void = () => {},
 ): Receipts {
   const ids = new DeliveryIds()

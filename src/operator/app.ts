@@ -5,11 +5,12 @@ import { checkOptions, oneOf, required, type Rule, type Rules, trueOrFalse, whol
 import type { FleetEvent, Topic } from '../events/event.ts'
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { summarize } from '../events/summarize.ts'
-import type { DeadMessage, KnownVehicle, KnownVehicles, MessageRecord, Messages } from '../inbox/dead-letters.ts'
+import type { DeadMessage, KnownVehicle, KnownVehicles, MessageRecord } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
 import { shownError } from '../inbox/failing.ts'
-import { firstOf } from '../inbox/pages.ts'
 import { wireTopics } from '../wire/envelope.ts'
+import { pageBytes } from '../inbox/pages.ts'
+import { jsonText } from '../wire/json.ts'
 import { maxValueDepth, placeOf, withoutDeeper } from '../wire/record.ts'
 import { Feed, type FeedItem } from './feed.ts'
 import { Samples } from './samples.ts'
@@ -51,24 +52,35 @@ interface Shows {
 
 const shownLevels = 2 * maxValueDepth
 
+/** A list and the feed show a larger message without its payload, in bytes: a person opens one message, and a list of a thousand must not fill the memory. */
+const mostListedBytes = 16_384
+
+/** The names that are shown of a message with more fields. */
+const mostNames = 100
+
 /** An event as it is shown: without its payload, or without what is nested too deep. */
 function shown(event: FleetEvent | MalformedBody, { payloads }: Shows): unknown {
   if (event.topic === 'malformed') return payloads ? event : { ...event, text: undefined }
   if (payloads || event.topic === 'gap') return withoutDeeper({ ...event }, shownLevels)
   const { topic, vin, createdAt, at, receivedAt, format, id } = event
   const about = { topic, vin, createdAt, at, receivedAt, format, id }
-  return event.topic === 'data' ? { ...about, fields: Object.keys(event.data) } : about
+  return event.topic === 'data' ? { ...about, fields: Object.keys(event.data).slice(0, mostNames) } : about
+}
+
+/** An event in a list. */
+function listed(event: FleetEvent | MalformedBody, bytes: number, shows: Shows): unknown {
+  return shown(event, { payloads: shows.payloads && bytes <= mostListedBytes })
 }
 
 function lineOf(event: FleetEvent | MalformedBody, at: Date, { payloads }: Shows): { readonly line?: string } {
   return event.topic === 'malformed' || !payloads ? {} : { line: summarize(event, at) }
 }
 
-function recordOf({ event, death, ...record }: MessageRecord, shows: Shows): object {
+function recordOf({ event, death, ...record }: MessageRecord, shows: Shows, show: typeof listed): object {
   return {
     ...record,
     ...lineOf(event, event.receivedAt, shows),
-    event: shown(event, shows),
+    event: show(event, record.bytes, shows),
     ...(death === undefined ? {} : { death: { ...death, error: shownError(death.error, shows.payloads) } }),
   }
 }
@@ -79,7 +91,13 @@ function itemOf({ atMs, ...item }: FeedItem, shows: Shows): object {
   const event = 'event' in item ? item.event : undefined
   const error = item.kind === 'failed' || item.kind === 'dead' ? { error: shownError(item.error, shows.payloads) } : {}
   if (event === undefined) return { at, ...item, ...error }
-  return { at, ...item, ...error, event: shown(event, shows), ...lineOf(event, at, shows) }
+  return {
+    at,
+    ...item,
+    ...error,
+    event: listed(event, ('bytes' in item ? item.bytes : undefined) ?? 0, shows),
+    ...lineOf(event, at, shows),
+  }
 }
 
 /** A vehicle in a list, without its values. Times are ISO 8601 in UTC. */
@@ -237,6 +255,9 @@ const usualLimit = 100
 /** The most messages that one search for a topic or a state reads, because each of them is parsed. */
 const mostSearched = 10_000
 
+/** The most bytes of messages or states that one page reads, so that live messages do not wait for it. */
+const mostReadBytes = 8 * pageBytes
+
 export interface OperatorAppOptions {
   /** Default: its own feed, if a receiver runs. */
   readonly feed?: Feed | undefined
@@ -268,13 +289,10 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
 
   app.get('/dead', async (c) => {
     const { limit = usualLimit, ...which } = read(queryOf(c), pageRules)
-    const found = await firstOf(deadLetters.list(dated(which)), limit)
-    const last = found.at(-1)
-    return c.json({
-      letters: found.map((letter) => summaryOf(letter, shows)),
-      // After a full page there may be another one.
-      next: found.length === limit && last !== undefined ? last.id : null,
-    })
+    const page = new Page<LetterSummary>(limit)
+    for await (const letter of deadLetters.list(dated(which)))
+      if (page.add(letter.id, letter.bytes, summaryOf(letter, shows))) break
+    return c.json({ letters: page.items, next: page.next })
   })
 
   app.get('/dead/:id', async (c) => {
@@ -312,12 +330,10 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
 
   app.get('/vehicles', async (c) => {
     const { limit = usualLimit, after } = read(queryOf(c), vehiclesRules)
-    const found = await firstOf(vehiclesOf(operator).list({ after }), limit)
-    const last = found.at(-1)
-    return c.json({
-      vehicles: found.map((vehicle) => vehicleSummaryOf(vehicle, shows)),
-      next: found.length === limit && last !== undefined ? last.vin : null,
-    })
+    const page = new Page<VehicleSummary>(limit)
+    for await (const vehicle of vehiclesOf(operator).list({ after }))
+      if (page.add(vehicle.vin, 0, vehicleSummaryOf(vehicle, shows))) break
+    return c.json({ vehicles: page.items, next: page.next })
   })
 
   app.get('/vehicles/:vin', async (c) => {
@@ -326,9 +342,14 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   })
 
   app.get('/messages', async (c) => {
-    const { limit = usualLimit, ...which } = read(queryOf(c), listingRules)
-    const { found, next } = await search(operator.messages, dated(which), limit)
-    return c.json({ messages: found.map((message) => recordOf(message, shows)), next })
+    const { limit = usualLimit, topic, state, ...which } = read(queryOf(c), listingRules)
+    const page = new Page<object>(limit)
+    for await (const message of operator.messages.list(dated(which))) {
+      const isAsked =
+        (topic === undefined || message.event.topic === topic) && (state === undefined || message.state === state)
+      if (page.add(message.id, message.bytes, isAsked ? recordOf(message, shows, listed) : undefined)) break
+    }
+    return c.json({ messages: page.items, next: page.next })
   })
 
   app.get('/messages/:id', async (c) => {
@@ -337,7 +358,8 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     if (id === undefined || found === undefined) return c.json(unknownMessage, 404)
     const handlers = operator.handlersOf?.(found.event)
     const happened = feed?.about(id).map((item) => itemOf(item, shows)) ?? []
-    return c.json({ ...recordOf(found, shows), handlers, happened })
+    const whole = (event: FleetEvent | MalformedBody): unknown => shown(event, shows)
+    return c.json({ ...recordOf(found, shows, whole), handlers, happened })
   })
 
   const { stats, failing, backlog } = operator
@@ -395,21 +417,35 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   return app
 }
 
-/** Newest first. `next` is where the next page begins. A page also ends when it has read the most messages of one search. */
-async function search(
-  messages: Messages,
-  { topic, state, ...which }: Parameters<Messages['list']>[0] & { readonly state?: MessageRecord['state'] },
-  limit: number,
-): Promise<{ readonly found: readonly MessageRecord[]; readonly next: string | null }> {
-  const found: MessageRecord[] = []
-  let searched = 0
-  for await (const message of messages.list(which)) {
-    searched += 1
-    if ((topic === undefined || message.event.topic === topic) && (state === undefined || message.state === state))
-      found.push(message)
-    if (found.length === limit || searched === mostSearched) return { found, next: message.id }
+/** A page of a list: its items as they are shown, and where the next page begins. It ends when it has read or shows as much as one answer may. */
+class Page<Item extends object> {
+  readonly items: Item[] = []
+  next: string | null = null
+  readonly #limit: number
+  #searched = 0
+  #readBytes = 0
+  #shownBytes = 0
+
+  constructor(limit: number) {
+    this.#limit = limit
   }
-  return { found, next: null }
+
+  /** Adds what was read, and its item if it belongs to the list. Returns whether the page ends here. */
+  add(id: string, bytes: number, item: Item | undefined): boolean {
+    this.#searched += 1
+    this.#readBytes += bytes
+    if (item !== undefined) {
+      this.items.push(item)
+      this.#shownBytes += jsonText(item).length
+    }
+    const isFull =
+      this.items.length === this.#limit ||
+      this.#searched === mostSearched ||
+      this.#readBytes >= mostReadBytes ||
+      this.#shownBytes >= pageBytes
+    this.next = isFull ? id : null
+    return isFull
+  }
 }
 
 const unknownVehicle = { error: 'vehicle_unknown', text: 'No message of a vehicle with this VIN was received.' }

@@ -242,6 +242,26 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     { ...usualSettings, pendingMessages: 1 },
   )
 
+  check(
+    'A page ends with the message that reaches 1 MiB, and the next pages have the rest',
+    async (inbox) => {
+      const numbers = [1, 2, 3, 4, 5]
+      await inbox.put(numbers.map((n) => message(n, 600_000)))
+      for (const n of numbers) await inbox.deadLetter(id(n), reason)
+      const pages: (readonly string[])[] = []
+      for (let after: string | undefined, isEnd = false; !isEnd;) {
+        const page = (await inbox.deadLetters({ limit: 10, after })).map((letter) => letter.id)
+        after = page.at(-1)
+        isEnd = after === undefined
+        if (!isEnd) pages.push(page)
+      }
+      equal(pages, [[id(1), id(2)], [id(3), id(4)], [id(5)]])
+      const listed = await inbox.messages?.({ limit: 10 })
+      equal(listed?.map((each) => each.message.id) ?? [id(5), id(4)], [id(5), id(4)])
+    },
+    { ...usualSettings, pendingBytes: 4_000_000 },
+  )
+
   check('A discarded dead letter is deleted', async (inbox) => {
     await inbox.put([message(1)])
     await inbox.deadLetter(id(1), reason)

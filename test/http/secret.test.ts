@@ -258,3 +258,47 @@ describe('A refusal says what to do, and never shows a secret', () => {
     expect(hint).not.toContain(plain)
   })
 })
+
+describe('A secret that is right behind another scheme word is in the log, once, and not in the answer', () => {
+  const line = (word: string): string =>
+    `error messages are refused although their secret is right: it comes ${word}. Set \`secret\` to the whole value of \`auth\`, or to a list of both forms.`
+
+  test.each([
+    [plain, `Bearer ${plain}`, 'behind the word Bearer that `secret` does not have'],
+    [plain, `bearer   ${plain}`, 'behind the word bearer that `secret` does not have'],
+    [own, `Token ${plain}`, 'behind the word Token that `secret` does not have'],
+    [own, plain, 'without the scheme word that `secret` has'],
+    [['another-value', own], `Token ${plain}`, 'behind the word Token that `secret` does not have'],
+    [() => plain, `Bearer ${plain}`, 'behind the word Bearer that `secret` does not have'],
+    [plain, `${'x'.repeat(40)} ${plain}`, 'behind a word that `secret` does not have'],
+  ])('secret %o, header %o', async (secret, authorization, where) => {
+    const log = remember()
+    const receiver = createReceiver({ secret, log })
+    const near = await receiver.accept({ authorization, body: state })
+    await receiver.accept({ authorization, body: state })
+    const told = log.lines.filter((one) => one.includes('although their secret is right'))
+    expect(told).toEqual([line(where)])
+    expect(log.lines.join()).not.toContain(plain)
+    const far = await receiver.accept({
+      authorization: authorization.replace(plain, 'a-long-random-valuE'),
+      body: state,
+    })
+    expect(far).toEqual(near)
+    expect(near.status).toBe(401)
+  })
+
+  test.each([`Bearer ${plain}x`, `Bearer x${plain}`, 'Bearer ', `${plain} Bearer`])(
+    '%o is not such a one',
+    async (authorization) => {
+      const log = remember()
+      await createReceiver({ secret: plain, log }).accept({ authorization, body: state })
+      expect(log.lines.join()).not.toContain('although')
+    },
+  )
+
+  test('a list of both forms takes both', async () => {
+    const secret = [plain, own]
+    expect(await check(secret, own)).toMatchObject({ status: 200 })
+    expect(await check(secret, plain)).toMatchObject({ status: 200 })
+  })
+})

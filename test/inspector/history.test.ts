@@ -76,6 +76,7 @@ test('a search reads a limited number of messages and says where to continue', a
   const idOf = (n: number): string => `00000000-0000-7000-8000-${String(n).padStart(12, '0')}`
   const at = (n: number): MessageRecord => ({
     id: idOf(n),
+    bytes: 0,
     state: n === 7 ? 'dead' : 'settled',
     event: { topic: 'malformed', receivedAt: new Date(0), error: 'x', text: '', length: 0 },
   })

@@ -9,7 +9,7 @@ import type { Refusal } from '../../../src/http/answers.ts'
 import type { Forgotten, MessageSelection } from '../../../src/inbox/dead-letters.ts'
 import type { DeadLetter, InboxMessage, KeptGap, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
 import type { Failing } from '../../../src/inbox/stats.ts'
-import { firstOf } from '../../../src/inbox/pages.ts'
+import { pageBytes } from '../../../src/inbox/pages.ts'
 import type { LocalVehicles, VehiclesStats } from '../../../src/vehicles/vehicles.ts'
 import { createObjectInbox, type ObjectInbox } from './object-inbox.ts'
 import type { InboxObject, InboxObjectClass, ObjectState, ObjectStorage } from './platform.ts'
@@ -161,7 +161,15 @@ class Shard {
     readonly after?: string | undefined
     readonly limit: number
   }): Promise<readonly SentVehicle[]> {
-    return (await firstOf(this.#vehicles().list({ after }), limit)).map(reportOf)
+    const found: SentVehicle[] = []
+    let bytes = 0
+    for await (const vehicle of this.#vehicles().list({ after })) {
+      const report = reportOf(vehicle)
+      found.push(report)
+      bytes += report.text.length
+      if (found.length === limit || bytes >= pageBytes) break
+    }
+    return found
   }
 
   forgetVehicle(vin: string): Promise<boolean> {

@@ -1,4 +1,5 @@
 import { dueOf, RecentVehicles, type StoredVehicle, type VehicleStore } from '../../../src/inbox/vehicle-store.ts'
+import { pageOf } from '../../../src/inbox/pages.ts'
 import type { Snapshot } from '../../../src/vehicles/state.ts'
 import type { Row, Rows } from './rows.ts'
 
@@ -46,8 +47,16 @@ export function createObjectVehicles(rows: Rows): ObjectVehicles {
       recent.set(vehicle)
     },
 
-    list: async ({ after = '', limit }) =>
-      rows('SELECT * FROM fleethook_vehicles WHERE vin > ? ORDER BY vin LIMIT ?', after, limit).map(storedOf),
+    async list({ after = '', limit }) {
+      function* found(): Generator<StoredVehicle> {
+        for (let vin: string | undefined = after; vin !== undefined;) {
+          const [row]: readonly Row[] = rows('SELECT * FROM fleethook_vehicles WHERE vin > ? ORDER BY vin LIMIT 1', vin)
+          if (row !== undefined) yield storedOf(row)
+          vin = row === undefined ? undefined : String(row['vin'])
+        }
+      }
+      return pageOf(found(), limit, ({ bytes }) => bytes)
+    },
 
     async forget(vin) {
       recent.delete(vin)

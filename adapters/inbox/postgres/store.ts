@@ -12,6 +12,7 @@ import type {
   Listing,
   Selection,
 } from '../../../src/inbox/inbox.ts'
+import { pageBytes } from '../../../src/inbox/pages.ts'
 import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { letterOf, listedOf, messageOf } from '../../../src/inbox/stored-row.ts'
@@ -117,7 +118,8 @@ SELECT (EXISTS (${lockedSql(schema, '$3')}))::text AS locked,
     const { sql, values } = selected(which, 'ASC')
     const { schema } = this.#db
     const rows = await this.#db.run(
-      `SELECT ${letterSql} FROM ${schema}.dead d JOIN ${schema}.message m ON m.id = d.id ${sql}`,
+      `SELECT ${letterSql} FROM (${pageSql(`${schema}.dead d JOIN ${schema}.message m ON m.id = d.id`, sql)}) page
+JOIN ${schema}.message m USING (id) JOIN ${schema}.dead d USING (id) WHERE ${inPage} ORDER BY m.id`,
       values,
     )
     return rows.map(letterOf)
@@ -161,7 +163,11 @@ DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id`,
     const { after = '' } = which
     const first = this.#firstKept
     const { sql, values } = selected({ ...which, after: after > first ? after : first }, 'ASC', this.#isSettled)
-    const rows = await this.#db.run(`SELECT m.* FROM ${this.#db.schema}.message m ${sql}`, values)
+    const { schema } = this.#db
+    const rows = await this.#db.run(
+      `SELECT m.* FROM (${pageSql(`${schema}.message m`, sql)}) page JOIN ${schema}.message m USING (id) WHERE ${inPage} ORDER BY m.id`,
+      values,
+    )
     return rows.map(messageOf)
   }
 
@@ -171,7 +177,8 @@ DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id`,
     const { schema } = this.#db
     const rows = await this.#db.run(
       `SELECT ${letterSql}, (NOT (${this.#isSettled}))::text AS open
-FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
+FROM (${pageSql(`${schema}.message m`, sql)}) page JOIN ${schema}.message m USING (id) LEFT JOIN ${schema}.dead d USING (id)
+WHERE ${inPage} ORDER BY m.id DESC`,
       values,
     )
     return rows.map((row) => listedOf(row, stateOf(row)))
@@ -361,6 +368,11 @@ const stateOf = ({ error, open }: Row): ListedMessage['state'] =>
 
 /** The smallest id of a message that came at this time. */
 const firstIdAt = (ms: number): string => idWithSeq('00000000-0000-0000-0000-000000000000', firstSeqAt(Math.max(0, ms)))
+
+/** The ids of a page, each with the bytes of those before it. Texts are read only for what is in the page. */
+const pageSql = (from: string, selection: string): string =>
+  `SELECT id, pg_catalog.sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS before FROM (SELECT m.id, m.bytes FROM ${from} ${selection}) listed`
+const inPage = `page.before < ${pageBytes}`
 
 /** `id`: only this one. */
 type Which = Selection & Listing & { readonly id?: string }

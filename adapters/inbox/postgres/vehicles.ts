@@ -6,6 +6,7 @@ import {
   type VehicleFollower,
   type VehicleStore,
 } from '../../../src/inbox/vehicle-store.ts'
+import { pageBytes } from '../../../src/inbox/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { Database, Row } from './client.ts'
 import { partitionOf, storable } from './schema.ts'
@@ -168,7 +169,12 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
 
   async list({ after = '', limit }: Parameters<VehicleStore['list']>[0]): Promise<readonly StoredVehicle[]> {
     await this.flush()
-    return this.#select('v.vin > $1 ORDER BY v.vin LIMIT $2', [storable(after), limit])
+    const { schema } = this.#db
+    return this.#select(
+      `v.vin IN (SELECT vin FROM (SELECT vin, pg_catalog.sum(pg_catalog.octet_length(text)) OVER (ORDER BY vin ROWS UNBOUNDED PRECEDING) - pg_catalog.octet_length(text) AS before
+  FROM (SELECT vin, text FROM ${schema}.vehicle WHERE vin > $1 ORDER BY vin LIMIT $2) listed) page WHERE before < ${pageBytes}) ORDER BY v.vin`,
+      [storable(after), limit],
+    )
   }
 
   async forget(vin: string): Promise<boolean> {

@@ -16,6 +16,7 @@ import {
   type Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
+import { bytesOfMessage, pageBytes } from '../../../src/inbox/pages.ts'
 import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
 import { Window } from '../../../src/inbox/window.ts'
 import { createControl } from './control.ts'
@@ -284,17 +285,20 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     }
   }
 
-  /** At most `limit` items. */
+  /** At most `limit` items, until they have the bytes of a page. */
   async function readPages<T>(
     limit: number,
     start: number,
     read: (limit: number, from: number) => Promise<Page<T>>,
+    bytesOf: (item: T) => number,
   ): Promise<readonly T[]> {
     await commits.flush()
     const items: T[] = []
+    let bytes = 0
     for await (const page of pages(start, (from) => readFile(() => read(limit - items.length, from)))) {
       items.push(...page)
-      if (items.length >= limit) break
+      for (const item of page) bytes += bytesOf(item)
+      if (items.length >= limit || bytes >= pageBytes) break
     }
     return items
   }
@@ -302,12 +306,13 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   function list<T>(
     which: Selection,
     read: (which: Selection, after: number) => Promise<Page<T>>,
+    bytesOf: (item: T) => number,
   ): Promise<readonly T[]> {
     const afterSeq = which.after === undefined ? -1 : seqOf(which.after)
     // The id of a message is never older than its receipt.
     const beforeFrom = which.fromMs === undefined ? -1 : firstSeqAt(which.fromMs) - 1
     const start = Math.max(Number.isNaN(afterSeq) ? -1 : afterSeq, beforeFrom)
-    return readPages(which.limit, start, (limit, after) => read({ ...which, limit }, after))
+    return readPages(which.limit, start, (limit, after) => read({ ...which, limit }, after), bytesOf)
   }
 
   async function findDeadLetter(id: string): Promise<DeadLetter | undefined> {
@@ -460,17 +465,20 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       return 0
     },
 
-    deadLetters: (which) => list(which, file.deadLetters),
+    deadLetters: (which) => list(which, file.deadLetters, bytesOfMessage),
 
     findDeadLetter,
 
-    settled: (which) => list(which, file.settled),
+    settled: (which) => list(which, file.settled, ({ bytes }) => bytes),
 
     messages({ before, ...which }) {
       const end = Number.MAX_SAFE_INTEGER
       const start = before === undefined ? end : seqOf(before)
-      return readPages(which.limit, Number.isNaN(start) ? end : start, (limit, from) =>
-        file.messages({ ...which, limit }, from),
+      return readPages(
+        which.limit,
+        Number.isNaN(start) ? end : start,
+        (limit, from) => file.messages({ ...which, limit }, from),
+        bytesOfMessage,
       )
     },
 

@@ -1,5 +1,6 @@
 import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
 import { firstSeqAt, msOfSeq } from '../../../src/inbox/delivery-id.ts'
+import { pageBytes } from '../../../src/inbox/pages.ts'
 import { RecentVehicles, type StoredVehicle, type VehicleStore } from '../../../src/inbox/vehicle-store.ts'
 import type { InboxFile, OpenedVehicles, VehicleRow, VehicleWrites } from './file/interface.ts'
 
@@ -139,12 +140,22 @@ export function createVehicleRows({ file, clock, commit, read, onFailure }: Vehi
     },
     keep: change,
     async list({ after = '', limit }) {
-      const rows = await read(() => file.vehicles(after, limit + forgotten.size))
-      const found = new Map(rows.map((row) => [row.vin, storedOf(row)]))
-      for (const [vin, vehicle] of [...writing, ...dirty]) if (vin > after) found.set(vin, vehicle)
-      for (const vin of forgotten) found.delete(vin)
-      // Anything after the rows that were read is beyond `limit`.
-      return [...found.values()].toSorted((a, b) => (a.vin < b.vin ? -1 : 1)).slice(0, limit)
+      const page: StoredVehicle[] = []
+      let bytes = 0
+      for (let from = after; ;) {
+        const rows = await read(() => file.vehicles(from, limit))
+        const last = rows.at(-1)?.vin
+        const found = new Map(rows.map((row) => [row.vin, storedOf(row)]))
+        // What is after the last row is read next.
+        for (const [vin, vehicle] of [...writing, ...dirty])
+          if (vin > from && (last === undefined || vin <= last)) found.set(vin, vehicle)
+        for (const vin of forgotten) found.delete(vin)
+        page.push(...[...found.values()].toSorted((a, b) => (a.vin < b.vin ? -1 : 1)))
+        for (const { text } of rows) bytes += text.length
+        if (last === undefined || page.length >= limit || (bytes >= pageBytes && page.length > 0))
+          return page.slice(0, limit)
+        from = last
+      }
     },
     async forget(vin) {
       const known = (await store.load(vin)) !== undefined

@@ -8,6 +8,7 @@ import { laneOf } from '../../../../src/inbox/receipts.ts'
 import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import type { Believed } from '../../../../src/inbox/believed-time.ts'
 import type { InboxMessage, ListedMessage, Selection } from '../../../../src/inbox/inbox.ts'
+import { bytesOfMessage, pageOf } from '../../../../src/inbox/pages.ts'
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../../src/inbox/stored-row.ts'
 import type { FileSettings } from '../options.ts'
 import { isHalfReplaced, replaceDamaged } from './damage.ts'
@@ -25,6 +26,7 @@ import type {
   SignOfLife,
   StoredMessage,
   Transaction,
+  VehicleRow,
   VehicleWrites,
 } from './interface.ts'
 import { createSpaceKeeper, releaseReserve, spaceFor, type SpaceKeeper } from './retention.ts'
@@ -319,13 +321,24 @@ export function createInboxFile(settings: FileSettings): InboxFile {
 
     deadLetters: async (which, after) =>
       use(({ statements }) =>
-        select(statements.deadLetters.all(after, pageRows), which, (row) => letterOf(intact(row))),
+        select(
+          statements.deadLetters.all(after, pageRows),
+          which,
+          ({ place }) => {
+            const row = statements.deadLetter.get(Number(place))
+            return row && letterOf(intact(row))
+          },
+          bytesOfMessage,
+        ),
       ),
 
     settled: async (which, after) =>
       use(({ statements }) =>
-        select(statements.settled.all(after, pageRows), which, ({ place, elsewhere }) =>
-          elsewhere === 0 ? messageAt(statements, Number(place)) : undefined,
+        select(
+          statements.settled.all(after, pageRows),
+          which,
+          ({ place, elsewhere }) => (elsewhere === 0 ? messageAt(statements, Number(place)) : undefined),
+          ({ bytes }) => bytes,
         ),
       ),
 
@@ -334,11 +347,16 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         const times = [fromMs ?? 0, toMs ?? Number.MAX_SAFE_INTEGER] as const
         const rows = statements.listed.all(before, listedRows, lane ?? null, ...times, limit)
         const reached = statements.listedTo.get(before, listedRows)
-        const isEnd = rows.length >= limit || Number(reached?.['messages']) < listedRows
-        return {
-          items: rows.map((row) => listedOf(intact(row), stateOf(row))),
-          next: isEnd ? undefined : Number(reached?.['place']),
-        }
+        const isEnd = rows.length < limit && Number(reached?.['messages']) < listedRows
+        let last = before
+        const found = readEach(rows, (seq) => {
+          last = seq
+          const row = statements.listedOne.get(seq)
+          return row && listedOf(intact(row), stateOf(row))
+        })
+        const items = pageOf(found, limit, bytesOfMessage)
+        if (last !== Number(rows.at(-1)?.['place'] ?? before) || rows.length >= limit) return { items, next: last }
+        return { items, next: isEnd ? undefined : Number(reached?.['place']) }
       }),
 
     check: async () =>
@@ -380,7 +398,14 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     unapplied: async (after) =>
       use(({ statements }) => {
         const rows = statements.unapplied.all(after, pageRows)
-        return { items: rows.filter(isIntact).map(messageOf), next: seqAfter(rows) }
+        let last = after
+        const found = readEach(rows, (seq) => {
+          last = seq
+          const row = statements.message.get(seq)
+          return row !== undefined && isIntact(row) ? messageOf(row) : undefined
+        })
+        const items = pageOf(found, Infinity, ({ bytes }) => bytes)
+        return { items, next: last === Number(rows.at(-1)?.['place'] ?? after) ? seqAfter(rows) : last }
       }),
 
     vehicle: async (vin) =>
@@ -390,7 +415,17 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       }),
 
     vehicles: async (after, limit) =>
-      use(({ statements }) => statements.vehicles.all(after, limit).flatMap((row) => vehicleOf(row) ?? [])),
+      use(({ statements }) => {
+        function* found(): Generator<VehicleRow> {
+          for (let vin: string | undefined = after; vin !== undefined;) {
+            const row: SqlRow | undefined = statements.nextVehicle.get(vin)
+            const vehicle = row && vehicleOf(row)
+            if (vehicle !== undefined) yield vehicle
+            vin = row === undefined ? undefined : String(row['vin'])
+          }
+        }
+        return pageOf(found(), limit, ({ text }) => text.length)
+      }),
 
     dueVehicles: async (after) =>
       use(({ statements }) =>
@@ -673,21 +708,36 @@ function bytesOf(row: SqlRow | undefined): number | undefined {
   return row === undefined ? undefined : Number(row['bytes'])
 }
 
-/** Reads the selected rows of a page. A page may hold few selected rows, or none. */
-function select<T>(rows: readonly SqlRow[], which: Selection, read: (row: SqlRow) => T | undefined): Page<T> {
+/** Reads the selected rows of a page, until it has its items or its bytes. A page may hold few selected rows, or none. */
+function select<T>(
+  rows: readonly SqlRow[],
+  which: Selection,
+  read: (row: SqlRow) => T | undefined,
+  bytesOf: (item: T) => number,
+): Page<T> {
   const { lane, fromMs, toMs, limit } = which
-  const items: T[] = []
-  for (const row of rows) {
-    const receivedAt = Number(row['received_at'])
-    const isSelected =
-      (lane === undefined || row['lane'] === lane) &&
-      (fromMs === undefined || receivedAt >= fromMs) &&
-      (toMs === undefined || receivedAt < toMs)
-    const item = isSelected ? read(row) : undefined
-    if (item !== undefined) items.push(item)
-    if (items.length >= limit) return { items, next: undefined }
+  let last: SqlRow | undefined
+  function* selected(): Generator<T> {
+    for (const row of rows) {
+      last = row
+      const receivedAt = Number(row['received_at'])
+      const isSelected =
+        (lane === undefined || row['lane'] === lane) &&
+        (fromMs === undefined || receivedAt >= fromMs) &&
+        (toMs === undefined || receivedAt < toMs)
+      const item = isSelected ? read(row) : undefined
+      if (item !== undefined) yield item
+    }
   }
-  return { items, next: seqAfter(rows) }
+  const items = pageOf(selected(), limit, bytesOf)
+  return { items, next: last === rows.at(-1) ? seqAfter(rows) : Number(last?.['place']) }
+}
+
+function* readEach<T>(rows: readonly SqlRow[], read: (seq: number) => T | undefined): Generator<T> {
+  for (const { place } of rows) {
+    const item = read(Number(place))
+    if (item !== undefined) yield item
+  }
 }
 
 function stateOf({ waits, died_at: diedAt }: SqlRow): ListedMessage['state'] {

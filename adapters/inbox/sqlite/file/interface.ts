@@ -43,7 +43,7 @@ export interface InboxFile {
   /** Messages that are settled or given up, and that the stored states may lack. */
   unapplied(after: number): Promise<Page<InboxMessage>>
   vehicle(vin: string): Promise<VehicleRow | undefined>
-  /** In the order of VINs. */
+  /** In the order of VINs. Fewer than `limit` when they are large, and none after the last one. */
   vehicles(after: string, limit: number): Promise<readonly VehicleRow[]>
   /** The first timers of vehicles in the order of VINs, in pages. */
   dueVehicles(after: string): Promise<readonly Due[]>

@@ -259,10 +259,11 @@ const statements = {
   pending: `
     SELECT m.*, p.deliveries, p.replayed, p.changed FROM pending p JOIN messages m USING (place) WHERE p.place = ?`,
   message: `SELECT m.* FROM messages m WHERE m.place = ?`,
+  deadLetter: `
+    SELECT m.*, d.error, d.attempts, d.died_at, d.changed, d.run FROM dead d JOIN messages m USING (place) WHERE d.place = ?`,
+  // Lists have no texts. Those are read one by one, until the page has its bytes.
   deadLetters: `
-    SELECT m.*, d.error, d.attempts, d.died_at, d.changed, d.run FROM dead d JOIN messages m USING (place)
-    WHERE d.place > ? ORDER BY d.place LIMIT ?`,
-  // Without the text, which is read only for the messages that the caller asked for.
+    SELECT m.place, m.lane, m.received_at FROM dead d JOIN messages m USING (place) WHERE d.place > ? ORDER BY d.place LIMIT ?`,
   settled: `
     SELECT m.place, m.lane, m.received_at,
       EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) OR
@@ -270,7 +271,7 @@ const statements = {
     FROM messages m WHERE m.place > ? ORDER BY m.place LIMIT ?`,
   // A revived message was settled before.
   unapplied: `
-    SELECT m.* FROM messages m WHERE m.place > ? AND m.place <= (SELECT vehicles_up_to FROM state)
+    SELECT m.place FROM messages m WHERE m.place > ? AND m.place <= (SELECT vehicles_up_to FROM state)
       AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place AND p.replayed = 0) ORDER BY m.place LIMIT ?`,
   holdVehicles: 'UPDATE state SET vehicles_seq = ?, vehicles_up_to = ?, vehicles_held = 1',
   releaseVehicles: 'UPDATE state SET vehicles_held = 0 WHERE vehicles_held = 1',
@@ -281,7 +282,7 @@ const statements = {
   removeUnseen: `
     DELETE FROM vehicles WHERE vin IN (SELECT vin FROM vehicles WHERE seen_at < ? AND vin <> '' LIMIT ?)`,
   vehicle: 'SELECT * FROM vehicles WHERE vin = ?',
-  vehicles: 'SELECT * FROM vehicles WHERE vin > ? ORDER BY vin LIMIT ?',
+  nextVehicle: 'SELECT * FROM vehicles WHERE vin > ? ORDER BY vin LIMIT 1',
   // A text begins with the time of its first timer: to parse all texts would take seconds.
   dueVehicles: `
     SELECT vin, CAST(substr(text, 8, 13) AS INTEGER) AS due FROM vehicles
@@ -289,10 +290,11 @@ const statements = {
   countVehicles: "SELECT count(*) AS vehicles FROM vehicles INDEXED BY vehicles_seen WHERE vin <> ''",
   // There is no index by lane: keeping one would cost as much as the rest of a message (docs/decisions/0011-observing.md).
   listed: `
+    SELECT place FROM (SELECT place, lane, received_at FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?)
+    WHERE lane = ifnull(?, lane) AND received_at >= ? AND received_at < ? ORDER BY place DESC LIMIT ?`,
+  listedOne: `
     SELECT m.*, d.error, d.attempts, d.died_at, EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) AS waits
-    FROM (SELECT place, lane, received_at FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?) s
-      CROSS JOIN messages m USING (place) LEFT JOIN dead d USING (place)
-    WHERE s.lane = ifnull(?, s.lane) AND s.received_at >= ? AND s.received_at < ? ORDER BY m.place DESC LIMIT ?`,
+    FROM messages m LEFT JOIN dead d USING (place) WHERE m.place = ?`,
   listedTo: `
     SELECT min(place) AS place, count(*) AS messages
     FROM (SELECT place FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?)`,
