@@ -14,6 +14,7 @@ import type {
   Occurrence,
 } from '../vehicles/edge.ts'
 import { isDeepEqual, lengthOf, longestName, nullMeansNone } from '../vehicles/state.ts'
+import { isTimeSet, readTime } from '../wire/scalars.ts'
 import { type Area, isPlace, widened } from './areas.ts'
 import {
   checkArea,
@@ -526,6 +527,6 @@ function knownAlerts(memory: unknown): Map<string, KnownAlert> {
 }
 
 function msOf(time: string | undefined): number | undefined {
-  const ms = time === undefined ? Number.NaN : Date.parse(time)
-  return Number.isNaN(ms) ? undefined : ms
+  const ms = readTime(time)
+  return isTimeSet(ms) ? ms : undefined
 }
