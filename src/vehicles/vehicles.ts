@@ -20,14 +20,13 @@ import type {
   Timing,
   VehicleView,
 } from './edge.ts'
+import { arrivedMs } from './clock.ts'
 import { EdgeIndex } from './edge-index.ts'
 import {
   applied,
   type Applied,
   type Arrival,
-  arrivedMs,
   gapEnd,
-  sentMs,
   type Slots,
   Snapshot,
   type StoredRow,
@@ -385,7 +384,7 @@ export class VehicleStates {
     }
     const { after, found, happened, gapTo } = this.#advance(state, event, seq)
     if (this.#clockwork !== undefined) {
-      if (!isTimer) this.#clockwork.heard(sentMs(event, seq))
+      if (!isTimer) this.#clockwork.heard(found.sentMs)
       this.#clockwork.set(state.vin, after.dueMs, isTimer)
     }
     const open = this.#open.get(state.vin)
@@ -514,7 +513,7 @@ export class VehicleStates {
     const memory = new Map(Object.entries(before.memory ?? {}))
     const happened: Happened[] = []
     const { changes } = found
-    const at = new Date(sentMs(event, seq))
+    const at = new Date(found.sentMs)
     for (const edge of edges) {
       const { name } = edge
       try {
@@ -596,7 +595,7 @@ export class VehicleStates {
 
 interface Advanced {
   readonly after: VehicleState
-  readonly found: Pick<Applied, 'changes'>
+  readonly found: Pick<Applied, 'changes' | 'sentMs'>
   readonly happened: readonly Happened[]
   readonly gapTo: number
 }
