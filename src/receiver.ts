@@ -64,7 +64,11 @@ export function createReceiver<
     reports.noteClockBehind,
   )
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
-  const vehicles = vehiclesPart?.keep({ ...settings, leftOut: reports.noteLeftOut })
+  const vehicles = vehiclesPart?.keep({
+    ...settings,
+    leftOut: reports.noteLeftOut,
+    clockRead: reports.noteVehicleClock,
+  })
   const registry = createRegistry(settings.fields, vehicles?.subjects)
   const { inbox } = settings
   const parts = { settings, registry, receipts, reports, vehicles }
