@@ -29,6 +29,8 @@ export interface Meta {
   readonly connectionId?: string
   /** The message had no readable time, or its clock was never set: `createdAt` and `at` are the time of receipt. */
   readonly createdAtMissing?: true
+  /** The place of the secret that the message came with in the list `secret`, from 0. Only for a list, so that each sender can have its own. */
+  readonly secret?: number
   readonly [key: string]: unknown
 }
 

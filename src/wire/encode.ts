@@ -178,6 +178,7 @@ const reserved: ReadonlySet<string> = /* @__PURE__ */ new Set([
   'vehicle_data',
   'event',
   'createdAtMissing',
+  'secret',
 ])
 
 function writeMeta(

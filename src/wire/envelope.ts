@@ -78,7 +78,8 @@ function fits(key: string, value: unknown): boolean {
       return typeof value === 'boolean'
     case 'changed':
       return isTextList(value)
-    // Only fleethook sets it.
+    // Only fleethook sets them.
+    case 'secret':
     case 'createdAtMissing':
       return false
   }
@@ -131,4 +132,8 @@ export function envelopeMeta(envelope: JsonObject): Meta {
 
 export function undatedMeta(meta: Meta): Meta {
   return withKey(meta, 'createdAtMissing', true)
+}
+
+export function secretMeta(meta: Meta, place: number): Meta {
+  return withKey(meta, 'secret', place)
 }
