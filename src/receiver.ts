@@ -15,7 +15,7 @@ import { quietMs } from './base/log.ts'
 import { isBound } from './hosting/execution-context.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
-import type { AddedBy, Receiver } from './receiver/interface.ts'
+import type { AddedBy, KeepsVehicles, Receiver } from './receiver/interface.ts'
 import { isEdge } from './vehicles/edge.ts'
 import type { BatchOptions } from './core/handler.ts'
 import { createReports } from './receiver/reports.ts'
@@ -51,7 +51,7 @@ export function createReceiver<
   const Parts extends NonNullable<ReceiverOptions<Bindings, Fields>['parts']> = readonly [],
 >(
   options: ReceiverOptions<Bindings, Fields> & { readonly parts?: Parts },
-): Receiver<Bindings, ExtendedBy<Fields>> & AddedBy<Parts, ExtendedBy<Fields>> {
+): Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> & AddedBy<Parts, ExtendedBy<Fields>> {
   const settings = readOptions(options)
   const { clock, limits, basePath } = settings
   const reports = createReports(settings)
@@ -168,7 +168,7 @@ export function createReceiver<
   )
 
   let closing: AbortController | undefined
-  const receiver: Receiver<Bindings, ExtendedBy<Fields>> = {
+  const receiver: Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> = {
     inbox,
     ack: backend.ack,
     durability: backend.durability,

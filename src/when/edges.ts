@@ -79,7 +79,10 @@ export interface LastingEdge<Happened extends Occurrence = Occurrence> extends V
 
 /** Asks for changes that are not reported otherwise. */
 export interface FirstOption {
-  /** Also the first value that the receiver sees of a vehicle. Default `false`: the first value is no change. */
+  /**
+   * Also the first value that the receiver sees of a vehicle. Default `false`: the first value is no change. Pass `true` where each value
+   * counts, for instance for a counter.
+   */
   readonly first?: boolean
 }
 
