@@ -129,7 +129,7 @@ const units: readonly (readonly [unit: string, time: number])[] = [
   ['seconds', 1708750724.983],
   ['milliseconds', 1708750724983],
   ['microseconds', 1708750724983607],
-  ['nanoseconds', 1708750724983607402],
+  ['nanoseconds', 1708750724983607300],
 ]
 
 describe.each(units)('a time in %s', (_, time) => {
