@@ -474,6 +474,13 @@ async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerat
   if (stats.backlog !== undefined) yield* waiting('receiver', stats.backlog)
   if (stats.failing !== undefined) yield failing('receiver.failing', stats.failing)
   yield deadLetters('receiver.dead', kept?.deadLetters ?? 0)
+  const { clocksBehind = 0 } = stats
+  if (clocksBehind > 0)
+    yield warn(
+      'receiver.clocks',
+      `Vehicles whose clock was set back: ${clocksBehind}. Their times are corrected by that.`,
+      'fleethook vehicles shows them. Values from before the receiver noticed may be missing: fetch their documents with client.refill.',
+    )
   if (stats.lost > 0)
     yield fail('receiver.lost', `Acknowledged messages that were lost: ${stats.lost}.`, 'See docs/reliability.md.')
 }
@@ -483,6 +490,7 @@ const statsForm = z.object({
   draining: z.boolean(),
   received: z.number(),
   lost: z.number(),
+  clocksBehind: z.optional(z.number()),
   lastReceivedAtMs: z.optional(z.number()),
   refused: z.record(z.string(), z.number()),
   backlog: z.optional(

@@ -116,6 +116,7 @@ export function measuresOf(stats: Stats): readonly Measure[] {
       help: 'Messages that wait because a handler failed.',
       samples: failingSamples(stats.failing),
     },
+    gauge('vehicles.clocks_behind', '{vehicle}', 'Vehicles whose clock was set back.', stats.clocksBehind),
     gauge('lanes', '{lane}', 'Vehicles that have work.', stats.lanes),
     gauge('running', '{message}', 'Messages whose handlers run now.', stats.running),
     gauge('handlers.resting', '{handler}', 'Handlers whose circuit breaker is open.', stats.resting.length),

@@ -20,14 +20,13 @@ import type {
   Timing,
   VehicleView,
 } from './edge.ts'
+import { arrivedMs } from './clock.ts'
 import { EdgeIndex } from './edge-index.ts'
 import {
   applied,
   type Applied,
   type Arrival,
-  arrivedMs,
   gapEnd,
-  sentMs,
   type Slots,
   Snapshot,
   type StoredRow,
@@ -240,6 +239,8 @@ interface VehicleStatesOptions {
   readonly edges?: EdgeIndex
   /** The `seq` of the newest message that was received. */
   readonly newestSeq?: () => number
+  /** Called for a message of a vehicle whose clock was set back by this much. `undefined`: it is right again. */
+  readonly clockRead?: (vin: string, behindMs: number | undefined) => void
 }
 
 /**
@@ -252,6 +253,7 @@ export class VehicleStates {
   readonly #store: VehicleStore
   readonly #clock: Clock
   readonly #newestSeq: () => number
+  readonly #clockRead: (vin: string, behindMs: number | undefined) => void
   readonly #open = new PassingMap<string, OpenVehicle>()
   /** Vehicles that were forgotten before all their messages were over, with the `seq` of the newest of these messages. */
   readonly #forgotten = new Map<string, number>()
@@ -264,7 +266,15 @@ export class VehicleStates {
   /** The `seq` of the newest message of earlier processes. */
   #lastBefore = -1
 
-  constructor({ store, slots, clock, edges = new EdgeIndex(), newestSeq = () => -1 }: VehicleStatesOptions) {
+  constructor({
+    store,
+    slots,
+    clock,
+    edges = new EdgeIndex(),
+    newestSeq = () => -1,
+    clockRead = () => {},
+  }: VehicleStatesOptions) {
+    this.#clockRead = clockRead
     this.#store = store
     this.#newestSeq = newestSeq
     this.slots = slots
@@ -385,9 +395,11 @@ export class VehicleStates {
     }
     const { after, found, happened, gapTo } = this.#advance(state, event, seq)
     if (this.#clockwork !== undefined) {
-      if (!isTimer) this.#clockwork.heard(sentMs(event, seq))
+      if (!isTimer) this.#clockwork.heard(found.sentMs)
       this.#clockwork.set(state.vin, after.dueMs, isTimer)
     }
+    const behindMs = after.clock?.behindMs
+    if (behindMs !== undefined || state.clock?.behindMs !== undefined) this.#clockRead(state.vin, behindMs)
     const open = this.#open.get(state.vin)
     if (open === undefined) this.#open.set(state.vin, { state: after, steps: 1 })
     else {
@@ -514,7 +526,7 @@ export class VehicleStates {
     const memory = new Map(Object.entries(before.memory ?? {}))
     const happened: Happened[] = []
     const { changes } = found
-    const at = new Date(sentMs(event, seq))
+    const at = new Date(found.sentMs)
     for (const edge of edges) {
       const { name } = edge
       try {
@@ -596,7 +608,7 @@ export class VehicleStates {
 
 interface Advanced {
   readonly after: VehicleState
-  readonly found: Pick<Applied, 'changes'>
+  readonly found: Pick<Applied, 'changes' | 'sentMs'>
   readonly happened: readonly Happened[]
   readonly gapTo: number
 }
