@@ -7,6 +7,7 @@ import { wireTopics } from '../wire/envelope.ts'
 import { isTextList } from '../wire/record.ts'
 import type { Entry, Step, Wants } from './entry.ts'
 import type { HandlerFilter } from './handler.ts'
+import type { Opened } from './part.ts'
 
 type Message = FleetEvent | MalformedBody
 
@@ -19,7 +20,7 @@ type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {
 /** Filters and subjects that a part brings: the newest state of vehicles knows what changed, and which edges happened. */
 export interface Subjects {
   /** The key of a subject of this kind, and what its handlers get. `undefined`: it is no such subject. */
-  subject(given: unknown): { readonly key: string; readonly input: (entry: Entry) => unknown } | undefined
+  subject(given: unknown): { readonly key: string; readonly input: (entry: Entry, nth: number) => unknown } | undefined
   /** The filter `changed`. Throws `handler_invalid` for a field that is not kept. */
   changed(filter: GivenFilter): (entry: Entry | undefined) => boolean
 }
@@ -29,7 +30,7 @@ export interface Registry {
   /** `handling` is a handler, or a filter and a handler. Throws `handler_invalid` when an argument of `receiver.on`, `batch` or `when` is wrong. */
   add(subjects: unknown, handling: readonly unknown[], gather?: Step['gather']): void
   /** The steps for a message of these subjects: handlers of one message first, batches last. */
-  stepsFor(event: Message, entry: Entry | undefined, keys: readonly string[] | undefined): readonly Step[]
+  stepsFor(event: Message, entry: Entry | undefined, opened: Opened | undefined): readonly Step[]
   /** The names of the handlers and batches that an event is for, without those of other subjects than its topic. */
   namesFor(event: Message): readonly string[]
 }
@@ -47,6 +48,19 @@ const nobody: Subscribed = { steps: [], isFiltered: false }
 /** An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`. */
 export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects): Registry {
   const byKey = new Map<string, Subscribed>()
+  /** What the steps of other subjects get, and the same steps for a subject that is there more than once. */
+  const inputs = new Map<Step, (entry: Entry, nth: number) => unknown>()
+  const repeated = new Map<Step, Step[]>()
+
+  /** The step for the subject that is there for the `nth` time. It stays the same object: batches and breakers know it by that. */
+  function again(step: Step, nth: number): Step {
+    const input = inputs.get(step)
+    if (nth === 0 || input === undefined) return step
+    const known = repeated.get(step) ?? []
+    repeated.set(step, known)
+    const { name, handler, wants, gather } = step
+    return (known[nth - 1] ??= { name, handler, wants, gather, input: (entry) => input(entry, nth) })
+  }
 
   function subscribe(key: string, step: Step): void {
     const known = byKey.get(key) ?? nobody
@@ -68,14 +82,21 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
           `The handler for ${[...keys].join(', ')} is ${typeof handler}, not a function.`,
           'A filter comes before the handler.',
         )
-      const step: Step = { name: registeredAs(handler), handler, wants, input: other?.input, gather }
+      const input = other && ((entry: Entry): unknown => other.input(entry, 0))
+      const step: Step = { name: registeredAs(handler), handler, wants, input, gather }
+      if (other !== undefined) inputs.set(step, other.input)
       for (const key of keys) subscribe(key, step)
     },
 
-    stepsFor(event, entry, keys = []) {
+    stepsFor(event, entry, opened) {
       const ofTopic = byKey.get(event.topic) ?? nobody
-      if (keys.length === 0) return ofTopic.isFiltered ? matching(ofTopic, event, entry) : ofTopic.steps
-      const all = [event.topic, ...keys].flatMap((key) => matching(byKey.get(key) ?? nobody, event, entry))
+      if (opened === undefined) return ofTopic.isFiltered ? matching(ofTopic, event, entry) : ofTopic.steps
+      const { earlier = [], keys = [] } = opened
+      const order = [...earlier, event.topic, ...keys]
+      const all = order.flatMap((key, at) => {
+        const nth = order.slice(0, at).filter((other) => other === key).length
+        return matching(byKey.get(key) ?? nobody, event, entry).map((step) => again(step, nth))
+      })
       return [...all.filter(({ gather }) => gather === undefined), ...all.filter(({ gather }) => gather)]
     },
 

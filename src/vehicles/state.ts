@@ -5,6 +5,7 @@ import { firstSeqAt, isClockBehind, msOfSeq } from '../inbox/delivery-id.ts'
 import { dueOf, type StoredVehicle } from '../inbox/vehicle-store.ts'
 import { documentValues } from './document.ts'
 import type { AnyVehicleView, Change, EdgeMemory, EdgeTimer, PendingTimer } from './edge.ts'
+import { type Lag, wakeMs } from './lag.ts'
 
 /**
  * Fields whose `null` is a value and means none, for instance no destination. For every other field, `null` means that the vehicle
@@ -136,7 +137,7 @@ type Memory = Readonly<Record<string, EdgeMemory>>
 export type Timers = Readonly<Record<string, EdgeTimer>>
 
 /** What messages change of a state. */
-type StateParts = Omit<VehicleState, 'vin' | 'slots' | 'bytes' | 'dueMs' | 'text' | 'time' | 'with'>
+type StateParts = Omit<VehicleState, 'vin' | 'slots' | 'bytes' | 'dueMs' | 'wakeMs' | 'text' | 'time' | 'with'>
 
 /** A state that nobody else has yet, so it may still change. */
 type NewState = { -readonly [Name in keyof VehicleState]: VehicleState[Name] }
@@ -172,6 +173,10 @@ export class VehicleState implements StoredVehicle {
   readonly memory: Memory | undefined
   /** What edges wait for, by the name of the edge. */
   readonly timers: Timers | undefined
+  /** How late its messages come, for a receiver with rules about time. */
+  readonly lag: Lag | undefined
+  /** The rules about time that are in it: see `EdgeIndex.rules`. */
+  readonly rules: string | undefined
   /** Values up to this `seq` are uncertain, because messages of this vehicle may be missing. */
   readonly gapTo: number
 
@@ -188,6 +193,8 @@ export class VehicleState implements StoredVehicle {
     this.link = parts.link
     this.memory = parts.memory
     this.timers = parts.timers
+    this.lag = parts.lag
+    this.rules = parts.rules
     this.gapTo = parts.gapTo
   }
 
@@ -204,6 +211,8 @@ export class VehicleState implements StoredVehicle {
       link: undefined,
       memory: undefined,
       timers: undefined,
+      lag: undefined,
+      rules: undefined,
     })
   }
 
@@ -249,7 +258,9 @@ export class VehicleState implements StoredVehicle {
         connections: row.link.connections,
       },
       memory: row.memory,
-      timers: row.timers,
+      timers: readTimers(row.timers),
+      lag: row.lag && { ms: row.lag[0], atMs: row.lag[1], isSlow: row.lag[2] },
+      rules: row.rules,
       gapTo: row.gapTo ?? -1,
     })
   }
@@ -259,12 +270,18 @@ export class VehicleState implements StoredVehicle {
   }
 
   get dueMs(): number | undefined {
+    return this.wakeMs()
+  }
+
+  /** When the first timer is up, if no other message comes. `quiet`: how long messages that are late are waited for. */
+  wakeMs(quiet?: number): number | undefined {
     let first: number | undefined
     for (const name in this.timers) {
-      const due = this.timers[name]?.due
-      if (typeof due === 'number' && (first === undefined || due < first)) first = due
+      const timer = this.timers[name]
+      const ms = timer && wakeMs(timer, this.lag, quiet)
+      if (ms !== undefined && (first === undefined || ms < first)) first = ms
     }
-    return first
+    return first === undefined ? undefined : Math.ceil(first)
   }
 
   /** The state as JSON, with the names of the fields. */
@@ -279,15 +296,17 @@ export class VehicleState implements StoredVehicle {
       const known = [value, this.time(slot, 0), this.time(slot, 1), this.time(slot, 2)] as const
       fields[name] = base === undefined && invalidMs === undefined ? known : [...known, invalidMs ?? null, base ?? null]
     }
-    const { link, memory, timers, gapTo, dueMs } = this
+    const { link, memory, timers, lag, rules, gapTo, dueMs } = this
     const row: StoredState = {
       ...(dueMs === undefined ? {} : { due: dueMs }),
+      ...(rules === undefined ? {} : { rules }),
       fields,
       ...(link === undefined
         ? {}
         : { link: { ...link, stateMs: Number.isFinite(link.stateMs) ? link.stateMs : null } }),
       ...(memory === undefined ? {} : { memory }),
       ...(timers === undefined ? {} : { timers }),
+      ...(lag === undefined ? {} : { lag: [lag.ms, lag.atMs, lag.isSlow] }),
       ...(gapTo < 0 ? {} : { gapTo }),
     }
     return JSON.stringify(row)
@@ -315,6 +334,8 @@ export interface StoredRow {
 interface StoredState {
   /** The first of the timers. It comes first, so that a store finds it without reading the rest. */
   readonly due?: number
+  /** Comes next, for the same reason. */
+  readonly rules?: string
   readonly fields: Readonly<
     Record<
       string,
@@ -335,7 +356,24 @@ interface StoredState {
   }
   readonly memory?: Memory
   readonly timers?: Timers
+  readonly lag?: readonly [ms: number, atMs: number, isSlow: boolean]
   readonly gapTo?: number
+}
+
+/** The last moment that a date can have, in milliseconds since the epoch. */
+const lastMs = 8_640_000_000_000_000
+
+/** Whether it is a time that a date can have. */
+export const isTime = (ms: unknown): ms is number => typeof ms === 'number' && Math.abs(ms) <= lastMs
+
+/** Without those whose time no date can have: an earlier version took any number from an edge. */
+function readTimers(timers: Timers | undefined): Timers | undefined {
+  if (timers === undefined) return undefined
+  return orNone(
+    Object.fromEntries(
+      Object.entries(timers).filter(([, { due, since }]) => (due === null || isTime(due)) && isTime(since)),
+    ),
+  )
 }
 
 /**
