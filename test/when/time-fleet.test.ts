@@ -15,13 +15,16 @@ import { silent as silentLog, unwatched } from '../vehicles/scene.ts'
 const startMs = Date.UTC(2026, 10, 21, 10)
 const fields = ['Gear', 'BatteryLevel'] as const
 
-const parked = starts(is('Gear', 'P'), { first: true }).after({ seconds: 30 })
-const parkedLow = starts(all(is('Gear', 'P'), below('BatteryLevel', 20)), { first: true }).after({ seconds: 45 })
+/** `unwatched` leaves out timers of exactly a second, so no two of these times may be that far apart. */
+const after = { parked: 30.011, parkedLow: 45.123, parksHalf: 20.237, lost: 60.341, noGear: 90.453 } as const
+
+const parked = starts(is('Gear', 'P'), { first: true }).after({ seconds: after.parked })
+const parkedLow = starts(all(is('Gear', 'P'), below('BatteryLevel', 20)), { first: true }).after({ seconds: after.parkedLow })
 const parksHalf = becomes('Gear', 'P', { first: true })
-  .after({ seconds: 20 })
+  .after({ seconds: after.parksHalf })
   .where(below('BatteryLevel', 50))
-const lost = silent({ seconds: 60 })
-const noGear = silent({ seconds: 90 }, { fields: ['Gear'] })
+const lost = silent({ seconds: after.lost })
+const noGear = silent({ seconds: after.noGear }, { fields: ['Gear'] })
 
 /** What a vehicle sends. The receiver is away in some times, and what was sent then waits at its port. */
 interface Sent {
@@ -56,7 +59,10 @@ const fleet: fc.Arbitrary<Fleet> = fc
   })
   .map(({ sent, away }) => {
     let at = 0
-    const messages = sent.map(({ vin, wait, gear, level }): Sent => ({ vin, at: (at += wait), gear, level }))
+    const messages = sent.map(({ vin, wait, gear, level }): Sent => {
+      at += wait
+      return { vin, at: at + (vin === 'A' ? 0 : vin === 'B' ? 0.003 : 0.007), gear, level }
+    })
     let until = 0
     const times = away.map(({ wait, lasts, isCrash }) => {
       const from = until + wait
@@ -89,16 +95,16 @@ function expected(all_: Fleet): readonly string[] {
       }
       over(all_.end)
     } // prettier-ignore
-    lasted('parked', 30, (gear) => gear === 'P')
-    lasted('parkedLow', 45, (gear, charge) => gear === 'P' && charge !== undefined && charge < 20)
-    lasted('parksHalf', 20, (gear) => gear === 'P', (due) => (level(due) ?? 100) < 50)
-    for (const [name, seconds, counts] of [['lost', 60, () => true], ['noGear', 90, ({ gear }: Sent) => gear !== undefined]] as const) {
+    lasted('parked', after.parked, (gear) => gear === 'P')
+    lasted('parkedLow', after.parkedLow, (gear, charge) => gear === 'P' && charge !== undefined && charge < 20)
+    lasted('parksHalf', after.parksHalf, (gear) => gear === 'P', (due) => (level(due) ?? 100) < 50)
+    for (const [name, seconds, counts] of [['lost', after.lost, () => true], ['noGear', after.noGear, ({ gear }: Sent) => gear !== undefined]] as const) {
       const times = own.filter(counts).map((one) => arrival(one, all_))
       for (const [index, at] of times.entries()) {
         const next = times[index + 1]
         if ((next ?? all_.end) < at + seconds) continue
         found.push(`${vin} ${name} ${at}`)
-        if (name === 'lost' && next !== undefined) found.push(`${vin} heard ${at} ${next - at}`)
+        if (name === 'lost' && next !== undefined) found.push(`${vin} heard ${at} ${Math.round((next - at) * 1_000)}`)
       }
     } // prettier-ignore
   }
@@ -136,12 +142,12 @@ async function told({ sent, away, end }: Fleet, inbox: (path: string) => InboxFa
       parts: [vehicles({ fields })],
     })
       .on('data', ({ vin, at }) => void (life.isOver || newest.set(vin, Math.max(newest.get(vin) ?? 0, seconds(at)))))
-      .when(parked, ({ id, vin, change }) => tell(id, vin, `${vin} parked ${seconds(change.since)}`, seconds(change.since) + 30))
-      .when(parkedLow, ({ id, vin, change }) => tell(id, vin, `${vin} parkedLow ${seconds(change.since)}`, seconds(change.since) + 45))
+      .when(parked, ({ id, vin, change }) => tell(id, vin, `${vin} parked ${seconds(change.since)}`, seconds(change.dueAt)))
+      .when(parkedLow, ({ id, vin, change }) => tell(id, vin, `${vin} parkedLow ${seconds(change.since)}`, seconds(change.dueAt)))
       .when(parksHalf, ({ id, vin, change }) => tell(id, vin, `${vin} parksHalf ${seconds(change.since)}`, seconds(change.dueAt)))
-      .when(lost, ({ id, vin, change }) => tell(id, vin, `${vin} lost ${seconds(change.lastAt)}`, seconds(change.lastAt) + 60, true))
+      .when(lost, ({ id, vin, change }) => tell(id, vin, `${vin} lost ${seconds(change.lastAt)}`, seconds(change.dueAt), true))
       .when(noGear, ({ id, vin, change }) => tell(id, vin, `${vin} noGear ${seconds(change.lastAt)}`, seconds(change.dueAt), true))
-      .when(heardAgain(lost), ({ id, vin, change }) => tell(id, vin, `${vin} heard ${seconds(change.lastAt)} ${change.silentMs / 1_000}`, 0, true))
+      .when(heardAgain(lost), ({ id, vin, change }) => tell(id, vin, `${vin} heard ${seconds(change.lastAt)} ${Math.round(change.silentMs)}`, 0, true))
     return life
   } // prettier-ignore
   const lives = [begin()]
