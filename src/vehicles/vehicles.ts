@@ -392,7 +392,8 @@ export class VehicleStates {
     for (const { state } of this.#open.values()) clockwork.set(state.vin, state.dueMs)
     for await (const page of this.#store.due())
       for (const { vin, dueMs } of page)
-        if (isTime(dueMs) && this.#open.get(vin) === undefined && !clockwork.known.has(vin)) clockwork.set(vin, dueMs)
+        // An earlier version stored any number of an edge. The state is read without it.
+        if (this.#open.get(vin) === undefined && !clockwork.known.has(vin)) clockwork.set(vin, isTime(dueMs) ? dueMs : 0)
   }
 
   /**

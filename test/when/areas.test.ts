@@ -2,7 +2,7 @@ import type { Location } from 'fleethook'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { isWithin } from '../../src/vehicles/edge-index.ts'
-import { metersBetween, widened } from '../../src/when/areas.ts'
+import { widened } from '../../src/when/areas.ts'
 import { circle, polygon } from '../../src/when.ts'
 import { inForm } from '../form.ts'
 
