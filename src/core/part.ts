@@ -105,8 +105,7 @@ function openedBy(opening: readonly Open[], entry: Entry, before: Required<Opene
   let all = before
   for (const [at, open] of opening.entries()) {
     const found = open(entry)
-    if (found instanceof Promise)
-      return found.then((more) => openedBy(opening.slice(at + 1), entry, joined(all, more)))
+    if (found instanceof Promise) return found.then((more) => openedBy(opening.slice(at + 1), entry, joined(all, more)))
     all = joined(all, found)
   }
   return all

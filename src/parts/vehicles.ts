@@ -178,8 +178,7 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
               forget()
               await states.recover(unapplied, receipts.reread, lastId)
               return states.findTimers(
-                (due) =>
-                  put(due.map(({ vin, dueMs }) => receipts.own(timerEvent(vin, dueMs, new Date(clock.now()))))),
+                (due) => put(due.map(({ vin, dueMs }) => receipts.own(timerEvent(vin, dueMs, new Date(clock.now()))))),
                 !receives,
               )
             },

@@ -18,7 +18,11 @@ export function checkedResult(name: string, result: EdgeResult | undefined): Edg
   const given: unknown = result
   if (given === undefined) return undefined
   if (!isObject(given) || 'then' in given)
-    throw wrong(name, `returned ${kindOf(given)}`, '`detect` returns { happened, memory, timer }, each optional, or undefined.')
+    throw wrong(
+      name,
+      `returned ${kindOf(given)}`,
+      '`detect` returns { happened, memory, timer }, each optional, or undefined.',
+    )
   const { happened, memory, timer } = given
   if (happened !== undefined) checkHappened(name, happened)
   checkMemory(name, memory)
@@ -35,7 +39,8 @@ function checkHappened(name: string, happened: unknown): void {
 function checkMemory(name: string, memory: unknown): void {
   if (typeof memory === 'string' && memory.length > longestMemory)
     throw wrong(name, `remembers ${memory.length} characters of a vehicle`, `At most ${longestMemory} are stored.`)
-  const isStorable = memory === undefined || memory === null || typeof memory === 'boolean' || typeof memory === 'string'
+  const isStorable =
+    memory === undefined || memory === null || typeof memory === 'boolean' || typeof memory === 'string'
   if (isStorable || Number.isFinite(memory)) return
   throw wrong(name, `remembers ${kindOf(memory)}`, '`memory` is a text, a finite number, true, false or null.')
 }
@@ -67,14 +72,18 @@ export function checkShape(edge: Edge): void {
     throw wrong(given.name, `has ${kindOf(given[member])} as \`${member}\``, 'It is a list of names. It can be empty.')
   }
   const other = edge.topics.find((topic) => !wireTopics.includes(topic))
-  if (other !== undefined) throw wrong(given.name, `names the topic \`${String(other)}\``, `Topics: ${wireTopics.join(', ')}.`)
-  if (typeof given.detect !== 'function') throw wrong(given.name, 'has no function `detect`', 'receiver.when calls it for messages.')
+  if (other !== undefined)
+    throw wrong(given.name, `names the topic \`${String(other)}\``, `Topics: ${wireTopics.join(', ')}.`)
+  if (typeof given.detect !== 'function')
+    throw wrong(given.name, 'has no function `detect`', 'receiver.when calls it for messages.')
 }
 
 /** A value in an error: numbers as they are, and of others only what they are, because they can be from a message. */
 function kindOf(value: unknown): string {
   if (typeof value === 'number' || value === null || value === undefined) return String(value)
-  return typeof value === 'object' || typeof value === 'function' ? `an ${Array.isArray(value) ? 'array' : typeof value}` : `a ${typeof value}`
+  return typeof value === 'object' || typeof value === 'function'
+    ? `an ${Array.isArray(value) ? 'array' : typeof value}`
+    : `a ${typeof value}`
 }
 
 const wrong = (name: string, problem: string, hint: string): FleethookError =>

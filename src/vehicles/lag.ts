@@ -38,7 +38,11 @@ export function lagAfter(before: Lag | undefined, sentMs: number, atMs: number):
 }
 
 /** When a timer is up, by the receiver's clock, if no other message comes. `undefined`: it waits for a message. */
-export function wakeMs({ due, byArrival }: EdgeTimer, lag: Lag | undefined, quiet: number = quietMs): number | undefined {
+export function wakeMs(
+  { due, byArrival }: EdgeTimer,
+  lag: Lag | undefined,
+  quiet: number = quietMs,
+): number | undefined {
   if (due === null) return undefined
   if (lag === undefined || byArrival === true) return due
   return lag.isSlow || lag.ms <= quiet ? due + lag.ms : Math.max(due, lag.atMs + quiet)

@@ -393,7 +393,8 @@ export class VehicleStates {
     for await (const page of this.#store.due())
       for (const { vin, dueMs } of page)
         // An earlier version stored any number of an edge. The state is read without it.
-        if (this.#open.get(vin) === undefined && !clockwork.known.has(vin)) clockwork.set(vin, isTime(dueMs) ? dueMs : 0)
+        if (this.#open.get(vin) === undefined && !clockwork.known.has(vin))
+          clockwork.set(vin, isTime(dueMs) ? dueMs : 0)
   }
 
   /**
@@ -604,15 +605,20 @@ export class VehicleStates {
         if (next === undefined) return
         const dueMs = Math.min(next.dueMs, nowMs)
         const timerStep = isTimer ? event : timerEvent(vin, dueMs, event.receivedAt)
-        detect(next.edge, isEarlier, { before: view, after: view, event: timerStep, at: new Date(dueMs), changes: none })
+        detect(next.edge, isEarlier, {
+          before: view,
+          after: view,
+          event: timerStep,
+          at: new Date(dueMs),
+          changes: none,
+        })
       }
     }
 
     // Also for an edge that is no longer registered.
     if (isTimer) timers = this.#withoutUnknown(timers, event.at.getTime())
     if (timers !== undefined) {
-      if (isTimer)
-        tellDue((timer) => (wakeMs(timer, lagBefore, this.#quiet) ?? Infinity) <= event.at.getTime(), false)
+      if (isTimer) tellDue((timer) => (wakeMs(timer, lagBefore, this.#quiet) ?? Infinity) <= event.at.getTime(), false)
       else if (isSent)
         tellDue(({ due, byArrival }, { fields }) => {
           if (due === null || due > (byArrival === true ? nowMs : sent)) return false
@@ -774,8 +780,7 @@ function remembering(
   const { rules } = edges
   for (const name of found?.keys() ?? []) if (!edges.has(name)) found?.delete(name)
   const memory = found === undefined ? state.memory : found.size > 0 ? Object.fromEntries(found) : undefined
-  const isSame =
-    state.memory === memory && state.timers === timers && state.lag === lag && state.rules === rules
+  const isSame = state.memory === memory && state.timers === timers && state.lag === lag && state.rules === rules
   return isSame ? state : state.with({ memory, timers, lag, rules })
 }
 

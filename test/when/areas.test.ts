@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { isWithin } from '../../src/vehicles/edge-index.ts'
 import { widened } from '../../src/when/areas.ts'
-import { circle, polygon } from '../../src/when.ts'
+import { circle, metersBetween, polygon } from '../../src/when.ts'
 import { inForm } from '../form.ts'
 
 const numRuns = inForm({ short: 200, full: 3_000, long: 50_000 })

@@ -19,7 +19,9 @@ const fields = ['Gear', 'BatteryLevel'] as const
 const after = { parked: 30.011, parkedLow: 45.123, parksHalf: 20.237, lost: 60.341, noGear: 90.453 } as const
 
 const parked = starts(is('Gear', 'P'), { first: true }).after({ seconds: after.parked })
-const parkedLow = starts(all(is('Gear', 'P'), below('BatteryLevel', 20)), { first: true }).after({ seconds: after.parkedLow })
+const parkedLow = starts(all(is('Gear', 'P'), below('BatteryLevel', 20)), { first: true }).after({
+  seconds: after.parkedLow,
+})
 const parksHalf = becomes('Gear', 'P', { first: true })
   .after({ seconds: after.parksHalf })
   .where(below('BatteryLevel', 50))
@@ -53,7 +55,11 @@ const fleet: fc.Arbitrary<Fleet> = fc
       { minLength: 1, maxLength: 25 },
     ),
     away: fc.array(
-      fc.record({ wait: fc.integer({ min: 20, max: 200 }), lasts: fc.integer({ min: 2, max: 150 }), isCrash: fc.boolean() }),
+      fc.record({
+        wait: fc.integer({ min: 20, max: 200 }),
+        lasts: fc.integer({ min: 2, max: 150 }),
+        isCrash: fc.boolean(),
+      }),
       { maxLength: 2 },
     ),
   })
@@ -79,7 +85,8 @@ function expected(all_: Fleet): readonly string[] {
   const found: string[] = []
   for (const vin of new Set(all_.sent.map((one) => one.vin))) {
     const own = all_.sent.filter((one) => one.vin === vin)
-    const level = (at: number): number | undefined => own.findLast((one) => one.level !== undefined && one.at < at)?.level
+    const level = (at: number): number | undefined =>
+      own.findLast((one) => one.level !== undefined && one.at < at)?.level
     const lasted = (name: string, seconds: number, isSo: (gear: string | undefined, level: number | undefined) => boolean, isTold = (_: number): boolean => true): void => {
       let since: number | undefined
       let [gear, charge]: [string | undefined, number | undefined] = [undefined, undefined]
@@ -97,7 +104,12 @@ function expected(all_: Fleet): readonly string[] {
     } // prettier-ignore
     lasted('parked', after.parked, (gear) => gear === 'P')
     lasted('parkedLow', after.parkedLow, (gear, charge) => gear === 'P' && charge !== undefined && charge < 20)
-    lasted('parksHalf', after.parksHalf, (gear) => gear === 'P', (due) => (level(due) ?? 100) < 50)
+    lasted(
+      'parksHalf',
+      after.parksHalf,
+      (gear) => gear === 'P',
+      (due) => (level(due) ?? 100) < 50,
+    )
     for (const [name, seconds, counts] of [['lost', after.lost, () => true], ['noGear', after.noGear, ({ gear }: Sent) => gear !== undefined]] as const) {
       const times = own.filter(counts).map((one) => arrival(one, all_))
       for (const [index, at] of times.entries()) {
@@ -183,7 +195,8 @@ async function told({ sent, away, end }: Fleet, inbox: (path: string) => InboxFa
       const waited = sent.slice(index).filter(({ at }) => at < to)
       await send(waited)
     }
-    if (sent.slice(0, index).some(({ at }) => at >= one.at) || away.some(([a, b]) => one.at >= a && one.at < b)) continue
+    if (sent.slice(0, index).some(({ at }) => at >= one.at) || away.some(([a, b]) => one.at >= a && one.at < b))
+      continue
     await pass(one.at)
     await send([one])
   }
@@ -213,7 +226,8 @@ async function told({ sent, away, end }: Fleet, inbox: (path: string) => InboxFa
   }
 }
 
-const advance = (clock: FakeClock, to: number): Promise<void> => clock.advance(Math.max(0, to - seconds(clock.now())) * 1_000)
+const advance = (clock: FakeClock, to: number): Promise<void> =>
+  clock.advance(Math.max(0, to - seconds(clock.now())) * 1_000)
 
 test('every occurrence that all messages in the order of the vehicle show is told once, before newer messages, over restarts', { timeout: 600_000 }, async () => {
   await fc.assert(

@@ -30,7 +30,13 @@ interface Scene {
 }
 
 function receiverOf(clock: FakeClock, inbox = memoryInbox()) {
-  return createReceiver({ secret: false, log: silentLog, clock: unwatched(clock), inbox, parts: [vehicles({ fields })] })
+  return createReceiver({
+    secret: false,
+    log: silentLog,
+    clock: unwatched(clock),
+    inbox,
+    parts: [vehicles({ fields })],
+  })
 }
 
 function scene(edges: Readonly<Record<string, Edge>>, inbox = memoryInbox(), clock = fakeClock(startMs)): Scene {

@@ -133,7 +133,10 @@ function model(lines: readonly Line[], end: number): readonly Told[] {
     tellSilence(true)
     const late = now - at
     const isSame = lag !== undefined && lag.steps === late
-    lag = late === 0 ? undefined : { steps: late, at: now, isSlow: isSame && (lag?.isSlow === true || now - (lag?.at ?? now) >= quiet) }
+    lag =
+      late === 0
+        ? undefined
+        : { steps: late, at: now, isSlow: isSame && (lag?.isSlow === true || now - (lag?.at ?? now) >= quiet) }
     holdTo = 0
     const wasUncertain = [...known.values()].some(({ isCertain }) => !isCertain)
     for (const [name, value] of Object.entries(data)) {

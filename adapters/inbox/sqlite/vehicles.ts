@@ -25,7 +25,10 @@ export interface VehicleRows {
 }
 
 interface VehicleRowsOptions {
-  readonly file: Pick<InboxFile, 'vehicle' | 'vehicles' | 'dueVehicles' | 'outdatedVehicles' | 'countVehicles' | 'removeUnseen'>
+  readonly file: Pick<
+    InboxFile,
+    'vehicle' | 'vehicles' | 'dueVehicles' | 'outdatedVehicles' | 'countVehicles' | 'removeUnseen'
+  >
   readonly clock: Clock
   /** Starts a commit, and resolves when it is done. */
   readonly commit: () => Promise<void>
@@ -139,9 +142,7 @@ export function createVehicleRows({ file, clock, commit, read, onFailure }: Vehi
         const last = page.at(-1)?.vin
         if (last === undefined) break
         after = last
-        yield page
-          .filter(({ vin }) => !dirty.has(vin) && !writing.has(vin) && !forgotten.has(vin))
-          .map(storedOf)
+        yield page.filter(({ vin }) => !dirty.has(vin) && !writing.has(vin) && !forgotten.has(vin)).map(storedOf)
       }
       yield [...writing.values(), ...dirty.values()].filter((state) => state.vin !== '' && state.rules !== rules)
     },
