@@ -116,8 +116,9 @@ export class Core implements RunningCore {
 
   /** All messages are handled, and nobody keeps what comes later. Resolves to whether parts had more. */
   async last(): Promise<boolean> {
-    const had = await Promise.all(this.options.parts.map((part) => part.last?.()))
-    return had.includes(true)
+    let hadMore = false
+    for (const part of this.options.parts) if ((await part.last?.()) === true) hadMore = true
+    return hadMore
   }
 
   stopTimers(): void {

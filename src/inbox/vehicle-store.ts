@@ -32,13 +32,8 @@ export function dueOf(text: string): number | undefined {
 /** The text of a state begins with this when it has a timer. */
 const dueStart = '{"due":'
 
-/** The text of a state with these rules has this among its first {@link rulesWithin} characters. */
+/** The text of a state with these rules has this within its first characters: as many as this has, and 40. */
 export const rulesText = (rules: string): string => `"rules":${JSON.stringify(rules)}`
-
-export const rulesWithin = 64
-
-/** Whether the text of a state has these rules. */
-export const hasRules = (text: string, rules: string): boolean => text.slice(0, rulesWithin).includes(rulesText(rules))
 
 /**
  * Where an inbox keeps the newest state of vehicles. The states come with `settle` and `deadLetter`, so a stored state is never

@@ -73,7 +73,7 @@ export function checkShape(edge: Edge): void {
   }
   const other = edge.topics.find((topic) => !wireTopics.includes(topic))
   if (other !== undefined)
-    throw wrong(given.name, `names the topic \`${String(other)}\``, `Topics: ${wireTopics.join(', ')}.`)
+    throw wrong(given.name, `names the topic \`${other}\``, `Topics: ${wireTopics.join(', ')}.`)
   if (typeof given.detect !== 'function')
     throw wrong(given.name, 'has no function `detect`', 'receiver.when calls it for messages.')
 }

@@ -31,9 +31,9 @@ export class EdgeIndex {
   /** Called with each edge that has a timer. */
   onTiming: ((timing: Timing) => void) | undefined
   timing: Timing | undefined
-  /** The edges that begin with the stored state of a vehicle. */
-  readonly beginning: Edge[] = []
-  /** Stands for these edges: a state with another text has not begun all of them. `undefined`: there are none. */
+  /** The edges that begin with the stored state of a vehicle, by their marks. */
+  readonly beginning: Map<string, Edge> = new Map()
+  /** Their marks: a state with another text has not followed all of them, and no others. `undefined`: there are none. */
   rules: string | undefined
 
   get size(): number {
@@ -52,8 +52,8 @@ export class EdgeIndex {
     const indexed: IndexedEdge = { edge, number: this.#byName.size, foundIn: 0 }
     this.#byName.set(edge.name, indexed)
     if (edge.begins !== undefined) {
-      this.beginning.push(edge)
-      this.rules = markOf(this.beginning.map(({ name }) => name).toSorted())
+      this.beginning.set(markOf(edge.name), edge)
+      this.rules = [...this.beginning.keys()].toSorted().join(' ')
     }
     if (edge.timing !== undefined) {
       this.timing ??= edge.timing
@@ -125,14 +125,14 @@ export class EdgeIndex {
   }
 }
 
-/** A short text that differs for other names. Stored with each vehicle, so the names themselves would be too long. */
-function markOf(names: readonly string[]): string {
+/** A short text that differs for another name. Stored with each vehicle, so the names themselves would be too long. */
+function markOf(name: string): string {
   let [one, other] = [0x811c_9dc5, 0x1234_5678]
-  for (const character of names.join('\n')) {
+  for (const character of name) {
     one = Math.imul(one ^ (character.codePointAt(0) ?? 0), 0x0100_0193)
     other = Math.imul(other ^ one, 0x85eb_ca6b) + 1
   }
-  return (one >>> 0).toString(36) + (other >>> 0).toString(36)
+  return ((one >>> 0) ^ (other >>> 0)).toString(36).replace('-', 'z')
 }
 
 function isLocation(value: unknown): value is Location {

@@ -674,17 +674,21 @@ export class VehicleStates {
     )
   }
 
-  /** A stored state with the timers of rules that it does not know yet. One that began already is told or waits under its name. */
+  /** A stored state with the timers of rules that it has not followed: because they are new, or were removed for a time. */
   #begun(state: VehicleState): VehicleState {
     const { rules, beginning } = this.edges
     if (state.rules === rules || state.seq < 0) return state
+    const followed = new Set(state.rules?.split(' '))
     const view = new Snapshot(state, state.seenMs, this.#gapTo(seqNow, state.vin))
     let { timers } = state
-    for (const { name, begins } of beginning) {
-      if (timers?.[name] !== undefined) continue
+    for (const [mark, edge] of beginning) {
+      if (followed.has(mark)) continue
+      const { name } = edge
       try {
-        const timer = begins?.(view)
-        if (timer !== undefined) timers = changed(timers, name, checkedTimer(name, timer))
+        const timer = edge.begins?.(view)
+        const known = timers?.[name]
+        const isSame = timer !== undefined && known !== undefined && isStillThat(known, timer, edge, view)
+        if (!isSame) timers = changed(timers, name, timer === undefined ? null : checkedTimer(name, timer))
       } catch {
         this.slots.leftOut(`the edge \`${name}\` cannot begin with a stored state`)
       }
@@ -788,6 +792,14 @@ function remembering(
 function timersOf({ timers, seq }: VehicleState, gapTo: number): Timers | undefined {
   if (timers === undefined || seq > gapTo) return timers
   return Object.fromEntries(Object.entries(timers).map(([name, timer]) => [name, { ...timer, acrossGap: true }]))
+}
+
+/** Whether an edge that was removed for a time has told of this, or waits for it: its values have not become others since. */
+function isStillThat(known: EdgeTimer, fresh: EdgeTimer, { fields }: Edge, vehicle: AnyVehicleView): boolean {
+  if (fresh.byArrival === true) return fresh.since <= known.since
+  // A number is mostly another one with each message.
+  const texts = fields.filter((field) => typeof vehicle.value(field) !== 'number')
+  return texts.every((field) => (vehicle.since(field)?.getTime() ?? 0) <= known.since)
 }
 
 /** The timers when one of them is another one, or `null` for none. */

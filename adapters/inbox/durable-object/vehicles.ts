@@ -2,7 +2,6 @@ import {
   dueOf,
   RecentVehicles,
   rulesText,
-  rulesWithin,
   type StoredVehicle,
   type VehicleStore,
 } from '../../../src/inbox/vehicle-store.ts'
@@ -44,7 +43,7 @@ export function createObjectVehicles(rows: Rows): ObjectVehicles {
     async *outdated(rules) {
       for (let after = ''; ;) {
         const page = rows(
-          `SELECT * FROM fleethook_vehicles WHERE vin > ? AND instr(substr(text, 1, ${rulesWithin}), ?) = 0 ORDER BY vin LIMIT 500`,
+          `SELECT * FROM fleethook_vehicles WHERE vin > ?1 AND instr(substr(text, 1, 40 + length(?2)), ?2) = 0 ORDER BY vin LIMIT 500`,
           ...[after, rulesText(rules)],
         ).map(storedOf)
         const last = page.at(-1)?.vin

@@ -2,7 +2,6 @@ import {
   type Due,
   RecentVehicles,
   rulesText,
-  rulesWithin,
   type SharedVehicles,
   type StoredVehicle,
   type VehicleFollower,
@@ -142,7 +141,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     await this.flush()
     for (let after = ''; ;) {
       const page = await this.#select(
-        `v.part = ANY ($1::smallint[]) AND v.vin > $2 AND position($3 in left(v.text, ${rulesWithin})) = 0 ORDER BY v.vin LIMIT 500`,
+        `v.part = ANY ($1::smallint[]) AND v.vin > $2 AND position($3::text in left(v.text, 40 + length($3::text))) = 0 ORDER BY v.vin LIMIT 500`,
         [parts, after, rulesText(rules)],
       )
       const last = page.at(-1)?.vin
