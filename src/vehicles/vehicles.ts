@@ -453,7 +453,6 @@ export class VehicleStates {
       this.#clockwork?.set(event.vin, undefined, true)
       return undefined
     }
-    if (!isTimer) this.#clockwork?.heard(sentMs(event, seq))
     const { after, found, happened, gapTo } = this.#advance(state, event, seq)
     this.#clockwork?.set(state.vin, after.dueMs, isTimer)
     const open = this.#open.get(state.vin)
@@ -574,6 +573,7 @@ export class VehicleStates {
     const isTimer = topic === 'timer'
     const isSent = !isTimer && topic !== 'gap'
     const at = new Date(sentMs(event, seq))
+    if (!isTimer) this.#clockwork?.heard(at.getTime())
     const sent = credibleMs(at.getTime(), nowMs)
     // While the clock is set forward, nothing is late and nobody is silent.
     const heardMs = Math.min(nowMs, this.#clockwork?.nowMs() ?? Infinity)
