@@ -72,8 +72,7 @@ export function checkShape(edge: Edge): void {
     throw wrong(given.name, `has ${kindOf(given[member])} as \`${member}\``, 'It is a list of names. It can be empty.')
   }
   const other = edge.topics.find((topic) => !wireTopics.includes(topic))
-  if (other !== undefined)
-    throw wrong(given.name, `names the topic \`${other}\``, `Topics: ${wireTopics.join(', ')}.`)
+  if (other !== undefined) throw wrong(given.name, `names the topic \`${other}\``, `Topics: ${wireTopics.join(', ')}.`)
   if (typeof given.detect !== 'function')
     throw wrong(given.name, 'has no function `detect`', 'receiver.when calls it for messages.')
 }

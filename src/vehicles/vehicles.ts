@@ -412,7 +412,7 @@ export class VehicleStates {
       for await (const page of this.#store.outdated(rules))
         for (const stored of page) {
           if (this.#beginning !== beginning) return
-          const { dueMs } = this.#open.get(stored.vin)?.state ?? this.#read(stored.vin, stored)
+          const { dueMs } = this.#read(stored.vin, this.#open.get(stored.vin)?.state ?? stored)
           if (dueMs !== undefined) clockwork.add(stored.vin, dueMs)
         }
     } catch {
@@ -427,7 +427,7 @@ export class VehicleStates {
     const vin = vinOf(lane)
     if (vin === undefined) return undefined
     const open = this.#open.get(vin)
-    if (open !== undefined) return open.state
+    if (open !== undefined) return this.#begun(open.state)
     const stored = this.#store.load(vin)
     return stored instanceof Promise ? stored.then((found) => this.#read(vin, found)) : this.#read(vin, stored)
   }
