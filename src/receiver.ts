@@ -15,7 +15,7 @@ import { quietMs } from './base/log.ts'
 import { isBound } from './hosting/execution-context.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
-import type { AddedBy, Receiver } from './receiver/interface.ts'
+import type { AddedBy, KeepsVehicles, Receiver } from './receiver/interface.ts'
 import { isEdge } from './vehicles/edge.ts'
 import type { BatchOptions } from './core/handler.ts'
 import { createReports } from './receiver/reports.ts'
@@ -51,12 +51,12 @@ export function createReceiver<
   const Parts extends NonNullable<ReceiverOptions<Bindings, Fields>['parts']> = readonly [],
 >(
   options: ReceiverOptions<Bindings, Fields> & { readonly parts?: Parts },
-): Receiver<Bindings, ExtendedBy<Fields>> & AddedBy<Parts, ExtendedBy<Fields>> {
+): Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> & AddedBy<Parts, ExtendedBy<Fields>> {
   const settings = readOptions(options)
   const { clock, limits, basePath } = settings
   const reports = createReports(settings)
   const noteRefused = reports.refusals.note
-  const checkSecret = createSecretCheck(settings.secret, settings.log, reports.noteSecret)
+  const checkSecret = createSecretCheck(settings.secret, settings.log)
   const receipts = createReceipts(
     createNormalizer({ ...settings, onDrift: (field, seen) => reports.drift.note(field, seen) }),
     clock,
@@ -64,7 +64,11 @@ export function createReceiver<
     reports.noteClockBehind,
   )
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
-  const vehicles = vehiclesPart?.keep({ ...settings, leftOut: reports.noteLeftOut })
+  const vehicles = vehiclesPart?.keep({
+    ...settings,
+    leftOut: reports.noteLeftOut,
+    clockRead: reports.noteVehicleClock,
+  })
   const registry = createRegistry(settings.fields, vehicles?.subjects)
   const { inbox } = settings
   const parts = { settings, registry, receipts, reports, vehicles }
@@ -72,8 +76,12 @@ export function createReceiver<
 
   /** The whole path of a request: check the secret, read, keep, answer. Handlers run in a task of their own. */
   async function receive(incoming: Incoming, door: Door): Promise<Answer> {
-    const checked = checkSecret(incoming.authorization, door, incoming.env)
-    const refusal = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming, door))
+    let entrance: InboxMessage['door'] = door
+    const checked = checkSecret(incoming.authorization, door, incoming.env, (place, isListed) => {
+      reports.noteSecret(place)
+      if (isListed) entrance = `${door} ${place}`
+    })
+    const refusal = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming, door, entrance))
     if (refusal === undefined) return success
     const answer = noteAndRefuse(refusal, door, isTest(incoming))
     const lines = isBound(incoming.context) ? reports.requestEnds(quietMs) : undefined
@@ -82,7 +90,11 @@ export function createReceiver<
   }
 
   /** The part of the path after the secret. Resolves to a refusal when something was not taken. */
-  async function admit(request: AuthorizedRequest, door: Door): Promise<RefusalOfMessages | undefined> {
+  async function admit(
+    request: AuthorizedRequest,
+    door: Door,
+    entrance: InboxMessage['door'],
+  ): Promise<RefusalOfMessages | undefined> {
     if (backend.isDraining) return { error: 'draining' }
     backend.lifecycle.enter()
     try {
@@ -95,7 +107,7 @@ export function createReceiver<
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), request)
         return body
       }
-      const { messages, tests, broken } = receipts.read(body, door)
+      const { messages, tests, broken } = receipts.read(body, door, entrance)
       if (tests !== undefined && tests.length > 0) noteTests(tests, request, door)
       const kept = backend.put(messages, request)
       const refusal = kept instanceof Promise ? await kept : kept
@@ -134,7 +146,7 @@ export function createReceiver<
     async take(text) {
       const error = backend.refusing()
       if (error !== undefined) return error
-      const refusal = await admit({ ...from, read: async () => ({ text }) }, 'root')
+      const refusal = await admit({ ...from, read: async () => ({ text }) }, 'root', 'root')
       if (refusal !== undefined) noteRefused(refusal, { ...refusal, door: 'root' })
       return refusal?.error
     },
@@ -156,7 +168,7 @@ export function createReceiver<
   )
 
   let closing: AbortController | undefined
-  const receiver: Receiver<Bindings, ExtendedBy<Fields>> = {
+  const receiver: Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> = {
     inbox,
     ack: backend.ack,
     durability: backend.durability,

@@ -412,6 +412,13 @@ async function* receiver({ inbox: path }: Circumstances): AsyncGenerator<Finding
         `Messages that a handler failed for good: ${dead}.`,
         'fleethook dead list shows the errors. Fix the handler, then fleethook dead replay.',
       )
+  const { clocksBehind = 0 } = stats
+  if (clocksBehind > 0)
+    yield warn(
+      'receiver.clocks',
+      `Vehicles whose clock was set back: ${clocksBehind}. Their times are corrected by that.`,
+      'fleethook vehicles shows them. Values from before the receiver noticed may be missing: fetch their documents with client.refill.',
+    )
   if (stats.lost > 0)
     yield fail('receiver.lost', `Acknowledged messages that were lost: ${stats.lost}.`, 'See docs/reliability.md.')
 }
@@ -421,6 +428,7 @@ const statsForm = z.object({
   draining: z.boolean(),
   received: z.number(),
   lost: z.number(),
+  clocksBehind: z.optional(z.number()),
   lastReceivedAtMs: z.optional(z.number()),
   refused: z.record(z.string(), z.number()),
   pending: z.object({ messages: z.number() }),

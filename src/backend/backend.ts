@@ -56,12 +56,12 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
 /** The part of {@link Stats} about messages that were taken. */
 export type BackendState = Omit<
   Stats,
-  keyof Reports['counts'] | 'topics' | 'secrets' | 'refused' | 'drift' | 'drifted' | 'draining'
+  keyof Reports['counts'] | 'topics' | 'secrets' | 'refused' | 'drift' | 'drifted' | 'clocksBehind' | 'draining'
 >
 
 export function statsOf(
   backend: Pick<Backend, 'state' | 'isDraining'>,
-  { counts, topics, secrets, refusals, drift }: Reports,
+  { counts, topics, secrets, refusals, drift, clocksBehind }: Reports,
 ): Stats {
   const state = backend.state()
   return {
@@ -73,6 +73,7 @@ export function statsOf(
     refused: { ...refusals.counts },
     drift: drift.list(),
     drifted: drift.total(),
+    clocksBehind: clocksBehind(),
     draining: backend.isDraining,
   }
 }

@@ -14,11 +14,15 @@ type SecretValue = string | readonly string[]
 export type Secret<Bindings = unknown> =
   SecretValue | ((env: Bindings) => SecretValue | null | undefined | Promise<SecretValue | null | undefined>) | false
 
+/** Is told the place of the secret that a request came with. `isListed`: there is a list of them. */
+type Used = (place: number, isListed: boolean) => void
+
 /** Checks the Authorization header of a request. `undefined` when it is right. */
 type SecretCheck<Bindings = unknown> = (
   authorization: string | null | undefined,
   door: Door,
   env: Bindings,
+  used?: Used,
 ) => Refusal | undefined | Promise<Refusal | undefined>
 
 interface ExpectedSecret {
@@ -34,17 +38,16 @@ const collectorScheme = 'splunk'
 const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 
 /** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for one that can never work. */
-export function createSecretCheck<Bindings>(
-  secret: Secret<Bindings>,
-  log: Log,
-  used: (place: number) => void = () => {},
-): SecretCheck<Bindings> {
+export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log): SecretCheck<Bindings> {
   if (secret === false) return () => undefined
-  if (typeof secret !== 'function') return check.bind(undefined, prepare(secret), used)
+  if (typeof secret !== 'function') {
+    const expected = prepare(secret)
+    return (authorization, door, _env, used) => check(expected, used, authorization, door)
+  }
 
-  let known: { readonly of: string; readonly expected: readonly ExpectedSecret[] } | undefined
+  let known: { readonly of: string; readonly expected: Expected } | undefined
   let complained = false
-  return async (authorization, door, env) => {
+  return async (authorization, door, env, used) => {
     try {
       const value = await secret(env)
       const of = JSON.stringify(value) ?? ''
@@ -72,14 +75,19 @@ function complaint(error: unknown): string {
   return `the function given as \`secret\` threw ${error instanceof Error ? `a ${error.name}` : typeof error}.`
 }
 
-function prepare(secret: unknown): readonly ExpectedSecret[] {
+interface Expected {
+  readonly secrets: readonly ExpectedSecret[]
+  readonly isListed: boolean
+}
+
+function prepare(secret: unknown): Expected {
   const values: readonly unknown[] = Array.isArray(secret) ? secret : [secret]
   if (values.length === 0 || values.some((value) => value === '' || value === undefined || value === null)) {
     throw new FleethookError('secret_missing', `Option \`secret\` ${missing(secret)}.`, {
       hint: 'Pass the value that is set as `auth` of the webhook (is the environment variable set?), or `secret: false` to accept every request.',
     })
   }
-  return values.map(expect)
+  return { secrets: values.map(expect), isListed: Array.isArray(secret) }
 }
 
 function missing(secret: unknown): string {
@@ -114,8 +122,8 @@ function splitScheme(value: string): { readonly scheme: string | undefined; read
 }
 
 function check(
-  expected: readonly ExpectedSecret[],
-  used: (place: number) => void,
+  { secrets: expected, isListed }: Expected,
+  used: Used | undefined,
   authorization: string | null | undefined,
   door: Door,
 ): Refusal | undefined {
@@ -135,7 +143,7 @@ function check(
       right = candidate.whole.equals(authorization) ? candidate : right
   }
   if (right === undefined) return wrong(authorization, scheme, basic, door, expected)
-  used(expected.indexOf(right))
+  used?.(expected.indexOf(right), isListed)
   return undefined
 }
 

@@ -67,6 +67,7 @@ export interface KnownVehicle {
   isCertain(field: string): boolean
   since(field: string): Date | undefined
   invalidSince(field: string): Date | undefined
+  readonly clockBehindMs: number | undefined
   readonly online: boolean | undefined
   readonly state: string | undefined
   readonly isOnlineCertain: boolean

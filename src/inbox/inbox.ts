@@ -17,7 +17,8 @@ export interface InboxMessage {
   readonly lane: string
   /** Milliseconds since the epoch. */
   readonly receivedAt: number
-  readonly door: Door
+  /** By which path it came, and with a list of secrets the place of its secret there: `'root'`, `'collector 1'`. */
+  readonly door: Door | `${Door} ${number}`
   /** `wire` came over HTTP. The receiver made the others. */
   readonly kind: 'wire' | 'gap' | 'malformed' | 'timer'
   /** The JSON text of this one message, as it came. */

@@ -102,5 +102,7 @@ export interface Stats {
   readonly drift: readonly Drift[]
   /** The number of those values, also of fields for which `drift` has no row left. */
   readonly drifted: number
+  /** Vehicles whose clock was set back and did not come back, by their messages since the start. */
+  readonly clocksBehind: number
   readonly draining: boolean
 }

@@ -8,12 +8,20 @@ export function messageOf(row: StoredRow): InboxMessage {
     id: String(row['id']),
     lane: String(row['lane']),
     receivedAt: Number(row['received_at']),
-    door: row['door'] === 'collector' ? 'collector' : 'root',
+    door: doorOf(row['door']),
     kind: kindOf(row['kind']),
     text: String(row['text']),
     bytes: Number(row['bytes']),
   }
 }
+
+/** What an inbox kept as `door`. */
+export function doorOf(kept: unknown): InboxMessage['door'] {
+  return isDoor(kept) ? kept : 'root'
+}
+
+const isDoor = (kept: unknown): kept is InboxMessage['door'] =>
+  typeof kept === 'string' && /^(?:root|collector)(?: \d{1,6})?$/.test(kept)
 
 function kindOf(kind: unknown): InboxMessage['kind'] {
   return kind === 'gap' || kind === 'malformed' || kind === 'timer' ? kind : 'wire'

@@ -97,6 +97,8 @@ export interface VehicleSummary {
   readonly isOnlineCertain: boolean
   /** When its newest message was received. */
   readonly seenAt: string | null
+  /** Its clock was set back by this much, and its times are corrected by that. Left out: it was not. */
+  readonly clockBehindMs?: number
   /** The number of fields that have a value. */
   readonly fields: number
   /** The last value of the field `Location`, if it is kept. */
@@ -134,7 +136,7 @@ export interface FieldReport {
 }
 
 function vehicleHeadOf(
-  { vin, online, state, isOnlineCertain, seenAt }: KnownVehicle,
+  { vin, online, state, isOnlineCertain, seenAt, clockBehindMs }: KnownVehicle,
   { payloads }: Shows,
 ): Omit<VehicleReport, 'fields' | 'timers'> {
   return {
@@ -143,6 +145,7 @@ function vehicleHeadOf(
     state: (payloads ? state : undefined) ?? null,
     isOnlineCertain,
     seenAt: seenAt?.toISOString() ?? null,
+    ...(clockBehindMs === undefined ? {} : { clockBehindMs }),
   }
 }
 

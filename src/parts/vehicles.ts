@@ -60,6 +60,8 @@ interface VehiclesHost {
   readonly decode: boolean
   /** Called with the reason when a value is not kept. */
   readonly leftOut: (reason: string) => void
+  /** Called for a message of a vehicle whose clock was set back by this much. `undefined`: it is right again. */
+  readonly clockRead: (vin: string, behindMs: number | undefined) => void
 }
 
 /** The process in which states are kept. */
@@ -123,7 +125,7 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
   const names: readonly string[] | undefined = fields === 'all' ? undefined : fields
   return {
     fields,
-    keep({ fields: ownFields, decode, leftOut }) {
+    keep({ fields: ownFields, decode, leftOut, clockRead }) {
       if (!decode) {
         const problem = 'compares decoded values, and option `decode` of createReceiver is false'
         throw invalid(problem, 'Leave out `decode`. `event.raw` has every value as it was sent.')
@@ -156,7 +158,7 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
         in({ inbox, clock, receipts, watchesTime, receives, failed, put }) {
           const { vehicles: store } = inbox
           if (store === undefined) throw noStore('cannot keep it')
-          const states = new VehicleStates({ store, slots, edges, clock, newestSeq: receipts.newestSeq })
+          const states = new VehicleStates({ store, slots, edges, clock, newestSeq: receipts.newestSeq, clockRead })
           let forgetting: Timer | undefined
           let isStopped = false
           const forget = (): void => {

@@ -7,6 +7,7 @@ import type {
   Handler,
   HandlerFilter,
   Subject,
+  VehicleOf,
 } from '../core/handler.ts'
 import type { Edge, Occurrence } from '../vehicles/edge.ts'
 import type { VehiclesPart } from '../parts/vehicles.ts'
@@ -23,8 +24,12 @@ import type { Observer } from '../inbox/observer.ts'
 import type { Source } from './source.ts'
 import type { Stats } from '../inbox/stats.ts'
 
-/** The receiver of one webhook. */
-export interface Receiver<Bindings extends object = object, Fields extends FieldCatalogue = BuiltInFields>
+/** The receiver of one webhook. `Keeps`: whether it has the part `vehicles`. Default: it may. */
+export interface Receiver<
+  Bindings extends object = object,
+  Fields extends FieldCatalogue = BuiltInFields,
+  Keeps extends boolean = boolean,
+>
   extends Drainable, AsyncDisposable {
   /**
    * Registers a handler for a topic, several topics, `'*'` (every event), `'unknown'`, `'gap'` or `'malformed'`. The handlers
@@ -41,12 +46,15 @@ export interface Receiver<Bindings extends object = object, Fields extends Field
    * ```
    */
   // `& string` makes the compiler list the topics when one is misspelled, and not only the name `Subject`.
-  on<S extends Subject & string>(subjects: S | readonly S[], handler: Handler<NoInfer<S>, Bindings, Fields>): this
+  on<S extends Subject & string>(
+    subjects: S | readonly S[],
+    handler: Handler<NoInfer<S>, Bindings, Fields, VehicleOf<NoInfer<S>, Keeps, Fields>>,
+  ): this
   /** The same for some of the messages. */
   on<S extends Subject & string>(
     subjects: S | readonly S[],
     filter: HandlerFilter<Fields>,
-    handler: Handler<NoInfer<S>, Bindings, Fields>,
+    handler: Handler<NoInfer<S>, Bindings, Fields, VehicleOf<NoInfer<S>, Keeps, Fields>>,
   ): this
   /** Gathers what {@link when} would pass on one by one. */
   batch<Happened extends Occurrence>(
@@ -76,7 +84,7 @@ export interface Receiver<Bindings extends object = object, Fields extends Field
   batch<S extends Subject & string>(
     subjects: S | readonly S[],
     options: BatchOptions<Fields>,
-    handler: BatchHandler<NoInfer<S>, Bindings, Fields>,
+    handler: BatchHandler<NoInfer<S>, Bindings, Fields, VehicleOf<NoInfer<S>, Keeps, Fields>>,
   ): this
   /**
    * Registers a handler for something that happens to a vehicle, such as `becomes('Gear', 'P')` of `fleethook/when`. Needs the part
@@ -212,3 +220,10 @@ export type AddedBy<Parts extends readonly unknown[], Fields extends FieldCatalo
   : [Extract<Parts[number], VehiclesPart>] extends [never]
     ? unknown
     : { readonly vehicles: Vehicles<Fields> }
+
+/** Whether the parts of a receiver have the part `vehicles`. `boolean`: the compiler does not know. */
+export type KeepsVehicles<Parts extends readonly unknown[]> = number extends Parts['length']
+  ? boolean
+  : [Extract<Parts[number], VehiclesPart>] extends [never]
+    ? false
+    : true

@@ -103,6 +103,7 @@ export function measuresOf(stats: Stats): readonly Measure[] {
       ...(['last_received.timestamp', 's', 'When the last message was received; 0 before the first.'] as const),
       seconds(stats.lastReceivedAtMs ?? 0),
     ),
+    gauge('vehicles.clocks_behind', '{vehicle}', 'Vehicles whose clock was set back.', stats.clocksBehind),
     gauge('lanes', '{lane}', 'Vehicles that have work.', stats.lanes),
     gauge('running', '{message}', 'Messages whose handlers run now.', stats.running),
     gauge('handlers.resting', '{handler}', 'Handlers whose circuit breaker is open.', stats.resting.length),

@@ -48,6 +48,8 @@ export interface VehicleView<Fields extends FieldCatalogue = BuiltInFields> {
   readonly isOnlineCertain: boolean
   /** When the newest message of the vehicle was received. */
   readonly seenAt: Date | undefined
+  /** The vehicle's clock was set back by this much and did not come back. All times of the vehicle are corrected by it. */
+  readonly clockBehindMs: number | undefined
   /** What edges with a time wait for, such as `starts(…).after({ minutes: 30 })`. The next one first. */
   readonly timers: readonly PendingTimer[]
 }

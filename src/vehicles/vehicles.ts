@@ -21,6 +21,7 @@ import type {
   Timing,
   VehicleView,
 } from './edge.ts'
+import { arrivedMs } from './clock.ts'
 import { checkedResult, checkedTimer, checkShape } from './edge-checks.ts'
 import { EdgeIndex } from './edge-index.ts'
 import { credibleMs, type Lag, lagAfter, wakeMs } from './lag.ts'
@@ -28,10 +29,8 @@ import {
   applied,
   type Applied,
   type Arrival,
-  arrivedMs,
   gapEnd,
   isTime,
-  sentMs,
   type Slots,
   Snapshot,
   type StoredRow,
@@ -260,6 +259,8 @@ interface VehicleStatesOptions {
   readonly edges?: EdgeIndex
   /** The `seq` of the newest message that was received. */
   readonly newestSeq?: () => number
+  /** Called for a message of a vehicle whose clock was set back by this much. `undefined`: it is right again. */
+  readonly clockRead?: (vin: string, behindMs: number | undefined) => void
 }
 
 /**
@@ -272,6 +273,7 @@ export class VehicleStates {
   readonly #store: VehicleStore
   readonly #clock: Clock
   readonly #newestSeq: () => number
+  readonly #clockRead: (vin: string, behindMs: number | undefined) => void
   readonly #open = new PassingMap<string, OpenVehicle>()
   /** Vehicles that were forgotten before all their messages were over, with the `seq` of the newest of these messages. */
   readonly #forgotten = new Map<string, number>()
@@ -287,7 +289,15 @@ export class VehicleStates {
   /** The `seq` of the newest message of earlier processes. */
   #lastBefore = -1
 
-  constructor({ store, slots, clock, edges = new EdgeIndex(), newestSeq = () => -1 }: VehicleStatesOptions) {
+  constructor({
+    store,
+    slots,
+    clock,
+    edges = new EdgeIndex(),
+    newestSeq = () => -1,
+    clockRead = () => {},
+  }: VehicleStatesOptions) {
+    this.#clockRead = clockRead
     this.#store = store
     this.#newestSeq = newestSeq
     this.slots = slots
@@ -455,6 +465,8 @@ export class VehicleStates {
     }
     const { after, found, happened, gapTo } = this.#advance(state, event, seq)
     this.#clockwork?.set(state.vin, after.dueMs, isTimer)
+    const behindMs = after.clock?.behindMs
+    if (behindMs !== undefined || state.clock?.behindMs !== undefined) this.#clockRead(state.vin, behindMs)
     const open = this.#open.get(state.vin)
     if (open === undefined) this.#open.set(state.vin, { state: after, steps: 1 })
     else {
@@ -572,7 +584,7 @@ export class VehicleStates {
     const { topic } = event
     const isTimer = topic === 'timer'
     const isSent = !isTimer && topic !== 'gap'
-    const at = new Date(sentMs(event, seq))
+    const at = new Date(found.sentMs)
     if (!isTimer) this.#clockwork?.heard(at.getTime())
     const sent = credibleMs(at.getTime(), nowMs)
     // While the clock is set forward, nothing is late and nobody is silent.
@@ -743,7 +755,7 @@ export class VehicleStates {
 
 interface Advanced {
   readonly after: VehicleState
-  readonly found: Pick<Applied, 'changes'>
+  readonly found: Pick<Applied, 'changes' | 'sentMs'>
   readonly happened: readonly Happened[]
   readonly gapTo: number
 }

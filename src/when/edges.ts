@@ -14,6 +14,7 @@ import type {
   Occurrence,
 } from '../vehicles/edge.ts'
 import { isDeepEqual, lengthOf, longestName, nullMeansNone } from '../vehicles/state.ts'
+import { isTimeSet, readTime } from '../wire/scalars.ts'
 import { type Area, isPlace, widened } from './areas.ts'
 import {
   checkArea,
@@ -79,7 +80,10 @@ export interface LastingEdge<Happened extends Occurrence = Occurrence> extends V
 
 /** Asks for changes that are not reported otherwise. */
 export interface FirstOption {
-  /** Also the first value that the receiver sees of a vehicle. Default `false`: the first value is no change. */
+  /**
+   * Also the first value that the receiver sees of a vehicle. Default `false`: the first value is no change. Pass `true` where each value
+   * counts, for instance for a counter.
+   */
   readonly first?: boolean
 }
 
@@ -488,6 +492,58 @@ interface KnownAlert {
   readonly isActive: boolean
   /** When it started, or when it ended. */
   readonly sinceMs: number
+  /** Its start, when the clock was ahead of the receipt. A repeated alert has the same. */
+  readonly aheadMs: number | undefined
+}
+
+/** An alert of a message, with its times by a clock that is never ahead of the receipt. */
+interface SentAlert {
+  readonly alert: Alert
+  /** The start by its own clock. */
+  readonly saidMs: number | undefined
+  readonly startMs: number | undefined
+  readonly endMs: number | undefined
+}
+
+/** An alert that ended this long before its first message is history that comes beside the news. */
+const historyMs = 86_400_000
+
+function sentAlerts({ at, event, arrivedMs }: EdgeStep): readonly SentAlert[] {
+  if (event.topic !== 'alerts') return []
+  // The clock of a vehicle that was set back is corrected.
+  const shiftMs = Math.max(0, at.getTime() - event.at.getTime())
+  const read = (time: string | undefined): number | undefined => {
+    const ms = msOf(time)
+    return ms === undefined ? undefined : ms + shiftMs
+  }
+  const received = (ms: number | undefined): number | undefined => (ms === undefined ? ms : Math.min(ms, arrivedMs))
+  return event.alerts.map((alert) => {
+    const saidMs = read(alert.startedAt)
+    return { alert, saidMs, startMs: received(saidMs), endMs: received(read(alert.endedAt)) }
+  })
+}
+
+/** What an alert of a message says that no earlier one said. `known` is the newest alert of its name. */
+function newsOf(
+  { alert, saidMs, startMs, endMs }: SentAlert,
+  known: KnownAlert | undefined,
+  atMs: number,
+): { readonly starts: boolean; readonly ends: boolean; readonly next: KnownAlert } | undefined {
+  const { sinceMs, isActive: wasActive } = known ?? { sinceMs: -Infinity, isActive: false }
+  const isActive = alert.endedAt === undefined
+  // An alert that does not say when it started is the one that is known, or is as old as its end.
+  const beganMs = startMs ?? (wasActive ? sinceMs : ((isActive ? undefined : endMs) ?? atMs))
+  const isKnown = saidMs !== undefined && saidMs === known?.aheadMs
+  // A late message lists what was active earlier, and every message can repeat what an earlier one said.
+  const isNew = !isKnown && beganMs > sinceMs
+  if (isActive && !isNew) return undefined
+  const endedMs = Math.max(beganMs, endMs ?? atMs)
+  const isOver = !isActive && wasActive && (isKnown || beganMs >= sinceMs)
+  if (!isNew && !isOver) return undefined
+  const aheadMs = saidMs !== undefined && saidMs > beganMs ? saidMs : undefined
+  const next = { isActive, sinceMs: isActive ? beganMs : endedMs, aheadMs }
+  const isHistory = known === undefined && !isActive && endedMs < atMs - historyMs
+  return { starts: isNew && !isHistory, ends: !isActive && !isHistory, next }
 }
 
 export function alertEdge(what: 'alertStarts' | 'alertEnds', name?: string): VehicleEdge<AlertOccurrence> {
@@ -497,26 +553,26 @@ export function alertEdge(what: 'alertStarts' | 'alertEnds', name?: string): Veh
     name: `${what}(${name === undefined ? '' : JSON.stringify(name)})`,
     fields: [],
     topics: ['alerts'],
-    detect({ event, at, memory }) {
+    detect(step) {
+      const { event, at, memory } = step
       if (event.topic !== 'alerts') return undefined
       const known = knownAlerts(memory)
-      const alerts = event.alerts.filter((alert) => {
-        if (name !== undefined && alert.name !== name) return false
-        const key = alert.name.slice(0, longestName)
-        const { sinceMs, isActive: wasActive } = known.get(key) ?? { sinceMs: -Infinity, isActive: false }
-        const messageMs = at.getTime()
-        const startMs = msOf(alert.startedAt) ?? (wasActive ? sinceMs : messageMs)
-        const isActive = alert.endedAt === undefined
-        // A late message lists what was active earlier, and every message can repeat what an earlier one said.
-        if (isActive ? startMs <= sinceMs : startMs < sinceMs) return false
+      const alerts: Alert[] = []
+      const inOrder = sentAlerts(step).toSorted((a, b) => (a.startMs ?? Infinity) - (b.startMs ?? Infinity))
+      for (const sent of inOrder) {
+        if (name !== undefined && sent.alert.name !== name) continue
+        const key = sent.alert.name.slice(0, longestName)
+        const news = newsOf(sent, known.get(key), at.getTime())
+        if (news === undefined) continue
         known.delete(key)
-        known.set(key, {
-          isActive,
-          sinceMs: isActive ? startMs : Math.max(startMs, msOf(alert.endedAt) ?? messageMs),
-        })
-        return what === 'alertStarts' ? isActive : wasActive && !isActive
-      })
-      const kept = [...known].slice(-mostAlerts).map(([alert, { sinceMs, isActive }]) => [alert, sinceMs, isActive])
+        known.set(key, news.next)
+        if (what === 'alertStarts' ? news.starts : news.ends) alerts.push(sent.alert)
+      }
+      const kept = [...known]
+        .slice(-mostAlerts)
+        .map(([alert, { sinceMs, isActive, aheadMs }]) =>
+          aheadMs === undefined ? [alert, sinceMs, isActive] : [alert, sinceMs, isActive, aheadMs],
+        )
       return {
         memory: JSON.stringify(kept),
         ...(alerts.length === 0 ? {} : { happened: { at, acrossGap: false, alerts: alerts.map(storable) } }),
@@ -537,14 +593,15 @@ function knownAlerts(memory: unknown): Map<string, KnownAlert> {
   const known = new Map<string, KnownAlert>()
   for (const entry of Array.isArray(read) ? read : []) {
     if (!Array.isArray(entry)) continue
-    const [name, sinceMs, isActive]: readonly unknown[] = entry
-    if (typeof name === 'string' && typeof sinceMs === 'number')
-      known.set(name, { sinceMs, isActive: isActive === true })
+    const [name, sinceMs, isActive, aheadMs]: readonly unknown[] = entry
+    if (typeof name !== 'string' || typeof sinceMs !== 'number') continue
+    const ahead = typeof aheadMs === 'number' ? aheadMs : undefined
+    known.set(name, { sinceMs, isActive: isActive === true, aheadMs: ahead })
   }
   return known
 }
 
 function msOf(time: string | undefined): number | undefined {
-  const ms = time === undefined ? Number.NaN : Date.parse(time)
-  return Number.isNaN(ms) ? undefined : ms
+  const ms = readTime(time)
+  return isTimeSet(ms) ? ms : undefined
 }

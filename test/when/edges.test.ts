@@ -142,6 +142,8 @@ describe('edges of the whole vehicle', () => {
   const ended = { ...started, endedAt: '2026-11-21T10:01:30Z' }
   const later = { name: 'Low', startedAt: '2026-11-21T10:02:00.5Z' }
   const other = { name: 'Other', startedAt: '2026-11-21T09:30:00Z' }
+  const ahead = { name: 'Low', startedAt: '2026-11-21T10:04:30Z' }
+  const old = Array.from({ length: 20 }, (_, n) => ({ name: `Old${n}`, startedAt: '2026-11-15T09:00:00Z', endedAt: '2026-11-15T09:10:00Z' })) // prettier-ignore
   const alerts = (...lists: readonly (readonly GivenAlert[])[]): readonly Told[] =>
     lists.map((list) => ({ alerts: list }))
 
@@ -152,10 +154,25 @@ describe('edges of the whole vehicle', () => {
     ['alertStarts: another start without an end between', alertStarts(), alerts([started], [later]), [0, 1]],
     ['alertStarts, without a start', alertStarts(), [{ alerts: [{ name: 'Low' }] }, { alerts: [{ name: 'Low' }] }, { alerts: [{ name: 'Low', endedAt: '2026-11-21T10:02:30Z' }] }, { alerts: [{ name: 'Low' }] }], [0, 3]],
     ['alertEnds', alertEnds('Low'), alerts([started], [ended], [ended], [later], [{ ...later, endedAt: '2026-11-21T10:03:00Z' }]), [1, 4]],
-    ['alertEnds: no message listed it as active', alertEnds(), alerts([ended], [ended]), []],
+    ['alertEnds: no message listed it as active', alertEnds(), alerts([ended], [ended]), [0]],
+    ['alertStarts: it is over in its first message', alertStarts(), alerts([ended], [ended], [], [ended, other]), [0, 3]],
+    ['alertStarts: it began and ended again since the last message', alertStarts(), alerts([started], [], [], [{ ...later, endedAt: '2026-11-21T10:02:01Z' }, ended]), [0, 3]],
+    ['alertEnds: it began and ended again since the last message', alertEnds(), alerts([started], [], [ended], [{ ...later, endedAt: '2026-11-21T10:02:01Z' }, ended]), [2, 3]],
+    ['alertStarts: old ones come beside it', alertStarts(), alerts([...old, started], [...old, ended], [], [...old, later, ended]), [0, 3]],
+    ['alertEnds: old ones come beside it', alertEnds(), alerts([...old, started], [], [...old, ended], [...old, later, ended]), [2]],
+    ['alertEnds: an end without a start, twice', alertEnds(), alerts([], [], [{ name: 'Low', endedAt: ended.endedAt }], [{ name: 'Low', endedAt: ended.endedAt }]), [2]],
+    ['alertStarts: a start that is ahead of the receipt, and the next one', alertStarts(), alerts([ahead], [ahead], [{ ...ahead, endedAt: ahead.startedAt }], [{ name: 'Low', startedAt: '2026-11-21T10:02:30Z' }]), [0, 3]],
   ])('%s', (_, edge, told, expected) => {
     expect(indexes(edge, told)).toEqual(expected)
   }) // prettier-ignore
+
+  test('several of one name in one message are told in the order in which they began', () => {
+    const again = [{ ...later, endedAt: '2026-11-21T10:03:00Z' }, ended]
+    for (const edge of [alertStarts(), alertEnds()]) {
+      const found = happenings(edge, eventsOf(alerts([], [], [], again)))[0]
+      expect(found?.happened.alerts.map(({ startedAt }) => startedAt)).toEqual([started.startedAt, later.startedAt])
+    }
+  })
 
   test('an occurrence has all alerts that started with one message', () => {
     const [found] = happenings(alertStarts(), eventsOf(alerts([started, other])))

@@ -51,6 +51,7 @@ describe('conditions', () => {
     state: undefined,
     isOnlineCertain: false,
     seenAt: undefined,
+    clockBehindMs: undefined,
     timers: [],
   })
 

@@ -1,5 +1,6 @@
 import type { KafkaRecord } from '@platformatic/kafka'
 import type { DeadLetter, InboxMessage } from '../../../src/inbox/inbox.ts'
+import { doorOf } from '../../../src/inbox/stored-row.ts'
 import type { Client } from './client.ts'
 
 /** A record on its way to a partition. */
@@ -147,7 +148,7 @@ function messageOf(value: Buffer | null, headers: Headers, lane: string | undefi
     id,
     lane,
     receivedAt,
-    door: header(headers, names.door)?.toString() === 'collector' ? 'collector' : 'root',
+    door: doorOf(header(headers, names.door)?.toString()),
     kind: kind === 'gap' || kind === 'malformed' ? kind : 'wire',
     text: value.toString(),
     bytes: value.length,
