@@ -269,7 +269,7 @@ export class TwoHalves implements Backend {
     const { vehicles, settings, receipts } = this.#parts
     if (store === undefined) return undefined
     const kept = vehicles?.in({
-      ...{ inbox: { vehicles: store }, clock: settings.clock, receipts, watchesTime: false },
+      ...{ inbox: { vehicles: store }, clock: settings.clock, receipts, watchesTime: false, receives: false },
       failed: () => {},
       put: async () => false,
     })
@@ -283,6 +283,7 @@ export class TwoHalves implements Backend {
       settings: { ...this.#parts.settings, ack: 'stored' },
       // A stall of this half is no gap: others receive meanwhile.
       watchesTime: false,
+      receives: this.#role !== 'handle',
       inbox: (settings) =>
         inboxBehind(this.#system.durability, vehicles, async () => {
           await this.#connect()

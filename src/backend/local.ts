@@ -32,6 +32,8 @@ interface LocalBackendOptions extends BackendParts {
   readonly scope?: RequestScope
   /** Reports stalls and forgets silent vehicles. `false` where time passes without the process, or others receive. */
   readonly watchesTime?: boolean
+  /** Whether messages can wait at the port of this process while it does not run. Default `true`. */
+  readonly receives?: boolean
 }
 
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
@@ -90,7 +92,13 @@ export class LocalBackend implements Backend {
   /** Set when the process stood still a moment ago. Until this timer fires, that gap grows, and no gap is emitted. */
   #catchingUp: Timer | undefined
 
-  constructor({ inbox: createInbox, scope = noRequest, watchesTime = true, ...parts }: LocalBackendOptions) {
+  constructor({
+    inbox: createInbox,
+    scope = noRequest,
+    watchesTime = true,
+    receives = true,
+    ...parts
+  }: LocalBackendOptions) {
     const { settings, registry, receipts, reports, vehicles } = parts
     const { clock, limits, concurrency, timeoutMs } = settings
     // A log that throws must not stop the inbox between a write and its report.
@@ -133,6 +141,7 @@ export class LocalBackend implements Backend {
       clock,
       receipts,
       watchesTime,
+      receives,
       failed: inboxFailed,
       put: (messages) => this.#putOwn(messages, this.#ownScope),
     })

@@ -34,6 +34,7 @@ export interface RunningCore {
   readonly hooks: Hooks
   readonly runner: Runner
   readonly pump: () => void
+  last(): Promise<boolean>
   stopTimers(): void
   enqueue(turn: Turn): void
   takeTurn(turn: Turn): void

@@ -12,7 +12,7 @@ import { type Entry, contextHop, type RequestScope, RequestWork, type Step } fro
 import { type After, type CoreCounts, type CoreOptions, inboxRestMs, type Turn, type Watchers } from './events.ts'
 import { Lanes } from './lanes.ts'
 import { Lifecycle, Yielding } from './lifecycle.ts'
-import { type Gate, type Hooks, hooksOf } from './part.ts'
+import { type Gate, type Hooks, hooksOf, type Opened } from './part.ts'
 import { backoffMs, errorText, expectedMs, requestOf } from './retry.ts'
 import { type Failure, Runner } from './runner.ts'
 
@@ -147,6 +147,13 @@ export class Core implements RunningCore {
   /** Ends all work: see `draining.ts`. */
   drain(options: DrainOptions): Promise<DrainResult> {
     return drain(this, options)
+  }
+
+  /** All messages are handled, and nobody keeps what comes later. Resolves to whether parts had more. */
+  async last(): Promise<boolean> {
+    let hadMore = false
+    for (const part of this.options.parts) if ((await part.last?.()) === true) hadMore = true
+    return hadMore
   }
 
   stopTimers(): void {
@@ -499,7 +506,7 @@ export class Core implements RunningCore {
     }
   }
 
-  #opened(entry: Entry, keys: readonly string[] | undefined): After | Promise<After> {
+  #opened(entry: Entry, keys: Opened | undefined): After | Promise<After> {
     if (entry.isOver) return 'over'
     const { event } = entry
     entry.steps =

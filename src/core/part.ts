@@ -11,11 +11,10 @@ export interface Part {
   /** Called once for each core, before any message. */
   attach?(core: PartHost): void
   /**
-   * A message is handed out for the first time in this process. Called once, in the order of its lane. Returns the keys of the
-   * subjects beside its topic whose handlers it is for. When it throws, the message becomes a dead letter. When its promise rejects, all parts
-   * are asked again five seconds later.
+   * A message is handed out for the first time in this process. Called once, in the order of its lane. When it throws, the message becomes a
+   * dead letter. When its promise rejects, all parts are asked again five seconds later.
    */
-  open?(entry: Entry): readonly string[] | undefined | Promise<readonly string[] | undefined>
+  open?(entry: Entry): Opened | undefined | Promise<Opened | undefined>
   /**
    * Its handlers are about to run for the first time. `'skip'` settles it without them, and `stats().duplicates` counts it. `'wait'` asks
    * all parts again when those before it in its lane are over. Not asked about the receiver's own messages (gaps) nor about replays:
@@ -36,12 +35,22 @@ export interface Part {
   changed?(entry: Entry): string | undefined
   /** The inbox has written the end of the message, or another process has it. Not called for what a drain leaves. */
   over?(entry: Entry, outcome: Ended): void
+  /** A drain of messages in memory has handled them all. May make more, and resolves to whether it did. It is called again after these. */
+  last?(): Promise<boolean>
   /** A drain lets no more handlers start, and some may still run. No timer may fire any more. Can be called twice. */
   stop?(): void
   /** Getters of the context of a handler. */
   readonly context?: Readonly<Record<string, (entry: Entry) => unknown>>
   /** Getters of the context of a batch. */
   readonly batchContext?: Readonly<Record<string, (entries: readonly Entry[]) => unknown>>
+}
+
+/** The keys of the subjects beside its topic that a message is for. A key that is there twice runs the handlers twice. */
+export interface Opened {
+  /** Their handlers run before those of its topic: what was due before the message. */
+  readonly earlier?: readonly string[]
+  /** Their handlers run after those of its topic. */
+  readonly keys?: readonly string[]
 }
 
 /**
@@ -92,23 +101,20 @@ export interface ClosedGate {
 type Open = NonNullable<Part['open']>
 
 /** In the order of the parts, without a promise as long as none of them returns one. */
-function openedBy(
-  opening: readonly Open[],
-  entry: Entry,
-  keys: string[],
-): readonly string[] | Promise<readonly string[]> {
+function openedBy(opening: readonly Open[], entry: Entry, before: Required<Opened>): Opened | Promise<Opened> {
+  let all = before
   for (const [at, open] of opening.entries()) {
     const found = open(entry)
-    if (found instanceof Promise) {
-      return found.then((more) => {
-        keys.push(...(more ?? []))
-        return openedBy(opening.slice(at + 1), entry, keys)
-      })
-    }
-    keys.push(...(found ?? []))
+    if (found instanceof Promise) return found.then((more) => openedBy(opening.slice(at + 1), entry, joined(all, more)))
+    all = joined(all, found)
   }
-  return keys
+  return all
 }
+
+const joined = ({ earlier, keys }: Required<Opened>, more: Opened = {}): Required<Opened> => ({
+  earlier: [...earlier, ...(more.earlier ?? [])],
+  keys: [...keys, ...(more.keys ?? [])],
+})
 
 /** The members of all parts, each as one function, or `undefined` while no part has it. */
 export type Hooks = {
@@ -119,7 +125,7 @@ export type Hooks = {
 
 export function hooksOf(parts: readonly Part[]): Hooks {
   /** Calls the member of each part, or until one answers. */
-  function joined<Args extends unknown[], Answer>(
+  function each<Args extends unknown[], Answer>(
     memberOf: (part: Part) => ((...args: Args) => Answer) | undefined,
     endsWithAnswer: boolean = false,
   ): ((...args: Args) => Answer | undefined) | undefined {
@@ -137,14 +143,14 @@ export function hooksOf(parts: readonly Part[]): Hooks {
   const opening = parts.flatMap((part) => part.open?.bind(part) ?? [])
   const [only] = opening
   return {
-    open: opening.length <= 1 ? only : (entry) => openedBy(opening, entry, []),
-    admit: joined((part) => part.admit, true),
-    gate: joined((part) => part.gate, true),
-    failed: joined((part) => part.failed, true),
-    askedToWait: joined((part) => part.askedToWait),
-    succeeded: joined((part) => part.succeeded),
-    settling: joined((part) => part.settling, true),
-    changed: joined((part) => part.changed, true),
-    over: joined((part) => part.over),
+    open: opening.length <= 1 ? only : (entry) => openedBy(opening, entry, { earlier: [], keys: [] }),
+    admit: each((part) => part.admit, true),
+    gate: each((part) => part.gate, true),
+    failed: each((part) => part.failed, true),
+    askedToWait: each((part) => part.askedToWait),
+    succeeded: each((part) => part.succeeded),
+    settling: each((part) => part.settling, true),
+    changed: each((part) => part.changed, true),
+    over: each((part) => part.over),
   }
 }

@@ -8,6 +8,7 @@ import { isTextList } from '../wire/record.ts'
 import { markOf } from '../inbox/once-handlers.ts'
 import type { Entry, Step, Wants } from './entry.ts'
 import type { HandlerFilter } from './handler.ts'
+import type { Opened } from './part.ts'
 
 type Message = FleetEvent | MalformedBody
 
@@ -20,7 +21,7 @@ type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {
 /** Filters and subjects that a part brings: the newest state of vehicles knows what changed, and which edges happened. */
 export interface Subjects {
   /** The key of a subject of this kind, and what its handlers get. `undefined`: it is no such subject. */
-  subject(given: unknown): { readonly key: string; readonly input: (entry: Entry) => unknown } | undefined
+  subject(given: unknown): { readonly key: string; readonly input: (entry: Entry, nth: number) => unknown } | undefined
   /** The filter `changed`. Throws `handler_invalid` for a field that is not kept. */
   changed(filter: GivenFilter): (entry: Entry | undefined) => boolean
 }
@@ -30,7 +31,7 @@ export interface Registry {
   /** `handling` is a handler, or a filter and a handler. Throws `handler_invalid` when an argument of `receiver.on`, `batch` or `when` is wrong. */
   add(subjects: unknown, handling: readonly unknown[], gather?: Step['gather']): void
   /** The steps for a message of these subjects: handlers of one message first, batches last. */
-  stepsFor(event: Message, entry: Entry | undefined, keys: readonly string[] | undefined): readonly Step[]
+  stepsFor(event: Message, entry: Entry | undefined, opened: Opened | undefined): readonly Step[]
   /**
    * What it has handlers for, in a form that is the same in every process with the same handlers: subjects, with the fields of their filters, and
    * the names of handlers that leave marks.
@@ -54,6 +55,19 @@ const nobody: Subscribed = { steps: [], isFiltered: false }
 export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects): Registry {
   const byKey = new Map<string, Subscribed>()
   const declared = new Set<string>()
+  /** What the steps of other subjects get, and the same steps for a subject that is there more than once. */
+  const inputs = new Map<Step, (entry: Entry, nth: number) => unknown>()
+  const repeated = new Map<Step, Step[]>()
+
+  /** The step for the subject that is there for the `nth` time. It stays the same object: batches and breakers know it by that. */
+  function again(step: Step, nth: number): Step {
+    const input = inputs.get(step)
+    if (nth === 0 || input === undefined) return step
+    const known = repeated.get(step) ?? []
+    repeated.set(step, known)
+    const { name, handler, wants, gather, mark } = step
+    return (known[nth - 1] ??= { name, handler, wants, gather, mark, input: (entry) => input(entry, nth) })
+  }
 
   function subscribe(key: string, step: Step): void {
     const known = byKey.get(key) ?? nobody
@@ -76,7 +90,9 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
           'A filter comes before the handler.',
         )
       const mark = markOf(handler)
-      const step: Step = { name: registeredAs(handler), handler, wants, input: other?.input, gather, mark }
+      const input = other && ((entry: Entry): unknown => other.input(entry, 0))
+      const step: Step = { name: registeredAs(handler), handler, wants, input, gather, mark }
+      if (other !== undefined) inputs.set(step, other.input)
       for (const key of keys) {
         subscribe(key, step)
         for (const one of declarations(key, filter)) declared.add(one)
@@ -84,10 +100,15 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
       if (mark !== undefined) declared.add(`handler ${mark}`)
     },
 
-    stepsFor(event, entry, keys = []) {
+    stepsFor(event, entry, opened) {
       const ofTopic = byKey.get(event.topic) ?? nobody
-      if (keys.length === 0) return ofTopic.isFiltered ? matching(ofTopic, event, entry) : ofTopic.steps
-      const all = [event.topic, ...keys].flatMap((key) => matching(byKey.get(key) ?? nobody, event, entry))
+      if (opened === undefined) return ofTopic.isFiltered ? matching(ofTopic, event, entry) : ofTopic.steps
+      const { earlier = [], keys = [] } = opened
+      const order = [...earlier, event.topic, ...keys]
+      const all = order.flatMap((key, at) => {
+        const nth = order.slice(0, at).filter((other) => other === key).length
+        return matching(byKey.get(key) ?? nobody, event, entry).map((step) => again(step, nth))
+      })
       return [...all.filter(({ gather }) => gather === undefined), ...all.filter(({ gather }) => gather)]
     },
 

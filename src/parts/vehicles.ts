@@ -2,11 +2,10 @@ import { backgroundTimer, type Clock, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { checkOptions, isObject, required, type Rules, wholeNumber } from '../base/options.ts'
-import type { TimerEvent } from '../events/event.ts'
 import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from '../events/fields.ts'
 import { type Entry, notePlace } from '../core/entry.ts'
 import type { Happening } from '../core/handler.ts'
-import type { Part } from '../core/part.ts'
+import type { Opened, Part } from '../core/part.ts'
 import type { Subjects } from '../core/registry.ts'
 import { BelievedTime } from '../inbox/believed-time.ts'
 import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
@@ -15,7 +14,7 @@ import { memoryVehicles, type StoredVehicle, type VehicleStore } from '../inbox/
 import { type AnyVehicleView, isEdge } from '../vehicles/edge.ts'
 import { EdgeIndex } from '../vehicles/edge-index.ts'
 import { Slots, Snapshot, type StoredRow, VehicleState } from '../vehicles/state.ts'
-import { checkEdge, type Step, VehicleStates } from '../vehicles/vehicles.ts'
+import { checkEdge, type Step, timerEvent, VehicleStates } from '../vehicles/vehicles.ts'
 import { isTextList } from '../wire/record.ts'
 
 /** What {@link vehicles} takes. */
@@ -73,6 +72,8 @@ interface StatesHost {
   readonly receipts: Receipts
   /** Whether its timers run while it has no work. If not, it forgets vehicles by itself. */
   readonly watchesTime: boolean
+  /** Whether messages can wait at its port while it does not run. */
+  readonly receives: boolean
   /** The inbox failed. */
   failed(error: unknown): void
   /** Stores messages that the receiver made. Resolves to whether the inbox took them. */
@@ -155,7 +156,7 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
               vehicles: forgotten,
             }),
           ),
-        in({ inbox, clock, receipts, watchesTime, failed, put }) {
+        in({ inbox, clock, receipts, watchesTime, receives, failed, put }) {
           const { vehicles: store } = inbox
           if (store === undefined) throw noStore('cannot keep it')
           const states = new VehicleStates({ store, slots, edges, clock, newestSeq: receipts.newestSeq, clockRead })
@@ -180,8 +181,9 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
             async recover(unapplied, lastId) {
               forget()
               await states.recover(unapplied, receipts.reread, lastId)
-              return states.findTimers((due) =>
-                put(due.map(({ vin, dueMs }) => receipts.own(timerEvent(vin, dueMs, clock)))),
+              return states.findTimers(
+                (due) => put(due.map(({ vin, dueMs }) => receipts.own(timerEvent(vin, dueMs, new Date(clock.now()))))),
+                !receives,
               )
             },
           }
@@ -194,22 +196,6 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
 
 /** How often vehicles that were not seen are removed, in milliseconds. Each search can read every one of them. */
 const forgetEveryMs = 3_600_000
-
-/** Wakes the timers of a vehicle that are due at this time or before. */
-function timerEvent(vin: string, dueMs: number, clock: Clock): TimerEvent {
-  const at = new Date(dueMs)
-  return {
-    topic: 'timer',
-    vin,
-    createdAt: at.toISOString(),
-    at,
-    receivedAt: new Date(clock.now()),
-    id: `timer:${vin}:${dueMs}`,
-    format: null,
-    raw: null,
-    meta: {},
-  }
-}
 
 function checkNames(fields: readonly string[] | undefined, deltas: object, ownFields: FieldCatalogue): void {
   const known = [...Object.keys(builtInFields), ...Object.keys(ownFields)]
@@ -238,13 +224,17 @@ function stepOf(entry: Entry | undefined): Step | undefined {
 
 /** Keeps the newest state of each vehicle: a message changes it when it is handed out first, and the inbox stores it with the message's end. */
 function vehiclesPart(states: VehicleStates, stop: () => void): Part {
-  function applied(entry: Entry, state: Parameters<VehicleStates['step']>[2]): readonly string[] | undefined {
+  function applied(entry: Entry, state: Parameters<VehicleStates['step']>[2]): Opened | undefined {
     // While the state was read, another process may have got the message.
     if (entry.event === undefined || entry.claim === undefined || entry.isOver) return undefined
     const step = states.step(entry.id, entry.event, state, entry.claim)
     if (step === undefined) return undefined
     ;(entry.notes ??= [])[place] = step
-    return step.happened.length === 0 ? undefined : step.happened.map(({ edge }) => keyOf(edge))
+    const { happened } = step
+    if (happened.length === 0) return undefined
+    const keys = (isEarlier: boolean): readonly string[] =>
+      happened.flatMap((each) => (each.isEarlier === isEarlier ? [keyOf(each.edge)] : []))
+    return { earlier: keys(true), keys: keys(false) }
   }
 
   return {
@@ -255,6 +245,7 @@ function vehiclesPart(states: VehicleStates, stop: () => void): Part {
     settling: (entry): StoredVehicle | undefined => states.settling(stepOf(entry)),
     changed: (entry) => stepOf(entry)?.text(),
     over: (entry) => states.over(stepOf(entry)),
+    last: () => states.tellDue(),
     stop,
     context: {
       vehicle: (entry) => stepOf(entry)?.view,
@@ -274,7 +265,7 @@ function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalog
       if (!isEdge(given)) return undefined
       const edge = checkEdge(given, slots, ownFields)
       edges.add(edge)
-      return { key: keyOf(edge.name), input: (entry) => happeningOf(edge.name, entry) }
+      return { key: keyOf(edge.name), input: (entry, nth) => happeningOf(edge.name, entry, nth) }
     },
     changed({ changed = none, first = false, invalid = false }) {
       for (const field of changed) {
@@ -296,15 +287,19 @@ function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalog
 
 const keyOf = (edge: string): string => `edge ${edge}`
 
-/** What happened, for the handlers of an edge. Throws the error of an edge that failed. */
-function happeningOf(edge: string, entry: Entry): Omit<Happening, 'vehicle'> & { readonly vehicle: AnyVehicleView } {
+/** What happened, for the handlers of an edge. Throws the error of an edge that failed. `nth`: it can happen more than once in a message. */
+function happeningOf(
+  edge: string,
+  entry: Entry,
+  nth: number,
+): Omit<Happening, 'vehicle'> & { readonly vehicle: AnyVehicleView } {
   const step = stepOf(entry)
-  const found = step?.happened.find((each) => each.edge === edge)
+  const found = step?.happened.filter((each) => each.edge === edge)[nth]
   if (found !== undefined && 'error' in found) throw found.error
-  const vehicle = step?.view
+  const vehicle = found && step?.viewAt(found)
   const { event, id } = entry
   if (found === undefined || vehicle === undefined || event === undefined || event.topic === 'malformed')
     throw new FleethookError('handler_invalid', `The edge \`${edge}\` did not happen in this message.`)
   const { vin } = vehicle
-  return { vin, change: found.change, vehicle, edge, id: `${vin}:${edge}:${id}`, event }
+  return { vin, change: found.change, vehicle, edge, id: `${vin}:${edge}:${id}${nth === 0 ? '' : `:${nth}`}`, event }
 }

@@ -18,6 +18,7 @@ import {
 } from './clock.ts'
 import { documentValues } from './document.ts'
 import type { AnyVehicleView, Change, EdgeMemory, EdgeTimer, PendingTimer } from './edge.ts'
+import { type Lag, wakeMs } from './lag.ts'
 
 /**
  * Fields whose `null` is a value and means none, for instance no destination. For every other field, `null` means that the vehicle
@@ -153,7 +154,10 @@ type Memory = Readonly<Record<string, EdgeMemory>>
 export type Timers = Readonly<Record<string, EdgeTimer>>
 
 /** What messages change of a state. */
-type StateParts = Omit<VehicleState, 'vin' | 'slots' | 'bytes' | 'dueMs' | 'text' | 'time' | 'ahead' | 'with'>
+type StateParts = Omit<
+  VehicleState,
+  'vin' | 'slots' | 'bytes' | 'dueMs' | 'wakeMs' | 'text' | 'time' | 'ahead' | 'with'
+>
 
 /** A state that nobody else has yet, so it may still change. */
 type NewState = { -readonly [Name in keyof VehicleState]: VehicleState[Name] }
@@ -197,6 +201,10 @@ export class VehicleState implements StoredVehicle {
   readonly memory: Memory | undefined
   /** What edges wait for, by the name of the edge. */
   readonly timers: Timers | undefined
+  /** How late its messages come, for a receiver with rules about time. */
+  readonly lag: Lag | undefined
+  /** The rules about time that are in it: see `EdgeIndex.rules`. */
+  readonly rules: string | undefined
   /** Values up to this `seq` are uncertain, because messages of this vehicle may be missing. */
   readonly gapTo: number
 
@@ -216,6 +224,8 @@ export class VehicleState implements StoredVehicle {
     this.link = parts.link
     this.memory = parts.memory
     this.timers = parts.timers
+    this.lag = parts.lag
+    this.rules = parts.rules
     this.gapTo = parts.gapTo
   }
 
@@ -235,6 +245,8 @@ export class VehicleState implements StoredVehicle {
       link: undefined,
       memory: undefined,
       timers: undefined,
+      lag: undefined,
+      rules: undefined,
     })
   }
 
@@ -290,7 +302,9 @@ export class VehicleState implements StoredVehicle {
         ended: row.link.ended ?? {},
       },
       memory: row.memory,
-      timers: row.timers,
+      timers: readTimers(row.timers),
+      lag: row.lag && { ms: row.lag[0], atMs: row.lag[1], isSlow: row.lag[2] },
+      rules: row.rules,
       gapTo: row.gapTo ?? -1,
     })
   }
@@ -300,12 +314,18 @@ export class VehicleState implements StoredVehicle {
   }
 
   get dueMs(): number | undefined {
+    return this.wakeMs()
+  }
+
+  /** When the first timer is up, if no other message comes. `quiet`: how long messages that are late are waited for. */
+  wakeMs(quiet?: number): number | undefined {
     let first: number | undefined
     for (const name in this.timers) {
-      const due = this.timers[name]?.due
-      if (typeof due === 'number' && (first === undefined || due < first)) first = due
+      const timer = this.timers[name]
+      const ms = timer && wakeMs(timer, this.lag, quiet)
+      if (ms !== undefined && (first === undefined || ms < first)) first = ms
     }
-    return first
+    return first === undefined ? undefined : Math.ceil(first)
   }
 
   /** The state as JSON, with the names of the fields. */
@@ -326,13 +346,15 @@ export class VehicleState implements StoredVehicle {
             ? known
             : [...known, invalidMs ?? null, base ?? null]
     }
-    const { link, memory, timers, gapTo, dueMs, newestMs, clock } = this
+    const { link, memory, timers, lag, rules, gapTo, dueMs, newestMs, clock } = this
     const row: StoredState = {
       ...(dueMs === undefined ? {} : { due: dueMs }),
+      ...(rules === undefined ? {} : { rules }),
       fields,
       ...(link === undefined ? {} : { link: { ...link, stateMs: link.stateMs === neverSent ? null : link.stateMs } }),
       ...(memory === undefined ? {} : { memory }),
       ...(timers === undefined ? {} : { timers }),
+      ...(lag === undefined ? {} : { lag: [lag.ms, lag.atMs, lag.isSlow] }),
       ...(gapTo < 0 ? {} : { gapTo }),
       ...(newestMs === neverSent ? {} : { newest: newestMs }),
       ...(clock === undefined ? {} : { clock }),
@@ -367,6 +389,8 @@ export interface StoredRow {
 interface StoredState {
   /** The first of the timers. It comes first, so that a store finds it without reading the rest. */
   readonly due?: number
+  /** Comes next, for the same reason. */
+  readonly rules?: string
   readonly fields: Readonly<
     Record<
       string,
@@ -390,9 +414,26 @@ interface StoredState {
   }
   readonly memory?: Memory
   readonly timers?: Timers
+  readonly lag?: readonly [ms: number, atMs: number, isSlow: boolean]
   readonly gapTo?: number
   readonly newest?: number
   readonly clock?: ClockMemory
+}
+
+/** The last moment that a date can have, in milliseconds since the epoch. */
+const lastMs = 8_640_000_000_000_000
+
+/** Whether it is a time that a date can have. */
+export const isTime = (ms: unknown): ms is number => typeof ms === 'number' && Math.abs(ms) <= lastMs
+
+/** Without those whose time no date can have: an earlier version took any number from an edge. */
+function readTimers(timers: Timers | undefined): Timers | undefined {
+  if (timers === undefined) return undefined
+  return orNone(
+    Object.fromEntries(
+      Object.entries(timers).filter(([, { due, since }]) => (due === null || isTime(due)) && isTime(since)),
+    ),
+  )
 }
 
 /**

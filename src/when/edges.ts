@@ -30,6 +30,7 @@ import {
   type Heard,
   hearing,
   isSilence,
+  isUncertain,
   knowing,
   type Lasted,
   lastedAfter,
@@ -128,17 +129,21 @@ export interface MarginOption {
 }
 
 /** An edge before it has `where` and `named`. */
-interface Detecting<Happened extends Occurrence> extends Omit<Edge<Happened>, 'reads' | 'topics' | 'where'> {
+interface Detecting<Happened extends Occurrence> extends Omit<Edge<Happened>, 'reads' | 'topics' | 'where' | 'begins'> {
+  readonly begins?: Edge['begins'] | undefined
   readonly reads?: readonly string[]
   readonly topics?: readonly EdgeTopic[]
   readonly holds?: (vehicle: AnyVehicleView) => boolean
+  readonly isFirst?: boolean
+  readonly mayBegin?: (vehicle: AnyVehicleView, sinceMs: number) => boolean
   readonly given?: true
 }
 
-function edge<Happened extends Occurrence>(detecting: Detecting<Happened>): LastingEdge<Happened> {
+function edge<Happened extends Occurrence>({ begins, ...detecting }: Detecting<Happened>): LastingEdge<Happened> {
   const { fields, reads = fields, topics = [] } = detecting
   return {
     ...detecting,
+    ...(begins === undefined ? {} : { begins }),
     reads,
     topics,
     where: (...conditions) => limited(detecting, conditions),
@@ -147,21 +152,34 @@ function edge<Happened extends Occurrence>(detecting: Detecting<Happened>): Last
   }
 }
 
-/** The memory moves on while the conditions are not true: the edge has happened, and nobody is told. */
+/**
+ * The memory moves on while the conditions are not true: the edge has happened, and nobody is told. An uncertain value counts as the last one
+ * that arrived, because no other may arrive for days, and the occurrence says that messages may be missing.
+ */
 function limited<Happened extends Occurrence>(
   inner: Detecting<Happened>,
   conditions: readonly Condition[],
 ): LastingEdge<Happened> {
   checkConditions('where', conditions)
+  const fields = [...new Set(conditions.flatMap((condition) => condition.fields))]
+  const areTrue = (vehicle: AnyVehicleView): boolean => {
+    const known = knowing(vehicle)
+    return conditions.every(({ test }) => test(known) === true)
+  }
   return edge({
     ...inner,
     name: inner.given ? inner.name : `${inner.name}.where(${conditions.map(({ name }) => name).join(',')})`,
-    reads: [...new Set([...(inner.reads ?? inner.fields), ...conditions.flatMap(({ fields }) => fields)])],
+    reads: [...new Set([...(inner.reads ?? inner.fields), ...fields])],
+    mayBegin: (vehicle, sinceMs) =>
+      areTrue(vehicle) && fields.every((field) => (vehicle.since(field)?.getTime() ?? Infinity) <= sinceMs),
     detect(step) {
       const found = inner.detect(step)
-      if (found?.happened === undefined || conditions.every(({ test }) => test(step.after) === true)) return found
-      const { happened: _, ...others } = found
-      return others
+      if (found?.happened === undefined) return found
+      const { happened, ...others } = found
+      const { after } = step
+      if (!areTrue(after)) return others
+      const isAcross = happened.acrossGap || fields.some((field) => isUncertain(after, field))
+      return { ...others, happened: isAcross === happened.acrossGap ? happened : { ...happened, acrossGap: isAcross } }
     },
   })
 }
@@ -206,7 +224,7 @@ export function valueEdge(
   return edge({
     name: `${what}(${field},${JSON.stringify(value)}${marks(options)})`,
     fields: [field],
-    ...(what === 'becomes' ? { holds: hasValue(field, value) } : {}),
+    ...(what === 'becomes' ? { holds: hasValue(field, value), isFirst: options.first === true } : {}),
     detect(step) {
       const change = changeOf(step, field, options)
       const compared = what === 'becomes' ? change?.to : change?.from
@@ -434,6 +452,7 @@ function aboutTheVehicle(
 /** The memory of a condition that was neither true nor false yet. */
 const notKnown = 'unknown'
 
+/** An uncertain value counts as the last one that arrived. So it ends nothing, and another field can begin what it keeps true. */
 export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options: FirstOption = {}): LastingEdge {
   checkConditions(what, [condition])
   checkOptions<FirstOption>(what, options, { first: trueOrFalse })
@@ -444,15 +463,15 @@ export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options
     fields,
     ...(bounds === undefined ? {} : { bounds }),
     holds: (vehicle) => condition.test(vehicle) === wanted,
+    isFirst: options.first === true,
     detect({ before, after, at, memory }) {
       const last = typeof memory === 'boolean' ? memory : condition.test(knowing(before))
       const was = memory === notKnown ? undefined : last
-      const is = condition.test(after)
+      const is = condition.test(knowing(after))
       // Remembered only while it is neither true nor false. Otherwise the values say it.
       if (is === undefined) return { memory: was ?? notKnown }
       if (is !== wanted || was === is || (was === undefined && options.first !== true)) return { memory: null }
-      const isAcross = fields.some((field) => before.value(field) !== undefined && !before.isCertain(field))
-      return { happened: { at, acrossGap: isAcross }, memory: null }
+      return { happened: { at, acrossGap: fields.some((field) => isUncertain(before, field)) }, memory: null }
     },
   })
 }

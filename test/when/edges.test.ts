@@ -215,7 +215,7 @@ describe('starts and ends', () => {
     expect(happenings(starts(charging), eventsOf(told))).toMatchObject([{ index: 2, happened: { acrossGap: true } }])
   })
 
-  test('after a gap, each value has to be heard again', () => {
+  test('after a gap, an uncertain value counts as the last one that arrived, and the occurrence says so', () => {
     const both = all(is('DetailedChargeState', 'Charging'), below('BatteryLevel', 20))
     const told: readonly Told[] = [
       charge('Stopped'),
@@ -225,8 +225,8 @@ describe('starts and ends', () => {
       ...battery(19),
       ...battery(18),
     ]
-    expect(indexes(starts(both), told)).toEqual([4])
-    const untrue: readonly Told[] = [charge('Stopped'), ...battery(19), 'gap', charge('Charging'), ...battery(30)]
+    expect(happenings(starts(both), eventsOf(told))).toMatchObject([{ index: 3, happened: { acrossGap: true } }])
+    const untrue: readonly Told[] = [charge('Stopped'), ...battery(30), 'gap', charge('Charging')]
     expect(indexes(starts(both), untrue)).toEqual([])
   })
 
@@ -251,8 +251,13 @@ describe('where', () => {
     expect(indexes(parksLow, [gear('D'), together])).toEqual([1])
   })
 
-  test('an uncertain condition is not true', () => {
-    expect(indexes(parksLow, [gear('D'), metersNorth(1), ...battery(19), 'gap', gear('P')])).toEqual([])
+  test('an uncertain value counts as the last one that arrived, and the occurrence says so', () => {
+    const before: readonly Told[] = [gear('D'), metersNorth(1)]
+    expect(happenings(parksLow, eventsOf([...before, ...battery(19), 'gap', gear('P')]))).toMatchObject([
+      { index: 4, happened: { acrossGap: true } },
+    ])
+    expect(indexes(parksLow, [...before, ...battery(30), 'gap', gear('P')])).toEqual([])
+    expect(indexes(parksLow, [...before, 'gap', gear('P')])).toEqual([])
   })
 
   test('what an edge remembers moves on while the conditions are not true', () => {

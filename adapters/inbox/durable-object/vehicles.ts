@@ -1,4 +1,10 @@
-import { dueOf, RecentVehicles, type StoredVehicle, type VehicleStore } from '../../../src/inbox/vehicle-store.ts'
+import {
+  dueOf,
+  RecentVehicles,
+  rulesText,
+  type StoredVehicle,
+  type VehicleStore,
+} from '../../../src/inbox/vehicle-store.ts'
 import { pageOf } from '../../../src/inbox/pages.ts'
 import type { Snapshot } from '../../../src/vehicles/state.ts'
 import type { Row, Rows } from './rows.ts'
@@ -33,6 +39,19 @@ export function createObjectVehicles(rows: Rows): ObjectVehicles {
         const dueMs = dueOf(String(text))
         return dueMs === undefined ? [] : [{ vin: String(vin), dueMs }]
       })
+    },
+
+    async *outdated(rules) {
+      for (let after = ''; ;) {
+        const page = rows(
+          `SELECT * FROM fleethook_vehicles WHERE vin > ?1 AND instr(substr(text, 1, 40 + length(?2)), ?2) = 0 ORDER BY vin LIMIT 500`,
+          ...[after, rulesText(rules)],
+        ).map(storedOf)
+        const last = page.at(-1)?.vin
+        if (last === undefined) return
+        after = last
+        yield page
+      }
     },
 
     load: (vin) => recent.get(vin) ?? read(vin),

@@ -1,6 +1,7 @@
 import {
   type Due,
   RecentVehicles,
+  rulesText,
   type SharedVehicles,
   type StoredVehicle,
   type VehicleFollower,
@@ -133,6 +134,22 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
       // Read again with the next move.
       for (const part of parts) this.#moved.add(part)
       throw error
+    }
+  }
+
+  async *outdated(rules: string): AsyncGenerator<readonly StoredVehicle[]> {
+    const parts = [...this.#parts]
+    await this.flush()
+    for (let after = ''; ;) {
+      const page = await this.#select(
+        `v.part = ANY ($1::smallint[]) AND v.vin > $2 AND position($3::text in left(v.text, 40 + length($3::text))) = 0 ORDER BY v.vin LIMIT 500`,
+        [parts, after, rulesText(rules)],
+      )
+      const last = page.at(-1)?.vin
+      if (last === undefined) return
+      after = last
+      // Those that are in memory know the rules, or learn of them with their next message.
+      yield page.filter(({ vin }) => this.#here(vin)?.rules !== rules)
     }
   }
 

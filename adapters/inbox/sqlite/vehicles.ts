@@ -26,7 +26,10 @@ export interface VehicleRows {
 }
 
 interface VehicleRowsOptions {
-  readonly file: Pick<InboxFile, 'vehicle' | 'vehicles' | 'dueVehicles' | 'countVehicles' | 'removeUnseen'>
+  readonly file: Pick<
+    InboxFile,
+    'vehicle' | 'vehicles' | 'dueVehicles' | 'outdatedVehicles' | 'countVehicles' | 'removeUnseen'
+  >
   readonly clock: Clock
   /** Starts a commit, and resolves when it is done. */
   readonly commit: () => Promise<void>
@@ -133,6 +136,16 @@ export function createVehicleRows({ file, clock, commit, read, onFailure }: Vehi
       yield [...writing.values(), ...dirty.values()].flatMap(({ vin, dueMs }) =>
         dueMs === undefined ? [] : [{ vin, dueMs }],
       )
+    },
+    async *outdated(rules) {
+      for (let after = ''; ;) {
+        const page = await read(() => file.outdatedVehicles(rules, after))
+        const last = page.at(-1)?.vin
+        if (last === undefined) break
+        after = last
+        yield page.filter(({ vin }) => !dirty.has(vin) && !writing.has(vin) && !forgotten.has(vin)).map(storedOf)
+      }
+      yield [...writing.values(), ...dirty.values()].filter((state) => state.vin !== '' && state.rules !== rules)
     },
     load(vin) {
       if (forgotten.has(vin)) return undefined

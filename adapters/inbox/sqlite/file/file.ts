@@ -10,6 +10,7 @@ import type { Believed } from '../../../../src/inbox/believed-time.ts'
 import type { InboxMessage, ListedMessage, Selection } from '../../../../src/inbox/inbox.ts'
 import { bytesOfMessage, pageOf } from '../../../../src/inbox/pages.ts'
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../../src/inbox/stored-row.ts'
+import { rulesText } from '../../../../src/inbox/vehicle-store.ts'
 import type { FileSettings } from '../options.ts'
 import { isHalfReplaced, replaceDamaged } from './damage.ts'
 import { checkpoint, closeQuietly, copyMoved, failureOf, openDatabase, pageBytes } from './database.ts'
@@ -430,6 +431,11 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     dueVehicles: async (after) =>
       use(({ statements }) =>
         statements.dueVehicles.all(after).map(({ vin, due }) => ({ vin: String(vin), dueMs: Number(due) })),
+      ),
+
+    outdatedVehicles: async (rules, after) =>
+      use(({ statements }) =>
+        statements.outdatedVehicles.all(after, rulesText(rules)).flatMap((row) => vehicleOf(row) ?? []),
       ),
 
     countVehicles: async () => use(({ statements }) => Number(statements.countVehicles.get()?.['vehicles'])),

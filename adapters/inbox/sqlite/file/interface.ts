@@ -47,6 +47,8 @@ export interface InboxFile {
   vehicles(after: string, limit: number): Promise<readonly VehicleRow[]>
   /** The first timers of vehicles in the order of VINs, in pages. */
   dueVehicles(after: string): Promise<readonly Due[]>
+  /** States with other rules than these, in the order of VINs, in pages. */
+  outdatedVehicles(rules: string, after: string): Promise<readonly VehicleRow[]>
   countVehicles(): Promise<number>
   /** Deletes some states of vehicles that were not seen since `ms`. Resolves to their number; 0 when none is left. */
   removeUnseen(ms: number): Promise<number>

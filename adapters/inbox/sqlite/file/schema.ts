@@ -285,8 +285,10 @@ const statements = {
   nextVehicle: 'SELECT * FROM vehicles WHERE vin > ? ORDER BY vin LIMIT 1',
   // A text begins with the time of its first timer: to parse all texts would take seconds.
   dueVehicles: `
-    SELECT vin, CAST(substr(text, 8, 13) AS INTEGER) AS due FROM vehicles
+    SELECT vin, CAST(substr(text, 8, 17) AS INTEGER) AS due FROM vehicles
     WHERE vin > ? AND text >= '{"due":' AND text < '{"due"::' ORDER BY vin LIMIT 10000`,
+  outdatedVehicles: `
+    SELECT * FROM vehicles WHERE vin > ?1 AND vin <> '' AND instr(substr(text, 1, 40 + length(?2)), ?2) = 0 ORDER BY vin LIMIT 500`,
   countVehicles: "SELECT count(*) AS vehicles FROM vehicles INDEXED BY vehicles_seen WHERE vin <> ''",
   // There is no index by lane: keeping one would cost as much as the rest of a message (docs/decisions/0011-observing.md).
   listed: `
