@@ -15,7 +15,11 @@ const secret = 'a-secret-for-this-test'
 const folder = mkdtempSync(join(tmpdir(), 'fleethook-'))
 const database = join(folder, 'result.db')
 const formats: Format[] = ['service', 'vehicle_maker', 'event_collector']
-after(() => rmSync(folder, { recursive: true }))
+const servers: ChildProcess[] = []
+after(() => {
+  for (const server of servers) server.kill('SIGKILL')
+  rmSync(folder, { recursive: true })
+})
 
 /** By seconds. Each field has its own message, and the last energy and level come after the end. */
 const script: [second: number, data: FieldValues][] = [
@@ -47,6 +51,7 @@ async function start(): Promise<{ server: ChildProcess; url: string }> {
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
+  servers.push(server)
   for await (const line of createInterface(server.stdout)) {
     const url = /listening on (http:\S+)/.exec(line)?.[1]
     if (url !== undefined) return { server, url }
