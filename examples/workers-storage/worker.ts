@@ -22,8 +22,7 @@ const receiver = createReceiver({
 }).on('data', async ({ vin, data, at, receivedAt }, { env }) => {
   const isWrong = at > receivedAt || at.getUTCFullYear() < 2015
   const time = (isWrong ? new Date(receivedAt.getTime() - 10_000) : at).toISOString()
-  // null is no value for a moment: the last one stays.
-  const values = Object.entries(data).filter(([, value]) => value !== null)
+  const values = Object.entries(data).filter(([, value]) => value !== null) // null is no value for a moment
   const rows = values.map(([field, value]) =>
     env.DB.prepare(upsert).bind(vin, field, JSON.stringify(value), time, Number(isWrong)),
   )
