@@ -64,7 +64,8 @@ WITH
     SELECT vin, number, s.field, ended_ms, max(at_ms) AS last_ms,
       max(s.received_ms) FILTER (WHERE at_ms <= ended_ms + 120000) AS counted_ms, sum(CASE
         WHEN before IS NULL THEN value
-        WHEN is_first_count AND is_plugged_anew THEN iif(value = before, 0, value) -- the same value is still that of the charge before
+        -- Soon after the start, the same value is still that of the charge before.
+        WHEN is_first_count AND is_plugged_anew THEN iif(value = before AND at_ms < started_ms + 120000, 0, value)
         WHEN value >= before / 2 THEN value - before
         WHEN at_ms <= ended_ms THEN value -- it began again from 0
         ELSE 0

@@ -243,6 +243,24 @@ const charges: Cases = {
       { minutes: 20.166667, kwh: 7, percent_from: 30, percent_to: 44, incomplete: 0 },
     ],
   },
+  'two charges with the same energy are two': {
+    says: [
+      ...before,
+      [0, { DetailedChargeState: 'Charging' }],
+      [600, { DetailedChargeState: 'Complete' }],
+      [620, { ACChargingEnergyIn: 2, BatteryLevel: 24 }],
+      [7_000, { DetailedChargeState: 'Disconnected' }],
+      [7_001, { BatteryLevel: 20 }],
+      [7_200, { DetailedChargeState: 'Charging' }],
+      [7_800, { DetailedChargeState: 'Complete' }],
+      [7_820, { ACChargingEnergyIn: 2 }],
+      [7_830, { BatteryLevel: 24 }],
+    ],
+    rows: [
+      { minutes: 10, kwh: 2, percent_from: 20, percent_to: 24, incomplete: 0 },
+      { minutes: 10, kwh: 2, percent_from: 20, percent_to: 24, incomplete: 0 },
+    ],
+  },
   'what never comes is unknown, and not 0': {
     says: [
       ...before,
