@@ -115,12 +115,16 @@ export interface VehicleSummary {
   readonly clockBehindMs?: number
   /** The number of fields that have a value. */
   readonly fields: number
+  /** The last value of `BatteryLevel`, in percent, of `Gear` and of `DetailedChargeState`. `null`: not kept, not known, or hidden. */
+  readonly battery: number | null
+  readonly gear: string | null
+  readonly charge: string | null
   /** The last value of the field `Location`, if it is kept. */
   readonly location: { readonly latitude: number; readonly longitude: number; readonly at: string } | null
 }
 
 /** The newest state of a vehicle. */
-export interface VehicleReport extends Omit<VehicleSummary, 'fields' | 'location'> {
+export interface VehicleReport extends Omit<VehicleSummary, 'fields' | 'location' | 'battery' | 'gear' | 'charge'> {
   readonly fields: { readonly [field: string]: FieldReport }
   /** What rules with a time wait for, the next one first. Empty when payloads are hidden: a rule says what is true of the vehicle. */
   readonly timers: readonly TimerReport[]
@@ -167,8 +171,21 @@ function vehicleSummaryOf(vehicle: KnownVehicle, shows: Shows): VehicleSummary {
   return {
     ...vehicleHeadOf(vehicle, shows),
     fields: vehicle.fields.length,
+    battery: shows.payloads ? numberIn(vehicle, 'BatteryLevel') : null,
+    gear: shows.payloads ? textIn(vehicle, 'Gear') : null,
+    charge: shows.payloads ? textIn(vehicle, 'DetailedChargeState') : null,
     location: shows.payloads ? locationOf(vehicle) : null,
   }
+}
+
+function numberIn(vehicle: KnownVehicle, field: string): number | null {
+  const value = vehicle.value(field)
+  return typeof value === 'number' ? value : null
+}
+
+function textIn(vehicle: KnownVehicle, field: string): string | null {
+  const value = vehicle.value(field)
+  return typeof value === 'string' ? value : null
 }
 
 function locationOf(vehicle: KnownVehicle): VehicleSummary['location'] {

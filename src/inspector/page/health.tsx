@@ -56,15 +56,13 @@ interface ChartProps {
 
 const chartWidth = 180
 const chartHeight = 48
-/** 15 minutes of samples. */
-const mostPoints = 180
 
 function Chart({ title, all, points, unit, tone }: ChartProps): JSX.Element {
   const known = points.filter((point) => point !== undefined)
   const most = Math.max(0, ...known)
   const newest = points.at(-1)
   const place = (value: number, index: number): string =>
-    `${(chartWidth - (points.length - 1 - index) * (chartWidth / mostPoints)).toFixed(1)},${(chartHeight - 2 - (most === 0 ? 0 : (value / most) * (chartHeight - 6))).toFixed(1)}`
+    `${((index * chartWidth) / Math.max(1, points.length - 1)).toFixed(1)},${(chartHeight - 2 - (most === 0 ? 0 : (value / most) * (chartHeight - 6))).toFixed(1)}`
   const line = points
     .map((point, index) =>
       point === undefined ? '' : `${points[index - 1] === undefined ? 'M' : 'L'}${place(point, index)}`,
