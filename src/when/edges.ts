@@ -492,15 +492,16 @@ interface KnownAlert {
   readonly isActive: boolean
   /** When it started, or when it ended. */
   readonly sinceMs: number
-  /** Its start, when the clock was ahead of the receipt. A repeated alert has the same. */
-  readonly aheadMs: number | undefined
+  /** When the clock was ahead of the receipt: its start, which a repeated alert has again, and the newest time that the clock said. */
+  readonly ahead: { readonly startMs: number; readonly newestMs: number } | undefined
 }
 
 /** An alert of a message, with its times by a clock that is never ahead of the receipt. */
 interface SentAlert {
   readonly alert: Alert
-  /** The start by its own clock. */
+  /** The start and the newest time by its own clock, when that is ahead of the receipt. */
   readonly saidMs: number | undefined
+  readonly newestSaidMs: number
   readonly startMs: number | undefined
   readonly endMs: number | undefined
 }
@@ -519,13 +520,15 @@ function sentAlerts({ at, event, arrivedMs }: EdgeStep): readonly SentAlert[] {
   const received = (ms: number | undefined): number | undefined => (ms === undefined ? ms : Math.min(ms, arrivedMs))
   return event.alerts.map((alert) => {
     const saidMs = read(alert.startedAt)
-    return { alert, saidMs, startMs: received(saidMs), endMs: received(read(alert.endedAt)) }
+    const saidEndMs = read(alert.endedAt)
+    const newestSaidMs = Math.max(saidMs ?? -Infinity, saidEndMs ?? -Infinity)
+    return { alert, saidMs, newestSaidMs, startMs: received(saidMs), endMs: received(saidEndMs) }
   })
 }
 
 /** What an alert of a message says that no earlier one said. `known` is the newest alert of its name. */
 function newsOf(
-  { alert, saidMs, startMs, endMs }: SentAlert,
+  { alert, saidMs, newestSaidMs, startMs, endMs }: SentAlert,
   known: KnownAlert | undefined,
   atMs: number,
 ): { readonly starts: boolean; readonly ends: boolean; readonly next: KnownAlert } | undefined {
@@ -533,15 +536,20 @@ function newsOf(
   const isActive = alert.endedAt === undefined
   // An alert that does not say when it started is the one that is known, or is as old as its end.
   const beganMs = startMs ?? (wasActive ? sinceMs : ((isActive ? undefined : endMs) ?? atMs))
-  const isKnown = saidMs !== undefined && saidMs === known?.aheadMs
+  const isKnown = saidMs !== undefined && saidMs === known?.ahead?.startMs
+  // Two times of a clock that is ahead count as received at once, and are in its own order.
+  const byClock = saidMs !== undefined && saidMs > beganMs ? known?.ahead : undefined
   // A late message lists what was active earlier, and every message can repeat what an earlier one said.
-  const isNew = !isKnown && beganMs > sinceMs
+  const isNew =
+    !isKnown && (byClock === undefined ? beganMs > sinceMs : saidMs !== undefined && saidMs > byClock.newestMs)
   if (isActive && !isNew) return undefined
   const endedMs = Math.max(beganMs, endMs ?? atMs)
   const isOver = !isActive && wasActive && (isKnown || beganMs >= sinceMs)
   if (!isNew && !isOver) return undefined
-  const aheadMs = saidMs !== undefined && saidMs > beganMs ? saidMs : undefined
-  const next = { isActive, sinceMs: isActive ? beganMs : endedMs, aheadMs }
+  const sinceNextMs = isActive ? beganMs : endedMs
+  const isAhead = saidMs !== undefined && newestSaidMs > sinceNextMs
+  const ahead = isAhead ? { startMs: saidMs, newestMs: newestSaidMs } : undefined
+  const next = { isActive, sinceMs: sinceNextMs, ahead }
   const isHistory = known === undefined && !isActive && endedMs < atMs - historyMs
   return { starts: isNew && !isHistory, ends: !isActive && !isHistory, next }
 }
@@ -570,8 +578,10 @@ export function alertEdge(what: 'alertStarts' | 'alertEnds', name?: string): Veh
       }
       const kept = [...known]
         .slice(-mostAlerts)
-        .map(([alert, { sinceMs, isActive, aheadMs }]) =>
-          aheadMs === undefined ? [alert, sinceMs, isActive] : [alert, sinceMs, isActive, aheadMs],
+        .map(([alert, { sinceMs, isActive, ahead }]) =>
+          ahead === undefined
+            ? [alert, sinceMs, isActive]
+            : [alert, sinceMs, isActive, ...new Set([ahead.startMs, ahead.newestMs])],
         )
       return {
         memory: JSON.stringify(kept),
@@ -593,10 +603,10 @@ function knownAlerts(memory: unknown): Map<string, KnownAlert> {
   const known = new Map<string, KnownAlert>()
   for (const entry of Array.isArray(read) ? read : []) {
     if (!Array.isArray(entry)) continue
-    const [name, sinceMs, isActive, aheadMs]: readonly unknown[] = entry
+    const [name, sinceMs, isActive, startMs, newestMs = startMs]: readonly unknown[] = entry
     if (typeof name !== 'string' || typeof sinceMs !== 'number') continue
-    const ahead = typeof aheadMs === 'number' ? aheadMs : undefined
-    known.set(name, { sinceMs, isActive: isActive === true, aheadMs: ahead })
+    const ahead = typeof startMs === 'number' && typeof newestMs === 'number' ? { startMs, newestMs } : undefined
+    known.set(name, { sinceMs, isActive: isActive === true, ahead })
   }
   return known
 }

@@ -143,6 +143,7 @@ describe('edges of the whole vehicle', () => {
   const later = { name: 'Low', startedAt: '2026-11-21T10:02:00.5Z' }
   const other = { name: 'Other', startedAt: '2026-11-21T09:30:00Z' }
   const ahead = { name: 'Low', startedAt: '2026-11-21T10:04:30Z' }
+  const aheadLater = { name: 'Low', startedAt: '2026-11-21T10:04:40Z' }
   const old = Array.from({ length: 20 }, (_, n) => ({ name: `Old${n}`, startedAt: '2026-11-15T09:00:00Z', endedAt: '2026-11-15T09:10:00Z' })) // prettier-ignore
   const alerts = (...lists: readonly (readonly GivenAlert[])[]): readonly Told[] =>
     lists.map((list) => ({ alerts: list }))
@@ -161,6 +162,7 @@ describe('edges of the whole vehicle', () => {
     ['alertStarts: old ones come beside it', alertStarts(), alerts([...old, started], [...old, ended], [], [...old, later, ended]), [0, 3]],
     ['alertEnds: old ones come beside it', alertEnds(), alerts([...old, started], [], [...old, ended], [...old, later, ended]), [2]],
     ['alertEnds: an end without a start, twice', alertEnds(), alerts([], [], [{ name: 'Low', endedAt: ended.endedAt }], [{ name: 'Low', endedAt: ended.endedAt }]), [2]],
+    ['alertStarts: two starts that are ahead of the receipt', alertStarts(), alerts([ahead], [ahead, aheadLater], [ahead], [aheadLater]), [0, 1]],
     ['alertStarts: a start that is ahead of the receipt, and the next one', alertStarts(), alerts([ahead], [ahead], [{ ...ahead, endedAt: ahead.startedAt }], [{ name: 'Low', startedAt: '2026-11-21T10:02:30Z' }]), [0, 3]],
   ])('%s', (_, edge, told, expected) => {
     expect(indexes(edge, told)).toEqual(expected)
