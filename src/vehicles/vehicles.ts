@@ -141,7 +141,10 @@ export class Step {
   /** Reads what {@link text} wrote. */
   static read(text: string, slots: Slots): Step {
     const kept: KeptStep = JSON.parse(text)
-    const happened = kept.happened.flatMap((each) => ('change' in each ? { ...each, change: dated(each.change) } : []))
+    // A dead letter of an earlier version does not say when.
+    const happened = kept.happened.flatMap((each) =>
+      'change' in each ? { edge: each.edge, isEarlier: each.isEarlier === true, change: dated(each.change) } : [],
+    )
     const { nowMs, gapTo, earlier } = kept
     const state = VehicleState.read(kept, slots)
     const before = earlier === undefined ? state : VehicleState.read({ ...kept, text: earlier }, slots)

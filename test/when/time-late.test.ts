@@ -192,6 +192,29 @@ describe('several that are due at once', () => {
   })
 })
 
+test('a replay of a message shows again what was due before it, with the vehicle from before it', async () => {
+  const clock = fakeClock(startMs)
+  const seen: string[] = []
+  let fails = true
+  const receiver = receiverOf(clock).when(parked, ({ id, change, vehicle: of, event }) => {
+    seen.push(`${id} ${minute(change.dueAt)} ${String(of.value('Gear'))} ${event.topic}`)
+    if (fails) throw new Error('no')
+  })
+  const car = vehicle(receiver, vin, { clock })
+  await car.data({ Gear: 'D' })
+  await clock.advance(3_600_000)
+  await car.data({ Gear: 'P' }, at(10))
+  const driven = car.data({ Gear: 'D' }, at(20))
+  await clock.advance(120_000)
+  await driven
+  fails = false
+  const [dead] = await Array.fromAsync(receiver.deadLetters.list())
+  await receiver.deadLetters.replay(dead?.id ?? '')
+  await clock.advance(10)
+  expect(new Set(seen)).toEqual(new Set([`${vin}:${parked.name}:${dead?.id} 12 P data`]))
+  expect(seen.length).toBeGreaterThan(2)
+})
+
 describe('a drain in memory', () => {
   test('tells what is due, and what only waited for late messages, and nothing that is not', async () => {
     const { car, clock, told, receiver } = scene({ stopped, parked })
