@@ -210,7 +210,8 @@ const statements = {
     'UPDATE pending SET deliveries = ifnull(?, deliveries) + ?, attempts = ?, not_before = ? WHERE place = ?',
   settle: 'DELETE FROM pending WHERE place = ?',
   removePending: 'DELETE FROM pending WHERE place = ? RETURNING bytes, replayed',
-  addDead: 'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at, changed, run) VALUES (?, ?, ?, ?, ?, ?, ?)',
+  addDead:
+    'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at, changed, run) VALUES (?, ?, ?, ?, ?, ?, ?)',
   removeDead: 'DELETE FROM dead WHERE place = ? RETURNING bytes',
   revive: `
     INSERT INTO pending (place, id, lane, kind, bytes, replayed, changed)
