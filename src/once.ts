@@ -127,7 +127,8 @@ export function createOnce<Transaction>(
   return isForPool(options) ? onceIn(inPool(options)) : onceIn(checked(options))
 }
 
-const isForPool = (options: object): options is OncePoolOptions<TransactionPool> => isObject(options) && 'pool' in options
+const isForPool = (options: object): options is OncePoolOptions<TransactionPool> =>
+  isObject(options) && 'pool' in options
 
 function checked<Transaction>(options: OnceOptions<Transaction>): OnceOptions<Transaction> {
   checkOptions('createOnce', options, rules)

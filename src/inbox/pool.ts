@@ -56,7 +56,7 @@ export function watchPool(pool: object, noticed?: (notice: unknown) => void): (c
  */
 const begin = `BEGIN; SELECT pg_catalog.set_config(l.name, l.value, true)
 FROM (VALUES ('idle_in_transaction_session_timeout', '20s'), ('lock_timeout', '20s'), ('statement_timeout', '60s')) l(name, value)
-WHERE pg_catalog.current_setting(l.name) = '0'`
+WHERE pg_catalog.current_setting(l.name) OPERATOR(pg_catalog.=) '0'`
 
 /** Runs work in transactions on the connections of a pool. Rejects when the work or the commit fails, and then nothing is written. */
 export function transactionsOn<Pool extends TransactionPool>(

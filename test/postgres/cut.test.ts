@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { hasPostgres } from '../once/servers.ts'
 import { programCommand } from '../runtimes/targets.ts'
 import type { CutSettings } from './cut-program.ts'
@@ -21,6 +21,7 @@ test.skipIf(!hasPostgres)(survives, { timeout: 120_000 }, async () => {
   })
   const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: 'pipe' })
   const exited = once(child, 'exit')
+  onTestFinished(() => void child.kill('SIGKILL'))
   let errors = ''
   child.stderr.on('data', (data) => (errors += String(data)))
   const lines = createInterface(child.stdout)[Symbol.asyncIterator]()
