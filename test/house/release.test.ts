@@ -31,8 +31,9 @@ test(
     expect(run(process.execPath, 'scripts/release.ts', 'version')).toContain(`tagged v${next}`)
     for (const name of ['package.json', 'package-lock.json', 'jsr.json'])
       expect(JSON.parse(read(name)).version).toBe(next)
+    // The notes of this checkout are there, too.
     expect(run(process.execPath, 'scripts/release.ts', 'notes')).toMatch(
-      /^### Minor Changes\n\n- \w{7}: Reads a fourth format\.\n$/,
+      /^### Minor Changes\n\n(?:- .+\n)*- \w{7}: Reads a fourth format\.\n/,
     )
     expect(run('git', 'status', '--porcelain')).toBe('')
     expect(run('git', 'describe', '--exact-match')).toBe(`v${next}\n`)
