@@ -155,6 +155,8 @@ function onceIn<Transaction>({
   let marks = 0
   const believed = new BelievedTime(systemClock)
   const place = (n: number): string => (database === 'postgres' ? `$${n}` : '?')
+  // By its bare name, Postgres takes an operator of whatever schema is first in the `search_path`.
+  const op = (sign: string): string => (database === 'postgres' ? `OPERATOR(pg_catalog.${sign})` : sign)
   const [insert, onConflict] = database === 'mysql' ? ['INSERT IGNORE', ''] : ['INSERT', ' ON CONFLICT DO NOTHING']
 
   function once(
@@ -174,13 +176,13 @@ function onceIn<Transaction>({
       if (added < deliveries.length) return
       await handle(tx)
       // When the handler swallowed an error that ended the transaction, this fails too, or finds no mark.
-      const confirm = `UPDATE fleethook_once SET at = at + 1 WHERE id = ${place(1)} AND handler = ${place(2)}`
+      const confirm = `UPDATE fleethook_once SET at = at ${op('+')} 1 WHERE id ${op('=')} ${place(1)} AND handler ${op('=')} ${place(2)}`
       if ((await run(tx, confirm, [...markOf(name, first)])) !== 1)
         throw new Error('The transaction of the handler has ended before the handler.')
       marks += deliveries.length
       if (marks < tidyEvery) return
       marks = 0
-      await run(tx, `DELETE FROM fleethook_once WHERE at < ${place(1)}`, [believed.now() - keepForMs])
+      await run(tx, `DELETE FROM fleethook_once WHERE at ${op('<')} ${place(1)}`, [believed.now() - keepForMs])
     })
   }
 
@@ -197,7 +199,7 @@ const index = 'CREATE INDEX IF NOT EXISTS fleethook_once_at ON fleethook_once (a
 const columns = 'handler VARCHAR(200) NOT NULL, at BIGINT NOT NULL'
 const create = 'CREATE TABLE IF NOT EXISTS fleethook_once'
 const schemas = {
-  postgres: [`${create} (id UUID NOT NULL, ${columns}, PRIMARY KEY (id, handler))`, index],
+  postgres: [`${create} (id pg_catalog.uuid NOT NULL, ${columns}, PRIMARY KEY (id, handler))`, index],
   mysql: [`${create} (id CHAR(36) NOT NULL, ${columns}, PRIMARY KEY (id, handler), KEY fleethook_once_at (at))`],
   sqlite: [`${create} (id TEXT NOT NULL, ${columns}, PRIMARY KEY (id, handler)) WITHOUT ROWID`, index],
 } as const

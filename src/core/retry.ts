@@ -42,7 +42,7 @@ export function backoffMs({ minMs, maxMs }: RetryOptions, attempt: number): numb
  * Thrown by a handler that wants to run again after `afterMs` milliseconds, instead of after the back-off of the option
  * `retry`: for instance when a rate limit says how long to wait. It counts as an attempt, and after the last attempt the
  * message becomes a dead letter. `cause` goes into the dead letter, for people. Observers do not see a `Retry`. The wait may be longer
- * than `retry.maxMs`; a restart cuts what is left of it to `retry.maxMs`.
+ * than `retry.maxMs`; a restart cuts what is left of it to `retry.maxMs`, or to a minute if that is longer.
  *
  * Throws `option_invalid` when `afterMs` is not a number from 0 to 2,147,483,647. A fraction is rounded up.
  *

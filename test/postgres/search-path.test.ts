@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { createReceiver, Retry, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
+import { createOnce } from 'fleethook/once'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { qualified } from '../../adapters/inbox/postgres/qualified.ts'
@@ -60,6 +61,7 @@ CREATE DOMAIN public.xid8 AS pg_catalog.int4 CHECK (false);
 CREATE DOMAIN public.timestamptz AS pg_catalog.int4 CHECK (false);
 CREATE DOMAIN public.pg_snapshot AS pg_catalog.int4 CHECK (false);
 GRANT CREATE ON DATABASE postgres TO inbox;
+GRANT CREATE ON SCHEMA public TO inbox;
 ALTER ROLE inbox SET search_path = public, pg_catalog;
 `
 
@@ -159,6 +161,40 @@ test('with traps for every function, operator and type in front of those of Post
   await second.drain()
   expect(lines.filter((line) => /trapped|SQLSTATE|cannot be used/.test(line))).toEqual([])
   await Promise.all([pool.end(), handlers.end()])
+})
+
+test('with the same traps, fleethook/once writes its marks', async () => {
+  const pool = poolOf('inbox')
+  const once = createOnce<pg.PoolClient>({
+    database: 'postgres',
+    run: async (client, sql, values) => (await client.query(sql, values)).rowCount ?? 0,
+    async transaction(work) {
+      const client = await pool.connect()
+      try {
+        await client.query('BEGIN')
+        await work(client)
+        await client.query('COMMIT')
+      } catch (error) {
+        await client.query('ROLLBACK')
+        throw error
+      } finally {
+        client.release()
+      }
+    },
+  })
+  for (const sql of once.schema) await pool.query(sql)
+  const lines: string[] = []
+  const receiver = createReceiver({ secret: false, log: logInto(lines), retry: { attempts: 1 } })
+  receiver.on(
+    'data',
+    once('all', (_event, _context, client) => client.query('SELECT 1')),
+  )
+  // After a thousand marks, old ones are deleted.
+  for (let number = 0; number < 1_010; number += 1) await post(receiver, number % 50, number)
+  await expect.poll(() => receiver.stats(), { timeout: 60_000 }).toMatchObject({ handled: 1_010, deadLettered: 0 })
+  expect(lines).toEqual([])
+  await receiver.drain()
+  await pool.end()
 })
 
 test('each statement keeps its meaning: operators bind as before', () => {
