@@ -80,7 +80,8 @@ test('a process that starts with a clock far ahead deletes nothing, however ofte
     await set.real.advance(soon)
     expect(await kept(inbox)).toEqual([1, 1])
     // Once, because the doubt goes on.
-    if (start === 0) expect(told).toContain('the clock is far ahead of the last known time: nothing is deleted by it for an hour')
+    if (start === 0)
+      expect(told).toContain('the clock is far ahead of the last known time: nothing is deleted by it for an hour')
     await inbox.close()
   }
 })
