@@ -103,7 +103,7 @@ const lockedState = '55P03'
 async function lockedError(db: Database): Promise<FleethookError> {
   const rows = await db
     .run(
-      `SELECT DISTINCT pg_catalog.format('process %s (%s, %s)', a.pid, coalesce(nullif(a.application_name, ''), a.backend_type, 'unknown'),
+      `SELECT DISTINCT pg_catalog.format('process %s (%s, %s)', a.pid, coalesce(CASE WHEN a.application_name <> '' THEN a.application_name END, a.backend_type, 'unknown'),
     coalesce(a.state, 'unknown')) AS session
 FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
   LEFT JOIN pg_catalog.pg_class c ON c.oid = l.relation AND l.locktype = 'relation' LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

@@ -138,11 +138,14 @@ export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number
     inflated?.cancel().catch(() => {})
     if (problem.error === 'body_gzip_broken') {
       // Some runtimes refuse everything behind the first member.
-      const members = await allOf(next).then(
-        () => membersOf(kept, limitBytes),
-        () => undefined,
-      )
-      if (members !== undefined) return typeof members === 'string' ? filled(members) : members
+      try {
+        while ((await next()) !== undefined);
+        const body = new Uint8Array(await new Blob(kept).arrayBuffer())
+        const members = await membersOf(body, limitBytes)
+        if (members !== undefined) return members
+      } catch {
+        // Too large, or interrupted.
+      }
     }
     sent.cancel()
     return problem
@@ -150,77 +153,44 @@ export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number
   return filled(text + decoder.decode())
 }
 
-async function allOf(next: () => Promise<unknown>): Promise<void> {
-  while ((await next()) !== undefined);
-}
-
-/** The most beginnings of a member that turn out to be none. Three bytes that look like one are in every second body of 8 MiB. */
+/** Most places that look like the beginning of a member are one: three bytes that do are in every second body of 8 MiB. */
 const mostWrong = 20
-/** The most members of a body: one for each event of a large batch. */
-const mostMembers = 50_000
 
 /**
- * The text of a body of several gzip members, as some relays send it. No standard reader says where a member ends, so each place that looks like the
- * beginning of one is tried: a member is what inflates whole, to the size that its end says. `undefined`: the body is something else.
+ * The text of several gzip members, as some relays send them. No standard reader says where a member ends, so each place that looks like the beginning of
+ * one is tried: what is before it has to inflate as a whole. `undefined`: the body is something else.
  */
-async function membersOf(
-  chunks: readonly Uint8Array<ArrayBuffer>[],
-  limitBytes: number,
-): Promise<string | Refusal | undefined> {
-  const body = new Uint8Array(await new Blob([...chunks]).arrayBuffer())
+async function membersOf(body: Uint8Array<ArrayBuffer>, limitBytes: number): Promise<Body | Refusal | undefined> {
   const decoder = new TextDecoder()
   let text = ''
-  let start = 0
   let bytes = 0
-  let members = 0
-  let wrong = 0
-  for (let end = 1; end <= body.length; end += 1) {
+  let start = 0
+  for (let end = 1, wrong = 0; end <= body.length && wrong < mostWrong; end += 1) {
     const isEnd = end === body.length || (body[end] === gzipMagic && body[end + 1] === 0x8b && body[end + 2] === 8)
     if (!isEnd) continue
-    const member = await inflateWhole(body.subarray(start, end), limitBytes - bytes)
-    if (member === 'too large') return tooLarge(limitBytes)
-    if (member === undefined) {
+    let member: Uint8Array<ArrayBuffer> | undefined = body.subarray(start, end)
+    const reader = inflate(async () => {
+      const all = member
+      member = undefined
+      return all
+    }).getReader()
+    const chunks: Uint8Array<ArrayBuffer>[] = []
+    let size = 0
+    try {
+      for (let read = await reader.read(); !read.done; read = await reader.read()) {
+        chunks.push(read.value)
+        size += read.value.length
+        if (bytes + size > limitBytes) return tooLarge(limitBytes)
+      }
+    } catch {
       wrong += 1
-      if (wrong > mostWrong) return undefined
       continue
     }
-    text += decoder.decode(member, { stream: true })
-    bytes += member.length
+    for (const chunk of chunks) text += decoder.decode(chunk, { stream: true })
+    bytes += size
     start = end
-    members += 1
-    if (members === mostMembers) break
   }
-  return members > 0 && start === body.length ? text + decoder.decode() : undefined
-}
-
-/** One member. `undefined`: it does not inflate, or not to the size that its last four bytes say. */
-async function inflateWhole(
-  member: Uint8Array<ArrayBuffer>,
-  limitBytes: number,
-): Promise<Uint8Array | 'too large' | undefined> {
-  if (member.length < 18) return undefined
-  const size = new DataView(member.buffer, member.byteOffset + member.length - 4).getUint32(0, true)
-  let left: Uint8Array<ArrayBuffer> | undefined = member
-  const reader = inflate(async () => {
-    const all = left
-    left = undefined
-    return all
-  }).getReader()
-  const chunks: Uint8Array<ArrayBuffer>[] = []
-  let bytes = 0
-  try {
-    for (let read = await reader.read(); !read.done; read = await reader.read()) {
-      bytes += read.value.byteLength
-      if (bytes > limitBytes) {
-        reader.cancel().catch(() => {})
-        return 'too large'
-      }
-      chunks.push(read.value)
-    }
-  } catch {
-    return undefined
-  }
-  return bytes === size ? new Uint8Array(await new Blob(chunks).arrayBuffer()) : undefined
+  return start > 0 && start === body.length ? filled(text + decoder.decode()) : undefined
 }
 
 /** Some runtimes inflate a whole chunk at once, to a thousand times its size. So they get small chunks. */

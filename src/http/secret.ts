@@ -44,13 +44,10 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
   if (secret === false) return () => undefined
   let isTold = false
   // The answer does not say it: only who can read the log knows the secret anyway.
-  const misplaced = (given: string | undefined): void => {
+  const misplaced = (word: string): void => {
     if (isTold) return
     isTold = true
-    const word = given !== undefined && /^[\w-]{1,20}$/.test(given) ? `the word ${given}` : 'a word'
-    const where =
-      given === undefined ? 'without the scheme word that `secret` has' : `behind ${word} that \`secret\` does not have`
-    const line = `messages are refused although their secret is right: it comes ${where}. Set \`secret\` to the whole value of \`auth\`, or to a list of both forms.`
+    const line = `messages are refused although their secret is right: the header has ${word || 'no'} as its scheme word. Set \`secret\` to the whole value of \`auth\`.`
     guarded(
       () => log.error(line),
       () => {},
@@ -140,7 +137,7 @@ function splitScheme(value: string): { readonly scheme: string | undefined; read
 function check(
   { secrets: expected, isListed }: Expected,
   used: Used | undefined,
-  misplaced: (scheme: string | undefined) => void,
+  misplaced: (word: string) => void,
   authorization: string | null | undefined,
   door: Door,
 ): Refusal | undefined {
@@ -165,7 +162,7 @@ function check(
     if (mayBeNear && (scheme !== undefined || bareAllowed)) {
       let isNear = false
       for (const candidate of expected) isNear = candidate.rest.equals(rest) || isNear
-      if (isNear) misplaced(scheme === undefined ? undefined : authorization.slice(0, scheme.length))
+      if (isNear) misplaced(authorization.slice(0, Math.min(scheme?.length ?? 0, 20)))
     }
     return refusal
   }

@@ -62,14 +62,19 @@ const mostNames = 100
 function shown(event: FleetEvent | MalformedBody, { payloads }: Shows): unknown {
   if (event.topic === 'malformed') return payloads ? event : { ...event, text: undefined }
   if (payloads || event.topic === 'gap') return withoutDeeper({ ...event }, shownLevels)
-  const { topic, vin, createdAt, at, receivedAt, format, id } = event
-  const about = { topic, vin, createdAt, at, receivedAt, format, id }
+  return { ...headOf(event), id: event.id }
+}
+
+/** An event without its payload, and without its id: that is a hash of the payload, which takes long for a large one. */
+function headOf(event: FleetEvent): object {
+  const { topic, vin, createdAt, at, receivedAt, format } = event
+  const about = { topic, vin, createdAt, at, receivedAt, format }
   return event.topic === 'data' ? { ...about, fields: Object.keys(event.data).slice(0, mostNames) } : about
 }
 
 /** An event in a list. */
 function listed(event: FleetEvent | MalformedBody, bytes: number, shows: Shows): unknown {
-  return shown(event, { payloads: shows.payloads && bytes <= mostListedBytes })
+  return bytes <= mostListedBytes || event.topic === 'malformed' ? shown(event, shows) : headOf(event)
 }
 
 function lineOf(event: FleetEvent | MalformedBody, at: Date, { payloads }: Shows): { readonly line?: string } {

@@ -11,7 +11,14 @@ test(
   () => {
     const folder = realpathSync(mkdtempSync(join(tmpdir(), 'fleethook-version-')))
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
-    for (const name of ['package.json', 'package-lock.json', 'jsr.json', 'CHANGELOG.md', 'scripts', '.changeset'])
+    for (const name of [
+      'package.json',
+      'package-lock.json',
+      'jsr.json',
+      'CHANGELOG.md',
+      'scripts',
+      '.changeset/config.json',
+    ])
       cpSync(join(root, name), join(folder, name), { recursive: true })
     symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'))
     const paths = [join(root, 'node_modules/node/bin'), join(root, 'node_modules/.bin'), process.env['PATH']]

@@ -7,7 +7,7 @@ import { programCommand, secret } from '../runtimes/targets.ts'
 
 const large = 'x'.repeat(900_000)
 const kinds = ['WAIT', 'DEAD', 'DONE'] as const
-const each = 20
+const each = 12
 
 test('looking at large messages costs a receiver with a small heap neither its life nor the time of live messages', async () => {
   const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-large-')), 'inbox.db')

@@ -24,7 +24,7 @@ export const keepsSql: string = `NOT (${settings.map(isOff).join(' OR ')})`
 export const aboutServer: string = `${serverMs}::text AS server_ms,
   CASE ${settings.map((name) => `WHEN ${isOff(name)} THEN '${name}'`).join(' ')} END AS weak,
   (pg_catalog.current_setting('synchronous_standby_names') <> ''
-    AND pg_catalog.current_setting('synchronous_commit') NOT IN ('local', 'off'))::text AS replicated`
+    AND pg_catalog.current_setting('synchronous_commit') <> ALL (ARRAY['local', 'off']))::text AS replicated`
 
 /** Reads the columns of {@link aboutServer}. */
 export function promisedBy(row: Row | undefined): Promised {
