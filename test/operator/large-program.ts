@@ -6,6 +6,7 @@ import { createReceiver, vehicles } from '../../src/index.ts'
 import { inspectorRoutes } from '../../src/inspector.ts'
 
 const { INBOX: path = '', WEBHOOK_SECRET: secret } = process.env
+let dead = 0
 const receiver = createReceiver({
   secret,
   inbox: sqliteInbox({ path }),
@@ -13,7 +14,7 @@ const receiver = createReceiver({
   concurrency: 64,
   timeoutMs: 600_000,
   parts: [vehicles({ fields: 'all' })],
-  observe: { dead: ({ id }) => console.log(`dead ${id}`), settled: ({ vin }) => console.log(`settled ${vin}`) },
+  observe: { dead: () => console.log(`dead ${(dead += 1)}`), settled: ({ vin }) => console.log(`settled ${vin}`) },
 }).on('data', async ({ vin }) => {
   if (vin.startsWith('DEAD')) throw new Error('no')
   if (vin.startsWith('WAIT')) await new Promise(() => {})
