@@ -232,3 +232,17 @@ test('every statement goes through the one place that adds schemas', () => {
     expect([name, calls]).toEqual([name, name === 'client.ts' ? 2 : 0])
   }
 })
+
+test('no statement has what cannot be written without a bare operator', () => {
+  const unsafe =
+    /\bUSING \(|\bNULLIF\b|\bNOT IN\b|\bBETWEEN\b|\bILIKE\b|\bSIMILAR TO\b|\bDISTINCT FROM\b|\bCASE (?!WHEN)[a-z]/i
+  for (const folder of ['../../adapters/inbox/postgres/', '../../adapters/cli/']) {
+    const place = new URL(folder, import.meta.url)
+    for (const name of readdirSync(place).filter((file) => file.endsWith('.ts') && file !== 'qualified.ts')) {
+      const statements = readFileSync(new URL(name, place), 'utf8').match(
+        /`[^`]*\b(?:SELECT|UPDATE|DELETE|INSERT)\b[^`]*`/g,
+      )
+      expect([name, statements?.filter((statement) => unsafe.test(statement)) ?? []]).toEqual([name, []])
+    }
+  }
+})

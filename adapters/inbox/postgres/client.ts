@@ -48,6 +48,7 @@ export class Database {
 
   /** Rejects with a FleethookError, also when there is no answer within `withinMs`. The server may still run the statement then. */
   async run(text: string, values: readonly unknown[] = [], withinMs = 10_000): Promise<readonly Row[]> {
+    const statement = qualified(text)
     let timer: Timer | undefined
     const sentMs = elapsedMs(this.#clock)
     const late = new Promise<never>((_, reject) => {
@@ -56,7 +57,7 @@ export class Database {
       )
     })
     try {
-      const { rows } = await this.#query(qualified(text), [...values], late)
+      const { rows } = await this.#query(statement, [...values], late)
       const found = rows.filter(isRow)
       if (found[0]?.['server_ms'] !== undefined) this.#learn(found[0], sentMs)
       return found

@@ -273,7 +273,8 @@ export class Reader extends SharedReader<Unsettled> {
   async #bury(ending: Ending, reason: DeadLetterReason, vehicle: StoredVehicle | undefined): Promise<boolean> {
     const { store, me } = this.#options
     const { attempts, diedAt, marks } = reason
-    const plain = marks === undefined ? { error: unwritable, attempts, diedAt } : { error: unwritable, attempts, diedAt, marks }
+    const plain =
+      marks === undefined ? { error: unwritable, attempts, diedAt } : { error: unwritable, attempts, diedAt, marks }
     const ways = [[reason, vehicle], [plain, vehicle], [reason, undefined], [plain, undefined]] as const // prettier-ignore
     for (const [what, state] of ways) {
       try {

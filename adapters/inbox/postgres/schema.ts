@@ -38,6 +38,7 @@ export function schemaStatements(schema: string): readonly string[] {
   part smallint NOT NULL, seq bigint GENERATED ALWAYS AS IDENTITY, id uuid NOT NULL,
   xid xid8 NOT NULL DEFAULT pg_current_xact_id(), attempts int NOT NULL DEFAULT 0, not_before bigint NOT NULL DEFAULT 0,
   deliveries int NOT NULL DEFAULT 0, replayed boolean NOT NULL DEFAULT false, changed text, done text[] NOT NULL DEFAULT '{}', replay text,
+  failing_since bigint, failed_by text, error text,
   PRIMARY KEY (part, seq)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)`,
     `CREATE INDEX IF NOT EXISTS waiting_xid ON ${schema}.waiting (xid)`,

@@ -119,7 +119,7 @@ SELECT (EXISTS (${lockedSql(schema, '$3')}))::text AS locked,
     const { schema } = this.#db
     const rows = await this.#db.run(
       `SELECT ${letterSql} FROM (${pageSql(`${schema}.dead d JOIN ${schema}.message m ON m.id = d.id`, sql)}) page
-JOIN ${schema}.message m USING (id) JOIN ${schema}.dead d USING (id) WHERE ${inPage} ORDER BY m.id`,
+JOIN ${schema}.message m ON m.id = page.id JOIN ${schema}.dead d ON d.id = m.id WHERE ${inPage} ORDER BY m.id`,
       values,
     )
     return rows.map(letterOf)
@@ -165,7 +165,7 @@ DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id`,
     const { sql, values } = selected({ ...which, after: after > first ? after : first }, 'ASC', this.#isSettled)
     const { schema } = this.#db
     const rows = await this.#db.run(
-      `SELECT m.* FROM (${pageSql(`${schema}.message m`, sql)}) page JOIN ${schema}.message m USING (id) WHERE ${inPage} ORDER BY m.id`,
+      `SELECT m.* FROM (${pageSql(`${schema}.message m`, sql)}) page JOIN ${schema}.message m ON m.id = page.id WHERE ${inPage} ORDER BY m.id`,
       values,
     )
     return rows.map(messageOf)
@@ -177,7 +177,7 @@ DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id`,
     const { schema } = this.#db
     const rows = await this.#db.run(
       `SELECT ${letterSql}, (NOT (${this.#isSettled}))::text AS open
-FROM (${pageSql(`${schema}.message m`, sql)}) page JOIN ${schema}.message m USING (id) LEFT JOIN ${schema}.dead d USING (id)
+FROM (${pageSql(`${schema}.message m`, sql)}) page JOIN ${schema}.message m ON m.id = page.id LEFT JOIN ${schema}.dead d ON d.id = m.id
 WHERE ${inPage} ORDER BY m.id DESC`,
       values,
     )
