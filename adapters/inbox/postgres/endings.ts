@@ -47,7 +47,7 @@ const tellAfterMs = 5_000
 export class Endings {
   readonly #db: Database
   readonly #clock: Clock
-  readonly #me: string
+  readonly #me: () => string
   readonly #on: On
   readonly #settled = new Map<string, Ending>()
   readonly #tries = new Map<string, Place & Tries>()
@@ -63,7 +63,7 @@ export class Endings {
   #waiters: { readonly round: number; readonly resolve: () => void }[] = []
   #isClosed = false
 
-  constructor(db: Database, clock: Clock, me: string, on: On) {
+  constructor(db: Database, clock: Clock, me: () => string, on: On) {
     this.#db = db
     this.#clock = clock
     this.#me = me
@@ -190,7 +190,7 @@ SELECT seq::text AS seq FROM there t WHERE NOT EXISTS (SELECT FROM free f WHERE 
       [
         ...[tries.map(({ part }) => part), tries.map(({ seq }) => seq)],
         ...[tries.map(({ attempts }) => attempts), tries.map(({ notBefore }) => notBefore)],
-        ...[tries.map(({ deliveries }) => deliveries), this.#me],
+        ...[tries.map(({ deliveries }) => deliveries), this.#me()],
         tries.map(({ failure }) => failure?.sinceMs ?? null),
         tries.map(({ failure }) => (failure === undefined ? null : storable(failure.handler))),
         tries.map(({ failure }) => (failure === undefined ? null : storable(failure.error))),
@@ -210,7 +210,7 @@ SELECT seq::text AS seq FROM there t WHERE NOT EXISTS (SELECT FROM free f WHERE 
 ${endSql(schema, '$3', 5)}
 ${lockedSql(schema, '$3')}`,
       [
-        ...[settled.map(({ part }) => part), settled.map(({ seq }) => seq), this.#me],
+        ...[settled.map(({ part }) => part), settled.map(({ seq }) => seq), this.#me()],
         settled.map(({ vehicle }) => storable(vehicle?.vin ?? '')),
         ...stateValues([...states.values()]),
       ],
