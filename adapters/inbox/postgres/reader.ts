@@ -407,7 +407,7 @@ export class Reader extends SharedReader<Unsettled> {
       chosen.map(([, part]) => part),
       this.#options.settings.leaseMs / 5,
     )
-    await this.#endings.flush(lastMs)
+    await this.#endings.flush(Math.min(lastMs, this.#options.settings.leaseMs / 5))
     for (const [number, part] of chosen) part.isLeaving = part.hand.size === 0 && !this.#endings.has(number)
     const left = chosen.flatMap(([number, { isLeaving }]) => (isLeaving ? [number] : []))
     if (left.length === 0) return
