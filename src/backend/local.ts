@@ -34,6 +34,8 @@ interface LocalBackendOptions extends BackendParts {
   readonly watchesTime?: boolean
   /** Whether messages can wait at the port of this process while it does not run. Default `true`. */
   readonly receives?: boolean
+  /** Timers start when this is resolved. Default: at once. */
+  readonly timersAfter?: Promise<void> | undefined
 }
 
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
@@ -88,6 +90,7 @@ export class LocalBackend implements Backend {
   #emits = false
   readonly #longestWaitMs: number
   readonly #watchesTime: boolean
+  readonly #timersAfter: Promise<void> | undefined
   #stopWatching = (): void => {}
   /** Set when the process stood still a moment ago. Until this timer fires, that gap grows, and no gap is emitted. */
   #catchingUp: Timer | undefined
@@ -97,6 +100,7 @@ export class LocalBackend implements Backend {
     scope = noRequest,
     watchesTime = true,
     receives = true,
+    timersAfter,
     ...parts
   }: LocalBackendOptions) {
     const { settings, registry, receipts, reports, vehicles } = parts
@@ -151,6 +155,7 @@ export class LocalBackend implements Backend {
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
     this.#watchesTime = watchesTime
+    this.#timersAfter = timersAfter
     this.#breakers = new Breakers(reports.dispatch)
     const added: Part[] = [this.#breakers]
     for (const part of settings.parts) {
@@ -435,7 +440,8 @@ export class LocalBackend implements Backend {
         const startTimers = await this.#kept?.recover(unapplied, lastId)
         this.#lastId = lastId ?? ''
         await this.#recover(waiting)
-        startTimers?.()
+        if (this.#timersAfter === undefined) startTimers?.()
+        else void this.#timersAfter.then(() => this.lifecycle.startsNoMore || startTimers?.())
       } catch (error) {
         reports.dispatch.inboxFailed(error)
       }

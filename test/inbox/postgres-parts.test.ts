@@ -151,7 +151,7 @@ test('a sign of life counts the messages of every gap', async () => {
   }))
   const life = new Life({
     ...{ signs: signsIn(new Database({ query }, 'fleethook', systemClock), 'me'), clock: systemClock, log: quiet },
-    ...{ openGaps: () => gaps, earlier: [], onGap: () => {}, onSigned: () => {} },
+    ...{ openGaps: () => gaps, earlier: [], onGap: () => {}, onSigned: () => {}, onAccounted: () => {} },
   })
   life.start(false)
   await expect.poll(() => written.length).toBeGreaterThan(0)
