@@ -389,6 +389,8 @@ export class Reader extends SharedReader<Unsettled> {
 
   #renewed(lost: readonly number[], gained: readonly Lease[]): void {
     if (lost.length > 0) this.#lose(lost)
+    // Messages that were to start while the lease was over wait for this.
+    this.change()
     // Those that could not be given back are still here.
     for (const part of this.parts.values()) part.isLeaving = false
     if (gained.length === 0) return
