@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts'
+import { backgroundTimer, type Clock, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent, GapEvent } from '../events/event.ts'
@@ -59,6 +59,9 @@ export interface VehiclesStats {
   readonly edges: number
 }
 
+/** The subject of the handlers of an edge, beside those of topics. */
+export const subjectOf = (edge: string): string => `edge ${edge}`
+
 /** What an edge found, or the error that it threw. */
 type Happened = { readonly edge: string } & ({ readonly change: Occurrence } | { readonly error: unknown })
 
@@ -97,6 +100,11 @@ export class Step {
   /** These changes, and those that are reported only where `first: true` or `invalid: true` asks for them. */
   get all(): readonly Change[] {
     return this.#applied?.changes ?? none
+  }
+
+  /** The subjects of the edges that happened: their handlers get the message, too. */
+  get subjects(): readonly string[] | undefined {
+    return this.happened.length === 0 ? undefined : this.happened.map(({ edge }) => subjectOf(edge))
   }
 
   /** The vehicle after the message. `undefined` for a message without a VIN. */
@@ -240,6 +248,8 @@ interface VehicleStatesOptions {
   readonly edges?: EdgeIndex
   /** The `seq` of the newest message that was received. */
   readonly newestSeq?: () => number
+  /** Forgets silent vehicles while the process runs. */
+  readonly forgets?: { readonly afterMs: number; readonly everyMs: number; failed(error: unknown): void } | undefined
 }
 
 /**
@@ -263,9 +273,13 @@ export class VehicleStates {
   #put: ((due: readonly Due[]) => Promise<boolean>) | undefined
   /** The `seq` of the newest message of earlier processes. */
   #lastBefore = -1
+  readonly #forgets: VehicleStatesOptions['forgets']
+  #forgetting: Timer | undefined
+  #isStopped = false
 
-  constructor({ store, slots, clock, edges = new EdgeIndex(), newestSeq = () => -1 }: VehicleStatesOptions) {
+  constructor({ store, slots, clock, edges = new EdgeIndex(), newestSeq = () => -1, forgets }: VehicleStatesOptions) {
     this.#store = store
+    this.#forgets = forgets
     this.#newestSeq = newestSeq
     this.slots = slots
     this.#clock = clock
@@ -278,6 +292,7 @@ export class VehicleStates {
     read: (message: InboxMessage) => FleetEvent | MalformedBody,
     lastId?: string,
   ): Promise<void> {
+    this.#forgetLater()
     if (lastId !== undefined) this.#lastBefore = seqOf(lastId)
     this.#store.shared?.follow({
       moved: async (isStale) => {
@@ -327,7 +342,18 @@ export class VehicleStates {
     return this.#clockwork?.nextMs()
   }
 
+  #forgetLater(): void {
+    const forgets = this.#forgets
+    if (forgets === undefined || this.#isStopped) return
+    this.#forgetting = backgroundTimer(this.#clock, forgets.everyMs, () => {
+      this.#store.forgetUnseen(this.#clock.now() - forgets.afterMs).catch(forgets.failed)
+      this.#forgetLater()
+    })
+  }
+
   stopTimers(): void {
+    this.#isStopped = true
+    this.#forgetting?.cancel()
     this.edges.onTiming = undefined
     this.#clockwork?.stop()
   }
