@@ -324,7 +324,7 @@ export class Core {
       const wasSeen = entry.steps !== undefined || entry.claim === undefined
       next = this.#failedTurn(entry, error)
       // No handler saw it, so its claim must not look like one that ended its process.
-      if (!wasSeen) await this.later(entry, next).catch(this.options.events.inboxFailed)
+      if (!wasSeen) await this.#tryLater(entry, next)
     }
     if (isObserved && begun !== undefined) begun.next = next
     else this.#endTurn(entry, next)
@@ -703,6 +703,14 @@ export class Core {
       entry.steps = noSteps
     }
     return inboxRestMs
+  }
+
+  async #tryLater(entry: Entry, restMs: number): Promise<void> {
+    try {
+      await this.later(entry, restMs)
+    } catch (error) {
+      this.options.events.inboxFailed(error)
+    }
   }
 
   /** Writes the end of a message, or that it waits. What only this process must know is not written. */
