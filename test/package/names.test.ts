@@ -25,7 +25,10 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Json Location Meta NormalizeOptions Normalizer NormalizerOptions OtherField Piece Split StateEvent TimeOfDay TimerEvent Tires Topic
       UnknownEvent UnknownReason ValueOf ValuePiece VehicleDataEvent VehicleError WireEvent WireTopic`,
   },
-  'fleethook/once': { values: 'createOnce', types: 'ConnectionOf Once OnceOptions OncePoolOptions PoolConnection TransactionPool' },
+  'fleethook/once': {
+    values: 'createOnce',
+    types: 'ConnectionOf Once OnceOptions OncePoolOptions PoolConnection TransactionPool',
+  },
   'fleethook/schemas': {
     values: `
       alertsEvent connectivityEvent dataEvent errorsEvent eventCollectorMessage fleetEvent gapEvent serviceMessage stateEvent
@@ -69,7 +72,10 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
     values: 'exitWithError serve',
     types: 'Listening NodeServeOptions ServeOptions Served Server Signal TlsFiles TlsOptions TlsTexts',
   },
-  'fleethook/bun': { values: 'serve', types: 'BunServeOptions ServeOptions Served Server Signal TlsFiles TlsOptions TlsTexts' },
+  'fleethook/bun': {
+    values: 'serve',
+    types: 'BunServeOptions ServeOptions Served Server Signal TlsFiles TlsOptions TlsTexts',
+  },
   'fleethook/deno': { values: 'serve', types: 'ServeOptions Served Server Signal TlsFiles TlsOptions TlsTexts' },
   'fleethook/workers': { values: 'worker', types: 'Worker WorkerServed' },
   'fleethook/inbox/sqlite': { values: 'sqliteInbox', types: 'Retention SqliteInboxOptions' },
