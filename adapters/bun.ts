@@ -8,7 +8,7 @@ import { FleethookError } from '../src/base/errors.ts'
 import { wholeNumber } from '../src/base/options.ts'
 import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
 
-export type { Served, ServeOptions, Server, Signal } from './runtime.ts'
+export type { Served, ServeOptions, Server, Signal, TlsFiles, TlsOptions, TlsTexts } from './runtime.ts'
 
 /** Options of {@link serve} on Bun: beside the common ones, the limit that Bun has against slow clients. */
 export interface BunServeOptions extends ServeOptions {
@@ -51,8 +51,8 @@ const bun: Runtime<BunServeOptions> = {
   rules: { idleTimeoutMs: wholeNumber(0, 255_000) },
   noInheritedSocket: 'Bun cannot serve HTTP on an inherited socket: use reusePort.',
 
-  async listen({ fetch }, options) {
-    const { port = 3000, hostname, tls, idleTimeoutMs = 30_000, reusePort = false } = options
+  async listen({ fetch }, options, tls) {
+    const { port = 3000, hostname, idleTimeoutMs = 30_000, reusePort = false } = options
     const server = bunItself().serve({
       port,
       ...(hostname === undefined ? {} : { hostname }),

@@ -5,9 +5,17 @@
  */
 import process from 'node:process'
 import { FleethookError } from '../src/base/errors.ts'
-import { type Runtime, type Served, type ServeOptions, type Server, type Signal, serveOn } from './runtime.ts'
+import {
+  type Runtime,
+  type Served,
+  type ServeOptions,
+  type Server,
+  type Signal,
+  serveOn,
+  type TlsTexts,
+} from './runtime.ts'
 
-export type { Served, ServeOptions, Server, Signal } from './runtime.ts'
+export type { Served, ServeOptions, Server, Signal, TlsFiles, TlsOptions, TlsTexts } from './runtime.ts'
 
 interface Deno {
   readonly version: { readonly deno: string }
@@ -58,12 +66,13 @@ const deno: Runtime<ServeOptions> = {
     return 'an isolate may end with its answer, before the message was stored or handled'
   },
 
-  async listen({ fetch, wantsConnection }, options) {
+  async listen({ fetch, wantsConnection }, options, tls) {
     const stopping = new AbortController()
     const traffic = new Traffic()
     // Deno makes the information about a connection only for handlers with two parameters. It costs a tenth of a message.
     const server = serveEverywhere(
       options,
+      tls,
       stopping.signal,
       wantsConnection
         ? (request, info) => traffic.count(fetch(request, { remoteAddr: info.remoteAddr }))
@@ -119,7 +128,8 @@ function isDeploy(): boolean {
 
 /** Listens on IPv6 and IPv4 where the machine has both: Deno's own default leaves out IPv6. */
 function serveEverywhere(
-  { port = 3000, hostname, tls, reusePort = false }: ServeOptions,
+  { port = 3000, hostname, reusePort = false }: ServeOptions,
+  tls: TlsTexts | undefined,
   signal: AbortSignal,
   handler: Parameters<Deno['serve']>[1],
 ): ReturnType<Deno['serve']> {

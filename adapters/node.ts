@@ -25,7 +25,7 @@ import { launcherVariable, type LauncherMessage } from './serve-options.ts'
 import { type Runtime, type Served, type ServedHere, type ServeOptions, type Server, serveOn } from './runtime.ts'
 
 export { exitWithError } from './startup-errors.ts'
-export type { Listening, Served, ServeOptions, Server, Signal } from './runtime.ts'
+export type { Listening, Served, ServeOptions, Server, Signal, TlsFiles, TlsOptions, TlsTexts } from './runtime.ts'
 
 /** Options of {@link serve} on Node: beside the common ones, limits against slow and many clients. */
 export interface NodeServeOptions extends ServeOptions {
@@ -68,7 +68,7 @@ const node: Runtime<NodeServeOptions> = {
     maxConnections: wholeNumber(1),
   },
 
-  async listen({ fetch, receiver, env, refused }, options) {
+  async listen({ fetch, receiver, env, refused }, options, tls) {
     let isStopping = false
     const where = listenOptions(options)
     let appListener = receiver === undefined ? await createAppListener(fetch) : undefined
@@ -92,15 +92,14 @@ const node: Runtime<NodeServeOptions> = {
         outgoing.writeHead(500).end()
       }
     }
-    const server: HttpServer = options.tls
-      ? createSecureServer({ ...timeouts, ...options.tls }, listener)
-      : createServer(timeouts, listener)
+    const secure = tls && createSecureServer({ ...timeouts, ...tls }, listener)
+    const server: HttpServer = secure ?? createServer(timeouts, listener)
     server.on('checkContinue', (incoming, outgoing) => {
       continueWhenRead(incoming, outgoing)
       void listener(incoming, outgoing)
     })
     server.maxConnections = mostConnections(options)
-    countRefusals(server, options.tls !== undefined, refused)
+    countRefusals(server, secure !== undefined, refused)
     const sockets = new Map<Socket, number>()
     server.on('connection', (socket: Socket) => {
       sockets.set(socket, performance.now())
@@ -110,6 +109,7 @@ const node: Runtime<NodeServeOptions> = {
     await once(server, 'listening')
     return {
       port: portOf(server),
+      useCertificate: (texts) => secure?.setSecureContext(texts),
       isIdle: () => sockets.size === 0,
       beginStop() {
         isStopping = true

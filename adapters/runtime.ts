@@ -15,9 +15,10 @@ import { checkOptions, type Rules } from '../src/base/options.ts'
 import { detachedContext, envOfRequest, type ExecutionContext } from '../src/hosting/execution-context.ts'
 import { factsOf, type HostedReceiver, hostedBy } from '../src/receiver/hosted.ts'
 import { markStartupError } from './startup-errors.ts'
-import { serveRules, type ServeOptions, type Signal } from './serve-options.ts'
+import { type Certificate, createCertificate } from './certificate.ts'
+import { serveRules, type ServeOptions, type Signal, type TlsOptions, type TlsTexts } from './serve-options.ts'
 
-export type { ServeOptions, Signal } from './serve-options.ts'
+export type { ServeOptions, Signal, TlsFiles, TlsOptions, TlsTexts } from './serve-options.ts'
 
 /** What can be served: a receiver, or a Hono app that mounts one. */
 export interface Served {
@@ -29,6 +30,11 @@ export interface Server extends AsyncDisposable {
   /** `http://localhost:3000`, with the port that was taken. */
   readonly url: string
   readonly port: number
+  /**
+   * Serves another certificate to new connections: this one, or what the files of the option `tls` hold now. Files need no call, because they are
+   * watched. Throws `option_invalid` for a pair that cannot be served, and on Bun and Deno, and keeps the old one.
+   */
+  readonly renewCertificate: (tls?: TlsOptions) => void
   /** Stops: closes listening sockets, idle connections, lingering ones, drains. Resolves to the result of the drain. */
   readonly close: () => Promise<DrainResult>
   /** Resolves when the server has stopped, by a signal or by `close`. */
@@ -52,7 +58,7 @@ export interface Runtime<Options extends ServeOptions> {
   opening?(): void
   opened?(): void
   /** Starts to listen. Every request gets a context, so that `c.executionCtx` never throws. */
-  listen(served: ServedHere, options: Options): Promise<Listening>
+  listen(served: ServedHere, options: Options, tls: TlsTexts | undefined): Promise<Listening>
   /** Calls `stop` when the signal comes. Returns a function that ends the listening. */
   onSignal(signal: Signal, stop: () => void): () => void
   /** Ends the process as the signal does when nobody listens for it. Left out: the process sends itself the signal. */
@@ -74,6 +80,8 @@ export interface ServedHere {
 /** Sockets that are open. */
 export interface Listening {
   readonly port: number
+  /** Serves another certificate to new connections, where the runtime can. */
+  useCertificate?(texts: TlsTexts): void
   /** Whether no connection is open, where the runtime knows. */
   isIdle?(): boolean
   /** Called when the stop begins. From then on answers ask clients to close their connections. */
@@ -118,6 +126,7 @@ async function start<Options extends ServeOptions>(
   }: ServeOptions = options
   const name = runtime.name()
   checkOptions('serve', options, { ...serveRules, ...runtime.rules })
+  const certificate = tls && createCertificate(tls, name)
   const receivers = receiversOf(served)
   for (const receiver of receivers) checkPromise(runtime, receiver)
 
@@ -148,6 +157,7 @@ async function start<Options extends ServeOptions>(
         },
       },
       options,
+      certificate?.texts,
     )
     .catch((cause: unknown) => {
       throw cannotListen(cause, `${display(hostname)}:${port}`)
@@ -160,6 +170,9 @@ async function start<Options extends ServeOptions>(
     resolveClosed = resolve
   })
   const forget: (() => void)[] = []
+  const { useCertificate } = listening
+  certificate?.watch(useCertificate && ((texts) => useCertificate.call(listening, texts)))
+  forget.push(() => certificate?.stop())
 
   async function stop(delayMs: number): Promise<DrainResult> {
     let listensUntilMs = Infinity
@@ -235,12 +248,18 @@ async function start<Options extends ServeOptions>(
   return {
     url,
     port: listening.port,
+    renewCertificate: (given) => renew(certificate, given),
     close: () => close(),
     closed,
     async [Symbol.asyncDispose]() {
       await close()
     },
   }
+}
+
+function renew(certificate: Certificate | undefined, given: TlsOptions | undefined): void {
+  if (certificate !== undefined) return certificate.renew(given)
+  throw new FleethookError('option_invalid', 'renewCertificate was called, and serve was given no option `tls`.')
 }
 
 /** Whether a launcher offers a socket. Deno may not read the variable without a permission. */

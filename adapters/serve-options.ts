@@ -3,14 +3,32 @@ import { milliseconds, type Rule, type Rules, trueOrFalse, wholeNumber } from '.
 /** A signal that stops a server. */
 export type Signal = 'SIGTERM' | 'SIGINT' | 'SIGHUP'
 
+/** The texts of a certificate, with its chain, and of its key. */
+export interface TlsTexts {
+  readonly cert: string
+  readonly key: string
+}
+
+/** The paths of their files. */
+export interface TlsFiles {
+  readonly certFile: string
+  readonly keyFile: string
+}
+
+/** The key and the certificate of a server: as texts, or as files that are looked at again. */
+export type TlsOptions = TlsTexts | TlsFiles
+
 /** Options of `serve`, the same on every runtime. */
 export interface ServeOptions {
   /** Default 3000. 0 takes any free port. */
   readonly port?: number
   /** The address to listen on. Default: every address of the machine. */
   readonly hostname?: string
-  /** Certificate and key in PEM, to serve https without a proxy in front. */
-  readonly tls?: { readonly cert: string; readonly key: string }
+  /**
+   * Certificate and key in PEM, to serve https without a proxy in front: their texts, or the paths of their files. On Node, files that are renewed are
+   * served within seconds; a pair that does not match is not, and the log says so. The log warns 14 days before a certificate expires.
+   */
+  readonly tls?: TlsOptions
   /**
    * Lets several processes listen on the same port. Each gets a share of the connections. Default `false`. Needs Linux, and on
    * Node 22.12, 23.1 or later. With `sqliteInbox`, each process needs its own file, and order per VIN holds within one process only.
@@ -44,8 +62,13 @@ const portHint = 'Is the environment variable set that it is read from? 0 takes 
 const pem: Rule = {
   must: 'must be the text of a PEM file',
   accepts: (value) => typeof value === 'string' && value !== '',
-  hint: 'Give the text of certificate and key, not the paths of their files.',
-  isRequired: true,
+  hint: 'Give the text of certificate and key, not the paths of their files, or the paths as certFile and keyFile.',
+  isSecret: true,
+}
+const path: Rule = {
+  must: 'must be the path of a PEM file',
+  accepts: (value) => typeof value === 'string' && value !== '' && !value.includes('-----BEGIN'),
+  // A text in its place can be the key.
   isSecret: true,
 }
 
@@ -56,7 +79,7 @@ export const serveRules: Rules<ServeOptions> = {
     accepts: (value) => typeof value === 'string' && value !== '',
     hint: 'Leave it out to listen on every address.',
   },
-  tls: { cert: pem, key: pem },
+  tls: { cert: pem, key: pem, certFile: path, keyFile: path },
   reusePort: trueOrFalse,
   graceMs: milliseconds(0),
   handlerGraceMs: milliseconds(0),

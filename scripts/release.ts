@@ -1,13 +1,14 @@
 // `npm run release -- <command>`, for maintainers. `--help` lists the commands.
 import { execFileSync } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { runtimePath } from './runtimes.ts'
 
 const commands: Readonly<Record<string, readonly [does: string, run: () => void]>> = {
   note: ['asks what users notice of a change, and writes it to .changeset', (): void => run('changeset', 'add')],
   version: ['makes the next version of all notes: versions, changelog, commit and tag', version],
   notes: ['prints the changelog of the newest version', (): void => console.log(newestNotes())],
-  publish: ['publishes the tagged version to npm, JSR and GitHub; only the workflow may', publish],
+  pack: ['builds what `publish` needs, into the folder release', pack],
+  publish: ['publishes what was packed to npm, JSR and GitHub; only the workflow may', publish],
 }
 
 function version(): void {
@@ -30,13 +31,29 @@ function newestNotes(): string {
   return notes.trim()
 }
 
-function publish(): void {
+function pack(): void {
   run('npm', 'run', '--silent', 'validate', '--', 'build', 'sbom')
-  run('npm', 'publish', '--ignore-scripts', '--access', 'public', '--provenance')
+  mkdirSync('release', { recursive: true })
+  run('npm', 'pack', '--ignore-scripts', '--pack-destination', 'release')
+  copyFileSync('dist/sbom.cdx.json', 'release/sbom.cdx.json')
   run('node', 'scripts/runtimes.ts')
-  run(runtimePath('deno'), 'publish', '--allow-dirty')
+  copyFileSync(
+    execFileSync(runtimePath('deno'), ['eval', 'console.log(Deno.execPath())']).toString().trim(),
+    'release/deno',
+  )
+  // Deno reads the types of what the sources import.
+  run('tar', '-czf', 'release/node_modules.tar.gz', 'node_modules')
+}
+
+/** Runs with a token that can publish, so it installs nothing and builds nothing. */
+function publish(): void {
+  const packed = readdirSync('release').find((name) => name.endsWith('.tgz')) ?? ''
+  run('npm', 'publish', `./release/${packed}`, '--ignore-scripts', '--access', 'public', '--provenance')
+  run('tar', '-xzf', 'release/node_modules.tar.gz')
+  chmodSync('release/deno', 0o755)
+  run('release/deno', 'publish', '--allow-dirty')
   const tag = process.env['GITHUB_REF_NAME'] ?? ''
-  run('gh', 'release', 'create', tag, '--verify-tag', '--title', tag, '--notes', newestNotes(), 'dist/sbom.cdx.json')
+  run('gh', 'release', 'create', tag, '--verify-tag', '--title', tag, '--notes', newestNotes(), 'release/sbom.cdx.json')
 }
 
 function run(program: string, ...args: readonly string[]): void {

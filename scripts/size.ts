@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
 import { page } from '../src/inspector/page.generated.ts'
-import { gzipBytesOf, pageBudgetBytes } from './inspector.ts'
+import { gzipBytesOf, landBudgetBytes, pageBudgetBytes } from './inspector.ts'
 
 /** The budget for the gzipped bundle. We miss it: docs/decisions/0005-size-of-a-worker.md says why. */
 export const budgetBytes = 30_000
@@ -79,7 +79,9 @@ if (import.meta.main) {
   for (const { name, bytes } of parts) console.log(`${String(bytes).padStart(8)}  ${name}`)
   console.log(`${String(code.length).padStart(8)}  minified`)
   console.log(`${String(gzipBytes).padStart(8)}  gzipped; the budget is ${budgetBytes}, the ceiling ${ceilingBytes}`)
-  const pageBytes = gzipBytesOf(page)
+  const { page: pageBytes, land: landBytes } = gzipBytesOf(page)
   console.log(`${String(pageBytes).padStart(8)}  the inspector's page, gzipped; the budget is ${pageBudgetBytes}`)
-  process.exitCode = gzipBytes <= ceilingBytes && pageBytes <= pageBudgetBytes ? 0 : 1
+  console.log(`${String(landBytes).padStart(8)}  its outline of land, gzipped; the budget is ${landBudgetBytes}`)
+  const isPageSmall = pageBytes <= pageBudgetBytes && landBytes <= landBudgetBytes
+  process.exitCode = gzipBytes <= ceilingBytes && isPageSmall ? 0 : 1
 }

@@ -1,6 +1,7 @@
 // `npm start`: the whole mission on one screen. A sandbox plays the service, its simulated vehicles drive, charge
 // and sleep, and a receiver handles what they send, in all three formats.
 import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { styleText } from 'node:util'
 import { servePage } from '../adapters/cli/inspect.ts'
 import { serve } from '../adapters/node.ts'
@@ -21,6 +22,9 @@ const workshopOpensAtSecond = 15
 const secret = randomBytes(24).toString('hex')
 const apiKey = randomBytes(24).toString('hex')
 
+const inboxPath = process.env['FLEETHOOK_INBOX'] ?? 'data/inbox.db'
+const hasEarlierRun = existsSync(inboxPath)
+
 // 1. The receiver. Its 2xx means that the message is on the disk.
 const startedAt = new Date()
 const received = new Map<string, number>()
@@ -38,7 +42,7 @@ const log = (message: string, { handler, attempt, reason }: Record<string, unkno
   )
 const receiver = createReceiver({
   secret,
-  inbox: sqliteInbox({ path: process.env['FLEETHOOK_INBOX'] ?? 'data/inbox.db' }),
+  inbox: sqliteInbox({ path: inboxPath }),
   parts: [vehicles({ fields: 'all' })],
   retry: { attempts: 3, minMs: 500 },
   log: { debug() {}, info() {}, warn: log, error: log },
@@ -103,6 +107,10 @@ const tell = (path: string, body: () => object) => () =>
     body: JSON.stringify(body()),
   })
 const now = (): string => new Date().toISOString()
+const earlierRun = `
+The inbox also has what earlier runs left: their dead letters, and a gap since the last one ended.
+To begin afresh, stop and delete ${inboxPath}.
+`
 const pressureLow = { name: 'TPMS_a101_pressureLow', startedAt: now(), audiences: ['Customer', 'Service'] }
 const backpressure = { name: 'stream_backpressure', tags: { network: 'cellular' } }
 const timetable: readonly (readonly [second: number, act: () => Promise<unknown>])[] = [
@@ -128,7 +136,8 @@ The inspector shows them at
   ${page.url}
 
 The first alert becomes a dead letter. From ${workshopOpensAtSecond} seconds on, the inspector can replay it.
-
+A time in parentheses is the vehicle's own clock. After waking, some are minutes ahead.
+${hasEarlierRun ? earlierRun : ''}
 ${styleText('dim', 'handled  (its time)  vehicle           format    topic')}`)
 await setFormat('service')()
 await Promise.all(vins.map((vin) => client.config(vin).replace({ fields })))

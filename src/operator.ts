@@ -34,12 +34,14 @@ export interface OperatorOptions<Bindings extends object = object> {
  * | `POST /dead/:id/replay`, `/dead/:id/discard` | `{ messages: 0 or 1 }` |
  * | `POST /dead/replay`, `/dead/discard` with `{ vin?, topic?, from?, to?, dryRun? }` | `{ messages }` |
  * | `POST /replay` with `{ from, to, vin?, topic?, dryRun? }` | replays handled messages that the inbox still keeps: `{ messages }` |
+ * | `POST /forget` with `{ vin, dryRun? }` | erases everything that is kept of a vehicle: `{ messages, waiting, deadLetters }` |
  * | `GET /vehicles?limit&after` | `{ vehicles, next }`: when each was seen, without values (part `vehicles`) |
  * | `GET /vehicles/:vin` | the newest value of each field, with its age, and whether it is certain |
  * | `GET /feed?vin&topic&errors=true&since` | Server-Sent Events, each with `{ items, missed? }`; the `id` of an event is the next `since` |
- * | `GET /messages?vin&topic&state&from&to&limit&after` | `{ messages, next }`, newest first: waiting, settled and dead, as long as the inbox keeps them |
+ * | `GET /messages?vin&topic&state&from&to&limit&after` | `{ messages, next }`, newest first: waiting, settled and dead, as long as the inbox keeps them; those over 16 KiB without payload. A page can be short: go on at `next` |
  * | `GET /messages/:id` | one of them, with `handlers` and `happened` |
  * | `GET /stats` | `receiver.stats()` |
+ * | `GET /failing` | `{ messages, vehicles, handlers }`: what fails now, with the last error of each handler |
  * | `GET /about` | `{ payloads, receiver, vehicles, ready }` |
  * | `GET /samples` | `{ stepMs, samples }`: figures of the last 15 minutes, every five seconds |
  *

@@ -11,11 +11,12 @@ import { markHosted } from './receiver/hosted.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import { type Backend, type BackendParts, isAttachable } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
+import { checkOption, numberBetween } from './base/options.ts'
 import { quietMs } from './base/log.ts'
 import { isBound } from './hosting/execution-context.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
-import type { AddedBy, Receiver } from './receiver/interface.ts'
+import type { AddedBy, KeepsVehicles, Receiver } from './receiver/interface.ts'
 import { isEdge } from './vehicles/edge.ts'
 import type { BatchOptions } from './core/handler.ts'
 import { createReports } from './receiver/reports.ts'
@@ -51,12 +52,12 @@ export function createReceiver<
   const Parts extends NonNullable<ReceiverOptions<Bindings, Fields>['parts']> = readonly [],
 >(
   options: ReceiverOptions<Bindings, Fields> & { readonly parts?: Parts },
-): Receiver<Bindings, ExtendedBy<Fields>> & AddedBy<Parts, ExtendedBy<Fields>> {
-  const settings = readOptions(options)
-  const { clock, limits, basePath } = settings
+): Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> & AddedBy<Parts, ExtendedBy<Fields>> {
+  const settings = timedByInbox(readOptions(options))
+  const { clock, limits, bodyBytes, basePath } = settings
   const reports = createReports(settings)
   const noteRefused = reports.refusals.note
-  const checkSecret = createSecretCheck(settings.secret, settings.log, reports.noteSecret)
+  const checkSecret = createSecretCheck(settings.secret, settings.log)
   const receipts = createReceipts(
     createNormalizer({ ...settings, onDrift: (field, seen) => reports.drift.note(field, seen) }),
     clock,
@@ -64,7 +65,11 @@ export function createReceiver<
     reports.noteClockBehind,
   )
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
-  const vehicles = vehiclesPart?.keep({ ...settings, leftOut: reports.noteLeftOut })
+  const vehicles = vehiclesPart?.keep({
+    ...settings,
+    leftOut: reports.noteLeftOut,
+    clockRead: reports.noteVehicleClock,
+  })
   const registry = createRegistry(settings.fields, vehicles?.subjects)
   const { inbox } = settings
   const parts = { settings, registry, receipts, reports, vehicles }
@@ -72,8 +77,12 @@ export function createReceiver<
 
   /** The whole path of a request: check the secret, read, keep, answer. Handlers run in a task of their own. */
   async function receive(incoming: Incoming, door: Door): Promise<Answer> {
-    const checked = checkSecret(incoming.authorization, door, incoming.env)
-    const refusal = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming, door))
+    let entrance: InboxMessage['door'] = door
+    const checked = checkSecret(incoming.authorization, door, incoming.env, (place, isListed) => {
+      reports.noteSecret(place)
+      if (isListed) entrance = `${door} ${place}`
+    })
+    const refusal = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming, door, entrance))
     if (refusal === undefined) return success
     const answer = noteAndRefuse(refusal, door, isTest(incoming))
     const lines = isBound(incoming.context) ? reports.requestEnds(quietMs) : undefined
@@ -82,27 +91,31 @@ export function createReceiver<
   }
 
   /** The part of the path after the secret. Resolves to a refusal when something was not taken. */
-  async function admit(request: AuthorizedRequest, door: Door): Promise<RefusalOfMessages | undefined> {
+  async function admit(
+    request: AuthorizedRequest,
+    door: Door,
+    entrance: InboxMessage['door'],
+  ): Promise<RefusalOfMessages | undefined> {
     if (backend.isDraining) return { error: 'draining' }
     backend.lifecycle.enter()
     try {
-      const body = await request.read(limits.bodyBytes)
+      const body = await request.read(bodyBytes[door])
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
       if (!backend.isReady && !(await backend.becomeReady()))
         return { error: 'inbox_unavailable', hint: backend.notReadyHint }
       if ('error' in body) {
-        noteUnread(body, request)
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), request)
+        noteUnread(body, request)
         return body
       }
-      const { messages, tests, broken } = receipts.read(body, door)
+      const { messages, tests, broken } = receipts.read(body, door, entrance)
       if (tests !== undefined && tests.length > 0) noteTests(tests, request, door)
       const kept = backend.put(messages, request)
       const refusal = kept instanceof Promise ? await kept : kept
+      if (broken !== undefined && refusal === undefined)
+        await backend.putInternal(receipts.malformed(body, broken), request)
       if (broken !== undefined) noteUnread(broken, request)
-      if (refusal !== undefined) return { ...refusal, messages }
-      if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), request)
-      return broken
+      return refusal === undefined ? broken : { ...refusal, messages }
     } finally {
       backend.lifecycle.leave()
     }
@@ -134,7 +147,7 @@ export function createReceiver<
     async take(text) {
       const error = backend.refusing()
       if (error !== undefined) return error
-      const refusal = await admit({ ...from, read: async () => ({ text }) }, 'root')
+      const refusal = await admit({ ...from, read: async () => ({ text }) }, 'root', 'root')
       if (refusal !== undefined) noteRefused(refusal, { ...refusal, door: 'root' })
       return refusal?.error
     },
@@ -156,7 +169,7 @@ export function createReceiver<
   )
 
   let closing: AbortController | undefined
-  const receiver: Receiver<Bindings, ExtendedBy<Fields>> = {
+  const receiver: Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> = {
     inbox,
     ack: backend.ack,
     durability: backend.durability,
@@ -191,7 +204,10 @@ export function createReceiver<
         : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
     },
     open: (openOptions) => backend.open(openOptions),
-    drain(options = {}) {
+    async drain(options = {}) {
+      // NaN would end it at once, and lose what is in memory.
+      for (const name of ['deadlineMs', 'handlerGraceMs'] as const)
+        checkOption('drain', name, options[name], numberBetween(0, Infinity))
       isStopping = true
       closing?.abort()
       return backend.drain(options)
@@ -202,10 +218,13 @@ export function createReceiver<
     readiness: () => readinessOf(busy()),
     handlersOf: (event) => registry.namesFor(event),
     stats: backend.stats,
+    failing: backend.failing,
     observe: backend.observe,
     deadLetters: backend.deadLetters,
     messages: backend.messages,
     replay: (which, from) => backend.replay(which, from),
+    replaySome: backend.replaySome,
+    forget: (vin, options) => backend.forget(vin, options),
   }
   const { vehicles: states } = backend
   const whole = states === undefined ? receiver : Object.assign(receiver, { vehicles: states })
@@ -245,6 +264,12 @@ function isTest(request: AuthorizedRequest): boolean {
 }
 
 type RefusalOfMessages = Refusal & { readonly messages?: readonly InboxMessage[] }
+
+/** One clock decides per store: that of the store. */
+function timedByInbox(settings: Settings): Settings {
+  const { inbox, clock } = settings
+  return isAttachable(inbox) && inbox.clock !== undefined ? { ...settings, clock: inbox.clock(clock) } : settings
+}
 
 function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {
   if (isAttachable(inbox)) return inbox.attach(parts)

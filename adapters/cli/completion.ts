@@ -12,13 +12,45 @@ export function defineCompletion(command: Command): void {
     .addHelpText(
       'after',
       `
-Examples. fleethook must be on the PATH, and bash needs the package bash-completion:
-  source <(fleethook completion bash)                                    in ~/.bashrc
-  source <(fleethook completion zsh)                                     in ~/.zshrc
-  fleethook completion fish > ~/.config/fish/completions/fleethook.fish`,
+fleethook must be on the PATH. In bash, what follows = or : is completed with the package bash-completion.
+
+In ~/.bashrc:
+  source <(fleethook completion bash)
+In ~/.zshrc:
+  source <(fleethook completion zsh)
+For fish, in its folder of completions:
+  fleethook completion fish > fleethook.fish`,
     )
-    .action((shell: string) => script(shell, 'fleethook', 'fleethook'))
+    .action((shell: string) => {
+      if (shell === 'bash') console.log(bashScript)
+      else script(shell, 'fleethook', 'fleethook')
+    })
 }
+
+/** Hands the words to the command as they were typed. No part of the line, and no answer, is evaluated: TAB must not run anything. */
+const bashScript = `# bash completion for fleethook
+__fleethook_complete() {
+    local cur prev words cword out directive value
+    if declare -F _get_comp_words_by_ref >/dev/null; then
+        _get_comp_words_by_ref -n "=:" cur prev words cword
+    else
+        words=("\${COMP_WORDS[@]}") cword=$COMP_CWORD cur=\${COMP_WORDS[COMP_CWORD]}
+    fi
+    out=$(fleethook complete -- "\${words[@]:1:cword}" 2>/dev/null)
+    directive=\${out##*:}
+    out=\${out%:*}
+    [[ $directive =~ ^[0-9]+$ ]] || return
+    # The bits of the directive: an error, no space behind a word, no files, and the order as it is.
+    (( directive & 1 )) && return
+    (( directive & 2 )) && compopt -o nospace
+    (( directive & 4 )) && compopt +o default
+    (( directive & 32 )) && compopt -o nosort
+    COMPREPLY=()
+    while IFS=$'\\t' read -r value _; do
+        [[ -n $value && $value == "$cur"* ]] && COMPREPLY+=("$value")
+    done <<< "$out"
+}
+complete -F __fleethook_complete fleethook`
 
 /** Answers `fleethook complete -- <words>`, which the script of a shell calls, for all commands of the program. */
 export function defineAnswers(program: Command): void {

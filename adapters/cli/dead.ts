@@ -1,16 +1,17 @@
 import type { Command } from 'commander'
 import * as z from 'zod/mini'
+import { FleethookError } from '../../src/base/errors.ts'
 import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import type { Letter, LetterSummary } from '../../src/operator/app.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { whole } from './arguments.ts'
 import { type Filter, filters, operates, type Operating } from './operator.ts'
-import { columns, jsonText, table, timeOf } from './terminal.ts'
+import { columns, inShell, jsonText, table, timeOf } from './terminal.ts'
 
 const isLetter = (value: unknown): boolean => isJsonObject(value) && typeof value['id'] === 'string'
 const listed = z.looseObject({ letters: z.array(z.custom<LetterSummary>(isLetter)), next: z.nullable(z.string()) })
-const changed = z.looseObject({ messages: z.number() })
+const changed = z.looseObject({ messages: z.number(), next: z.optional(z.nullable(z.string())) })
 const letter = z.custom<Letter>(isLetter)
 
 interface Listing extends Filter {
@@ -19,7 +20,9 @@ interface Listing extends Filter {
 }
 
 export function defineDead(command: Command): void {
-  command.description('Lists, replays, or discards dead letters: messages whose handlers failed in every attempt.')
+  command.description(
+    'Lists, replays, or discards dead letters: messages whose handlers failed in every attempt. `fleethook failing` shows those that are still tried.',
+  )
   defineList(command.command('list').description('Lists dead letters in the order of their arrival, without payloads.'))
   defineShow(
     command.command('show').argument('<id>', 'an id from the list').description('Shows a dead letter with its event.'),
@@ -27,7 +30,7 @@ export function defineDead(command: Command): void {
   defineChange(
     command.command('replay').argument('[id]', 'an id from the list; without it, the filters select'),
     'replay',
-    'Replays dead letters: all their handlers run again, with `delivery.replayed` set.',
+    'Replays dead letters: their handlers run again, with `delivery.replayed` set. Those that write exactly once and had succeeded do not.',
   )
   defineChange(
     command.command('discard').argument('[id]', 'an id from the list; without it, the filters select'),
@@ -113,6 +116,48 @@ async function changeAll(
   return result.messages > 0
 }
 
+/** The messages of one request of a replay. */
+const partSize = 100
+
+/** Asks for one part after the other. When the receiver ends meanwhile, it says what is done and how to go on. */
+async function replayAll(operating: Operating, range: Record<string, string>, dryRun: boolean): Promise<boolean> {
+  const { operator, print, agreed } = operating
+  const { after: begin, ...all } = range
+  const count = changed.parse(await operator.ask('POST', '/replay', { ...all, dryRun: true }))
+  if (dryRun || count.messages === 0) {
+    print(count, () => matching(count.messages))
+    return count.messages > 0
+  }
+  const those =
+    begin === undefined ? `${count.messages} messages` : `those of ${count.messages} messages after ${begin}`
+  if (count.messages > 1 && !(await agreed(`Replay ${those}?`))) return false
+  let messages = 0
+  let after = begin
+  try {
+    for (;;) {
+      const part = changed.parse(
+        await operator.ask('POST', '/replay', { ...all, ...defined({ after }), limit: partSize }),
+      )
+      messages += part.messages
+      if (part.next == null) break
+      after = part.next
+    }
+  } catch (error) {
+    if (!(error instanceof FleethookError)) throw error
+    const again = Object.entries({ ...all, ...defined({ after }) }).map(
+      ([name, value]) => `--${name}=${inShell(value)}`,
+    )
+    throw new FleethookError(error.code, `${error.message} Before that, ${messages} messages were replayed.`, {
+      hint:
+        `Go on where it stopped, when the receiver runs again: fleethook replay ${again.join(' ')}. ` +
+        `Up to ${partSize} messages after that may have been replayed too.`,
+      cause: error,
+    })
+  }
+  print({ messages }, () => done(operating, 'replay', messages))
+  return messages > 0
+}
+
 const matching = (messages: number): string => (messages === 1 ? '1 message matches.' : `${messages} messages match.`)
 
 function done({ operator }: Operating, what: 'replay' | 'discard', messages: number): string {
@@ -133,13 +178,13 @@ export function defineReplay(command: Command): void {
     .description(
       'Replays handled messages that the inbox still keeps, in order: all handlers run again, with `delivery.replayed` set.',
     )
+    .option('--after <id>', 'go on after this message: a replay that was broken off names it')
     .option('--dry-run', 'only count the messages')
     .option('--yes', 'do not ask for confirmation')
   command.options.find(({ long }) => long === '--from')?.makeOptionMandatory()
-  operates<[], Filter & { readonly from: Date; readonly dryRun?: true }>(
+  operates<[], Filter & { readonly from: Date; readonly after?: string; readonly dryRun?: true }>(
     command,
-    (operating, { dryRun, from, to = new Date(), ...filter }) => {
-      return changeAll(operating, '/replay', 'replay', asked({ ...filter, from, to }), dryRun === true)
-    },
+    (operating, { dryRun, from, to = new Date(), after, ...filter }) =>
+      replayAll(operating, { ...asked({ ...filter, from, to }), ...defined({ after }) }, dryRun === true),
   )
 }

@@ -6,6 +6,8 @@ import type { Command } from 'commander'
 import * as z from 'zod/mini'
 import { FleethookError } from '../../src/base/errors.ts'
 import { systemClock } from '../../src/base/clock.ts'
+import { defined } from '../../src/base/options.ts'
+import type { Failing } from '../../src/inbox/stats.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import { testHeader } from '../../src/inbox/receipts.ts'
 import type { ShownItem } from '../../src/operator/feed.ts'
@@ -15,7 +17,9 @@ import { vinsOf } from '../../src/service/client/products.ts'
 import { ServiceError } from '../../src/service/client/service-error.ts'
 import { isLoopback } from '../../src/service/client/webhook-url.ts'
 import { Database, databaseError, stateOf } from '../inbox/postgres/client.ts'
+import { backlogOf, failingMessages } from '../inbox/postgres/backlog.ts'
 import { tableHealth } from '../inbox/postgres/health.ts'
+import { failingOf } from '../../src/inbox/failing.ts'
 import { schemaName } from '../inbox/postgres/options.ts'
 import { checkServer } from '../inbox/postgres/schema.ts'
 import { isMissing, refusedAccess } from '../inbox/sqlite/file/database.ts'
@@ -30,10 +34,11 @@ import {
   webAddress,
 } from './arguments.ts'
 import { adviceFor, codeOf, exchange, type Exchanged, parsed } from './exchange.ts'
-import { Operator } from './operator.ts'
+import { failingForm, failingSentence, type ShownFailing } from './failing.ts'
+import { type ConnectionOptions, connectionTo, isPostgres, Operator } from './operator.ts'
 import { openPool } from './postgres.ts'
 import { keptErrors } from './tail.ts'
-import { colorsFor } from './terminal.ts'
+import { colorsFor, inShell } from './terminal.ts'
 
 /** `'warn'`: it works, but something may go wrong later. `'skip'`: it could not be checked here. */
 type Status = 'ok' | 'warn' | 'fail' | 'skip'
@@ -63,6 +68,8 @@ interface Circumstances {
   readonly client: Client | undefined
   /** The schema of the tables in Postgres. */
   readonly schema: string
+  /** Where a running receiver is asked. */
+  readonly operator: ConnectionOptions
 }
 
 /** Checks in an order in which a group ends when the next one would be pointless. */
@@ -71,10 +78,13 @@ type Group = (about: Circumstances) => AsyncGenerator<Finding, void>
 const groups: Readonly<Record<string, Group>> = { secret, webhook, proxy, inbox, postgres, receiver }
 const all = Object.keys(groups)
 
+type Backlog = NonNullable<z.infer<typeof statsForm>['backlog']>
+
 interface Given {
   readonly url?: URL
   readonly inbox?: string
   readonly schema: string
+  readonly operator?: string
   readonly only?: readonly string[]
 }
 
@@ -87,6 +97,7 @@ export function defineDoctor(command: Command): void {
       webAddress('https:// or http://, as in https://example.com/telemetry'),
     )
     .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
+    .option('--operator <url>', 'where the receiver mounts operatorRoutes (default: FLEETHOOK_OPERATOR_URL)')
     .option('--schema <name>', 'the schema of the tables of postgresInbox', 'fleethook')
     .option('--only <groups>', `only these groups, separated by commas: ${all.join(', ')}`, (text) =>
       names(text, 'group', all),
@@ -97,7 +108,9 @@ export function defineDoctor(command: Command): void {
 The group proxy posts a test message to the public address with WEBHOOK_SECRET. The receiver answers it and gives it to no handler.
 A check from this machine can pass where the service cannot get through. Only a real message proves the whole way.
 
-Environment: WEBHOOK_SECRET, SERVICE_URL, SERVICE_API_KEY, FLEETHOOK_INBOX, DATABASE_URL. All are also read from .env.
+Environment: WEBHOOK_SECRET, SERVICE_URL, SERVICE_API_KEY, FLEETHOOK_INBOX,
+DATABASE_URL, FLEETHOOK_OPERATOR_URL, FLEETHOOK_OPERATOR_SECRET. All are also
+read from .env.
 
 Exit status: 0 no check failed, 1 a check failed, 2 bad usage.`,
     )
@@ -126,7 +139,12 @@ async function circumstances(given: Given & Common): Promise<Circumstances> {
       : createClient({ baseUrl: serviceUrl, apiKey, timeoutMs: 10_000, retry: { attempts: 1 } })
   const known = given.url?.href ?? (await client?.webhook.get().catch(() => undefined))?.url
   const url = known !== undefined && URL.canParse(known) ? new URL(known) : undefined
-  return { variable, envFile: given.dotenv, inbox: inboxPath(given.inbox, variable), client, url, schema: given.schema }
+  const operator = connectionTo(
+    { ...defined({ inbox: given.inbox, url: given.operator }), schema: given.schema },
+    variable,
+  )
+  const { dotenv: envFile, schema } = given
+  return { variable, envFile, inbox: inboxPath(given.inbox, variable), client, url, schema, operator }
 }
 
 /** Turns an error into a finding, so that the next group still runs. */
@@ -203,7 +221,7 @@ async function* webhook({ client, url }: Circumstances): AsyncGenerator<Finding,
     yield fail(
       'webhook.url',
       `The service posts to ${stored.url}, and --url is ${url.href}.`,
-      `fleethook webhook set --url ${url.href}`,
+      `fleethook webhook set --url ${inShell(url.href)}`,
     )
   if (!stored.auth)
     yield fail(
@@ -231,7 +249,7 @@ async function* webhook({ client, url }: Circumstances): AsyncGenerator<Finding,
   yield fail(
     'webhook.vehicles',
     `${without.length} of ${asked.length} vehicles${some} have no streaming config, so they send no data: ${few}`,
-    `fleethook config patch ${without[0]} BatteryLevel=60`,
+    `fleethook config patch ${inShell(without[0] ?? '')} BatteryLevel=60`,
   )
 }
 
@@ -309,9 +327,11 @@ function verdict({ href, pathname }: URL, { status, headers, text }: Exchanged):
 }
 
 /** The inbox file and its disk. Opens no database, so it may run beside a receiver. */
-async function* inbox({ inbox: given }: Circumstances): AsyncGenerator<Finding, void> {
+async function* inbox({ inbox: given, operator }: Circumstances): AsyncGenerator<Finding, void> {
   const path = resolve(given)
   const folder = dirname(path)
+  if (operator.database !== undefined && isMissing(path))
+    return yield skip('inbox.file', `no file ${path}; DATABASE_URL names a Postgres, see the group postgres`)
   if (isMissing(folder))
     return yield skip(
       'inbox.file',
@@ -323,7 +343,8 @@ async function* inbox({ inbox: given }: Circumstances): AsyncGenerator<Finding, 
   if (file !== undefined) closeSync(openSync(path, 'r+'))
   if (process.platform === 'win32' || ((file?.mode ?? 0) & 0o077) === 0)
     yield ok('inbox.file', `${path}${file === undefined ? ': no file yet' : ''}`)
-  else yield warn('inbox.file', `Others can read ${path}. It holds positions of vehicles.`, `chmod 600 ${path}`)
+  else
+    yield warn('inbox.file', `Others can read ${path}. It holds positions of vehicles.`, `chmod 600 ${inShell(path)}`)
   const { bavail, bsize } = statfsSync(folder)
   const free = Math.floor((bavail * bsize) / 1_048_576)
   const todo = 'Free space, or lower the retention of the inbox.'
@@ -338,8 +359,7 @@ async function* inbox({ inbox: given }: Circumstances): AsyncGenerator<Finding, 
 /** The server and the tables of postgresInbox. */
 async function* postgres({ variable, schema }: Circumstances): AsyncGenerator<Finding, void> {
   const url = variable('DATABASE_URL') ?? ''
-  if (!/^postgres(?:ql)?:/.test(url))
-    return yield skip('postgres.server', 'DATABASE_URL is not set to the address of a Postgres')
+  if (!isPostgres(url)) return yield skip('postgres.server', 'DATABASE_URL is not set to the address of a Postgres')
   if (!schemaName.accepts(schema)) throw new FleethookError('option_invalid', `--schema ${schemaName.must}.`)
   const pool = await openPool(url)
   try {
@@ -362,6 +382,10 @@ async function* postgres({ variable, schema }: Circumstances): AsyncGenerator<Fi
           `For ${minutes} min, a snapshot of ${holder} has kept Postgres from removing dead rows: ${deadRows}.`,
           'End that transaction. Run long reports on a replica.',
         )
+    yield* waiting('postgres', await backlogOf(db))
+    yield failing('postgres.failing', toJson(failingOf(await failingMessages(db), false)))
+    const [letters] = await db.run(`SELECT count(*) AS dead FROM (SELECT FROM ${schema}.dead LIMIT 10000) d`)
+    yield deadLetters('postgres.dead', Number(letters?.['dead']))
   } catch (error) {
     const { message, hint = '' } = databaseError(error)
     // The database may serve something else.
@@ -372,15 +396,67 @@ async function* postgres({ variable, schema }: Circumstances): AsyncGenerator<Fi
   }
 }
 
-/** The receiver that has the inbox, over the socket beside the file. */
-async function* receiver({ inbox: path }: Circumstances): AsyncGenerator<Finding, void> {
-  const asked = await new Operator({ inbox: path }, 'receiver')
+/** Messages that nobody handles raise no error anywhere, so this fails at once. */
+function* waiting(group: string, { messages, oldestMs = 0, processes }: Backlog): Generator<Finding, void> {
+  const seconds = Math.round(oldestMs / 1_000)
+  const wait = messages === 1 ? '1 message waits' : `${messages} messages wait`
+  const todo = 'Start a receiver that handles: with the role both or handle.'
+  if (processes === 0 && messages > 0)
+    yield fail(`${group}.processes`, `No process runs handlers: ${wait}, the oldest for ${seconds} s.`, todo)
+  else if (processes === 0) yield warn(`${group}.processes`, 'No process runs handlers now, and nothing waits.', todo)
+  else if (processes !== undefined)
+    yield ok(`${group}.processes`, processes === 1 ? '1 process runs handlers' : `${processes} processes run handlers`)
+  yield seconds <= 60
+    ? ok(`${group}.backlog`, wait)
+    : warn(
+        `${group}.backlog`,
+        `${wait}, the oldest for ${seconds} s.`,
+        'fleethook failing shows handlers that fail. Slow ones need more `concurrency` or `batch`.',
+      )
+}
+
+const toJson = ({ handlers, ...of }: Failing): ShownFailing => ({
+  ...of,
+  handlers: handlers.map(({ since, ...handler }) => ({ ...handler, since: since.toISOString() })),
+})
+
+/** A handler may fail for a moment. After a minute, somebody must look. */
+const briefMs = 60_000
+
+function failing(id: string, found: ShownFailing): Finding {
+  if (found.messages === 0) return ok(id, 'nothing fails now')
+  const isBrief = found.handlers.every(({ since }) => Date.now() - Date.parse(since) < briefMs)
+  const todo = 'fleethook failing shows the last errors. Fix the handler: the messages are tried again by themselves.'
+  return (isBrief ? warn : fail)(id, failingSentence(found, Date.now()), todo)
+}
+
+function deadLetters(id: string, count: number): Finding {
+  if (count === 0) return ok(id, 'no dead letters')
+  return warn(
+    id,
+    `Messages that a handler failed for good: ${count}.`,
+    'fleethook dead list shows the errors. Fix the handler, then fleethook dead replay.',
+  )
+}
+
+/** The receiver that has the inbox, over the socket beside the file, or at its address. */
+async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerator<Finding, void> {
+  const where = operator.url ?? path
+  if (operator.url === undefined && operator.database !== undefined && isMissing(path))
+    return yield skip(
+      'receiver.running',
+      'a receiver with postgresInbox is asked at the address where it mounts operatorRoutes: set FLEETHOOK_OPERATOR_URL',
+    )
+  const asked = await new Operator(operator, 'receiver')
     .ask('GET', '/stats')
     .catch((error: unknown) => (error instanceof FleethookError ? error.message : codeOf(error)))
-  if (typeof asked === 'string') return yield skip('receiver.running', `no receiver answers for ${path}: ${asked}`)
+  if (typeof asked === 'string') return yield skip('receiver.running', `no receiver answers for ${where}: ${asked}`)
   const stats = statsForm.parse(asked)
   if (stats.draining) return yield warn('receiver.running', 'The receiver is stopping.', 'Start it again.')
-  yield ok('receiver.running', 'it answers on its control socket')
+  yield ok(
+    'receiver.running',
+    operator.url === undefined ? 'it answers on its control socket' : `it answers at ${where}`,
+  )
   const { received, lastReceivedAtMs, inbox: kept } = stats
   const hasReceived = lastReceivedAtMs !== undefined && lastReceivedAtMs > 0
   if (hasReceived) {
@@ -392,26 +468,19 @@ async function* receiver({ inbox: path }: Circumstances): AsyncGenerator<Finding
       'The receiver has taken no message since it started.',
       'Look at the groups webhook and proxy.',
     )
-  const items = await keptErrors(path)
+  const items = await keptErrors(operator)
   yield refusals(stats.refused, items, hasReceived)
   yield failures(items)
-  const seconds = Math.round((kept?.oldestWaitingMs ?? 0) / 1_000)
-  const waiting = `${stats.pending.messages} messages wait`
-  yield seconds <= 60
-    ? ok('receiver.backlog', waiting)
-    : warn(
-        'receiver.backlog',
-        `${waiting}, the oldest for ${seconds} s.`,
-        'fleethook tail --errors shows handlers that fail. Slow ones need more `concurrency` or `batch`.',
-      )
-  const dead = kept?.deadLetters ?? 0
-  yield dead === 0
-    ? ok('receiver.dead', 'no dead letters')
-    : warn(
-        'receiver.dead',
-        `Messages that a handler failed for good: ${dead}.`,
-        'fleethook dead list shows the errors. Fix the handler, then fleethook dead replay.',
-      )
+  if (stats.backlog !== undefined) yield* waiting('receiver', stats.backlog)
+  if (stats.failing !== undefined) yield failing('receiver.failing', stats.failing)
+  yield deadLetters('receiver.dead', kept?.deadLetters ?? 0)
+  const { clocksBehind = 0 } = stats
+  if (clocksBehind > 0)
+    yield warn(
+      'receiver.clocks',
+      `Vehicles whose clock was set back: ${clocksBehind}. Their times are corrected by that.`,
+      'fleethook vehicles shows them. Values from before the receiver noticed may be missing: fetch their documents with client.refill.',
+    )
   if (stats.lost > 0)
     yield fail('receiver.lost', `Acknowledged messages that were lost: ${stats.lost}.`, 'See docs/reliability.md.')
 }
@@ -421,10 +490,14 @@ const statsForm = z.object({
   draining: z.boolean(),
   received: z.number(),
   lost: z.number(),
+  clocksBehind: z.optional(z.number()),
   lastReceivedAtMs: z.optional(z.number()),
   refused: z.record(z.string(), z.number()),
-  pending: z.object({ messages: z.number() }),
-  inbox: z.optional(z.object({ oldestWaitingMs: someNumber, deadLetters: someNumber })),
+  backlog: z.optional(
+    z.object({ messages: z.number(), oldestMs: z.optional(z.number()), processes: z.optional(z.number()) }),
+  ),
+  failing: z.optional(failingForm),
+  inbox: z.optional(z.object({ deadLetters: someNumber })),
 })
 
 /** Refused requests by their error, without those that a doctor sent. */

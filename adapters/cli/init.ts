@@ -2,7 +2,9 @@ import { randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join, relative, resolve } from 'node:path'
 import type { Command } from 'commander'
+import { nearestName } from '../../src/events/fields.ts'
 import { localOrigin, packageRoot, packageVersion } from './own-package.ts'
+import { inShell } from './terminal.ts'
 
 export function defineInit(command: Command): void {
   command
@@ -20,7 +22,12 @@ function init(command: Command, template: string, dir: string): void {
   /** Prints one line and ends with status 2. */
   const bad = (message: string): never => command.error(`error: ${message}`, { exitCode: 2 })
   const names = templateNames()
-  if (!names.includes(template)) bad(`There is no template "${template}". There are ${names.join(', ')}.`)
+  if (!names.includes(template)) {
+    const meant = nearestName(template, names)
+    bad(
+      `There is no template "${template}". There are ${names.join(', ')}.${meant === undefined ? '' : ` Did you mean ${meant}?`}`,
+    )
+  }
   const folder = resolve(dir)
   const problem = problemWithFolder(folder)
   if (problem !== undefined) bad(problem)
@@ -194,6 +201,3 @@ export function nextCommands({ files }: Template, version: string, origin?: stri
     : [`npm pack ${inShell(origin)}`, `npm install ./fleethook-${version}.tgz`]
   return [...install, ...commands.slice(1)]
 }
-
-/** A path as a word of a shell. */
-const inShell = (path: string): string => (/^[\w./@+-]+$/.test(path) ? path : JSON.stringify(path))

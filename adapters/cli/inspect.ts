@@ -23,7 +23,7 @@ export function defineInspect(command: Command): void {
     .option('--port <n>', 'the port of the page; 0 takes any free port', whole(0, 65_535), 0)
   operates<[], Given>(
     command,
-    async ({ to, operator }, { port }) => {
+    async ({ to, operator, print }, { port }) => {
       await operator.ask('GET', '/about')
       const ended = new Promise<void>((resolve) => {
         for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve())
@@ -35,7 +35,7 @@ export function defineInspect(command: Command): void {
           cause,
         })
       })
-      console.log(page.url)
+      print({ url: page.url }, () => page.url)
       await ended
       await page.close()
       return true

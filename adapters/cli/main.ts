@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander'
 import { isOlder, packageVersion } from './own-package.ts'
-import { escapeLines } from './terminal.ts'
+import { escapeLines, filled } from './terminal.ts'
 
 /** What a command is for, and what loads the function that defines it. */
 type Entry = readonly [summary: string, load: () => Promise<(command: Command) => void>]
@@ -46,6 +46,8 @@ const commands: Readonly<Record<string, Entry>> = {
     async () => (await import('./tail.ts')).defineTail,
   ],
   dead: ['list, replay, or discard dead letters', async () => (await import('./dead.ts')).defineDead],
+  forget: ['erase everything that is kept of a vehicle', async () => (await import('./forget.ts')).defineForget],
+  failing: ['show what fails now, by handler', async () => (await import('./failing.ts')).defineFailing],
   replay: ['replay messages that were already handled', async () => (await import('./dead.ts')).defineReplay],
   kafka: ['print or create the topics of the Kafka inbox', async () => (await import('./kafka.ts')).defineKafka],
   postgres: [
@@ -76,8 +78,18 @@ const program = new Command('fleethook')
   .helpCommand(false)
   .showSuggestionAfterError()
   .exitOverride()
-  // Commander's errors quote what was given.
-  .configureOutput({ writeErr: (text) => process.stderr.write(escapeLines(text)) })
+  // Descriptions are wrapped in narrow terminals too. Commander gives up on columns of less than 40 characters.
+  .configureHelp({ minWidthToWrap: 20 })
+  .configureOutput({
+    writeOut: (text) => process.stdout.write(filled(text, process.stdout.columns || 80)),
+    // Commander's errors quote what was given.
+    writeErr: (text) => process.stderr.write(escapeLines(text)),
+  })
+
+// People type these as words, as for other programs.
+const [, , word, ...about] = process.argv
+if (word === 'help') process.argv.splice(2, Infinity, ...about, '--help')
+else if (word === 'version') process.argv.splice(2, Infinity, '--version')
 
 for (const [name, [summary, load]] of Object.entries(commands)) {
   const command = program.command(name).summary(summary).description(summary)

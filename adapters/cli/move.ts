@@ -29,6 +29,7 @@ interface Waiting {
   readonly notBefore: number
   readonly deliveries: number
   readonly replayed: boolean
+  readonly replay: string | undefined
   readonly changed: string | undefined
 }
 
@@ -119,16 +120,17 @@ async function moveWaiting(file: InboxFile, db: Database, name: string, unclean:
       await db.run(
         `${addedSql(db.schema)},
 mark AS (INSERT INTO ${db.schema}.moved VALUES ($14, $15) ON CONFLICT (file) DO UPDATE SET seq = excluded.seq)
-INSERT INTO ${db.schema}.waiting (part, id, attempts, not_before, deliveries, replayed, changed)
-  SELECT n.part, n.id, n.attempts, n.not_before, n.deliveries, n.replayed, n.changed
-  FROM unnest($8::smallint[], $1::uuid[], $9::int[], $10::bigint[], $11::int[], $12::boolean[], $13::text[])
-    WITH ORDINALITY n(part, id, attempts, not_before, deliveries, replayed, changed, place)
-  JOIN added USING (id) ORDER BY n.place`,
+INSERT INTO ${db.schema}.waiting (part, id, attempts, not_before, deliveries, replayed, changed, replay)
+  SELECT n.part, n.id, n.attempts, n.not_before, n.deliveries, n.replayed, n.changed, n.replay
+  FROM unnest($8::smallint[], $1::uuid[], $9::int[], $10::bigint[], $11::int[], $12::boolean[], $13::text[], $16::text[])
+    WITH ORDINALITY n(part, id, attempts, not_before, deliveries, replayed, changed, replay, place)
+  JOIN added ON added.id = n.id ORDER BY n.place`,
         [
           ...messageValues(part.map(({ message }) => message)),
           ...[part.map(({ message }) => partitionOf(storable(message.lane))), part.map(({ attempts }) => attempts)],
           ...[part.map(({ notBefore }) => notBefore), part.map(({ deliveries }) => deliveries)],
           ...[part.map(({ replayed }) => replayed), part.map(({ changed }) => changed ?? null), name, seqOf(last)],
+          part.map(({ replay }) => replay ?? null),
         ],
       )
     await file.commit({ ...nothing(), settled: [...over, ...ids.map(seqOf)] })
@@ -146,10 +148,10 @@ INSERT INTO ${db.schema}.waiting (part, id, attempts, not_before, deliveries, re
       }
       const claim = await file.find(seqOf(id))
       if (claim === undefined) continue
-      const { message, replayed, changed } = claim
+      const { message, replayed, replay, changed } = claim
       // A process that crashed may have handed it out.
       const deliveries = Math.max(claim.deliveries, unclean ? 1 : 0)
-      part.push({ message, attempts, notBefore, deliveries, replayed, changed })
+      part.push({ message, attempts, notBefore, deliveries, replayed, replay, changed })
       bytes += message.bytes
       if (part.length + over.length >= mostMessages || bytes >= mostBytes) await flush()
     }
@@ -173,14 +175,13 @@ async function moveDead(file: InboxFile, db: Database): Promise<number> {
   return count
 }
 
-async function moveLetter(db: Database, { message, error, attempts, diedAt, changed }: DeadLetter): Promise<void> {
-  await db.run(`${addedSql(db.schema)} INSERT INTO ${db.schema}.dead SELECT id, $8, $9, $10, $11 FROM added`, [
-    ...messageValues([message]),
-    storable(error),
-    attempts,
-    diedAt,
-    changed ?? null,
-  ])
+async function moveLetter(db: Database, letter: DeadLetter): Promise<void> {
+  const { message, error, attempts, diedAt, changed, replay } = letter
+  await db.run(
+    `${addedSql(db.schema)} INSERT INTO ${db.schema}.dead (id, error, attempts, died_at, changed, replay)
+  SELECT id, $8, $9, $10, $11, $12 FROM added`,
+    [...messageValues([message]), storable(error), attempts, diedAt, changed ?? null, replay ?? null],
+  )
 }
 
 /** Inserts those messages that are not there yet. */

@@ -6,17 +6,27 @@ import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-pa
 import { createReplays } from '../../src/backend/replay.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
-import { createReceipts } from '../../src/inbox/receipts.ts'
+import type { Forgotten } from '../../src/inbox/dead-letters.ts'
+import { createReceipts, type Receipts } from '../../src/inbox/receipts.ts'
+import { failingOf } from '../../src/inbox/failing.ts'
 import { createOperatorApp } from '../../src/operator/app.ts'
 import { readOptions } from '../../src/receiver/options.ts'
 import { createNormalizer } from '../../src/wire/normalizer.ts'
+import { backlogOf, failingMessages } from '../inbox/postgres/backlog.ts'
+import { Database, databaseError, stateOf } from '../inbox/postgres/client.ts'
+import { schemaName } from '../inbox/postgres/options.ts'
+import { checkServer } from '../inbox/postgres/schema.ts'
+import { Store } from '../inbox/postgres/store.ts'
+import { VehicleRows } from '../inbox/postgres/vehicles.ts'
 import { controlPath } from '../inbox/sqlite/control.ts'
 import { createInboxFile } from '../inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
 import { isMissing, loadSqlite, refusedAccess } from '../inbox/sqlite/file/database.ts'
-import { acts, environment, inboxPath, type Print, time } from './arguments.ts'
-import { open, parsed } from './exchange.ts'
+import { deadLettersOf } from '../inbox/two-halves.ts'
+import { acts, type Environment, environment, inboxPath, type Print, time } from './arguments.ts'
+import { codeOf, open, parsed } from './exchange.ts'
+import { openPool } from './postgres.ts'
 import { logTo } from './terminal.ts'
 
 export interface Operating {
@@ -38,18 +48,23 @@ export interface Filter {
 interface OperatorArguments {
   readonly inbox?: string
   readonly url?: string
+  readonly schema?: string
   readonly yes?: true
 }
 
 const statuses = `
-The command finds a receiver by the file of its inbox. A running receiver answers on a socket beside the file. When none
-runs, the command opens the file itself. For a receiver on another machine or on Workers, mount operatorRoutes and give --url.
+The command asks the first of these that is there:
+  1. the receiver at --url or FLEETHOOK_OPERATOR_URL, which mounts operatorRoutes with the secret FLEETHOOK_OPERATOR_SECRET
+  2. the receiver with the file --inbox, FLEETHOOK_INBOX or data/inbox.db, on the socket beside it, or that file when no receiver runs
+  3. the tables of postgresInbox in DATABASE_URL
 
-Environment: FLEETHOOK_INBOX, the file of the inbox; FLEETHOOK_OPERATOR_SECRET, for --url. Both are also read from .env.
+These variables are also read from .env.
 
-A time is ISO 8601, in UTC when it names no zone, or a duration before now: 90s, 15m, 2h, 3d.
+A time is ISO 8601, in UTC when it names no zone, or a duration
+before now: 90s, 15m, 2h, 3d.
 
-Exit status: 0 done, 1 no such message or an error, 2 bad usage. An empty list is status 0.`
+Exit status: 0 done, 1 no such message or an error, 2 bad usage.
+An empty list is status 0.`
 
 /** Adds the options that all of these commands have, and an action whose exit status is 0 when `work` resolves to `true`. */
 export function operates<Arguments extends unknown[], Options extends object>(
@@ -60,11 +75,11 @@ export function operates<Arguments extends unknown[], Options extends object>(
   command
     .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
     .option('--url <url>', 'the address at which a receiver mounts operatorRoutes')
+    .option('--schema <name>', 'the schema of the tables of postgresInbox (default: fleethook)')
     .addHelpText('after', statuses)
   return acts<Arguments, OperatorArguments & Options>(command, async (options, print, ...args) => {
     const variable = environment(options.dotenv)
-    const secret = variable('FLEETHOOK_OPERATOR_SECRET')
-    const to = { inbox: inboxPath(options.inbox, variable), url: options.url, secret }
+    const to = connectionTo(options, variable)
     const confirm = (question: string): Promise<boolean> => agreed(question, options)
     const operator = new Operator(to, needs)
     const isDone = await work({ to, operator, isJson: options.json === true, print, agreed: confirm }, options, ...args)
@@ -93,6 +108,24 @@ async function agreed(question: string, { yes }: OperatorArguments): Promise<boo
   return /^y(es)?$/i.test(answer.trim())
 }
 
+/** Where the operator's requests go. A file that the user names wins over the variable of an address. */
+export function connectionTo(
+  { inbox, url, schema }: Pick<OperatorArguments, 'inbox' | 'url' | 'schema'>,
+  variable: Environment,
+): ConnectionOptions {
+  const database = variable('DATABASE_URL')
+  return {
+    inbox: inboxPath(inbox, variable),
+    url: url ?? (inbox === undefined ? variable('FLEETHOOK_OPERATOR_URL') : undefined),
+    secret: variable('FLEETHOOK_OPERATOR_SECRET'),
+    // A file that is named and missing is a mistake, and no reason to look elsewhere.
+    database: (inbox ?? variable('FLEETHOOK_INBOX')) === undefined && isPostgres(database) ? database : undefined,
+    schema: schema ?? 'fleethook',
+  }
+}
+
+export const isPostgres = (address: string | undefined): address is string => /^postgres(?:ql)?:/.test(address ?? '')
+
 /** Whether a command needs a running receiver, or only its inbox file. */
 type Needs = 'inbox' | 'receiver'
 
@@ -101,6 +134,9 @@ export interface ConnectionOptions {
   /** The address at which `operatorRoutes` are mounted, when the receiver is not on this machine. */
   readonly url?: string | undefined
   readonly secret?: string | undefined
+  /** The address of a Postgres in which the tables of the inbox may be. */
+  readonly database?: string | undefined
+  readonly schema?: string
 }
 
 interface Asked {
@@ -127,12 +163,19 @@ export class Operator {
    * Rejects when there is no answer.
    */
   async pass(asked: Asked): Promise<Response> {
-    const { inbox, url, secret } = this.#to
+    const { inbox, url, secret, database, schema = 'fleethook' } = this.#to
     if (url !== undefined) return overHttp(url, secret, asked)
     if (isMissing(inbox)) {
+      if (database !== undefined && this.#needs === 'receiver') throw notReached(inbox)
+      if (database !== undefined) {
+        this.isRunning = false
+        return askDatabase(database, schema, asked, inbox)
+      }
       if (this.#needs === 'receiver') throw notRunning(inbox)
       throw new FleethookError('inbox_unavailable', `There is no inbox at ${inbox}.`, {
-        hint: 'Name its file with --inbox or FLEETHOOK_INBOX. A receiver without a file is reached with --url.',
+        hint:
+          'Name its file with --inbox or FLEETHOOK_INBOX. With postgresInbox, set DATABASE_URL. Any other receiver is reached with ' +
+          '--url or FLEETHOOK_OPERATOR_URL.',
       })
     }
     const refused = refusedAccess(inbox)
@@ -153,7 +196,11 @@ export class Operator {
 
   /** Resolves to the JSON of the answer. Rejects with a `FleethookError` when it is an error or no JSON. */
   async ask(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown> {
-    return valueOf(await this.pass({ method, path, body: body && JSON.stringify(body) }))
+    try {
+      return await valueOf(await this.pass({ method, path, body: body && JSON.stringify(body) }))
+    } catch (error) {
+      throw brokenOff(error)
+    }
   }
 
   /** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks. */
@@ -169,6 +216,30 @@ function notRunning(inbox: string): FleethookError {
     hint:
       'Start it, or name the file of its inbox with --inbox or FLEETHOOK_INBOX. For a receiver without sqliteInbox, or on ' +
       'another machine, mount operatorRoutes and give --url.',
+  })
+}
+
+/** The tables say what waits and what died, and only a receiver says what happens. */
+function notReached(inbox: string): FleethookError {
+  return new FleethookError(
+    'inbox_unavailable',
+    `This command asks a running receiver, and there is no inbox at ${inbox} by which to find one.`,
+    {
+      hint:
+        'A receiver with postgresInbox is reached over HTTP: mount operatorRoutes, and give its address with --url or ' +
+        'FLEETHOOK_OPERATOR_URL. The commands dead, failing and replay also work on DATABASE_URL alone.',
+    },
+  )
+}
+
+/** A connection that broke, as a person should read it. */
+function brokenOff(error: unknown): unknown {
+  const code = codeOf(error)
+  const isBroken = error instanceof TypeError || /^(E[A-Z]{3,}|ERR_STREAM\w*|UND_ERR\w*)$/.test(code)
+  if (error instanceof FleethookError || !isBroken) return error
+  return new FleethookError('inbox_unavailable', `The receiver ended before it answered: ${code}.`, {
+    hint: 'Look at its log. When it runs again, run the command again.',
+    cause: error,
   })
 }
 
@@ -227,6 +298,48 @@ async function overHttp(
   }
 }
 
+/** Asks the tables of postgresInbox, which any process may do. Handlers run where a process handles. */
+async function askDatabase(address: string, schema: string, asked: Asked, inbox: string): Promise<Response> {
+  if (!schemaName.accepts(schema)) throw new FleethookError('option_invalid', `--schema ${schemaName.must}.`)
+  const pool = await openPool(address)
+  const db = new Database(pool, schema, systemClock)
+  try {
+    await checkServer(db, true)
+    const store = new Store(db, systemClock, { keepForMs: 86_400_000, deadForMs: 30 * 86_400_000, confirmMs: 10_000 })
+    const reread = rereading()
+    const [backlog, failing] = [await backlogOf(db), await failingMessages(db)]
+    const app = createOperatorApp({
+      deadLetters: deadLettersOf(store, reread),
+      messages: store.listing(reread),
+      replay: (which) => store.replayHandled(which, reread),
+      replaySome: (which) => store.replaySome(which, reread),
+      failing: async () => failingOf(failing, true),
+      backlog: async () => backlog,
+      async forget(vin, { dryRun = false } = {}) {
+        if (!dryRun) await new VehicleRows(db).forget(vin)
+        return store.forget(vin, dryRun)
+      },
+    })
+    return await app.request(asked.path, { method: asked.method, body: asked.body ?? null })
+  } catch (error) {
+    const failure = databaseError(error)
+    if (!['42P01', '3F000'].includes(stateOf(error))) throw failure
+    throw new FleethookError(
+      'inbox_unavailable',
+      `There is no inbox at ${inbox}, and the database of DATABASE_URL has no tables of postgresInbox in the schema ${schema}.`,
+      { hint: 'Name the file with --inbox, the tables with --schema, or the address of a receiver with --url.' },
+    )
+  } finally {
+    await pool.end()
+  }
+}
+
+/** The receiver's `format` and `fields` are unknown here, so use the defaults. They only affect what is shown. */
+function rereading(): Receipts['reread'] {
+  const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: () => {} })
+  return createReceipts(normalizer, systemClock).reread
+}
+
 /** Opens the file as the receiver would, without handlers, and asks it once. What it says about gaps and stops stays. */
 async function askStopped(path: string, { method, path: asked, body }: Asked): Promise<Response> {
   const nothing = (): void => {}
@@ -244,17 +357,22 @@ async function askStopped(path: string, { method, path: asked, body }: Asked): P
   const inbox = createSqliteInbox(file, { ...inboxSettings, keepsVehicles: true }, settings)
   await inbox.open()
   try {
-    // The receiver's `format` and `fields` are unknown here, so use the defaults. They only affect what is shown.
-    const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: nothing })
-    const { reread } = createReceipts(normalizer, systemClock)
     const replays = createReplays({
       inbox,
       open: async () => {},
-      read: reread,
+      read: rereading(),
       isDraining: () => false,
       revived: async () => {},
     })
-    return await createOperatorApp(replays).request(asked, { method, body: body ?? null })
+    const waiting = async (): Promise<never> => {
+      throw notRunning(path)
+    }
+    const forget = async (vin: string, { dryRun = false } = {}): Promise<Forgotten> =>
+      (await inbox.forget?.(vin, dryRun)) ?? { messages: 0, waiting: 0, deadLetters: 0 }
+    return await createOperatorApp({ ...replays, failing: waiting, forget }).request(asked, {
+      method,
+      body: body ?? null,
+    })
   } finally {
     await inbox.close()
   }

@@ -5,9 +5,9 @@ import type { Command } from 'commander'
 import { FleethookError } from '../../src/base/errors.ts'
 import { isObject } from '../../src/base/options.ts'
 import { systemClock } from '../../src/base/clock.ts'
-import { Database, databaseError, type PostgresClient } from '../inbox/postgres/client.ts'
+import { addressOf, Database, databaseError, type PostgresClient, stateOf } from '../inbox/postgres/client.ts'
 import { schemaName } from '../inbox/postgres/options.ts'
-import { schemaStatements } from '../inbox/postgres/schema.ts'
+import { checkEncoding, otherVersion, schemaStatements, schemaVersion, versionOf } from '../inbox/postgres/schema.ts'
 import { acts, type Common, environment, type Print } from './arguments.ts'
 import { moveFile } from './move.ts'
 
@@ -25,8 +25,8 @@ export function definePostgres(command: Command): void {
   run<[], Schema>(
     command
       .command('schema')
-      .description('Prints the SQL that creates the tables of postgresInbox. With --apply it runs it.')
-      .option('--apply', 'create the tables that are missing'),
+      .description('Prints the SQL that creates or updates the tables of postgresInbox. With --apply it runs it.')
+      .option('--apply', 'create the tables that are missing, and update older ones'),
     `--apply needs the package pg in your project. Without it: fleethook postgres schema | psql "$DATABASE_URL"
 Running it again changes nothing.`,
     runSchema,
@@ -80,8 +80,47 @@ async function runMove({ schema, ...where }: Given & Common, print: Print, file:
 async function runSchema({ schema, apply, ...where }: Schema & Common, print: Print): Promise<void> {
   const sql = ['BEGIN', ...schemaStatements(schema), 'COMMIT'].join(';\n')
   if (apply !== true) return print({ schema, sql: `${sql};\n` }, () => `${sql};`)
-  await withPool(where, (pool) => pool.query(sql))
-  print({ schema, outcome: 'ready' }, () => `The tables in the schema ${schema} are ready.`)
+  const before = await withPool(where, async (pool) => {
+    const db = new Database(pool, schema, systemClock)
+    const version = await versionOf(db)
+    if (version !== undefined && version > schemaVersion) throw otherVersion(schema, version)
+    await checkEncoding(db)
+    await pool.query(sql).catch(async (error: unknown) => {
+      await pool.query('ROLLBACK').catch(() => {})
+      throw stateOf(error) === lockedState ? await lockedError(db) : error
+    })
+    return version
+  })
+  const isUpdated = before !== undefined && before < schemaVersion
+  const outcome = isUpdated ? `now have version ${schemaVersion}; they had version ${before}` : 'are ready'
+  print({ schema, outcome: isUpdated ? 'updated' : 'ready' }, () => `The tables in the schema ${schema} ${outcome}.`)
+}
+
+/** Another session has had a lock for too long. */
+const lockedState = '55P03'
+
+/** Names the sessions that can be in the way. A user sees the work of other users only with the role `pg_read_all_stats`. */
+async function lockedError(db: Database): Promise<FleethookError> {
+  const rows = await db
+    .run(
+      `SELECT DISTINCT pg_catalog.format('process %s (%s, %s)', a.pid, coalesce(CASE WHEN a.application_name <> '' THEN a.application_name END, a.backend_type, 'unknown'),
+    coalesce(a.state, 'unknown')) AS session
+FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+  LEFT JOIN pg_catalog.pg_class c ON c.oid = l.relation AND l.locktype = 'relation' LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE l.granted AND l.pid <> pg_catalog.pg_backend_pid() AND a.datname = pg_catalog.current_database() AND (n.nspname = $1
+  OR (l.locktype = 'advisory' AND l.objsubid = 1 AND ((l.classid::bigint << 32) | l.objid::bigint) = pg_catalog.hashtext('fleethook ' || $1)::bigint))
+LIMIT 5`,
+      [db.schema],
+    )
+    .catch(() => [])
+  const sessions = rows.map(({ session }) => String(session))
+  return new FleethookError(
+    'inbox_unavailable',
+    sessions.length === 0
+      ? 'Another session holds a lock on the tables of the inbox.'
+      : `Another session holds a lock on the tables of the inbox: ${sessions.join(', ')}.`,
+    { hint: 'Run the command again when it has ended, or end it: SELECT pg_terminate_backend(<process>).' },
+  )
 }
 
 async function withPool<Result>(
@@ -89,15 +128,15 @@ async function withPool<Result>(
   use: (pool: Pool) => Promise<Result>,
 ): Promise<Result> {
   const connectionString = database ?? environment(dotenv)('DATABASE_URL')
-  if (connectionString === undefined)
-    throw new FleethookError('option_invalid', 'No database is given.', {
+  if (connectionString === undefined || connectionString === '')
+    throw new FleethookError('option_invalid', 'No database is given: DATABASE_URL is empty.', {
       hint: 'Pass --database, or set DATABASE_URL.',
     })
   const pool = await openPool(connectionString)
   try {
     return await use(pool)
   } catch (error) {
-    throw databaseError(error)
+    throw databaseError(error, addressOf(pool))
   } finally {
     await pool.end()
   }

@@ -2,13 +2,14 @@ import { setTimeout } from 'node:timers/promises'
 import type { Command } from 'commander'
 import prettyMs from 'pretty-ms'
 import * as z from 'zod/mini'
+import { FleethookError } from '../../src/base/errors.ts'
 import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import type { ShownItem } from '../../src/operator/feed.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { whole } from './arguments.ts'
-import { operates, Operator } from './operator.ts'
-import { type Colors, colorsFor, escapeJson } from './terminal.ts'
+import { type ConnectionOptions, operates, Operator } from './operator.ts'
+import { type Colors, colorsFor, escapeJson, inShell } from './terminal.ts'
 
 const isItem = (value: unknown): boolean =>
   isJsonObject(value) && typeof value['kind'] === 'string' && typeof value['at'] === 'string'
@@ -19,6 +20,7 @@ interface Given {
   readonly topic?: string
   readonly errors?: true
   readonly last: number
+  readonly follow: boolean
 }
 
 /** The pause before the command looks for a stopped receiver again, in milliseconds. */
@@ -34,9 +36,10 @@ export function defineTail(command: Command): void {
     .option('--topic <topic>', 'only messages of this topic')
     .option('--errors', 'only refused requests, failed handlers, dead letters, lost messages, gaps and test messages')
     .option('-n, --last <n>', 'begin with the last n items; the receiver keeps up to 500 errors', whole(0, 500), 10)
+    .option('--no-follow', 'end after those: show what happened before')
   operates<[], Given>(
     command,
-    async ({ operator, isJson }, { last, vin, topic, errors }) => {
+    async ({ operator, isJson }, { last, vin, topic, errors, follow }) => {
       const ended = new AbortController()
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort())
       const show = isJson ? showJson : showLines(colorsFor(process.stdout))
@@ -54,9 +57,14 @@ export function defineTail(command: Command): void {
             else {
               // The kept items can come in several parts. The last one has the cursor.
               kept.push(...items)
-              if (id !== undefined) show(kept.slice(Math.max(0, kept.length - last)), missed)
+              if (id !== undefined) {
+                // The feed has handled messages only while somebody reads. The inbox has them for longer.
+                const older = errors || kept.length >= last ? [] : await listed(operator, last, { vin, topic })
+                show(merged(older, kept).slice(-last), missed)
+              }
             }
             since = id ?? since
+            if (!follow && since !== undefined) return true
           }
         } catch (error) {
           if (since === undefined && !ended.signal.aborted) throw error
@@ -71,6 +79,46 @@ export function defineTail(command: Command): void {
     },
     'receiver',
   )
+}
+
+const list = z.object({
+  messages: z.array(
+    z.looseObject({
+      id: z.string(),
+      state: z.enum(['waiting', 'settled', 'dead']),
+      event: z.custom<NonNullable<ShownItem['event']> & { readonly receivedAt: string }>(isJsonObject),
+      line: z.optional(z.string()),
+      death: z.optional(z.looseObject({ error: z.string(), attempts: z.number(), diedAt: z.string() })),
+    }),
+  ),
+})
+
+/** The newest messages of the inbox as items of the feed, oldest first. None, when it cannot list them. */
+async function listed(
+  operator: Operator,
+  limit: number,
+  which: { readonly vin: string | undefined; readonly topic: string | undefined },
+): Promise<readonly ShownItem[]> {
+  const query = new URLSearchParams(defined({ ...which, limit: String(Math.max(1, limit)) }))
+  const answer = await operator.ask('GET', `/messages?${query}`).catch((error: unknown) => {
+    if (error instanceof FleethookError) return { messages: [] }
+    throw error
+  })
+  return list
+    .parse(answer)
+    .messages.toReversed()
+    .map(({ id, state, event, line, death }): ShownItem => {
+      const about = { id, event, at: death?.diedAt ?? event.receivedAt, ...defined({ line }) }
+      if (death !== undefined) return { ...about, kind: 'dead', error: death.error, attempts: death.attempts }
+      return state === 'settled' ? { ...about, kind: 'settled', outcome: 'handled' } : { ...about, kind: 'received' }
+    })
+}
+
+/** In the order of their times, without those that the feed shows itself. */
+function merged(older: readonly ShownItem[], kept: readonly ShownItem[]): readonly ShownItem[] {
+  const known = new Set(kept.flatMap(({ kind, id }) => (kind === 'settled' || kind === 'dead' ? (id ?? []) : [])))
+  const others = older.filter(({ id, kind }) => kind !== 'received' && !known.has(id ?? ''))
+  return [...others, ...kept].toSorted((one, other) => (one.at < other.at ? -1 : one.at > other.at ? 1 : 0))
 }
 
 function showJson(items: readonly ShownItem[], missed: number): void {
@@ -128,7 +176,7 @@ function textOf(one: ShownItem): string {
       )
     }
     case 'dead':
-      return escapeControls(`${about} ${error}, fleethook dead show ${id}`)
+      return escapeControls(`${about} ${error}, fleethook dead show ${inShell(id)}`)
     case 'test': {
       const { test = '', bytes = 0, encoding = 'read by the host', headers = [] } = one
       return escapeControls(`${about} test message ${test}: ${bytes} bytes, ${encoding}, ${headers.length} headers`)
@@ -142,8 +190,8 @@ function textOf(one: ShownItem): string {
 const feedMs = 5_000
 
 /** The test messages and errors that the receiver's feed has kept, oldest first. Rejects when no receiver runs. */
-export async function keptErrors(inbox: string): Promise<readonly ShownItem[]> {
-  const operator = new Operator({ inbox }, 'receiver')
+export async function keptErrors(to: ConnectionOptions): Promise<readonly ShownItem[]> {
+  const operator = new Operator(to, 'receiver')
   const items: ShownItem[] = []
   for await (const { id, data } of operator.stream('/feed?errors=true', AbortSignal.timeout(feedMs))) {
     items.push(...batch.parse(JSON.parse(data)).items)

@@ -30,6 +30,49 @@ export function escapeLines(text: string): string {
   return text.split('\n').map(escapeControls).join('\n')
 }
 
+/** A word that a shell takes as it is, whatever is in it: people paste the commands that we print. */
+export function inShell(word: string): string {
+  const safe = /^[\w./:@+=,-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
+  return word.startsWith('-') ? `./${safe}` : safe
+}
+
+/** Help text in lines of at most this width: paragraphs are filled, and a long command goes on in the next line. */
+export function filled(text: string, width: number): string {
+  const lines: string[] = []
+  let prose = ''
+  const endProse = (): void => {
+    if (prose !== '') lines.push(...wrapped(prose, width, '', ''))
+    prose = ''
+  }
+  for (const line of text.split('\n')) {
+    if (/^\S/.test(line)) {
+      prose += prose === '' ? line : ` ${line}`
+      if (line.endsWith(':')) endProse()
+      continue
+    }
+    endProse()
+    const indent = /^ */.exec(line)?.[0] ?? ''
+    const isCommand = /^ +(?:fleethook|npx|source|curl) /.test(line)
+    lines.push(...(line.length <= width ? [line] : wrapped(line.trim(), width, indent, isCommand ? ' \\' : '')))
+  }
+  endProse()
+  return lines.join('\n')
+}
+
+/** Breaks at spaces. Lines after the first are indented further, and every line but the last ends with `end`. */
+function wrapped(text: string, width: number, indent: string, end: string): readonly string[] {
+  const lines: string[] = []
+  let line = indent
+  for (const word of text.split(/ +/)) {
+    const isFirst = line.trim() === ''
+    if (!isFirst && line.length + 1 + word.length + end.length > width) {
+      lines.push(line + end)
+      line = `${indent}${indent === '' ? '' : '  '}${word}`
+    } else line += isFirst ? word : ` ${word}`
+  }
+  return [...lines, line]
+}
+
 /** A value as JSON that cannot control the terminal. */
 export function jsonText(value: unknown): string {
   return escapeJson(JSON.stringify(value, undefined, 2))

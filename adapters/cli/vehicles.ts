@@ -49,8 +49,14 @@ export function defineVehicles(command: Command): void {
 
 function page(vehicles: readonly Omit<VehicleSummary, 'location'>[], next: string | null): string {
   if (vehicles.length === 0) return 'There is no state of a vehicle yet.'
-  const rows = vehicles.map((vehicle) => [vehicle.vin, linkOf(vehicle), timeOf(vehicle.seenAt), String(vehicle.fields)])
-  const text = table(['VIN', 'STATE', 'SEEN (UTC)', 'FIELDS'], rows)
+  const rows = vehicles.map((vehicle) => [
+    vehicle.vin,
+    linkOf(vehicle),
+    timeOf(vehicle.seenAt),
+    String(vehicle.fields),
+    clockOf(vehicle),
+  ])
+  const text = table(['VIN', 'STATE', 'SEEN (UTC)', 'FIELDS', ''], rows)
   return next === null ? text : `${text}\n\nThere may be more: --after ${escapeControls(next)}`
 }
 
@@ -59,6 +65,7 @@ function shown({ fields, timers, ...vehicle }: VehicleReport): string {
     ['vin', vehicle.vin],
     ['state', linkOf(vehicle)],
     ['seen (UTC)', timeOf(vehicle.seenAt)],
+    ...(vehicle.clockBehindMs === undefined ? [] : [['clock', clockOf(vehicle)] as const]),
   ])
   const rows = Object.entries(fields).map(([name, value]) => [
     name,
@@ -79,6 +86,10 @@ function linkOf({ state, online, isOnlineCertain }: Omit<VehicleReport, 'fields'
   const said = state ?? (online === null ? '' : online ? 'online' : 'offline')
   return said === '' || isOnlineCertain ? said : `${said}, uncertain`
 }
+
+/** A vehicle whose clock was set back needs somebody to look at it. */
+const clockOf = ({ clockBehindMs }: Pick<VehicleSummary, 'clockBehindMs'>): string =>
+  clockBehindMs === undefined ? '' : `clock behind by ${prettyMs(clockBehindMs, { compact: true })}`
 
 function marksOf({ isCertain, invalidSince }: FieldReport): string {
   const invalid = invalidSince === undefined ? [] : [`no value since ${timeOf(invalidSince)}`]

@@ -6,9 +6,10 @@
 import { attachedOnce, type AttachableInbox } from '../../src/backend/backend.ts'
 import { pause } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
-import { aFunction, checkOption, milliseconds, type Rule } from '../../src/base/options.ts'
+import { aFunction, checkOption, milliseconds, type Rule, withMethods } from '../../src/base/options.ts'
 import type { DrainResult, Drainable } from '../../src/hosting/drainable.ts'
 import type { RelayInbox } from '../../src/inbox/inbox.ts'
+import { type ConnectionOf, type TransactionPool, transactionsOn, watchPool } from '../../src/inbox/pool.ts'
 import {
   type ExactlyOnce,
   exactlyOnceIn,
@@ -17,19 +18,22 @@ import {
   type RunTransaction,
 } from './postgres/exactly-once.ts'
 import { type PostgresInboxOptions, readPostgresOptions } from './postgres/options.ts'
+import { ServerClock } from './postgres/server-clock.ts'
 import { PostgresSystem } from './postgres/system.ts'
 import { TwoHalves } from './two-halves.ts'
 
 export type { PostgresClient, PostgresResult } from './postgres/client.ts'
 export type { ExactlyOnce, RunStatement, RunTransaction } from './postgres/exactly-once.ts'
 export type { PostgresInboxOptions } from './postgres/options.ts'
+export type { ConnectionOf, PoolConnection, TransactionPool } from '../../src/inbox/pool.ts'
 export type { Role } from './two-halves.ts'
 
 /** What {@link postgresInbox} returns: the value of the option `inbox`. */
 export interface PostgresInbox extends RelayInbox {
   /**
-   * Makes handlers whose writes in this database happen exactly once, through any crash. `transaction` runs work in a transaction of your own
-   * client on the same database: pg, PGlite, Drizzle, Kysely or Prisma. For other clients, `run` says how to run a statement in it.
+   * Makes handlers whose writes in this database happen exactly once, through any crash. Give it a `pg.Pool` of the same database, of its own: each
+   * handler gets a connection in a transaction. The transaction ends when it does nothing or waits for a lock for 20 seconds, or when one statement
+   * takes 60, unless the pool or the role sets these limits. Errors of connections that are cut end no process.
    *
    * The first statement of the transaction marks the message. When the message is handed out again, the mark is there, and your handler is not
    * called. What a handler does elsewhere, such as an email, can still happen twice.
@@ -41,31 +45,21 @@ export interface PostgresInbox extends RelayInbox {
    * import pg from 'pg'
    *
    * const inbox = postgresInbox({ db: new pg.Pool({ max: 3 }) })
-   * const pool = new pg.Pool()
-   * pool.on('connect', (client) => client.on('error', () => {}))
-   * const exactly = inbox.exactlyOnce<pg.PoolClient>(async (work) => {
-   *   const client = await pool.connect()
-   *   let failure: Error | undefined
-   *   try {
-   *     await client.query('BEGIN')
-   *     await work(client)
-   *     await client.query('COMMIT')
-   *   } catch (error) {
-   *     failure = error instanceof Error ? error : new Error('unknown')
-   *     throw error
-   *   } finally {
-   *     // A connection whose transaction failed is not used again.
-   *     client.release(failure)
-   *   }
-   * })
+   * const exactly = inbox.exactlyOnce(new pg.Pool({ max: 16, connectionTimeoutMillis: 10_000 }))
    *
    * createReceiver({ secret: 'a-long-random-value', inbox }).on(
    *   'data',
+   *   { fields: ['BatteryLevel'] },
    *   exactly('readings', (event, context, tx) =>
    *     tx.query('INSERT INTO readings VALUES ($1, $2)', [event.vin, event.data.BatteryLevel]),
    *   ),
    * )
    * ```
+   */
+  exactlyOnce<Pool extends TransactionPool>(pool: Pool): ExactlyOnce<ConnectionOf<Pool>>
+  /**
+   * The same with transactions of a client of your own on the same database: PGlite, Drizzle, Kysely or Prisma. For other clients, `run` says how to
+   * run a statement in it.
    */
   exactlyOnce<Transaction>(
     transaction: RunTransaction<Transaction>,
@@ -73,9 +67,13 @@ export interface PostgresInbox extends RelayInbox {
   ): ExactlyOnce<Transaction>
 }
 
-const transactionFunction: Rule = {
-  ...aFunction,
-  must: 'must be a function that runs work in a transaction, for instance (work) => db.transaction(work)',
+const isPool = withMethods('connect', 'query', 'on')
+
+const transactionRule: Rule = {
+  must: 'must be a function that runs work in a transaction, for instance (work) => db.transaction(work), or a pg.Pool',
+  accepts: (value) => aFunction.accepts(value) || isPool.accepts(value),
+  isRequired: true,
+  isSecret: true,
 }
 
 /** What each inbox has for `handleWaiting`. */
@@ -111,18 +109,34 @@ export function postgresInbox(options: PostgresInboxOptions): PostgresInbox {
   const settings = readPostgresOptions(options)
   const names = new Set<string>()
   const attach = attachedOnce('postgresInbox', 'schema')
+  let clock: ServerClock | undefined
   let system: PostgresSystem | undefined
+  // A connection can be cut before there is a receiver.
+  watchPool(settings.db)
+
+  function exactlyOnce<Pool extends TransactionPool>(pool: Pool): ExactlyOnce<ConnectionOf<Pool>>
+  function exactlyOnce<Transaction>(
+    transaction: RunTransaction<Transaction>,
+    options?: { readonly run?: RunStatement<Transaction> },
+  ): ExactlyOnce<Transaction>
+  function exactlyOnce(
+    given: TransactionPool | RunTransaction<unknown>,
+    { run = runIn }: { readonly run?: RunStatement<unknown> } = {},
+  ): ExactlyOnce<unknown> {
+    checkOption('exactlyOnce', 'transaction', given, transactionRule)
+    const transaction = typeof given === 'function' ? given : transactionsOn(given)
+    return exactlyOnceIn(() => system ?? notAttached(), names, transaction, run)
+  }
+
   const inbox: PostgresInbox & AttachableInbox = {
     kind: 'relay',
+    clock: (local) => (clock = new ServerClock(local)),
     attach(parts) {
       attach()
-      system = new PostgresSystem(settings, parts)
+      system = new PostgresSystem(settings, parts, clock ?? new ServerClock(parts.settings.clock))
       return new TwoHalves(settings.role, parts, system)
     },
-    exactlyOnce(transaction, { run = runIn } = {}) {
-      checkOption('exactlyOnce', 'transaction', transaction, transactionFunction)
-      return exactlyOnceIn(() => system ?? notAttached(), names, transaction, run)
-    },
+    exactlyOnce,
   }
   systems.set(inbox, () => system)
   return inbox

@@ -2,13 +2,20 @@ import { type Clock, elapsedMs, pause } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { throttled } from '../../src/base/log.ts'
 import { PassingMap } from '../../src/base/passing-map.ts'
-import type { Claim, DeadLetterReason, InboxMessage, InboxSettings, NextAttempt } from '../../src/inbox/inbox.ts'
+import {
+  type Claim,
+  type DeadLetterReason,
+  type InboxMessage,
+  type InboxSettings,
+  isAbout,
+  type NextAttempt,
+} from '../../src/inbox/inbox.ts'
 import type { StoredVehicle } from '../../src/inbox/vehicle-store.ts'
 import type { SharedInbox } from './two-halves.ts'
 
 /** A message that was read and is not settled. */
 interface Unsettled<Part> {
-  readonly message: InboxMessage
+  readonly message: Omit<InboxMessage, 'text'>
   readonly part: Part
   readonly replayed: boolean
 }
@@ -65,7 +72,7 @@ export abstract class SharedReader<Found extends Unsettled<PartOf<Found>>> imple
   abstract claim(id: string): Promise<Claim | undefined>
   abstract settle(id: string, vehicle?: StoredVehicle): void
   abstract reschedule(id: string, next: NextAttempt): Promise<void>
-  abstract deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number>
+  abstract deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number | 'handled'>
   abstract refusing(): 'inbox_unavailable' | undefined
   abstract finish(withinMs: number): Promise<void>
   /** No other process can have it, and nothing keeps it from starting. */
@@ -152,6 +159,16 @@ export abstract class SharedReader<Found extends Unsettled<PartOf<Found>>> imple
     this.byId.set(id, found)
     this.bytes += bytes
   }
+
+  /** Its vehicle was erased. */
+  letGoOf(vin: string): void {
+    for (const found of this.byId.values())
+      if (isAbout({ lane: found.message.lane, text: this.textHereOf(found) }, vin)) this.forget(found)
+    this.change()
+  }
+
+  /** The text of a message, as far as it is in memory. */
+  protected abstract textHereOf(found: Found): string
 
   protected forget(found: Found): void {
     const { id, bytes } = found.message

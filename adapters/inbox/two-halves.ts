@@ -1,5 +1,5 @@
 import { createDeadLetterReader, listedAfter } from '../../src/backend/replay.ts'
-import { type Backend, type BackendParts, type BackendState, statsOf } from '../../src/backend/backend.ts'
+import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from '../../src/backend/backend.ts'
 import { LocalBackend } from '../../src/backend/local.ts'
 import { RelayBackend } from '../../src/backend/relay.ts'
 import { watchForStalls } from '../../src/backend/gaps.ts'
@@ -10,12 +10,20 @@ import type { Lifecycle } from '../../src/core/lifecycle.ts'
 import type { RequestScope } from '../../src/core/entry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../src/hosting/drainable.ts'
 import type { Refusal } from '../../src/http/answers.ts'
-import type { DeadLetters, Messages, MessageSelection, ReplaySelection } from '../../src/inbox/dead-letters.ts'
+import type {
+  DeadLetters,
+  Forgotten,
+  Messages,
+  MessageSelection,
+  Replayed,
+  ReplayPage,
+  ReplaySelection,
+} from '../../src/inbox/dead-letters.ts'
 import { Life, type Signs } from './signs-of-life.ts'
 import type { DeadLetter, Inbox, InboxGap, InboxMessage, InboxSettings, Selection } from '../../src/inbox/inbox.ts'
 import type { Observer } from '../../src/inbox/observer.ts'
 import { vinOf } from '../../src/inbox/receipts.ts'
-import type { InboxStats, Stats } from '../../src/inbox/stats.ts'
+import type { Backlog, Failing, InboxStats, Stats } from '../../src/inbox/stats.ts'
 import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
 
 /** What a process does: `'receive'` only accepts messages, `'handle'` only runs handlers. */
@@ -44,6 +52,10 @@ export interface SharedSystem {
   /** The states of vehicles. Left out: it cannot keep them. */
   readonly vehicles?: VehicleStore | undefined
   replay(which: ReplaySelection): Promise<number>
+  /** Left out: a replay cannot go on where it was broken off. */
+  replaySome?(which: ReplayPage): Promise<Replayed>
+  /** Left out: it cannot erase a vehicle. */
+  forget?(vin: string, dryRun: boolean): Promise<Forgotten>
   /** Connects and checks the system. Called again after it rejected. `front`: the half that receives, if this process does. */
   connect(front: RelayBackend | undefined): Promise<void>
   /** Keeps messages in the order of the calls. Resolves to a refusal, or rejects when the system cannot be used. */
@@ -59,6 +71,12 @@ export interface SharedSystem {
   /** Sentences for the operator. */
   facts(): readonly string[]
   figures(): InboxStats
+  /** What waits for all processes, at the last look. `undefined`: not known yet. */
+  backlog(): Backlog | undefined
+  /** What fails in all processes, at the last look. Left out: the system does not keep it. */
+  failing?(): Failing
+  /** The same as of now, with the texts of errors. */
+  failingNow?(): Promise<Failing>
   /** Closes what both halves share, after them. */
   close(): Promise<void>
 }
@@ -75,6 +93,7 @@ export class TwoHalves implements Backend {
   readonly lifecycle: Lifecycle
   readonly deadLetters: DeadLetters
   readonly messages: Messages
+  readonly replaySome: Backend['replaySome']
   notReadyHint: string | undefined
   readonly #role: Role
   readonly #parts: BackendParts
@@ -103,6 +122,8 @@ export class TwoHalves implements Backend {
       replay: (which) => this.#connect().then(() => deadLetters.replay(which)),
       discard: (which) => this.#connect().then(() => deadLetters.discard(which)),
     }
+    const replaySome = system.replaySome?.bind(system)
+    this.replaySome = replaySome && ((which) => this.#connect().then(() => replaySome(which)))
     this.messages = listedAfter(() => this.#connect(), messages)
     const { vehicles: store } = system
     if (parts.vehicles !== undefined && store === undefined) throw parts.vehicles.noStore('only forwards messages')
@@ -137,10 +158,30 @@ export class TwoHalves implements Backend {
 
   readonly stats = (): Stats => statsOf(this, this.#parts.reports)
 
+  /** Of a system that does not keep it: what this process knows. */
+  readonly failing = async (): Promise<Failing> => {
+    await this.#connect()
+    const failing = this.#system.failingNow?.() ?? this.#back?.failing() ?? this.#front?.failing()
+    if (failing === undefined) throw new Error('A role has a front or a back.')
+    return failing
+  }
+
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
 
   replay(which: ReplaySelection): Promise<number> {
     return this.#connect().then(() => this.#system.replay(which))
+  }
+
+  async forget(vin: string, { dryRun = false }: { readonly dryRun?: boolean } = {}): Promise<Forgotten> {
+    await this.#connect()
+    const erase = this.#system.forget?.bind(this.#system) ?? cannotForget
+    if (dryRun) return erase(vin, true)
+    this.#back?.letGoOf(vin)
+    await this.vehicles?.forget(vin)
+    const erased = await erase(vin, false)
+    if (this.#front === undefined) this.#parts.reports.observers.forgotten?.(vin)
+    else this.#front.letGoOf(vin)
+    return erased
   }
 
   open(options: OpenOptions = {}): Promise<void> {
@@ -172,13 +213,13 @@ export class TwoHalves implements Backend {
     for (const { lane, receivedAt } of messages) {
       const vin = vinOf(lane)
       const gap = { reason: 'inbox_unavailable', fromMs: receivedAt, missed: 1 } as const
-      this.#back?.noteGap(vin === undefined ? gap : { ...gap, vin })
+      this.#back?.noteGap(vin === undefined ? gap : { ...gap, vin }, from)
     }
     return handlesOnly
   }
 
   noteGap(gap: InboxGap, from?: RequestScope): void {
-    if (this.#front === undefined) this.#back?.noteGap(gap)
+    if (this.#front === undefined) this.#back?.noteGap(gap, from)
     else this.#front.noteGap(gap, from)
   }
 
@@ -210,6 +251,8 @@ export class TwoHalves implements Backend {
     return {
       ...state,
       inbox: this.#system.figures(),
+      backlog: this.#system.backlog(),
+      failing: this.#system.failing?.() ?? state.failing,
       openGaps: (front?.openGaps ?? 0) + (back?.openGaps ?? 0),
     }
   }
@@ -226,7 +269,7 @@ export class TwoHalves implements Backend {
     const { vehicles, settings, receipts } = this.#parts
     if (store === undefined) return undefined
     const kept = vehicles?.in({
-      ...{ inbox: { vehicles: store }, clock: settings.clock, receipts, watchesTime: false },
+      ...{ inbox: { vehicles: store }, clock: settings.clock, receipts, watchesTime: false, receives: false },
       failed: () => {},
       put: async () => false,
     })
@@ -240,6 +283,7 @@ export class TwoHalves implements Backend {
       settings: { ...this.#parts.settings, ack: 'stored' },
       // A stall of this half is no gap: others receive meanwhile.
       watchesTime: false,
+      receives: this.#role !== 'handle',
       inbox: (settings) =>
         inboxBehind(this.#system.durability, vehicles, async () => {
           await this.#connect()

@@ -5,6 +5,7 @@ import { dirname, join, relative } from 'node:path'
 import type { DefaultTheme, MarkdownOptions, SiteConfig, UserConfig } from 'vitepress'
 import { anchorOf, imageOnSite, linkOnSite, pageOf, repository, root } from './links.ts'
 import { entries, reference } from './reference.ts'
+import { type Section, sectionsOf } from './sections.ts'
 
 const base = process.env['DOCS_BASE'] ?? '/'
 if (!/^\/([^?#]+\/)?$/.test(base)) throw new Error(`DOCS_BASE is "${base}": begin and end it with a slash.`)
@@ -21,6 +22,7 @@ const sidebar: Group[] = [
       { text: 'Pick a template and an inbox', link: '/start' },
       { text: 'Playground', link: '/playground' },
       { text: 'Mounting', link: '/mounting' },
+      { text: 'Coming from a receiver of your own', link: '/switching' },
       { text: 'Runtimes', link: '/runtimes' },
     ],
   },
@@ -93,31 +95,19 @@ const markdown: MarkdownOptions = {
   },
 }
 
-interface Section {
-  readonly anchor: string
-  readonly titles: string[]
-  readonly text: string
-}
-
-/** The sections of a page for the search. No file holds the text of a reference page, so its sections are its members. */
-async function sectionsOf(file: string, html: string): Promise<Section[]> {
-  // Tables of figures would be found by every number.
-  if (file.includes('/docs/figures/')) return []
+/** The sections of a page for the search. No file holds the text of a reference page, so its members are sections of it. */
+async function sections(file: string, html: string): Promise<Section[]> {
+  const found = sectionsOf(html)
+  // Tables of figures would be found by every number, so these pages are found by their titles.
+  if (file.includes('/docs/figures/'))
+    return found.slice(0, 1).map(({ anchor, titles }) => ({ anchor, titles, text: '' }))
   const entry = entries().find(({ page }) => file.endsWith(`/docs/api/${page}.md`))
-  if (entry !== undefined) {
-    const { name, members } = await reference(entry)
-    return members.map((member) => ({ anchor: member.name, titles: [name, member.name], text: member.doc }))
-  }
-  const textOf = (part: string): string => part.replaceAll(/<[^>]*>/g, ' ').trim()
-  const [, ...parts] = html.split(/(?=<h[1-6] id=")/)
-  let above: readonly string[] = []
-  return parts.map((part) => {
-    const [heading = '', level = '1', anchor = '', title = ''] =
-      /^<h(\d) id="([^"]*)"[^>]*>(.*?)<a [^>]*>.*?<\/a><\/h\1>/s.exec(part) ?? []
-    const titles = [...above.slice(0, Number(level) - 1), textOf(title)]
-    above = titles
-    return { anchor, titles, text: textOf(part.slice(heading.length)) }
-  })
+  if (entry === undefined) return found
+  const { name, members } = await reference(entry)
+  return [
+    { anchor: '', titles: [name], text: '' },
+    ...members.map((member) => ({ anchor: member.name, titles: [name, member.name], text: member.doc })),
+  ]
 }
 
 /**
@@ -178,7 +168,7 @@ const config: UserConfig<DefaultTheme.Config> = {
     outline: [2, 3],
     search: {
       provider: 'local',
-      options: { miniSearch: { options: { processTerm }, _splitIntoSections: sectionsOf } },
+      options: { miniSearch: { options: { processTerm }, _splitIntoSections: sections } },
     },
     editLink: { pattern: `${repository}/edit/main/:path`, text: 'Edit this page' },
     socialLinks: [{ icon: 'github', link: repository }],

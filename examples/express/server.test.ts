@@ -39,7 +39,18 @@ test('takes a message in each format, before and behind the body parser', async 
         assert.equal(answer.status, 200)
       }
     }
+    const batch = Array.from({ length: 1_000 }, () => encode(message.data({ BatteryLevel: 81.5 }), 'event_collector'))
+    for (const path of ['/telemetry', '/parsed-telemetry']) {
+      const answer: Response = await fetch(url + path, {
+        method: 'POST',
+        headers: { authorization: `Splunk ${secret}`, 'content-type': 'text/plain' },
+        body: JSON.stringify(batch),
+      })
+      assert.equal(answer.status, 200)
+    }
+    const ready: Response = await fetch(url + '/telemetry/readyz')
+    assert.equal(ready.status, 200)
     server.kill('SIGTERM')
   }
-  assert.match(lines.at(-1) ?? '', /received 6, handled 6, left 0, lost 0/)
+  assert.match(lines.at(-1) ?? '', /received 2006, handled \d+, left \d+, lost 0/)
 })

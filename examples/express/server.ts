@@ -14,9 +14,9 @@ const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox: sqliteInbox({ p
 const app = express()
 // Before any body parser: the receiver reads bodies itself, also batches, gzip, and those without a Content-Type.
 app.use('/telemetry', getRequestListener(receiver.fetch))
-// The service sends no Content-Type, or the wrong one. So let the parser take every type.
-app.use(express.json({ type: () => true }))
-// Behind a parser, the receiver gets the parsed value. The parser refuses several objects in one body.
+// The service sends no Content-Type, or the wrong one, and relays send batches of 2 MiB. So the parser takes every type, and more than its 100 kB.
+app.use(express.json({ type: () => true, limit: '8mb' }))
+// Behind a parser, the receiver gets the parsed value. What the parser refuses is in no log, and no gap: several objects in one body, for instance.
 app.post('/parsed-telemetry', async ({ headers: given, body: parsed }, response) => {
   const { status, headers, body } = await receiver.accept({ headers: given, body: parsed })
   response.status(status).set(headers).send(body)

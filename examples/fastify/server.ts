@@ -1,4 +1,5 @@
-import Fastify from 'fastify'
+import { getRequestListener } from '@hono/node-server'
+import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import { createReceiver, summarize } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { exitWithError } from 'fleethook/node'
@@ -12,19 +13,16 @@ const receiver = createReceiver({
 }).on(['data', 'alerts', 'errors'], (event) => console.log(summarize(event))) // your business code goes here
 
 const app = Fastify()
-// In a scope of its own, where bodies stay as they came, so that the rest of the app keeps its parsers.
-await app.register(async (scope) => {
-  scope.removeAllContentTypeParsers()
-  scope.addContentTypeParser('*', { parseAs: 'buffer', bodyLimit: 1_048_576 }, (_request, body, done) => done(null, body)) // prettier-ignore
-  // Relays post to the second path: /telemetry/services/collector/event.
-  for (const path of ['/telemetry', '/telemetry/*']) {
-    scope.post(path, async (request, reply) => {
-      const message = { headers: request.headers, path: request.url, body: request.body }
-      const { status, headers, body } = await receiver.accept(message)
-      return reply.code(status).headers(headers).send(body)
-    })
-  }
-})
+const listener = getRequestListener(receiver.fetch)
+// The receiver reads requests itself. Fastify would refuse bodies over 1 MiB and unusual content types, in no log and without a gap.
+const options = {
+  async onRequest({ raw }: FastifyRequest, reply: FastifyReply) {
+    reply.hijack()
+    await listener(raw, reply.raw)
+  },
+}
+// Below the second path are /telemetry/services/collector/event for relays, /telemetry/healthz and /telemetry/readyz.
+for (const path of ['/telemetry', '/telemetry/*']) app.all(path, options, () => {})
 
 // Messages that an earlier process left are handled first.
 await receiver.open().catch(exitWithError)

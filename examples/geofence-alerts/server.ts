@@ -1,7 +1,10 @@
+import { mkdirSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { exitWithError, serve } from 'fleethook/node'
-import { all, type Area, below, circle, enters, inside, is, leaves, polygon, starts } from 'fleethook/when'
+import { all, type Area, below, circle, crosses, enters, inside, is, leaves, polygon, starts } from 'fleethook/when'
 
 const { CHAT_WEBHOOK_URL, FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBHOOK_SECRET } = process.env
 if (!CHAT_WEBHOOK_URL) exitWithError('CHAT_WEBHOOK_URL is not set. Set it to the incoming webhook of your chat.')
@@ -21,12 +24,21 @@ const places: Readonly<Record<string, Area>> = {
   ]),
 }
 
+// A level jitters around 20 %, and a position around the edge of a place. So a place tells of a vehicle once, until it has left or has 25 %.
+mkdirSync(dirname(FLEETHOOK_INBOX), { recursive: true })
+const db = new DatabaseSync(`${FLEETHOOK_INBOX}-told`)
+db.exec('PRAGMA journal_mode = WAL; CREATE TABLE IF NOT EXISTS low (vin TEXT, place TEXT, PRIMARY KEY (vin, place))')
+const isTold = db.prepare('SELECT 1 FROM low WHERE vin = ? AND place = ?')
+const tell = db.prepare('INSERT OR IGNORE INTO low (vin, place) VALUES (?, ?)')
+const leave = db.prepare('DELETE FROM low WHERE vin = ? AND place = ?')
+const charge = db.prepare('DELETE FROM low WHERE vin = ?')
+
 const receiver = createReceiver({
   secret: WEBHOOK_SECRET,
   inbox: sqliteInbox({ path: FLEETHOOK_INBOX }),
   // Positions are personal data: a vehicle that is silent for 90 days is forgotten.
   parts: [vehicles({ fields: ['BatteryLevel', 'Gear', 'Location'], forgetAfterMs: 90 * 86_400_000 })],
-})
+}).when(crosses('BatteryLevel', { above: 25 }), ({ vin }) => void charge.run(vin))
 
 for (const [name, area] of Object.entries(places)) {
   // Positions jump by some meters. Without a margin, a vehicle that parks at the edge would come and go all day.
@@ -35,13 +47,18 @@ for (const [name, area] of Object.entries(places)) {
     .when(enters(area, margin).named(`enters ${name}`), ({ vin, change, id }, { signal }) =>
       post(`${vin} arrived at ${name} (${change.at.toISOString()})`, id, signal),
     )
-    .when(leaves(area, margin).named(`leaves ${name}`), ({ vin, change, id }, { signal }) =>
-      post(`${vin} left ${name} (${change.at.toISOString()})`, id, signal),
-    )
+    .when(leaves(area, margin).named(`leaves ${name}`), async ({ vin, change, id }, { signal }) => {
+      leave.run(vin, name)
+      await post(`${vin} left ${name} (${change.at.toISOString()})`, id, signal)
+    })
     .when(
-      starts(all(inside(area), is('Gear', 'P'), below('BatteryLevel', 20))).named(`low at ${name}`),
-      ({ vin, vehicle, id }, { signal }) =>
-        post(`${vin} is parked at ${name} with ${vehicle.value('BatteryLevel')} %`, id, signal),
+      // The first values of a vehicle count: it may be parked there already.
+      starts(all(inside(area), is('Gear', 'P'), below('BatteryLevel', 20)), { first: true }).named(`low at ${name}`),
+      async ({ vin, vehicle, id }, { signal }) => {
+        if (isTold.get(vin, name) !== undefined) return
+        await post(`${vin} is parked at ${name} with ${vehicle.value('BatteryLevel')} %`, id, signal)
+        tell.run(vin, name)
+      },
     )
 }
 
@@ -53,4 +70,6 @@ async function post(text: string, id: string, signal: AbortSignal): Promise<void
   if (!answer.ok) throw new Error(`The chat answered ${answer.status}.`)
 }
 
-await serve(receiver, { port: Number(PORT) })
+const server = await serve(receiver, { port: Number(PORT) })
+await server.closed
+db.close()

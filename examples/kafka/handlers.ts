@@ -1,6 +1,9 @@
 import type { Receiver } from 'fleethook'
 
-/** Your business code. A handler may be async. When it throws, it runs again later, and its vehicle waits. */
+/**
+ * Your business code. A handler may be async. When it throws, it runs again later, and its vehicle waits. It runs for each message, and
+ * vehicles repeat theirs: to tell somebody only what is new, keep what you told in your database.
+ */
 export function addHandlers(receiver: Receiver): Receiver {
   return receiver
     .on('data', (event) => {

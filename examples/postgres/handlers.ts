@@ -1,5 +1,5 @@
 import type { Receiver } from 'fleethook'
-import type { PostgresInbox, RunTransaction } from 'fleethook/inbox/postgres'
+import type { ExactlyOnce } from 'fleethook/inbox/postgres'
 
 /** What a handler needs of a transaction. */
 interface Transaction {
@@ -7,17 +7,13 @@ interface Transaction {
 }
 
 /** Each handler in `exactly` has a name, which must stay the same. Its rows are written once, also when its process is killed. */
-export function addHandlers(
-  receiver: Receiver,
-  inbox: PostgresInbox,
-  transaction: RunTransaction<Transaction>,
-): Receiver {
-  const exactly = inbox.exactlyOnce(transaction)
+export function addHandlers(receiver: Receiver, exactly: ExactlyOnce<Transaction>): Receiver {
   return receiver
     .on(
       'data',
+      // Use `tx` for every statement: a second connection of the same pool would wait for itself.
       exactly('readings', ({ vin, at, data }, _context, tx) =>
-        // One statement for all fields of the message.
+        // One statement for all fields of the message. A message without fields writes no row.
         tx.query('INSERT INTO readings (vin, at, field, value) SELECT $1, $2, key, value FROM json_each($3)', [
           vin,
           at,

@@ -18,7 +18,10 @@ test('writes one row for each field of a message, whatever the format', async ()
   await db.exec(table)
   // It has no disk, so it promises nothing after a crash.
   const inbox = postgresInbox({ db, allowWeak: true })
-  const receiver = addHandlers(createReceiver({ secret, inbox }), inbox, (work) => db.transaction(work))
+  const receiver = addHandlers(
+    createReceiver({ secret, inbox }),
+    inbox.exactlyOnce((work) => db.transaction(work)),
+  )
   for (const [number, format] of formats.entries()) {
     const sent = message.data({ BatteryLevel: 81.5, Locked: true }, { vin: `VIN-${number}` })
     const answer = await receiver.fetch(

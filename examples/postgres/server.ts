@@ -5,13 +5,14 @@ import { operatorRoutes } from 'fleethook/operator'
 import { Hono } from 'hono'
 import pg from 'pg'
 import { addHandlers } from './handlers.ts'
-import { transaction } from './transaction.ts'
 
 const { DATABASE_URL: connectionString, FLEETHOOK_OPERATOR_SECRET, PORT = '3000', WEBHOOK_SECRET } = process.env
 
 // A pool of its own, so that busy handlers never delay a 2xx.
 const inbox = postgresInbox({ db: new pg.Pool({ connectionString, allowExitOnIdle: true, max: 3 }) })
-const receiver = addHandlers(createReceiver({ secret: WEBHOOK_SECRET, inbox }), inbox, transaction)
+// As many connections as handlers run at once (`concurrency`). Each handler gets one in a transaction.
+const handlers = new pg.Pool({ connectionString, allowExitOnIdle: true, max: 16, connectionTimeoutMillis: 10_000 })
+const receiver = addHandlers(createReceiver({ secret: WEBHOOK_SECRET, inbox }), inbox.exactlyOnce(handlers))
 
 const app = new Hono()
 // For `npx fleethook dead` and `replay`.

@@ -1,57 +1,47 @@
+import { readFileSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
-import { createReceiver, vehicles } from 'fleethook'
+import { createReceiver, type EventOf } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
-import { any, ends, is, starts } from 'fleethook/when'
 
 const { DATABASE = 'trips.db', FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBHOOK_SECRET } = process.env
 const db = new DatabaseSync(DATABASE)
-db.exec(`
-  PRAGMA journal_mode = WAL;
-  CREATE TABLE IF NOT EXISTS trips (
-    id TEXT PRIMARY KEY, vin TEXT NOT NULL, started_ms INTEGER NOT NULL, ended_ms INTEGER, end_id TEXT UNIQUE,
-    miles_from REAL, miles_to REAL, kwh_from REAL, kwh_to REAL, incomplete INTEGER NOT NULL DEFAULT 0
-  );
-  CREATE INDEX IF NOT EXISTS trips_by_vehicle ON trips (vin, started_ms);
-  DROP VIEW IF EXISTS finished;
-  CREATE VIEW finished AS
-    SELECT vin, datetime(started_ms / 1000, 'unixepoch') AS started, (ended_ms - started_ms) / 60000.0 AS minutes,
-           miles_to - miles_from AS miles, kwh_from - kwh_to AS kwh, incomplete
-    FROM trips WHERE end_id IS NOT NULL;
-`)
+db.exec('PRAGMA journal_mode = WAL')
+db.exec(readFileSync(new URL('schema.sql', import.meta.url), 'utf8'))
 
-// After a crash the same edge can come again, with the same id. So each statement changes nothing the second time.
-const start = db.prepare(`
-  INSERT OR IGNORE INTO trips (id, vin, started_ms, miles_from, miles_to, kwh_from, kwh_to, incomplete)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?)`)
-const newest = 'SELECT id FROM trips WHERE vin = ? AND started_ms <= ? ORDER BY started_ms DESC LIMIT 1'
-const end = db.prepare(`
-  UPDATE OR IGNORE trips SET ended_ms = ?, end_id = ?, kwh_to = ?, incomplete = incomplete OR ?
-  WHERE id = (${newest}) AND end_id IS NULL`)
-// The last miles can come after the vehicle has parked. They are still those of its newest trip.
-const drive = db.prepare(`
-  UPDATE trips SET miles_from = coalesce(miles_from, ?), miles_to = max(coalesce(miles_to, 0), ?) WHERE id = (${newest})`)
+// After a crash a message can come again, and a vehicle can send one twice. Both have the same id, and change nothing.
+const insert = db.prepare(
+  'INSERT OR IGNORE INTO readings (id, vin, field, value, at_ms, received_ms) VALUES (?, ?, ?, ?, ?, ?)',
+)
+const insertGap = db.prepare('INSERT OR IGNORE INTO gaps (id, vin, from_ms, to_ms) VALUES (?, ?, ?, ?)')
+const newest = db.prepare('SELECT max(at_ms) AS at_ms FROM readings WHERE vin = ?')
 
-const drives = any(is('Gear', 'D'), is('Gear', 'R'), is('Gear', 'N'))
+/** When the vehicle sent it. A clock that was never set, or runs fast, only says that it was after what came before. */
+function timeOf({ vin, at, receivedAt }: EventOf<'data'>): number {
+  if (at <= receivedAt && at.getUTCFullYear() >= 2015) return at.getTime()
+  return Math.max(Number(newest.get(vin)?.['at_ms'] ?? 0) + 1, receivedAt.getTime() - 10_000)
+}
 
-const receiver = createReceiver({
-  secret: WEBHOOK_SECRET,
-  inbox: sqliteInbox({ path: FLEETHOOK_INBOX }),
-  parts: [vehicles({ fields: ['Gear', 'Odometer', 'EnergyRemaining'] })],
-})
-  .on('data', { changed: ['Odometer'] }, ({ vin }, { changes }) => {
-    for (const { field, to, at } of changes)
-      if (field === 'Odometer' && typeof to === 'number') drive.run(to, to, vin, at.getTime())
+const fields = ['Gear', 'Odometer', 'EnergyRemaining'] as const
+
+const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox: sqliteInbox({ path: FLEETHOOK_INBOX }) })
+  .on('data', { fields }, (event) => {
+    const at = timeOf(event)
+    db.exec('BEGIN')
+    try {
+      for (const field of fields) {
+        // A vehicle that has no value for a moment sends null.
+        const value = event.data[field] ?? null
+        if (value !== null) insert.run(event.id, event.vin, field, value, at, event.receivedAt.getTime())
+      }
+      db.exec('COMMIT')
+    } catch (error) {
+      db.exec('ROLLBACK')
+      throw error // the receiver runs the handler again
+    }
   })
-  .when(starts(drives, { first: true }), ({ id, vin, change, vehicle }) => {
-    const miles = vehicle.value('Odometer') ?? null
-    const kwh = vehicle.value('EnergyRemaining') ?? null
-    start.run(id, vin, change.at.getTime(), miles, miles, kwh, kwh, Number(change.acrossGap))
-  })
-  .when(ends(drives), ({ id, vin, change, vehicle }) => {
-    const at = change.at.getTime()
-    end.run(at, id, vehicle.value('EnergyRemaining') ?? null, Number(change.acrossGap), vin, at)
-  })
+  // Messages may be missing between these times. What lasted then is `incomplete`.
+  .on('gap', ({ id, vin, from, to }) => void insertGap.run(id, vin ?? null, from.getTime(), to.getTime()))
 
 const server = await serve(receiver, { port: Number(PORT) })
 await server.closed

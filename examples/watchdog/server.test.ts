@@ -11,7 +11,10 @@ test('posts once when a vehicle is silent, when it is back, and when it is parke
   watch(receiver, async (text) => void posts.push(text))
   const car = vehicle(receiver, '0FLEETV14T0000004', { clock })
 
-  await car.data({ Gear: 'P', BatteryLevel: 19 })
+  // In pieces, and the level twice.
+  await car.data({ BatteryLevel: 19 })
+  await car.data({ Gear: 'P' })
+  await car.data({ BatteryLevel: 19 })
   await car.wait({ minutes: 90 })
   assert.deepEqual(posts.splice(0), ['0FLEETV14T0000004 has been silent since 2026-11-21T10:00:00.000Z'])
   await car.data({ BatteryLevel: 18 })

@@ -34,9 +34,29 @@ test('keeps the newest value of each field, whatever the format', async () => {
       })
       assert.equal(answer.status, 200)
     }
+    // Late, without a value, and twice: none of them changes anything. But what a vehicle says whose clock is fast is new.
+    const said = [
+      ['2026-11-21T09:00:00Z', { BatteryLevel: 90 }],
+      ['2026-11-21T10:03:00Z', { BatteryLevel: null }],
+      ['2026-11-21T10:02:00Z', { BatteryLevel: 78 }],
+      [new Date(Date.now() + 300_000).toISOString(), { Gear: 'P' }],
+      [new Date(Date.now() - 5_000).toISOString(), { Gear: 'D' }],
+    ] as const
+    for (const [createdAt, data] of said) {
+      const body = JSON.stringify(encode(message.data(data, { vin, createdAt }), 'service'))
+      const answer = await server.fetch('/telemetry', { method: 'POST', headers: { authorization: secret }, body })
+      assert.equal(answer.status, 200)
+    }
     assert.equal((await server.fetch(`/vehicles/${vin}`)).status, 401)
     const answer = await server.fetch(`/vehicles/${vin}`, { headers: { authorization: `Bearer ${token}` } })
-    assert.deepEqual(await answer.json(), [{ field: 'BatteryLevel', value: '78', at: '2026-11-21T10:02:00.000Z' }])
+    const values: { field: string; value: string }[] = JSON.parse(await answer.text())
+    assert.deepEqual(
+      values.map(({ field, value }) => [field, value]),
+      [
+        ['BatteryLevel', '78'],
+        ['Gear', '"D"'],
+      ],
+    )
   } finally {
     await server.close()
   }

@@ -1,10 +1,11 @@
+import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Registry } from '../core/registry.ts'
 import type { RequestScope } from '../core/entry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Refusal } from '../http/answers.ts'
-import type { ReplaySelection } from '../inbox/dead-letters.ts'
+import type { Forgotten, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
 import { type InboxGap, type InboxMessage, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
 import type { Receipts } from '../inbox/receipts.ts'
@@ -24,7 +25,10 @@ export interface BackendParts {
 }
 
 /** Keeps messages and runs their handlers, in this process (`local.ts`) or elsewhere (`relay.ts`). */
-export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handlersOf' | 'vehicles'>> {
+export interface Backend extends Required<
+  Omit<OperatorApi, 'readiness' | 'handlersOf' | 'vehicles' | 'replaySome' | 'backlog' | 'forget'>
+> {
+  readonly replaySome?: OperatorApi['replaySome']
   readonly ack: Ack
   readonly durability: Durability
   /** The newest state of each vehicle. `undefined`: nothing keeps it. */
@@ -48,6 +52,8 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
   open(options?: OpenOptions): Promise<void>
   /** Takes no more messages once `takeUntil` resolves, ends all work, and closes the inbox. */
   drain(options: DrainOptions): Promise<DrainResult>
+  /** Erases what is kept of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
+  forget(vin: string, options?: { readonly dryRun?: boolean }): Promise<Forgotten>
   state(): BackendState
   /** Sentences for the operator when it has started. Default: none. */
   facts?(): readonly string[]
@@ -56,12 +62,12 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
 /** The part of {@link Stats} about messages that were taken. */
 export type BackendState = Omit<
   Stats,
-  keyof Reports['counts'] | 'topics' | 'secrets' | 'refused' | 'drift' | 'drifted' | 'draining'
+  keyof Reports['counts'] | 'topics' | 'secrets' | 'refused' | 'drift' | 'drifted' | 'clocksBehind' | 'draining'
 >
 
 export function statsOf(
   backend: Pick<Backend, 'state' | 'isDraining'>,
-  { counts, topics, secrets, refusals, drift }: Reports,
+  { counts, topics, secrets, refusals, drift, clocksBehind }: Reports,
 ): Stats {
   const state = backend.state()
   return {
@@ -73,13 +79,22 @@ export function statsOf(
     refused: { ...refusals.counts },
     drift: drift.list(),
     drifted: drift.total(),
+    clocksBehind: clocksBehind(),
     draining: backend.isDraining,
   }
+}
+
+export async function cannotForget(): Promise<never> {
+  throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.', {
+    hint: 'docs/operating.md says what each inbox keeps, and for how long.',
+  })
 }
 
 export interface AttachableInbox extends RelayInbox {
   /** Called once by `createReceiver`, with the parts of the receiver. */
   readonly attach: (parts: BackendParts) => Backend
+  /** Makes the clock of the receiver of that of its machine, before `attach`: where several processes share a store, its time decides. */
+  readonly clock?: (local: Clock) => Clock
   /** Called with the bindings of every request of a Worker, for calls that have none, such as for dead letters. */
   readonly bind?: (env: unknown) => void
 }

@@ -10,14 +10,15 @@ import { retryOptions } from '../core/retry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
-import type { DeadLetters, Messages } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Forgotten, Messages } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Opened, Waiting } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
-import { vinOf } from '../inbox/receipts.ts'
+import { laneOf, vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
-import type { Stats } from '../inbox/stats.ts'
-import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
-import { Gaps, watchForStalls } from './gaps.ts'
+import { failingOf } from '../inbox/failing.ts'
+import type { Failing, Stats } from '../inbox/stats.ts'
+import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from './backend.ts'
+import { GapPace, Gaps, watchForStalls } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
@@ -30,6 +31,8 @@ interface LocalBackendOptions extends BackendParts {
   readonly scope?: RequestScope
   /** Reports stalls and forgets silent vehicles. `false` where time passes without the process, or others receive. */
   readonly watchesTime?: boolean
+  /** Whether messages can wait at the port of this process while it does not run. Default `true`. */
+  readonly receives?: boolean
 }
 
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
@@ -38,7 +41,7 @@ const startMs = 1_000
 /** How long messages can still be lost after a stall: connections that waited too long fill the kernel's queue. */
 const catchUpMs = 3_000
 
-/** The longest rest of a recovered message, where retries do not wait longer. */
+/** The longest rest of a recovered message, where retries do not wait longer: a handler may have asked for it by `Retry`. */
 const leastRestMs = 60_000
 
 /** Gap events in the inbox at the same time: they must not take the room that messages need. */
@@ -57,9 +60,11 @@ export class LocalBackend implements Backend {
   readonly #parts: BackendParts
   readonly #scope: RequestScope
   readonly #gaps: Gaps
+  readonly #pace: GapPace
   readonly #inbox: Inbox
   readonly #core: Core
   readonly replay: Replays['replay']
+  readonly replaySome: Replays['replaySome']
   /** `undefined`: every message that waits has its place. */
   readonly #window: Window<Waiting> | undefined
   readonly #kept: KeptStates | undefined
@@ -85,7 +90,13 @@ export class LocalBackend implements Backend {
   /** Set when the process stood still a moment ago. Until this timer fires, that gap grows, and no gap is emitted. */
   #catchingUp: Timer | undefined
 
-  constructor({ inbox: createInbox, scope = noRequest, watchesTime = true, ...parts }: LocalBackendOptions) {
+  constructor({
+    inbox: createInbox,
+    scope = noRequest,
+    watchesTime = true,
+    receives = true,
+    ...parts
+  }: LocalBackendOptions) {
     const { settings, registry, receipts, reports, vehicles } = parts
     const { clock, limits, concurrency, timeoutMs } = settings
     // A log that throws must not stop the inbox between a write and its report.
@@ -93,6 +104,7 @@ export class LocalBackend implements Backend {
     const { inboxFailed } = reports.dispatch
     const gaps = new Gaps(clock)
     this.#gaps = gaps
+    this.#pace = new GapPace(clock)
     this.#parts = parts
     this.#scope = scope
     this.#inbox = createInbox({
@@ -105,6 +117,9 @@ export class LocalBackend implements Backend {
       onCapacity: () => this.#emitGap(scope),
       onWaiting: (page) => this.#addAdopted(page),
       onGone: (ids) => this.#core.gone(ids),
+      onDropped: (deadLetters) => reports.noteDropped(deadLetters),
+      inLanes: () => this.#core.lanes.entries,
+      onRefused: (id, reason) => this.#core.refused(id, reason),
       onGap: (gap) => {
         this.noteGap(gap)
         this.#emitGap(scope)
@@ -124,6 +139,7 @@ export class LocalBackend implements Backend {
       clock,
       receipts,
       watchesTime,
+      receives,
       failed: inboxFailed,
       put: (messages) => this.#putOwn(messages, this.#ownScope),
     })
@@ -186,6 +202,7 @@ export class LocalBackend implements Backend {
     this.deadLetters = replays.deadLetters
     this.messages = replays.messages
     this.replay = replays.replay
+    this.replaySome = replays.replaySome
   }
 
   nextTimerMs(): number | undefined {
@@ -272,10 +289,16 @@ export class LocalBackend implements Backend {
     return shared
   }
 
-  /** Messages are missing. Their vehicles are uncertain from now on, and a gap event follows. */
-  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: Omit<InboxGap, 'vin'> & { vin?: string | undefined }): void {
+  /** Messages are missing. Their vehicles are uncertain from now on, and a gap event follows: with `from` at once, because the inbox has room. */
+  noteGap(
+    { vin, reason, fromMs, toMs, missed = 0 }: Omit<InboxGap, 'vin'> & { vin?: string | undefined },
+    from?: RequestScope,
+  ): void {
     this.#gaps.note(vin, reason, fromMs, missed, toMs)
     this.#kept?.states.noteGap(vin, fromMs, toMs ?? this.#parts.settings.clock.now())
+    if (from === undefined) return
+    if (this.isDraining) this.#startEmitting(from)
+    else this.#pace.soon(from, (scope) => this.#startEmitting(scope))
   }
 
   drain(options: DrainOptions): Promise<DrainResult> {
@@ -283,6 +306,30 @@ export class LocalBackend implements Backend {
   }
 
   readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+
+  readonly failing = async (): Promise<Failing> => this.#failing(true)
+
+  async forget(vin: string, { dryRun = false }: { readonly dryRun?: boolean } = {}): Promise<Forgotten> {
+    await this.#whenRecovered()
+    const erase = this.#inbox.forget?.bind(this.#inbox) ?? cannotForget
+    if (dryRun) return erase(vin, true)
+    const { counts } = this.#core
+    const before = counts.forgotten
+    this.#core.forget(laneOf(vin))
+    this.#gaps.forget(vin)
+    await this.vehicles?.forget(vin)
+    const erased = await erase(vin, false)
+    // Not all that wait have a place in memory.
+    counts.forgotten = Math.max(counts.forgotten, before + erased.waiting)
+    this.#parts.reports.observers.forgotten?.(vin)
+    return erased
+  }
+
+  /** Other processes of the same store erase the rest. */
+  letGoOf(vin: string): void {
+    this.#core.forget(laneOf(vin))
+    this.#gaps.forget(vin)
+  }
 
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
 
@@ -299,15 +346,24 @@ export class LocalBackend implements Backend {
       since: new Date(sinceMs),
       nextTryAt: new Date(nextTryMs),
     }))
+    const pending = this.#inbox.usage()
+    const { oldestWaitingMs } = inbox
+    const { messages } = pending
     return {
       ...counts,
-      pending: this.#inbox.usage(),
+      pending,
+      backlog: { messages, ...(oldestWaitingMs === undefined ? {} : { oldestMs: oldestWaitingMs }), processes: 1 },
+      failing: this.#failing(false),
       inbox,
       running,
       lanes: lanes.size,
       resting,
       openGaps: this.#gaps.size,
     }
+  }
+
+  #failing(shows: boolean): Failing {
+    return failingOf(this.#core.failing(), shows)
   }
 
   /** Stores messages whose answer leaves now. */
@@ -467,7 +523,7 @@ export class LocalBackend implements Backend {
     this.isReady = this.#isRecovered && !this.#isHeldBack && this.#waiters === 0
   }
 
-  /** Shortens waits, so that after the clock was set back no message rests longer than the longest wait of a retry. */
+  /** A rest that was read lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead. */
   #clamped(page: readonly Waiting[]): readonly Waiting[] {
     const latest = this.#parts.settings.clock.now() + this.#longestWaitMs
     return page.map((waiting) => ((waiting.notBefore ?? 0) > latest ? { ...waiting, notBefore: latest } : waiting))
@@ -501,6 +557,7 @@ export class LocalBackend implements Backend {
     if (!this.#isRecovered || !this.#emits || this.#catchingUp !== undefined || this.#window?.isBehind === true) return
     if (this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
     const gap = gaps.take()
+    if (gaps.size === 0) this.#pace.stop()
     if (gap === undefined) return
     this.#gapsUnderWay += 1
     this.#hold(from, async () => {
@@ -527,6 +584,7 @@ export class LocalBackend implements Backend {
       refusesSinceMs = elapsedMs(clock)
       this.isDraining = true
       this.#stopWatching()
+      this.#pace.stop()
       // Messages that are lost from here on are in the gap of the stop.
       this.#endCatchUp()
       this.#emitGap(this.#scope)

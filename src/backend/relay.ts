@@ -8,14 +8,14 @@ import { isBound } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { GapEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
-import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Forgotten, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { InboxGap, InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
-import type { Stats } from '../inbox/stats.ts'
+import type { Failing, Stats } from '../inbox/stats.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
-import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
-import { Gaps } from './gaps.ts'
+import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from './backend.ts'
+import { GapPace, Gaps } from './gaps.ts'
 
 /** Forwards messages to where they are kept and handled. */
 export interface Relay {
@@ -32,6 +32,10 @@ export interface Relay {
   /** The states of vehicles. Left out when the other side cannot keep them. */
   readonly vehicles?: Vehicles<FieldCatalogue>
   replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
+  /** Left out: the other side does not know it. */
+  failing?(): Promise<Failing>
+  /** Left out: the other side cannot erase a vehicle. */
+  forget?(vin: string, dryRun: boolean): Promise<Forgotten>
 }
 
 /** How long health checks report a refusal when no further message comes, in milliseconds. */
@@ -51,6 +55,7 @@ export class RelayBackend implements Backend {
   readonly #relay: Relay
   readonly #parts: BackendParts
   readonly #gaps: Gaps
+  readonly #pace: GapPace
   #refused: { readonly error: 'inbox_full' | 'inbox_unavailable'; readonly atMs: number } | undefined
   #draining: Promise<DrainResult> | undefined
 
@@ -74,6 +79,7 @@ export class RelayBackend implements Backend {
     this.lifecycle = new Lifecycle(parts.settings.clock)
     this.#relay = relay
     this.#gaps = new Gaps(parts.settings.clock)
+    this.#pace = new GapPace(parts.settings.clock)
     this.#parts = parts
   }
 
@@ -112,9 +118,21 @@ export class RelayBackend implements Backend {
     return this.#relay.replay(which, from)
   }
 
-  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from: RequestScope = noRequest): void {
+  async forget(vin: string, { dryRun = false }: { readonly dryRun?: boolean } = {}): Promise<Forgotten> {
+    const erased = await (this.#relay.forget?.(vin, dryRun) ?? cannotForget())
+    if (!dryRun) this.letGoOf(vin)
+    return erased
+  }
+
+  letGoOf(vin: string): void {
+    this.#gaps.forget(vin)
+    this.#parts.reports.observers.forgotten?.(vin)
+  }
+
+  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from?: RequestScope): void {
     this.#gaps.note(vin, reason, fromMs, missed, toMs)
-    this.#hold(from, this.#emitGaps(from.env))
+    if (from === undefined) this.reportGaps()
+    else this.#reportSoon(from)
   }
 
   /** The other side may take messages again: reports the open gaps. Else they would wait for the next message. */
@@ -132,6 +150,14 @@ export class RelayBackend implements Backend {
 
   readonly stats = (): Stats => statsOf(this, this.#parts.reports)
 
+  readonly failing = async (): Promise<Failing> => {
+    if (this.#relay.failing !== undefined) return this.#relay.failing()
+    throw new FleethookError(
+      'inbox_unsupported',
+      'No handler runs in this process, and it does not know those of others.',
+    )
+  }
+
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
 
   state(): BackendState {
@@ -142,10 +168,13 @@ export class RelayBackend implements Backend {
       duplicates: 0,
       lost: 0,
       handedOver: 0,
+      forgotten: 0,
       running: 0,
       lanes: 0,
     }
-    return { ...none, pending: { messages: 0, bytes: 0 }, inbox: {}, resting: [], openGaps: this.#gaps.size }
+    const [backlog, failing] = [undefined, undefined]
+    const pending = { messages: 0, bytes: 0 }
+    return { ...none, pending, backlog, failing, inbox: {}, resting: [], openGaps: this.#gaps.size }
   }
 
   async #send(
@@ -170,10 +199,13 @@ export class RelayBackend implements Backend {
     const refusal = await this.#send(messages, from.env, () => {
       // The other side does not know that it was out of reach, so this side reports the gap.
       for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), 'inbox_unavailable', receivedAt)
+      this.#reportSoon(from, refusingMs)
     })
     if (refusal !== undefined) {
-      if (refusal.error === 'body_too_large')
+      if (refusal.error === 'body_too_large') {
         for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), refusal.error, receivedAt)
+        this.#reportSoon(from)
+      }
       return refusal
     }
     this.#parts.reports.noteAccepted(messages)
@@ -187,6 +219,12 @@ export class RelayBackend implements Backend {
     return true
   }
 
+  #reportSoon(from: RequestScope, waitMs?: number): void {
+    const report = (scope: RequestScope): void => this.#hold(scope, this.#emitGaps(scope.env))
+    if (this.isDraining) report(from)
+    else this.#pace.soon(from, report, waitMs)
+  }
+
   async #emitGaps(env: unknown): Promise<void> {
     const gaps = this.#gaps
     while (gaps.size > 0) {
@@ -195,6 +233,7 @@ export class RelayBackend implements Backend {
         events.push(gap)
         if (this.#relay.keepsOrder !== true) break
       }
+      if (gaps.size === 0) this.#pace.stop()
       if (!(await this.#putOwn(events.map(this.#parts.receipts.own), env))) {
         for (const gap of events) gaps.giveBack(gap)
         return
@@ -206,6 +245,8 @@ export class RelayBackend implements Backend {
   async #drain({ deadlineMs = 25_000, takeUntil }: DrainOptions): Promise<DrainResult> {
     await resolvedOr(takeUntil, this.#parts.settings.clock, deadlineMs)
     this.isDraining = true
+    this.#pace.stop()
+    this.reportGaps()
     await this.lifecycle.until(() => this.lifecycle.isQuiet, deadlineMs)
     this.#parts.reports.noteUnreportedGaps(this.#gaps.size)
     return { handled: 0, left: 0, lost: 0 }

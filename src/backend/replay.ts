@@ -8,11 +8,13 @@ import type {
   MessageRecord,
   Messages,
   MessageSelection,
+  Replayed,
+  ReplayPage,
   ReplaySelection,
 } from '../inbox/dead-letters.ts'
 import { idWithSeq, seqOf } from '../inbox/delivery-id.ts'
 import { laneOf } from '../inbox/receipts.ts'
-import { firstPage, largestPage, pagesOf } from '../inbox/pages.ts'
+import { bytesOfMessage, firstPage, largestPage, pagesOf } from '../inbox/pages.ts'
 import type { DeadLetter, Inbox, InboxMessage, ListedMessage, Selection, Waiting } from '../inbox/inbox.ts'
 
 type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
@@ -33,7 +35,7 @@ export function createDeadLetterReader(
     const selection = selectionOf(which)
     const find = async (last: DeadLetter | undefined, limit: number): Promise<readonly DeadLetter[]> =>
       inbox.deadLetters({ ...selection, limit, after: last?.id ?? after })
-    for await (const page of pagesOf(find, size))
+    for await (const page of pagesOf(find, size, bytesOfMessage))
       for (const letter of page) {
         const message = deadMessage(letter, read)
         if (topic === undefined || message.event.topic === topic) yield message
@@ -61,6 +63,7 @@ export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage
   const record = ({ message, state, reason }: ListedMessage): MessageRecord => ({
     id: message.id,
     event: readable(message, read),
+    bytes: message.bytes,
     state,
     ...(reason === undefined ? {} : { death: { ...reason, diedAt: new Date(reason.diedAt) } }),
   })
@@ -69,8 +72,11 @@ export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage
       const selection = selectionOf(which)
       const older = async (last: ListedMessage | undefined, limit: number): Promise<readonly ListedMessage[]> =>
         find({ ...selection, limit, before: last?.message.id ?? after })
-      for await (const page of pagesOf(older, firstPage))
-        for (const found of page.map(record)) if (topic === undefined || found.event.topic === topic) yield found
+      for await (const page of pagesOf(older, firstPage, bytesOfMessage))
+        for (const listed of page) {
+          const found = record(listed)
+          if (topic === undefined || found.event.topic === topic) yield found
+        }
     },
 
     async get(id) {
@@ -102,6 +108,8 @@ export interface Replays {
   readonly deadLetters: DeadLetters
   readonly messages: Messages
   replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
+  /** Resolves when their handlers are done, so that the next part does not crowd out live messages. */
+  replaySome(which: ReplayPage): Promise<Replayed>
 }
 
 /** Replayed at once. The next ones follow when these are handled, so that live messages run in between. */
@@ -111,7 +119,11 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
   const reader = createDeadLetterReader(inbox, read)
 
   /** Replays messages in the order given. All ids are known before the first one, so no message is replayed twice. */
-  async function revive(ids: readonly string[], { env, context }: Partial<RequestScope> = {}): Promise<number> {
+  async function revive(
+    ids: readonly string[],
+    { env, context }: Partial<RequestScope> = {},
+    waits = false,
+  ): Promise<number> {
     let count = 0
     for (let start = 0; start < ids.length; start += atOnce) {
       const handled: Promise<void>[] = []
@@ -123,7 +135,7 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
         count += 1
         handled.push(revived(message, { env, context }))
       }
-      if (start + atOnce < ids.length) await Promise.all(handled)
+      if (waits || start + atOnce < ids.length) await Promise.all(handled)
     }
     return count
   }
@@ -169,17 +181,49 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
       for await (const { id } of replayable((selection) => inbox.settled(selection), which, read)) ids.push(id)
       return which.dryRun === true ? ids.length : revive(ids, from)
     },
+
+    async replaySome(which) {
+      refuseWhileDraining(0)
+      await open()
+      const page = await pageOf(
+        replayable((selection) => inbox.settled(selection), which, read),
+        which.limit,
+      )
+      return {
+        messages: await revive(
+          page.found.map(({ id }) => id),
+          {},
+          page.next !== null,
+        ),
+        next: page.next,
+      }
+    },
   }
+}
+
+/** The first ones. `next`: the last of them, when there may be more. */
+export async function pageOf(
+  messages: AsyncIterable<InboxMessage>,
+  limit: number,
+): Promise<{ readonly found: readonly InboxMessage[]; readonly next: string | null }> {
+  const found: InboxMessage[] = []
+  for await (const message of messages) {
+    found.push(message)
+    if (found.length === limit) return { found, next: message.id }
+  }
+  return { found, next: null }
 }
 
 /** The handled messages that a replay is for, oldest first. */
 export async function* replayable(
   settled: Inbox['settled'],
-  { topic, ...which }: ReplaySelection,
+  { topic, after, ...which }: ReplaySelection & Partial<Pick<ReplayPage, 'after'>>,
   read: ReadMessage,
 ): AsyncGenerator<InboxMessage> {
   const selection = selectionOf(which)
-  for await (const page of pagesOf<InboxMessage>((last, limit) => settled({ ...selection, limit, after: last?.id })))
+  const following = (last: InboxMessage | undefined, limit: number): Promise<readonly InboxMessage[]> =>
+    settled({ ...selection, limit, after: last?.id ?? after })
+  for await (const page of pagesOf(following, largestPage, ({ bytes }) => bytes))
     for (const message of page)
       if (message.kind === 'wire' && (topic === undefined || readable(message, read).topic === topic)) yield message
 }
@@ -221,7 +265,7 @@ export function msOf(name: string, time: Date): number {
 const shownLength = 4096
 
 export function deadMessage({ id, message, error, attempts, diedAt }: DeadLetter, read: ReadMessage): DeadMessage {
-  return { id, event: readable(message, read), error, attempts, diedAt: new Date(diedAt) }
+  return { id, event: readable(message, read), bytes: message.bytes, error, attempts, diedAt: new Date(diedAt) }
 }
 
 /** The event of a message, or what can be shown of a message that cannot be read. */

@@ -1,6 +1,7 @@
 import { elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { crashText, mostCrashes } from '../inbox/crash-suspects.ts'
+import type { FailingMessage } from '../inbox/failing.ts'
 import type { Claim, Waiting } from '../inbox/inbox.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
@@ -79,7 +80,15 @@ const itsPlace = {}
  * whole life of a message, and `#nextOf` says what follows an attempt.
  */
 export class Core {
-  readonly counts: CoreCounts = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0, handedOver: 0 }
+  readonly counts: CoreCounts = {
+    handled: 0,
+    retried: 0,
+    deadLettered: 0,
+    duplicates: 0,
+    lost: 0,
+    handedOver: 0,
+    forgotten: 0,
+  }
   readonly options: CoreOptions
   readonly lanes: Lanes = new Lanes()
   readonly lifecycle: Lifecycle
@@ -91,6 +100,8 @@ export class Core {
   /** Batches to run now. */
   #due: Batch[] = []
   #started: Entry[] = []
+  /** Those that a handler failed for. */
+  readonly #troubled = new Set<Entry>()
   /** The message beside which nothing runs, from the time at which its turn came. */
   #suspect: Entry | undefined
   #isPumping = false
@@ -104,7 +115,7 @@ export class Core {
       events,
       resume: (entry, afterMs) => this.#resumeFromBreaker(entry, afterMs),
     })
-    this.runner = new Runner(options)
+    this.runner = new Runner(options, this.#endedLate)
     this.#yielding = new Yielding(clock, this.#runStarted)
     this.#deadlines = new RequestDeadlines(clock, events, this.#expire)
   }
@@ -112,7 +123,10 @@ export class Core {
   /** Gives messages their places in their lanes, before the inbox has them: their order is the order of these calls. */
   add(messages: readonly Waiting[], scope: RequestScope): RequestWork {
     const request = new RequestWork(messages, scope)
-    for (const entry of request.entries) this.lanes.add(entry)
+    for (const entry of request.entries) {
+      this.lanes.add(entry)
+      if (entry.trouble !== undefined) this.#troubled.add(entry)
+    }
     return request
   }
 
@@ -138,16 +152,44 @@ export class Core {
   gone(ids: readonly string[]): void {
     const given = new Set(ids)
     const entries = [...this.lanes.all()].filter(({ id }) => given.has(id))
+    this.#letGo(entries, 'handedOver', new FleethookError('handed_over', 'Another process has taken over the message.'))
+  }
+
+  /** An operator erases a vehicle: the work on its messages ends at once, whatever its state, and is not settled. */
+  forget(laneKey: string): void {
+    const entries = [...this.lanes.all()].filter((entry) => entry.laneKey === laneKey)
+    this.#letGo(entries, 'forgotten', new FleethookError('vehicle_forgotten', 'The vehicle of the message was erased.'))
+  }
+
+  #letGo(entries: readonly Entry[], count: 'handedOver' | 'forgotten', reason: FleethookError): void {
     for (const entry of entries) {
       this.#leave(entry)
       entry.go()
       this.#reportOver(entry, 'gone')
-      if (entry.counts) this.counts.handedOver += 1
+      if (entry.counts) this.counts[count] += 1
       entry.request.oneIsOver(true)
     }
     for (const gathering of this.#gatherings.values()) gathering.dropOver()
-    this.runner.abortGone(new FleethookError('handed_over', 'Another process has taken over the message.'))
+    this.runner.abortGone(reason)
     this.pump()
+  }
+
+  /** The inbox cannot write that a message waits for its next attempt. It becomes a dead letter, unless its next attempt has begun. */
+  refused(id: string, reason: string): void {
+    for (const entry of this.lanes.all()) {
+      if (entry.id !== id || entry.state !== 'held' || entry.heldBy !== undefined) continue
+      entry.refuse(reason)
+      entry.trouble?.rest?.cancel()
+      this.#resume(entry)
+    }
+    this.pump()
+  }
+
+  /** The messages that wait because a handler failed for them. */
+  failing(): readonly FailingMessage[] {
+    return [...this.#troubled].flatMap(({ laneKey, trouble }) =>
+      trouble?.failure === undefined ? [] : [{ vin: vinOf(laneKey), failure: trouble.failure }],
+    )
   }
 
   /** A drain lets no more handlers start, and some may still run. No timer may fire any more. Can be called twice. */
@@ -200,10 +242,12 @@ export class Core {
     // A handler that saw it once may see it again, and the next process must know. It takes this for one crash, however many processes
     // stop: too little to make the message a suspect.
     const least = entry.mostAttempts > entry.attemptsBefore ? 1 : 0
+    const failure = entry.trouble?.failure
     return inbox.reschedule(entry.id, {
       attempts,
-      notBefore: restMs === 0 ? 0 : clock.now() + restMs,
+      notBefore: restMs === 0 ? 0 : Math.ceil(clock.now() + restMs),
       deliveries: Math.max(least, attempts + entry.crashes),
+      ...(failure === undefined ? {} : { failure }),
     })
   }
 
@@ -358,7 +402,11 @@ export class Core {
       return 'wait'
     }
     const isLast = failure !== undefined && this.#isLast(entry)
-    if (isLast) entry.failForGood(errorText(failure.error))
+    if (isLast)
+      entry.failForGood(
+        errorText(failure.error),
+        left.filter((step) => !resting.includes(step)),
+      )
     const again = isLast ? resting : left
     if (again.length > 0) {
       entry.leave([...again, ...toGather])
@@ -650,6 +698,11 @@ export class Core {
     const { events, clock, retry } = this.options
     const { startsNoMore } = this.lifecycle
     const request = requestOf(error)
+    // Of a batch, each message is tried alone at once. What a drain aborts has not failed.
+    if (messages === 1 && !startsNoMore) {
+      entry.noteError(step.name, errorText(error), clock.now())
+      this.#troubled.add(entry)
+    }
     const open = request === undefined && !startsNoMore ? this.breakers.failed(entry, step) : undefined
     const restMs = open?.restMs ?? (request?.kind === 'retry' ? request.afterMs : backoffMs(retry, entry.attempt))
     if (request !== undefined) this.breakers.askedToWait(step)
@@ -689,10 +742,13 @@ export class Core {
   }
 
   /** Why a message that an earlier process left is given up before it is tried here. */
-  #whySpent({ attemptsBefore, crashes }: Entry): string | undefined {
+  #whySpent({ attemptsBefore, crashes, trouble }: Entry): string | undefined {
     const { attempts } = this.options.retry
     if (crashes >= mostCrashes) return `${crashText(crashes)}, and it may be the reason.`
-    return attemptsBefore >= attempts ? `Earlier processes tried it ${attemptsBefore} times.` : undefined
+    if (attemptsBefore < attempts) return undefined
+    const tried = `arlier processes tried it ${attemptsBefore} times`
+    const { failure } = trouble ?? {}
+    return failure === undefined ? `E${tried}.` : `${failure.error} (${failure.handler}; e${tried})`
   }
 
   /** The inbox failed, or could not read the state of a vehicle. The message is tried again, or given up after the longest time of retries. */
@@ -731,14 +787,38 @@ export class Core {
     const { id, claim, trouble } = entry
     if (claim === undefined) return
     const reason = { error: trouble?.fatal ?? '', attempts: entry.mostAttempts, diedAt: clock.now() }
-    const changed = changedBy(entry)
+    const [changed, marks] = [changedBy(entry), entry.missingMarks]
     const dropped = await inbox.deadLetter(
       id,
-      changed === undefined ? reason : { ...reason, changed },
+      {
+        ...reason,
+        ...(changed === undefined ? {} : { changed }),
+        ...(marks === undefined ? {} : { marks }),
+      },
       vehicles?.settling(entry.change),
     )
+    if (dropped === 'handled') {
+      entry.trouble = undefined
+      this.#over(entry, 'done')
+      return
+    }
     this.#over(entry, 'dead')
-    if (!entry.isGone) events.died({ id, message: claim.message, ...reason }, dropped, entry.request)
+    if (entry.isGone) return
+    events.died({ id, message: claim.message, ...reason }, dropped, entry.request)
+    // Meanwhile its handler was done.
+    if (trouble?.failed?.length === 0) this.#takeBack(entry)
+  }
+
+  /** The transaction of a handler that leaves a mark was committed after its time limit: nothing is left of a dead letter that only it made. */
+  readonly #endedLate = (step: Step, entries: readonly Entry[]): void => {
+    for (const entry of entries) if (entry.succeedLate(step) && entry.isOver) this.#takeBack(entry)
+  }
+
+  #takeBack({ id }: Entry): void {
+    const { inbox, events, log } = this.options
+    void inbox.discard(id).then((isGone) => {
+      if (isGone) log.warn('a handler was done after its time limit, so its dead letter is gone', { delivery: id })
+    }, events.inboxFailed)
   }
 
   /** The inbox has written the end of a message. A process that has it since then has counted it as handed over. */
@@ -801,6 +881,7 @@ export class Core {
   #leave(entry: Entry): void {
     const { lane } = entry
     if (this.#suspect === entry) this.#suspect = undefined
+    this.#troubled.delete(entry)
     if (entry.state === 'running') this.#freeSlot(entry)
     entry.end()
     this.lanes.remove(entry)
@@ -815,7 +896,9 @@ export class Core {
   }
 }
 
-const endOf = ({ trouble }: Entry): 'done' | 'dead' => (trouble?.fatal === undefined ? 'done' : 'dead')
+/** A handler that failed for the last time can be done after all: its transaction was committed late. */
+const endOf = ({ trouble }: Entry): 'done' | 'dead' =>
+  trouble?.fatal === undefined || trouble.failed?.length === 0 ? 'done' : 'dead'
 
 /** For the replay of a dead letter. What cannot be written must not keep its message waiting. */
 function changedBy({ change }: Entry): string | undefined {

@@ -36,7 +36,11 @@ export async function drain(
   await resolvedOr(takeUntil, clock, endsAtMs - elapsedMs(clock))
   core.pump()
   const isIdle = (): boolean => lifecycle.isQuiet && (isDurable || lanes.size === 0)
-  await lifecycle.until(isIdle, Math.max(0, endsAtMs - elapsedMs(clock)))
+  const untilIdle = (): Promise<void> => lifecycle.until(isIdle, Math.max(0, endsAtMs - elapsedMs(clock)))
+  await untilIdle()
+  // A durable inbox has the next process tell what is due.
+  while (!isDurable && elapsedMs(clock) < endsAtMs && (await core.options.vehicles?.tellDue()) === true)
+    await untilIdle()
   lifecycle.stop()
   core.stopTimers()
   left += await breakOffAll(core, deadlineMs)

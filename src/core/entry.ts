@@ -4,6 +4,7 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { type ExecutionContext, isBound } from '../hosting/execution-context.ts'
 import { mostCrashes } from '../inbox/crash-suspects.ts'
+import type { LastFailure } from '../inbox/failing.ts'
 import type { Claim, Waiting } from '../inbox/inbox.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { Step as VehicleStep } from '../vehicles/vehicles.ts'
@@ -46,6 +47,8 @@ export interface Step {
   readonly input: ((entry: Entry) => unknown) | undefined
   /** The limits of a batch. `undefined`: the handler gets one message at a time. */
   readonly gather: Pick<BatchOptions, 'size' | 'withinMs'> | undefined
+  /** The name of its mark: when it resolves, its writes are committed. `undefined`: it leaves none. */
+  readonly mark: string | undefined
 }
 
 /** A place of `concurrency` that several messages share: the run of a batch. */
@@ -62,8 +65,12 @@ interface Trouble {
   exempt: number
   /** A step failed for the last time: once the others are done, the message becomes a dead letter with this error. */
   fatal: string | undefined
+  /** Those steps. `undefined`: something else than a step is the reason. */
+  failed: readonly Step[] | undefined
   /** Fires when it may be tried again. */
   rest: Timer | undefined
+  /** What operators are told about it while it waits. */
+  failure: LastFailure | undefined
 }
 
 /**
@@ -109,7 +116,7 @@ export class Entry {
   #isNew = true
   /** It was in a batch that failed, so its step gets it alone. */
   isAlone = false
-  /** It is over here, and another process has the message. */
+  /** It is over here without an end: another process has the message, or its vehicle was erased. */
   isGone = false
   /** The number of processes that ended while they had it in hand. */
   crashes: number
@@ -137,6 +144,7 @@ export class Entry {
     this.mostAttempts = attempts
     this.redelivered = redelivered
     this.crashes = crashes
+    if (message.failure !== undefined) this.inTrouble().failure = message.failure
   }
 
   /** Nothing runs beside it: one more crash would make it a dead letter, and must not be the fault of another message. */
@@ -239,6 +247,9 @@ export class Entry {
   leave(steps: readonly Step[]): void {
     const isNext = steps[0]?.gather !== undefined && steps[0] !== this.steps?.[0]
     this.steps = steps
+    const { trouble } = this
+    if (!steps.some(({ name }) => name === trouble?.failure?.handler) && trouble !== undefined)
+      trouble.failure = undefined
     if (!isNext) return
     this.attempt = 0
     this.isAlone = false
@@ -253,6 +264,12 @@ export class Entry {
     return (this.inTrouble().sinceMs ??= nowMs - earlierMs)
   }
 
+  /** A handler failed, at this time of day. */
+  noteError(handler: string, error: string, nowMs: number): void {
+    const trouble = this.inTrouble()
+    trouble.failure = { handler, error, sinceMs: trouble.failure?.sinceMs ?? nowMs }
+  }
+
   /** Its attempt failed because the step fails for every vehicle. */
   exemptAttempt(): void {
     const trouble = this.inTrouble()
@@ -260,13 +277,42 @@ export class Entry {
     trouble.sinceMs = undefined
   }
 
-  /** A step failed for the last time. */
-  failForGood(error: string): void {
-    this.inTrouble().fatal ??= error
+  /** Steps failed for the last time, or something else is wrong with it. */
+  failForGood(error: string, steps?: readonly Step[]): void {
+    const trouble = this.inTrouble()
+    trouble.failed = steps && [...((trouble.fatal === undefined ? [] : trouble.failed) ?? []), ...steps]
+    trouble.fatal ??= error
+  }
+
+  /** The marks of the steps that failed for the last time, if all of them leave one. */
+  get missingMarks(): readonly string[] | undefined {
+    const marks = this.trouble?.failed?.map(({ mark }) => mark)
+    return marks?.every((mark) => mark !== undefined) === true && marks.length > 0 ? marks : undefined
+  }
+
+  /** A step that had failed for the last time has ended well after all. Returns whether nothing else is wrong. */
+  succeedLate(step: Step): boolean {
+    const { trouble } = this
+    if (trouble?.failed?.includes(step) !== true) return false
+    trouble.failed = trouble.failed.filter((other) => other !== step)
+    return trouble.failed.length === 0
+  }
+
+  /** The inbox cannot keep it for another attempt, so there is none. */
+  refuse(reason: string): void {
+    this.failForGood(reason)
+    this.steps = []
   }
 
   inTrouble(): Trouble {
-    return (this.trouble ??= { sinceMs: undefined, exempt: 0, fatal: undefined, rest: undefined })
+    return (this.trouble ??= {
+      sinceMs: undefined,
+      exempt: 0,
+      fatal: undefined,
+      failed: undefined,
+      rest: undefined,
+      failure: undefined,
+    })
   }
 
   /** What handlers learn of this attempt. */
@@ -278,6 +324,7 @@ export class Entry {
       attempt,
       redelivered: attempt > 1 || deliveries > 0 || redelivered,
       replayed: claim?.replayed === true,
+      replay: claim?.replay,
     }
   }
 }

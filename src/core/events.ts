@@ -75,6 +75,7 @@ export interface CoreCounts {
   duplicates: number
   lost: number
   handedOver: number
+  forgotten: number
 }
 
 /** How long a message rests when the inbox failed during its attempt, in milliseconds. */

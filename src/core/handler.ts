@@ -1,4 +1,4 @@
-import type { FleetEvent, TimerEvent, Topic } from '../events/event.ts'
+import type { FleetEvent, TimerEvent, Topic, WireTopic } from '../events/event.ts'
 import type { BuiltInFields, FieldCatalogue, FieldName } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Log } from '../base/log.ts'
@@ -15,8 +15,22 @@ export type EventOf<S extends Subject, Fields extends FieldCatalogue = BuiltInFi
     ? MalformedBody
     : Extract<FleetEvent<Fields>, { readonly topic: S }>
 
+/**
+ * The vehicle of the messages of a topic. `Keeps` says whether the receiver has the part `vehicles`. Every message of a topic of the wire
+ * has a VIN, except those that are `unknown`.
+ */
+export type VehicleOf<S extends Subject, Keeps extends boolean, Fields extends FieldCatalogue> = [Keeps] extends [false]
+  ? undefined
+  : [Keeps, S] extends [true, WireTopic]
+    ? VehicleView<Fields>
+    : VehicleView<Fields> | undefined
+
 /** The second argument of a handler. A copy made by spreading has no `signal`, so pass the object itself. */
-export interface HandlerContext<Bindings extends object = object, Fields extends FieldCatalogue = BuiltInFields> {
+export interface HandlerContext<
+  Bindings extends object = object,
+  Fields extends FieldCatalogue = BuiltInFields,
+  Vehicle = VehicleView<Fields> | undefined,
+> {
   /** Aborts when the run has taken `timeoutMs`, when a drain reaches its deadline, or when another process takes the message over. */
   readonly signal: AbortSignal
   /** The receiver's log. */
@@ -26,9 +40,9 @@ export interface HandlerContext<Bindings extends object = object, Fields extends
   readonly delivery: Delivery
   /**
    * The newest state of the vehicle as of this message (part `vehicles`). `undefined` for a message without a VIN, and
-   * without the part.
+   * without the part. The types know both.
    */
-  readonly vehicle: VehicleView<Fields> | undefined
+  readonly vehicle: Vehicle
   /**
    * What this message changed in that state: at most one change per field. Empty without the part `vehicles`, for a message that is
    * older than what is known, and for the first value of a field.
@@ -56,7 +70,7 @@ export type EdgeHandler<
   Happened extends Occurrence = Occurrence,
   Bindings extends object = object,
   Fields extends FieldCatalogue = BuiltInFields,
-> = (happening: Happening<Happened, Fields>, context: HandlerContext<Bindings, Fields>) => unknown
+> = (happening: Happening<Happened, Fields>, context: HandlerContext<Bindings, Fields, VehicleView<Fields>>) => unknown
 
 /**
  * A function for the events of a topic. It can be asynchronous. When it throws or rejects, it is retried as the option `retry`
@@ -75,15 +89,16 @@ export type Handler<
   S extends Subject = '*',
   Bindings extends object = object,
   Fields extends FieldCatalogue = BuiltInFields,
-> = (event: EventOf<S, Fields>, context: HandlerContext<Bindings, Fields>) => unknown
+  Vehicle = VehicleView<Fields> | undefined,
+> = (event: EventOf<S, Fields>, context: HandlerContext<Bindings, Fields, Vehicle>) => unknown
 
 /** Limits a handler to some messages. With both filters, a message must match both. Default: every message of the topic. */
 export interface HandlerFilter<Fields extends FieldCatalogue = BuiltInFields> {
   /** Only `data` messages with at least one of these fields. A name that is not in the catalogue throws `handler_invalid`. */
   readonly fields?: readonly FieldName<Fields>[]
   /**
-   * Only messages that changed at least one of these fields (part `vehicles`). A field that the option does not keep throws
-   * `handler_invalid`.
+   * Only messages that changed at least one of these fields (part `vehicles`). The first value of a field is no change: where each
+   * value counts, as for a counter, pass `first: true`. A field that the option does not keep throws `handler_invalid`.
    */
   readonly changed?: readonly FieldName<Fields>[]
   /** With `changed`: the first value of a field is a change, too. Default `false`. */
@@ -109,11 +124,12 @@ export interface BatchOptions<Fields extends FieldCatalogue = BuiltInFields> ext
 export interface BatchContext<
   Bindings extends object = object,
   Fields extends FieldCatalogue = BuiltInFields,
+  Vehicle = VehicleView<Fields> | undefined,
 > extends Omit<HandlerContext<Bindings, Fields>, 'delivery' | 'vehicle' | 'changes'> {
   /** The receipts of the events: one for each event, in the same order. */
   readonly deliveries: readonly Delivery[]
   /** The vehicles as of the events: one for each event, in the same order. See `HandlerContext.vehicle`. */
-  readonly vehicles: readonly (VehicleView<Fields> | undefined)[]
+  readonly vehicles: readonly Vehicle[]
   /** What the events changed: one list for each event, in the same order. See `HandlerContext.changes`. */
   readonly changes: readonly (readonly Change[])[]
 }
@@ -135,11 +151,15 @@ export type BatchHandler<
   S extends Subject = '*',
   Bindings extends object = object,
   Fields extends FieldCatalogue = BuiltInFields,
-> = (events: readonly EventOf<S, Fields>[], context: BatchContext<Bindings, Fields>) => unknown
+  Vehicle = VehicleView<Fields> | undefined,
+> = (events: readonly EventOf<S, Fields>[], context: BatchContext<Bindings, Fields, Vehicle>) => unknown
 
 /** A function for many happenings of an edge at once. It is a {@link BatchHandler} in every other way. */
 export type EdgeBatchHandler<
   Happened extends Occurrence = Occurrence,
   Bindings extends object = object,
   Fields extends FieldCatalogue = BuiltInFields,
-> = (happenings: readonly Happening<Happened, Fields>[], context: BatchContext<Bindings, Fields>) => unknown
+> = (
+  happenings: readonly Happening<Happened, Fields>[],
+  context: BatchContext<Bindings, Fields, VehicleView<Fields>>,
+) => unknown

@@ -1,5 +1,6 @@
 import { longestMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
+import { storable } from '../inbox/inbox.ts'
 
 /** The option `retry`: when a failing handler runs again. */
 export interface RetryOptions {
@@ -40,9 +41,10 @@ export function backoffMs({ minMs, maxMs }: RetryOptions, attempt: number): numb
 /**
  * Thrown by a handler that wants to run again after `afterMs` milliseconds, instead of after the back-off of the option
  * `retry`: for instance when a rate limit says how long to wait. It counts as an attempt, and after the last attempt the
- * message becomes a dead letter. `cause` goes into the dead letter, for people. Observers do not see a `Retry`.
+ * message becomes a dead letter. `cause` goes into the dead letter, for people. Observers do not see a `Retry`. The wait may be longer
+ * than `retry.maxMs`; a restart cuts what is left of it to `retry.maxMs`, or to a minute if that is longer.
  *
- * Throws `option_invalid` when `afterMs` is not a number from 0 to 2,147,483,647.
+ * Throws `option_invalid` when `afterMs` is not a number from 0 to 2,147,483,647. A fraction is rounded up.
  *
  * @example
  * ```ts
@@ -61,14 +63,14 @@ export class Retry extends Error {
   readonly afterMs: number
 
   constructor(afterMs: number, options: { readonly cause?: unknown } = {}) {
-    super(`The handler asked to run again after ${afterMs} ms.`, options)
-    if (!(afterMs >= 0 && afterMs <= longestMs)) {
+    super(`The handler asked to run again after ${String(afterMs)} ms.`, options)
+    if (!(typeof afterMs === 'number' && afterMs >= 0 && afterMs <= longestMs)) {
       throw new FleethookError(
         'option_invalid',
-        `Retry takes milliseconds from 0 to ${longestMs} and was given ${afterMs}.`,
+        `Retry takes milliseconds from 0 to ${longestMs} and was given ${typeof afterMs === 'number' ? afterMs : `a ${typeof afterMs}`}.`,
       )
     }
-    this.afterMs = afterMs
+    this.afterMs = Math.ceil(afterMs)
   }
 }
 
@@ -108,7 +110,8 @@ export function requestOf(thrown: unknown): HandlerRequest | undefined {
     if (!(thrown instanceof Error) || !('fleethook' in thrown)) return undefined
     if (thrown.fleethook === 'discard' && 'reason' in thrown) return { kind: 'discard', reason: String(thrown.reason) }
     if (thrown.fleethook !== 'retry' || !('afterMs' in thrown)) return undefined
-    const afterMs = Math.min(longestMs, Math.max(0, Number(thrown.afterMs) || 0))
+    // It may be of another copy of this package, or changed since: inboxes store whole numbers.
+    const afterMs = Math.ceil(Math.min(longestMs, Math.max(0, Number(thrown.afterMs) || 0)))
     return { kind: 'retry', afterMs, cause: thrown.cause }
   } catch {
     // An error that cannot be read asks for nothing.
@@ -122,7 +125,7 @@ export function errorText(thrown: unknown): string {
     const request = requestOf(thrown)
     const error = request?.kind === 'retry' ? (request.cause ?? thrown) : thrown
     const text = error instanceof Error ? `${error.name}: ${error.message}` : `a ${typeof error} was thrown`
-    return text.length > 500 ? `${text.slice(0, 500)}…` : text
+    return storable(text.length > 500 ? `${text.slice(0, 500)}…` : text)
   } catch {
     return 'an error that cannot be read'
   }

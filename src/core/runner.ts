@@ -27,6 +27,9 @@ interface ActiveRun {
   timedOutAtMs: number | undefined
 }
 
+/** A run of a step that leaves a mark has ended well, after its time limit. */
+type EndedLate = (step: Step, entries: readonly Entry[]) => void
+
 interface FirstMessage {
   readonly subject: Entry | readonly Entry[]
   readonly event: FleetEvent | MalformedBody
@@ -41,10 +44,12 @@ const none: readonly never[] = []
 /** Runs handlers under a time limit, and never throws, whatever a handler does. */
 export class Runner {
   readonly #options: RunnerOptions
+  readonly #endedLate: EndedLate
   readonly #active = new PassingMap<ActiveRun, ActiveRun>()
 
-  constructor(options: RunnerOptions) {
+  constructor(options: RunnerOptions, endedLate: EndedLate) {
     this.#options = options
+    this.#endedLate = endedLate
   }
 
   /** Runs a handler for one message. `undefined` when it is done, or why it failed; a promise of that when it is asynchronous. */
@@ -147,7 +152,8 @@ export class Runner {
     const { clock, events } = this.#options
     if (!this.#active.delete(run)) {
       if (run.timedOutAtMs === undefined) return
-      const { event, delivery, messages } = run.first
+      const { event, delivery, messages, subject } = run.first
+      if (failure === undefined && run.step.mark !== undefined) this.#endedLate(run.step, [subject].flat())
       const of = messages === undefined ? { handler: run.step.name } : { handler: run.step.name, messages }
       events.endedLate(clock.now() - run.timedOutAtMs, event, delivery, of)
       return

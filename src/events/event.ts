@@ -27,8 +27,10 @@ export interface Meta {
   readonly changed?: readonly string[]
   /** Tells overlapping connections of one vehicle apart. */
   readonly connectionId?: string
-  /** The message had no readable time: `createdAt` and `at` are the time of receipt. */
+  /** The message had no readable time, or its clock was never set: `createdAt` and `at` are the time of receipt. */
   readonly createdAtMissing?: true
+  /** The place of the secret that the message came with in the list `secret`, from 0. Only for a list, so that each sender can have its own. */
+  readonly secret?: number
   readonly [key: string]: unknown
 }
 
@@ -36,7 +38,10 @@ export interface Meta {
 export interface EventBase {
   /** The vehicle. */
   readonly vin: string
-  /** When the vehicle (for `connectivity`: the server) made the message: ISO 8601 UTC, exactly as sent, up to nanoseconds. */
+  /**
+   * When the vehicle (for `connectivity`: the server) made the message: ISO 8601 UTC, exactly as sent, up to nanoseconds. A number is
+   * written as ISO 8601, to the millisecond.
+   */
   readonly createdAt: string
   /** `createdAt` as a `Date`, to the millisecond. */
   readonly at: Date
@@ -82,9 +87,9 @@ export interface VehicleDataEvent extends EventBase {
 /** One alert of a vehicle. Other properties of the entry keep their names. */
 export interface Alert {
   readonly name: string
-  /** ISO 8601, as sent. */
+  /** ISO 8601: a text as sent, or a number in any unit of time, to the millisecond. */
   readonly startedAt?: string
-  /** ISO 8601, as sent. Absent while the alert is active. */
+  /** ISO 8601, like `startedAt`. Absent while the alert is active. */
   readonly endedAt?: string
   /** `Customer`, `Service`, `ServiceFix`, … */
   readonly audiences: readonly string[]
@@ -100,7 +105,7 @@ export interface AlertsEvent extends EventBase {
 /** One error that a vehicle reported. Other properties of the entry keep their names. */
 export interface VehicleError {
   readonly name: string
-  /** ISO 8601, as sent. */
+  /** ISO 8601: a text as sent, or a number in any unit of time, to the millisecond. */
   readonly createdAt?: string
   readonly tags: { readonly [key: string]: string }
   readonly body?: string
@@ -125,7 +130,7 @@ export interface ConnectivityEvent extends EventBase {
 export type UnknownReason =
   /** No key that names a topic. */
   | 'no_topic'
-  /** The topic's payload has a shape that the topic never has, or more than 2,000 fields. */
+  /** The topic's payload has a shape that the topic never has, for instance an item without a key, or more than 2,000 fields. */
   | 'payload_mismatch'
   /** A topic, but no VIN of 1 to 64 characters without control characters and unpaired surrogates. */
   | 'vin_missing'

@@ -122,7 +122,7 @@ function distance(from: string, to: string): number {
 }
 
 /** The name that a misspelled one probably stands for: the nearest, when at most a third of its letters differ. */
-export function nearestField(misspelled: string, names: readonly string[]): string | undefined {
+export function nearestName(misspelled: string, names: readonly string[]): string | undefined {
   let nearest: string | undefined
   let least = Infinity
   for (const name of names) {
@@ -139,6 +139,6 @@ export function isInCatalogue(field: string, ownFields: FieldCatalogue): boolean
 
 /** For the hint about a field that is not in the catalogue: the name that it probably stands for, if any. */
 export function guessOf(field: string, ownFields: FieldCatalogue): string {
-  const nearest = nearestField(field, [...Object.keys(builtInFields), ...Object.keys(ownFields)])
+  const nearest = nearestName(field, [...Object.keys(builtInFields), ...Object.keys(ownFields)])
   return nearest === undefined ? '' : `Did you mean \`${nearest}\`? `
 }

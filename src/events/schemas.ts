@@ -98,6 +98,7 @@ const meta: z.ZodMiniType<Meta> = z.looseObject({
   changed: z.exactOptional(z.array(z.string())),
   connectionId: z.exactOptional(z.string()),
   createdAtMissing: z.exactOptional(z.literal(true)),
+  secret: z.exactOptional(z.int().check(z.nonnegative())),
 })
 
 const json = z.record(z.string(), z.unknown())

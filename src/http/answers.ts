@@ -106,7 +106,7 @@ const refusals: Readonly<Record<RefusalError, Wording>> = {
   time_invalid: {
     status: 400,
     code: 6,
-    hint: '`time` must be seconds since the epoch, as a number or as decimal text.',
+    hint: '`time` must be a number, also as text: seconds, milliseconds, microseconds or nanoseconds since the epoch.',
   },
   event_missing: { status: 400, code: 12, hint: 'Every object on this path needs the key `event`.' },
   event_blank: { status: 400, code: 13, hint: '`event` must not be an empty string.' },

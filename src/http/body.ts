@@ -105,6 +105,7 @@ function chunksOf(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Chunks {
 export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number): Promise<Body | Refusal> {
   let sentBytes = 0
   let problem: Refusal = { error: 'body_gzip_broken' }
+  const kept: Uint8Array<ArrayBuffer>[] = []
 
   async function next(): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const chunk = await sent.next().catch((error: unknown) => {
@@ -112,7 +113,9 @@ export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number
       throw error
     })
     sentBytes += chunk?.byteLength ?? 0
-    return sentBytes > limitBytes ? over() : chunk
+    if (sentBytes > limitBytes) over()
+    if (gzip && chunk !== undefined) kept.push(chunk)
+    return chunk
   }
   function over(): never {
     problem = tooLarge(limitBytes)
@@ -133,10 +136,61 @@ export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number
     }
   } catch {
     inflated?.cancel().catch(() => {})
+    if (problem.error === 'body_gzip_broken') {
+      // Some runtimes refuse everything behind the first member.
+      try {
+        while ((await next()) !== undefined);
+        const body = new Uint8Array(await new Blob(kept).arrayBuffer())
+        const members = await membersOf(body, limitBytes)
+        if (members !== undefined) return members
+      } catch {
+        // Too large, or interrupted.
+      }
+    }
     sent.cancel()
     return problem
   }
   return filled(text + decoder.decode())
+}
+
+/** Most places that look like the beginning of a member are one: three bytes that do are in every second body of 8 MiB. */
+const mostWrong = 20
+
+/**
+ * The text of several gzip members, as some relays send them. No standard reader says where a member ends, so each place that looks like the beginning of
+ * one is tried: what is before it has to inflate as a whole. `undefined`: the body is something else.
+ */
+async function membersOf(body: Uint8Array<ArrayBuffer>, limitBytes: number): Promise<Body | Refusal | undefined> {
+  const decoder = new TextDecoder()
+  let text = ''
+  let bytes = 0
+  let start = 0
+  for (let end = 1, wrong = 0; end <= body.length && wrong < mostWrong; end += 1) {
+    const isEnd = end === body.length || (body[end] === gzipMagic && body[end + 1] === 0x8b && body[end + 2] === 8)
+    if (!isEnd) continue
+    let member: Uint8Array<ArrayBuffer> | undefined = body.subarray(start, end)
+    const reader = inflate(async () => {
+      const all = member
+      member = undefined
+      return all
+    }).getReader()
+    const chunks: Uint8Array<ArrayBuffer>[] = []
+    let size = 0
+    try {
+      for (let read = await reader.read(); !read.done; read = await reader.read()) {
+        chunks.push(read.value)
+        size += read.value.length
+        if (bytes + size > limitBytes) return tooLarge(limitBytes)
+      }
+    } catch {
+      wrong += 1
+      continue
+    }
+    for (const chunk of chunks) text += decoder.decode(chunk, { stream: true })
+    bytes += size
+    start = end
+  }
+  return start > 0 && start === body.length ? filled(text + decoder.decode()) : undefined
 }
 
 /** Some runtimes inflate a whole chunk at once, to a thousand times its size. So they get small chunks. */

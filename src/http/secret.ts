@@ -14,11 +14,15 @@ type SecretValue = string | readonly string[]
 export type Secret<Bindings = unknown> =
   SecretValue | ((env: Bindings) => SecretValue | null | undefined | Promise<SecretValue | null | undefined>) | false
 
+/** Is told the place of the secret that a request came with. `isListed`: there is a list of them. */
+type Used = (place: number, isListed: boolean) => void
+
 /** Checks the Authorization header of a request. `undefined` when it is right. */
 type SecretCheck<Bindings = unknown> = (
   authorization: string | null | undefined,
   door: Door,
   env: Bindings,
+  used?: Used,
 ) => Refusal | undefined | Promise<Refusal | undefined>
 
 interface ExpectedSecret {
@@ -26,6 +30,8 @@ interface ExpectedSecret {
   readonly token: Comparable | undefined
   /** The whole value, as the service sends it. */
   readonly whole: Comparable
+  /** The value behind its scheme word, or the value. */
+  readonly rest: Comparable
   /** The lower-case scheme word of the value, when it has one. */
   readonly scheme: string | undefined
 }
@@ -34,17 +40,27 @@ const collectorScheme = 'splunk'
 const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 
 /** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for one that can never work. */
-export function createSecretCheck<Bindings>(
-  secret: Secret<Bindings>,
-  log: Log,
-  used: (place: number) => void = () => {},
-): SecretCheck<Bindings> {
+export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log): SecretCheck<Bindings> {
   if (secret === false) return () => undefined
-  if (typeof secret !== 'function') return check.bind(undefined, prepare(secret), used)
+  let isTold = false
+  // The answer does not say it: only who can read the log knows the secret anyway.
+  const misplaced = (word: string): void => {
+    if (isTold) return
+    isTold = true
+    const line = `messages are refused although their secret is right: the header has ${word || 'no'} as its scheme word. Set \`secret\` to the whole value of \`auth\`.`
+    guarded(
+      () => log.error(line),
+      () => {},
+    )
+  }
+  if (typeof secret !== 'function') {
+    const expected = prepare(secret)
+    return (authorization, door, _env, used) => check(expected, used, misplaced, authorization, door)
+  }
 
-  let known: { readonly of: string; readonly expected: readonly ExpectedSecret[] } | undefined
+  let known: { readonly of: string; readonly expected: Expected } | undefined
   let complained = false
-  return async (authorization, door, env) => {
+  return async (authorization, door, env, used) => {
     try {
       const value = await secret(env)
       const of = JSON.stringify(value) ?? ''
@@ -63,7 +79,7 @@ export function createSecretCheck<Bindings>(
       complained = true
       return { error: 'secret_unavailable' }
     }
-    return check(known.expected, used, authorization, door)
+    return check(known.expected, used, misplaced, authorization, door)
   }
 }
 
@@ -72,14 +88,19 @@ function complaint(error: unknown): string {
   return `the function given as \`secret\` threw ${error instanceof Error ? `a ${error.name}` : typeof error}.`
 }
 
-function prepare(secret: unknown): readonly ExpectedSecret[] {
+interface Expected {
+  readonly secrets: readonly ExpectedSecret[]
+  readonly isListed: boolean
+}
+
+function prepare(secret: unknown): Expected {
   const values: readonly unknown[] = Array.isArray(secret) ? secret : [secret]
   if (values.length === 0 || values.some((value) => value === '' || value === undefined || value === null)) {
     throw new FleethookError('secret_missing', `Option \`secret\` ${missing(secret)}.`, {
       hint: 'Pass the value that is set as `auth` of the webhook (is the environment variable set?), or `secret: false` to accept every request.',
     })
   }
-  return values.map(expect)
+  return { secrets: values.map(expect), isListed: Array.isArray(secret) }
 }
 
 function missing(secret: unknown): string {
@@ -95,7 +116,7 @@ function expect(value: unknown): ExpectedSecret {
   }
   const { scheme, rest } = splitScheme(value)
   const collector = scheme === undefined || scheme === collectorScheme
-  return { scheme, whole: comparable(value), token: collector ? comparable(rest) : undefined }
+  return { scheme, whole: comparable(value), rest: comparable(rest), token: collector ? comparable(rest) : undefined }
 }
 
 function problemWith(value: unknown): string {
@@ -114,8 +135,9 @@ function splitScheme(value: string): { readonly scheme: string | undefined; read
 }
 
 function check(
-  expected: readonly ExpectedSecret[],
-  used: (place: number) => void,
+  { secrets: expected, isListed }: Expected,
+  used: Used | undefined,
+  misplaced: (word: string) => void,
   authorization: string | null | undefined,
   door: Door,
 ): Refusal | undefined {
@@ -134,8 +156,17 @@ function check(
     else if (bareAllowed || candidate.scheme !== undefined)
       right = candidate.whole.equals(authorization) ? candidate : right
   }
-  if (right === undefined) return wrong(authorization, scheme, basic, door, expected)
-  used(expected.indexOf(right))
+  if (right === undefined) {
+    const refusal = wrong(authorization, scheme, basic, door, expected)
+    const mayBeNear = refusal.error === 'authorization_scheme' || (scheme !== undefined && !withToken)
+    if (mayBeNear && (scheme !== undefined || bareAllowed)) {
+      let isNear = false
+      for (const candidate of expected) isNear = candidate.rest.equals(rest) || isNear
+      if (isNear) misplaced(authorization.slice(0, Math.min(scheme?.length ?? 0, 20)))
+    }
+    return refusal
+  }
+  used?.(expected.indexOf(right), isListed)
   return undefined
 }
 

@@ -7,6 +7,8 @@ export interface DeadMessage {
   /** The delivery's id, for `receiver.deadLetters.replay(id)`. */
   readonly id: string
   readonly event: FleetEvent | MalformedBody
+  /** The size of the message, in bytes. */
+  readonly bytes: number
   /** The name and message of the last error of the handler that failed last. */
   readonly error: string
   readonly attempts: number
@@ -31,14 +33,37 @@ export interface ReplaySelection extends MessageSelection {
   readonly dryRun?: boolean | undefined
 }
 
+/** The next messages of a replay that goes on in parts. */
+export interface ReplayPage extends ReplaySelection {
+  /** Only messages after this id: where the part before ended. */
+  readonly after?: string | undefined
+  /** The most messages of this part. */
+  readonly limit: number
+}
+
+export interface Replayed {
+  readonly messages: number
+  /** The last of them. `null`: there are no more. */
+  readonly next: string | null
+}
+
+/** What was erased of a vehicle. */
+export interface Forgotten {
+  /** Its messages: those that waited, those that were kept for replays, and dead letters. */
+  readonly messages: number
+  /** Those that waited: their handlers never run. */
+  readonly waiting: number
+  readonly deadLetters: number
+}
+
 /** The messages that were given up. */
 export interface DeadLetters {
   /** Oldest first. It reads them in small steps while you iterate, so end the loop when you have enough. `after`: an id to go on behind. */
   list(which?: MessageSelection & { readonly after?: string | undefined }): AsyncIterable<DeadMessage>
   get(id: string): Promise<DeadMessage | undefined>
   /**
-   * Replays one by its id, or all that match, at the ends of their lanes: all of their handlers run again. Resolves to the
-   * number of messages; with `dryRun` to the number that match. Rejects with `inbox_full` or `inbox_unavailable` when there
+   * Replays one by its id, or all that match, at the ends of their lanes: their handlers run again, but of those that write
+   * exactly once only those that had not succeeded. Resolves to the number of messages; with `dryRun` to the number that match. Rejects with `inbox_full` or `inbox_unavailable` when there
    * is no room; messages that were not replayed by then stay dead letters. `from` has the bindings that handlers get as
    * `context.env`, and the `waitUntil` that keeps their work alive where the runtime ends it with a request.
    */
@@ -67,6 +92,7 @@ export interface KnownVehicle {
   isCertain(field: string): boolean
   since(field: string): Date | undefined
   invalidSince(field: string): Date | undefined
+  readonly clockBehindMs: number | undefined
   readonly online: boolean | undefined
   readonly state: string | undefined
   readonly isOnlineCertain: boolean
@@ -79,6 +105,8 @@ export interface MessageRecord {
   /** The delivery's id. */
   readonly id: string
   readonly event: FleetEvent | MalformedBody
+  /** The size of the message, in bytes. */
+  readonly bytes: number
   /** `waiting`: its handlers are not done. `settled`: they are. `dead`: it was given up. */
   readonly state: 'waiting' | 'settled' | 'dead'
   /** Why it is dead. */

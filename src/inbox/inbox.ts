@@ -6,6 +6,8 @@ import type { Door } from '../http/paths.ts'
 import type { StoredVehicle, VehicleStore } from './vehicle-store.ts'
 import type { Window, WindowHost } from './window.ts'
 import type { OperatorApi } from './observer.ts'
+import type { Forgotten } from './dead-letters.ts'
+import type { LastFailure } from './failing.ts'
 import type { InboxStats } from './stats.ts'
 import type { Log } from '../base/log.ts'
 
@@ -17,7 +19,8 @@ export interface InboxMessage {
   readonly lane: string
   /** Milliseconds since the epoch. */
   readonly receivedAt: number
-  readonly door: Door
+  /** By which path it came, and with a list of secrets the place of its secret there: `'root'`, `'collector 1'`. */
+  readonly door: Door | `${Door} ${number}`
   /** `wire` came over HTTP. The receiver made the others. */
   readonly kind: 'wire' | 'gap' | 'malformed' | 'timer'
   /** The JSON text of this one message, as it came. */
@@ -40,6 +43,8 @@ export interface Claim {
   readonly seq?: number
   /** It was a dead letter or settled, and is being replayed. */
   readonly replayed: boolean
+  /** Names the run: see `Delivery.replay`. The inbox keeps it with the message, and with its dead letter. */
+  readonly replay?: string | undefined
   /** For a replayed message: the `changed` that the receiver passed to `deadLetter`. */
   readonly changed?: string
 }
@@ -52,6 +57,8 @@ export interface Waiting extends Pick<InboxMessage, 'id' | 'lane' | 'kind'> {
   readonly notBefore?: number
   /** The number of processes that ended while it was handed out, as far as that is written. Default 0. */
   readonly crashes?: number
+  /** The last failure of a handler in an earlier process, if the inbox keeps it. */
+  readonly failure?: LastFailure
   /**
    * An earlier process may have handed it out and ended before it could write that down. `Claim.deliveries` counts only what
    * is certain. An inbox that writes claims late sets this where it cannot know. Default `false`.
@@ -100,9 +107,14 @@ export interface NextAttempt {
   readonly notBefore: number
   /** The new value of `Claim.deliveries`, when the last time does not count. Left out: the count goes on. */
   readonly deliveries?: number
+  /** The last failure of a handler, for `Waiting.failure` of the next process. Left out: none of its handlers fails now. */
+  readonly failure?: LastFailure
 }
 
-/** Which messages to return, in the order of ids. */
+/**
+ * Which messages to return, in the order of ids. Fewer than `limit` when they are large: a page ends with the message that reaches 1 MiB, so that no list
+ * fills the memory.
+ */
 export interface Selection {
   /** The largest number of messages to return. */
   readonly limit: number
@@ -128,13 +140,26 @@ export interface DeadLetterReason {
    * it.
    */
   readonly changed?: string
+  /**
+   * The names of the handlers that failed, when each of them leaves a mark in the database of its writes. Their transactions can commit after the
+   * attempt was given up.
+   */
+  readonly marks?: readonly string[]
 }
+
+/** Text that every store takes: no NUL, and no half of a character. JSON text has neither, but what was read from it can. */
+export const storable = (text: string): string => text.replaceAll(/[\0\p{Surrogate}]/gu, '\uFFFD')
+
+/** The error of a dead letter whose own error the store refuses. */
+export const unwritable = 'The inbox refused to write the error and what the message changed.'
 
 /** A message that was given up, kept so that a person can look at it and replay it. */
 export interface DeadLetter extends DeadLetterReason {
   /** The delivery's id. */
   readonly id: string
   readonly message: InboxMessage
+  /** The run that failed: see `Claim.replay`. */
+  readonly replay?: string | undefined
 }
 
 /** Which messages to list, newest first. */
@@ -152,6 +177,12 @@ export function isSelected({ id, lane, receivedAt }: InboxMessage, which: Select
     (which.fromMs === undefined || receivedAt >= which.fromMs) &&
     (which.toMs === undefined || receivedAt < which.toMs)
   )
+}
+
+/** Whether a message has to go when a vehicle is erased: its own, or one of no vehicle that has the VIN in its text. */
+export function isAbout({ lane, text }: Pick<InboxMessage, 'lane' | 'text'>, vin: string): boolean {
+  const own = vin.startsWith('*') ? `*${vin}` : vin
+  return lane === own || (lane.startsWith('*') && !lane.startsWith('**') && vin !== '' && text.includes(vin))
 }
 
 /** A message that an inbox keeps. */
@@ -206,8 +237,11 @@ export interface Inbox {
   settle(id: string, vehicle?: StoredVehicle): void | Promise<void>
   /** A claimed message waits again and will be claimed again. As durable as `settle`. */
   reschedule(id: string, next: NextAttempt): Promise<void>
-  /** It was given up: keeps it as a dead letter. Resolves to the number of older dead letters that were dropped for it. */
-  deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number>
+  /**
+   * It was given up: keeps it as a dead letter. Resolves to the number of older dead letters that were dropped for it. An inbox that has the marks of
+   * handlers resolves to `'handled'` when all of `reason.marks` are there: then it settles the message instead.
+   */
+  deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number | 'handled'>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
   /** Messages that are handled and that the inbox still keeps. An inbox that drops them at once has none. */
@@ -222,6 +256,11 @@ export interface Inbox {
   revive(id: string): Promise<Waiting | undefined>
   /** Deletes a dead letter. Resolves to whether there was one. */
   discard(id: string): Promise<boolean>
+  /**
+   * Deletes everything that it keeps of a vehicle: messages in every state, also those of no vehicle whose text has the VIN, gaps, and the state of
+   * the vehicle. Nothing of it can be read from the store afterwards. `dryRun`: only counts the messages. An inbox that cannot leaves it out.
+   */
+  forget?(vin: string, dryRun: boolean): Promise<Forgotten>
   /** The messages that wait or are claimed now. */
   usage(): { readonly messages: number; readonly bytes: number }
   /** Why it would reject every `put` now; `undefined` when it would not. Health checks use it. */
@@ -263,6 +302,18 @@ export interface InboxSettings {
    * `isStillHeld`.
    */
   readonly onGone?: (ids: readonly string[]) => void
+  /** It deleted dead letters by itself: their retention was over, or newer ones needed the room. Each also is part of a gap. */
+  readonly onDropped?: (deadLetters: number) => void
+  /**
+   * The inbox cannot write that this message waits for its next attempt: its row is refused, whatever else is written. The message becomes a
+   * dead letter.
+   */
+  readonly onRefused?: (id: string, reason: string) => void
+  /**
+   * The number of messages in lanes, without those of lanes that rest, up to a limit: what an inbox with `onWaiting` hands over must not grow, and
+   * a vehicle whose messages fail must not keep others waiting. Left out: all that it handed over count.
+   */
+  readonly inLanes?: () => number
   /** The inbox found while it was open that messages may be missing. */
   readonly onGap?: (gap: InboxGap) => void
   /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */

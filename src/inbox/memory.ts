@@ -7,9 +7,11 @@ import {
   type InboxFactory,
   type InboxMessage,
   type InboxSettings,
+  isAbout,
   isSelected,
   type ListedMessage,
 } from './inbox.ts'
+import { bytesOfMessage, pageOf } from './pages.ts'
 
 interface Kept {
   /** Emptied at the end, because V8 keeps entries of a map for a while after they were deleted. */
@@ -40,7 +42,7 @@ export function memoryInbox(options: { readonly deadLetters?: number } = {}): In
 }
 
 function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
-  const { pendingMessages = 10_000, pendingBytes = 64 * 1_048_576 } = settings
+  const { pendingMessages = 50_000, pendingBytes = 64 * 1_048_576 } = settings
   const kept = new PassingMap<string, Kept>()
   const dead = new Map<string, DeadLetter>()
   const vehicles = settings.vehiclesInMemory?.()
@@ -123,7 +125,8 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 
     async deadLetters(which) {
       const letters = [...dead.values()].filter((letter) => isSelected(letter.message, which))
-      return letters.toSorted((a, b) => (a.id < b.id ? -1 : 1)).slice(0, which.limit)
+      const sorted = letters.toSorted((a, b) => (a.id < b.id ? -1 : 1))
+      return pageOf(sorted, which.limit, bytesOfMessage)
     },
 
     findDeadLetter: async (id) => dead.get(id),
@@ -136,7 +139,8 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
         if (message !== undefined && isSelected(message, which)) listed.push({ message, state: 'waiting' })
       for (const { message, error, attempts, diedAt } of dead.values())
         if (isSelected(message, which)) listed.push({ message, state: 'dead', reason: { error, attempts, diedAt } })
-      return listed.toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1)).slice(0, which.limit)
+      const sorted = listed.toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1))
+      return pageOf(sorted, which.limit, bytesOfMessage)
     },
 
     async revive(id) {
@@ -148,6 +152,24 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     },
 
     discard: async (id) => removeDead(id),
+
+    async forget(vin, dryRun) {
+      const own = (message: InboxMessage): boolean => isAbout(message, vin)
+      const waiting = [...kept.values()].flatMap(({ message }) =>
+        message !== undefined && own(message) ? [message] : [],
+      )
+      const letters = [...dead.values()].filter(({ message }) => own(message))
+      if (!dryRun) {
+        for (const { id } of waiting) forget(id)
+        for (const { id } of letters) removeDead(id)
+        await vehicles?.forget(vin)
+      }
+      return {
+        messages: waiting.length + letters.length,
+        waiting: waiting.filter(({ kind }) => kind === 'wire').length,
+        deadLetters: letters.length,
+      }
+    },
 
     usage: () => ({ messages: kept.size, bytes }),
 

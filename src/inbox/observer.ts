@@ -3,8 +3,17 @@ import type { MalformedBody } from '../events/malformed.ts'
 import type { RuntimeRefusal } from '../hosting/drainable.ts'
 import type { Readiness, RefusalError } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
-import type { DeadLetters, DeadMessage, Messages, ReplaySelection, KnownVehicles } from './dead-letters.ts'
-import type { Stats } from './stats.ts'
+import type {
+  DeadLetters,
+  DeadMessage,
+  Forgotten,
+  Messages,
+  Replayed,
+  ReplaySelection,
+  ReplayPage,
+  KnownVehicles,
+} from './dead-letters.ts'
+import type { Backlog, Failing, Stats } from './stats.ts'
 
 /** One receipt of a message, and the attempt to handle it. */
 export interface Delivery {
@@ -19,6 +28,11 @@ export interface Delivery {
   readonly redelivered: boolean
   /** Whether the message is replayed, from the dead letters or from the handled messages. */
   readonly replayed: boolean
+  /**
+   * Names the replay of handled messages that it belongs to: a new run of all handlers, the same on every attempt and redelivery of it. Left out for
+   * the first run of a message. A dead letter that is replayed goes on with the run that failed, and keeps its name.
+   */
+  readonly replay?: string | undefined
 }
 
 /** A request that was refused, for {@link Observer.refused}. */
@@ -167,6 +181,8 @@ export interface Observer {
   dead?(letter: DeadMessage): unknown
   /** A gap event is in the inbox. */
   gap?(event: GapEvent): unknown
+  /** `receiver.forget` has erased this vehicle: an observer that keeps something of it deletes that. */
+  forgotten?(vin: string): unknown
 }
 
 /** What an operator can ask of a receiver, or of the inbox of a stopped one. */
@@ -175,10 +191,18 @@ export interface OperatorApi {
   readonly messages: Messages
   /** Replays messages that were handled and that the inbox still keeps. Resolves to the number of messages. */
   readonly replay: (which: ReplaySelection) => Promise<number>
+  /** One part of such a replay. Left out: the inbox cannot go on where a replay was broken off. */
+  readonly replaySome?: ((which: ReplayPage) => Promise<Replayed>) | undefined
+  /** `receiver.forget`. Left out: the inbox cannot erase a vehicle. */
+  readonly forget?: (vin: string, options?: { readonly dryRun?: boolean }) => Promise<Forgotten>
+  /** `stats().backlog` as of now, for tables that are asked when no receiver runs. */
+  readonly backlog?: () => Promise<Backlog>
   /** The newest state of each vehicle: `receiver.vehicles`. Left out, or `undefined`: it is not kept. */
   readonly vehicles?: KnownVehicles | undefined
   /** Counts since construction, and the current state. Left out when no receiver runs. */
   readonly stats?: () => Stats
+  /** `stats().failing` as of now, with the texts of errors, which can quote messages. Left out when no receiver runs. */
+  readonly failing?: () => Promise<Failing>
   /** Adds an observer. Returns a function that removes it. Left out when no receiver runs. */
   readonly observe?: (observer: Observer) => () => void
   /** Whether the receiver takes messages now. Left out when no receiver runs. */

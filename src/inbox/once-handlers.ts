@@ -31,6 +31,18 @@ export interface OnceHandlers<Transaction> {
   ): (what: readonly What[], context: Context) => Promise<void>
 }
 
+/** The names of handlers that leave marks, by the function that the receiver gets. */
+const marks = new WeakMap<object, string>()
+
+/** The name of a handler that leaves a mark in the database of its writes: when it resolves, they are committed. */
+export const markOf = (handler: object): string | undefined => marks.get(handler)
+
+/** Logs, metrics and operators call a handler by the name of its function. */
+function marked<Made extends (...given: never[]) => unknown>(name: string, made: Made): Made {
+  marks.set(made, name)
+  return Object.defineProperty(made, 'name', { value: name })
+}
+
 /** Names of handlers as they can be written into statements. */
 const nameRule = /^[\w.: -]{1,100}$/
 
@@ -61,15 +73,18 @@ export function onceHandlers<Transaction>(
   return Object.assign(
     <What, Context extends Single>(name: string, handler: Handled<What, Context, Transaction>) => {
       take(name)
-      return (what: What, context: Context) => run(name, [context.delivery], (tx) => handler(what, context, tx))
+      return marked(name, (what: What, context: Context) =>
+        run(name, [context.delivery], (tx) => handler(what, context, tx)),
+      )
     },
     {
       batch<What, Context extends Several>(name: string, handler: Handled<readonly What[], Context, Transaction>) {
         take(name)
-        return (what: readonly What[], context: Context) =>
+        return marked(name, (what: readonly What[], context: Context) =>
           run(name, context.deliveries, (tx, which) =>
             handler(which === undefined ? what : what.filter((_, at) => which.includes(at)), context, tx),
-          )
+          ),
+        )
       },
     },
   )

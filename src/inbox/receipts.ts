@@ -1,13 +1,13 @@
 import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
-import type { FleetEvent, GapEvent, TimerEvent } from '../events/event.ts'
+import type { FleetEvent, GapEvent, TimerEvent, WireEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { Body } from '../http/body.ts'
 import { DeliveryIds, driftMs } from './delivery-id.ts'
 import type { Door } from '../http/paths.ts'
 import type { InboxMessage } from './inbox.ts'
-import { checkEnvelope } from '../wire/envelope.ts'
+import { checkEnvelope, secretMeta } from '../wire/envelope.ts'
 import type { Normalizer } from '../wire/normalizer.ts'
 import { jsonText } from '../wire/json.ts'
 import { isJsonObject, type JsonObject } from '../wire/record.ts'
@@ -29,8 +29,11 @@ export interface ReceivedTest {
 
 /** Makes the messages that an inbox keeps, and reads them again. */
 export interface Receipts {
-  /** Splits a body into messages with an id each. Messages before the first unreadable one are kept. */
-  read(body: Body, door: Door): ReadBody
+  /**
+   * Splits a body into messages with an id each. Messages before the first unreadable one are kept. `entrance` also says which secret the
+   * body came with.
+   */
+  read(body: Body, door: Door, entrance: InboxMessage['door']): ReadBody
   malformed(body: Body | undefined, refusal: Refusal): InboxMessage
   /** An event that the receiver itself makes. */
   own(event: GapEvent | TimerEvent): InboxMessage
@@ -61,7 +64,7 @@ const malformedLength = 4096
 export function createReceipts(
   normalizer: Normalizer,
   clock: Clock,
-  mostMessages = 10_000,
+  mostMessages = 50_000,
   onClockBehind: (ms: number) => void = () => {},
 ): Receipts {
   const ids = new DeliveryIds()
@@ -87,7 +90,7 @@ export function createReceipts(
   }
 
   return {
-    read(body, door) {
+    read(body, door, entrance) {
       const receivedAt = now()
       const messages: InboxMessage[] = []
       const tests: ReceivedTest[] = []
@@ -107,14 +110,14 @@ export function createReceipts(
           if (addIfTest(tests, value, text)) continue
           return { messages, tests, broken: { error: flaw, eventNumber: messages.length + tests.length } }
         }
-        const event = normalizer.normalize(value, receivedAt)
+        const event = withSecret(normalizer.normalize(value, receivedAt), entrance)
         // Only a message that is not telemetry can be a test message, so telemetry is not checked again.
         if (event.topic === 'unknown' && addIfTest(tests, value, text)) continue
         messages.push({
           id: ids.next(receivedAt),
           lane: event.vin === undefined ? '*unknown' : laneOf(event.vin),
           receivedAt,
-          door,
+          door: entrance,
           kind: 'wire',
           bytes: text.length,
           event,
@@ -148,7 +151,7 @@ export function createReceipts(
 
     newestSeq: () => ids.newestSeq,
 
-    reread({ kind, text, receivedAt }) {
+    reread({ kind, text, receivedAt, door }) {
       const value = split(text).pieces[0]?.value
       if (value === undefined) {
         throw new FleethookError(
@@ -156,10 +159,16 @@ export function createReceipts(
           `The inbox returned ${text.length} characters that are not a message.`,
         )
       }
-      if (kind === 'wire') return normalizer.normalize(value, receivedAt)
+      if (kind === 'wire') return withSecret(normalizer.normalize(value, receivedAt), door)
       return revived(value)
     },
   }
+}
+
+/** Adds the place of the secret to the `meta` of an event. */
+function withSecret(event: WireEvent, entrance: InboxMessage['door']): WireEvent {
+  const [, place] = entrance.split(' ')
+  return place === undefined ? event : Object.assign(event, { meta: secretMeta(event.meta, Number(place)) })
 }
 
 const brokenAt = (eventNumber: number): Refusal => ({ error: 'body_not_json', eventNumber })

@@ -31,8 +31,44 @@ export interface InboxStats {
   readonly deadRows?: number
   /** For how long a snapshot has kept Postgres from removing such rows, in milliseconds. */
   readonly oldestSnapshotMs?: number
+  /** Handled messages that this process deleted, because their retention was over or their room was needed. */
+  readonly purged?: number
   /** Stopped inboxes beside this one that hold messages, when it was opened. */
   readonly unopened?: readonly UnopenedInbox[]
+}
+
+/**
+ * What waits for handlers: in this process, or with `postgresInbox` and `kafkaInbox` in all processes together, as of some seconds ago. Each
+ * process reports the same figures then, so do not add them up.
+ */
+export interface Backlog {
+  /** From 100,000 on it is an estimate. */
+  readonly messages: number
+  /** The age of the oldest message, in milliseconds. Left out when nothing waits, and with `kafkaInbox`. */
+  readonly oldestMs?: number
+  /** The processes that run handlers now. With 0, nothing is handled. Left out when that is not known. */
+  readonly processes?: number
+  /** The partitions of vehicles that no running process handles. */
+  readonly unhandledPartitions?: number
+}
+
+/** The messages that wait because a handler failed for them. They are tried again. */
+export interface Failing {
+  readonly messages: number
+  readonly vehicles: number
+  /** Those with the most messages first. */
+  readonly handlers: readonly FailingHandler[]
+}
+
+export interface FailingHandler {
+  /** The name of the handler function, or the file and line where it was registered when it has none. */
+  readonly handler: string
+  readonly messages: number
+  readonly vehicles: number
+  /** When the first of these messages failed. */
+  readonly since: Date
+  /** The kind of the last error, without its text, which can quote a message. */
+  readonly error: string
 }
 
 /** The inbox of a receiver that does not run, with the number of messages that wait in it. */
@@ -44,7 +80,7 @@ export interface UnopenedInbox {
 
 /**
  * What a receiver did and is doing. Counts start at construction, and add up: `received + recovered + replayed` equals
- * `handled + deadLettered + duplicates + lost + handedOver`, plus the messages of `pending` that came over the wire.
+ * `handled + deadLettered + duplicates + lost + handedOver + forgotten`, plus the messages of `pending` that came over the wire.
  * A relay forwards what it received, so there `received` is not part of the sum.
  */
 export interface Stats {
@@ -75,12 +111,14 @@ export interface Stats {
   readonly retried: number
   /** Messages that were given up after their last attempt. */
   readonly deadLettered: number
-  /** Dead letters that were dropped because newer ones needed their room. */
+  /** Dead letters that the inbox deleted by itself: their retention was over, or newer ones needed their room. */
   readonly deadLettersDropped: number
   /** Accepted messages that were never handled: a drain or a runtime ended first, or an inbox failed after the answer. */
   readonly lost: number
   /** Messages that another process took over before this one settled them. More than 0 only with `postgresInbox` and `kafkaInbox`. */
   readonly handedOver: number
+  /** Messages that `receiver.forget` erased before they were handled. */
+  readonly forgotten: number
   /**
    * Refused requests by the answer's `error`, or by the reason of the runtime that refused before the receiver saw them. A
    * refused message is lost: the service sends once. `test` counts refused requests of `fleethook doctor`.
@@ -98,9 +136,18 @@ export interface Stats {
   readonly resting: readonly { readonly handler: string; readonly since: Date; readonly nextTryAt: Date }[]
   /** Gaps that no `gap` event has reported yet. */
   readonly openGaps: number
+  /** What waits for handlers, wherever they run. `undefined`: not known in this process, as in a Worker in front of Durable Objects. */
+  readonly backlog: Backlog | undefined
+  /**
+   * What fails now, and by which handlers. With `postgresInbox`, in all processes together, as of some seconds ago. `undefined`: no handler runs
+   * in this process, and it does not know those of others.
+   */
+  readonly failing: Failing | undefined
   /** Values that did not read as the type in the catalogue. */
   readonly drift: readonly Drift[]
   /** The number of those values, also of fields for which `drift` has no row left. */
   readonly drifted: number
+  /** Vehicles whose clock was set back and did not come back, by their messages since the start. */
+  readonly clocksBehind: number
   readonly draining: boolean
 }

@@ -1,3 +1,4 @@
+import { failureIn } from './failing.ts'
 import type { Claim, DeadLetter, InboxMessage, ListedMessage, Waiting } from './inbox.ts'
 
 /** A row of an inbox in a database. Every version of fleethook names the columns like this. */
@@ -8,12 +9,20 @@ export function messageOf(row: StoredRow): InboxMessage {
     id: String(row['id']),
     lane: String(row['lane']),
     receivedAt: Number(row['received_at']),
-    door: row['door'] === 'collector' ? 'collector' : 'root',
+    door: doorOf(row['door']),
     kind: kindOf(row['kind']),
     text: String(row['text']),
     bytes: Number(row['bytes']),
   }
 }
+
+/** What an inbox kept as `door`. */
+export function doorOf(kept: unknown): InboxMessage['door'] {
+  return isDoor(kept) ? kept : 'root'
+}
+
+const isDoor = (kept: unknown): kept is InboxMessage['door'] =>
+  typeof kept === 'string' && /^(?:root|collector)(?: \d{1,6})?$/.test(kept)
 
 function kindOf(kind: unknown): InboxMessage['kind'] {
   return kind === 'gap' || kind === 'malformed' || kind === 'timer' ? kind : 'wire'
@@ -21,7 +30,12 @@ function kindOf(kind: unknown): InboxMessage['kind'] {
 
 export function claimOf(row: StoredRow): Claim {
   const deliveries = Number(row['deliveries'])
-  return { message: messageOf(row), deliveries, replayed: row['replayed'] === 1, ...changedOf(row) }
+  const { replayed } = row
+  return {
+    ...{ message: messageOf(row), deliveries, replayed: Number(replayed) > 0 },
+    ...replayIn(replayed),
+    ...changedOf(row),
+  }
 }
 
 export function letterOf(row: StoredRow): DeadLetter {
@@ -32,6 +46,7 @@ export function letterOf(row: StoredRow): DeadLetter {
     error: String(row['error']),
     attempts: Number(row['attempts']),
     diedAt: Number(row['died_at']),
+    ...replayIn(row['run']),
     ...changedOf(row),
   }
 }
@@ -45,10 +60,17 @@ export function listedOf(row: StoredRow, state: ListedMessage['state']): ListedM
 export function waitingOf(row: StoredRow): Waiting {
   const { id, lane, kind, deliveries, attempts, not_before: notBefore } = row
   const waiting = { id: String(id), lane: String(lane), kind: kindOf(kind) }
-  if (deliveries === 0 && attempts === 0 && notBefore === 0) return waiting
+  const failure = failureIn(row['failure'])
+  if (deliveries === 0 && attempts === 0 && notBefore === 0 && failure === undefined) return waiting
   const crashes = Number(deliveries) - Number(attempts)
   const tried = { ...waiting, attempts: Number(attempts), notBefore: Number(notBefore) }
-  return crashes > 0 ? { ...tried, crashes } : tried
+  const failing = failure === undefined ? tried : { ...tried, failure }
+  return crashes > 0 ? { ...failing, crashes } : failing
+}
+
+/** 1: a dead letter of the first run that is replayed. A larger number names the replay of a handled message. */
+function replayIn(run: unknown): { readonly replay?: string } {
+  return Number(run) > 1 ? { replay: String(run) } : {}
 }
 
 function changedOf({ changed }: StoredRow): { readonly changed?: string } {

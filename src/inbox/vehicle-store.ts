@@ -10,6 +10,8 @@ export interface StoredVehicle {
   readonly bytes: number
   /** When its first timer is due, in milliseconds since the epoch. `undefined`: it has none. */
   readonly dueMs?: number | undefined
+  /** Stands for the rules about time that are in it. `undefined`: there were none. */
+  readonly rules?: string | undefined
   /**
    * Returns the state as JSON text. The text is made by the call, so a store that needs it only sometimes calls it only then.
    */
@@ -30,6 +32,9 @@ export function dueOf(text: string): number | undefined {
 /** The text of a state begins with this when it has a timer. */
 const dueStart = '{"due":'
 
+/** The text of a state with these rules has this within its first characters: as many as this has, and 40. */
+export const rulesText = (rules: string): string => `"rules":${JSON.stringify(rules)}`
+
 /**
  * Where an inbox keeps the newest state of vehicles. The states come with `settle` and `deadLetter`, so a stored state is never
  * ahead of what was settled.
@@ -40,6 +45,8 @@ const dueStart = '{"due":'
 export interface VehicleStore {
   /** Every vehicle with a timer, in pages. Read once, and only by a receiver with an edge that has a time. */
   due(): AsyncIterable<readonly Due[]>
+  /** Every vehicle whose state has other `rules`, in pages. */
+  outdated(rules: string): AsyncIterable<readonly StoredVehicle[]>
   /** The last state that was given to the store. May return the same object, and need not be a promise. */
   load(vin: string): StoredVehicle | undefined | Promise<StoredVehicle | undefined>
   /** Stores a state without a message: after a crash. */
@@ -52,7 +59,7 @@ export interface VehicleStore {
   forgetUnseen(ms: number): Promise<number>
   /** The number of vehicles, and the part of them that is not written yet. */
   count(): Promise<{ readonly vehicles: number; readonly unwritten: number }>
-  /** For a store that several processes share. `due` then has the vehicles that this process handles now. */
+  /** For a store that several processes share. `due` and `outdated` then have the vehicles that this process handles now. */
   readonly shared?: SharedVehicles
 }
 
@@ -129,6 +136,9 @@ export function memoryVehicles(dropped?: (vehicles: number) => void): VehicleSto
   return {
     async *due() {
       yield [...states.values()].flatMap(({ vin, dueMs }) => (dueMs === undefined ? [] : [{ vin, dueMs }]))
+    },
+    async *outdated(rules) {
+      yield [...states.values()].filter((state) => state.vin !== '' && state.rules !== rules)
     },
     load: (vin) => states.get(vin),
     keep: (vehicle) => states.set(vehicle),

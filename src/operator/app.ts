@@ -5,10 +5,12 @@ import { checkOptions, oneOf, required, type Rule, type Rules, trueOrFalse, whol
 import type { FleetEvent, Topic } from '../events/event.ts'
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { summarize } from '../events/summarize.ts'
-import type { DeadMessage, KnownVehicle, KnownVehicles, MessageRecord, Messages } from '../inbox/dead-letters.ts'
+import type { DeadMessage, KnownVehicle, KnownVehicles, MessageRecord } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
-import { firstOf } from '../inbox/pages.ts'
+import { shownError } from '../inbox/failing.ts'
 import { wireTopics } from '../wire/envelope.ts'
+import { pageBytes } from '../inbox/pages.ts'
+import { jsonText } from '../wire/json.ts'
 import { maxValueDepth, placeOf, withoutDeeper } from '../wire/record.ts'
 import { Feed, type FeedItem } from './feed.ts'
 import { Samples } from './samples.ts'
@@ -39,7 +41,7 @@ function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage, shows: S
     receivedAt: event.receivedAt.toISOString(),
     diedAt: diedAt.toISOString(),
     attempts,
-    error: shownError(error, shows),
+    error: shownError(error, shows.payloads),
   }
 }
 
@@ -50,30 +52,41 @@ interface Shows {
 
 const shownLevels = 2 * maxValueDepth
 
+/** A list and the feed show a larger message without its payload, in bytes: a person opens one message, and a list of a thousand must not fill the memory. */
+const mostListedBytes = 16_384
+
+/** The names that are shown of a message with more fields. */
+const mostNames = 100
+
 /** An event as it is shown: without its payload, or without what is nested too deep. */
 function shown(event: FleetEvent | MalformedBody, { payloads }: Shows): unknown {
   if (event.topic === 'malformed') return payloads ? event : { ...event, text: undefined }
   if (payloads || event.topic === 'gap') return withoutDeeper({ ...event }, shownLevels)
-  const { topic, vin, createdAt, at, receivedAt, format, id } = event
-  const about = { topic, vin, createdAt, at, receivedAt, format, id }
-  return event.topic === 'data' ? { ...about, fields: Object.keys(event.data) } : about
+  return { ...headOf(event), id: event.id }
+}
+
+/** An event without its payload, and without its id: that is a hash of the payload, which takes long for a large one. */
+function headOf(event: FleetEvent): object {
+  const { topic, vin, createdAt, at, receivedAt, format } = event
+  const about = { topic, vin, createdAt, at, receivedAt, format }
+  return event.topic === 'data' ? { ...about, fields: Object.keys(event.data).slice(0, mostNames) } : about
+}
+
+/** An event in a list. */
+function listed(event: FleetEvent | MalformedBody, bytes: number, shows: Shows): unknown {
+  return bytes <= mostListedBytes || event.topic === 'malformed' ? shown(event, shows) : headOf(event)
 }
 
 function lineOf(event: FleetEvent | MalformedBody, at: Date, { payloads }: Shows): { readonly line?: string } {
   return event.topic === 'malformed' || !payloads ? {} : { line: summarize(event, at) }
 }
 
-/** The text of an error. With payloads hidden, only its name, which comes first. */
-function shownError(error: string, { payloads }: Shows): string {
-  return payloads ? error : (/^\w{1,60}(?=:|$)/.exec(error)?.[0] ?? 'Error')
-}
-
-function recordOf({ event, death, ...record }: MessageRecord, shows: Shows): object {
+function recordOf({ event, death, ...record }: MessageRecord, shows: Shows, show: typeof listed): object {
   return {
     ...record,
     ...lineOf(event, event.receivedAt, shows),
-    event: shown(event, shows),
-    ...(death === undefined ? {} : { death: { ...death, error: shownError(death.error, shows) } }),
+    event: show(event, record.bytes, shows),
+    ...(death === undefined ? {} : { death: { ...death, error: shownError(death.error, shows.payloads) } }),
   }
 }
 
@@ -81,9 +94,15 @@ function recordOf({ event, death, ...record }: MessageRecord, shows: Shows): obj
 function itemOf({ atMs, ...item }: FeedItem, shows: Shows): object {
   const at = new Date(atMs)
   const event = 'event' in item ? item.event : undefined
-  const error = item.kind === 'failed' || item.kind === 'dead' ? { error: shownError(item.error, shows) } : {}
+  const error = item.kind === 'failed' || item.kind === 'dead' ? { error: shownError(item.error, shows.payloads) } : {}
   if (event === undefined) return { at, ...item, ...error }
-  return { at, ...item, ...error, event: shown(event, shows), ...lineOf(event, at, shows) }
+  return {
+    at,
+    ...item,
+    ...error,
+    event: listed(event, ('bytes' in item ? item.bytes : undefined) ?? 0, shows),
+    ...lineOf(event, at, shows),
+  }
 }
 
 /** A vehicle in a list, without its values. Times are ISO 8601 in UTC. */
@@ -97,14 +116,20 @@ export interface VehicleSummary {
   readonly isOnlineCertain: boolean
   /** When its newest message was received. */
   readonly seenAt: string | null
+  /** Its clock was set back by this much, and its times are corrected by that. Left out: it was not. */
+  readonly clockBehindMs?: number
   /** The number of fields that have a value. */
   readonly fields: number
+  /** The last value of `BatteryLevel`, in percent, of `Gear` and of `DetailedChargeState`. `null`: not kept, not known, or hidden. */
+  readonly battery: number | null
+  readonly gear: string | null
+  readonly charge: string | null
   /** The last value of the field `Location`, if it is kept. */
   readonly location: { readonly latitude: number; readonly longitude: number; readonly at: string } | null
 }
 
 /** The newest state of a vehicle. */
-export interface VehicleReport extends Omit<VehicleSummary, 'fields' | 'location'> {
+export interface VehicleReport extends Omit<VehicleSummary, 'fields' | 'location' | 'battery' | 'gear' | 'charge'> {
   readonly fields: { readonly [field: string]: FieldReport }
   /** What rules with a time wait for, the next one first. Empty when payloads are hidden: a rule says what is true of the vehicle. */
   readonly timers: readonly TimerReport[]
@@ -134,7 +159,7 @@ export interface FieldReport {
 }
 
 function vehicleHeadOf(
-  { vin, online, state, isOnlineCertain, seenAt }: KnownVehicle,
+  { vin, online, state, isOnlineCertain, seenAt, clockBehindMs }: KnownVehicle,
   { payloads }: Shows,
 ): Omit<VehicleReport, 'fields' | 'timers'> {
   return {
@@ -143,6 +168,7 @@ function vehicleHeadOf(
     state: (payloads ? state : undefined) ?? null,
     isOnlineCertain,
     seenAt: seenAt?.toISOString() ?? null,
+    ...(clockBehindMs === undefined ? {} : { clockBehindMs }),
   }
 }
 
@@ -150,8 +176,21 @@ function vehicleSummaryOf(vehicle: KnownVehicle, shows: Shows): VehicleSummary {
   return {
     ...vehicleHeadOf(vehicle, shows),
     fields: vehicle.fields.length,
+    battery: shows.payloads ? numberIn(vehicle, 'BatteryLevel') : null,
+    gear: shows.payloads ? textIn(vehicle, 'Gear') : null,
+    charge: shows.payloads ? textIn(vehicle, 'DetailedChargeState') : null,
     location: shows.payloads ? locationOf(vehicle) : null,
   }
+}
+
+function numberIn(vehicle: KnownVehicle, field: string): number | null {
+  const value = vehicle.value(field)
+  return typeof value === 'number' ? value : null
+}
+
+function textIn(vehicle: KnownVehicle, field: string): string | null {
+  const value = vehicle.value(field)
+  return typeof value === 'string' ? value : null
 }
 
 function locationOf(vehicle: KnownVehicle): VehicleSummary['location'] {
@@ -195,10 +234,16 @@ const time: Rule = {
     /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value) &&
     !Number.isNaN(Date.parse(value)),
 }
+/** An id as receivers make them. With Postgres, any other text would be an error of the server. */
+const idForm = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/
+const id: Rule = {
+  must: 'must be the id of a message',
+  accepts: (value) => typeof value === 'string' && idForm.test(value),
+}
 const topic = oneOf(...wireTopics, 'unknown', 'gap', 'malformed')
 const filterRules: Rules<Selected> = { vin: text, topic, from: time, to: time }
 const limit = wholeNumber(1, 1000)
-const pageRules: Rules<Selected & { limit?: number; after?: string }> = { ...filterRules, limit, after: text }
+const pageRules: Rules<Selected & { limit?: number; after?: string }> = { ...filterRules, limit, after: id }
 const vehiclesRules: Rules<{ limit?: number; after?: string }> = { limit, after: text }
 const listingRules: Rules<Selected & { limit?: number; after?: string; state?: MessageRecord['state'] }> = {
   ...pageRules,
@@ -211,10 +256,17 @@ const feedRules: Rules<{ vin?: string; topic?: string; errors?: 'true' | 'false'
   errors: oneOf('true', 'false'),
 }
 const changeRules: Rules<Selected & { dryRun?: boolean }> = { ...filterRules, dryRun: trueOrFalse }
-const rangeRules: Rules<Selected & { from: string; to: string; dryRun?: boolean }> = {
+const rangeRules: Rules<Selected & { from: string; to: string; dryRun?: boolean; limit?: number; after?: string }> = {
   ...changeRules,
+  limit,
+  after: id,
   from: required(time),
   to: required(time),
+}
+
+const forgetRules: Rules<{ vin: string; dryRun?: boolean }> = {
+  vin: required({ must: 'must be a VIN', accepts: (value) => typeof value === 'string' && value !== '' }),
+  dryRun: trueOrFalse,
 }
 
 /** The time between comments on a stream, in milliseconds. A proxy may close a stream that is silent for a minute. */
@@ -227,6 +279,9 @@ const usualLimit = 100
 
 /** The most messages that one search for a topic or a state reads, because each of them is parsed. */
 const mostSearched = 10_000
+
+/** The most bytes of messages or states that one page reads, so that live messages do not wait for it. */
+const mostReadBytes = 8 * pageBytes
 
 export interface OperatorAppOptions {
   /** Default: its own feed, if a receiver runs. */
@@ -259,17 +314,15 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
 
   app.get('/dead', async (c) => {
     const { limit = usualLimit, ...which } = read(queryOf(c), pageRules)
-    const found = await firstOf(deadLetters.list(dated(which)), limit)
-    const last = found.at(-1)
-    return c.json({
-      letters: found.map((letter) => summaryOf(letter, shows)),
-      // After a full page there may be another one.
-      next: found.length === limit && last !== undefined ? last.id : null,
-    })
+    const page = new Page<LetterSummary>(limit)
+    for await (const letter of deadLetters.list(dated(which)))
+      if (page.add(letter.id, letter.bytes, summaryOf(letter, shows))) break
+    return c.json({ letters: page.items, next: page.next })
   })
 
   app.get('/dead/:id', async (c) => {
-    const letter = await deadLetters.get(c.req.param('id'))
+    const id = idOf(c)
+    const letter = id === undefined ? undefined : await deadLetters.get(id)
     if (letter === undefined) return c.json(unknownLetter, 404)
     return c.json({ ...summaryOf(letter, shows), event: shown(letter.event, shows) })
   })
@@ -278,22 +331,34 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     app.post(`/dead/${change}`, async (c) =>
       c.json({ messages: await deadLetters[change](dated(read(await bodyOf(c), changeRules))) }),
     )
-    app.post(`/dead/:id/${change}`, async (c) => c.json({ messages: await deadLetters[change](c.req.param('id')) }))
+    app.post(`/dead/:id/${change}`, async (c) => {
+      const id = idOf(c)
+      return c.json({ messages: id === undefined ? 0 : await deadLetters[change](id) })
+    })
   }
 
   app.post('/replay', async (c) => {
-    const { from, to, ...which } = read(await bodyOf(c), rangeRules)
-    return c.json({ messages: await operator.replay({ ...which, from: new Date(from), to: new Date(to) }) })
+    const { from, to, limit, after, ...which } = read(await bodyOf(c), rangeRules)
+    const range = { ...which, from: new Date(from), to: new Date(to) }
+    if (limit !== undefined && which.dryRun !== true && operator.replaySome !== undefined)
+      return c.json(await operator.replaySome({ ...range, limit, after }))
+    if (after === undefined) return c.json({ messages: await operator.replay(range), next: null })
+    throw new FleethookError('option_invalid', 'This inbox cannot go on after a message: choose with `from` and `to`.')
+  })
+
+  app.post('/forget', async (c) => {
+    const { vin, dryRun = false } = read(await bodyOf(c), forgetRules)
+    const erased = await operator.forget?.(vin, { dryRun })
+    if (erased !== undefined) return c.json(erased)
+    throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.')
   })
 
   app.get('/vehicles', async (c) => {
     const { limit = usualLimit, after } = read(queryOf(c), vehiclesRules)
-    const found = await firstOf(vehiclesOf(operator).list({ after }), limit)
-    const last = found.at(-1)
-    return c.json({
-      vehicles: found.map((vehicle) => vehicleSummaryOf(vehicle, shows)),
-      next: found.length === limit && last !== undefined ? last.vin : null,
-    })
+    const page = new Page<VehicleSummary>(limit)
+    for await (const vehicle of vehiclesOf(operator).list({ after }))
+      if (page.add(vehicle.vin, 0, vehicleSummaryOf(vehicle, shows))) break
+    return c.json({ vehicles: page.items, next: page.next })
   })
 
   app.get('/vehicles/:vin', async (c) => {
@@ -302,22 +367,38 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   })
 
   app.get('/messages', async (c) => {
-    const { limit = usualLimit, ...which } = read(queryOf(c), listingRules)
-    const { found, next } = await search(operator.messages, dated(which), limit)
-    return c.json({ messages: found.map((message) => recordOf(message, shows)), next })
+    const { limit = usualLimit, topic, state, ...which } = read(queryOf(c), listingRules)
+    const page = new Page<object>(limit)
+    for await (const message of operator.messages.list(dated(which))) {
+      const isAsked =
+        (topic === undefined || message.event.topic === topic) && (state === undefined || message.state === state)
+      if (page.add(message.id, message.bytes, isAsked ? recordOf(message, shows, listed) : undefined)) break
+    }
+    return c.json({ messages: page.items, next: page.next })
   })
 
   app.get('/messages/:id', async (c) => {
-    const id = c.req.param('id')
-    const found = await operator.messages.get(id)
-    if (found === undefined) return c.json(unknownMessage, 404)
+    const id = idOf(c)
+    const found = id === undefined ? undefined : await operator.messages.get(id)
+    if (id === undefined || found === undefined) return c.json(unknownMessage, 404)
     const handlers = operator.handlersOf?.(found.event)
     const happened = feed?.about(id).map((item) => itemOf(item, shows)) ?? []
-    return c.json({ ...recordOf(found, shows), handlers, happened })
+    const whole = (event: FleetEvent | MalformedBody): unknown => shown(event, shows)
+    return c.json({ ...recordOf(found, shows, whole), handlers, happened })
   })
 
-  const { stats } = operator
+  const { stats, failing, backlog } = operator
+  if (backlog !== undefined) app.get('/backlog', async (c) => c.json(await backlog()))
   if (stats !== undefined) app.get('/stats', (c) => c.json(stats()))
+  if (failing !== undefined)
+    app.get('/failing', async (c) => {
+      const found = await failing()
+      const handlers = found.handlers.map(({ error, ...handler }) => ({
+        ...handler,
+        error: shownError(error, payloads),
+      }))
+      return c.json({ ...found, handlers })
+    })
   if (samples !== undefined) {
     app.get('/samples', (c) => {
       samples.take()
@@ -361,21 +442,35 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   return app
 }
 
-/** Newest first. `next` is where the next page begins. A page also ends when it has read the most messages of one search. */
-async function search(
-  messages: Messages,
-  { topic, state, ...which }: Parameters<Messages['list']>[0] & { readonly state?: MessageRecord['state'] },
-  limit: number,
-): Promise<{ readonly found: readonly MessageRecord[]; readonly next: string | null }> {
-  const found: MessageRecord[] = []
-  let searched = 0
-  for await (const message of messages.list(which)) {
-    searched += 1
-    if ((topic === undefined || message.event.topic === topic) && (state === undefined || message.state === state))
-      found.push(message)
-    if (found.length === limit || searched === mostSearched) return { found, next: message.id }
+/** A page of a list: its items as they are shown, and where the next page begins. It ends when it has read or shows as much as one answer may. */
+class Page<Item extends object> {
+  readonly items: Item[] = []
+  next: string | null = null
+  readonly #limit: number
+  #searched = 0
+  #readBytes = 0
+  #shownBytes = 0
+
+  constructor(limit: number) {
+    this.#limit = limit
   }
-  return { found, next: null }
+
+  /** Adds what was read, and its item if it belongs to the list. Returns whether the page ends here. */
+  add(id: string, bytes: number, item: Item | undefined): boolean {
+    this.#searched += 1
+    this.#readBytes += bytes
+    if (item !== undefined) {
+      this.items.push(item)
+      this.#shownBytes += jsonText(item).length
+    }
+    const isFull =
+      this.items.length === this.#limit ||
+      this.#searched === mostSearched ||
+      this.#readBytes >= mostReadBytes ||
+      this.#shownBytes >= pageBytes
+    this.next = isFull ? id : null
+    return isFull
+  }
 }
 
 const unknownVehicle = { error: 'vehicle_unknown', text: 'No message of a vehicle with this VIN was received.' }
@@ -388,6 +483,12 @@ function vehiclesOf({ vehicles }: OperatorApi): KnownVehicles {
 const unknownMessage = { error: 'message_unknown', text: 'The inbox has no message with this id.' }
 
 const unknownLetter = { error: 'dead_letter_unknown', text: 'There is no dead letter with this id.' }
+
+/** The id in the path. `undefined`: nothing has it, because it is none. */
+function idOf(c: Context): string | undefined {
+  const given = c.req.param('id') ?? ''
+  return idForm.test(given) ? given : undefined
+}
 
 function queryOf(c: Context): object {
   const query = c.req.query()

@@ -10,12 +10,14 @@ type About = FleetEvent | MalformedBody
 
 /** The content of an item, by its kind. */
 export type FeedContent =
-  | { readonly kind: 'received'; readonly id: string; readonly event: About }
+  | { readonly kind: 'received'; readonly id: string; readonly event: About; readonly bytes: number }
   | ({ readonly kind: 'settled'; readonly lagMs: number } & SettledMessage)
   | {
       readonly kind: 'failed'
       readonly id: string | undefined
       readonly event: About | undefined
+      /** The size of the message. */
+      readonly bytes: number
       readonly attempt: number | undefined
       readonly handler: string | undefined
       /** The name and message of the error. It can quote the payload. */
@@ -73,6 +75,7 @@ export interface ShownItem {
   readonly messages?: number
   readonly count?: number
   readonly test?: string
+  /** The size of the message. The event of a large one has no payload here; `GET /messages/:id` shows it. */
   readonly bytes?: number
   readonly encoding?: string
   readonly headers?: readonly { readonly name: string; readonly length: number }[]
@@ -133,6 +136,20 @@ class Ring {
       this.#bytes -= this.#kept.shift()?.bytes ?? 0
   }
 
+  /** Readers notice nothing: an item keeps its place, and has nothing in it. */
+  forget(isAbout: (item: FeedItem) => boolean): void {
+    for (const [at, { item, place }] of this.#kept.entries()) {
+      if (!isAbout(item)) continue
+      const { atMs } = item
+      const id = 'id' in item ? item.id : undefined
+      this.#kept[at] = {
+        item: { kind: 'settled', id: id ?? '', vin: undefined, outcome: 'handled', attempts: 0, lagMs: 0, atMs },
+        place,
+        bytes: itemBytes,
+      }
+    }
+  }
+
   after(from: number): readonly KeptItem[] {
     return this.#kept.slice(Math.max(0, from - this.first))
   }
@@ -180,11 +197,14 @@ export class Feed {
       failed: (error, details) => this.#push(failed(error, details), true),
       dead: (letter) => this.#push({ kind: 'dead', ...letter }, true),
       gap: (event) => this.#push({ kind: 'gap', event }, true),
+      forgotten: (vin) => {
+        for (const ring of [this.#ordinary, this.#errors]) ring.forget((item) => isAbout(item, vin))
+      },
     })
     this.keep = whileUsed(() =>
       observe({
         received: (messages) => {
-          for (const { id, event, bytes } of messages) this.#push({ kind: 'received', id, event }, false, bytes)
+          for (const { id, event, bytes } of messages) this.#push({ kind: 'received', id, event, bytes }, false, bytes)
         },
         settled: (message) => {
           const lagMs = Math.max(0, this.#now() - Number.parseInt(message.id.slice(0, 8) + message.id.slice(9, 13), 16))
@@ -252,7 +272,11 @@ export class Feed {
     const ring = isError ? this.#errors : this.#ordinary
     this.#places += 1
     const item = { ...happening, atMs: this.#now() }
-    ring.push({ item, place: this.#places, bytes: itemBytes + bytes + (isError ? sizeOf(item) : 0) })
+    ring.push({
+      item,
+      place: this.#places,
+      bytes: itemBytes + (isError && 'bytes' in item ? (item.bytes ?? 0) : bytes),
+    })
     for (const wake of this.#waiting) wake()
   }
 
@@ -271,7 +295,8 @@ export class Feed {
 
 function failed(error: unknown, { event, delivery, handler, nextAt }: ErrorDetails): FeedContent {
   const { id, attempt } = delivery ?? {}
-  return { kind: 'failed', id, event, attempt, handler, error: errorText(error).slice(0, 2_000), nextAt }
+  const bytes = event === undefined ? 0 : sizeOf(event)
+  return { kind: 'failed', id, event, bytes, attempt, handler, error: errorText(error).slice(0, 2_000), nextAt }
 }
 
 function vinsOf(item: FeedItem): readonly (string | undefined)[] {
@@ -280,9 +305,13 @@ function vinsOf(item: FeedItem): readonly (string | undefined)[] {
   return 'event' in item && item.event !== undefined ? [vinOfEvent(item.event)] : []
 }
 
-/** The size of an item's message, for items that come without it. Errors are rare, so writing the message as JSON is cheap enough. */
-function sizeOf(item: FeedItem): number {
-  if (!('event' in item) || item.event === undefined) return 0
-  const { event } = item
+/** Errors can quote a VIN, and so can a body that could not be read. */
+function isAbout(item: FeedItem, vin: string): boolean {
+  if (vinsOf(item).includes(vin) || ('error' in item && item.error.includes(vin))) return true
+  return 'event' in item && item.event?.topic === 'malformed' && item.event.text.includes(vin)
+}
+
+/** The size of a message that comes without it. Errors are rare, so writing the message as JSON is cheap enough. */
+function sizeOf(event: About): number {
   return event.topic === 'malformed' ? event.text.length : event.raw === null ? 0 : jsonText(event.raw).length
 }

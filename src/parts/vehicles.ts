@@ -2,8 +2,7 @@ import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { checkOptions, isObject, required, type Rules, wholeNumber } from '../base/options.ts'
-import type { TimerEvent } from '../events/event.ts'
-import { builtInFields, type FieldCatalogue, type FieldName, nearestField } from '../events/fields.ts'
+import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from '../events/fields.ts'
 import type { Entry } from '../core/entry.ts'
 import type { Happening } from '../core/handler.ts'
 import type { Subjects } from '../core/registry.ts'
@@ -13,7 +12,7 @@ import { memoryVehicles, type VehicleStore } from '../inbox/vehicle-store.ts'
 import { type AnyVehicleView, isEdge } from '../vehicles/edge.ts'
 import { EdgeIndex } from '../vehicles/edge-index.ts'
 import { Slots, Snapshot, type StoredRow, VehicleState } from '../vehicles/state.ts'
-import { checkEdge, subjectOf, VehicleStates } from '../vehicles/vehicles.ts'
+import { checkEdge, subjectOf, timerEvent, VehicleStates } from '../vehicles/vehicles.ts'
 import { isTextList } from '../wire/record.ts'
 
 /** What {@link vehicles} takes. */
@@ -60,6 +59,8 @@ interface VehiclesHost {
   readonly decode: boolean
   /** Called with the reason when a value is not kept. */
   readonly leftOut: (reason: string) => void
+  /** Called for a message of a vehicle whose clock was set back by this much. `undefined`: it is right again. */
+  readonly clockRead: (vin: string, behindMs: number | undefined) => void
 }
 
 /** The process in which states are kept. */
@@ -69,6 +70,8 @@ interface StatesHost {
   readonly receipts: Receipts
   /** Whether its timers run while it has no work. If not, it forgets vehicles by itself. */
   readonly watchesTime: boolean
+  /** Whether messages can wait at its port while it does not run. */
+  readonly receives: boolean
   /** The inbox failed. */
   failed(error: unknown): void
   /** Stores messages that the receiver made. Resolves to whether the inbox took them. */
@@ -120,7 +123,7 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
   const names: readonly string[] | undefined = fields === 'all' ? undefined : fields
   return {
     fields,
-    keep({ fields: ownFields, decode, leftOut }) {
+    keep({ fields: ownFields, decode, leftOut, clockRead }) {
       if (!decode) {
         const problem = 'compares decoded values, and option `decode` of createReceiver is false'
         throw invalid(problem, 'Leave out `decode`. `event.raw` has every value as it was sent.')
@@ -150,7 +153,7 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
               vehicles: forgotten,
             }),
           ),
-        in({ inbox, clock, receipts, watchesTime, failed, put }) {
+        in({ inbox, clock, receipts, watchesTime, receives, failed, put }) {
           const { vehicles: store } = inbox
           if (store === undefined) throw noStore('cannot keep it')
           const runs = watchesTime || store.shared !== undefined
@@ -160,14 +163,16 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
             edges,
             clock,
             newestSeq: receipts.newestSeq,
+            clockRead,
             forgets: forgets && runs ? { afterMs: forgets.afterMs, everyMs: forgets.everyMs, failed } : undefined,
           })
           return {
             states,
             async recover(unapplied, lastId) {
               await states.recover(unapplied, receipts.reread, lastId)
-              return states.findTimers((due) =>
-                put(due.map(({ vin, dueMs }) => receipts.own(timerEvent(vin, dueMs, clock)))),
+              return states.findTimers(
+                (due) => put(due.map(({ vin, dueMs }) => receipts.own(timerEvent(vin, dueMs, new Date(clock.now()))))),
+                !receives,
               )
             },
           }
@@ -181,28 +186,12 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
 /** How often vehicles that were not seen are removed, in milliseconds. Each search can read every one of them. */
 const forgetEveryMs = 3_600_000
 
-/** Wakes the timers of a vehicle that are due at this time or before. */
-function timerEvent(vin: string, dueMs: number, clock: Clock): TimerEvent {
-  const at = new Date(dueMs)
-  return {
-    topic: 'timer',
-    vin,
-    createdAt: at.toISOString(),
-    at,
-    receivedAt: new Date(clock.now()),
-    id: `timer:${vin}:${dueMs}`,
-    format: null,
-    raw: null,
-    meta: {},
-  }
-}
-
 function checkNames(fields: readonly string[] | undefined, deltas: object, ownFields: FieldCatalogue): void {
   const known = [...Object.keys(builtInFields), ...Object.keys(ownFields)]
   for (const name of [...(fields ?? []), ...Object.keys(deltas)]) {
     const isKnown = known.includes(name)
     if (isKnown && (fields === undefined || fields.includes(name))) continue
-    const nearest = nearestField(name, fields === undefined || !isKnown ? known : fields)
+    const nearest = nearestName(name, fields === undefined || !isKnown ? known : fields)
     const hint =
       nearest === undefined ? 'Add a field of your own to the option `fields`.' : `Did you mean \`${nearest}\`?`
     throw isKnown
@@ -223,7 +212,7 @@ function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalog
       if (!isEdge(given)) return undefined
       const edge = checkEdge(given, slots, ownFields)
       edges.add(edge)
-      return { key: subjectOf(edge.name), input: (entry) => happeningOf(edge.name, entry) }
+      return { key: subjectOf(edge.name), input: (entry, nth) => happeningOf(edge.name, entry, nth) }
     },
     changed({ changed = none, first = false, invalid = false }) {
       for (const field of changed) {
@@ -243,15 +232,19 @@ function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalog
   }
 }
 
-/** What happened, for the handlers of an edge. Throws the error of an edge that failed. */
-function happeningOf(edge: string, entry: Entry): Omit<Happening, 'vehicle'> & { readonly vehicle: AnyVehicleView } {
+/** What happened, for the handlers of an edge. Throws the error of an edge that failed. `nth`: it can happen more than once in a message. */
+function happeningOf(
+  edge: string,
+  entry: Entry,
+  nth: number,
+): Omit<Happening, 'vehicle'> & { readonly vehicle: AnyVehicleView } {
   const step = entry.change
-  const found = step?.happened.find((each) => each.edge === edge)
+  const found = step?.happened.filter((each) => each.edge === edge)[nth]
   if (found !== undefined && 'error' in found) throw found.error
-  const vehicle = step?.view
+  const vehicle = found && step?.viewAt(found)
   const { event, id } = entry
   if (found === undefined || vehicle === undefined || event === undefined || event.topic === 'malformed')
     throw new FleethookError('handler_invalid', `The edge \`${edge}\` did not happen in this message.`)
   const { vin } = vehicle
-  return { vin, change: found.change, vehicle, edge, id: `${vin}:${edge}:${id}`, event }
+  return { vin, change: found.change, vehicle, edge, id: `${vin}:${edge}:${id}${nth === 0 ? '' : `:${nth}`}`, event }
 }

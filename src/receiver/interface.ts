@@ -7,12 +7,13 @@ import type {
   Handler,
   HandlerFilter,
   Subject,
+  VehicleOf,
 } from '../core/handler.ts'
 import type { Edge, Occurrence } from '../vehicles/edge.ts'
 import type { VehiclesPart } from '../parts/vehicles.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
-import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Forgotten, Messages, Replayed, ReplayPage, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Answer, Readiness } from '../http/answers.ts'
 import type { GivenMessage } from '../http/routes.ts'
 import type { MalformedBody } from '../events/malformed.ts'
@@ -21,10 +22,14 @@ import type { ExecutionContext } from '../hosting/execution-context.ts'
 import type { Drainable, DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
 import type { Observer } from '../inbox/observer.ts'
 import type { Source } from './source.ts'
-import type { Stats } from '../inbox/stats.ts'
+import type { Failing, Stats } from '../inbox/stats.ts'
 
-/** The receiver of one webhook. */
-export interface Receiver<Bindings extends object = object, Fields extends FieldCatalogue = BuiltInFields>
+/** The receiver of one webhook. `Keeps`: whether it has the part `vehicles`. Default: it may. */
+export interface Receiver<
+  Bindings extends object = object,
+  Fields extends FieldCatalogue = BuiltInFields,
+  Keeps extends boolean = boolean,
+>
   extends Drainable, AsyncDisposable {
   /**
    * Registers a handler for a topic, several topics, `'*'` (every event), `'unknown'`, `'gap'` or `'malformed'`. The handlers
@@ -41,12 +46,15 @@ export interface Receiver<Bindings extends object = object, Fields extends Field
    * ```
    */
   // `& string` makes the compiler list the topics when one is misspelled, and not only the name `Subject`.
-  on<S extends Subject & string>(subjects: S | readonly S[], handler: Handler<NoInfer<S>, Bindings, Fields>): this
+  on<S extends Subject & string>(
+    subjects: S | readonly S[],
+    handler: Handler<NoInfer<S>, Bindings, Fields, VehicleOf<NoInfer<S>, Keeps, Fields>>,
+  ): this
   /** The same for some of the messages. */
   on<S extends Subject & string>(
     subjects: S | readonly S[],
     filter: HandlerFilter<Fields>,
-    handler: Handler<NoInfer<S>, Bindings, Fields>,
+    handler: Handler<NoInfer<S>, Bindings, Fields, VehicleOf<NoInfer<S>, Keeps, Fields>>,
   ): this
   /** Gathers what {@link when} would pass on one by one. */
   batch<Happened extends Occurrence>(
@@ -70,13 +78,15 @@ export interface Receiver<Bindings extends object = object, Fields extends Field
    * import { createReceiver } from 'fleethook'
    *
    * createReceiver({ secret: 'a-long-random-value' })
-   *   .batch('data', { size: 500, withinMs: 1_000 }, (events) => console.log(events.map((event) => event.data.BatteryLevel)))
+   *   .batch('data', { size: 500, withinMs: 1_000, fields: ['BatteryLevel'] }, (events) =>
+   *     console.log(events.map((event) => event.data.BatteryLevel)),
+   *   )
    * ```
    */
   batch<S extends Subject & string>(
     subjects: S | readonly S[],
     options: BatchOptions<Fields>,
-    handler: BatchHandler<NoInfer<S>, Bindings, Fields>,
+    handler: BatchHandler<NoInfer<S>, Bindings, Fields, VehicleOf<NoInfer<S>, Keeps, Fields>>,
   ): this
   /**
    * Registers a handler for something that happens to a vehicle, such as `becomes('Gear', 'P')` of `fleethook/when`. Needs the part
@@ -163,6 +173,24 @@ export interface Receiver<Bindings extends object = object, Fields extends Field
   readonly drain: (options?: DrainOptions) => Promise<DrainResult>
   /** Counts since construction, and the current state. */
   readonly stats: () => Stats
+  /** What fails now: `stats().failing` with the texts of errors, which can quote messages. `fleethook failing` shows it. */
+  readonly failing: () => Promise<Failing>
+  /**
+   * Erases everything that this receiver keeps of a vehicle, for a customer who asks for it: messages in every state, dead letters, the newest
+   * state, timers, gaps, and what the feed has in memory. Messages that wait are erased too: their handlers never run, and those that run are
+   * aborted. `dryRun` only counts. What handlers have written elsewhere, logs and backups are yours to erase: see `docs/operating.md`.
+   *
+   * Rejects with `inbox_unsupported` with `kafkaInbox`: no record of a topic can be deleted by its vehicle.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   *
+   * const receiver = createReceiver({ secret: 'a-long-random-value' })
+   * const { messages, waiting, deadLetters } = await receiver.forget('0FLEETV14T0000004')
+   * ```
+   */
+  forget(vin: string, options?: { readonly dryRun?: boolean }): Promise<Forgotten>
   /** Whether the receiver takes messages now, and why not. `GET /readyz` answers the same. */
   readonly readiness: () => Readiness
   /**
@@ -204,6 +232,11 @@ export interface Receiver<Bindings extends object = object, Fields extends Field
     which: ReplaySelection,
     from?: { readonly env?: unknown; readonly context?: ExecutionContext },
   ): Promise<number>
+  /**
+   * One part of such a replay, of at most `limit` messages. With the `next` of one part as `after` of the next, a replay goes on where it was
+   * broken off. `undefined`: the inbox cannot do that.
+   */
+  readonly replaySome: ((which: ReplayPage) => Promise<Replayed>) | undefined
 }
 
 /** What parts add to a receiver: the part `vehicles` adds the newest state of each vehicle. */
@@ -212,3 +245,10 @@ export type AddedBy<Parts extends readonly unknown[], Fields extends FieldCatalo
   : [Extract<Parts[number], VehiclesPart>] extends [never]
     ? unknown
     : { readonly vehicles: Vehicles<Fields> }
+
+/** Whether the parts of a receiver have the part `vehicles`. `boolean`: the compiler does not know. */
+export type KeepsVehicles<Parts extends readonly unknown[]> = number extends Parts['length']
+  ? boolean
+  : [Extract<Parts[number], VehiclesPart>] extends [never]
+    ? false
+    : true

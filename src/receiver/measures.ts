@@ -103,6 +103,20 @@ export function measuresOf(stats: Stats): readonly Measure[] {
       ...(['last_received.timestamp', 's', 'When the last message was received; 0 before the first.'] as const),
       seconds(stats.lastReceivedAtMs ?? 0),
     ),
+    gauge('backlog.messages', '{message}', 'Messages that wait, of all processes.', stats.backlog?.messages),
+    gauge(
+      ...(['backlog.oldest.age', 's', 'Age of the oldest message that waits, of all processes.'] as const),
+      stats.backlog && seconds(stats.backlog.oldestMs ?? 0),
+    ),
+    gauge('handling.processes', '{process}', 'Processes that run handlers now.', stats.backlog?.processes),
+    {
+      name: 'fleethook.failing.messages',
+      unit: '{message}',
+      type: 'gauge',
+      help: 'Messages that wait because a handler failed.',
+      samples: failingSamples(stats.failing),
+    },
+    gauge('vehicles.clocks_behind', '{vehicle}', 'Vehicles whose clock was set back.', stats.clocksBehind),
     gauge('lanes', '{lane}', 'Vehicles that have work.', stats.lanes),
     gauge('running', '{message}', 'Messages whose handlers run now.', stats.running),
     gauge('handlers.resting', '{handler}', 'Handlers whose circuit breaker is open.', stats.resting.length),
@@ -120,6 +134,11 @@ export function measuresOf(stats: Stats): readonly Measure[] {
       inbox.oldestSnapshotMs === undefined ? undefined : inbox.oldestSnapshotMs / 1000,
     ),
     gauge('dead_letters', '{message}', 'Dead letters that are kept now.', inbox.deadLetters),
+    counter(
+      ...(['dead_letters.deleted', 'message', 'Dead letters that the inbox deleted by itself.'] as const),
+      one(stats.deadLettersDropped),
+    ),
+    counter('messages.purged', 'message', 'Handled messages that were deleted.', one(inbox.purged ?? 0)),
     gauge('gaps.open', '{gap}', 'Gaps that no event has reported yet.', stats.openGaps),
     gauge('inbox.size', 'By', 'Size of the inbox with its journal.', inbox.bytes),
     {
@@ -154,6 +173,14 @@ const one = (value: number): Samples => [{ value, attributes: {} }]
 
 const by = (attribute: string, values: Readonly<Record<string, number>>): Samples =>
   Object.entries(values).map(([name, value]) => ({ value, attributes: { [attribute]: name } }))
+
+/** Without a handler that fails: one 0, so that the metric is always there. */
+function failingSamples(failing: Stats['failing']): Samples {
+  if (failing === undefined) return []
+  if (failing.messages === 0) return one(0)
+  const named = failing.handlers.slice(0, mostHandlers)
+  return by('fleethook.handler', Object.fromEntries(named.map(({ handler, messages }) => [handler, messages])))
+}
 
 const zeros = (names: readonly string[]): Record<string, number> => Object.fromEntries(names.map((name) => [name, 0]))
 

@@ -8,7 +8,19 @@ type Listeners = Omit<Required<Observer>, 'attached' | 'around' | 'dead'>
 type Heard<Member extends keyof Listeners> = (...report: Parameters<Listeners[Member]>) => void
 
 const members: readonly (keyof Observer)[] = [
-  ...(['attached', 'received', 'refused', 'tested', 'around', 'ran', 'failed', 'settled', 'dead', 'gap'] as const),
+  ...([
+    'attached',
+    'received',
+    'refused',
+    'tested',
+    'around',
+    'ran',
+    'failed',
+    'settled',
+    'dead',
+    'gap',
+    'forgotten',
+  ] as const),
 ]
 
 /** Whether every member that an observer has is a function. */
@@ -26,6 +38,7 @@ export class Observers {
   /** Returns a promise while one of them is not done with the dead letter. It never rejects. */
   dead: ((letter: DeadMessage) => Promise<void> | undefined) | undefined
   gap: Heard<'gap'> | undefined
+  forgotten: Heard<'forgotten'> | undefined
   around: (<End extends RunEnd>(run: () => Promise<End>, what: ObservedRun) => Promise<End>) | undefined
   readonly #observers = new Set<Observer>()
   readonly #threw: (thrown: unknown) => void
@@ -70,6 +83,7 @@ export class Observers {
     const told = [...this.#observers].filter(({ dead }) => dead !== undefined)
     this.dead = told.length === 0 ? undefined : (letter) => this.#tell(told, letter)
     this.gap = this.#each((observer) => observer.gap)
+    this.forgotten = this.#each((observer) => observer.forgotten)
     const wrapping = [...this.#observers].filter(({ around }) => around !== undefined)
     this.around =
       wrapping.length === 0

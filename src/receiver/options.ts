@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from '../base/clock.ts'
+import { type Clock, elapsedMs, systemClock } from '../base/clock.ts'
 import type { ReceiverPart } from '../core/part.ts'
 import type { VehiclesPart } from '../parts/vehicles.ts'
 import type { RetryOptions } from '../core/retry.ts'
@@ -17,6 +17,7 @@ import {
 import type { Format } from '../events/event.ts'
 import type { ExtendedBy, FieldCatalogue, FieldName } from '../events/fields.ts'
 import type { Ack } from '../hosting/drainable.ts'
+import type { Door } from '../http/paths.ts'
 import type { Secret } from '../http/secret.ts'
 import { type InboxFactory, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
 import { memoryInbox } from '../inbox/memory.ts'
@@ -26,9 +27,9 @@ import { isObserver } from './observers.ts'
 
 /** The most that a receiver takes at once. */
 export interface Limits {
-  /** The largest body, in bytes after inflating. Default 1,048,576. */
+  /** The largest body, in bytes, before and after inflating. Default 1 MiB, and 8 MiB on the collector's paths, where relays send batches. */
   readonly bodyBytes: number
-  /** Messages that wait or are being handled. Default 10,000 in memory; a durable inbox has its own default. */
+  /** Messages that wait or are being handled, and the most in one body. Default 50,000 in memory; a durable inbox has its own default. */
   readonly pendingMessages: number | undefined
   /** The size of those messages, in bytes. Default 64 MiB in memory; a durable inbox has its own default. */
   readonly pendingBytes: number | undefined
@@ -99,7 +100,8 @@ export interface Settings {
   readonly retry: Partial<RetryOptions>
   readonly parts: readonly AnyPart[]
   readonly timeoutMs: number
-  readonly limits: Limits
+  readonly limits: Omit<Limits, 'bodyBytes'>
+  readonly bodyBytes: Readonly<Record<Door, number>>
   readonly log: Log
   readonly logErrorText: boolean
   readonly observe: readonly Observer[]
@@ -147,6 +149,14 @@ const rules: Rules<ReceiverOptions> = {
   },
 }
 
+/** Inboxes store whole milliseconds, and a clock of your own can have fractions. */
+function inWholeMs(clock: Clock): Clock {
+  if (clock === systemClock) return clock
+  const now = (): number => Math.floor(clock.now())
+  const after: Clock['after'] = (ms, run) => clock.after(ms, run)
+  return clock.elapsedMs === undefined ? { now, after } : { now, after, elapsedMs: () => elapsedMs(clock) }
+}
+
 export type AnyPart = ReceiverPart | VehiclesPart
 
 /** Options whose fields nobody has checked. */
@@ -167,10 +177,15 @@ export function readOptions(options: GivenOptions): Settings {
     retry: defined(options.retry),
     parts: options.parts ?? [],
     timeoutMs: options.timeoutMs ?? 30_000,
-    limits: { bodyBytes: 1_048_576, pendingMessages: undefined, pendingBytes: undefined, ...defined(options.limits) },
+    limits: { pendingMessages: options.limits?.pendingMessages, pendingBytes: options.limits?.pendingBytes },
+    // Relays of the collector protocol send batches of 2 MiB, and drop those that are refused.
+    bodyBytes: {
+      root: options.limits?.bodyBytes ?? 1_048_576,
+      collector: options.limits?.bodyBytes ?? 8 * 1_048_576,
+    },
     log: options.log ?? consoleLog,
     logErrorText: options.logErrorText ?? false,
     observe: [options.observe ?? []].flat(),
-    clock: options.clock ?? systemClock,
+    clock: options.clock === undefined ? systemClock : inWholeMs(options.clock),
   }
 }

@@ -208,6 +208,28 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     },
   )
 
+  check('Each replay of a settled message has a name, which its claims and its dead letter keep', async (inbox) => {
+    await inbox.put([message(1)])
+    await inbox.claim(id(1))
+    await inbox.deadLetter(id(1), reason)
+    await inbox.revive(id(1))
+    // It goes on with the first run, which has no name.
+    equal((await inbox.claim(id(1)))?.replay, undefined)
+    await inbox.settle(id(1))
+    // An inbox may drop a message as soon as it is settled.
+    if ((await inbox.revive(id(1))) === undefined) return
+    const first = (await inbox.claim(id(1)))?.replay
+    equal(typeof first, 'string')
+    await inbox.reschedule(id(1), { attempts: 1, notBefore: 0 })
+    equal((await inbox.claim(id(1)))?.replay, first)
+    await inbox.deadLetter(id(1), reason)
+    await inbox.revive(id(1))
+    equal((await inbox.claim(id(1)))?.replay, first)
+    await inbox.settle(id(1))
+    await inbox.revive(id(1))
+    equal((await inbox.claim(id(1)))?.replay === first, false)
+  })
+
   check(
     'A dead letter stays one when there is no room to revive it',
     async (inbox) => {
@@ -218,6 +240,26 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
       equal((await inbox.deadLetters({ limit: 10 })).length, 1)
     },
     { ...usualSettings, pendingMessages: 1 },
+  )
+
+  check(
+    'A page ends with the message that reaches 1 MiB, and the next pages have the rest',
+    async (inbox) => {
+      const numbers = [1, 2, 3, 4, 5]
+      await inbox.put(numbers.map((n) => message(n, 600_000)))
+      for (const n of numbers) await inbox.deadLetter(id(n), reason)
+      const pages: (readonly string[])[] = []
+      for (let after: string | undefined, isEnd = false; !isEnd;) {
+        const page = (await inbox.deadLetters({ limit: 10, after })).map((letter) => letter.id)
+        after = page.at(-1)
+        isEnd = after === undefined
+        if (!isEnd) pages.push(page)
+      }
+      equal(pages, [[id(1), id(2)], [id(3), id(4)], [id(5)]])
+      const listed = await inbox.messages?.({ limit: 10 })
+      equal(listed?.map((each) => each.message.id) ?? [id(5), id(4)], [id(5), id(4)])
+    },
+    { ...usualSettings, pendingBytes: 4_000_000 },
   )
 
   check('A discarded dead letter is deleted', async (inbox) => {

@@ -1,5 +1,6 @@
 import type { FieldValue } from '../events/values.ts'
 import { isJsonObject, type JsonObject } from '../wire/record.ts'
+import { isTimeSet, readTime } from '../wire/scalars.ts'
 
 /** A value of a `vehicle_data` document under the name of its telemetry field. */
 interface DocumentValue {
@@ -148,9 +149,9 @@ function* doors(members: JsonObject | undefined, createdMs: number): Generator<D
 /** The location is only in a document whose request asked for it. */
 function* place(members: JsonObject | undefined, createdMs: number): Generator<DocumentValue, void> {
   if (members === undefined) return
-  const { latitude, longitude, gps_as_of: seconds } = members
+  const { latitude, longitude, gps_as_of: readAt, timestamp } = members
   if (typeof latitude !== 'number' || typeof longitude !== 'number') return
-  const atMs = typeof seconds === 'number' ? seconds * 1_000 : timeOf(members, createdMs)
+  const atMs = timeOf({ timestamp: isTimeSet(readTime(readAt)) ? readAt : timestamp }, createdMs)
   yield { field: 'Location', value: { latitude, longitude }, atMs, tolerance: 0 }
 }
 
@@ -158,5 +159,6 @@ const record = (value: unknown): JsonObject | undefined => (isJsonObject(value) 
 
 /** When a section was read, as it says itself. It is never newer than the document. */
 function timeOf({ timestamp }: JsonObject, createdMs: number): number {
-  return typeof timestamp === 'number' && timestamp > 0 ? Math.min(timestamp, createdMs) : createdMs
+  const readMs = readTime(timestamp)
+  return isTimeSet(readMs) ? Math.min(readMs, createdMs) : createdMs
 }

@@ -28,9 +28,13 @@ export class EdgeIndex {
   readonly #byField = new Map<string, OfField>()
   readonly #byTopic = new Map<string, IndexedEdge[]>()
   #searches = 0
-  /** Called with the first edge that has a timer. */
+  /** Called with each edge that has a timer. */
   onTiming: ((timing: Timing) => void) | undefined
   timing: Timing | undefined
+  /** The edges that begin with the stored state of a vehicle, by their marks. */
+  readonly beginning: Map<string, Edge> = new Map()
+  /** Their marks: a state with another text has not followed all of them, and no others. `undefined`: there are none. */
+  rules: string | undefined
 
   get size(): number {
     return this.#byName.size
@@ -47,9 +51,13 @@ export class EdgeIndex {
     }
     const indexed: IndexedEdge = { edge, number: this.#byName.size, foundIn: 0 }
     this.#byName.set(edge.name, indexed)
-    if (edge.timing !== undefined && this.timing === undefined) {
-      this.timing = edge.timing
-      this.onTiming?.(edge.timing)
+    if (edge.begins !== undefined) {
+      this.beginning.set(markOf(edge.name), edge)
+      this.rules = [...this.beginning.keys()].toSorted().join(' ')
+    }
+    if (edge.timing !== undefined) {
+      this.timing ??= edge.timing
+      this.onTiming?.(this.timing)
     }
     for (const topic of edge.topics) {
       const others = this.#byTopic.get(topic)
@@ -81,6 +89,11 @@ export class EdgeIndex {
     return this.#byName.get(name)?.edge
   }
 
+  /** In the order of registration. */
+  numberOf(name: string): number {
+    return this.#byName.get(name)?.number ?? -1
+  }
+
   /** The edges that a message can make happen, in the order of registration. */
   touched(
     { topic }: FleetEvent,
@@ -110,6 +123,16 @@ export class EdgeIndex {
     }
     return found.toSorted((a, b) => a.number - b.number).map(({ edge }) => edge)
   }
+}
+
+/** A short text that differs for another name. Stored with each vehicle, so the names themselves would be too long. */
+function markOf(name: string): string {
+  let [one, other] = [0x811c_9dc5, 0x1234_5678]
+  for (const character of name) {
+    one = Math.imul(one ^ (character.codePointAt(0) ?? 0), 0x0100_0193)
+    other = Math.imul(other ^ one, 0x85eb_ca6b) + 1
+  }
+  return ((one >>> 0) ^ (other >>> 0)).toString(36).replace('-', 'z')
 }
 
 function isLocation(value: unknown): value is Location {

@@ -48,6 +48,8 @@ export interface VehicleView<Fields extends FieldCatalogue = BuiltInFields> {
   readonly isOnlineCertain: boolean
   /** When the newest message of the vehicle was received. */
   readonly seenAt: Date | undefined
+  /** The vehicle's clock was set back by this much and did not come back. All times of the vehicle are corrected by it. */
+  readonly clockBehindMs: number | undefined
   /** What edges with a time wait for, such as `starts(…).after({ minutes: 30 })`. The next one first. */
   readonly timers: readonly PendingTimer[]
 }
@@ -100,9 +102,13 @@ export type EdgeMemory = boolean | number | string | null
 
 /** What an edge waits for. It is stored with the vehicle. Times are in milliseconds since the epoch. */
 export interface EdgeTimer {
-  /** When it happens. `null`: it waits for a message, and not for a time. */
+  /** When it happens, by the vehicle's clock. `null`: it waits for a message, and not for a time. */
   readonly due: number | null
   readonly since: number
+  /** `due` is by the receiver's clock, and messages count when they arrive: for a silence. */
+  readonly byArrival?: boolean
+  /** It has happened. The edge keeps it until it is over, so that it happens once. `due` is `null`. */
+  readonly told?: boolean
   /** Messages of the vehicle may be missing since then. Only the receiver sets it after that. */
   readonly acrossGap?: boolean
 }
@@ -121,7 +127,10 @@ export interface EdgeStep {
   readonly memory: EdgeMemory | undefined
   /** When the message was received, in milliseconds since the epoch. Never earlier than an earlier message. */
   readonly arrivedMs: number
-  /** The timer that the edge set, and that is not over. When it is due, `event` has the topic `timer`. */
+  /**
+   * The timer that the edge set, and that is not over. When it is due, `detect` is called with an `event` of the topic `timer`, before
+   * it is called with a message that is newer.
+   */
   readonly timer: EdgeTimer | undefined
 }
 
@@ -169,6 +178,11 @@ export interface Edge<Happened extends Occurrence = Occurrence> {
   readonly boundsField?: string
   /** Keeps time for edges with a `timer`. Left out: it sets none. */
   readonly timing?: Timing
+  /**
+   * The timer of a vehicle whose state the receiver has kept since before the edge was registered. Left out or `undefined`: the edge begins with
+   * the next message.
+   */
+  readonly begins?: (vehicle: AnyVehicleView) => EdgeTimer | undefined
   detect(step: EdgeStep): EdgeResult<Happened> | undefined
   /** The same edge, but only if all of these conditions are true after the message. */
   where(...conditions: readonly Condition[]): Edge<Happened>
@@ -190,14 +204,20 @@ export interface TimingHost {
 export interface Clockwork {
   /** The next timer of a vehicle. `undefined`: there is none. `isAwake`: the message of the one that was due is handed out. */
   set(vin: string, dueMs: number | undefined, isAwake?: boolean): void
+  /** A vehicle has a timer at this time, and may have earlier ones. */
+  add(vin: string, dueMs: number): void
+  /** The time by a clock that nobody sets. A message that came while the other one was set forward has a later time. */
+  nowMs(): number
   /** The vehicles with a timer. */
   readonly known: ReadonlyMap<string, unknown>
   /** A message says that it was sent at this time. */
   heard(atMs: number): void
   /** When the next timer is due, by the time of day. `undefined`: there is none. */
   nextMs(): number | undefined
-  /** Everything that was due while nobody ran is due now. */
-  start(): void
+  /**
+   * Everything that was due while nobody ran is due soon: messages that waited at the port come first. `isAtOnce`: this process has no port.
+   */
+  start(isAtOnce?: boolean): void
   stop(): void
 }
 

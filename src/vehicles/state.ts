@@ -1,10 +1,24 @@
 import type { FleetEvent } from '../events/event.ts'
 import { type FieldCatalogue, isInCatalogue } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
-import { firstSeqAt, isClockBehind, msOfSeq } from '../inbox/delivery-id.ts'
+import { firstSeqAt, isClockBehind } from '../inbox/delivery-id.ts'
 import { dueOf, type StoredVehicle } from '../inbox/vehicle-store.ts'
+import {
+  arrivedMs,
+  type ClockMemory,
+  type ClockReading,
+  isOlder,
+  neverSent,
+  readClock,
+  type Sent,
+  sentAt,
+  sentOf,
+  type Stamp,
+  stampOf,
+} from './clock.ts'
 import { documentValues } from './document.ts'
 import type { AnyVehicleView, Change, EdgeMemory, EdgeTimer, PendingTimer } from './edge.ts'
+import { type Lag, wakeMs } from './lag.ts'
 
 /**
  * Fields whose `null` is a value and means none, for instance no destination. For every other field, `null` means that the vehicle
@@ -119,15 +133,19 @@ export class Slots {
 interface Link {
   readonly online: boolean | undefined
   readonly state: string | undefined
-  /** When the state was reported, in milliseconds since the epoch. `-Infinity`: never. */
-  readonly stateMs: number
+  /** When the state was reported. `-Infinity`: never. */
+  readonly stateMs: Stamp
   /** The `seq` of the newest of these messages. */
   readonly heard: number
   /** The open connections, and when each was opened. */
-  readonly connections: Readonly<Record<string, number>>
+  readonly connections: Connections
+  /** The newest connections that are over, and when each ended: the message that opened one can come after that. */
+  readonly ended: Connections
 }
 
-/** The most open connections that are kept. A vehicle has two networks, but the message that ends a connection can be missing. */
+type Connections = Readonly<Record<string, Stamp>>
+
+/** The most connections that are kept, open and ended. A vehicle has two networks, but the message that ends a connection can be missing. */
 const mostConnections = 8
 
 type Memory = Readonly<Record<string, EdgeMemory>>
@@ -136,7 +154,10 @@ type Memory = Readonly<Record<string, EdgeMemory>>
 export type Timers = Readonly<Record<string, EdgeTimer>>
 
 /** What messages change of a state. */
-type StateParts = Omit<VehicleState, 'vin' | 'slots' | 'bytes' | 'dueMs' | 'text' | 'time' | 'with'>
+type StateParts = Omit<
+  VehicleState,
+  'vin' | 'slots' | 'bytes' | 'dueMs' | 'wakeMs' | 'text' | 'time' | 'ahead' | 'with'
+>
 
 /** A state that nobody else has yet, so it may still change. */
 type NewState = { -readonly [Name in keyof VehicleState]: VehicleState[Name] }
@@ -161,6 +182,14 @@ export class VehicleState implements StoredVehicle {
    * `seq` of the message that last reported one, and when the value became what it is.
    */
   readonly times: readonly number[]
+  /**
+   * Two numbers by slot, for a vehicle whose clock was ahead: `aheadMs` and `fromMs` of the newest report, as in {@link Sent}. 0 and 0: it
+   * was not ahead.
+   */
+  readonly aheads: readonly number[] | undefined
+  /** The newest time that the vehicle's clock said and that was not ahead. `-Infinity`: none. */
+  readonly newestMs: number
+  readonly clock: ClockMemory | undefined
   /** The length of all fields with their names, as {@link lengthOf} counts. */
   readonly length: number
   /** By slot: since when the vehicle has reported no value. */
@@ -172,6 +201,10 @@ export class VehicleState implements StoredVehicle {
   readonly memory: Memory | undefined
   /** What edges wait for, by the name of the edge. */
   readonly timers: Timers | undefined
+  /** How late its messages come, for a receiver with rules about time. */
+  readonly lag: Lag | undefined
+  /** The rules about time that are in it: see `EdgeIndex.rules`. */
+  readonly rules: string | undefined
   /** Values up to this `seq` are uncertain, because messages of this vehicle may be missing. */
   readonly gapTo: number
 
@@ -182,12 +215,17 @@ export class VehicleState implements StoredVehicle {
     this.seenMs = parts.seenMs
     this.values = parts.values
     this.times = parts.times
+    this.aheads = parts.aheads
+    this.newestMs = parts.newestMs
+    this.clock = parts.clock
     this.length = parts.length
     this.invalid = parts.invalid
     this.bases = parts.bases
     this.link = parts.link
     this.memory = parts.memory
     this.timers = parts.timers
+    this.lag = parts.lag
+    this.rules = parts.rules
     this.gapTo = parts.gapTo
   }
 
@@ -197,6 +235,9 @@ export class VehicleState implements StoredVehicle {
       seenMs: -Infinity,
       values: nothing,
       times: nothing,
+      aheads: undefined,
+      newestMs: neverSent,
+      clock: undefined,
       length: 0,
       gapTo: -1,
       invalid: undefined,
@@ -204,6 +245,8 @@ export class VehicleState implements StoredVehicle {
       link: undefined,
       memory: undefined,
       timers: undefined,
+      lag: undefined,
+      rules: undefined,
     })
   }
 
@@ -223,8 +266,12 @@ export class VehicleState implements StoredVehicle {
     const times: number[] = []
     const invalid: Record<number, number> = {}
     const bases: Record<number, number> = {}
+    const aheads: number[] = []
     let length = 0
-    for (const [name, [value, at, valueSeq, since, invalidMs, base]] of Object.entries(row.fields)) {
+    let newestMs = neverSent
+    for (const [name, [value, at, valueSeq, since, invalidMs, base, aheadMs = 0, fromMs = 0]] of Object.entries(
+      row.fields,
+    )) {
       const slot = slots.slotOf(name)
       const ofValue = lengthOf(value)
       if (slot === undefined || ofValue === Infinity) continue
@@ -232,12 +279,17 @@ export class VehicleState implements StoredVehicle {
       put(values, times, slot, value, [at, valueSeq, since])
       if (invalidMs != null) invalid[slot] = invalidMs
       if (base != null) bases[slot] = base
+      if (aheadMs > 0) putAhead(aheads, slot, aheadMs, fromMs)
+      newestMs = Math.max(newestMs, at)
     }
     return new VehicleState(vin, slots, {
       seq,
       seenMs,
       values,
       times,
+      aheads: aheads.length === 0 ? undefined : aheads,
+      newestMs: row.newest ?? newestMs,
+      clock: row.clock,
       length,
       invalid: orNone(invalid),
       bases: orNone(bases),
@@ -247,24 +299,33 @@ export class VehicleState implements StoredVehicle {
         heard: row.link.heard,
         stateMs: row.link.stateMs ?? -Infinity,
         connections: row.link.connections,
+        ended: row.link.ended ?? {},
       },
       memory: row.memory,
-      timers: row.timers,
+      timers: readTimers(row.timers),
+      lag: row.lag && { ms: row.lag[0], atMs: row.lag[1], isSlow: row.lag[2] },
+      rules: row.rules,
       gapTo: row.gapTo ?? -1,
     })
   }
 
   get bytes(): number {
-    return 300 + this.length + 40 * this.values.length
+    return 300 + this.length + 40 * this.values.length + 8 * (this.aheads?.length ?? 0)
   }
 
   get dueMs(): number | undefined {
+    return this.wakeMs()
+  }
+
+  /** When the first timer is up, if no other message comes. `quiet`: how long messages that are late are waited for. */
+  wakeMs(quiet?: number): number | undefined {
     let first: number | undefined
     for (const name in this.timers) {
-      const due = this.timers[name]?.due
-      if (typeof due === 'number' && (first === undefined || due < first)) first = due
+      const timer = this.timers[name]
+      const ms = timer && wakeMs(timer, this.lag, quiet)
+      if (ms !== undefined && (first === undefined || ms < first)) first = ms
     }
-    return first
+    return first === undefined ? undefined : Math.ceil(first)
   }
 
   /** The state as JSON, with the names of the fields. */
@@ -277,18 +338,26 @@ export class VehicleState implements StoredVehicle {
       const invalidMs = this.invalid?.[slot]
       const base = this.bases?.[slot]
       const known = [value, this.time(slot, 0), this.time(slot, 1), this.time(slot, 2)] as const
-      fields[name] = base === undefined && invalidMs === undefined ? known : [...known, invalidMs ?? null, base ?? null]
+      const { aheadMs, fromMs } = this.ahead(slot)
+      fields[name] =
+        aheadMs > 0
+          ? [...known, invalidMs ?? null, base ?? null, aheadMs, fromMs]
+          : base === undefined && invalidMs === undefined
+            ? known
+            : [...known, invalidMs ?? null, base ?? null]
     }
-    const { link, memory, timers, gapTo, dueMs } = this
+    const { link, memory, timers, lag, rules, gapTo, dueMs, newestMs, clock } = this
     const row: StoredState = {
       ...(dueMs === undefined ? {} : { due: dueMs }),
+      ...(rules === undefined ? {} : { rules }),
       fields,
-      ...(link === undefined
-        ? {}
-        : { link: { ...link, stateMs: Number.isFinite(link.stateMs) ? link.stateMs : null } }),
+      ...(link === undefined ? {} : { link: { ...link, stateMs: link.stateMs === neverSent ? null : link.stateMs } }),
       ...(memory === undefined ? {} : { memory }),
       ...(timers === undefined ? {} : { timers }),
+      ...(lag === undefined ? {} : { lag: [lag.ms, lag.atMs, lag.isSlow] }),
       ...(gapTo < 0 ? {} : { gapTo }),
+      ...(newestMs === neverSent ? {} : { newest: newestMs }),
+      ...(clock === undefined ? {} : { clock }),
     }
     return JSON.stringify(row)
   }
@@ -296,6 +365,11 @@ export class VehicleState implements StoredVehicle {
   /** One of the `times` of a slot. */
   time(slot: number, which: 0 | 1 | 2): number {
     return this.times[slot * 3 + which] ?? 0
+  }
+
+  /** Whether the clock was ahead in the newest report of a slot. */
+  ahead(slot: number): Omit<Sent, 'atMs'> {
+    return { aheadMs: this.aheads?.[slot * 2] ?? 0, fromMs: this.aheads?.[slot * 2 + 1] ?? 0 }
   }
 
   with(parts: Partial<StateParts>): VehicleState {
@@ -315,6 +389,8 @@ export interface StoredRow {
 interface StoredState {
   /** The first of the timers. It comes first, so that a store finds it without reading the rest. */
   readonly due?: number
+  /** Comes next, for the same reason. */
+  readonly rules?: string
   readonly fields: Readonly<
     Record<
       string,
@@ -325,17 +401,39 @@ interface StoredState {
         since: number,
         invalidMs?: number | null,
         base?: number | null,
+        aheadMs?: number,
+        fromMs?: number,
       ]
     >
   >
-  readonly link?: Omit<Link, 'stateMs' | 'online' | 'state'> & {
-    readonly stateMs: number | null
+  readonly link?: Omit<Link, 'stateMs' | 'online' | 'state' | 'ended'> & {
+    readonly ended?: Connections
+    readonly stateMs: Stamp | null
     readonly online?: boolean | undefined
     readonly state?: string | undefined
   }
   readonly memory?: Memory
   readonly timers?: Timers
+  readonly lag?: readonly [ms: number, atMs: number, isSlow: boolean]
   readonly gapTo?: number
+  readonly newest?: number
+  readonly clock?: ClockMemory
+}
+
+/** The last moment that a date can have, in milliseconds since the epoch. */
+const lastMs = 8_640_000_000_000_000
+
+/** Whether it is a time that a date can have. */
+export const isTime = (ms: unknown): ms is number => typeof ms === 'number' && Math.abs(ms) <= lastMs
+
+/** Without those whose time no date can have: an earlier version took any number from an edge. */
+function readTimers(timers: Timers | undefined): Timers | undefined {
+  if (timers === undefined) return undefined
+  return orNone(
+    Object.fromEntries(
+      Object.entries(timers).filter(([, { due, since }]) => (due === null || isTime(due)) && isTime(since)),
+    ),
+  )
 }
 
 /**
@@ -343,7 +441,7 @@ interface StoredState {
  * the next message.
  */
 export function movedState({ vin, seq, seenMs, text }: StoredRow, gapTo: number): Omit<StoredVehicle, 'bytes'> {
-  const { fields, link, timers, gapTo: ownGapTo = -1, ...rest }: StoredState = JSON.parse(text)
+  const { fields, link, timers, clock, gapTo: ownGapTo = -1, ...rest }: StoredState = JSON.parse(text)
   const uncertainTo = Math.max(gapTo, ownGapTo)
   const moved = (number: number): number => (number > uncertainTo ? 0 : -1)
   const row: StoredState = {
@@ -352,6 +450,7 @@ export function movedState({ vin, seq, seenMs, text }: StoredRow, gapTo: number)
       Object.entries(fields).map(([name, [value, at, number, ...more]]) => [name, [value, at, moved(number), ...more]]),
     ),
     ...(link === undefined ? {} : { link: { ...link, heard: moved(link.heard) } }),
+    ...(clock === undefined ? {} : { clock: { ...clock, ahead: clock.ahead && { ...clock.ahead, seq: 0 } } }),
     ...(timers === undefined
       ? {}
       : {
@@ -389,6 +488,13 @@ function put(
   times[slot * 3 + 2] = since
 }
 
+/** Sets whether the clock was ahead in the newest report of a slot. */
+function putAhead(aheads: number[], slot: number, aheadMs: number, fromMs: number): void {
+  while (aheads.length <= slot * 2 + 1) aheads.push(0)
+  aheads[slot * 2] = aheadMs
+  aheads[slot * 2 + 1] = fromMs
+}
+
 /** One message with its `seq`. */
 export interface Arrival {
   readonly event: FleetEvent
@@ -397,19 +503,11 @@ export interface Arrival {
   readonly gapTo: number
 }
 
-/** When a message was received. A clock that is set back does not make it earlier, because its `seq` goes on. */
-export function arrivedMs({ receivedAt }: FleetEvent, seq: number): number {
-  return Math.max(receivedAt.getTime(), msOfSeq(seq))
-}
-
-/** When a message was sent, by the vehicle's clock, but never later than its receipt: that clock can be some minutes fast. */
-export function sentMs(event: FleetEvent, seq: number): number {
-  return Math.min(event.at.getTime(), arrivedMs(event, seq))
-}
-
 /** The state after a message. */
 export interface Applied {
   readonly after: VehicleState
+  /** When the message was sent, as far as the vehicle's clock says it. Never later than its receipt. */
+  readonly sentMs: number
   /** Computed only when read, because most handlers never read them. */
   readonly changes: readonly Change[]
   /** The slots of the fields that changed or became certain. */
@@ -417,45 +515,58 @@ export interface Applied {
 }
 
 /**
- * The state after a message of this vehicle. Each field has its newest value by `min(at, receivedAt)`. Of two values with the same
- * time, the one that arrived last wins. An older message never replaces a newer value. Pure.
+ * The state after a message of this vehicle. Each field has its newest value by the vehicle's clock. Of two values with the same time, or
+ * with times that say nothing about the order, the one that arrived last wins. A message that is certainly older never replaces a newer
+ * value. Pure.
  */
 export function applied(before: VehicleState, arrival: Arrival): Applied {
   const { event, seq, gapTo } = arrival
   const common = { seq: Math.max(before.seq, seq), seenMs: event.receivedAt.getTime() }
+  const own = (after: VehicleState, sentMs: number): Applied => ({ after, sentMs, changes: nothing, touched: nothing })
+  const bySelf = sentAt(event.at.getTime(), arrivedMs(event, seq), neverSent)
   switch (event.topic) {
     case 'data': {
-      const draft = new Draft(before, common, gapTo)
-      const atMs = sentMs(event, seq)
+      const reading = readClock(before, event, seq)
+      const draft = new Draft(afterSetBack(before, reading, seq), common, reading, gapTo)
       const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
       for (const name in data) {
         const value = data[name]
         if (value === undefined || (value === null && Object.hasOwn(event.undecoded, name))) continue
-        draft.add(name, value, atMs, false)
+        draft.add(name, value, reading.sent, false)
       }
       return draft
     }
     case 'vehicle_data': {
-      const draft = new Draft(before, common, gapTo)
-      const [createdMs, receivedMs] = [sentMs(event, seq), arrivedMs(event, seq)]
-      for (const { field, value, atMs, tolerance } of documentValues(event.vehicleData, createdMs))
-        draft.add(field, value, Math.min(atMs, receivedMs), true, tolerance)
+      // A vehicle whose clock is behind would otherwise lose against its own document for good.
+      const newestMs = Math.max(before.newestMs, bySelf.atMs)
+      const draft = new Draft(before, common, { sent: bySelf, newestMs, memory: before.clock }, gapTo)
+      const receivedMs = arrivedMs(event, seq)
+      for (const { field, value, atMs, tolerance } of documentValues(event.vehicleData, bySelf.atMs))
+        draft.add(field, value, sentAt(atMs, receivedMs, before.newestMs), true, tolerance)
       return draft
     }
     case 'state':
     case 'connectivity': {
-      const link = linked(before.link, event, sentMs(event, seq), common.seq)
-      return { after: before.with({ ...common, link }), changes: nothing, touched: nothing }
+      const link = linked(before.link, event, bySelf, common.seq)
+      return own(before.with({ ...common, link }), bySelf.atMs)
     }
     case 'gap': {
       const end = Math.max(before.gapTo, gapEnd(event, seq))
-      return { after: before.with({ seq: common.seq, gapTo: end }), changes: nothing, touched: nothing }
+      return own(before.with({ seq: common.seq, gapTo: end }), bySelf.atMs)
     }
     case 'timer':
-      return { after: before.with({ seq: common.seq }), changes: nothing, touched: nothing }
+      return own(before.with({ seq: common.seq }), bySelf.atMs)
+    case 'unknown':
+      return own(before.with(common), bySelf.atMs)
     default:
-      return { after: before.with(common), changes: nothing, touched: nothing }
+      // Alerts and errors have the vehicle's clock, too.
+      return own(before.with(common), readClock(before, event, seq).sent.atMs)
   }
+}
+
+/** What was compared with a clock that turned out to be set back may have lost newer values, as in a gap. */
+function afterSetBack(before: VehicleState, { isSetBack }: ClockReading, seq: number): VehicleState {
+  return isSetBack ? before.with({ aheads: undefined, gapTo: Math.max(before.gapTo, seq - 1) }) : before
 }
 
 /** Values up to this `seq` are uncertain after the gap. Messages can follow the gap in the same millisecond. */
@@ -481,39 +592,52 @@ class Draft implements Applied {
   readonly #after: NewState
   #isDone = false
   readonly #uncertainTo: number
+  readonly sentMs: number
   #own: { readonly values: (FieldValue | undefined)[]; readonly times: number[] } | undefined
   #differences: Difference[] | undefined
   /** The slots of values that did not change and are certain again. */
   #certain: number[] | undefined
   #hasGrown = false
   #ownInvalid: Record<number, number> | undefined
+  #ownAheads: number[] | undefined
   #ownBases: Record<number, number> | undefined
   #changes: readonly Change[] | undefined
 
-  constructor(before: VehicleState, { seq, seenMs }: Pick<StateParts, 'seq' | 'seenMs'>, gapTo: number) {
+  constructor(
+    before: VehicleState,
+    { seq, seenMs }: Pick<StateParts, 'seq' | 'seenMs'>,
+    { sent, newestMs, memory }: Omit<ClockReading, 'isSetBack'>,
+    gapTo: number,
+  ) {
     this.#before = before
+    this.sentMs = sent.atMs
     // `with` would take twice as long.
     this.#after = new VehicleState(before.vin, before.slots, before)
     this.#after.seq = seq
     this.#after.seenMs = seenMs
+    this.#after.newestMs = newestMs
+    this.#after.clock = memory
     this.#uncertainTo = Math.max(gapTo, before.gapTo)
   }
 
   /** Adds a value that a message reports. `null` in a document says nothing about the field, unless its `null` means none. */
-  add(field: string, value: FieldValue, atMs: number, isDocument: boolean, tolerance: number = 0): void {
+  add(field: string, value: FieldValue, sent: Sent, isDocument: boolean, tolerance: number = 0): void {
     const before = this.#before
     const slot = before.slots.slotOf(field)
     if (slot === undefined) return
     const known = before.values[slot]
-    const knownMs = before.time(slot, 0)
     const invalidMs = before.invalid?.[slot]
-    if (known !== undefined && atMs < Math.max(knownMs, invalidMs ?? -Infinity)) return
+    if (known !== undefined && this.#isOlder(slot, sent, invalidMs ?? before.time(slot, 0))) return
     const isNone = value === null && !nullMeansNone.has(field)
     if (isNone && (known === undefined || isDocument)) return
+    const { atMs } = sent
+    // Where two times say nothing about the order, the earlier message has the later time.
+    const knownMs = Math.min(before.time(slot, 0), atMs)
     const acrossGap = known !== undefined && before.time(slot, 1) <= this.#uncertainTo
     if (isNone) {
       if (invalidMs !== undefined) return
       this.#invalid()[slot] = atMs
+      this.#setAhead(slot, sent)
       this.#change({ slot, from: known, to: null, fromMs: knownMs, atMs, acrossGap, invalid: true })
       return
     }
@@ -525,17 +649,29 @@ class Draft implements Applied {
     }
     this.#after.length = length
     const isSame = known !== undefined && this.#isSame(slot, known, value, tolerance)
-    this.#set(slot, isDocument && isSame ? known : value, atMs, isSame ? before.time(slot, 2) : atMs)
+    this.#set(slot, isDocument && isSame ? known : value, atMs, isSame ? Math.min(before.time(slot, 2), atMs) : atMs)
+    this.#setAhead(slot, sent)
     if (invalidMs !== undefined) delete this.#invalid()[slot]
     if (known === undefined)
       this.#change({ slot, from: undefined, to: value, fromMs: undefined, atMs, acrossGap, invalid: false })
     else if (!isSame)
       this.#change({ slot, from: this.#from(slot, known), to: value, fromMs: knownMs, atMs, acrossGap, invalid: false })
     else if (invalidMs !== undefined)
-      this.#change({ slot, from: null, to: value, fromMs: invalidMs, atMs, acrossGap, invalid: true })
+      this.#change({ slot, from: null, to: value, fromMs: Math.min(invalidMs, atMs), atMs, acrossGap, invalid: true })
     else if (acrossGap) (this.#certain ??= []).push(slot)
     if (before.slots.deltas[slot] !== undefined && typeof value === 'number' && !isSame)
       (this.#ownBases ??= { ...this.#after.bases })[slot] = value
+  }
+
+  #isOlder(slot: number, sent: Sent, atMs: number): boolean {
+    const before = this.#before
+    const known = before.ahead(slot)
+    if (known.aheadMs > 0) return isOlder(sent, { ...known, atMs })
+    // A late message of a clock that was corrected since then.
+    const corrected = before.clock?.ahead
+    if (corrected !== undefined && sent.aheadMs > 0 && sent.aheadMs < corrected.ms)
+      return before.time(slot, 1) > corrected.seq
+    return isOlder(sent, atMs)
   }
 
   get after(): VehicleState {
@@ -559,6 +695,8 @@ class Draft implements Applied {
       this.#after.values = this.#hasGrown ? own.values.slice() : own.values
       this.#after.times = this.#hasGrown ? own.times.slice() : own.times
     }
+    if (this.#ownAheads !== undefined)
+      this.#after.aheads = this.#ownAheads.every((ms) => ms === 0) ? undefined : this.#ownAheads
     if (this.#ownInvalid !== undefined) this.#after.invalid = orNone(this.#ownInvalid)
     if (this.#ownBases !== undefined) this.#after.bases = this.#ownBases
   }
@@ -579,6 +717,13 @@ class Draft implements Applied {
     const { values, times } = (this.#own ??= { values: this.#after.values.slice(), times: this.#after.times.slice() })
     if (slot >= values.length) this.#hasGrown = true
     put(values, times, slot, value, [atMs, this.#after.seq, sinceMs])
+  }
+
+  #setAhead(slot: number, { aheadMs, fromMs }: Sent): void {
+    if (aheadMs === 0 && this.#after.ahead(slot).aheadMs === 0) return
+    this.#ownAheads ??= this.#after.aheads?.slice() ?? []
+    if (aheadMs > 0) putAhead(this.#ownAheads, slot, aheadMs, fromMs)
+    else putAhead(this.#ownAheads, slot, 0, 0)
   }
 
   #invalid(): Record<number, number> {
@@ -617,32 +762,56 @@ export function isDeepEqual(one: FieldValue | undefined, other: FieldValue | und
 
 const isOn: Readonly<Record<string, boolean>> = { online: true, driving: true, asleep: false, offline: false }
 
-const unknownLink: Link = { online: undefined, state: undefined, stateMs: -Infinity, heard: -1, connections: {} }
+const unknownLink: Link = {
+  online: undefined,
+  state: undefined,
+  stateMs: neverSent,
+  heard: -1,
+  connections: {},
+  ended: {},
+}
 
 function linked(
   link: Link = unknownLink,
   event: Extract<FleetEvent, { topic: 'state' | 'connectivity' }>,
-  atMs: number,
+  sent: Sent,
   seq: number,
 ): Link {
+  const isOlderThanState = isOlder(sent, link.stateMs)
   if (event.topic === 'state') {
-    if (atMs < link.stateMs || event.state.length > longestName) return link
-    const online = Object.hasOwn(isOn, event.state) ? isOn[event.state] : link.online
+    if (isOlderThanState || event.state.length > longestName) return link
+    const online = isOnBy(event.state) ?? link.online
     // Connections that were never reported as closed are closed now.
     const connections = online === false ? {} : link.connections
-    return { online, state: event.state, stateMs: atMs, heard: seq, connections }
+    return { ...link, online, state: event.state, stateMs: stampOf(sent), heard: seq, connections }
   }
   const key = (event.connectionId ?? event.networkInterface).slice(0, longestName)
-  const openedMs = Object.hasOwn(link.connections, key) ? (link.connections[key] ?? -Infinity) : -Infinity
-  // The state is newer than this message.
-  if (atMs < link.stateMs || atMs < openedMs) return link
+  const opened = Object.hasOwn(link.connections, key) ? link.connections[key] : undefined
+  const ended = Object.hasOwn(link.ended, key) ? link.ended[key] : undefined
+  if (opened !== undefined && isOlder(sent, opened)) return link
   if (event.status === 'connected') {
-    const connections = Object.entries({ ...link.connections, [key]: atMs }).toSorted(([, a], [, b]) => a - b)
-    return { ...link, online: true, heard: seq, connections: Object.fromEntries(connections.slice(-mostConnections)) }
+    // The state is newer, and says that no connection is left.
+    if (isOlderThanState && link.state !== undefined && isOnBy(link.state) === false) return link
+    if (ended !== undefined && startsBefore(sent, ended, event.connectionId !== undefined)) return link
+    return { ...link, online: true, heard: seq, connections: withConnection(link.connections, key, sent) }
   }
-  if (event.status !== 'disconnected') return link
+  if (event.status !== 'disconnected' || (ended !== undefined && isOlder(sent, ended))) return link
   const connections = Object.fromEntries(Object.entries(link.connections).filter(([open]) => open !== key))
-  return { ...link, online: Object.keys(connections).length > 0, heard: seq, connections }
+  const next = { ...link, connections, ended: withConnection(link.ended, key, sent) }
+  return isOlderThanState ? next : { ...next, online: Object.keys(connections).length > 0, heard: seq }
+}
+
+const isOnBy = (state: string): boolean | undefined => (Object.hasOwn(isOn, state) ? isOn[state] : undefined)
+
+/** Whether the message that opened a connection comes after the one that ended it. A network without an id can be opened again at once. */
+function startsBefore(start: Sent, end: Stamp, hasId: boolean): boolean {
+  return isOlder(start, end) || (hasId && start.atMs <= sentOf(end).atMs)
+}
+
+/** The newest ones, with one more. */
+function withConnection(connections: Connections, key: string, sent: Sent): Connections {
+  const all = Object.entries({ ...connections, [key]: stampOf(sent) })
+  return Object.fromEntries(all.toSorted(([, a], [, b]) => sentOf(a).atMs - sentOf(b).atMs).slice(-mostConnections))
 }
 
 /** A state as handlers, edges and conditions see it. */
@@ -724,6 +893,10 @@ export class Snapshot implements AnyVehicleView {
   get seenAt(): Date | undefined {
     const { seenMs } = this.#state
     return Number.isFinite(seenMs) ? new Date(seenMs) : undefined
+  }
+
+  get clockBehindMs(): number | undefined {
+    return this.#state.clock?.behindMs
   }
 
   get timers(): readonly PendingTimer[] {

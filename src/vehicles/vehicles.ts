@@ -1,10 +1,11 @@
 import { backgroundTimer, type Clock, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { PassingMap } from '../base/passing-map.ts'
-import type { FleetEvent, GapEvent } from '../events/event.ts'
+import type { FleetEvent, GapEvent, TimerEvent } from '../events/event.ts'
 import { type BuiltInFields, type FieldCatalogue, guessOf, isInCatalogue } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import { firstSeqAt, isClockBehind, msOfSeq, seqOf } from '../inbox/delivery-id.ts'
+import { BelievedTime } from '../inbox/believed-time.ts'
+import { driftMs, firstSeqAt, isClockBehind, msOfSeq, seqOf } from '../inbox/delivery-id.ts'
 import type { Claim, InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import { firstPage, pagesOf } from '../inbox/pages.ts'
 import { vinOf } from '../inbox/receipts.ts'
@@ -15,19 +16,22 @@ import type {
   Clockwork,
   Edge,
   EdgeMemory,
+  EdgeStep,
   EdgeTimer,
   Occurrence,
   Timing,
   VehicleView,
 } from './edge.ts'
+import { arrivedMs } from './clock.ts'
+import { checkedResult, checkedTimer, checkShape } from './edge-checks.ts'
 import { EdgeIndex } from './edge-index.ts'
+import { credibleMs, type Lag, lagAfter, wakeMs } from './lag.ts'
 import {
   applied,
   type Applied,
   type Arrival,
-  arrivedMs,
   gapEnd,
-  sentMs,
+  isTime,
   type Slots,
   Snapshot,
   type StoredRow,
@@ -62,8 +66,18 @@ export interface VehiclesStats {
 /** The subject of the handlers of an edge, beside those of topics. */
 export const subjectOf = (edge: string): string => `edge ${edge}`
 
-/** What an edge found, or the error that it threw. */
-type Happened = { readonly edge: string } & ({ readonly change: Occurrence } | { readonly error: unknown })
+/** A subject that is there twice runs its handlers twice. */
+export interface EdgeSubjects {
+  /** Their handlers run before those of its topic: what was due before the message. */
+  readonly earlier: readonly string[]
+  /** Their handlers run after those of its topic. */
+  readonly keys: readonly string[]
+}
+
+/** What an edge found, or the error that it threw. `isEarlier`: its time was up before the message. */
+type Happened = { readonly edge: string; readonly isEarlier: boolean } & Found
+
+type Found = { readonly change: Occurrence } | { readonly error: unknown }
 
 /** The effect of one message. It is computed when the message's turn comes, and kept until the message is over. */
 export class Step {
@@ -71,6 +85,8 @@ export class Step {
   /** The state that is stored when the message is settled. */
   readonly settled: StoredVehicle | undefined
   readonly #state: VehicleState | undefined
+  /** Before the message, for what happened earlier. */
+  readonly #before: VehicleState | undefined
   readonly #nowMs: number
   readonly #gapTo: number
   readonly #applied: Pick<Applied, 'changes'> | undefined
@@ -79,11 +95,12 @@ export class Step {
 
   constructor(
     state: VehicleState | undefined,
-    arrival: { readonly nowMs: number; readonly gapTo: number },
+    arrival: { readonly nowMs: number; readonly gapTo: number; readonly before?: VehicleState },
     applied?: Pick<Applied, 'changes'>,
     happened: readonly Happened[] = none,
     settled?: StoredVehicle,
   ) {
+    this.#before = happened.some(({ isEarlier }) => isEarlier) ? arrival.before : undefined
     this.#state = state
     this.#nowMs = arrival.nowMs
     this.#gapTo = arrival.gapTo
@@ -103,13 +120,21 @@ export class Step {
   }
 
   /** The subjects of the edges that happened: their handlers get the message, too. */
-  get subjects(): readonly string[] | undefined {
-    return this.happened.length === 0 ? undefined : this.happened.map(({ edge }) => subjectOf(edge))
+  get subjects(): EdgeSubjects | undefined {
+    if (this.happened.length === 0) return undefined
+    const subjects = (isEarlier: boolean): readonly string[] =>
+      this.happened.flatMap((each) => (each.isEarlier === isEarlier ? [subjectOf(each.edge)] : []))
+    return { earlier: subjects(true), keys: subjects(false) }
   }
 
   /** The vehicle after the message. `undefined` for a message without a VIN. */
   get view(): AnyVehicleView | undefined {
     return (this.#view ??= this.#state && new Snapshot(this.#state, this.#nowMs, this.#gapTo))
+  }
+
+  /** The vehicle when something happened: an earlier one does not see the message. */
+  viewAt({ isEarlier }: Pick<Happened, 'isEarlier'>): AnyVehicleView | undefined {
+    return isEarlier && this.#before !== undefined ? new Snapshot(this.#before, this.#nowMs, this.#gapTo) : this.view
   }
 
   /** For a dead letter: what a replay must report again. `undefined`: nothing. */
@@ -128,6 +153,7 @@ export class Step {
       gapTo: this.#gapTo,
       all: this.all,
       happened,
+      earlier: this.#before?.text(),
     }
     return JSON.stringify(kept)
   }
@@ -135,8 +161,14 @@ export class Step {
   /** Reads what {@link text} wrote. */
   static read(text: string, slots: Slots): Step {
     const kept: KeptStep = JSON.parse(text)
-    const happened = kept.happened.flatMap((each) => ('change' in each ? { ...each, change: dated(each.change) } : []))
-    return new Step(VehicleState.read(kept, slots), kept, { changes: kept.all.map(dated) }, happened)
+    // A dead letter of an earlier version does not say when.
+    const happened = kept.happened.flatMap((each) =>
+      'change' in each ? { edge: each.edge, isEarlier: each.isEarlier ?? false, change: dated(each.change) } : [],
+    )
+    const { nowMs, gapTo, earlier } = kept
+    const state = VehicleState.read(kept, slots)
+    const before = earlier === undefined ? state : VehicleState.read({ ...kept, text: earlier }, slots)
+    return new Step(state, { nowMs, gapTo, before }, { changes: kept.all.map(dated) }, happened)
   }
 }
 
@@ -144,7 +176,9 @@ interface KeptStep extends StoredRow {
   readonly nowMs: number
   readonly gapTo: number
   readonly all: readonly Change[]
-  readonly happened: readonly Happened[]
+  readonly happened: readonly ({ readonly edge: string; readonly isEarlier?: boolean } & Found)[]
+  /** The state before the message, when something happened before it. */
+  readonly earlier: string | undefined
 }
 
 /** A change as JSON can write it. An edge of your own may return anything, and a replay must still report that it happened. */
@@ -248,6 +282,8 @@ interface VehicleStatesOptions {
   readonly edges?: EdgeIndex
   /** The `seq` of the newest message that was received. */
   readonly newestSeq?: () => number
+  /** Called for a message of a vehicle whose clock was set back by this much. `undefined`: it is right again. */
+  readonly clockRead?: (vin: string, behindMs: number | undefined) => void
   /** Forgets silent vehicles while the process runs. */
   readonly forgets?: { readonly afterMs: number; readonly everyMs: number; failed(error: unknown): void } | undefined
 }
@@ -262,6 +298,7 @@ export class VehicleStates {
   readonly #store: VehicleStore
   readonly #clock: Clock
   readonly #newestSeq: () => number
+  readonly #clockRead: (vin: string, behindMs: number | undefined) => void
   readonly #open = new PassingMap<string, OpenVehicle>()
   /** Vehicles that were forgotten before all their messages were over, with the `seq` of the newest of these messages. */
   readonly #forgotten = new Map<string, number>()
@@ -271,15 +308,29 @@ export class VehicleStates {
   /** Keeps time, for a receiver with edges that have timers. */
   #clockwork: Clockwork | undefined
   #put: ((due: readonly Due[]) => Promise<boolean>) | undefined
+  #beginning: Timer | undefined
+  /** How long messages that come late are waited for. At the end, none will come. */
+  #quiet: number | undefined
   /** The `seq` of the newest message of earlier processes. */
   #lastBefore = -1
   readonly #forgets: VehicleStatesOptions['forgets']
   #forgetting: Timer | undefined
+  readonly #believed: BelievedTime
   #isStopped = false
 
-  constructor({ store, slots, clock, edges = new EdgeIndex(), newestSeq = () => -1, forgets }: VehicleStatesOptions) {
+  constructor({
+    store,
+    slots,
+    clock,
+    edges = new EdgeIndex(),
+    newestSeq = () => -1,
+    clockRead = () => {},
+    forgets,
+  }: VehicleStatesOptions) {
+    this.#clockRead = clockRead
     this.#store = store
     this.#forgets = forgets
+    this.#believed = new BelievedTime(clock)
     this.#newestSeq = newestSeq
     this.slots = slots
     this.#clock = clock
@@ -300,6 +351,7 @@ export class VehicleStates {
         if (clockwork === undefined) return
         for (const vin of clockwork.known.keys()) if (isStale(vin)) clockwork.set(vin, undefined, true)
         await this.#readTimers(clockwork)
+        void this.#begin()
       },
       forget: (vin) => this.#forget(vin),
     })
@@ -327,14 +379,19 @@ export class VehicleStates {
 
   /**
    * Call this when the stored states are complete. Resolves when the timers of all vehicles are known, to a function that starts them.
-   * Those that are due get a message by `put`.
+   * Those that are due get a message by `put`. `isAtOnce`: no messages wait for this process at its port.
    */
-  async findTimers(put: (due: readonly Due[]) => Promise<boolean>): Promise<() => void> {
+  async findTimers(put: (due: readonly Due[]) => Promise<boolean>, isAtOnce: boolean = false): Promise<() => void> {
     this.#put = put
+    const start = (): void => {
+      this.#clockwork?.start(isAtOnce)
+      void this.#begin()
+    }
     if (this.edges.timing !== undefined) await this.#keepTime(this.edges.timing)
     // An edge that is registered later.
-    this.edges.onTiming = (timing) => void this.#keepTime(timing).then(() => this.#clockwork?.start())
-    return () => this.#clockwork?.start()
+    this.edges.onTiming = (timing) =>
+      void (this.#clockwork === undefined ? this.#keepTime(timing).then(start) : this.#begin())
+    return start
   }
 
   /** When the next timer is due. */
@@ -346,15 +403,29 @@ export class VehicleStates {
     const forgets = this.#forgets
     if (forgets === undefined || this.#isStopped) return
     this.#forgetting = backgroundTimer(this.#clock, forgets.everyMs, () => {
-      this.#store.forgetUnseen(this.#clock.now() - forgets.afterMs).catch(forgets.failed)
+      this.#store.forgetUnseen(this.#believed.now() - forgets.afterMs).catch(forgets.failed)
       this.#forgetLater()
     })
+  }
+
+  /** No message will come any more, and nothing is kept: puts messages for all that is due by now. Resolves to whether there was something. */
+  async tellDue(): Promise<boolean> {
+    this.#quiet = 0
+    const now = this.#clock.now()
+    const due: Due[] = []
+    for (const vin of this.#clockwork?.known.keys() ?? []) {
+      const { state } = this.#open.get(vin) ?? { state: this.#read(vin, await this.#store.load(vin)) }
+      if ((state.wakeMs(0) ?? Infinity) <= now) due.push({ vin, dueMs: now })
+    }
+    return due.length > 0 && (await this.#put?.(due)) === true
   }
 
   stopTimers(): void {
     this.#isStopped = true
     this.#forgetting?.cancel()
     this.edges.onTiming = undefined
+    this.#beginning?.cancel()
+    this.#beginning = undefined
     this.#clockwork?.stop()
   }
 
@@ -375,7 +446,34 @@ export class VehicleStates {
     for (const { state } of this.#open.values()) clockwork.set(state.vin, state.dueMs)
     for await (const page of this.#store.due())
       for (const { vin, dueMs } of page)
-        if (this.#open.get(vin) === undefined && !clockwork.known.has(vin)) clockwork.set(vin, dueMs)
+        // An earlier version stored any number of an edge. The state is read without it.
+        if (this.#open.get(vin) === undefined && !clockwork.known.has(vin))
+          clockwork.set(vin, isTime(dueMs) ? dueMs : 0)
+  }
+
+  /**
+   * Sets the timers of vehicles for which a rule holds that their states do not know yet, because it is new. The vehicles that send nothing
+   * any more are those for which a rule about silence is added. Nothing is written: the next message of a vehicle, or of its timer, does that.
+   */
+  async #begin(): Promise<void> {
+    const { rules } = this.edges
+    const clockwork = this.#clockwork
+    if (rules === undefined || clockwork === undefined || this.#put === undefined) return
+    this.#beginning?.cancel()
+    // Set until it is done, so that a stop is seen.
+    const beginning = (this.#beginning = backgroundTimer(this.#clock, againMs, () => void this.#begin()))
+    try {
+      for await (const page of this.#store.outdated(rules))
+        for (const stored of page) {
+          if (this.#beginning !== beginning) return
+          const { dueMs } = this.#read(stored.vin, this.#open.get(stored.vin)?.state ?? stored)
+          if (dueMs !== undefined) clockwork.add(stored.vin, dueMs)
+        }
+    } catch {
+      // The store has reported it. It is tried again when the timer fires.
+      return
+    }
+    beginning.cancel()
   }
 
   /** The state before the next message of a lane. `undefined` for a lane without a VIN. */
@@ -383,7 +481,7 @@ export class VehicleStates {
     const vin = vinOf(lane)
     if (vin === undefined) return undefined
     const open = this.#open.get(vin)
-    if (open !== undefined) return open.state
+    if (open !== undefined) return this.#begun(open.state)
     const stored = this.#store.load(vin)
     return stored instanceof Promise ? stored.then((found) => this.#read(vin, found)) : this.#read(vin, stored)
   }
@@ -410,17 +508,16 @@ export class VehicleStates {
       return undefined
     }
     const { after, found, happened, gapTo } = this.#advance(state, event, seq)
-    if (this.#clockwork !== undefined) {
-      if (!isTimer) this.#clockwork.heard(sentMs(event, seq))
-      this.#clockwork.set(state.vin, after.dueMs, isTimer)
-    }
+    this.#clockwork?.set(state.vin, after.dueMs, isTimer)
+    const behindMs = after.clock?.behindMs
+    if (behindMs !== undefined || state.clock?.behindMs !== undefined) this.#clockRead(state.vin, behindMs)
     const open = this.#open.get(state.vin)
     if (open === undefined) this.#open.set(state.vin, { state: after, steps: 1 })
     else {
       open.state = after
       open.steps += 1
     }
-    return new Step(after, { nowMs: arrivedMs(event, seq), gapTo }, found, happened, after)
+    return new Step(after, { nowMs: arrivedMs(event, seq), gapTo, before: state }, found, happened, after)
   }
 
   /** The state that the inbox stores when the message is settled or given up. */
@@ -514,65 +611,145 @@ export class VehicleStates {
     return (await this.#store.forget(vin)) || opened !== undefined
   }
 
+  /**
+   * The state after a message, and what happened. What was due before the message, by the vehicle's clock (a silence: by arrival), happens
+   * before it, in the order of its times. So nothing depends on whether the message of a timer or a newer message came first.
+   */
   #advance(before: VehicleState, event: FleetEvent, seq: number): Advanced {
     const gapTo = this.#gapTo(seq, before.vin)
     const arrival: Arrival = { event, seq, gapTo }
     const found = applied(before, arrival)
     const { after } = found
+    if (this.edges.size === 0) return { after, found, happened: none, gapTo }
     // The clocks of two receivers differ.
     const nowMs = Math.max(arrivedMs(event, seq), before.seenMs)
-    if (this.edges.size === 0) return { after, found, happened: none, gapTo }
+    const { vin, lag: lagBefore } = before
     const views = { before: new Snapshot(before, nowMs, gapTo), after: new Snapshot(after, nowMs, gapTo) }
-    const fields = found.touched.flatMap((slot) => this.slots.names[slot] ?? [])
-    const known = timersOf(before, Math.max(gapTo, after.gapTo))
-    let timers = known
-    const isTimer = event.topic === 'timer'
-    const due = isTimer ? dueNames(timers, event.at.getTime()) : none
-    // What was due is over, also for an edge that is no longer registered.
-    for (const name of due) timers = changed(timers, name, null)
-    const edges = isTimer
-      ? due.flatMap((name) => this.edges.get(name) ?? [])
-      : this.edges.touched(event, fields, views.before, views.after)
-    if (edges.length === 0) {
-      const passed = timers === after.timers ? after : after.with({ timers })
-      return { after: passed, found, happened: none, gapTo }
-    }
-    const memory = new Map(Object.entries(before.memory ?? {}))
+    const { topic } = event
+    const isTimer = topic === 'timer'
+    const isSent = !isTimer && topic !== 'gap'
+    const at = new Date(found.sentMs)
+    if (!isTimer) this.#clockwork?.heard(at.getTime())
+    const sent = credibleMs(at.getTime(), nowMs)
+    // While the clock is set forward, nothing is late and nobody is silent.
+    const heardMs = Math.min(nowMs, this.#clockwork?.nowMs() ?? Infinity)
+    let timers = timersOf(before, Math.max(gapTo, after.gapTo))
+    let memory: Map<string, EdgeMemory> | undefined
     const happened: Happened[] = []
-    const { changes } = found
-    const at = new Date(sentMs(event, seq))
-    for (const edge of edges) {
+
+    const detect = (edge: Edge, isEarlier: boolean, step: Omit<EdgeStep, 'memory' | 'timer' | 'arrivedMs'>): void => {
       const { name } = edge
+      const timer = timers?.[name]
+      memory ??= new Map(Object.entries(before.memory ?? {}))
+      // What was due is over.
+      if (step.event.topic === 'timer') timers = changed(timers, name, null)
       try {
-        const result = edge.detect({
-          ...views,
-          event,
-          at,
-          arrivedMs: nowMs,
-          changes,
-          memory: memory.get(name),
-          timer: known?.[name],
-        })
-        if (typeof result?.memory === 'string' && result.memory.length > longestMemory)
-          throw new FleethookError(
-            'handler_invalid',
-            `The edge \`${name}\` remembers ${result.memory.length} characters of a vehicle. At most ${longestMemory} are stored.`,
-          )
-        if (result?.happened !== undefined) happened.push({ edge: name, change: result.happened })
+        const result = checkedResult(name, edge.detect({ ...step, arrivedMs: nowMs, memory: memory.get(name), timer }))
+        if (result?.happened !== undefined) happened.push({ edge: name, isEarlier, change: result.happened })
         if (result?.memory === null) memory.delete(name)
         else if (result?.memory !== undefined) memory.set(name, result.memory)
         if (result?.timer !== undefined) timers = changed(timers, name, result.timer)
       } catch (error) {
-        happened.push({ edge: name, error })
+        happened.push({ edge: name, isEarlier, error })
       }
     }
-    return { after: remembering(after, memory, timers, this.edges), found, happened, gapTo }
+
+    const tellDue = (isDue: (timer: EdgeTimer, edge: Edge) => boolean, isEarlier: boolean): void => {
+      const view = isEarlier ? views.before : views.after
+      for (let left = mostDue; timers !== undefined && left > 0; left -= 1) {
+        const next = this.#firstDue(timers, isDue)
+        if (next === undefined) return
+        const dueMs = Math.min(next.dueMs, nowMs)
+        const timerStep = isTimer ? event : timerEvent(vin, dueMs, event.receivedAt)
+        detect(next.edge, isEarlier, {
+          before: view,
+          after: view,
+          event: timerStep,
+          at: new Date(dueMs),
+          changes: none,
+        })
+      }
+    }
+
+    // Also for an edge that is no longer registered.
+    if (isTimer) timers = this.#withoutUnknown(timers, event.at.getTime())
+    if (timers !== undefined) {
+      if (isTimer) tellDue((timer) => (wakeMs(timer, lagBefore, this.#quiet) ?? Infinity) <= event.at.getTime(), false)
+      else if (isSent)
+        tellDue(({ due, byArrival }, { fields }) => {
+          if (due === null || due > (byArrival === true ? nowMs : sent)) return false
+          if (byArrival === true) return due <= heardMs + driftMs
+          // A document has values with older times.
+          return found.changes.every(
+            (change) => credibleMs(change.at.getTime(), nowMs) >= due || !fields.includes(change.field),
+          )
+        }, true)
+    }
+    if (!isTimer) {
+      const fields = found.touched.flatMap((slot) => this.slots.names[slot] ?? [])
+      const { changes } = found
+      for (const edge of this.edges.touched(event, fields, views.before, views.after))
+        detect(edge, false, { ...views, event, at, changes })
+      if (isSent) tellDue(({ due, byArrival }) => due !== null && byArrival !== true && due <= sent, false)
+    }
+    const lag = isSent && this.edges.timing !== undefined ? lagAfter(lagBefore, sent, heardMs) : lagBefore
+    return { after: remembering(after, memory, timers, lag, this.edges), found, happened, gapTo }
+  }
+
+  /** The timer that is due first, of an edge that is registered. */
+  #firstDue(
+    timers: Timers,
+    isDue: (timer: EdgeTimer, edge: Edge) => boolean,
+  ): { readonly edge: Edge; readonly dueMs: number } | undefined {
+    let first: { readonly edge: Edge; readonly dueMs: number } | undefined
+    for (const name in timers) {
+      const [timer, edge] = [timers[name], this.edges.get(name)]
+      if (timer === undefined || timer.due === null || edge === undefined || !isDue(timer, edge)) continue
+      const isFirst =
+        first === undefined ||
+        timer.due < first.dueMs ||
+        (timer.due === first.dueMs && this.edges.numberOf(name) < this.edges.numberOf(first.edge.name))
+      if (isFirst) first = { edge, dueMs: timer.due }
+    }
+    return first
+  }
+
+  /** Without what was due of edges that are no longer registered. */
+  #withoutUnknown(timers: Timers | undefined, dueMs: number): Timers | undefined {
+    let kept = timers
+    for (const name in timers)
+      if (!this.edges.has(name) && (timers[name]?.due ?? Infinity) <= dueMs) kept = changed(kept, name, null)
+    return kept
   }
 
   #read(vin: string, stored: StoredVehicle | undefined): VehicleState {
     if (stored === undefined) return VehicleState.unknown(vin, this.slots)
-    if (stored instanceof VehicleState && stored.slots === this.slots) return stored
-    return VehicleState.read({ vin, seq: stored.seq, seenMs: stored.seenMs, text: stored.text() }, this.slots)
+    if (stored instanceof VehicleState && stored.slots === this.slots) return this.#begun(stored)
+    return this.#begun(
+      VehicleState.read({ vin, seq: stored.seq, seenMs: stored.seenMs, text: stored.text() }, this.slots),
+    )
+  }
+
+  /** A stored state with the timers of rules that it has not followed: because they are new, or were removed for a time. */
+  #begun(state: VehicleState): VehicleState {
+    const { rules, beginning } = this.edges
+    if (state.rules === rules || state.seq < 0) return state
+    const followed = new Set(state.rules?.split(' '))
+    const view = new Snapshot(state, state.seenMs, this.#gapTo(seqNow, state.vin))
+    let { timers } = state
+    for (const [mark, edge] of beginning) {
+      if (followed.has(mark)) continue
+      const { name } = edge
+      try {
+        const timer = edge.begins?.(view)
+        const known = timers?.[name]
+        const isSame = timer !== undefined && known !== undefined && isStillThat(known, timer, edge, view)
+        if (!isSame) timers = changed(timers, name, timer === undefined ? null : checkedTimer(name, timer))
+      } catch {
+        this.slots.leftOut(`the edge \`${name}\` cannot begin with a stored state`)
+      }
+    }
+    return state.with({ timers, rules })
   }
 
   /** Records a gap of all vehicles, whose event has come. */
@@ -622,7 +799,7 @@ export class VehicleStates {
 
 interface Advanced {
   readonly after: VehicleState
-  readonly found: Pick<Applied, 'changes'>
+  readonly found: Pick<Applied, 'changes' | 'sentMs'>
   readonly happened: readonly Happened[]
   readonly gapTo: number
 }
@@ -630,28 +807,55 @@ interface Advanced {
 /** A `seq` after every message. */
 const seqNow = Number.MAX_SAFE_INTEGER
 
-/** The longest text that an edge may remember of a vehicle. */
-const longestMemory = 65_536
+/** The most timers that one message can tell. The rest gets messages of its own. */
+const mostDue = 64
+
+/** When the states are read again after the store failed, in milliseconds. */
+const againMs = 60_000
+
+/** Wakes the timers of a vehicle that are due at this time or before. */
+export function timerEvent(vin: string, dueMs: number, receivedAt: Date): TimerEvent {
+  const at = new Date(dueMs)
+  return {
+    topic: 'timer',
+    vin,
+    createdAt: at.toISOString(),
+    at,
+    receivedAt,
+    id: `timer:${vin}:${dueMs}`,
+    format: null,
+    raw: null,
+    meta: {},
+  }
+}
 
 /** Stores what edges remember, without edges that are no longer registered. */
 function remembering(
   state: VehicleState,
-  memory: Map<string, EdgeMemory>,
+  found: Map<string, EdgeMemory> | undefined,
   timers: Timers | undefined,
+  lag: Lag | undefined,
   edges: EdgeIndex,
 ): VehicleState {
-  for (const name of memory.keys()) if (!edges.has(name)) memory.delete(name)
-  if (memory.size > 0) return state.with({ memory: Object.fromEntries(memory), timers })
-  return state.memory === undefined && state.timers === timers ? state : state.with({ memory: undefined, timers })
+  const { rules } = edges
+  for (const name of found?.keys() ?? []) if (!edges.has(name)) found?.delete(name)
+  const memory = found === undefined ? state.memory : found.size > 0 ? Object.fromEntries(found) : undefined
+  const isSame = state.memory === memory && state.timers === timers && state.lag === lag && state.rules === rules
+  return isSame ? state : state.with({ memory, timers, lag, rules })
 }
-
-const dueNames = (timers: Timers = {}, dueMs: number): readonly string[] =>
-  Object.keys(timers).filter((name) => (timers[name]?.due ?? Infinity) <= dueMs)
 
 /** The timers of a vehicle. Those that began before a gap say so. */
 function timersOf({ timers, seq }: VehicleState, gapTo: number): Timers | undefined {
   if (timers === undefined || seq > gapTo) return timers
   return Object.fromEntries(Object.entries(timers).map(([name, timer]) => [name, { ...timer, acrossGap: true }]))
+}
+
+/** Whether an edge that was removed for a time has told of this, or waits for it: its values have not become others since. */
+function isStillThat(known: EdgeTimer, fresh: EdgeTimer, { fields }: Edge, vehicle: AnyVehicleView): boolean {
+  if (fresh.byArrival === true) return fresh.since <= known.since
+  // A number is mostly another one with each message.
+  const texts = fields.filter((field) => typeof vehicle.value(field) !== 'number')
+  return texts.every((field) => (vehicle.since(field)?.getTime() ?? 0) <= known.since)
 }
 
 /** The timers when one of them is another one, or `null` for none. */
@@ -676,6 +880,7 @@ function readable(
 
 /** Throws `handler_invalid` for an edge over fields that are not kept, or that are in no catalogue. */
 export function checkEdge(edge: Edge, slots: Slots, ownFields: FieldCatalogue = {}): Edge {
+  checkShape(edge)
   const unknown = edge.reads.find((field) => !isInCatalogue(field, ownFields))
   if (unknown !== undefined) {
     throw new FleethookError(

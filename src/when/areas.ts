@@ -129,7 +129,17 @@ export function widened({ south, west, north, east }: Bounds, meters: number): B
   }
 }
 
-/** The distance on a sphere (haversine, which stays exact for small distances). */
+/**
+ * The distance in meters between two places on a sphere (haversine, which stays exact for small distances). It differs from that on the
+ * earth by 0.6 % at most.
+ *
+ * @example
+ * ```ts
+ * import { metersBetween } from 'fleethook/when'
+ *
+ * console.log(metersBetween({ latitude: 52.37, longitude: 4.89 }, { latitude: 52.38, longitude: 4.89 })) // 1111.9508372419142
+ * ```
+ */
 export function metersBetween(from: Location, to: Location): number {
   const half = Math.sin(((to.latitude - from.latitude) * degree) / 2) ** 2
   const around = Math.sin(((to.longitude - from.longitude) * degree) / 2) ** 2

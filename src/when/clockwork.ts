@@ -1,7 +1,9 @@
 import FlatQueue from 'flatqueue'
 import { backgroundTimer, elapsedMs, longestMs, type Timer } from '../base/clock.ts'
+import { driftMs } from '../inbox/delivery-id.ts'
 import type { Due } from '../inbox/vehicle-store.ts'
 import type { Clockwork, TimingHost } from '../vehicles/edge.ts'
+import { quietMs } from '../vehicles/lag.ts'
 
 /** The first timer of a vehicle. */
 interface Pending {
@@ -34,8 +36,9 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
   const queue = new FlatQueue<Pending>()
   let underWay = 0
   let timer: Timer | undefined
-  /** When `timer` fires. */
+  /** The entry of the queue for which `timer` is set, and when it fires: at once, if that is over. */
   let wakesAt = Infinity
+  let firesAt = Infinity
   let isStarted = false
   /** The time of day when the other clock was at 0, as of the newest message that was sent after it. */
   let zeroMs = clock.now() - elapsedMs(clock)
@@ -66,14 +69,28 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
     if (!isStarted || next >= wakesAt || underWay >= mostUnderWay) return
     timer?.cancel()
     wakesAt = next
-    const ms = Math.min(longestMs, Math.max(0, Math.ceil(next - elapsedMs(clock))))
+    const now = elapsedMs(clock)
+    const ms = Math.min(longestMs, Math.max(0, Math.ceil(next - now)))
+    firesAt = now + ms
     timer = backgroundTimer(clock, ms, run)
   }
 
+  /** Nobody ran, and messages may wait at the port, which say otherwise. So everything that became due meanwhile waits until they are here. */
+  function postpone(now: number): void {
+    const late = now - driftMs
+    for (let next = first(); next !== undefined && next.key < late; next = first()) {
+      queue.pop()
+      next.isQueued = false
+      if (next.at < late) next.at = now + quietMs
+      enter(next)
+    }
+  }
+
   function run(): void {
-    wakesAt = Infinity
     const due: Due[] = []
     const now = elapsedMs(clock)
+    wakesAt = Infinity
+    if (now - firesAt > driftMs) postpone(now)
     for (let next = first(); next !== undefined && next.key <= now && underWay < mostUnderWay; next = first()) {
       queue.pop()
       next.isQueued = false
@@ -98,29 +115,38 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
     arm()
   }
 
+  function set(vin: string, dueMs: number | undefined, isAwake = false): void {
+    let pending = known.get(vin)
+    if (pending === undefined) {
+      if (dueMs === undefined) return
+      pending = { vin, dueMs: undefined, at: 0, key: 0, isQueued: false }
+      known.set(vin, pending)
+    } else if (!pending.isQueued) {
+      // What its message changes is known when that is handed out.
+      if (!isAwake && dueMs !== undefined) return
+      underWay -= 1
+    }
+    if (dueMs === undefined) {
+      known.delete(vin)
+      return arm()
+    }
+    if (dueMs !== pending.dueMs) pending.at = elapsedMs(clock) + dueMs - nowMs()
+    pending.dueMs = dueMs
+    if (!pending.isQueued || pending.at < pending.key) enter(pending)
+    arm()
+  }
+
   return {
     known,
 
-    set(vin, dueMs, isAwake = false) {
-      let pending = known.get(vin)
-      if (pending === undefined) {
-        if (dueMs === undefined) return
-        pending = { vin, dueMs: undefined, at: 0, key: 0, isQueued: false }
-        known.set(vin, pending)
-      } else if (!pending.isQueued) {
-        // What its message changes is known when that is handed out.
-        if (!isAwake && dueMs !== undefined) return
-        underWay -= 1
-      }
-      if (dueMs === undefined) {
-        known.delete(vin)
-        return arm()
-      }
-      if (dueMs !== pending.dueMs) pending.at = elapsedMs(clock) + Math.max(0, dueMs - nowMs())
-      pending.dueMs = dueMs
-      if (!pending.isQueued || pending.at < pending.key) enter(pending)
-      arm()
+    set,
+
+    add(vin, dueMs) {
+      const knownMs = known.get(vin)?.dueMs
+      if (knownMs === undefined || dueMs < knownMs) set(vin, dueMs)
     },
+
+    nowMs,
 
     heard(atMs) {
       zeroMs = Math.max(zeroMs, atMs - elapsedMs(clock))
@@ -131,9 +157,9 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
       return next && Math.ceil(clock.now() + Math.max(0, next.key - elapsedMs(clock)))
     },
 
-    start() {
+    start(isAtOnce = false) {
       isStarted = true
-      // At once, so that they come before new messages.
+      if (!isAtOnce) postpone(elapsedMs(clock))
       run()
     },
 

@@ -1,6 +1,6 @@
 import { FleethookError } from '../base/errors.ts'
 import { isObject } from '../base/options.ts'
-import { type FieldCatalogue, type FieldType, nearestField } from '../events/fields.ts'
+import { type FieldCatalogue, type FieldType, nearestName } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
 import type { AnyVehicleView, Bounds, Condition } from '../vehicles/edge.ts'
 import { nullMeansNone } from '../vehicles/state.ts'
@@ -155,7 +155,7 @@ export function checkConstant(
   const type = typeOf(catalogue, field)
   const [isPossible, needed] = possible(type, value)
   if (isPossible) return
-  const nearest = typeof type === 'object' && typeof value === 'string' ? nearestField(value, type.enum) : undefined
+  const nearest = typeof type === 'object' && typeof value === 'string' ? nearestName(value, type.enum) : undefined
   throw invalid(
     `\`${what}\` compares \`${field}\` with ${JSON.stringify(value) ?? String(value)}, which it can never be`,
     `${nearest === undefined ? '' : `Did you mean '${nearest}'? `}It is ${needed}.`,

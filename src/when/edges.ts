@@ -14,6 +14,7 @@ import type {
   Occurrence,
 } from '../vehicles/edge.ts'
 import { isDeepEqual, lengthOf, longestName, nullMeansNone } from '../vehicles/state.ts'
+import { isTimeSet, readTime } from '../wire/scalars.ts'
 import { type Area, isPlace, widened } from './areas.ts'
 import {
   checkArea,
@@ -29,6 +30,7 @@ import {
   type Heard,
   hearing,
   isSilence,
+  isUncertain,
   knowing,
   type Lasted,
   lastedAfter,
@@ -78,7 +80,10 @@ export interface LastingEdge<Happened extends Occurrence = Occurrence> extends V
 
 /** Asks for changes that are not reported otherwise. */
 export interface FirstOption {
-  /** Also the first value that the receiver sees of a vehicle. Default `false`: the first value is no change. */
+  /**
+   * Also the first value that the receiver sees of a vehicle. Default `false`: the first value is no change. Pass `true` where each value
+   * counts, for instance for a counter.
+   */
   readonly first?: boolean
 }
 
@@ -124,17 +129,21 @@ export interface MarginOption {
 }
 
 /** An edge before it has `where` and `named`. */
-interface Detecting<Happened extends Occurrence> extends Omit<Edge<Happened>, 'reads' | 'topics' | 'where'> {
+interface Detecting<Happened extends Occurrence> extends Omit<Edge<Happened>, 'reads' | 'topics' | 'where' | 'begins'> {
+  readonly begins?: Edge['begins'] | undefined
   readonly reads?: readonly string[]
   readonly topics?: readonly EdgeTopic[]
   readonly holds?: (vehicle: AnyVehicleView) => boolean
+  readonly isFirst?: boolean
+  readonly mayBegin?: (vehicle: AnyVehicleView, sinceMs: number) => boolean
   readonly given?: true
 }
 
-function edge<Happened extends Occurrence>(detecting: Detecting<Happened>): LastingEdge<Happened> {
+function edge<Happened extends Occurrence>({ begins, ...detecting }: Detecting<Happened>): LastingEdge<Happened> {
   const { fields, reads = fields, topics = [] } = detecting
   return {
     ...detecting,
+    ...(begins === undefined ? {} : { begins }),
     reads,
     topics,
     where: (...conditions) => limited(detecting, conditions),
@@ -143,21 +152,34 @@ function edge<Happened extends Occurrence>(detecting: Detecting<Happened>): Last
   }
 }
 
-/** The memory moves on while the conditions are not true: the edge has happened, and nobody is told. */
+/**
+ * The memory moves on while the conditions are not true: the edge has happened, and nobody is told. An uncertain value counts as the last one
+ * that arrived, because no other may arrive for days, and the occurrence says that messages may be missing.
+ */
 function limited<Happened extends Occurrence>(
   inner: Detecting<Happened>,
   conditions: readonly Condition[],
 ): LastingEdge<Happened> {
   checkConditions('where', conditions)
+  const fields = [...new Set(conditions.flatMap((condition) => condition.fields))]
+  const areTrue = (vehicle: AnyVehicleView): boolean => {
+    const known = knowing(vehicle)
+    return conditions.every(({ test }) => test(known) === true)
+  }
   return edge({
     ...inner,
     name: inner.given ? inner.name : `${inner.name}.where(${conditions.map(({ name }) => name).join(',')})`,
-    reads: [...new Set([...(inner.reads ?? inner.fields), ...conditions.flatMap(({ fields }) => fields)])],
+    reads: [...new Set([...(inner.reads ?? inner.fields), ...fields])],
+    mayBegin: (vehicle, sinceMs) =>
+      areTrue(vehicle) && fields.every((field) => (vehicle.since(field)?.getTime() ?? Infinity) <= sinceMs),
     detect(step) {
       const found = inner.detect(step)
-      if (found?.happened === undefined || conditions.every(({ test }) => test(step.after) === true)) return found
-      const { happened: _, ...others } = found
-      return others
+      if (found?.happened === undefined) return found
+      const { happened, ...others } = found
+      const { after } = step
+      if (!areTrue(after)) return others
+      const isAcross = happened.acrossGap || fields.some((field) => isUncertain(after, field))
+      return { ...others, happened: isAcross === happened.acrossGap ? happened : { ...happened, acrossGap: isAcross } }
     },
   })
 }
@@ -202,7 +224,7 @@ export function valueEdge(
   return edge({
     name: `${what}(${field},${JSON.stringify(value)}${marks(options)})`,
     fields: [field],
-    ...(what === 'becomes' ? { holds: hasValue(field, value) } : {}),
+    ...(what === 'becomes' ? { holds: hasValue(field, value), isFirst: options.first === true } : {}),
     detect(step) {
       const change = changeOf(step, field, options)
       const compared = what === 'becomes' ? change?.to : change?.from
@@ -430,6 +452,7 @@ function aboutTheVehicle(
 /** The memory of a condition that was neither true nor false yet. */
 const notKnown = 'unknown'
 
+/** An uncertain value counts as the last one that arrived. So it ends nothing, and another field can begin what it keeps true. */
 export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options: FirstOption = {}): LastingEdge {
   checkConditions(what, [condition])
   checkOptions<FirstOption>(what, options, { first: trueOrFalse })
@@ -440,15 +463,15 @@ export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options
     fields,
     ...(bounds === undefined ? {} : { bounds }),
     holds: (vehicle) => condition.test(vehicle) === wanted,
+    isFirst: options.first === true,
     detect({ before, after, at, memory }) {
       const last = typeof memory === 'boolean' ? memory : condition.test(knowing(before))
       const was = memory === notKnown ? undefined : last
-      const is = condition.test(after)
+      const is = condition.test(knowing(after))
       // Remembered only while it is neither true nor false. Otherwise the values say it.
       if (is === undefined) return { memory: was ?? notKnown }
       if (is !== wanted || was === is || (was === undefined && options.first !== true)) return { memory: null }
-      const isAcross = fields.some((field) => before.value(field) !== undefined && !before.isCertain(field))
-      return { happened: { at, acrossGap: isAcross }, memory: null }
+      return { happened: { at, acrossGap: fields.some((field) => isUncertain(before, field)) }, memory: null }
     },
   })
 }
@@ -469,6 +492,66 @@ interface KnownAlert {
   readonly isActive: boolean
   /** When it started, or when it ended. */
   readonly sinceMs: number
+  /** When the clock was ahead of the receipt: its start, which a repeated alert has again, and the newest time that the clock said. */
+  readonly ahead: { readonly startMs: number; readonly newestMs: number } | undefined
+}
+
+/** An alert of a message, with its times by a clock that is never ahead of the receipt. */
+interface SentAlert {
+  readonly alert: Alert
+  /** The start and the newest time by its own clock, when that is ahead of the receipt. */
+  readonly saidMs: number | undefined
+  readonly newestSaidMs: number
+  readonly startMs: number | undefined
+  readonly endMs: number | undefined
+}
+
+/** An alert that ended this long before its first message is history that comes beside the news. */
+const historyMs = 86_400_000
+
+function sentAlerts({ at, event, arrivedMs }: EdgeStep): readonly SentAlert[] {
+  if (event.topic !== 'alerts') return []
+  // The clock of a vehicle that was set back is corrected.
+  const shiftMs = Math.max(0, at.getTime() - event.at.getTime())
+  const read = (time: string | undefined): number | undefined => {
+    const ms = msOf(time)
+    return ms === undefined ? undefined : ms + shiftMs
+  }
+  const received = (ms: number | undefined): number | undefined => (ms === undefined ? ms : Math.min(ms, arrivedMs))
+  return event.alerts.map((alert) => {
+    const saidMs = read(alert.startedAt)
+    const saidEndMs = read(alert.endedAt)
+    const newestSaidMs = Math.max(saidMs ?? -Infinity, saidEndMs ?? -Infinity)
+    return { alert, saidMs, newestSaidMs, startMs: received(saidMs), endMs: received(saidEndMs) }
+  })
+}
+
+/** What an alert of a message says that no earlier one said. `known` is the newest alert of its name. */
+function newsOf(
+  { alert, saidMs, newestSaidMs, startMs, endMs }: SentAlert,
+  known: KnownAlert | undefined,
+  atMs: number,
+): { readonly starts: boolean; readonly ends: boolean; readonly next: KnownAlert } | undefined {
+  const { sinceMs, isActive: wasActive } = known ?? { sinceMs: -Infinity, isActive: false }
+  const isActive = alert.endedAt === undefined
+  // An alert that does not say when it started is the one that is known, or is as old as its end.
+  const beganMs = startMs ?? (wasActive ? sinceMs : ((isActive ? undefined : endMs) ?? atMs))
+  const isKnown = saidMs !== undefined && saidMs === known?.ahead?.startMs
+  // Two times of a clock that is ahead count as received at once, and are in its own order.
+  const byClock = saidMs !== undefined && saidMs > beganMs ? known?.ahead : undefined
+  // A late message lists what was active earlier, and every message can repeat what an earlier one said.
+  const isNew =
+    !isKnown && (byClock === undefined ? beganMs > sinceMs : saidMs !== undefined && saidMs > byClock.newestMs)
+  if (isActive && !isNew) return undefined
+  const endedMs = Math.max(beganMs, endMs ?? atMs)
+  const isOver = !isActive && wasActive && (isKnown || beganMs >= sinceMs)
+  if (!isNew && !isOver) return undefined
+  const sinceNextMs = isActive ? beganMs : endedMs
+  const isAhead = saidMs !== undefined && newestSaidMs > sinceNextMs
+  const ahead = isAhead ? { startMs: saidMs, newestMs: newestSaidMs } : undefined
+  const next = { isActive, sinceMs: sinceNextMs, ahead }
+  const isHistory = known === undefined && !isActive && endedMs < atMs - historyMs
+  return { starts: isNew && !isHistory, ends: !isActive && !isHistory, next }
 }
 
 export function alertEdge(what: 'alertStarts' | 'alertEnds', name?: string): VehicleEdge<AlertOccurrence> {
@@ -478,26 +561,28 @@ export function alertEdge(what: 'alertStarts' | 'alertEnds', name?: string): Veh
     name: `${what}(${name === undefined ? '' : JSON.stringify(name)})`,
     fields: [],
     topics: ['alerts'],
-    detect({ event, at, memory }) {
+    detect(step) {
+      const { event, at, memory } = step
       if (event.topic !== 'alerts') return undefined
       const known = knownAlerts(memory)
-      const alerts = event.alerts.filter((alert) => {
-        if (name !== undefined && alert.name !== name) return false
-        const key = alert.name.slice(0, longestName)
-        const { sinceMs, isActive: wasActive } = known.get(key) ?? { sinceMs: -Infinity, isActive: false }
-        const messageMs = at.getTime()
-        const startMs = msOf(alert.startedAt) ?? (wasActive ? sinceMs : messageMs)
-        const isActive = alert.endedAt === undefined
-        // A late message lists what was active earlier, and every message can repeat what an earlier one said.
-        if (isActive ? startMs <= sinceMs : startMs < sinceMs) return false
+      const alerts: Alert[] = []
+      const inOrder = sentAlerts(step).toSorted((a, b) => (a.startMs ?? Infinity) - (b.startMs ?? Infinity))
+      for (const sent of inOrder) {
+        if (name !== undefined && sent.alert.name !== name) continue
+        const key = sent.alert.name.slice(0, longestName)
+        const news = newsOf(sent, known.get(key), at.getTime())
+        if (news === undefined) continue
         known.delete(key)
-        known.set(key, {
-          isActive,
-          sinceMs: isActive ? startMs : Math.max(startMs, msOf(alert.endedAt) ?? messageMs),
-        })
-        return what === 'alertStarts' ? isActive : wasActive && !isActive
-      })
-      const kept = [...known].slice(-mostAlerts).map(([alert, { sinceMs, isActive }]) => [alert, sinceMs, isActive])
+        known.set(key, news.next)
+        if (what === 'alertStarts' ? news.starts : news.ends) alerts.push(sent.alert)
+      }
+      const kept = [...known]
+        .slice(-mostAlerts)
+        .map(([alert, { sinceMs, isActive, ahead }]) =>
+          ahead === undefined
+            ? [alert, sinceMs, isActive]
+            : [alert, sinceMs, isActive, ...new Set([ahead.startMs, ahead.newestMs])],
+        )
       return {
         memory: JSON.stringify(kept),
         ...(alerts.length === 0 ? {} : { happened: { at, acrossGap: false, alerts: alerts.map(storable) } }),
@@ -518,14 +603,15 @@ function knownAlerts(memory: unknown): Map<string, KnownAlert> {
   const known = new Map<string, KnownAlert>()
   for (const entry of Array.isArray(read) ? read : []) {
     if (!Array.isArray(entry)) continue
-    const [name, sinceMs, isActive]: readonly unknown[] = entry
-    if (typeof name === 'string' && typeof sinceMs === 'number')
-      known.set(name, { sinceMs, isActive: isActive === true })
+    const [name, sinceMs, isActive, startMs, newestMs = startMs]: readonly unknown[] = entry
+    if (typeof name !== 'string' || typeof sinceMs !== 'number') continue
+    const ahead = typeof startMs === 'number' && typeof newestMs === 'number' ? { startMs, newestMs } : undefined
+    known.set(name, { sinceMs, isActive: isActive === true, ahead })
   }
   return known
 }
 
 function msOf(time: string | undefined): number | undefined {
-  const ms = time === undefined ? Number.NaN : Date.parse(time)
-  return Number.isNaN(ms) ? undefined : ms
+  const ms = readTime(time)
+  return isTimeSet(ms) ? ms : undefined
 }

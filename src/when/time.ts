@@ -2,6 +2,7 @@ import { checkOptions, numberBetween, type Rule, trueOrFalse } from '../base/opt
 import type { FleetEvent } from '../events/event.ts'
 import type { FieldValue } from '../events/values.ts'
 import type { AnyVehicleView, Edge, EdgeResult, EdgeStep, EdgeTimer, EdgeTopic, Occurrence } from '../vehicles/edge.ts'
+import { credibleMs } from '../vehicles/lag.ts'
 import { Snapshot } from '../vehicles/state.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { createClockwork } from './clockwork.ts'
@@ -82,6 +83,10 @@ export function knowing(vehicle: AnyVehicleView, isKnown: (field: string) => boo
 interface Starting extends Pick<Edge, 'name' | 'fields' | 'detect'> {
   /** Whether it still lasts. */
   readonly holds?: (vehicle: AnyVehicleView) => boolean
+  /** Whether it happens with the first value. Then it also counts for a state that was there before the edge. */
+  readonly isFirst?: boolean
+  /** Whether all conditions of `where` have been true since this time. */
+  readonly mayBegin?: (vehicle: AnyVehicleView, sinceMs: number) => boolean
 }
 
 const isLate = (due: number, { arrivedMs }: EdgeStep): boolean => arrivedMs - due > 1_000
@@ -89,9 +94,12 @@ const isLate = (due: number, { arrivedMs }: EdgeStep): boolean => arrivedMs - du
 const noLonger = { timer: null } as const
 
 /** It happens when something that an edge began has lasted for a time. */
-export function lastedAfter(inner: Starting, duration: Duration): Pick<Edge<Lasted>, 'name' | 'timing' | 'detect'> {
+export function lastedAfter(
+  inner: Starting,
+  duration: Duration,
+): Pick<Edge<Lasted>, 'name' | 'timing' | 'detect'> & { readonly begins: NonNullable<Edge['begins']> | undefined } {
   const { ms, name } = readDuration('after', duration)
-  const { fields, holds } = inner
+  const { fields, holds, isFirst = false, mayBegin = () => true } = inner
   if (holds === undefined)
     throw invalid(
       `\`${inner.name}\` is over at once, so it has no \`after\``,
@@ -108,33 +116,51 @@ export function lastedAfter(inner: Starting, duration: Duration): Pick<Edge<Last
     return start
   }
 
-  /** When a message ended it. */
-  const endedMs = ({ at, changes }: EdgeStep): number =>
-    Math.min(at.getTime(), ...changes.flatMap((change) => (fields.includes(change.field) ? [change.at.getTime()] : [])))
+  const isValid = (vehicle: AnyVehicleView): boolean =>
+    holds(knowing(vehicle, (field) => vehicle.invalidSince(field) === undefined))
+
+  const begins = (vehicle: AnyVehicleView): EdgeTimer | undefined => {
+    const seenMs = vehicle.seenAt?.getTime()
+    if (seenMs === undefined || !isValid(vehicle)) return undefined
+    const known = beginning(vehicle, -Infinity)
+    const since = known > firstCredibleMs ? known : seenMs
+    return mayBegin(vehicle, since)
+      ? { due: since + ms, since, acrossGap: fields.some((field) => isUncertain(vehicle, field)) }
+      : undefined
+  }
 
   return {
     name: `${inner.name}.after(${name})`,
     timing: createClockwork,
+    begins: isFirst ? begins : undefined,
     detect(step) {
-      const { timer, after, at } = step
-      if (step.event.topic === 'timer') return timer && { happened: lasted(timer, step) }
+      const { timer, after, at, arrivedMs } = step
+      if (step.event.topic === 'timer')
+        return timer && { happened: lasted(timer, step), timer: { due: null, since: timer.since, told: true } }
       const { happened, memory } = inner.detect(step) ?? {}
       const result: EdgeResult<Lasted> = memory === undefined ? {} : { memory }
       if (timer === undefined && happened === undefined) return result
-      const isTrue = holds(knowing(after, (field) => after.invalidSince(field) === undefined))
-      if (isTrue && (happened !== undefined || timer?.due === null)) {
-        const since = beginning(after, (happened?.at ?? at).getTime())
+      const isTrue = isValid(after)
+      if (isTrue && (happened !== undefined || (timer?.due === null && timer.told !== true))) {
+        const since = credibleMs(beginning(after, (happened?.at ?? at).getTime()), arrivedMs)
         return { ...result, timer: { due: since + ms, since, acrossGap: (happened ?? timer)?.acrossGap === true } }
       }
       if (isTrue) return result
+      if (!holds(knowing(after))) return { ...result, ...noLonger }
       // A value that the vehicle stopped reporting may come back, and it begins again then.
-      const pausing = { due: null, since: at.getTime(), acrossGap: timer?.acrossGap === true }
-      const ended = holds(knowing(after)) ? { timer: pausing } : noLonger
-      const isOver = typeof timer?.due === 'number' && endedMs(step) >= timer.due
-      return isOver ? { ...result, ...ended, happened: lasted(timer, step) } : { ...result, ...ended }
+      return timer?.told === true
+        ? result
+        : { ...result, timer: { due: null, since: at.getTime(), acrossGap: timer?.acrossGap === true } }
     },
   }
 }
+
+/** There is a value, and it may be another one by now. */
+export const isUncertain = (vehicle: AnyVehicleView, field: string): boolean =>
+  vehicle.value(field) !== undefined && !vehicle.isCertain(field)
+
+/** No vehicle of the maker sent anything before: a clock that was never set has an earlier time. */
+const firstCredibleMs = /* @__PURE__ */ Date.UTC(2010)
 
 function lasted({ due, since, acrossGap = false }: EdgeTimer, step: EdgeStep): Lasted {
   const dueMs = due ?? since
@@ -145,7 +171,8 @@ function lasted({ due, since, acrossGap = false }: EdgeTimer, step: EdgeStep): L
 type Sensing<Happened extends Occurrence> = Pick<
   Edge<Happened>,
   'name' | 'fields' | 'reads' | 'topics' | 'timing' | 'detect'
->
+> &
+  Pick<Required<Edge>, 'begins'>
 
 /** What both edges of a silence know. */
 interface Counting {
@@ -180,15 +207,22 @@ export function silence(duration: Duration, options: SilentOptions): Sensing<Sil
     topics: wireTopics,
     timing: createClockwork,
     counts,
+    begins(vehicle) {
+      const times = fields.flatMap((field) => vehicle.at(field)?.getTime() ?? [])
+      const since = times.length > 0 ? Math.max(...times) : vehicle.seenAt?.getTime()
+      if (since === undefined || (!evenOffline && vehicle.online === false)) return undefined
+      return { due: since + ms, since, byArrival: true }
+    },
     detect(step) {
       const { event, before, after, arrivedMs, timer } = step
       if (event.topic === 'timer') {
-        const { since: lastAt, ...timeUp } = lasted(timer ?? { due: null, since: arrivedMs }, step)
-        return { happened: { ...timeUp, lastAt } }
+        const known: EdgeTimer = timer ?? { due: null, since: arrivedMs }
+        const { since: lastAt, ...timeUp } = lasted(known, step)
+        return { happened: { ...timeUp, lastAt }, timer: { due: null, since: known.since, told: true } }
       }
       if (!evenOffline && after.online === false) return noLonger
       const isBack = before.online === false && after.online === true
-      return counts(event) || isBack ? { timer: { due: arrivedMs + ms, since: arrivedMs } } : undefined
+      return counts(event) || isBack ? { timer: { due: arrivedMs + ms, since: arrivedMs, byArrival: true } } : undefined
     },
   }
 }
@@ -205,6 +239,7 @@ export function hearing(silent: Edge<Silence> & Counting): Sensing<Heard> {
     reads: silent.reads,
     topics: wireTopics,
     timing: createClockwork,
+    begins: silent.begins ?? (() => undefined),
     detect(step) {
       const { event, at, arrivedMs, timer } = step
       const found = silent.detect(step)

@@ -6,6 +6,7 @@ import {
   emptyObject,
   isDeeperThan,
   isJsonObject,
+  isPresent,
   type JsonObject,
   wireObject,
   type WireObject,
@@ -140,18 +141,30 @@ export function readFieldMap(sent: JsonObject, rules: FieldRules): FieldReading 
   return reading
 }
 
+/**
+ * The name of the field of an item. `undefined`: the item is no `{ key, value }`, and must not become a field without a value. An emitter
+ * that leaves out zeros leaves out the key of field zero, `Unknown`, and one writes the key of a field that it does not know as a number.
+ */
+function nameOf(item: JsonObject): string | undefined {
+  const { key, value } = item
+  const isNamed = isPresent(key)
+  if (!isNamed || value === undefined) {
+    const others = Object.keys(item).filter((name) => name !== 'key' && name !== 'value')
+    if (others.length > 0 || (!isNamed && value === undefined)) return undefined
+  }
+  if (!isNamed) return 'Unknown'
+  return typeof key === 'number' ? String(key) : typeof key === 'string' ? key : undefined
+}
+
 /** Reads the maker's list of `{ key, value }`; `undefined` when it is not such a list, or has more than {@link maxFields}. */
 export function readFieldList(sent: readonly unknown[], rules: FieldRules): FieldReading | undefined {
   if (sent.length > maxFields) return undefined
   const reading: FieldReading = { data: wireObject<FieldValue>(), undecoded: emptyObject }
   for (const item of sent) {
     if (!isJsonObject(item)) return undefined
-    const { key, value } = item
-    // An emitter writes a field that it does not know as a number. One that leaves out zeros leaves out the number of field
-    // zero, `Unknown`.
-    const name = typeof key === 'number' ? String(key) : (key ?? 'Unknown')
-    if (typeof name !== 'string') return undefined
-    readField(reading, name, value ?? null, rules)
+    const name = nameOf(item)
+    if (name === undefined) return undefined
+    readField(reading, name, item['value'] ?? null, rules)
   }
   return reading
 }

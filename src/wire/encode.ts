@@ -178,6 +178,7 @@ const reserved: ReadonlySet<string> = /* @__PURE__ */ new Set([
   'vehicle_data',
   'event',
   'createdAtMissing',
+  'secret',
 ])
 
 function writeMeta(
@@ -222,7 +223,7 @@ function labelOf(topic: WireTopic, sourcetype: string | undefined): string {
   return sourcetype !== undefined && topicOfLabel(sourcetype) === topic ? sourcetype : `vehicle:telemetry:${topic}`
 }
 
-/** The `time` of an envelope in seconds. From the year 5138 on in milliseconds, as readers take it. */
+/** The `time` of an envelope in seconds. From the year 5138 on in nanoseconds, because readers tell units apart by size. */
 function envelopeTime(createdAt: string): number {
   const ms = readInstant(createdAt)
   if (Number.isNaN(ms)) {
@@ -230,7 +231,7 @@ function envelopeTime(createdAt: string): number {
       hint: 'Write it like 2024-02-24T04:58:44.983Z.',
     })
   }
-  return ms >= 1e14 ? ms : ms / 1000
+  return ms >= 1e14 ? (ms + 0.5) * 1e6 : ms / 1000
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { Meta, WireTopic } from '../events/event.ts'
 import type { Door } from '../http/paths.ts'
 import { asJsonObject, emptyObject, isPresent, isTextList, type JsonObject, wireObject } from './record.ts'
-import { lastDateMs, readDecimal } from './scalars.ts'
+import { readTime } from './scalars.ts'
 
 /** The first of these top-level keys that a message has names its topic. */
 export function topicOf(message: JsonObject): WireTopic | undefined {
@@ -30,13 +30,11 @@ export function topicOfLabel(sourcetype: string): WireTopic | undefined {
 /** The rule of the collector protocol that an event breaks. */
 export type EnvelopeFault = 'event_missing' | 'event_blank' | 'time_invalid'
 
-const MILLISECONDS_FROM = 1e11
-
-/** The `time` of a collector event in milliseconds: it has seconds, or from 1e11 up milliseconds. NaN: it is none. */
+/** The `time` of a collector event in milliseconds: a number in any unit, or one as text. NaN: it is none. */
 export function readEnvelopeTime(time: unknown): number {
-  const seconds = typeof time === 'number' ? time : typeof time === 'string' ? readDecimal(time) : Number.NaN
-  const ms = Math.round(seconds >= MILLISECONDS_FROM ? seconds : seconds * 1000)
-  return Math.abs(ms) <= lastDateMs ? ms + 0 : Number.NaN
+  return typeof time === 'number' || (typeof time === 'string' && !Number.isNaN(Number(time)))
+    ? readTime(time)
+    : Number.NaN
 }
 
 /** Whether a message has the shape of an HTTP Event Collector event. */
@@ -80,7 +78,8 @@ function fits(key: string, value: unknown): boolean {
       return typeof value === 'boolean'
     case 'changed':
       return isTextList(value)
-    // Only fleethook sets it.
+    // Only fleethook sets them.
+    case 'secret':
     case 'createdAtMissing':
       return false
   }
@@ -133,4 +132,8 @@ export function envelopeMeta(envelope: JsonObject): Meta {
 
 export function undatedMeta(meta: Meta): Meta {
   return withKey(meta, 'createdAtMissing', true)
+}
+
+export function secretMeta(meta: Meta, place: number): Meta {
+  return withKey(meta, 'secret', place)
 }

@@ -1,7 +1,8 @@
 import type { Alert, Format, Meta, VehicleError, WireTopic } from '../events/event.ts'
 import { identity } from './identity.ts'
 import { type FieldRules, readFieldList, readFieldMap } from './data.ts'
-import { inspect, isJsonObject, type JsonObject, wireObject, type WireObject } from './record.ts'
+import { inspect, isJsonObject, isPresent, type JsonObject, wireObject, type WireObject } from './record.ts'
+import { isEmptyTime, isoText, isTimeSet, readInstant, readTime } from './scalars.ts'
 
 const ids: WeakMap<NormalizedEvent, string> = /* @__PURE__ */ new WeakMap()
 
@@ -92,7 +93,8 @@ function payloadOf(event: NormalizedEvent): unknown {
   }
 }
 
-type ReadEntry<Entry> = (sent: JsonObject, name: string) => Entry
+/** `undefined`: a member has a shape that it never has. */
+type ReadEntry<Entry> = (sent: JsonObject, name: string) => Entry | undefined
 
 /** Reads a list of entries, or an object of name to entries. `undefined`: it is neither, or an entry has no name. */
 function readEntries<Entry>(sent: unknown, readEntry: ReadEntry<Entry>): readonly Entry[] | undefined {
@@ -100,9 +102,9 @@ function readEntries<Entry>(sent: unknown, readEntry: ReadEntry<Entry>): readonl
   const add = (entry: unknown, key: string | undefined): boolean => {
     if (!isJsonObject(entry)) return false
     const name = typeof entry['name'] === 'string' ? entry['name'] : key
-    if (name === undefined) return false
-    entries.push(readEntry(entry, name))
-    return true
+    const read = name === undefined || name === '' ? undefined : readEntry(entry, name)
+    if (read !== undefined) entries.push(read)
+    return read !== undefined
   }
   if (Array.isArray(sent)) return sent.every((entry) => add(entry, undefined)) ? entries : undefined
   if (!isJsonObject(sent)) return undefined
@@ -119,8 +121,24 @@ function rest(sent: JsonObject, known: readonly string[]): WireObject<unknown> {
   return kept
 }
 
+/** One text is a list of one. An emitter writes a constant that it does not know as a number. */
 function texts(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter((item) => typeof item === 'string') : []
+  const list: readonly unknown[] = Array.isArray(value) ? value : [value]
+  return list.flatMap((item) => (typeof item === 'string' ? [item] : typeof item === 'number' ? [String(item)] : []))
+}
+
+/**
+ * A time inside a payload as ISO 8601: a text as it was sent, a number in any unit. `undefined`: none, also an empty one.
+ * `null`: the value is no time, and must not look like none: an alert would never end.
+ */
+function timeText(sent: unknown): string | undefined | null {
+  if (!isPresent(sent) || sent === '') return undefined
+  if (typeof sent !== 'string' && typeof sent !== 'number') return null
+  const ms = readTime(sent)
+  if (isEmptyTime(ms)) return undefined
+  if (Number.isNaN(ms)) return typeof sent === 'string' ? sent : null
+  const isIso = typeof sent === 'string' && (!isTimeSet(ms) || !Number.isNaN(readInstant(sent)))
+  return isIso ? sent : isoText(ms)
 }
 
 function textMap(value: unknown): Readonly<WireObject<string>> {
@@ -137,22 +155,25 @@ function textMap(value: unknown): Readonly<WireObject<string>> {
 const alertKeys = ['name', 'startedAt', 'endedAt', 'audiences']
 const errorKeys = ['name', 'createdAt', 'tags', 'body']
 
-function readAlert(sent: JsonObject, name: string): Alert {
-  const { startedAt, endedAt } = sent
+function readAlert(sent: JsonObject, name: string): Alert | undefined {
+  const [startedAt, endedAt] = [timeText(sent['startedAt']), timeText(sent['endedAt'])]
+  if (startedAt === null || endedAt === null) return undefined
   return Object.assign(wireObject<unknown>(), {
     name,
-    ...(typeof startedAt === 'string' && { startedAt }),
-    ...(typeof endedAt === 'string' && { endedAt }),
+    ...(startedAt !== undefined && { startedAt }),
+    ...(endedAt !== undefined && { endedAt }),
     audiences: texts(sent['audiences']),
     ...rest(sent, alertKeys),
   })
 }
 
-function readError(sent: JsonObject, name: string): VehicleError {
-  const { createdAt, body } = sent
+function readError(sent: JsonObject, name: string): VehicleError | undefined {
+  const { body } = sent
+  const createdAt = timeText(sent['createdAt'])
+  if (createdAt === null) return undefined
   return Object.assign(wireObject<unknown>(), {
     name,
-    ...(typeof createdAt === 'string' && { createdAt }),
+    ...(createdAt !== undefined && { createdAt }),
     tags: textMap(sent['tags']),
     ...(typeof body === 'string' && { body }),
     ...rest(sent, errorKeys),
@@ -166,7 +187,8 @@ function readConnectivity(event: NormalizedEvent, sent: unknown): boolean {
   event.status = status.toLowerCase()
   event.networkInterface = networkInterface.toLowerCase()
   if (typeof connectionId === 'string') event.connectionId = connectionId
-  return true
+  else if (typeof connectionId === 'number') event.connectionId = String(connectionId)
+  return status !== '' && networkInterface !== ''
 }
 
 /** The payload of a topic in a message that has the topic's key. For `connectivity` the payload is the message itself. */
@@ -186,7 +208,7 @@ export function readPayload(event: NormalizedEvent, topic: WireTopic, sent: unkn
     }
     case 'state':
       event.state = sent
-      return typeof sent === 'string'
+      return typeof sent === 'string' && sent !== ''
     case 'vehicle_data':
       event.vehicleData = sent
       return isJsonObject(sent)

@@ -14,7 +14,7 @@ import {
 import { fieldReaders } from './field-types.ts'
 import { NormalizedEvent, payloadIn, readPayload } from './normalized-event.ts'
 import { asJsonObject, emptyObject, isJsonObject, isPresent, type JsonObject } from './record.ts'
-import { isoText, readInstant } from './scalars.ts'
+import { isTimeSet, isoText, readInstant, readTime } from './scalars.ts'
 import { split, splitValue } from './split.ts'
 
 /** Options of {@link createNormalizer}. */
@@ -47,7 +47,10 @@ const longestVin = 64
 /** Stores cut text at NUL, or write every unpaired surrogate as the same character. So two such VINs could become one. */
 const unstorable = /[\p{Cc}\p{Cs}]/u
 
-/** Makes the event without its payload. `createdAt` is the time as it was sent. `createdMs` is NaN when it cannot be read. */
+/**
+ * Makes the event without its payload. `createdAt` is the time as it was sent. A `createdMs` that cannot be read, or is of a clock that was
+ * never set, says nothing: the time of receipt takes its place, and `meta` says so.
+ */
 function eventOf(
   topic: WireTopic | 'unknown',
   vin: unknown,
@@ -60,7 +63,7 @@ function eventOf(
 ): NormalizedEvent {
   const isVin = typeof vin === 'string' && vin !== '' && vin.length <= longestVin && !unstorable.test(vin)
   const known = isVin ? vin : undefined
-  if (Number.isNaN(createdMs)) {
+  if (!isTimeSet(createdMs)) {
     const at = new Date(receivedAt)
     return new NormalizedEvent(topic, known, isoText(at.getTime()), at, receivedAt, format, undatedMeta(meta), raw)
   }
@@ -93,9 +96,20 @@ function readPlain(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format, r
   const format = isMaker ? 'vehicle_maker' : 'service'
   const createdAt = raw['createdAt']
   const text = typeof createdAt === 'string' ? createdAt : undefined
-  const createdMs = text === undefined ? Number.NaN : readInstant(text)
+  const isoMs = text === undefined ? Number.NaN : readInstant(text)
+  const isIso = !Number.isNaN(isoMs)
+  const createdMs = isIso ? isoMs : readTime(createdAt)
   const meta = messageMeta(emptyObject, raw, topic)
-  const event = eventOf(topic ?? 'unknown', raw['vin'], text, createdMs, receivedAt, format, meta, raw)
+  const event = eventOf(
+    topic ?? 'unknown',
+    raw['vin'],
+    isIso ? text : undefined,
+    createdMs,
+    receivedAt,
+    format,
+    meta,
+    raw,
+  )
   if (topic === undefined) return unknown('no_topic', event)
   if (pinned !== 'auto' && pinned !== format) return unknown('format_mismatch', event)
   return withPayload(event, topic, payloadIn(raw, topic), rules)

@@ -158,6 +158,41 @@ export function readInstant(text: string): number {
   return days * DAY_MS + clockMs(clock) + fractionMs - (isUtc ? 0 : zoneMs(text, at))
 }
 
+/**
+ * Reads a number as a time, to the millisecond: seconds, milliseconds, microseconds or nanoseconds, by its size. Each covers the years from
+ * 1973 to 5138. Finer digits are cut off, as in a text, so that both have the same id. NaN when it is none.
+ */
+function readEpoch(time: number): number {
+  const ms =
+    time >= 1e17
+      ? Math.floor(time / 1e6)
+      : time >= 1e14
+        ? Math.floor(time / 1e3)
+        : Math.round(time >= 1e11 ? time : time * 1e3)
+  return Math.abs(ms) <= lastDateMs ? ms + 0 : Number.NaN
+}
+
+/**
+ * Reads any time of the wire to the millisecond: an ISO 8601 text, UTC without a zone, or a number, also as text. NaN when it is none. A
+ * number need not be exact, because nanoseconds do not fit into a double.
+ */
+export function readTime(sent: unknown): number {
+  if (typeof sent === 'number') return readEpoch(sent)
+  if (typeof sent !== 'string') return Number.NaN
+  const text = sent.trim()
+  return decimalText.test(text) ? readEpoch(Number(text)) : readInstant(text)
+}
+
+/** Whether a time was sent, and by a clock that was set: one that was never set counts from 1970. */
+export function isTimeSet(ms: number): boolean {
+  return ms < 0 || ms >= 365 * DAY_MS
+}
+
+/** An empty time is written as 1970, or as the year 1. */
+export function isEmptyTime(ms: number): boolean {
+  return ms === 0 || ms === -62_135_596_800_000
+}
+
 const months = 'JanFebMarAprMayJunJulAugSepOctNovDec'
 const clockText = /^[A-Z][a-z]{2} ([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d):(\d\d):(\d\d) (\d{4})$/
 

@@ -9,7 +9,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
-import { spawnSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -54,7 +54,7 @@ describe('fleethook init', () => {
       const secret = secretIn(folder)
       expect(secret).toMatch(/^[0-9a-f]{64}$/)
       expect(stdout).not.toContain(secret)
-      expect(stdout).toContain(`cd "${relative(process.cwd(), folder)}" && `)
+      expect(stdout).toContain(`cd '${relative(process.cwd(), folder)}' && `)
       // These tests run in a checkout.
       expect(stdout).toMatch(
         / && npm pack \S+\n {2}npm install \.\/fleethook-[\d.]+\.tgz\n {2}(npm|bun|deno|docker) \w+/,
@@ -70,6 +70,21 @@ describe('fleethook init', () => {
       )
       expect(readFileSync(join(folder, 'README.md'), 'utf8')).toMatch(/^# \w.+\n[^]*```sh\n(?![^]*^cp )/)
     },
+  )
+
+  test.skipIf(process.platform === 'win32')(
+    'what it prints can be pasted, whatever the name of the folder',
+    async () => {
+      for (const name of ['$(touch ran)', "it's `touch ran`", '-x', 'a"b; touch ran']) {
+        const { stdout } = await command(['init', 'node', `./${name}`], {}, scratch)
+        const cd = /^ {2}(cd .*) && npm pack/m.exec(stdout)?.[1] ?? ''
+        expect(execFileSync('bash', ['-c', `${cd} && pwd`], { cwd: scratch, encoding: 'utf8' })).toBe(
+          `${realpathSync(join(scratch, name))}\n`,
+        )
+      }
+      expect(existsSync(join(scratch, 'ran'))).toBe(false)
+    },
+    60_000,
   )
 
   test.each(templates.filter((name) => !['bun', 'deno'].includes(name)))(
@@ -92,7 +107,7 @@ describe('fleethook init', () => {
     const template = readTemplate('bun')
     expect(nextCommands(template, '1.2.3').slice(0, 2)).toEqual(['bun install', 'bun start'])
     expect(nextCommands(template, '1.2.3', '/a b/fleethook-1.2.3.tgz').slice(0, 2)).toEqual([
-      'npm install "/a b/fleethook-1.2.3.tgz"',
+      "npm install '/a b/fleethook-1.2.3.tgz'",
       'bun start',
     ])
     expect(nextCommands(template, '1.2.3', '/src/fleethook').slice(0, 3)).toEqual([
@@ -161,6 +176,7 @@ describe('fleethook init', () => {
   const wrong: readonly (readonly [args: readonly string[], said: string])[] = [
     [['init'], "missing required argument 'template'"],
     [['init', 'expres', 'x'], 'There is no template "expres". There are bun, charging-alerts'],
+    [['init', 'expres', 'x'], 'Did you mean express?'],
   ]
   test.each(wrong)('%j is bad usage and writes nothing', async (args, said) => {
     const folder = join(scratch, 'never')

@@ -1,6 +1,7 @@
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import type { ServerResponse } from 'node:http'
 import { afterEach, describe, expect, test } from 'vitest'
 import { few } from '../form.ts'
@@ -297,6 +298,28 @@ describe('fleethook completion', () => {
     expect(status).toBe(0)
     expect(stdout).toMatch(/fleethook complete|complete --/)
   })
+
+  test.skipIf(process.platform === 'win32')(
+    'in bash, TAB runs nothing of the line, and the script can be read again',
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'fleethook-completion-'))
+      const { stdout } = await command(['completion', 'bash'])
+      const main = resolve('adapters/cli/main.ts')
+      const lines = [
+        ...['fleethook() { "$NODE" --no-warnings "$MAIN" "$@"; }', 'eval "$SCRIPT"', 'eval "$SCRIPT"'],
+        'compopt() { :; }',
+        'tab() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); __fleethook_complete; echo "<${COMPREPLY[*]}>"; }',
+        "tab fleethook conf; tab fleethook '$(touch ran)' ''; tab fleethook dead '`touch ran`'; tab fleethook 'x[$(touch ran)]' ''",
+      ]
+      const env = { ...process.env, NODE: process.execPath, MAIN: main, SCRIPT: stdout }
+      const ran = spawnSync('bash', ['--norc', '-c', lines.join('\n')], { cwd: folder, env, encoding: 'utf8' })
+      expect(ran).toMatchObject({ status: 0, stderr: '' })
+      expect(ran.stdout.split('\n', 1)).toEqual(['<config>'])
+      expect(readdirSync(folder)).toEqual([])
+      rmSync(folder, { recursive: true })
+    },
+    60_000,
+  )
 
   test('another shell is bad usage', async () => {
     expect((await command(['completion', 'cmd'])).status).toBe(2)

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { filled } from '../../adapters/cli/terminal.ts'
 import { few } from '../form.ts'
 import { command } from './command.ts'
 
@@ -35,6 +36,22 @@ describe('fleethook', () => {
     const { default: manifest } = await import('../../package.json', { with: { type: 'json' } })
     expect(await command(['--version'])).toEqual({ status: 0, stdout: `${manifest.version}\n`, stderr: '' })
   })
+
+  test('help and version are words too', async () => {
+    expect((await command(['help'])).stdout).toMatch(/^Usage: fleethook <command>/)
+    expect(await command(['help', 'dead', 'list'])).toEqual(await command(['dead', 'list', '--help']))
+    expect(await command(['version'])).toEqual(await command(['--version']))
+  })
+
+  test.each(few(['dead list', 'send', 'doctor', 'completion', 'run', 'tail', 'replay', 'init', 'postgres move'], 3))(
+    'the help of %s fits into 60 and 80 columns',
+    async (words) => {
+      const { stdout } = await command([...words.split(' '), '--help'])
+      for (const width of [60, 80])
+        for (const line of filled(stdout, width).split('\n')) expect(line.length).toBeLessThanOrEqual(width)
+      expect(filled(stdout, 80)).toBe(stdout)
+    },
+  )
 
   test('a command that does not exist is bad usage, with the one that was meant', async () => {
     const { status, stderr } = await command(['sned'])

@@ -35,6 +35,35 @@ describe('an error has the code of the service, wherever its body has it', () =>
   })
 })
 
+describe('an answer of any size is given up before it fills the memory', () => {
+  const endless = (status: number): { readonly answer: () => Response; readonly sent: () => number } => {
+    let sent = 0
+    const chunk = new Uint8Array(1_048_576).fill(32)
+    const pull = (controller: ReadableStreamDefaultController<Uint8Array>): void => {
+      sent += chunk.length
+      controller.enqueue(chunk)
+    }
+    return { answer: () => new Response(new ReadableStream({ pull }), { status }), sent: () => sent }
+  }
+
+  test('a good one is an error that says so', async () => {
+    const { answer, sent } = endless(200)
+    const { client } = stub(answer)
+    const error = await rejection(client.products())
+    expect(error).toMatchObject({ code: 'answer_unreadable', status: 200 })
+    expect(String(error)).toContain('more than 32 MiB')
+    expect(await rejection(client.vehicle(vin).image())).toMatchObject({ code: 'answer_unreadable' })
+    expect(sent()).toBeLessThan(80 * 1_048_576)
+  })
+
+  test('an error is reported by its status', async () => {
+    const { answer, sent } = endless(502)
+    const { client } = stub(answer, once)
+    expect(await rejection(client.products())).toMatchObject({ code: 'refused', status: 502 })
+    expect(sent()).toBeLessThan(4 * 1_048_576)
+  })
+})
+
 test.each(['x-request-id', 'x-txid'])('the id of the request is read from %s', async (header) => {
   const { client } = stub(refusal(404, 'not_found', { [header]: 'req-1' }), once)
   expect(await rejection(client.products())).toMatchObject({ requestId: 'req-1' })

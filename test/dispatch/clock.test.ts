@@ -1,5 +1,9 @@
-import type { GapEvent } from 'fleethook'
+import { type GapEvent, Retry } from 'fleethook'
+import type { InboxFactory } from 'fleethook/extend'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { describe, expect, test } from 'vitest'
+import { createRestingClock } from '../../adapters/inbox/durable-object/resting-clock.ts'
+import { createFiles } from '../inbox/sqlite-files.ts'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { settableClock, turn } from './fake-clock.ts'
 import { data, scene } from './scene.ts'
@@ -103,6 +107,50 @@ describe('after the clock was set back by an hour', () => {
     clock.set(-hourMs)
     await clock.fake.advance(5_000)
     expect(result).toEqual({ handled: 0, left: 0, lost: 1 })
+  })
+})
+
+describe('while the clock was ahead by a day', () => {
+  test.each(['an error', 'a Retry'])(
+    'a handler failed with %s: after a restart with the right clock its vehicle waits for a minute at most',
+    async (what) => {
+      const files = createFiles()
+      const inbox = (): InboxFactory => sqliteInbox({ path })
+      const path = files.path()
+      const clock = settableClock()
+      clock.set(24 * hourMs)
+      const first = scene({ inbox: inbox(), clock })
+      first.receiver.on('data', () => (what === 'an error' ? fails() : Promise.reject(new Retry(hourMs))))
+      await first.receiver.open()
+      await first.post(data('A', 1))
+      await expect.poll(() => clock.fake.advance(100).then(() => first.receiver.stats().running)).toBe(0)
+      await first.receiver.drain()
+
+      clock.set(-24 * hourMs)
+      const seen: string[] = []
+      const next = scene({ inbox: inbox(), clock })
+      next.receiver.on('data', ({ vin, data: { Odometer } }) => void seen.push(`${vin} ${String(Odometer)}`))
+      await next.receiver.open()
+      await next.post([data('A', 2), data('B', 3)])
+      const untilMs = clock.fake.now() + 60_000
+      await expect.poll(() => clock.fake.advance(1_000).then(() => seen.length)).toBe(3)
+      expect(clock.fake.now()).toBeLessThanOrEqual(untilMs + 1_000)
+      expect(seen.filter((each) => each.startsWith('A'))).toEqual(['A 1', 'A 2'])
+      await next.receiver.drain()
+    },
+  )
+
+  test('a timer of an object that slept fires after no more than its time', async () => {
+    const clock = settableClock()
+    clock.set(24 * hourMs)
+    const resting = createRestingClock(clock)
+    let fired = 0
+    resting.after(1_000, () => (fired += 1))
+    resting.sleep()
+    clock.set(-24 * hourMs)
+    resting.wake()
+    await clock.fake.advance(1_000)
+    expect(fired).toBe(1)
   })
 })
 

@@ -7,6 +7,16 @@ import { turn } from './fake-clock.ts'
 import { data, gates, scene } from './scene.ts'
 
 describe('drain', () => {
+  test.each([Number.NaN, -1, '5', 5n])('refuses %s as a time, and loses nothing', async (deadlineMs) => {
+    const { receiver, post } = scene()
+    receiver.on('data', () => {})
+    await expect(receiver.drain({ deadlineMs: deadlineMs as number })).rejects.toThrow(
+      'Option `deadlineMs` of drain must be',
+    )
+    expect((await post(data('A', 1))).status).toBe(200)
+    expect(await receiver.drain()).toMatchObject({ lost: 0 })
+  })
+
   test('resolves at once when there is nothing to do, and leaves no timer', async () => {
     const { receiver, clock } = scene()
     expect(await receiver.drain()).toEqual({ handled: 0, left: 0, lost: 0 })

@@ -1,3 +1,4 @@
+import { postgresInbox } from 'fleethook/inbox/postgres'
 import { Discard } from 'fleethook'
 import { describe, expect, test } from 'vitest'
 import { turn } from './fake-clock.ts'
@@ -60,6 +61,19 @@ describe('a line about a handler that failed', () => {
   test('names the file and line where a handler without a name was registered', async () => {
     const line = await failing(() => new Error('no'))
     expect(line['handler']).toMatch(/^failure-lines\.test\.ts:\d+$/)
+  })
+
+  test('names a handler of exactlyOnce and createOnce as its marks do', async () => {
+    const { receiver, post, lines } = scene()
+    const exactly = postgresInbox({ db: { query: async () => ({ rows: [] }) } }).exactlyOnce(async (work) => work({}))
+    receiver.on(
+      'data',
+      exactly('billing: rows', () => {}),
+    )
+    await post(data(vin, 1))
+    await turn()
+    expect(details(lines, 'a handler for data failed')).toMatchObject({ handler: 'billing: rows' })
+    expect(exactly.batch('billing', () => {}).name).toBe('billing')
   })
 
   test('names the handler of a batch and the number of its messages', async () => {

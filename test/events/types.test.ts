@@ -1,8 +1,9 @@
-import { createReceiver, type Handler, type Receiver } from 'fleethook'
-import type { VehicleView } from 'fleethook/when'
+import { createReceiver, dedupe, type Handler, type Receiver, vehicles } from 'fleethook'
+import { becomes, type VehicleView } from 'fleethook/when'
 import {
   createNormalizer,
   normalize,
+  type BuiltInFields,
   type DataEvent,
   type Doors,
   type FieldValue,
@@ -81,18 +82,49 @@ describe('a receiver with bindings and own fields', () => {
   type Mood = 'Good' | 'Bad' | null | undefined
 
   test('infers both from its options', () => {
-    createReceiver({ secret: (env: Env) => env.WEBHOOK_SECRET, fields: { Mood: { enum: ['Good', 'Bad'] } } })
+    createReceiver({
+      secret: (env: Env) => env.WEBHOOK_SECRET,
+      fields: { Mood: { enum: ['Good', 'Bad'] } },
+      parts: [vehicles({ fields: ['Mood'] })],
+    })
       .on('data', (event, { env, vehicle }) => {
         expectTypeOf(env).toEqualTypeOf<Env>()
         expectTypeOf(event.data.Mood).toEqualTypeOf<Mood>()
         expectTypeOf(event.data.BatteryLevel).toEqualTypeOf<number | null | undefined>()
-        expectTypeOf(vehicle?.value('Mood')).toEqualTypeOf<Mood>()
+        expectTypeOf(vehicle.value('Mood')).toEqualTypeOf<Mood>()
       })
-      .batch('data', { size: 2, withinMs: 1 }, (events, { env, vehicles }) => {
+      .batch('data', { size: 2, withinMs: 1 }, (events, { env, vehicles: all }) => {
         expectTypeOf(env).toEqualTypeOf<Env>()
         expectTypeOf(events[0]?.data.Mood).toEqualTypeOf<Mood>()
-        expectTypeOf(vehicles[0]?.value('Mood')).toEqualTypeOf<Mood>()
+        expectTypeOf(all[0]?.value('Mood')).toEqualTypeOf<Mood>()
       })
+  })
+
+  test('knows the vehicle of a message that has one, when it has the part', () => {
+    const topics = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity'] as const
+    const parts = [dedupe({ withinMs: 1_000 }), vehicles({ fields: ['Gear'] })] as const
+    createReceiver({ secret, parts })
+      .on('data', (_event, { vehicle }) => expectTypeOf(vehicle).toEqualTypeOf<VehicleView>())
+      .on(topics, (_event, { vehicle }) => expectTypeOf(vehicle).toEqualTypeOf<VehicleView>())
+      .on('data', { changed: ['Gear'] }, (_event, { vehicle }) => expectTypeOf(vehicle).toEqualTypeOf<VehicleView>())
+      .when(becomes('Gear', 'P'), (_, { vehicle }) => expectTypeOf(vehicle).toEqualTypeOf<VehicleView>())
+      .batch('data', { size: 2, withinMs: 1 }, (_events, { vehicles: all }) =>
+        expectTypeOf(all).toEqualTypeOf<readonly VehicleView[]>(),
+      )
+      .on(['data', 'gap'], (_event, { vehicle }) => expectTypeOf(vehicle).toEqualTypeOf<VehicleView | undefined>())
+      .on('unknown', (_event, { vehicle }) => expectTypeOf(vehicle).toEqualTypeOf<VehicleView | undefined>())
+      .on('*', (_event, { vehicle }) => expectTypeOf(vehicle).toEqualTypeOf<VehicleView | undefined>())
+    createReceiver({ secret }).on('data', (_event, { vehicle }) => expectTypeOf(vehicle).toEqualTypeOf<undefined>())
+    createReceiver({ secret, parts: [dedupe({ withinMs: 1_000 })] })
+      .on('data', (_event, { vehicle }) => expectTypeOf(vehicle).toEqualTypeOf<undefined>())
+      .batch('data', { size: 2, withinMs: 1 }, (_events, { vehicles: all }) =>
+        expectTypeOf(all).toEqualTypeOf<readonly undefined[]>(),
+      )
+    const some: readonly ReturnType<typeof vehicles<'Gear'>>[] = []
+    const may = createReceiver({ secret, parts: some })
+    may.on('data', (_event, { vehicle }) => expectTypeOf(vehicle).toEqualTypeOf<VehicleView | undefined>())
+    expectTypeOf(createReceiver({ secret, parts })).toExtend<Receiver>()
+    expectTypeOf<Receiver>().toExtend<Receiver<object, BuiltInFields, true>>()
   })
 
   test('takes both as type arguments, and its own fields are not lost when the second is missing', () => {

@@ -11,7 +11,14 @@ test(
   () => {
     const folder = realpathSync(mkdtempSync(join(tmpdir(), 'fleethook-version-')))
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
-    for (const name of ['package.json', 'package-lock.json', 'jsr.json', 'CHANGELOG.md', 'scripts', '.changeset'])
+    for (const name of [
+      'package.json',
+      'package-lock.json',
+      'jsr.json',
+      'CHANGELOG.md',
+      'scripts',
+      '.changeset/config.json',
+    ])
       cpSync(join(root, name), join(folder, name), { recursive: true })
     symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'))
     const paths = [join(root, 'node_modules/node/bin'), join(root, 'node_modules/.bin'), process.env['PATH']]
@@ -31,8 +38,9 @@ test(
     expect(run(process.execPath, 'scripts/release.ts', 'version')).toContain(`tagged v${next}`)
     for (const name of ['package.json', 'package-lock.json', 'jsr.json'])
       expect(JSON.parse(read(name)).version).toBe(next)
+    // The notes of this checkout are there, too.
     expect(run(process.execPath, 'scripts/release.ts', 'notes')).toMatch(
-      /^### Minor Changes\n\n- \w{7}: Reads a fourth format\.\n$/,
+      /^### Minor Changes\n\n(?:[^]*\n)?- \w{7}: Reads a fourth format\.\n/,
     )
     expect(run('git', 'status', '--porcelain')).toBe('')
     expect(run('git', 'describe', '--exact-match')).toBe(`v${next}\n`)

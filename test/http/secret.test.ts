@@ -258,3 +258,47 @@ describe('A refusal says what to do, and never shows a secret', () => {
     expect(hint).not.toContain(plain)
   })
 })
+
+describe('A secret that is right behind another scheme word is in the log, once, and not in the answer', () => {
+  const line = (word: string): string =>
+    `error messages are refused although their secret is right: the header has ${word} as its scheme word. Set \`secret\` to the whole value of \`auth\`.`
+
+  test.each([
+    [plain, `Bearer ${plain}`, 'Bearer'],
+    [plain, `bearer   ${plain}`, 'bearer'],
+    [own, `Token ${plain}`, 'Token'],
+    [own, plain, 'no'],
+    [['another-value', own], `Token ${plain}`, 'Token'],
+    [() => plain, `Bearer ${plain}`, 'Bearer'],
+    [plain, `${'x'.repeat(40)} ${plain}`, 'x'.repeat(20)],
+  ])('secret %o, header %o', async (secret, authorization, where) => {
+    const log = remember()
+    const receiver = createReceiver({ secret, log })
+    const near = await receiver.accept({ authorization, body: state })
+    await receiver.accept({ authorization, body: state })
+    const told = log.lines.filter((one) => one.includes('although their secret is right'))
+    expect(told).toEqual([line(where)])
+    expect(log.lines.join()).not.toContain(plain)
+    const far = await receiver.accept({
+      authorization: authorization.replace(plain, 'a-long-random-valuE'),
+      body: state,
+    })
+    expect(far).toEqual(near)
+    expect(near.status).toBe(401)
+  })
+
+  test.each([`Bearer ${plain}x`, `Bearer x${plain}`, 'Bearer ', `${plain} Bearer`])(
+    '%o is not such a one',
+    async (authorization) => {
+      const log = remember()
+      await createReceiver({ secret: plain, log }).accept({ authorization, body: state })
+      expect(log.lines.join()).not.toContain('although')
+    },
+  )
+
+  test('a list of both forms takes both', async () => {
+    const secret = [plain, own]
+    expect(await check(secret, own)).toMatchObject({ status: 200 })
+    expect(await check(secret, plain)).toMatchObject({ status: 200 })
+  })
+})

@@ -24,6 +24,8 @@ const stateOf = (seq: number, dueMs?: number): StoredVehicle => {
   return dueMs === undefined ? state : { ...state, dueMs }
 }
 
+const ignored = { failed: () => {}, refused: () => {}, locked: () => {} }
+
 test('what is settled without end does not delay who waits for what was settled before', async () => {
   let statements = 0
   const settle = (): void => endings.settle({ part: 1, seq: String(statements) })
@@ -33,7 +35,7 @@ test('what is settled without end does not delay who waits for what was settled 
     await new Promise((resolve) => setTimeout(resolve, 1))
     return []
   })
-  const endings = new Endings(db, systemClock, 'me', { failed: () => {}, deleted: () => {} })
+  const endings = new Endings(db, systemClock, 'me', { ...ignored, deleted: () => {} })
   settle()
   await endings.flush(10_000)
   expect(statements).toBeLessThan(10)
@@ -43,7 +45,7 @@ test('what is settled without end does not delay who waits for what was settled 
 
 test('partitions stay until it is known whether they were given back', async () => {
   const events: string[] = []
-  let mine = [7, 8].map((part) => ({ part, epoch: 1, clean: 'false', missing: -2 }))
+  let mine = [7, 8].map((part) => ({ part, epoch: 1, clean: 'false', missing: -2, left_ms: '10000' }))
   let fails = true
   const db = databaseWith((text) => {
     if (!text.startsWith('UPDATE')) return mine
@@ -67,7 +69,7 @@ test('leases end by the time of day too, because a suspended machine stops the o
   let nowMs = 0
   const clock = { ...systemClock, now: () => nowMs, elapsedMs: () => 0 }
   const leases = new Leases({
-    db: databaseWith(() => [{ part: 1, epoch: 1, clean: 'false', missing: 0 }]),
+    db: databaseWith(() => [{ part: 1, epoch: 1, clean: 'false', missing: 0, left_ms: '10000' }]),
     ...{ clock, me: 'me', leaseMs: 10_000, renewed: () => {} },
   })
   await leases.renew()
@@ -86,7 +88,7 @@ test('what was given up and handled again is written again', async () => {
   })
   const deleted: number[] = []
   const endings = new Endings(db, systemClock, 'me', {
-    failed: () => {},
+    ...ignored,
     deleted: (written) => deleted.push(written.length),
   })
   endings.settle({ part: 1, seq: '1' })

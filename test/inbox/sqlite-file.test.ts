@@ -1,3 +1,4 @@
+import { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
@@ -55,4 +56,28 @@ test('only as many dead letters are dropped as exceed the limit', async () => {
   const { items: found } = await store.deadLetters({ limit: 1_000 }, -1)
   expect(found.map(({ id }) => id)).toEqual(puts.slice(100).map(({ id }) => id))
   await store.close({ nowMs })
+})
+
+test('dead letters in the file of an older fleethook are replayed, as those of the first run', async () => {
+  const path = files.path()
+  const open = async (): Promise<ReturnType<typeof createInboxFile>> => {
+    const store = createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
+    await store.open({ nowMs })
+    return store
+  }
+  const store = await open()
+  const [put] = rows()(1)
+  if (put === undefined) throw new Error('One was made.')
+  const { seq } = put
+  await store.commit({ ...nothing, puts: [put], moves: [{ to: 'dead', seq, error: 'no', attempts: 5, diedAt: nowMs }] })
+  await store.close({ nowMs })
+  const old = new DatabaseSync(path)
+  old.exec('ALTER TABLE dead DROP COLUMN run')
+  old.close()
+
+  const again = await open()
+  await again.commit({ ...nothing, moves: [{ to: 'pending', seq }] })
+  expect(await again.find(seq)).toEqual(expect.objectContaining({ replayed: true }))
+  expect((await again.find(seq))?.replay).toBeUndefined()
+  await again.close({ nowMs })
 })

@@ -42,6 +42,7 @@ class Disk {
             .toSorted((a, b) => (a.vin < b.vin ? -1 : 1))
             .slice(0, limit),
         dueVehicles: async () => [],
+        outdatedVehicles: async () => [],
         countVehicles: async () => rows.size,
         removeUnseen: async () => 0,
       },

@@ -1,6 +1,7 @@
 import { FleethookError } from 'fleethook'
 import type { InboxFactory } from 'fleethook/extend'
 import { isSelected } from '../../src/inbox/inbox.ts'
+import { bytesOfMessage, pageOf } from '../../src/inbox/pages.ts'
 import type { DeadLetter, InboxMessage, Waiting } from 'fleethook/extend'
 
 /** What outlives a receiver in a test: every message as JSON text, nothing else. */
@@ -135,7 +136,8 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
       },
       async deadLetters(which) {
         const found = letters().filter(({ message }) => isSelected(message, which))
-        return found.toSorted((a, b) => (a.id < b.id ? -1 : 1)).slice(0, which.limit)
+        const sorted = found.toSorted((a, b) => (a.id < b.id ? -1 : 1))
+        return pageOf(sorted, which.limit, bytesOfMessage)
       },
       findDeadLetter: async (id) => letters().find((letter) => letter.id === id),
       async settled(which) {

@@ -73,15 +73,17 @@ test('lists the messages of the inbox by outcome, and shows the history of one',
 test('a search reads a limited number of messages and says where to continue', async () => {
   const total = 25_000
   let listed = 0
+  const idOf = (n: number): string => `00000000-0000-7000-8000-${String(n).padStart(12, '0')}`
   const at = (n: number): MessageRecord => ({
-    id: String(n).padStart(6, '0'),
+    id: idOf(n),
+    bytes: 0,
     state: n === 7 ? 'dead' : 'settled',
     event: { topic: 'malformed', receivedAt: new Date(0), error: 'x', text: '', length: 0 },
   })
   const messages: OperatorApi['messages'] = {
     get: async () => undefined,
     async *list({ after } = {}) {
-      for (let n = Number(after ?? total) - 1; n >= 0; n -= 1) {
+      for (let n = (after === undefined ? total : Number(after.slice(-6))) - 1; n >= 0; n -= 1) {
         listed += 1
         yield at(n)
       }
@@ -102,7 +104,7 @@ test('a search reads a limited number of messages and says where to continue', a
     reads.push(listed)
     after = page.next ?? undefined
   } while (after !== undefined)
-  expect([found, reads]).toEqual([['000007'], [10_000, 10_000, 5_000]])
+  expect([found, reads]).toEqual([[idOf(7)], [10_000, 10_000, 5_000]])
 })
 
 test('samples are taken every five seconds, kept for 15 minutes, and have times only while somebody reads', async () => {

@@ -128,6 +128,20 @@ describe('replays', () => {
   })
 })
 
+test('a receiver reports the lag of the whole group, and whether anybody handles', async () => {
+  const topic = await newTopic()
+  const groupId = `group-${topic}`
+  await using receiving = await run({ topic, groupId, role: 'receive' })
+  for (const n of count(12)) expect(await receiving.post(`V${n % 6}`, n)).toBe(200)
+  const backlog = (): unknown => receiving.receiver.stats().backlog
+  await expect.poll(backlog, patience).toEqual({ messages: 12, processes: 0 })
+  await using handling = await run({ topic, groupId, role: 'handle' })
+  await expect.poll(backlog, patience).toEqual({ messages: 0, processes: 1 })
+  await expect.poll(() => handling.receiver.stats().backlog, patience).toMatchObject({ processes: 1 })
+  await expect(receiving.receiver.forget('V1')).rejects.toMatchObject({ code: 'inbox_unsupported' })
+  await expect(receiving.receiver.failing()).rejects.toMatchObject({ code: 'inbox_unsupported' })
+}, 120_000)
+
 describe('gaps', () => {
   test('messages that retention deleted before they were handled are a gap, and the rest is handled', async () => {
     const topic = await newTopic()

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
 import express from 'express'
-import Fastify from 'fastify'
+import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import { createReceiver } from 'fleethook'
 import { deliver, message } from 'fleethook/testing'
 import { Hono } from 'hono'
@@ -157,6 +157,29 @@ describe('in an Express app', { timeout: 60_000 }, () => {
     expect(await answer.json()).toMatchObject({ error: 'body_consumed' })
   })
 })
+
+test(
+  'the whole suite passes in a Fastify app that hands requests on before it reads them',
+  { timeout: 60_000 },
+  async () => {
+    const { receiver, events } = remembering({ basePath: '/telemetry' })
+    const listener = getRequestListener(receiver.fetch)
+    const app = Fastify()
+    const options = {
+      async onRequest({ raw }: FastifyRequest, reply: FastifyReply) {
+        reply.hijack()
+        await listener(raw, reply.raw)
+      },
+    }
+    for (const path of ['/telemetry', '/telemetry/*']) app.all(path, options, () => {})
+    await app.ready()
+    await using server = await listening(app.server)
+    await conforms(`${server.url}/telemetry`, events)
+    const odd = { ...posted.headers, 'content-type': 'application json' }
+    expect((await fetch(`${server.url}/telemetry`, { ...posted, headers: odd })).status).toBe(200)
+    expect(await (await fetch(`${server.url}/telemetry/readyz`)).text()).toContain('ready')
+  },
+)
 
 test('the whole suite passes in a Fastify app that does not parse bodies', { timeout: 60_000 }, async () => {
   const { receiver, events } = remembering({ basePath: '/telemetry' })

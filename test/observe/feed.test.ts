@@ -28,7 +28,7 @@ test('keeps errors from the start, and handled messages while somebody reads', a
   const ended = new AbortController()
   const reader = feed.read({}, undefined, ended.signal)
   const first = await next(reader)
-  expect(kinds(first)).toEqual(['refused', 'failed', 'gap', 'dead'])
+  expect(kinds(first)).toEqual(['gap', 'refused', 'failed', 'dead'])
   await post(data('A', 2))
   await clock.advance(1_000)
   const second = await next(reader)

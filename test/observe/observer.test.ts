@@ -48,9 +48,9 @@ describe('an observer', () => {
       'failed',
       'failed',
       'dead',
+      'gap',
       'refused',
       'settled',
-      'gap',
       'settled',
     ]
     expect(names(told)).toEqual(order)

@@ -1,6 +1,6 @@
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { expect, onTestFinished, test } from 'vitest'
@@ -91,4 +91,17 @@ test('says what to do when no receiver runs', async () => {
   const { status, stderr } = await command(['tail', '--inbox', join(tmpdir(), 'nothing-here.db')])
   expect(status).toBe(1)
   expect(stderr).toMatch(/No receiver runs with the inbox .*nothing-here\.db\. Start it, or name the file/)
+})
+
+test('-n shows what was handled before it began, and --no-follow ends after that', { timeout: 60_000 }, async () => {
+  const { inbox, target } = await running()
+  expect((await command(['tail', '--inbox', inbox, '--no-follow'])).status).toBe(0)
+  rmSync(join(dirname(inbox), 'broken'))
+  for (const n of [1, 2, 3]) expect(await post(target.url, '0FLEETV14T0000004', n)).toBe(200)
+  await expect
+    .poll(async () => (await command(['tail', '--inbox', inbox, '--no-follow', '-n', '2'])).stdout, { timeout: 20_000 })
+    .toMatch(/^handled .*BatteryLevel 2\nhandled .*BatteryLevel 3\n$/)
+  const json = await command(['tail', '--inbox', inbox, '--no-follow', '-n', '1', '--json'])
+  expect(JSON.parse(json.stdout)).toMatchObject({ kind: 'settled', outcome: 'handled' })
+  expect((await command(['tail', '--inbox', inbox, '--no-follow', '--vin', 'other'])).stdout).toBe('')
 })

@@ -1,6 +1,10 @@
 /* Writes that happen once, in three real databases. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { createReceiver, type Delivery, type Receiver } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { createOnce, type Once } from 'fleethook/once'
 import { createPool } from 'mysql2/promise'
 import pg from 'pg'
@@ -251,26 +255,87 @@ for (const [name, isThere, open] of databases)
       expect(sizes).toEqual([1, 1, 1])
     })
 
-    test('a replay runs again', async () => {
+    test('a dead letter that is replayed goes on where it failed: what had succeeded does not run again', async () => {
       const receiver = receiverWith(1)
       let fails = true
-      receiver.on(
-        'data',
+      const write = (handler: string): ((event: { vin: string }, context: { delivery: Delivery }) => Promise<void>) =>
         database.once(
-          `replayed ${names}`,
-          async ({ vin }, _context, write) => void (await write(`INSERT INTO written VALUES ('${vin}')`)),
-        ),
-      )
-      receiver.on('data', () => {
+          `${handler} ${names}`,
+          async ({ vin }: { vin: string }, _context, run) =>
+            void (await run(`INSERT INTO written VALUES ('${handler} ${vin}')`)),
+        )
+      const failing = write('failing')
+      receiver.on('data', write('succeeds'))
+      receiver.on('data', async (event, context) => {
         if (fails) throw new Error('no')
+        await failing(event, context)
       })
       await send(receiver, 1)
       fails = false
       await receiver.deadLetters.replay({})
       await expect.poll(() => receiver.stats().handled).toBe(1)
-      expect(await database.rows()).toEqual(['V1', 'V1'])
+      expect(await database.rows()).toEqual(['failing V1', 'succeeds V1'])
+    })
+
+    test('a replay of handled messages is a new run, which writes once however often it is handed out', async () => {
+      await using file = await temporaryFile()
+      const receiver = createReceiver({
+        secret: false,
+        log: silent,
+        inbox: sqliteInbox({ path: file.path }),
+        retry: { minMs: 1, maxMs: 1 },
+      })
+      const write = database.once(
+        `replayed ${names}`,
+        async ({ vin }: { vin: string }, _context: { delivery: Delivery }, run) =>
+          void (await run(`INSERT INTO written VALUES ('${vin}')`)),
+      )
+      receiver.on('data', async (event, context) => {
+        await write(event, context)
+        // As if the process had ended here.
+        if (context.delivery.attempt < 3) throw new Error('again')
+      })
+      await send(receiver, 1)
+      const all = { from: new Date(0), to: new Date(Date.now() + 60_000) }
+      for (const runs of [1, 2, 3]) {
+        await expect.poll(() => receiver.stats().handled).toBe(runs)
+        expect(await database.rows()).toEqual(Array.from({ length: runs }, () => 'V1'))
+        if (runs < 3) await receiver.replay(all)
+      }
+      await receiver.drain()
+    })
+
+    test('a transaction that is committed after the time limit ends the message, and leaves no dead letter', async () => {
+      const receiver = createReceiver({ secret: false, log: silent, timeoutMs: 50, retry: { attempts: 1 } })
+      let commit = (): void => {}
+      const committing = new Promise<void>((resolve) => {
+        commit = resolve
+      })
+      receiver.on(
+        'data',
+        database.once(`late ${names}`, async ({ vin }, _context, write) => {
+          await write(`INSERT INTO written VALUES ('${vin}')`)
+          await committing
+        }),
+      )
+      await send(receiver, 1)
+      const dead = async (): Promise<number> => (await Array.fromAsync(receiver.deadLetters.list())).length
+      await expect.poll(dead).toBe(1)
+      commit()
+      await expect.poll(dead).toBe(0)
+      expect(await database.rows()).toEqual(['V1'])
+      await receiver.drain()
     })
   })
+
+interface TemporaryFile extends AsyncDisposable {
+  readonly path: string
+}
+
+async function temporaryFile(): Promise<TemporaryFile> {
+  const folder = await mkdtemp(join(tmpdir(), 'fleethook-once-'))
+  return { path: join(folder, 'inbox.db'), [Symbol.asyncDispose]: () => rm(folder, { recursive: true }) }
+}
 
 test('old marks are deleted', async () => {
   const database = inSqlite()
@@ -293,6 +358,38 @@ test('old marks are deleted', async () => {
   expect(await database.rows()).toEqual([])
   await database.end()
 })
+
+test.skipIf(!hasPostgres)(
+  'takes a pool: its transactions commit, roll back, and survive a connection that is cut',
+  async () => {
+    await using server = await startPostgres()
+    const pool = new pg.Pool({ host: '127.0.0.1', port: server.port, user: 'test', database: 'postgres', max: 4 })
+    await vi.waitFor(() => pool.query('SELECT 1'), { timeout: 30_000, interval: 100 })
+    // It has a connection before anybody listens.
+    const once = createOnce({ pool })
+    for (const sql of once.schema) await pool.query(sql)
+    await pool.query('CREATE TABLE written (vin text, attempt int)')
+    const receiver = createReceiver({
+      secret: false,
+      log: silent,
+      ack: 'handled',
+      retry: { attempts: 9, minMs: 1, maxMs: 1 },
+    })
+    receiver.on(
+      'data',
+      once('written', async ({ vin }, { delivery: { attempt } }, tx) => {
+        await tx.query('INSERT INTO written VALUES ($1, $2)', [vin, attempt])
+        if (attempt === 1) throw new Error('It fails after its write.')
+        if (attempt === 2) await tx.query('SELECT no_such_column').catch(() => {})
+        if (attempt === 3) await tx.query('SELECT pg_terminate_backend(pg_backend_pid())').catch(() => {})
+      }),
+    )
+    const body = { vin: 'V1', createdAt: '2026-05-01T00:00:00Z', data: { Odometer: 1 } }
+    expect((await receiver.accept({ authorization: undefined, body })).status).toBe(200)
+    expect((await pool.query('SELECT * FROM written')).rows).toEqual([{ vin: 'V1', attempt: 4 }])
+    await pool.end()
+  },
+)
 
 test('a name belongs to one handler', () => {
   const { once } = inSqlite()

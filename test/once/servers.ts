@@ -147,8 +147,11 @@ function childrenOf(pid: number): readonly number[] {
 
 export const hasPgBouncer: boolean = hasProgram('pgbouncer')
 
-/** A pooler in transaction mode in front of a server of {@link startPostgres}. */
-export async function startPgBouncer(server: PostgresServer): Promise<DatabaseServer> {
+/** A pooler in front of a server of {@link startPostgres}. */
+export async function startPgBouncer(
+  server: PostgresServer,
+  mode: 'transaction' | 'session' = 'transaction',
+): Promise<DatabaseServer> {
   const as = ids('postgres')
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-pgbouncer-'))
   const port = await freePort()
@@ -159,7 +162,7 @@ export async function startPgBouncer(server: PostgresServer): Promise<DatabaseSe
     ...['listen_addr = 127.0.0.1', `listen_port = ${port}`, 'unix_socket_dir =', 'auth_type = trust'],
     `auth_file = ${users}`,
     // It does not try to connect again for this time, in seconds.
-    ...['pool_mode = transaction', 'default_pool_size = 4', 'server_login_retry = 1'],
+    ...[`pool_mode = ${mode}`, `default_pool_size = ${mode === 'session' ? 24 : 4}`, 'server_login_retry = 1'],
   ]
   writeFileSync(
     config,

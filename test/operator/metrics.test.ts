@@ -60,7 +60,7 @@ describe('metricsText', () => {
       'fleethook_requests_refused_total{error_type="body_not_json"}': '1',
       'fleethook_requests_refused_total{error_type="connections_exceeded"}': '0',
       fleethook_pending_messages: '2',
-      fleethook_pending_limit: '10000',
+      fleethook_pending_limit: '50000',
       fleethook_pending_oldest_age_seconds: '2.5',
       fleethook_last_received_timestamp_seconds: String(receivedAt / 1000),
       fleethook_running: '1',

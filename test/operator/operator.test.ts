@@ -1,6 +1,8 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
 import { createServer } from 'node:http'
+import { json } from 'node:stream/consumers'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
@@ -119,6 +121,44 @@ test('what was handled and is still held is replayed by time and vehicle, after 
   expect(await at.cli('replay', ...range, '--yes')).toMatchObject({ status: 0 })
   await expect.poll(() => target.output.filter((line) => /^handled A .* replayed$/.test(line)).length).toBe(2)
   expect(target.output.filter((line) => line.startsWith('handled B'))).toHaveLength(1)
+}, 60_000)
+
+test('a replay whose receiver ends says what is done and how to go on, and goes on there', async () => {
+  const id = '01a200b8-31af-7000-8000-2c5a9c3e1f00'
+  const bodies: { readonly after?: string; readonly limit?: number; readonly dryRun?: boolean }[] = []
+  const server = createServer((request, response) => {
+    void json(request).then((body) => {
+      const asked = body as (typeof bodies)[number]
+      bodies.push(asked)
+      if (asked.dryRun !== true && asked.after === id && bodies.length === 3) return request.socket.destroy()
+      const answer =
+        asked.dryRun === true
+          ? { messages: 150 }
+          : { messages: asked.after === id ? 50 : 100, next: asked.after === id ? null : id }
+      response.setHeader('content-type', 'application/json').end(JSON.stringify(answer))
+    })
+  }).listen(0, '127.0.0.1')
+  onTestFinished(() => void server.close())
+  await once(server, 'listening')
+  const address = server.address()
+  const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`
+  const env = { FLEETHOOK_OPERATOR_SECRET: 'operators' }
+  const range = ['--from', '2026-01-01', '--to', '2026-01-02', '--vin', "A'B"]
+  const broken = await command(['replay', ...range, '--url', url, '--yes'], env)
+  expect(broken).toMatchObject({ status: 1, stdout: '' })
+  expect(broken.stderr).toContain('Before that, 100 messages were replayed.')
+  expect(broken.stderr).not.toMatch(/^ +at /m)
+  const [, again = ''] = /fleethook (replay --[^]*)\. Up to/.exec(broken.stderr.replaceAll('\n', ' ')) ?? []
+  expect(again).toBe(
+    `replay --vin='A'\\''B' --from=2026-01-01T00:00:00.000Z --to=2026-01-02T00:00:00.000Z --after=${id}`,
+  )
+  const more = await command(['replay', ...range, '--after', id, '--url', url, '--yes'], env)
+  expect(more).toMatchObject({ status: 0, stdout: expect.stringContaining('50 messages replayed') })
+  expect(bodies.filter(({ dryRun }) => dryRun !== true).map(({ after, limit }) => [after, limit])).toEqual([
+    [undefined, 100],
+    [id, 100],
+    [id, 100],
+  ])
 }, 60_000)
 
 test('the inbox of a receiver that does not run is read from its file, and what is replayed is handled at the next start', async () => {

@@ -2,6 +2,7 @@
 import { createReceiver } from 'fleethook'
 import { handleWaiting, postgresInbox } from 'fleethook/inbox/postgres'
 import type pg from 'pg'
+import { schemaStatements } from '../../adapters/inbox/postgres/schema.ts'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
@@ -163,6 +164,175 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
     await expect.poll(waiting).toBe(0)
     expect(await receiver.replay({ from: new Date(0), to: new Date(Date.now() + 60_000) })).toBe(1)
     await expect.poll(written).toEqual(['again 5', 'again 5'])
+    await receiver.drain()
+  })
+
+  test('a dead letter keeps its marks: its replay runs only what had failed', async () => {
+    const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
+    const exactly = inbox.exactlyOnce(scene.newPool())
+    let fails = true
+    receiver.on(
+      'data',
+      exactly('succeeds', (_event, _context, tx) => write(tx, 'succeeds', 1)),
+    )
+    receiver.on(
+      'data',
+      exactly('fails', async (_event, _context, tx) => {
+        await write(tx, 'fails', 1)
+        if (fails) throw new Error('no')
+      }),
+    )
+    await receiver.open()
+    await post(receiver, 1, 1)
+    await expect.poll(() => receiver.stats().deadLettered).toBe(1)
+    fails = false
+    expect(await receiver.deadLetters.replay({})).toBe(1)
+    await expect.poll(() => receiver.stats().handled).toBe(1)
+    expect(await written()).toEqual(['fails 1', 'succeeds 1'])
+    // A replay of what is handled by now is a new run of both.
+    expect(await receiver.replay({ from: new Date(0), to: new Date(Date.now() + 60_000) })).toBe(1)
+    await expect.poll(written).toEqual(['fails 1', 'fails 1', 'succeeds 1', 'succeeds 1'])
+    await receiver.drain()
+  })
+
+  test('a transaction that is committed after the time limit ends its message: one row, and no dead letter', async () => {
+    const inbox = postgresInbox({ db: scene.newPool(), schema })
+    const exactly = inbox.exactlyOnce(scene.newPool())
+    const receiver = createReceiver({ secret: false, inbox, log: quiet, timeoutMs: 100, retry: { attempts: 1 } })
+    let commit = (): void => {}
+    const committing = new Promise<void>((resolve) => {
+      commit = resolve
+    })
+    receiver.on(
+      'data',
+      exactly('late', async (event, _, tx) => {
+        await write(tx, 'late', Number(event.data.Odometer))
+        await committing
+      }),
+    )
+    let failures = 0
+    receiver.observe({ failed: () => (failures += 1) })
+    await receiver.open()
+    await post(receiver, 1, 1)
+    await expect.poll(() => failures).toBeGreaterThan(0)
+    commit()
+    await expect.poll(waiting).toBe(0)
+    await expect.poll(() => receiver.stats().handled).toBe(1)
+    expect(await written()).toEqual(['late 1'])
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toEqual([])
+    await receiver.drain()
+  })
+
+  describe('when the transactions of a handler are in another database', () => {
+    /** Posts a message. Its handler writes into the other database, by the pool or by a function of its own. */
+    async function postTo(
+      other: pg.Pool,
+      isPool: boolean,
+    ): Promise<{ readonly errors: readonly unknown[]; readonly runs: number }> {
+      const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
+      const exactly = isPool ? inbox.exactlyOnce(other) : inbox.exactlyOnce(transactionsOf(other))
+      let runs = 0
+      receiver.on(
+        'data',
+        exactly('elsewhere', () => {
+          runs += 1
+        }),
+      )
+      const errors: unknown[] = []
+      receiver.observe({ failed: (error) => errors.push(error) })
+      await receiver.open()
+      await post(receiver, 1, 1)
+      await expect.poll(() => receiver.stats().deadLettered).toBe(1)
+      await receiver.drain()
+      return { errors, runs }
+    }
+    const loud = expect.objectContaining({
+      code: 'option_invalid',
+      message: expect.stringContaining('is not in the database of the inbox'),
+      hint: expect.stringContaining('same database'),
+    })
+
+    test.each([true, false])('nothing counts as handled, and each attempt says so (a pool: %s)', async (isPool) => {
+      await scene.pool.query(`CREATE DATABASE other${number}`)
+      const other = scene.newPool(3, scene.server.port, `other${number}`)
+      // Without the tables.
+      expect(await postTo(other, isPool)).toEqual({ errors: Array.from({ length: 5 }, () => loud), runs: 0 })
+      // With the tables, but without rows.
+      await other.query(['BEGIN', ...schemaStatements(schema), 'COMMIT'].join(';\n'))
+      expect(await postTo(other, isPool)).toEqual({ errors: Array.from({ length: 5 }, () => loud), runs: 0 })
+    })
+
+    test('also in a copy that has the same row', async () => {
+      await scene.pool.query(`CREATE DATABASE copy${number}`)
+      const copy = scene.newPool(3, scene.server.port, `copy${number}`)
+      await copy.query(['BEGIN', ...schemaStatements(schema), 'COMMIT'].join(';\n'))
+      const { receiver } = receiverOn({ db: scene.newPool(), schema, role: 'receive' })
+      await receiver.open()
+      await post(receiver, 1, 1)
+      await receiver.drain()
+      const { rows } = await scene.pool.query(`SELECT part, seq, id FROM ${schema}.waiting`)
+      await copy.query(`INSERT INTO ${schema}.waiting (part, seq, id) OVERRIDING SYSTEM VALUE VALUES ($1, $2, $3)`, [
+        ...Object.values(rows[0]),
+      ])
+      const { inbox, receiver: handler } = receiverOn({ db: scene.newPool(), schema, role: 'handle' })
+      let runs = 0
+      handler.on(
+        'data',
+        inbox.exactlyOnce(copy)('elsewhere', () => {
+          runs += 1
+        }),
+      )
+      await handler.open()
+      await expect.poll(() => handler.stats().deadLettered).toBe(1)
+      expect(runs).toBe(0)
+      await handler.drain()
+    })
+  })
+
+  test('a handler that takes a second connection of its pool fails with a text that says so, and all messages are written', async () => {
+    const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
+    const pool = scene.newPool(2, scene.server.port, 'postgres', { connectionTimeoutMillis: 300 })
+    let takesSecond = true
+    const errors: unknown[] = []
+    receiver.observe({ failed: (error) => errors.push(error) })
+    receiver.on(
+      'data',
+      inbox.exactlyOnce(pool)('second', async (event, _context, tx) => {
+        if (takesSecond) await pool.query('SELECT 1')
+        await write(tx, 'second', Number(event.data.Odometer))
+      }),
+    )
+    await receiver.open()
+    await Promise.all(Array.from({ length: 8 }, (_, n) => post(receiver, n, n)))
+    await expect
+      .poll(() => errors)
+      .toContainEqual(expect.objectContaining({ message: expect.stringContaining('second connection of its pool') }))
+    takesSecond = false
+    await expect.poll(waiting, { timeout: 20_000 }).toBe(0)
+    await receiver.deadLetters.replay({})
+    await expect.poll(written, { timeout: 20_000 }).toHaveLength(8)
+    await receiver.drain()
+  })
+
+  test('such handlers do not wait for ever, although the pool has no time limit', { timeout: 60_000 }, async () => {
+    const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
+    // The server ends what is idle in a transaction, by the limit of the pool or by that of 20 seconds.
+    const pool = scene.newPool(2, scene.server.port, 'postgres', { idle_in_transaction_session_timeout: 500 })
+    let seconds = 4
+    receiver.on(
+      'data',
+      inbox.exactlyOnce(pool)('second', async (event, _context, tx) => {
+        if (seconds-- > 0) await pool.query('SELECT 1')
+        await write(tx, 'second', Number(event.data.Odometer))
+      }),
+    )
+    const errors: unknown[] = []
+    receiver.observe({ failed: (error) => errors.push(error) })
+    await receiver.open()
+    await Promise.all(Array.from({ length: 4 }, (_, n) => post(receiver, n, n)))
+    await expect.poll(waiting, { timeout: 30_000 }).toBe(0)
+    expect(await written()).toEqual(['second 0', 'second 1', 'second 2', 'second 3'])
+    expect(errors).toContainEqual(expect.objectContaining({ code: 'handler_timeout' }))
     await receiver.drain()
   })
 

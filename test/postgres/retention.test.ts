@@ -1,11 +1,14 @@
 /* What is deleted, and when. */
+import { createReceiver, type GapEvent } from 'fleethook'
+import { postgresInbox } from 'fleethook/inbox/postgres'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Database } from '../../adapters/inbox/postgres/client.ts'
 import { Store } from '../../adapters/inbox/postgres/store.ts'
 import { DeliveryIds } from '../../src/inbox/delivery-id.ts'
 import { hasPostgres } from '../once/servers.ts'
-import { type Scene, startScene } from './scene.ts'
+import { quiet } from './quiet.ts'
+import { post, receiverOn, type Scene, startScene } from './scene.ts'
 
 const minute = 60_000
 
@@ -26,7 +29,11 @@ describe.skipIf(!hasPostgres)('what is no longer kept', () => {
         clock.now() - age,
         JSON.stringify({ vin: 'V', age }),
       ])
-    return new Store(new Database(scene.pool, schema, clock), clock, { keepForMs, confirmMs: 10_000 })
+    return new Store(new Database(scene.pool, schema, clock), clock, {
+      keepForMs,
+      deadForMs: 30 * 86_400_000,
+      confirmMs: 10_000,
+    })
   }
   const count = async (table: string): Promise<number> =>
     Number((await scene.pool.query<{ count: string }>(`SELECT count(*) FROM ${table}`)).rows[0]?.count)
@@ -57,6 +64,56 @@ describe.skipIf(!hasPostgres)('what is no longer kept', () => {
     await clock.advance(2 * minute)
     await store.tidy()
     expect(await count('none.message')).toBe(0)
+  })
+
+  test('a server whose clock is far ahead deletes nothing for an hour, in any process', async () => {
+    const set = { aheadMs: 0 }
+    const jumping = { ...clock, now: () => clock.now() + set.aheadMs, elapsedMs: () => clock.now() }
+    const schema = 'ahead'
+    await storeWith(schema, 0, minute)
+    await scene.pool.query(
+      `INSERT INTO ${schema}.dead SELECT id, 'no', 1, received_at FROM ${schema}.message; UPDATE ${schema}.meta SET known_ms = ${clock.now()}`,
+    )
+    const settings = { keepForMs: 86_400_000, deadForMs: 30 * 86_400_000, confirmMs: 10_000 }
+    const newStore = async (): Promise<Store> => {
+      const store = new Store(new Database(scene.pool, schema, clock), jumping, settings)
+      await store.follow()
+      return store
+    }
+    const before = await newStore()
+    set.aheadMs = 40 * 86_400_000
+    const started = await newStore()
+    for (const store of [before, started]) {
+      expect(await store.expired()).toEqual([])
+      await store.tidy()
+    }
+    expect(await count(`${schema}.message`)).toBe(1)
+    for (let at = 0; at <= 60; at += 1) {
+      await clock.advance(minute)
+      await started.tidy()
+    }
+    expect(await started.expired()).toHaveLength(1)
+  })
+
+  test('an expired dead letter is deleted, counted, told in the log, and a gap', { timeout: 60_000 }, async () => {
+    await scene.prepare('expired')
+    const lines: string[] = []
+    const gaps: GapEvent[] = []
+    const inbox = postgresInbox({ db: scene.newPool(), schema: 'expired', retention: { dead: { forMs: 0 } } })
+    const log = { ...quiet, warn: (line: string) => void lines.push(line) }
+    const first = receiverOn({ db: scene.newPool(), schema: 'expired' }).receiver
+    first.on('data', () => Promise.reject(new Error('no')))
+    await first.open()
+    expect(await post(first, 1, 1)).toBe(200)
+    await expect.poll(() => count('expired.dead'), { timeout: 20_000 }).toBe(1)
+    await first.drain()
+    const receiver = createReceiver({ secret: false, inbox, log }).on('gap', (gap) => void gaps.push(gap))
+    await receiver.open()
+    await expect.poll(() => count('expired.dead'), { timeout: 20_000 }).toBe(0)
+    await expect.poll(() => gaps.map(({ reason }) => reason), { timeout: 10_000 }).toContain('inbox_expired')
+    expect(receiver.stats().deadLettersDropped).toBe(1)
+    expect(lines).toContain('dead letters were deleted: their retention is over')
+    await receiver.drain()
   })
 
   test('a notice stays for as long as a message may need it', async () => {

@@ -11,7 +11,7 @@ export interface Scene extends AsyncDisposable {
   readonly server: PostgresServer
   readonly pool: pg.Pool
   /** A pool that the scene ends. `port`: default that of the server. */
-  newPool(max?: number, port?: number): pg.Pool
+  newPool(max?: number, port?: number, database?: string, more?: pg.PoolConfig): pg.Pool
   /** Creates the tables in a schema of this name. */
   prepare(schema: string): Promise<void>
 }
@@ -19,8 +19,8 @@ export interface Scene extends AsyncDisposable {
 export async function startScene(settings: readonly string[] = []): Promise<Scene> {
   const server = await startPostgres(settings)
   const pools: pg.Pool[] = []
-  const newPool = (max = 3, port = server.port): pg.Pool => {
-    const made = new pg.Pool({ host: '127.0.0.1', port, user: 'test', database: 'postgres', max })
+  const newPool: Scene['newPool'] = (max = 3, port = server.port, database = 'postgres', more = {}) => {
+    const made = new pg.Pool({ host: '127.0.0.1', port, user: 'test', database, max, ...more })
     made.on('error', () => {})
     made.on('connect', (client) => client.on('error', () => {}))
     pools.push(made)

@@ -52,7 +52,7 @@ describe.skipIf(!hasPostgres)('postgresInbox at its start', () => {
 
   test('refuses tables of a version that it does not know', async () => {
     await scene.prepare('newer')
-    await scene.pool.query('UPDATE newer.meta SET version = 3')
+    await scene.pool.query('UPDATE newer.meta SET version = 99')
     expect(await opened('newer', true)).toMatchObject({ code: 'inbox_unsupported' })
   })
 

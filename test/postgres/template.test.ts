@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline'
 import { message } from 'fleethook/testing'
 import { expect, test, vi } from 'vitest'
 import { form } from '../form.ts'
-import { hasPostgres } from '../once/servers.ts'
+import { hasPgBouncer, hasPostgres, startPgBouncer } from '../once/servers.ts'
 import { startScene, vinOf } from './scene.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -17,17 +17,9 @@ const sources = ['--import', join(root, 'test/docs/resolve-sources.ts')]
 const survives = 'the template writes each acknowledged reading exactly once, although its process is killed'
 test.skipIf(form === 'short' || !hasPostgres)(survives, { timeout: 120_000 }, async () => {
   await using scene = await startScene()
-  const env = {
-    ...process.env,
-    DATABASE_URL: `postgres://test@127.0.0.1:${scene.server.port}/postgres`,
-    WEBHOOK_SECRET: secret,
-    PORT: '0',
-  }
-  const run = (...args: readonly string[]): string =>
-    execFileSync(process.execPath, [...sources, ...args], { cwd: template, env, encoding: 'utf8' })
-  expect(run(join(root, 'adapters/cli/main.ts'), 'postgres', 'schema', '--apply')).toContain('are ready')
-  expect(run('migrate.ts')).toContain('is ready')
-  expect(run('migrate.ts')).toContain('is ready')
+  const env = envFor(scene.server.port)
+  migrate(env)
+  migrate(env)
   // Handlers take a while, so that the kill meets some.
   await scene.pool.query(`
     CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.02); RETURN NEW; END';
@@ -53,6 +45,46 @@ test.skipIf(form === 'short' || !hasPostgres)(survives, { timeout: 120_000 }, as
       .map(([vehicle, n]) => ({ vin: vinOf(vehicle), value: n })),
   )
 })
+
+for (const mode of ['transaction', 'session'] as const)
+  test.skipIf(form === 'short' || !hasPostgres || !hasPgBouncer)(
+    `the template works behind PgBouncer in ${mode} mode, its migrations and its kill too`,
+    { timeout: 120_000 },
+    async () => {
+      await using scene = await startScene()
+      await using bouncer = await startPgBouncer(scene.server, mode)
+      const env = envFor(bouncer.port)
+      await vi.waitFor(() => scene.newPool(1, bouncer.port).query('SELECT 1'), { timeout: 30_000, interval: 100 })
+      migrate(env)
+      const count = async (table: string): Promise<number> =>
+        Number((await scene.pool.query(`SELECT count(*) FROM ${table}`)).rows[0].count)
+      for (const [round, signal] of [[0, 'SIGKILL'] as const, [1, 'SIGTERM'] as const]) {
+        const { url, server } = await start(env)
+        const statuses = await Promise.all(Array.from({ length: 50 }, (_, n) => post(url, n, 50 * round + n)))
+        expect(statuses).toEqual(statuses.map(() => 200))
+        if (round === 1)
+          await vi.waitFor(async () => expect(await count('fleethook.waiting')).toBe(0), { timeout: 60_000 })
+        await end(server, signal)
+      }
+      const { rows } = await scene.pool.query('SELECT value FROM readings ORDER BY value::text::int')
+      expect(rows.map(({ value }) => value)).toEqual(Array.from({ length: 100 }, (_, n) => n))
+    },
+  )
+
+const envFor = (port: number): NodeJS.ProcessEnv => ({
+  ...process.env,
+  DATABASE_URL: `postgres://test@127.0.0.1:${port}/postgres`,
+  WEBHOOK_SECRET: secret,
+  PORT: '0',
+})
+
+/** Creates the tables, as the README says. */
+function migrate(env: NodeJS.ProcessEnv): void {
+  const run = (...args: readonly string[]): string =>
+    execFileSync(process.execPath, [...sources, ...args], { cwd: template, env, encoding: 'utf8' })
+  expect(run(join(root, 'adapters/cli/main.ts'), 'postgres', 'schema', '--apply')).toContain('are ready')
+  expect(run('migrate.ts')).toContain('is ready')
+}
 
 async function start(env: NodeJS.ProcessEnv): Promise<{ readonly url: string; readonly server: ChildProcess }> {
   const server = spawn(process.execPath, [...sources, 'server.ts'], {

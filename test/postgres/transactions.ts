@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { RunTransaction } from '../../adapters/inbox/postgres.ts'
 
-/** Transactions of `pg`, as the docs show them. */
+/** Transactions of `pg` as a function of the user's own. */
 export const transactionsOf =
   (pool: pg.Pool): RunTransaction<pg.PoolClient> =>
   async (work) => {

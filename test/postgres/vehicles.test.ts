@@ -55,7 +55,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
   const parts = async (schema: string): Promise<readonly number[]> =>
     (
       await scene.pool.query<{ count: string }>(
-        `SELECT count(*) FROM ${schema}.part WHERE until > clock_timestamp() GROUP BY owner ORDER BY 1`,
+        `SELECT count(*) FROM ${schema}.part p JOIN ${schema}.process q ON q.id = p.owner WHERE q.until > clock_timestamp() GROUP BY owner ORDER BY 1`,
       )
     ).rows.map(({ count }) => Number(count))
 

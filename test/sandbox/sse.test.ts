@@ -40,6 +40,31 @@ test('`topics` and a field choose what is sent', async () => {
   expect(items(other.text())).toEqual([])
 })
 
+test('`createdAt` always has a fraction of the second, on streams and at the webhook, in every format that has it', async () => {
+  const scene = await sceneOf({ vehicles: 20 })
+  const { ask, client, sandbox, posted } = scene
+  const vins = (await client.products()).filter((one) => one.product_type === 'vehicle').map((one) => one.product_id)
+  const streams = await Promise.all(vins.map((vin) => listen(scene, `/sse/${vin}`)))
+  for (const vin of vins) await client.config(vin).replace({ fields: { Gear: { interval_seconds: 1 } } })
+  for (const vin of vins) {
+    await ask('POST', '/sandbox/messages', { vin, state: 'online', createdAt: '2026-05-01T00:00:00Z' })
+    const error = { name: 'E', createdAt: '2026-05-01T00:00:00Z' }
+    await ask('POST', '/sandbox/messages', { vin, errors: [error], createdAt: '2026-05-01T00:00:00+02:00' })
+    await ask('POST', '/sandbox/messages', { vin, another: 1, createdAt: '2026-05-01T00:00:00Z' })
+  }
+  for (const format of ['service', 'vehicle_maker'] as const) {
+    await client.webhook.set({ url: 'https://hook.example.com/', format, auth: 'a-secret' })
+    for (const vin of vins) await ask('POST', `/sandbox/vehicles/${vin}/wake`)
+    await ask('POST', '/sandbox/clock', { advance_seconds: 600 })
+  }
+  await sandbox.close()
+  await Promise.all(streams.map(({ end }) => end))
+  const all = [...posted.map(({ body }) => body), ...streams.map(({ text }) => text())].join('')
+  const times = [...all.matchAll(/"createdAt":"([^"]*)"/g)].map(([, time]) => time)
+  expect(times.length).toBeGreaterThan(500)
+  expect(times.filter((time) => !/:\d\d\.\d+(Z|[+-]\d\d:\d\d)$/.test(time ?? ''))).toEqual([])
+})
+
 test('a comment line is sent every 15 seconds', async () => {
   const scene = await sceneOf()
   const { text, end } = await listen(scene, `/sse/${scene.vin}`)
@@ -79,7 +104,7 @@ describe('by default', () => {
   test('a stream begins with what the service knows, marked with isCache', async () => {
     const scene = await sceneOf()
     const { ask, vin, sandbox } = scene
-    const createdAt = '2026-06-01T08:00:00Z'
+    const createdAt = '2026-06-01T08:00:00.000Z'
     for (const message of [
       { state: 'driving' },
       { data: { Gear: 'D', Soc: 5 } },

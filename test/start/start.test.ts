@@ -57,9 +57,11 @@ test.concurrent.each([
     expect(shown[1]).toMatch(/^ *http:\/\/localhost:\d+$/)
     expect(shown[4]).toMatch(/^ *http:\/\/127\.0\.0\.1:\d+\/#secret=[\w-]{24}$/)
     expect(shown.filter((line) => line.length > 100)).toEqual([])
+    expect(shown[6]).toContain('own clock. After waking, some are minutes ahead.')
+    expect(shown.join('\n')).not.toContain('earlier runs')
     // The banner before the events, the table after them, one line for each event, and one for what happens to it.
-    const events = shown.slice(7, -8).filter((line) => eventLine.test(line))
-    const notes = shown.slice(7, -8).filter((line) => !eventLine.test(line))
+    const events = shown.slice(8, -8).filter((line) => eventLine.test(line))
+    const notes = shown.slice(8, -8).filter((line) => !eventLine.test(line))
     expect(notes.filter((line) => !noteLine.test(line))).toEqual([])
     for (const note of ['rule', 'saveState, attempt 1 of 3', 'bookWorkshop, attempt 1 of 3', 'is a dead letter'])
       expect(notes.join('\n')).toContain(note)
@@ -103,6 +105,8 @@ test.concurrent(
       // A second signal ends the process at once.
       if (isEnough && !stopping) stopping = child.kill('SIGINT')
     }
+    expect(lines.join('\n')).toContain('The inbox also has what earlier runs left: their dead letters, and a gap')
+    expect(lines).toContain(`To begin afresh, stop and delete ${path}.`)
     const [sums = '', recovered] = lines.slice(-2)
     expect(recovered).toBe('recovered from the last run and handled: 2')
     // What arrived a moment before the stop can be left for the next run.

@@ -43,7 +43,7 @@ const arbitraryLine: fc.Arbitrary<Line> = fc.record({
     },
     { requiredKeys: [] },
   ),
-  agoMs: fc.constantFrom(0, 0, 0, 1_000, 5_000, 60_000, -60_000),
+  agoMs: fc.constantFrom(0, 0, 300, 1_000, 5_000, 60_000, -300, -30_000, -60_000, -240_000),
   sameTime: fc.integer({ min: 0, max: 2 }).map((n) => n === 0),
   twice: fc.boolean(),
   crash: fc.integer({ min: 0, max: 2 }).map((n) => n === 0),
@@ -54,23 +54,60 @@ const arbitraryLine: fc.Arbitrary<Line> = fc.record({
 
 const nullIsValue = 'DestinationName'
 
-/** The plainest form of the promise: the newest value of each field, by the vehicle's time but never later than the receipt. */
-function naiveFold(): (vin: string, data: Line['data'], atMs: number, receivedMs: number) => string[] {
-  const known = new Map<string, { value: unknown; atMs: number; invalidMs: number | undefined }>()
-  return (vin, data, at, receivedMs) => {
-    const atMs = Math.min(at, receivedMs)
+/** One message as its vehicle's clock and the receiver's saw it. */
+interface Moment {
+  readonly vin: string
+  readonly saidMs: number
+  readonly receivedMs: number
+}
+
+const isAhead = ({ saidMs, receivedMs }: Moment): boolean => saidMs > receivedMs
+
+/** What was reported last of a field. */
+interface Report {
+  readonly value: unknown
+  /** The last message with the field, and the last one in which it had a value. */
+  readonly last: Moment
+  readonly lastValue: Moment
+}
+
+/** Whether a message was certainly sent before the last report of a field. `past` are all messages before it, as they arrived. */
+function isCertainlyOlder(late: Moment, { last, lastValue }: Report, past: readonly Moment[]): boolean {
+  const ofVehicle = past.filter(({ vin }) => vin === late.vin)
+  // Both are by the same clock, so it decides.
+  if (isAhead(last) === isAhead(late) && late.saidMs < last.saidMs) return true
+  if (isAhead(last)) {
+    // The clock was corrected since then. It is right after five minutes, and the messages of a vehicle come in order.
+    const before = ofVehicle.slice(0, ofVehicle.indexOf(last)).filter((one) => !isAhead(one))
+    return !isAhead(late) && late.saidMs < Math.max(last.receivedMs - 300_000, ...before.map(({ saidMs }) => saidMs))
+  }
+  if (!isAhead(late)) return false
+  // It was ahead and was corrected, and this one was sent before that.
+  const newest = ofVehicle.filter(isAhead).reduce<Moment | undefined>((a, b) => (a && a.saidMs > b.saidMs ? a : b), undefined) // prettier-ignore
+  return newest !== undefined && newest.saidMs > late.saidMs && ofVehicle.indexOf(newest) < ofVehicle.indexOf(lastValue)
+}
+
+/** The plainest form of the promise: an arrival is newer, unless it was certainly sent before the last report of its field. */
+function naiveFold(): (vin: string, data: Line['data'], saidMs: number, receivedMs: number) => string[] {
+  const past: Moment[] = []
+  const known = new Map<string, Report & { readonly isInvalid: boolean }>()
+  return (vin, data, saidMs, receivedMs) => {
+    const moment = { vin, saidMs, receivedMs }
     const changes: string[] = []
     for (const [field, value] of Object.entries(data)) {
       const before = known.get(`${vin} ${field}`)
-      if (before !== undefined && atMs < Math.max(before.atMs, before.invalidMs ?? 0)) continue
+      if (before !== undefined && isCertainlyOlder(moment, before, past)) continue
       if (value === null && field !== nullIsValue) {
-        if (before !== undefined) before.invalidMs ??= atMs
+        // It has had no value since the first such report.
+        if (before !== undefined && !before.isInvalid)
+          known.set(`${vin} ${field}`, { ...before, last: moment, isInvalid: true })
         continue
       }
       if (before !== undefined && before.value !== value)
         changes.push(`${field} ${JSON.stringify(before.value)}>${JSON.stringify(value)}`)
-      known.set(`${vin} ${field}`, { value, atMs, invalidMs: undefined })
+      known.set(`${vin} ${field}`, { value, last: moment, lastValue: moment, isInvalid: false })
     }
+    past.push(moment)
     return changes
   }
 }

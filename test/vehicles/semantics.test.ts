@@ -249,7 +249,7 @@ describe('a gap', () => {
     expect(await certain(scene)).toEqual([true, false])
   })
 
-  test('is over for a condition when each of its values was reported again, changed or not', async () => {
+  test('marks what starts with a value from before it, until that was reported again', async () => {
     const scene = vehicleScene()
     const seen: unknown[] = []
     scene.receiver.when(starts(all(is('Gear', 'P'), below('BatteryLevel', 20))), ({ change }) => {
@@ -258,9 +258,11 @@ describe('a gap', () => {
     await scene.send({ Gear: 'P', BatteryLevel: 50 })
     await gap(scene, vin)
     await scene.send({ BatteryLevel: 15 })
-    expect(seen).toEqual([])
-    await scene.send({ Gear: 'P' })
     expect(seen).toEqual([true])
+    await scene.send({ Gear: 'P' })
+    await scene.send({ BatteryLevel: 50 })
+    await scene.send({ BatteryLevel: 15 })
+    expect(seen).toEqual([true, false])
   })
 
   test('of another vehicle changes nothing', async () => {

@@ -2,8 +2,8 @@ import type { Location } from 'fleethook'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { isWithin } from '../../src/vehicles/edge-index.ts'
-import { metersBetween, widened } from '../../src/when/areas.ts'
-import { circle, polygon } from '../../src/when.ts'
+import { widened } from '../../src/when/areas.ts'
+import { circle, metersBetween, polygon } from '../../src/when.ts'
 import { inForm } from '../form.ts'
 
 const numRuns = inForm({ short: 200, full: 3_000, long: 50_000 })

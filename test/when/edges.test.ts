@@ -142,6 +142,9 @@ describe('edges of the whole vehicle', () => {
   const ended = { ...started, endedAt: '2026-11-21T10:01:30Z' }
   const later = { name: 'Low', startedAt: '2026-11-21T10:02:00.5Z' }
   const other = { name: 'Other', startedAt: '2026-11-21T09:30:00Z' }
+  const ahead = { name: 'Low', startedAt: '2026-11-21T10:04:30Z' }
+  const aheadLater = { name: 'Low', startedAt: '2026-11-21T10:04:40Z' }
+  const old = Array.from({ length: 20 }, (_, n) => ({ name: `Old${n}`, startedAt: '2026-11-15T09:00:00Z', endedAt: '2026-11-15T09:10:00Z' })) // prettier-ignore
   const alerts = (...lists: readonly (readonly GivenAlert[])[]): readonly Told[] =>
     lists.map((list) => ({ alerts: list }))
 
@@ -152,10 +155,26 @@ describe('edges of the whole vehicle', () => {
     ['alertStarts: another start without an end between', alertStarts(), alerts([started], [later]), [0, 1]],
     ['alertStarts, without a start', alertStarts(), [{ alerts: [{ name: 'Low' }] }, { alerts: [{ name: 'Low' }] }, { alerts: [{ name: 'Low', endedAt: '2026-11-21T10:02:30Z' }] }, { alerts: [{ name: 'Low' }] }], [0, 3]],
     ['alertEnds', alertEnds('Low'), alerts([started], [ended], [ended], [later], [{ ...later, endedAt: '2026-11-21T10:03:00Z' }]), [1, 4]],
-    ['alertEnds: no message listed it as active', alertEnds(), alerts([ended], [ended]), []],
+    ['alertEnds: no message listed it as active', alertEnds(), alerts([ended], [ended]), [0]],
+    ['alertStarts: it is over in its first message', alertStarts(), alerts([ended], [ended], [], [ended, other]), [0, 3]],
+    ['alertStarts: it began and ended again since the last message', alertStarts(), alerts([started], [], [], [{ ...later, endedAt: '2026-11-21T10:02:01Z' }, ended]), [0, 3]],
+    ['alertEnds: it began and ended again since the last message', alertEnds(), alerts([started], [], [ended], [{ ...later, endedAt: '2026-11-21T10:02:01Z' }, ended]), [2, 3]],
+    ['alertStarts: old ones come beside it', alertStarts(), alerts([...old, started], [...old, ended], [], [...old, later, ended]), [0, 3]],
+    ['alertEnds: old ones come beside it', alertEnds(), alerts([...old, started], [], [...old, ended], [...old, later, ended]), [2]],
+    ['alertEnds: an end without a start, twice', alertEnds(), alerts([], [], [{ name: 'Low', endedAt: ended.endedAt }], [{ name: 'Low', endedAt: ended.endedAt }]), [2]],
+    ['alertStarts: two starts that are ahead of the receipt', alertStarts(), alerts([ahead], [ahead, aheadLater], [ahead], [aheadLater]), [0, 1]],
+    ['alertStarts: a start that is ahead of the receipt, and the next one', alertStarts(), alerts([ahead], [ahead], [{ ...ahead, endedAt: ahead.startedAt }], [{ name: 'Low', startedAt: '2026-11-21T10:02:30Z' }]), [0, 3]],
   ])('%s', (_, edge, told, expected) => {
     expect(indexes(edge, told)).toEqual(expected)
   }) // prettier-ignore
+
+  test('several of one name in one message are told in the order in which they began', () => {
+    const again = [{ ...later, endedAt: '2026-11-21T10:03:00Z' }, ended]
+    for (const edge of [alertStarts(), alertEnds()]) {
+      const found = happenings(edge, eventsOf(alerts([], [], [], again)))[0]
+      expect(found?.happened.alerts.map(({ startedAt }) => startedAt)).toEqual([started.startedAt, later.startedAt])
+    }
+  })
 
   test('an occurrence has all alerts that started with one message', () => {
     const [found] = happenings(alertStarts(), eventsOf(alerts([started, other])))
@@ -198,7 +217,7 @@ describe('starts and ends', () => {
     expect(happenings(starts(charging), eventsOf(told))).toMatchObject([{ index: 2, happened: { acrossGap: true } }])
   })
 
-  test('after a gap, each value has to be heard again', () => {
+  test('after a gap, an uncertain value counts as the last one that arrived, and the occurrence says so', () => {
     const both = all(is('DetailedChargeState', 'Charging'), below('BatteryLevel', 20))
     const told: readonly Told[] = [
       charge('Stopped'),
@@ -208,8 +227,8 @@ describe('starts and ends', () => {
       ...battery(19),
       ...battery(18),
     ]
-    expect(indexes(starts(both), told)).toEqual([4])
-    const untrue: readonly Told[] = [charge('Stopped'), ...battery(19), 'gap', charge('Charging'), ...battery(30)]
+    expect(happenings(starts(both), eventsOf(told))).toMatchObject([{ index: 3, happened: { acrossGap: true } }])
+    const untrue: readonly Told[] = [charge('Stopped'), ...battery(30), 'gap', charge('Charging')]
     expect(indexes(starts(both), untrue)).toEqual([])
   })
 
@@ -234,8 +253,13 @@ describe('where', () => {
     expect(indexes(parksLow, [gear('D'), together])).toEqual([1])
   })
 
-  test('an uncertain condition is not true', () => {
-    expect(indexes(parksLow, [gear('D'), metersNorth(1), ...battery(19), 'gap', gear('P')])).toEqual([])
+  test('an uncertain value counts as the last one that arrived, and the occurrence says so', () => {
+    const before: readonly Told[] = [gear('D'), metersNorth(1)]
+    expect(happenings(parksLow, eventsOf([...before, ...battery(19), 'gap', gear('P')]))).toMatchObject([
+      { index: 4, happened: { acrossGap: true } },
+    ])
+    expect(indexes(parksLow, [...before, ...battery(30), 'gap', gear('P')])).toEqual([])
+    expect(indexes(parksLow, [...before, 'gap', gear('P')])).toEqual([])
   })
 
   test('what an edge remembers moves on while the conditions are not true', () => {

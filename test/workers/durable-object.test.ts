@@ -123,6 +123,27 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     expect(await dead()).toEqual([])
   })
 
+  test('what fails in all objects is told with its error, also after a restart, until the vehicle is erased', async ({
+    expect,
+  }) => {
+    const vins = ['A', 'B', 'C']
+    await using running = await started({
+      failing: Object.fromEntries(vins.map((vin) => [vin, 99])),
+      receiver: { retry: { minMs: 600_000, maxMs: 600_000 } },
+    })
+    for (const vin of vins) expect(await post(running.target.url, vin, 1)).toBe(200)
+    const failing = (): Promise<unknown> => json(running.target, '/failing')
+    const handlers = [{ messages: 3, vehicles: 3, error: 'Error: not yet: 1' }]
+    await expect.poll(failing, patiently).toMatchObject({ messages: 3, vehicles: 3, handlers })
+    await running.again()
+    await expect.poll(failing, patiently).toMatchObject({ messages: 3, handlers })
+    const erased = { messages: 1, waiting: 1, deadLetters: 0 }
+    expect(await json(running.target, '/erase?vin=B&dryRun=1')).toEqual(erased)
+    expect(await json(running.target, '/erase?vin=B')).toEqual(erased)
+    expect(await failing()).toMatchObject({ messages: 2 })
+    expect(await json(running.target, '/erase?vin=B')).toEqual({ messages: 0, waiting: 0, deadLetters: 0 })
+  }, 40_000)
+
   test('an attempt, and the wait before the next one, outlive the process', async ({ expect }) => {
     await using running = await started({
       failing: { BAD: 3 },

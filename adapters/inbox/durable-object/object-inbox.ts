@@ -1,7 +1,16 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { idWithSeq, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
-import type { Inbox, InboxMessage, ListedMessage, Listing, Opened, Waiting } from '../../../src/inbox/inbox.ts'
+import {
+  type Inbox,
+  type InboxMessage,
+  type ListedMessage,
+  type Listing,
+  type Opened,
+  unwritable,
+  type Waiting,
+} from '../../../src/inbox/inbox.ts'
+import { laneOf } from '../../../src/inbox/receipts.ts'
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../src/inbox/stored-row.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { ObjectStorage } from './platform.ts'
@@ -14,7 +23,8 @@ export interface ObjectInbox extends Inbox {
   messages(which: Listing): Promise<readonly ListedMessage[]>
   /** The number of messages that are handed out now, and of all claims so far. They show whether anything is going on. */
   activity(): { readonly handedOut: number; readonly claims: number }
-  sweep(nowMs: number): void
+  /** See {@link Room.sweep}. */
+  sweep(nowMs: number): readonly number[]
 }
 
 interface ObjectInboxOptions extends Keeping {
@@ -22,6 +32,8 @@ interface ObjectInboxOptions extends Keeping {
   readonly keepsVehicles?: boolean
   /** Called in the same step as the write of a message. */
   readonly kept?: () => void
+  /** A row was refused, and its message goes on without it. */
+  readonly failed?: (error: unknown) => void
 }
 
 /** The key of the time since which the states of vehicles lack messages. */
@@ -51,7 +63,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
   async function* found(): AsyncGenerator<readonly Waiting[]> {
     for (let after = -1; ;) {
       const page = rows(
-        `SELECT place, id, lane, kind, deliveries, attempts, not_before FROM fleethook_messages
+        `SELECT place, id, lane, kind, deliveries, attempts, not_before, error AS failure FROM fleethook_messages
          WHERE state = ${waiting} AND place > ? ORDER BY place LIMIT ${pageSize}`,
         after,
       )
@@ -82,13 +94,18 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     return { gaps: [{ reason: 'stopped', fromMs: staleFromMs }] }
   }
 
-  /** Writes the state of a vehicle together with the change that led to it, or neither. */
+  /** Writes the state of a vehicle together with the change that led to it, or neither. A state that is refused holds no message: the older one stays. */
   function withState<Result>(vehicle: StoredVehicle | undefined, change: () => Result): Result {
     if (vehicle === undefined || vehicles === undefined) return change()
-    return storage.transactionSync(() => {
-      vehicles.keep(vehicle)
+    try {
+      return storage.transactionSync(() => {
+        vehicles.keep(vehicle)
+        return change()
+      })
+    } catch (error) {
+      options.failed?.(error)
       return change()
-    })
+    }
   }
 
   /** That it ran alone and did not end the object must be written before others run, because they may end it. */
@@ -160,11 +177,12 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       if (wasAlone) await storage.sync()
     },
 
-    async reschedule(id, { attempts, notBefore, deliveries = handedOut.get(id) ?? null }) {
+    // The error of a message that waits is its last failure.
+    async reschedule(id, { attempts, notBefore, deliveries = handedOut.get(id) ?? null, failure }) {
       sql.exec(
-        `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries)
+        `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries), error = ?
          WHERE place = ? AND state = ${waiting}`,
-        ...[attempts, notBefore, deliveries, seqOf(id)],
+        ...[attempts, notBefore, deliveries, failure === undefined ? null : JSON.stringify(failure), seqOf(id)],
       )
       const wasAlone = ranAlone(id)
       handedOut.delete(id)
@@ -172,13 +190,21 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     async deadLetter(id, { error, attempts, diedAt, changed = null }, vehicle) {
-      const [gone] = withState(vehicle, () =>
+      const bury = (text: string, change: string | null): Record<string, unknown> | undefined =>
         rows(
           `UPDATE fleethook_messages SET state = ${dead}, error = ?, attempts = ?, died_at = ?, changed = coalesce(?, changed)
            WHERE place = ? AND state = ${waiting} RETURNING bytes`,
-          ...[error, attempts, diedAt, changed, seqOf(id)],
-        ),
-      )
+          ...[text, attempts, diedAt, change, seqOf(id)],
+        )[0]
+      const gone = withState(vehicle, () => {
+        try {
+          return bury(error, changed)
+        } catch (refused) {
+          // Without what is refused: the message must not hold its vehicle forever.
+          options.failed?.(refused)
+          return bury(unwritable, null)
+        }
+      })
       handedOut.delete(id)
       return gone === undefined ? 0 : room.died(Number(gone['bytes']))
     },
@@ -210,6 +236,21 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     discard: async (id) => room.discard(seqOf(id)),
+
+    async forget(vin, dryRun) {
+      const own = `lane = ? OR (lane GLOB '[*][^*]*' AND instr(text, ?) > 0)`
+      const found = rows(`SELECT place, kind, state FROM fleethook_messages WHERE ${own}`, laneOf(vin), vin)
+      if (!dryRun) {
+        rows(`DELETE FROM fleethook_messages WHERE ${own}`, laneOf(vin), vin)
+        rows('DELETE FROM fleethook_vehicles WHERE vin = ?', vin)
+        room.count()
+      }
+      return {
+        messages: found.length,
+        waiting: found.filter(({ state, kind }) => state === waiting && kind === 'wire').length,
+        deadLetters: found.filter(({ state }) => state === dead).length,
+      }
+    },
 
     usage: () => ({ ...room.pending }),
 

@@ -2,12 +2,14 @@ import type { BackendParts } from '../../../src/backend/backend.ts'
 import { LocalBackend } from '../../../src/backend/local.ts'
 import { pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
+import { guardedLog } from '../../../src/base/log.ts'
 import type { RequestScope } from '../../../src/core/entry.ts'
 import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { MessageSelection } from '../../../src/inbox/dead-letters.ts'
+import type { Forgotten, MessageSelection } from '../../../src/inbox/dead-letters.ts'
 import type { DeadLetter, InboxMessage, KeptGap, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
-import { firstOf } from '../../../src/inbox/pages.ts'
+import type { Failing } from '../../../src/inbox/stats.ts'
+import { pageBytes } from '../../../src/inbox/pages.ts'
 import type { LocalVehicles, VehiclesStats } from '../../../src/vehicles/vehicles.ts'
 import { createObjectInbox, type ObjectInbox } from './object-inbox.ts'
 import type { InboxObject, InboxObjectClass, ObjectState, ObjectStorage } from './platform.ts'
@@ -92,6 +94,7 @@ class Shard {
       ...keeping,
       keepsVehicles: parts.vehicles !== undefined,
       kept: () => this.#lookAfter(clock.now() + lookAfterMs),
+      failed: parts.reports.dispatch.inboxFailed,
     })
     this.#parts = parts
     this.#clock = clock
@@ -158,11 +161,28 @@ class Shard {
     readonly after?: string | undefined
     readonly limit: number
   }): Promise<readonly SentVehicle[]> {
-    return (await firstOf(this.#vehicles().list({ after }), limit)).map(reportOf)
+    const found: SentVehicle[] = []
+    let bytes = 0
+    for await (const vehicle of this.#vehicles().list({ after })) {
+      const report = reportOf(vehicle)
+      found.push(report)
+      bytes += report.text.length
+      if (found.length === limit || bytes >= pageBytes) break
+    }
+    return found
   }
 
   forgetVehicle(vin: string): Promise<boolean> {
     return this.#vehicles().forget(vin)
+  }
+
+  async failing(_: undefined): Promise<Failing> {
+    await this.#backend.open()
+    return this.#backend.failing()
+  }
+
+  forget({ vin, dryRun }: { readonly vin: string; readonly dryRun: boolean }): Promise<Forgotten> {
+    return this.#backend.forget(vin, { dryRun })
   }
 
   countVehicles(_: undefined): Promise<VehiclesStats> {
@@ -206,13 +226,23 @@ class Shard {
       // Also when it has read the timers of vehicles.
       if (this.#parts.vehicles !== undefined) await this.#backend.becomeReady()
       if (await this.#isQuiet()) restsUntil = clock.sleep()
-      inbox.sweep(clock.now())
+      this.#noteSwept(inbox.sweep(clock.now()))
       forgetAtMs = await this.#forgetSilent()
     } finally {
       this.#isInAlarm = false
       if (inbox.usage().messages > 0) this.#lookAfter(restsUntil ?? clock.now() + lookAfterMs)
       else this.#lookAfter(Math.min(forgetAtMs ?? Infinity, this.#backend.nextTimerMs() ?? Infinity))
     }
+  }
+
+  /** Dead letters that were received at these times were too old. */
+  #noteSwept(times: readonly number[]): void {
+    if (times.length === 0) return
+    const { reports, settings } = this.#parts
+    reports.noteDropped(times.length)
+    const [fromMs, toMs] = [Math.min(...times), Math.max(...times)]
+    this.#backend.noteGap({ reason: 'inbox_expired', fromMs, toMs, missed: times.length })
+    guardedLog(settings.log).warn('dead letters were deleted: their retention is over', { deadLetters: times.length })
   }
 
   /** Sets an alarm for the messages that wait. While an alarm runs, it sets the next one itself when it ends. */

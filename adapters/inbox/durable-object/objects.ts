@@ -1,11 +1,12 @@
-import { firstPage, pagesOf } from '../../../src/inbox/pages.ts'
+import { bytesOfMessage, firstPage, pageBytes, pagesOf } from '../../../src/inbox/pages.ts'
 import { gapOf } from '../../../src/events/gap.ts'
 import { createDeadLetterReader, createMessages } from '../../../src/backend/replay.ts'
 import type { Relay } from '../../../src/backend/relay.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
+import type { DeadLetters, Forgotten } from '../../../src/inbox/dead-letters.ts'
 import type { FieldCatalogue } from '../../../src/events/fields.ts'
+import { togetherOf } from '../../../src/inbox/failing.ts'
 import type { Inbox, InboxMessage } from '../../../src/inbox/inbox.ts'
 import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
 import type { KeptVehicles } from '../../../src/parts/vehicles.ts'
@@ -81,19 +82,13 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
 
   const everyObject: Required<Pick<Inbox, 'deadLetters' | 'findDeadLetter' | 'messages'>> = {
     async deadLetters(which) {
-      return (await askAll('deadLetters', which))
-        .flat()
-        .toSorted((a, b) => (a.id < b.id ? -1 : 1))
-        .slice(0, which.limit)
+      return merged(await askAll('deadLetters', which), which.limit, (a, b) => a.id < b.id, bytesOfMessage)
     },
     async findDeadLetter(id) {
       return (await askAll('findDeadLetter', id)).find((letter) => letter !== undefined)
     },
     async messages(which) {
-      return (await askAll('messages', which))
-        .flat()
-        .toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1))
-        .slice(0, which.limit)
+      return merged(await askAll('messages', which), which.limit, (a, b) => a.message.id > b.message.id, bytesOfMessage)
     },
   }
   const reader = createDeadLetterReader(everyObject, receipts.reread)
@@ -112,7 +107,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
       const page = await ask(shard, bindings(), 'vehicles', { after: last, limit })
       found.push(...page.filter(({ vin }) => shardOf(laneOf(vin)) === shard))
       last = page.at(-1)?.vin
-      if (page.length < limit || found.length >= limit) return found
+      if (last === undefined || found.length >= limit || sizeOf(found, bytesOfState) >= pageBytes) return found
     }
   }
 
@@ -126,10 +121,12 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
       },
       async *list({ after } = {}) {
         const find = async (last: SentVehicle | undefined, limit: number): Promise<readonly SentVehicle[]> =>
-          (await Promise.all(everyShard.map((shard) => vehiclesOf(shard, last?.vin ?? after, limit))))
-            .flat()
-            .toSorted((a, b) => (a.vin < b.vin ? -1 : 1))
-            .slice(0, limit)
+          merged(
+            await Promise.all(everyShard.map((shard) => vehiclesOf(shard, last?.vin ?? after, limit))),
+            limit,
+            (a, b) => a.vin < b.vin,
+            bytesOfState,
+          )
         for await (const page of pagesOf(find, firstPage)) yield* page.map(view)
       },
       // Calls all objects: one that had the vehicle before `shards` was changed may still have a state of it.
@@ -149,6 +146,13 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     messages: createMessages(everyObject, receipts.reread),
     // Objects keep no handled messages.
     replay: async () => 0,
+    failing: async () => togetherOf(await askAll('failing', undefined)),
+    // All objects: one that had the vehicle before `shards` was changed may still have something of it.
+    async forget(vin, dryRun) {
+      const all = await askAll('forget', { vin, dryRun })
+      const sum = (name: keyof Forgotten): number => all.reduce((count, erased) => count + erased[name], 0)
+      return { messages: sum('messages'), waiting: sum('waiting'), deadLetters: sum('deadLetters') }
+    },
 
     async put(messages, env, gaps = []) {
       // The event of a gap of all vehicles goes to one object, but the states in the others become uncertain, too.
@@ -169,6 +173,27 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
       return (await Promise.all(answers)).find((refusal): refusal is Refusal => refusal !== undefined)
     },
   }
+}
+
+const bytesOfState = ({ text }: SentVehicle): number => text.length
+
+function sizeOf<Item>(items: readonly Item[], bytesOf: (item: Item) => number): number {
+  return items.reduce((sum, item) => sum + bytesOf(item), 0)
+}
+
+/** One page of the pages of all objects. It ends where one of them ended by its bytes, because that object may have more before the rest. */
+function merged<Item>(
+  pages: readonly (readonly Item[])[],
+  limit: number,
+  isBefore: (one: Item, other: Item) => boolean,
+  bytesOf: (item: Item) => number,
+): readonly Item[] {
+  const ends = pages.flatMap((page) => (sizeOf(page, bytesOf) < pageBytes ? [] : page.slice(-1)))
+  return pages
+    .flat()
+    .filter((item) => !ends.some((end) => isBefore(end, item)))
+    .toSorted((one, other) => (isBefore(one, other) ? -1 : 1))
+    .slice(0, limit)
 }
 
 /** Whether the platform says that another try may succeed. The service sends once, so it is worth trying. */

@@ -9,6 +9,7 @@ export interface RestingClock extends Clock {
 }
 
 interface ScheduledCall {
+  readonly ms: number
   readonly dueMs: number
   readonly run: () => void
   timer: Timer | undefined
@@ -19,7 +20,8 @@ export function createRestingClock(clock: Clock): RestingClock {
   let asleep = false
 
   function arm(call: ScheduledCall): void {
-    call.timer = clock.after(Math.max(0, call.dueMs - clock.now()), () => {
+    // Not later than it was to be: the clock may have been set back while it slept.
+    call.timer = clock.after(Math.min(call.ms, Math.max(0, call.dueMs - clock.now())), () => {
       calls.delete(call)
       call.run()
     })
@@ -36,7 +38,7 @@ export function createRestingClock(clock: Clock): RestingClock {
 
     after(ms, run) {
       wake()
-      const call: ScheduledCall = { dueMs: clock.now() + ms, run, timer: undefined }
+      const call: ScheduledCall = { ms, dueMs: clock.now() + ms, run, timer: undefined }
       calls.add(call)
       arm(call)
       return {

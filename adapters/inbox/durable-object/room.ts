@@ -1,4 +1,5 @@
 import type { Retention } from '../../../src/inbox/inbox.ts'
+import { msOfSeq } from '../../../src/inbox/delivery-id.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { dead, type Rows, waiting } from './rows.ts'
 
@@ -67,7 +68,7 @@ export class Room {
     this.leave(1, bytes)
     this.#deadBytes += bytes
     let dropped = 0
-    while (this.#deadBytes > this.#keeping.dead.maxBytes && this.#forget('1', 1) === 1) dropped += 1
+    while (this.#deadBytes > this.#keeping.dead.maxBytes && this.#forget('1', 1).length === 1) dropped += 1
     return dropped
   }
 
@@ -84,22 +85,25 @@ export class Room {
 
   /** Deletes a dead letter. Returns whether there was one. */
   discard(place: number): boolean {
-    return this.#forget('place = ?', 1, place) === 1
+    return this.#forget('place = ?', 1, place).length === 1
   }
 
-  sweep(nowMs: number): void {
-    if (this.#deadBytes > 0) this.#forget('died_at < ?', forgottenAtOnce, nowMs - this.#keeping.dead.forMs)
+  /** Deletes dead letters whose retention is over. Returns when they were received, in milliseconds since the epoch. */
+  sweep(nowMs: number): readonly number[] {
+    return this.#deadBytes > 0
+      ? this.#forget('died_at < ?', forgottenAtOnce, nowMs - this.#keeping.dead.forMs).map(msOfSeq)
+      : []
   }
 
-  /** Returns how many there were. */
-  #forget(which: string, atMost: number, ...bindings: readonly number[]): number {
+  /** Returns the places of what it deleted. */
+  #forget(which: string, atMost: number, ...bindings: readonly number[]): readonly number[] {
     const gone = this.#rows(
       `DELETE FROM fleethook_messages WHERE place IN
          (SELECT place FROM fleethook_messages WHERE state = ${dead} AND ${which} ORDER BY place LIMIT ${atMost})
-       RETURNING bytes`,
+       RETURNING bytes, place`,
       ...bindings,
     )
     for (const { bytes } of gone) this.#deadBytes -= Number(bytes)
-    return gone.length
+    return gone.map(({ place }) => Number(place))
   }
 }

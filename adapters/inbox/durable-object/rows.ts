@@ -1,5 +1,6 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { seqOf } from '../../../src/inbox/delivery-id.ts'
+import { pageBytes } from '../../../src/inbox/pages.ts'
 import type { Listing, Selection } from '../../../src/inbox/inbox.ts'
 import type { ObjectSql, SqlValue } from './platform.ts'
 
@@ -36,8 +37,11 @@ function reading(
   where('lane = ?', lane)
   where('received_at >= ?', fromMs)
   where('received_at < ?', toMs)
+  // Texts are read only for what is in the page.
   return rows(
-    `SELECT * FROM fleethook_messages WHERE ${['TRUE', ...conditions].join(' AND ')} ORDER BY place ${order} LIMIT ?`,
+    `SELECT m.* FROM (SELECT place, sum(bytes) OVER (ORDER BY place ${order} ROWS UNBOUNDED PRECEDING) - bytes AS before
+       FROM (SELECT place, bytes FROM fleethook_messages WHERE ${['TRUE', ...conditions].join(' AND ')} ORDER BY place ${order} LIMIT ?)) page
+     JOIN fleethook_messages m USING (place) WHERE page.before < ${pageBytes} ORDER BY place ${order}`,
     ...bindings,
     limit,
   )

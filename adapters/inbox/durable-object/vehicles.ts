@@ -1,4 +1,11 @@
-import { dueOf, RecentVehicles, type StoredVehicle, type VehicleStore } from '../../../src/inbox/vehicle-store.ts'
+import {
+  dueOf,
+  RecentVehicles,
+  rulesText,
+  type StoredVehicle,
+  type VehicleStore,
+} from '../../../src/inbox/vehicle-store.ts'
+import { pageOf } from '../../../src/inbox/pages.ts'
 import type { Snapshot } from '../../../src/vehicles/state.ts'
 import type { Row, Rows } from './rows.ts'
 
@@ -34,6 +41,19 @@ export function createObjectVehicles(rows: Rows): ObjectVehicles {
       })
     },
 
+    async *outdated(rules) {
+      for (let after = ''; ;) {
+        const page = rows(
+          `SELECT * FROM fleethook_vehicles WHERE vin > ?1 AND instr(substr(text, 1, 40 + length(?2)), ?2) = 0 ORDER BY vin LIMIT 500`,
+          ...[after, rulesText(rules)],
+        ).map(storedOf)
+        const last = page.at(-1)?.vin
+        if (last === undefined) return
+        after = last
+        yield page
+      }
+    },
+
     load: (vin) => recent.get(vin) ?? read(vin),
 
     keep(vehicle) {
@@ -46,8 +66,16 @@ export function createObjectVehicles(rows: Rows): ObjectVehicles {
       recent.set(vehicle)
     },
 
-    list: async ({ after = '', limit }) =>
-      rows('SELECT * FROM fleethook_vehicles WHERE vin > ? ORDER BY vin LIMIT ?', after, limit).map(storedOf),
+    async list({ after = '', limit }) {
+      function* found(): Generator<StoredVehicle> {
+        for (let vin: string | undefined = after; vin !== undefined;) {
+          const [row]: readonly Row[] = rows('SELECT * FROM fleethook_vehicles WHERE vin > ? ORDER BY vin LIMIT 1', vin)
+          if (row !== undefined) yield storedOf(row)
+          vin = row === undefined ? undefined : String(row['vin'])
+        }
+      }
+      return pageOf(found(), limit, ({ bytes }) => bytes)
+    },
 
     async forget(vin) {
       recent.delete(vin)

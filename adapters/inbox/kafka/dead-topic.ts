@@ -1,5 +1,6 @@
 import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
 import { type DeadLetter, isSelected, type Selection } from '../../../src/inbox/inbox.ts'
+import { bytesOfMessage, pageOf } from '../../../src/inbox/pages.ts'
 import type { Connector } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 import { deadIdOf, fromDeadRecord, partitionOf, toDeadRecord, tombstone } from './records.ts'
@@ -65,11 +66,11 @@ export class DeadTopic {
 
   async list(which: Selection): Promise<readonly DeadLetter[]> {
     await this.#update()
-    return [...this.#letters.values()]
+    const found = [...this.#letters.values()]
       .map(({ letter }) => letter)
       .filter(({ message }) => isSelected(message, which))
       .sort((a, b) => (a.id < b.id ? -1 : 1))
-      .slice(0, which.limit)
+    return pageOf(found, which.limit, bytesOfMessage)
   }
 
   async find(id: string): Promise<DeadLetter | undefined> {

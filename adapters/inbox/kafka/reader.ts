@@ -38,6 +38,7 @@ interface Unsettled {
   readonly part: Part
   offset: number
   readonly replayed: boolean
+  readonly replay?: string | undefined
   deliveries: number
 }
 
@@ -166,12 +167,16 @@ export class Reader extends SharedReader<Unsettled> {
     this.#every(lookMs, () => this.#look())
   }
 
+  protected textHereOf(found: Unsettled): string {
+    return found.message.text
+  }
+
   async claim(id: string): Promise<Claim | undefined> {
     const found = await this.handOut(id)
     if (found === undefined) return undefined
-    const { message, replayed, deliveries } = found
+    const { message, replayed, replay, deliveries } = found
     found.deliveries += 1
-    return { message, deliveries, replayed }
+    return { message, deliveries, replayed, replay }
   }
 
   settle(id: string): void {
@@ -189,7 +194,7 @@ export class Reader extends SharedReader<Unsettled> {
   async deadLetter(id: string, reason: DeadLetterReason): Promise<number> {
     const found = this.byId.get(id)
     if (found === undefined) return 0
-    await this.#options.dead.add({ id, message: found.message, ...reason })
+    await this.#options.dead.add({ ...reason, id, message: found.message, replay: found.replay })
     if (this.byId.get(id) === found) this.forget(found)
     return 0
   }
@@ -446,7 +451,7 @@ export class Reader extends SharedReader<Unsettled> {
       if (offset >= part.floor) this.#rejectForeign(part, offset, record.value)
       return undefined
     }
-    const { message, writer, replayed } = incoming
+    const { message, writer, replayed, replay } = incoming
     const { id, lane, kind } = message
     part.lastReceivedAt = message.receivedAt
     if (!replayed && writer !== '' && this.#isRepeated(partition, writer, id, offset)) {
@@ -460,7 +465,7 @@ export class Reader extends SharedReader<Unsettled> {
       return undefined
     }
     const ends = part.ends.get(offset) ?? (offset < part.suspectsUpTo ? 1 : 0)
-    const unsettled: Unsettled = { message, part, offset, replayed, deliveries: ends }
+    const unsettled: Unsettled = { message, part, offset, replayed, replay, deliveries: ends }
     this.add(unsettled)
     return { id, lane, kind, crashes: ends, redelivered: offset < part.inherited }
   }

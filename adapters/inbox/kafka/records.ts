@@ -1,5 +1,6 @@
 import type { KafkaRecord } from '@platformatic/kafka'
 import type { DeadLetter, InboxMessage } from '../../../src/inbox/inbox.ts'
+import { doorOf } from '../../../src/inbox/stored-row.ts'
 import type { Client } from './client.ts'
 
 /** A record on its way to a partition. */
@@ -19,6 +20,8 @@ export interface Incoming {
   /** The process that wrote the record. Its message ids rise within a partition. */
   readonly writer: string
   readonly replayed: boolean
+  /** See `Claim.replay`. */
+  readonly replay?: string | undefined
 }
 
 /** As Kafka's default partitioner chooses it, so records of others with the VIN as key are in the same partition. */
@@ -53,7 +56,7 @@ const versionValue = Buffer.from(version)
 /** A message as a record: the key is the lane, and the value is the message's text. So any consumer can read messages by VIN. */
 export function toRecord(
   message: InboxMessage,
-  to: { readonly topic: string; readonly partition: number; readonly writer: Buffer; readonly replayed?: boolean },
+  to: { readonly topic: string; readonly partition: number; readonly writer: Buffer; readonly replayed?: string },
 ): Outgoing {
   const { id, lane, receivedAt, door, kind, text } = message
   const headers = new Map([
@@ -64,9 +67,9 @@ export function toRecord(
   ])
   if (door !== 'root') headers.set(names.door, Buffer.from(door))
   if (kind !== 'wire') headers.set(names.kind, Buffer.from(kind))
-  if (to.replayed === true) headers.set(names.replayed, Buffer.from('1'))
+  if (to.replayed !== undefined) headers.set(names.replayed, Buffer.from(to.replayed))
   // A replayed copy gets the current time. In a topic that keeps the producer's time, retention could delete an old time at once.
-  const timestamp = BigInt(to.replayed === true ? Date.now() : receivedAt)
+  const timestamp = BigInt(to.replayed !== undefined ? Date.now() : receivedAt)
   return {
     topic: to.topic,
     partition: to.partition,
@@ -82,8 +85,9 @@ export function toDeadRecord(
   letter: DeadLetter,
   to: { readonly topic: string; readonly partition: number; readonly writer: Buffer },
 ): Outgoing {
-  const { id, message, error, attempts, diedAt } = letter
+  const { id, message, error, attempts, diedAt, replay } = letter
   const record = toRecord(message, to)
+  if (replay !== undefined) record.headers.set(names.replayed, Buffer.from(replay))
   record.headers.set(names.lane, record.key)
   record.headers.set(names.error, Buffer.from(error.slice(0, 4_000)))
   record.headers.set(names.attempts, Buffer.from(String(attempts)))
@@ -119,7 +123,7 @@ export function fromRecord({
   const message = messageOf(value, headers, key?.toString())
   if (message === undefined) return undefined
   const writer = header(headers, names.writer)?.toString() ?? ''
-  return { message, writer, replayed: header(headers, names.replayed) !== undefined }
+  return { message, writer, replayed: header(headers, names.replayed) !== undefined, replay: replayOf(headers) }
 }
 
 /** Reads a dead letter. `undefined` for a tombstone and a foreign record. */
@@ -131,7 +135,16 @@ export function fromDeadRecord({
   const attempts = Number(header(headers, names.attempts))
   const diedAt = Number(header(headers, names.diedAt))
   if (message === undefined || !Number.isSafeInteger(attempts) || !Number.isSafeInteger(diedAt)) return undefined
-  return { id: message.id, message, error: header(headers, names.error)?.toString() ?? '', attempts, diedAt }
+  const error = header(headers, names.error)?.toString() ?? ''
+  return { id: message.id, message, error, attempts, diedAt, replay: replayOf(headers) }
+}
+
+/** The value of the header for a dead letter of the first run. */
+export const sameRun = '1'
+
+function replayOf(headers: Headers): string | undefined {
+  const replay = header(headers, names.replayed)?.toString()
+  return replay === sameRun ? undefined : replay
 }
 
 const uuid = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/
@@ -147,7 +160,7 @@ function messageOf(value: Buffer | null, headers: Headers, lane: string | undefi
     id,
     lane,
     receivedAt,
-    door: header(headers, names.door)?.toString() === 'collector' ? 'collector' : 'root',
+    door: doorOf(header(headers, names.door)?.toString()),
     kind: kind === 'gap' || kind === 'malformed' ? kind : 'wire',
     text: value.toString(),
     bytes: value.length,

@@ -7,7 +7,7 @@ import { deadLettersOf, paced } from '../two-halves.ts'
 import { closeClient, type Connector } from './client.ts'
 import type { DeadTopic } from './dead-topic.ts'
 import type { KafkaSettings } from './options.ts'
-import { fromRecord, partitionOf, recordBytes, toRecord } from './records.ts'
+import { fromRecord, partitionOf, recordBytes, sameRun, toRecord } from './records.ts'
 import { earliest, TopicReader } from './topic-reader.ts'
 import type { Writer } from './writer.ts'
 
@@ -39,7 +39,7 @@ export class Replays {
         replay: async (ids) => {
           const found = await dead.findAll(ids)
           await this.#eachPaced(found, async (one) => {
-            await this.#copy(one.letter.message)
+            await this.#copy(one.letter.message, one.letter.replay ?? sameRun)
             await dead.remove(one)
           })
           return found.length
@@ -94,7 +94,7 @@ export class Replays {
           chosen.push(message)
         }
         count += chosen.length
-        if (dryRun !== true) await this.#eachPaced(chosen, (message) => this.#copy(message))
+        if (dryRun !== true) await this.#eachPaced(chosen, (message) => this.#copy(message, crypto.randomUUID()))
       }
     } finally {
       await reader.close()
@@ -117,10 +117,10 @@ export class Replays {
     }
   }
 
-  async #copy(message: InboxMessage): Promise<void> {
+  async #copy(message: InboxMessage, replayed: string): Promise<void> {
     const { connector, settings, writer, writerId } = this.#options
     const partition = partitionOf(connector.client, message.lane, settings.partitions)
-    const record = toRecord(message, { topic: settings.topic, partition, writer: writerId, replayed: true })
+    const record = toRecord(message, { topic: settings.topic, partition, writer: writerId, replayed })
     await writer.append([record], recordBytes(message))
   }
 

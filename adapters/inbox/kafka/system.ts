@@ -7,10 +7,11 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog, type Log } from '../../../src/base/log.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
-import type { InboxStats } from '../../../src/inbox/stats.ts'
+import type { Backlog, InboxStats } from '../../../src/inbox/stats.ts'
 import type { InboxGap, InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
 import type { Signs } from '../signs-of-life.ts'
 import type { SharedInbox, SharedSystem } from '../two-halves.ts'
+import { backlogOf } from './backlog.ts'
 import { clusterError, closeClient, codesOf, Connector, loadClient } from './client.ts'
 import { DeadTopic } from './dead-topic.ts'
 import type { KafkaSettings } from './options.ts'
@@ -39,6 +40,9 @@ const startRequestMs = 4_000
 /** The timeout of forwarding spooled messages to the brokers, in milliseconds. It is long because they are already on disk. */
 const forwardMs = 30_000
 
+/** How often the lag is read, in milliseconds. */
+const backlogMs = 15_000
+
 /** The bytes that a record may gain when it is written to the topic. */
 const marginBytes = 1_024
 
@@ -52,6 +56,7 @@ export class KafkaSystem implements SharedSystem {
   #reader: Reader | undefined
   #connected: Connected | undefined
   #isClosed = false
+  #backlog: Backlog | undefined
 
   constructor(settings: KafkaSettings, parts: BackendParts) {
     this.#settings = settings
@@ -97,6 +102,21 @@ export class KafkaSystem implements SharedSystem {
       ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }),
       ...this.#reader?.figures(),
       ...(this.#connected?.spool === undefined ? {} : { spooled: this.#connected.spool.size }),
+    }
+  }
+
+  backlog(): Backlog | undefined {
+    return this.#backlog
+  }
+
+  /** Asks the brokers now and then: another process may have the lag, or none. */
+  async #watch(connector: Connector): Promise<void> {
+    while (!this.#isClosed) {
+      this.#backlog = await backlogOf(connector, this.#settings).catch((error: unknown) => {
+        this.#log.debug('the lag of the group could not be read', { error: [...codesOf(error)].join(' ') })
+        return undefined
+      })
+      await this.#pause(backlogMs)
     }
   }
 
@@ -168,6 +188,7 @@ export class KafkaSystem implements SharedSystem {
     const dead = new DeadTopic(shared)
     const replays = new Replays({ ...shared, dead, receipts: this.#parts.receipts })
     const gaps = opened?.gaps ?? []
+    void this.#watch(connector)
     this.#connected = { connector, found, writer, dead, replays, signs: new TopicSigns(shared), gaps, spool }
     for (const gap of gaps) if (!isStop(gap)) front?.noteGap(gap)
   }

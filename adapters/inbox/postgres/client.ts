@@ -1,5 +1,7 @@
-import type { Clock, Timer } from '../../../src/base/clock.ts'
+import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
+import { qualified } from './qualified.ts'
+import { watchPool } from '../../../src/inbox/pool.ts'
 
 /**
  * A client of Postgres: `pg.Pool`, a pool of Neon, PGlite, or anything with a method `query` like theirs. Each statement may run on another
@@ -23,31 +25,44 @@ export class Database {
   readonly schema: string
   readonly #client: PostgresClient
   readonly #clock: Clock
+  readonly #learn: (row: Row, sentMs: number) => void
+  readonly #watch: (connection: object) => void
   /** The number of times the server said that it no longer waits for the synchronous standby. The commit then looks like a success. */
   unreplicated = 0
 
-  constructor(client: PostgresClient, schema: string, clock: Clock) {
+  /** `learn` gets the first row of every answer about the server (`aboutServer`), and when its statement was sent. */
+  constructor(
+    client: PostgresClient,
+    schema: string,
+    clock: Clock,
+    learn: (row: Row, sentMs: number) => void = () => {},
+  ) {
     this.#client = client
     this.#clock = clock
+    this.#learn = learn
     this.schema = schema
-    watchConnections(client, (notice) => {
+    this.#watch = watchPool(client, (notice) => {
       if (isUnreplicated(notice)) this.unreplicated += 1
     })
   }
 
   /** Rejects with a FleethookError, also when there is no answer within `withinMs`. The server may still run the statement then. */
   async run(text: string, values: readonly unknown[] = [], withinMs = 10_000): Promise<readonly Row[]> {
+    const statement = qualified(text)
     let timer: Timer | undefined
+    const sentMs = elapsedMs(this.#clock)
     const late = new Promise<never>((_, reject) => {
       timer = this.#clock.after(withinMs, () =>
         reject(new FleethookError('inbox_unavailable', `Postgres did not answer within ${Math.round(withinMs)} ms.`)),
       )
     })
     try {
-      const { rows } = await this.#query(text, [...values], late)
-      return rows.filter(isRow)
+      const { rows } = await this.#query(statement, [...values], late)
+      const found = rows.filter(isRow)
+      if (found[0]?.['server_ms'] !== undefined) this.#learn(found[0], sentMs)
+      return found
     } catch (error) {
-      throw databaseError(error)
+      throw databaseError(error, addressOf(this.#client))
     } finally {
       timer?.cancel()
     }
@@ -62,6 +77,7 @@ export class Database {
       connecting.then((unused) => unused.release()).catch(() => {})
       throw error
     })
+    this.#watch(connection)
     let failure: Error | undefined
     try {
       return await Promise.race([connection.query(text, values), late])
@@ -83,20 +99,6 @@ const isPool = (client: PostgresClient): client is Pool => 'totalCount' in clien
 
 const isRow = (row: unknown): row is Row => typeof row === 'object' && row !== null
 
-interface Connection {
-  on(event: 'error' | 'notice', listener: (about: unknown) => void): unknown
-}
-
-/** With `pg`, an error on a connection that is in use ends the process, unless somebody listens. */
-function watchConnections(client: PostgresClient, noticed: (notice: unknown) => void): void {
-  if (!('on' in client) || typeof client.on !== 'function') return
-  client.on('error', () => {})
-  client.on('connect', (connection: Connection | undefined) => {
-    connection?.on?.('error', () => {})
-    connection?.on?.('notice', noticed)
-  })
-}
-
 function isUnreplicated(notice: unknown): boolean {
   return typeof notice === 'object' && notice !== null && Reflect.get(notice, 'code') === '01000'
     ? String(Reflect.get(notice, 'message')).includes('synchronous replication')
@@ -112,8 +114,11 @@ export function stateOf(error: unknown): string {
   return ''
 }
 
-/** Errors about the values of a statement: another try with the same values fails too. */
-export const isAboutData = (error: unknown): boolean => /^(?:22|23)/.test(stateOf(error))
+/** Errors about the values of a row: another try with the same values fails too. Triggers and checks of a database raise 23, 44 and P0001. */
+export const isAboutData = (error: unknown): boolean => /^(?:2[123]|44|54|P0001)/.test(stateOf(error))
+
+/** Somebody has locked a row for longer than the statement waits. */
+export const isLocked = (error: unknown): boolean => stateOf(error) === '55P03'
 
 /** Errors that a retry within seconds does not fix: something is missing, forbidden, or the password is wrong. */
 export const isFinal = (error: unknown): boolean => /^(?:28|3F|42)/.test(stateOf(error))
@@ -123,6 +128,9 @@ const readOnly = [
   'Postgres is read-only: it is a replica, or it is being switched over.',
   'Connect to the primary.',
 ] as const
+const noAccess = 'Check the user, the password and the database in the address (DATABASE_URL), and pg_hba.conf.'
+const starting = ['Postgres is starting, stopping or recovering.', 'The inbox continues by itself.'] as const
+const goesOn = 'A receiver that runs continues by itself.'
 const advice: Readonly<Record<string, readonly [message: string, hint: string]>> = {
   '42P01': missing,
   '3F000': missing,
@@ -134,27 +142,109 @@ const advice: Readonly<Record<string, readonly [message: string, hint: string]>>
   // A replica cannot read the table `boot`.
   '0A000': readOnly,
   '25006': readOnly,
+  '55P03': [
+    'Another session has locked a row of the inbox.',
+    'End its transaction: see pg_stat_activity and pg_locks.',
+  ],
   '53100': ['The disk of Postgres is full.', 'Make room. The inbox continues by itself.'],
+  '53300': [
+    'Postgres has no connection left: all of `max_connections` are in use.',
+    `Close idle ones, make pools smaller, or put a pooler in front. ${goesOn}`,
+  ],
   '57014': [
     'Postgres canceled a statement of the inbox, probably by `statement_timeout`.',
     'Raise it for the user of the inbox.',
   ],
-  '28P01': ['Postgres refused the password.', 'Check the user and the password of the pool.'],
-  '3D000': ['The database does not exist.', 'Check the name of the database in the pool.'],
+  '57P03': starting,
+  '57P01': starting,
+  '57P02': starting,
+  '28P01': ['Postgres refused the password.', 'Check the user and the password in the address (DATABASE_URL).'],
+  '28000': ['Postgres does not let this user in.', noAccess],
+  '3D000': ['The database does not exist.', 'Check the name of the database in the address (DATABASE_URL).'],
+  '08P01': [
+    'The connection broke the protocol of Postgres.',
+    'Is this the address of a Postgres or a pooler, and does the pooler know the options of the pool?',
+  ],
+}
+/** PgBouncer has one state for all that it refuses. */
+const classes: typeof advice = { '28': ['Postgres does not let this user in.', noAccess] }
+
+/** What `pg` and Node say about connections. Each has `address` and `port`, or `hostname`, where they know them. */
+const failures: Readonly<Record<string, readonly [message: string, hint: string]>> = {
+  ECONNREFUSED: ['Nothing listens', `Is Postgres running there? ${goesOn}`],
+  ENOTFOUND: ['No machine has the name', `Check the host in the address (DATABASE_URL). ${goesOn}`],
+  EAI_AGAIN: ['The name could not be looked up:', `Is the network or its name server down? ${goesOn}`],
+  ETIMEDOUT: ['There was no answer', `Check the address, the firewall and the allowed networks. ${goesOn}`],
+  EHOSTUNREACH: ['No way leads', `Check the address, the firewall and the allowed networks. ${goesOn}`],
+  ENETUNREACH: ['No way leads', `Check the address, the firewall and the allowed networks. ${goesOn}`],
+  ECONNRESET: ['The connection was cut', `A proxy, a firewall or the server ended it. ${goesOn}`],
+  ENOENT: ['There is no socket', `Is Postgres running on this machine? ${goesOn}`],
 }
 
-/** An error of the database as an operator should read it. No text of the server is part of it: it can quote a message. */
-export function databaseError(error: unknown): FleethookError {
+/**
+ * An error of the database as an operator should read it. No text of the server is part of it: it can quote a message. `address`: of the client,
+ * for errors that do not say it.
+ */
+export function databaseError(error: unknown, address?: string): FleethookError {
   if (error instanceof FleethookError) return error
   const state = stateOf(error)
-  const [message, hint] = advice[state] ?? [
-    `Postgres cannot be used${state === '' ? `: ${connectionCode(error)}` : ` (SQLSTATE ${state})`}.`,
-    'Is it running, and can this machine reach it? Check the address of the pool. A receiver that runs continues by itself.',
-  ]
+  const known = advice[state] ?? classes[state.slice(0, 2)]
+  const [message, hint] = known ?? (state === '' ? connectionAdvice(error, address) : otherAdvice(state))
   return new FleethookError('inbox_unavailable', message, { cause: error, hint })
 }
 
-function connectionCode(error: unknown): string {
-  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined
-  return typeof code === 'string' ? code : 'the connection failed'
+const otherAdvice = (state: string): readonly [message: string, hint: string] => [
+  `Postgres cannot be used (SQLSTATE ${state}).`,
+  `The log of Postgres says why. ${goesOn}`,
+]
+
+/** The error of the network behind an error of a library. A name with several addresses fails with one error for each. */
+function innermost(error: unknown): Error | undefined {
+  if (!(error instanceof Error)) return undefined
+  const [first]: readonly unknown[] = error instanceof AggregateError ? error.errors : []
+  if (first instanceof Error) return first
+  const inner = typeof Reflect.get(error, 'code') === 'string' ? undefined : innermost(error.cause)
+  return inner ?? error
+}
+
+function connectionAdvice(error: unknown, address: string | undefined): readonly [message: string, hint: string] {
+  const cause = innermost(error)
+  const read = (name: string): string => String((cause && Reflect.get(cause, name)) ?? '')
+  const code = read('code')
+  const host = read('address') || read('hostname')
+  const port = read('port')
+  const where = host === '' ? address : `${host.includes(':') ? `[${host}]` : host}${port === '' ? '' : `:${port}`}`
+  const at = where === undefined ? '' : ` at ${where}`
+  const unset =
+    address === unsetAddress
+      ? 'Is DATABASE_URL empty? The pool was given no address, so it uses PGHOST or this machine. '
+      : ''
+  const isTls =
+    /^(?:ERR_TLS|ERR_SSL|CERT_|UNABLE_TO|SELF_SIGNED|DEPTH_ZERO)/.test(code) ||
+    /\bSSL\b|\bTLS\b/.test(cause?.message ?? '')
+  if (isTls)
+    return [
+      `Postgres${at} and this process do not agree about TLS${code === '' ? '' : ` (${code})`}.`,
+      'Set `sslmode` in the address, and give the pool the certificate of your provider (`ssl: { ca }`).',
+    ]
+  if (/password|SASL|SCRAM/i.test(cause?.message ?? '') && code === '')
+    return ['The pool has no password, or not one that Postgres takes.', 'Set it in the address (DATABASE_URL).']
+  const isLate = /timeout|timed out/i.test(cause?.message ?? '')
+  const [text, hint] = failures[code] ?? failures[isLate ? 'ETIMEDOUT' : ''] ?? ['The connection failed', goesOn]
+  return [`Postgres cannot be used: ${code === '' ? '' : `${code}. `}${text}${at}.`, `${unset}${hint}`]
+}
+
+/** The address of a pool that was given none. */
+const unsetAddress = 'the default address'
+
+/** The host and port of a pool: never the user or the password. `undefined`: it does not say. */
+export function addressOf(client: object): string | undefined {
+  const options: unknown = 'totalCount' in client ? Reflect.get(client, 'options') : undefined
+  if (typeof options !== 'object' || options === null) return undefined
+  const [text, host, port]: readonly unknown[] = ['connectionString', 'host', 'port'].map((name) =>
+    Reflect.get(options, name),
+  )
+  if (typeof text === 'string' && text !== '') return (URL.canParse(text) && new URL(text).host) || undefined
+  if (typeof host === 'string' && host !== '') return `${host}:${String(port ?? 5432)}`
+  return unsetAddress
 }

@@ -1,9 +1,10 @@
-import type { Clock } from '../../../src/base/clock.ts'
-import { pause } from '../../../src/base/clock.ts'
+import { type Clock, elapsedMs, pause, type Timer } from '../../../src/base/clock.ts'
 import { resolvedOr } from '../../../src/core/draining.ts'
+import type { LastFailure } from '../../../src/inbox/failing.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
-import { type Database, isAboutData } from './client.ts'
-import { heldSql, stateValues, upsertSql } from './vehicles.ts'
+import { type Database, isAboutData, isLocked } from './client.ts'
+import { storable } from './schema.ts'
+import { endSql, lockedSql, stateValues } from './vehicles.ts'
 
 /** A row of `waiting`. */
 export interface Place {
@@ -21,16 +22,23 @@ export interface Tries {
   readonly attempts: number
   readonly notBefore: number
   readonly deliveries: number
+  readonly failure?: LastFailure | undefined
 }
 
 interface On {
   readonly failed: (error: unknown) => void
   readonly deleted: (endings: readonly Ending[]) => void
+  /** Postgres does not take what is written of a message that will be tried again. */
+  readonly refused: (place: Place, error: unknown) => void
+  /** Another session has locked this number of rows, the first of them for this long. Called while that is so. */
+  readonly locked: (rows: number, forMs: number) => void
 }
 
 /** The most rows that one statement changes. */
 const atOnce = 2_000
 const pauseMs = 250
+/** A lock of this age is no longer the end of some transaction, in milliseconds. */
+const tellAfterMs = 5_000
 
 /**
  * Writes what became of messages, in bulk: one statement is in flight, and the next one has all that came meanwhile. What Postgres did not take
@@ -43,6 +51,11 @@ export class Endings {
   readonly #on: On
   readonly #settled = new Map<string, Ending>()
   readonly #tries = new Map<string, Place & Tries>()
+  /** Rows that somebody else has locked, and since when. They are tried again after a pause. */
+  #later = new Map<string, number>()
+  /** The same, of the round before. */
+  #lockedSince: ReadonlyMap<string, number> = new Map()
+  #again: Timer | undefined
   #isWriting = false
   /** The number of rounds that were written. A round is what fits into one statement. */
   #rounds = 0
@@ -90,6 +103,11 @@ export class Endings {
     })
   }
 
+  /** Whether something of this partition is still to be written. */
+  has(part: number): boolean {
+    return [this.#settled, this.#tries].some((waiting) => [...waiting.values()].some((one) => one.part === part))
+  }
+
   /** Another process may have these partitions, and handles again what is not written. Returns the messages that are given up. */
   drop(parts: readonly number[]): readonly Place[] {
     for (const { part, seq } of this.#tries.values()) if (parts.includes(part)) this.#tries.delete(seq)
@@ -101,6 +119,8 @@ export class Endings {
   /** Gives up what cannot be written: its messages are handled again. */
   close(): void {
     this.#isClosed = true
+    this.#again?.cancel()
+    if (!this.#isWriting) this.#release(Infinity)
   }
 
   async #write(): Promise<void> {
@@ -108,62 +128,130 @@ export class Endings {
     this.#isWriting = true
     // The messages that end in this task share the statement.
     await Promise.resolve()
-    const { schema } = this.#db
-    while (!this.#isClosed && this.#settled.size + this.#tries.size > 0) {
-      const tries = [...this.#tries.values()].slice(0, atOnce)
-      const settled = [...this.#settled.values()].slice(0, atOnce)
-      const later = new Set<string>()
+    for (;;) {
+      const tries = this.#next(this.#tries)
+      const settled = this.#next(this.#settled)
+      if (this.#isClosed || tries.length + settled.length === 0) break
       try {
-        if (tries.length > 0) {
-          // Another process may have the partition by now, and its own counts. A row that the transaction of an abandoned attempt still locks
-          // comes later: all others would wait for it.
-          const locked = await this.#db.run(
-            `WITH g AS (SELECT * FROM unnest($1::smallint[], $2::bigint[], $3::int[], $4::bigint[], $5::int[]) g(part, seq, attempts, not_before, deliveries)),
-there AS (SELECT w.part, w.seq FROM ${schema}.waiting w JOIN g ON g.part = w.part AND g.seq = w.seq JOIN ${schema}.part p ON p.part = w.part AND p.owner = $6),
-free AS (SELECT w.part, w.seq FROM ${schema}.waiting w JOIN there t ON t.part = w.part AND t.seq = w.seq FOR NO KEY UPDATE OF w SKIP LOCKED),
-changed AS (UPDATE ${schema}.waiting w SET attempts = g.attempts, not_before = g.not_before, deliveries = g.deliveries
-  FROM g JOIN free f ON f.part = g.part AND f.seq = g.seq WHERE w.part = g.part AND w.seq = g.seq)
-SELECT seq::text AS seq FROM there t WHERE NOT EXISTS (SELECT FROM free f WHERE f.seq = t.seq)`,
-            [
-              ...[tries.map(({ part }) => part), tries.map(({ seq }) => seq)],
-              ...[tries.map(({ attempts }) => attempts), tries.map(({ notBefore }) => notBefore)],
-              ...[tries.map(({ deliveries }) => deliveries), this.#me],
-            ],
-          )
-          for (const { seq } of locked) later.add(String(seq))
-          for (const one of tries)
-            if (!later.has(one.seq) && this.#tries.get(one.seq) === one) this.#tries.delete(one.seq)
-        }
-        if (settled.length > 0) {
-          // The newest state of each vehicle.
-          const states = new Map(
-            settled.flatMap(({ vehicle }) => (vehicle === undefined ? [] : [[vehicle.vin, vehicle]])),
-          )
-          await this.#db.run(
-            `WITH ${heldSql(schema, '$3')}, gone AS (DELETE FROM ${schema}.waiting w USING unnest($1::smallint[], $2::bigint[]) g(part, seq)
-  JOIN held ON held.part = g.part WHERE w.part = g.part AND w.seq = g.seq RETURNING w.seq) ${upsertSql(schema, 4)}`,
-            [
-              ...[settled.map(({ part }) => part), settled.map(({ seq }) => seq), this.#me],
-              ...stateValues([...states.values()]),
-            ],
-          )
-          // Without those that were given up meanwhile: this process may have handled them again.
-          const written = settled.filter((ending) => this.#settled.get(ending.seq) === ending)
-          for (const { seq } of written) this.#settled.delete(seq)
-          this.#on.deleted(written)
-        }
+        await this.#eachAlone(tries, this.#writeTries, this.#refuseTries)
+        await this.#eachAlone(settled, this.#writeSettled, this.#refuseSettled)
         this.#rounds += 1
         this.#release(this.#rounds)
-        if (later.size > 0) await pause(this.#clock, pauseMs)
       } catch (error) {
         this.#on.failed(error)
-        // Without the states that Postgres refuses.
-        if (isAboutData(error)) for (const ending of settled) ending.vehicle = undefined
         await pause(this.#clock, pauseMs)
       }
     }
     this.#isWriting = false
     this.#release(Infinity)
+  }
+
+  /** Those that the next statement writes. */
+  #next<One extends Place>(waiting: ReadonlyMap<string, One>): readonly One[] {
+    const next: One[] = []
+    for (const one of waiting.values()) {
+      if (next.length === atOnce) break
+      if (!this.#later.has(one.seq)) next.push(one)
+    }
+    return next
+  }
+
+  /** A row that Postgres refuses or that somebody has locked takes no others with it: then each half is tried by itself, down to one row. */
+  async #eachAlone<One>(
+    some: readonly One[],
+    write: (some: readonly One[]) => Promise<void>,
+    refused: (one: One, error: unknown) => void,
+  ): Promise<void> {
+    const [first] = some
+    if (first === undefined) return
+    try {
+      await write(some)
+    } catch (error) {
+      if (!isAboutData(error) && !isLocked(error)) throw error
+      const half = Math.ceil(some.length / 2)
+      if (some.length === 1) refused(first, error)
+      else for (const part of [some.slice(0, half), some.slice(half)]) await this.#eachAlone(part, write, refused)
+    }
+  }
+
+  readonly #writeTries = async (tries: readonly (Place & Tries)[]): Promise<void> => {
+    const { schema } = this.#db
+    // Another process may have the partition by now, and its own counts. A row that the transaction of an abandoned attempt still locks
+    // comes later: all others would wait for it.
+    const locked = await this.#db.run(
+      `WITH g AS (SELECT * FROM unnest($1::smallint[], $2::bigint[], $3::int[], $4::bigint[], $5::int[],
+  $7::bigint[], $8::text[], $9::text[]) g(part, seq, attempts, not_before, deliveries, failing_since, failed_by, error)),
+there AS (SELECT w.part, w.seq FROM ${schema}.waiting w JOIN g ON g.part = w.part AND g.seq = w.seq JOIN ${schema}.part p ON p.part = w.part AND p.owner = $6),
+free AS (SELECT w.part, w.seq FROM ${schema}.waiting w JOIN there t ON t.part = w.part AND t.seq = w.seq FOR NO KEY UPDATE OF w SKIP LOCKED),
+changed AS (UPDATE ${schema}.waiting w SET attempts = g.attempts, not_before = g.not_before, deliveries = g.deliveries,
+  failing_since = g.failing_since, failed_by = g.failed_by, error = g.error
+  FROM g JOIN free f ON f.part = g.part AND f.seq = g.seq WHERE w.part = g.part AND w.seq = g.seq)
+SELECT seq::text AS seq FROM there t WHERE NOT EXISTS (SELECT FROM free f WHERE f.seq = t.seq)`,
+      [
+        ...[tries.map(({ part }) => part), tries.map(({ seq }) => seq)],
+        ...[tries.map(({ attempts }) => attempts), tries.map(({ notBefore }) => notBefore)],
+        ...[tries.map(({ deliveries }) => deliveries), this.#me],
+        tries.map(({ failure }) => failure?.sinceMs ?? null),
+        tries.map(({ failure }) => (failure === undefined ? null : storable(failure.handler))),
+        tries.map(({ failure }) => (failure === undefined ? null : storable(failure.error))),
+      ],
+    )
+    this.#defer(locked)
+    for (const one of tries)
+      if (!this.#later.has(one.seq) && this.#tries.get(one.seq) === one) this.#tries.delete(one.seq)
+  }
+
+  readonly #writeSettled = async (settled: readonly Ending[]): Promise<void> => {
+    const { schema } = this.#db
+    // The newest state of each vehicle.
+    const states = new Map(settled.flatMap(({ vehicle }) => (vehicle === undefined ? [] : [[vehicle.vin, vehicle]])))
+    const locked = await this.#db.run(
+      `WITH g AS (SELECT * FROM unnest($1::smallint[], $2::bigint[], $4::text[]) g(part, seq, vin)),
+${endSql(schema, '$3', 5)}
+${lockedSql(schema, '$3')}`,
+      [
+        ...[settled.map(({ part }) => part), settled.map(({ seq }) => seq), this.#me],
+        settled.map(({ vehicle }) => storable(vehicle?.vin ?? '')),
+        ...stateValues([...states.values()]),
+      ],
+    )
+    this.#defer(locked)
+    // Without those that were given up meanwhile: this process may have handled them again.
+    const written = settled.filter((ending) => !this.#later.has(ending.seq) && this.#settled.get(ending.seq) === ending)
+    for (const { seq } of written) this.#settled.delete(seq)
+    this.#on.deleted(written)
+  }
+
+  readonly #refuseTries = (one: Place & Tries, error: unknown): void => {
+    if (isLocked(error)) this.#defer([one])
+    else {
+      if (this.#tries.get(one.seq) === one) this.#tries.delete(one.seq)
+      this.#on.failed(error)
+      this.#on.refused(one, error)
+    }
+  }
+
+  /** A state that is refused does not hold its message: the older state stays. */
+  readonly #refuseSettled = (one: Ending, error: unknown): void => {
+    if (!isLocked(error)) this.#on.failed(error)
+    if (isLocked(error) || one.vehicle === undefined) this.#defer([one])
+    one.vehicle = isLocked(error) ? one.vehicle : undefined
+  }
+
+  /** These come later, and others go on meanwhile. Says so when somebody has them locked for long. */
+  #defer(rows: readonly { readonly seq?: unknown }[]): void {
+    const now = elapsedMs(this.#clock)
+    for (const { seq } of rows) this.#later.set(String(seq), this.#lockedSince.get(String(seq)) ?? now)
+    if (rows.length === 0 || this.#again !== undefined) return
+    this.#again = this.#clock.after(pauseMs, () => {
+      this.#again = undefined
+      this.#lockedSince = this.#later
+      this.#later = new Map()
+      const sinceMs = Math.min(...this.#lockedSince.values())
+      const forMs = elapsedMs(this.#clock) - sinceMs
+      if (forMs >= tellAfterMs) this.#on.locked(this.#lockedSince.size, Math.round(forMs))
+      void this.#write()
+    })
   }
 
   #release(upTo: number): void {

@@ -1,8 +1,9 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Delivery } from '../../../src/inbox/observer.ts'
 import { type OnceHandlers, onceHandlers } from '../../../src/inbox/once-handlers.ts'
-import type { Database } from './client.ts'
+import { type Database, stateOf } from './client.ts'
 import type { Place } from './endings.ts'
+import { qualified } from './qualified.ts'
 
 /** Makes handlers whose writes happen exactly once: the result of `inbox.exactlyOnce`. */
 export type ExactlyOnce<Transaction> = OnceHandlers<Transaction>
@@ -16,6 +17,8 @@ export type RunStatement<Transaction> = (transaction: Transaction, sql: string) 
 /** The inbox of the receiver, once it is attached. */
 export interface Marks {
   readonly db: Database
+  /** Names this process in the table `process`, by a random id: only the database of the inbox has that row. */
+  readonly me: string
   placeOf(id: string): Place | undefined
 }
 
@@ -25,7 +28,10 @@ export function exactlyOnceIn<Transaction>(
   transaction: RunTransaction<Transaction>,
   run: RunStatement<Transaction>,
 ): ExactlyOnce<Transaction> {
-  /** Handles the deliveries that have no mark yet. `handle` gets their numbers. */
+  /**
+   * Handles the deliveries that have no mark yet. `handle` gets their numbers. It resolves only when the database of the inbox has no row without
+   * the mark: what another database answers, or a commit, says nothing about that.
+   */
   async function once(
     name: string,
     deliveries: readonly Delivery[],
@@ -35,38 +41,58 @@ export function exactlyOnceIn<Transaction>(
     const { db } = inbox
     const places = deliveries.map(({ id }) => inbox.placeOf(id) ?? handedOver())
     let isHandled = false
-    let marked: readonly Place[] = []
+    let marked: ReadonlySet<string> = new Set()
     try {
       await transaction(async (tx) => {
         isHandled = false
-        const found = new Set((await run(tx, markSql(db.schema, name, places))).map(seqIn))
-        marked = places.filter(({ seq }) => found.has(seq))
-        if (marked.length > 0)
+        const rows = await run(tx, qualified(markSql(inbox, name, places))).catch((error: unknown) => {
+          throw isMissing(error) ? elsewhere(name, error) : error
+        })
+        marked = new Set(rows.map(seqIn))
+        if (marked.size > 0)
           await handle(
             tx,
-            places.flatMap(({ seq }, at) => (found.has(seq) ? [at] : [])),
+            places.flatMap(({ seq }, at) => (marked.has(seq) ? [at] : [])),
           )
         isHandled = true
       })
     } catch (error) {
       // The answer to the commit can be lost. Its marks tell whether it happened.
-      if (!isHandled || marked.length === 0 || !(await areThere(db, name, marked).catch(() => false))) throw error
+      if (!isHandled || marked.size === 0 || !(await areThere(db, name, places).catch(() => false))) throw error
       return
     }
+    if (await areThere(db, name, places)) return
+    if (marked.size === 0) throw elsewhere(name)
     // A commit of a transaction in which a statement failed is a rollback, and no error.
-    if (marked.length > 0 && !(await areThere(db, name, marked)))
-      throw new FleethookError('inbox_unavailable', `The transaction of the handler ${name} was not committed.`, {
-        hint: 'A statement in it failed, and the handler went on. Let the error pass, or use a savepoint.',
-      })
+    throw new FleethookError('inbox_unavailable', `The transaction of the handler ${name} was not committed.`, {
+      hint: 'A statement in it failed, and the handler went on. Let the error pass, or use a savepoint.',
+    })
   }
 
   return onceHandlers('exactlyOnce', names, once)
 }
 
-/** Without parameters, so that every library takes it. A row without this mark is locked until the transaction ends. */
-function markSql(schema: string, name: string, places: readonly Place[]): string {
+/** A database without the tables cannot be that of the inbox. */
+const isMissing = (error: unknown): boolean => ['42P01', '3F000', '42703'].includes(stateOf(error))
+
+const elsewhere = (name: string, cause?: unknown): FleethookError =>
+  new FleethookError(
+    'option_invalid',
+    `The transaction of the handler ${name} is not in the database of the inbox, so the message was not handled.`,
+    {
+      cause,
+      hint: 'Give exactlyOnce a pool of the same database as postgresInbox. Do not create the tables of the inbox in the other one.',
+    },
+  )
+
+/**
+ * Without parameters, so that every library takes it. A row without this mark is locked until the transaction ends. A copy of the database can have the
+ * same rows, and other databases the same numbers, but none of them knows this process.
+ */
+function markSql({ db: { schema }, me }: Marks, name: string, places: readonly Place[]): string {
   return `UPDATE ${schema}.waiting w SET done = w.done || '${name}'::text FROM ${rowsAt(places)}
-WHERE w.part = g.part AND w.seq = g.seq AND NOT w.done @> ARRAY['${name}'] RETURNING w.seq::text AS seq`
+WHERE w.part = g.part AND w.seq = g.seq AND NOT w.done @> ARRAY['${name}']
+AND EXISTS (SELECT FROM ${schema}.process p WHERE p.id = '${me}') RETURNING w.seq::text AS seq`
 }
 
 /** Numbers only, so nothing has to be escaped. In one order, so that two transactions do not wait for each other. A list behind IN is slow to plan. */

@@ -15,7 +15,7 @@ export async function tableHealth(db: Database): Promise<TableHealth> {
   const [row] = await db.run(
     `SELECT (SELECT coalesce(sum(n_dead_tup), 0) FROM pg_stat_user_tables WHERE schemaname = $1)::text AS dead, h.holder, h.ms::text AS ms
 FROM (VALUES (1)) one LEFT JOIN LATERAL (
-  SELECT format('process %s (%s)', pid, coalesce(nullif(application_name, ''), backend_type)) AS holder, xact_start AS since
+  SELECT format('process %s (%s)', pid, CASE WHEN application_name = '' THEN backend_type ELSE coalesce(application_name, backend_type) END) AS holder, xact_start AS since
     FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
   UNION ALL SELECT format('the prepared transaction %s', gid), prepared FROM pg_prepared_xacts
   ORDER BY since LIMIT 1

@@ -1,6 +1,8 @@
 import { type Clock, elapsedMs } from '../../../src/base/clock.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import type { Database } from './client.ts'
 import { partitions } from './schema.ts'
+import { aboutServer } from './promises.ts'
 
 /** A partition that this process may handle. */
 export interface Lease {
@@ -22,8 +24,12 @@ interface LeasesOptions {
 }
 
 /**
- * Leases of partitions. The clock of the server ends them, so the clocks of processes need not agree: a process counts from before it asked,
- * less a margin.
+ * Leases of partitions. A process renews one row, its own, for all partitions that it has: at no traffic, nothing else is written. The clock of
+ * the server ends leases, so the clocks of processes need not agree: a process counts from before it asked, less a margin.
+ *
+ * Only who holds the lock of an ended process's row, and ends it in the same statement, may free its partitions. So while a renewal finds its row
+ * not ended, nobody can have had the partitions since the last one. After an ended lease a process begins its row again, and then asks, in a new
+ * snapshot, what is still its own.
  */
 export class Leases {
   readonly #options: LeasesOptions
@@ -48,35 +54,28 @@ export class Leases {
     return elapsedMs(this.#options.clock) - this.#validUntilMs
   }
 
-  /** When to renew, in milliseconds: sooner while this process has less than its share. */
+  /** When to look again, in milliseconds: sooner while this process has less than its share. */
   get everyMs(): number {
     return Math.min(this.#options.leaseMs / 4, this.#isWanting ? 250 : 1_000)
   }
 
-  /** Renews the leases and takes free partitions. Resolves to how many this process has beyond its share. */
+  /** Renews the lease and takes free partitions. Resolves to how many this process has beyond its share. */
   async renew(): Promise<number> {
-    const { db, clock, me, leaseMs, renewed } = this.#options
-    const { schema } = db
-    const [atMs, atTimeMs] = [elapsedMs(clock), clock.now()]
-    const until = `clock_timestamp() + $2 * interval '1 ms'`
-    const rows = await db.run(
-      `WITH me AS (INSERT INTO ${schema}.process VALUES ($1, ${until}) ON CONFLICT (id) DO UPDATE SET until = excluded.until),
-mine AS (UPDATE ${schema}.part SET until = ${until} WHERE owner = $1
-  AND part IN (SELECT part FROM ${schema}.part WHERE owner = $1 ORDER BY part FOR UPDATE) RETURNING part, epoch),
-others AS (SELECT count(*) FROM ${schema}.process WHERE id <> $1 AND until > clock_timestamp()),
-missing AS (SELECT ceil(${partitions} / (1.0 + others.count))::int - (SELECT count(*) FROM mine)::int AS count FROM others),
-gained AS (UPDATE ${schema}.part p SET owner = $1, epoch = p.epoch + 1, until = ${until}
-  FROM (SELECT part, owner IS NULL AS clean FROM ${schema}.part WHERE owner IS NULL OR (owner <> $1 AND until <= clock_timestamp())
-    ORDER BY random() LIMIT (SELECT greatest(0, count) FROM missing) FOR UPDATE SKIP LOCKED) f
-  WHERE p.part = f.part RETURNING p.part, p.epoch, f.clean)
-SELECT missing.count AS missing, l.part, l.epoch, l.clean::text AS clean
-FROM missing LEFT JOIN (SELECT *, false AS clean FROM mine UNION ALL TABLE gained) l ON true`,
-      [me, leaseMs],
-      leaseMs / 2,
-    )
-    const leases = rows.flatMap(({ part, epoch, clean }) =>
-      part === null ? [] : [{ part: Number(part), epoch: Number(epoch), isClean: clean === 'true' }],
-    )
+    let found = await this.#look()
+    if (found === undefined) {
+      await this.#begin()
+      found = await this.#look()
+    }
+    let spare = this.#take(found)
+    if (found !== undefined && found.ended > 0 && (await this.#freeEnded())) spare = this.#take(await this.#look())
+    return spare
+  }
+
+  #take(found: Found | undefined): number {
+    if (found === undefined)
+      throw new FleethookError('inbox_unavailable', 'Postgres did not renew the lease of this process in time.')
+    const { leaseMs, renewed } = this.#options
+    const { leases, missing, atMs, atTimeMs, leftMs } = found
     const epochs = new Map(leases.map(({ part, epoch }) => [part, epoch]))
     const lost = [...this.#epochs].flatMap(([part, epoch]) => (epochs.get(part) === epoch ? [] : [part]))
     for (const part of lost) this.#epochs.delete(part)
@@ -84,18 +83,81 @@ FROM missing LEFT JOIN (SELECT *, false AS clean FROM mine UNION ALL TABLE gaine
     const gained = leases.filter(({ part }) => !this.#epochs.has(part))
     for (const { part, epoch } of gained) this.#epochs.set(part, epoch)
     renewed(lost, gained)
-    this.#validUntilMs = atMs + leaseMs * 0.8
-    this.#validUntilTimeMs = atTimeMs + leaseMs * 0.8
-    const missing = Number(rows[0]?.['missing'])
+    this.#validUntilMs = atMs + leftMs - leaseMs * marginShare
+    this.#validUntilTimeMs = atTimeMs + leftMs - leaseMs * marginShare
     this.#isWanting = missing > 0
     return Math.max(0, -missing)
+  }
+
+  /** Renews what has not ended. `undefined`: it has ended, or this process has no row yet. */
+  async #look(): Promise<Found | undefined> {
+    const { db, clock, me, leaseMs } = this.#options
+    const { schema } = db
+    const [atMs, atTimeMs] = [elapsedMs(clock), clock.now()]
+    const rows = await db.run(
+      `WITH known AS (SELECT until FROM ${schema}.process WHERE id = $1),
+free AS (SELECT id FROM ${schema}.process WHERE id = $1 AND until > ${now}
+  AND until < ${asked} + $2 * ${renewShare} * interval '1 ms' FOR UPDATE SKIP LOCKED),
+renewed AS (UPDATE ${schema}.process p SET until = ${now} + $2 * interval '1 ms' FROM free WHERE p.id = free.id RETURNING p.until),
+me AS (SELECT until FROM renewed UNION ALL SELECT until FROM known WHERE until >= ${asked} + $2 * ${renewShare} * interval '1 ms'),
+others AS (SELECT pg_catalog.count(*) FROM ${schema}.process WHERE id <> $1 AND until > ${now}),
+mine AS (SELECT part, epoch FROM ${schema}.part WHERE owner = $1),
+missing AS (SELECT pg_catalog.ceil(${partitions} / (1.0 + others.count))::int - (SELECT pg_catalog.count(*) FROM mine)::int AS count FROM others),
+gained AS (UPDATE ${schema}.part p SET owner = $1, epoch = p.epoch + 1
+  FROM (SELECT part, clean FROM ${schema}.part WHERE owner IS NULL ORDER BY pg_catalog.random()
+    LIMIT (SELECT greatest(0, missing.count) FROM missing, me) FOR UPDATE SKIP LOCKED) f
+  WHERE p.part = f.part AND EXISTS (SELECT FROM me) RETURNING p.part, p.epoch, f.clean)
+SELECT missing.count AS missing, l.part, l.epoch, l.clean::text AS clean, ${aboutServer},
+  (SELECT pg_catalog.floor(extract(epoch FROM me.until - ${now}) * 1000) FROM me)::text AS left_ms,
+  (SELECT pg_catalog.count(*) FROM ${schema}.part p JOIN ${schema}.process q ON q.id = p.owner WHERE q.id <> $1 AND q.until <= ${now})::text AS ended
+FROM missing LEFT JOIN (SELECT *, false AS clean FROM mine UNION ALL TABLE gained) l ON true`,
+      [me, leaseMs],
+      leaseMs / 2,
+    )
+    const leftMs = Number(rows[0]?.['left_ms'] ?? 0)
+    if (leftMs <= 0) return undefined
+    const leases = rows.flatMap(({ part, epoch, clean }) =>
+      part === null ? [] : [{ part: Number(part), epoch: Number(epoch), isClean: clean === 'true' }],
+    )
+    return { atMs, atTimeMs, leftMs, leases, missing: Number(rows[0]?.['missing']), ended: Number(rows[0]?.['ended']) }
+  }
+
+  async #begin(): Promise<void> {
+    const { db, me, leaseMs } = this.#options
+    const { schema } = db
+    await db.run(
+      // An owner without a row came with an older version of the tables, or with a part of a backup: nobody could free its partitions.
+      `WITH unknown AS (INSERT INTO ${schema}.process (id, until)
+  SELECT DISTINCT owner, timestamptz '-infinity' FROM ${schema}.part WHERE owner <> $1 ON CONFLICT DO NOTHING)
+INSERT INTO ${schema}.process (id, until) VALUES ($1, ${now} + $2 * interval '1 ms')
+ON CONFLICT (id) DO UPDATE SET until = excluded.until`,
+      [me, leaseMs],
+      leaseMs / 2,
+    )
+  }
+
+  /** Frees partitions of processes that gave no sign of life. One that a statement locks stays for the next time. */
+  async #freeEnded(): Promise<boolean> {
+    const { db, me, leaseMs } = this.#options
+    const { schema } = db
+    const rows = await db.run(
+      `WITH silent AS (SELECT id FROM ${schema}.process q WHERE until <= ${now} AND id <> $1
+  AND EXISTS (SELECT FROM ${schema}.part p WHERE p.owner = q.id) ORDER BY id FOR UPDATE SKIP LOCKED),
+ended AS (UPDATE ${schema}.process q SET until = '-infinity' FROM silent WHERE q.id = silent.id RETURNING q.id),
+left_by AS (SELECT part FROM ${schema}.part p JOIN ended ON ended.id = p.owner ORDER BY part FOR UPDATE OF p SKIP LOCKED)
+UPDATE ${schema}.part p SET owner = NULL, clean = false FROM left_by WHERE p.part = left_by.part RETURNING p.part`,
+      [me],
+      leaseMs / 2,
+    )
+    return rows.length > 0
   }
 
   /** Gives partitions back in which nothing runs. When the answer is lost, the next renewal tells whether they are still here. */
   async giveBack(parts: readonly number[]): Promise<void> {
     const { db, me, leaseMs } = this.#options
     await db.run(
-      `UPDATE ${db.schema}.part SET owner = NULL, until = NULL WHERE owner = $1 AND part = ANY($2::smallint[])`,
+      `UPDATE ${db.schema}.part p SET owner = NULL, clean = true FROM (SELECT part FROM ${db.schema}.part
+  WHERE owner = $1 AND part = ANY ($2::smallint[]) FOR UPDATE SKIP LOCKED) f WHERE p.part = f.part`,
       [me, parts],
       leaseMs / 2,
     )
@@ -105,12 +167,36 @@ FROM missing LEFT JOIN (SELECT *, false AS clean FROM mine UNION ALL TABLE gaine
   /** Gives everything back, for a stop. */
   async release(): Promise<void> {
     const { db, me } = this.#options
+    const { schema } = db
     this.#validUntilMs = -Infinity
     await db.run(
-      `WITH me AS (DELETE FROM ${db.schema}.process WHERE id = $1 OR until < clock_timestamp() - interval '1 day')
-UPDATE ${db.schema}.part SET owner = NULL, until = NULL WHERE owner = $1`,
+      `WITH over AS (SELECT id FROM ${schema}.process q WHERE id = $1 OR (until < ${now} - interval '1 day'
+  AND NOT EXISTS (SELECT FROM ${schema}.part p WHERE p.owner = q.id)) FOR UPDATE SKIP LOCKED),
+me AS (DELETE FROM ${schema}.process q USING over WHERE q.id = over.id),
+free AS (SELECT part FROM ${schema}.part WHERE owner = $1 FOR UPDATE SKIP LOCKED)
+UPDATE ${schema}.part p SET owner = NULL, clean = true FROM free WHERE p.part = free.part`,
       [me],
       2_000,
     )
   }
+}
+
+/** A renewal writes only when less than this share of the lease is left: most looks write nothing. */
+const renewShare = 0.85
+/** A process stops this share of the lease before Postgres ends it. */
+const marginShare = 0.2
+
+const now = 'pg_catalog.clock_timestamp()'
+/** The same in all of a statement. */
+const asked = 'pg_catalog.statement_timestamp()'
+
+/** What a renewal found. The lease ends `leftMs` after some time that was not before `atMs`. */
+interface Found {
+  readonly atMs: number
+  readonly atTimeMs: number
+  readonly leftMs: number
+  readonly leases: readonly Lease[]
+  readonly missing: number
+  /** The partitions of processes that gave no sign of life. */
+  readonly ended: number
 }

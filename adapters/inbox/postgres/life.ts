@@ -1,13 +1,15 @@
 import type { Signs } from '../signs-of-life.ts'
 import { type Database, databaseError } from './client.ts'
+import { aboutServer } from './promises.ts'
+import { serverMs } from './server-clock.ts'
 
 /** Signs of life in the table `receiver`. */
 export const signsIn = (db: Database, me: string): Signs => ({
   me,
   async write({ agoMs, isClosed, gaps, isAccounted }, withinMs) {
     await db.run(
-      `INSERT INTO ${db.schema}.receiver VALUES ($1, floor(extract(epoch FROM clock_timestamp()) * 1000) - $2::bigint, $3::boolean, $4, $5::boolean)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, closed = excluded.closed, gaps = excluded.gaps, accounted = excluded.accounted`,
+      `INSERT INTO ${db.schema}.receiver VALUES ($1, ${serverMs} - $2::bigint, $3::boolean, $4, $5::boolean)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, closed = excluded.closed, gaps = excluded.gaps, accounted = excluded.accounted RETURNING ${aboutServer}`,
       [me, agoMs, isClosed, JSON.stringify(gaps), isAccounted],
       withinMs,
     )

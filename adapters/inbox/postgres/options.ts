@@ -8,6 +8,7 @@ import {
   withMethods,
   wholeNumber,
 } from '../../../src/base/options.ts'
+import type { Retention } from '../../../src/inbox/inbox.ts'
 import type { Role } from '../two-halves.ts'
 import type { PostgresClient } from './client.ts'
 
@@ -25,14 +26,18 @@ export interface PostgresInboxOptions {
   readonly leaseMs?: number
   /** The longest pause between two looks for new messages, in milliseconds. Default 250. */
   readonly idleMs?: number
-  /** How long handled messages are kept for replays, in milliseconds. Default a day. Dead letters are kept for 30 days. */
+  /** How long handled messages are kept for replays, in milliseconds. Default a day. */
   readonly keepForMs?: number
+  /** How long dead letters are kept, from the time they were given up. Default 30 days. */
+  readonly retention?: { readonly dead?: Pick<Retention, 'forMs'> }
   /** `true` accepts a server that can lose what it committed: `fsync` or `synchronous_commit` is off. Default `false`. */
   readonly allowWeak?: boolean
 }
 
 /** Options with every default filled in. */
-export type PostgresSettings = Required<PostgresInboxOptions>
+export interface PostgresSettings extends Required<Omit<PostgresInboxOptions, 'retention'>> {
+  readonly deadForMs: number
+}
 
 export const schemaName: Rule = {
   must: 'must be a name of at most 50 small letters, digits and underscores that begins with a letter',
@@ -52,9 +57,11 @@ export function readPostgresOptions(options: PostgresInboxOptions): PostgresSett
     leaseMs: milliseconds(1_000),
     idleMs: wholeNumber(1, 60_000),
     keepForMs: milliseconds(0),
+    retention: { dead: { forMs: milliseconds(0) } },
     allowWeak: trueOrFalse,
   })
   const { db, role = 'both', schema = 'fleethook', confirmMs = 10_000, leaseMs = 10_000, allowWeak = false } = options
-  const { idleMs = 250, keepForMs = 86_400_000 } = options
-  return { db, role, schema, confirmMs, leaseMs, idleMs, keepForMs, allowWeak }
+  const { idleMs = 250, keepForMs = 86_400_000, retention = {} } = options
+  const deadForMs = retention.dead?.forMs ?? 30 * 86_400_000
+  return { db, role, schema, confirmMs, leaseMs, idleMs, keepForMs, deadForMs, allowWeak }
 }

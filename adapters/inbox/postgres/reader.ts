@@ -1,27 +1,32 @@
-import { elapsedMs } from '../../../src/base/clock.ts'
+import { type Clock, elapsedMs } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
+import type { GapReason } from '../../../src/events/event.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
 import { resolvedOr } from '../../../src/core/draining.ts'
 import { CrashSuspects } from '../../../src/inbox/crash-suspects.ts'
-import type {
-  Claim,
-  DeadLetterReason,
-  InboxMessage,
-  InboxSettings,
-  NextAttempt,
-  Waiting,
+import {
+  type Claim,
+  type DeadLetterReason,
+  type InboxMessage,
+  type InboxSettings,
+  type NextAttempt,
+  unwritable,
+  type Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { messageOf } from '../../../src/inbox/stored-row.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type PartOf, SharedReader } from '../shared-reader.ts'
-import { type Database, databaseError, type Row, stateOf } from './client.ts'
+import { failureOf } from './backlog.ts'
+import { type Database, databaseError, isAboutData, type Row, stateOf } from './client.ts'
 import { type Ending, Endings, type Place, type Tries } from './endings.ts'
+import { Handling } from './handling.ts'
 import { tableHealth } from './health.ts'
 import { type Lease, Leases } from './leases.ts'
 import type { PostgresSettings } from './options.ts'
 import { Position } from './snapshots.ts'
 import type { Store } from './store.ts'
+import { Texts } from './texts.ts'
 import type { VehicleRows } from './vehicles.ts'
 
 interface ReaderOptions {
@@ -32,14 +37,21 @@ interface ReaderOptions {
   readonly vehicles: VehicleRows | undefined
   /** Names this process. */
   readonly me: string
+  /** The clock of this machine, which alone shows that the machine was suspended. */
+  readonly local: Clock
+  /** `Registry.declared`. */
+  readonly declared: () => readonly string[]
   readonly put: (messages: readonly InboxMessage[]) => Promise<void>
 }
 
 /** A message that was read and is not settled. */
 interface Unsettled {
-  readonly message: InboxMessage
+  readonly message: Omit<InboxMessage, 'text'>
+  /** `undefined`: only Postgres has it. */
+  text: string | undefined
   readonly part: Part
   readonly replayed: boolean
+  readonly replay: string | undefined
   readonly changed: string | undefined
   /** An earlier owner of the partition may have had it in hand. */
   readonly isInherited: boolean
@@ -65,16 +77,22 @@ const lastMs = 2_000
 const flushMs = 10_000
 const tidyMs = 60_000
 const movedMs = 500
+/** How long the deletion of dead letters waits for its gap, in milliseconds. */
+const reportedMs = 10_000
 
 /** The messages of the partitions that this process has, as an inbox. */
 export class Reader extends SharedReader<Unsettled> {
   readonly #options: ReaderOptions
   readonly #leases: Leases
   readonly #endings: Endings
+  readonly #handling: Handling
   /** Settled messages whose rows may still be read. */
   readonly #over = new Set<string>()
+  readonly #texts = new Texts<Unsettled>()
   /** Their rows are deleted, but the read under way may still show them. */
   #deleted: Place[] = []
+  /** Handled messages that this process deleted. */
+  purged = 0
   /** As of the last minute. */
   figures: InboxStats = {}
   #position = new Position()
@@ -89,13 +107,29 @@ export class Reader extends SharedReader<Unsettled> {
     const { db, settings, inbox, me, vehicles } = options
     const { clock } = inbox
     this.#options = options
-    this.#leases = new Leases({ db, me, clock, leaseMs: settings.leaseMs, renewed: (...all) => this.#renewed(...all) })
+    this.#handling = new Handling({ db, clock, leaseMs: settings.leaseMs, declared: options.declared })
+    this.#leases = new Leases({
+      db,
+      me,
+      clock: options.local,
+      leaseMs: settings.leaseMs,
+      renewed: (...all) => this.#renewed(...all),
+    })
     this.#endings = new Endings(db, clock, me, {
       failed: (error) => this.failed('what became of messages could not be written yet', error),
       deleted: (endings) => {
         vehicles?.written(endings.flatMap(({ vehicle }) => vehicle ?? []))
         this.#areDeleted(endings)
       },
+      refused: ({ seq }, error) => {
+        for (const { ending, message } of this.byId.values())
+          if (ending.seq === seq) inbox.onRefused?.(message.id, databaseError(error).message)
+      },
+      locked: (messages, forMs) =>
+        this.say.warn('another session has locked rows of messages that have ended: their vehicles wait', {
+          messages,
+          forMs,
+        }),
     })
     if (vehicles === undefined) return
     vehicles.flush = () => this.#flushed()
@@ -103,12 +137,14 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   async open(): Promise<void> {
-    const { db, store, vehicles } = this.#options
+    const { db, settings, store, vehicles } = this.#options
     // Rows that were restored from another cluster have its ids of transactions, which snapshots of this one would not show.
     await db.run(`UPDATE ${db.schema}.waiting SET xid = pg_current_xact_id() WHERE xid >= pg_current_xact_id()`)
-    await this.#leases.renew()
+    await store.follow()
+    if (await this.#mayHandle()) await this.#leases.renew()
     this.#loops = [
       this.repeat('leases could not be renewed', async () => {
+        if (!(await this.#mayHandle())) return settings.leaseMs / 4
         const spare = await this.#leases.renew()
         if (spare > 0) await this.#giveBack(spare)
         return this.#leases.everyMs
@@ -119,12 +155,38 @@ export class Reader extends SharedReader<Unsettled> {
         return movedMs
       }),
       this.repeat('old messages could not be deleted', async () => {
-        await store.tidy()
+        await this.#tidy()
         const { deadRows, oldestSnapshotMs } = await tableHealth(db)
         this.figures = { deadRows, oldestSnapshotMs }
         return tidyMs
       }),
     ]
+  }
+
+  /** Deletes what is too old. What nobody handled is a gap, and that is stored first: a crash reports it twice rather than never. */
+  async #tidy(): Promise<void> {
+    const { store, inbox } = this.#options
+    // One process is enough.
+    const old = this.parts.has(0) ? await store.expired() : []
+    if (old.length > 0) {
+      const times = old.map(({ receivedAt }) => receivedAt)
+      const [fromMs, toMs] = [Math.min(...times), Math.max(...times)]
+      inbox.onGap?.({ reason: 'inbox_expired', fromMs, toMs, missed: old.length })
+      if (await this.#areReported('inbox_expired')) {
+        const deadLetters = await store.discard(old.map(({ id }) => id))
+        inbox.onDropped?.(deadLetters)
+        if (deadLetters > 0) this.say.warn('dead letters were deleted: their retention is over', { deadLetters })
+      }
+    }
+    this.purged += await store.tidy()
+  }
+
+  async #areReported(reason: GapReason): Promise<boolean> {
+    const untilMs = elapsedMs(this.clock) + reportedMs
+    const { openGaps } = this.#options.inbox
+    const isOpen = (): boolean => openGaps?.().some((gap) => gap.reason === reason) === true
+    while (isOpen() && !this.isClosed && elapsedMs(this.clock) < untilMs) await this.nextChange()
+    return !isOpen()
   }
 
   /** New messages were committed by this process. */
@@ -138,10 +200,17 @@ export class Reader extends SharedReader<Unsettled> {
     return this.byId.get(id)?.ending
   }
 
+  protected textHereOf(found: Unsettled): string {
+    return found.text ?? ''
+  }
+
   async claim(id: string): Promise<Claim | undefined> {
     const found = await this.handOut(id)
     if (found === undefined) return undefined
-    const { message, replayed, changed, part, isInherited, ending, tries } = found
+    const text = found.text ?? (await this.#textOf(found))
+    if (text === undefined || !this.isHere(found)) return undefined
+    const message = { ...found.message, text }
+    const { replayed, replay, changed, part, isInherited, ending, tries } = found
     const known = { lane: message.lane, seq: isInherited ? 0 : 1, deliveries: tries.deliveries, replayed }
     const deliveries = part.suspects.deliveriesOf(known)
     found.tries = { ...tries, deliveries: deliveries + 1 }
@@ -150,7 +219,14 @@ export class Reader extends SharedReader<Unsettled> {
       await this.#endings.note(ending, found.tries)
       if (!this.isHere(found)) return undefined
     }
-    return { message, deliveries, replayed, seq: Number(ending.seq), ...(changed === undefined ? {} : { changed }) }
+    return {
+      message,
+      deliveries,
+      replayed,
+      replay,
+      seq: Number(ending.seq),
+      ...(changed === undefined ? {} : { changed }),
+    }
   }
 
   settle(id: string, vehicle?: StoredVehicle): void {
@@ -163,22 +239,24 @@ export class Reader extends SharedReader<Unsettled> {
     this.#endings.settle(found.ending)
   }
 
-  async reschedule(id: string, { attempts, notBefore, deliveries }: NextAttempt): Promise<void> {
+  async reschedule(id: string, { attempts, notBefore, deliveries, failure }: NextAttempt): Promise<void> {
     const found = this.byId.get(id)
     if (found === undefined) return
-    found.tries = { attempts, notBefore, deliveries: deliveries ?? found.tries.deliveries }
+    found.tries = { attempts, notBefore, deliveries: deliveries ?? found.tries.deliveries, failure }
     void this.#endings.note(found.ending, found.tries)
+    this.#texts.rest(found)
     this.takeBack(found)
   }
 
-  async deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number> {
+  async deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number | 'handled'> {
     const found = this.byId.get(id)
     if (found === undefined) return 0
     const { ending } = found
     // An answer that was lost is no reason to keep it: the statement does nothing the second time.
     this.#over.add(ending.seq)
+    let isHandled = false
     try {
-      await this.#options.store.bury(ending, this.#options.me, reason, vehicle)
+      isHandled = await this.#bury(ending, reason, vehicle)
     } catch (error) {
       this.#over.delete(ending.seq)
       throw error
@@ -188,10 +266,30 @@ export class Reader extends SharedReader<Unsettled> {
       if (vehicle !== undefined) this.#options.vehicles?.keep(vehicle)
     }
     this.#areDeleted([ending])
-    return 0
+    return isHandled ? 'handled' : 0
+  }
+
+  /** Without what Postgres refuses, its state or the text of its error: it must not hold its vehicle forever. */
+  async #bury(ending: Ending, reason: DeadLetterReason, vehicle: StoredVehicle | undefined): Promise<boolean> {
+    const { store, me } = this.#options
+    const { attempts, diedAt, marks } = reason
+    const plain =
+      marks === undefined ? { error: unwritable, attempts, diedAt } : { error: unwritable, attempts, diedAt, marks }
+    const ways = [[reason, vehicle], [plain, vehicle], [reason, undefined], [plain, undefined]] as const // prettier-ignore
+    for (const [what, state] of ways) {
+      try {
+        return await store.bury(ending, me, what, state)
+      } catch (error) {
+        if (!isAboutData(error) || (what === plain && state === undefined)) throw error
+        this.failed('what became of a message could not be written yet', error)
+      }
+    }
+    return false
   }
 
   refusing(): 'inbox_unavailable' | undefined {
+    // A deploy waits until it is ready before it stops those for which this process waits.
+    if (!this.#handling.mayHandle) return undefined
     return this.#leases.overdueMs > 2 * this.#options.settings.leaseMs ? 'inbox_unavailable' : undefined
   }
 
@@ -210,6 +308,7 @@ export class Reader extends SharedReader<Unsettled> {
     await this.#endings.flush(lastMs)
     this.#endings.close()
     await resolvedOr(Promise.all(this.#loops), this.clock, lastMs)
+    await this.#handling.end().catch((error: unknown) => this.failed('a stop could not be written', error))
     await this.#leases.release().catch((error: unknown) => this.failed('leases could not be given back', error))
   }
 
@@ -220,11 +319,38 @@ export class Reader extends SharedReader<Unsettled> {
 
   protected mayStart(found: Unsettled): boolean {
     const { isLeaving, hand } = found.part
+    if (!this.#handling.mayHandle && !hand.has(found)) return false
     return this.#leases.isFresh && ((!isLeaving && !this.isFinishing) || hand.has(found))
   }
 
   protected override get isFull(): boolean {
-    return super.isFull || this.byId.size + this.#over.size >= this.mostMessages
+    const messages = this.#options.inbox.inLanes?.() ?? this.byId.size
+    return messages + this.#over.size >= this.mostMessages || this.#texts.bytes >= this.mostBytes
+  }
+
+  protected override forget(found: Unsettled): void {
+    this.#texts.forget(found)
+    super.forget(found)
+  }
+
+  /** Reads the texts of a lane that goes on. `undefined`: the message was deleted, so nothing is left to handle. */
+  async #textOf(found: Unsettled): Promise<string | undefined> {
+    const missing = this.#texts.wake(found)
+    const { db } = this.#options
+    const rows = await db
+      .run(`SELECT id, text FROM ${db.schema}.message WHERE id = ANY ($1::uuid[])`, [
+        missing.map(({ message }) => message.id),
+      ])
+      .catch((error: unknown) => {
+        this.takeBack(found)
+        throw error
+      })
+    for (const { id, text } of rows) {
+      const one = this.byId.get(String(id))
+      if (one !== undefined) this.#texts.keep(one, String(text))
+    }
+    if (found.text === undefined && this.isHere(found)) this.forget(found)
+    return found.text
   }
 
   /** Rejects when Postgres does not take it in time: who asks for a list must not wait for as long as it is down. */
@@ -273,16 +399,42 @@ export class Reader extends SharedReader<Unsettled> {
       this.#options.settings.leaseMs / 5,
     )
     await this.#endings.flush(lastMs)
-    for (const [, part] of chosen) part.isLeaving = part.hand.size === 0
+    for (const [number, part] of chosen) part.isLeaving = part.hand.size === 0 && !this.#endings.has(number)
     const left = chosen.flatMap(([number, { isLeaving }]) => (isLeaving ? [number] : []))
     if (left.length === 0) return
     await this.#leases.giveBack(left)
     this.#lose(left)
   }
 
-  /** A new object, so that a read under way notices it. */
-  #beginAgain(): void {
-    this.#position = new Position()
+  /** Whether no other process has handlers that this one lacks. If one has, this process gives everything back. */
+  async #mayHandle(): Promise<boolean> {
+    const handling = this.#handling
+    await handling.check()
+    if (handling.mayHandle) {
+      if (handling.isNews && handling.waiting.length > 0)
+        this.say.warn('another process of this schema waits, because its handlers differ', {
+          lacksHere: handling.waiting.join(', '),
+        })
+      return true
+    }
+    if (handling.isNews)
+      this.say.error('this process handles nothing: it lacks handlers that others of this schema have', {
+        schema: this.#options.db.schema,
+        lacks: handling.lacks.join(', '),
+      })
+    if (this.parts.size > 0) {
+      const parts = [...this.parts.keys()]
+      await this.quiet(this.parts.values(), this.#options.settings.leaseMs / 2)
+      await this.#endings.flush(lastMs)
+      await this.#leases.giveBack(parts)
+      this.#lose(parts)
+    }
+    return false
+  }
+
+  /** A new object, so that a read under way notices it. `isAgain`: in case that something was missed. */
+  #beginAgain(isAgain: boolean = false): void {
+    this.#position = new Position(isAgain)
     this.#begunAtMs = elapsedMs(this.clock)
     this.lookNow()
   }
@@ -290,7 +442,7 @@ export class Reader extends SharedReader<Unsettled> {
   /** Looks for messages once. Resolves to the pause before the next look, in milliseconds. */
   async #read(): Promise<number> {
     while (this.isFull && !this.isClosed) await this.nextChange(busyMs)
-    if (elapsedMs(this.clock) - this.#begunAtMs > againMs && !this.#position.isBehind) this.#beginAgain()
+    if (elapsedMs(this.clock) - this.#begunAtMs > againMs && !this.#position.isBehind) this.#beginAgain(true)
     const position = this.#position
     const { db, settings, vehicles } = this.#options
     this.#isWoken = false
@@ -328,19 +480,34 @@ export class Reader extends SharedReader<Unsettled> {
     for (const row of rows) {
       const [partition, seq] = [Number(row['part']), String(row['seq'])]
       const part = this.parts.get(partition)
-      const message = messageOf(row)
+      const { text, ...message } = messageOf(row)
       if (part === undefined || this.#over.has(seq) || this.byId.get(message.id) !== undefined) continue
       const { isInherited } = part
       const [attempts, deliveries] = [Number(row['attempts']), Number(row['deliveries'])]
       const notBefore = Number(row['not_before'])
-      this.add({
-        ...{ message, part, isInherited, ending: { part: partition, seq }, tries: { attempts, deliveries, notBefore } },
+      const failure = failureOf(row)
+      const found: Unsettled = {
+        ...{ message, part, isInherited, ending: { part: partition, seq } },
+        tries: { attempts, deliveries, notBefore, failure },
+        text: row['text'] === null ? undefined : text,
         replayed: row['replayed'] === 'true',
+        replay: typeof row['replay'] === 'string' ? row['replay'] : undefined,
         changed: typeof row['changed'] === 'string' ? row['changed'] : undefined,
-      })
+      }
+      this.add(found)
+      this.#texts.add(found, notBefore > this.clock.now())
       const { id, lane, kind } = message
       const crashes = Math.max(0, deliveries - attempts)
-      page.push({ id, lane, kind, attempts, notBefore, crashes, redelivered: isInherited })
+      page.push({
+        id,
+        lane,
+        kind,
+        attempts,
+        notBefore,
+        crashes,
+        redelivered: isInherited,
+        ...(failure === undefined ? {} : { failure }),
+      })
     }
     if (page.length > 0) this.#options.inbox.onWaiting?.(page)
   }

@@ -1,8 +1,14 @@
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { Database } from './client.ts'
+import { viewStatements } from './backlog.ts'
+import { type Database, stateOf } from './client.ts'
+import { aboutServer, type Promised, promisedBy, weakError } from './promises.ts'
+import { serverMs } from './server-clock.ts'
+import { qualified } from './qualified.ts'
+
+export { storable } from '../../../src/inbox/inbox.ts'
 
 /** The version of the tables. */
-const version = 2
+export const schemaVersion = 3
 
 /** The number of partitions that vehicles are spread over. It is part of what is stored, so it never changes. */
 export const partitions = 64
@@ -14,30 +20,36 @@ export function partitionOf(lane: string): number {
   return (hash >>> 0) % partitions
 }
 
-/** Text of Postgres cannot hold a NUL. JSON text has none, but a VIN that was read from it can. */
-export const storable = (text: string): string => text.replaceAll('\0', '\uFFFD')
-
-/** The statements that create the tables, or bring them up to date, in one transaction. Running them again changes nothing. */
+/**
+ * The statements that create the tables, or bring tables of any older version up to date, in one transaction. Running them again changes nothing,
+ * and then locks no table. They wait for a lock for a bounded time, so that receivers do not queue up behind them.
+ */
 export function schemaStatements(schema: string): readonly string[] {
   return [
+    `SET LOCAL lock_timeout = '${lockSeconds}s'`,
     // IF NOT EXISTS alone fails when two processes do it at once.
     `SELECT pg_advisory_xact_lock(hashtext('fleethook ${schema}'))`,
     `CREATE SCHEMA IF NOT EXISTS ${schema}`,
-    `CREATE TABLE IF NOT EXISTS ${schema}.meta (version int NOT NULL)`,
+    `CREATE TABLE IF NOT EXISTS ${schema}.meta (version int NOT NULL, known_ms bigint, doubted_ms bigint, seen_ms bigint)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.message (
   id uuid PRIMARY KEY, lane text NOT NULL, received_at bigint NOT NULL, door text NOT NULL, kind text NOT NULL, bytes int NOT NULL,
   text text NOT NULL)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.waiting (
   part smallint NOT NULL, seq bigint GENERATED ALWAYS AS IDENTITY, id uuid NOT NULL,
   xid xid8 NOT NULL DEFAULT pg_current_xact_id(), attempts int NOT NULL DEFAULT 0, not_before bigint NOT NULL DEFAULT 0,
-  deliveries int NOT NULL DEFAULT 0, replayed boolean NOT NULL DEFAULT false, changed text, done text[] NOT NULL DEFAULT '{}',
+  deliveries int NOT NULL DEFAULT 0, replayed boolean NOT NULL DEFAULT false, changed text, done text[] NOT NULL DEFAULT '{}', replay text,
+  failing_since bigint, failed_by text, error text,
   PRIMARY KEY (part, seq)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)`,
     `CREATE INDEX IF NOT EXISTS waiting_xid ON ${schema}.waiting (xid)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.dead (
-  id uuid PRIMARY KEY, error text NOT NULL, attempts int NOT NULL, died_at bigint NOT NULL, changed text)`,
+  id uuid PRIMARY KEY, error text NOT NULL, attempts int NOT NULL, died_at bigint NOT NULL, changed text,
+  done text[] NOT NULL DEFAULT '{}', replay text)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.part (
-  part smallint PRIMARY KEY, owner uuid, epoch bigint NOT NULL DEFAULT 0, until timestamptz) WITH (fillfactor = 50)`,
+  part smallint PRIMARY KEY, owner uuid, epoch bigint NOT NULL DEFAULT 0, clean boolean NOT NULL DEFAULT true) WITH (fillfactor = 50)`,
+    // Each set of handlers that a process had, as JSON.
+    `CREATE TABLE IF NOT EXISTS ${schema}.handling (
+  handlers text PRIMARY KEY, since timestamptz NOT NULL, until timestamptz NOT NULL, ended boolean NOT NULL)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.process (id uuid PRIMARY KEY, until timestamptz NOT NULL)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.receiver (
   id uuid PRIMARY KEY, seen_at bigint NOT NULL, closed boolean NOT NULL, gaps text NOT NULL, accounted boolean NOT NULL DEFAULT false,
@@ -52,52 +64,88 @@ export function schemaStatements(schema: string): readonly string[] {
     `CREATE TABLE IF NOT EXISTS ${schema}.moved (file uuid PRIMARY KEY, seq bigint NOT NULL)`,
     // A crash of the server, a failover and a restore empty a table that is not in the log, and may give ids of transactions again.
     `CREATE UNLOGGED TABLE IF NOT EXISTS ${schema}.boot (one boolean PRIMARY KEY DEFAULT true, id uuid NOT NULL DEFAULT gen_random_uuid())`,
+    `DO $update$ BEGIN IF EXISTS (SELECT FROM ${schema}.meta WHERE version < ${schemaVersion}) THEN
+${updates(schema).join(';\n')};
+END IF; END $update$`,
+    ...viewStatements(schema),
     `INSERT INTO ${schema}.part (part) SELECT generate_series(0, ${partitions - 1}) ON CONFLICT DO NOTHING`,
-    `INSERT INTO ${schema}.meta SELECT ${version} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
-  ]
+    `INSERT INTO ${schema}.meta (version) SELECT ${schemaVersion} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
+  ].map(qualified)
 }
 
-/** What the server promises about what it committed. */
-export interface Found {
-  /** What a crash of the server can lose. `undefined`: nothing. */
-  readonly weakness: string | undefined
-  /** Whether a commit waits for a standby. */
-  readonly isReplicated: boolean
+/** What tables of an older version lack. Each statement also fits tables that have it already. */
+const updates = (schema: string): readonly string[] => [
+  // 2: states of vehicles, whose tables are created above.
+  `ALTER TABLE ${schema}.receiver ADD COLUMN IF NOT EXISTS accounted boolean NOT NULL DEFAULT false,
+  ADD COLUMN IF NOT EXISTS since bigint NOT NULL DEFAULT ${serverMs}`,
+  // 3: a process renews one row, retention remembers the time that it believed, and dead letters keep the marks of their handlers.
+  `ALTER TABLE ${schema}.meta ADD COLUMN IF NOT EXISTS known_ms bigint,
+  ADD COLUMN IF NOT EXISTS doubted_ms bigint, ADD COLUMN IF NOT EXISTS seen_ms bigint`,
+  `ALTER TABLE ${schema}.waiting ADD COLUMN IF NOT EXISTS replay text, ADD COLUMN IF NOT EXISTS failing_since bigint,
+  ADD COLUMN IF NOT EXISTS failed_by text, ADD COLUMN IF NOT EXISTS error text`,
+  `ALTER TABLE ${schema}.dead ADD COLUMN IF NOT EXISTS done text[] NOT NULL DEFAULT '{}', ADD COLUMN IF NOT EXISTS replay text`,
+  `ALTER TABLE ${schema}.part ADD COLUMN IF NOT EXISTS clean boolean NOT NULL DEFAULT true, DROP COLUMN IF EXISTS until`,
+  `UPDATE ${schema}.meta SET version = ${schemaVersion} WHERE version < ${schemaVersion}`,
+]
+
+/** How long a change of the tables waits for a lock, in seconds: less than a message may take to be committed. */
+const lockSeconds = 5
+
+/** The version of the tables; `undefined` when there are none. */
+export async function versionOf(db: Database): Promise<number | undefined> {
+  try {
+    const [meta] = await db.run(`SELECT version FROM ${db.schema}.meta`)
+    return meta && Number(meta['version'])
+  } catch (error) {
+    if (/^(?:42P01|3F000)$/.test(stateOf(error))) return undefined
+    throw error
+  }
+}
+
+/** A message can hold any character. Rejects with a FleethookError when the database cannot. */
+export async function checkEncoding(db: Database): Promise<void> {
+  const [row] = await db.run(
+    `SELECT pg_catalog.current_setting('server_encoding') AS encoding, pg_catalog.current_database()::text AS name`,
+  )
+  if (row?.['encoding'] === 'UTF8') return
+  throw new FleethookError(
+    'inbox_unsupported',
+    `The database ${String(row?.['name'])} has the encoding ${String(row?.['encoding'])}, which cannot keep every message: UTF8 can.`,
+    { hint: "Create one for the inbox: CREATE DATABASE fleet TEMPLATE template0 ENCODING 'UTF8'." },
+  )
 }
 
 /** Checks the server and the tables before the first message. Rejects with a FleethookError. */
-export async function checkServer(db: Database, allowWeak: boolean): Promise<Found> {
+export async function checkServer(db: Database, allowWeak: boolean): Promise<Promised> {
   const [row] = await db.run(
-    `SELECT current_setting('server_version_num')::int AS number, current_setting('server_version') AS version,
-  current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
-  current_setting('synchronous_commit') AS synchronous_commit, current_setting('synchronous_standby_names') AS standbys,
-  (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::text AS readonly`,
+    `SELECT pg_catalog.current_setting('server_version_num')::int AS number, pg_catalog.current_setting('server_version') AS version,
+  ${aboutServer},
+  (pg_catalog.pg_is_in_recovery() OR pg_catalog.current_setting('transaction_read_only') = 'on')::text AS readonly`,
   )
   if (Number(row?.['number']) < 140_000)
     throw new FleethookError(
       'inbox_unsupported',
       `Postgres ${String(row?.['version'])} is too old: postgresInbox needs version 14 or later.`,
     )
+  await checkEncoding(db)
   if (row?.['readonly'] === 'true')
     throw new FleethookError('inbox_unavailable', 'This Postgres is read-only: a replica cannot keep messages.', {
       hint: 'Connect to the primary.',
     })
-  const off = ['fsync', 'full_page_writes', 'synchronous_commit'].find((name) => row?.[name] === 'off')
-  const weakness = off && `${off} is off`
-  if (weakness !== undefined && !allowWeak)
-    throw new FleethookError('option_invalid', `In this Postgres ${weakness}: a crash can lose committed messages.`, {
-      hint: 'Turn it on for the user of the inbox. allowWeak: true accepts that messages can be lost.',
-    })
+  const promised = promisedBy(row)
+  if (promised.weakness !== undefined && !allowWeak) throw weakError(promised.weakness, 'option_invalid')
   const [meta] = await db.run(`SELECT version FROM ${db.schema}.meta`)
-  if (Number(meta?.['version']) !== version)
-    throw new FleethookError(
-      'inbox_unsupported',
-      `The tables in the schema ${db.schema} have version ${String(meta?.['version'])}, and this fleethook knows ${version}.`,
-      {
-        hint: 'Use one version of fleethook in every process. `fleethook postgres schema --apply` updates older tables.',
-      },
-    )
-  const commit = String(row?.['synchronous_commit'])
-  const isReplicated = row?.['standbys'] !== '' && commit !== 'local' && commit !== 'off'
-  return { weakness, isReplicated }
+  const version = Number(meta?.['version'])
+  if (version !== schemaVersion) throw otherVersion(db.schema, version)
+  return promised
+}
+
+/** Says which side is older, because only one of the two can be changed. */
+export function otherVersion(schema: string, version: number): FleethookError {
+  const message = `The tables in the schema ${schema} have version ${version}, and this fleethook knows ${schemaVersion}.`
+  const hint =
+    version < schemaVersion
+      ? 'Stop the processes of the older fleethook, then update the tables: fleethook postgres schema --apply'
+      : 'Use the newest fleethook in every process that uses these tables.'
+  return new FleethookError('inbox_unsupported', message, { hint })
 }

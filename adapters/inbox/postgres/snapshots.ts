@@ -17,8 +17,14 @@ export class Position {
   #seen: string | undefined
   #paging: Paging | undefined
   #server: string | undefined
+  /** Most rows are known already, so their texts are not read. */
+  readonly #isAgain: boolean
   /** The notices that the last read found, as JSON. */
   notices: unknown
+
+  constructor(isAgain: boolean = false) {
+    this.#isAgain = isAgain
+  }
 
   /** Whether more rows are known to be there. */
   get isBehind(): boolean {
@@ -54,11 +60,12 @@ export class Position {
     }
     const { schema } = db
     const found = (condition: string): string =>
-      `SELECT w.part, w.seq AS place, w.seq::text AS seq, w.attempts, w.not_before, w.deliveries, w.replayed::text AS replayed, w.changed,
-    m.id, m.lane, m.received_at, m.door, m.kind, m.bytes, m.text
+      `SELECT w.part, w.seq AS place, w.seq::text AS seq, w.attempts, w.not_before, w.deliveries, w.replayed::text AS replayed, w.replay, w.changed,
+    w.failing_since, w.failed_by, w.error,
+    m.id, m.lane, m.received_at, m.door, m.kind, m.bytes, ${this.#isAgain && this.#seen === undefined ? 'NULL' : 'm.text'} AS text
   FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id WHERE ${condition}${where} ORDER BY w.seq LIMIT ${after === undefined ? most : `(SELECT ${most})`}`
     const rows = await db.run(
-      `SELECT s.*, n.*, CASE row_number() OVER () WHEN 1 THEN
+      `SELECT s.*, n.*, CASE WHEN row_number() OVER () = 1 THEN
   (SELECT json_agg(json_build_array(id, vin, seq))::text FROM ${schema}.notice WHERE id > $2) END AS notices
 FROM (SELECT pg_current_snapshot()::text AS snapshot, pg_postmaster_start_time()::text AS server, (SELECT id FROM ${schema}.boot)::text AS boot) s
 LEFT JOIN LATERAL (${

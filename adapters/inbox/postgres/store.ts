@@ -1,7 +1,9 @@
-import { createMessages, replayable } from '../../../src/backend/replay.ts'
-import type { Clock } from '../../../src/base/clock.ts'
+import { createMessages, pageOf, replayable } from '../../../src/backend/replay.ts'
+import { type Clock, pause } from '../../../src/base/clock.ts'
+import { BelievedTime } from '../../../src/inbox/believed-time.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, idWithSeq } from '../../../src/inbox/delivery-id.ts'
-import type { Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { Forgotten, Messages, Replayed, ReplayPage, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type {
   DeadLetter,
   DeadLetterReason,
@@ -10,7 +12,8 @@ import type {
   Listing,
   Selection,
 } from '../../../src/inbox/inbox.ts'
-import type { Receipts } from '../../../src/inbox/receipts.ts'
+import { pageBytes } from '../../../src/inbox/pages.ts'
+import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { letterOf, listedOf, messageOf } from '../../../src/inbox/stored-row.ts'
 import { type DeadLetterStore, paced } from '../two-halves.ts'
@@ -18,17 +21,25 @@ import type { Database, Row } from './client.ts'
 import type { Place } from './endings.ts'
 import type { PostgresSettings } from './options.ts'
 import { partitionOf, storable } from './schema.ts'
-import { heldSql, stateValues, upsertSql } from './vehicles.ts'
+import { endSql, lockedSql, stateValues } from './vehicles.ts'
 
-/** How long a dead letter is kept, in milliseconds. */
-const deadMs = 30 * 86_400_000
 /** How much longer a message stays, in milliseconds: a replay may be on its way, or an insert whose answer was lost is sent again. */
 const spareMs = 60_000
 /** The rows that one statement deletes, so that none of them takes long. */
 const tidyRows = 1_000
 
+/** The time between two notes of the believed time, in milliseconds. */
+const noteEveryMs = 1_800_000
+
+type StoreSettings = Pick<PostgresSettings, 'keepForMs' | 'deadForMs' | 'confirmMs'>
+
 /** The columns of a dead letter. */
 const letterSql = 'm.*, d.error, d.attempts, d.died_at, d.changed'
+
+/** The messages of one part of an erasure, and how long a statement of it may take, in milliseconds. */
+const erasedRows = 20_000
+const eraseMs = 60_000
+const mostErasures = 40
 
 const isId = (text: string): boolean => /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/.test(text)
 
@@ -36,39 +47,79 @@ const isId = (text: string): boolean => /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{1
 export class Store implements DeadLetterStore {
   readonly #db: Database
   readonly #clock: Clock
-  readonly #settings: Pick<PostgresSettings, 'keepForMs' | 'confirmMs'>
+  readonly #settings: StoreSettings
+  readonly #believed: BelievedTime
+  /** The believed time that the tables have. */
+  #writtenMs = 0
 
-  constructor(db: Database, clock: Clock, settings: Pick<PostgresSettings, 'keepForMs' | 'confirmMs'>) {
+  /** `onAhead`: see {@link BelievedTime}. */
+  constructor(db: Database, clock: Clock, settings: StoreSettings, onAhead?: (aheadMs: number) => void) {
     this.#db = db
     this.#clock = clock
     this.#settings = settings
+    this.#believed = new BelievedTime(clock, onAhead)
   }
 
-  /** Makes a message of this process a dead letter. */
+  /** Reads the time that an earlier process believed. Before the first {@link tidy}. */
+  async follow(): Promise<void> {
+    const { schema } = this.#db
+    const [row] = await this.#db.run(
+      `SELECT coalesce(known_ms, (SELECT received_at FROM ${schema}.message ORDER BY id DESC LIMIT 1)) AS known, doubted_ms, seen_ms
+FROM ${schema}.meta`,
+    )
+    if (row?.['known'] == null) return
+    const knownMs = Number(row['known'])
+    this.#believed.follow({
+      knownMs,
+      doubtedMs: Number(row['doubted_ms'] ?? 0),
+      seenMs: Number(row['seen_ms'] ?? knownMs),
+    })
+  }
+
+  /**
+   * Makes a message of this process a dead letter, with the marks of its run. Resolves to whether a late commit has ended it instead: see
+   * `DeadLetterReason`. Rejects while somebody else has it locked.
+   */
   async bury(
     { part, seq }: Place,
     me: string,
-    { error, attempts, diedAt, changed }: DeadLetterReason,
+    { error, attempts, diedAt, changed, marks }: DeadLetterReason,
     vehicle: StoredVehicle | undefined,
-  ): Promise<void> {
+  ): Promise<boolean> {
     const { schema } = this.#db
-    await this.#db.run(
-      `WITH ${heldSql(schema, '$3')}, gone AS (DELETE FROM ${schema}.waiting w USING held
-  WHERE w.part = held.part AND seq = $2 RETURNING id, seq), state AS (${upsertSql(schema, 8)})
-INSERT INTO ${schema}.dead SELECT id, $4, $5, $6, $7 FROM gone ON CONFLICT (id) DO UPDATE
-SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed`,
+    const [row] = await this.#db.run(
+      `WITH g AS (SELECT ($1::smallint[])[1] AS part, $2::bigint AS seq, $8::text AS vin),
+${endSql(schema, '$3', 9)},
+died AS (INSERT INTO ${schema}.dead (id, error, attempts, died_at, changed, done, replay)
+  SELECT id, $4, $5, $6, $7, done, replay FROM gone WHERE $15::text[] IS NULL OR NOT done @> $15::text[] ON CONFLICT (id) DO UPDATE
+  SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed,
+    done = excluded.done, replay = excluded.replay RETURNING id)
+SELECT (EXISTS (${lockedSql(schema, '$3')}))::text AS locked,
+  (EXISTS (SELECT FROM gone) AND NOT EXISTS (SELECT FROM died))::text AS handled`,
       [
-        ...[[part], seq, me, storable(error), attempts, diedAt, changed ?? null],
+        ...[[part], seq, me, storable(error), attempts, diedAt, changed === undefined ? null : storable(changed)],
+        vehicle === undefined ? '' : storable(vehicle.vin),
         ...stateValues(vehicle === undefined ? [] : [vehicle]),
+        marks ?? null,
       ],
     )
+    if (row?.['locked'] === 'true')
+      throw new FleethookError(
+        'inbox_unavailable',
+        'Another session has locked a message that is to become a dead letter.',
+        {
+          hint: 'It is tried again. End the transaction of that session: see pg_stat_activity and pg_locks.',
+        },
+      )
+    return row?.['handled'] === 'true'
   }
 
   async deadLetters(which: Which): Promise<readonly DeadLetter[]> {
     const { sql, values } = selected(which, 'ASC')
     const { schema } = this.#db
     const rows = await this.#db.run(
-      `SELECT ${letterSql} FROM ${schema}.dead d JOIN ${schema}.message m ON m.id = d.id ${sql}`,
+      `SELECT ${letterSql} FROM (${pageSql(`${schema}.dead d JOIN ${schema}.message m ON m.id = d.id`, sql)}) page
+JOIN ${schema}.message m ON m.id = page.id JOIN ${schema}.dead d ON d.id = m.id WHERE ${inPage} ORDER BY m.id`,
       values,
     )
     return rows.map(letterOf)
@@ -84,9 +135,11 @@ SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.die
     await paced(this.#clock, ids.filter(isId), async (some) => {
       const lanes = await this.#db.run(`SELECT id, lane FROM ${schema}.message WHERE id = ANY ($1::uuid[])`, [some])
       const rows = await this.#db.run(
-        `WITH gone AS (DELETE FROM ${schema}.dead WHERE id = ANY ($2::uuid[]) RETURNING id, changed)
-INSERT INTO ${schema}.waiting (part, id, replayed, changed)
-  SELECT n.part, n.id, true, gone.changed FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN gone USING (id) ORDER BY n.id
+        `WITH free AS (SELECT id FROM ${schema}.dead WHERE id = ANY ($2::uuid[]) FOR UPDATE SKIP LOCKED),
+gone AS (DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id, d.changed, d.done, d.replay)
+INSERT INTO ${schema}.waiting (part, id, replayed, changed, done, replay)
+  SELECT n.part, n.id, true, gone.changed, gone.done, gone.replay FROM unnest($1::smallint[], $2::uuid[]) n(part, id)
+  JOIN gone ON gone.id = n.id ORDER BY n.id
   RETURNING id`,
         [lanes.map(({ lane }) => partitionOf(String(lane))), lanes.map(({ id }) => id)],
       )
@@ -96,9 +149,12 @@ INSERT INTO ${schema}.waiting (part, id, replayed, changed)
   }
 
   async discard(ids: readonly string[]): Promise<number> {
-    const rows = await this.#db.run(`DELETE FROM ${this.#db.schema}.dead WHERE id = ANY ($1::uuid[]) RETURNING id`, [
-      ids.filter(isId),
-    ])
+    const { schema } = this.#db
+    const rows = await this.#db.run(
+      `WITH free AS (SELECT id FROM ${schema}.dead WHERE id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED)
+DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id`,
+      [ids.filter(isId)],
+    )
     return rows.length
   }
 
@@ -107,7 +163,11 @@ INSERT INTO ${schema}.waiting (part, id, replayed, changed)
     const { after = '' } = which
     const first = this.#firstKept
     const { sql, values } = selected({ ...which, after: after > first ? after : first }, 'ASC', this.#isSettled)
-    const rows = await this.#db.run(`SELECT m.* FROM ${this.#db.schema}.message m ${sql}`, values)
+    const { schema } = this.#db
+    const rows = await this.#db.run(
+      `SELECT m.* FROM (${pageSql(`${schema}.message m`, sql)}) page JOIN ${schema}.message m ON m.id = page.id WHERE ${inPage} ORDER BY m.id`,
+      values,
+    )
     return rows.map(messageOf)
   }
 
@@ -117,7 +177,8 @@ INSERT INTO ${schema}.waiting (part, id, replayed, changed)
     const { schema } = this.#db
     const rows = await this.#db.run(
       `SELECT ${letterSql}, (NOT (${this.#isSettled}))::text AS open
-FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
+FROM (${pageSql(`${schema}.message m`, sql)}) page JOIN ${schema}.message m ON m.id = page.id LEFT JOIN ${schema}.dead d ON d.id = m.id
+WHERE ${inPage} ORDER BY m.id DESC`,
       values,
     )
     return rows.map((row) => listedOf(row, stateOf(row)))
@@ -135,16 +196,28 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
 
   /** Handles handled messages again, in order per vehicle. Resolves to their number. */
   async replayHandled(which: ReplaySelection, reread: Receipts['reread']): Promise<number> {
-    const found: { readonly id: string; readonly part: number }[] = []
+    const found: Pick<InboxMessage, 'id' | 'lane'>[] = []
     for await (const { id, lane } of replayable((selection) => this.settled(selection), which, reread))
-      found.push({ id, part: partitionOf(lane) })
-    if (which.dryRun === true) return found.length
+      found.push({ id, lane })
+    return which.dryRun === true ? found.length : this.#replay(found)
+  }
+
+  async replaySome(which: ReplayPage, reread: Receipts['reread']): Promise<Replayed> {
+    const { found, next } = await pageOf(
+      replayable((selection) => this.settled(selection), which, reread),
+      which.limit,
+    )
+    return { messages: await this.#replay(found), next }
+  }
+
+  async #replay(messages: readonly Pick<InboxMessage, 'id' | 'lane'>[]): Promise<number> {
+    const found = messages.map(({ id, lane }) => ({ id, part: partitionOf(lane) }))
     let count = 0
     const { schema } = this.#db
     await paced(this.#clock, found, async (some) => {
       const rows = await this.#db.run(
-        `INSERT INTO ${schema}.waiting (part, id, replayed)
-  SELECT n.part, m.id, true FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN ${schema}.message m ON m.id = n.id
+        `INSERT INTO ${schema}.waiting (part, id, replayed, replay)
+  SELECT n.part, m.id, true, gen_random_uuid() FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN ${schema}.message m ON m.id = n.id
   WHERE ${this.#isSettled} AND m.id >= $3::uuid ORDER BY m.id RETURNING id`,
         [some.map(({ part }) => part), some.map(({ id }) => id), this.#firstKept],
       )
@@ -153,35 +226,135 @@ FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
     return count
   }
 
-  /** Deletes what is no longer kept. Several processes may do it at once. */
-  async tidy(): Promise<void> {
+  /**
+   * Erases a vehicle. There is no index by vehicle, so it reads all messages, in parts. What the transaction of a handler has locked waits for that
+   * transaction to end, a message at a time, without a lock in hand.
+   */
+  async forget(vin: string, dryRun: boolean): Promise<Forgotten> {
     const { schema } = this.#db
-    const now = this.#clock.now()
-    await this.#db.run(
-      `DELETE FROM ${schema}.dead WHERE id IN (SELECT id FROM ${schema}.dead WHERE died_at < $1 LIMIT ${tidyRows} FOR UPDATE SKIP LOCKED)`,
-      [now - deadMs],
+    const lane = storable(laneOf(vin))
+    const erased = { messages: 0, waiting: 0, deadLetters: 0 }
+    for (let after: string | undefined = '00000000-0000-0000-0000-000000000000'; after !== undefined;) {
+      const [page]: readonly Row[] = await this.#db.run(
+        `SELECT pg_catalog.max(m.id::text) AS last, pg_catalog.count(*)::int AS rows,
+  pg_catalog.array_agg(m.id::text) FILTER (WHERE m.lane = $2 OR (m.lane LIKE '*%' AND m.lane NOT LIKE '**%' AND pg_catalog.strpos(m.text, $3) > 0)) AS ids
+FROM (SELECT id, lane, text FROM ${schema}.message WHERE id > $1::uuid ORDER BY id LIMIT ${erasedRows}) m`,
+        [after, lane, storable(vin)],
+        eraseMs,
+      )
+      const ids: unknown = page?.['ids']
+      const found = Array.isArray(ids) ? ids.map(String) : []
+      const [counts] = await this.#db.run(
+        `SELECT (SELECT pg_catalog.count(*) FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id
+    WHERE w.id = ANY ($1::uuid[]) AND m.kind = 'wire')::int AS waiting,
+  (SELECT pg_catalog.count(*) FROM ${schema}.dead WHERE id = ANY ($1::uuid[]))::int AS dead`,
+        [found],
+        eraseMs,
+      )
+      erased.messages += found.length
+      erased.waiting += Number(counts?.['waiting'])
+      erased.deadLetters += Number(counts?.['dead'])
+      if (!dryRun && found.length > 0) await this.#erase(found)
+      after = Number(page?.['rows']) < erasedRows ? undefined : String(page?.['last'])
+    }
+    if (!dryRun) await this.#eraseRest(vin)
+    return erased
+  }
+
+  async #erase(ids: readonly string[]): Promise<void> {
+    const { schema } = this.#db
+    for (let tries = 0; tries < mostErasures; tries += 1) {
+      await this.#db.run(
+        `DELETE FROM ${schema}.waiting WHERE (part, seq) IN
+  (SELECT part, seq FROM ${schema}.waiting WHERE id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED)`,
+        [ids],
+        eraseMs,
+      )
+      await this.#db.run(`DELETE FROM ${schema}.dead WHERE id = ANY ($1::uuid[])`, [ids], eraseMs)
+      const gone = await this.#db.run(
+        `DELETE FROM ${schema}.message m WHERE id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM ${schema}.waiting w WHERE w.id = m.id) RETURNING id`,
+        [ids],
+        eraseMs,
+      )
+      if (gone.length === ids.length) return
+      const left = await this.#db.run(
+        `SELECT id FROM ${schema}.message WHERE id = ANY ($1::uuid[]) LIMIT 1`,
+        [ids],
+        eraseMs,
+      )
+      if (left.length === 0) return
+      await pause(this.#clock, 250)
+    }
+    throw new FleethookError(
+      'inbox_unavailable',
+      'A handler is working on messages of this vehicle, so they are not erased yet.',
+      {
+        hint: 'Try again when it has ended.',
+      },
     )
+  }
+
+  /** Its state, notices, and the gaps that receivers have not reported. */
+  async #eraseRest(vin: string): Promise<void> {
+    const { schema } = this.#db
+    await this.#db.run(`DELETE FROM ${schema}.vehicle WHERE vin = $1`, [storable(vin)])
+    for (const { id, gaps } of await this.#db.run(
+      `SELECT id, gaps FROM ${schema}.receiver WHERE pg_catalog.strpos(gaps, $1) > 0`,
+      [storable(vin)],
+    )) {
+      const found: unknown = JSON.parse(String(gaps))
+      const others = Array.isArray(found) ? found.filter((gap) => Reflect.get(Object(gap), 'vin') !== vin) : []
+      await this.#db.run(`UPDATE ${schema}.receiver SET gaps = $2 WHERE id = $1::uuid AND gaps = $3`, [
+        ...[id, JSON.stringify(others), gaps],
+      ])
+    }
+  }
+
+  /** The oldest dead letters whose retention is over. */
+  async expired(): Promise<readonly { readonly id: string; readonly receivedAt: number }[]> {
+    const { schema } = this.#db
+    const rows = await this.#db.run(
+      `SELECT d.id, m.received_at FROM ${schema}.dead d JOIN ${schema}.message m ON m.id = d.id WHERE d.died_at < $1 ORDER BY d.id LIMIT ${tidyRows}`,
+      [this.#believed.now() - this.#settings.deadForMs],
+    )
+    return rows.map(({ id, received_at: receivedAt }) => ({ id: String(id), receivedAt: Number(receivedAt) }))
+  }
+
+  /** Deletes what is no longer kept, without dead letters. Several processes may do it at once. Resolves to the number of messages. */
+  async tidy(): Promise<number> {
+    const { schema } = this.#db
+    const now = this.#believed.now()
+    const { knownMs, doubtedMs, seenMs } = this.#believed.state
+    // While nothing is in doubt, it only has to be older than the next jump.
+    if (doubtedMs > 0 || Math.abs(now - this.#writtenMs) >= noteEveryMs) {
+      const values = [knownMs, doubtedMs, seenMs]
+      await this.#db.run(`UPDATE ${schema}.meta SET known_ms = $1, doubted_ms = $2, seen_ms = $3`, values)
+      this.#writtenMs = now
+    }
+    let count = 0
     for (;;) {
       const rows = await this.#db.run(
         `DELETE FROM ${schema}.message WHERE id IN (SELECT m.id FROM ${schema}.message m
   WHERE m.id < $1::uuid AND ${this.#isSettled} ORDER BY m.id LIMIT ${tidyRows} FOR UPDATE SKIP LOCKED) RETURNING id`,
         [firstIdAt(now - this.#settings.keepForMs - this.#settings.confirmMs - spareMs)],
       )
+      count += rows.length
       if (rows.length < tidyRows) break
     }
-    // A message needs only the newest gap before it. A gap that comes late has a lower number than newer messages.
+    // No jump of a clock harms here: who did not look for an hour has lost its partitions. A message needs only the newest gap before it. A gap that comes late has a lower number than newer messages.
     await this.#db.run(
-      `WITH old AS (SELECT * FROM ${schema}.notice WHERE at < now() - interval '1 hour'),
+      `WITH old AS (SELECT * FROM ${schema}.notice WHERE at < now() - CASE WHEN vin = '' THEN interval '1 hour' ELSE interval '10 minutes' END),
 oldest AS (SELECT coalesce(min(seq), ${Number.MAX_SAFE_INTEGER}) AS seq
   FROM ${schema}.part p, LATERAL (SELECT seq FROM ${schema}.waiting w WHERE w.part = p.part ORDER BY seq LIMIT 1) w)
-DELETE FROM ${schema}.notice WHERE id IN (SELECT id FROM old WHERE vin <> ''
-  OR seq < (SELECT max(o.seq) FROM old o, oldest WHERE o.vin = '' AND o.seq <= oldest.seq))`,
+DELETE FROM ${schema}.notice WHERE id IN (SELECT n.id FROM ${schema}.notice n JOIN old ON old.id = n.id WHERE old.vin <> ''
+  OR old.seq < (SELECT max(o.seq) FROM old o, oldest WHERE o.vin = '' AND o.seq <= oldest.seq) FOR UPDATE OF n SKIP LOCKED)`,
     )
+    return count
   }
 
   /** The first message that may be replayed. Those before it may be deleted at any moment. */
   get #firstKept(): string {
-    return firstIdAt(this.#clock.now() - this.#settings.keepForMs)
+    return firstIdAt(this.#believed.now() - this.#settings.keepForMs)
   }
 
   get #isSettled(): string {
@@ -195,6 +368,11 @@ const stateOf = ({ error, open }: Row): ListedMessage['state'] =>
 
 /** The smallest id of a message that came at this time. */
 const firstIdAt = (ms: number): string => idWithSeq('00000000-0000-0000-0000-000000000000', firstSeqAt(Math.max(0, ms)))
+
+/** The ids of a page, each with the bytes of those before it. Texts are read only for what is in the page. */
+const pageSql = (from: string, selection: string): string =>
+  `SELECT id, pg_catalog.sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS before FROM (SELECT m.id, m.bytes FROM ${from} ${selection}) listed`
+const inPage = `page.before < ${pageBytes}`
 
 /** `id`: only this one. */
 type Which = Selection & Listing & { readonly id?: string }
@@ -212,7 +390,7 @@ function selected(
     conditions.push(condition.replace('?', `$${values.length}`))
   }
   add('m.id = ?::uuid', id)
-  add('m.lane = ?', lane)
+  add('m.lane = ?', lane === undefined ? undefined : storable(lane))
   add('m.received_at >= ?', fromMs)
   add('m.received_at < ?', toMs)
   add('m.id > ?::uuid', after)

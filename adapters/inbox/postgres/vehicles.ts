@@ -1,11 +1,13 @@
 import {
   type Due,
   RecentVehicles,
+  rulesText,
   type SharedVehicles,
   type StoredVehicle,
   type VehicleFollower,
   type VehicleStore,
 } from '../../../src/inbox/vehicle-store.ts'
+import { pageBytes } from '../../../src/inbox/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { Database, Row } from './client.ts'
 import { partitionOf, storable } from './schema.ts'
@@ -135,6 +137,22 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     }
   }
 
+  async *outdated(rules: string): AsyncGenerator<readonly StoredVehicle[]> {
+    const parts = [...this.#parts]
+    await this.flush()
+    for (let after = ''; ;) {
+      const page = await this.#select(
+        `v.part = ANY ($1::smallint[]) AND v.vin > $2 AND position($3::text in left(v.text, 40 + length($3::text))) = 0 ORDER BY v.vin LIMIT 500`,
+        [parts, after, rulesText(rules)],
+      )
+      const last = page.at(-1)?.vin
+      if (last === undefined) return
+      after = last
+      // Those that are in memory know the rules, or learn of them with their next message.
+      yield page.filter(({ vin }) => this.#here(vin)?.rules !== rules)
+    }
+  }
+
   load(vin: string): StoredVehicle | undefined | Promise<StoredVehicle | undefined> {
     // Gaps of all vehicles are notices.
     if (vin === '') return undefined
@@ -168,7 +186,12 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
 
   async list({ after = '', limit }: Parameters<VehicleStore['list']>[0]): Promise<readonly StoredVehicle[]> {
     await this.flush()
-    return this.#select('v.vin > $1 ORDER BY v.vin LIMIT $2', [storable(after), limit])
+    const { schema } = this.#db
+    return this.#select(
+      `v.vin IN (SELECT vin FROM (SELECT vin, pg_catalog.sum(pg_catalog.octet_length(text)) OVER (ORDER BY vin ROWS UNBOUNDED PRECEDING) - pg_catalog.octet_length(text) AS before
+  FROM (SELECT vin, text FROM ${schema}.vehicle WHERE vin > $1 ORDER BY vin LIMIT $2) listed) page WHERE before < ${pageBytes}) ORDER BY v.vin`,
+      [storable(after), limit],
+    )
   }
 
   async forget(vin: string): Promise<boolean> {
@@ -177,7 +200,8 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     const { schema } = this.#db
     // The process that has the vehicle deletes what it wrote meanwhile, as soon as it reads the notice.
     const rows = await this.#db.run(
-      `WITH noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text WHERE $2::boolean)
+      `WITH noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text WHERE $2::boolean
+  AND EXISTS (SELECT FROM ${schema}.process WHERE until > pg_catalog.clock_timestamp()))
 DELETE FROM ${schema}.vehicle WHERE vin = $1 RETURNING seq`,
       [storable(vin), !this.#has(vin)],
     )
@@ -186,7 +210,8 @@ DELETE FROM ${schema}.vehicle WHERE vin = $1 RETURNING seq`,
 
   async forgetUnseen(ms: number): Promise<number> {
     const rows = await this.#db.run(
-      `DELETE FROM ${this.#db.schema}.vehicle WHERE coalesce(seen_at, 0) < $1 RETURNING vin`,
+      `WITH free AS (SELECT vin FROM ${this.#db.schema}.vehicle WHERE coalesce(seen_at, 0) < $1 FOR UPDATE SKIP LOCKED)
+DELETE FROM ${this.#db.schema}.vehicle v USING free WHERE v.vin = free.vin RETURNING v.vin`,
       [Math.floor(ms)],
     )
     for (const { vin, seenMs } of this.#recent.values()) if (seenMs < ms) this.#recent.delete(vin)
@@ -225,10 +250,12 @@ export function stateValues(vehicles: readonly StoredVehicle[]): readonly (reado
     const { vin, seq, seenMs, dueMs } = vehicle
     try {
       if (vin === '' || vin.length > longestVin) return []
-      const seenAt = Number.isFinite(seenMs) ? seenMs : null
+      const seenAt = Number.isFinite(seenMs) ? Math.floor(seenMs) : null
       // A timer of an edge of your own can have any number, and one bad number would fail the statement of all.
       const due = Math.ceil(dueMs ?? Number.NaN)
-      return [[vin, partOf(vin), seq, seenAt, Number.isSafeInteger(due) ? due : null, vehicle.text()]]
+      return [
+        [storable(vin), partOf(vin), seq, seenAt, Number.isSafeInteger(due) ? due : null, storable(vehicle.text())],
+      ]
     } catch {
       // What an edge of your own remembers is not JSON. The older state stays.
       return []
@@ -238,16 +265,33 @@ export function stateValues(vehicles: readonly StoredVehicle[]): readonly (reado
 }
 
 /**
- * The partitions of `$1` that this process still has. No other one gets them before the statement ends, so it finds all that this one wrote, and
- * a process that was frozen for longer than its lease writes nothing. Locks go in one order, as in the renewal of leases.
+ * Ends messages: `gone` are the rows of `waiting` that it deletes, of those in `g(part, seq, vin)`. It writes the states of their vehicles, from the
+ * parameters after `first`. It waits for no lock while it has others: what somebody else has locked, a message, its partition or its vehicle, is
+ * not in `gone`, and comes later. No other process gets a partition before the statement ends, so it finds all that this one wrote, and a
+ * process that was frozen for longer than its lease writes nothing.
  */
-export const heldSql = (schema: string, me: string): string =>
-  `held AS (SELECT part FROM ${schema}.part WHERE part = ANY ($1::smallint[]) AND owner = ${me} ORDER BY part FOR SHARE)`
+export const endSql = (schema: string, me: string, first: number): string =>
+  `n AS (SELECT * FROM unnest($${first}::text[], $${first + 1}::smallint[], $${first + 2}::bigint[], $${first + 3}::bigint[], $${first + 4}::bigint[],
+  $${first + 5}::text[]) n(vin, part, seq, seen_at, due, text)),
+cars AS (SELECT v.vin FROM ${schema}.vehicle v JOIN n ON n.vin = v.vin FOR NO KEY UPDATE OF v SKIP LOCKED),
+busy AS (SELECT v.vin FROM ${schema}.vehicle v JOIN n ON n.vin = v.vin WHERE NOT EXISTS (SELECT FROM cars c WHERE c.vin = v.vin)),
+held AS (SELECT p.part FROM (SELECT set_config('lock_timeout', '${lockMs}', true)) l CROSS JOIN ${schema}.part p
+  WHERE p.part = ANY ($1::smallint[]) AND p.owner = ${me} FOR SHARE OF p SKIP LOCKED),
+free AS (SELECT w.part, w.seq FROM g JOIN held ON held.part = g.part JOIN ${schema}.waiting w ON w.part = g.part AND w.seq = g.seq
+  WHERE NOT EXISTS (SELECT FROM busy b WHERE b.vin = g.vin) FOR UPDATE OF w SKIP LOCKED),
+gone AS (DELETE FROM ${schema}.waiting w USING free f WHERE w.part = f.part AND w.seq = f.seq RETURNING w.*),
+states AS (${upsertSql(schema)})`
+
+/** The rows of `g` that {@link endSql} found locked. */
+export const lockedSql = (schema: string, me: string): string =>
+  `SELECT g.seq::text AS seq FROM g JOIN ${schema}.waiting w ON w.part = g.part AND w.seq = g.seq
+  JOIN ${schema}.part p ON p.part = g.part AND p.owner = ${me} WHERE NOT EXISTS (SELECT FROM free f WHERE f.seq = g.seq)`
+
+/** How long a statement waits for somebody who is about to insert the same row, in milliseconds. */
+const lockMs = 500
 
 /** Writes states whose messages are in `gone`, the rows that the same statement deleted. */
-export const upsertSql = (schema: string, first: number): string =>
-  `INSERT INTO ${schema}.vehicle AS v (vin, part, seq, seen_at, due, text) SELECT n.* FROM unnest($${first}::text[], $${first + 1}::smallint[],
-  $${first + 2}::bigint[], $${first + 3}::bigint[], $${first + 4}::bigint[], $${first + 5}::text[]) n(vin, part, seq, seen_at, due, text)
-  JOIN gone ON gone.seq = n.seq
+const upsertSql = (schema: string): string =>
+  `INSERT INTO ${schema}.vehicle AS v (vin, part, seq, seen_at, due, text) SELECT n.* FROM n JOIN gone ON gone.seq = n.seq
 ON CONFLICT (vin) DO UPDATE SET seq = excluded.seq, seen_at = excluded.seen_at, due = excluded.due, text = excluded.text
 WHERE v.seq < excluded.seq`

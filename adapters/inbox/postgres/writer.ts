@@ -3,6 +3,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import { vinOf } from '../../../src/inbox/receipts.ts'
 import { type Database, isAboutData, isFinal } from './client.ts'
+import { aboutServer, keepsSql, type Promised, type Promises, promisedBy, weakError } from './promises.ts'
 import { partitionOf, storable } from './schema.ts'
 
 /** The messages of one `put`: all are kept, or none. */
@@ -35,7 +36,7 @@ export class Writer {
   readonly #confirmMs: number
   readonly #sql: string
   readonly #committed: () => void
-  readonly #isReplicated: () => boolean
+  readonly #promises: Promises
   /** A statement failed and may have been committed here, but not on the standby. */
   #mayBeBehind = false
   #waiting: Entry[] = []
@@ -44,19 +45,25 @@ export class Writer {
   #isClosed = false
 
   /** `committed` is called after each commit. */
-  constructor(db: Database, clock: Clock, confirmMs: number, isReplicated: () => boolean, committed: () => void) {
-    this.#isReplicated = isReplicated
+  constructor(db: Database, clock: Clock, confirmMs: number, promises: Promises, committed: () => void) {
+    this.#promises = promises
     this.#db = db
     this.#clock = clock
     this.#confirmMs = confirmMs
     this.#committed = committed
     this.#sql = `WITH added AS (INSERT INTO ${db.schema}.message (id, lane, received_at, door, kind, bytes, text)
-  SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::text[])
+  SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::text[])${
+    promises.allowsWeak
+      ? ''
+      : `
+  WHERE ${keepsSql}`
+  }
   ON CONFLICT (id) DO NOTHING RETURNING id),
 placed AS (INSERT INTO ${db.schema}.waiting (part, id)
   SELECT n.part, n.id FROM unnest($8::smallint[], $1::uuid[]) WITH ORDINALITY n(part, id, place)
-  JOIN added USING (id) ORDER BY n.place RETURNING seq, id)
-INSERT INTO ${db.schema}.notice (vin, seq) SELECT '', seq FROM placed WHERE id = ANY ($9::uuid[])`
+  JOIN added ON added.id = n.id ORDER BY n.place RETURNING seq, id),
+noticed AS (INSERT INTO ${db.schema}.notice (vin, seq) SELECT '', seq FROM placed WHERE id = ANY ($9::uuid[]))
+SELECT ${aboutServer}`
   }
 
   /** Resolves when the messages are committed. Rejects with a FleethookError; Postgres may have them even then. */
@@ -112,10 +119,12 @@ INSERT INTO ${db.schema}.notice (vin, seq) SELECT '', seq FROM placed WHERE id =
   async #write(entries: readonly Entry[]): Promise<void> {
     const messages = entries.flatMap((entry) => entry.messages)
     const { unreplicated } = this.#db
+    let promised: Promised
     try {
       const leftMs = Math.max(...entries.map(({ deadlineMs }) => deadlineMs)) - elapsedMs(this.#clock)
       const mostMs = Math.min(tryMs, Math.max(1, leftMs))
-      await this.#db.run(this.#sql, valuesOf(messages), mostMs)
+      const [row] = await this.#db.run(this.#sql, valuesOf(messages), mostMs)
+      promised = promisedBy(row)
       // What was there already writes nothing, so its commit waits for no standby. This writes something after it.
       if (this.#mayBeBehind) await this.#db.run(`SELECT pg_logical_emit_message(true, 'fleethook', '')`, [], mostMs)
       this.#mayBeBehind = false
@@ -124,7 +133,9 @@ INSERT INTO ${db.schema}.notice (vin, seq) SELECT '', seq FROM placed WHERE id =
       return
     }
     this.#waiting = this.#waiting.slice(entries.length)
-    if (this.#db.unreplicated === unreplicated) for (const { resolve } of entries) resolve()
+    if (promised.weakness !== undefined && !this.#promises.allowsWeak)
+      refuse(entries, weakError(promised.weakness, 'inbox_unavailable'))
+    else if (this.#db.unreplicated === unreplicated) for (const { resolve } of entries) resolve()
     else refuse(entries, unreplicatedError())
     this.#committed()
   }
@@ -138,7 +149,7 @@ INSERT INTO ${db.schema}.notice (vin, seq) SELECT '', seq FROM placed WHERE id =
       } else for (const entry of entries) entry.isAlone = true
       return
     }
-    this.#mayBeBehind = this.#isReplicated()
+    this.#mayBeBehind = this.#promises.now?.isReplicated === true
     // A try that is too short would hide the reason of the one before.
     const lastMs = elapsedMs(this.#clock) + 2 * pauseMs
     const isOver = (entry: Entry): boolean => isFinal(error) || entry.deadlineMs <= lastMs

@@ -1,4 +1,5 @@
 import type { Clock } from '../../../src/base/clock.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import type { Histogram } from '../../../src/inbox/stats.ts'
 import type { VehicleRows } from './vehicles.ts'
 import type {
@@ -173,8 +174,21 @@ export function createGroupCommit({
     writing = undefined
     retracted = []
     if (group.vehicles !== undefined) vehicles?.written(group.vehicles)
-    for (const { resolve } of group.puts) resolve()
-    for (const [at, { resolve }] of group.moves.entries()) resolve(result.moved[at])
+    const refused = new Map(result.refused?.map((one) => [`${one.row} ${one.key}`, one.reason]))
+    for (const {
+      messages: [first],
+      resolve,
+      reject,
+    } of group.puts) {
+      const reason = refused.get(`put ${first?.seq}`)
+      if (reason === undefined) resolve()
+      else reject(new FleethookError('message_refused', reason))
+    }
+    for (const [at, { resolve, reject }] of group.moves.entries()) {
+      const reason = refused.get(`move ${at}`)
+      if (reason === undefined) resolve(result.moved[at])
+      else reject(new FleethookError('message_refused', reason))
+    }
     for (const { resolve } of group.flushes) resolve()
     onCommitted(result)
     if (puts.length + moves.length + flushes.length > 0 || vehicles?.isDue === true) schedule()

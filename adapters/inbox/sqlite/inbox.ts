@@ -4,17 +4,19 @@ import { setImmediate } from 'node:timers/promises'
 import { elapsedMs, systemClock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
-import type {
-  DeadLetter,
-  Inbox,
-  InboxGap,
-  InboxMessage,
-  InboxSettings,
-  KeptGap,
-  Selection,
-  Waiting,
+import {
+  type DeadLetter,
+  type Inbox,
+  type InboxGap,
+  type InboxMessage,
+  type InboxSettings,
+  type KeptGap,
+  type Selection,
+  unwritable,
+  type Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
+import { bytesOfMessage, pageBytes } from '../../../src/inbox/pages.ts'
 import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
 import { Window } from '../../../src/inbox/window.ts'
 import { createControl } from './control.ts'
@@ -22,6 +24,7 @@ import type {
   Committed,
   Dropped,
   FileFigures,
+  ForgottenPart,
   InboxFile,
   Move,
   OpenedFile,
@@ -30,6 +33,7 @@ import type {
   SignOfLife,
   StoredMessage,
 } from './file/interface.ts'
+import { BelievedTime, clockAhead } from '../../../src/inbox/believed-time.ts'
 import { rowBytes } from './file/retention.ts'
 import { createGroupCommit } from './group-commit.ts'
 import { Health } from './health.ts'
@@ -42,11 +46,19 @@ const tidyMs = 10_000
 const checkMs = 1_000
 const adoptMs = 60_000
 
+/** What becomes of a message whose row SQLite refuses. */
+const keptAnyway = {
+  update: 'Its message becomes a dead letter, unless it is tried at this moment.',
+  settle: 'Its message is handled, and the next process handles it again.',
+  vehicle: 'The file keeps the older state of this vehicle.',
+} as const
+
 /** The receiver's half: what is pending, what is in memory, and what the file still has to write. */
 export function createSqliteInbox(file: InboxFile, settings: InboxSettings, options: SqliteSettings): Inbox {
   const { clock } = settings
   const { path } = options
-  const sign = (): SignOfLife => signOfLife(settings)
+  const believed = new BelievedTime(clock, (aheadMs) => settings.log.warn(clockAhead, { path, aheadMs }))
+  const sign = (): SignOfLife => signOfLife(settings, believed)
   const limits = { messages: settings.pendingMessages ?? Infinity, bytes: settings.pendingBytes ?? Infinity }
   // Created once: under overload, a stack trace for each refusal would cost more than everything else in it.
   const limitError = new FleethookError(
@@ -63,8 +75,9 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   const uncertainMoves = new Map<number, Move>()
   /** Moves that undo revivals which a failed commit may have written. */
   const undoneRevivals: Move[] = []
-  /** Dead letters that had to make room, and that no line of the log has counted. */
-  let droppedDead = 0
+  /** Dead letters that were deleted, because they had to make room or were too old, and that no line of the log has counted. */
+  const unlogged = { room: 0, expired: 0 }
+  let purged = 0
   let isOpen = false
   let isClosed = false
   let newestSeq = -1
@@ -95,7 +108,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       : undefined
   const commits = createGroupCommit({
     file,
-    clock,
+    clock: believed,
     pendingBytes,
     onCommitted,
     onFailed: health.failed,
@@ -108,19 +121,31 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     noteDropped(committed.dropped)
     release(committed.retracted.messages, committed.retracted.bytes)
     health.noteRoom(committed.hasRoom)
+    for (const { row, id, reason } of committed.refused ?? []) {
+      // Its caller hears of a put and of a move.
+      if (row === 'put' || row === 'move') continue
+      settings.onFailure(new FleethookError('message_refused', reason, { hint: keptAnyway[row] }))
+      if (row === 'update' && id !== undefined) settings.onRefused?.(id, reason)
+    }
   }
 
   function noteDropped(dropped: Dropped | undefined): void {
     if (dropped === undefined) return
-    const { messages, fromMs, toMs } = dropped
-    droppedDead += messages
+    const { messages, expired, settled, fromMs, toMs } = dropped
+    purged += settled
+    if (messages === 0) return
+    unlogged.room += messages - expired
+    unlogged.expired += expired
+    settings.onDropped?.(messages)
     settings.onGap?.({ reason: 'inbox_expired', fromMs, toMs, missed: messages })
   }
 
   function logDropped(): void {
-    if (droppedDead > 0)
-      settings.log.error(`the inbox ${path} dropped ${droppedDead} dead letters to make room for new messages`)
-    droppedDead = 0
+    const { room, expired } = unlogged
+    if (room > 0) settings.log.error(`the inbox ${path} dropped ${room} dead letters to make room for new messages`)
+    if (expired > 0)
+      settings.log.warn('dead letters were deleted: their retention is over', { path, deadLetters: expired })
+    Object.assign(unlogged, { room: 0, expired: 0 })
   }
 
   /** After a failed commit the file decides: some refused changes are in it, and some earlier ones may be missing. */
@@ -260,17 +285,20 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     }
   }
 
-  /** At most `limit` items. */
+  /** At most `limit` items, until they have the bytes of a page. */
   async function readPages<T>(
     limit: number,
     start: number,
     read: (limit: number, from: number) => Promise<Page<T>>,
+    bytesOf: (item: T) => number,
   ): Promise<readonly T[]> {
     await commits.flush()
     const items: T[] = []
+    let bytes = 0
     for await (const page of pages(start, (from) => readFile(() => read(limit - items.length, from)))) {
       items.push(...page)
-      if (items.length >= limit) break
+      for (const item of page) bytes += bytesOf(item)
+      if (items.length >= limit || bytes >= pageBytes) break
     }
     return items
   }
@@ -278,12 +306,13 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   function list<T>(
     which: Selection,
     read: (which: Selection, after: number) => Promise<Page<T>>,
+    bytesOf: (item: T) => number,
   ): Promise<readonly T[]> {
     const afterSeq = which.after === undefined ? -1 : seqOf(which.after)
     // The id of a message is never older than its receipt.
     const beforeFrom = which.fromMs === undefined ? -1 : firstSeqAt(which.fromMs) - 1
     const start = Math.max(Number.isNaN(afterSeq) ? -1 : afterSeq, beforeFrom)
-    return readPages(which.limit, start, (limit, after) => read({ ...which, limit }, after))
+    return readPages(which.limit, start, (limit, after) => read({ ...which, limit }, after), bytesOf)
   }
 
   async function findDeadLetter(id: string): Promise<DeadLetter | undefined> {
@@ -340,6 +369,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       const found = await openWhenFree(file, settings, options, isEnded, () => file.open(sign(), openOptions))
       const { lastId, messages, bytes, unclean } = found
       figures = found
+      if (found.believed !== undefined) believed.follow(found.believed)
       unopened = found.siblings.unopened
       if (found.vehicles !== undefined) {
         vehicles?.begin(found.vehicles)
@@ -367,7 +397,8 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       for (const message of messages) bytes += message.bytes
       reserve(messages.length, bytes)
       try {
-        const stored = messages.map(storedMessage)
+        const first = seqOf(messages[0]?.id ?? '')
+        const stored = messages.map((message) => storedMessage(message, first))
         newestSeq = Math.max(newestSeq, stored.at(-1)?.seq ?? newestSeq)
         await commits.put(stored)
         for (const [at, message] of messages.entries())
@@ -382,7 +413,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       const seq = seqOf(id)
       const found = cache.get(id) ?? (await findInFile(id, seq))
       if (found === undefined) return undefined
-      const { message, deliveries: before, replayed, changed } = found
+      const { message, deliveries: before, replayed, replay, changed } = found
       const claim = { lane: message.lane, seq, deliveries: before, replayed }
       const deliveries = crashSuspects.deliveriesOf(claim)
       found.deliveries = deliveries + 1
@@ -390,7 +421,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       commits.update({ seq, deliveries: found.deliveries - before })
       if (crashSuspects.mustWrite(claim))
         await commits.flush().catch((error: unknown) => takeBackClaim(found, before, error))
-      return { message, deliveries, replayed, ...(changed === undefined ? {} : { changed }) }
+      return { message, deliveries, replayed, replay, ...(changed === undefined ? {} : { changed }) }
     },
 
     async settle(id, vehicle) {
@@ -408,14 +439,14 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       cache.remove(id)
     },
 
-    async reschedule(id, { attempts, notBefore, deliveries: deliveriesFrom }) {
+    async reschedule(id, { attempts, notBefore, deliveries: deliveriesFrom, failure = null }) {
       const found = cache.get(id)
       const deliveries = found?.deliveries ?? 0
       if (found !== undefined) {
         if (deliveriesFrom !== undefined) found.deliveries = deliveriesFrom
         cache.wait(found)
       }
-      const update = { seq: seqOf(id), deliveries: 0, attempts, notBefore }
+      const update = { seq: seqOf(id), deliveries: 0, attempts, notBefore, failure }
       commits.update(deliveriesFrom === undefined ? update : { ...update, deliveriesFrom })
       await writeEnd({ deliveries })
     },
@@ -423,22 +454,31 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     async deadLetter(id, reason, vehicle) {
       const seq = seqOf(id)
       if (vehicle !== undefined) vehicles?.settled(seq, vehicle)
-      await moveFromPending({ to: 'dead', seq, ...reason })
+      await moveFromPending({ to: 'dead', seq, ...reason }).catch((error: unknown) => {
+        if (!(error instanceof FleethookError && error.code === 'message_refused')) throw error
+        settings.onFailure(error)
+        // Without what it refuses: the message must not hold its vehicle forever.
+        const { attempts, diedAt } = reason
+        return moveFromPending({ to: 'dead', seq, error: unwritable, attempts, diedAt })
+      })
       cache.remove(id)
       return 0
     },
 
-    deadLetters: (which) => list(which, file.deadLetters),
+    deadLetters: (which) => list(which, file.deadLetters, bytesOfMessage),
 
     findDeadLetter,
 
-    settled: (which) => list(which, file.settled),
+    settled: (which) => list(which, file.settled, ({ bytes }) => bytes),
 
     messages({ before, ...which }) {
       const end = Number.MAX_SAFE_INTEGER
       const start = before === undefined ? end : seqOf(before)
-      return readPages(which.limit, Number.isNaN(start) ? end : start, (limit, from) =>
-        file.messages({ ...which, limit }, from),
+      return readPages(
+        which.limit,
+        Number.isNaN(start) ? end : start,
+        (limit, from) => file.messages({ ...which, limit }, from),
+        bytesOfMessage,
       )
     },
 
@@ -470,6 +510,29 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       return !Number.isNaN(seq) && (await commits.move({ to: 'deleted', seq })) !== undefined
     },
 
+    async forget(vin, dryRun) {
+      // What is still to be written of its messages must not come after.
+      await commits.flush()
+      const erased = { messages: 0, waiting: 0, deadLetters: 0 }
+      for (let after: number | undefined = -1; after !== undefined;) {
+        const part: ForgottenPart = await readFile(() => file.forget(vin, after ?? -1, dryRun))
+        erased.messages += part.messages
+        erased.waiting += part.waiting
+        erased.deadLetters += part.deadLetters
+        if (!dryRun) {
+          figures = { oldest: part.oldest, deadLetters: figures.deadLetters - part.deadLetters }
+          release(part.pending.messages, part.pending.bytes)
+        }
+        after = part.next
+        await setImmediate()
+      }
+      if (dryRun) return erased
+      cache.forget(vin)
+      await vehicles?.store.forget(vin)
+      while (await readFile(() => file.scrub(vin))) await setImmediate()
+      return erased
+    },
+
     usage: () => ({ ...pending }),
 
     refusing() {
@@ -486,6 +549,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
         deadLetters,
         commitMs: commits.durations(),
         unopened,
+        purged,
         ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }),
       }
     },
@@ -527,9 +591,10 @@ function lastSign(sign: SignOfLife, atMs: number): SignOfLife {
   return { ...sign, nowMs: fromMs, uptimeMs: uptimeThenMs, gaps: [...gaps, stop] }
 }
 
-function signOfLife({ clock, openGaps, keepsVehicles }: InboxSettings): SignOfLife {
+function signOfLife({ clock, openGaps, keepsVehicles }: InboxSettings, believed: BelievedTime): SignOfLife {
   const uptimeMs = clock === systemClock ? machineUptimeMs() : Math.floor(elapsedMs(clock))
-  return { nowMs: clock.now(), uptimeMs, gaps: openGaps?.(), keepsVehicles }
+  believed.now()
+  return { nowMs: clock.now(), believed: believed.state, uptimeMs, gaps: openGaps?.(), keepsVehicles }
 }
 
 /** Deno needs a permission for it. */
@@ -545,6 +610,6 @@ function bytesOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0
 }
 
-function storedMessage({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage): StoredMessage {
-  return { seq: seqOf(id), id, lane, receivedAt, door, kind, text, bytes }
+function storedMessage({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage, first: number): StoredMessage {
+  return { seq: seqOf(id), first, id, lane, receivedAt, door, kind, text, bytes }
 }

@@ -1,5 +1,5 @@
 import { PassingMap } from '../../../src/base/passing-map.ts'
-import type { Claim } from '../../../src/inbox/inbox.ts'
+import { type Claim, isAbout } from '../../../src/inbox/inbox.ts'
 
 export interface CachedMessage extends Claim {
   readonly seq: number
@@ -44,6 +44,10 @@ export class MessageCache {
     const known = this.#cached.get(id)
     if (known?.isClaimed === false) this.#count(known, -1)
     this.#cached.delete(id)
+  }
+
+  forget(vin: string): void {
+    for (const { message } of this.#cached.values()) if (isAbout(message, vin)) this.remove(message.id)
   }
 
   #count({ message }: CachedMessage, by: 1 | -1): void {

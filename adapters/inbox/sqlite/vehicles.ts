@@ -1,5 +1,6 @@
 import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
 import { firstSeqAt, msOfSeq } from '../../../src/inbox/delivery-id.ts'
+import { pageBytes } from '../../../src/inbox/pages.ts'
 import { RecentVehicles, type StoredVehicle, type VehicleStore } from '../../../src/inbox/vehicle-store.ts'
 import type { InboxFile, OpenedVehicles, VehicleRow, VehicleWrites } from './file/interface.ts'
 
@@ -25,7 +26,10 @@ export interface VehicleRows {
 }
 
 interface VehicleRowsOptions {
-  readonly file: Pick<InboxFile, 'vehicle' | 'vehicles' | 'dueVehicles' | 'countVehicles' | 'removeUnseen'>
+  readonly file: Pick<
+    InboxFile,
+    'vehicle' | 'vehicles' | 'dueVehicles' | 'outdatedVehicles' | 'countVehicles' | 'removeUnseen'
+  >
   readonly clock: Clock
   /** Starts a commit, and resolves when it is done. */
   readonly commit: () => Promise<void>
@@ -133,18 +137,38 @@ export function createVehicleRows({ file, clock, commit, read, onFailure }: Vehi
         dueMs === undefined ? [] : [{ vin, dueMs }],
       )
     },
+    async *outdated(rules) {
+      for (let after = ''; ;) {
+        const page = await read(() => file.outdatedVehicles(rules, after))
+        const last = page.at(-1)?.vin
+        if (last === undefined) break
+        after = last
+        yield page.filter(({ vin }) => !dirty.has(vin) && !writing.has(vin) && !forgotten.has(vin)).map(storedOf)
+      }
+      yield [...writing.values(), ...dirty.values()].filter((state) => state.vin !== '' && state.rules !== rules)
+    },
     load(vin) {
       if (forgotten.has(vin)) return undefined
       return here(vin) ?? load(vin)
     },
     keep: change,
     async list({ after = '', limit }) {
-      const rows = await read(() => file.vehicles(after, limit + forgotten.size))
-      const found = new Map(rows.map((row) => [row.vin, storedOf(row)]))
-      for (const [vin, vehicle] of [...writing, ...dirty]) if (vin > after) found.set(vin, vehicle)
-      for (const vin of forgotten) found.delete(vin)
-      // Anything after the rows that were read is beyond `limit`.
-      return [...found.values()].toSorted((a, b) => (a.vin < b.vin ? -1 : 1)).slice(0, limit)
+      const page: StoredVehicle[] = []
+      let bytes = 0
+      for (let from = after; ;) {
+        const rows = await read(() => file.vehicles(from, limit))
+        const last = rows.at(-1)?.vin
+        const found = new Map(rows.map((row) => [row.vin, storedOf(row)]))
+        // What is after the last row is read next.
+        for (const [vin, vehicle] of [...writing, ...dirty])
+          if (vin > from && (last === undefined || vin <= last)) found.set(vin, vehicle)
+        for (const vin of forgotten) found.delete(vin)
+        page.push(...[...found.values()].toSorted((a, b) => (a.vin < b.vin ? -1 : 1)))
+        for (const { text } of rows) bytes += text.length
+        if (last === undefined || page.length >= limit || (bytes >= pageBytes && page.length > 0))
+          return page.slice(0, limit)
+        from = last
+      }
     },
     async forget(vin) {
       const known = (await store.load(vin)) !== undefined

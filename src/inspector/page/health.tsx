@@ -56,15 +56,13 @@ interface ChartProps {
 
 const chartWidth = 180
 const chartHeight = 48
-/** 15 minutes of samples. */
-const mostPoints = 180
 
 function Chart({ title, all, points, unit, tone }: ChartProps): JSX.Element {
   const known = points.filter((point) => point !== undefined)
   const most = Math.max(0, ...known)
   const newest = points.at(-1)
   const place = (value: number, index: number): string =>
-    `${(chartWidth - (points.length - 1 - index) * (chartWidth / mostPoints)).toFixed(1)},${(chartHeight - 2 - (most === 0 ? 0 : (value / most) * (chartHeight - 6))).toFixed(1)}`
+    `${((index * chartWidth) / Math.max(1, points.length - 1)).toFixed(1)},${(chartHeight - 2 - (most === 0 ? 0 : (value / most) * (chartHeight - 6))).toFixed(1)}`
   const line = points
     .map((point, index) =>
       point === undefined ? '' : `${points[index - 1] === undefined ? 'M' : 'L'}${place(point, index)}`,
@@ -99,7 +97,7 @@ interface HealthRow {
 
 /** The figures that an operator looks at first, each with what to do. */
 function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
-  const { pending, inbox, resting, secrets, refused, lastReceivedAtMs, draining } = stats
+  const { pending, inbox, resting, secrets, refused, lastReceivedAtMs, draining, backlog, failing } = stats
   const { deadLetters = stats.deadLettered, mostMessages, bytes } = inbox
   const ready = about.value?.ready
   const gone = lost.value
@@ -167,6 +165,28 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
             `${handler} has failed for every vehicle since ${timeOf(since)} UTC. Next try: ${timeOf(nextTryAt)} UTC. `,
         ),
     },
+    {
+      name: 'Failing now',
+      value: numberOf(failing?.messages ?? 0),
+      todo:
+        (failing?.messages ?? 0) > 0 &&
+        failing?.handlers.map(
+          ({ handler, messages, vehicles, since, error }) =>
+            `${handler}: ${messages} of ${vehicles} vehicles since ${timeOf(since)} UTC, ${error}. `,
+        ),
+    },
+    ...(backlog?.unhandledPartitions === undefined
+      ? []
+      : [
+          {
+            name: 'All processes',
+            value: `${numberOf(backlog.messages)} wait`,
+            todo:
+              backlog.processes === 0
+                ? 'No process runs handlers.'
+                : (backlog.oldestMs ?? 0) > 60_000 && `The oldest waits for ${durationOf(backlog.oldestMs ?? 0)}.`,
+          },
+        ]),
     {
       name: 'Backlog',
       value: `${numberOf(pending.messages)}${mostMessages === undefined ? '' : ` of ${numberOf(mostMessages)}`}`,

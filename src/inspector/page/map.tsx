@@ -1,4 +1,5 @@
 import type { JSX } from 'preact'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type { Location } from '../../events/values.ts'
 import { goTo } from './route.ts'
 
@@ -8,16 +9,29 @@ export interface Marker extends Location {
   readonly isFaint?: boolean
 }
 
-const width = 800
-const height = 360
 const margin = 28
 /** The smallest width of the map, in degrees: for a single vehicle. */
 const leastDegrees = 0.02
 
+/** Where the outline of land is, from the page: a path in tenths of a degree, with south below. The build sets it. */
+declare const landAddress: string
+
+let loaded: Promise<string> | undefined
+
+/** The outline of land, which is loaded with the first map. Without it, the map has no land. */
+function useLand(): string {
+  const [land, setLand] = useState('')
+  useEffect(() => {
+    loaded ??= fetch(landAddress).then((answer) => (answer.ok ? answer.text() : ''))
+    loaded.then(setLand, () => (loaded = undefined))
+  }, [])
+  return land
+}
+
 /** The possible distances of grid lines, in degrees. The map uses the one that gives three to eight lines. */
 const steps = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45]
 
-/** A grid of degrees, no tiles. Longitudes are shortened by the cosine of the middle latitude, so shapes are right. */
+/** Land and a grid of degrees, no tiles. Longitudes are shortened by the cosine of the middle latitude, so shapes are right. */
 export function PlainMap({
   markers,
   path = [],
@@ -27,6 +41,17 @@ export function PlainMap({
   readonly path?: readonly Location[]
   readonly label: string
 }): JSX.Element {
+  const frame = useRef<HTMLDivElement>(null)
+  const [width, setWidth] = useState(800)
+  useLayoutEffect(() => {
+    const element = frame.current
+    if (element === null) return undefined
+    const measure = new ResizeObserver(() => setWidth(element.clientWidth || 800))
+    measure.observe(element)
+    return () => measure.disconnect()
+  }, [])
+  const height = Math.max(220, Math.min(400, width * 0.45))
+  const land = useLand()
   const all = [...markers, ...path]
   const [south, north] = boundsOf(all.map(({ latitude }) => latitude))
   const [west, east] = boundsOf(all.map(({ longitude }) => longitude))
@@ -36,54 +61,65 @@ export function PlainMap({
     (height - 2 * margin) / Math.max(leastDegrees, north - south),
     (width - 2 * margin) / Math.max(leastDegrees, (east - west) * narrowing),
   )
-  const x = (longitude: number): number => width / 2 + (longitude - (west + east) / 2) * narrowing * pxPerDegree
+  const center = (west + east) / 2
+  const x = (longitude: number): number => width / 2 + (longitude - center) * narrowing * pxPerDegree
   const y = (latitude: number): number => height / 2 - (latitude - middle) * pxPerDegree
   const grid = steps.find((step) => step * narrowing * pxPerDegree >= 80) ?? 90
   const digits = grid < 0.01 ? 3 : grid < 0.1 ? 2 : grid < 1 ? 1 : 0
   const parallels = linesOf(middle, height / pxPerDegree, grid)
-  const meridians = linesOf((west + east) / 2, width / pxPerDegree / narrowing, grid)
+  const meridians = linesOf(center, width / pxPerDegree / narrowing, grid)
   return (
-    <svg class="map" viewBox={`0 0 ${width} ${height}`} role="group" aria-label={label}>
-      {parallels.map((latitude) => (
-        <g key={`p${latitude}`}>
-          <line x1={0} x2={width} y1={y(latitude)} y2={y(latitude)} />
-          <text x={6} y={y(latitude) - 4}>{`${Math.abs(latitude).toFixed(digits)}° ${latitude < 0 ? 'S' : 'N'}`}</text>
-        </g>
-      ))}
-      {meridians.map((longitude) => (
-        <g key={`m${longitude}`}>
-          <line y1={0} y2={height} x1={x(longitude)} x2={x(longitude)} />
-          <text
-            x={x(longitude) + 4}
-            y={height - 6}
-          >{`${Math.abs(longitude).toFixed(digits)}° ${longitude < 0 ? 'W' : 'E'}`}</text>
-        </g>
-      ))}
-      {path.length > 1 && (
-        <polyline
-          points={path
-            .map(({ latitude, longitude }) => `${x(longitude).toFixed(1)},${y(latitude).toFixed(1)}`)
-            .join(' ')}
+    <div class="map" ref={frame}>
+      <svg width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="group" aria-label={label}>
+        <path
+          class="land"
+          d={land}
+          transform={`translate(${x(0)} ${y(0)}) scale(${(narrowing * pxPerDegree) / 10} ${pxPerDegree / 10})`}
         />
-      )}
-      {markers.map(({ latitude, longitude, label, link, isFaint }) => (
-        <circle
-          key={label}
-          cx={x(longitude)}
-          cy={y(latitude)}
-          r={6}
-          class={isFaint === true ? 'faint' : ''}
-          {...(link === undefined
-            ? {}
-            : {
-                ...{ role: 'link', tabIndex: 0, 'aria-label': label, onClick: () => goTo(link) },
-                onKeyDown: ({ key }: KeyboardEvent) => key === 'Enter' && goTo(link),
-              })}
-        >
-          <title>{label}</title>
-        </circle>
-      ))}
-    </svg>
+        {parallels.map((latitude) => (
+          <g key={`p${latitude}`}>
+            <line x1={0} x2={width} y1={y(latitude)} y2={y(latitude)} />
+            <text
+              x={6}
+              y={y(latitude) - 4}
+            >{`${Math.abs(latitude).toFixed(digits)}° ${latitude < 0 ? 'S' : 'N'}`}</text>
+          </g>
+        ))}
+        {meridians.map((longitude) => (
+          <g key={`m${longitude}`}>
+            <line y1={0} y2={height} x1={x(longitude)} x2={x(longitude)} />
+            <text
+              x={x(longitude) + 4}
+              y={height - 6}
+            >{`${Math.abs(longitude).toFixed(digits)}° ${longitude < 0 ? 'W' : 'E'}`}</text>
+          </g>
+        ))}
+        {path.length > 1 && (
+          <polyline
+            points={path
+              .map(({ latitude, longitude }) => `${x(longitude).toFixed(1)},${y(latitude).toFixed(1)}`)
+              .join(' ')}
+          />
+        )}
+        {markers.map(({ latitude, longitude, label, link, isFaint }) => (
+          <circle
+            key={label}
+            cx={x(longitude)}
+            cy={y(latitude)}
+            r={6}
+            class={isFaint === true ? 'faint' : ''}
+            {...(link === undefined
+              ? {}
+              : {
+                  ...{ role: 'link', tabIndex: 0, 'aria-label': label, onClick: () => goTo(link) },
+                  onKeyDown: ({ key }: KeyboardEvent) => key === 'Enter' && goTo(link),
+                })}
+          >
+            <title>{label}</title>
+          </circle>
+        ))}
+      </svg>
+    </div>
   )
 }
 

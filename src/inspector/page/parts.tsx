@@ -67,13 +67,15 @@ interface TableProps {
 
 export function Table({ name, head, rows, marked = () => false }: TableProps): JSX.Element {
   const kinds = head.map((title) => (title.endsWith('#') ? 'number' : ''))
+  const titles = head.map((title) => title.replace('#', ''))
+  // On a phone, a row is a card, and each cell shows the title of its column.
   return (
     <table aria-label={name}>
       <thead>
         <tr>
-          {head.map((title, column) => (
+          {titles.map((title, column) => (
             <th scope="col" class={kinds[column]}>
-              {title.replace('#', '')}
+              {title}
             </th>
           ))}
         </tr>
@@ -83,7 +85,9 @@ export function Table({ name, head, rows, marked = () => false }: TableProps): J
           <tr class={marked(index) ? 'undecoded' : ''}>
             <th scope="row">{first}</th>
             {others.map((cell, column) => (
-              <td class={kinds[column + 1]}>{cell}</td>
+              <td class={kinds[column + 1]} data-title={titles[column + 1]}>
+                {cell}
+              </td>
             ))}
           </tr>
         ))}

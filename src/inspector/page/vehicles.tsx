@@ -111,12 +111,14 @@ function Found({ vehicles }: { readonly vehicles: readonly VehicleSummary[] }): 
       {vehicles.length > 0 && (
         <Table
           name="Vehicles"
-          head={['VIN', 'State', 'Fields#', 'Last heard#']}
-          rows={vehicles.slice(0, 500).map(({ vin, seenAt, fields, ...vehicle }) => [
-            <a class="vin" href={linkTo('vehicles', [vin])}>
-              {vin}
+          head={['VIN', 'Battery#', 'Gear, charge', 'Place', 'State', 'Last heard#']}
+          rows={vehicles.slice(0, 500).map((vehicle) => [
+            <a class="vin" href={linkTo('vehicles', [vehicle.vin])}>
+              {vehicle.vin}
             </a>,
-            ...[stateOf(vehicle), fields, seenAt === null ? '' : ago(seenAt)],
+            ...[vehicle.battery === null ? '' : `${Math.round(vehicle.battery)} %`, doingOf(vehicle)],
+            vehicle.location === null ? '' : valueOf(vehicle.location),
+            ...[stateOf(vehicle), vehicle.seenAt === null ? '' : ago(vehicle.seenAt)],
           ])}
         />
       )}
@@ -124,6 +126,10 @@ function Found({ vehicles }: { readonly vehicles: readonly VehicleSummary[] }): 
     </>
   )
 }
+
+/** Its gear, and its charge when it is plugged in. */
+const doingOf = ({ gear, charge }: Pick<VehicleSummary, 'gear' | 'charge'>): string =>
+  [gear, charge !== 'Disconnected' && charge].filter(Boolean).join(', ')
 
 const ago = (iso: string): string => `${durationOf(Math.max(0, Date.now() - Date.parse(iso)))} ago`
 

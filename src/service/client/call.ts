@@ -2,7 +2,7 @@ import type * as z from 'zod/mini'
 import { type Clock, pause } from '../../base/clock.ts'
 import { backoffMs } from '../../core/retry.ts'
 import { isJsonObject } from '../../wire/record.ts'
-import { type Connection, nameOf, type ReadOptions, type ServiceRequest } from './connection.ts'
+import { type Connection, nameOf, type ReadOptions, readWithin, type ServiceRequest } from './connection.ts'
 import { refusalOf, ServiceError } from './service-error.ts'
 
 /** Sends a request, retries it where that is allowed, and reads the answer. */
@@ -143,9 +143,26 @@ export function send<T>(call: Call, request: ServiceRequest, schema: z.ZodMiniTy
   return call(request, async (answer) => checkBody(schema, unwrapped(await readJson(answer, request)), request))
 }
 
+/** The largest answer that the client reads, in bytes: some hundred thousand products. */
+const mostBytes = 32 * 1_048_576
+
+/** Reads the body of an answer. Rejects with `answer_unreadable` when it is larger than any of the service. */
+export async function readBytes(answer: Response, request: ServiceRequest): Promise<Uint8Array<ArrayBuffer>> {
+  const bytes = await readWithin(answer, mostBytes)
+  if (bytes !== undefined) return bytes
+  throw new ServiceError(
+    'answer_unreadable',
+    `${nameOf(request)} was answered with ${answer.status} and more than ${mostBytes / 1_048_576} MiB.`,
+    {
+      status: answer.status,
+      hint: 'Ask for less: a shorter time, or fewer items in a page. Is `baseUrl` the address of the service?',
+    },
+  )
+}
+
 /** Reads the JSON of an answer. An empty body is `undefined`. */
 export async function readJson(answer: Response, request: ServiceRequest): Promise<unknown> {
-  const text = await answer.text()
+  const text = new TextDecoder().decode(await readBytes(answer, request))
   if (text.trim() === '') return undefined
   try {
     return JSON.parse(text)

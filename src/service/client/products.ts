@@ -1,5 +1,5 @@
 import * as z from 'zod/mini'
-import { type Call, get, segment, send } from './call.ts'
+import { type Call, get, readBytes, segment, send } from './call.ts'
 import type { CallOptions, ReadOptions, ServiceRequest } from './connection.ts'
 
 /**
@@ -169,7 +169,7 @@ export function createVehicleResource(call: Call, vin: string): VehicleResource 
     image(options) {
       const request = { ...get(`/api/image/${segment('The VIN', vin)}`, options), headers: { accept: 'image/*' } }
       return call(request, async (answer) => ({
-        bytes: new Uint8Array(await answer.arrayBuffer()),
+        bytes: await readBytes(answer, request),
         contentType: answer.headers.get('content-type') ?? '',
       }))
     },

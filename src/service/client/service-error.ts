@@ -1,5 +1,6 @@
+import { longestMs } from '../../base/clock.ts'
 import { isJsonObject } from '../../wire/record.ts'
-import { type Connection, nameOf, type ServiceRequest } from './connection.ts'
+import { type Connection, nameOf, readWithin, type ServiceRequest } from './connection.ts'
 
 /**
  * The codes of a {@link ServiceError}. Most are the service's own, as it sent them. The client itself makes these:
@@ -8,7 +9,7 @@ import { type Connection, nameOf, type ServiceRequest } from './connection.ts'
  *   mistakes
  * - `unreachable`: no answer came
  * - `timeout`: no answer came in time
- * - `answer_unreadable`: the answer has a shape that the specification does not give
+ * - `answer_unreadable`: the answer has a shape that the specification does not give, or more than 32 MiB
  * - `refused`: the service answered with an error that has no code
  *
  * The codes are stable. A service can send others too.
@@ -87,6 +88,18 @@ export class ServiceError extends Error {
   }
 }
 
+/** The largest error that is read, in bytes. */
+const mostErrorBytes = 65_536
+
+/** `undefined`: it broke off, is no JSON, or is too large to be one of the service. */
+async function parsedError(answer: Response): Promise<unknown> {
+  try {
+    return JSON.parse(new TextDecoder().decode(await readWithin(answer, mostErrorBytes)))
+  } catch {
+    return undefined
+  }
+}
+
 /** The most characters of the service's own text that an error repeats. */
 const textLength = 300
 
@@ -96,7 +109,7 @@ export async function refusalOf(
   { apiKey, clock }: Connection,
 ): Promise<ServiceError> {
   // A proxy's HTML page says no more than the status does.
-  const read = readError(await answer.json().catch(() => undefined))
+  const read = readError(await parsedError(answer))
   const withoutSecrets = (text: string): string => without(text, [apiKey, request.secret])
   // A code that repeats a secret is dropped as a whole, because the rest of it would help nobody.
   const original = read.code !== undefined && withoutSecrets(read.code) === read.code ? read.code : undefined
@@ -140,14 +153,14 @@ function without(text: string, secrets: readonly (string | undefined)[]): string
   return spellings.reduce((left, secret) => left.replaceAll(secret, '…'), text)
 }
 
-/** Reads `Retry-After`, a number of seconds or an HTTP date, as milliseconds from now. Else `undefined`. */
+/** Reads `Retry-After`, a number of seconds or an HTTP date, as whole milliseconds from now that a timer can wait. Else `undefined`. */
 export function readRetryAfter(header: string | null, nowMs: number): number | undefined {
   const text = header?.trim() ?? ''
-  if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1000
+  if (/^\d+(\.\d+)?$/.test(text)) return Math.min(longestMs, Math.ceil(Number(text) * 1000))
   // `Date.parse` accepts much more than HTTP dates, which begin with the name of a day.
   if (!/^(mon|tue|wed|thu|fri|sat|sun)/i.test(text)) return undefined
   const atMs = Date.parse(text)
-  return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - nowMs)
+  return Number.isNaN(atMs) ? undefined : Math.min(longestMs, Math.max(0, atMs - nowMs))
 }
 
 /** What to do about an error of the service. `undefined` when its own text has to suffice. */

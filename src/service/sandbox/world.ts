@@ -133,7 +133,8 @@ export class World {
   }
 
   /** Sends a message to the webhook and to streams. */
-  publish(product: string | undefined, event: Encodable): void {
+  publish(product: string | undefined, given: Encodable): void {
+    const event = withFractions(given)
     if (product !== undefined) {
       const sent = streamMessage(event)
       this.vehicle(product)?.memory.remember(event, sent)
@@ -172,7 +173,10 @@ export class World {
     for (const { event } of messages) {
       if (vehicle.fields !== undefined) this.publish(vehicle.vin, event)
       // The service knows the state of a vehicle that streams nothing.
-      else if (event.topic === 'state') vehicle.memory.remember(event, streamMessage(event))
+      else if (event.topic === 'state') {
+        const dated = withFractions(event)
+        vehicle.memory.remember(dated, streamMessage(dated))
+      }
     }
   }
 
@@ -210,6 +214,20 @@ export class World {
 function totalsOf(site: EnergySite): JsonObject {
   const url = `/api/1/energy_sites/${site.id}/calendar_history?kind=energy&period=day`
   return { id: site.id, product_type: 'energy_site', url, totals: energyTotals }
+}
+
+/** The service always sends `createdAt` with a fraction, and clients of it cannot read one without. Vehicles and tests make both. */
+function withFractions(event: Encodable): Encodable {
+  if (event.topic === 'unknown') return { ...event, raw: withOwnFraction(event.raw) }
+  const createdAt = withFraction(event.createdAt)
+  if (event.topic === 'errors') return { ...event, createdAt, errors: event.errors.map(withOwnFraction) }
+  return { ...event, createdAt }
+}
+
+const withFraction = (time: string): string => time.replace(/(T\d\d:\d\d:\d\d)(?=[Z+-]|$)/, '$1.000')
+
+function withOwnFraction<Dated extends { readonly createdAt?: unknown }>(one: Dated): Dated {
+  return typeof one.createdAt === 'string' ? { ...one, createdAt: withFraction(one.createdAt) } : one
 }
 
 /** A message as streams have it: alerts and errors are lists. */

@@ -136,6 +136,7 @@ describe('in a browser', () => {
       ['replay after a bug', 'operating.html#replay-handled-messages-after-a-bug'],
       ['mount in express', 'mounting.html#express'],
       ['createReceiver', 'api/fleethook.html#createReceiver'],
+      ['reliability', 'reliability.html#reliability'],
     ])('for "%s" has its place among the first three', async (words, address) => {
       await page.keyboard.press('Control+k')
       await page.locator('#localsearch-input').fill(words)
@@ -146,6 +147,27 @@ describe('in a browser', () => {
       await page.keyboard.press('Escape')
     })
   })
+
+  test('the search finds each page by its title', async () => {
+    const page = await browser.newPage()
+    await page.goto(site.url, { waitUntil: 'networkidle' })
+    await page.keyboard.press('Control+k')
+    const missed: string[] = []
+    // Pages of the reference have the names of entries, which every import of the docs has too.
+    for (const [file, html] of [...pages].filter(([name]) => !/^(404|api)/.test(name))) {
+      const [, heading = ''] = /<h1[^>]*>(.*?)<a class="header-anchor"/s.exec(html) ?? []
+      const title = heading
+        .replaceAll(/<[^>]*>/g, '')
+        .replaceAll('&amp;', '&')
+        .trim()
+      await page.locator('#localsearch-input').fill(title)
+      const address = `${base}${file.replace(/index\.html$/, '')}`
+      const found = page.locator(`.results li:nth-child(-n + 5) a[href^="${address}"]`).first()
+      await found.waitFor({ timeout: 10_000 }).catch(() => missed.push(`${file}: ${title}`))
+    }
+    expect(missed).toEqual([])
+    await page.close()
+  }, 300_000)
 
   test.each([
     ['wide', { width: 1280, height: 800 }],

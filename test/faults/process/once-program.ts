@@ -1,4 +1,4 @@
-// A receiver whose handler writes each message once, until the process is killed. The first process posts the messages.
+// A receiver whose handler writes each message once, until the process is killed. The first process posts the messages. Another one may replay them.
 import { existsSync } from 'node:fs'
 import process from 'node:process'
 import { DatabaseSync } from 'node:sqlite'
@@ -6,9 +6,15 @@ import { sqliteInbox } from '../../../adapters/inbox/sqlite.ts'
 import { createReceiver } from '../../../src/index.ts'
 import { createOnce } from '../../../src/once.ts'
 
-const { folder, messages, isControl }: { folder: string; messages: number; isControl: boolean } = JSON.parse(
-  process.env['SETTINGS'] ?? '',
-)
+export interface OnceSettings {
+  readonly folder: string
+  readonly messages: number
+  readonly isControl: boolean
+  /** Replays all handled messages, before it waits until nothing is left. */
+  readonly replays?: boolean
+}
+
+const { folder, messages, isControl, replays }: OnceSettings = JSON.parse(process.env['SETTINGS'] ?? '')
 const db = new DatabaseSync(`${folder}/data.db`, { timeout: 5_000 })
 db.exec('PRAGMA journal_mode = WAL; CREATE TABLE IF NOT EXISTS readings (vin TEXT, number INTEGER)')
 let last: Promise<unknown> = Promise.resolve()
@@ -53,6 +59,7 @@ if (isFirst) {
   }))
   await receiver.accept({ authorization: undefined, body })
 }
+if (replays === true) await receiver.replay({ from: new Date(0), to: new Date(Date.now() + 60_000) })
 while (receiver.stats().pending.messages > 0) await new Promise((resolve) => setTimeout(resolve, 5))
 await receiver.drain()
 console.log('done')

@@ -60,7 +60,10 @@ describe.each([
     await throughViews(tab, async (view) => {
       const seen = await page.evaluate(() => ({
         images: document.images.length,
-        isWide: document.documentElement.scrollWidth > innerWidth,
+        // The page itself, and what scrolls in it.
+        isWide: [...document.querySelectorAll('html, .page, .body, .scroll, .halves')].some(
+          ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth,
+        ),
       }))
       expect(seen, view).toEqual({ images: 0, isWide: false })
       const found = await page.evaluate<readonly { id: string; impact: string; nodes: { html: string }[] }[]>(
@@ -245,6 +248,64 @@ test('on a phone, problems and charts of the health fit on one screen', async ()
   await page.locator('.checks li').first().waitFor()
   const { y = 0, height = 844 } = (await page.locator('.charts').boundingBox()) ?? {}
   expect(y + height).toBeLessThanOrEqual(844)
+  await page.context().close()
+})
+
+test.each([390, 768, 1280])(
+  'at %d px no word of a table is broken, and the map is as wide as the page',
+  async (width) => {
+    const { page } = await openTab(browser, scene, { viewport: { width, height: 844 } })
+    for (const view of ['vehicles', 'vehicles/0FLEETV14T0000001', 'health']) {
+      await page.goto(`${scene.url}#/${view}`)
+      await page.locator('tbody tr').first().waitFor()
+      const broken = await page.evaluate(() => {
+        const words: string[] = []
+        for (const cell of document.querySelectorAll('th, td')) {
+          const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT)
+          for (let node = texts.nextNode(); node !== null; node = texts.nextNode()) {
+            for (const { 0: word, index } of (node.textContent ?? '').matchAll(/[^\s]+/g)) {
+              const range = document.createRange()
+              range.setStart(node, index)
+              range.setEnd(node, index + word.length)
+              // A hyphen is a place to break at.
+              if (!word.includes('-') && new Set([...range.getClientRects()].map(({ top }) => top)).size > 1)
+                words.push(word)
+            }
+          }
+        }
+        return words
+      })
+      expect(broken.filter((word) => !hostile.includes(word))).toEqual([])
+      if (view !== 'vehicles') continue
+      const map = await page.locator('.map svg').boundingBox()
+      expect(map?.width).toBeGreaterThan(width - 40)
+    }
+    await page.context().close()
+  },
+)
+
+test('the list of vehicles has battery, gear, charge, place and when each was heard, and a map loads the land', async () => {
+  const { page, complaints } = await openTab(browser, scene)
+  const asked: string[] = []
+  page.on('request', (request) => asked.push(new URL(request.url()).pathname))
+  await page.goto(`${scene.url}#/health`)
+  await page.locator('.checks li').first().waitFor()
+  expect(asked.filter((path) => path.endsWith('.txt'))).toEqual([])
+  await page.goto(`${scene.url}#/vehicles`)
+  const row = page.locator('tbody tr', { hasText: '0FLEETV14T0000001' })
+  await row.waitFor()
+  expect(await row.innerText()).toMatch(/65 %\s+D\s+52\.4680, 13\.3550\s+.*\s+\d.* ago/)
+  await page.locator('.land[d^="M"]').waitFor({ state: 'attached' })
+  expect(asked.filter((path) => path.endsWith('.txt'))).toHaveLength(1)
+  expect(complaints).toEqual([])
+  await page.context().close()
+})
+
+test('a chart is as wide as its frame from its second value on', async () => {
+  const { page } = await openTab(browser, scene)
+  await page.goto(`${scene.url}#/health`)
+  const path = page.locator('.chart', { hasText: 'Backlog' }).locator('path')
+  await expect.poll(async () => path.getAttribute('d'), { timeout: 20_000 }).toMatch(/^M0\.0,.*L180\.0,[^L]*$/)
   await page.context().close()
 })
 

@@ -85,8 +85,8 @@ interface CountingStorage extends ObjectStorage {
 }
 
 const limits = {
-  ...{ maxBytes: 1_000_000, pendingMessages: 1_000, pendingBytes: 1_000_000 },
-  dead: { forMs: 60_000, maxBytes: 100_000 },
+  ...{ maxBytes: 8_000_000, pendingMessages: 1_000, pendingBytes: 1_000_000 },
+  dead: { forMs: 60_000, maxBytes: 8_000_000 },
 }
 
 /** An object that tests its own inbox. */

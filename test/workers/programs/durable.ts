@@ -119,6 +119,8 @@ export function durableWorker(settings: DurableSettings): {
             return (await Array.fromAsync(receiver.vehicles?.list({ after }) ?? [])).slice(0, limit).map(shown)
           },
           '/forget': () => receiver.vehicles?.forget(vin ?? ''),
+          '/erase': () => receiver.forget(vin ?? '', { dryRun }),
+          '/failing': () => receiver.failing(),
           '/count': () => receiver.vehicles?.stats(),
           '/gap': () => receiver.from({ feed: async ({ tell }) => void (await tell(gapNow(vin))) }, { env, context }),
         }

@@ -222,11 +222,11 @@ function copyVehicles(old: DatabaseSync | undefined, fresh: DatabaseSync): void 
   const read = prepared(old, 'SELECT * FROM vehicles WHERE vin > ? ORDER BY vin LIMIT ?')
   const add = inserter(fresh, 'vehicles')
   for (let after = ''; ;) {
-    const rows: readonly SqlRow[] = attempt(() => read?.all(after, mostRows)) ?? []
+    const rows: readonly SqlRow[] = attempt(() => read?.all(after, vehiclesAtOnce)) ?? []
     fresh.exec('BEGIN IMMEDIATE')
     for (const row of rows) if (isIntact(row)) add(row)
     fresh.exec('COMMIT')
-    if (rows.length < mostRows) return
+    if (rows.length < vehiclesAtOnce) return
     after = String(rows.at(-1)?.['vin'])
   }
 }
@@ -239,9 +239,14 @@ function inserter(db: DatabaseSync, table: keyof typeof columnsOf): (row: SqlRow
   return (row) => void insert.run(...names.map((name) => row[name] ?? (nullable.has(name) ? null : 0)))
 }
 
-const nullable: ReadonlySet<string> = new Set(['changed', 'to_ms', 'vin'])
+const nullable: ReadonlySet<string> = new Set(['changed', 'run', 'to_ms', 'vin'])
 
 const mostRows = 256
+/** Rows at once while there are large messages among them. */
+const leastRows = 4
+const largeBytes = 16_384
+/** States are read with their texts, which can be large. */
+const vehiclesAtOnce = 16
 /** After this number of reads that fail on a damaged page, the rows that are left between damaged pages are given up. */
 const mostFailures = 4_000
 
@@ -283,7 +288,8 @@ function* rowsFrom(
   isUpward: boolean,
 ): Generator<readonly SqlRow[], number | undefined> {
   let rest = range
-  let limit = mostRows
+  // A few rows first: they can be large.
+  let limit = leastRows
   while (rest.from <= rest.to) {
     let rows: readonly SqlRow[]
     try {
@@ -296,6 +302,7 @@ function* rowsFrom(
     if (rows.length > 0) yield rows
     const last = Number(rows.at(-1)?.['place'])
     if (rows.length < limit) return undefined
+    limit = rows.some(({ bytes }) => Number(bytes) > largeBytes) ? leastRows : Math.min(4 * limit, mostRows)
     rest = isUpward ? { ...rest, from: last + 1 } : { ...rest, to: last - 1 }
   }
   return undefined

@@ -42,6 +42,8 @@ const pragmas = (walPages: number): readonly (readonly [name: string, value: str
   ['temp_store', 'MEMORY', 2],
   ['cell_size_check', 'ON', 1],
   ['trusted_schema', 'OFF', 0],
+  // What is deleted is overwritten, so that nothing is left of a vehicle that is erased. FAST: where that writes no further page.
+  ['secure_delete', 'FAST', 2],
 ]
 
 /** Opens a file for this process alone and creates it when it is missing. Throws a `FleethookError`. */
@@ -184,13 +186,25 @@ function isQuotaUsedUp(path: string): boolean {
 const writeFailed = 778
 
 /** Result codes of SQLite, https://sqlite.org/rescode.html, without their extensions. */
-const codes = { busy: 5, locked: 6, readOnly: 8, corrupt: 11, full: 13, cannotOpen: 14, notADatabase: 26 } as const
+const codes = {
+  busy: 5,
+  locked: 6,
+  readOnly: 8,
+  corrupt: 11,
+  full: 13,
+  cannotOpen: 14,
+  tooBig: 18,
+  constraint: 19,
+  mismatch: 20,
+  notADatabase: 26,
+} as const
 
 /**
  * What an error means for the inbox:
  * - `inbox_full`: the disk or its quota is full. SQLite rolled the transaction back, and the connection stays usable.
  * - `inbox_locked`: another process has the file.
  * - `inbox_damaged`: the content of the file cannot be trusted.
+ * - `message_refused`: a value does not fit into its row. Other rows can be written.
  * - `inbox_unavailable`: anything else. The connection must not be used again: after a failed sync, the next one can report
  *   success without having written anything.
  */
@@ -211,7 +225,14 @@ export function failureOf(error: unknown, path: string): FleethookError {
     case codes.corrupt:
     case codes.notADatabase:
       return new FleethookError('inbox_damaged', `The file of the inbox ${path} is damaged: ${why}.`, { cause: error })
+    case codes.tooBig:
+    case codes.constraint:
+    case codes.mismatch:
+      return rowRefused(path, why, error)
     default:
+      // What cannot be bound to a statement has no result code.
+      if (code === undefined && (error instanceof TypeError || error instanceof RangeError))
+        return rowRefused(path, why, error)
       return (
         refusedAccess(path, error) ??
         new FleethookError('inbox_unavailable', `The inbox ${path} cannot be used: ${why}.`, {
@@ -221,6 +242,9 @@ export function failureOf(error: unknown, path: string): FleethookError {
       )
   }
 }
+
+const rowRefused = (path: string, why: string, cause: unknown): FleethookError =>
+  new FleethookError('message_refused', `The inbox ${path} refuses a row: ${why}.`, { cause })
 
 export function diskFull(path: string, why: string, cause?: unknown): FleethookError {
   return new FleethookError('inbox_full', `The disk of the inbox ${path} is full: ${why}.`, {

@@ -4,9 +4,13 @@ import { setImmediate } from 'node:timers/promises'
 import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
+import { laneOf } from '../../../../src/inbox/receipts.ts'
 import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
+import type { Believed } from '../../../../src/inbox/believed-time.ts'
 import type { InboxMessage, ListedMessage, Selection } from '../../../../src/inbox/inbox.ts'
+import { bytesOfMessage, pageOf } from '../../../../src/inbox/pages.ts'
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../../src/inbox/stored-row.ts'
+import { rulesText } from '../../../../src/inbox/vehicle-store.ts'
 import type { FileSettings } from '../options.ts'
 import { isHalfReplaced, replaceDamaged } from './damage.ts'
 import { checkpoint, closeQuietly, copyMoved, failureOf, openDatabase, pageBytes } from './database.ts'
@@ -18,10 +22,12 @@ import type {
   OpenedFile,
   OpenedVehicles,
   Page,
+  Refused,
   Siblings,
   SignOfLife,
   StoredMessage,
   Transaction,
+  VehicleRow,
   VehicleWrites,
 } from './interface.ts'
 import { createSpaceKeeper, releaseReserve, spaceFor, type SpaceKeeper } from './retention.ts'
@@ -51,6 +57,9 @@ const goneMs = 60_000
 
 /** Rows per page of a list: a few milliseconds of reading. */
 const pageRows = 2_000
+
+/** The free pages that one step of an erasure gives to the disk. */
+const scrubPages = 1_000
 
 /** Rows that one step of a newest-first list reads, without their texts: a few milliseconds. */
 const listedRows = 10_000
@@ -151,8 +160,9 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     statements: Statements,
     sign: SignOfLife,
     options: OpenOptions,
-  ): Pick<OpenedFile, 'lastId' | 'gaps' | 'unclean'> {
+  ): Pick<OpenedFile, 'lastId' | 'gaps' | 'unclean' | 'believed'> {
     const state = statements.state.get() ?? {}
+    const believed = believedIn(state)
     const newest = statements.newest.get()
     if (!isOurs) hasSuspects = state['closed'] === 0 || state['closed'] === closedWithSuspects
     // Writes no new sign of life, so that a crash before the next one still reports what was refused since the last one.
@@ -161,7 +171,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     const gaps = statements.gaps.all().map(gapOf)
     holdsGaps = gaps.length > 0
     const ids = [newest?.['id'], state['last_id']].filter((id) => typeof id === 'string')
-    return { lastId: ids.toSorted().at(-1), gaps, unclean: hasSuspects }
+    return { lastId: ids.toSorted().at(-1), gaps, unclean: hasSuspects, believed }
   }
 
   function figures(statements: Statements): FileFigures {
@@ -170,14 +180,15 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   }
 
   /** The sign of life and the gaps together: the gap of a crash begins there and does not cover earlier refusals. */
-  function note(statements: Statements, closed: number, { nowMs, uptimeMs, gaps }: SignOfLife): void {
+  function note(statements: Statements, closed: number, { nowMs, uptimeMs, gaps, believed }: SignOfLife): void {
     if (gaps !== undefined && (holdsGaps || gaps.length > 0)) {
       statements.removeGaps.run()
       for (const { reason, fromMs, toMs, vin, missed } of gaps)
         statements.addGap.run(reason, fromMs, toMs, vin ?? null, missed)
       holdsGaps = gaps.length > 0
     }
-    statements.setState.run(closed, nowMs, uptimeMs ?? null)
+    const left = believed ?? believedIn(statements.state.get() ?? {})
+    statements.setState.run(closed, nowMs, uptimeMs ?? null, left?.knownMs ?? null, left?.doubtedMs ?? null)
   }
 
   /** On a full disk, the older sign of life stays. */
@@ -223,12 +234,40 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     return { ...(await openFile(sign, options)), damage }
   }
 
+  /** One row that SQLite refuses never takes others with it: then each is tried alone. */
   function commit(transaction: Transaction): Committed {
+    try {
+      return commitAll(transaction)
+    } catch (error) {
+      if (!isFailure(error, 'message_refused')) throw error
+    }
+    const refused: Refused[] = []
+    const done = commitAll(transaction, (row, key, run) =>
+      use(({ db, statements }) => {
+        db.exec('SAVEPOINT alone')
+        try {
+          const result = run()
+          db.exec('RELEASE alone')
+          return result
+        } catch (error) {
+          const failure = failed(error)
+          if (failure.code !== 'message_refused') throw failure
+          db.exec('ROLLBACK TO alone; RELEASE alone')
+          const found = typeof key === 'number' && row !== 'move' ? statements.message.get(key) : undefined
+          refused.push({ row, key, id: found && String(found['id']), reason: failure.message })
+          return undefined
+        }
+      }),
+    )
+    return { ...done, refused }
+  }
+
+  function commitAll(transaction: Transaction, each: Each = together): Committed {
     if (connection === undefined) throw notOpen(path)
     const { db, statements, space } = connection
     try {
       statements.begin.run()
-      const written = write(statements, space, transaction)
+      const written = write(statements, space, transaction, each)
       space.sweepBeside(transaction)
       if (holdsGaps) for (const put of transaction.puts) if (put.kind === 'gap') removeReported(statements, put)
       statements.commit.run()
@@ -283,13 +322,24 @@ export function createInboxFile(settings: FileSettings): InboxFile {
 
     deadLetters: async (which, after) =>
       use(({ statements }) =>
-        select(statements.deadLetters.all(after, pageRows), which, (row) => letterOf(intact(row))),
+        select(
+          statements.deadLetters.all(after, pageRows),
+          which,
+          ({ place }) => {
+            const row = statements.deadLetter.get(Number(place))
+            return row && letterOf(intact(row))
+          },
+          bytesOfMessage,
+        ),
       ),
 
     settled: async (which, after) =>
       use(({ statements }) =>
-        select(statements.settled.all(after, pageRows), which, ({ place, elsewhere }) =>
-          elsewhere === 0 ? messageAt(statements, Number(place)) : undefined,
+        select(
+          statements.settled.all(after, pageRows),
+          which,
+          ({ place, elsewhere }) => (elsewhere === 0 ? messageAt(statements, Number(place)) : undefined),
+          ({ bytes }) => bytes,
         ),
       ),
 
@@ -298,11 +348,16 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         const times = [fromMs ?? 0, toMs ?? Number.MAX_SAFE_INTEGER] as const
         const rows = statements.listed.all(before, listedRows, lane ?? null, ...times, limit)
         const reached = statements.listedTo.get(before, listedRows)
-        const isEnd = rows.length >= limit || Number(reached?.['messages']) < listedRows
-        return {
-          items: rows.map((row) => listedOf(intact(row), stateOf(row))),
-          next: isEnd ? undefined : Number(reached?.['place']),
-        }
+        const isEnd = rows.length < limit && Number(reached?.['messages']) < listedRows
+        let last = before
+        const found = readEach(rows, (seq) => {
+          last = seq
+          const row = statements.listedOne.get(seq)
+          return row && listedOf(intact(row), stateOf(row))
+        })
+        const items = pageOf(found, limit, bytesOfMessage)
+        if (last !== Number(rows.at(-1)?.['place'] ?? before) || rows.length >= limit) return { items, next: last }
+        return { items, next: isEnd ? undefined : Number(reached?.['place']) }
       }),
 
     check: async () =>
@@ -316,7 +371,11 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       use((on) => {
         const { db, statements, space } = on
         if (!isVisit) noteAlive(on, sign)
-        const more = unlessFull(() => inTransaction(db, () => space.step(sign.nowMs, pendingBytes)) || space.shrink())
+        unlessFull(() => statements.removeOldFailures.run())
+        const more = unlessFull(
+          () =>
+            inTransaction(db, () => space.step(sign.believed?.knownMs ?? sign.nowMs, pendingBytes)) || space.shrink(),
+        )
         deadLetters = countDead(statements)
         return { more, hasRoom: space.hasRoom(), dropped: space.takeDropped(), ...figures(statements) }
       }),
@@ -340,7 +399,14 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     unapplied: async (after) =>
       use(({ statements }) => {
         const rows = statements.unapplied.all(after, pageRows)
-        return { items: rows.filter(isIntact).map(messageOf), next: seqAfter(rows) }
+        let last = after
+        const found = readEach(rows, (seq) => {
+          last = seq
+          const row = statements.message.get(seq)
+          return row !== undefined && isIntact(row) ? messageOf(row) : undefined
+        })
+        const items = pageOf(found, Infinity, ({ bytes }) => bytes)
+        return { items, next: last === Number(rows.at(-1)?.['place'] ?? after) ? seqAfter(rows) : last }
       }),
 
     vehicle: async (vin) =>
@@ -350,17 +416,72 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       }),
 
     vehicles: async (after, limit) =>
-      use(({ statements }) => statements.vehicles.all(after, limit).flatMap((row) => vehicleOf(row) ?? [])),
+      use(({ statements }) => {
+        function* found(): Generator<VehicleRow> {
+          for (let vin: string | undefined = after; vin !== undefined;) {
+            const row: SqlRow | undefined = statements.nextVehicle.get(vin)
+            const vehicle = row && vehicleOf(row)
+            if (vehicle !== undefined) yield vehicle
+            vin = row === undefined ? undefined : String(row['vin'])
+          }
+        }
+        return pageOf(found(), limit, ({ text }) => text.length)
+      }),
 
     dueVehicles: async (after) =>
       use(({ statements }) =>
         statements.dueVehicles.all(after).map(({ vin, due }) => ({ vin: String(vin), dueMs: Number(due) })),
       ),
 
+    outdatedVehicles: async (rules, after) =>
+      use(({ statements }) =>
+        statements.outdatedVehicles.all(after, rulesText(rules)).flatMap((row) => vehicleOf(row) ?? []),
+      ),
+
     countVehicles: async () => use(({ statements }) => Number(statements.countVehicles.get()?.['vehicles'])),
 
     removeUnseen: async (ms) =>
       use(({ db, statements }) => inTransaction(db, () => Number(statements.removeUnseen.run(ms, pageRows).changes))),
+
+    forget: async (vin, after, dryRun) =>
+      use(({ db, statements }) => {
+        const reached = statements.sweepTo.get(after, Number.MAX_SAFE_INTEGER, listedRows)
+        const upTo = reached?.['place'] == null ? after : Number(reached['place'])
+        const found = statements.aboutVin.all(after, upTo, laneOf(vin), vin)
+        const waits = found.filter((row) => row['waits'] === 1)
+        if (!dryRun)
+          inTransaction(db, () => {
+            for (const { place } of found) {
+              statements.removePending.get(Number(place))
+              statements.removeDead.get(Number(place))
+              statements.removeFailure.run(Number(place))
+              statements.removeMessage.run(Number(place))
+            }
+          })
+        deadLetters = countDead(statements)
+        return {
+          messages: found.length,
+          waiting: waits.filter(({ kind }) => kind === 'wire').length,
+          deadLetters: found.filter(({ died }) => died === 1).length,
+          pending: { messages: waits.length, bytes: waits.reduce((sum, { bytes }) => sum + Number(bytes), 0) },
+          next: Number(reached?.['messages']) < listedRows ? undefined : upTo,
+          ...{ oldest: figures(statements).oldest },
+        }
+      }),
+
+    scrub: async (vin) =>
+      use(({ db, statements }) => {
+        inTransaction(db, () => {
+          statements.removeVehicle.run(vin)
+          statements.removeGapsOf.run(vin)
+          statements.removeOldFailures.run()
+        })
+        const free = (): number => Number(valueOf(db, 'PRAGMA freelist_count'))
+        const before = free()
+        db.prepare(`PRAGMA incremental_vacuum(${scrubPages})`).all()
+        checkpoint(db)
+        return free() > 0 && free() < before
+      }),
 
     async close(sign) {
       const closing = connection
@@ -399,6 +520,13 @@ function isSame(now: BigIntStats | undefined, then: BigIntStats | undefined): bo
 
 const countDead = (statements: Statements): number => Number(statements.countDead.get()?.['messages'])
 
+/** What an earlier process believed. Files of earlier releases have only its last sign of life. */
+function believedIn(state: SqlRow): Believed | undefined {
+  const seenMs = Number(state['alive_at'] ?? 0)
+  if (seenMs === 0) return undefined
+  return { knownMs: Number(state['known_ms'] ?? seenMs), doubtedMs: Number(state['doubted_ms'] ?? 0), seenMs }
+}
+
 /** Writes that a receiver has started, and the time since the last one in which nobody listened. */
 function noteStart(statements: Statements, state: SqlRow, sign: SignOfLife, options: OpenOptions): void {
   const aliveMs = Number(state['alive_at'] ?? 0)
@@ -408,7 +536,15 @@ function noteStart(statements: Statements, state: SqlRow, sign: SignOfLife, opti
   const wasHeld = options.listeningWasKept === true && toMs - fromMs <= heldMs
   if (state['closed'] === 0) statements.addGap.run('restarted', fromMs, toMs, null, 0)
   else if (isUsed && toMs > fromMs && !wasHeld) statements.addGap.run('stopped', fromMs, toMs, null, 0)
-  statements.setState.run(0, sign.nowMs, sign.uptimeMs ?? null)
+  // This process has not compared its clock yet.
+  const believed = believedIn(state)
+  statements.setState.run(
+    0,
+    sign.nowMs,
+    sign.uptimeMs ?? null,
+    believed?.knownMs ?? sign.nowMs,
+    believed?.doubtedMs ?? 0,
+  )
 }
 
 /** What the file says about vehicles while a receiver keeps their states in it. */
@@ -481,7 +617,12 @@ interface Written extends Pick<Committed, 'moved' | 'retracted'> {
   readonly dead: number
 }
 
-function write(statements: Statements, space: SpaceKeeper, transaction: Transaction): Written {
+/** Writes one row. Returns `undefined` when the row is refused and others go on. */
+type Each = <Result>(row: Refused['row'], key: Refused['key'], run: () => Result) => Result | undefined
+
+const together: Each = (_row, _key, run) => run()
+
+function write(statements: Statements, space: SpaceKeeper, transaction: Transaction, each: Each): Written {
   const retracted = { messages: 0, bytes: 0 }
   for (const seq of transaction.retracted) {
     const bytes = bytesOf(statements.removePending.get(seq))
@@ -492,23 +633,29 @@ function write(statements: Statements, space: SpaceKeeper, transaction: Transact
   }
   if (transaction.puts.length > 0) {
     space.makeRoom(transaction)
-    writePuts(statements, transaction.puts)
+    if (each === together) writePuts(statements, transaction.puts)
+    else
+      for (const [first, puts] of Map.groupBy(transaction.puts, (put) => put.first ?? put.seq))
+        each('put', first, () => writePuts(statements, puts))
   }
-  for (const { seq, deliveriesFrom, deliveries, attempts, notBefore } of transaction.updates) {
-    if (deliveriesFrom === undefined && attempts === undefined) statements.addDeliveries.run(deliveries, seq)
-    else statements.updatePending.run(deliveriesFrom ?? null, deliveries, attempts ?? 0, notBefore ?? 0, seq)
-  }
-  for (const seq of transaction.settled) statements.settle.run(seq)
+  for (const { seq, deliveriesFrom, deliveries, attempts, notBefore, failure } of transaction.updates)
+    each('update', seq, () => {
+      if (failure === null) statements.removeFailure.run(seq)
+      else if (failure !== undefined) statements.setFailure.run(seq, JSON.stringify(failure))
+      if (deliveriesFrom === undefined && attempts === undefined) statements.addDeliveries.run(deliveries, seq)
+      else statements.updatePending.run(deliveriesFrom ?? null, deliveries, attempts ?? 0, notBefore ?? 0, seq)
+    })
+  for (const seq of transaction.settled) each('settle', seq, () => statements.settle.run(seq))
   const counts = { dead: 0 }
-  const moved = transaction.moves.map((move) => writeMove(statements, move, counts))
-  if (transaction.vehicles !== undefined) writeVehicles(statements, transaction.vehicles)
+  const moved = transaction.moves.map((move, at) => each('move', at, () => writeMove(statements, move, counts)))
+  if (transaction.vehicles !== undefined) writeVehicles(statements, transaction.vehicles, each)
   return { moved, retracted, ...counts }
 }
 
-function writeVehicles(statements: Statements, { forgotten, rows, seq, upTo }: VehicleWrites): void {
+function writeVehicles(statements: Statements, { forgotten, rows, seq, upTo }: VehicleWrites, each: Each): void {
   for (const vin of forgotten) statements.removeVehicle.run(vin)
   for (const { vin, seq: place, seenMs, text } of rows)
-    statements.setVehicle.run(vin, place, Math.max(0, seenMs), zlib.crc32(text), text)
+    each('vehicle', vin, () => statements.setVehicle.run(vin, place, Math.max(0, seenMs), zlib.crc32(text), text))
   if (upTo !== undefined) statements.setVehiclesUpTo.run(upTo)
   if (seq !== undefined) statements.setVehiclesSeq.run(seq)
 }
@@ -546,13 +693,17 @@ function writeMove(statements: Statements, move: Move, counts: { dead: number })
     }
     case 'pending': {
       const bytes = bytesOf(statements.revive.get(seq))
+      // One that an earlier life of the message left.
+      if (bytes !== undefined) statements.removeFailure.run(seq)
       if (bytes !== undefined && statements.removeDead.get(seq) !== undefined) counts.dead -= 1
       return bytes
     }
     case 'dead': {
-      const bytes = bytesOf(statements.removePending.get(seq))
+      const row = statements.removePending.get(seq)
+      const bytes = bytesOf(row)
       if (bytes === undefined) return undefined
-      statements.addDead.run(seq, bytes, move.error, move.attempts, move.diedAt, move.changed ?? null)
+      const run = Number(row?.['replayed'])
+      statements.addDead.run(seq, bytes, move.error, move.attempts, move.diedAt, move.changed ?? null, run)
       counts.dead += 1
       return bytes
     }
@@ -563,21 +714,36 @@ function bytesOf(row: SqlRow | undefined): number | undefined {
   return row === undefined ? undefined : Number(row['bytes'])
 }
 
-/** Reads the selected rows of a page. A page may hold few selected rows, or none. */
-function select<T>(rows: readonly SqlRow[], which: Selection, read: (row: SqlRow) => T | undefined): Page<T> {
+/** Reads the selected rows of a page, until it has its items or its bytes. A page may hold few selected rows, or none. */
+function select<T>(
+  rows: readonly SqlRow[],
+  which: Selection,
+  read: (row: SqlRow) => T | undefined,
+  bytesOf: (item: T) => number,
+): Page<T> {
   const { lane, fromMs, toMs, limit } = which
-  const items: T[] = []
-  for (const row of rows) {
-    const receivedAt = Number(row['received_at'])
-    const isSelected =
-      (lane === undefined || row['lane'] === lane) &&
-      (fromMs === undefined || receivedAt >= fromMs) &&
-      (toMs === undefined || receivedAt < toMs)
-    const item = isSelected ? read(row) : undefined
-    if (item !== undefined) items.push(item)
-    if (items.length >= limit) return { items, next: undefined }
+  let last: SqlRow | undefined
+  function* selected(): Generator<T> {
+    for (const row of rows) {
+      last = row
+      const receivedAt = Number(row['received_at'])
+      const isSelected =
+        (lane === undefined || row['lane'] === lane) &&
+        (fromMs === undefined || receivedAt >= fromMs) &&
+        (toMs === undefined || receivedAt < toMs)
+      const item = isSelected ? read(row) : undefined
+      if (item !== undefined) yield item
+    }
   }
-  return { items, next: seqAfter(rows) }
+  const items = pageOf(selected(), limit, bytesOf)
+  return { items, next: last === rows.at(-1) ? seqAfter(rows) : Number(last?.['place']) }
+}
+
+function* readEach<T>(rows: readonly SqlRow[], read: (seq: number) => T | undefined): Generator<T> {
+  for (const { place } of rows) {
+    const item = read(Number(place))
+    if (item !== undefined) yield item
+  }
 }
 
 function stateOf({ waits, died_at: diedAt }: SqlRow): ListedMessage['state'] {

@@ -1,3 +1,4 @@
+import type { Believed } from '../../../../src/inbox/believed-time.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import type {
   Claim,
@@ -11,6 +12,8 @@ import type {
   Selection,
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
+import type { Forgotten } from '../../../../src/inbox/dead-letters.ts'
+import type { LastFailure } from '../../../../src/inbox/failing.ts'
 import type { Due, StoredVehicle } from '../../../../src/inbox/vehicle-store.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 
@@ -40,13 +43,19 @@ export interface InboxFile {
   /** Messages that are settled or given up, and that the stored states may lack. */
   unapplied(after: number): Promise<Page<InboxMessage>>
   vehicle(vin: string): Promise<VehicleRow | undefined>
-  /** In the order of VINs. */
+  /** In the order of VINs. Fewer than `limit` when they are large, and none after the last one. */
   vehicles(after: string, limit: number): Promise<readonly VehicleRow[]>
   /** The first timers of vehicles in the order of VINs, in pages. */
   dueVehicles(after: string): Promise<readonly Due[]>
+  /** States with other rules than these, in the order of VINs, in pages. */
+  outdatedVehicles(rules: string, after: string): Promise<readonly VehicleRow[]>
   countVehicles(): Promise<number>
   /** Deletes some states of vehicles that were not seen since `ms`. Resolves to their number; 0 when none is left. */
   removeUnseen(ms: number): Promise<number>
+  /** Deletes the messages of a vehicle in the next part of the file, after this `seq`. `dryRun`: only counts them. */
+  forget(vin: string, after: number, dryRun: boolean): Promise<ForgottenPart>
+  /** Deletes the rest about it, and gives a part of the free pages, which still have what was in them, to the disk. Resolves to whether there are more. */
+  scrub(vin: string): Promise<boolean>
   /** Closes the file. Without a sign of life, the next process takes the end of this one for a crash. */
   close(sign?: SignOfLife): Promise<void>
 }
@@ -54,12 +63,20 @@ export interface InboxFile {
 /** What a process writes into the file every 10 seconds, and when it ends. */
 export interface SignOfLife {
   readonly nowMs: number
+  /** The time that deletes what is too old. Default `nowMs`, and what the file has stays. */
+  readonly believed?: Believed | undefined
   /** How long the machine has been running, if that is known. Changes of the clock do not affect it. */
   readonly uptimeMs?: number | undefined
   /** The gaps that no stored event reports. Left out: those in the file stay. */
   readonly gaps?: readonly KeptGap[] | undefined
   /** Whether the receiver keeps states of vehicles. Used at `open`. */
   readonly keepsVehicles?: boolean | undefined
+}
+
+export interface ForgottenPart extends Forgotten, FileFigures {
+  /** Those that waited, of every kind, and their size. */
+  readonly pending: { readonly messages: number; readonly bytes: number }
+  readonly next: number | undefined
 }
 
 export interface VehicleRow extends Omit<StoredVehicle, 'text' | 'bytes'> {
@@ -81,9 +98,14 @@ export interface FileFigures {
   readonly deadLetters: number
 }
 
-/** Dead letters that had to make room for new messages, and when they were received, in milliseconds since the epoch. */
+/** What was deleted, and when dead letters among it were received, in milliseconds since the epoch. */
 export interface Dropped {
+  /** Dead letters. */
   readonly messages: number
+  /** How many of them were too old. The others had to make room for new messages. */
+  readonly expired: number
+  /** Handled messages. */
+  readonly settled: number
   readonly fromMs: number
   readonly toMs: number
 }
@@ -96,6 +118,8 @@ interface Tidied extends FileFigures {
 
 export interface OpenedFile extends FileFigures {
   readonly lastId: string | undefined
+  /** The time that an earlier process believed. */
+  readonly believed: Believed | undefined
   readonly gaps: readonly InboxGap[]
   readonly messages: number
   readonly bytes: number
@@ -169,6 +193,18 @@ export interface Page<T> {
 /** A message as the file keeps it: its `seq` is the key, and the event is left out. */
 export interface StoredMessage extends Omit<InboxMessage, 'event'> {
   readonly seq: number
+  /** The `seq` of the first message of its `put`, of which all are kept or none. Default: it came alone. */
+  readonly first?: number
+}
+
+/** A row that SQLite does not take. It is not written, and the others of its commit are. */
+export interface Refused {
+  readonly row: 'put' | 'update' | 'settle' | 'move' | 'vehicle'
+  /** The `seq` of its message (for a `put` the first one), the number of the move in its transaction, or the VIN. */
+  readonly key: number | string
+  /** The message, where it is known. */
+  readonly id?: string | undefined
+  readonly reason: string
 }
 
 /** Claims and retries of a pending message since the last commit. */
@@ -179,6 +215,8 @@ export interface PendingUpdate {
   readonly deliveries: number
   readonly attempts?: number
   readonly notBefore?: number
+  /** The last failure of a handler. `null`: none any more. Left out: as before. */
+  readonly failure?: LastFailure | null
 }
 
 /** A message changes its state, and the caller waits for the result. */
@@ -195,12 +233,15 @@ export interface Transaction {
   readonly settled: readonly number[]
   readonly moves: readonly Move[]
   readonly vehicles?: VehicleWrites | undefined
+  /** The time that deletes what is too old. */
   readonly nowMs: number
   /** The space of all pending messages, the puts of this transaction included. */
   readonly pendingBytes: number
 }
 
 export interface Committed extends FileFigures {
+  /** Default: none. */
+  readonly refused?: readonly Refused[]
   /** For each move the size of the moved message, or `undefined` when there was no such message. */
   readonly moved: readonly (number | undefined)[]
   readonly retracted: { readonly messages: number; readonly bytes: number }

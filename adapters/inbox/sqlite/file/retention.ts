@@ -6,7 +6,7 @@ import { firstSeqAt, msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import type { FileSettings } from '../options.ts'
 import { diskFull, isOutOfSpace } from './database.ts'
 import type { Dropped, Transaction } from './interface.ts'
-import { inTransaction, type Statements, valueOf } from './schema.ts'
+import { inTransaction, type SqlRow, type Statements, valueOf } from './schema.ts'
 
 /** Drops messages that are kept only for replays, and keeps the file within `maxBytes` and its volume. Runs inside a transaction. */
 export interface SpaceKeeper {
@@ -14,7 +14,7 @@ export interface SpaceKeeper {
   makeRoom(transaction: Transaction): void
   /** Drops a few settled messages with each commit, so that they go at least as fast as new ones arrive. */
   sweepBeside(transaction: Transaction): void
-  /** Does one bounded step while the inbox is idle. Returns whether there is more to do. */
+  /** Does one bounded step while the inbox is idle. `nowMs`: the time that deletes what is too old. Returns whether there is more to do. */
   step(nowMs: number, pendingBytes: number): boolean
   /** Returns some free pages to the disk. Runs outside a transaction. Returns whether there are more. */
   shrink(): boolean
@@ -31,8 +31,17 @@ export interface SpaceKeeper {
   growReserve(): boolean
   /** Gives the space of the reserve to the file and its journal. */
   releaseReserve(): void
-  /** The dead letters that `freeUp` and `freeMore` dropped since the last call. */
+  /** What was dropped since the last call. */
   takeDropped(): Dropped | undefined
+}
+
+interface NewlyDropped {
+  /** Rows of dead letters. */
+  readonly dead?: readonly SqlRow[]
+  /** How many of those were too old. */
+  readonly expired?: number
+  /** The number of handled messages. */
+  readonly settled?: number
 }
 
 /** Rows in one step, which takes some milliseconds, and the most steps of one commit. */
@@ -104,7 +113,8 @@ export function createSpaceKeeper(
       return false
     }
     const last = Number(to)
-    statements.sweep.run(swept, last, swept, last, swept, last)
+    const { changes } = statements.sweep.run(swept, last, swept, last, swept, last)
+    noteDropped({ settled: Number(changes) })
     const isWhole = Number(step?.['messages']) === rows
     swept = isWhole ? last : -1
     return isWhole
@@ -123,13 +133,20 @@ export function createSpaceKeeper(
       deadBytes -= Number(row['bytes'])
     }
     if (oldest.length === 0) return false
-    const [fromMs, toMs] = [oldest[0], oldest.at(-1)].map((row) => msOfSeq(Number(row?.['place'])))
-    dropped = {
-      messages: (dropped?.messages ?? 0) + oldest.length,
-      fromMs: Math.min(dropped?.fromMs ?? Infinity, fromMs ?? 0),
-      toMs: Math.max(dropped?.toMs ?? 0, toMs ?? 0),
-    }
+    noteDropped({ dead: oldest })
     return true
+  }
+
+  function noteDropped({ dead: letters = [], expired = 0, settled: handled = 0 }: NewlyDropped): void {
+    if (letters.length + handled === 0) return
+    const times = letters.map(({ place }) => msOfSeq(Number(place)))
+    dropped = {
+      messages: (dropped?.messages ?? 0) + letters.length,
+      expired: (dropped?.expired ?? 0) + expired,
+      settled: (dropped?.settled ?? 0) + handled,
+      fromMs: Math.min(dropped?.fromMs ?? Infinity, ...times),
+      toMs: Math.max(dropped?.toMs ?? 0, ...times),
+    }
   }
 
   /** Drops settled messages while `isOut`, and then dead letters while `isUrgent`. The search is bounded. */
@@ -177,14 +194,20 @@ export function createSpaceKeeper(
   /** Returns whether it dropped any. */
   function dropOldDead(nowMs: number): boolean {
     const before = nowMs - dead.forMs
-    let dropped = 0
+    const old: SqlRow[] = []
+    let expired = 0
     for (const row of statements.oldDead.all(before, deadBytes > dead.maxBytes ? 1 : 0, stepRows)) {
-      if (deadBytes <= dead.maxBytes && Number(row['died_at']) >= before) continue
-      statements.removeDead.get(Number(row['place']))
+      const isExpired = Number(row['died_at']) < before
+      if (deadBytes <= dead.maxBytes && !isExpired) continue
+      const place = Number(row['place'])
+      statements.removeDead.get(place)
+      if (place < keptFrom()) statements.removeMessage.run(place)
       deadBytes -= Number(row['bytes'])
-      dropped += 1
+      old.push(row)
+      if (isExpired) expired += 1
     }
-    return dropped > 0
+    noteDropped({ dead: old, expired })
+    return old.length > 0
   }
 
   return {

@@ -36,6 +36,7 @@ const schema = `
     deliveries INTEGER NOT NULL DEFAULT 0,
     attempts INTEGER NOT NULL DEFAULT 0,
     not_before INTEGER NOT NULL DEFAULT 0,
+    -- 1: a dead letter that is replayed. A larger number names the replay of a handled message.
     replayed INTEGER NOT NULL DEFAULT 0,
     -- What the message changed in the state of its vehicle, for its replay.
     changed TEXT
@@ -47,7 +48,9 @@ const schema = `
     error TEXT NOT NULL,
     attempts INTEGER NOT NULL,
     died_at INTEGER NOT NULL,
-    changed TEXT
+    changed TEXT,
+    -- The run that failed, as in pending.replayed. NULL in rows of an older fleethook.
+    run INTEGER
   ) STRICT;
   -- Gaps for which no gap event is stored yet.
   CREATE TABLE holes (
@@ -70,7 +73,10 @@ const schema = `
     vehicles_seq INTEGER,
     vehicles_up_to INTEGER,
     -- Whether that has to stay so: the receiver keeps states of vehicles.
-    vehicles_held INTEGER NOT NULL DEFAULT 0
+    vehicles_held INTEGER NOT NULL DEFAULT 0,
+    -- The newest time by which old messages were deleted, and for how long the clock has been ahead of it.
+    known_ms INTEGER,
+    doubted_ms INTEGER
   ) STRICT;
   INSERT INTO state (one, closed, alive_at) VALUES (1, 1, 0);
   -- The newest state of each vehicle. VIN '': what concerns all of them.
@@ -86,7 +92,7 @@ const schema = `
   -- For people who look into the file.
   CREATE VIEW waiting AS
     SELECT p.id, p.lane, p.kind, ${time('m.received_at')} AS received_at, p.bytes, p.deliveries, p.attempts,
-      CASE p.not_before WHEN 0 THEN NULL ELSE ${time('p.not_before')} END AS not_before, p.replayed, m.text
+      CASE p.not_before WHEN 0 THEN NULL ELSE ${time('p.not_before')} END AS not_before, p.replayed > 0 AS replayed, m.text
     FROM pending p LEFT JOIN messages m USING (place);
   CREATE VIEW dead_letters AS
     SELECT m.id, m.lane, m.kind, ${time('m.received_at')} AS received_at, ${time('d.died_at')} AS died_at, d.attempts,
@@ -99,11 +105,17 @@ const schema = `
       AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place);
 `
 
+/**
+ * What came later, and what a fleethook without it does not miss: so the file keeps its version, and both can open it. The last failure of a
+ * message that waits, as JSON. A row can be left behind by a message that is over, until the next round of retention.
+ */
+const additions = 'CREATE TABLE IF NOT EXISTS failing (place INTEGER PRIMARY KEY, failure TEXT NOT NULL) STRICT'
+
 /** The columns of each table, as rows are copied from one file to another. */
 export const columnsOf = {
   messages: 'place, id, lane, received_at, door, kind, bytes, crc, text',
   pending: 'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed, changed',
-  dead: 'place, bytes, error, attempts, died_at, changed',
+  dead: 'place, bytes, error, attempts, died_at, changed, run',
   vehicles: 'vin, place, seen_at, crc, text',
   holes: 'reason, from_ms, to_ms, vin, missed',
 } as const
@@ -114,7 +126,7 @@ export function prepareSchema(db: DatabaseSync, path: string): void {
   inTransaction(db, () => {
     const version = Number(valueOf(db, 'PRAGMA user_version'))
     const isOurs = valueOf(db, 'PRAGMA application_id') === applicationId
-    if (isOurs && version === schemaVersion) return
+    if (isOurs && version === schemaVersion) return addColumns(db)
     if (isOurs) {
       throw new FleethookError(
         'inbox_unsupported',
@@ -131,8 +143,21 @@ export function prepareSchema(db: DatabaseSync, path: string): void {
         hint: 'Give the inbox its own path.',
       })
     }
-    db.exec(`${schema}; PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${schemaVersion}`)
+    db.exec(`${schema}; ${additions}; PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${schemaVersion}`)
   })
+}
+
+/** Tables and columns that files of earlier releases lack. Those releases can still use the file. */
+function addColumns(db: DatabaseSync): void {
+  db.exec(additions)
+  for (const [table, column] of [
+    ['state', 'known_ms'],
+    ['state', 'doubted_ms'],
+    ['dead', 'run'],
+  ] as const) {
+    const known = db.prepare('SELECT 1 FROM pragma_table_info(?) WHERE name = ?').get(table, column)
+    if (known === undefined) db.exec(`ALTER TABLE ${table} ADD COLUMN ${column} INTEGER`)
+  }
 }
 
 /** The first column of the only row. */
@@ -200,16 +225,22 @@ const statements = {
   addDeliveries: 'UPDATE pending SET deliveries = deliveries + ? WHERE place = ?',
   updatePending:
     'UPDATE pending SET deliveries = ifnull(?, deliveries) + ?, attempts = ?, not_before = ? WHERE place = ?',
+  setFailure: 'INSERT OR REPLACE INTO failing (place, failure) VALUES (?, ?)',
+  removeFailure: 'DELETE FROM failing WHERE place = ?',
+  removeOldFailures: 'DELETE FROM failing WHERE NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = failing.place)',
   settle: 'DELETE FROM pending WHERE place = ?',
-  removePending: 'DELETE FROM pending WHERE place = ? RETURNING bytes',
-  addDead: 'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at, changed) VALUES (?, ?, ?, ?, ?, ?)',
+  removePending: 'DELETE FROM pending WHERE place = ? RETURNING bytes, replayed',
+  addDead:
+    'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at, changed, run) VALUES (?, ?, ?, ?, ?, ?, ?)',
   removeDead: 'DELETE FROM dead WHERE place = ? RETURNING bytes',
   revive: `
     INSERT INTO pending (place, id, lane, kind, bytes, replayed, changed)
-    SELECT place, id, lane, kind, bytes, 1, (SELECT changed FROM dead d WHERE d.place = m.place) FROM messages m
-    WHERE place = ? AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) RETURNING bytes`,
+    SELECT m.place, id, lane, kind, m.bytes,
+      CASE WHEN d.place IS NULL THEN (random() & 0x1fffffffffffff) | 2 ELSE max(1, ifnull(d.run, 1)) END, d.changed
+    FROM messages m LEFT JOIN dead d USING (place)
+    WHERE m. place = ? AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) RETURNING bytes`,
   state: 'SELECT * FROM state',
-  setState: 'UPDATE state SET closed = ?, alive_at = ?, uptime_ms = ?',
+  setState: 'UPDATE state SET closed = ?, alive_at = ?, uptime_ms = ?, known_ms = ?, doubted_ms = ?',
   setOpen: 'UPDATE state SET closed = 0',
   gaps: 'SELECT * FROM holes ORDER BY from_ms',
   addGap: 'INSERT INTO holes (reason, from_ms, to_ms, vin, missed) VALUES (?, ?, ?, ?, ?)',
@@ -224,14 +255,15 @@ const statements = {
     SELECT count(*) AS messages, sum(bytes) AS bytes, max(place) AS last
     FROM (SELECT place, bytes FROM pending WHERE place > ? ORDER BY place LIMIT ?)`,
   waiting:
-    'SELECT place, id, lane, kind, deliveries, attempts, not_before FROM pending WHERE place > ? ORDER BY place LIMIT ?',
+    'SELECT p.place, id, lane, kind, deliveries, attempts, not_before, failure FROM pending p LEFT JOIN failing USING (place) WHERE p.place > ? ORDER BY p.place LIMIT ?',
   pending: `
     SELECT m.*, p.deliveries, p.replayed, p.changed FROM pending p JOIN messages m USING (place) WHERE p.place = ?`,
   message: `SELECT m.* FROM messages m WHERE m.place = ?`,
+  deadLetter: `
+    SELECT m.*, d.error, d.attempts, d.died_at, d.changed, d.run FROM dead d JOIN messages m USING (place) WHERE d.place = ?`,
+  // Lists have no texts. Those are read one by one, until the page has its bytes.
   deadLetters: `
-    SELECT m.*, d.error, d.attempts, d.died_at, d.changed FROM dead d JOIN messages m USING (place)
-    WHERE d.place > ? ORDER BY d.place LIMIT ?`,
-  // Without the text, which is read only for the messages that the caller asked for.
+    SELECT m.place, m.lane, m.received_at FROM dead d JOIN messages m USING (place) WHERE d.place > ? ORDER BY d.place LIMIT ?`,
   settled: `
     SELECT m.place, m.lane, m.received_at,
       EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) OR
@@ -239,7 +271,7 @@ const statements = {
     FROM messages m WHERE m.place > ? ORDER BY m.place LIMIT ?`,
   // A revived message was settled before.
   unapplied: `
-    SELECT m.* FROM messages m WHERE m.place > ? AND m.place <= (SELECT vehicles_up_to FROM state)
+    SELECT m.place FROM messages m WHERE m.place > ? AND m.place <= (SELECT vehicles_up_to FROM state)
       AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place AND p.replayed = 0) ORDER BY m.place LIMIT ?`,
   holdVehicles: 'UPDATE state SET vehicles_seq = ?, vehicles_up_to = ?, vehicles_held = 1',
   releaseVehicles: 'UPDATE state SET vehicles_held = 0 WHERE vehicles_held = 1',
@@ -250,21 +282,30 @@ const statements = {
   removeUnseen: `
     DELETE FROM vehicles WHERE vin IN (SELECT vin FROM vehicles WHERE seen_at < ? AND vin <> '' LIMIT ?)`,
   vehicle: 'SELECT * FROM vehicles WHERE vin = ?',
-  vehicles: 'SELECT * FROM vehicles WHERE vin > ? ORDER BY vin LIMIT ?',
+  nextVehicle: 'SELECT * FROM vehicles WHERE vin > ? ORDER BY vin LIMIT 1',
   // A text begins with the time of its first timer: to parse all texts would take seconds.
   dueVehicles: `
-    SELECT vin, CAST(substr(text, 8, 13) AS INTEGER) AS due FROM vehicles
+    SELECT vin, CAST(substr(text, 8, 17) AS INTEGER) AS due FROM vehicles
     WHERE vin > ? AND text >= '{"due":' AND text < '{"due"::' ORDER BY vin LIMIT 10000`,
+  outdatedVehicles: `
+    SELECT * FROM vehicles WHERE vin > ?1 AND vin <> '' AND instr(substr(text, 1, 40 + length(?2)), ?2) = 0 ORDER BY vin LIMIT 500`,
   countVehicles: "SELECT count(*) AS vehicles FROM vehicles INDEXED BY vehicles_seen WHERE vin <> ''",
   // There is no index by lane: keeping one would cost as much as the rest of a message (docs/decisions/0011-observing.md).
   listed: `
+    SELECT place FROM (SELECT place, lane, received_at FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?)
+    WHERE lane = ifnull(?, lane) AND received_at >= ? AND received_at < ? ORDER BY place DESC LIMIT ?`,
+  listedOne: `
     SELECT m.*, d.error, d.attempts, d.died_at, EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) AS waits
-    FROM (SELECT place, lane, received_at FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?) s
-      CROSS JOIN messages m USING (place) LEFT JOIN dead d USING (place)
-    WHERE s.lane = ifnull(?, s.lane) AND s.received_at >= ? AND s.received_at < ? ORDER BY m.place DESC LIMIT ?`,
+    FROM messages m LEFT JOIN dead d USING (place) WHERE m.place = ?`,
   listedTo: `
     SELECT min(place) AS place, count(*) AS messages
     FROM (SELECT place FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?)`,
+  aboutVin: `
+    SELECT m.place, m.kind, m.bytes, EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) AS waits,
+      EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place) AS died
+    FROM messages m WHERE m.place > ?1 AND m.place <= ?2
+      AND (m.lane = ?3 OR (m.lane GLOB '[*][^*]*' AND instr(m.text, ?4) > 0))`,
+  removeGapsOf: 'DELETE FROM holes WHERE vin = ?',
   pageCount: 'PRAGMA page_count',
   freePages: 'PRAGMA freelist_count',
   deadBytes: 'SELECT ifnull(sum(bytes), 0) AS bytes FROM dead',

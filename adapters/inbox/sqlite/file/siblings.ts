@@ -1,10 +1,11 @@
 import { readdirSync, statSync } from 'node:fs'
 import { basename, dirname, extname, join, resolve } from 'node:path'
-import type { DatabaseSync } from 'node:sqlite'
+import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import { idWithSeq, msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import type { InboxGap } from '../../../../src/inbox/inbox.ts'
+import { pageOf } from '../../../../src/inbox/pages.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 import { waitingOf } from '../../../../src/inbox/stored-row.ts'
 import { closeQuietly, failureOf, loadSqlite, openDatabase } from './database.ts'
@@ -184,9 +185,12 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
   const { table } = progress
   if (table === undefined) return undefined
   const names = columnsOf[table].split(', ')
+  const seqs = db.prepare(
+    `SELECT t.place FROM source.${table} t JOIN source.messages m USING (place) WHERE t.place > ? ORDER BY t.place LIMIT ?`,
+  )
   const read = db.prepare(
     `SELECT t.*, m.id, m.lane, m.received_at, m.door, m.kind, m.bytes, m.crc, m.text
-     FROM source.${table} t JOIN source.messages m USING (place) WHERE t.place > ? ORDER BY t.place LIMIT ${batchRows}`,
+     FROM source.${table} t JOIN source.messages m USING (place) WHERE t.place = ?`,
   )
   const atPlace = db.prepare('SELECT id FROM main.messages WHERE place = ?')
   const addMessage = db.prepare('INSERT INTO main.messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)')
@@ -194,6 +198,12 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
     `INSERT INTO main.${table} (${columnsOf[table]}) VALUES (${names.map(() => '?').join(', ')})`,
   )
   const removals = [table, 'messages'].map((name) => db.prepare(`DELETE FROM source.${name} WHERE place = ?`))
+  // A file of an older version has no such table.
+  const knowsFailures = valueOf(db, `SELECT count(*) FROM source.sqlite_schema WHERE name = 'failing'`) === 1
+  const takeFailure = knowsFailures
+    ? db.prepare('DELETE FROM source.failing WHERE place = ? RETURNING failure')
+    : undefined
+  const addFailure = db.prepare('INSERT OR REPLACE INTO main.failing (place, failure) VALUES (?, ?)')
   const moved: SqlRow[] = []
   let { last } = progress
 
@@ -210,10 +220,13 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
     const here: SqlRow = { ...row, place, id }
     addMessage.run(...columnsOf.messages.split(', ').map((name) => here[name] ?? null))
     addRow.run(...names.map((name) => here[name] ?? null))
-    moved.push(here)
+    const failure = table === 'pending' ? takeFailure?.get(from)?.['failure'] : undefined
+    if (failure != null) addFailure.run(place, failure)
+    moved.push(failure == null ? here : { ...here, failure })
   }
 
-  const rows: readonly SqlRow[] = read.all(progress.after)
+  const found = seqs.all(progress.after, batchRows)
+  const rows: readonly SqlRow[] = pageOf(readRows(read, found), batchRows, ({ bytes }) => Number(bytes))
   inTransaction(db, () => {
     for (const row of rows) {
       const from = Number(row['place'])
@@ -221,10 +234,17 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
       for (const removal of removals) removal.run(from)
     }
   })
-  const isLast = rows.length < batchRows
+  const isLast = found.length < batchRows && rows.length === found.length
   if (isLast) Object.assign(progress, { ...nothingYet(), table: table === 'pending' ? 'dead' : undefined })
   else Object.assign(progress, { after: Number(rows.at(-1)?.['place']), last })
   return { table, rows: moved }
+}
+
+function* readRows(read: StatementSync, found: readonly SqlRow[]): Generator<SqlRow> {
+  for (const { place } of found) {
+    const row = read.get(Number(place))
+    if (row !== undefined) yield row
+  }
 }
 
 export interface Adopting {

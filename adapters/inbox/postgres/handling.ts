@@ -1,0 +1,123 @@
+import { type Clock, elapsedMs } from '../../../src/base/clock.ts'
+import { coveredBy } from '../../../src/core/registry.ts'
+import type { Database } from './client.ts'
+
+/** How long handlers count whose last process was killed beside this one, in seconds: it may be on its way to a restart. */
+const killedSeconds = 600
+/** The time after which the log says again what is still so, in milliseconds. */
+const sayAgainMs = 60_000
+
+interface HandlingOptions {
+  readonly db: Database
+  readonly clock: Clock
+  readonly leaseMs: number
+  /** `Registry.declared`. */
+  readonly declared: () => readonly string[]
+}
+
+/**
+ * Which handlers the processes of this schema have, and whether this one may handle. A message is handled by one process, so one that lacks a handler
+ * would settle it without that handler.
+ *
+ * | other processes have               | this process                                                       |
+ * | ---------------------------------- | ------------------------------------------------------------------ |
+ * | the same handlers, or fewer         | handles                                                            |
+ * | the same ones, and more             | handles nothing while one of them lives: a newer version is deployed |
+ * | other ones, which were there before | handles nothing while one of them lives, or was killed beside it     |
+ * | other ones, which came later        | handles                                                            |
+ */
+export class Handling {
+  readonly #options: HandlingOptions
+  /** Others had handlers that this process lacks, until a moment ago: they may be restarted. */
+  #heldUntilMs = -Infinity
+  #checkedAtMs = -Infinity
+  /** The last sign of life of the others, by their handlers. */
+  readonly #signs = new Map<string, { readonly until: string; readonly isBeside: boolean }>()
+  /** What this process lacks, and why it handles nothing. */
+  lacks: readonly string[] = []
+  /** What processes that handle nothing have, and this one lacks. */
+  waiting: readonly string[] = []
+  /** Whether that has to be said: it is new, or was said some time ago. */
+  isNews = false
+  #said = ''
+  #saidAtMs = -Infinity
+
+  constructor(options: HandlingOptions) {
+    this.#options = options
+  }
+
+  get mayHandle(): boolean {
+    return elapsedMs(this.#options.clock) >= this.#heldUntilMs
+  }
+
+  /** Says what this process has, and looks what others have. Does nothing when it has done so a moment ago. */
+  async check(): Promise<void> {
+    const { db, clock, leaseMs, declared } = this.#options
+    const nowMs = elapsedMs(clock)
+    this.isNews = false
+    if (nowMs - this.#checkedAtMs < leaseMs / 2) return
+    const mine = declared()
+    const now = 'pg_catalog.clock_timestamp()'
+    const rows = await db.run(
+      `WITH before AS (SELECT since FROM ${db.schema}.handling WHERE handlers = $1),
+me AS (INSERT INTO ${db.schema}.handling AS h (handlers, since, until, ended) VALUES ($1, ${now}, ${now} + $2 * interval '1 ms', false)
+  ON CONFLICT (handlers) DO UPDATE SET until = excluded.until, ended = false
+  WHERE h.ended OR h.until < excluded.until - $2 / 2 * interval '1 ms')
+SELECT o.handlers, o.until::text AS until, (o.until > ${now})::text AS live,
+  (NOT EXISTS (SELECT FROM before WHERE before.since < o.since))::text AS older
+FROM ${db.schema}.handling o
+WHERE o.handlers <> $1 AND (o.until > ${now} OR (NOT o.ended AND o.until > ${now} - ${killedSeconds} * interval '1 second'))`,
+      [JSON.stringify(mine), 2 * leaseMs],
+    )
+    this.#checkedAtMs = nowMs
+    const others = rows.flatMap(({ handlers, until, live, older }) => {
+      const isBeside = this.#isBeside(String(handlers), String(until))
+      const isLive = live === 'true'
+      return isLive || isBeside ? [{ ...compared(mine, handlers), isLive, isOlder: older === 'true' }] : []
+    })
+    const stronger = others.filter(
+      ({ lacking, extra, isLive, isOlder }) => lacking.length > 0 && ((isLive && extra.length === 0) || isOlder),
+    )
+    this.waiting = others.flatMap((other) => (other.isLive && !stronger.includes(other) ? other.lacking : []))
+    if (stronger.length > 0) {
+      this.lacks = [...new Set(stronger.flatMap(({ lacking }) => lacking))]
+      this.#heldUntilMs = nowMs + 3 * leaseMs
+    }
+    const said = JSON.stringify([this.mayHandle, this.mayHandle ? this.waiting : this.lacks])
+    this.isNews = said !== this.#said || nowMs - this.#saidAtMs >= sayAgainMs
+    if (this.isNews) [this.#said, this.#saidAtMs] = [said, nowMs]
+  }
+
+  /** Whether a process with these handlers gave a sign of life since this one has begun. */
+  #isBeside(handlers: string, until: string): boolean {
+    const before = this.#signs.get(handlers)
+    const isBeside = before !== undefined && (before.isBeside || before.until !== until)
+    this.#signs.set(handlers, { until, isBeside })
+    return isBeside
+  }
+
+  /** This process stops. Others that have the same handlers say within a moment that they still do. */
+  async end(): Promise<void> {
+    const { db, declared } = this.#options
+    const { schema } = db
+    await db.run(
+      `WITH old AS (DELETE FROM ${schema}.handling WHERE until < pg_catalog.clock_timestamp() - interval '1 day' AND handlers <> $1)
+UPDATE ${schema}.handling SET until = pg_catalog.clock_timestamp(), ended = true WHERE handlers = $1`,
+      [JSON.stringify(declared())],
+      2_000,
+    )
+  }
+}
+
+/** What this process lacks of the handlers of another one, and what it has beyond them. */
+function compared(
+  mine: readonly string[],
+  others: unknown,
+): { readonly lacking: readonly string[]; readonly extra: readonly string[] } {
+  const parsed: unknown = JSON.parse(String(others))
+  const theirs = Array.isArray(parsed) ? parsed.map(String) : []
+  return {
+    lacking: theirs.filter((handler) => !coveredBy(mine, handler)),
+    extra: mine.filter((handler) => !coveredBy(theirs, handler)),
+  }
+}

@@ -1,0 +1,49 @@
+import type { EdgeTimer } from './edge.ts'
+
+/**
+ * How late the messages of a vehicle come. A time in a rule is up when the vehicle's own time is there, and that is known only from its
+ * messages: what it sent before may still be on its way. So a time that is up by the receiver's clock waits until the messages have caught up.
+ */
+export interface Lag {
+  /** How long before its receipt the last message was sent, in milliseconds. */
+  readonly ms: number
+  /** When that message was received. */
+  readonly atMs: number
+  /** The vehicle's clock is slow, and its messages are not late: they stay behind by the same time. */
+  readonly isSlow: boolean
+}
+
+/** A vehicle that uploads late sends its next message within this time, in milliseconds. Messages that are less late are not uploads. */
+export const quietMs = 5_000
+
+/** A smaller lag is none. */
+const leastMs = 1_000
+
+/** No vehicle keeps messages for longer: its clock was never set, or was set back. */
+const mostMs = 30 * 86_400_000
+
+/** By how much the lag of a slow clock may differ from message to message. */
+const jitterMs = 2_000
+
+/** A vehicle's time in a message, or its receipt where the vehicle's clock says nothing. */
+export const credibleMs = (sentMs: number, arrivedMs: number): number =>
+  arrivedMs - sentMs > mostMs ? arrivedMs : sentMs
+
+/** The lag after a message that was sent at a {@link credibleMs}. `undefined`: none. */
+export function lagAfter(before: Lag | undefined, sentMs: number, atMs: number): Lag | undefined {
+  const ms = atMs - sentMs
+  if (ms <= leastMs) return undefined
+  const isSame = before !== undefined && Math.abs(ms - before.ms) <= jitterMs
+  return { ms, atMs, isSlow: isSame && (before.isSlow || atMs - before.atMs >= quietMs) }
+}
+
+/** When a timer is up, by the receiver's clock, if no other message comes. `undefined`: it waits for a message. */
+export function wakeMs(
+  { due, byArrival }: EdgeTimer,
+  lag: Lag | undefined,
+  quiet: number = quietMs,
+): number | undefined {
+  if (due === null) return undefined
+  if (lag === undefined || byArrival === true) return due
+  return lag.isSlow || lag.ms <= quiet ? due + lag.ms : Math.max(due, lag.atMs + quiet)
+}

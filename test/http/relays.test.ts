@@ -1,0 +1,99 @@
+import { gzipSync } from 'node:zlib'
+import { createReceiver, type Receiver } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { remember } from './ways.ts'
+
+const secret = 'a-long-random-value'
+const path = '/services/collector/event'
+const relayed = (n: number, event: unknown = { BatteryLevel: n % 100, Name: 'x'.repeat(100) }): string =>
+  JSON.stringify({ time: 1_795_255_200, event, source: `V${n % 50}`, sourcetype: 'maker:telemetry:data' })
+/** What the relays of common collectors send at once by default. */
+const events = Array.from({ length: 10_598 }, (_, n) => relayed(n))
+const batch = events.join('\n')
+
+interface Posted {
+  readonly status: number
+  readonly error?: string
+  readonly 'invalid-event-number'?: number
+  readonly hint?: string
+}
+
+async function post(receiver: Receiver, body: string | Uint8Array<ArrayBuffer>, to: string = path): Promise<Posted> {
+  const headers = {
+    authorization: `Splunk ${secret}`,
+    ...(typeof body === 'string' ? {} : { 'content-encoding': 'gzip' }),
+  }
+  const answer = await receiver.fetch(new Request(`http://localhost${to}`, { method: 'POST', headers, body }))
+  return { status: answer.status, ...JSON.parse(await answer.text()) }
+}
+
+describe('the batches of a relay are taken as they come, with the default limits', () => {
+  const inboxes = {
+    memory: undefined,
+    sqlite: () => sqliteInbox({ path: join(mkdtempSync(join(tmpdir(), 'fleethook-relays-')), 'inbox.db') }),
+  }
+  const bodies: Readonly<Record<string, string | Uint8Array<ArrayBuffer>>> = {
+    plain: batch,
+    gzip: gzipSync(batch),
+    'gzip of one member for each chunk': new Uint8Array(
+      Buffer.concat([0, 3_000, 6_000, 9_000].map((from) => gzipSync(events.slice(from, from + 3_000).join('\n')))),
+    ),
+  }
+
+  test.each(Object.keys(bodies).flatMap((how) => Object.keys(inboxes).map((inbox) => [how, inbox] as const)))(
+    '%s, inbox: %s',
+    async (how, kind) => {
+      expect(batch.length).toBeGreaterThan(2_000_000)
+      const inbox = kind === 'sqlite' ? inboxes.sqlite() : undefined
+      const receiver = createReceiver({ secret, log: remember(), ...(inbox === undefined ? {} : { inbox }) })
+      let handled = 0
+      receiver.on('data', () => void (handled += 1))
+      expect(await post(receiver, bodies[how] ?? '')).toMatchObject({ status: 200 })
+      await expect.poll(() => handled, { timeout: 30_000 }).toBe(events.length)
+      await receiver.drain()
+    },
+    60_000,
+  )
+
+  test('but not beyond 8 MiB, and one message of the service not beyond 1 MiB', async () => {
+    const receiver = createReceiver({ secret, log: remember() })
+    const over = relayed(0, { Name: 'x'.repeat(8 * 1_048_576) })
+    expect(await post(receiver, over)).toMatchObject({ status: 413, hint: expect.stringContaining('8388608 bytes') })
+    expect(await post(receiver, gzipSync(over))).toMatchObject({ status: 413 })
+    expect(await post(receiver, batch, '/')).toMatchObject({ status: 413, hint: expect.stringContaining('1048576') })
+    await receiver.drain()
+  })
+
+  test('`limits.bodyBytes` holds on every path', async () => {
+    const receiver = createReceiver({ secret, log: remember(), limits: { bodyBytes: 1_000_000 } })
+    expect(await post(receiver, batch)).toMatchObject({ status: 413 })
+    await receiver.drain()
+  })
+
+  test('and never more bytes than `limits.pendingBytes` allows', async () => {
+    const receiver = createReceiver({ secret, log: remember(), limits: { pendingBytes: 1_000_000 } })
+    expect(await post(receiver, batch)).toMatchObject({ status: 503, error: 'inbox_full' })
+    expect(receiver.stats().pending).toEqual({ messages: 0, bytes: 0 })
+    await receiver.drain()
+  })
+})
+
+describe('an event that is missing in the middle of a batch says where the batch stopped', () => {
+  test.each([
+    ['null', relayed(1, null), 'event_missing', 12],
+    ['left out', '{"source":"V1"}', 'event_missing', 12],
+    ['blank', relayed(1, ''), 'event_blank', 13],
+  ])('%s', async (_, broken, error, code) => {
+    const receiver = createReceiver({ secret, log: remember() })
+    const seen: number[] = []
+    receiver.on('data', ({ data }) => void seen.push(Number(data.BatteryLevel)))
+    const body = [relayed(0), relayed(1), relayed(2), broken, relayed(4)].join('\n')
+    expect(await post(receiver, body)).toMatchObject({ status: 400, error, code, 'invalid-event-number': 3 })
+    await receiver.drain()
+    expect(seen.toSorted()).toEqual([0, 1, 2])
+  })
+})

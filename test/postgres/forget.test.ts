@@ -1,0 +1,92 @@
+/* A customer is erased: no table has the VIN. */
+import { createReceiver, type Receiver, vehicles } from 'fleethook'
+import { postgresInbox } from 'fleethook/inbox/postgres'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { hasPostgres } from '../once/servers.ts'
+import { quiet } from './quiet.ts'
+import { type Scene, startScene } from './scene.ts'
+
+const gone = '0FLEETV14T0000GON'
+const stays = '0FLEETV14T0000STY'
+
+describe.skipIf(!hasPostgres)('receiver.forget on Postgres', () => {
+  let scene: Scene
+  beforeAll(async () => {
+    scene = await startScene()
+  }, 120_000)
+  afterAll(async () => {
+    await scene?.[Symbol.asyncDispose]()
+  })
+
+  const made = (schema: string, role: 'both' | 'receive' | 'handle'): Receiver => {
+    const receiver: Receiver = createReceiver({
+      ...{ secret: false, log: quiet, retry: { minMs: 600_000, maxMs: 600_000 } },
+      parts: [vehicles({ fields: ['Odometer', 'VehicleName'] })],
+      inbox: postgresInbox({ db: scene.newPool(), schema, role, leaseMs: 3_000 }),
+    })
+    onTestFinished(async () => void (await receiver.drain()))
+    return receiver.on('data', (event) => {
+      if (event.data.VehicleName === 'fails') throw new Error(`not yet ${event.vin}`)
+    })
+  }
+
+  /** Every row of every table, as text. */
+  const everything = async (schema: string): Promise<string> => {
+    const { rows } = await scene.pool.query<{ name: string }>(
+      `SELECT table_name AS name FROM information_schema.tables WHERE table_schema = '${schema}'`,
+    )
+    let all = ''
+    for (const { name } of rows) {
+      const found = await scene.pool.query<{ row: string }>(`SELECT t::text AS row FROM ${schema}.${name} t`)
+      all += found.rows.map(({ row }) => `${name} ${row}\n`).join('')
+    }
+    return all
+  }
+
+  const post = async (receiver: Receiver, body: unknown): Promise<void> => {
+    await receiver.accept({ authorization: undefined, body })
+  }
+
+  test('leaves the VIN in no table, with messages that are handled, that fail, that are dead, and in gaps', async () => {
+    await scene.prepare('erase')
+    const receiver = made('erase', 'both')
+    await receiver.open()
+    for (const vin of [gone, stays]) {
+      await post(receiver, { vin, createdAt: '2026-01-01T00:00:00Z', data: { Odometer: 1 } })
+      await post(receiver, `{"vin":"${vin}","broken`)
+      await post(receiver, { source: vin })
+    }
+    await expect.poll(() => receiver.stats().handled, { timeout: 20_000 }).toBeGreaterThanOrEqual(4)
+    for (const vin of [gone, stays])
+      for (const Odometer of [2, 3])
+        await post(receiver, { vin, createdAt: '2026-01-01T00:01:00Z', data: { VehicleName: 'fails', Odometer } })
+    await expect.poll(() => everything('erase'), { timeout: 20_000 }).toMatch(/^failing .*GON/m)
+    await scene.pool.query(`INSERT INTO erase.dead SELECT id, 'Error ${gone}', 1, 1, NULL FROM erase.message m
+  WHERE lane = '${gone}' AND NOT EXISTS (SELECT FROM erase.waiting w WHERE w.id = m.id)`)
+    await scene.pool.query(
+      `UPDATE erase.receiver SET gaps = '[{"vin":"${gone}","reason":"inbox_full","fromMs":1,"toMs":2,"missed":1}]'`,
+    )
+    const before = { messages: 5, waiting: 2, deadLetters: 1 }
+    expect(await receiver.forget(gone, { dryRun: true })).toEqual(before)
+    expect(await everything('erase')).toContain(gone)
+    expect(await receiver.forget(gone)).toEqual(before)
+    expect(await everything('erase')).not.toContain(gone)
+    expect(await everything('erase')).toContain(stays)
+    expect(receiver.stats().pending.messages).toBe(2)
+    await expect.poll(() => receiver.stats().failing?.messages, { timeout: 20_000 }).toBe(1)
+    expect(await everything('erase')).not.toContain(gone)
+  }, 90_000)
+
+  test('a row that a transaction holds makes it say so, and holds nothing up', async () => {
+    await scene.prepare('held')
+    const receiver = made('held', 'receive')
+    await receiver.open()
+    await post(receiver, { vin: gone, createdAt: '2026-01-01T00:00:00Z', data: { Odometer: 1 } })
+    const holder = await scene.pool.connect()
+    await holder.query('BEGIN; UPDATE held.waiting SET deliveries = 1')
+    await expect(receiver.forget(gone)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await holder.query('ROLLBACK')
+    holder.release()
+    expect(await receiver.forget(gone)).toMatchObject({ messages: 1, waiting: 1 })
+  }, 90_000)
+})

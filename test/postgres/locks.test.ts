@@ -1,0 +1,150 @@
+/* Rows that somebody has locked, for instance in a forgotten session of psql: the vehicles of other rows go on. */
+import { createReceiver, type Receiver, Retry, vehicles } from 'fleethook'
+import { postgresInbox } from 'fleethook/inbox/postgres'
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { partitionOf } from '../../adapters/inbox/postgres/schema.ts'
+import { logInto } from '../dispatch/scene.ts'
+import { post, type Scene, startScene, vinOf } from './scene.ts'
+
+let scene: Scene
+beforeAll(async () => {
+  scene = await startScene()
+})
+// A lock that a failed test left would keep the server from stopping.
+afterAll(async () => {
+  await scene.pool.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'")
+  await scene[Symbol.asyncDispose]()
+})
+
+interface Fleet extends AsyncDisposable {
+  readonly receiver: Receiver
+  readonly lines: readonly string[]
+  /** `vin number`, in the order of handling. */
+  readonly handled: string[]
+  /** What the handler does with messages of vehicle 0 until it is told otherwise. */
+  behave(how: 'wait' | 'fail' | 'again' | 'succeed'): void
+}
+
+async function startFleet(schema: string, attempts: number): Promise<Fleet> {
+  await scene.prepare(schema)
+  const lines: string[] = []
+  const handled: string[] = []
+  let how: Parameters<Fleet['behave']>[0] = 'succeed'
+  const waiting: (() => void)[] = []
+  const receiver = createReceiver({
+    secret: false,
+    inbox: postgresInbox({ db: scene.newPool(), schema, leaseMs: 3_000 }),
+    log: logInto(lines),
+    retry: { attempts },
+    parts: [vehicles({ fields: ['Odometer'] })],
+  }).on('data', async ({ vin, data: { Odometer } }) => {
+    if (vin === vinOf(0)) {
+      while (how === 'wait') await new Promise<void>((resolve) => waiting.push(resolve))
+      if (how === 'fail') throw new Error('no')
+      if (how === 'again') {
+        how = 'wait'
+        throw new Retry(50)
+      }
+    }
+    handled.push(`${vin} ${String(Odometer)}`)
+  })
+  await receiver.open()
+  return {
+    receiver,
+    lines,
+    handled,
+    behave(next) {
+      how = next
+      for (const go of waiting.splice(0)) go()
+    },
+    async [Symbol.asyncDispose]() {
+      await receiver.drain()
+    },
+  }
+}
+
+const others = Array.from({ length: 20 }, (_, at) => at + 1)
+// One of them shares the partition of vehicle 0.
+const neighbor = Array.from({ length: 10_000 }, (_, at) => at + 100).find(
+  (n) => partitionOf(vinOf(n)) === partitionOf(vinOf(0)),
+)
+
+/** Locks rows in a session of their own, until it is released. */
+async function lock(sql: string): Promise<{ readonly rows: number; release(): Promise<void> }> {
+  const client: pg.PoolClient = await scene.newPool(1).connect()
+  await client.query('BEGIN')
+  const { rows } = await client.query(sql)
+  return {
+    rows: rows.length,
+    async release() {
+      await client.query('ROLLBACK')
+      client.release()
+    },
+  }
+}
+
+const rowsOf: Readonly<Record<string, (schema: string) => string>> = {
+  message: (schema) => `SELECT 1 FROM ${schema}.message WHERE lane = '${vinOf(0)}' FOR UPDATE`,
+  waiting: (schema) =>
+    `SELECT 1 FROM ${schema}.waiting w JOIN ${schema}.message m USING (id) WHERE m.lane = '${vinOf(0)}' FOR UPDATE OF w`,
+  process: (schema) => `SELECT 1 FROM ${schema}.process FOR UPDATE`,
+  part: (schema) => `SELECT 1 FROM ${schema}.part WHERE part = ${partitionOf(vinOf(0))} FOR UPDATE`,
+  receiver: (schema) => `SELECT 1 FROM ${schema}.receiver FOR UPDATE`,
+  meta: (schema) => `SELECT 1 FROM ${schema}.meta FOR UPDATE`,
+  boot: (schema) => `SELECT 1 FROM ${schema}.boot FOR UPDATE`,
+  vehicle: (schema) => `SELECT 1 FROM ${schema}.vehicle WHERE vin = '${vinOf(0)}' FOR UPDATE`,
+}
+
+describe.each(Object.entries(rowsOf))('while a row of `%s` is locked', (table, sql) => {
+  test.each(['succeed', 'fail', 'again'] as const)(
+    'a message that will %s waits, other vehicles go on, and it ends when the lock is gone',
+    async (how) => {
+      const schema = `locks_${table}_${how}`
+      await using fleet = await startFleet(schema, how === 'fail' ? 1 : 3)
+      const { receiver, handled, lines } = fleet
+      // Its vehicle has a state.
+      await post(receiver, 0, 1)
+      await expect.poll(() => handled).toEqual([`${vinOf(0)} 1`])
+      await expect.poll(async () => (await scene.pool.query(`SELECT 1 FROM ${schema}.waiting`)).rowCount).toBe(0)
+      handled.length = 0
+
+      fleet.behave('wait')
+      await post(receiver, 0, 2)
+      await expect
+        .poll(async () => (await scene.pool.query(`SELECT 1 FROM ${schema}.waiting`)).rowCount, { interval: 20 })
+        .toBe(1)
+      const locked = await lock(sql(schema))
+      expect(locked.rows).toBeGreaterThan(0)
+      fleet.behave(how)
+
+      for (let round = 1; round <= 4; round += 1) {
+        const before = handled.length
+        for (const vehicle of table === 'part' ? others : [...others, neighbor ?? 0])
+          expect(await post(receiver, vehicle, round)).toBe(200)
+        await expect.poll(() => handled.length - before, { timeout: 5_000 }).toBeGreaterThanOrEqual(others.length)
+        await new Promise((resolve) => setTimeout(resolve, 1_000))
+      }
+      // The others are also settled.
+      const left = async (): Promise<number> =>
+        Number(
+          (
+            await scene.pool.query(
+              `SELECT count(*) FROM ${schema}.waiting w JOIN ${schema}.message m USING (id) WHERE m.lane <> '${vinOf(0)}'`,
+            )
+          ).rows[0].count,
+        )
+      await expect.poll(left, { timeout: 5_000 }).toBe(0)
+      expect(receiver.readiness().ready).toBe(true)
+      if (table === 'waiting' || (table === 'vehicle' && how === 'succeed'))
+        await expect.poll(() => lines.join('\n'), { timeout: 15_000 }).toMatch(/nother session has locked/)
+
+      await locked.release()
+      fleet.behave(how === 'again' ? 'succeed' : how)
+      await expect
+        .poll(async () => (await scene.pool.query(`SELECT 1 FROM ${schema}.waiting`)).rowCount, { timeout: 30_000 })
+        .toBe(0)
+      expect(await Array.fromAsync(receiver.deadLetters.list())).toHaveLength(how === 'fail' ? 1 : 0)
+    },
+  )
+})

@@ -1,0 +1,116 @@
+/* Rows that Postgres refuses, as it refuses a wrong value: the others of their statement are written. */
+import { createReceiver, Retry, vehicles } from 'fleethook'
+import { postgresInbox } from 'fleethook/inbox/postgres'
+import fc from 'fast-check'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { data, logInto } from '../dispatch/scene.ts'
+import { type Scene, startScene } from './scene.ts'
+
+let scene: Scene
+beforeAll(async () => {
+  scene = await startScene()
+})
+afterAll(() => scene[Symbol.asyncDispose]())
+
+/** By the first letter of the VIN: refused are the message, that it waits for its next attempt, the error of its dead letter, and its state. */
+type Kind = 'P' | 'U' | 'E' | 'S' | 'G' | 'R'
+
+/** Tables that refuse rows of some vehicles. */
+async function strictTables(schema: string): Promise<void> {
+  await scene.prepare(schema)
+  await scene.pool.query(`
+CREATE FUNCTION ${schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused for a test'; END $$;
+CREATE FUNCTION ${schema}.refuse_try() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  IF NEW.attempts > 0 AND EXISTS (SELECT FROM ${schema}.message m WHERE m.id = NEW.id AND m.lane LIKE 'U%') THEN RAISE EXCEPTION 'refused for a test'; END IF;
+  RETURN NEW; END $$;
+ALTER TABLE ${schema}.message ADD CHECK (lane NOT LIKE 'P%');
+CREATE TRIGGER u BEFORE UPDATE ON ${schema}.waiting FOR EACH ROW EXECUTE FUNCTION ${schema}.refuse_try();
+CREATE TRIGGER e BEFORE INSERT ON ${schema}.dead FOR EACH ROW WHEN (NEW.error LIKE '%unwritable%') EXECUTE FUNCTION ${schema}.refuse();
+CREATE TRIGGER s BEFORE INSERT ON ${schema}.vehicle FOR EACH ROW WHEN (NEW.vin LIKE 'S%') EXECUTE FUNCTION ${schema}.refuse()`)
+}
+
+let schemas = 0
+
+test('rows that Postgres refuses take no others with them: good messages are handled, and each of the others is refused alone or a dead letter', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.constantFrom<Kind>('G', 'G', 'P', 'U', 'E', 'S', 'R'), { minLength: 3, maxLength: 30 }),
+      async (kinds) => {
+        schemas += 1
+        const schema = `refused_${schemas}`
+        await strictTables(schema)
+        const lines: string[] = []
+        const handled = new Set<string>()
+        const failed = new Set<string>()
+        const receiver = createReceiver({
+          secret: false,
+          inbox: postgresInbox({ db: scene.newPool(), schema, leaseMs: 3_000 }),
+          log: logInto(lines),
+          retry: { attempts: 3, minMs: 1, maxMs: 1 },
+          parts: [vehicles({ fields: ['Odometer'] })],
+        }).on('data', ({ vin }) => {
+          const isFirst = !failed.has(vin)
+          failed.add(vin)
+          if (vin.startsWith('U')) throw new Error('again')
+          if (vin.startsWith('R') && isFirst) throw Object.assign(new Retry(3), { afterMs: 3.33 })
+          if (vin.startsWith('E')) throw new Error('unwritable')
+          handled.add(vin)
+        })
+        await receiver.open()
+        const vins = kinds.map((kind, at) => `${kind}${at}`)
+        const of = (kind: string): readonly string[] => vins.filter((vin) => vin.startsWith(kind))
+        const answers = await Promise.all(
+          vins.map((vin, at) => receiver.accept({ authorization: undefined, body: data(vin, at) })),
+        )
+        expect(vins.filter((_, at) => answers[at]?.status !== 200)).toEqual(of('P'))
+        await expect
+          .poll(() => receiver.stats(), { timeout: 30_000 })
+          .toMatchObject({
+            handled: of('G').length + of('R').length + of('S').length,
+            deadLettered: of('U').length + of('E').length,
+          })
+        expect([...handled].toSorted()).toEqual([...of('G'), ...of('R'), ...of('S')].toSorted())
+        const dead = await Array.fromAsync(receiver.deadLetters.list())
+        expect(dead.map(({ event }) => String(event.topic === 'data' && event.vin)).toSorted()).toEqual(
+          [...of('U'), ...of('E')].toSorted(),
+        )
+        const states = (await Array.fromAsync(receiver.vehicles?.list() ?? [])).map(({ vin }) => vin)
+        for (const vin of [...of('G'), ...of('R')]) expect(states).toContain(vin)
+        if (vins.some((vin) => /^[EPSU]/.test(vin))) expect(lines.join('\n')).toMatch('SQLSTATE')
+        await receiver.drain()
+        const { rows } = await scene.pool.query(`SELECT count(*) FROM ${schema}.waiting`)
+        expect(Number(rows[0].count)).toBe(0)
+      },
+    ),
+    { numRuns: 8 },
+  )
+})
+
+test('a NUL, half of a character or a million characters in a VIN, a value or an error keep no other vehicle waiting', async () => {
+  await scene.prepare('odd_texts')
+  const receiver = createReceiver({
+    secret: false,
+    inbox: postgresInbox({ db: scene.newPool(), schema: 'odd_texts', leaseMs: 3_000 }),
+    log: logInto([]),
+    retry: { attempts: 1 },
+    parts: [vehicles({ fields: ['Odometer', 'VehicleName'] })],
+  }).on('data', ({ vin, data: { VehicleName } }) => {
+    if (vin.startsWith('BAD')) throw new Error(`odd ${String(VehicleName)}`)
+  })
+  await receiver.open()
+  const texts = ['a\0b', '\uD800', 'x'.repeat(500_000)]
+  const bodies = texts.flatMap((text, at) => [
+    data(`GOOD${at}`, 1, { VehicleName: text }),
+    data(`BAD${at}`, 1, { VehicleName: text }),
+    data(`V${text.slice(0, 600)}`, 1, { VehicleName: text }),
+    { vin: `W${text}`, createdAt: '2026-01-01T00:00:00Z', state: 'online' },
+  ])
+  const answers = await Promise.all(
+    bodies.map((body) => receiver.accept({ authorization: undefined, body: JSON.stringify(body) })),
+  )
+  expect(answers.map(({ status }) => status)).toEqual(bodies.map(() => 200))
+  await expect.poll(() => receiver.stats(), { timeout: 30_000 }).toMatchObject({ handled: 9, deadLettered: 3 })
+  await receiver.drain()
+  const { rows } = await scene.pool.query('SELECT count(*) FROM odd_texts.waiting')
+  expect(Number(rows[0].count)).toBe(0)
+})

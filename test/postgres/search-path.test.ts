@@ -1,0 +1,248 @@
+/* A role that may create functions, operators and types in a schema before `pg_catalog` runs no code as the user of the inbox. */
+import { readdirSync, readFileSync } from 'node:fs'
+import { createReceiver, Retry, vehicles } from 'fleethook'
+import { postgresInbox } from 'fleethook/inbox/postgres'
+import { createOnce } from 'fleethook/once'
+import pg from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { qualified } from '../../adapters/inbox/postgres/qualified.ts'
+import { schemaStatements } from '../../adapters/inbox/postgres/schema.ts'
+import { logInto } from '../dispatch/scene.ts'
+import { post, type Scene, startScene, vinOf } from './scene.ts'
+
+let scene: Scene
+beforeAll(async () => {
+  scene = await startScene()
+  await scene.pool.query(trapSql)
+})
+afterAll(() => scene[Symbol.asyncDispose]())
+
+/**
+ * A copy in `public` of each function, aggregate and operator of Postgres, which fails when it is called, and of the types of the inbox. Only the
+ * schema tells it from the original.
+ */
+const trapSql = `
+CREATE ROLE inbox LOGIN;
+DO $do$
+DECLARE f record;
+BEGIN
+  FOR f IN SELECT p.oid, p.proname, pg_get_function_identity_arguments(p.oid) AS args, p.prokind, p.proretset,
+      format_type(p.prorettype, NULL) AS result, p.proargtypes
+    FROM pg_proc p WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.prokind IN ('f', 'a') AND p.provariadic = 0
+      AND p.prorettype NOT IN (SELECT oid FROM pg_type WHERE typname IN ('internal', 'cstring', 'trigger', 'event_trigger', 'language_handler',
+        'fdw_handler', 'index_am_handler', 'tsm_handler', 'table_am_handler'))
+      AND p.proname NOT LIKE 'pg_stat%' AND NOT EXISTS (SELECT FROM unnest(p.proargtypes) t WHERE t IN (SELECT oid FROM pg_type WHERE typname IN ('internal', 'cstring')))
+  LOOP
+    BEGIN
+      IF f.prokind = 'f' THEN
+        EXECUTE format('CREATE FUNCTION public.%I(%s) RETURNS %s%s LANGUAGE plpgsql AS %L', f.proname, f.args,
+          CASE WHEN f.proretset THEN 'SETOF ' ELSE '' END, f.result, 'BEGIN RAISE EXCEPTION ''trapped ' || f.proname || '''; END');
+      ELSE
+        EXECUTE format('CREATE FUNCTION public.%I(%s) RETURNS %s LANGUAGE plpgsql AS %L', f.proname, replace(f.args, 'ORDER BY', ','), f.result,
+          'BEGIN RAISE EXCEPTION ''trapped ' || f.proname || '''; END');
+      END IF;
+    EXCEPTION WHEN others THEN NULL;
+    END;
+  END LOOP;
+  FOR f IN SELECT o.oprname, format_type(o.oprleft, NULL) AS l, format_type(o.oprright, NULL) AS r, format_type(o.oprresult, NULL) AS result,
+      row_number() OVER () AS n FROM pg_operator o WHERE o.oprnamespace = 'pg_catalog'::regnamespace AND o.oprleft <> 0
+  LOOP
+    BEGIN
+      EXECUTE format('CREATE FUNCTION public.op_%s(%s, %s) RETURNS %s LANGUAGE plpgsql AS %L', f.n, f.l, f.r, f.result,
+        'BEGIN RAISE EXCEPTION ''trapped operator ' || f.oprname || '''; END');
+      EXECUTE format('CREATE OPERATOR public.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = public.op_%s)', f.oprname, f.l, f.r, f.n);
+    EXCEPTION WHEN others THEN NULL;
+    END;
+  END LOOP;
+END $do$;
+CREATE DOMAIN public.text AS pg_catalog.int4 CHECK (false);
+CREATE DOMAIN public.uuid AS pg_catalog.int4 CHECK (false);
+CREATE DOMAIN public.xid8 AS pg_catalog.int4 CHECK (false);
+CREATE DOMAIN public.timestamptz AS pg_catalog.int4 CHECK (false);
+CREATE DOMAIN public.pg_snapshot AS pg_catalog.int4 CHECK (false);
+GRANT CREATE ON DATABASE postgres TO inbox;
+GRANT CREATE ON SCHEMA public TO inbox;
+ALTER ROLE inbox SET search_path = public, pg_catalog;
+`
+
+function poolOf(user: string, max = 3): pg.Pool {
+  const pool = new pg.Pool({ host: '127.0.0.1', port: scene.server.port, user, database: 'postgres', max })
+  pool.on('error', () => {})
+  pool.on('connect', (client) => client.on('error', () => {}))
+  return pool
+}
+
+test('with traps for every function, operator and type in front of those of Postgres, the inbox does all that it does', async () => {
+  const pool = poolOf('inbox')
+  await expect(pool.query('SELECT now()')).rejects.toThrow('trapped now')
+  await expect(pool.query('SELECT count(*)')).rejects.toThrow('count is not an aggregate function')
+  await expect(pool.query('SELECT 1 + 1')).rejects.toThrow('trapped operator +')
+  await expect(pool.query("SELECT '1'::text")).rejects.toThrow()
+
+  await pool.query(['BEGIN', ...schemaStatements('fleethook'), 'COMMIT'].join(';\n'))
+  // Again, on tables that are there.
+  await pool.query(['BEGIN', ...schemaStatements('fleethook'), 'COMMIT'].join(';\n'))
+  const lines: string[] = []
+  const inbox = postgresInbox({ db: pool, leaseMs: 1_000, keepForMs: 3_600_000 })
+  const handlers = poolOf('inbox')
+  const exactly = inbox.exactlyOnce<pg.PoolClient>(async (work) => {
+    const client = await handlers.connect()
+    try {
+      await client.query('BEGIN')
+      await work(client)
+      await client.query('COMMIT')
+    } catch (error) {
+      await client.query('ROLLBACK')
+      throw error
+    } finally {
+      client.release()
+    }
+  })
+  const receiver = createReceiver({
+    secret: false,
+    inbox,
+    log: logInto(lines),
+    retry: { attempts: 2, minMs: 10, maxMs: 10 },
+    parts: [vehicles({ fields: ['Odometer'] })],
+  })
+  const seen: string[] = []
+  let isAgain = false
+  receiver
+    .on(
+      'data',
+      exactly('count', async ({ vin, data: { Odometer } }, _context, tx) => {
+        await tx.query('SELECT 1')
+        if (vin === vinOf(1) && Odometer === 1 && !isAgain) {
+          isAgain = true
+          throw new Retry(5)
+        }
+        seen.push(vin)
+      }),
+    )
+    .on('data', ({ vin }) => {
+      if (vin === vinOf(2)) throw new Error('dies')
+    })
+    .batch(
+      'data',
+      { size: 5, withinMs: 10 },
+      exactly.batch('batch', (_events, _context, tx) => tx.query('SELECT 1')),
+    )
+  await receiver.open()
+  for (let number = 1; number <= 3; number += 1)
+    for (let vehicle = 0; vehicle < 4; vehicle += 1)
+      expect(await post(receiver, vehicle, number), lines.join('\n')).toBe(200)
+  await expect.poll(() => receiver.stats(), { timeout: 30_000 }).toMatchObject({ handled: 9, deadLettered: 3 })
+  const dead = await Array.fromAsync(receiver.deadLetters.list())
+  expect(dead).toHaveLength(3)
+  expect(await receiver.deadLetters.get(dead[0]?.id ?? '')).toMatchObject({ id: dead[0]?.id })
+  expect(await receiver.deadLetters.replay(dead[0]?.id ?? '')).toBe(1)
+  expect(await receiver.deadLetters.discard(dead[1]?.id ?? '')).toBe(1)
+  const all = { from: new Date(0), to: new Date(Date.now() + 60_000) }
+  expect(await receiver.replay({ ...all, dryRun: true })).toBeGreaterThan(0)
+  expect(await receiver.replay(all)).toBeGreaterThan(0)
+  expect((await Array.fromAsync(receiver.messages.list())).length).toBeGreaterThan(0)
+  expect(await Array.fromAsync(receiver.vehicles?.list() ?? [])).toHaveLength(4)
+  expect(await receiver.vehicles?.get(vinOf(1))).toBeDefined()
+  expect(await receiver.vehicles?.forget(vinOf(3))).toBe(true)
+  await receiver.drain()
+  expect(lines.filter((line) => /trapped|SQLSTATE|cannot be used/.test(line))).toEqual([])
+
+  // Another process takes over, and reads what waits.
+  const second = createReceiver({
+    secret: false,
+    inbox: postgresInbox({ db: pool, leaseMs: 1_000 }),
+    log: logInto(lines),
+  })
+  second.on('data', () => {})
+  await second.open()
+  await expect.poll(() => second.stats().pending.messages, { timeout: 20_000 }).toBe(0)
+  expect(await post(second, 9, 1)).toBe(200)
+  await expect.poll(() => second.stats().handled, { timeout: 20_000 }).toBeGreaterThan(0)
+  await second.drain()
+  expect(lines.filter((line) => /trapped|SQLSTATE|cannot be used/.test(line))).toEqual([])
+  await Promise.all([pool.end(), handlers.end()])
+})
+
+test('with the same traps, fleethook/once writes its marks', async () => {
+  const pool = poolOf('inbox')
+  const once = createOnce<pg.PoolClient>({
+    database: 'postgres',
+    run: async (client, sql, values) => (await client.query(sql, values)).rowCount ?? 0,
+    async transaction(work) {
+      const client = await pool.connect()
+      try {
+        await client.query('BEGIN')
+        await work(client)
+        await client.query('COMMIT')
+      } catch (error) {
+        await client.query('ROLLBACK')
+        throw error
+      } finally {
+        client.release()
+      }
+    },
+  })
+  for (const sql of once.schema) await pool.query(sql)
+  const lines: string[] = []
+  const receiver = createReceiver({ secret: false, log: logInto(lines), retry: { attempts: 1 } })
+  receiver.on(
+    'data',
+    once('all', (_event, _context, client) => client.query('SELECT 1')),
+  )
+  // After a thousand marks, old ones are deleted.
+  for (let number = 0; number < 1_010; number += 1) await post(receiver, number % 50, number)
+  await expect.poll(() => receiver.stats(), { timeout: 60_000 }).toMatchObject({ handled: 1_010, deadLettered: 0 })
+  expect(lines).toEqual([])
+  await receiver.drain()
+  await pool.end()
+})
+
+test('each statement keeps its meaning: operators bind as before', () => {
+  const written = (sql: string): string =>
+    qualified(`SELECT ${sql}`).slice('SELECT '.length).replaceAll('pg_catalog.', '')
+  expect(written('a + b * c - d = e')).toBe('((a OPERATOR(+) (b OPERATOR(*) c)) OPERATOR(-) d) OPERATOR(=) e')
+  expect(written('count(*), m.*, x IN (SELECT id FROM t.y)')).toBe(
+    'count(*), m.*, x OPERATOR(=) ANY (SELECT id FROM t.y)',
+  )
+  expect(qualified('UPDATE s.t SET a = b + 1, c = 2 WHERE d = 3')).toBe(
+    'UPDATE s.t SET a = b OPERATOR(pg_catalog.+) 1, c = 2 WHERE d OPERATOR(pg_catalog.=) 3',
+  )
+  expect(
+    qualified("SELECT * FROM unnest($1::uuid[]) WITH ORDINALITY n(id, place) WHERE now() > timestamptz '-infinity'"),
+  ).toBe(
+    "SELECT * FROM pg_catalog.unnest($1::pg_catalog.uuid[]) WITH ORDINALITY n(id, place) WHERE pg_catalog.now() OPERATOR(pg_catalog.>) pg_catalog.timestamptz '-infinity'",
+  )
+})
+
+test.each([
+  'a JOIN b USING (id)',
+  'nullif(a, b)',
+  "CASE a WHEN '' THEN b END",
+  'a BETWEEN b AND c',
+  'a IS DISTINCT FROM b',
+])('%s cannot be written without a bare operator, so it is refused', (sql) => {
+  expect(() => qualified(`SELECT ${sql}`)).toThrow('compares by a bare operator')
+})
+
+test('every statement goes through the one place that adds schemas', () => {
+  const folder = new URL('../../adapters/inbox/postgres/', import.meta.url)
+  for (const name of readdirSync(folder)) {
+    const text = readFileSync(new URL(name, folder), 'utf8')
+    const calls = [...text.matchAll(/(?:client|connection|pool|db)\.query\(/g)].length
+    expect([name, calls]).toEqual([name, name === 'client.ts' ? 2 : 0])
+  }
+})
+
+test('no statement has what cannot be written without a bare operator', () => {
+  const unsafe =
+    /\bUSING \(|\bNULLIF\b|\bNOT IN\b|\bBETWEEN\b|\bILIKE\b|\bSIMILAR TO\b|\bDISTINCT FROM\b|\bCASE (?!WHEN)[a-z]/i
+  for (const folder of ['../../adapters/inbox/postgres/', '../../adapters/cli/']) {
+    const place = new URL(folder, import.meta.url)
+    for (const name of readdirSync(place).filter((file) => file.endsWith('.ts') && file !== 'qualified.ts')) {
+      const statements = readFileSync(new URL(name, place), 'utf8').match(
+        /`[^`]*\b(?:SELECT|UPDATE|DELETE|INSERT)\b[^`]*`/g,
+      )
+      expect([name, statements?.filter((statement) => unsafe.test(statement)) ?? []]).toEqual([name, []])
+    }
+  }
+})

@@ -1,0 +1,319 @@
+import { createReceiver, type Log, memoryInbox, type Receiver, type Vehicles, vehicles } from 'fleethook'
+import { type FakeClock, fakeClock } from 'fleethook/testing'
+import { becomes, comesOnline, goesOffline, starts, is, alertStarts } from 'fleethook/when'
+import { describe, expect, test } from 'vitest'
+import { durablePlaces, type Place, places } from './places.ts'
+import { silent } from './scene.ts'
+
+const vin = '0FLEETV14T0000001'
+const minute = 60_000
+const week = 7 * 24 * 60 * minute
+
+interface Car {
+  readonly receiver: Receiver & { readonly vehicles: Vehicles }
+  readonly clock: FakeClock
+  readonly told: string[]
+  readonly warned: string[]
+  /** Sends a message that the vehicle's clock stamps this much later than the receipt, and lets time pass. */
+  says(message: object, aheadMs?: number, thenMs?: number): Promise<void>
+  gear(): Promise<unknown>
+}
+
+function car(
+  inbox: ReturnType<Place['next']>,
+  clock = fakeClock(),
+  parts = vehicles({ fields: ['Gear', 'BatteryLevel'] }),
+): Car {
+  const told: string[] = []
+  const warned: string[] = []
+  const log: Log = { ...silent, warn: (line) => void warned.push(line) }
+  const receiver = createReceiver({ secret: false, clock, log, inbox, parts: [parts] as const })
+    .when(becomes('Gear', 'P'), ({ change }) => void told.push(`P${change.acrossGap ? '~' : ''}`))
+    .when(becomes('Gear', 'D'), ({ change }) => void told.push(`D${change.acrossGap ? '~' : ''}`))
+    .when(comesOnline(), () => void told.push('online'))
+    .when(goesOffline(), () => void told.push('offline'))
+    .when(alertStarts(), ({ change }) => void told.push(`alert ${change.at.getTime() - clock.now()}`))
+    .when(starts(is('Gear', 'R')).after({ minutes: 30 }), () => void told.push('R for 30 minutes'))
+  return {
+    receiver,
+    clock,
+    told,
+    warned,
+    async says(message, aheadMs = 0, thenMs = 100) {
+      const createdAt = new Date(clock.now() + aheadMs).toISOString()
+      const { status } = await receiver.accept({ authorization: undefined, body: { ...message, vin, createdAt } })
+      expect(status).toBe(200)
+      while (receiver.stats().pending.messages > 0) await clock.advance(0)
+      await clock.advance(thenMs)
+    },
+    gear: async () => (await receiver.vehicles.get(vin))?.value('Gear'),
+  }
+}
+
+const gear = (Gear: string | null): object => ({ data: { Gear } })
+const memory = (): ReturnType<Place['next']> => memoryInbox()
+
+describe('a clock that is ahead', () => {
+  test.each(places)('and is corrected a moment later makes no value vanish, %s', async (_, open) => {
+    const { says, told, receiver, clock } = car(open().next())
+    await says(gear('R'), -500)
+    await says(gear('P'), 30_000, 300)
+    await says(gear('D'), -400)
+    expect(told).toEqual(['P', 'D'])
+    const vehicle = await receiver.vehicles.get(vin)
+    expect(vehicle?.at('Gear')?.getTime()).toBeLessThanOrEqual(clock.now())
+    expect(vehicle?.since('Gear')).toEqual(vehicle?.at('Gear'))
+  })
+
+  test('and is corrected within one upload makes no value vanish', async () => {
+    const { says, told } = car(memory())
+    await says(gear('R'), -600_000)
+    for (const [value, aheadMs] of [
+      ['P', 30_000],
+      ['D', -20_000],
+      ['P', -15_000],
+      ['D', -10_000],
+    ] as const)
+      await says(gear(value), aheadMs, 20)
+    expect(told).toEqual(['P', 'D', 'P', 'D'])
+  })
+
+  test('puts its own messages in its own order, however long it stays ahead', async () => {
+    const { says, told, gear: now, clock } = car(memory())
+    for (const value of ['P', 'D', 'P', 'D']) await says(gear(value), 4 * minute, 30_000)
+    expect(told).toEqual(['D', 'P', 'D'])
+    await says(gear('P'), 4 * minute - 45_000)
+    expect(await now()).toBe('D')
+    await clock.advance(10 * minute)
+    await says(gear('P'), 4 * minute)
+    expect(told).toEqual(['D', 'P', 'D', 'P'])
+  })
+
+  test('makes no message that is certainly older win', async () => {
+    const { says, gear: now } = car(memory())
+    await says(gear('R'), -300)
+    await says(gear('P'), 30_000, 10)
+    for (const lateMs of [5_000, minute, 60 * minute]) await says(gear('D'), -lateMs)
+    expect(await now()).toBe('P')
+    const asleep = car(memory())
+    await asleep.says(gear('P'), 30_000)
+    await asleep.says(gear('D'), -10 * minute)
+    expect(await asleep.gear()).toBe('P')
+  })
+
+  test('and was corrected: its late message does not replace what came after the correction', async () => {
+    const { says, gear: now } = car(memory())
+    await says(gear('R'), 25_000)
+    await says(gear('P'), 30_000)
+    await says(gear('D'), -200)
+    await says(gear('R'), 26_000)
+    expect(await now()).toBe('D')
+  })
+
+  test('and of three values that count as received at once, the one that arrived last wins', async () => {
+    const { says, told } = car(memory())
+    for (const value of ['R', 'P', 'D', 'P']) await says(gear(value), 2 * minute, 0)
+    expect(told).toEqual(['P', 'D', 'P'])
+  })
+
+  test('and reports no value does not hide the value that follows', async () => {
+    const { says, told, receiver } = car(memory())
+    await says(gear('P'), -300)
+    await says(gear(null), 30_000, 200)
+    await says(gear('D'), -400)
+    expect(told).toEqual(['D'])
+    await says(gear('P'), 40_000, 200)
+    await says(gear(null), -300)
+    expect((await receiver.vehicles.get(vin))?.invalidSince('Gear')).toBeInstanceOf(Date)
+    await says(gear('D'), -300)
+    expect(told).toEqual(['D', 'P', 'D'])
+  })
+
+  test('in a state or a connection does not keep the vehicle online', async () => {
+    const { says, told } = car(memory())
+    await says({ state: 'asleep' }, -300)
+    await says({ state: 'online' }, 30_000, 200)
+    await says({ state: 'asleep' }, -300)
+    const link = { networkInterface: 'wifi', connectionId: 'a' }
+    await says({ ...link, status: 'CONNECTED' }, 30_000, 200)
+    await says({ ...link, status: 'DISCONNECTED' }, -300)
+    expect(told).toEqual(['online', 'offline', 'online', 'offline'])
+  })
+
+  test.each(durablePlaces)('is remembered as such by the next process, %s', async (_, open) => {
+    const place = open()
+    const first = car(place.next())
+    await first.says(gear('R'), -300)
+    await first.says(gear('P'), 30_000)
+    await first.receiver.drain()
+    const next = car(place.next(), first.clock)
+    await next.says(gear('R'), -5_000)
+    await next.says(gear('D'), -150)
+    expect(next.told.map((one) => one.slice(0, 1))).toEqual(['D'])
+    await next.receiver.drain()
+  })
+})
+
+describe('a clock that was set back', () => {
+  /** What it sends live, once in each 20 seconds, with each value twice. */
+  async function live(one: Car, behindMs: number, messages: number): Promise<void> {
+    for (let n = 0; n < messages; n += 1) await one.says(gear(n % 4 < 2 ? 'D' : 'P'), -behindMs - 200, 20_000)
+  }
+
+  test.each([
+    ['a day', 24 * 60 * minute],
+    ['1,024 weeks', 1_024 * week],
+    ['20 minutes', 20 * minute],
+  ])('by %s counts after a minute of live messages, and somebody is told', async (_, behindMs) => {
+    const one = car(memory())
+    await one.says({ data: { BatteryLevel: 50 } }, -200)
+    await live(one, 0, 6)
+    one.told.length = 0
+    await live(one, behindMs, 3)
+    expect([one.told, one.receiver.stats().clocksBehind]).toEqual([[], 0])
+    await live(one, behindMs, 9)
+    expect(one.told.slice(0, 3)).toEqual(['P', 'D', 'P'])
+    const vehicle = await one.receiver.vehicles.get(vin)
+    expect(Math.abs((vehicle?.clockBehindMs ?? 0) - behindMs)).toBeLessThan(1_000)
+    expect(vehicle?.ageMs('Gear')).toBeLessThan(minute)
+    // A value of it may have been lost in that minute.
+    expect([vehicle?.isCertain('Gear'), vehicle?.isCertain('BatteryLevel')]).toEqual([true, false])
+    expect(one.receiver.stats().clocksBehind).toBe(1)
+    expect(one.warned).toEqual([expect.stringContaining('the clock of a vehicle was set back')])
+    // Its own late messages are still older.
+    await one.says(gear('R'), -behindMs - 5 * minute)
+    expect(await one.gear()).not.toBe('R')
+    await one.says({ alerts: [{ name: 'Low' }] }, -behindMs - 200)
+    expect(Math.abs(Number(one.told.at(-1)?.slice(6)))).toBeLessThan(1_000)
+    // It is right again.
+    await one.says(gear('R'), -200)
+    expect(await one.gear()).toBe('R')
+    expect((await one.receiver.vehicles.get(vin))?.clockBehindMs).toBeUndefined()
+    expect(one.receiver.stats().clocksBehind).toBe(0)
+  })
+
+  test('starts no time that has passed long ago', async () => {
+    const one = car(memory())
+    await live(one, 0, 6)
+    await live(one, week, 12)
+    await one.says(gear('R'), -week)
+    expect(one.told).not.toContain('R for 30 minutes')
+    await one.clock.advance(31 * minute)
+    expect(one.told).toContain('R for 30 minutes')
+  })
+
+  test('is something else than messages that are uploaded late, however many and however slowly', async () => {
+    for (const everyMs of [0, 10, 1_000, 5_000]) {
+      const one = car(memory())
+      await one.says(gear('P'), -200)
+      one.told.length = 0
+      // An hour of the past: a message a minute, and live messages only before and after.
+      for (let n = 60; n > 0; n -= 1) await one.says(gear(n % 2 === 0 ? 'D' : 'R'), -n * minute - 60 * minute, everyMs)
+      expect([everyMs, one.told, await one.gear()]).toEqual([everyMs, [], 'P'])
+      expect(one.receiver.stats().clocksBehind).toBe(0)
+    }
+  })
+
+  test('is something else than a second way of messages that is always late', async () => {
+    const one = car(memory())
+    await one.says(gear('P'), -200)
+    for (let n = 0; n < 60; n += 1) {
+      await one.says(gear('D'), -10 * minute, 2_000)
+      await one.says({ data: { BatteryLevel: n } }, -200, 2_000)
+    }
+    expect([await one.gear(), one.receiver.stats().clocksBehind]).toEqual(['P', 0])
+  })
+
+  test('and ahead before that counts after a minute too, and is not called behind', async () => {
+    const one = car(memory())
+    await live(one, -4 * minute, 6)
+    one.told.length = 0
+    await live(one, -2 * minute, 8)
+    expect(one.told.length).toBeGreaterThan(0)
+    expect((await one.receiver.vehicles.get(vin))?.clockBehindMs).toBeUndefined()
+  })
+
+  test.each(durablePlaces)('is found across a restart, %s', async (_, open) => {
+    const place = open()
+    const first = car(place.next())
+    await live(first, 0, 4)
+    await live(first, week, 4)
+    await first.receiver.drain()
+    const next = car(place.next(), first.clock)
+    await live(next, week, 4)
+    expect((await next.receiver.vehicles.get(vin))?.clockBehindMs).toBeGreaterThan(week - minute)
+    await next.receiver.drain()
+    const third = car(place.next(), first.clock)
+    await live(third, week, 1)
+    expect(third.receiver.stats().clocksBehind).toBe(1)
+    await third.receiver.drain()
+  })
+})
+
+describe('connections that arrive out of order', () => {
+  const link = (connectionId: string, status: 'CONNECTED' | 'DISCONNECTED', networkInterface = 'cellular'): object => ({
+    ...{ connectionId, status, networkInterface },
+  })
+
+  test('a connection that is over does not bring the vehicle online', async () => {
+    const { says, told, receiver } = car(memory())
+    await says(link('a', 'CONNECTED'), -5_000)
+    await says(link('a', 'DISCONNECTED'), -4_000)
+    await says(link('b', 'DISCONNECTED'), -1_000)
+    await says(link('b', 'CONNECTED'), -3_000)
+    expect(told).toEqual(['offline'])
+    expect((await receiver.vehicles.get(vin))?.online).toBe(false)
+    await says(gear('P'))
+    expect((await receiver.vehicles.get(vin))?.online).toBe(false)
+    await says(link('c', 'CONNECTED'))
+    expect(told).toEqual(['offline', 'online'])
+  })
+
+  test('the end of an old connection after the start of the next leaves the vehicle online', async () => {
+    const { says, receiver } = car(memory())
+    await says(link('a', 'CONNECTED'), -5_000)
+    await says(link('b', 'CONNECTED'), -1_000)
+    await says(link('a', 'DISCONNECTED'), -2_000)
+    expect((await receiver.vehicles.get(vin))?.online).toBe(true)
+    await says(link('b', 'DISCONNECTED'))
+    expect((await receiver.vehicles.get(vin))?.online).toBe(false)
+  })
+
+  test('of two networks the vehicle is online while one is open, also when its start comes after a newer state', async () => {
+    const { says, receiver } = car(memory())
+    await says(link('w', 'CONNECTED', 'wifi'), -5_000)
+    await says({ state: 'online' }, -2_000)
+    await says(link('c', 'CONNECTED'), -3_000)
+    await says(link('w', 'DISCONNECTED', 'wifi'), -1_000)
+    expect((await receiver.vehicles.get(vin))?.online).toBe(true)
+    await says(link('c', 'DISCONNECTED'))
+    expect((await receiver.vehicles.get(vin))?.online).toBe(false)
+  })
+
+  test('a network without an id is opened again in the same moment, and not by a late start', async () => {
+    const { says, receiver, clock } = car(memory())
+    const wifi = { networkInterface: 'wifi' }
+    await says({ ...wifi, status: 'CONNECTED' }, -5_000, 0)
+    await says({ ...wifi, status: 'DISCONNECTED' }, -1_000, 0)
+    await says({ ...wifi, status: 'CONNECTED' }, -2_000, 0)
+    expect((await receiver.vehicles.get(vin))?.online).toBe(false)
+    await says({ ...wifi, status: 'CONNECTED' }, -1_000, 0)
+    expect((await receiver.vehicles.get(vin))?.online).toBe(true)
+    await clock.advance(1)
+  })
+
+  test.each(durablePlaces)('is known to the next process, and takes little room, %s', async (_, open) => {
+    const place = open()
+    const first = car(place.next())
+    for (let n = 0; n < 50; n += 1) {
+      await first.says(link(`n${n}`, 'CONNECTED'), -300)
+      await first.says(link(`n${n}`, 'DISCONNECTED'), -200)
+    }
+    await first.says(link('b', 'DISCONNECTED'), -200)
+    await first.receiver.drain()
+    const next = car(place.next(), first.clock)
+    await next.says(link('b', 'CONNECTED'), -10_000)
+    expect((await next.receiver.vehicles.get(vin))?.online).toBe(false)
+    await next.receiver.drain()
+  })
+})
