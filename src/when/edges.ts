@@ -13,6 +13,7 @@ import type {
   EdgeTopic,
   Occurrence,
 } from '../vehicles/edge.ts'
+import { isCorrected } from '../vehicles/clock.ts'
 import { isDeepEqual, lengthOf, longestName, nullMeansNone } from '../vehicles/state.ts'
 import { isTimeSet, readTime } from '../wire/scalars.ts'
 import { type Area, isPlace, widened } from './areas.ts'
@@ -538,10 +539,13 @@ function newsOf(
   const beganMs = startMs ?? (wasActive ? sinceMs : ((isActive ? undefined : endMs) ?? atMs))
   const isKnown = saidMs !== undefined && saidMs === known?.ahead?.startMs
   // Two times of a clock that is ahead count as received at once, and are in its own order.
-  const byClock = saidMs !== undefined && saidMs > beganMs ? known?.ahead : undefined
+  const wasAhead = { aheadMs: known?.ahead?.newestMs ?? 0, atMs: sinceMs }
+  const isRightAgain = saidMs !== undefined && isCorrected({ aheadMs: saidMs, atMs: beganMs }, wasAhead)
+  const byClock = saidMs !== undefined && saidMs > beganMs && !isRightAgain ? known?.ahead : undefined
   // A late message lists what was active earlier, and every message can repeat what an earlier one said.
   const isNew =
-    !isKnown && (byClock === undefined ? beganMs > sinceMs : saidMs !== undefined && saidMs > byClock.newestMs)
+    !isKnown &&
+    (byClock === undefined ? isRightAgain || beganMs > sinceMs : saidMs !== undefined && saidMs > byClock.newestMs)
   if (isActive && !isNew) return undefined
   const endedMs = Math.max(beganMs, endMs ?? atMs)
   const isOver = !isActive && wasActive && (isKnown || beganMs >= sinceMs)
