@@ -10,17 +10,19 @@ import type { Claim, InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import { firstPage, pagesOf } from '../inbox/pages.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Due, StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
-import type {
-  AnyVehicleView,
-  Change,
-  Clockwork,
-  Edge,
-  EdgeMemory,
-  EdgeStep,
-  EdgeTimer,
-  Occurrence,
-  Timing,
-  VehicleView,
+import {
+  type AnyVehicleView,
+  type Change,
+  type Clockwork,
+  dated,
+  type Edge,
+  type EdgeMemory,
+  type EdgeStep,
+  type EdgeTimer,
+  isWaiting,
+  type Occurrence,
+  type Timing,
+  type VehicleView,
 } from './edge.ts'
 import { arrivedMs } from './clock.ts'
 import { checkedResult, checkedTimer, checkShape } from './edge-checks.ts'
@@ -189,16 +191,6 @@ function writable(change: Occurrence): Occurrence {
   } catch {
     return { at: change.at, acrossGap: change.acrossGap }
   }
-}
-
-const timesOfChange: readonly string[] = ['at', 'fromAt', 'since', 'dueAt', 'lastAt']
-
-/** JSON has no dates. */
-function dated<What extends Occurrence>(written: What): What {
-  const dates = Object.entries(written).flatMap(([name, value]) =>
-    timesOfChange.includes(name) && value !== undefined ? [[name, new Date(String(value))]] : [],
-  )
-  return { ...written, ...Object.fromEntries(dates) }
 }
 
 const none: readonly never[] = []
@@ -688,7 +680,7 @@ export class VehicleStates {
     if (!isTimer) {
       const fields = found.touched.flatMap((slot) => this.slots.names[slot] ?? [])
       const { changes } = found
-      for (const edge of this.edges.touched(event, fields, views.before, views.after))
+      for (const edge of this.edges.touched(event, fields, views.before, views.after, waitingIn(before.memory)))
         detect(edge, false, { ...views, event, at, changes })
       if (isSent) tellDue(({ due, byArrival }) => due !== null && byArrival !== true && due <= sent, false)
     }
@@ -842,6 +834,13 @@ function remembering(
   const memory = found === undefined ? state.memory : found.size > 0 ? Object.fromEntries(found) : undefined
   const isSame = state.memory === memory && state.timers === timers && state.lag === lag && state.rules === rules
   return isSame ? state : state.with({ memory, timers, lag, rules })
+}
+
+/** The names of edges that have happened and are not told yet: each message may decide about them. */
+function waitingIn(memory: VehicleState['memory']): readonly string[] {
+  let names: string[] | undefined
+  for (const name in memory) if (isWaiting(memory[name])) (names ??= []).push(name)
+  return names ?? none
 }
 
 /** The timers of a vehicle. Those that began before a gap say so. */
