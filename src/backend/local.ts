@@ -33,6 +33,8 @@ interface LocalBackendOptions extends BackendParts {
   readonly watchesTime?: boolean
   /** Whether messages can wait at the port of this process while it does not run. Default `true`. */
   readonly receives?: boolean
+  /** Timers start when this is resolved. Default: at once. */
+  readonly timersAfter?: Promise<void> | undefined
 }
 
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
@@ -86,6 +88,7 @@ export class LocalBackend implements Backend {
   #emits = false
   readonly #longestWaitMs: number
   readonly #watchesTime: boolean
+  readonly #timersAfter: Promise<void> | undefined
   #stopWatching = (): void => {}
   /** Set when the process stood still a moment ago. Until this timer fires, that gap grows, and no gap is emitted. */
   #catchingUp: Timer | undefined
@@ -95,6 +98,7 @@ export class LocalBackend implements Backend {
     scope = noRequest,
     watchesTime = true,
     receives = true,
+    timersAfter,
     ...parts
   }: LocalBackendOptions) {
     const { settings, registry, receipts, reports, vehicles } = parts
@@ -149,6 +153,7 @@ export class LocalBackend implements Backend {
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
     this.#watchesTime = watchesTime
+    this.#timersAfter = timersAfter
     const added: Part[] = []
     for (const part of settings.parts) if ('create' in part) added.push(part.create())
     this.#core = new Core({
@@ -430,7 +435,8 @@ export class LocalBackend implements Backend {
         const startTimers = await this.#kept?.recover(unapplied, lastId)
         this.#lastId = lastId ?? ''
         await this.#recover(waiting)
-        startTimers?.()
+        if (this.#timersAfter === undefined) startTimers?.()
+        else void this.#timersAfter.then(() => this.lifecycle.startsNoMore || startTimers?.())
       } catch (error) {
         reports.dispatch.inboxFailed(error)
       }
