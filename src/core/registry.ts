@@ -21,7 +21,9 @@ type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {
 /** Filters and subjects that a part brings: the newest state of vehicles knows what changed, and which edges happened. */
 export interface Subjects {
   /** The key of a subject of this kind, and what its handlers get. `undefined`: it is no such subject. */
-  subject(given: unknown): { readonly key: string; readonly input: (entry: Entry, nth: number) => unknown } | undefined
+  subject(given: unknown): { readonly key: string; readonly input: (entry: Entry) => unknown } | undefined
+  /** The step for a subject that is there for the `nth` time in a message. It stays the same object: batches and breakers know it by that. */
+  again(step: Step, nth: number): Step
   /** The filter `changed`. Throws `handler_invalid` for a field that is not kept. */
   changed(filter: GivenFilter): (entry: Entry | undefined) => boolean
 }
@@ -32,13 +34,18 @@ export interface Registry {
   add(subjects: unknown, handling: readonly unknown[], gather?: Step['gather']): void
   /** The steps for a message of these subjects: handlers of one message first, batches last. */
   stepsFor(event: Message, entry: Entry | undefined, opened: Opened | undefined): readonly Step[]
-  /**
-   * What it has handlers for, in a form that is the same in every process with the same handlers: subjects, with the fields of their filters, and
-   * the names of handlers that leave marks.
-   */
-  declared(): readonly string[]
+  /** What was registered, for inboxes that several processes share. */
+  readonly added: readonly Registered[]
   /** The names of the handlers and batches that an event is for, without those of other subjects than its topic. */
   namesFor(event: Message): readonly string[]
+}
+
+/** One call of `add`. */
+export interface Registered {
+  /** Its subjects. */
+  readonly keys: Iterable<string>
+  readonly filter: GivenFilter | undefined
+  readonly mark: string | undefined
 }
 
 interface Subscribed {
@@ -54,20 +61,7 @@ const nobody: Subscribed = { steps: [], isFiltered: false }
 /** An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`. */
 export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects): Registry {
   const byKey = new Map<string, Subscribed>()
-  const declared = new Set<string>()
-  /** What the steps of other subjects get, and the same steps for a subject that is there more than once. */
-  const inputs = new Map<Step, (entry: Entry, nth: number) => unknown>()
-  const repeated = new Map<Step, Step[]>()
-
-  /** The step for the subject that is there for the `nth` time. It stays the same object: batches and breakers know it by that. */
-  function again(step: Step, nth: number): Step {
-    const input = inputs.get(step)
-    if (nth === 0 || input === undefined) return step
-    const known = repeated.get(step) ?? []
-    repeated.set(step, known)
-    const { name, handler, wants, gather, mark } = step
-    return (known[nth - 1] ??= { name, handler, wants, gather, mark, input: (entry) => input(entry, nth) })
-  }
+  const added: Registered[] = []
 
   function subscribe(key: string, step: Step): void {
     const known = byKey.get(key) ?? nobody
@@ -90,14 +84,9 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
           'A filter comes before the handler.',
         )
       const mark = markOf(handler)
-      const input = other && ((entry: Entry): unknown => other.input(entry, 0))
-      const step: Step = { name: registeredAs(handler), handler, wants, input, gather, mark }
-      if (other !== undefined) inputs.set(step, other.input)
-      for (const key of keys) {
-        subscribe(key, step)
-        for (const one of declarations(key, filter)) declared.add(one)
-      }
-      if (mark !== undefined) declared.add(`handler ${mark}`)
+      const step: Step = { name: registeredAs(handler), handler, wants, input: other?.input, gather, mark }
+      for (const key of keys) subscribe(key, step)
+      added.push({ keys, filter, mark })
     },
 
     stepsFor(event, entry, opened) {
@@ -107,30 +96,17 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
       const order = [...earlier, event.topic, ...keys]
       const all = order.flatMap((key, at) => {
         const nth = order.slice(0, at).filter((other) => other === key).length
-        return matching(byKey.get(key) ?? nobody, event, entry).map((step) => again(step, nth))
+        const steps = matching(byKey.get(key) ?? nobody, event, entry)
+        return nth === 0 || more === undefined ? steps : steps.map((step) => more.again(step, nth))
       })
       return [...all.filter(({ gather }) => gather === undefined), ...all.filter(({ gather }) => gather)]
     },
 
-    declared: () => [...declared].toSorted(),
+    added,
 
     namesFor: (event) => registry.stepsFor(event, undefined, undefined).map(({ name }) => name),
   }
   return registry
-}
-
-function declarations(key: string, filter: GivenFilter | undefined): readonly string[] {
-  const of = filter?.vins === undefined ? '' : ' of some vehicles'
-  const named = [
-    ...(filter?.fields ?? []).map((field) => `${key}: ${field}`),
-    ...(filter?.changed ?? []).map((field) => `${key}: ${field} changed`),
-  ]
-  return (named.length === 0 ? [key] : named).map((one) => one + of)
-}
-
-/** Whether processes with these handlers do what a declared one does. A handler without a filter gets what one with a filter gets. */
-export function coveredBy(declared: readonly string[], one: string): boolean {
-  return declared.some((other) => one === other || one.startsWith(`${other}: `) || one === `${other} of some vehicles`)
 }
 
 /** The steps whose filters match. When a filter throws, the step counts as wanted, and fails with that error when it runs. */

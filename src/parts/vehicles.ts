@@ -3,7 +3,7 @@ import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { checkOptions, isObject, required, type Rules, wholeNumber } from '../base/options.ts'
 import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from '../events/fields.ts'
-import { type Entry, notePlace } from '../core/entry.ts'
+import { type Entry, notePlace, type Step as HandlerStep } from '../core/entry.ts'
 import type { Happening } from '../core/handler.ts'
 import type { Opened, Part } from '../core/part.ts'
 import type { Subjects } from '../core/registry.ts'
@@ -260,12 +260,25 @@ function vehiclesPart(states: VehicleStates, stop: () => void): Part {
 
 /** Edges and the filter `changed`, for the registry. */
 function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalogue): Subjects {
+  const names = new WeakMap<object, string>()
+  const repeated = new Map<HandlerStep, HandlerStep[]>()
   return {
     subject(given) {
       if (!isEdge(given)) return undefined
       const edge = checkEdge(given, slots, ownFields)
       edges.add(edge)
-      return { key: keyOf(edge.name), input: (entry, nth) => happeningOf(edge.name, entry, nth) }
+      const input = (entry: Entry): unknown => happeningOf(edge.name, entry, 0)
+      names.set(input, edge.name)
+      return { key: keyOf(edge.name), input }
+    },
+    again(step, nth) {
+      const { name, handler, wants, input, gather, mark } = step
+      const edge = input && names.get(input)
+      if (edge === undefined) return step
+      const known = repeated.get(step) ?? []
+      repeated.set(step, known)
+      const other = (entry: Entry): unknown => happeningOf(edge, entry, nth)
+      return (known[nth - 1] ??= { name, handler, wants, input: other, gather, mark })
     },
     changed({ changed = none, first = false, invalid = false }) {
       for (const field of changed) {
