@@ -31,7 +31,7 @@ export interface VehiclesOptions<Field extends string = string> {
 }
 
 const rules: Rules<VehiclesOptions> = {
-  fields: required(
+  fields: /* @__PURE__ */ required(
     {
       must: "must be a list of field names, or 'all'",
       accepts: (value) => value === 'all' || (isTextList(value) && value.length > 0),
@@ -44,7 +44,7 @@ const rules: Rules<VehiclesOptions> = {
       isObject(value) &&
       Object.values(value).every((delta) => typeof delta === 'number' && delta > 0 && delta < Infinity),
   },
-  forgetAfterMs: wholeNumber(60_000),
+  forgetAfterMs: /* @__PURE__ */ wholeNumber(60_000),
 }
 
 /** An item of the option `parts`: the result of {@link vehicles}. */
