@@ -67,8 +67,8 @@ export function createReceiver<
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
   const vehicles = vehiclesPart?.keep({
     ...settings,
-    leftOut: reports.noteLeftOut,
-    clockRead: reports.noteVehicleClock,
+    note: reports.noteState,
+    clocksBehind: reports.clocksBehind,
   })
   const registry = createRegistry(settings.fields, vehicles?.subjects)
   const { inbox } = settings

@@ -59,10 +59,10 @@ interface VehiclesHost {
   /** The receiver's own fields. */
   readonly fields: FieldCatalogue
   readonly decode: boolean
-  /** Called with the reason when a value is not kept. */
-  readonly leftOut: (reason: string) => void
-  /** Called for a message of a vehicle whose clock was set back by this much. `undefined`: it is right again. */
-  readonly clockRead: (vin: string, behindMs: number | undefined) => void
+  /** Logs a warning. */
+  readonly note: (line: string, details: Record<string, unknown>, vin?: string) => void
+  /** For the VINs of vehicles whose clock was set back. */
+  readonly clocksBehind: Set<string>
 }
 
 /** The process in which states are kept. */
@@ -126,13 +126,22 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
   const names: readonly string[] | undefined = fields === 'all' ? undefined : fields
   return {
     fields,
-    keep({ fields: ownFields, decode, leftOut, clockRead }) {
+    keep({ fields: ownFields, decode, note, clocksBehind }) {
       if (!decode) {
         const problem = 'compares decoded values, and option `decode` of createReceiver is false'
         throw invalid(problem, 'Leave out `decode`. `event.raw` has every value as it was sent.')
       }
       checkNames(names, deltas, ownFields)
-      const slots = new Slots({ fields: names, deltas }, ownFields, leftOut)
+      const slots = new Slots({ fields: names, deltas }, ownFields, (reason) =>
+        note('a value is not kept in the newest state of its vehicle', { reason }),
+      )
+      const clockRead = (vin: string, behindMs: number | undefined): void => {
+        if (behindMs === undefined) return void clocksBehind.delete(vin)
+        if (clocksBehind.has(vin) || clocksBehind.size >= mostClocks) return undefined
+        clocksBehind.add(vin)
+        const line = 'the clock of a vehicle was set back and did not come back: its times are corrected by that'
+        return note(line, { behindMs }, vin)
+      }
       const edges = new EdgeIndex()
       const forgets =
         forgetAfterMs === undefined
@@ -297,6 +306,9 @@ function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalog
     },
   }
 }
+
+/** More vehicles with a wrong clock are not counted. */
+const mostClocks = 10_000
 
 const keyOf = (edge: string): string => `edge ${edge}`
 
