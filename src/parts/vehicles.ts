@@ -93,6 +93,10 @@ export interface KeptVehicles {
   /** How long and how often it forgets silent vehicles. `undefined`: never. */
   readonly forgets: { readonly afterMs: number; readonly everyMs: number } | undefined
   readonly subjects: Subjects
+  /** Throws `handler_invalid` for a first argument of `receiver.when` that is no edge. */
+  checkEdge(given: unknown): void
+  /** The error for a Worker, whose memory can end without a crash to report. */
+  noMemory(): FleethookError
   /** The error for an inbox that cannot keep states. */
   noStore(why: string): FleethookError
   /** A store for an inbox in memory. */
@@ -159,6 +163,18 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
         forgets,
         noStore,
         subjects: vehicleSubjects(slots, edges, ownFields),
+        checkEdge(given) {
+          if (isEdge(given)) return
+          throw new FleethookError('handler_invalid', 'The first argument of `receiver.when` is not an edge.', {
+            hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
+          })
+        },
+        noMemory: () =>
+          new FleethookError(
+            'option_invalid',
+            'The part `vehicles` keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',
+            { hint: 'Use durableObjectInbox(…), or run the receiver on Node, Bun or Deno with sqliteInbox(…).' },
+          ),
         inMemory: (log) =>
           memoryVehicles((forgotten) =>
             log.warn('the memory for the newest state is full, and vehicles that were silent are forgotten', {

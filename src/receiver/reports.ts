@@ -147,7 +147,8 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
       })
     },
 
-    noteState: (line, details, vin) => say.warn(line, { ...vehicleDetails(vin), ...details }, details['reason'] ?? line),
+    noteState: (line, details, vin) =>
+      say.warn(line, { ...vehicleDetails(vin), ...details }, details['reason'] ?? line),
 
     clocksBehind: new Set(),
 

@@ -143,7 +143,7 @@ export class Step {
     const kept: KeptStep = JSON.parse(text)
     // A dead letter of an earlier version does not say when.
     const happened = kept.happened.flatMap((each) =>
-      'change' in each ? { edge: each.edge, isEarlier: each.isEarlier === true, change: dated(each.change) } : [],
+      'change' in each ? { edge: each.edge, isEarlier: each.isEarlier, change: dated(each.change) } : [],
     )
     const { nowMs, gapTo, earlier } = kept
     const state = VehicleState.read(kept, slots)
