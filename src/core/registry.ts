@@ -8,7 +8,7 @@ import { isTextList } from '../wire/record.ts'
 import { markOf } from '../inbox/once-handlers.ts'
 import type { Entry, Step, Wants } from './entry.ts'
 import type { HandlerFilter } from './handler.ts'
-import type { Opened } from './part.ts'
+import type { EdgeSubjects } from '../vehicles/vehicles.ts'
 
 type Message = FleetEvent | MalformedBody
 
@@ -33,7 +33,7 @@ export interface Registry {
   /** `handling` is a handler, or a filter and a handler. Throws `handler_invalid` when an argument of `receiver.on`, `batch` or `when` is wrong. */
   add(subjects: unknown, handling: readonly unknown[], gather?: Step['gather']): void
   /** The steps for a message of these subjects: handlers of one message first, batches last. */
-  stepsFor(event: Message, entry: Entry | undefined, opened: Opened | undefined): readonly Step[]
+  stepsFor(event: Message, entry: Entry | undefined, edges: EdgeSubjects | undefined): readonly Step[]
   /** What was registered, for inboxes that several processes share. */
   readonly added: readonly Registered[]
   /** The names of the handlers and batches that an event is for, without those of other subjects than its topic. */
@@ -89,10 +89,10 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
       added.push({ keys, filter, mark })
     },
 
-    stepsFor(event, entry, opened) {
+    stepsFor(event, entry, edges) {
       const ofTopic = byKey.get(event.topic) ?? nobody
-      if (opened === undefined) return ofTopic.isFiltered ? matching(ofTopic, event, entry) : ofTopic.steps
-      const { earlier = [], keys = [] } = opened
+      if (edges === undefined) return ofTopic.isFiltered ? matching(ofTopic, event, entry) : ofTopic.steps
+      const { earlier, keys } = edges
       const order = [...earlier, event.topic, ...keys]
       const all = order.flatMap((key, at) => {
         const nth = order.slice(0, at).filter((other) => other === key).length
