@@ -5,10 +5,10 @@ import { type FieldCatalogue, guessOf, isInCatalogue, type OtherField } from '..
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { isTextList } from '../wire/record.ts'
-import { markOf } from '../inbox/once-handlers.ts'
+import { markOf, nthRunOf } from '../inbox/once-handlers.ts'
 import type { Entry, Step, Wants } from './entry.ts'
 import type { HandlerFilter } from './handler.ts'
-import type { Opened } from './part.ts'
+import type { EdgeSubjects } from '../vehicles/vehicles.ts'
 
 type Message = FleetEvent | MalformedBody
 
@@ -31,7 +31,7 @@ export interface Registry {
   /** `handling` is a handler, or a filter and a handler. Throws `handler_invalid` when an argument of `receiver.on`, `batch` or `when` is wrong. */
   add(subjects: unknown, handling: readonly unknown[], gather?: Step['gather']): void
   /** The steps for a message of these subjects: handlers of one message first, batches last. */
-  stepsFor(event: Message, entry: Entry | undefined, opened: Opened | undefined): readonly Step[]
+  stepsFor(event: Message, entry: Entry | undefined, edges: EdgeSubjects | undefined): readonly Step[]
   /**
    * What it has handlers for, in a form that is the same in every process with the same handlers: subjects, with the fields of their filters, and
    * the names of handlers that leave marks.
@@ -44,36 +44,72 @@ export interface Registry {
 interface Subscribed {
   readonly steps: readonly Step[]
   readonly isFiltered: boolean
+  /** A handler that leaves a mark is there twice. */
+  readonly hasRepeated: boolean
 }
 
 const topics: readonly string[] = [...wireTopics, 'unknown', 'gap']
 const subjects: readonly string[] = [...topics, '*', 'malformed']
 
-const nobody: Subscribed = { steps: [], isFiltered: false }
+const nobody: Subscribed = { steps: [], isFiltered: false, hasRepeated: false }
 
 /** An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`. */
 export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects): Registry {
   const byKey = new Map<string, Subscribed>()
   const declared = new Set<string>()
-  /** What the steps of other subjects get, and the same steps for a subject that is there more than once. */
+  /** What the steps of other subjects get, and the same steps for a subject or a mark that is there more than once. */
   const inputs = new Map<Step, (entry: Entry, nth: number) => unknown>()
-  const repeated = new Map<Step, Step[]>()
+  const repeated = new Map<Step, Map<string, Step>>()
 
-  /** The step for the subject that is there for the `nth` time. It stays the same object: batches and breakers know it by that. */
-  function again(step: Step, nth: number): Step {
-    const input = inputs.get(step)
-    if (nth === 0 || input === undefined) return step
-    const known = repeated.get(step) ?? []
+  /**
+   * The step for the subject that is there for the `nth` time, and the `nthRun` of its handler for one message: each run leaves a mark of its own,
+   * the same after a crash. It stays the same object: batches and breakers know it by that.
+   */
+  function again(step: Step, nth: number, nthRun: number): Step {
+    const given = inputs.get(step)
+    const isFirst = nth === 0 || given === undefined
+    if (isFirst && nthRun === 0) return step
+    const known = repeated.get(step) ?? new Map<string, Step>()
     repeated.set(step, known)
-    const { name, handler, wants, gather, mark } = step
-    return (known[nth - 1] ??= { name, handler, wants, gather, mark, input: (entry) => input(entry, nth) })
+    const key = `${nth} ${nthRun}`
+    const found = known.get(key)
+    if (found !== undefined) return found
+    const { name, wants, gather } = step
+    const run = nthRunOf(step.handler, nthRun)
+    const made: Step = {
+      name,
+      handler: isHandler(run) ? run : step.handler,
+      wants,
+      input: isFirst ? step.input : (entry) => given(entry, nth),
+      gather,
+      mark: markOf(step.handler, nthRun),
+    }
+    known.set(key, made)
+    return made
+  }
+
+  /** Steps in the order of their subjects, with how often the subject of each was there before. */
+  function numbered(steps: readonly { readonly step: Step; readonly nth: number }[]): readonly Step[] {
+    const runs = new Map<string, number>()
+    return steps.map(({ step, nth }) => {
+      const { mark } = step
+      if (mark === undefined) return again(step, nth, 0)
+      const nthRun = runs.get(mark) ?? 0
+      runs.set(mark, nthRun + 1)
+      return again(step, nth, nthRun)
+    })
   }
 
   function subscribe(key: string, step: Step): void {
     const known = byKey.get(key) ?? nobody
     const steps = [...known.steps, step]
     const inOrder = [...steps.filter(({ gather }) => gather === undefined), ...steps.filter(({ gather }) => gather)]
-    byKey.set(key, { steps: inOrder, isFiltered: known.isFiltered || step.wants !== undefined })
+    const isRepeated = step.mark !== undefined && known.steps.some(({ mark }) => mark === step.mark)
+    byKey.set(key, {
+      steps: inOrder,
+      isFiltered: known.isFiltered || step.wants !== undefined,
+      hasRepeated: known.hasRepeated || isRepeated,
+    })
   }
 
   const registry: Registry = {
@@ -100,15 +136,20 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
       if (mark !== undefined) declared.add(`handler ${mark}`)
     },
 
-    stepsFor(event, entry, opened) {
+    stepsFor(event, entry, edges) {
       const ofTopic = byKey.get(event.topic) ?? nobody
-      if (opened === undefined) return ofTopic.isFiltered ? matching(ofTopic, event, entry) : ofTopic.steps
-      const { earlier = [], keys = [] } = opened
+      if (edges === undefined) {
+        const steps = matching(ofTopic, event, entry)
+        return ofTopic.hasRepeated ? numbered(steps.map((step) => ({ step, nth: 0 }))) : steps
+      }
+      const { earlier, keys } = edges
       const order = [...earlier, event.topic, ...keys]
-      const all = order.flatMap((key, at) => {
-        const nth = order.slice(0, at).filter((other) => other === key).length
-        return matching(byKey.get(key) ?? nobody, event, entry).map((step) => again(step, nth))
-      })
+      const all = numbered(
+        order.flatMap((key, at) => {
+          const nth = order.slice(0, at).filter((other) => other === key).length
+          return matching(byKey.get(key) ?? nobody, event, entry).map((step) => ({ step, nth }))
+        }),
+      )
       return [...all.filter(({ gather }) => gather === undefined), ...all.filter(({ gather }) => gather)]
     },
 

@@ -103,7 +103,10 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       if (vehicle !== undefined) vehicles?.keep(vehicle)
     },
 
-    async reschedule() {},
+    async reschedule(id, { deliveries }) {
+      const found = kept.get(id)
+      if (found !== undefined && deliveries !== undefined) found.deliveries = deliveries
+    },
 
     async deadLetter(id, reason, vehicle) {
       const message = forget(id)

@@ -4,7 +4,6 @@ import { throttled } from '../base/log.ts'
 import { vinOfEvent } from '../events/malformed.ts'
 import { escapeControls } from '../events/summarize.ts'
 import type { CoreEvents } from '../core/events.ts'
-import type { BreakerEvents } from '../parts/breaker.ts'
 import type { Durability } from '../hosting/drainable.ts'
 import { crashText } from '../inbox/crash-suspects.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
@@ -55,7 +54,7 @@ export interface Reports {
   readonly noteClockBehind: (ms: number) => void
   /** A drain has ended, and no event reported this number of gaps. Logs the last lines. */
   noteUnreportedGaps(gaps: number): void
-  readonly dispatch: Omit<CoreEvents, 'onCapacity' | 'died' | 'missed' | 'requestEnds'> & BreakerEvents
+  readonly dispatch: Omit<CoreEvents, 'onCapacity' | 'died' | 'missed' | 'requestEnds'>
   /** The inbox deleted dead letters by itself. */
   noteDropped(deadLetters: number): void
   /** A message became a dead letter. Returns a promise, which never rejects, while an observer is not done with it. */

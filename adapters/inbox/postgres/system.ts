@@ -39,7 +39,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   readonly db: Database
   readonly #settings: PostgresSettings
   readonly #parts: BackendParts
-  readonly me: string = randomUUID()
+  readonly #id: string = randomUUID()
   readonly #clock: ServerClock
   readonly #store: Store
   readonly #writer: Writer
@@ -85,8 +85,12 @@ export class PostgresSystem implements SharedSystem, Marks {
     return failingOf(await failingMessages(this.db), true)
   }
 
+  get me(): string {
+    return this.reader?.me ?? this.#id
+  }
+
   signs(): Signs {
-    return signsIn(this.db, this.me)
+    return signsIn(this.db, this.#id)
   }
 
   get clock(): Clock {
@@ -104,7 +108,7 @@ export class PostgresSystem implements SharedSystem, Marks {
 
   inbox(inbox: InboxSettings): SharedInbox {
     this.reader = new Reader({
-      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.me },
+      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.#id },
       local: this.#clock.local,
       declared: () => this.#parts.registry.declared(),
       put: (messages) => this.#writer.put(messages),
