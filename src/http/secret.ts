@@ -50,7 +50,7 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
     if (isTold) return
     isTold = true
     tell(
-      `messages are refused although their secret is right: the header has ${word || 'no'} as its scheme word. Set \`secret\` to the whole value of \`auth\`.`,
+      `messages are refused although their secret is right: the header has ${word} as its scheme word. Set \`secret\` to the whole value of \`auth\`.`,
     )
   }
   if (typeof secret !== 'function') {
@@ -155,12 +155,21 @@ function check(
     if (mayBeNear && (scheme !== undefined || bareAllowed)) {
       let isNear = false
       for (const candidate of expected) isNear = candidate.rest.equals(rest) || isNear
-      if (isNear) misplaced(authorization.slice(0, Math.min(scheme?.length ?? 0, 20)))
+      // Behind a comma it is the second of two headers, and the word before it is the first one.
+      if (isNear && scheme?.endsWith(',') !== true) misplaced(shownWord(authorization, scheme, expected))
     }
     return refusal
   }
   used?.(expected.indexOf(right), isListed)
   return undefined
+}
+
+/** What is before the secret can be a secret too, of this receiver or of somebody else. So only a plain word is shown. */
+function shownWord(authorization: string, scheme: string | undefined, expected: readonly ExpectedSecret[]): string {
+  if (scheme === undefined) return 'no'
+  const word = authorization.slice(0, scheme.length)
+  const isPlain = /^[a-z-]{1,20}$/i.test(word) && !expected.some((candidate) => candidate.rest.equals(word))
+  return isPlain ? word : 'something else'
 }
 
 function password(credentials: string): string {
@@ -184,11 +193,14 @@ function wrong(
     scheme === undefined
       ? bare
       : ((scheme === collectorScheme || basic) && plain) || expected.some((candidate) => candidate.scheme === scheme)
-  const hint = authorization.includes(', ')
-    ? 'The request has two Authorization headers. Something between the service and the receiver adds one.'
-    : known
-      ? quotedHint(authorization, expected)
-      : schemeHint(scheme, door, plain)
+  const half = authorization.length >> 1
+  const isDoubled = authorization[half] === ',' && authorization.slice(0, half) === authorization.slice(half + 1)
+  const hint =
+    isDoubled || authorization.includes(', ')
+      ? 'The request has two Authorization headers. Something between the service and the receiver adds one.'
+      : known
+        ? quotedHint(authorization, expected)
+        : schemeHint(scheme, door, plain)
   return { error: known ? 'secret_wrong' : 'authorization_scheme', hint }
 }
 
