@@ -58,9 +58,10 @@ export function defineTail(command: Command): void {
               // The kept items can come in several parts. The last one has the cursor.
               kept.push(...items)
               if (id !== undefined) {
-                // The feed has handled messages only while somebody reads. The inbox has them for longer.
-                const older = errors || kept.length >= last ? [] : await listed(operator, last, { vin, topic })
-                show(merged(older, kept).slice(-last), missed)
+                // The feed has handled messages only while somebody reads, and errors for longer. The inbox has both, so the newest are among them.
+                const older = errors || last === 0 ? [] : await listed(operator, last, { vin, topic })
+                const items = merged(older, kept)
+                show(items.slice(Math.max(0, items.length - last)), missed)
               }
             }
             since = id ?? since
@@ -99,7 +100,7 @@ async function listed(
   limit: number,
   which: { readonly vin: string | undefined; readonly topic: string | undefined },
 ): Promise<readonly ShownItem[]> {
-  const query = new URLSearchParams(defined({ ...which, limit: String(Math.max(1, limit)) }))
+  const query = new URLSearchParams(defined({ ...which, limit: String(limit) }))
   const answer = await operator.ask('GET', `/messages?${query}`).catch((error: unknown) => {
     if (error instanceof FleethookError) return { messages: [] }
     throw error

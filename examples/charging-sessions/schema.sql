@@ -64,16 +64,18 @@ WITH
     SELECT vin, number, s.field, ended_ms, max(at_ms) AS last_ms,
       max(s.received_ms) FILTER (WHERE at_ms <= ended_ms + 120000) AS counted_ms, sum(CASE
         WHEN before IS NULL THEN value
-        -- Soon after the start, the same value is still that of the charge before.
-        WHEN is_first_count AND is_plugged_anew THEN iif(value = before AND at_ms < started_ms + 120000, 0, value)
+        WHEN is_first_count AND is_plugged_anew THEN iif(value = before, 0, value)
         WHEN value >= before / 2 THEN value - before
         WHEN at_ms <= ended_ms THEN value -- it began again from 0
         ELSE 0
-      END) AS kwh
+      END) AS kwh,
+      -- Soon after the start, the same value is still that of the charge before. Later it may be, so another counter decides.
+      max(value) FILTER (WHERE is_first_count AND is_plugged_anew AND value = before AND at_ms >= started_ms + 120000) AS same_kwh
     FROM steps s JOIN charges USING (vin, number) GROUP BY vin, number, s.field
   ),
   energies AS ( -- With AC both count: what the socket gave, and what reached the battery. So the larger one, and never their sum.
-    SELECT vin, number, max(last_ms) AS last_ms, max(counted_ms) AS counted_ms, iif(max(known) > 0 OR count(known) = 2, max(known), NULL) AS kwh
+    SELECT vin, number, coalesce(min(last_ms) FILTER (WHERE known > 0), max(last_ms)) AS last_ms, max(counted_ms) AS counted_ms,
+      iif(max(known) > 0, max(known), coalesce(max(same_kwh), iif(count(known) = 2, 0, NULL))) AS kwh
     FROM (SELECT *, iif(kwh > 0 OR last_ms >= ended_ms, max(kwh, 0), NULL) AS known FROM counters) GROUP BY vin, number
   ),
   ends AS (

@@ -126,3 +126,31 @@ test('has no number for what it does not know', async () => {
   ])
   await stop(server, 'SIGTERM')
 })
+
+test('takes a counter that did not move for that of the charge before, and says when the larger one has no end', async () => {
+  const { server, url } = await start()
+  const charges: typeof script = [
+    [-60, { DetailedChargeState: 'Disconnected', BatteryLevel: 20 }],
+    [0, { DetailedChargeState: 'Charging', ACChargingEnergyIn: 0, DCChargingEnergyIn: 0 }],
+    [3600, { DetailedChargeState: 'Complete' }],
+    [3640, { ACChargingEnergyIn: 16.2, DCChargingEnergyIn: 15.4, BatteryLevel: 40 }],
+    [4000, { DetailedChargeState: 'Disconnected' }],
+    [20_000, { DetailedChargeState: 'Charging' }],
+    [20_010, { DCChargingEnergyIn: 0.1 }],
+    [20_300, { ACChargingEnergyIn: 16.2 }], // a charge without AC: a new connection reports the last value again
+    [20_600, { DetailedChargeState: 'Complete' }],
+    [20_640, { DCChargingEnergyIn: 10, BatteryLevel: 60 }],
+    [21_000, { DetailedChargeState: 'Disconnected' }],
+    [40_000, { DetailedChargeState: 'Charging', ACChargingEnergyIn: 0, DCChargingEnergyIn: 0 }],
+    [41_800, { ACChargingEnergyIn: 8.1 }], // its last value never comes
+    [43_600, { DetailedChargeState: 'Complete' }],
+    [43_640, { DCChargingEnergyIn: 15.4, BatteryLevel: 90 }],
+  ]
+  for (const each of charges) await post(url, 'COUNTERS', 'service', each)
+  await expectRows('COUNTERS', 'kwh, incomplete', [
+    { kwh: 16.2, incomplete: 1 }, // no server listened just before it
+    { kwh: 10, incomplete: 0 },
+    { kwh: 15.4, incomplete: 1 },
+  ])
+  await stop(server, 'SIGTERM')
+})

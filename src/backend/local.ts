@@ -3,11 +3,10 @@ import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import { Core } from '../core/core.ts'
 import { noRequest, type RequestScope, type RequestWork } from '../core/entry.ts'
-import { resolvedOr } from '../core/draining.ts'
+import { drain, resolvedOr } from '../core/draining.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Part } from '../core/part.ts'
 import { retryOptions } from '../core/retry.ts'
-import { Breakers } from '../parts/breaker.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
@@ -66,7 +65,6 @@ export class LocalBackend implements Backend {
   readonly #pace: GapPace
   readonly #inbox: Inbox
   readonly #core: Core
-  readonly #breakers: Breakers
   readonly replay: Replays['replay']
   readonly replaySome: Replays['replaySome']
   /** `undefined`: every message that waits has its place. */
@@ -156,12 +154,8 @@ export class LocalBackend implements Backend {
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
     this.#watchesTime = watchesTime
     this.#timersAfter = timersAfter
-    this.#breakers = new Breakers(reports.dispatch)
-    const added: Part[] = [this.#breakers]
-    for (const part of settings.parts) {
-      if ('create' in part) added.push(part.create())
-      else if (kept !== undefined) added.push(kept.part)
-    }
+    const added: Part[] = []
+    for (const part of settings.parts) if ('create' in part) added.push(part.create())
     this.#core = new Core({
       clock,
       log: settings.log,
@@ -170,6 +164,7 @@ export class LocalBackend implements Backend {
       retry,
       inbox,
       registry,
+      vehicles: kept?.states,
       parts: added,
       read: receipts.reread,
       events: {
@@ -325,8 +320,7 @@ export class LocalBackend implements Backend {
     if (dryRun) return erase(vin, true)
     const { counts } = this.#core
     const before = counts.forgotten
-    this.#core.forget(laneOf(vin))
-    this.#gaps.forget(vin)
+    this.letGoOf(vin)
     await this.vehicles?.forget(vin)
     const erased = await erase(vin, false)
     // Not all that wait have a place in memory.
@@ -351,7 +345,7 @@ export class LocalBackend implements Backend {
     const { counts, lanes } = this.#core
     const { running } = this.lifecycle
     const inbox = this.#inbox.stats?.() ?? {}
-    const resting = this.#breakers.resting().map(({ handler, sinceMs, nextTryMs }) => ({
+    const resting = this.#core.breakers.resting().map(({ handler, sinceMs, nextTryMs }) => ({
       handler,
       since: new Date(sinceMs),
       nextTryAt: new Date(nextTryMs),
@@ -603,7 +597,7 @@ export class LocalBackend implements Backend {
     // An answer that waits for handlers would wait in vain.
     if (takeUntil === undefined || this.ack === 'handled') refuse()
     else takeUntil.then(refuse, refuse)
-    const result = await this.#core.drain(options)
+    const result = await drain(this.#core, options)
     refuse()
     this.#isClosed = true
     this.#parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.size)

@@ -129,8 +129,9 @@ function readField(reading: FieldReading, name: string, sent: unknown, rules: Fi
 /** The most fields of a message. The catalogue has 251. */
 const maxFields = 2_000
 
-/** Reads the service's map of field name to value; `undefined` when it has more than {@link maxFields}. */
+/** Reads the service's map of field name to value; `undefined` when it has more than {@link maxFields}, or is an item of the maker's list. */
 export function readFieldMap(sent: JsonObject, rules: FieldRules): FieldReading | undefined {
+  if (typeof sent['key'] === 'string' && 'value' in sent) return undefined
   const reading: FieldReading = { data: wireObject<FieldValue>(), undecoded: emptyObject }
   let fields = 0
   for (const name in sent) {

@@ -97,6 +97,8 @@ test('-n shows what was handled before it began, and --no-follow ends after that
   const { inbox, target } = await running()
   expect((await command(['tail', '--inbox', inbox, '--no-follow'])).status).toBe(0)
   rmSync(join(dirname(inbox), 'broken'))
+  // The feed keeps what was refused. Messages that only the inbox has are newer.
+  for (const n of [1, 2, 3]) expect((await fetch(target.url, { method: 'POST', body: String(n) })).status).toBe(401)
   for (const n of [1, 2, 3]) expect(await post(target.url, '0FLEETV14T0000004', n)).toBe(200)
   await expect
     .poll(async () => (await command(['tail', '--inbox', inbox, '--no-follow', '-n', '2'])).stdout, { timeout: 20_000 })
@@ -104,4 +106,5 @@ test('-n shows what was handled before it began, and --no-follow ends after that
   const json = await command(['tail', '--inbox', inbox, '--no-follow', '-n', '1', '--json'])
   expect(JSON.parse(json.stdout)).toMatchObject({ kind: 'settled', outcome: 'handled' })
   expect((await command(['tail', '--inbox', inbox, '--no-follow', '--vin', 'other'])).stdout).toBe('')
+  expect((await command(['tail', '--inbox', inbox, '--no-follow', '-n', '0'])).stdout).toBe('')
 })

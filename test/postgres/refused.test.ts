@@ -34,7 +34,10 @@ let schemas = 0
 test('rows that Postgres refuses take no others with them: good messages are handled, and each of the others is refused alone or a dead letter', async () => {
   await fc.assert(
     fc.asyncProperty(
-      fc.array(fc.constantFrom<Kind>('G', 'G', 'P', 'U', 'E', 'S', 'R'), { minLength: 3, maxLength: 30 }),
+      fc
+        .array(fc.constantFrom<Kind>('G', 'G', 'P', 'U', 'E', 'S', 'R'), { minLength: 3, maxLength: 30 })
+        // A handler that fails for five vehicles in a row rests, and its messages with it.
+        .filter((kinds) => kinds.filter((kind) => kind === 'U' || kind === 'E').length < 5),
       async (kinds) => {
         schemas += 1
         const schema = `refused_${schemas}`

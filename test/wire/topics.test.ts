@@ -147,6 +147,7 @@ describe('unknown: an authentic JSON object of no known topic', () => {
     ['payload_mismatch', { data: [5], vin }],
     ['payload_mismatch', { data: [{ key: {}, value: {} }], vin }],
     ['payload_mismatch', { data: [{ BatteryLevel: 80 }], vin }],
+    ['payload_mismatch', { data: { key: 'BatteryLevel', value: { doubleValue: 80 } }, vin }],
     ['payload_mismatch', { data: [{ key: 'Gear', value: { stringValue: 'D' } }, { BatteryLevel: 80 }], vin }],
     ['payload_mismatch', { data: [{}], vin }],
     ['payload_mismatch', { data: [{ name: 'BatteryLevel', value: 80 }], vin }],
