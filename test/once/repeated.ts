@@ -1,6 +1,7 @@
 import { type Edge, is, starts } from 'fleethook/when'
 
 const minuteMs = 60_000
+const { timing } = starts(is('Gear', 'P')).after({ minutes: 1 })
 
 /** Happens one minute and two minutes after each change of the gear, so one late message can tell both. */
 export const twice: Edge = {
@@ -8,7 +9,7 @@ export const twice: Edge = {
   fields: ['Gear'],
   reads: ['Gear'],
   topics: [],
-  timing: starts(is('Gear', 'P')).after({ minutes: 1 }).timing!,
+  ...(timing === undefined ? {} : { timing }),
   detect({ event, at, timer }) {
     if (event.topic !== 'timer') return { timer: { due: at.getTime() + minuteMs, since: at.getTime() } }
     if (timer?.due == null) return undefined
