@@ -114,6 +114,7 @@ const tidyEvery = 1_000
  *   'data',
  *   { fields: ['BatteryLevel'] },
  *   once('readings', async ({ vin, data }, _context, tx) => {
+ *     if (data.BatteryLevel === null) return // no value now
  *     tx.prepare('INSERT INTO readings VALUES (?, ?)').run(vin, data.BatteryLevel ?? null)
  *   }),
  * )

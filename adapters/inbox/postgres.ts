@@ -50,9 +50,10 @@ export interface PostgresInbox extends RelayInbox {
    * createReceiver({ secret: 'a-long-random-value', inbox }).on(
    *   'data',
    *   { fields: ['BatteryLevel'] },
-   *   exactly('readings', (event, context, tx) =>
-   *     tx.query('INSERT INTO readings VALUES ($1, $2)', [event.vin, event.data.BatteryLevel]),
-   *   ),
+   *   exactly('readings', async ({ vin, data }, _context, tx) => {
+   *     if (data.BatteryLevel === null) return // no value now
+   *     await tx.query('INSERT INTO readings VALUES ($1, $2)', [vin, data.BatteryLevel])
+   *   }),
    * )
    * ```
    */

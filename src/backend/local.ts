@@ -320,8 +320,7 @@ export class LocalBackend implements Backend {
     if (dryRun) return erase(vin, true)
     const { counts } = this.#core
     const before = counts.forgotten
-    this.#core.forget(laneOf(vin))
-    this.#gaps.forget(vin)
+    this.letGoOf(vin)
     await this.vehicles?.forget(vin)
     const erased = await erase(vin, false)
     // Not all that wait have a place in memory.

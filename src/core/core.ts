@@ -151,18 +151,18 @@ export class Core {
   /** Other processes have these messages from now on: their work ends at once, whatever its state, and is not settled. */
   gone(ids: readonly string[]): void {
     const given = new Set(ids)
-    const entries = [...this.lanes.all()].filter(({ id }) => given.has(id))
-    this.#letGo(entries, 'handedOver', new FleethookError('handed_over', 'Another process has taken over the message.'))
+    const reason = new FleethookError('handed_over', 'Another process has taken over the message.')
+    this.#letGo(({ id }) => given.has(id), 'handedOver', reason)
   }
 
   /** An operator erases a vehicle: the work on its messages ends at once, whatever its state, and is not settled. */
   forget(laneKey: string): void {
-    const entries = [...this.lanes.all()].filter((entry) => entry.laneKey === laneKey)
-    this.#letGo(entries, 'forgotten', new FleethookError('vehicle_forgotten', 'The vehicle of the message was erased.'))
+    const reason = new FleethookError('vehicle_forgotten', 'The vehicle of the message was erased.')
+    this.#letGo((entry) => entry.laneKey === laneKey, 'forgotten', reason)
   }
 
-  #letGo(entries: readonly Entry[], count: 'handedOver' | 'forgotten', reason: FleethookError): void {
-    for (const entry of entries) {
+  #letGo(which: (entry: Entry) => boolean, count: 'handedOver' | 'forgotten', reason: FleethookError): void {
+    for (const entry of [...this.lanes.all()].filter(which)) {
       this.#leave(entry)
       entry.go()
       this.#reportOver(entry, 'gone')

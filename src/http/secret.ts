@@ -42,15 +42,15 @@ const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 /** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for one that can never work. */
 export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log): SecretCheck<Bindings> {
   if (secret === false) return () => undefined
+  // A log that throws must not change the answer.
+  const tell = (line: string): void => guarded(() => log.error(line))
   let isTold = false
   // The answer does not say it: only who can read the log knows the secret anyway.
   const misplaced = (word: string): void => {
     if (isTold) return
     isTold = true
-    const line = `messages are refused although their secret is right: the header has ${word || 'no'} as its scheme word. Set \`secret\` to the whole value of \`auth\`.`
-    guarded(
-      () => log.error(line),
-      () => {},
+    tell(
+      `messages are refused although their secret is right: the header has ${word} as its scheme word. Set \`secret\` to the whole value of \`auth\`.`,
     )
   }
   if (typeof secret !== 'function') {
@@ -68,14 +68,7 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
       complained = false
     } catch (error) {
       // Logged once, until there is a secret again. The text of the error can quote the secret, so the log has only its name.
-      if (!complained) {
-        const line = `every message is refused: ${complaint(error)}`
-        // A log that throws must not change the answer.
-        guarded(
-          () => log.error(line),
-          () => {},
-        )
-      }
+      if (!complained) tell(`every message is refused: ${complaint(error)}`)
       complained = true
       return { error: 'secret_unavailable' }
     }
@@ -162,12 +155,21 @@ function check(
     if (mayBeNear && (scheme !== undefined || bareAllowed)) {
       let isNear = false
       for (const candidate of expected) isNear = candidate.rest.equals(rest) || isNear
-      if (isNear) misplaced(authorization.slice(0, Math.min(scheme?.length ?? 0, 20)))
+      // Behind a comma it is the second of two headers, and the word before it is the first one.
+      if (isNear && scheme?.endsWith(',') !== true) misplaced(shownWord(authorization, scheme, expected))
     }
     return refusal
   }
   used?.(expected.indexOf(right), isListed)
   return undefined
+}
+
+/** What is before the secret can be a secret too, of this receiver or of somebody else. So only a plain word is shown. */
+function shownWord(authorization: string, scheme: string | undefined, expected: readonly ExpectedSecret[]): string {
+  if (scheme === undefined) return 'no'
+  const word = authorization.slice(0, scheme.length)
+  const isPlain = /^[a-z-]{1,20}$/i.test(word) && !expected.some((candidate) => candidate.rest.equals(word))
+  return isPlain ? word : 'something else'
 }
 
 function password(credentials: string): string {
@@ -191,11 +193,14 @@ function wrong(
     scheme === undefined
       ? bare
       : ((scheme === collectorScheme || basic) && plain) || expected.some((candidate) => candidate.scheme === scheme)
-  const hint = authorization.includes(', ')
-    ? 'The request has two Authorization headers. Something between the service and the receiver adds one.'
-    : known
-      ? quotedHint(authorization, expected)
-      : schemeHint(scheme, door, plain)
+  const half = authorization.length >> 1
+  const isDoubled = authorization[half] === ',' && authorization.slice(0, half) === authorization.slice(half + 1)
+  const hint =
+    isDoubled || authorization.includes(', ')
+      ? 'The request has two Authorization headers. Something between the service and the receiver adds one.'
+      : known
+        ? quotedHint(authorization, expected)
+        : schemeHint(scheme, door, plain)
   return { error: known ? 'secret_wrong' : 'authorization_scheme', hint }
 }
 

@@ -3,7 +3,7 @@ import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { checkOptions, isObject, required, type Rules, wholeNumber } from '../base/options.ts'
 import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from '../events/fields.ts'
-import type { Entry } from '../core/entry.ts'
+import type { Entry, Step } from '../core/entry.ts'
 import type { Happening } from '../core/handler.ts'
 import type { Subjects } from '../core/registry.ts'
 import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
@@ -29,7 +29,7 @@ export interface VehiclesOptions<Field extends string = string> {
 }
 
 const rules: Rules<VehiclesOptions> = {
-  fields: required(
+  fields: /* @__PURE__ */ required(
     {
       must: "must be a list of field names, or 'all'",
       accepts: (value) => value === 'all' || (isTextList(value) && value.length > 0),
@@ -42,7 +42,7 @@ const rules: Rules<VehiclesOptions> = {
       isObject(value) &&
       Object.values(value).every((delta) => typeof delta === 'number' && delta > 0 && delta < Infinity),
   },
-  forgetAfterMs: wholeNumber(60_000),
+  forgetAfterMs: /* @__PURE__ */ wholeNumber(60_000),
 }
 
 /** An item of the option `parts`: the result of {@link vehicles}. */
@@ -57,10 +57,10 @@ interface VehiclesHost {
   /** The receiver's own fields. */
   readonly fields: FieldCatalogue
   readonly decode: boolean
-  /** Called with the reason when a value is not kept. */
-  readonly leftOut: (reason: string) => void
-  /** Called for a message of a vehicle whose clock was set back by this much. `undefined`: it is right again. */
-  readonly clockRead: (vin: string, behindMs: number | undefined) => void
+  /** Logs a warning. */
+  readonly note: (line: string, details: Record<string, unknown>, vin?: string) => void
+  /** For the VINs of vehicles whose clock was set back. */
+  readonly clocksBehind: Set<string>
 }
 
 /** The process in which states are kept. */
@@ -90,6 +90,10 @@ export interface KeptVehicles {
   /** How long and how often it forgets silent vehicles. `undefined`: never. */
   readonly forgets: { readonly afterMs: number; readonly everyMs: number } | undefined
   readonly subjects: Subjects
+  /** Throws `handler_invalid` for a first argument of `receiver.when` that is no edge. */
+  checkEdge(given: unknown): void
+  /** The error for a Worker, whose memory can end without a crash to report. */
+  noMemory(): FleethookError
   /** The error for an inbox that cannot keep states. */
   noStore(why: string): FleethookError
   /** A store for an inbox in memory. */
@@ -123,13 +127,22 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
   const names: readonly string[] | undefined = fields === 'all' ? undefined : fields
   return {
     fields,
-    keep({ fields: ownFields, decode, leftOut, clockRead }) {
+    keep({ fields: ownFields, decode, note, clocksBehind }) {
       if (!decode) {
         const problem = 'compares decoded values, and option `decode` of createReceiver is false'
         throw invalid(problem, 'Leave out `decode`. `event.raw` has every value as it was sent.')
       }
       checkNames(names, deltas, ownFields)
-      const slots = new Slots({ fields: names, deltas }, ownFields, leftOut)
+      const slots = new Slots({ fields: names, deltas }, ownFields, (reason) =>
+        note('a value is not kept in the newest state of its vehicle', { reason }),
+      )
+      const clockRead = (vin: string, behindMs: number | undefined): void => {
+        if (behindMs === undefined) return void clocksBehind.delete(vin)
+        if (clocksBehind.has(vin) || clocksBehind.size >= mostClocks) return undefined
+        clocksBehind.add(vin)
+        const line = 'the clock of a vehicle was set back and did not come back: its times are corrected by that'
+        return note(line, { behindMs }, vin)
+      }
       const edges = new EdgeIndex()
       const forgets =
         forgetAfterMs === undefined
@@ -147,6 +160,18 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
         forgets,
         noStore,
         subjects: vehicleSubjects(slots, edges, ownFields),
+        checkEdge(given) {
+          if (isEdge(given)) return
+          throw new FleethookError('handler_invalid', 'The first argument of `receiver.when` is not an edge.', {
+            hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
+          })
+        },
+        noMemory: () =>
+          new FleethookError(
+            'option_invalid',
+            'The part `vehicles` keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',
+            { hint: 'Use durableObjectInbox(…), or run the receiver on Node, Bun or Deno with sqliteInbox(…).' },
+          ),
         inMemory: (log) =>
           memoryVehicles((forgotten) =>
             log.warn('the memory for the newest state is full, and vehicles that were silent are forgotten', {
@@ -207,12 +232,25 @@ const none: readonly never[] = []
 
 /** Edges and the filter `changed`, for the registry. */
 function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalogue): Subjects {
+  const names = new WeakMap<object, string>()
+  const repeated = new Map<Step, Step[]>()
   return {
     subject(given) {
       if (!isEdge(given)) return undefined
       const edge = checkEdge(given, slots, ownFields)
       edges.add(edge)
-      return { key: subjectOf(edge.name), input: (entry, nth) => happeningOf(edge.name, entry, nth) }
+      const input = (entry: Entry): unknown => happeningOf(edge.name, entry, 0)
+      names.set(input, edge.name)
+      return { key: subjectOf(edge.name), input }
+    },
+    again(step, nth) {
+      const { name, handler, wants, input, gather, mark } = step
+      const edge = input && names.get(input)
+      if (edge === undefined) return step
+      const known = repeated.get(step) ?? []
+      repeated.set(step, known)
+      const other = (entry: Entry): unknown => happeningOf(edge, entry, nth)
+      return (known[nth - 1] ??= { name, handler, wants, input: other, gather, mark })
     },
     changed({ changed = none, first = false, invalid = false }) {
       for (const field of changed) {
@@ -231,6 +269,9 @@ function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalog
     },
   }
 }
+
+/** More vehicles with a wrong clock are not counted. */
+const mostClocks = 10_000
 
 /** What happened, for the handlers of an edge. Throws the error of an edge that failed. `nth`: it can happen more than once in a message. */
 function happeningOf(

@@ -249,6 +249,7 @@ describe('A refusal says what to do, and never shows a secret', () => {
     ['a bare secret on a collector path', plain, plain, '/services/collector', '"Authorization: Splunk <secret>"'],
     ['the secret in quotes', plain, `"${plain}"`, '/', 'but in quotes'],
     ['two headers', plain, `${plain}, ${plain}`, '/', 'two Authorization headers'],
+    ['two headers without a space', plain, `${plain},${plain}`, '/', 'two Authorization headers'],
     ['two headers with schemes', plain, `Splunk ${plain}, Basic eDp5`, '/', 'two Authorization headers'],
     ['another value', plain, 'other', '/', 'to the same value'],
   ] as const)('%s', async (_case, secret, authorization, path, words) => {
@@ -270,7 +271,9 @@ describe('A secret that is right behind another scheme word is in the log, once,
     [own, plain, 'no'],
     [['another-value', own], `Token ${plain}`, 'Token'],
     [() => plain, `Bearer ${plain}`, 'Bearer'],
-    [plain, `${'x'.repeat(40)} ${plain}`, 'x'.repeat(20)],
+    [plain, `${'x'.repeat(40)} ${plain}`, 'something else'],
+    [plain, `an-0ld-secret ${plain}`, 'something else'],
+    [['short', plain], `short ${plain}`, 'something else'],
   ])('secret %o, header %o', async (secret, authorization, where) => {
     const log = remember()
     const receiver = createReceiver({ secret, log })
@@ -287,14 +290,19 @@ describe('A secret that is right behind another scheme word is in the log, once,
     expect(near.status).toBe(401)
   })
 
-  test.each([`Bearer ${plain}x`, `Bearer x${plain}`, 'Bearer ', `${plain} Bearer`])(
-    '%o is not such a one',
-    async (authorization) => {
-      const log = remember()
-      await createReceiver({ secret: plain, log }).accept({ authorization, body: state })
-      expect(log.lines.join()).not.toContain('although')
-    },
-  )
+  test.each([
+    `Bearer ${plain}x`,
+    `Bearer x${plain}`,
+    'Bearer ',
+    `${plain} Bearer`,
+    `${plain}, ${plain}`,
+    `other, ${plain}`,
+  ])('%o is not such a one', async (authorization) => {
+    const log = remember()
+    await createReceiver({ secret: plain, log }).accept({ authorization, body: state })
+    expect(log.lines.join()).not.toContain('although')
+    expect(log.lines.join()).not.toContain(plain)
+  })
 
   test('a list of both forms takes both', async () => {
     const secret = [plain, own]

@@ -1,5 +1,5 @@
 import { type Clock, elapsedMs } from '../../../src/base/clock.ts'
-import { coveredBy } from '../../../src/core/registry.ts'
+import type { Registered } from '../../../src/core/registry.ts'
 import type { Database } from './client.ts'
 
 /** How long handlers count whose last process was killed beside this one, in seconds: it may be on its way to a restart. */
@@ -124,4 +124,30 @@ function compared(
     lacking: theirs.filter((handler) => !coveredBy(mine, handler)),
     extra: mine.filter((handler) => !coveredBy(theirs, handler)),
   }
+}
+
+/**
+ * What a process has handlers for, in a form that is the same in every process with the same handlers: subjects, with the fields of their
+ * filters, and the names of handlers that leave marks.
+ */
+export function declaredBy(added: readonly Registered[]): readonly string[] {
+  const declared = added.flatMap(({ keys, filter, mark }) => [
+    ...[...keys].flatMap((key) => declarations(key, filter)),
+    ...(mark === undefined ? [] : [`handler ${mark}`]),
+  ])
+  return [...new Set(declared)].toSorted()
+}
+
+function declarations(key: string, filter: Registered['filter']): readonly string[] {
+  const of = filter?.vins === undefined ? '' : ' of some vehicles'
+  const named = [
+    ...(filter?.fields ?? []).map((field) => `${key}: ${field}`),
+    ...(filter?.changed ?? []).map((field) => `${key}: ${field} changed`),
+  ]
+  return (named.length === 0 ? [key] : named).map((one) => one + of)
+}
+
+/** Whether processes with these handlers do what a declared one does. A handler without a filter gets what one with a filter gets. */
+function coveredBy(declared: readonly string[], one: string): boolean {
+  return declared.some((other) => one === other || one.startsWith(`${other}: `) || one === `${other} of some vehicles`)
 }

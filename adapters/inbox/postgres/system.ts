@@ -19,6 +19,7 @@ import type { Signs } from '../signs-of-life.ts'
 import { deadLettersOf, type SharedInbox, type SharedSystem } from '../two-halves.ts'
 import { failingMessages, Watch } from './backlog.ts'
 import { Database } from './client.ts'
+import { declaredBy } from './handling.ts'
 import type { Place } from './endings.ts'
 import type { Marks } from './exactly-once.ts'
 import { signsIn } from './life.ts'
@@ -110,7 +111,7 @@ export class PostgresSystem implements SharedSystem, Marks {
     this.reader = new Reader({
       ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.#id },
       local: this.#clock.local,
-      declared: () => this.#parts.registry.declared(),
+      declared: () => declaredBy(this.#parts.registry.added),
       put: (messages) => this.#writer.put(messages),
     })
     return this.reader
