@@ -576,8 +576,9 @@ function newsOf(
   const isKnown = saidMs !== undefined && saidMs === known?.ahead?.startMs
   // Two times of a clock that is ahead count as received at once, and are in its own order.
   const wasAhead = { aheadMs: known?.ahead?.newestMs ?? 0, atMs: sinceMs }
-  const isRightAgain = saidMs !== undefined && isCorrected({ aheadMs: saidMs, atMs: beganMs }, wasAhead)
-  const byClock = saidMs !== undefined && saidMs > beganMs && !isRightAgain ? known?.ahead : undefined
+  const isStillAhead = saidMs !== undefined && saidMs > beganMs
+  const isRightAgain = isStillAhead && isCorrected({ aheadMs: saidMs, atMs: beganMs }, wasAhead)
+  const byClock = isStillAhead && !isRightAgain ? known?.ahead : undefined
   // A late message lists what was active earlier, and every message can repeat what an earlier one said.
   const isNew =
     !isKnown &&

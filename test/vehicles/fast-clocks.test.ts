@@ -140,6 +140,16 @@ describe('a clock that is ahead', () => {
     },
   )
 
+  test('and is corrected does not make an alert of the past new', async () => {
+    const { says, told, clock } = car(memory())
+    const alert = (aheadMs: number): object => ({
+      alerts: [{ name: 'Low', startedAt: new Date(clock.now() + aheadMs).toISOString() }],
+    })
+    await says(alert(30_000), 30_000)
+    for (const agoMs of [60_000, 3_600_000]) await says(alert(-agoMs), 50)
+    expect(told).toHaveLength(1)
+  })
+
   test.each([50, 500, 1_000, 4 * minute])('by %i ms all the time keeps its own order', async (aheadMs) => {
     const { says, told, gear: now } = car(memory())
     for (const value of ['R', 'P', 'D', 'P', 'D']) await says(gear(value), aheadMs, 1_500)

@@ -280,6 +280,14 @@ describe('where', () => {
     expect(indexes(twice, [...crossed, locked(true), ...battery(26), gear('P'), ...battery(19)])).toEqual([7, 8])
   })
 
+  test('what is too long to wait is told at once, and marked', () => {
+    const alerts = Array.from({ length: 8 }, (_, n) => ({ name: `Alert ${n}`, more: 'x'.repeat(12_000) }))
+    const told: readonly Told[] = [gear('D'), 'gap', { alerts }, gear('P')]
+    expect(happenings(alertStarts().where(is('Gear', 'P')), eventsOf(told))).toMatchObject([
+      { index: 2, happened: { acrossGap: true } },
+    ])
+  })
+
   test('what an edge remembers moves on while the conditions are not true', () => {
     const lowWhileParked = crosses('BatteryLevel', { below: 20, again: 25 }).where(is('Gear', 'P'))
     expect(indexes(lowWhileParked, [gear('D'), ...battery(30, 19, 22), gear('P'), ...battery(19, 26, 19)])).toEqual([7])
