@@ -15,6 +15,7 @@ export interface TlsFiles {
   readonly keyFile: string
 }
 
+/** The key and the certificate of a server: as texts, or as files that are looked at again. */
 export type TlsOptions = TlsTexts | TlsFiles
 
 /** Options of `serve`, the same on every runtime. */

@@ -3,7 +3,6 @@
  *
  * @module
  */
-import { FleethookError } from '../src/base/errors.ts'
 import { hostedBy } from '../src/receiver/hosted.ts'
 import type { ExecutionContext } from '../src/hosting/execution-context.ts'
 import { isRouted, receiversIn } from '../src/hosting/drainable.ts'
@@ -60,11 +59,8 @@ function inboxesOf(receivers: readonly object[]): readonly AttachableInbox[] {
 
 /** Throws `option_invalid`: a Worker, with states of vehicles in its memory, can end without a crash to report. */
 function refuseForgetting(receivers: readonly object[]): void {
-  const backends = receivers.flatMap((receiver) => hostedBy(receiver)?.backend ?? [])
-  if (!backends.some(({ vehicles, durability }) => vehicles !== undefined && durability === 'memory')) return
-  throw new FleethookError(
-    'option_invalid',
-    'The part `vehicles` keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',
-    { hint: 'Use durableObjectInbox(…), or run the receiver on Node, Bun or Deno with sqliteInbox(…).' },
-  )
+  for (const receiver of receivers) {
+    const { backend, vehicles } = hostedBy(receiver) ?? {}
+    if (vehicles !== undefined && backend?.durability === 'memory') throw vehicles.noMemory()
+  }
 }

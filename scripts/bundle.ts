@@ -65,6 +65,8 @@ const { output } = await build({
     dir: target,
     format: 'esm',
     comments: { jsdoc: false },
+    // Shorter than what the bundler of a Worker makes of it by itself. Names and line breaks stay.
+    minify: { compress: true, mangle: false, codegen: { removeWhitespace: false } },
     entryFileNames: '[name].js',
     chunkFileNames: ({ moduleIds }) =>
       moduleIds.length > 0 && moduleIds.every((id) => ofCommandLine.test(id))

@@ -4,7 +4,7 @@
  * @module
  */
 export type { Timer } from './base/clock.ts'
-export type { ClosedGate, Ended, Gate, Part, PartHost, ReceiverPart } from './core/part.ts'
+export type { Ended, Part, ReceiverPart } from './core/part.ts'
 export type { Entry, Step } from './core/entry.ts'
 export type { ExecutionContext } from './hosting/execution-context.ts'
 export type { DedupeOptions } from './parts/dedupe.ts'

@@ -17,6 +17,7 @@ import { isBound } from './hosting/execution-context.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { AddedBy, KeepsVehicles, Receiver } from './receiver/interface.ts'
+import type { KeptVehicles } from './parts/vehicles.ts'
 import { isEdge } from './vehicles/edge.ts'
 import type { BatchOptions } from './core/handler.ts'
 import { createReports } from './receiver/reports.ts'
@@ -67,8 +68,8 @@ export function createReceiver<
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
   const vehicles = vehiclesPart?.keep({
     ...settings,
-    leftOut: reports.noteLeftOut,
-    clockRead: reports.noteVehicleClock,
+    note: reports.noteState,
+    clocksBehind: reports.clocksBehind,
   })
   const registry = createRegistry(settings.fields, vehicles?.subjects)
   const { inbox } = settings
@@ -183,8 +184,7 @@ export function createReceiver<
       return receiver
     },
     when(edge: unknown, ...rest: readonly unknown[]) {
-      needsVehicles(vehicles)
-      if (!isEdge(edge)) throw noEdge()
+      needsVehicles(vehicles).checkEdge(edge)
       registry.add(edge, rest)
       return receiver
     },
@@ -232,7 +232,7 @@ export function createReceiver<
   markRoutes(routes.app, receiver)
   const { answer, targetOf } = routes
   const refused = reports.refusals.noteByRuntime
-  markHosted(receiver, { answer, targetOf, refused, secret: settings.secret, backend })
+  markHosted(receiver, { answer, targetOf, refused, secret: settings.secret, backend, vehicles })
   // Whether `vehicles` is there depends on the parts, whose types say the same.
   return whole as typeof receiver & AddedBy<Parts, ExtendedBy<Fields>> // oxlint-disable-line no-unsafe-type-assertion
 }
@@ -246,17 +246,12 @@ interface MissingSecondTypeArgument extends EnumType {
 }
 
 /** Throws `handler_invalid` when the receiver keeps no states. */
-function needsVehicles(vehicles: BackendParts['vehicles']): void {
-  if (vehicles !== undefined) return
+function needsVehicles(vehicles: BackendParts['vehicles']): KeptVehicles {
+  if (vehicles !== undefined) return vehicles
   throw new FleethookError('handler_invalid', '`receiver.when` needs the part `vehicles`, and the receiver has none.', {
     hint: "Give createReceiver the option parts: [vehicles({ fields: ['Gear'] })], with the fields that the edge looks at.",
   })
 }
-
-const noEdge = (): FleethookError =>
-  new FleethookError('handler_invalid', 'The first argument of `receiver.when` is not an edge.', {
-    hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
-  })
 
 function isTest(request: AuthorizedRequest): boolean {
   for (const [name] of request.headers?.() ?? []) if (name === testHeader) return true

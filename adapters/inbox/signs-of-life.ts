@@ -49,6 +49,8 @@ interface LifeOptions {
   readonly onGap: (gap: InboxGap) => void
   /** Called after each sign: the system answers, so gaps can be reported. */
   readonly onSigned: () => void
+  /** Called after it has tried to account for the time before it: what it knows of that, `onGap` has told. */
+  readonly onAccounted: () => void
   /** When this receiver, with its inbox before this one, did not listen. It counts only if no other receiver ever left a sign. */
   readonly earlier: readonly InboxGap[]
 }
@@ -96,7 +98,7 @@ export class Life {
   }
 
   async #live(isExpected: boolean): Promise<void> {
-    const { clock, log, signs, onSigned } = this.#options
+    const { clock, log, signs, onSigned, onAccounted } = this.#options
     const { signal } = this.#closing
     const say = throttled(log, clock)
     let isOver = false
@@ -105,6 +107,7 @@ export class Life {
         await this.#sign(false)
         onSigned()
         isOver ||= await this.#account(isExpected)
+        onAccounted()
       } catch (error) {
         say.warn('signs of life could not be written or read', { reason: signs.reasonOf(error) })
       }

@@ -107,11 +107,17 @@ export class TwoHalves implements Backend {
   #readiness: Promise<boolean> | undefined
   #draining: Promise<DrainResult> | undefined
   #isOpen = false
+  /** The gap of the time before this receiver is on its way. */
+  readonly #accounted: Promise<void>
+  #account = (): void => {}
   #isDraining = false
   #stopWatching = (): void => {}
 
   constructor(role: Role, parts: BackendParts, system: SharedSystem) {
     this.#role = role
+    this.#accounted = new Promise((resolve) => {
+      this.#account = resolve
+    })
     this.#parts = parts
     this.#system = system
     this.durability = system.durability
@@ -284,6 +290,8 @@ export class TwoHalves implements Backend {
       // A stall of this half is no gap: others receive meanwhile.
       watchesTime: false,
       receives: this.#role !== 'handle',
+      // A timer that was due meanwhile must know of the gap before it.
+      timersAfter: this.#role === 'both' ? this.#accounted : undefined,
       inbox: (settings) =>
         inboxBehind(this.#system.durability, vehicles, async () => {
           await this.#connect()
@@ -305,6 +313,7 @@ export class TwoHalves implements Backend {
       openGaps: () => front.openGaps(),
       onGap: (gap) => front.noteGap(gap),
       onSigned: () => front.reportGaps(),
+      onAccounted: this.#account,
     })
     this.#life.start(options.listeningWasKept === true)
     this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {

@@ -79,7 +79,7 @@ export function statsOf(
     refused: { ...refusals.counts },
     drift: drift.list(),
     drifted: drift.total(),
-    clocksBehind: clocksBehind(),
+    clocksBehind: clocksBehind.size,
     draining: backend.isDraining,
   }
 }

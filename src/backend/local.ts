@@ -3,11 +3,10 @@ import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import { Core } from '../core/core.ts'
 import { noRequest, type RequestScope, type RequestWork } from '../core/entry.ts'
-import { resolvedOr } from '../core/draining.ts'
+import { drain, resolvedOr } from '../core/draining.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Part } from '../core/part.ts'
 import { retryOptions } from '../core/retry.ts'
-import { Breakers } from '../parts/breaker.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
@@ -34,6 +33,8 @@ interface LocalBackendOptions extends BackendParts {
   readonly watchesTime?: boolean
   /** Whether messages can wait at the port of this process while it does not run. Default `true`. */
   readonly receives?: boolean
+  /** Timers start when this is resolved. Default: at once. */
+  readonly timersAfter?: Promise<void> | undefined
 }
 
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
@@ -64,7 +65,6 @@ export class LocalBackend implements Backend {
   readonly #pace: GapPace
   readonly #inbox: Inbox
   readonly #core: Core
-  readonly #breakers: Breakers
   readonly replay: Replays['replay']
   readonly replaySome: Replays['replaySome']
   /** `undefined`: every message that waits has its place. */
@@ -88,6 +88,7 @@ export class LocalBackend implements Backend {
   #emits = false
   readonly #longestWaitMs: number
   readonly #watchesTime: boolean
+  readonly #timersAfter: Promise<void> | undefined
   #stopWatching = (): void => {}
   /** Set when the process stood still a moment ago. Until this timer fires, that gap grows, and no gap is emitted. */
   #catchingUp: Timer | undefined
@@ -97,6 +98,7 @@ export class LocalBackend implements Backend {
     scope = noRequest,
     watchesTime = true,
     receives = true,
+    timersAfter,
     ...parts
   }: LocalBackendOptions) {
     const { settings, registry, receipts, reports, vehicles } = parts
@@ -151,12 +153,9 @@ export class LocalBackend implements Backend {
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
     this.#watchesTime = watchesTime
-    this.#breakers = new Breakers(reports.dispatch)
-    const added: Part[] = [this.#breakers]
-    for (const part of settings.parts) {
-      if ('create' in part) added.push(part.create())
-      else if (kept !== undefined) added.push(kept.part)
-    }
+    this.#timersAfter = timersAfter
+    const added: Part[] = []
+    for (const part of settings.parts) if ('create' in part) added.push(part.create())
     this.#core = new Core({
       clock,
       log: settings.log,
@@ -165,6 +164,7 @@ export class LocalBackend implements Backend {
       retry,
       inbox,
       registry,
+      vehicles: kept?.states,
       parts: added,
       read: receipts.reread,
       events: {
@@ -320,8 +320,7 @@ export class LocalBackend implements Backend {
     if (dryRun) return erase(vin, true)
     const { counts } = this.#core
     const before = counts.forgotten
-    this.#core.forget(laneOf(vin))
-    this.#gaps.forget(vin)
+    this.letGoOf(vin)
     await this.vehicles?.forget(vin)
     const erased = await erase(vin, false)
     // Not all that wait have a place in memory.
@@ -346,7 +345,7 @@ export class LocalBackend implements Backend {
     const { counts, lanes } = this.#core
     const { running } = this.lifecycle
     const inbox = this.#inbox.stats?.() ?? {}
-    const resting = this.#breakers.resting().map(({ handler, sinceMs, nextTryMs }) => ({
+    const resting = this.#core.breakers.resting().map(({ handler, sinceMs, nextTryMs }) => ({
       handler,
       since: new Date(sinceMs),
       nextTryAt: new Date(nextTryMs),
@@ -435,7 +434,8 @@ export class LocalBackend implements Backend {
         const startTimers = await this.#kept?.recover(unapplied, lastId)
         this.#lastId = lastId ?? ''
         await this.#recover(waiting)
-        startTimers?.()
+        if (this.#timersAfter === undefined) startTimers?.()
+        else void this.#timersAfter.then(() => this.lifecycle.startsNoMore || startTimers?.())
       } catch (error) {
         reports.dispatch.inboxFailed(error)
       }
@@ -597,7 +597,7 @@ export class LocalBackend implements Backend {
     // An answer that waits for handlers would wait in vain.
     if (takeUntil === undefined || this.ack === 'handled') refuse()
     else takeUntil.then(refuse, refuse)
-    const result = await this.#core.drain(options)
+    const result = await drain(this.#core, options)
     refuse()
     this.#isClosed = true
     this.#parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.size)

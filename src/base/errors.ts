@@ -57,3 +57,6 @@ export class FleethookError extends Error {
 export function withHint({ message, hint }: { readonly message: string; readonly hint?: string | undefined }): string {
   return hint === undefined ? message : `${message} ${hint}`
 }
+
+/** Text that every store takes: no NUL, and no half of a character. JSON text has neither, but what was read from it can. */
+export const storable = (text: string): string => text.replaceAll(/[\0\p{Surrogate}]/gu, '\uFFFD')

@@ -7,6 +7,7 @@ import { mostCrashes } from '../inbox/crash-suspects.ts'
 import type { LastFailure } from '../inbox/failing.ts'
 import type { Claim, Waiting } from '../inbox/inbox.ts'
 import type { Delivery } from '../inbox/observer.ts'
+import type { Step as VehicleStep } from '../vehicles/vehicles.ts'
 import type { BatchOptions } from './handler.ts'
 
 /** The queue of one VIN. It exists only while it has work. Only `Lanes` changes it. */
@@ -25,7 +26,7 @@ export interface Lane {
   isAside: boolean
 }
 
-/** The second argument of every handler. Parts add their getters. */
+/** The second argument of every handler. */
 export interface Context {
   readonly log: Log
   readonly env: object
@@ -50,6 +51,12 @@ export interface Step {
   readonly mark: string | undefined
 }
 
+/** A place of `concurrency` that several messages share: the run of a batch. */
+export interface Slot {
+  /** One of its messages needs it no more. */
+  leave(): void
+}
+
 /** What went wrong with an entry. Only a failure makes one. */
 interface Trouble {
   /** When the step that failed began to fail, by the clock that is never set back. */
@@ -72,9 +79,9 @@ interface Trouble {
  *
  * | state     | meaning                                                                              |
  * | --------- | ------------------------------------------------------------------------------------ |
- * | `held`    | it is being stored, it rests, or a batch, a closed gate or those before it keep it    |
+ * | `held`    | it is being stored, it rests, or a batch, a breaker or those before it keep it        |
  * | `waiting` | it waits for its turn in its lane                                                     |
- * | `running` | it has the turn of its lane, and one of the `concurrency` slots                        |
+ * | `running` | it has the turn of its lane and a slot of `concurrency`, or its batch has              |
  * | `over`    | settled, dead or given up                                                             |
  */
 export class Entry {
@@ -96,13 +103,15 @@ export class Entry {
   mostAttempts: number
   /** An earlier process may have handed it out, or it was in a batch that failed. */
   redelivered: boolean
-  /** What the inbox handed out. `undefined` before the first turn, while it rests, and at a gate. */
+  /** What the inbox handed out. `undefined` before the first turn, while it rests, and at a circuit breaker. */
   claim: Claim | undefined
   event: FleetEvent | MalformedBody | undefined
   /** The steps that still have to succeed. `undefined` before the first attempt. */
   steps: readonly Step[] | undefined
-  /** What keeps it, when that is a batch, a gate or the entries before it in its lane. */
+  /** What keeps it, when that is a batch, a circuit breaker or the entries before it in its lane. */
   heldBy: object | undefined
+  /** The slot that it shares with other messages of a batch while it runs. `undefined`: it has its own. */
+  slot: Slot | undefined
   /** No part has let it pass yet. */
   #isNew = true
   /** It was in a batch that failed, so its step gets it alone. */
@@ -112,8 +121,8 @@ export class Entry {
   /** The number of processes that ended while they had it in hand. */
   crashes: number
   trouble: Trouble | undefined
-  /** What parts know of it, each at its own place. */
-  notes: unknown[] | undefined
+  /** What it changed in the state of its vehicle. */
+  change: VehicleStep | undefined
   /** Continues in the I/O context of the request that brought it, where a runtime binds work to a request. */
   hop: (() => void) | undefined
 
@@ -157,9 +166,11 @@ export class Entry {
     this.#isNew = false
   }
 
-  /** Its turn begins. */
-  begin(): void {
+  /** Its turn begins, in a slot of its own or in that of its batch. */
+  begin(slot?: Slot): void {
     this.state = 'running'
+    this.heldBy = undefined
+    this.slot = slot
   }
 
   /** It waits for its next turn. */
@@ -169,7 +180,7 @@ export class Entry {
     if (this.trouble !== undefined) this.trouble.rest = undefined
   }
 
-  /** Something keeps it until `Core.resume` or `Core.release`. */
+  /** Something keeps it until it is resumed. */
   hold(by: object | undefined): void {
     this.state = 'held'
     this.heldBy = by
@@ -216,13 +227,13 @@ export class Entry {
   }
 
   /** The attempt was broken off, or was that of a batch that failed: it does not count. */
-  uncountAttempt(): void {
-    this.attempt -= 1
+  uncountAttempt(before: number): void {
+    this.attempt = Math.min(before, this.attempt)
   }
 
   /** The batch that it was in failed, and each of its messages is tried by itself. */
-  goAlone(): void {
-    this.uncountAttempt()
+  goAlone(before: number): void {
+    this.uncountAttempt(before)
     this.redelivered = true
     this.isAlone = true
   }
@@ -390,12 +401,4 @@ export function contextHop(run: () => void): () => void {
     open = resolve
   }).then(run)
   return open
-}
-
-let places = 0
-
-/** A place of its own in `Entry.notes`, for a part. */
-export function notePlace(): number {
-  places += 1
-  return places - 1
 }

@@ -4,8 +4,9 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
+import type { VehicleStates } from '../vehicles/vehicles.ts'
 import type { RequestWork } from './entry.ts'
-import type { Gate, Part } from './part.ts'
+import type { Part } from './part.ts'
 import type { Registry } from './registry.ts'
 import type { RetryOptions } from './retry.ts'
 
@@ -43,6 +44,9 @@ export interface CoreEvents {
     run: FailedRun,
   ): void
   discarded(reason: string, topic: string, messages: number): void
+  /** A resting handler threw `Retry` when it was tried, so it rests until `atMs`. `failures`: the runs that failed in a row. */
+  resting(handler: string, atMs: number, failures: number): void
+  recovered(handler: string): void
   /** A message of this request was given up, and the inbox dropped this number of older dead letters for it. */
   died(letter: DeadLetter, dropped: number, request: RequestWork): void
   /** A handler ignored its signal and ended this long after its time limit, so it ran beside its retry. */
@@ -74,17 +78,6 @@ export interface CoreCounts {
   forgotten: number
 }
 
-/** What follows an attempt. A number: the message rests for that many milliseconds. A gate: it waits there. */
-export type After = 'over' | 'wait' | 'gather' | number | Gate
-
-/** What runs beside lanes: a batch. It takes one of the `concurrency` slots. */
-export interface Turn {
-  /** Never rejects. */
-  run(): void | Promise<void>
-  /** Continues in the I/O context of a request. */
-  readonly hop: (() => void) | undefined
-}
-
 /** How long a message rests when the inbox failed during its attempt, in milliseconds. */
 export const inboxRestMs = 5_000
 
@@ -93,6 +86,8 @@ export interface CoreOptions {
   readonly clock: Clock
   readonly log: Log
   readonly registry: Registry
+  /** The states of vehicles. `undefined`: nobody keeps them. */
+  readonly vehicles: VehicleStates | undefined
   readonly parts: readonly Part[]
   readonly retry: Required<RetryOptions>
   readonly concurrency: number

@@ -5,10 +5,10 @@ import { type FieldCatalogue, guessOf, isInCatalogue, type OtherField } from '..
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { isTextList } from '../wire/record.ts'
-import { markOf } from '../inbox/once-handlers.ts'
+import { markOf, nthRunOf } from '../inbox/once-handlers.ts'
 import type { Entry, Step, Wants } from './entry.ts'
 import type { HandlerFilter } from './handler.ts'
-import type { Opened } from './part.ts'
+import type { EdgeSubjects } from '../vehicles/vehicles.ts'
 
 type Message = FleetEvent | MalformedBody
 
@@ -21,7 +21,9 @@ type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {
 /** Filters and subjects that a part brings: the newest state of vehicles knows what changed, and which edges happened. */
 export interface Subjects {
   /** The key of a subject of this kind, and what its handlers get. `undefined`: it is no such subject. */
-  subject(given: unknown): { readonly key: string; readonly input: (entry: Entry, nth: number) => unknown } | undefined
+  subject(given: unknown): { readonly key: string; readonly input: (entry: Entry) => unknown } | undefined
+  /** The step for a subject that is there for the `nth` time in a message. It stays the same object: batches and breakers know it by that. */
+  again(step: Step, nth: number): Step
   /** The filter `changed`. Throws `handler_invalid` for a field that is not kept. */
   changed(filter: GivenFilter): (entry: Entry | undefined) => boolean
 }
@@ -31,49 +33,74 @@ export interface Registry {
   /** `handling` is a handler, or a filter and a handler. Throws `handler_invalid` when an argument of `receiver.on`, `batch` or `when` is wrong. */
   add(subjects: unknown, handling: readonly unknown[], gather?: Step['gather']): void
   /** The steps for a message of these subjects: handlers of one message first, batches last. */
-  stepsFor(event: Message, entry: Entry | undefined, opened: Opened | undefined): readonly Step[]
-  /**
-   * What it has handlers for, in a form that is the same in every process with the same handlers: subjects, with the fields of their filters, and
-   * the names of handlers that leave marks.
-   */
-  declared(): readonly string[]
+  stepsFor(event: Message, entry: Entry | undefined, edges: EdgeSubjects | undefined): readonly Step[]
+  /** What was registered, for inboxes that several processes share. */
+  readonly added: readonly Registered[]
   /** The names of the handlers and batches that an event is for, without those of other subjects than its topic. */
   namesFor(event: Message): readonly string[]
+}
+
+/** One call of `add`. */
+export interface Registered {
+  /** Its subjects. */
+  readonly keys: Iterable<string>
+  readonly filter: GivenFilter | undefined
+  readonly mark: string | undefined
 }
 
 interface Subscribed {
   readonly steps: readonly Step[]
   readonly isFiltered: boolean
+  /** A handler that leaves a mark is there twice. */
+  readonly hasRepeated: boolean
 }
 
 const topics: readonly string[] = [...wireTopics, 'unknown', 'gap']
 const subjects: readonly string[] = [...topics, '*', 'malformed']
 
-const nobody: Subscribed = { steps: [], isFiltered: false }
+const nobody: Subscribed = { steps: [], isFiltered: false, hasRepeated: false }
 
 /** An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`. */
 export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects): Registry {
   const byKey = new Map<string, Subscribed>()
-  const declared = new Set<string>()
-  /** What the steps of other subjects get, and the same steps for a subject that is there more than once. */
-  const inputs = new Map<Step, (entry: Entry, nth: number) => unknown>()
-  const repeated = new Map<Step, Step[]>()
+  const added: Registered[] = []
+  /** Later runs of a handler for one message, by their number. */
+  const runs = new Map<Step, Step[]>()
 
-  /** The step for the subject that is there for the `nth` time. It stays the same object: batches and breakers know it by that. */
-  function again(step: Step, nth: number): Step {
-    const input = inputs.get(step)
-    if (nth === 0 || input === undefined) return step
-    const known = repeated.get(step) ?? []
-    repeated.set(step, known)
-    const { name, handler, wants, gather, mark } = step
-    return (known[nth - 1] ??= { name, handler, wants, gather, mark, input: (entry) => input(entry, nth) })
+  /** The `nth` run of a handler that leaves a mark: each leaves one of its own. It stays the same object, like that of `again`. */
+  function nthRun(step: Step, nth: number): Step {
+    const known = runs.get(step) ?? []
+    runs.set(step, known)
+    const { name, handler, wants, input, gather } = step
+    const run = nthRunOf(handler, nth)
+    return (known[nth - 1] ??= {
+      ...{ name, wants, input, gather },
+      handler: isHandler(run) ? run : handler,
+      mark: markOf(handler, nth),
+    })
+  }
+
+  /** Steps in their order. A handler that leaves a mark runs more than once when it is for several of the message's subjects. */
+  function numbered(steps: readonly Step[]): readonly Step[] {
+    const counts = new Map<string, number>()
+    return steps.map((step) => {
+      const nth = counts.get(step.mark ?? '') ?? 0
+      if (step.mark === undefined) return step
+      counts.set(step.mark, nth + 1)
+      return nth === 0 ? step : nthRun(step, nth)
+    })
   }
 
   function subscribe(key: string, step: Step): void {
     const known = byKey.get(key) ?? nobody
     const steps = [...known.steps, step]
     const inOrder = [...steps.filter(({ gather }) => gather === undefined), ...steps.filter(({ gather }) => gather)]
-    byKey.set(key, { steps: inOrder, isFiltered: known.isFiltered || step.wants !== undefined })
+    const isRepeated = step.mark !== undefined && known.steps.some(({ mark }) => mark === step.mark)
+    byKey.set(key, {
+      steps: inOrder,
+      isFiltered: known.isFiltered || step.wants !== undefined,
+      hasRepeated: known.hasRepeated || isRepeated,
+    })
   }
 
   const registry: Registry = {
@@ -90,47 +117,34 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
           'A filter comes before the handler.',
         )
       const mark = markOf(handler)
-      const input = other && ((entry: Entry): unknown => other.input(entry, 0))
-      const step: Step = { name: registeredAs(handler), handler, wants, input, gather, mark }
-      if (other !== undefined) inputs.set(step, other.input)
-      for (const key of keys) {
-        subscribe(key, step)
-        for (const one of declarations(key, filter)) declared.add(one)
-      }
-      if (mark !== undefined) declared.add(`handler ${mark}`)
+      const step: Step = { name: registeredAs(handler), handler, wants, input: other?.input, gather, mark }
+      for (const key of keys) subscribe(key, step)
+      added.push({ keys, filter, mark })
     },
 
-    stepsFor(event, entry, opened) {
+    stepsFor(event, entry, edges) {
       const ofTopic = byKey.get(event.topic) ?? nobody
-      if (opened === undefined) return ofTopic.isFiltered ? matching(ofTopic, event, entry) : ofTopic.steps
-      const { earlier = [], keys = [] } = opened
+      if (edges === undefined) {
+        const steps = matching(ofTopic, event, entry)
+        return ofTopic.hasRepeated ? numbered(steps) : steps
+      }
+      const { earlier, keys } = edges
       const order = [...earlier, event.topic, ...keys]
-      const all = order.flatMap((key, at) => {
-        const nth = order.slice(0, at).filter((other) => other === key).length
-        return matching(byKey.get(key) ?? nobody, event, entry).map((step) => again(step, nth))
-      })
+      const all = numbered(
+        order.flatMap((key, at) => {
+          const nth = order.slice(0, at).filter((other) => other === key).length
+          const steps = matching(byKey.get(key) ?? nobody, event, entry)
+          return nth === 0 || more === undefined ? steps : steps.map((step) => more.again(step, nth))
+        }),
+      )
       return [...all.filter(({ gather }) => gather === undefined), ...all.filter(({ gather }) => gather)]
     },
 
-    declared: () => [...declared].toSorted(),
+    added,
 
     namesFor: (event) => registry.stepsFor(event, undefined, undefined).map(({ name }) => name),
   }
   return registry
-}
-
-function declarations(key: string, filter: GivenFilter | undefined): readonly string[] {
-  const of = filter?.vins === undefined ? '' : ' of some vehicles'
-  const named = [
-    ...(filter?.fields ?? []).map((field) => `${key}: ${field}`),
-    ...(filter?.changed ?? []).map((field) => `${key}: ${field} changed`),
-  ]
-  return (named.length === 0 ? [key] : named).map((one) => one + of)
-}
-
-/** Whether processes with these handlers do what a declared one does. A handler without a filter gets what one with a filter gets. */
-export function coveredBy(declared: readonly string[], one: string): boolean {
-  return declared.some((other) => one === other || one.startsWith(`${other}: `) || one === `${other} of some vehicles`)
 }
 
 /** The steps whose filters match. When a filter throws, the step counts as wanted, and fails with that error when it runs. */

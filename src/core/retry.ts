@@ -1,6 +1,5 @@
 import { longestMs } from '../base/clock.ts'
-import { FleethookError } from '../base/errors.ts'
-import { storable } from '../inbox/inbox.ts'
+import { FleethookError, storable } from '../base/errors.ts'
 
 /** The option `retry`: when a failing handler runs again. */
 export interface RetryOptions {

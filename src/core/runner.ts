@@ -5,6 +5,7 @@ import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Delivery } from '../inbox/observer.ts'
+import type { AnyVehicleView, Change } from '../vehicles/edge.ts'
 import type { Context, Entry, RequestScope, Step } from './entry.ts'
 import type { CoreOptions } from './events.ts'
 
@@ -16,7 +17,7 @@ export interface Failure {
 interface ActiveRun {
   readonly step: Step
   readonly owner: RequestScope
-  readonly context: BaseContext<unknown>
+  readonly context: RunContext
   readonly first: FirstMessage
   readonly resolve: (failure: Failure | undefined) => void
   timer: Timer | undefined
@@ -36,26 +37,26 @@ interface FirstMessage {
   readonly messages: number | undefined
 }
 
+type RunnerOptions = Pick<CoreOptions, 'clock' | 'log' | 'timeoutMs' | 'events'>
+
+const none: readonly never[] = []
+
 /** Runs handlers under a time limit, and never throws, whatever a handler does. */
 export class Runner {
-  readonly #options: Pick<CoreOptions, 'clock' | 'log' | 'timeoutMs' | 'parts' | 'events'>
-  readonly #One: ContextClass<Entry>
-  readonly #Many: ContextClass<readonly Entry[]>
+  readonly #options: RunnerOptions
   readonly #endedLate: EndedLate
   readonly #active = new PassingMap<ActiveRun, ActiveRun>()
 
-  constructor(options: Pick<CoreOptions, 'clock' | 'log' | 'timeoutMs' | 'parts' | 'events'>, endedLate: EndedLate) {
+  constructor(options: RunnerOptions, endedLate: EndedLate) {
     this.#options = options
     this.#endedLate = endedLate
-    this.#One = contextWith(options.parts.map(({ context }) => context))
-    this.#Many = contextWith(options.parts.map(({ batchContext }) => batchContext))
   }
 
   /** Runs a handler for one message. `undefined` when it is done, or why it failed; a promise of that when it is asynchronous. */
   run(step: Step, entry: Entry, delivery: Delivery): Failure | undefined | Promise<Failure | undefined> {
     const { event, request } = entry
     if (event === undefined) return undefined
-    const context = new this.#One(this.#options.log, request.env ?? {}, delivery, undefined, entry)
+    const context = new MessageContext(this.#options.log, request.env ?? {}, delivery, entry)
     try {
       const { wants, input } = step
       // The filter of a handler that throws fails the handler, so it is asked again here.
@@ -79,7 +80,7 @@ export class Runner {
       const [entry] = wanted
       const [delivery] = deliveries
       if (entry?.event === undefined || delivery === undefined) return undefined
-      const context = new this.#Many(this.#options.log, owner.env ?? {}, undefined, deliveries, wanted)
+      const context = new BatchContext(this.#options.log, owner.env ?? {}, deliveries, wanted)
       const given = wanted.map((each) => (input === undefined ? each.event : input(each)))
       const first = { subject: wanted, event: entry.event, delivery, messages: entries.length }
       return this.#call(step, given, context, owner, first)
@@ -102,7 +103,7 @@ export class Runner {
   #call(
     step: Step,
     input: unknown,
-    context: BaseContext<unknown>,
+    context: RunContext,
     owner: RequestScope,
     first: FirstMessage,
   ): Failure | undefined | Promise<Failure | undefined> {
@@ -168,7 +169,7 @@ export class Runner {
   }
 
   #abort(run: ActiveRun, reason: unknown): void {
-    abortSignal(run.context, reason)
+    RunContext.abort(run.context, reason)
     this.#finish(run, { error: reason })
   }
 }
@@ -183,62 +184,63 @@ function isThenable(value: object | null): value is PromiseLike<unknown> {
   return value !== null && 'then' in value && typeof value.then === 'function'
 }
 
-let abortSignal: (context: BaseContext<unknown>, reason: unknown) => void
-let subjectOf: <Subject>(context: BaseContext<Subject>) => Subject
-
 /** The second argument of a handler. A class, because a getter on each object costs more than the rest of the run. */
-class BaseContext<Subject> implements Context {
+class RunContext implements Context {
   readonly log: Log
   readonly env: object
-  readonly delivery: Delivery | undefined
-  readonly deliveries: readonly Delivery[] | undefined
-  readonly #subject: Subject
   #controller: AbortController | undefined
 
-  constructor(
-    log: Log,
-    env: object,
-    delivery: Delivery | undefined,
-    deliveries: readonly Delivery[] | undefined,
-    subject: Subject,
-  ) {
+  constructor(log: Log, env: object) {
     this.log = log
     this.env = env
-    this.delivery = delivery
-    this.deliveries = deliveries
-    this.#subject = subject
   }
 
   get signal(): AbortSignal {
     return (this.#controller ??= new AbortController()).signal
   }
 
-  static {
-    subjectOf = (context) => context.#subject
-    abortSignal = (context, reason) => {
-      context.#controller ??= new AbortController()
-      context.#controller.abort(reason)
-    }
+  static abort(context: RunContext, reason: unknown): void {
+    context.#controller ??= new AbortController()
+    context.#controller.abort(reason)
   }
 }
 
-type ContextClass<Subject> = new (
-  log: Log,
-  env: object,
-  delivery: Delivery | undefined,
-  deliveries: readonly Delivery[] | undefined,
-  subject: Subject,
-) => BaseContext<Subject>
+/** That of a handler of one message. */
+class MessageContext extends RunContext {
+  readonly delivery: Delivery
+  readonly #entry: Entry
 
-function contextWith<Subject>(
-  getters: readonly (Readonly<Record<string, (subject: Subject) => unknown>> | undefined)[],
-): ContextClass<Subject> {
-  class Own extends BaseContext<Subject> {}
-  for (const [name, get] of getters.flatMap((of) => Object.entries(of ?? {})))
-    Object.defineProperty(Own.prototype, name, {
-      get(this: BaseContext<Subject>) {
-        return get(subjectOf(this))
-      },
-    })
-  return Own
+  constructor(log: Log, env: object, delivery: Delivery, entry: Entry) {
+    super(log, env)
+    this.delivery = delivery
+    this.#entry = entry
+  }
+
+  get vehicle(): AnyVehicleView | undefined {
+    return this.#entry.change?.view
+  }
+
+  get changes(): readonly Change[] {
+    return this.#entry.change?.changes ?? none
+  }
+}
+
+/** That of the handler of a batch. */
+class BatchContext extends RunContext {
+  readonly deliveries: readonly Delivery[]
+  readonly #entries: readonly Entry[]
+
+  constructor(log: Log, env: object, deliveries: readonly Delivery[], entries: readonly Entry[]) {
+    super(log, env)
+    this.deliveries = deliveries
+    this.#entries = entries
+  }
+
+  get vehicles(): readonly (AnyVehicleView | undefined)[] {
+    return this.#entries.map(({ change }) => change?.view)
+  }
+
+  get changes(): readonly (readonly Change[])[] {
+    return this.#entries.map(({ change }) => change?.changes ?? none)
+  }
 }

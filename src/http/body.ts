@@ -101,102 +101,85 @@ function chunksOf(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Chunks {
   }
 }
 
+/** Most places that look like the beginning of a gzip member are one: three bytes that do are in every second body of 8 MiB. */
+const mostWrong = 20
+
 /** Reads to the end or to the limit. The limit counts both the sent and the inflated bytes. */
 export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number): Promise<Body | Refusal> {
-  let sentBytes = 0
   let problem: Refusal = { error: 'body_gzip_broken' }
+  let sentBytes = 0
   const kept: Uint8Array<ArrayBuffer>[] = []
+  const decoder = new TextDecoder()
+  let text = ''
+  let bytes = 0
 
+  function checkSize(size: number): void {
+    if (size <= limitBytes) return
+    problem = tooLarge(limitBytes)
+    throw new RangeError('The body is over the limit.')
+  }
   async function next(): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const chunk = await sent.next().catch((error: unknown) => {
       problem = { error: 'body_interrupted' }
       throw error
     })
-    sentBytes += chunk?.byteLength ?? 0
-    if (sentBytes > limitBytes) over()
+    checkSize((sentBytes += chunk?.byteLength ?? 0))
     if (gzip && chunk !== undefined) kept.push(chunk)
     return chunk
   }
-  function over(): never {
-    problem = tooLarge(limitBytes)
-    throw new RangeError('The body is over the limit.')
-  }
-
-  const inflated = gzip ? inflate(next).getReader() : undefined
-  const decoder = new TextDecoder()
-  let text = ''
-  let bytes = 0
-  try {
-    for (;;) {
-      const chunk = inflated ? (await inflated.read()).value : await next()
-      if (chunk === undefined) break
-      bytes += chunk.byteLength
-      if (bytes > limitBytes) over()
-      text += decoder.decode(chunk, { stream: true })
+  /** Adds to the text all of it, or nothing. */
+  async function add(chunks: Chunks): Promise<void> {
+    const read: Uint8Array<ArrayBuffer>[] = []
+    let size = bytes
+    try {
+      for (let chunk = await chunks.next(); chunk !== undefined; chunk = await chunks.next()) {
+        read.push(chunk)
+        checkSize((size += chunk.byteLength))
+      }
+    } catch (error) {
+      chunks.cancel()
+      throw error
     }
-  } catch {
-    inflated?.cancel().catch(() => {})
-    if (problem.error === 'body_gzip_broken') {
-      // Some runtimes refuse everything behind the first member.
+    for (const chunk of read) text += decoder.decode(chunk, { stream: true })
+    bytes = size
+  }
+  /**
+   * Adds several gzip members, as some relays send them, because some runtimes refuse everything behind the first. No standard reader says where a
+   * member ends, so each place that looks like the beginning of one is tried: what is before it has to inflate as a whole.
+   */
+  async function addMembers(): Promise<boolean> {
+    while ((await next()) !== undefined);
+    const body = new Uint8Array(await new Blob(kept).arrayBuffer())
+    let start = 0
+    for (let end = 1, wrong = 0; end <= body.length && wrong < mostWrong; end += 1) {
+      if (end < body.length && (body[end] !== gzipMagic || body[end + 1] !== 0x8b || body[end + 2] !== 8)) continue
+      const member = [body.subarray(start, end)]
       try {
-        while ((await next()) !== undefined);
-        const body = new Uint8Array(await new Blob(kept).arrayBuffer())
-        const members = await membersOf(body, limitBytes)
-        if (members !== undefined) return members
+        await add(inflate(async () => member.pop()))
+        start = end
       } catch {
-        // Too large, or interrupted.
+        if (problem.error !== 'body_gzip_broken') return false
+        wrong += 1
       }
     }
-    sent.cancel()
-    return problem
+    return start > 0 && start === body.length
+  }
+
+  try {
+    await add(gzip ? inflate(next) : { next, cancel: () => {} })
+  } catch {
+    if (problem.error !== 'body_gzip_broken' || !(await addMembers().catch(() => false))) {
+      sent.cancel()
+      return problem
+    }
   }
   return filled(text + decoder.decode())
-}
-
-/** Most places that look like the beginning of a member are one: three bytes that do are in every second body of 8 MiB. */
-const mostWrong = 20
-
-/**
- * The text of several gzip members, as some relays send them. No standard reader says where a member ends, so each place that looks like the beginning of
- * one is tried: what is before it has to inflate as a whole. `undefined`: the body is something else.
- */
-async function membersOf(body: Uint8Array<ArrayBuffer>, limitBytes: number): Promise<Body | Refusal | undefined> {
-  const decoder = new TextDecoder()
-  let text = ''
-  let bytes = 0
-  let start = 0
-  for (let end = 1, wrong = 0; end <= body.length && wrong < mostWrong; end += 1) {
-    const isEnd = end === body.length || (body[end] === gzipMagic && body[end + 1] === 0x8b && body[end + 2] === 8)
-    if (!isEnd) continue
-    let member: Uint8Array<ArrayBuffer> | undefined = body.subarray(start, end)
-    const reader = inflate(async () => {
-      const all = member
-      member = undefined
-      return all
-    }).getReader()
-    const chunks: Uint8Array<ArrayBuffer>[] = []
-    let size = 0
-    try {
-      for (let read = await reader.read(); !read.done; read = await reader.read()) {
-        chunks.push(read.value)
-        size += read.value.length
-        if (bytes + size > limitBytes) return tooLarge(limitBytes)
-      }
-    } catch {
-      wrong += 1
-      continue
-    }
-    for (const chunk of chunks) text += decoder.decode(chunk, { stream: true })
-    bytes += size
-    start = end
-  }
-  return start > 0 && start === body.length ? filled(text + decoder.decode()) : undefined
 }
 
 /** Some runtimes inflate a whole chunk at once, to a thousand times its size. So they get small chunks. */
 const inflateBytes = 4096
 
-function inflate(next: () => Promise<Uint8Array<ArrayBuffer> | undefined>): ReadableStream<Uint8Array<ArrayBuffer>> {
+function inflate(next: () => Promise<Uint8Array<ArrayBuffer> | undefined>): Chunks {
   let left: Uint8Array<ArrayBuffer> | undefined
   const pieces = new ReadableStream<Uint8Array<ArrayBuffer>>(
     {
@@ -209,7 +192,7 @@ function inflate(next: () => Promise<Uint8Array<ArrayBuffer> | undefined>): Read
     },
     { highWaterMark: 0 },
   )
-  return pieces.pipeThrough(new DecompressionStream('gzip'))
+  return chunksOf(pieces.pipeThrough(new DecompressionStream('gzip')))
 }
 
 export function filled(text: string): Body | Refusal {

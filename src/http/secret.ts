@@ -42,15 +42,15 @@ const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 /** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for one that can never work. */
 export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log): SecretCheck<Bindings> {
   if (secret === false) return () => undefined
+  // A log that throws must not change the answer.
+  const tell = (line: string): void => guarded(() => log.error(line))
   let isTold = false
   // The answer does not say it: only who can read the log knows the secret anyway.
   const misplaced = (word: string): void => {
     if (isTold) return
     isTold = true
-    const line = `messages are refused although their secret is right: the header has ${word} as its scheme word. Set \`secret\` to the whole value of \`auth\`.`
-    guarded(
-      () => log.error(line),
-      () => {},
+    tell(
+      `messages are refused although their secret is right: the header has ${word} as its scheme word. Set \`secret\` to the whole value of \`auth\`.`,
     )
   }
   if (typeof secret !== 'function') {
@@ -68,14 +68,7 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
       complained = false
     } catch (error) {
       // Logged once, until there is a secret again. The text of the error can quote the secret, so the log has only its name.
-      if (!complained) {
-        const line = `every message is refused: ${complaint(error)}`
-        // A log that throws must not change the answer.
-        guarded(
-          () => log.error(line),
-          () => {},
-        )
-      }
+      if (!complained) tell(`every message is refused: ${complaint(error)}`)
       complained = true
       return { error: 'secret_unavailable' }
     }

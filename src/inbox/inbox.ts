@@ -147,9 +147,6 @@ export interface DeadLetterReason {
   readonly marks?: readonly string[]
 }
 
-/** Text that every store takes: no NUL, and no half of a character. JSON text has neither, but what was read from it can. */
-export const storable = (text: string): string => text.replaceAll(/[\0\p{Surrogate}]/gu, '\uFFFD')
-
 /** The error of a dead letter whose own error the store refuses. */
 export const unwritable = 'The inbox refused to write the error and what the message changed.'
 

@@ -78,6 +78,15 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     return message
   }
 
+  function listed(isWanted: (message: InboxMessage) => boolean): readonly ListedMessage[] {
+    const found: ListedMessage[] = []
+    for (const { message } of kept.values())
+      if (message !== undefined && isWanted(message)) found.push({ message, state: 'waiting' })
+    for (const { message, error, attempts, diedAt } of dead.values())
+      if (isWanted(message)) found.push({ message, state: 'dead', reason: { error, attempts, diedAt } })
+    return found
+  }
+
   function removeDead(id: string): boolean {
     deadBytes -= dead.get(id)?.message.bytes ?? 0
     return dead.delete(id)
@@ -103,7 +112,10 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       if (vehicle !== undefined) vehicles?.keep(vehicle)
     },
 
-    async reschedule() {},
+    async reschedule(id, { deliveries }) {
+      const found = kept.get(id)
+      if (found !== undefined && deliveries !== undefined) found.deliveries = deliveries
+    },
 
     async deadLetter(id, reason, vehicle) {
       const message = forget(id)
@@ -131,12 +143,8 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     settled: async () => [],
 
     async messages(which) {
-      const listed: ListedMessage[] = []
-      for (const { message } of kept.values())
-        if (message !== undefined && isSelected(message, which)) listed.push({ message, state: 'waiting' })
-      for (const { message, error, attempts, diedAt } of dead.values())
-        if (isSelected(message, which)) listed.push({ message, state: 'dead', reason: { error, attempts, diedAt } })
-      const sorted = listed.toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1))
+      const found = listed((message) => isSelected(message, which))
+      const sorted = found.toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1))
       return pageOf(sorted, which.limit, bytesOfMessage)
     },
 
@@ -151,21 +159,14 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     discard: async (id) => removeDead(id),
 
     async forget(vin, dryRun) {
-      const own = (message: InboxMessage): boolean => isAbout(message, vin)
-      const waiting = [...kept.values()].flatMap(({ message }) =>
-        message !== undefined && own(message) ? [message] : [],
-      )
-      const letters = [...dead.values()].filter(({ message }) => own(message))
+      const own = listed((message) => isAbout(message, vin))
       if (!dryRun) {
-        for (const { id } of waiting) forget(id)
-        for (const { id } of letters) removeDead(id)
+        for (const { message } of own) if (forget(message.id) === undefined) removeDead(message.id)
         await vehicles?.forget(vin)
       }
-      return {
-        messages: waiting.length + letters.length,
-        waiting: waiting.filter(({ kind }) => kind === 'wire').length,
-        deadLetters: letters.length,
-      }
+      const deadLetters = own.filter(({ state }) => state === 'dead').length
+      const waiting = own.filter(({ state, message }) => state === 'waiting' && message.kind === 'wire').length
+      return { messages: own.length, waiting, deadLetters }
     },
 
     usage: () => ({ messages: kept.size, bytes }),

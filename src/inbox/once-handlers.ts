@@ -31,15 +31,28 @@ export interface OnceHandlers<Transaction> {
   ): (what: readonly What[], context: Context) => Promise<void>
 }
 
-/** The names of handlers that leave marks, by the function that the receiver gets. */
-const marks = new WeakMap<object, string>()
+/** Handlers that leave marks: by the function that the receiver gets, the name of the mark, and the same handler with another mark. */
+const marks = new WeakMap<object, { readonly name: string; readonly withMark: (mark: string) => object }>()
 
-/** The name of a handler that leaves a mark in the database of its writes: when it resolves, they are committed. */
-export const markOf = (handler: object): string | undefined => marks.get(handler)
+/**
+ * The mark of the `nth` run of a handler for one message: an edge can happen twice before a message, and each time is handled. When it is in the
+ * database, the writes of that run are committed. No name of a handler has a `~`.
+ */
+export function markOf(handler: object, nth: number = 0): string | undefined {
+  const name = marks.get(handler)?.name
+  return name === undefined || nth === 0 ? name : `${name}~${nth + 1}`
+}
+
+/** The handler that leaves the mark of its `nth` run for one message. */
+export function nthRunOf(handler: object, nth: number): object {
+  const mark = markOf(handler, nth)
+  return nth === 0 || mark === undefined ? handler : (marks.get(handler)?.withMark(mark) ?? handler)
+}
 
 /** Logs, metrics and operators call a handler by the name of its function. */
-function marked<Made extends (...given: never[]) => unknown>(name: string, made: Made): Made {
-  marks.set(made, name)
+function marked<Made extends (...given: never[]) => unknown>(name: string, withMark: (mark: string) => Made): Made {
+  const made = withMark(name)
+  marks.set(made, { name, withMark })
   return Object.defineProperty(made, 'name', { value: name })
 }
 
@@ -73,17 +86,20 @@ export function onceHandlers<Transaction>(
   return Object.assign(
     <What, Context extends Single>(name: string, handler: Handled<What, Context, Transaction>) => {
       take(name)
-      return marked(name, (what: What, context: Context) =>
-        run(name, [context.delivery], (tx) => handler(what, context, tx)),
+      return marked(
+        name,
+        (mark) => (what: What, context: Context) => run(mark, [context.delivery], (tx) => handler(what, context, tx)),
       )
     },
     {
       batch<What, Context extends Several>(name: string, handler: Handled<readonly What[], Context, Transaction>) {
         take(name)
-        return marked(name, (what: readonly What[], context: Context) =>
-          run(name, context.deliveries, (tx, which) =>
-            handler(which === undefined ? what : what.filter((_, at) => which.includes(at)), context, tx),
-          ),
+        return marked(
+          name,
+          (mark) => (what: readonly What[], context: Context) =>
+            run(mark, context.deliveries, (tx, which) =>
+              handler(which === undefined ? what : what.filter((_, at) => which.includes(at)), context, tx),
+            ),
         )
       },
     },

@@ -11,7 +11,10 @@ export interface DedupeOptions {
   readonly maxEntries?: number
 }
 
-const rules: Rules<DedupeOptions> = { withinMs: required(wholeNumber(1)), maxEntries: wholeNumber(1) }
+const rules: Rules<DedupeOptions> = {
+  withinMs: /* @__PURE__ */ required(/* @__PURE__ */ wholeNumber(1)),
+  maxEntries: /* @__PURE__ */ wholeNumber(1),
+}
 
 /**
  * A part for the option `parts`. It skips a message whose `event.id` was already handled in this process, when the two receipts are at

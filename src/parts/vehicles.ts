@@ -1,20 +1,18 @@
-import { backgroundTimer, type Clock, type Timer } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { checkOptions, isObject, required, type Rules, wholeNumber } from '../base/options.ts'
 import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from '../events/fields.ts'
-import { type Entry, notePlace } from '../core/entry.ts'
+import type { Entry, Step } from '../core/entry.ts'
 import type { Happening } from '../core/handler.ts'
-import type { Opened, Part } from '../core/part.ts'
 import type { Subjects } from '../core/registry.ts'
-import { BelievedTime } from '../inbox/believed-time.ts'
 import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { Receipts } from '../inbox/receipts.ts'
-import { memoryVehicles, type StoredVehicle, type VehicleStore } from '../inbox/vehicle-store.ts'
+import { memoryVehicles, type VehicleStore } from '../inbox/vehicle-store.ts'
 import { type AnyVehicleView, isEdge } from '../vehicles/edge.ts'
 import { EdgeIndex } from '../vehicles/edge-index.ts'
 import { Slots, Snapshot, type StoredRow, VehicleState } from '../vehicles/state.ts'
-import { checkEdge, type Step, timerEvent, VehicleStates } from '../vehicles/vehicles.ts'
+import { checkEdge, subjectOf, timerEvent, VehicleStates } from '../vehicles/vehicles.ts'
 import { isTextList } from '../wire/record.ts'
 
 /** What {@link vehicles} takes. */
@@ -31,7 +29,7 @@ export interface VehiclesOptions<Field extends string = string> {
 }
 
 const rules: Rules<VehiclesOptions> = {
-  fields: required(
+  fields: /* @__PURE__ */ required(
     {
       must: "must be a list of field names, or 'all'",
       accepts: (value) => value === 'all' || (isTextList(value) && value.length > 0),
@@ -44,7 +42,7 @@ const rules: Rules<VehiclesOptions> = {
       isObject(value) &&
       Object.values(value).every((delta) => typeof delta === 'number' && delta > 0 && delta < Infinity),
   },
-  forgetAfterMs: wholeNumber(60_000),
+  forgetAfterMs: /* @__PURE__ */ wholeNumber(60_000),
 }
 
 /** An item of the option `parts`: the result of {@link vehicles}. */
@@ -59,10 +57,10 @@ interface VehiclesHost {
   /** The receiver's own fields. */
   readonly fields: FieldCatalogue
   readonly decode: boolean
-  /** Called with the reason when a value is not kept. */
-  readonly leftOut: (reason: string) => void
-  /** Called for a message of a vehicle whose clock was set back by this much. `undefined`: it is right again. */
-  readonly clockRead: (vin: string, behindMs: number | undefined) => void
+  /** Logs a warning. */
+  readonly note: (line: string, details: Record<string, unknown>, vin?: string) => void
+  /** For the VINs of vehicles whose clock was set back. */
+  readonly clocksBehind: Set<string>
 }
 
 /** The process in which states are kept. */
@@ -80,10 +78,9 @@ interface StatesHost {
   put(messages: readonly InboxMessage[]): Promise<boolean>
 }
 
-/** The states in an inbox, and the part of a core that changes them. */
+/** The states in an inbox. */
 export interface KeptStates {
   readonly states: VehicleStates
-  readonly part: Part
   /** Call this once the inbox is open. Resolves when the states are complete, to a function that starts their timers. */
   recover(unapplied: AsyncIterable<readonly InboxMessage[]> | undefined, lastId?: string): Promise<() => void>
 }
@@ -93,6 +90,10 @@ export interface KeptVehicles {
   /** How long and how often it forgets silent vehicles. `undefined`: never. */
   readonly forgets: { readonly afterMs: number; readonly everyMs: number } | undefined
   readonly subjects: Subjects
+  /** Throws `handler_invalid` for a first argument of `receiver.when` that is no edge. */
+  checkEdge(given: unknown): void
+  /** The error for a Worker, whose memory can end without a crash to report. */
+  noMemory(): FleethookError
   /** The error for an inbox that cannot keep states. */
   noStore(why: string): FleethookError
   /** A store for an inbox in memory. */
@@ -126,13 +127,22 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
   const names: readonly string[] | undefined = fields === 'all' ? undefined : fields
   return {
     fields,
-    keep({ fields: ownFields, decode, leftOut, clockRead }) {
+    keep({ fields: ownFields, decode, note, clocksBehind }) {
       if (!decode) {
         const problem = 'compares decoded values, and option `decode` of createReceiver is false'
         throw invalid(problem, 'Leave out `decode`. `event.raw` has every value as it was sent.')
       }
       checkNames(names, deltas, ownFields)
-      const slots = new Slots({ fields: names, deltas }, ownFields, leftOut)
+      const slots = new Slots({ fields: names, deltas }, ownFields, (reason) =>
+        note('a value is not kept in the newest state of its vehicle', { reason }),
+      )
+      const clockRead = (vin: string, behindMs: number | undefined): void => {
+        if (behindMs === undefined) return void clocksBehind.delete(vin)
+        if (clocksBehind.has(vin) || clocksBehind.size >= mostClocks) return undefined
+        clocksBehind.add(vin)
+        const line = 'the clock of a vehicle was set back and did not come back: its times are corrected by that'
+        return note(line, { behindMs }, vin)
+      }
       const edges = new EdgeIndex()
       const forgets =
         forgetAfterMs === undefined
@@ -150,6 +160,18 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
         forgets,
         noStore,
         subjects: vehicleSubjects(slots, edges, ownFields),
+        checkEdge(given) {
+          if (isEdge(given)) return
+          throw new FleethookError('handler_invalid', 'The first argument of `receiver.when` is not an edge.', {
+            hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
+          })
+        },
+        noMemory: () =>
+          new FleethookError(
+            'option_invalid',
+            'The part `vehicles` keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',
+            { hint: 'Use durableObjectInbox(…), or run the receiver on Node, Bun or Deno with sqliteInbox(…).' },
+          ),
         inMemory: (log) =>
           memoryVehicles((forgotten) =>
             log.warn('the memory for the newest state is full, and vehicles that were silent are forgotten', {
@@ -159,27 +181,19 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
         in({ inbox, clock, receipts, watchesTime, receives, failed, put }) {
           const { vehicles: store } = inbox
           if (store === undefined) throw noStore('cannot keep it')
-          const states = new VehicleStates({ store, slots, edges, clock, newestSeq: receipts.newestSeq, clockRead })
-          let forgetting: Timer | undefined
-          let isStopped = false
-          const believed = new BelievedTime(clock)
-          const forget = (): void => {
-            if (forgets === undefined || isStopped || !(watchesTime || store.shared !== undefined)) return
-            forgetting = backgroundTimer(clock, forgets.everyMs, () => {
-              store.forgetUnseen(believed.now() - forgets.afterMs).catch(failed)
-              forget()
-            })
-          }
-          const stop = (): void => {
-            isStopped = true
-            forgetting?.cancel()
-            states.stopTimers()
-          }
+          const runs = watchesTime || store.shared !== undefined
+          const states = new VehicleStates({
+            store,
+            slots,
+            edges,
+            clock,
+            newestSeq: receipts.newestSeq,
+            clockRead,
+            forgets: forgets && runs ? { afterMs: forgets.afterMs, everyMs: forgets.everyMs, failed } : undefined,
+          })
           return {
             states,
-            part: vehiclesPart(states, stop),
             async recover(unapplied, lastId) {
-              forget()
               await states.recover(unapplied, receipts.reread, lastId)
               return states.findTimers(
                 (due) => put(due.map(({ vin, dueMs }) => receipts.own(timerEvent(vin, dueMs, new Date(clock.now()))))),
@@ -214,58 +228,29 @@ function checkNames(fields: readonly string[] | undefined, deltas: object, ownFi
 const invalid = (problem: string, hint: string): FleethookError =>
   new FleethookError('option_invalid', `The part \`vehicles\` ${problem}.`, { hint })
 
-const place = /* @__PURE__ */ notePlace()
-
 const none: readonly never[] = []
-
-function stepOf(entry: Entry | undefined): Step | undefined {
-  return entry?.notes?.[place] as Step | undefined
-}
-
-/** Keeps the newest state of each vehicle: a message changes it when it is handed out first, and the inbox stores it with the message's end. */
-function vehiclesPart(states: VehicleStates, stop: () => void): Part {
-  function applied(entry: Entry, state: Parameters<VehicleStates['step']>[2]): Opened | undefined {
-    // While the state was read, another process may have got the message.
-    if (entry.event === undefined || entry.claim === undefined || entry.isOver) return undefined
-    const step = states.step(entry.id, entry.event, state, entry.claim)
-    if (step === undefined) return undefined
-    ;(entry.notes ??= [])[place] = step
-    const { happened } = step
-    if (happened.length === 0) return undefined
-    const keys = (isEarlier: boolean): readonly string[] =>
-      happened.flatMap((each) => (each.isEarlier === isEarlier ? [keyOf(each.edge)] : []))
-    return { earlier: keys(true), keys: keys(false) }
-  }
-
-  return {
-    open(entry) {
-      const state = states.find(entry.laneKey)
-      return state instanceof Promise ? state.then((found) => applied(entry, found)) : applied(entry, state)
-    },
-    settling: (entry): StoredVehicle | undefined => states.settling(stepOf(entry)),
-    changed: (entry) => stepOf(entry)?.text(),
-    over: (entry) => states.over(stepOf(entry)),
-    last: () => states.tellDue(),
-    stop,
-    context: {
-      vehicle: (entry) => stepOf(entry)?.view,
-      changes: (entry) => stepOf(entry)?.changes ?? none,
-    },
-    batchContext: {
-      vehicles: (entries) => entries.map((entry) => stepOf(entry)?.view),
-      changes: (entries) => entries.map((entry) => stepOf(entry)?.changes ?? none),
-    },
-  }
-}
 
 /** Edges and the filter `changed`, for the registry. */
 function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalogue): Subjects {
+  const names = new WeakMap<object, string>()
+  const repeated = new Map<Step, Step[]>()
   return {
     subject(given) {
       if (!isEdge(given)) return undefined
       const edge = checkEdge(given, slots, ownFields)
       edges.add(edge)
-      return { key: keyOf(edge.name), input: (entry, nth) => happeningOf(edge.name, entry, nth) }
+      const input = (entry: Entry): unknown => happeningOf(edge.name, entry, 0)
+      names.set(input, edge.name)
+      return { key: subjectOf(edge.name), input }
+    },
+    again(step, nth) {
+      const { name, handler, wants, input, gather, mark } = step
+      const edge = input && names.get(input)
+      if (edge === undefined) return step
+      const known = repeated.get(step) ?? []
+      repeated.set(step, known)
+      const other = (entry: Entry): unknown => happeningOf(edge, entry, nth)
+      return (known[nth - 1] ??= { name, handler, wants, input: other, gather, mark })
     },
     changed({ changed = none, first = false, invalid = false }) {
       for (const field of changed) {
@@ -278,14 +263,15 @@ function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalog
       }
       const wanted = new Set<string>(changed)
       return (entry) =>
-        stepOf(entry)?.all.some(
+        entry?.change?.all.some(
           (change) => wanted.has(change.field) && (first || !change.first) && (invalid || !change.invalid),
         ) === true
     },
   }
 }
 
-const keyOf = (edge: string): string => `edge ${edge}`
+/** More vehicles with a wrong clock are not counted. */
+const mostClocks = 10_000
 
 /** What happened, for the handlers of an edge. Throws the error of an edge that failed. `nth`: it can happen more than once in a message. */
 function happeningOf(
@@ -293,7 +279,7 @@ function happeningOf(
   entry: Entry,
   nth: number,
 ): Omit<Happening, 'vehicle'> & { readonly vehicle: AnyVehicleView } {
-  const step = stepOf(entry)
+  const step = entry.change
   const found = step?.happened.filter((each) => each.edge === edge)[nth]
   if (found !== undefined && 'error' in found) throw found.error
   const vehicle = found && step?.viewAt(found)

@@ -4,6 +4,7 @@ import type { PathTarget } from '../http/paths.ts'
 import type { Incoming } from '../http/routes.ts'
 import type { Secret } from '../http/secret.ts'
 import type { Stats, UnopenedInbox } from '../inbox/stats.ts'
+import type { KeptVehicles } from '../parts/vehicles.ts'
 import type { Refusals } from './refusals.ts'
 
 /** A receiver as the server that serves it sees it. Only adapters use it. */
@@ -15,13 +16,13 @@ export interface HostedReceiver {
   readonly refused: Refusals['noteByRuntime']
   readonly secret: Secret
   readonly backend: HostedBackend
+  /** The part `vehicles`, if the receiver has it. */
+  readonly vehicles: Pick<KeptVehicles, 'noMemory'> | undefined
 }
 
 /** What a server says about the place where messages are kept. */
 interface HostedBackend {
   readonly durability: Durability
-  /** `undefined`: it keeps no states of vehicles. */
-  readonly vehicles: object | undefined
   state(): Pick<Stats, 'inbox'>
   facts?(): readonly string[]
 }

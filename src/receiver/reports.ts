@@ -4,7 +4,6 @@ import { throttled } from '../base/log.ts'
 import { vinOfEvent } from '../events/malformed.ts'
 import { escapeControls } from '../events/summarize.ts'
 import type { CoreEvents } from '../core/events.ts'
-import type { BreakerEvents } from '../parts/breaker.ts'
 import type { Durability } from '../hosting/drainable.ts'
 import { crashText } from '../inbox/crash-suspects.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
@@ -46,29 +45,24 @@ export interface Reports {
   noteLost(messages: readonly InboxMessage[]): void
   /** A request ends. Returns a promise when it has to live on because lines are held back: later ones have no timer. */
   readonly requestEnds: (atMostMs: number) => Promise<void> | undefined
-  /** A value of a message is not in the newest state of its vehicle. */
-  readonly noteLeftOut: (reason: string) => void
-  /** A message says that the clock of its vehicle is behind by this much since it was set back. `undefined`: it is right again. */
-  readonly noteVehicleClock: (vin: string, behindMs: number | undefined) => void
-  readonly clocksBehind: () => number
+  /** Something about the newest state of a vehicle. */
+  readonly noteState: (line: string, details: Record<string, unknown>, vin?: string) => void
+  /** The vehicles whose clock was set back. Only the part `vehicles` knows them. */
+  readonly clocksBehind: Set<string>
   /** The clock is behind the newest message by this much. */
   readonly noteClockBehind: (ms: number) => void
   /** A drain has ended, and no event reported this number of gaps. Logs the last lines. */
   noteUnreportedGaps(gaps: number): void
-  readonly dispatch: Omit<CoreEvents, 'onCapacity' | 'died' | 'missed' | 'requestEnds'> & BreakerEvents
+  readonly dispatch: Omit<CoreEvents, 'onCapacity' | 'died' | 'missed' | 'requestEnds'>
   /** The inbox deleted dead letters by itself. */
   noteDropped(deadLetters: number): void
   /** A message became a dead letter. Returns a promise, which never rejects, while an observer is not done with it. */
   noteDead(letter: DeadMessage, dropped: number, durability: Durability): Promise<void> | undefined
 }
 
-/** More vehicles with a wrong clock are not counted. */
-const mostClocks = 10_000
-
 export function createReports({ secret, log, clock, observe, logErrorText, ack }: Settings): Reports {
   const say = throttled(log, clock)
   const topics: Record<string, number> = {}
-  const clocksBehind = new Set<string>()
   const secrets = typeof secret === 'function' || secret === false ? [] : [secret].flat().map(() => 0)
   const observers = new Observers((thrown) => say.error('an observer failed', where(thrown)))
   for (const observer of observe) observers.add(observer)
@@ -152,17 +146,10 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
       })
     },
 
-    noteLeftOut: (reason) => say.warn('a value is not kept in the newest state of its vehicle', { reason }, reason),
+    noteState: (line, details, vin) =>
+      say.warn(line, { ...vehicleDetails(vin), ...details }, details['reason'] ?? line),
 
-    noteVehicleClock(vin, behindMs) {
-      if (behindMs === undefined) return void clocksBehind.delete(vin)
-      if (clocksBehind.has(vin) || clocksBehind.size >= mostClocks) return undefined
-      clocksBehind.add(vin)
-      const line = 'the clock of a vehicle was set back and did not come back: its times are corrected by that'
-      return say.warn(line, { ...vehicleDetails(vin), behindMs })
-    },
-
-    clocksBehind: () => clocksBehind.size,
+    clocksBehind: new Set(),
 
     noteClockBehind(behindMs) {
       say.warn('the clock is behind the newest message: messages count as received right after it', {

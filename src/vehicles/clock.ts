@@ -1,5 +1,5 @@
 import type { FleetEvent } from '../events/event.ts'
-import { msOfSeq } from '../inbox/delivery-id.ts'
+import { driftMs, msOfSeq } from '../inbox/delivery-id.ts'
 
 /**
  * A time of the wire can be late, fast, unset or set back. So no time is compared without knowing whether its clock was ahead of the
@@ -22,6 +22,14 @@ export const neverSent: number = -Infinity
 /** A clock that is ahead after waking is right within this time. */
 const longestAheadMs = 300_000
 
+/** Clocks of two machines that are both right differ by less than this. So a time that is ahead by less may be right. */
+const differMs = 5_000
+
+const leadMs = ({ aheadMs, atMs }: Pick<Sent, 'aheadMs' | 'atMs'>): number => (aheadMs === 0 ? 0 : aheadMs - atMs)
+
+/** Whether the clock was certainly wrong. */
+export const isFarAhead = (sent: Pick<Sent, 'aheadMs' | 'atMs'>): boolean => leadMs(sent) > differMs
+
 export function sentOf(stamp: Stamp): Sent {
   return typeof stamp === 'number' ? { atMs: stamp, aheadMs: 0, fromMs: stamp } : stamp
 }
@@ -29,10 +37,17 @@ export function sentOf(stamp: Stamp): Sent {
 /** The time of a message by a clock that said `stampMs`, after a message that was sent at `newestMs`. */
 export function sentAt(stampMs: number, arrivedMs: number, newestMs: number): Sent {
   if (stampMs <= arrivedMs) return sentOf(stampMs)
-  return { atMs: arrivedMs, aheadMs: stampMs, fromMs: Math.max(newestMs, arrivedMs - longestAheadMs) }
+  // Rather the receiver's clock is behind a little, and the message came at once.
+  const mostLateMs = stampMs - arrivedMs <= driftMs ? differMs : longestAheadMs
+  return { atMs: arrivedMs, aheadMs: stampMs, fromMs: Math.max(newestMs, arrivedMs - mostLateMs) }
 }
 
 export const stampOf = (sent: Sent): Stamp => (sent.aheadMs === 0 ? sent.atMs : sent)
+
+/** Whether a clock that was far ahead is not any more. It may still be ahead of the receiver's by as much as two right clocks differ. */
+export function isCorrected(sent: Pick<Sent, 'aheadMs' | 'atMs'>, known: Pick<Sent, 'aheadMs' | 'atMs'>): boolean {
+  return !isFarAhead(sent) && leadMs(known) - leadMs(sent) > differMs
+}
 
 /**
  * Whether a message was certainly sent before another one that arrived earlier. Two times of a clock that was ahead are in its own order.
@@ -40,7 +55,7 @@ export const stampOf = (sent: Sent): Stamp => (sent.aheadMs === 0 ? sent.atMs : 
  */
 export function isOlder(sent: Sent, known: Stamp): boolean {
   if (typeof known === 'number') return sent.atMs < known
-  return sent.aheadMs > 0 ? sent.aheadMs < known.aheadMs : sent.atMs < known.fromMs
+  return sent.aheadMs > 0 && !isCorrected(sent, known) ? sent.aheadMs < known.aheadMs : sent.atMs < known.fromMs
 }
 
 /** What is known of a vehicle's clock that is wrong, or may be. */
@@ -98,16 +113,15 @@ export function readClock(
   const isByItself = behindMs === 0 || saidMs + behindMs > arrived + liveMs
   const stampMs = isByItself ? saidMs : saidMs + behindMs
   const isAhead = stampMs > arrived
-  const read = (stamp: number, memory: ClockMemory, isSetBack = false): ClockReading => ({
-    sent: sentAt(stamp, arrived, newestMs),
-    newestMs: stamp > arrived ? newestMs : Math.max(stamp, newestMs),
-    memory: memoryOf(memory),
-    isSetBack,
-  })
-  if (stampMs >= (isAhead ? (ahead?.ms ?? neverSent) : newestMs)) {
+  const read = (stamp: number, memory: ClockMemory, isSetBack = false): ClockReading => {
+    const sent = sentAt(stamp, arrived, newestMs)
+    return { sent, newestMs: Math.max(sent.fromMs, newestMs), memory: memoryOf(memory), isSetBack }
+  }
+  const isNewestAhead = isAhead && stampMs >= (ahead?.ms ?? neverSent)
+  if (isNewestAhead || (stampMs >= newestMs && !isFarAhead({ aheadMs: stampMs, atMs: arrived }))) {
     const isRightAgain = isByItself && (!isAhead || stampMs - arrived <= longestAheadMs)
     return read(stampMs, {
-      ahead: isAhead ? { ms: stampMs, seq } : ahead,
+      ahead: isNewestAhead ? { ms: stampMs, seq } : ahead,
       behindMs: isRightAgain ? undefined : clock.behindMs,
     })
   }

@@ -19,7 +19,6 @@ type FieldSource =
   | { readonly field: string; readonly read: Readonly<Record<string, FieldValue>> }
 
 const openWindow = { '0': 'Closed' } as const
-const window = (field: string): FieldSource => ({ field, read: openWindow })
 
 /**
  * The members of a document that have the same meaning and unit as a telemetry field. Values are spelled as in the telemetry:
@@ -82,13 +81,13 @@ export const documentFields: Readonly<Record<string, Readonly<Record<string, Fie
   },
   vehicle_state: {
     car_version: 'Version',
-    fd_window: window('FdWindow'),
-    fp_window: window('FpWindow'),
+    fd_window: { field: 'FdWindow', read: openWindow },
+    fp_window: { field: 'FpWindow', read: openWindow },
     locked: 'Locked',
     odometer: ['Odometer', 0.1],
-    rd_window: window('RdWindow'),
+    rd_window: { field: 'RdWindow', read: openWindow },
     remote_start_enabled: 'RemoteStartEnabled',
-    rp_window: window('RpWindow'),
+    rp_window: { field: 'RpWindow', read: openWindow },
     sentry_mode: { field: 'SentryMode', read: { false: 'Off' } },
     tpms_pressure_fl: ['TpmsPressureFl', 0.05],
     tpms_pressure_fr: ['TpmsPressureFr', 0.05],

@@ -94,12 +94,13 @@ export class EdgeIndex {
     return this.#byName.get(name)?.number ?? -1
   }
 
-  /** The edges that a message can make happen, in the order of registration. */
+  /** The edges that a message can make happen, and those with the names `others`, in the order of registration. */
   touched(
     { topic }: FleetEvent,
     fields: readonly string[],
     before: AnyVehicleView,
     after: AnyVehicleView,
+    others: readonly string[] = [],
   ): readonly Edge[] {
     if (this.#byName.size === 0) return []
     this.#searches += 1
@@ -110,6 +111,10 @@ export class EdgeIndex {
       found.push(indexed)
     }
     this.#byTopic.get(topic)?.forEach(add)
+    for (const name of others) {
+      const other = this.#byName.get(name)
+      if (other !== undefined) add(other)
+    }
     for (const field of fields) {
       const ofField = this.#byField.get(field)
       if (ofField === undefined) continue

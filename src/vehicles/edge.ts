@@ -100,6 +100,12 @@ export interface AlertOccurrence extends Occurrence {
 /** What an edge remembers per vehicle, under its name. Small: it is stored with the vehicle. */
 export type EdgeMemory = boolean | number | string | null
 
+/** How the memory of an edge begins that has happened, and whose conditions are about values that are uncertain. */
+export const waitingMark = 'waits:'
+
+export const isWaiting = (memory: EdgeMemory | undefined): memory is string =>
+  typeof memory === 'string' && memory.startsWith(waitingMark)
+
 /** What an edge waits for. It is stored with the vehicle. Times are in milliseconds since the epoch. */
 export interface EdgeTimer {
   /** When it happens, by the vehicle's clock. `null`: it waits for a message, and not for a time. */
@@ -235,4 +241,14 @@ export interface Condition {
 /** Whether a value is an edge. */
 export function isEdge(value: unknown): value is Edge {
   return typeof value === 'object' && value !== null && 'detect' in value && 'name' in value && 'reads' in value
+}
+
+const timesOfChange: readonly string[] = ['at', 'fromAt', 'since', 'dueAt', 'lastAt']
+
+/** JSON has no dates. */
+export function dated<What extends Occurrence>(written: What): What {
+  const dates = Object.entries(written).flatMap(([name, value]) =>
+    timesOfChange.includes(name) && value !== undefined ? [[name, new Date(String(value))]] : [],
+  )
+  return { ...written, ...Object.fromEntries(dates) }
 }

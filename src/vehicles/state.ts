@@ -7,6 +7,7 @@ import {
   arrivedMs,
   type ClockMemory,
   type ClockReading,
+  isFarAhead,
   isOlder,
   neverSent,
   readClock,
@@ -187,7 +188,7 @@ export class VehicleState implements StoredVehicle {
    * was not ahead.
    */
   readonly aheads: readonly number[] | undefined
-  /** The newest time that the vehicle's clock said and that was not ahead. `-Infinity`: none. */
+  /** No message that is newer was sent before this time, by the vehicle's clock as far as it was not ahead. `-Infinity`: none. */
   readonly newestMs: number
   readonly clock: ClockMemory | undefined
   /** The length of all fields with their names, as {@link lengthOf} counts. */
@@ -665,13 +666,13 @@ class Draft implements Applied {
 
   #isOlder(slot: number, sent: Sent, atMs: number): boolean {
     const before = this.#before
-    const known = before.ahead(slot)
-    if (known.aheadMs > 0) return isOlder(sent, { ...known, atMs })
-    // A late message of a clock that was corrected since then.
     const corrected = before.clock?.ahead
-    if (corrected !== undefined && sent.aheadMs > 0 && sent.aheadMs < corrected.ms)
+    if (before.aheads === undefined && corrected === undefined) return isOlder(sent, atMs)
+    const known = { ...before.ahead(slot), atMs }
+    // A late message of a clock that was corrected since then.
+    if (corrected !== undefined && isFarAhead(sent) && sent.aheadMs < corrected.ms && !isFarAhead(known))
       return before.time(slot, 1) > corrected.seq
-    return isOlder(sent, atMs)
+    return isOlder(sent, known.aheadMs > 0 ? known : atMs)
   }
 
   get after(): VehicleState {
@@ -803,9 +804,12 @@ function linked(
 
 const isOnBy = (state: string): boolean | undefined => (Object.hasOwn(isOn, state) ? isOn[state] : undefined)
 
+/** What the clock said. A connection with an id is opened once, so its own order is known. */
+const saidMs = ({ atMs, aheadMs }: Sent): number => Math.max(atMs, aheadMs)
+
 /** Whether the message that opened a connection comes after the one that ended it. A network without an id can be opened again at once. */
 function startsBefore(start: Sent, end: Stamp, hasId: boolean): boolean {
-  return isOlder(start, end) || (hasId && start.atMs <= sentOf(end).atMs)
+  return isOlder(start, end) || (hasId && saidMs(start) <= saidMs(sentOf(end)))
 }
 
 /** The newest ones, with one more. */

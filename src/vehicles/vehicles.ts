@@ -4,22 +4,25 @@ import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent, GapEvent, TimerEvent } from '../events/event.ts'
 import { type BuiltInFields, type FieldCatalogue, guessOf, isInCatalogue } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
+import { BelievedTime } from '../inbox/believed-time.ts'
 import { driftMs, firstSeqAt, isClockBehind, msOfSeq, seqOf } from '../inbox/delivery-id.ts'
 import type { Claim, InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import { firstPage, pagesOf } from '../inbox/pages.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Due, StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
-import type {
-  AnyVehicleView,
-  Change,
-  Clockwork,
-  Edge,
-  EdgeMemory,
-  EdgeStep,
-  EdgeTimer,
-  Occurrence,
-  Timing,
-  VehicleView,
+import {
+  type AnyVehicleView,
+  type Change,
+  type Clockwork,
+  dated,
+  type Edge,
+  type EdgeMemory,
+  type EdgeStep,
+  type EdgeTimer,
+  isWaiting,
+  type Occurrence,
+  type Timing,
+  type VehicleView,
 } from './edge.ts'
 import { arrivedMs } from './clock.ts'
 import { checkedResult, checkedTimer, checkShape } from './edge-checks.ts'
@@ -62,10 +65,21 @@ export interface VehiclesStats {
   readonly edges: number
 }
 
+/** The subject of the handlers of an edge, beside those of topics. */
+export const subjectOf = (edge: string): string => `edge ${edge}`
+
+/** A subject that is there twice runs its handlers twice. */
+export interface EdgeSubjects {
+  /** Their handlers run before those of its topic: what was due before the message. */
+  readonly earlier: readonly string[]
+  /** Their handlers run after those of its topic. */
+  readonly keys: readonly string[]
+}
+
 /** What an edge found, or the error that it threw. `isEarlier`: its time was up before the message. */
-type Happened = { readonly edge: string; readonly isEarlier: boolean } & (
-  { readonly change: Occurrence } | { readonly error: unknown }
-)
+type Happened = { readonly edge: string; readonly isEarlier: boolean } & Found
+
+type Found = { readonly change: Occurrence } | { readonly error: unknown }
 
 /** The effect of one message. It is computed when the message's turn comes, and kept until the message is over. */
 export class Step {
@@ -107,6 +121,14 @@ export class Step {
     return this.#applied?.changes ?? none
   }
 
+  /** The subjects of the edges that happened: their handlers get the message, too. */
+  get subjects(): EdgeSubjects | undefined {
+    if (this.happened.length === 0) return undefined
+    const subjects = (isEarlier: boolean): readonly string[] =>
+      this.happened.flatMap((each) => (each.isEarlier === isEarlier ? [subjectOf(each.edge)] : []))
+    return { earlier: subjects(true), keys: subjects(false) }
+  }
+
   /** The vehicle after the message. `undefined` for a message without a VIN. */
   get view(): AnyVehicleView | undefined {
     return (this.#view ??= this.#state && new Snapshot(this.#state, this.#nowMs, this.#gapTo))
@@ -143,7 +165,7 @@ export class Step {
     const kept: KeptStep = JSON.parse(text)
     // A dead letter of an earlier version does not say when.
     const happened = kept.happened.flatMap((each) =>
-      'change' in each ? { edge: each.edge, isEarlier: each.isEarlier === true, change: dated(each.change) } : [],
+      'change' in each ? { edge: each.edge, isEarlier: each.isEarlier ?? false, change: dated(each.change) } : [],
     )
     const { nowMs, gapTo, earlier } = kept
     const state = VehicleState.read(kept, slots)
@@ -156,7 +178,7 @@ interface KeptStep extends StoredRow {
   readonly nowMs: number
   readonly gapTo: number
   readonly all: readonly Change[]
-  readonly happened: readonly Happened[]
+  readonly happened: readonly ({ readonly edge: string; readonly isEarlier?: boolean } & Found)[]
   /** The state before the message, when something happened before it. */
   readonly earlier: string | undefined
 }
@@ -169,16 +191,6 @@ function writable(change: Occurrence): Occurrence {
   } catch {
     return { at: change.at, acrossGap: change.acrossGap }
   }
-}
-
-const timesOfChange: readonly string[] = ['at', 'fromAt', 'since', 'dueAt', 'lastAt']
-
-/** JSON has no dates. */
-function dated<What extends Occurrence>(written: What): What {
-  const dates = Object.entries(written).flatMap(([name, value]) =>
-    timesOfChange.includes(name) && value !== undefined ? [[name, new Date(String(value))]] : [],
-  )
-  return { ...written, ...Object.fromEntries(dates) }
 }
 
 const none: readonly never[] = []
@@ -264,6 +276,8 @@ interface VehicleStatesOptions {
   readonly newestSeq?: () => number
   /** Called for a message of a vehicle whose clock was set back by this much. `undefined`: it is right again. */
   readonly clockRead?: (vin: string, behindMs: number | undefined) => void
+  /** Forgets silent vehicles while the process runs. */
+  readonly forgets?: { readonly afterMs: number; readonly everyMs: number; failed(error: unknown): void } | undefined
 }
 
 /**
@@ -291,6 +305,10 @@ export class VehicleStates {
   #quiet: number | undefined
   /** The `seq` of the newest message of earlier processes. */
   #lastBefore = -1
+  readonly #forgets: VehicleStatesOptions['forgets']
+  #forgetting: Timer | undefined
+  readonly #believed: BelievedTime
+  #isStopped = false
 
   constructor({
     store,
@@ -299,9 +317,12 @@ export class VehicleStates {
     edges = new EdgeIndex(),
     newestSeq = () => -1,
     clockRead = () => {},
+    forgets,
   }: VehicleStatesOptions) {
     this.#clockRead = clockRead
     this.#store = store
+    this.#forgets = forgets
+    this.#believed = new BelievedTime(clock)
     this.#newestSeq = newestSeq
     this.slots = slots
     this.#clock = clock
@@ -314,6 +335,7 @@ export class VehicleStates {
     read: (message: InboxMessage) => FleetEvent | MalformedBody,
     lastId?: string,
   ): Promise<void> {
+    this.#forgetLater()
     if (lastId !== undefined) this.#lastBefore = seqOf(lastId)
     this.#store.shared?.follow({
       moved: async (isStale) => {
@@ -369,6 +391,15 @@ export class VehicleStates {
     return this.#clockwork?.nextMs()
   }
 
+  #forgetLater(): void {
+    const forgets = this.#forgets
+    if (forgets === undefined || this.#isStopped) return
+    this.#forgetting = backgroundTimer(this.#clock, forgets.everyMs, () => {
+      this.#store.forgetUnseen(this.#believed.now() - forgets.afterMs).catch(forgets.failed)
+      this.#forgetLater()
+    })
+  }
+
   /** No message will come any more, and nothing is kept: puts messages for all that is due by now. Resolves to whether there was something. */
   async tellDue(): Promise<boolean> {
     this.#quiet = 0
@@ -382,6 +413,8 @@ export class VehicleStates {
   }
 
   stopTimers(): void {
+    this.#isStopped = true
+    this.#forgetting?.cancel()
     this.edges.onTiming = undefined
     this.#beginning?.cancel()
     this.#beginning = undefined
@@ -647,7 +680,7 @@ export class VehicleStates {
     if (!isTimer) {
       const fields = found.touched.flatMap((slot) => this.slots.names[slot] ?? [])
       const { changes } = found
-      for (const edge of this.edges.touched(event, fields, views.before, views.after))
+      for (const edge of this.edges.touched(event, fields, views.before, views.after, waitingIn(before.memory)))
         detect(edge, false, { ...views, event, at, changes })
       if (isSent) tellDue(({ due, byArrival }) => due !== null && byArrival !== true && due <= sent, false)
     }
@@ -801,6 +834,13 @@ function remembering(
   const memory = found === undefined ? state.memory : found.size > 0 ? Object.fromEntries(found) : undefined
   const isSame = state.memory === memory && state.timers === timers && state.lag === lag && state.rules === rules
   return isSame ? state : state.with({ memory, timers, lag, rules })
+}
+
+/** The names of edges that have happened and are not told yet: each message may decide about them. */
+function waitingIn(memory: VehicleState['memory']): readonly string[] {
+  let names: string[] | undefined
+  for (const name in memory) if (isWaiting(memory[name])) (names ??= []).push(name)
+  return names ?? none
 }
 
 /** The timers of a vehicle. Those that began before a gap say so. */

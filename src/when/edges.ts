@@ -2,17 +2,20 @@ import { checkOptions, numberBetween, type Rule, trueOrFalse } from '../base/opt
 import type { Alert } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import type { FieldValue, Location } from '../events/values.ts'
-import type {
-  AlertOccurrence,
-  AnyVehicleView,
-  Change,
-  Condition,
-  Edge,
-  EdgeResult,
-  EdgeStep,
-  EdgeTopic,
-  Occurrence,
+import {
+  type AlertOccurrence,
+  type AnyVehicleView,
+  type Change,
+  type Condition,
+  dated,
+  type Edge,
+  type EdgeResult,
+  type EdgeStep,
+  type EdgeTopic,
+  type Occurrence,
+  waitingMark,
 } from '../vehicles/edge.ts'
+import { isCorrected } from '../vehicles/clock.ts'
 import { isDeepEqual, lengthOf, longestName, nullMeansNone } from '../vehicles/state.ts'
 import { isTimeSet, readTime } from '../wire/scalars.ts'
 import { type Area, isPlace, widened } from './areas.ts'
@@ -154,7 +157,8 @@ function edge<Happened extends Occurrence>({ begins, ...detecting }: Detecting<H
 
 /**
  * The memory moves on while the conditions are not true: the edge has happened, and nobody is told. An uncertain value counts as the last one
- * that arrived, because no other may arrive for days, and the occurrence says that messages may be missing.
+ * that arrived, because no other may arrive for days, and the occurrence says that messages may be missing. If it makes a condition
+ * false, another value may be missing, so the occurrence waits until the vehicle reports what decides.
  */
 function limited<Happened extends Occurrence>(
   inner: Detecting<Happened>,
@@ -162,26 +166,54 @@ function limited<Happened extends Occurrence>(
 ): LastingEdge<Happened> {
   checkConditions('where', conditions)
   const fields = [...new Set(conditions.flatMap((condition) => condition.fields))]
+  const names = conditions.map(({ name }) => name).join(',')
+  const mark = `${waitingMark}${names}:`
   const areTrue = (vehicle: AnyVehicleView): boolean => {
     const known = knowing(vehicle)
     return conditions.every(({ test }) => test(known) === true)
   }
+  /** No condition is certainly false, and each has its values. */
+  const mayBeTrue = (vehicle: AnyVehicleView): boolean => {
+    const known = knowing(vehicle)
+    return conditions.every(({ test }) => test(known) !== undefined && test(vehicle) !== false)
+  }
   return edge({
     ...inner,
-    name: inner.given ? inner.name : `${inner.name}.where(${conditions.map(({ name }) => name).join(',')})`,
+    name: inner.given ? inner.name : `${inner.name}.where(${names})`,
     reads: [...new Set([...(inner.reads ?? inner.fields), ...fields])],
     mayBegin: (vehicle, sinceMs) =>
       areTrue(vehicle) && fields.every((field) => (vehicle.since(field)?.getTime() ?? Infinity) <= sinceMs),
     detect(step) {
-      const found = inner.detect(step)
-      if (found?.happened === undefined) return found
-      const { happened, ...others } = found
-      const { after } = step
-      if (!areTrue(after)) return others
-      const isAcross = happened.acrossGap || fields.some((field) => isUncertain(after, field))
-      return { ...others, happened: isAcross === happened.acrossGap ? happened : { ...happened, acrossGap: isAcross } }
+      const { after, memory: stored } = step
+      const isWaiting = typeof stored === 'string' && stored.startsWith(mark)
+      const waiting: Waiting<Happened> = isWaiting ? JSON.parse(stored.slice(mark.length)) : { memory: stored }
+      const found = inner.detect(isWaiting ? { ...step, memory: waiting.memory } : step)
+      const happened = found?.happened ?? (waiting.happened && dated(waiting.happened))
+      if (happened === undefined) return found
+      const { happened: _, ...others } = found ?? {}
+      const isOver: EdgeResult<Happened> = isWaiting ? { memory: waiting.memory ?? null, ...others } : others
+      if (areTrue(after)) {
+        const isAcross = happened.acrossGap || fields.some((field) => isUncertain(after, field))
+        return {
+          ...isOver,
+          happened: isAcross === happened.acrossGap ? happened : { ...happened, acrossGap: isAcross },
+        }
+      }
+      if (!mayBeTrue(after)) return isOver
+      const memory = found?.memory === undefined ? waiting.memory : (found.memory ?? undefined)
+      return { ...others, memory: `${mark}${JSON.stringify({ memory, happened: laterTold(happened) })}` }
     },
   })
+}
+
+/** What an edge remembers that has happened and is not told yet. */
+interface Waiting<Happened> {
+  readonly memory?: EdgeStep['memory']
+  readonly happened?: Happened
+}
+
+function laterTold<Happened extends Occurrence>(happened: Happened): Happened {
+  return 'late' in happened ? { ...happened, acrossGap: true, late: true } : { ...happened, acrossGap: true }
 }
 
 function renamed<Happened extends Occurrence>(inner: Detecting<Happened>, name: unknown): LastingEdge<Happened> {
@@ -538,10 +570,13 @@ function newsOf(
   const beganMs = startMs ?? (wasActive ? sinceMs : ((isActive ? undefined : endMs) ?? atMs))
   const isKnown = saidMs !== undefined && saidMs === known?.ahead?.startMs
   // Two times of a clock that is ahead count as received at once, and are in its own order.
-  const byClock = saidMs !== undefined && saidMs > beganMs ? known?.ahead : undefined
+  const wasAhead = { aheadMs: known?.ahead?.newestMs ?? 0, atMs: sinceMs }
+  const isRightAgain = saidMs !== undefined && isCorrected({ aheadMs: saidMs, atMs: beganMs }, wasAhead)
+  const byClock = saidMs !== undefined && saidMs > beganMs && !isRightAgain ? known?.ahead : undefined
   // A late message lists what was active earlier, and every message can repeat what an earlier one said.
   const isNew =
-    !isKnown && (byClock === undefined ? beganMs > sinceMs : saidMs !== undefined && saidMs > byClock.newestMs)
+    !isKnown &&
+    (byClock === undefined ? isRightAgain || beganMs > sinceMs : saidMs !== undefined && saidMs > byClock.newestMs)
   if (isActive && !isNew) return undefined
   const endedMs = Math.max(beganMs, endMs ?? atMs)
   const isOver = !isActive && wasActive && (isKnown || beganMs >= sinceMs)

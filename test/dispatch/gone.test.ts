@@ -330,3 +330,22 @@ describe('messages that another process has taken over', () => {
     expectNothingLeft(scene, 3, 3)
   })
 })
+
+test('a batch whose inbox cannot say whether its messages are still here waits, and is said', async () => {
+  const seen: string[][] = []
+  const scene = await sharing({ concurrency: 1 }, (receiver) => {
+    receiver.batch('data', { size: 2, withinMs: 100 }, (events) => void seen.push(events.map(name)))
+  })
+  let isDown = true
+  scene.shared.step = (what) => {
+    if (what === 'held' && isDown) throw new Error('no answer')
+  }
+  scene.shared.handOver(placed('A', 1), placed('A', 2))
+  await turn()
+  expect(scene.receiver.stats()).toMatchObject({ running: 0, handled: 0 })
+  expect(scene.lines).toMatchObject([expect.stringContaining('the inbox failed')])
+  isDown = false
+  await scene.clock.advance(10_000)
+  expect(seen).toEqual([['A1', 'A2']])
+  expectNothingLeft(scene, 2, 0)
+})

@@ -49,6 +49,7 @@ async function setup({ before, openGaps = [], earlier = [], isExpected = false, 
     log: { debug: note, info: note, warn: note, error: note },
     onGap: (gap) => void gaps.push(gap),
     onSigned: () => note('signed'),
+    onAccounted: () => {},
   })
   lives.push(life)
   prepare?.(cluster)

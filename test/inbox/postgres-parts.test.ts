@@ -35,7 +35,7 @@ test('what is settled without end does not delay who waits for what was settled 
     await new Promise((resolve) => setTimeout(resolve, 1))
     return []
   })
-  const endings = new Endings(db, systemClock, 'me', { ...ignored, deleted: () => {} })
+  const endings = new Endings(db, systemClock, () => 'me', { ...ignored, deleted: () => {} })
   settle()
   await endings.flush(10_000)
   expect(statements).toBeLessThan(10)
@@ -87,7 +87,7 @@ test('what was given up and handled again is written again', async () => {
     return []
   })
   const deleted: number[] = []
-  const endings = new Endings(db, systemClock, 'me', {
+  const endings = new Endings(db, systemClock, () => 'me', {
     ...ignored,
     deleted: (written) => deleted.push(written.length),
   })
@@ -151,7 +151,7 @@ test('a sign of life counts the messages of every gap', async () => {
   }))
   const life = new Life({
     ...{ signs: signsIn(new Database({ query }, 'fleethook', systemClock), 'me'), clock: systemClock, log: quiet },
-    ...{ openGaps: () => gaps, earlier: [], onGap: () => {}, onSigned: () => {} },
+    ...{ openGaps: () => gaps, earlier: [], onGap: () => {}, onSigned: () => {}, onAccounted: () => {} },
   })
   life.start(false)
   await expect.poll(() => written.length).toBeGreaterThan(0)

@@ -41,7 +41,10 @@ describe.each([false, true])('with thread: %s', (thread) => {
   test('rows that SQLite refuses take no others with them: good messages are handled, and each of the others is refused alone or a dead letter', async () => {
     await fc.assert(
       fc.asyncProperty(
-        fc.array(fc.constantFrom<Kind>('G', 'G', 'P', 'U', 'E', 'S', 'R'), { minLength: 3, maxLength: 24 }),
+        fc
+          .array(fc.constantFrom<Kind>('G', 'G', 'P', 'U', 'E', 'S', 'R'), { minLength: 3, maxLength: 24 })
+          // A handler that fails for five vehicles in a row rests, and its messages with it.
+          .filter((kinds) => kinds.filter((kind) => kind === 'U' || kind === 'E').length < 5),
         async (kinds) => {
           const path = await strictFile()
           const handled = new Set<string>()

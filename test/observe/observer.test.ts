@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { dedupe, FleethookError, memoryInbox, type Observer } from 'fleethook'
 import type { ObservedRun, RunEnd } from 'fleethook/extend'
 import { describe, expect, test } from 'vitest'
@@ -174,6 +175,31 @@ describe('around', () => {
     await clock.advance(10)
     expect(spans).toEqual(['begin process data', 'handler', 'end process data'])
     expect(receiver.stats()).toMatchObject({ handled: 1 })
+  })
+
+  test.each(['one message', 'a batch'])('%s: what starts next is outside of its context', async (kind) => {
+    const spans = new AsyncLocalStorage<string>()
+    const outside: unknown[] = []
+    const observe: Observer = {
+      around: (run) => {
+        outside.push(spans.getStore())
+        return spans.run('a span', run)
+      },
+    }
+    const { receiver, post, clock } = scene({ observe, concurrency: 1, retry: { attempts: 2, minMs: 100 } })
+    const failed = new Set<string>()
+    const handle = async (vin: string): Promise<void> => {
+      await Promise.resolve()
+      if (failed.has(vin)) return
+      failed.add(vin)
+      throw new Error('once')
+    }
+    if (kind === 'one message') receiver.on('data', ({ vin }) => handle(vin))
+    else receiver.batch('data', { size: 1, withinMs: 0 }, ([first]) => handle(first?.vin ?? ''))
+    await post(['A', 'B', 'C', 'D'].map((vin) => data(vin, 1)))
+    await clock.advance(10_000)
+    expect(receiver.stats()).toMatchObject({ handled: 4, retried: 4, running: 0 })
+    expect(outside).toEqual(Array.from({ length: 8 }, () => undefined))
   })
 
   test('wraps the run of a batch once', async () => {

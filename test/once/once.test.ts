@@ -3,13 +3,14 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { createReceiver, type Delivery, type Receiver } from 'fleethook'
+import { createReceiver, type Delivery, type Receiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { createOnce, type Once } from 'fleethook/once'
 import { createPool } from 'mysql2/promise'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { silent } from '../vehicles/scene.ts'
+import { bodiesOf, twice } from './repeated.ts'
 import { hasMysql, hasPostgres, startMysql, startPostgres } from './servers.ts'
 
 /** A database with a table of its user. */
@@ -202,6 +203,25 @@ for (const [name, isThere, open] of databases)
       await send(receiver, 1)
       expect(runs).toBe(2)
       expect(await database.rows()).toEqual(['one V1', 'three V1', 'two V1'])
+    })
+
+    test('a handler that runs twice for one message writes twice: for two times of an edge, and for two subjects', async () => {
+      const receiver = createReceiver({
+        ...{ secret: false, log: silent, ack: 'handled' },
+        parts: [vehicles({ fields: ['Gear'] })],
+      })
+      const insert = async (text: string, write: Write): Promise<void> =>
+        void (await write(`INSERT INTO written VALUES ('${text}')`))
+      receiver.when(
+        twice,
+        database.once(`edge ${names}`, ({ change }, _context, write) =>
+          insert(`${Math.round((Date.now() - change.at.getTime()) / 60_000)} minutes ago`, write),
+        ),
+      )
+      const both = database.once(`both ${names}`, (_what: unknown, _context: { delivery: Delivery }, write) => insert('both', write)) // prettier-ignore
+      receiver.on('data', both).on('data', { fields: ['Odometer'] }, both)
+      for (const body of bodiesOf('V1')) await receiver.accept({ authorization: undefined, body })
+      expect(await database.rows()).toEqual(['18 minutes ago', '19 minutes ago', 'both', 'both', 'both', 'both'])
     })
 
     test('a handler that fails has written nothing, and its retry writes once', async () => {

@@ -33,8 +33,9 @@ test('GET /vehicles lists vehicles with their places, in pages; GET /vehicles/:v
   const first = await ask('/vehicles?limit=2')
   expect(first.body).toEqual({
     next: vins[1],
-    vehicles: vins.slice(0, 2).map((vin) => ({
+    vehicles: vins.slice(0, 2).map((vin, n) => ({
       ...{ vin, online: false, state: 'asleep', isOnlineCertain: true, fields: 3 },
+      ...{ battery: 80 + n, gear: 'P', charge: null },
       seenAt: expect.stringMatching(/^\d{4}-.*Z$/),
       location: { latitude: 52, longitude: 5, at: '2026-11-21T10:00:00.000Z' },
     })),

@@ -15,7 +15,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/extend': {
     values: 'Window',
     types: `
-      Claim ClosedGate DeadLetter DeadLetterReason DedupeOptions Door Ended Entry ExecutionContext Gate Histogram Inbox InboxFactory InboxGap InboxMessage InboxSettings InboxStats KeptGap ListedMessage Listing MessageRecord MessageSelection NextAttempt ObservedRun OpenOptions Opened OperatorApi Part PartHost ReceiverPart RefusalError RelayInbox ReplaySelection RunEnd RuntimeRefusal Selection SettledMessage Source Step StoredVehicle TestMessage Timer UnopenedInbox VehicleStore VehiclesPart Waiting WindowHost`,
+      Claim DeadLetter DeadLetterReason DedupeOptions Door Ended Entry ExecutionContext Histogram Inbox InboxFactory InboxGap InboxMessage InboxSettings InboxStats KeptGap ListedMessage Listing MessageRecord MessageSelection NextAttempt ObservedRun OpenOptions Opened OperatorApi Part ReceiverPart RefusalError RelayInbox ReplaySelection RunEnd RuntimeRefusal Selection SettledMessage Source Step StoredVehicle TestMessage Timer UnopenedInbox VehicleStore VehiclesPart Waiting WindowHost`,
   },
   'fleethook/normalize': {
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',
@@ -25,7 +25,10 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Json Location Meta NormalizeOptions Normalizer NormalizerOptions OtherField Piece Split StateEvent TimeOfDay TimerEvent Tires Topic
       UnknownEvent UnknownReason ValueOf ValuePiece VehicleDataEvent VehicleError WireEvent WireTopic`,
   },
-  'fleethook/once': { values: 'createOnce', types: 'Once OnceOptions' },
+  'fleethook/once': {
+    values: 'createOnce',
+    types: 'ConnectionOf Once OnceOptions OncePoolOptions PoolConnection TransactionPool',
+  },
   'fleethook/schemas': {
     values: `
       alertsEvent connectivityEvent dataEvent errorsEvent eventCollectorMessage fleetEvent gapEvent serviceMessage stateEvent
@@ -61,16 +64,19 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/when': {
     values: `
       above alertEnds alertStarts all any becomes below between ceases changed circle comesOnline crosses ends enters falls fallsAsleep
-      goesOffline heardAgain inside is leaves not polygon rises rulesFor silent starts`,
+      goesOffline heardAgain inside is leaves metersBetween not polygon rises rulesFor silent starts`,
     types: `
       AlertOccurrence AnyField AnyVehicleView Area Bounds Change Circle Clockwork Condition ConstantOf DeltaOption Duration Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeResult EdgeStep EdgeTimer EdgeTopic FirstOption Happening Heard InvalidOption Lasted LastingEdge Limit MarginOption NumberField Occurrence PendingTimer Rules Silence SilentOptions Timing TimingHost VehicleEdge VehicleView VehiclesStats`,
   },
   'fleethook/node': {
     values: 'exitWithError serve',
-    types: 'Listening NodeServeOptions ServeOptions Served Server Signal',
+    types: 'Listening NodeServeOptions ServeOptions Served Server Signal TlsFiles TlsOptions TlsTexts',
   },
-  'fleethook/bun': { values: 'serve', types: 'BunServeOptions ServeOptions Served Server Signal' },
-  'fleethook/deno': { values: 'serve', types: 'ServeOptions Served Server Signal' },
+  'fleethook/bun': {
+    values: 'serve',
+    types: 'BunServeOptions ServeOptions Served Server Signal TlsFiles TlsOptions TlsTexts',
+  },
+  'fleethook/deno': { values: 'serve', types: 'ServeOptions Served Server Signal TlsFiles TlsOptions TlsTexts' },
   'fleethook/workers': { values: 'worker', types: 'Worker WorkerServed' },
   'fleethook/inbox/sqlite': { values: 'sqliteInbox', types: 'Retention SqliteInboxOptions' },
   'fleethook/inbox/durable-object': {
@@ -83,7 +89,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/inbox/postgres': {
     values: 'handleWaiting postgresInbox',
     types:
-      'ExactlyOnce PostgresClient PostgresInbox PostgresInboxOptions PostgresResult Role RunStatement RunTransaction',
+      'ConnectionOf ExactlyOnce PoolConnection PostgresClient PostgresInbox PostgresInboxOptions PostgresResult Role RunStatement RunTransaction TransactionPool',
   },
 }
 

@@ -1,12 +1,13 @@
 /* Handlers whose writes happen exactly once, on a real server. */
-import { createReceiver } from 'fleethook'
+import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import { handleWaiting, postgresInbox } from 'fleethook/inbox/postgres'
-import type pg from 'pg'
+import pg from 'pg'
 import { schemaStatements } from '../../adapters/inbox/postgres/schema.ts'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { bodiesOf, twice } from '../once/repeated.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
-import { post, receiverOn, type Scene, startScene } from './scene.ts'
+import { post, receiverOn, type Scene, startScene, vinOf } from './scene.ts'
 import { transactionsOf } from './transactions.ts'
 
 describe.skipIf(!hasPostgres)('exactlyOnce', () => {
@@ -152,6 +153,44 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
     await receiver.drain()
   })
 
+  test('two times that one message tells write two rows, once each, also when the process ends before the message is settled', async () => {
+    const ids: string[] = []
+    const rules = (db: pg.Pool, last: () => Promise<void>): Receiver => {
+      const inbox = postgresInbox({ db, schema, leaseMs: 3_000 })
+      const exactly = inbox.exactlyOnce(scene.newPool())
+      return createReceiver({ secret: false, inbox, log: quiet, parts: [vehicles({ fields: ['Gear'] })] })
+        .when(
+          twice,
+          exactly('times', async ({ id, change }, _context, tx) => {
+            ids.push(id)
+            await write(tx, 'times', Math.round((Date.now() - change.at.getTime()) / 60_000))
+          }),
+        )
+        .when(twice, last)
+    }
+    const pool = new pg.Pool({ host: '127.0.0.1', port: scene.server.port, user: 'test', database: 'postgres', max: 3 })
+    let runs = 0
+    const first = rules(pool, async () => {
+      runs += 1
+      if (runs === 2) await new Promise(() => {})
+    })
+    await first.open()
+    for (const body of bodiesOf(vinOf(1)))
+      expect((await first.accept({ authorization: undefined, body })).status).toBe(200)
+    await expect.poll(written, { timeout: 10_000 }).toEqual(['times 18', 'times 19'])
+    await pool.end()
+
+    const second = rules(scene.newPool(), async () => {})
+    await second.open()
+    await expect.poll(waiting, { timeout: 20_000 }).toBe(0)
+    expect(await written()).toEqual(['times 18', 'times 19'])
+    expect(new Set(ids).size).toBe(2)
+    // A replay is a new run of both.
+    expect(await second.replay({ from: new Date(0), to: new Date(Date.now() + 60_000) })).toBe(2)
+    await second.drain()
+    await first.drain({ deadlineMs: 100 })
+  })
+
   test('a replay runs again, because somebody asked for it', async () => {
     const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
     const exactly = inbox.exactlyOnce(transactionsOf(scene.newPool()))
@@ -189,6 +228,7 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
     expect(await receiver.deadLetters.replay({})).toBe(1)
     await expect.poll(() => receiver.stats().handled).toBe(1)
     expect(await written()).toEqual(['fails 1', 'succeeds 1'])
+    await expect.poll(waiting).toBe(0)
     // A replay of what is handled by now is a new run of both.
     expect(await receiver.replay({ from: new Date(0), to: new Date(Date.now() + 60_000) })).toBe(1)
     await expect.poll(written).toEqual(['fails 1', 'fails 1', 'succeeds 1', 'succeeds 1'])

@@ -89,6 +89,7 @@ const rowsOf: Readonly<Record<string, (schema: string) => string>> = {
   waiting: (schema) =>
     `SELECT 1 FROM ${schema}.waiting w JOIN ${schema}.message m USING (id) WHERE m.lane = '${vinOf(0)}' FOR UPDATE OF w`,
   process: (schema) => `SELECT 1 FROM ${schema}.process FOR UPDATE`,
+  handling: (schema) => `SELECT 1 FROM ${schema}.handling FOR UPDATE`,
   part: (schema) => `SELECT 1 FROM ${schema}.part WHERE part = ${partitionOf(vinOf(0))} FOR UPDATE`,
   receiver: (schema) => `SELECT 1 FROM ${schema}.receiver FOR UPDATE`,
   meta: (schema) => `SELECT 1 FROM ${schema}.meta FOR UPDATE`,
@@ -138,6 +139,12 @@ describe.each(Object.entries(rowsOf))('while a row of `%s` is locked', (table, s
       expect(receiver.readiness().ready).toBe(true)
       if (table === 'waiting' || (table === 'vehicle' && how === 'succeed'))
         await expect.poll(() => lines.join('\n'), { timeout: 15_000 }).toMatch(/nother session has locked/)
+      if (table === 'process') expect(lines.join('\n')).toMatch(/locked the row of this process/)
+      // Nothing that the inbox runs stands in a queue behind the lock.
+      const { rows: queue } = await scene.pool.query(
+        "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND xact_start < now() - interval '2 seconds'",
+      )
+      expect(queue).toEqual([])
 
       await locked.release()
       fleet.behave(how === 'again' ? 'succeed' : how)

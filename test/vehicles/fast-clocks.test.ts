@@ -110,6 +110,65 @@ describe('a clock that is ahead', () => {
     expect(await now()).toBe('D')
   })
 
+  test.each([0, 50])(
+    'and is corrected, with a receiver %i ms behind, loses nothing in one upload or after it',
+    async (behindMs) => {
+      for (const farMs of [6_000, 30_000, 4 * minute, 40 * minute])
+        for (const thenMs of [0, 20, 2_000]) {
+          const { says, told, gear: now, receiver, clock } = car(memory())
+          const alert = (name: string, aheadMs: number): object => ({
+            alerts: [{ name, startedAt: new Date(clock.now() + aheadMs).toISOString() }],
+          })
+          await says(gear('R'), behindMs - 300)
+          await says({ state: 'asleep' }, farMs, thenMs)
+          await says(alert('Low', farMs), farMs, thenMs)
+          const saidMs = clock.now() + farMs
+          await says(gear('P'), farMs, thenMs)
+          for (const value of ['D', 'P', 'D', 'P', 'D', 'P', 'D']) await says(gear(value), behindMs, thenMs)
+          expect(told.filter((each) => /^[PD]/.test(each))).toEqual(['P', 'D', 'P', 'D', 'P', 'D', 'P', 'D'])
+          await says({ state: 'online' }, behindMs, thenMs)
+          expect((await receiver.vehicles.get(vin))?.online).toBe(true)
+          await says(alert('High', behindMs), behindMs, thenMs)
+          await says(alert('Low', behindMs + 10), behindMs + 10, thenMs)
+          expect(told.filter((each) => each.startsWith('alert'))).toHaveLength(3)
+          // What the fast clock stamped before the correction comes late.
+          const aheadMs = saidMs - 100 - clock.now()
+          if (aheadMs > 5_000) await says(gear('R'), aheadMs)
+          expect(await now()).toBe('D')
+          expect((await receiver.vehicles.get(vin))?.isCertain('Gear')).toBe(true)
+        }
+    },
+  )
+
+  test.each([50, 500, 1_000, 4 * minute])('by %i ms all the time keeps its own order', async (aheadMs) => {
+    const { says, told, gear: now } = car(memory())
+    for (const value of ['R', 'P', 'D', 'P', 'D']) await says(gear(value), aheadMs, 1_500)
+    expect(told).toEqual(['P', 'D', 'P', 'D'])
+    await says(gear('P'), aheadMs, 20)
+    await says(gear('R'), aheadMs - 40, 20)
+    expect(await now()).toBe('P')
+  })
+
+  test('by as much as two right clocks differ lets no message of minutes ago win', async () => {
+    for (const aheadMs of [50, 900]) {
+      const { says, gear: now } = car(memory())
+      for (const value of ['R', 'P', 'D']) await says(gear(value), aheadMs, 1_000)
+      for (const lateMs of [10_000, minute, 4 * minute]) await says(gear('P'), aheadMs - lateMs)
+      expect(await now()).toBe('D')
+    }
+  })
+
+  test.each([50, 2_000, 4 * minute])(
+    'by %i ms in each message, and falls back by weeks, is noticed',
+    async (aheadMs) => {
+      const { says, gear: now, warned } = car(memory())
+      for (const value of ['R', 'P', 'D']) await says(gear(value), aheadMs, 10_000)
+      for (let message = 0; message < 12; message += 1) await says(gear(message % 2 === 0 ? 'P' : 'R'), aheadMs - 1_024 * week, 10_000) // prettier-ignore
+      expect(await now()).toBe('R')
+      expect(warned.filter((line) => line.includes('clock'))).not.toEqual([])
+    },
+  )
+
   test('and of three values that count as received at once, the one that arrived last wins', async () => {
     const { says, told } = car(memory())
     for (const value of ['R', 'P', 'D', 'P']) await says(gear(value), 2 * minute, 0)
@@ -267,6 +326,22 @@ describe('connections that arrive out of order', () => {
     expect((await receiver.vehicles.get(vin))?.online).toBe(false)
     await says(link('c', 'CONNECTED'))
     expect(told).toEqual(['offline', 'online'])
+  })
+
+  test.each([0, 50, 1_000, 30_000])('nor one whose messages are %i ms ahead of their receipt', async (aheadMs) => {
+    const { says, receiver } = car(memory())
+    const online = async (): Promise<unknown> => (await receiver.vehicles.get(vin))?.online
+    await says(link('a', 'CONNECTED'), 0, 0)
+    await says(link('a', 'DISCONNECTED'), aheadMs, 2_000)
+    await says(link('a', 'CONNECTED'), aheadMs / 2 - 2_000)
+    expect(await online()).toBe(false)
+    await says(link('b', 'DISCONNECTED'), aheadMs + 2_000)
+    await says(link('b', 'CONNECTED'), aheadMs + 1_000)
+    expect(await online()).toBe(false)
+    await says(link('c', 'CONNECTED'), 50)
+    expect(await online()).toBe(true)
+    await says(link('c', 'DISCONNECTED'), 50)
+    expect(await online()).toBe(false)
   })
 
   test('the end of an old connection after the start of the next leaves the vehicle online', async () => {

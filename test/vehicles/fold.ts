@@ -115,7 +115,8 @@ export function happenings<Happened extends Occurrence>(
   let memory: EdgeMemory | undefined
   return events.flatMap((event, index) => {
     const step = fold.take(event)
-    if (!looks(edge, step)) return []
+    const isWaiting = typeof memory === 'string' && memory.startsWith('waits:')
+    if (!isWaiting && !looks(edge, step)) return []
     const found = edge.detect({ ...step, memory })
     // Through JSON, like a stored memory.
     if (found?.memory !== undefined)

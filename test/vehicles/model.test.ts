@@ -43,7 +43,7 @@ const arbitraryLine: fc.Arbitrary<Line> = fc.record({
     },
     { requiredKeys: [] },
   ),
-  agoMs: fc.constantFrom(0, 0, 300, 1_000, 5_000, 60_000, -300, -30_000, -60_000, -240_000),
+  agoMs: fc.constantFrom(0, 0, 300, 1_000, 5_000, 60_000, -50, -300, -3_000, -30_000, -60_000, -240_000),
   sameTime: fc.integer({ min: 0, max: 2 }).map((n) => n === 0),
   twice: fc.boolean(),
   crash: fc.integer({ min: 0, max: 2 }).map((n) => n === 0),
@@ -71,20 +71,30 @@ interface Report {
   readonly lastValue: Moment
 }
 
+/** How far a clock is ahead. Two clocks that are right differ by less than five seconds. */
+const leadMs = ({ saidMs, receivedMs }: Moment): number => Math.max(0, saidMs - receivedMs)
+const isWrong = (moment: Moment): boolean => leadMs(moment) > 5_000
+
+/** It was not sent before this time. A clock that is ahead by a second is rather right, and then no message takes five seconds. */
+const fromMs = (moment: Moment): number =>
+  isAhead(moment) ? moment.receivedMs - (leadMs(moment) <= 1_000 ? 5_000 : 300_000) : moment.saidMs
+
 /** Whether a message was certainly sent before the last report of a field. `past` are all messages before it, as they arrived. */
 function isCertainlyOlder(late: Moment, { last, lastValue }: Report, past: readonly Moment[]): boolean {
   const ofVehicle = past.filter(({ vin }) => vin === late.vin)
-  // Both are by the same clock, so it decides.
-  if (isAhead(last) === isAhead(late) && late.saidMs < last.saidMs) return true
-  if (isAhead(last)) {
-    // The clock was corrected since then. It is right after five minutes, and the messages of a vehicle come in order.
-    const before = ofVehicle.slice(0, ofVehicle.indexOf(last)).filter((one) => !isAhead(one))
-    return !isAhead(late) && late.saidMs < Math.max(last.receivedMs - 300_000, ...before.map(({ saidMs }) => saidMs))
+  if (isWrong(late) && !isWrong(last)) {
+    // It was ahead and was corrected, and this one was sent before that.
+    const newest = ofVehicle.filter(isAhead).reduce<Moment | undefined>((a, b) => (a && a.saidMs > b.saidMs ? a : b), undefined) // prettier-ignore
+    if (newest !== undefined && newest.saidMs > late.saidMs)
+      return ofVehicle.indexOf(newest) < ofVehicle.indexOf(lastValue)
   }
-  if (!isAhead(late)) return false
-  // It was ahead and was corrected, and this one was sent before that.
-  const newest = ofVehicle.filter(isAhead).reduce<Moment | undefined>((a, b) => (a && a.saidMs > b.saidMs ? a : b), undefined) // prettier-ignore
-  return newest !== undefined && newest.saidMs > late.saidMs && ofVehicle.indexOf(newest) < ofVehicle.indexOf(lastValue)
+  const isCorrected = !isWrong(late) && leadMs(last) - leadMs(late) > 5_000
+  // Both are by the same clock, so it decides.
+  if (isAhead(last) === isAhead(late) && !isCorrected) return late.saidMs < last.saidMs
+  if (!isAhead(last)) return false
+  // The clock was corrected since then. It is right after five minutes, and the messages of a vehicle come in order.
+  const before = ofVehicle.slice(0, ofVehicle.indexOf(last) + 1).map(fromMs)
+  return !isAhead(late) && late.saidMs < Math.max(...before)
 }
 
 /** The plainest form of the promise: an arrival is newer, unless it was certainly sent before the last report of its field. */

@@ -258,8 +258,26 @@ describe('where', () => {
     expect(happenings(parksLow, eventsOf([...before, ...battery(19), 'gap', gear('P')]))).toMatchObject([
       { index: 4, happened: { acrossGap: true } },
     ])
-    expect(indexes(parksLow, [...before, ...battery(30), 'gap', gear('P')])).toEqual([])
     expect(indexes(parksLow, [...before, 'gap', gear('P')])).toEqual([])
+  })
+
+  test('an uncertain value that makes a condition false delays, until the vehicle reports what decides', () => {
+    const before: readonly Told[] = [gear('D'), metersNorth(1), ...battery(30), 'gap', gear('P')]
+    expect(indexes(parksLow, before)).toEqual([])
+    expect(indexes(parksLow, [...before, metersNorth(1), ...battery(30), ...battery(19)])).toEqual([])
+    expect(indexes(parksLow, [...before, metersNorth(5_000), ...battery(19)])).toEqual([])
+    expect(happenings(parksLow, eventsOf([...before, 'gap', gear('D'), ...battery(19), ...battery(18)]))).toEqual([
+      {
+        index: 7,
+        happened: expect.objectContaining({ acrossGap: true, to: 'P', at: expect.any(Date), fromAt: expect.any(Date) }),
+      },
+    ])
+    // Two steps of conditions, and what the edge remembers moves on meanwhile.
+    const twice = crosses('BatteryLevel', { below: 20, again: 25 }).where(is('Gear', 'P')).where(is('Locked', true))
+    const locked = (Locked: boolean): Told => ({ data: { Locked } })
+    const crossed: readonly Told[] = [gear('D'), locked(false), ...battery(30), 'gap', ...battery(19)]
+    expect(indexes(twice, [...crossed, gear('P'), ...battery(22), locked(true), ...battery(19)])).toEqual([7])
+    expect(indexes(twice, [...crossed, locked(true), ...battery(26), gear('P'), ...battery(19)])).toEqual([7, 8])
   })
 
   test('what an edge remembers moves on while the conditions are not true', () => {

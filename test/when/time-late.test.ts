@@ -302,4 +302,26 @@ describe('after a gap, an uncertain value counts as the last one, and the occurr
       if (!isBetween && !edge.name.startsWith('silent')) expect(found[0]).toMatch(/~$/)
     }
   })
+
+  test.each<readonly [name: string, edge: Edge]>([
+    ['where', becomes('Locked', false).where(isParked)],
+    ['after, where', becomes('Locked', false).after({ minutes: 5 }).where(isParked)],
+    ['where, after', becomes('Locked', false).where(isParked).after({ minutes: 5 })],
+    ['starts(all)', starts(all(isParked, is('Locked', false)))],
+    ['silent, where', silent({ minutes: 5 }).where(isParked)],
+  ])('when the message that makes it true is lost, %s is told after the next one that says so', async (_, edge) => {
+    const one = scene({ edge })
+    await one.car.data({ Gear: 'D', Locked: true })
+    // This was Gear P.
+    await gap(one)
+    await one.car.data({ Locked: false })
+    await one.clock.advance(400_000)
+    expect(one.told.filter((each) => each.startsWith('edge'))).toEqual([])
+    await one.car.data({ Gear: 'P' })
+    await one.clock.advance(400_000)
+    const found = one.told.filter((each) => each.startsWith('edge'))
+    expect(found[0]).toMatch(/~$/)
+    await one.car.data({ Gear: 'P' })
+    expect(one.told.filter((each) => each.startsWith('edge')).length).toBe(found.length)
+  })
 })

@@ -37,6 +37,8 @@ interface On {
 /** The most rows that one statement changes. */
 const atOnce = 2_000
 const pauseMs = 250
+/** How long a flush waits for a row that somebody has locked, in milliseconds. */
+const patientMs = 1_000
 /** A lock of this age is no longer the end of some transaction, in milliseconds. */
 const tellAfterMs = 5_000
 
@@ -47,7 +49,7 @@ const tellAfterMs = 5_000
 export class Endings {
   readonly #db: Database
   readonly #clock: Clock
-  readonly #me: string
+  readonly #me: () => string
   readonly #on: On
   readonly #settled = new Map<string, Ending>()
   readonly #tries = new Map<string, Place & Tries>()
@@ -63,7 +65,7 @@ export class Endings {
   #waiters: { readonly round: number; readonly resolve: () => void }[] = []
   #isClosed = false
 
-  constructor(db: Database, clock: Clock, me: string, on: On) {
+  constructor(db: Database, clock: Clock, me: () => string, on: On) {
     this.#db = db
     this.#clock = clock
     this.#me = me
@@ -82,14 +84,32 @@ export class Endings {
     return this.#written()
   }
 
-  /** Resolves to whether all is written in that time that waits now. What comes later does not delay it. */
+  /**
+   * Resolves to whether all is written in that time that waits now. What comes later does not delay it, nor what somebody has locked for long. A
+   * lock can also be that of a statement that has just failed: Postgres tells of the error before it lets go.
+   */
   async flush(withinMs: number): Promise<boolean> {
-    let isWritten = false
-    const written = this.#written().then(() => {
-      isWritten = true
-    })
-    await resolvedOr(written, this.#clock, withinMs)
-    return isWritten
+    const untilMs = elapsedMs(this.#clock) + withinMs
+    const waiting = new Set(this.#waiting())
+    const isLeft = (): boolean =>
+      !this.#isClosed && this.#waiting().some((one) => waiting.has(one) && this.#lockedMs(one) < patientMs)
+    while (isLeft()) {
+      const leftMs = untilMs - elapsedMs(this.#clock)
+      if (leftMs <= 0) return false
+      await resolvedOr(this.#written(), this.#clock, leftMs)
+      if (isLeft() && this.#later.size > 0) await pause(this.#clock, Math.min(leftMs, pauseMs / 5))
+    }
+    return true
+  }
+
+  #waiting(): readonly Place[] {
+    return [...this.#settled.values(), ...this.#tries.values()]
+  }
+
+  /** How long somebody has had it locked, in milliseconds. */
+  #lockedMs({ seq }: Place): number {
+    const sinceMs = this.#later.get(seq) ?? this.#lockedSince.get(seq)
+    return sinceMs === undefined ? 0 : elapsedMs(this.#clock) - sinceMs
   }
 
   async #written(): Promise<void> {
@@ -190,7 +210,7 @@ SELECT seq::text AS seq FROM there t WHERE NOT EXISTS (SELECT FROM free f WHERE 
       [
         ...[tries.map(({ part }) => part), tries.map(({ seq }) => seq)],
         ...[tries.map(({ attempts }) => attempts), tries.map(({ notBefore }) => notBefore)],
-        ...[tries.map(({ deliveries }) => deliveries), this.#me],
+        ...[tries.map(({ deliveries }) => deliveries), this.#me()],
         tries.map(({ failure }) => failure?.sinceMs ?? null),
         tries.map(({ failure }) => (failure === undefined ? null : storable(failure.handler))),
         tries.map(({ failure }) => (failure === undefined ? null : storable(failure.error))),
@@ -210,7 +230,7 @@ SELECT seq::text AS seq FROM there t WHERE NOT EXISTS (SELECT FROM free f WHERE 
 ${endSql(schema, '$3', 5)}
 ${lockedSql(schema, '$3')}`,
       [
-        ...[settled.map(({ part }) => part), settled.map(({ seq }) => seq), this.#me],
+        ...[settled.map(({ part }) => part), settled.map(({ seq }) => seq), this.#me()],
         settled.map(({ vehicle }) => storable(vehicle?.vin ?? '')),
         ...stateValues([...states.values()]),
       ],

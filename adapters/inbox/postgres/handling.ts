@@ -1,5 +1,5 @@
 import { type Clock, elapsedMs } from '../../../src/base/clock.ts'
-import { coveredBy } from '../../../src/core/registry.ts'
+import type { Registered } from '../../../src/core/registry.ts'
 import type { Database } from './client.ts'
 
 /** How long handlers count whose last process was killed beside this one, in seconds: it may be on its way to a restart. */
@@ -60,9 +60,11 @@ export class Handling {
     const now = 'pg_catalog.clock_timestamp()'
     const rows = await db.run(
       `WITH before AS (SELECT since FROM ${db.schema}.handling WHERE handlers = $1),
-me AS (INSERT INTO ${db.schema}.handling AS h (handlers, since, until, ended) VALUES ($1, ${now}, ${now} + $2 * interval '1 ms', false)
-  ON CONFLICT (handlers) DO UPDATE SET until = excluded.until, ended = false
-  WHERE h.ended OR h.until < excluded.until - $2 / 2 * interval '1 ms')
+free AS (SELECT handlers FROM ${db.schema}.handling WHERE handlers = $1 AND (ended OR until < ${now} + $2 / 2 * interval '1 ms')
+  FOR NO KEY UPDATE SKIP LOCKED),
+again AS (UPDATE ${db.schema}.handling h SET until = ${now} + $2 * interval '1 ms', ended = false FROM free WHERE h.handlers = free.handlers),
+new AS (INSERT INTO ${db.schema}.handling (handlers, since, until, ended) SELECT $1, ${now}, ${now} + $2 * interval '1 ms', false
+  WHERE NOT EXISTS (SELECT FROM before) ON CONFLICT (handlers) DO NOTHING)
 SELECT o.handlers, o.until::text AS until, (o.until > ${now})::text AS live,
   (NOT EXISTS (SELECT FROM before WHERE before.since < o.since))::text AS older
 FROM ${db.schema}.handling o
@@ -101,8 +103,10 @@ WHERE o.handlers <> $1 AND (o.until > ${now} OR (NOT o.ended AND o.until > ${now
     const { db, declared } = this.#options
     const { schema } = db
     await db.run(
-      `WITH old AS (DELETE FROM ${schema}.handling WHERE until < pg_catalog.clock_timestamp() - interval '1 day' AND handlers <> $1)
-UPDATE ${schema}.handling SET until = pg_catalog.clock_timestamp(), ended = true WHERE handlers = $1`,
+      `WITH free AS (SELECT handlers FROM ${schema}.handling WHERE handlers = $1 OR until < pg_catalog.clock_timestamp() - interval '1 day'
+  FOR UPDATE SKIP LOCKED),
+old AS (DELETE FROM ${schema}.handling h USING free WHERE h.handlers = free.handlers AND h.handlers <> $1)
+UPDATE ${schema}.handling h SET until = pg_catalog.clock_timestamp(), ended = true FROM free WHERE h.handlers = free.handlers AND h.handlers = $1`,
       [JSON.stringify(declared())],
       2_000,
     )
@@ -120,4 +124,30 @@ function compared(
     lacking: theirs.filter((handler) => !coveredBy(mine, handler)),
     extra: mine.filter((handler) => !coveredBy(theirs, handler)),
   }
+}
+
+/**
+ * What a process has handlers for, in a form that is the same in every process with the same handlers: subjects, with the fields of their
+ * filters, and the names of handlers that leave marks.
+ */
+export function declaredBy(added: readonly Registered[]): readonly string[] {
+  const declared = added.flatMap(({ keys, filter, mark }) => [
+    ...[...keys].flatMap((key) => declarations(key, filter)),
+    ...(mark === undefined ? [] : [`handler ${mark}`]),
+  ])
+  return [...new Set(declared)].toSorted()
+}
+
+function declarations(key: string, filter: Registered['filter']): readonly string[] {
+  const of = filter?.vins === undefined ? '' : ' of some vehicles'
+  const named = [
+    ...(filter?.fields ?? []).map((field) => `${key}: ${field}`),
+    ...(filter?.changed ?? []).map((field) => `${key}: ${field} changed`),
+  ]
+  return (named.length === 0 ? [key] : named).map((one) => one + of)
+}
+
+/** Whether processes with these handlers do what a declared one does. A handler without a filter gets what one with a filter gets. */
+function coveredBy(declared: readonly string[], one: string): boolean {
+  return declared.some((other) => one === other || one.startsWith(`${other}: `) || one === `${other} of some vehicles`)
 }

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { type Clock, elapsedMs } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Database } from './client.ts'
@@ -16,7 +17,7 @@ export interface Lease {
 interface LeasesOptions {
   readonly db: Database
   readonly clock: Clock
-  /** Names this process. */
+  /** Names this process, at first. */
   readonly me: string
   readonly leaseMs: number
   /** Called before the leases count as renewed. Other processes may have had the partitions in `lost` meanwhile. */
@@ -32,6 +33,12 @@ interface LeasesOptions {
  * snapshot, what is still its own.
  */
 export class Leases {
+  /** Names this process. Another one after {@link moveOn}. */
+  me: string
+  /** Another session keeps its row locked, and the lease will end: nobody, not even another process, can change the row. */
+  isLocked = false
+  /** The name before. It is alive until its lease ends. */
+  #former: string
   readonly #options: LeasesOptions
   readonly #epochs = new Map<number, number>()
   #validUntilMs = -Infinity
@@ -41,6 +48,8 @@ export class Leases {
 
   constructor(options: LeasesOptions) {
     this.#options = options
+    this.me = options.me
+    this.#former = options.me
   }
 
   /** Whether no other process can have the partitions of this one. */
@@ -63,7 +72,8 @@ export class Leases {
   async renew(): Promise<number> {
     let found = await this.#look()
     if (found === undefined) {
-      await this.#begin()
+      this.isLocked = await this.#begin()
+      if (this.isLocked) return 0
       found = await this.#look()
     }
     let spare = this.#take(found)
@@ -76,6 +86,7 @@ export class Leases {
       throw new FleethookError('inbox_unavailable', 'Postgres did not renew the lease of this process in time.')
     const { leaseMs, renewed } = this.#options
     const { leases, missing, atMs, atTimeMs, leftMs } = found
+    this.isLocked = leftMs < leaseMs * lockedShare
     const epochs = new Map(leases.map(({ part, epoch }) => [part, epoch]))
     const lost = [...this.#epochs].flatMap(([part, epoch]) => (epochs.get(part) === epoch ? [] : [part]))
     for (const part of lost) this.#epochs.delete(part)
@@ -91,7 +102,8 @@ export class Leases {
 
   /** Renews what has not ended. `undefined`: it has ended, or this process has no row yet. */
   async #look(): Promise<Found | undefined> {
-    const { db, clock, me, leaseMs } = this.#options
+    const { me } = this
+    const { db, clock, leaseMs } = this.#options
     const { schema } = db
     const [atMs, atTimeMs] = [elapsedMs(clock), clock.now()]
     const rows = await db.run(
@@ -99,8 +111,8 @@ export class Leases {
 free AS (SELECT id FROM ${schema}.process WHERE id = $1 AND until > ${now}
   AND until < ${asked} + $2 * ${renewShare} * interval '1 ms' FOR UPDATE SKIP LOCKED),
 renewed AS (UPDATE ${schema}.process p SET until = ${now} + $2 * interval '1 ms' FROM free WHERE p.id = free.id RETURNING p.until),
-me AS (SELECT until FROM renewed UNION ALL SELECT until FROM known WHERE until >= ${asked} + $2 * ${renewShare} * interval '1 ms'),
-others AS (SELECT pg_catalog.count(*) FROM ${schema}.process WHERE id <> $1 AND until > ${now}),
+me AS (SELECT until FROM renewed UNION ALL SELECT until FROM known WHERE until > ${asked} AND NOT EXISTS (SELECT FROM renewed)),
+others AS (SELECT pg_catalog.count(*) FROM ${schema}.process WHERE id <> $1 AND id <> $3 AND until > ${now}),
 mine AS (SELECT part, epoch FROM ${schema}.part WHERE owner = $1),
 missing AS (SELECT pg_catalog.ceil(${partitions} / (1.0 + others.count))::int - (SELECT pg_catalog.count(*) FROM mine)::int AS count FROM others),
 gained AS (UPDATE ${schema}.part p SET owner = $1, epoch = p.epoch + 1
@@ -111,7 +123,7 @@ SELECT missing.count AS missing, l.part, l.epoch, l.clean::text AS clean, ${abou
   (SELECT pg_catalog.floor(extract(epoch FROM me.until - ${now}) * 1000) FROM me)::text AS left_ms,
   (SELECT pg_catalog.count(*) FROM ${schema}.part p JOIN ${schema}.process q ON q.id = p.owner WHERE q.id <> $1 AND q.until <= ${now})::text AS ended
 FROM missing LEFT JOIN (SELECT *, false AS clean FROM mine UNION ALL TABLE gained) l ON true`,
-      [me, leaseMs],
+      [me, leaseMs, this.#former],
       leaseMs / 2,
     )
     const leftMs = Number(rows[0]?.['left_ms'] ?? 0)
@@ -122,23 +134,31 @@ FROM missing LEFT JOIN (SELECT *, false AS clean FROM mine UNION ALL TABLE gaine
     return { atMs, atTimeMs, leftMs, leases, missing: Number(rows[0]?.['missing']), ended: Number(rows[0]?.['ended']) }
   }
 
-  async #begin(): Promise<void> {
-    const { db, me, leaseMs } = this.#options
+  /** Resolves to whether another session has its row locked. It waits for no lock: it would hold others meanwhile. */
+  async #begin(): Promise<boolean> {
+    const { db, leaseMs } = this.#options
     const { schema } = db
-    await db.run(
+    const [row] = await db.run(
       // An owner without a row came with an older version of the tables, or with a part of a backup: nobody could free its partitions.
       `WITH unknown AS (INSERT INTO ${schema}.process (id, until)
-  SELECT DISTINCT owner, timestamptz '-infinity' FROM ${schema}.part WHERE owner <> $1 ON CONFLICT DO NOTHING)
-INSERT INTO ${schema}.process (id, until) VALUES ($1, ${now} + $2 * interval '1 ms')
-ON CONFLICT (id) DO UPDATE SET until = excluded.until`,
-      [me, leaseMs],
+  SELECT DISTINCT owner, timestamptz '-infinity' FROM ${schema}.part p WHERE owner <> $1
+  AND NOT EXISTS (SELECT FROM ${schema}.process q WHERE q.id = p.owner) ON CONFLICT DO NOTHING),
+known AS (SELECT id FROM ${schema}.process WHERE id = $1),
+free AS (SELECT id FROM ${schema}.process WHERE id = $1 FOR UPDATE SKIP LOCKED),
+begun AS (UPDATE ${schema}.process p SET until = ${now} + $2 * interval '1 ms' FROM free WHERE p.id = free.id),
+new AS (INSERT INTO ${schema}.process (id, until) SELECT $1, ${now} + $2 * interval '1 ms' WHERE NOT EXISTS (SELECT FROM known)
+  ON CONFLICT (id) DO NOTHING)
+SELECT (EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM free))::text AS locked`,
+      [this.me, leaseMs],
       leaseMs / 2,
     )
+    return row?.['locked'] === 'true'
   }
 
   /** Frees partitions of processes that gave no sign of life. One that a statement locks stays for the next time. */
   async #freeEnded(): Promise<boolean> {
-    const { db, me, leaseMs } = this.#options
+    const { me } = this
+    const { db, leaseMs } = this.#options
     const { schema } = db
     const rows = await db.run(
       `WITH silent AS (SELECT id FROM ${schema}.process q WHERE until <= ${now} AND id <> $1
@@ -154,7 +174,8 @@ UPDATE ${schema}.part p SET owner = NULL, clean = false FROM left_by WHERE p.par
 
   /** Gives partitions back in which nothing runs. When the answer is lost, the next renewal tells whether they are still here. */
   async giveBack(parts: readonly number[]): Promise<void> {
-    const { db, me, leaseMs } = this.#options
+    const { me } = this
+    const { db, leaseMs } = this.#options
     await db.run(
       `UPDATE ${db.schema}.part p SET owner = NULL, clean = true FROM (SELECT part FROM ${db.schema}.part
   WHERE owner = $1 AND part = ANY ($2::smallint[]) FOR UPDATE SKIP LOCKED) f WHERE p.part = f.part`,
@@ -164,9 +185,27 @@ UPDATE ${schema}.part p SET owner = NULL, clean = false FROM left_by WHERE p.par
     for (const part of parts) this.#epochs.delete(part)
   }
 
+  /** Gives back what is left, and goes on under another name, with a row that nobody has locked. Nothing may run in the partitions any more. */
+  async moveOn(): Promise<void> {
+    const { me } = this
+    const { db, leaseMs } = this.#options
+    this.#validUntilMs = -Infinity
+    await db.run(
+      `UPDATE ${db.schema}.part p SET owner = NULL, clean = false FROM (SELECT part FROM ${db.schema}.part
+  WHERE owner = $1 FOR UPDATE SKIP LOCKED) f WHERE p.part = f.part`,
+      [me],
+      leaseMs / 2,
+    )
+    this.#epochs.clear()
+    this.#former = me
+    this.me = randomUUID()
+    this.isLocked = false
+  }
+
   /** Gives everything back, for a stop. */
   async release(): Promise<void> {
-    const { db, me } = this.#options
+    const { me } = this
+    const { db } = this.#options
     const { schema } = db
     this.#validUntilMs = -Infinity
     await db.run(
@@ -183,6 +222,8 @@ UPDATE ${schema}.part p SET owner = NULL, clean = true FROM free WHERE p.part = 
 
 /** A renewal writes only when less than this share of the lease is left: most looks write nothing. */
 const renewShare = 0.85
+/** With less than this share left, a renewal has failed more than once. */
+const lockedShare = 0.6
 /** A process stops this share of the lease before Postgres ends it. */
 const marginShare = 0.2
 

@@ -89,6 +89,9 @@ function write(nodes: readonly Node[], definesTables: boolean): string {
     const word = wordOf(node)
     const next = nodes[at + 1]
     refuse(word, wordOf(nodes[at - 1]), next)
+    const before = expression.at(-1)
+    if (word === 'CASE' && before !== undefined && isOperator(before))
+      throw new TypeError('A statement has CASE behind an operator. Write it in parentheses.')
     if (!/^(?:[,;]|\$\w*\$)$/.test(word) && !between.has(word)) {
       // In the settings of a table, `=` is no operator.
       const isSettings = definesTables && wordOf(nodes[at - 1]) === 'WITH'

@@ -115,7 +115,7 @@ export class Reader extends SharedReader<Unsettled> {
       leaseMs: settings.leaseMs,
       renewed: (...all) => this.#renewed(...all),
     })
-    this.#endings = new Endings(db, clock, me, {
+    this.#endings = new Endings(db, clock, () => this.me, {
       failed: (error) => this.failed('what became of messages could not be written yet', error),
       deleted: (endings) => {
         vehicles?.written(endings.flatMap(({ vehicle }) => vehicle ?? []))
@@ -146,6 +146,10 @@ export class Reader extends SharedReader<Unsettled> {
       this.repeat('leases could not be renewed', async () => {
         if (!(await this.#mayHandle())) return settings.leaseMs / 4
         const spare = await this.#leases.renew()
+        if (this.#leases.isLocked) {
+          await this.#moveOn()
+          return 0
+        }
         if (spare > 0) await this.#giveBack(spare)
         return this.#leases.everyMs
       }),
@@ -193,6 +197,11 @@ export class Reader extends SharedReader<Unsettled> {
   readonly lookNow = (): void => {
     this.#isWoken = true
     this.change()
+  }
+
+  /** Names this process in the tables of leases. */
+  get me(): string {
+    return this.#leases.me
   }
 
   /** Where a message that is handed out is in the table. */
@@ -271,14 +280,14 @@ export class Reader extends SharedReader<Unsettled> {
 
   /** Without what Postgres refuses, its state or the text of its error: it must not hold its vehicle forever. */
   async #bury(ending: Ending, reason: DeadLetterReason, vehicle: StoredVehicle | undefined): Promise<boolean> {
-    const { store, me } = this.#options
+    const { store } = this.#options
     const { attempts, diedAt, marks } = reason
     const plain =
       marks === undefined ? { error: unwritable, attempts, diedAt } : { error: unwritable, attempts, diedAt, marks }
     const ways = [[reason, vehicle], [plain, vehicle], [reason, undefined], [plain, undefined]] as const // prettier-ignore
     for (const [what, state] of ways) {
       try {
-        return await store.bury(ending, me, what, state)
+        return await store.bury(ending, this.me, what, state)
       } catch (error) {
         if (!isAboutData(error) || (what === plain && state === undefined)) throw error
         this.failed('what became of a message could not be written yet', error)
@@ -398,12 +407,22 @@ export class Reader extends SharedReader<Unsettled> {
       chosen.map(([, part]) => part),
       this.#options.settings.leaseMs / 5,
     )
-    await this.#endings.flush(lastMs)
+    await this.#endings.flush(Math.min(lastMs, this.#options.settings.leaseMs / 5))
     for (const [number, part] of chosen) part.isLeaving = part.hand.size === 0 && !this.#endings.has(number)
     const left = chosen.flatMap(([number, { isLeaving }]) => (isLeaving ? [number] : []))
     if (left.length === 0) return
     await this.#leases.giveBack(left)
     this.#lose(left)
+  }
+
+  /** Another session keeps the row of this process locked, so its lease would end, and nobody could take over. */
+  async #moveOn(): Promise<void> {
+    this.say.warn('another session has locked the row of this process, which goes on with a new one', {
+      schema: this.#options.db.schema,
+    })
+    await this.#giveBack(this.parts.size)
+    this.#lose([...this.parts.keys()])
+    await this.#leases.moveOn()
   }
 
   /** Whether no other process has handlers that this one lacks. If one has, this process gives everything back. */

@@ -5,7 +5,7 @@ import { aboutServer, type Promised, promisedBy, weakError } from './promises.ts
 import { serverMs } from './server-clock.ts'
 import { qualified } from './qualified.ts'
 
-export { storable } from '../../../src/inbox/inbox.ts'
+export { storable } from '../../../src/base/errors.ts'
 
 /** The version of the tables. */
 export const schemaVersion = 3

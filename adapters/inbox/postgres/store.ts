@@ -343,7 +343,7 @@ FROM (SELECT id, lane, text FROM ${schema}.message WHERE id > $1::uuid ORDER BY 
     }
     // No jump of a clock harms here: who did not look for an hour has lost its partitions. A message needs only the newest gap before it. A gap that comes late has a lower number than newer messages.
     await this.#db.run(
-      `WITH old AS (SELECT * FROM ${schema}.notice WHERE at < now() - CASE WHEN vin = '' THEN interval '1 hour' ELSE interval '10 minutes' END),
+      `WITH old AS (SELECT * FROM ${schema}.notice WHERE at < now() - (CASE WHEN vin = '' THEN interval '1 hour' ELSE interval '10 minutes' END)),
 oldest AS (SELECT coalesce(min(seq), ${Number.MAX_SAFE_INTEGER}) AS seq
   FROM ${schema}.part p, LATERAL (SELECT seq FROM ${schema}.waiting w WHERE w.part = p.part ORDER BY seq LIMIT 1) w)
 DELETE FROM ${schema}.notice WHERE id IN (SELECT n.id FROM ${schema}.notice n JOIN old ON old.id = n.id WHERE old.vin <> ''

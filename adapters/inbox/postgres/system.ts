@@ -19,6 +19,7 @@ import type { Signs } from '../signs-of-life.ts'
 import { deadLettersOf, type SharedInbox, type SharedSystem } from '../two-halves.ts'
 import { failingMessages, Watch } from './backlog.ts'
 import { Database } from './client.ts'
+import { declaredBy } from './handling.ts'
 import type { Place } from './endings.ts'
 import type { Marks } from './exactly-once.ts'
 import { signsIn } from './life.ts'
@@ -39,7 +40,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   readonly db: Database
   readonly #settings: PostgresSettings
   readonly #parts: BackendParts
-  readonly me: string = randomUUID()
+  readonly #id: string = randomUUID()
   readonly #clock: ServerClock
   readonly #store: Store
   readonly #writer: Writer
@@ -85,8 +86,12 @@ export class PostgresSystem implements SharedSystem, Marks {
     return failingOf(await failingMessages(this.db), true)
   }
 
+  get me(): string {
+    return this.reader?.me ?? this.#id
+  }
+
   signs(): Signs {
-    return signsIn(this.db, this.me)
+    return signsIn(this.db, this.#id)
   }
 
   get clock(): Clock {
@@ -104,9 +109,9 @@ export class PostgresSystem implements SharedSystem, Marks {
 
   inbox(inbox: InboxSettings): SharedInbox {
     this.reader = new Reader({
-      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.me },
+      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.#id },
       local: this.#clock.local,
-      declared: () => this.#parts.registry.declared(),
+      declared: () => declaredBy(this.#parts.registry.added),
       put: (messages) => this.#writer.put(messages),
     })
     return this.reader

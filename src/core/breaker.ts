@@ -1,18 +1,29 @@
-import { elapsedMs, type Timer } from '../base/clock.ts'
-import type { Entry, Step } from '../core/entry.ts'
-import type { ClosedGate, Gate, Part, PartHost } from '../core/part.ts'
-
-export interface BreakerEvents {
-  /** A resting handler threw `Retry` when it was tried, so it rests until `atMs`. `failures`: the runs that failed in a row. */
-  resting(handler: string, atMs: number, failures: number): void
-  recovered(handler: string): void
-}
+import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
+import type { Entry, Step } from './entry.ts'
+import type { CoreEvents } from './events.ts'
 
 export interface RestingHandler {
   readonly handler: string
   readonly sinceMs: number
   /** When it is tried again with one message. */
   readonly nextTryMs: number
+}
+
+/** What breakers need of their core. */
+interface BreakerHost {
+  readonly clock: Clock
+  readonly events: Pick<CoreEvents, 'resting' | 'recovered'>
+  /** A message may have its turn again. Does nothing unless a breaker keeps it. */
+  resume(entry: Entry, afterMs?: number): void
+}
+
+/** What follows a failure for which a breaker is open: its attempt does not count, and the message waits there. */
+interface OpenBreaker {
+  readonly breaker: Breaker
+  /** The failures in a row. */
+  readonly failures: number
+  /** The time until the handler runs again, in milliseconds. */
+  readonly restMs: number
 }
 
 /** The number of lanes for which a handler has to fail, without a success in between, before its circuit breaker opens. */
@@ -27,40 +38,37 @@ const longestRestMs = 60_000
  * with one message at a time: when the rest is over, and with each vehicle that it has not failed for yet, so that vehicles for which
  * it works do not wait. The first success closes the breaker.
  */
-export class Breakers implements Part {
-  readonly #events: BreakerEvents
+export class Breakers {
   /** Handlers that have failed since their last success. */
   readonly #failing = new Map<Step, Breaker>()
-  #core: PartHost | undefined
+  readonly #host: BreakerHost
 
-  constructor(events: BreakerEvents) {
-    this.#events = events
+  constructor(host: BreakerHost) {
+    this.#host = host
   }
 
-  attach(core: PartHost): void {
-    this.#core = core
-  }
-
-  gate(entry: Entry, step: Step): Gate | undefined {
+  /** The breaker that keeps a message from a handler now. `undefined`: the handler may run, and the breaker counts on it. */
+  keeperOf(entry: Entry, step: Step): Breaker | undefined {
     if (this.#failing.size === 0) return undefined
     const breaker = this.#failing.get(step)
     return breaker === undefined || breaker.lets(entry) ? undefined : breaker
   }
 
-  failed(entry: Entry, step: Step): ClosedGate | undefined {
+  /** A handler failed with something other than `Retry` or `Discard`. */
+  failed(entry: Entry, step: Step): OpenBreaker | undefined {
     let breaker = this.#failing.get(step)
     if (breaker === undefined) {
-      if (this.#core === undefined) return undefined
-      breaker = new Breaker(this.#core)
+      breaker = new Breaker(this.#host)
       this.#failing.set(step, breaker)
     }
     return breaker.failed(entry)
   }
 
+  /** A handler threw `Retry`, which is neither a success nor a failure. */
   askedToWait(step: Step): void {
     const breaker = this.#failing.get(step)
     const atMs = breaker?.askedToWait()
-    if (breaker !== undefined && atMs !== undefined) this.#events.resting(step.name, atMs, breaker.failures)
+    if (breaker !== undefined && atMs !== undefined) this.#host.events.resting(step.name, atMs, breaker.failures)
   }
 
   succeeded(step: Step): void {
@@ -68,7 +76,7 @@ export class Breakers implements Part {
     const breaker = this.#failing.get(step)
     if (breaker === undefined) return
     this.#failing.delete(step)
-    if (breaker.sinceMs !== undefined) this.#events.recovered(step.name)
+    if (breaker.sinceMs !== undefined) this.#host.events.recovered(step.name)
     breaker.close()
   }
 
@@ -84,8 +92,8 @@ export class Breakers implements Part {
 }
 
 /** The breaker of one handler that fails. */
-class Breaker implements Gate {
-  readonly #core: PartHost
+export class Breaker {
+  readonly #core: BreakerHost
   /** Lanes that it failed for since its last success, until it opens. */
   readonly #lanes = new Set<string>()
   /** Messages that wait: those that the handler has not failed for, and the others. */
@@ -103,7 +111,7 @@ class Breaker implements Gate {
   /** When the breaker opened. `undefined`: it is closed. */
   sinceMs: number | undefined
 
-  constructor(core: PartHost) {
+  constructor(core: BreakerHost) {
     this.#core = core
   }
 
@@ -125,7 +133,7 @@ class Breaker implements Gate {
     return isProbing ? this.#probe !== entry : this.#failedFor.has(entry) && this.#leftMs() > 0
   }
 
-  failed(entry: Entry): ClosedGate | undefined {
+  failed(entry: Entry): OpenBreaker | undefined {
     this.failures += 1
     if (this.sinceMs === undefined) {
       this.#lanes.add(entry.laneKey)
@@ -140,7 +148,7 @@ class Breaker implements Gate {
       }
     }
     this.#failedFor.add(entry)
-    return { gate: this, failures: this.failures, restMs: Math.max(firstRestMs, this.#leftMs()) }
+    return { breaker: this, failures: this.failures, restMs: Math.max(firstRestMs, this.#leftMs()) }
   }
 
   /** Rests on, and returns until when. `undefined`: it does not rest. */
@@ -150,6 +158,7 @@ class Breaker implements Gate {
     return this.nextTryMs
   }
 
+  /** Keeps a message, and resumes it later. `false`: the handler may be tried. */
   keep(entry: Entry): boolean {
     // While its other handlers ran, the breaker may have closed, or the run for another vehicle may have ended.
     if (this.#isClosed || !this.#mustWait(entry)) return false
