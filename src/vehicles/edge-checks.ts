@@ -8,7 +8,7 @@ import { isTime } from './state.ts'
 /** What an edge of your own returns is checked here, where it enters: a state must not keep what no later start can read. */
 
 /** The longest text that an edge may remember of a vehicle. */
-const longestMemory = 65_536
+export const longestMemory = 65_536
 
 /** The longest name of an edge. Derived names have those of all conditions. */
 const longestName = 10_000

@@ -462,7 +462,8 @@ export class VehicleStates {
           if (dueMs !== undefined) clockwork.add(stored.vin, dueMs)
         }
     } catch {
-      // The store has reported it. It is tried again when the timer fires.
+      // It is tried again when the timer fires.
+      this.slots.leftOut('the states of vehicles for a rule that is new cannot be read now')
       return
     }
     beginning.cancel()

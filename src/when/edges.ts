@@ -16,6 +16,7 @@ import {
   waitingMark,
 } from '../vehicles/edge.ts'
 import { isCorrected } from '../vehicles/clock.ts'
+import { longestMemory } from '../vehicles/edge-checks.ts'
 import { isDeepEqual, lengthOf, longestName, nullMeansNone } from '../vehicles/state.ts'
 import { isTimeSet, readTime } from '../wire/scalars.ts'
 import { type Area, isPlace, widened } from './areas.ts'
@@ -201,7 +202,11 @@ function limited<Happened extends Occurrence>(
       }
       if (!mayBeTrue(after)) return isOver
       const memory = found?.memory === undefined ? waiting.memory : (found.memory ?? undefined)
-      return { ...others, memory: `${mark}${JSON.stringify({ memory, happened: laterTold(happened) })}` }
+      const waits = `${mark}${JSON.stringify({ memory, happened: laterTold(happened) })}`
+      // An edge remembers little. It is told without waiting, and marked.
+      return waits.length > longestMemory
+        ? { ...isOver, happened: { ...happened, acrossGap: true } }
+        : { ...others, memory: waits }
     },
   })
 }

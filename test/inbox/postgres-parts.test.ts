@@ -24,7 +24,7 @@ const stateOf = (seq: number, dueMs?: number): StoredVehicle => {
   return dueMs === undefined ? state : { ...state, dueMs }
 }
 
-const ignored = { failed: () => {}, refused: () => {}, locked: () => {} }
+const ignored = { failed: () => {}, refused: () => {}, erased: () => {}, locked: () => {} }
 
 test('what is settled without end does not delay who waits for what was settled before', async () => {
   let statements = 0

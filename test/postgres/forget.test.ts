@@ -77,6 +77,29 @@ describe.skipIf(!hasPostgres)('receiver.forget on Postgres', () => {
     expect(await everything('erase')).not.toContain(gone)
   }, 90_000)
 
+  test('another process that has a failing message in hand lets go of it', async () => {
+    await scene.prepare('elsewhere')
+    const receiver = made('elsewhere', 'receive')
+    await receiver.open()
+    let tries = 0
+    const handling = createReceiver({
+      ...{ secret: false, log: quiet, retry: { minMs: 50, maxMs: 50, attempts: 100_000 } },
+      inbox: postgresInbox({ db: scene.newPool(), schema: 'elsewhere', role: 'handle', leaseMs: 3_000 }),
+    }).on('data', () => {
+      tries += 1
+      throw new Error('not yet')
+    })
+    onTestFinished(async () => void (await handling.drain()))
+    await handling.open()
+    await post(receiver, { vin: gone, createdAt: '2026-01-01T00:00:00Z', data: { Odometer: 1 } })
+    await expect.poll(() => tries, { timeout: 20_000 }).toBeGreaterThan(2)
+    expect(await receiver.forget(gone)).toMatchObject({ messages: 1, waiting: 1 })
+    await expect
+      .poll(() => handling.stats(), { timeout: 20_000 })
+      .toMatchObject({ pending: { messages: 0 }, running: 0 })
+    expect(handling.stats()).toMatchObject({ handled: 0, deadLettered: 0 })
+  }, 90_000)
+
   test('a row that a transaction holds makes it say so, and holds nothing up', async () => {
     await scene.prepare('held')
     const receiver = made('held', 'receive')

@@ -1,7 +1,7 @@
 /* The newest state of vehicles and rules about them, over several processes. */
 import { createReceiver, type Receiver, type Vehicles, vehicles } from 'fleethook'
 import { type PostgresInboxOptions, postgresInbox } from 'fleethook/inbox/postgres'
-import { becomes, is, starts } from 'fleethook/when'
+import { becomes, is, silent, starts } from 'fleethook/when'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { inForm } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
@@ -139,6 +139,42 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     await Promise.all([first.drain(), second.drain()])
     expect(told).toHaveLength(20)
   })
+
+  test('rules that are new count from the stored states, once, whichever process has the vehicle', { timeout: 120_000 }, async () => {
+    const schema = await newSchema()
+    const told: string[] = []
+    const parked = starts(is('Gear', 'P'), { first: true }).after({ seconds: 1 })
+    const start = async (withRules: boolean): Promise<Receiver> => {
+      const receiver = keeping(schema)
+      if (withRules)
+        receiver
+          .when(parked, ({ vin: of, change }) => void told.push(`${of} parked, late: ${change.late}`))
+          .when(silent({ seconds: 2 }), ({ vin: of, change }) => void told.push(`${of} silent, late: ${change.late}`))
+      await receiver.open()
+      return receiver
+    }
+    // More than a page of them.
+    const all = Array.from({ length: 520 }, (_, n) => `0FLEETV14T${String(n).padStart(7, '0')}`)
+    const before = await start(false)
+    await Promise.all(all.map((of, n) => send(before, gear(n < 3 ? 'D' : 'P', of))))
+    await settled(schema)
+    await before.drain()
+    await new Promise((resolve) => setTimeout(resolve, 3_100))
+    const expected = all.flatMap((of, n) => [...(n < 3 ? [] : [`${of} parked, late: true`]), `${of} silent, late: true`])
+    const both = await Promise.all([start(true), start(true)])
+    await expect.poll(() => told.length, { timeout: 60_000 }).toBeGreaterThanOrEqual(expected.length)
+    await settled(schema)
+    await Promise.all(both.map((receiver) => receiver.drain()))
+    expect(told.toSorted()).toEqual(expected.toSorted())
+    // Nor does a process without them, or the next one with them, tell anything again.
+    for (const withRules of [false, true]) {
+      const next = await start(withRules)
+      await new Promise((resolve) => setTimeout(resolve, 7_000))
+      await settled(schema)
+      await next.drain()
+    }
+    expect(told).toHaveLength(expected.length)
+  }) // prettier-ignore
 
   test('a list is refused while Postgres is down', { timeout: 60_000 }, async () => {
     const schema = await newSchema()

@@ -30,6 +30,8 @@ interface On {
   readonly deleted: (endings: readonly Ending[]) => void
   /** Postgres does not take what is written of a message that will be tried again. */
   readonly refused: (place: Place, error: unknown) => void
+  /** Messages that will be tried again are in no table any more: their vehicle was erased in another process. */
+  readonly erased: (seqs: readonly string[]) => void
   /** Another session has locked this number of rows, the first of them for this long. Called while that is so. */
   readonly locked: (rows: number, forMs: number) => void
 }
@@ -198,7 +200,7 @@ export class Endings {
     const { schema } = this.#db
     // Another process may have the partition by now, and its own counts. A row that the transaction of an abandoned attempt still locks
     // comes later: all others would wait for it.
-    const locked = await this.#db.run(
+    const found = await this.#db.run(
       `WITH g AS (SELECT * FROM unnest($1::smallint[], $2::bigint[], $3::int[], $4::bigint[], $5::int[],
   $7::bigint[], $8::text[], $9::text[]) g(part, seq, attempts, not_before, deliveries, failing_since, failed_by, error)),
 there AS (SELECT w.part, w.seq FROM ${schema}.waiting w JOIN g ON g.part = w.part AND g.seq = w.seq JOIN ${schema}.part p ON p.part = w.part AND p.owner = $6),
@@ -206,7 +208,9 @@ free AS (SELECT w.part, w.seq FROM ${schema}.waiting w JOIN there t ON t.part = 
 changed AS (UPDATE ${schema}.waiting w SET attempts = g.attempts, not_before = g.not_before, deliveries = g.deliveries,
   failing_since = g.failing_since, failed_by = g.failed_by, error = g.error
   FROM g JOIN free f ON f.part = g.part AND f.seq = g.seq WHERE w.part = g.part AND w.seq = g.seq)
-SELECT seq::text AS seq FROM there t WHERE NOT EXISTS (SELECT FROM free f WHERE f.seq = t.seq)`,
+SELECT seq::text AS seq, false::text AS erased FROM there t WHERE NOT EXISTS (SELECT FROM free f WHERE f.seq = t.seq)
+UNION ALL SELECT g.seq::text, true::text FROM g JOIN ${schema}.part p ON p.part = g.part AND p.owner = $6
+  WHERE NOT EXISTS (SELECT FROM ${schema}.waiting w WHERE w.part = g.part AND w.seq = g.seq)`,
       [
         ...[tries.map(({ part }) => part), tries.map(({ seq }) => seq)],
         ...[tries.map(({ attempts }) => attempts), tries.map(({ notBefore }) => notBefore)],
@@ -216,7 +220,10 @@ SELECT seq::text AS seq FROM there t WHERE NOT EXISTS (SELECT FROM free f WHERE 
         tries.map(({ failure }) => (failure === undefined ? null : storable(failure.error))),
       ],
     )
-    this.#defer(locked)
+    this.#defer(found.filter(({ erased }) => erased !== 'true'))
+    const erased = found.flatMap((row) => (row['erased'] === 'true' ? [String(row['seq'])] : []))
+    // Without those that were settled meanwhile.
+    if (erased.length > 0) this.#on.erased(erased.filter((seq) => this.#tries.has(seq)))
     for (const one of tries)
       if (!this.#later.has(one.seq) && this.#tries.get(one.seq) === one) this.#tries.delete(one.seq)
   }

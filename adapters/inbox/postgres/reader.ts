@@ -125,6 +125,15 @@ export class Reader extends SharedReader<Unsettled> {
         for (const { ending, message } of this.byId.values())
           if (ending.seq === seq) inbox.onRefused?.(message.id, databaseError(error).message)
       },
+      erased: (seqs) => {
+        // One that becomes a dead letter now is in `#over`.
+        const erased = [...this.byId.values()].filter(
+          ({ ending: { seq } }) => seqs.includes(seq) && !this.#over.has(seq),
+        )
+        for (const found of erased) this.forget(found)
+        inbox.onGone?.(erased.map(({ message }) => message.id))
+        this.change()
+      },
       locked: (messages, forMs) =>
         this.say.warn('another session has locked rows of messages that have ended: their vehicles wait', {
           messages,

@@ -142,7 +142,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     await this.flush()
     for (let after = ''; ;) {
       const page = await this.#select(
-        `v.part = ANY ($1::smallint[]) AND v.vin > $2 AND position($3::text in left(v.text, 40 + length($3::text))) = 0 ORDER BY v.vin LIMIT 500`,
+        `v.part = ANY ($1::smallint[]) AND v.vin > $2 AND strpos(left(v.text, 40 + length($3::text)), $3::text) = 0 ORDER BY v.vin LIMIT 500`,
         [parts, after, rulesText(rules)],
       )
       const last = page.at(-1)?.vin
