@@ -2,6 +2,7 @@ import { type Edge, is, starts } from 'fleethook/when'
 
 const minuteMs = 60_000
 const { timing } = starts(is('Gear', 'P')).after({ minutes: 1 })
+if (timing === undefined) throw new Error('a rule about time has a clockwork')
 
 /** Happens one minute and two minutes after each change of the gear, so one late message can tell both. */
 export const twice: Edge = {
@@ -9,7 +10,7 @@ export const twice: Edge = {
   fields: ['Gear'],
   reads: ['Gear'],
   topics: [],
-  ...(timing === undefined ? {} : { timing }),
+  timing,
   detect({ event, at, timer }) {
     if (event.topic !== 'timer') return { timer: { due: at.getTime() + minuteMs, since: at.getTime() } }
     if (timer?.due == null) return undefined
