@@ -24,7 +24,7 @@ const places: Readonly<Record<string, Area>> = {
   ]),
 }
 
-// A level jitters around 20 %, and a position around the edge of a place. So a place tells of a vehicle once, until it has left or has 25 %.
+// A level jitters around 20 %, and a position around the edge of a place. So a place reports a vehicle once, until it has left or has 25 %.
 mkdirSync(dirname(FLEETHOOK_INBOX), { recursive: true })
 const db = new DatabaseSync(`${FLEETHOOK_INBOX}-told`)
 db.exec('PRAGMA journal_mode = WAL; CREATE TABLE IF NOT EXISTS low (vin TEXT, place TEXT, PRIMARY KEY (vin, place))')

@@ -74,7 +74,10 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
     const { name, handler, wants, input, gather } = step
     const run = nthRunOf(handler, nth)
     return (known[nth - 1] ??= {
-      ...{ name, wants, input, gather },
+      name,
+      wants,
+      input,
+      gather,
       handler: isHandler(run) ? run : handler,
       mark: markOf(handler, nth),
     })

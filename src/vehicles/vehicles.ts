@@ -850,7 +850,7 @@ function timersOf({ timers, seq }: VehicleState, gapTo: number): Timers | undefi
   return Object.fromEntries(Object.entries(timers).map(([name, timer]) => [name, { ...timer, acrossGap: true }]))
 }
 
-/** Whether an edge that was removed for a time has told of this, or waits for it: its values have not become others since. */
+/** Whether an edge that was removed for a time has reported this, or waits for it, and its values have not changed since. */
 function isStillThat(known: EdgeTimer, fresh: EdgeTimer, { fields }: Edge, vehicle: AnyVehicleView): boolean {
   if (fresh.byArrival === true) return fresh.since <= known.since
   // A number is mostly another one with each message.

@@ -88,7 +88,7 @@ export class Endings {
 
   /**
    * Resolves to whether all is written in that time that waits now. What comes later does not delay it, nor what somebody has locked for long. A
-   * lock can also be that of a statement that has just failed: Postgres tells of the error before it lets go.
+   * lock can also be that of a statement that has just failed: Postgres reports the error before it releases the lock.
    */
   async flush(withinMs: number): Promise<boolean> {
     const untilMs = elapsedMs(this.#clock) + withinMs
