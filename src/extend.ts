@@ -28,8 +28,10 @@ export type {
   Listing,
   NextAttempt,
   Opened,
+  Outcome,
   RelayInbox,
   Selection,
+  Settled,
   Waiting,
 } from './inbox/inbox.ts'
 export type { ObservedRun, OperatorApi, RunEnd, SettledMessage, TestMessage } from './inbox/observer.ts'

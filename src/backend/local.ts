@@ -169,8 +169,8 @@ export class LocalBackend implements Backend {
       read: receipts.reread,
       events: {
         ...reports.dispatch,
-        died: (letter, dropped, request) => {
-          const told = reports.noteDead(deadMessage(letter, receipts.reread), dropped, this.durability)
+        died: (letter, request) => {
+          const told = reports.noteDead(deadMessage(letter, receipts.reread), this.durability)
           // On a function, what goes on after the answer is frozen.
           if (told !== undefined) request.alsoWaitFor(this.#during(() => resolvedOr(told, clock, settings.timeoutMs)))
         },

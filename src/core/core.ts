@@ -2,7 +2,7 @@ import { elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { crashText, mostCrashes } from '../inbox/crash-suspects.ts'
 import type { FailingMessage } from '../inbox/failing.ts'
-import type { Claim, Waiting } from '../inbox/inbox.ts'
+import { type Claim, done, type Outcome, type Settled, type Waiting } from '../inbox/inbox.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import { type Batch, Gathering } from './batches.ts'
@@ -234,21 +234,13 @@ export class Core {
     lifecycle.onChange?.()
   }
 
-  /** Writes that the message waits again, and is not tried before `restMs` from now. */
-  later(entry: Entry, restMs: number): Promise<void> {
-    const { inbox, clock } = this.options
-    // Attempts that do not count must not make the next process give the message up, by their number or by the time that they took.
-    const attempts = entry.attempt - (entry.trouble?.exempt ?? 0)
-    // A handler that saw it once may see it again, and the next process must know. It takes this for one crash, however many processes
-    // stop: too little to make the message a suspect.
-    const least = entry.mostAttempts > entry.attemptsBefore ? 1 : 0
-    const failure = entry.trouble?.failure
-    return inbox.reschedule(entry.id, {
-      attempts,
-      notBefore: restMs === 0 ? 0 : Math.ceil(clock.now() + restMs),
-      deliveries: Math.max(least, attempts + entry.crashes),
-      ...(failure === undefined ? {} : { failure }),
-    })
+  /** Writes that a message waits again, and is not tried before `restMs` from now. Never rejects. */
+  async tryLater(entry: Entry, restMs: number): Promise<void> {
+    try {
+      await this.options.inbox.settle(entry.id, this.#later(entry, restMs))
+    } catch (error) {
+      this.options.events.inboxFailed(error)
+    }
   }
 
   /** Gives up entries that are over, and resolves to what is lost: a durable inbox keeps them for a later process. Never rejects. */
@@ -361,14 +353,17 @@ export class Core {
         }
         next = this.#nextOf(entry, attempt)
       }
-      // 4. What follows is written.
-      const written = this.#write(entry, next)
-      if (written instanceof Promise) await written
+      // 4. How the turn ended is written.
+      const outcome = this.#outcomeOf(entry, next)
+      if (outcome !== undefined) {
+        const written = inbox.settle(entry.id, outcome)
+        this.#written(entry, outcome, next, written instanceof Promise ? await written : written)
+      }
     } catch (error) {
       const wasSeen = entry.steps !== undefined || entry.claim === undefined
       next = this.#failedTurn(entry, error)
       // No handler saw it, so its claim must not look like one that ended its process.
-      if (!wasSeen) await this.#tryLater(entry, next)
+      if (!wasSeen) await this.tryLater(entry, next)
     }
     if (isObserved && begun !== undefined) begun.next = next
     else this.#endTurn(entry, next)
@@ -761,52 +756,58 @@ export class Core {
     return inboxRestMs
   }
 
-  async #tryLater(entry: Entry, restMs: number): Promise<void> {
-    try {
-      await this.later(entry, restMs)
-    } catch (error) {
-      this.options.events.inboxFailed(error)
-    }
-  }
-
-  /** Writes the end of a message, or that it waits. What only this process must know is not written. */
-  #write(entry: Entry, next: Next): void | Promise<void> {
-    const { inbox, vehicles } = this.options
+  /** How a turn ended, for the inbox. `undefined`: that is for this process only. */
+  #outcomeOf(entry: Entry, next: Next): Outcome | undefined {
+    const { clock, vehicles } = this.options
     if (next === 'done' || next === 'skipped') {
-      const settled = inbox.settle(entry.id, vehicles?.settling(entry.change))
-      if (settled instanceof Promise) return settled.then(() => this.#over(entry, next))
-      return this.#over(entry, next)
+      const vehicle = vehicles?.settling(entry.change)
+      return vehicle === undefined ? done : { as: 'done', vehicle }
     }
-    if (next === 'dead') return this.#bury(entry)
-    if (typeof next === 'number') return this.later(entry, next)
-    return next instanceof Breaker ? this.later(entry, 0) : undefined
+    if (next === 'dead') {
+      const reason = {
+        error: entry.trouble?.fatal ?? '',
+        attempts: entry.mostAttempts,
+        diedAt: clock.now(),
+        changed: changedBy(entry),
+        marks: entry.missingMarks,
+      }
+      return { as: 'dead', reason, vehicle: vehicles?.settling(entry.change) }
+    }
+    if (typeof next === 'number') return this.#later(entry, next)
+    return next instanceof Breaker ? this.#later(entry, 0) : undefined
   }
 
-  async #bury(entry: Entry): Promise<void> {
-    const { inbox, clock, events, vehicles } = this.options
-    const { id, claim, trouble } = entry
-    if (claim === undefined) return
-    const reason = { error: trouble?.fatal ?? '', attempts: entry.mostAttempts, diedAt: clock.now() }
-    const [changed, marks] = [changedBy(entry), entry.missingMarks]
-    const dropped = await inbox.deadLetter(
-      id,
-      {
-        ...reason,
-        ...(changed === undefined ? {} : { changed }),
-        ...(marks === undefined ? {} : { marks }),
-      },
-      vehicles?.settling(entry.change),
-    )
-    if (dropped === 'handled') {
+  /** It waits again, and is not tried before `restMs` from now. */
+  #later(entry: Entry, restMs: number): Outcome {
+    // Attempts that do not count must not make the next process give the message up, by their number or by the time that they took.
+    const attempts = entry.attempt - (entry.trouble?.exempt ?? 0)
+    // A handler that saw it once may see it again, and the next process must know. It takes this for one crash, however many processes
+    // stop: too little to make the message a suspect.
+    const least = entry.mostAttempts > entry.attemptsBefore ? 1 : 0
+    const next = {
+      attempts,
+      notBefore: restMs === 0 ? 0 : Math.ceil(this.options.clock.now() + restMs),
+      deliveries: Math.max(least, attempts + entry.crashes),
+      failure: entry.trouble?.failure,
+    }
+    return { as: 'later', next }
+  }
+
+  /** The inbox has written how a turn ended. `after`: a message that was to die is done after all. */
+  #written(entry: Entry, outcome: Outcome, next: Next, after: Settled): void {
+    if (outcome.as === 'later') return
+    if (outcome.as === 'done') this.#over(entry, next === 'skipped' ? 'skipped' : 'done')
+    else if (after === 'done') {
       entry.trouble = undefined
       this.#over(entry, 'done')
-      return
+    } else {
+      const { id, claim, trouble, request } = entry
+      this.#over(entry, 'dead')
+      if (entry.isGone || claim === undefined) return
+      this.options.events.died({ id, message: claim.message, ...outcome.reason }, request)
+      // Meanwhile its handler was done.
+      if (trouble?.failed?.length === 0) this.#takeBack(entry)
     }
-    this.#over(entry, 'dead')
-    if (entry.isGone) return
-    events.died({ id, message: claim.message, ...reason }, dropped, entry.request)
-    // Meanwhile its handler was done.
-    if (trouble?.failed?.length === 0) this.#takeBack(entry)
   }
 
   /** The transaction of a handler that leaves a mark was committed after its time limit: nothing is left of a dead letter that only it made. */

@@ -89,7 +89,7 @@ async function noteBrokenOff(core: Core): Promise<void> {
   for (const entry of core.lanes.all()) {
     // What runs writes that itself.
     if (entry.claim === undefined || entry.state === 'running') continue
-    noting.push(core.later(entry, 0).catch((error: unknown) => core.options.events.inboxFailed(error)))
+    noting.push(core.tryLater(entry, 0))
   }
   await Promise.all(noting)
 }

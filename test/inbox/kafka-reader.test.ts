@@ -89,7 +89,7 @@ describe('the reader of the topic', () => {
       expect(waiting).toEqual([id(1), id(2), id(3)])
       expect(gaps).toEqual([expect.objectContaining({ reason: 'inbox_expired', missed: 0 })])
       await reader.claim(id(1))
-      reader.settle(id(1))
+      void reader.settle(id(1))
       await clock.advance(1_500)
       // The next owner of the partition begins here.
       expect(cluster.committed.get(0)).toBe(91)
@@ -100,7 +100,7 @@ describe('the reader of the topic', () => {
     const { cluster, clock, reader, log, waiting } = await setup((fresh) => {
       for (let n = 0; n < 10; n += 1) post(fresh, n)
     })
-    for (let n = 0; n < 8; n += 1) reader.settle(id(n))
+    for (let n = 0; n < 8; n += 1) void reader.settle(id(n))
     await clock.advance(1_500)
     expect(cluster.committed.get(0)).toBe(8)
     cluster.loseFrom(log, 5)
@@ -110,11 +110,11 @@ describe('the reader of the topic', () => {
     expect(waiting.slice(10)).toEqual([20, 21, 22, 23].map(id))
     // The lost messages are only in this process, and are not settled.
     expect(cluster.committed.get(0)).toBe(5)
-    for (const n of [20, 21, 22]) reader.settle(id(n))
+    for (const n of [20, 21, 22]) void reader.settle(id(n))
     await clock.advance(1_500)
     expect(cluster.committed.get(0)).toBe(5)
     for (const n of [8, 9]) expect((await reader.claim(id(n)))?.message.id).toBe(id(n))
-    for (const n of [8, 9]) reader.settle(id(n))
+    for (const n of [8, 9]) void reader.settle(id(n))
     await clock.advance(1_500)
     expect(cluster.committed.get(0)).toBe(8)
   })
@@ -156,7 +156,7 @@ describe('the reader of the topic', () => {
 
   test('a process that loses the partition before it has read on leaves the gap to the next owner', async () => {
     const { cluster, clock, waiting, gaps, reader, member } = await setup((fresh) => post(fresh, 0))
-    reader.settle(id(0))
+    void reader.settle(id(0))
     await clock.advance(1_000)
     cluster.deleteBefore(cluster.logOf('fleethook'), 15)
     // This process asks where the log begins, and then the group rebalances.
@@ -184,7 +184,7 @@ describe('the reader of the topic', () => {
   test('the gap of messages that retention deleted ends with the first message that is left', async () => {
     const { cluster, clock, reader, log, gaps, waiting } = await setup((fresh) => post(fresh, 0))
     const readAt = clock.now() - 100
-    reader.settle(id(0))
+    void reader.settle(id(0))
     cluster.asked = () => Promise.reject(new Error('Connection closed'))
     for (let n = 1; n < 20; n += 1) {
       post(cluster, n)
@@ -203,11 +203,11 @@ describe('the reader of the topic', () => {
       for (let n = 0; n < 4; n += 1) post(fresh, n)
     })
     await reader.claim(id(3))
-    reader.settle(id(3))
+    void reader.settle(id(3))
     const before = member().beforeJoin()
     // One that was handed out is behind it, so it may still start, and the join waits for it.
     expect((await reader.claim(id(0)))?.message.id).toBe(id(0))
-    reader.settle(id(0))
+    void reader.settle(id(0))
     await clock.advance(200)
     await before
     expect(cluster.committed.get(0)).toBe(1)
@@ -231,7 +231,7 @@ describe('the reader of the topic', () => {
     await clock.advance(50)
     // Another client of this process has joined meanwhile.
     member().joined([0])
-    reader.settle(id(0))
+    void reader.settle(id(0))
     await clock.advance(500)
     await before
     const claimed = reader.claim(id(1))
@@ -281,12 +281,12 @@ describe('the reader of the topic', () => {
     await clock.advance(10_500)
     expect(logged).toEqual([])
     post(cluster, 2, aged(4))
-    reader.settle(id(1))
+    void reader.settle(id(1))
     await clock.advance(21_000)
     expect(logged).toEqual(['warn: the oldest message has waited for half of the time that the topic keeps it'])
     post(cluster, 3, aged(6))
     await clock.advance(1_000)
-    reader.settle(id(2))
+    void reader.settle(id(2))
     await clock.advance(21_000)
     expect(logged.slice(1)).toEqual(['error: the topic deletes the oldest message soon, and it is not handled yet'])
   })
@@ -294,7 +294,7 @@ describe('the reader of the topic', () => {
   test('positions that cannot be committed for a while are a warning', async () => {
     const { cluster, clock, reader, logged, member } = await setup((fresh) => post(fresh, 1))
     cluster.asked = (one) => (one === member() ? Promise.reject(new Error('Connection closed')) : undefined)
-    reader.settle(id(1))
+    void reader.settle(id(1))
     await clock.advance(5_000)
     expect(logged).toEqual([])
     await clock.advance(7_000)

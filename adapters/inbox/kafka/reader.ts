@@ -9,7 +9,7 @@ import type {
   DeadLetterReason,
   InboxMessage,
   InboxSettings,
-  NextAttempt,
+  Outcome,
   Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { type PartOf, SharedReader } from '../shared-reader.ts'
@@ -179,24 +179,19 @@ export class Reader extends SharedReader<Unsettled> {
     return { message, deliveries, replayed, replay }
   }
 
-  settle(id: string): void {
-    const found = this.byId.get(id)
-    if (found !== undefined) this.forget(found)
+  protected end(found: Unsettled, outcome: Outcome): void | Promise<void> {
+    if (outcome.as === 'dead') return this.#bury(found, outcome.reason)
+    if (outcome.as === 'done') this.forget(found)
+    else {
+      found.deliveries = outcome.next.deliveries ?? found.deliveries
+      this.takeBack(found)
+    }
   }
 
-  async reschedule(id: string, { deliveries }: NextAttempt): Promise<void> {
-    const found = this.byId.get(id)
-    if (found === undefined) return
-    if (deliveries !== undefined) found.deliveries = deliveries
-    this.takeBack(found)
-  }
-
-  async deadLetter(id: string, reason: DeadLetterReason): Promise<number> {
-    const found = this.byId.get(id)
-    if (found === undefined) return 0
-    await this.#options.dead.add({ ...reason, id, message: found.message, replay: found.replay })
-    if (this.byId.get(id) === found) this.forget(found)
-    return 0
+  async #bury(found: Unsettled, reason: DeadLetterReason): Promise<void> {
+    const { message, replay } = found
+    await this.#options.dead.add({ ...reason, id: message.id, message, replay })
+    if (this.byId.get(message.id) === found) this.forget(found)
   }
 
   refusing(): 'inbox_unavailable' | undefined {
@@ -512,7 +507,7 @@ export class Reader extends SharedReader<Unsettled> {
     const keep = async (): Promise<void> => {
       while (!this.isClosed && this.byId.get(message.id) !== undefined) {
         try {
-          await this.deadLetter(message.id, { error, attempts: 0, diedAt: this.clock.now() })
+          await this.#bury(placeholder, { error, attempts: 0, diedAt: this.clock.now() })
         } catch (failure) {
           this.failed('a dead letter could not be written', failure)
           await this.#pause()

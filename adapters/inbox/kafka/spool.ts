@@ -148,7 +148,8 @@ export class Spool {
     } catch (error) {
       const [message] = messages
       if (!(error instanceof TooLargeError) || message === undefined || messages.length > 1) throw error
-      await inbox.deadLetter(message.id, { error: error.message, attempts: 0, diedAt: clock.now() })
+      const reason = { error: error.message, attempts: 0, diedAt: clock.now() }
+      await inbox.settle(message.id, { as: 'dead', reason })
       log.error('the topic refused an acknowledged message because of its size: it is a dead letter in the spool', {
         partition,
         delivery: message.id,
