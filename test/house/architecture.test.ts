@@ -153,3 +153,10 @@ function reachableFrom(path: string, graph: ReadonlyMap<string, readonly string[
   }
   return seen
 }
+
+test('no object spreads a literal: the compiler would not check the names in it', () => {
+  const files = [...filesUnder('src'), ...filesUnder('adapters')].filter(
+    (path) => path.endsWith('.ts') && !path.endsWith('.generated.ts'),
+  )
+  expect(files.filter((path) => readFileSync(`${root}${path}`, 'utf8').includes('...{'))).toEqual([])
+})
