@@ -14,14 +14,14 @@ import {
 import type { SharedInbox } from './two-halves.ts'
 
 /** A message that was read and is not settled. */
-interface Unsettled<Part> {
+interface Unsettled<Partition> {
   readonly message: Omit<InboxMessage, 'text'>
-  readonly part: Part
+  readonly part: Partition
   readonly replayed: boolean
 }
 
 /** A partition of this process. */
-export interface PartOf<Found> {
+export interface PartitionOf<Found> {
   /** By id, in their order. */
   readonly unsettled: PassingMap<string, Found>
   /** Those that were handed out and whose attempt has not ended. */
@@ -43,7 +43,7 @@ const changeMs = 50
  * The partitions of this process, as an inbox: which messages were read, and which are in hand. How messages are read, when they may start, and what
  * is written when they end depends on the system.
  */
-export abstract class SharedReader<Found extends Unsettled<PartOf<Found>>> implements SharedInbox {
+export abstract class SharedReader<Found extends Unsettled<PartitionOf<Found>>> implements SharedInbox {
   protected readonly clock: Clock
   protected readonly say: ReturnType<typeof throttled>
   protected readonly parts: Map<number, Found['part']> = new Map()
@@ -220,7 +220,7 @@ export abstract class SharedReader<Found extends Unsettled<PartOf<Found>>> imple
   }
 
   /** Resolves when nothing of these partitions is in hand, or when the time is over. */
-  protected async quiet(parts: Iterable<PartOf<Found>>, withinMs: number): Promise<void> {
+  protected async quiet(parts: Iterable<PartitionOf<Found>>, withinMs: number): Promise<void> {
     const waited = [...parts]
     const untilMs = elapsedMs(this.clock) + withinMs
     this.#quieting += 1

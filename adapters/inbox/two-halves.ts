@@ -7,7 +7,7 @@ import type { Clock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { guardedLog } from '../../src/base/log.ts'
 import type { Lifecycle } from '../../src/core/lifecycle.ts'
-import type { RequestScope } from '../../src/core/entry.ts'
+import type { RequestScope } from '../../src/core/message.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../src/hosting/drainable.ts'
 import type { Refusal } from '../../src/http/answers.ts'
 import type {

@@ -2,7 +2,7 @@ import { backgroundTimer, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import { Core } from '../core/core.ts'
-import { noRequest, type RequestScope, type RequestWork } from '../core/entry.ts'
+import { noRequest, type RequestScope, type RequestWork } from '../core/message.ts'
 import { drain, resolvedOr } from '../core/draining.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Part } from '../core/part.ts'
@@ -122,7 +122,7 @@ export class LocalBackend implements Backend {
       onWaiting: (page) => this.#addAdopted(page),
       onGone: (ids) => this.#core.gone(ids),
       onDropped: (deadLetters) => reports.noteDropped(deadLetters),
-      inLanes: () => this.#core.lanes.entries,
+      inLanes: () => this.#core.lanes.messages,
       onRefused: (id, reason) => this.#core.refused(id, reason),
       onGap: (gap) => {
         this.noteGap(gap)
@@ -187,7 +187,7 @@ export class LocalBackend implements Backend {
       this.#window = inbox.window?.({
         clock,
         add: (page) => this.#addWaiting(page),
-        entries: () => (this.lifecycle.startsNoMore ? Infinity : this.#core.lanes.entries),
+        messages: () => (this.lifecycle.startsNoMore ? Infinity : this.#core.lanes.messages),
         holdBack: (until) => this.#holdBack(until),
         failed: inboxFailed,
       })

@@ -17,7 +17,7 @@ import {
 import { messageOf } from '../../../src/inbox/stored-row.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
-import { type PartOf, SharedReader } from '../shared-reader.ts'
+import { type PartitionOf, SharedReader } from '../shared-reader.ts'
 import { failureOf } from './backlog.ts'
 import { type Database, databaseError, isAboutData, type Row, stateOf } from './client.ts'
 import { type Ending, Endings, type Place, type Tries } from './endings.ts'
@@ -50,7 +50,7 @@ interface Unsettled {
   readonly message: Omit<InboxMessage, 'text'>
   /** `undefined`: only Postgres has it. */
   text: string | undefined
-  readonly part: Part
+  readonly part: Partition
   readonly replayed: boolean
   readonly replay: string | undefined
   readonly changed: string | undefined
@@ -61,7 +61,7 @@ interface Unsettled {
 }
 
 /** A partition of this process. */
-interface Part extends PartOf<Unsettled> {
+interface Partition extends PartitionOf<Unsettled> {
   readonly suspects: CrashSuspects
   /** Messages that are read now may have been in the hand of the owner before. */
   isInherited: boolean
@@ -393,7 +393,7 @@ export class Reader extends SharedReader<Unsettled> {
     // Those that could not be given back are still here.
     for (const part of this.parts.values()) part.isLeaving = false
     if (gained.length === 0) return
-    for (const { part, isClean } of gained) this.parts.set(part, newPart(!isClean))
+    for (const { part, isClean } of gained) this.parts.set(part, newPartition(!isClean))
     this.#options.vehicles?.gained(gained.map(({ part }) => part))
     this.#beginAgain()
   }
@@ -545,7 +545,7 @@ export class Reader extends SharedReader<Unsettled> {
   }
 }
 
-function newPart(isInherited: boolean): Part {
+function newPartition(isInherited: boolean): Partition {
   const suspects = new CrashSuspects()
   suspects.upTo = isInherited ? 0 : -1
   return { unsettled: new PassingMap(), hand: new Set(), suspects, isInherited, isLeaving: false }

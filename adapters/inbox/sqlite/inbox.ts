@@ -27,12 +27,12 @@ import type {
   Committed,
   Dropped,
   FileFigures,
-  ForgottenPart,
+  ForgottenPage,
   InboxFile,
   Move,
   OpenedFile,
   Page,
-  Part,
+  Adopted,
   SignOfLife,
   StoredMessage,
 } from './file/interface.ts'
@@ -180,7 +180,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     if (health.refusal !== undefined) return false
     const { part, unopened: found, ...newFigures } = await file.adopt(sign())
     if (part === undefined) onUnopened(found)
-    else onPart(part, newFigures)
+    else onAdopted(part, newFigures)
     return part !== undefined
   }
 
@@ -188,7 +188,10 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   let taken = { messages: 0, deadLetters: 0 }
 
   /** Messages of a receiver that no longer runs are in this inbox now. */
-  function onPart({ path: from, waiting, bytes, deadLetters, unclean, gaps, isLast }: Part, found: FileFigures): void {
+  function onAdopted(
+    { path: from, waiting, bytes, deadLetters, unclean, gaps, isLast }: Adopted,
+    found: FileFigures,
+  ): void {
     figures = found
     pending.messages += waiting.length
     pending.bytes += bytes
@@ -517,7 +520,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       await commits.flush()
       const erased = { messages: 0, waiting: 0, deadLetters: 0 }
       for (let after: number | undefined = -1; after !== undefined;) {
-        const part: ForgottenPart = await readFile(() => file.forget(vin, after ?? -1, dryRun))
+        const part: ForgottenPage = await readFile(() => file.forget(vin, after ?? -1, dryRun))
         erased.messages += part.messages
         erased.waiting += part.waiting
         erased.deadLetters += part.deadLetters
