@@ -149,6 +149,29 @@ test('fleethook forget erases a vehicle from the file of a stopped receiver', { 
   await again.drain()
 })
 
+test(
+  'a vehicle is erased from a file that was taken over, and from the one that it was taken from',
+  { timeout: 60_000 },
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'fleethook-forget-'))
+    onTestFinished(() => rmSync(folder, { recursive: true }))
+    const [first, second] = [join(folder, 'inbox-1.db'), join(folder, 'inbox-2.db')]
+    const old = made(sqliteInbox({ path: first }))
+    await filled(old)
+    await old.drain()
+    const receiver = made(sqliteInbox({ path: second, adopt: join(folder, 'inbox*.db') }))
+    await receiver.open()
+    await expect.poll(() => receiver.stats().failing?.messages, { timeout: 10_000 }).toBe(2)
+    expect(await receiver.forget(gone)).toMatchObject({ messages: 2, waiting: 2 })
+    const forgotten = await command(['forget', '--vin', gone, '--inbox', first, '--yes'])
+    expect(forgotten).toMatchObject({ status: 0, stderr: '' })
+    for (const name of readdirSync(folder).filter((each) => !each.endsWith('.sock')))
+      expect(readFileSync(join(folder, name), 'latin1').toUpperCase(), name).not.toContain(gone)
+    expect(receiver.stats().pending.messages).toBe(2)
+    await receiver.drain()
+  },
+)
+
 test('fleethook failing and forget ask a running receiver by its inbox file', { timeout: 60_000 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-forget-'))
   const path = join(folder, 'inbox.db')
