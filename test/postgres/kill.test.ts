@@ -25,7 +25,8 @@ describe.skipIf(!hasPostgres)('handling processes that end at any moment', () =>
     await scene.prepare(schema)
     const { pool, server } = scene
     await using victim = await onPostgres({ pool, schema, port: server.port, leaseMs, ...options })
-    return underLoad(victim, { vins, ratePerSecond: 1_000, rounds })
+    // Awaited here, because the processes end with this function.
+    return await underLoad(victim, { vins, ratePerSecond: 400, rounds })
   }
 
   const kill: PostgresOptions['fault'] = (_handlers, end) => end()
