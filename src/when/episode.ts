@@ -143,8 +143,8 @@ interface Running {
 interface Told {
   /** The start that was told first. */
   readonly first: number
-  /** The same start was told of another one before. */
-  readonly nth?: number
+  /** How many others were told with the same start before. */
+  readonly nth: number
   revision: number
   start: number
   end: number
@@ -299,8 +299,18 @@ function definitionOf(name: unknown, options: EpisodeOptions): Definition {
     ...keyed.map(([, { resetBy }, key]) => [key, resetBy?.name]),
   ]
   return {
-    ...{ name, during, until, splits, joins, atLeast, waits, silence, corrects: Math.max(waits, corrects) },
-    ...{ measures: keyed, fields, decides: new Set(deciding.map((field) => fields.indexOf(field))) },
+    name,
+    during,
+    until,
+    splits,
+    joins,
+    atLeast,
+    waits,
+    silence,
+    corrects: Math.max(waits, corrects),
+    measures: keyed,
+    fields,
+    decides: new Set(deciding.map((field) => fields.indexOf(field))),
     shape: markOf(JSON.stringify(said)),
   }
 }
@@ -867,7 +877,7 @@ function tell(
   now: number,
 ): EpisodeOccurrence {
   const nth = told.filter(({ first }) => first === start).length
-  const next: Told = entry ?? { first: start, ...(nth > 0 && { nth }), revision: 0, start, end, hash: '', at: now }
+  const next: Told = entry ?? { first: start, nth, revision: 0, start, end, hash: '', at: now }
   if (entry === undefined) told.push(next)
   if (each !== undefined) pairs.set(each, next)
   next.revision += 1
@@ -914,7 +924,7 @@ function occurrence(
   const first = new Date(entry.first).toISOString()
   return {
     vin,
-    id: `${vin}:${definition.name}:${first}${entry.nth === undefined ? '' : `:${entry.nth}`}`,
+    id: `${vin}:${definition.name}:${first}${entry.nth === 0 ? '' : `:${entry.nth}`}`,
     revision: entry.revision,
     at: new Date(endMs),
     startedAt: new Date(start),
@@ -943,7 +953,7 @@ function lasting(definition: Definition, vehicle: unknown): EpisodeOccurrence | 
   const { end, cut, split, start } = running
   if (end !== undefined && (cut === true || split === true || head.heard - end > definition.joins)) return undefined
   if (gapTo >= state.seq) running.gap = true
-  return occurrence(definition, state.vin, running, end ?? head.heard, paired([running], told).get(running) ?? { first: start, revision: 0 }) // prettier-ignore
+  return occurrence(definition, state.vin, running, end ?? head.heard, paired([running], told).get(running) ?? { first: start, nth: 0, revision: 0 }) // prettier-ignore
 }
 
 /** All episodes of a list of events. */
@@ -959,7 +969,7 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
     return [...finished, ...(running === undefined ? [] : [running])].flatMap((each) => {
       const { start, end } = each
       if (end === undefined || end - start < definition.atLeast) return []
-      return [occurrence(definition, vin, each, end, { first: start, revision: 1 })]
+      return [occurrence(definition, vin, each, end, { first: start, nth: 0, revision: 1 })]
     })
   })
 }
