@@ -337,7 +337,9 @@ export class Core {
             const found = vehicles.find(entry.laneKey)
             const state = found instanceof Promise ? await found : found
             if (entry.isOver) return this.#endTurn(entry, 'over')
-            entry.change = entry.event && entry.claim && vehicles.step(entry.id, entry.event, state, entry.claim)
+            const isFollowed = entry.next !== undefined
+            entry.change =
+              entry.event && entry.claim && vehicles.step(entry.id, entry.event, state, entry.claim, isFollowed)
           }
           entry.steps = this.#stepsOf(entry)
         }

@@ -63,7 +63,7 @@ export class Position {
       `SELECT w.part, w.seq AS place, w.seq::text AS seq, w.attempts, w.not_before, w.deliveries, w.replayed::text AS replayed, w.replay, w.changed,
     w.failing_since, w.failed_by, w.error,
     m.id, m.lane, m.received_at, m.door, m.kind, m.bytes, ${this.#isAgain && this.#seen === undefined ? 'NULL' : 'm.text'} AS text
-  FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id WHERE ${condition}${where} ORDER BY w.seq LIMIT ${after === undefined ? most : `(SELECT ${most})`}`
+  FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id WHERE ${condition}${where} ORDER BY w.seq LIMIT ${after === undefined ? bind(most) : `(SELECT ${bind(most)}::int)`}`
     const rows = await db.run(
       `SELECT s.*, n.*, CASE WHEN row_number() OVER () = 1 THEN
   (SELECT json_agg(json_build_array(id, vin, seq))::text FROM ${schema}.notice WHERE id > $2) END AS notices
