@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Durability, OpenOptions } from '../hosting/drainable.ts'
@@ -149,6 +150,16 @@ export interface DeadLetterReason {
 
 /** The error of a dead letter whose own error the store refuses. */
 export const unwritable = 'The inbox refused to write the error and what the message changed.'
+
+/** For messages of one body that never fit, however empty the inbox is: who sends them again after a 503 would do so for ever. */
+export const neverFits = (pendingBytes: number): FleethookError =>
+  new FleethookError(
+    'body_too_large',
+    `The messages of a body take more than \`limits.pendingBytes\` (${pendingBytes}).`,
+    {
+      hint: `Send smaller batches, or raise \`limits.pendingBytes\` (${pendingBytes}).`,
+    },
+  )
 
 /** A message that was given up, kept so that a person can look at it and replay it. */
 export interface DeadLetter extends DeadLetterReason {

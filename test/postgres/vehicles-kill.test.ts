@@ -67,7 +67,7 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
         expect((await front.accept({ authorization: undefined, body })).status).toBe(200)
       }
       let isOver = false
-      // On a busy machine, a test that posts faster than it handles measures the machine: it waits for a backlog.
+      // On a busy machine, a test that posts faster than it handles measures the machine: it waits for a backlog, while driving.
       let waiting = 0
       const counted = (async () => {
         for (; !isOver; await new Promise((resolve) => setTimeout(resolve, 100)))
@@ -77,7 +77,7 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
         for (let n = 0; ; n += 1) {
           await post(vehicle, n)
           do await new Promise((resolve) => setTimeout(resolve, 30))
-          while (waiting > mostWaiting && !isOver)
+          while (waiting > mostWaiting && !isOver && n % 2 === 0)
           if (isOver && n % 2 === 1) return n
         }
       })
