@@ -177,7 +177,10 @@ export interface Listing extends Omit<Selection, 'after'> {
 }
 
 /** Whether a message matches the query. The inbox itself applies the limit. */
-export function isSelected({ id, lane, receivedAt }: InboxMessage, which: Selection & Listing): boolean {
+export function isSelected(
+  { id, lane, receivedAt }: Pick<InboxMessage, 'id' | 'lane' | 'receivedAt'>,
+  which: Selection & Listing,
+): boolean {
   return (
     (which.after === undefined || id > which.after) &&
     (which.before === undefined || id < which.before) &&
