@@ -231,7 +231,7 @@ export class LocalBackend implements Backend {
     const request = this.#core.add(window === undefined ? messages : [], from)
     const refused = (error: unknown): Refusal => {
       this.#core.cancel(request)
-      return this.#noteRefused(messages, error)
+      return this.#noteRefused(messages, error, from)
     }
     try {
       const stored = window === undefined ? this.#inbox.put(messages) : window.put(() => this.#inbox.put(messages))
@@ -373,7 +373,7 @@ export class LocalBackend implements Backend {
   /** Stores messages whose answer leaves now. */
   #putAfterAnswer(messages: readonly InboxMessage[], from: RequestScope): void {
     const stored = this.#store(messages, from, (error) => {
-      this.#noteRefused(messages, error)
+      this.#noteRefused(messages, error, from)
       this.#parts.reports.noteLost(messages)
     })
     from.context?.watch?.(stored.then((request) => request?.settled()))
@@ -409,14 +409,16 @@ export class LocalBackend implements Backend {
   }
 
   /** The inbox did not take these messages. Notes the gap, and returns why. */
-  #noteRefused(messages: readonly InboxMessage[], error: unknown): Refusal {
-    const full = error instanceof FleethookError && error.code === 'inbox_full' ? error : undefined
-    const reason = full === undefined ? 'inbox_unavailable' : 'inbox_full'
-    if (full === undefined) this.#parts.reports.dispatch.inboxFailed(error)
+  #noteRefused(messages: readonly InboxMessage[], error: unknown, from: RequestScope): Refusal {
+    const { code, hint } = error instanceof FleethookError ? error : {}
+    const reason = code === 'inbox_full' || code === 'body_too_large' ? code : 'inbox_unavailable'
+    if (reason === 'inbox_unavailable') this.#parts.reports.dispatch.inboxFailed(error)
+    // There is room for the event of the gap.
+    const scope = reason === 'body_too_large' ? from : undefined
     for (const { lane, receivedAt } of messages)
-      this.noteGap({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
+      this.noteGap({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 }, scope)
     // A full disk and slow handlers need different advice.
-    return { error: reason, hint: full?.hint }
+    return { error: reason, hint: reason === 'inbox_unavailable' ? undefined : hint }
   }
 
   /** A durable inbox keeps messages for the next process until it closes. In memory nobody would handle them. */

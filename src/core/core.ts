@@ -329,8 +329,11 @@ export class Core {
             const found = vehicles.find(message.lane)
             const state = found instanceof Promise ? await found : found
             if (message.isOver) return this.#endTurn(message, 'over')
+            const isFollowed = message.next !== undefined
             message.change =
-              message.event && message.claim && vehicles.step(message.id, message.event, state, message.claim)
+              message.event &&
+              message.claim &&
+              vehicles.step(message.id, message.event, state, message.claim, isFollowed)
           }
           message.handlers = this.#handlersOf(message)
         }

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Durability, OpenOptions } from '../hosting/drainable.ts'
@@ -165,6 +166,16 @@ export const done: Outcome = { as: 'done' }
 /** The error of a dead letter whose own error the store refuses. */
 export const unwritable = 'The inbox refused to write the error and what the message changed.'
 
+/** For messages of one body that never fit, however empty the inbox is: who sends them again after a 503 would do so for ever. */
+export const neverFits = (pendingBytes: number): FleethookError =>
+  new FleethookError(
+    'body_too_large',
+    `The messages of a body take more than \`limits.pendingBytes\` (${pendingBytes}).`,
+    {
+      hint: `Send smaller batches, or raise \`limits.pendingBytes\` (${pendingBytes}).`,
+    },
+  )
+
 /** A message that was given up, kept so that a person can look at it and replay it. */
 export interface DeadLetter extends DeadLetterReason {
   /** The delivery's id. */
@@ -181,7 +192,10 @@ export interface Listing extends Omit<Selection, 'after'> {
 }
 
 /** Whether a message matches the query. The inbox itself applies the limit. */
-export function isSelected({ id, lane, receivedAt }: InboxMessage, which: Selection & Listing): boolean {
+export function isSelected(
+  { id, lane, receivedAt }: Pick<InboxMessage, 'id' | 'lane' | 'receivedAt'>,
+  which: Selection & Listing,
+): boolean {
   return (
     (which.after === undefined || id > which.after) &&
     (which.before === undefined || id < which.before) &&
