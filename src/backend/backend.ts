@@ -62,12 +62,20 @@ export interface Backend extends Required<
 /** The part of {@link Stats} about messages that were taken. */
 export type BackendState = Omit<
   Stats,
-  keyof Reports['counts'] | 'topics' | 'secrets' | 'refused' | 'drift' | 'drifted' | 'clocksBehind' | 'draining'
+  | keyof Reports['counts']
+  | 'topics'
+  | 'secrets'
+  | 'refused'
+  | 'drift'
+  | 'drifted'
+  | 'clocksBehind'
+  | 'certificateUntilMs'
+  | 'draining'
 >
 
 export function statsOf(
   backend: Pick<Backend, 'state' | 'isDraining'>,
-  { counts, topics, secrets, refusals, drift, clocksBehind }: Reports,
+  { counts, topics, secrets, refusals, drift, clocksBehind, certificate }: Reports,
 ): Stats {
   const state = backend.state()
   return {
@@ -80,6 +88,7 @@ export function statsOf(
     drift: drift.list(),
     drifted: drift.total(),
     clocksBehind: clocksBehind.size,
+    certificateUntilMs: certificate.untilMs,
     draining: backend.isDraining,
   }
 }

@@ -755,6 +755,11 @@ export class Core {
   /** The inbox failed, or could not read the state of a vehicle. The message is tried again, or given up after the longest time of retries. */
   #failedTurn(message: Message, error: unknown): number {
     this.options.events.inboxFailed(error)
+    // The inbox takes other rows, but not that this message waits: there is no next attempt.
+    if (isRefused(error) && message.handlers !== undefined && message.trouble?.fatal === undefined) {
+      message.refuse(errorText(error))
+      return 0
+    }
     if (message.claim !== undefined && message.handlers === undefined && this.#isLast(message)) {
       message.failForGood(errorText(error))
       message.handlers = noHandlers
@@ -908,6 +913,8 @@ export class Core {
 /** A handler that failed for the last time can be done after all: its transaction was committed late. */
 const endOf = ({ trouble }: Message): 'done' | 'dead' =>
   trouble?.fatal === undefined || trouble.failed?.length === 0 ? 'done' : 'dead'
+
+const isRefused = (error: unknown): boolean => error instanceof FleethookError && error.code === 'message_refused'
 
 /** For the replay of a dead letter. What cannot be written must not keep its message waiting. */
 function changedBy({ change }: Message): string | undefined {

@@ -112,19 +112,46 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     }
   }
 
-  function remove(place: number): Record<string, unknown> | undefined {
-    return rows(`DELETE FROM fleethook_messages WHERE place = ? AND state = ${waiting} RETURNING bytes`, place)[0]
+  /**
+   * A write about one message failed. Returns `message_refused` when the object takes other writes about it, and otherwise the error: then the
+   * storage fails, and the same write may succeed later.
+   */
+  function refusalOf(id: string, error: unknown): unknown {
+    try {
+      sql.exec('UPDATE fleethook_messages SET place = place WHERE place = ?', seqOf(id))
+    } catch {
+      return error
+    }
+    const why = error instanceof Error ? error.message : String(error)
+    if (/SQLITE_FULL|disk is full/.test(why)) return error
+    return new FleethookError('message_refused', `The inbox of this object refuses a row: ${why}.`, { cause: error })
+  }
+
+  /** Writes about one message, which goes on without it when the row is refused. */
+  function writeOrGoOn<Result>(id: string, write: () => Result): Result | undefined {
+    try {
+      return write()
+    } catch (error) {
+      const refusal = refusalOf(id, error)
+      if (refusal === error) throw error
+      options.failed?.(refusal)
+      return undefined
+    }
+  }
+
+  function remove(id: string): Record<string, unknown> | undefined {
+    return rows(`DELETE FROM fleethook_messages WHERE place = ? AND state = ${waiting} RETURNING bytes`, seqOf(id))[0]
   }
 
   function bury(
-    place: number,
+    id: string,
     { error, attempts, diedAt, changed }: DeadLetterReason,
   ): Record<string, unknown> | undefined {
     const update = (text: string, change: string | null): Record<string, unknown> | undefined =>
       rows(
         `UPDATE fleethook_messages SET state = ${dead}, error = ?, attempts = ?, died_at = ?, changed = coalesce(?, changed)
          WHERE place = ? AND state = ${waiting} RETURNING bytes`,
-        ...[text, attempts, diedAt, change, place],
+        ...[text, attempts, diedAt, change, seqOf(id)],
       )[0]
     try {
       return update(error, changed ?? null)
@@ -135,23 +162,18 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     }
   }
 
-  /** `claims`: how often it was handed out. The error of a message that waits is its last failure. */
-  function reschedule(
-    place: number,
-    { attempts, notBefore, deliveries, failure }: NextAttempt,
-    claims: number | undefined,
-  ): void {
-    sql.exec(
-      `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries), error = ?
-       WHERE place = ? AND state = ${waiting}`,
-      ...[
-        attempts,
-        notBefore,
-        deliveries ?? claims ?? null,
-        failure === undefined ? null : JSON.stringify(failure),
-        place,
-      ],
-    )
+  /** The error of a message that waits is its last failure. */
+  function reschedule(id: string, { attempts, notBefore, deliveries, failure }: NextAttempt): void {
+    const claimed = deliveries ?? handedOut.get(id) ?? null
+    try {
+      sql.exec(
+        `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries), error = ?
+         WHERE place = ? AND state = ${waiting}`,
+        ...[attempts, notBefore, claimed, failure === undefined ? null : JSON.stringify(failure), seqOf(id)],
+      )
+    } catch (error) {
+      throw refusalOf(id, error)
+    }
   }
 
   /** That it ran alone and did not end the object must be written before others run, because they may end it. */
@@ -191,7 +213,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
         })
       } catch (error) {
         room.leave(messages.length, bytes)
-        throw error
+        throw messages[0] === undefined ? error : refusalOf(messages[0].id, error)
       }
       kept()
     },
@@ -206,7 +228,9 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       claims += 1
       handedOut.set(id, deliveries + 1)
       if (crashSuspects.mustWrite(known)) {
-        sql.exec('UPDATE fleethook_messages SET deliveries = ? WHERE place = ?', deliveries + 1, seq)
+        writeOrGoOn(id, () =>
+          sql.exec('UPDATE fleethook_messages SET deliveries = ? WHERE place = ?', deliveries + 1, seq),
+        )
         // A handler that ends the object in this task would undo what the task wrote.
         await storage.sync()
       }
@@ -214,14 +238,15 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     async settle(id, outcome = done) {
-      const seq = seqOf(id)
       const wasAlone = ranAlone(id)
-      if (outcome.as === 'later') reschedule(seq, outcome.next, handedOut.get(id))
-      else {
-        const { as, vehicle } = outcome
-        const gone = withState(vehicle, () => (as === 'done' ? remove(seq) : bury(seq, outcome.reason)))
-        if (gone !== undefined && as === 'done') room.leave(1, Number(gone['bytes']))
-        if (gone !== undefined && as === 'dead') room.died(Number(gone['bytes']))
+      if (outcome.as === 'later') reschedule(id, outcome.next)
+      else if (outcome.as === 'dead') {
+        const gone = withState(outcome.vehicle, () => bury(id, outcome.reason))
+        if (gone !== undefined) room.died(Number(gone['bytes']))
+      } else {
+        // It is handled. When its row cannot go, the next object handles it again.
+        const gone = writeOrGoOn(id, () => withState(outcome.vehicle, () => remove(id)))
+        if (gone !== undefined) room.leave(1, Number(gone['bytes']))
       }
       handedOut.delete(id)
       if (wasAlone) await storage.sync()
