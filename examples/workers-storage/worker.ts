@@ -6,9 +6,7 @@ import { bearerAuth } from 'hono/bearer-auth'
 import { timingSafeEqual } from 'hono/utils/buffer'
 import { limited } from './limited.ts'
 
-interface Env {
-  Bindings: { DB: D1Database; READ_TOKEN: string; WEBHOOK_SECRET: string }
-}
+type Env = { Bindings: { DB: D1Database; READ_TOKEN: string; WEBHOOK_SECRET: string } }
 
 // The newest value, by the vehicle's clock: old messages come late. A clock that is unset or fast says nothing, so its values win (?5).
 const upsert = `
