@@ -634,7 +634,8 @@ export class Core {
     if (!message.mayBeSkipped) return undefined
     try {
       const admitted = admittedBy(this.options.parts, message)
-      if (admitted === 'wait') return 'wait'
+      // With none before it, nothing would wake it.
+      if (admitted === 'wait' && message.previous !== undefined) return 'wait'
       if (admitted === 'skip') return this.#mayEnd(message) ? 'skipped' : 'wait'
     } catch (error) {
       message.failForGood(errorText(error))
@@ -848,6 +849,7 @@ export class Core {
 
   /** For the states of vehicles and for parts. */
   #reportOver(message: Message, outcome: Ended): void {
+    if (!message.hearEnd()) return
     this.options.vehicles?.over(message.change)
     for (const part of this.options.parts) part.over?.(message, outcome)
   }
@@ -894,6 +896,7 @@ export class Core {
   /** As `#end`, for a message that somebody else counts. */
   #leave(message: Message): void {
     const { inLane } = message
+    if (message.isAdmitted) this.#reportOver(message, 'gone')
     if (this.#suspect === message) this.#suspect = undefined
     this.#troubled.delete(message)
     if (message.state === 'running') this.#freeSlot(message)
