@@ -1,4 +1,4 @@
-import type { RequestScope } from './core/entry.ts'
+import type { RequestScope } from './core/message.ts'
 import { createRegistry } from './core/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { EnumType, ExtendedBy, FieldCatalogue } from './events/fields.ts'
@@ -232,7 +232,8 @@ export function createReceiver<
   markRoutes(routes.app, receiver)
   const { answer, targetOf } = routes
   const refused = reports.refusals.noteByRuntime
-  markHosted(receiver, { answer, targetOf, refused, secret: settings.secret, backend, vehicles })
+  const noteCertificate = (untilMs: number): void => void (reports.certificate.untilMs = untilMs)
+  markHosted(receiver, { answer, targetOf, refused, noteCertificate, secret: settings.secret, backend, vehicles })
   // Whether `vehicles` is there depends on the parts, whose types say the same.
   return whole as typeof receiver & AddedBy<Parts, ExtendedBy<Fields>> // oxlint-disable-line no-unsafe-type-assertion
 }

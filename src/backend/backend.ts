@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Registry } from '../core/registry.ts'
-import type { RequestScope } from '../core/entry.ts'
+import type { RequestScope } from '../core/message.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { Forgotten, ReplaySelection } from '../inbox/dead-letters.ts'
@@ -62,12 +62,20 @@ export interface Backend extends Required<
 /** The part of {@link Stats} about messages that were taken. */
 export type BackendState = Omit<
   Stats,
-  keyof Reports['counts'] | 'topics' | 'secrets' | 'refused' | 'drift' | 'drifted' | 'clocksBehind' | 'draining'
+  | keyof Reports['counts']
+  | 'topics'
+  | 'secrets'
+  | 'refused'
+  | 'drift'
+  | 'drifted'
+  | 'clocksBehind'
+  | 'certificateUntilMs'
+  | 'draining'
 >
 
 export function statsOf(
   backend: Pick<Backend, 'state' | 'isDraining'>,
-  { counts, topics, secrets, refusals, drift, clocksBehind }: Reports,
+  { counts, topics, secrets, refusals, drift, clocksBehind, certificate }: Reports,
 ): Stats {
   const state = backend.state()
   return {
@@ -80,6 +88,7 @@ export function statsOf(
     drift: drift.list(),
     drifted: drift.total(),
     clocksBehind: clocksBehind.size,
+    certificateUntilMs: certificate.untilMs,
     draining: backend.isDraining,
   }
 }

@@ -2,7 +2,7 @@ import { backgroundTimer, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import { Core } from '../core/core.ts'
-import { noRequest, type RequestScope, type RequestWork } from '../core/entry.ts'
+import { noRequest, type RequestScope, type RequestWork } from '../core/message.ts'
 import { drain, resolvedOr } from '../core/draining.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Part } from '../core/part.ts'
@@ -122,7 +122,7 @@ export class LocalBackend implements Backend {
       onWaiting: (page) => this.#addAdopted(page),
       onGone: (ids) => this.#core.gone(ids),
       onDropped: (deadLetters) => reports.noteDropped(deadLetters),
-      inLanes: () => this.#core.lanes.entries,
+      inLanes: () => this.#core.lanes.messages,
       onRefused: (id, reason) => this.#core.refused(id, reason),
       onGap: (gap) => {
         this.noteGap(gap)
@@ -169,8 +169,8 @@ export class LocalBackend implements Backend {
       read: receipts.reread,
       events: {
         ...reports.dispatch,
-        died: (letter, dropped, request) => {
-          const told = reports.noteDead(deadMessage(letter, receipts.reread), dropped, this.durability)
+        died: (letter, request) => {
+          const told = reports.noteDead(deadMessage(letter, receipts.reread), this.durability)
           // On a function, what goes on after the answer is frozen.
           if (told !== undefined) request.alsoWaitFor(this.#during(() => resolvedOr(told, clock, settings.timeoutMs)))
         },
@@ -187,7 +187,7 @@ export class LocalBackend implements Backend {
       this.#window = inbox.window?.({
         clock,
         add: (page) => this.#addWaiting(page),
-        entries: () => (this.lifecycle.startsNoMore ? Infinity : this.#core.lanes.entries),
+        messages: () => (this.lifecycle.startsNoMore ? Infinity : this.#core.lanes.messages),
         holdBack: (until) => this.#holdBack(until),
         failed: inboxFailed,
       })
