@@ -208,8 +208,11 @@ export function isSelected(
 /** Whether a message has to go when a vehicle is erased: its own, or one of no vehicle that has the VIN in its text. */
 export function isAbout({ lane, text }: Pick<InboxMessage, 'lane' | 'text'>, vin: string): boolean {
   const own = vin.startsWith('*') ? `*${vin}` : vin
-  return lane === own || (lane.startsWith('*') && !lane.startsWith('**') && vin !== '' && text.includes(vin))
+  return lane === own || (lane.startsWith('*') && !lane.startsWith('**') && vin !== '' && mentions(text, vin))
 }
+
+/** Whether a text has a VIN, in whatever case: what names no vehicle may have been written by anybody. */
+export const mentions = (text: string, vin: string): boolean => text.toLowerCase().includes(vin.toLowerCase())
 
 /** A message that an inbox keeps. */
 export interface ListedMessage {
