@@ -68,8 +68,12 @@ async function play(values: readonly Value[], restarts = 0): Promise<Scene & { r
   const clock = fakeClock(startMs)
   files += 1
   const path = join(folder, `${files}.db`)
-  const begin = (): Life => live(scene, clock, restarts === 0 ? memoryInbox() : sqliteInbox({ path }))
-  let life = begin()
+  const begin = async (): Promise<Life> => {
+    const begun = live(scene, clock, restarts === 0 ? memoryInbox() : sqliteInbox({ path }))
+    await begun.receiver.open()
+    return begun
+  }
+  let life = await begin()
   const received: Value[] = []
   let sent = 0
   let downTo = 0
@@ -83,7 +87,7 @@ async function play(values: readonly Value[], restarts = 0): Promise<Scene & { r
     if (first.arrivesMs < downTo) continue
     if (first.arrivesMs > clock.now()) await clock.advance(first.arrivesMs - clock.now())
     if (downTo > 0) {
-      life = begin()
+      life = await begin()
       downTo = 0
     }
     received.push(...some)
@@ -101,9 +105,9 @@ async function play(values: readonly Value[], restarts = 0): Promise<Scene & { r
       downTo = clock.now() + 1_000 + ((sent * 7_919) % 119_000)
     }
   }
-  if (downTo > 0) life = begin()
+  if (downTo > 0) life = await begin()
   // The timers of silences and corrections.
-  for (let hour = 0; hour < 10; hour += 1) {
+  for (let hour = 0; hour < 14; hour += 1) {
     await clock.advance(3_600_000)
     await settled(life)
   }
@@ -121,7 +125,7 @@ interface Outcome {
 
 function compared(scene: Awaited<ReturnType<typeof play>>, restarts_ = 0): Outcome {
   const { received, last, tellings, wrong } = scene
-  const endMs = (received.at(-1)?.arrivesMs ?? 0) + 36_000_000
+  const endMs = (received.at(-1)?.arrivesMs ?? 0) + 14 * 3_600_000
   const undeclared: unknown[] = [...wrong]
   let [episodes, differ] = [0, 0]
   for (const vin of new Set(received.map((value) => value.vin))) {
