@@ -210,8 +210,11 @@ export interface TimingHost {
 
 /** Knows when the next timer of each vehicle is due. */
 export interface Clockwork {
-  /** The next timer of a vehicle. `undefined`: there is none. `isAwake`: the message of the one that was due is handed out. */
-  set(vin: string, dueMs: number | undefined, isAwake?: boolean): void
+  /**
+   * The next timer of a vehicle. `undefined`: there is none. `isAwake`: the message of the one that was due is handed out. `isFollowed`: a newer
+   * message waits in the lane of the vehicle, and tells what is due before it. So a backlog does not grow by a message for each timer in it.
+   */
+  set(vin: string, dueMs: number | undefined, isAwake?: boolean, isFollowed?: boolean): void
   /** A vehicle has a timer at this time, and may have earlier ones. */
   add(vin: string, dueMs: number): void
   /** The time by a clock that nobody sets. A message that came while the other one was set forward has a later time. */
