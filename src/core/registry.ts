@@ -32,6 +32,11 @@ export interface Subjects {
 export interface Registry {
   /** `handling` is a handler, or a filter and a handler. Throws `handler_invalid` when an argument of `receiver.on`, `batch` or `when` is wrong. */
   add(subjects: unknown, handling: readonly unknown[], gather?: Step['gather']): void
+  /**
+   * A branch gets every message, before the handlers of its topic: one that ends the process must not keep it from the branch. `take` gets the
+   * entry of the message.
+   */
+  addBranch(name: string, take: (entry: Entry) => unknown): void
   /** The steps for a message of these subjects: handlers of one message first, batches last. */
   stepsFor(event: Message, entry: Entry | undefined, edges: EdgeSubjects | undefined): readonly Step[]
   /** What was registered, for inboxes that several processes share. */
@@ -94,9 +99,9 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
     })
   }
 
-  function subscribe(key: string, step: Step): void {
+  function subscribe(key: string, step: Step, isFirst: boolean = false): void {
     const known = byKey.get(key) ?? nobody
-    const steps = [...known.steps, step]
+    const steps = isFirst ? [step, ...known.steps] : [...known.steps, step]
     const inOrder = [...steps.filter(({ gather }) => gather === undefined), ...steps.filter(({ gather }) => gather)]
     const isRepeated = step.mark !== undefined && known.steps.some(({ mark }) => mark === step.mark)
     byKey.set(key, {
@@ -123,6 +128,20 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
       const step: Step = { name: registeredAs(handler), handler, wants, input: other?.input, gather, mark }
       for (const key of keys) subscribe(key, step)
       added.push({ keys, filter, mark })
+    },
+
+    addBranch(name, take) {
+      const step: Step = {
+        name: `branch ${name}`,
+        handler: (run) => (typeof run === 'function' ? run() : undefined),
+        wants: undefined,
+        input: (entry) => () => take(entry),
+        gather: undefined,
+        mark: undefined,
+      }
+      for (const key of [...topics, 'malformed']) subscribe(key, step, true)
+      // Processes that share an inbox have the same branches.
+      added.push({ keys: [step.name], filter: undefined, mark: undefined })
     },
 
     stepsFor(event, entry, edges) {

@@ -60,14 +60,14 @@ export function vinOf(lane: string): string | undefined {
 /** The part of a malformed body that is kept, in characters. */
 const malformedLength = 4096
 
-/** Refuses a body of more than `mostMessages` before it reads them. Calls `onClockBehind` once for each set-back. */
+/** Refuses a body of more than `mostMessages` before it reads them. Calls `onClockBehind` once for each set-back. `ids`: those of the receiver in front. */
 export function createReceipts(
   normalizer: Normalizer,
   clock: Clock,
   mostMessages = 50_000,
   onClockBehind: (ms: number) => void = () => {},
+  ids: DeliveryIds = new DeliveryIds(),
 ): Receipts {
-  const ids = new DeliveryIds()
   let isBehind = false
 
   function now(): number {

@@ -150,4 +150,6 @@ export interface Stats {
   /** Vehicles whose clock was set back and did not come back, by their messages since the start. */
   readonly clocksBehind: number
   readonly draining: boolean
+  /** The same of each branch, by its name. Left out: the receiver has none. */
+  readonly branches?: Readonly<Record<string, Stats>> | undefined
 }
