@@ -13,7 +13,7 @@ import { type CoreCounts, type CoreOptions, inboxRestMs } from './events.ts'
 import { Lanes } from './lanes.ts'
 import { Lifecycle, Yielding } from './lifecycle.ts'
 import { admittedBy, type Ended } from './part.ts'
-import { backoffMs, errorText, expectedMs, requestOf } from './retry.ts'
+import { backoffMs, errorText, expectedMs, ownRetry, requestOf, type RetryOptions } from './retry.ts'
 import { type Failure, Runner } from './runner.ts'
 
 /**
@@ -690,12 +690,14 @@ export class Core {
     else if (failure === undefined || request?.kind === 'discard') {
       this.breakers.succeeded(step)
       if (request?.kind === 'discard') this.options.events.discarded(request.reason, entry.event?.topic ?? '', 1)
-    } else attempt.fail(step, failure, this.#failed(entry, step, failure.error))
+    } else if (request?.kind === 'give-up') this.#gaveUp(entry, step, failure.error)
+    else attempt.fail(step, failure, this.#failed(entry, step, failure.error))
   }
 
   /** A handler failed. Reports it, and returns the breaker at which the message waits, and the time until it is tried again. */
   #failed(entry: Entry, step: Step, error: unknown, messages: number = 1): Rest {
-    const { events, clock, retry } = this.options
+    const { events, clock } = this.options
+    const retry = ownRetry(step.handler) ?? this.options.retry
     const { startsNoMore } = this.lifecycle
     const request = requestOf(error)
     // Of a batch, each message is tried alone at once. What a drain aborts has not failed.
@@ -728,15 +730,33 @@ export class Core {
     return { breaker: open?.breaker, restMs }
   }
 
+  /** Another try would end the same way, and what the handler calls works. */
+  #gaveUp(entry: Entry, step: Step, error: unknown): void {
+    const { events, clock } = this.options
+    this.breakers.succeeded(step)
+    entry.failForGood(errorText(error), [step])
+    const { id, attempt, event } = entry
+    const how = { handler: step.name, failures: 0, nextAtMs: undefined, limit: attempt, untilMs: clock.now() }
+    if (event !== undefined) events.failed(error, event, { id, attempt }, how)
+  }
+
   /** Whether the failed attempt was the last one. Notes that it failed. */
   #isLast(entry: Entry): boolean {
-    const { clock, retry } = this.options
-    const now = elapsedMs(clock)
-    return this.#isSpent(entry, now, entry.noteFailure(now, expectedMs(retry, entry.attemptsBefore)))
+    const now = elapsedMs(this.options.clock)
+    return this.#isSpent(entry, now, entry.noteFailure(now, expectedMs(this.#retryOf(entry), entry.attemptsBefore)))
+  }
+
+  /** Of its handlers that still have to succeed, one that says itself how long it is tried decides for all. */
+  #retryOf({ steps = noSteps }: Entry): Required<RetryOptions> {
+    for (const { handler } of steps) {
+      const own = ownRetry(handler)
+      if (own !== undefined) return own
+    }
+    return this.options.retry
   }
 
   #isSpent(entry: Entry, nowMs: number, sinceMs: number): boolean {
-    const { retry } = this.options
+    const retry = this.#retryOf(entry)
     const exempt = entry.trouble?.exempt ?? 0
     return entry.attempt - exempt >= retry.attempts || nowMs - sinceMs >= retry.maxAgeMs
   }
@@ -745,7 +765,7 @@ export class Core {
   #whySpent({ attemptsBefore, crashes, trouble }: Entry): string | undefined {
     const { attempts } = this.options.retry
     if (crashes >= mostCrashes) return `${crashText(crashes)}, and it may be the reason.`
-    if (attemptsBefore < attempts) return undefined
+    if (attemptsBefore < attempts || this.options.registry.hasOwnRetry) return undefined
     const tried = `arlier processes tried it ${attemptsBefore} times`
     const { failure } = trouble ?? {}
     return failure === undefined ? `E${tried}.` : `${failure.error} (${failure.handler}; e${tried})`
@@ -754,6 +774,11 @@ export class Core {
   /** The inbox failed, or could not read the state of a vehicle. The message is tried again, or given up after the longest time of retries. */
   #failedTurn(entry: Entry, error: unknown): number {
     this.options.events.inboxFailed(error)
+    // The inbox takes other rows, but not that this message waits: there is no next attempt.
+    if (isRefused(error) && entry.steps !== undefined && entry.trouble?.fatal === undefined) {
+      entry.refuse(errorText(error))
+      return 0
+    }
     if (entry.claim !== undefined && entry.steps === undefined && this.#isLast(entry)) {
       entry.failForGood(errorText(error))
       entry.steps = noSteps
@@ -899,6 +924,8 @@ export class Core {
 /** A handler that failed for the last time can be done after all: its transaction was committed late. */
 const endOf = ({ trouble }: Entry): 'done' | 'dead' =>
   trouble?.fatal === undefined || trouble.failed?.length === 0 ? 'done' : 'dead'
+
+const isRefused = (error: unknown): boolean => error instanceof FleethookError && error.code === 'message_refused'
 
 /** For the replay of a dead letter. What cannot be written must not keep its message waiting. */
 function changedBy({ change }: Entry): string | undefined {
