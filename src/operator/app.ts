@@ -326,7 +326,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
       receiver: feed !== undefined,
       vehicles: operator.vehicles !== undefined,
       ready: operator.readiness?.(),
-      branches: [...(operator.branches?.keys() ?? [])],
+      branches: (operator.branches?.size ?? 0) === 0 ? undefined : [...(operator.branches?.keys() ?? [])],
     }),
   )
 
