@@ -78,7 +78,7 @@ export function branch<
   const { receiver: behind, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(settings, front.ids)
   front.branches.add(options.name, { branch: behind, failed: hosted.reports.dispatch.inboxFailed })
   const handOver = new HandOver(front, hosted)
-  front.registry.addBranch(options.name, (entry) => handOver.take(entry))
+  front.registry.addBranch(options.name, (message) => handOver.take(message))
   const whole: object = Object.assign(behind, { name: options.name })
   // Whether `vehicles` is there depends on the parts, whose types say the same.
   return whole as Branch<Bindings, Fields, KeepsVehicles<Parts>> & AddedBy<Parts, Fields> // oxlint-disable-line no-unsafe-type-assertion

@@ -134,9 +134,11 @@ class Times {
     })
     const behind = [...(this.#branches ?? [])].flatMap(([name, branch]) => ofBranch(name, timesOf(branch).measures()))
     // One metric has one name and help, whoever it is of.
-    return [...Map.groupBy([...all, ...behind], ({ name }) => name).values()].flatMap(([first, ...others]) =>
-      first === undefined ? [] : together(first, others),
-    )
+    const names = new Set([...all, ...behind].map(({ name }) => name))
+    return [...names].flatMap((name) => {
+      const [first, ...others] = [...all, ...behind].filter((measure) => measure.name === name)
+      return first === undefined ? [] : together(first, others)
+    })
   }
 
   #record(timing: Timing, ms: number, attributes: Attributes): void {

@@ -1,4 +1,4 @@
-import type { RequestScope } from './core/entry.ts'
+import type { RequestScope } from './core/message.ts'
 import { createRegistry } from './core/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { EnumType, ExtendedBy, FieldCatalogue } from './events/fields.ts'
@@ -265,6 +265,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     answer,
     targetOf,
     refused,
+    noteCertificate: (untilMs) => void (reports.certificate.untilMs = untilMs),
     settings: given,
     backend,
     registry,

@@ -57,7 +57,7 @@ const statuses = `
 The command asks the first of these that is there:
   1. the receiver at --url or FLEETHOOK_OPERATOR_URL, which mounts operatorRoutes with the secret FLEETHOOK_OPERATOR_SECRET
   2. the receiver with the file --inbox, FLEETHOOK_INBOX or data/inbox.db, on the socket beside it, or that file when no receiver runs
-  3. the tables of postgresInbox in DATABASE_URL
+  3. the tables of postgresInbox in DATABASE_URL; with --schema, they come before a file data/inbox.db
 
 These variables are also read from .env.
 
@@ -81,7 +81,8 @@ export function operates<Arguments extends unknown[], Options extends object>(
     .addHelpText('after', statuses)
   return acts<Arguments, OperatorArguments & Options>(command, async (options, print, ...args) => {
     const variable = environment(options.dotenv)
-    const to = connectionTo(options, variable)
+    const wantsTables = options.schema !== undefined
+    const to: ConnectionOptions = { ...connectionTo(options, variable), wantsTables }
     const confirm = (question: string): Promise<boolean> => agreed(question, options)
     const operator = new Operator(to, needs)
     const isDone = await work({ to, operator, isJson: options.json === true, print, agreed: confirm }, options, ...args)
@@ -142,6 +143,8 @@ export interface ConnectionOptions {
   readonly schema?: string
   /** A branch of that receiver. */
   readonly branch?: string | undefined
+  /** The user names the schema, so the tables come before a file that the user does not name. */
+  readonly wantsTables?: boolean
 }
 
 interface Asked {
@@ -157,6 +160,7 @@ export class Operator {
   readonly #needs: Needs
   /** Whether a running receiver gave the last answer, and not the file of a stopped one. */
   isRunning = true
+  #isSaid = false
 
   constructor(to: ConnectionOptions, needs: Needs = 'inbox') {
     this.#to = to
@@ -168,10 +172,10 @@ export class Operator {
    * Rejects when there is no answer.
    */
   async pass({ path, ...how }: Asked): Promise<Response> {
-    const { inbox, url, secret, database, schema = 'fleethook', branch } = this.#to
+    const { inbox, url, secret, database, schema = 'fleethook', branch, wantsTables = false } = this.#to
     const asked = { ...how, path: branch === undefined ? path : `/branches/${encodeURIComponent(branch)}${path}` }
     if (url !== undefined) return overHttp(url, secret, asked)
-    if (isMissing(inbox)) {
+    if (isMissing(inbox) || (wantsTables && database !== undefined)) {
       if (database !== undefined && this.#needs === 'receiver') throw notReached(inbox)
       if (database !== undefined) {
         if (branch !== undefined) throw branchAlone(branch)
@@ -192,6 +196,11 @@ export class Operator {
     if (this.isRunning) return overSocket(socket, asked)
     if (this.#needs === 'receiver') throw notRunning(inbox)
     if (branch !== undefined) throw branchAlone(branch)
+    if (database !== undefined && !this.#isSaid)
+      console.error(
+        `This is about the file ${inbox}. With --schema fleethook, the command asks the tables in DATABASE_URL.`,
+      )
+    this.#isSaid = true
     return askStopped(inbox, asked).catch((error: unknown) => {
       if (!(error instanceof FleethookError) || error.code !== 'inbox_locked') throw error
       throw new FleethookError(

@@ -60,4 +60,4 @@ test('reports a low battery once per vehicle, whatever the format, with fields t
     assert.match(lines.at(-1) ?? '', /received 12, handled 1[23], left 0, lost 0/)
   }
   assert.equal(lines.filter((line) => line.includes('needs a charge')).length, 3)
-})
+}, 30_000)

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Registry } from '../core/registry.ts'
-import type { RequestScope } from '../core/entry.ts'
+import type { RequestScope } from '../core/message.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { Forgotten, ReplaySelection } from '../inbox/dead-letters.ts'
@@ -71,14 +71,16 @@ export type BackendState = Omit<
   | 'drift'
   | 'drifted'
   | 'clocksBehind'
+  | 'certificateUntilMs'
   | 'draining'
   | 'branches'
 >
 
 export function statsOf(
   backend: Pick<Backend, 'state' | 'isDraining'>,
-  { reports: { counts, topics, secrets, refusals, drift, clocksBehind }, branches }: BackendParts,
+  { reports, branches }: Pick<BackendParts, 'reports' | 'branches'>,
 ): Stats {
+  const { counts, topics, secrets, refusals, drift, clocksBehind, certificate } = reports
   const state = backend.state()
   return {
     ...counts,
@@ -90,6 +92,7 @@ export function statsOf(
     drift: drift.list(),
     drifted: drift.total(),
     clocksBehind: clocksBehind.size,
+    certificateUntilMs: certificate.untilMs,
     draining: backend.isDraining,
     branches: branches.stats(),
   }

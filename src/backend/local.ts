@@ -2,7 +2,7 @@ import { backgroundTimer, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import { Core } from '../core/core.ts'
-import { noRequest, type RequestScope, type RequestWork } from '../core/entry.ts'
+import { noRequest, type RequestScope, type RequestWork } from '../core/message.ts'
 import { drain, resolvedOr } from '../core/draining.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Part } from '../core/part.ts'
@@ -126,7 +126,7 @@ export class LocalBackend implements Backend {
       onWaiting: (page) => this.#addAdopted(page),
       onGone: (ids) => this.#core.gone(ids),
       onDropped: (deadLetters) => reports.noteDropped(deadLetters),
-      inLanes: () => this.#core.lanes.entries,
+      inLanes: () => this.#core.lanes.messages,
       onRefused: (id, reason) => this.#core.refused(id, reason),
       onGap: (gap) => {
         this.noteGap(gap)
@@ -173,8 +173,8 @@ export class LocalBackend implements Backend {
       read: receipts.reread,
       events: {
         ...reports.dispatch,
-        died: (letter, dropped, request) => {
-          const told = reports.noteDead(deadMessage(letter, receipts.reread), dropped, this.durability)
+        died: (letter, request) => {
+          const told = reports.noteDead(deadMessage(letter, receipts.reread), this.durability)
           // On a function, what goes on after the answer is frozen.
           if (told !== undefined) request.alsoWaitFor(this.#during(() => resolvedOr(told, clock, settings.timeoutMs)))
         },
@@ -191,7 +191,7 @@ export class LocalBackend implements Backend {
       this.#window = inbox.window?.({
         clock,
         add: (page) => this.#addWaiting(page),
-        entries: () => (this.lifecycle.startsNoMore ? Infinity : this.#core.lanes.entries),
+        messages: () => (this.lifecycle.startsNoMore ? Infinity : this.#core.lanes.messages),
         holdBack: (until) => this.#holdBack(until),
         failed: inboxFailed,
       })
@@ -238,7 +238,7 @@ export class LocalBackend implements Backend {
     const request = this.#core.add(window === undefined ? messages : [], from)
     const refused = (error: unknown): Refusal => {
       this.#core.cancel(request)
-      return this.#noteRefused(messages, error)
+      return this.#noteRefused(messages, error, from)
     }
     try {
       const stored =
@@ -381,7 +381,7 @@ export class LocalBackend implements Backend {
   /** Stores messages whose answer leaves now. */
   #putAfterAnswer(messages: readonly InboxMessage[], from: RequestScope): void {
     const stored = this.#store(messages, from, (error) => {
-      this.#noteRefused(messages, error)
+      this.#noteRefused(messages, error, from)
       this.#parts.reports.noteLost(messages)
     })
     from.context?.watch?.(stored.then((request) => request?.settled()))
@@ -417,14 +417,16 @@ export class LocalBackend implements Backend {
   }
 
   /** The inbox did not take these messages. Notes the gap, and returns why. */
-  #noteRefused(messages: readonly InboxMessage[], error: unknown): Refusal {
-    const full = error instanceof FleethookError && error.code === 'inbox_full' ? error : undefined
-    const reason = full === undefined ? 'inbox_unavailable' : 'inbox_full'
-    if (full === undefined) this.#parts.reports.dispatch.inboxFailed(error)
+  #noteRefused(messages: readonly InboxMessage[], error: unknown, from: RequestScope): Refusal {
+    const { code, hint } = error instanceof FleethookError ? error : {}
+    const reason = code === 'inbox_full' || code === 'body_too_large' ? code : 'inbox_unavailable'
+    if (reason === 'inbox_unavailable') this.#parts.reports.dispatch.inboxFailed(error)
+    // There is room for the event of the gap.
+    const scope = reason === 'body_too_large' ? from : undefined
     for (const { lane, receivedAt } of messages)
-      this.noteGap({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
+      this.noteGap({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 }, scope)
     // A full disk and slow handlers need different advice.
-    return { error: reason, hint: full?.hint }
+    return { error: reason, hint: reason === 'inbox_unavailable' ? undefined : hint }
   }
 
   /** A durable inbox keeps messages for the next process until it closes. In memory nobody would handle them. */

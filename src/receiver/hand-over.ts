@@ -1,6 +1,6 @@
 import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
-import type { Entry } from '../core/entry.ts'
+import type { Message } from '../core/message.ts'
 import type { GapReason } from '../events/event.ts'
 import { gapOf } from '../events/gap.ts'
 import { isBound } from '../hosting/execution-context.ts'
@@ -32,15 +32,15 @@ export class HandOver {
     this.#clock = branch.settings.clock
   }
 
-  take(entry: Entry): undefined | Promise<void> {
-    const { claim, event, request } = entry
+  take(given: Message): undefined | Promise<void> {
+    const { claim, event, request } = given
     // The replay of a handled message. That of a dead letter may be new to the branch: processes may have ended before it was handed over.
     if (claim === undefined || event === undefined || claim.replay !== undefined) return undefined
     if (event.topic === 'gap' && this.#knows(event.reason)) return undefined
     const { id, lane, receivedAt, door, kind, text, bytes } = claim.message
     const message: InboxMessage = { id, lane, receivedAt, door, kind, text, bytes, event }
     const { backend } = this.#branch
-    const mayBeThere = claim.replayed || entry.delivery().redelivered
+    const mayBeThere = claim.replayed || given.delivery().redelivered
     if (this.#bytes + bytes > mostBytes) {
       this.#noteMissed(message)
       this.#noteRefused(message, { error: 'inbox_unavailable', hint: slowHint })
@@ -59,7 +59,7 @@ export class HandOver {
     return reason === 'stalled' || (ofStops.includes(reason) && this.#branch.backend.durability !== 'memory')
   }
 
-  async #keep(message: InboxMessage, from: Entry['request'], mayBeThere: boolean): Promise<Refusal | undefined> {
+  async #keep(message: InboxMessage, from: Message['request'], mayBeThere: boolean): Promise<Refusal | undefined> {
     const { backend } = this.#branch
     // It notes the gap itself.
     if (!backend.isReady && !(await backend.becomeReady())) return { error: 'inbox_unavailable' }
@@ -74,7 +74,7 @@ export class HandOver {
   async #inTime(
     message: InboxMessage,
     put: Promise<Refusal | undefined>,
-    { context }: Entry['request'],
+    { context }: Message['request'],
   ): Promise<void> {
     const kept = this.#kept(message, put)
     if (this.#slowSinceMs !== undefined) {

@@ -2,7 +2,7 @@ import type { Drainable, Durability } from '../hosting/drainable.ts'
 import type { Answer } from '../http/answers.ts'
 import type { PathTarget } from '../http/paths.ts'
 import type { Incoming } from '../http/routes.ts'
-import type { RequestScope } from '../core/entry.ts'
+import type { RequestScope } from '../core/message.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Registry } from '../core/registry.ts'
 import type { Refusal } from '../http/answers.ts'
@@ -23,6 +23,8 @@ export interface HostedReceiver {
   answer(target: PathTarget | undefined, request: Incoming): Answer | Promise<Answer>
   /** The server refused a request before the receiver saw it. */
   readonly refused: Refusals['noteByRuntime']
+  /** The certificate that the server serves from now on ends at this time, in milliseconds since the epoch. */
+  readonly noteCertificate: (untilMs: number) => void
   readonly settings: Settings
   readonly backend: HostedBackend
   readonly registry: Pick<Registry, 'addBranch'>

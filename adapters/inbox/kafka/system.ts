@@ -181,7 +181,7 @@ export class KafkaSystem implements SharedSystem {
       settings,
       clock,
       topics: [topic, deadTopic, lifeTopic],
-      ...(spool === undefined ? {} : { divert: (partition, entries) => spool.divert(partition, entries) }),
+      ...(spool === undefined ? {} : { divert: (partition, appends) => spool.divert(partition, appends) }),
     })
     if (found !== unknownTopics) await writer.open()
     const shared = { connector, settings, clock, writer, writerId: this.#writerId }
