@@ -229,7 +229,7 @@ describe('what follows from the answer', () => {
     await vi.waitFor(async () => {
       await clock.advance(600_000)
       expect(staging(receiver)?.deadLettered).toBe(1)
-    })
+    }, 20_000)
   })
 })
 
