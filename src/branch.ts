@@ -7,9 +7,10 @@ import { isAttachable } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
 import { guardedLog, type Log } from './base/log.ts'
 import type { BuiltInFields, FieldCatalogue } from './events/fields.ts'
+import { DeliveryIds } from './inbox/delivery-id.ts'
 import { assemble } from './receiver.ts'
 import { HandOver } from './receiver/hand-over.ts'
-import { hostedBy } from './receiver/hosted.ts'
+import { type HostedReceiver, hostedBy } from './receiver/hosted.ts'
 import type { AddedBy, Handling, KeepsVehicles, Receiver } from './receiver/interface.ts'
 import { type BranchOptions, type Settings, settingsOfBranch } from './receiver/options.ts'
 
@@ -75,13 +76,24 @@ export function branch<
   const problem = problemOf(front.settings.inbox, settings.inbox)
   if (problem !== undefined)
     throw new FleethookError('option_invalid', `Option \`inbox\` of branch ${problem.what}`, problem)
-  const { receiver: behind, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(settings, front.ids)
+  const { receiver: behind, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(
+    settings,
+    idsFor(front, settings.inbox),
+  )
   front.branches.add(options.name, { branch: behind, failed: hosted.reports.dispatch.inboxFailed })
   const handOver = new HandOver(front, hosted)
   front.registry.addBranch(options.name, (message) => handOver.take(message))
   const whole: object = Object.assign(behind, { name: options.name })
   // Whether `vehicles` is there depends on the parts, whose types say the same.
   return whole as Branch<Bindings, Fields, KeepsVehicles<Parts>> & AddedBy<Parts, Fields> // oxlint-disable-line no-unsafe-type-assertion
+}
+
+/**
+ * For the messages that a branch makes itself. In one process they follow those of the receiver. An object elsewhere numbers them beyond what a receiver
+ * uses of a millisecond.
+ */
+function idsFor({ ids }: HostedReceiver, inbox: Settings['inbox']): DeliveryIds {
+  return isAttachable(inbox) ? new DeliveryIds(1_536) : ids
 }
 
 /** The same log, and each line says which branch it is about. */

@@ -68,7 +68,7 @@ export function createReceiver<
 /** A receiver, and the webhook by which its messages come. Those of a branch come from another receiver, which has made their `ids`. */
 export function assemble<Bindings extends object, Fields extends FieldCatalogue, Keeps extends boolean>(
   given: Settings,
-  ids: DeliveryIds = new DeliveryIds(),
+  ids?: DeliveryIds,
 ): {
   readonly receiver: Handling<Bindings, Fields, Keeps>
   readonly webhook: Webhook<Bindings>
@@ -79,12 +79,14 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   const reports = createReports(settings)
   const noteRefused = reports.refusals.note
   const checkSecret = createSecretCheck(settings.secret, settings.log)
+  const ownIds = ids ?? new DeliveryIds()
   const receipts = createReceipts(
     createNormalizer({ ...settings, onDrift: (field, seen) => reports.drift.note(field, seen) }),
     clock,
     limits.pendingMessages,
     reports.noteClockBehind,
-    ids,
+    ownIds,
+    ids !== undefined,
   )
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
   const vehicles = vehiclesPart?.keep({
@@ -271,7 +273,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     registry,
     reports,
     branches,
-    ids,
+    ids: ownIds,
     vehicles,
   }
   return { receiver, webhook, hosted }
