@@ -329,11 +329,10 @@ export class Core {
             const found = vehicles.find(message.lane)
             const state = found instanceof Promise ? await found : found
             if (message.isOver) return this.#endTurn(message, 'over')
+            const { event, claim } = message
+            // The next one tells what is due before it.
             const isFollowed = message.next !== undefined
-            message.change =
-              message.event &&
-              message.claim &&
-              vehicles.step(message.id, message.event, state, message.claim, isFollowed)
+            message.change = event && claim && vehicles.step(message.id, event, state, claim, isFollowed)
           }
           message.handlers = this.#handlersOf(message)
         }
@@ -634,7 +633,8 @@ export class Core {
     if (!message.mayBeSkipped) return undefined
     try {
       const admitted = admittedBy(this.options.parts, message)
-      if (admitted === 'wait') return 'wait'
+      // With none before it, nothing would wake it.
+      if (admitted === 'wait' && message.previous !== undefined) return 'wait'
       if (admitted === 'skip') return this.#mayEnd(message) ? 'skipped' : 'wait'
     } catch (error) {
       message.failForGood(errorText(error))
@@ -872,6 +872,7 @@ export class Core {
 
   /** For the states of vehicles and for parts. */
   #reportOver(message: Message, outcome: Ended): void {
+    if (!message.hearEnd()) return
     this.options.vehicles?.over(message.change)
     for (const part of this.options.parts) part.over?.(message, outcome)
   }
@@ -918,6 +919,7 @@ export class Core {
   /** As `#end`, for a message that somebody else counts. */
   #leave(message: Message): void {
     const { inLane } = message
+    if (message.isAdmitted) this.#reportOver(message, 'gone')
     if (this.#suspect === message) this.#suspect = undefined
     this.#troubled.delete(message)
     if (message.state === 'running') this.#freeSlot(message)
