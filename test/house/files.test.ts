@@ -11,20 +11,7 @@ const texts = filesUnder('').filter((path) =>
 
 test('the top level holds these files and folders, and nothing else', () => {
   const house = [
-    ...[
-      'src',
-      'adapters',
-      'test',
-      'examples',
-      'docs',
-      'bench',
-      'scripts',
-      'skills',
-      '.ci',
-      '.github',
-      '.gitignore',
-      '.npmrc',
-    ],
+    ...['src', 'adapters', 'test', 'examples', 'docs', 'bench', 'scripts', '.ci', '.github', '.gitignore', '.npmrc'],
     ...['.changeset', '.devcontainer', '.editorconfig', '.nvmrc'],
     ...['package.json', 'package-lock.json', 'tsconfig.json', 'jsr.json'],
     ...['AGENTS.md', 'README.md', 'LICENSE', 'CHANGELOG.md', 'CONTRIBUTING.md', 'CONTEXT.md', 'SECURITY.md'],
