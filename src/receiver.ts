@@ -15,6 +15,7 @@ import { checkOption, numberBetween } from './base/options.ts'
 import { quietMs } from './base/log.ts'
 import { isBound } from './hosting/execution-context.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
+import { withEvents } from './inbox/dead-letters.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { AddedBy, KeepsVehicles, Receiver } from './receiver/interface.ts'
 import type { KeptVehicles } from './parts/vehicles.ts'
@@ -221,7 +222,7 @@ export function createReceiver<
     failing: backend.failing,
     observe: backend.observe,
     deadLetters: backend.deadLetters,
-    messages: backend.messages,
+    messages: withEvents(backend.messages),
     replay: (which, from) => backend.replay(which, from),
     replaySome: backend.replaySome,
     forget: (vin, options) => backend.forget(vin, options),
