@@ -33,6 +33,7 @@ const sidebar: Group[] = [
     items: [
       { text: 'Handlers', link: '/handlers' },
       { text: 'Vehicles and rules', link: '/vehicles' },
+      { text: 'Episodes: trips and charges', link: '/episodes' },
       { text: 'Testing', link: '/testing' },
       { text: 'The sandbox', link: '/sandbox' },
       { text: 'Into your database exactly once', link: '/exactly-once' },

@@ -226,7 +226,7 @@ describe.each(inboxes)('%s', (_, inbox) => {
   })
 
   test('when a late message shows that one was two, the first is corrected at once, and then the second is told', async () => {
-    const found = await told([...parked, [0, { Gear: 'D' }], [550, { Gear: 'D' }], [900, { Gear: 'P' }], [910, { Odometer: 1013, EnergyRemaining: 46.5 }], [300, { Gear: 'P' }, 1_000], [310, { Odometer: 1005, EnergyRemaining: 49 }, 1_000]]) // prettier-ignore
+    const found = await told([...parked, [0, { Gear: 'D' }], [550, { Gear: 'D' }], [900, { Gear: 'P' }], [910, { Odometer: 1013, EnergyRemaining: 46.5 }], [300, { Gear: 'P', Odometer: 1005, EnergyRemaining: 49 }, 1_000]]) // prettier-ignore
     expect(found).toMatchObject([lasts(0, 900), { revision: 2, id: found[0]?.id, ...lasts(0, 300) }, { revision: 1, ...lasts(550, 900) }]) // prettier-ignore
   })
 
