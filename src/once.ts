@@ -19,6 +19,7 @@ import type { Delivery } from './inbox/observer.ts'
 import { type OnceHandlers, onceHandlers } from './inbox/once-handlers.ts'
 import { type ConnectionOf, type PoolConnection, type TransactionPool, transactionsOn } from './inbox/pool.ts'
 
+export type { OnceHandler } from './inbox/once-handlers.ts'
 export type { ConnectionOf, PoolConnection, TransactionPool } from './inbox/pool.ts'
 
 /** What {@link createOnce} takes for a Postgres with `pg`. */

@@ -34,6 +34,7 @@ const sidebar: Group[] = [
       { text: 'Handlers', link: '/handlers' },
       { text: 'Branches', link: '/branches' },
       { text: 'Vehicles and rules', link: '/vehicles' },
+      { text: 'Episodes: trips and charges', link: '/episodes' },
       { text: 'Testing', link: '/testing' },
       { text: 'The sandbox', link: '/sandbox' },
       { text: 'Into your database exactly once', link: '/exactly-once' },
