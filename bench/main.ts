@@ -46,6 +46,7 @@ const benchmarks: Readonly<Record<string, Benchmark>> = {
     says: 'what a message costs each store, against the sums of docs/capacity.md',
     first: ['node scripts/kafka.ts'],
   },
+  branches: { says: 'what a branch that forwards costs its receiver, and whether everything arrives' },
   path: { says: 'the functions and files that one message runs through' },
   profile: { says: 'where the CPU goes', first: [build] },
 }

@@ -4,8 +4,7 @@
  * @module
  */
 export type { Timer } from './base/clock.ts'
-export type { Ended, Part, ReceiverPart } from './core/part.ts'
-export type { Entry, Step } from './core/entry.ts'
+export type { Ended, MessageView, Part, ReceiverPart } from './core/part.ts'
 export type { ExecutionContext } from './hosting/execution-context.ts'
 export type { DedupeOptions } from './parts/dedupe.ts'
 export type { VehiclesPart } from './parts/vehicles.ts'
@@ -28,8 +27,10 @@ export type {
   Listing,
   NextAttempt,
   Opened,
+  Outcome,
   RelayInbox,
   Selection,
+  Settled,
   Waiting,
 } from './inbox/inbox.ts'
 export type { ObservedRun, OperatorApi, RunEnd, SettledMessage, TestMessage } from './inbox/observer.ts'

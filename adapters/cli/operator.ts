@@ -49,6 +49,7 @@ interface OperatorArguments {
   readonly inbox?: string
   readonly url?: string
   readonly schema?: string
+  readonly branch?: string
   readonly yes?: true
 }
 
@@ -56,7 +57,7 @@ const statuses = `
 The command asks the first of these that is there:
   1. the receiver at --url or FLEETHOOK_OPERATOR_URL, which mounts operatorRoutes with the secret FLEETHOOK_OPERATOR_SECRET
   2. the receiver with the file --inbox, FLEETHOOK_INBOX or data/inbox.db, on the socket beside it, or that file when no receiver runs
-  3. the tables of postgresInbox in DATABASE_URL
+  3. the tables of postgresInbox in DATABASE_URL; with --schema, they come before a file data/inbox.db
 
 These variables are also read from .env.
 
@@ -76,10 +77,12 @@ export function operates<Arguments extends unknown[], Options extends object>(
     .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
     .option('--url <url>', 'the address at which a receiver mounts operatorRoutes')
     .option('--schema <name>', 'the schema of the tables of postgresInbox (default: fleethook)')
+    .option('--branch <name>', 'ask this branch of the receiver')
     .addHelpText('after', statuses)
   return acts<Arguments, OperatorArguments & Options>(command, async (options, print, ...args) => {
     const variable = environment(options.dotenv)
-    const to = connectionTo(options, variable)
+    const wantsTables = options.schema !== undefined
+    const to: ConnectionOptions = { ...connectionTo(options, variable), wantsTables }
     const confirm = (question: string): Promise<boolean> => agreed(question, options)
     const operator = new Operator(to, needs)
     const isDone = await work({ to, operator, isJson: options.json === true, print, agreed: confirm }, options, ...args)
@@ -110,7 +113,7 @@ async function agreed(question: string, { yes }: OperatorArguments): Promise<boo
 
 /** Where the operator's requests go. A file that the user names wins over the variable of an address. */
 export function connectionTo(
-  { inbox, url, schema }: Pick<OperatorArguments, 'inbox' | 'url' | 'schema'>,
+  { inbox, url, schema, branch }: Pick<OperatorArguments, 'inbox' | 'url' | 'schema' | 'branch'>,
   variable: Environment,
 ): ConnectionOptions {
   const database = variable('DATABASE_URL')
@@ -121,6 +124,7 @@ export function connectionTo(
     // A file that is named and missing is a mistake, and no reason to look elsewhere.
     database: (inbox ?? variable('FLEETHOOK_INBOX')) === undefined && isPostgres(database) ? database : undefined,
     schema: schema ?? 'fleethook',
+    branch,
   }
 }
 
@@ -137,6 +141,10 @@ export interface ConnectionOptions {
   /** The address of a Postgres in which the tables of the inbox may be. */
   readonly database?: string | undefined
   readonly schema?: string
+  /** A branch of that receiver. */
+  readonly branch?: string | undefined
+  /** The user names the schema, so the tables come before a file that the user does not name. */
+  readonly wantsTables?: boolean
 }
 
 interface Asked {
@@ -152,6 +160,7 @@ export class Operator {
   readonly #needs: Needs
   /** Whether a running receiver gave the last answer, and not the file of a stopped one. */
   isRunning = true
+  #isSaid = false
 
   constructor(to: ConnectionOptions, needs: Needs = 'inbox') {
     this.#to = to
@@ -162,12 +171,14 @@ export class Operator {
    * Sends a request and returns the answer unchanged. Looks for the receiver each time, because it may start or stop while a person thinks.
    * Rejects when there is no answer.
    */
-  async pass(asked: Asked): Promise<Response> {
-    const { inbox, url, secret, database, schema = 'fleethook' } = this.#to
+  async pass({ path, ...how }: Asked): Promise<Response> {
+    const { inbox, url, secret, database, schema = 'fleethook', branch, wantsTables = false } = this.#to
+    const asked = { ...how, path: branch === undefined ? path : `/branches/${encodeURIComponent(branch)}${path}` }
     if (url !== undefined) return overHttp(url, secret, asked)
-    if (isMissing(inbox)) {
+    if (isMissing(inbox) || (wantsTables && database !== undefined)) {
       if (database !== undefined && this.#needs === 'receiver') throw notReached(inbox)
       if (database !== undefined) {
+        if (branch !== undefined) throw branchAlone(branch)
         this.isRunning = false
         return askDatabase(database, schema, asked, inbox)
       }
@@ -184,6 +195,12 @@ export class Operator {
     this.isRunning = isOwned(socket, inbox) && (await listens(socket))
     if (this.isRunning) return overSocket(socket, asked)
     if (this.#needs === 'receiver') throw notRunning(inbox)
+    if (branch !== undefined) throw branchAlone(branch)
+    if (database !== undefined && !this.#isSaid)
+      console.error(
+        `This is about the file ${inbox}. With --schema fleethook, the command asks the tables in DATABASE_URL.`,
+      )
+    this.#isSaid = true
     return askStopped(inbox, asked).catch((error: unknown) => {
       if (!(error instanceof FleethookError) || error.code !== 'inbox_locked') throw error
       throw new FleethookError(
@@ -216,6 +233,13 @@ function notRunning(inbox: string): FleethookError {
     hint:
       'Start it, or name the file of its inbox with --inbox or FLEETHOOK_INBOX. For a receiver without sqliteInbox, or on ' +
       'another machine, mount operatorRoutes and give --url.',
+  })
+}
+
+/** A stopped receiver knows nothing of its branches. */
+function branchAlone(branch: string): FleethookError {
+  return new FleethookError('inbox_unavailable', `Only a running receiver can be asked for its branch ${branch}.`, {
+    hint: 'Without one, name the inbox of the branch itself: its file with --inbox, or its tables with --schema.',
   })
 }
 

@@ -7,7 +7,7 @@ import type { Clock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { guardedLog } from '../../src/base/log.ts'
 import type { Lifecycle } from '../../src/core/lifecycle.ts'
-import type { RequestScope } from '../../src/core/entry.ts'
+import type { RequestScope } from '../../src/core/message.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../src/hosting/drainable.ts'
 import type { Refusal } from '../../src/http/answers.ts'
 import type {
@@ -30,10 +30,7 @@ import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
 export type Role = 'both' | 'receive' | 'handle'
 
 /** The messages that other processes may have too, as an inbox of this process. Operators ask the system, for those of all processes. */
-export interface SharedInbox extends Pick<
-  Inbox,
-  'put' | 'claim' | 'settle' | 'reschedule' | 'deadLetter' | 'usage' | 'close'
-> {
+export interface SharedInbox extends Pick<Inbox, 'put' | 'claim' | 'settle' | 'usage' | 'close'> {
   open(): Promise<void>
   isStillHeld(id: string): Promise<boolean>
   /** Why health checks of a process that only handles fail. */
@@ -162,7 +159,7 @@ export class TwoHalves implements Backend {
     return this.#isDraining || this.#front?.isDraining === true
   }
 
-  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+  readonly stats = (): Stats => statsOf(this, this.#parts)
 
   /** Of a system that does not keep it: what this process knows. */
   readonly failing = async (): Promise<Failing> => {
@@ -275,7 +272,11 @@ export class TwoHalves implements Backend {
     const { vehicles, settings, receipts } = this.#parts
     if (store === undefined) return undefined
     const kept = vehicles?.in({
-      ...{ inbox: { vehicles: store }, clock: settings.clock, receipts, watchesTime: false, receives: false },
+      inbox: { vehicles: store },
+      clock: settings.clock,
+      receipts,
+      watchesTime: false,
+      receives: false,
       failed: () => {},
       put: async () => false,
     })
@@ -309,7 +310,10 @@ export class TwoHalves implements Backend {
     const { clock } = this.#parts.settings
     const log = guardedLog(this.#parts.settings.log)
     this.#life = new Life({
-      ...{ clock, log, signs: this.#system.signs(), earlier: this.#system.earlier?.() ?? [] },
+      clock,
+      log,
+      signs: this.#system.signs(),
+      earlier: this.#system.earlier?.() ?? [],
       openGaps: () => front.openGaps(),
       onGap: (gap) => front.noteGap(gap),
       onSigned: () => front.reportGaps(),
@@ -369,9 +373,7 @@ export function inboxBehind(
     put: (messages) => opened().put(messages),
     claim: (id) => opened().claim(id),
     isStillHeld: (id) => opened().isStillHeld(id),
-    settle: (id, vehicle) => opened().settle(id, vehicle),
-    reschedule: (id, next) => opened().reschedule(id, next),
-    deadLetter: (id, reason, vehicle) => opened().deadLetter(id, reason, vehicle),
+    settle: (id, outcome) => opened().settle(id, outcome),
     deadLetters: async () => [],
     findDeadLetter: async () => undefined,
     settled: async () => [],

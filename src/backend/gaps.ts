@@ -1,7 +1,7 @@
 import { backgroundTimer, type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import type { GapEvent, GapReason } from '../events/event.ts'
 import { gapEvent, gapOf } from '../events/gap.ts'
-import type { RequestScope } from '../core/entry.ts'
+import type { RequestScope } from '../core/message.ts'
 import { isBound } from '../hosting/execution-context.ts'
 import type { KeptGap } from '../inbox/inbox.ts'
 

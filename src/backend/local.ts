@@ -2,7 +2,7 @@ import { backgroundTimer, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import { Core } from '../core/core.ts'
-import { noRequest, type RequestScope, type RequestWork } from '../core/entry.ts'
+import { noRequest, type RequestScope, type RequestWork } from '../core/message.ts'
 import { drain, resolvedOr } from '../core/draining.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Part } from '../core/part.ts'
@@ -12,7 +12,7 @@ import { isBound } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
 import type { DeadLetters, Forgotten, Messages } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Opened, Waiting } from '../inbox/inbox.ts'
-import type { Observer } from '../inbox/observer.ts'
+import type { Observer, OperatorApi } from '../inbox/observer.ts'
 import { laneOf, vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
 import { failingOf } from '../inbox/failing.ts'
@@ -65,6 +65,7 @@ export class LocalBackend implements Backend {
   readonly #pace: GapPace
   readonly #inbox: Inbox
   readonly #core: Core
+  readonly branches: NonNullable<OperatorApi['branches']>
   readonly replay: Replays['replay']
   readonly replaySome: Replays['replaySome']
   /** `undefined`: every message that waits has its place. */
@@ -81,6 +82,8 @@ export class LocalBackend implements Backend {
   #isHeldBack = false
   /** The newest message of earlier processes. */
   #lastId = ''
+  /** Messages of this process with smaller ids, which a branch gets, that wait in the inbox only. */
+  readonly #putBefore = new Set<string>()
   /** The bindings of the last request: those of messages that are read from the inbox. */
   #env: unknown
   #isClosed = false
@@ -110,6 +113,7 @@ export class LocalBackend implements Backend {
     this.#gaps = gaps
     this.#pace = new GapPace(clock)
     this.#parts = parts
+    this.branches = parts.branches.byName
     this.#scope = scope
     this.#inbox = createInbox({
       pendingMessages: limits.pendingMessages,
@@ -122,7 +126,7 @@ export class LocalBackend implements Backend {
       onWaiting: (page) => this.#addAdopted(page),
       onGone: (ids) => this.#core.gone(ids),
       onDropped: (deadLetters) => reports.noteDropped(deadLetters),
-      inLanes: () => this.#core.lanes.entries,
+      inLanes: () => this.#core.lanes.messages,
       onRefused: (id, reason) => this.#core.refused(id, reason),
       onGap: (gap) => {
         this.noteGap(gap)
@@ -169,8 +173,8 @@ export class LocalBackend implements Backend {
       read: receipts.reread,
       events: {
         ...reports.dispatch,
-        died: (letter, dropped, request) => {
-          const told = reports.noteDead(deadMessage(letter, receipts.reread), dropped, this.durability)
+        died: (letter, request) => {
+          const told = reports.noteDead(deadMessage(letter, receipts.reread), this.durability)
           // On a function, what goes on after the answer is frozen.
           if (told !== undefined) request.alsoWaitFor(this.#during(() => resolvedOr(told, clock, settings.timeoutMs)))
         },
@@ -187,7 +191,7 @@ export class LocalBackend implements Backend {
       this.#window = inbox.window?.({
         clock,
         add: (page) => this.#addWaiting(page),
-        entries: () => (this.lifecycle.startsNoMore ? Infinity : this.#core.lanes.entries),
+        messages: () => (this.lifecycle.startsNoMore ? Infinity : this.#core.lanes.messages),
         holdBack: (until) => this.#holdBack(until),
         failed: inboxFailed,
       })
@@ -227,14 +231,18 @@ export class LocalBackend implements Backend {
     }
     // When too many messages wait already, these wait in the inbox only.
     const window = this.#windowBefore(messages)
-    if (window !== undefined) this.#env = from.env
+    if (window !== undefined) {
+      this.#env = from.env
+      for (const { id } of messages) if (id <= this.#lastId) this.#putBefore.add(id)
+    }
     const request = this.#core.add(window === undefined ? messages : [], from)
     const refused = (error: unknown): Refusal => {
       this.#core.cancel(request)
-      return this.#noteRefused(messages, error)
+      return this.#noteRefused(messages, error, from)
     }
     try {
-      const stored = window === undefined ? this.#inbox.put(messages) : window.put(() => this.#inbox.put(messages))
+      const stored =
+        window === undefined ? this.#inbox.put(messages) : window.put(messages, () => this.#inbox.put(messages))
       if (stored instanceof Promise) return stored.then(() => this.#accept(messages, request), refused)
     } catch (error) {
       return refused(error)
@@ -310,7 +318,7 @@ export class LocalBackend implements Backend {
     return (this.#draining ??= this.#drain(options))
   }
 
-  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+  readonly stats = (): Stats => statsOf(this, this.#parts)
 
   readonly failing = async (): Promise<Failing> => this.#failing(true)
 
@@ -373,7 +381,7 @@ export class LocalBackend implements Backend {
   /** Stores messages whose answer leaves now. */
   #putAfterAnswer(messages: readonly InboxMessage[], from: RequestScope): void {
     const stored = this.#store(messages, from, (error) => {
-      this.#noteRefused(messages, error)
+      this.#noteRefused(messages, error, from)
       this.#parts.reports.noteLost(messages)
     })
     from.context?.watch?.(stored.then((request) => request?.settled()))
@@ -396,7 +404,7 @@ export class LocalBackend implements Backend {
     const request = this.#core.add(isHere ? messages : [], from)
     try {
       const put = (): void | Promise<void> => this.#inbox.put(messages)
-      await (window === undefined ? put() : window.put(put))
+      await (window === undefined ? put() : window.put(messages, put))
     } catch (error) {
       this.#core.cancel(request)
       failed(error)
@@ -409,14 +417,16 @@ export class LocalBackend implements Backend {
   }
 
   /** The inbox did not take these messages. Notes the gap, and returns why. */
-  #noteRefused(messages: readonly InboxMessage[], error: unknown): Refusal {
-    const full = error instanceof FleethookError && error.code === 'inbox_full' ? error : undefined
-    const reason = full === undefined ? 'inbox_unavailable' : 'inbox_full'
-    if (full === undefined) this.#parts.reports.dispatch.inboxFailed(error)
+  #noteRefused(messages: readonly InboxMessage[], error: unknown, from: RequestScope): Refusal {
+    const { code, hint } = error instanceof FleethookError ? error : {}
+    const reason = code === 'inbox_full' || code === 'body_too_large' ? code : 'inbox_unavailable'
+    if (reason === 'inbox_unavailable') this.#parts.reports.dispatch.inboxFailed(error)
+    // There is room for the event of the gap.
+    const scope = reason === 'body_too_large' ? from : undefined
     for (const { lane, receivedAt } of messages)
-      this.noteGap({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
+      this.noteGap({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 }, scope)
     // A full disk and slow handlers need different advice.
-    return { error: reason, hint: full?.hint }
+    return { error: reason, hint: reason === 'inbox_unavailable' ? undefined : hint }
   }
 
   /** A durable inbox keeps messages for the next process until it closes. In memory nobody would handle them. */
@@ -460,7 +470,7 @@ export class LocalBackend implements Backend {
 
   /** Messages that wait in the inbox. Those up to `#lastId` are from an earlier process. */
   #addWaiting(page: readonly Waiting[]): void {
-    this.#parts.reports.noteRecovered(page.filter(({ id }) => id <= this.#lastId))
+    this.#parts.reports.noteRecovered(page.filter(({ id }) => id <= this.#lastId && !this.#putBefore.delete(id)))
     this.#add(page)
   }
 

@@ -2,7 +2,7 @@ import { elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { resolvedOr } from '../core/draining.ts'
 import { Lifecycle } from '../core/lifecycle.ts'
-import { noRequest, type RequestScope } from '../core/entry.ts'
+import { noRequest, type RequestScope } from '../core/message.ts'
 import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isBound } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
@@ -148,7 +148,7 @@ export class RelayBackend implements Backend {
     return (this.#draining ??= this.#drain(options))
   }
 
-  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+  readonly stats = (): Stats => statsOf(this, this.#parts)
 
   readonly failing = async (): Promise<Failing> => {
     if (this.#relay.failing !== undefined) return this.#relay.failing()

@@ -8,6 +8,7 @@ export type ErrorCode =
   | 'handed_over'
   | 'vehicle_forgotten'
   | 'inbox_full'
+  | 'body_too_large'
   | 'inbox_unavailable'
   | 'inbox_locked'
   | 'inbox_damaged'
@@ -16,6 +17,8 @@ export type ErrorCode =
   | 'encode_unsupported'
   | 'message_unreadable'
   | 'drain_deadline'
+  | 'forward_failed'
+  | 'forward_refused'
   | 'listen_failed'
 
 /**

@@ -11,8 +11,7 @@ import type { Inbox, InboxGap, InboxMessage, Opened, Waiting } from 'fleethook/e
 import { sqliteInbox, type SqliteInboxOptions } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
 import { describe, expect, test } from 'vitest'
-import { DeliveryIds } from '../../src/inbox/delivery-id.ts'
-import { reason } from '../../src/testing/kept-message.ts'
+import { DeliveryIds, reason } from '../../src/testing/kept-message.ts'
 import { inForm } from '../form.ts'
 import { createFiles, type Files } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
@@ -67,9 +66,9 @@ test('messages that stopped siblings left are taken over in the order of arrival
   const theirs = received('theirs', [1, 2, 4, 7, 8])
   await (await filled(join(at, 'inbox-a.db'), own)).close()
   const sibling = await filled(join(at, 'inbox-b.db'), theirs)
-  await sibling.deadLetter(theirs[4]?.id ?? '', reason)
+  await sibling.settle(theirs[4]?.id ?? '', { as: 'dead', reason })
   await sibling.settle(theirs[1]?.id ?? '')
-  await sibling.reschedule(theirs[3]?.id ?? '', { attempts: 2, notBefore: 5 })
+  await sibling.settle(theirs[3]?.id ?? '', { as: 'later', next: { attempts: 2, notBefore: 5 } })
   await sibling.close()
   writeFileSync(join(at, 'inbox-note.db'), 'not a database')
   const life = await begin(join(at, 'inbox-a.db'), { adopt: join(at, 'inbox-*.db') })
@@ -191,7 +190,7 @@ describe('while it runs', () => {
     const own = received('own', [0])
     await life.inbox.put(own)
     const sibling = await filled(join(at, 'inbox-b.db'), theirs)
-    await sibling.deadLetter(theirs[7]?.id ?? '', { ...reason, diedAt: clock.now() })
+    await sibling.settle(theirs[7]?.id ?? '', { as: 'dead', reason: { ...reason, diedAt: clock.now() } })
     await sibling.settle(theirs[8]?.id ?? '')
     await sibling.close()
     await clock.advance(59_000)

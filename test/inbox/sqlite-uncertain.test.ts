@@ -3,14 +3,10 @@ import type { Inbox } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, type FakeClock } from 'fleethook/testing'
 import { describe, expect, test, vi } from 'vitest'
-import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
-import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
-import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import type { InboxFile, OpenedFile } from '../../adapters/inbox/sqlite/file/interface.ts'
-import { seqOf } from '../../src/inbox/delivery-id.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
+import { type InboxFile, inboxOn, type OpenedFile, rowOf, storeAt, transaction } from './sqlite-store.ts'
 
 const files = createFiles()
 const nothing = { messages: 0, bytes: 0 }
@@ -20,12 +16,10 @@ async function failingSync(
   path: string = files.path(),
   change: (store: InboxFile) => Partial<InboxFile> = () => ({}),
 ): Promise<{ inbox: Inbox; fail(): void; recovered(): Promise<void> }> {
-  const options = readSqliteOptions({ path, waitMs: 0 })
-  const store = createInboxFile(options)
   const clock: FakeClock = fakeClock(1_000_000)
   let fails = false
   let reopened = (): void => {}
-  const failing: InboxFile = {
+  const failing = (store: InboxFile): InboxFile => ({
     ...store,
     async commit(batch) {
       const result = await store.commit(batch)
@@ -33,12 +27,12 @@ async function failingSync(
       fails = false
       throw new FleethookError('inbox_unavailable', 'The sync failed.')
     },
-  }
+  })
   const onCapacity = (): void => reopened()
-  const inbox = createSqliteInbox(
-    { ...failing, ...change(failing) },
+  const { inbox } = inboxOn(
+    path,
+    (store) => ({ ...failing(store), ...change(failing(store)) }),
     settingsOf({ clock, onCapacity }).settings,
-    options,
   )
   await inbox.open()
   return {
@@ -58,7 +52,7 @@ describe('when a sync fails after the file was written', () => {
   test('a dead letter whose revival failed is still a dead letter', async () => {
     const { inbox, fail, recovered } = await failingSync()
     await inbox.put([kept(1)])
-    await inbox.deadLetter(kept(1).id, reason)
+    await inbox.settle(kept(1).id, { as: 'dead', reason })
     fail()
     await expect(inbox.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
     await recovered()
@@ -131,9 +125,8 @@ function fails(): never {
 
 test('several crashes make one gap event, and the recorded gaps are removed when it is stored', async () => {
   const path = files.path()
-  const options = readSqliteOptions({ path, waitMs: 0 })
   for (const ms of [1_000, 2_000, 3_000]) {
-    const killed = createInboxFile(options)
+    const killed = storeAt(path)
     await killed.open({ nowMs: ms })
     await killed.close()
   }
@@ -187,11 +180,9 @@ test('a message settled while the sync failed takes no room, even if the disk is
 
 test('a claim that could not be written does not count: a failing disk does not make a message a dead letter', async () => {
   const path = files.path()
-  const before = createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
+  const before = storeAt(path)
   await before.open({ nowMs: 1 })
-  const { event: _event, ...row } = kept(1)
-  const nothingElse = { retracted: [], updates: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
-  await before.commit({ ...nothingElse, puts: [{ ...row, seq: seqOf(row.id) }] })
+  await before.commit(transaction(1, { puts: [rowOf(kept(1))] }))
   // Without a time: the process crashed.
   await before.close()
   let broken = true
@@ -212,7 +203,7 @@ test('reopening the file is not a restart: no gap is recorded', async () => {
   const { inbox, fail, recovered } = await failingSync(path)
   await inbox.put([kept(1)])
   fail()
-  await expect(inbox.deadLetter(kept(1).id, reason)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await expect(inbox.settle(kept(1).id, { as: 'dead', reason })).rejects.toMatchObject({ code: 'inbox_unavailable' })
   await recovered()
   await expect(gapsIn(path)).resolves.toBe(0)
   await inbox.close()
@@ -225,7 +216,8 @@ test('a change during the reopening waits, and is counted once', async () => {
     open(sign) {
       const opened = store.open(sign)
       // The file is open, and its messages are being counted.
-      if ((opening += 1) === 2) early.push(inbox.deadLetter(kept(1).id, reason).catch(() => 'later'))
+      if ((opening += 1) === 2)
+        early.push(Promise.resolve(inbox.settle(kept(1).id, { as: 'dead', reason })).catch(() => 'later'))
       return opened
     },
   }))
@@ -234,31 +226,28 @@ test('a change during the reopening waits, and is counted once', async () => {
   await expect(inbox.put([kept(3)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
   await recovered()
   expect(await Promise.all(early)).toEqual(['later'])
-  await inbox.deadLetter(kept(1).id, reason)
+  await inbox.settle(kept(1).id, { as: 'dead', reason })
   expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(2).bytes })
   await inbox.close()
 })
 
 test('a search for room that ends after the file was closed does not stop its reopening', async () => {
-  const options = readSqliteOptions({ path: files.path(), waitMs: 0 })
-  const store = createInboxFile(options)
   const clock = fakeClock(1_000_000)
   let failing: (() => Promise<never>) | undefined
   const looked = Promise.withResolvers<boolean>()
-  const inThread: InboxFile = {
-    ...store,
+  const inThread = (store: InboxFile): Partial<InboxFile> => ({
     commit: (batch) => failing?.() ?? store.commit(batch),
     // Like a thread that answers later.
     probe: () => looked.promise,
-  }
-  const inbox = createSqliteInbox(inThread, settingsOf({ clock }).settings, options)
+  })
+  const { inbox } = inboxOn(files.path(), inThread, settingsOf({ clock }).settings)
   await inbox.open()
   await inbox.put([kept(1)])
   failing = () => Promise.reject(new FleethookError('inbox_full', 'The disk is full.'))
   await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_full' })
   const sync = Promise.withResolvers<never>()
   failing = () => sync.promise
-  const dying = inbox.deadLetter(kept(1).id, reason).catch((error: unknown) => error)
+  const dying = Promise.resolve(inbox.settle(kept(1).id, { as: 'dead', reason })).catch((error: unknown) => error)
   await clock.advance(1_000)
   sync.reject(new FleethookError('inbox_unavailable', 'The sync failed.'))
   expect(await dying).toMatchObject({ code: 'inbox_unavailable' })

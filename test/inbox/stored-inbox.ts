@@ -1,8 +1,5 @@
 import { FleethookError } from 'fleethook'
-import type { InboxFactory } from 'fleethook/extend'
-import { isSelected } from '../../src/inbox/inbox.ts'
-import { bytesOfMessage, pageOf } from '../../src/inbox/pages.ts'
-import type { DeadLetter, InboxMessage, Waiting } from 'fleethook/extend'
+import type { DeadLetter, InboxFactory, InboxMessage, Listing, Selection, Waiting } from 'fleethook/extend'
 
 /** What outlives a receiver in a test: every message as JSON text, nothing else. */
 export interface Disk {
@@ -38,6 +35,12 @@ export interface Faults {
   settle?: (id: string) => Promise<void> | void
   reschedule?: (id: string) => Promise<void> | void
   deadLetter?: (id: string) => Promise<void> | void
+}
+
+function isSelected({ id, lane, receivedAt }: InboxMessage, which: Selection & Listing): boolean {
+  const { after = '', before = '~', fromMs = -Infinity, toMs = Infinity } = which
+  const isOfLane = which.lane === undefined || lane === which.lane
+  return isOfLane && id > after && id < before && receivedAt >= fromMs && receivedAt < toMs
 }
 
 interface Stored {
@@ -112,32 +115,28 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
         on.deliveries.set(id, deliveries + 1)
         return { message: stored.message, deliveries, replayed: stored.replayed ?? false }
       },
-      async settle(id) {
-        await faults.settle?.(id)
+      async settle(id, outcome = { as: 'done' }) {
+        const { as } = outcome
+        await (as === 'done' ? faults.settle : as === 'dead' ? faults.deadLetter : faults.reschedule)?.(id)
         const text = on.messages.get(id)
-        if (text !== undefined) on.settled?.set(id, text)
+        if (text === undefined) return
+        if (as === 'later') {
+          const { attempts, notBefore, deliveries } = outcome.next
+          on.next.set(id, { attempts, notBefore })
+          if (deliveries !== undefined) on.deliveries.set(id, deliveries)
+          return
+        }
+        if (as === 'done') on.settled?.set(id, text)
+        else on.dead.set(id, JSON.stringify({ id, message: (JSON.parse(text) as Stored).message, ...outcome.reason }))
         on.messages.delete(id)
         on.deliveries.delete(id)
-      },
-      async reschedule(id, { attempts, notBefore, deliveries }) {
-        await faults.reschedule?.(id)
-        if (!on.messages.has(id)) return
-        on.next.set(id, { attempts, notBefore })
-        if (deliveries !== undefined) on.deliveries.set(id, deliveries)
-      },
-      async deadLetter(id, reason) {
-        await faults.deadLetter?.(id)
-        const stored = read(id)
-        if (stored === undefined) return 0
-        on.messages.delete(id)
-        on.deliveries.delete(id)
-        on.dead.set(id, JSON.stringify({ id, message: stored.message, ...reason }))
-        return 0
       },
       async deadLetters(which) {
         const found = letters().filter(({ message }) => isSelected(message, which))
         const sorted = found.toSorted((a, b) => (a.id < b.id ? -1 : 1))
-        return pageOf(sorted, which.limit, bytesOfMessage)
+        let bytes = 0
+        const last = sorted.findIndex(({ message }) => (bytes += message.bytes) >= 1_048_576)
+        return sorted.slice(0, last < 0 ? which.limit : Math.min(which.limit, last + 1))
       },
       findDeadLetter: async (id) => letters().find((letter) => letter.id === id),
       async settled(which) {

@@ -2,7 +2,7 @@
 import { createReceiver, type Receiver } from 'fleethook'
 import { type PostgresInboxOptions, postgresInbox } from 'fleethook/inbox/postgres'
 import pg from 'pg'
-import { vi } from 'vitest'
+import { afterAll, beforeAll, expect, vi } from 'vitest'
 import { schemaStatements } from '../../adapters/inbox/postgres/schema.ts'
 import { type PostgresServer, startPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
@@ -15,6 +15,9 @@ export interface Scene extends AsyncDisposable {
   /** Creates the tables in a schema of this name. */
   prepare(schema: string): Promise<void>
 }
+
+/** The statements that create the tables of the inbox in a schema. */
+export const tablesOf = (schema: string): string => ['BEGIN', ...schemaStatements(schema), 'COMMIT'].join(';\n')
 
 export async function startScene(settings: readonly string[] = []): Promise<Scene> {
   const server = await startPostgres(settings)
@@ -33,12 +36,34 @@ export async function startScene(settings: readonly string[] = []): Promise<Scen
     pool,
     newPool,
     async prepare(schema) {
-      await pool.query(['BEGIN', ...schemaStatements(schema), 'COMMIT'].join(';\n'))
+      await pool.query(tablesOf(schema))
     },
     async [Symbol.asyncDispose]() {
       await Promise.all(pools.map((each) => each.end()))
       await server[Symbol.asyncDispose]()
     },
+  }
+}
+
+/** A scene for the tests of a file or of a `describe`, which call this outside of a test. `begin` prepares it. */
+export function sceneOfFile(begin: () => Promise<unknown> = async () => {}, settings: readonly string[] = []): Scene {
+  let scene: Scene | undefined
+  const here = (): Scene => scene ?? expect.fail('The scene has not begun.')
+  beforeAll(async () => {
+    scene = await startScene(settings)
+    await begin()
+  }, 120_000)
+  afterAll(() => scene?.[Symbol.asyncDispose]())
+  return {
+    get server() {
+      return here().server
+    },
+    get pool() {
+      return here().pool
+    },
+    newPool: (...given) => here().newPool(...given),
+    prepare: (schema) => here().prepare(schema),
+    [Symbol.asyncDispose]: () => here()[Symbol.asyncDispose](),
   }
 }
 

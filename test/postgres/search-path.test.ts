@@ -4,18 +4,14 @@ import { createReceiver, Retry, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { createOnce } from 'fleethook/once'
 import pg from 'pg'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { qualified } from '../../adapters/inbox/postgres/qualified.ts'
-import { schemaStatements } from '../../adapters/inbox/postgres/schema.ts'
 import { logInto } from '../dispatch/scene.ts'
-import { post, type Scene, startScene, vinOf } from './scene.ts'
+import { post, sceneOfFile, tablesOf, vinOf } from './scene.ts'
 
-let scene: Scene
-beforeAll(async () => {
-  scene = await startScene()
+const scene = sceneOfFile(async () => {
   await scene.pool.query(trapSql)
 })
-afterAll(() => scene[Symbol.asyncDispose]())
 
 /**
  * A copy in `public` of each function, aggregate and operator of Postgres, which fails when it is called, and of the types of the inbox. Only the
@@ -79,9 +75,9 @@ test('with traps for every function, operator and type in front of those of Post
   await expect(pool.query('SELECT 1 + 1')).rejects.toThrow('trapped operator +')
   await expect(pool.query("SELECT '1'::text")).rejects.toThrow()
 
-  await pool.query(['BEGIN', ...schemaStatements('fleethook'), 'COMMIT'].join(';\n'))
+  await pool.query(tablesOf('fleethook'))
   // Again, on tables that are there.
-  await pool.query(['BEGIN', ...schemaStatements('fleethook'), 'COMMIT'].join(';\n'))
+  await pool.query(tablesOf('fleethook'))
   const lines: string[] = []
   const inbox = postgresInbox({ db: pool, leaseMs: 1_000, keepForMs: 3_600_000 })
   const handlers = poolOf('inbox')
@@ -171,7 +167,8 @@ test('with the same traps, fleethook/once writes its marks', async () => {
     async transaction(work) {
       const client = await pool.connect()
       try {
-        await client.query('BEGIN')
+        // Of a thousand transactions, none has to wait for the disk.
+        await client.query('BEGIN; SET LOCAL synchronous_commit = off')
         await work(client)
         await client.query('COMMIT')
       } catch (error) {

@@ -3,7 +3,7 @@ import { LocalBackend } from '../../../src/backend/local.ts'
 import { pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog } from '../../../src/base/log.ts'
-import type { RequestScope } from '../../../src/core/entry.ts'
+import type { RequestScope } from '../../../src/core/message.ts'
 import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { Forgotten, MessageSelection } from '../../../src/inbox/dead-letters.ts'
@@ -95,6 +95,7 @@ class Shard {
       keepsVehicles: parts.vehicles !== undefined,
       kept: () => this.#lookAfter(clock.now() + lookAfterMs),
       failed: parts.reports.dispatch.inboxFailed,
+      dropped: (times) => this.#noteDropped(times),
     })
     this.#parts = parts
     this.#clock = clock
@@ -226,7 +227,7 @@ class Shard {
       // Also when it has read the timers of vehicles.
       if (this.#parts.vehicles !== undefined) await this.#backend.becomeReady()
       if (await this.#isQuiet()) restsUntil = clock.sleep()
-      this.#noteSwept(inbox.sweep(clock.now()))
+      inbox.sweep(clock.now())
       forgetAtMs = await this.#forgetSilent()
     } finally {
       this.#isInAlarm = false
@@ -235,9 +236,8 @@ class Shard {
     }
   }
 
-  /** Dead letters that were received at these times were too old. */
-  #noteSwept(times: readonly number[]): void {
-    if (times.length === 0) return
+  /** Dead letters that were received at these times are deleted. */
+  #noteDropped(times: readonly number[]): void {
     const { reports, settings } = this.#parts
     reports.noteDropped(times.length)
     const [fromMs, toMs] = [Math.min(...times), Math.max(...times)]

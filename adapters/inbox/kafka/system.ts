@@ -181,7 +181,7 @@ export class KafkaSystem implements SharedSystem {
       settings,
       clock,
       topics: [topic, deadTopic, lifeTopic],
-      ...(spool === undefined ? {} : { divert: (partition, entries) => spool.divert(partition, entries) }),
+      ...(spool === undefined ? {} : { divert: (partition, appends) => spool.divert(partition, appends) }),
     })
     if (found !== unknownTopics) await writer.open()
     const shared = { connector, settings, clock, writer, writerId: this.#writerId }
@@ -239,13 +239,10 @@ export class KafkaSystem implements SharedSystem {
     if (createSpool === undefined || front === undefined) return undefined
     const { settings, reports, receipts } = this.#parts
     const inbox = createSpool({
-      ...{
-        pendingMessages: undefined,
-        pendingBytes: undefined,
-        overflow: 'refuse',
-        clock: settings.clock,
-        log: this.#log,
-      },
+      pendingMessages: undefined,
+      pendingBytes: undefined,
+      clock: settings.clock,
+      log: this.#log,
       onCapacity: () => {},
       onFailure: (error) => reports.dispatch.inboxFailed(error),
       onGap: (gap) => {
