@@ -69,6 +69,7 @@ const sidebar: Group[] = [
     items: [
       { text: 'Compare', link: '/compare' },
       { text: 'Reliability', link: '/reliability' },
+      { text: 'Capacity', link: '/capacity' },
       { text: 'Benchmarks', link: '/benchmarks/' },
       { text: 'Architecture', link: '/architecture' },
       { text: 'The words we use', link: '/project/context' },
