@@ -11,13 +11,25 @@ import type { WireTopic } from '../src/events/event.ts'
 import { createReceiver, type Format, type FleetEvent, summarize, vehicles } from '../src/index.ts'
 import { createOperatorApp } from '../src/operator/app.ts'
 import { createSandbox } from '../src/sandbox.ts'
-import { becomes } from '../src/when.ts'
+import { any, becomes, episode, growth, is, span } from '../src/when.ts'
 
 const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
 const topics: readonly WireTopic[] = ['data', 'state', 'connectivity', 'vehicle_data', 'alerts', 'errors']
 /** Long enough to watch, and an end for a run that nobody watches. */
 const longestMs = 600_000
 const workshopOpensAtSecond = 15
+
+const trip = episode('trip', {
+  during: any(is('Gear', 'D'), is('Gear', 'R'), is('Gear', 'N')),
+  joins: { minutes: 3 },
+  measures: { odometer: span('Odometer'), energy: span('EnergyRemaining') },
+})
+const charge = episode('charge', {
+  during: any(is('DetailedChargeState', 'Starting'), is('DetailedChargeState', 'Charging')),
+  joins: { minutes: 15 },
+  splits: is('DetailedChargeState', 'Disconnected'),
+  measures: { percent: span('BatteryLevel'), ac: growth('ACChargingEnergyIn', { startsAt: 0 }) },
+})
 
 const secret = randomBytes(24).toString('hex')
 const apiKey = randomBytes(24).toString('hex')
@@ -71,6 +83,19 @@ const receiver = createReceiver({
   .when(becomes('Locked', false), function greet({ vin }) {
     print('cyan', `${''.padEnd(11)} ${vin} rule      Locked becomes false`)
   })
+  // Each is told when it is over, and again when something late corrects it.
+  .when(trip, function writeTrip({ vin, change: { odometer, energy, revision, revoked, durationMs } }) {
+    const values = [
+      minutes(durationMs),
+      grown(odometer.from, odometer.to, 'miles'),
+      grown(energy.to, energy.from, 'kWh'),
+    ]
+    print('cyan', `${''.padEnd(11)} ${vin} trip      ${revoked ? 'revoked' : values.join(', ')}${corrected(revision)}`)
+  })
+  .when(charge, function writeCharge({ vin, change: { percent, ac, revision, revoked, durationMs } }) {
+    const values = [minutes(durationMs), `${percent.from ?? '?'} to ${percent.to ?? '?'} %`, grown(0, ac, 'kWh')]
+    print('cyan', `${''.padEnd(11)} ${vin} charge    ${revoked ? 'revoked' : values.join(', ')}${corrected(revision)}`)
+  })
 const server = await serve(receiver, { port: Number(process.env['PORT'] ?? 0), announce: false, signals: false })
 const page = await servePage(createOperatorApp(receiver).fetch)
 
@@ -94,10 +119,13 @@ const fields = {
   ACChargingPower: { interval_seconds: 20, minimum_delta: 0.5 },
   Locked: { interval_seconds: 1 },
   Location: { interval_seconds: 15, minimum_delta: 50 },
+  Odometer: { interval_seconds: 30 },
+  EnergyRemaining: { interval_seconds: 30 },
+  ACChargingEnergyIn: { interval_seconds: 30 },
 }
 
 // 3. What happens, by seconds from the start. The webhook's format changes every four seconds.
-const [ill, faulty, sleeper] = vins.slice(-3)
+const [garage, ill, faulty, sleeper] = vins.slice(-4)
 const setFormat = (format: Format) => () =>
   client.webhook.set({ url: server.url, format, auth: secret }, { allowLocal: true })
 const tell = (path: string, body: () => object) => () =>
@@ -107,6 +135,30 @@ const tell = (path: string, body: () => object) => () =>
     body: JSON.stringify(body()),
   })
 const now = (): string => new Date().toISOString()
+/** What a vehicle did before it had a network: it drove and charged, and uploads that now. Each field has its own message. */
+const uploads = (vin: string | undefined): (() => Promise<void>) => {
+  const nowMs = Date.now()
+  return async () => {
+    for (const [minutesAgo, data] of morning)
+      await tell('/messages', () => ({ vin, createdAt: new Date(nowMs - minutesAgo * 60_000).toISOString(), data }))()
+  }
+}
+const morning: readonly (readonly [minutesAgo: number, data: object])[] = [
+  [200, { Gear: 'P' }],
+  [200, { DetailedChargeState: 'Disconnected' }],
+  [199, { Odometer: 18_204.3 }],
+  [199, { EnergyRemaining: 51.2 }],
+  [190, { Gear: 'D' }],
+  [160, { Gear: 'P' }],
+  [159, { Odometer: 18_225.9 }],
+  [159, { EnergyRemaining: 45.1 }],
+  [158, { BatteryLevel: 60.1 }],
+  [150, { DetailedChargeState: 'Charging' }],
+  [40, { DetailedChargeState: 'Complete' }],
+  [39.5, { ACChargingEnergyIn: 16.2 }],
+  [39, { BatteryLevel: 80 }],
+  [38, { DetailedChargeState: 'Disconnected' }],
+]
 const earlierRun = `
 The inbox also has what earlier runs left: their dead letters, and a gap since the last one ended.
 To begin afresh, stop and delete ${inboxPath}.
@@ -119,6 +171,7 @@ const timetable: readonly (readonly [second: number, act: () => Promise<unknown>
     return [4 * turn, setFormat(format)] as const
   }),
   [3, tell(`/vehicles/${sleeper}/sleep`, () => ({}))],
+  [4, uploads(garage)],
   [6, tell('/messages', () => ({ vin: ill, alerts: [pressureLow] }))],
   [10, tell('/messages', () => ({ vin: faulty, errors: [backpressure] }))],
   [14, tell(`/vehicles/${sleeper}/wake`, () => ({}))],
@@ -185,6 +238,14 @@ function settle(event: FleetEvent, by: 1 | -1, wasDead = by < 0): void {
     count(handled, event, by)
     if (wasDead) dead -= by
   }
+}
+
+const minutes = (ms: number): string => `${Math.round(ms / 60_000)} min`
+const corrected = (revision: number): string => (revision > 1 ? `, corrected (${revision})` : '')
+
+/** What is not known is a question mark, and never 0. */
+function grown(from: number | null, to: number | null, unit: string): string {
+  return `${from === null || to === null ? '?' : (to - from).toFixed(1)} ${unit}`
 }
 
 function print(color: 'red' | 'cyan', text: string): void {

@@ -1,16 +1,34 @@
-import { createReceiver, type Receiver, summarize } from 'fleethook'
+import { createReceiver, summarize, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { any, episode, is, span, starts } from 'fleethook/when'
+import { write } from './diary'
+
+const isDriving = any(is('Gear', 'D'), is('Gear', 'R'), is('Gear', 'N'))
+
+export const drive = episode('drive', {
+  during: isDriving,
+  joins: { minutes: 3 }, // a stop at a gate
+  silence: { hours: 1 }, // its end was lost
+  measures: { odometer: span('Odometer'), percent: span('BatteryLevel') },
+})
+
+const create = () =>
+  createReceiver({
+    secret: () => process.env.WEBHOOK_SECRET, // asked when a message comes: at build time there is none
+    basePath: '/telemetry',
+    // A 2xx is sent when the message is on the disk: a crash or a power cut loses no acknowledged message.
+    inbox: sqliteInbox({ path: process.env.FLEETHOOK_INBOX ?? 'data/inbox.db' }),
+    parts: [vehicles({ fields: ['Gear', 'Odometer', 'BatteryLevel'] })],
+  })
+    .on(['data', 'alerts', 'errors'], (event) => console.log(summarize(event)))
+    // Your business code goes here. The sender does not wait for it, however slow it is, and it runs again when it fails.
+    .when(starts(isDriving), ({ vin, change }) => console.log(`${vin} drives since ${change.at.toISOString()}`))
+    .when(drive, ({ change }) => write(change))
 
 declare global {
-  var kept: { receiver?: Receiver } | undefined
+  var kept: { receiver?: ReturnType<typeof create> } | undefined
 }
 
-// Next.js loads this module once for the route and once for instrumentation.ts, and an inbox has one receiver.
+// Next.js loads this module once for each route and once for instrumentation.ts, and an inbox has one receiver.
 globalThis.kept ??= {}
-
-export const receiver = (globalThis.kept.receiver ??= createReceiver({
-  secret: () => process.env.WEBHOOK_SECRET, // asked when a message comes: at build time there is none
-  basePath: '/telemetry',
-  // A 2xx is sent when the message is on the disk: a crash or a power cut loses no acknowledged message.
-  inbox: sqliteInbox({ path: process.env.FLEETHOOK_INBOX ?? 'data/inbox.db' }),
-}).on(['data', 'alerts', 'errors'], (event) => console.log(summarize(event)))) // your business code goes here
+export const receiver = (globalThis.kept.receiver ??= create())

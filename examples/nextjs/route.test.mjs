@@ -16,7 +16,12 @@ async function start(t) {
   const folder = (t.inboxFolder ??= mkdtempSync(join(tmpdir(), 'inbox-')))
   const server = spawn(process.execPath, ['node_modules/next/dist/bin/next', 'start', '--port', '0'], {
     cwd: import.meta.dirname,
-    env: { ...process.env, WEBHOOK_SECRET: secret, FLEETHOOK_INBOX: join(folder, 'inbox.db') },
+    env: {
+      ...process.env,
+      WEBHOOK_SECRET: secret,
+      FLEETHOOK_INBOX: join(folder, 'inbox.db'),
+      DIARY: join(folder, 'diary.db'),
+    },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   t.after(() => {
@@ -86,6 +91,41 @@ test(
     }
   },
 )
+
+test('shows a drive on the page while it lasts and once it is over', { timeout: 60_000 }, async (t) => {
+  const { url } = await start(t)
+  const startMs = Date.now() - 3_600_000
+  const say = async (second, data) => {
+    const createdAt = new Date(startMs + second * 1_000).toISOString()
+    assert.equal((await post(`${url}/telemetry`, encode(message.data(data, { vin: 'VIN', createdAt })))).status, 200)
+  }
+  const shows = async (pattern) => {
+    const until = Date.now() + 30_000
+    for (;;) {
+      const text = (await (await fetch(url)).text()).replaceAll(/<!-- -->/g, '')
+      if (pattern.test(text)) return
+      assert.ok(Date.now() < until, text)
+      await new Promise((resolve) => setTimeout(resolve, 200))
+    }
+  }
+  for (const [second, data] of [
+    [-60, { Gear: 'P' }],
+    [-59, { Odometer: 1000 }],
+    [-58, { BatteryLevel: 70 }],
+    [0, { Gear: 'D' }],
+    [300, { Odometer: 1006 }],
+  ])
+    await say(second, data)
+  await shows(/VIN drives since/)
+  for (const [second, data] of [
+    [600, { Gear: 'P' }],
+    [630, { Odometer: 1013 }],
+    [640, { BatteryLevel: 66.5 }],
+    [900, { Gear: 'P' }],
+  ])
+    await say(second, data)
+  await shows(/VIN drove 13 miles in 10 minutes from [^,]+, 3\.5 % of the battery</)
+})
 
 test('takes a batch of 2 MiB from a relay', { timeout: 60_000 }, async (t) => {
   const { url } = await start(t)

@@ -11,7 +11,7 @@ import { createReceiver } from '../../src/index.ts'
 
 const topics = ['data', 'state', 'connectivity', 'vehicle_data', 'alerts', 'errors']
 const noteLine =
-  /^\d\d:\d\d:\d\d ( {12}0FL[3YSX]EETV\w{9} rule      Locked becomes false|a handler for (state|alerts) failed: (saveState|bookWorkshop), attempt \d of 3: The .*|a message of topic alerts is a dead letter after 3 attempts: .*)$/
+  /^\d\d:\d\d:\d\d ( {12}0FL[3YSX]EETV\w{9} (rule      Locked becomes false|trip      \d+ min, (\d+\.\d|\?) miles, (-?\d+\.\d|\?) kWh.*|charge    \d+ min, (\d+\.?\d*|\?) to (\d+\.?\d*|\?) %, (\d+\.\d|\?) kWh.*)|a handler for (state|alerts) failed: (saveState|bookWorkshop), attempt \d of 3: The .*|a message of topic alerts is a dead letter after 3 attempts: .*)$/
 const eventLine = /^\d\d:\d\d:\d\d [ \d:().-]{11} 0FL[3YSX]EETV\w{9} (service|maker|collector) +(\w+) +\S/
 
 /** How many messages were received, were handled, are dead letters, and are left. */
@@ -25,7 +25,7 @@ test.concurrent.each([
   ['with colors', { FORCE_COLOR: '1' }],
   ['into a pipe', { NO_COLOR: '1' }],
 ])(
-  'npm start %s shows every format and topic, a rule, a retry and a dead letter within 20 seconds; Ctrl+C ends it with a table',
+  'npm start %s shows every format and topic, a rule, a trip, a charge, a retry and a dead letter within 20 seconds; Ctrl+C ends it with a table',
   { timeout: 60_000 },
   async (_where, colors) => {
     const folder = mkdtempSync(join(tmpdir(), 'fleethook-start-'))
@@ -46,7 +46,8 @@ test.concurrent.each([
       if (format === undefined || topic === undefined) continue
       if (seen.size === 0) startedAt = performance.now()
       seen.add(format).add(topic)
-      const isComplete = seen.size === topics.length + 3
+      const hasNotes = [/ charge +\d/, / rule /].every((note) => lines.some((each) => note.test(each)))
+      const isComplete = seen.size === topics.length + 3 && hasNotes
       if (!stopping && (isComplete || performance.now() - startedAt > 20_000)) stopping = child.kill('SIGINT')
     }
     expect(await ended).toEqual([0, null])
@@ -63,6 +64,8 @@ test.concurrent.each([
     const events = shown.slice(8, -8).filter((line) => eventLine.test(line))
     const notes = shown.slice(8, -8).filter((line) => !eventLine.test(line))
     expect(notes.filter((line) => !noteLine.test(line))).toEqual([])
+    expect(notes.join('\n')).toMatch(/ trip {6}30 min, 21\.6 miles, 6\.1 kWh\n/)
+    expect(notes.join('\n')).toMatch(/ charge {4}110 min, 60\.1 to 80 %, 16\.2 kWh/)
     for (const note of ['rule', 'saveState, attempt 1 of 3', 'bookWorkshop, attempt 1 of 3', 'is a dead letter'])
       expect(notes.join('\n')).toContain(note)
     expect(shown.at(-8)).toMatch(/^handled +service +vehicle_maker +event_collector$/)
