@@ -7,16 +7,18 @@ import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, GivenRequest, type Incoming } from './http/routes.ts'
 import type { Door } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
-import { markHosted } from './receiver/hosted.ts'
+import { Branches } from './receiver/branches.ts'
+import { type HostedReceiver, markHosted } from './receiver/hosted.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import { type Backend, type BackendParts, isAttachable } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
 import { checkOption, numberBetween } from './base/options.ts'
 import { quietMs } from './base/log.ts'
 import { isBound } from './hosting/execution-context.ts'
+import { DeliveryIds } from './inbox/delivery-id.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
-import type { AddedBy, KeepsVehicles, Receiver } from './receiver/interface.ts'
+import type { AddedBy, Handling, KeepsVehicles, Receiver, Webhook } from './receiver/interface.ts'
 import type { KeptVehicles } from './parts/vehicles.ts'
 import { isEdge } from './vehicles/edge.ts'
 import type { BatchOptions } from './core/handler.ts'
@@ -54,16 +56,37 @@ export function createReceiver<
 >(
   options: ReceiverOptions<Bindings, Fields> & { readonly parts?: Parts },
 ): Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> & AddedBy<Parts, ExtendedBy<Fields>> {
-  const settings = timedByInbox(readOptions(options))
+  const { receiver, webhook, hosted } = assemble<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>>(
+    readOptions(options),
+  )
+  markHosted(receiver, hosted)
+  const whole: object = Object.assign(receiver, webhook)
+  // Whether `vehicles` is there depends on the parts, whose types say the same.
+  return whole as Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> & AddedBy<Parts, ExtendedBy<Fields>> // oxlint-disable-line no-unsafe-type-assertion
+}
+
+/** A receiver, and the webhook by which its messages come. Those of a branch come from another receiver, which has made their `ids`. */
+export function assemble<Bindings extends object, Fields extends FieldCatalogue, Keeps extends boolean>(
+  given: Settings,
+  ids?: DeliveryIds,
+): {
+  readonly receiver: Handling<Bindings, Fields, Keeps>
+  readonly webhook: Webhook<Bindings>
+  readonly hosted: HostedReceiver
+} {
+  const settings = timedByInbox(given)
   const { clock, limits, bodyBytes, basePath } = settings
   const reports = createReports(settings)
   const noteRefused = reports.refusals.note
   const checkSecret = createSecretCheck(settings.secret, settings.log)
+  const ownIds = ids ?? new DeliveryIds()
   const receipts = createReceipts(
     createNormalizer({ ...settings, onDrift: (field, seen) => reports.drift.note(field, seen) }),
     clock,
     limits.pendingMessages,
     reports.noteClockBehind,
+    ownIds,
+    ids !== undefined,
   )
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
   const vehicles = vehiclesPart?.keep({
@@ -73,7 +96,8 @@ export function createReceiver<
   })
   const registry = createRegistry(settings.fields, vehicles?.subjects)
   const { inbox } = settings
-  const parts = { settings, registry, receipts, reports, vehicles }
+  const branches = new Branches()
+  const parts = { settings, registry, receipts, reports, vehicles, branches }
   const backend = backendOf(inbox, parts)
 
   /** The whole path of a request: check the secret, read, keep, answer. Handlers run in a task of their own. */
@@ -170,7 +194,7 @@ export function createReceiver<
   )
 
   let closing: AbortController | undefined
-  const receiver: Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> = {
+  const receiver: Handling<Bindings, Fields, Keeps> = {
     inbox,
     ack: backend.ack,
     durability: backend.durability,
@@ -188,6 +212,36 @@ export function createReceiver<
       registry.add(receiver.when, edge, rest)
       return receiver
     },
+    async open(openOptions) {
+      await backend.open(openOptions)
+      branches.open(openOptions)
+    },
+    async drain(options = {}) {
+      // NaN would end it at once, and lose what is in memory.
+      for (const name of ['deadlineMs', 'handlerGraceMs'] as const)
+        checkOption('drain', name, options[name], numberBetween(0, Infinity))
+      isStopping = true
+      closing?.abort()
+      return branches.drain(options, backend.drain(options))
+    },
+    async [Symbol.asyncDispose]() {
+      await receiver.drain()
+    },
+    readiness: () => readinessOf(busy()),
+    handlersOf: (event) => registry.namesFor(event),
+    stats: backend.stats,
+    failing: backend.failing,
+    observe: backend.observe,
+    deadLetters: backend.deadLetters,
+    messages: backend.messages,
+    replay: (which, from) => backend.replay(which, from),
+    replaySome: backend.replaySome,
+    async forget(vin, { dryRun = false } = {}) {
+      return branches.forget(vin, dryRun, await backend.forget(vin, { dryRun }))
+    },
+    branches: branches.byName,
+  }
+  const webhook: Webhook<Bindings> = {
     routes: () => routes.app,
     fetch: routes.fetch,
     async accept(message) {
@@ -203,39 +257,26 @@ export function createReceiver<
         ? Promise.resolve()
         : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
     },
-    open: (openOptions) => backend.open(openOptions),
-    async drain(options = {}) {
-      // NaN would end it at once, and lose what is in memory.
-      for (const name of ['deadlineMs', 'handlerGraceMs'] as const)
-        checkOption('drain', name, options[name], numberBetween(0, Infinity))
-      isStopping = true
-      closing?.abort()
-      return backend.drain(options)
-    },
-    async [Symbol.asyncDispose]() {
-      await receiver.drain()
-    },
-    readiness: () => readinessOf(busy()),
-    handlersOf: (event) => registry.namesFor(event),
-    stats: backend.stats,
-    failing: backend.failing,
-    observe: backend.observe,
-    deadLetters: backend.deadLetters,
-    messages: backend.messages,
-    replay: (which, from) => backend.replay(which, from),
-    replaySome: backend.replaySome,
-    forget: (vin, options) => backend.forget(vin, options),
   }
-  const { vehicles: states } = backend
-  const whole = states === undefined ? receiver : Object.assign(receiver, { vehicles: states })
-  reports.observers.attach(whole)
+  if (backend.vehicles !== undefined) Object.assign(receiver, { vehicles: backend.vehicles })
+  reports.observers.attach(receiver)
   markRoutes(routes.app, receiver)
   const { answer, targetOf } = routes
   const refused = reports.refusals.noteByRuntime
-  const noteCertificate = (untilMs: number): void => void (reports.certificate.untilMs = untilMs)
-  markHosted(receiver, { answer, targetOf, refused, noteCertificate, secret: settings.secret, backend, vehicles })
-  // Whether `vehicles` is there depends on the parts, whose types say the same.
-  return whole as typeof receiver & AddedBy<Parts, ExtendedBy<Fields>> // oxlint-disable-line no-unsafe-type-assertion
+  const hosted: HostedReceiver = {
+    answer,
+    targetOf,
+    refused,
+    noteCertificate: (untilMs) => void (reports.certificate.untilMs = untilMs),
+    settings: given,
+    backend,
+    registry,
+    reports,
+    branches,
+    ids: ownIds,
+    vehicles,
+  }
+  return { receiver, webhook, hosted }
 }
 
 /** Stops a type of Hono that has the bindings inside, because `createReceiver` takes only the bindings. */

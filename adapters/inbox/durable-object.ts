@@ -102,6 +102,7 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
   const own: Made = { keeping: { maxBytes, dead }, bind, parts: undefined }
   const inbox: AttachableInbox = {
     kind: 'relay',
+    place: { of: 'durableObjectInbox', takes: true },
     bind,
     attach(parts) {
       attach()

@@ -43,6 +43,7 @@ export function kafkaInbox(options: KafkaInboxOptions): RelayInbox {
   const attach = attachedOnce('kafkaInbox', 'topic')
   const inbox: AttachableInbox = {
     kind: 'relay',
+    place: { of: 'kafkaInbox', takes: true },
     attach(parts) {
       attach()
       return new TwoHalves(settings.role, parts, new KafkaSystem(settings, parts))

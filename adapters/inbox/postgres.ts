@@ -131,6 +131,7 @@ export function postgresInbox(options: PostgresInboxOptions): PostgresInbox {
 
   const inbox: PostgresInbox & AttachableInbox = {
     kind: 'relay',
+    place: { of: 'postgresInbox', name: `the schema ${settings.schema}`, takes: settings.role !== 'handle' },
     clock: (local) => (clock = new ServerClock(local)),
     attach(parts) {
       attach()

@@ -159,7 +159,7 @@ export class TwoHalves implements Backend {
     return this.#isDraining || this.#front?.isDraining === true
   }
 
-  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+  readonly stats = (): Stats => statsOf(this, this.#parts)
 
   /** Of a system that does not keep it: what this process knows. */
   readonly failing = async (): Promise<Failing> => {

@@ -32,6 +32,7 @@ const sidebar: Group[] = [
     text: 'Guides',
     items: [
       { text: 'Handlers', link: '/handlers' },
+      { text: 'Branches', link: '/branches' },
       { text: 'Vehicles and rules', link: '/vehicles' },
       { text: 'Testing', link: '/testing' },
       { text: 'The sandbox', link: '/sandbox' },

@@ -7,6 +7,7 @@ import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '..
 import type { Refusal } from '../http/answers.ts'
 import type { Forgotten, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
+import type { Branches } from '../receiver/branches.ts'
 import { type InboxGap, type InboxMessage, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
 import type { Receipts } from '../inbox/receipts.ts'
 import type { Settings } from '../receiver/options.ts'
@@ -22,11 +23,12 @@ export interface BackendParts {
   readonly receipts: Receipts
   readonly reports: Reports
   readonly vehicles: KeptVehicles | undefined
+  readonly branches: Branches
 }
 
 /** Keeps messages and runs their handlers, in this process (`local.ts`) or elsewhere (`relay.ts`). */
 export interface Backend extends Required<
-  Omit<OperatorApi, 'readiness' | 'handlersOf' | 'vehicles' | 'replaySome' | 'backlog' | 'forget'>
+  Omit<OperatorApi, 'readiness' | 'handlersOf' | 'vehicles' | 'replaySome' | 'backlog' | 'forget' | 'branches'>
 > {
   readonly replaySome?: OperatorApi['replaySome']
   readonly ack: Ack
@@ -71,12 +73,14 @@ export type BackendState = Omit<
   | 'clocksBehind'
   | 'certificateUntilMs'
   | 'draining'
+  | 'branches'
 >
 
 export function statsOf(
   backend: Pick<Backend, 'state' | 'isDraining'>,
-  { counts, topics, secrets, refusals, drift, clocksBehind, certificate }: Reports,
+  { reports, branches }: Pick<BackendParts, 'reports' | 'branches'>,
 ): Stats {
+  const { counts, topics, secrets, refusals, drift, clocksBehind, certificate } = reports
   const state = backend.state()
   return {
     ...counts,
@@ -90,6 +94,7 @@ export function statsOf(
     clocksBehind: clocksBehind.size,
     certificateUntilMs: certificate.untilMs,
     draining: backend.isDraining,
+    branches: branches.stats(),
   }
 }
 
@@ -100,6 +105,12 @@ export async function cannotForget(): Promise<never> {
 }
 
 export interface AttachableInbox extends RelayInbox {
+  /** Whether it can be that of a branch, or in front of one, depends on this. `takes`: whether it takes messages in this process. */
+  readonly place?: {
+    readonly of: 'postgresInbox' | 'kafkaInbox' | 'durableObjectInbox'
+    readonly name?: string
+    readonly takes: boolean
+  }
   /** Called once by `createReceiver`, with the parts of the receiver. */
   readonly attach: (parts: BackendParts) => Backend
   /** Makes the clock of the receiver of that of its machine, before `attach`: where several processes share a store, its time decides. */

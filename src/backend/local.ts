@@ -12,7 +12,7 @@ import { isBound } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
 import type { DeadLetters, Forgotten, Messages } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Opened, Waiting } from '../inbox/inbox.ts'
-import type { Observer } from '../inbox/observer.ts'
+import type { Observer, OperatorApi } from '../inbox/observer.ts'
 import { laneOf, vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
 import { failingOf } from '../inbox/failing.ts'
@@ -65,6 +65,7 @@ export class LocalBackend implements Backend {
   readonly #pace: GapPace
   readonly #inbox: Inbox
   readonly #core: Core
+  readonly branches: NonNullable<OperatorApi['branches']>
   readonly replay: Replays['replay']
   readonly replaySome: Replays['replaySome']
   /** `undefined`: every message that waits has its place. */
@@ -81,6 +82,8 @@ export class LocalBackend implements Backend {
   #isHeldBack = false
   /** The newest message of earlier processes. */
   #lastId = ''
+  /** Messages of this process with smaller ids, which a branch gets, that wait in the inbox only. */
+  readonly #putBefore = new Set<string>()
   /** The bindings of the last request: those of messages that are read from the inbox. */
   #env: unknown
   #isClosed = false
@@ -110,6 +113,7 @@ export class LocalBackend implements Backend {
     this.#gaps = gaps
     this.#pace = new GapPace(clock)
     this.#parts = parts
+    this.branches = parts.branches.byName
     this.#scope = scope
     this.#inbox = createInbox({
       pendingMessages: limits.pendingMessages,
@@ -227,14 +231,18 @@ export class LocalBackend implements Backend {
     }
     // When too many messages wait already, these wait in the inbox only.
     const window = this.#windowBefore(messages)
-    if (window !== undefined) this.#env = from.env
+    if (window !== undefined) {
+      this.#env = from.env
+      for (const { id } of messages) if (id <= this.#lastId) this.#putBefore.add(id)
+    }
     const request = this.#core.add(window === undefined ? messages : [], from)
     const refused = (error: unknown): Refusal => {
       this.#core.cancel(request)
       return this.#noteRefused(messages, error, from)
     }
     try {
-      const stored = window === undefined ? this.#inbox.put(messages) : window.put(() => this.#inbox.put(messages))
+      const stored =
+        window === undefined ? this.#inbox.put(messages) : window.put(messages, () => this.#inbox.put(messages))
       if (stored instanceof Promise) return stored.then(() => this.#accept(messages, request), refused)
     } catch (error) {
       return refused(error)
@@ -310,7 +318,7 @@ export class LocalBackend implements Backend {
     return (this.#draining ??= this.#drain(options))
   }
 
-  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+  readonly stats = (): Stats => statsOf(this, this.#parts)
 
   readonly failing = async (): Promise<Failing> => this.#failing(true)
 
@@ -396,7 +404,7 @@ export class LocalBackend implements Backend {
     const request = this.#core.add(isHere ? messages : [], from)
     try {
       const put = (): void | Promise<void> => this.#inbox.put(messages)
-      await (window === undefined ? put() : window.put(put))
+      await (window === undefined ? put() : window.put(messages, put))
     } catch (error) {
       this.#core.cancel(request)
       failed(error)
@@ -462,7 +470,7 @@ export class LocalBackend implements Backend {
 
   /** Messages that wait in the inbox. Those up to `#lastId` are from an earlier process. */
   #addWaiting(page: readonly Waiting[]): void {
-    this.#parts.reports.noteRecovered(page.filter(({ id }) => id <= this.#lastId))
+    this.#parts.reports.noteRecovered(page.filter(({ id }) => id <= this.#lastId && !this.#putBefore.delete(id)))
     this.#add(page)
   }
 

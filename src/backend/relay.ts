@@ -148,7 +148,7 @@ export class RelayBackend implements Backend {
     return (this.#draining ??= this.#drain(options))
   }
 
-  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+  readonly stats = (): Stats => statsOf(this, this.#parts)
 
   readonly failing = async (): Promise<Failing> => {
     if (this.#relay.failing !== undefined) return this.#relay.failing()

@@ -372,4 +372,7 @@ export function isRelayInbox(inbox: unknown): inbox is RelayInbox {
 }
 
 /** Makes an inbox for a receiver, within the limits of the receiver's options. It is the value of the option `inbox`. */
-export type InboxFactory = (settings: InboxSettings) => Inbox
+export type InboxFactory = ((settings: InboxSettings) => Inbox) & {
+  /** The whole path of its file, if it has one: two receivers cannot share it. */
+  readonly file?: string
+}

@@ -2,8 +2,17 @@ import type { Drainable, Durability } from '../hosting/drainable.ts'
 import type { Answer } from '../http/answers.ts'
 import type { PathTarget } from '../http/paths.ts'
 import type { Incoming } from '../http/routes.ts'
-import type { Secret } from '../http/secret.ts'
+import type { RequestScope } from '../core/message.ts'
+import type { Lifecycle } from '../core/lifecycle.ts'
+import type { Registry } from '../core/registry.ts'
+import type { Refusal } from '../http/answers.ts'
+import type { Messages } from '../inbox/dead-letters.ts'
+import type { DeliveryIds } from '../inbox/delivery-id.ts'
+import type { InboxGap, InboxMessage } from '../inbox/inbox.ts'
 import type { Stats, UnopenedInbox } from '../inbox/stats.ts'
+import type { Branches } from './branches.ts'
+import type { Settings } from './options.ts'
+import type { Reports } from './reports.ts'
 import type { KeptVehicles } from '../parts/vehicles.ts'
 import type { Refusals } from './refusals.ts'
 
@@ -16,15 +25,27 @@ export interface HostedReceiver {
   readonly refused: Refusals['noteByRuntime']
   /** The certificate that the server serves from now on ends at this time, in milliseconds since the epoch. */
   readonly noteCertificate: (untilMs: number) => void
-  readonly secret: Secret
+  readonly settings: Settings
   readonly backend: HostedBackend
+  readonly registry: Pick<Registry, 'addBranch'>
+  readonly reports: Pick<Reports, 'dispatch' | 'refusals'>
+  readonly branches: Branches
+  /** Those of new messages. A branch keeps the ids of its messages, so its own must not be among them. */
+  readonly ids: DeliveryIds
   /** The part `vehicles`, if the receiver has it. */
   readonly vehicles: Pick<KeptVehicles, 'noMemory'> | undefined
 }
 
-/** What a server says about the place where messages are kept. */
+/** The place where messages are kept. */
 interface HostedBackend {
   readonly durability: Durability
+  readonly messages: Messages
+  readonly lifecycle: Pick<Lifecycle, 'isDraining' | 'enter' | 'leave'>
+  readonly isReady: boolean
+  becomeReady(): Promise<boolean>
+  put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined>
+  putInternal(message: InboxMessage, from: RequestScope): Promise<boolean>
+  noteGap(gap: InboxGap, from?: RequestScope): void
   state(): Pick<Stats, 'inbox'>
   facts?(): readonly string[]
 }
@@ -42,7 +63,10 @@ export function hostedBy(receiver: object): HostedReceiver | undefined {
 }
 
 /** Sentences for the operator, when the receiver has started or has drained. */
-export function factsOf({ secret, backend }: HostedReceiver, moment: 'start' | 'stop'): readonly string[] {
+export function factsOf(
+  { settings: { secret }, backend }: HostedReceiver,
+  moment: 'start' | 'stop',
+): readonly string[] {
   const { unopened = [], deadLetters = 0 } = backend.state().inbox
   const atStart =
     moment === 'start'

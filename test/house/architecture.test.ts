@@ -53,8 +53,10 @@ const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'vehicles',
 /** Beside the path of a message: folders that build on all of it. */
 const beside = ['when', 'operator', 'inspector', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
 const entries = [
+  'branch',
   'client',
   'extend',
+  'forward',
   'index',
   'inspector',
   'metrics',

@@ -25,6 +25,8 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Json Location Meta NormalizeOptions Normalizer NormalizerOptions OtherField Piece Split StateEvent TimeOfDay TimerEvent Tires Topic
       UnknownEvent UnknownReason ValueOf ValuePiece VehicleDataEvent VehicleError WireEvent WireTopic`,
   },
+  'fleethook/branch': { values: 'branch', types: 'Branch BranchOptions' },
+  'fleethook/forward': { values: 'forward', types: 'ForwardOptions Forwarding' },
   'fleethook/once': {
     values: 'createOnce',
     types: 'ConnectionOf Once OnceOptions OncePoolOptions PoolConnection TransactionPool',
