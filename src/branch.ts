@@ -117,7 +117,7 @@ function problemOf(front: Settings['inbox'], own: Settings['inbox']): Problem | 
   if (before?.of === 'kafkaInbox' || behind?.of === 'kafkaInbox')
     return {
       what: 'cannot be used with kafkaInbox: another group of the same topic is a branch already.',
-      hint: 'Start processes with kafkaInbox({ groupId, role: 'handle' }) of another name. They read every message of the topic, at their own pace.',
+      hint: 'Start processes with kafkaInbox({ groupId }) of another name. They read every message of the topic, at their own pace.',
     }
   if (before !== undefined && before.of !== behind?.of)
     return {
