@@ -8,7 +8,7 @@ const left = ['architecture', 'compare', 'index', 'playground']
 
 const folder = 'dist/docs'
 const guides = globSync('docs/*.md', { cwd: root }).filter((path) => !left.includes(path.slice(5, -3)))
-const isInPackage = (path: string): boolean => /^(examples|skills)\//.test(path)
+const isInPackage = (path: string): boolean => /^(examples|docs\/skills)\//.test(path)
 
 function linkInPackage(link: string): string {
   const [, path = '', anchor = ''] = /^([^#]*)(#.*)?$/.exec(link) ?? []

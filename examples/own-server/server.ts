@@ -9,7 +9,7 @@ const { KAFKA_BROKERS, KAFKA_TOPICS, DATABASE = 'readings.db', FLEETHOOK_INBOX =
 const options = { secret: false, ack: 'handled', retry: { maxAgeMs: 60_000 } } as const
 const parts = [vehicles({ fields: ['Gear'] })]
 const receiver = createReceiver({ ...options, inbox: sqliteInbox({ path: FLEETHOOK_INBOX }), parts })
-addHandlers(receiver, new DatabaseSync(DATABASE))
+addHandlers(receiver, new DatabaseSync(DATABASE, { timeout: 5_000 }))
 await receiver.open()
 const name = 'fleethook'
 // With the name of its predecessor, a process that was killed is back at once.

@@ -2,8 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
 
-const [folder = ''] = readdirSync('skills')
-const text = readFileSync(`skills/${folder}/SKILL.md`, 'utf8')
+const [folder = ''] = readdirSync('docs/skills')
+const text = readFileSync(`docs/skills/${folder}/SKILL.md`, 'utf8')
 const [, head = '', body = ''] = /^---\n([\s\S]+?)\n---\n([\s\S]+)$/.exec(text) ?? []
 
 test('the skill has the form of agentskills.io, and is short enough to be read whole', () => {

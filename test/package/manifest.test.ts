@@ -79,7 +79,7 @@ test('the tarball holds every entry with its types, the command and the template
   expect(files).toEqual(
     expect.arrayContaining([
       ...['README.md', 'LICENSE', 'examples/node/server.ts'],
-      ...['dist/docs/handlers.md', 'dist/docs/troubleshooting.md', 'skills/fleethook/SKILL.md'],
+      ...['dist/docs/handlers.md', 'dist/docs/troubleshooting.md', 'docs/skills/fleethook/SKILL.md'],
     ]),
   )
 })
