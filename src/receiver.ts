@@ -1,4 +1,3 @@
-import type { RequestScope } from './core/entry.ts'
 import { createRegistry } from './core/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { EnumType, ExtendedBy, FieldCatalogue } from './events/fields.ts'
@@ -13,7 +12,7 @@ import { type Backend, type BackendParts, isAttachable } from './backend/backend
 import { FleethookError } from './base/errors.ts'
 import { checkOption, numberBetween } from './base/options.ts'
 import { quietMs } from './base/log.ts'
-import { isBound } from './hosting/execution-context.ts'
+import { isBound, type RequestScope } from './hosting/execution-context.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { AddedBy, KeepsVehicles, Receiver } from './receiver/interface.ts'

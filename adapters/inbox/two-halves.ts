@@ -2,13 +2,13 @@ import { createDeadLetterReader, listedAfter } from '../../src/backend/replay.ts
 import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from '../../src/backend/backend.ts'
 import { LocalBackend } from '../../src/backend/local.ts'
 import { RelayBackend } from '../../src/backend/relay.ts'
-import { watchForStalls } from '../../src/backend/gaps.ts'
+import { watchForStalls } from '../../src/gaps/gaps.ts'
 import type { Clock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { guardedLog } from '../../src/base/log.ts'
 import type { Lifecycle } from '../../src/core/lifecycle.ts'
-import type { RequestScope } from '../../src/core/entry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../src/hosting/drainable.ts'
+import type { RequestScope } from '../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../src/http/answers.ts'
 import type {
   DeadLetters,

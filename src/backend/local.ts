@@ -1,24 +1,24 @@
-import { backgroundTimer, elapsedMs, type Timer } from '../base/clock.ts'
+import { backgroundTimer, elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import { Core } from '../core/core.ts'
-import { noRequest, type RequestScope, type RequestWork } from '../core/entry.ts'
+import type { RequestWork } from '../core/entry.ts'
 import { drain, resolvedOr } from '../core/draining.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Part } from '../core/part.ts'
 import { retryOptions } from '../core/retry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
-import { isBound } from '../hosting/execution-context.ts'
+import { isBound, noRequest, type RequestScope } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
 import type { DeadLetters, Forgotten, Messages } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Opened, Waiting } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { laneOf, vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
+import { GapReporting } from '../gaps/reporting.ts'
 import { failingOf } from '../inbox/failing.ts'
 import type { Failing, Stats } from '../inbox/stats.ts'
 import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from './backend.ts'
-import { GapPace, Gaps, watchForStalls } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
@@ -40,14 +40,8 @@ interface LocalBackendOptions extends BackendParts {
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
 const startMs = 1_000
 
-/** How long messages can still be lost after a stall: connections that waited too long fill the kernel's queue. */
-const catchUpMs = 3_000
-
 /** The longest rest of a recovered message, where retries do not wait longer: a handler may have asked for it by `Retry`. */
 const leastRestMs = 60_000
-
-/** Gap events in the inbox at the same time: they must not take the room that messages need. */
-const gapsAtOnce = 16
 
 /** An inbox of this process, and the scheduler that runs the handlers of its messages. */
 export class LocalBackend implements Backend {
@@ -61,8 +55,7 @@ export class LocalBackend implements Backend {
   isReady = false
   readonly #parts: BackendParts
   readonly #scope: RequestScope
-  readonly #gaps: Gaps
-  readonly #pace: GapPace
+  readonly #gaps: GapReporting
   readonly #inbox: Inbox
   readonly #core: Core
   readonly replay: Replays['replay']
@@ -84,14 +77,9 @@ export class LocalBackend implements Backend {
   /** The bindings of the last request: those of messages that are read from the inbox. */
   #env: unknown
   #isClosed = false
-  #gapsUnderWay = 0
-  #emits = false
   readonly #longestWaitMs: number
   readonly #watchesTime: boolean
   readonly #timersAfter: Promise<void> | undefined
-  #stopWatching = (): void => {}
-  /** Set when the process stood still a moment ago. Until this timer fires, that gap grows, and no gap is emitted. */
-  #catchingUp: Timer | undefined
 
   constructor({
     inbox: createInbox,
@@ -106,9 +94,19 @@ export class LocalBackend implements Backend {
     // A log that throws must not stop the inbox between a write and its report.
     const log = guardedLog(settings.log)
     const { inboxFailed } = reports.dispatch
-    const gaps = new Gaps(clock)
+    const gaps = new GapReporting({
+      clock,
+      log,
+      scope,
+      hasRoom: () => this.#isRecovered && this.#window?.isBehind !== true && !this.#takesNothing(),
+      put: async (events, from) => {
+        const request = await this.#store(events.map(receipts.own), from)
+        return request && { handled: async () => (this.lifecycle.startsNoMore ? undefined : request.settled()) }
+      },
+      uncertain: (vin, fromMs, toMs) => this.#kept?.states.noteGap(vin, fromMs, toMs),
+      hold: (from, run) => this.#hold(from, run),
+    })
     this.#gaps = gaps
-    this.#pace = new GapPace(clock)
     this.#parts = parts
     this.#scope = scope
     this.#inbox = createInbox({
@@ -118,20 +116,19 @@ export class LocalBackend implements Backend {
       ...(vehicles === undefined ? {} : { keepsVehicles: true, vehiclesInMemory: () => vehicles.inMemory(log) }),
       log,
       onFailure: inboxFailed,
-      onCapacity: () => this.#emitGap(scope),
+      onCapacity: () => gaps.emit(scope),
       onWaiting: (page) => this.#addAdopted(page),
       onGone: (ids) => this.#core.gone(ids),
       onDropped: (deadLetters) => reports.noteDropped(deadLetters),
       inLanes: () => this.#core.lanes.entries,
       onRefused: (id, reason) => this.#core.refused(id, reason),
       onGap: (gap) => {
-        this.noteGap(gap)
-        this.#emitGap(scope)
+        gaps.note(gap)
+        gaps.emit(scope)
       },
       openGaps: () => {
         // A crash must not lose counts of refused requests that no gap covers.
         reports.refusals.flush()
-        this.#extendStall()
         return gaps.list()
       },
       operator: this,
@@ -175,10 +172,10 @@ export class LocalBackend implements Backend {
           if (told !== undefined) request.alsoWaitFor(this.#during(() => resolvedOr(told, clock, settings.timeoutMs)))
         },
         requestEnds: reports.requestEnds,
-        missed: (lane, fromMs) => this.noteGap({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
+        missed: (lane, fromMs) => gaps.note({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
         onCapacity: (request) => {
           this.#window?.refill()
-          if (gaps.size > 0) this.#emitGap(request)
+          gaps.emit(request)
         },
       },
     })
@@ -246,7 +243,7 @@ export class LocalBackend implements Backend {
   #accept(messages: readonly InboxMessage[], request: RequestWork): undefined | Promise<Refusal | undefined> {
     this.#parts.reports.noteAccepted(messages)
     this.#core.start(request)
-    if (this.#gaps.size > 0) this.#startEmitting(request)
+    if (this.#gaps.size > 0) this.#gaps.start(request)
     request.context?.watch?.(request.settled())
     return this.ack === 'handled' ? this.#whenHandled(request, messages) : undefined
   }
@@ -259,8 +256,8 @@ export class LocalBackend implements Backend {
     // Only a dead letter that survives this process can be replayed later.
     if (request.givenUp === undefined || this.durability !== 'memory') return undefined
     const fromMs = first?.receivedAt ?? this.#parts.settings.clock.now()
-    for (const lane of request.givenUp) this.noteGap({ vin: vinOf(lane), reason: 'not_handled', fromMs, missed: 1 })
-    this.#startEmitting(request)
+    for (const lane of request.givenUp) this.#gaps.note({ vin: vinOf(lane), reason: 'not_handled', fromMs, missed: 1 })
+    this.#gaps.start(request)
     return { error: 'not_handled' }
   }
 
@@ -287,7 +284,7 @@ export class LocalBackend implements Backend {
     const fromMs = this.#parts.settings.clock.now()
     const shared = (this.#readiness ??= this.#prepare())
     void shared.then((ready) => {
-      if (!ready) this.noteGap({ reason: 'inbox_unavailable', fromMs, missed: 1 })
+      if (!ready) this.#gaps.note({ reason: 'inbox_unavailable', fromMs, missed: 1 })
       // By then every request that waited for the same promise has gone on.
       queueMicrotask(() => this.#countWaiters(-1))
     })
@@ -295,15 +292,8 @@ export class LocalBackend implements Backend {
   }
 
   /** Messages are missing. Their vehicles are uncertain from now on, and a gap event follows: with `from` at once, because the inbox has room. */
-  noteGap(
-    { vin, reason, fromMs, toMs, missed = 0 }: Omit<InboxGap, 'vin'> & { vin?: string | undefined },
-    from?: RequestScope,
-  ): void {
-    this.#gaps.note(vin, reason, fromMs, missed, toMs)
-    this.#kept?.states.noteGap(vin, fromMs, toMs ?? this.#parts.settings.clock.now())
-    if (from === undefined) return
-    if (this.isDraining) this.#startEmitting(from)
-    else this.#pace.soon(from, (scope) => this.#startEmitting(scope))
+  noteGap(gap: InboxGap, from?: RequestScope): void {
+    this.#gaps.note(gap, from)
   }
 
   drain(options: DrainOptions): Promise<DrainResult> {
@@ -380,7 +370,7 @@ export class LocalBackend implements Backend {
     this.#hold(from, async () => {
       if ((await stored) === undefined) return
       this.#parts.reports.noteAccepted(messages)
-      if (this.#gaps.size > 0) this.#startEmitting(from)
+      if (this.#gaps.size > 0) this.#gaps.start(from)
     })
   }
 
@@ -414,7 +404,7 @@ export class LocalBackend implements Backend {
     const reason = full === undefined ? 'inbox_unavailable' : 'inbox_full'
     if (full === undefined) this.#parts.reports.dispatch.inboxFailed(error)
     for (const { lane, receivedAt } of messages)
-      this.noteGap({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
+      this.#gaps.note({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
     // A full disk and slow handlers need different advice.
     return { error: reason, hint: full?.hint }
   }
@@ -428,7 +418,7 @@ export class LocalBackend implements Backend {
     const { receipts, reports } = this.#parts
     const { lastId, gaps = [], waiting, unapplied } = await this.#inbox.open(options)
     if (lastId !== undefined) receipts.follow(lastId)
-    for (const gap of gaps) this.noteGap(gap)
+    for (const gap of gaps) this.#gaps.note(gap)
     this.#recovered = this.#during(async () => {
       try {
         const startTimers = await this.#kept?.recover(unapplied, lastId)
@@ -441,10 +431,10 @@ export class LocalBackend implements Backend {
       }
       this.#isRecovered = true
       this.#countWaiters(0)
-      if (gaps.length === 0) this.#startEmitting(this.#scope)
-      else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#startEmitting(this.#scope))
+      if (gaps.length === 0) this.#gaps.start(this.#scope)
+      else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#gaps.start(this.#scope))
     })
-    if (this.#watchesTime && !this.isDraining) this.#watch()
+    if (this.#watchesTime && !this.isDraining) this.#gaps.watchForStalls()
   }
 
   async #recover(waiting: Opened['waiting']): Promise<void> {
@@ -483,33 +473,9 @@ export class LocalBackend implements Backend {
     this.#readiness = until.then(() => {
       this.#isHeldBack = false
       this.#countWaiters(0)
-      this.#emitGap(this.#scope)
+      this.#gaps.emit(this.#scope)
       return true
     })
-  }
-
-  #watch(): void {
-    const { clock, log } = this.#parts.settings
-    this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
-      guardedLog(log).warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
-      this.noteGap({ reason: 'stalled', fromMs, toMs })
-      this.#catchingUp?.cancel()
-      this.#catchingUp = backgroundTimer(clock, catchUpMs, () => {
-        this.#endCatchUp()
-        this.#emitGap(this.#scope)
-      })
-    })
-  }
-
-  #endCatchUp(): void {
-    this.#extendStall()
-    this.#catchingUp?.cancel()
-    this.#catchingUp = undefined
-  }
-
-  #extendStall(): void {
-    const now = this.#parts.settings.clock.now()
-    if (this.#catchingUp !== undefined) this.noteGap({ reason: 'stalled', fromMs: now, toMs: now })
   }
 
   /** Messages that the receiver made get their places behind those of their vehicles. */
@@ -550,49 +516,16 @@ export class LocalBackend implements Backend {
     }
   }
 
-  #startEmitting(from: RequestScope): void {
-    this.#emits = true
-    this.#emitGap(from)
-  }
-
-  /** The inbox may have room: emits the open gaps, the oldest first, so that a business can fetch what it missed. */
-  #emitGap(from: RequestScope): void {
-    const gaps = this.#gaps
-    const { receipts } = this.#parts
-    if (!this.#isRecovered || !this.#emits || this.#catchingUp !== undefined || this.#window?.isBehind === true) return
-    if (this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
-    const gap = gaps.take()
-    if (gaps.size === 0) this.#pace.stop()
-    if (gap === undefined) return
-    this.#gapsUnderWay += 1
-    this.#hold(from, async () => {
-      const request = this.#takesNothing() ? undefined : await this.#store([receipts.own(gap)], from)
-      if (request === undefined) gaps.giveBack(gap)
-      else {
-        gaps.stored(gap)
-        // Where one gap found room there may be room for another.
-        this.#emitGap(from)
-        if (!this.lifecycle.startsNoMore) await request.settled()
-      }
-      this.#gapsUnderWay -= 1
-      if (request !== undefined && !isBound(from.context)) this.#emitGap(from)
-    })
-  }
-
   async #drain(options: DrainOptions): Promise<DrainResult> {
     const { clock } = this.#parts.settings
     let refusesSinceMs = Infinity
-    this.#startEmitting(this.#scope)
+    this.#gaps.start(this.#scope)
     const { takeUntil, notListeningMs = () => 0 } = options
     const refuse = (): void => {
       if (this.isDraining) return
       refusesSinceMs = elapsedMs(clock)
       this.isDraining = true
-      this.#stopWatching()
-      this.#pace.stop()
-      // Messages that are lost from here on are in the gap of the stop.
-      this.#endCatchUp()
-      this.#emitGap(this.#scope)
+      this.#gaps.drain()
     }
     // An answer that waits for handlers would wait in vain.
     if (takeUntil === undefined || this.ack === 'handled') refuse()

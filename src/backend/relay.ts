@@ -2,11 +2,9 @@ import { elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { resolvedOr } from '../core/draining.ts'
 import { Lifecycle } from '../core/lifecycle.ts'
-import { noRequest, type RequestScope } from '../core/entry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
-import { isBound } from '../hosting/execution-context.ts'
+import { isBound, noRequest, type RequestScope } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
-import type { GapEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import type { DeadLetters, Forgotten, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { InboxGap, InboxMessage, KeptGap } from '../inbox/inbox.ts'
@@ -15,7 +13,8 @@ import { vinOf } from '../inbox/receipts.ts'
 import type { Failing, Stats } from '../inbox/stats.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from './backend.ts'
-import { GapPace, Gaps } from './gaps.ts'
+import { guardedLog } from '../base/log.ts'
+import { GapReporting } from '../gaps/reporting.ts'
 
 /** Forwards messages to where they are kept and handled. */
 export interface Relay {
@@ -54,8 +53,7 @@ export class RelayBackend implements Backend {
   isDraining = false
   readonly #relay: Relay
   readonly #parts: BackendParts
-  readonly #gaps: Gaps
-  readonly #pace: GapPace
+  readonly #gaps: GapReporting
   #refused: { readonly error: 'inbox_full' | 'inbox_unavailable'; readonly atMs: number } | undefined
   #draining: Promise<DrainResult> | undefined
 
@@ -78,8 +76,16 @@ export class RelayBackend implements Backend {
     this.vehicles = parts.vehicles && relay.vehicles
     this.lifecycle = new Lifecycle(parts.settings.clock)
     this.#relay = relay
-    this.#gaps = new Gaps(parts.settings.clock)
-    this.#pace = new GapPace(parts.settings.clock)
+    this.#gaps = new GapReporting({
+      clock: parts.settings.clock,
+      log: guardedLog(parts.settings.log),
+      scope: noRequest,
+      hasRoom: () => true,
+      put: async (events, { env }) =>
+        (await this.#putOwn(events.map(parts.receipts.own), env)) ? { handled: async () => {} } : undefined,
+      uncertain: () => {},
+      hold: (from, run) => this.#hold(from, run()),
+    })
     this.#parts = parts
   }
 
@@ -91,7 +97,7 @@ export class RelayBackend implements Backend {
 
   async put(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
-    if (this.#relay.keepsOrder === true && this.#gaps.size > 0) this.#hold(from, this.#emitGaps(from.env))
+    if (this.#relay.keepsOrder === true) this.#gaps.emitAll(from)
     const stored = this.#store(messages, from)
     if (this.ack === 'stored') return stored
     const { reports } = this.#parts
@@ -129,15 +135,14 @@ export class RelayBackend implements Backend {
     this.#parts.reports.observers.forgotten?.(vin)
   }
 
-  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from?: RequestScope): void {
-    this.#gaps.note(vin, reason, fromMs, missed, toMs)
+  noteGap(gap: InboxGap, from?: RequestScope): void {
+    this.#gaps.note(gap, from)
     if (from === undefined) this.reportGaps()
-    else this.#reportSoon(from)
   }
 
   /** The other side may take messages again: reports the open gaps. Else they would wait for the next message. */
   reportGaps(): void {
-    if (this.#gaps.size > 0) this.#hold(noRequest, this.#emitGaps(undefined))
+    this.#gaps.start(noRequest)
   }
 
   openGaps(): readonly KeptGap[] {
@@ -198,18 +203,18 @@ export class RelayBackend implements Backend {
   async #store(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {
     const refusal = await this.#send(messages, from.env, () => {
       // The other side does not know that it was out of reach, so this side reports the gap.
-      for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), 'inbox_unavailable', receivedAt)
-      this.#reportSoon(from, refusingMs)
+      this.#noteMissed(messages, 'inbox_unavailable')
+      this.#gaps.soon(from, refusingMs)
     })
     if (refusal !== undefined) {
       if (refusal.error === 'body_too_large') {
-        for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), refusal.error, receivedAt)
-        this.#reportSoon(from)
+        this.#noteMissed(messages, refusal.error)
+        this.#gaps.soon(from)
       }
       return refusal
     }
     this.#parts.reports.noteAccepted(messages)
-    if (this.#gaps.size > 0) this.#hold(from, this.#emitGaps(from.env))
+    if (this.#gaps.size > 0) this.#gaps.start(from)
     return undefined
   }
 
@@ -219,34 +224,16 @@ export class RelayBackend implements Backend {
     return true
   }
 
-  #reportSoon(from: RequestScope, waitMs?: number): void {
-    const report = (scope: RequestScope): void => this.#hold(scope, this.#emitGaps(scope.env))
-    if (this.isDraining) report(from)
-    else this.#pace.soon(from, report, waitMs)
-  }
-
-  async #emitGaps(env: unknown): Promise<void> {
-    const gaps = this.#gaps
-    while (gaps.size > 0) {
-      const events: GapEvent[] = []
-      for (let gap = gaps.take(); gap !== undefined; gap = gaps.take()) {
-        events.push(gap)
-        if (this.#relay.keepsOrder !== true) break
-      }
-      if (gaps.size === 0) this.#pace.stop()
-      if (!(await this.#putOwn(events.map(this.#parts.receipts.own), env))) {
-        for (const gap of events) gaps.giveBack(gap)
-        return
-      }
-      for (const gap of events) gaps.stored(gap)
-    }
+  #noteMissed(messages: readonly InboxMessage[], reason: 'inbox_unavailable' | 'body_too_large'): void {
+    for (const { lane, receivedAt } of messages)
+      this.#gaps.note({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
   }
 
   async #drain({ deadlineMs = 25_000, takeUntil }: DrainOptions): Promise<DrainResult> {
     await resolvedOr(takeUntil, this.#parts.settings.clock, deadlineMs)
     this.isDraining = true
-    this.#pace.stop()
-    this.reportGaps()
+    this.#gaps.start(noRequest)
+    this.#gaps.drain()
     await this.lifecycle.until(() => this.lifecycle.isQuiet, deadlineMs)
     this.#parts.reports.noteUnreportedGaps(this.#gaps.size)
     return { handled: 0, left: 0, lost: 0 }

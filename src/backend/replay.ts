@@ -1,5 +1,5 @@
 import { FleethookError } from '../base/errors.ts'
-import type { RequestScope } from '../core/entry.ts'
+import type { RequestScope } from '../hosting/execution-context.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type {

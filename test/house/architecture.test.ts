@@ -49,7 +49,20 @@ describe('what is in src/ runs anywhere', () => {
 })
 
 /** The folders of src/ in the order of imports: a file may import from its own folder and from those before it. */
-const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'vehicles', 'core', 'parts', 'receiver', 'backend']
+const order = [
+  'base',
+  'hosting',
+  'events',
+  'http',
+  'wire',
+  'inbox',
+  'gaps',
+  'vehicles',
+  'core',
+  'parts',
+  'receiver',
+  'backend',
+]
 /** Beside the path of a message: folders that build on all of it. */
 const beside = ['when', 'operator', 'inspector', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
 const entries = [
