@@ -90,10 +90,10 @@ export class GapReporting {
   /** The inbox is open and takes messages. */
   start(from: RequestScope): void {
     this.#isStarted = true
-    this.emit(from)
+    this.#emitNext(from)
   }
 
-  /** The inbox may have room: reports the open gaps, the oldest first. */
+  /** The inbox has room: reports the open gaps, the oldest first. */
   emit(from: RequestScope): void {
     this.#signs += 1
     if (this.#gaps.size > 0) this.#emitNext(from)
@@ -133,7 +133,7 @@ export class GapReporting {
     this.#stopWatching()
     this.#pace.stop()
     this.#endCatchUp()
-    this.emit(this.#host.scope)
+    this.#emitNext(this.#host.scope)
   }
 
   #emitNext(from: RequestScope): void {
