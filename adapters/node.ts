@@ -15,7 +15,6 @@ import {
 } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { ListenOptions, Socket } from 'node:net'
-import { FleethookError } from '../src/base/errors.ts'
 import type { RuntimeRefusal } from '../src/hosting/drainable.ts'
 import { milliseconds, required, wholeNumber } from '../src/base/options.ts'
 import { refuse } from '../src/http/answers.ts'
@@ -220,16 +219,7 @@ function listenOptions({
 }: NodeServeOptions): ListenOptions & { readonly fd?: number } {
   const fd = listen?.fd ?? nextInherited()
   if (fd !== undefined) return { fd }
-  if (reusePort && !canReusePort(process.versions.node)) {
-    const message = `Option \`reusePort\` of serve does not work on Node ${process.versions.node}.`
-    throw new FleethookError('option_invalid', message, { hint: 'Use Node 22.12, 23.1 or later.' })
-  }
   return { port, ...(hostname === undefined ? {} : { host: hostname }), ...(reusePort ? { reusePort } : {}) }
-}
-
-function canReusePort(version: string): boolean {
-  const [major = 0, minor = 0] = version.split('.').map(Number)
-  return major === 22 ? minor >= 12 : major === 23 ? minor >= 1 : major > 23
 }
 
 let inheritedTaken = 0

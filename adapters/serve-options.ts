@@ -30,8 +30,8 @@ export interface ServeOptions {
    */
   readonly tls?: TlsOptions
   /**
-   * Lets several processes listen on the same port. Each gets a share of the connections. Default `false`. Needs Linux, and on
-   * Node 22.12, 23.1 or later. With `sqliteInbox`, each process needs its own file, and order per VIN holds within one process only.
+   * Lets several processes listen on the same port. Each gets a share of the connections. Default `false`. Needs Linux.
+   * With `sqliteInbox`, each process needs its own file, and order per VIN holds within one process only.
    */
   readonly reusePort?: boolean
   /**

@@ -8,7 +8,7 @@ import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, 
 import { arch, platform } from 'node:process'
 import { fileURLToPath } from 'node:url'
 
-const runtimes = ['node20', 'node22', 'node24', 'node26', 'bun', 'deno', 'workerd'] as const
+const runtimes = ['node22.13', 'node22', 'node24', 'node26', 'bun', 'deno', 'workerd'] as const
 
 /** A runtime that {@link runtimePath} knows. */
 export type Runtime = (typeof runtimes)[number]
@@ -16,7 +16,8 @@ export type Runtime = (typeof runtimes)[number]
 const node = (version: string): string => `npm:node-${platform === 'win32' ? 'win' : platform}-${arch}@${version}`
 
 const packages: Readonly<Record<Runtime, string>> = {
-  node20: node('20.20.2'),
+  // The oldest version in `engines`. Other platforms have no package of it.
+  'node22.13': node(platform === 'linux' ? '22.13.1' : '22.14.0'),
   node22: node('22.23.3'),
   node24: node('24.21.0'),
   node26: node('26.10.0'),

@@ -16,6 +16,7 @@ export type {
   StreamingConfig,
 } from './service/client/config.ts'
 export type { CallOptions, ClientOptions, Fetch, Query, ReadOptions } from './service/client/connection.ts'
+export type { Customer, Customers } from './service/client/customers.ts'
 export type {
   CommandResult,
   Document,

@@ -174,17 +174,17 @@ export function createReceiver<
     ack: backend.ack,
     durability: backend.durability,
     on(subjects: unknown, ...rest: readonly unknown[]) {
-      registry.add(subjects, rest)
+      registry.add(receiver.on, subjects, rest)
       return receiver
     },
     batch(subjects: unknown, { size, withinMs, ...filter }: BatchOptions<never>, handler: unknown) {
       if (isEdge(subjects)) needsVehicles(vehicles)
-      registry.add(subjects, [filter, handler], { size, withinMs })
+      registry.add(receiver.batch, subjects, [filter, handler], { size, withinMs })
       return receiver
     },
     when(edge: unknown, ...rest: readonly unknown[]) {
       needsVehicles(vehicles).checkEdge(edge)
-      registry.add(edge, rest)
+      registry.add(receiver.when, edge, rest)
       return receiver
     },
     routes: () => routes.app,

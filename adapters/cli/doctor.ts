@@ -37,7 +37,7 @@ import { adviceFor, codeOf, exchange, type Exchanged, parsed } from './exchange.
 import { failingForm, failingSentence, type ShownFailing } from './failing.ts'
 import { type ConnectionOptions, connectionTo, isPostgres, Operator } from './operator.ts'
 import { openPool } from './postgres.ts'
-import { keptErrors } from './tail.ts'
+import { keptErrors } from './feed.ts'
 import { colorsFor, inShell } from './terminal.ts'
 
 /** `'warn'`: it works, but something may go wrong later. `'skip'`: it could not be checked here. */

@@ -58,8 +58,8 @@ const commands: Readonly<Record<string, Entry>> = {
   openapi: ['print the OpenAPI document of a receiver', async () => (await import('./openapi.ts')).defineOpenApi],
 }
 
-// `parseEnv` of node:util, which every command with a .env file needs, came with this version.
-const neededNode = '20.12'
+// As `engines` says: older ones fail later, with an error that names no version.
+const neededNode = '22.13'
 if (isOlder(process.versions.node, neededNode)) {
   console.error(`error: fleethook needs Node ${neededNode} or newer, and this is Node ${process.versions.node}.`)
   process.exit(1)

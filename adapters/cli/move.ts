@@ -191,7 +191,11 @@ const addedSql = (schema: string): string =>
   ON CONFLICT (id) DO NOTHING RETURNING id)`
 
 const nothing = (): Transaction => ({
-  ...{ retracted: [], puts: [], updates: [], settled: [], moves: [] },
+  retracted: [],
+  puts: [],
+  updates: [],
+  settled: [],
+  moves: [],
   nowMs: Date.now(),
   pendingBytes: 0,
 })

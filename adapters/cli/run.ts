@@ -146,7 +146,7 @@ function bind(host: string, wanted: number, family: number): HeldSocket | string
       return isObject(error) && typeof error['code'] === 'string' ? error['code'] : String(error)
     }
   }
-  // Before Node 24.19, this function of the cluster module is the only one that binds without accepting.
+  // Before Node 24.19, only this function of the cluster module binds without accepting: without it, a restart refuses connections there.
   const create: unknown = Reflect.get(net, '_createServerHandle')
   const handle: unknown = typeof create === 'function' ? create(host, wanted, family, undefined, 0) : undefined
   if (typeof handle === 'number') return getSystemErrorName(handle)

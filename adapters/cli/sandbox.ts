@@ -95,7 +95,13 @@ async function run(given: Given): Promise<void> {
   })
   const sandbox = createSandbox({
     apiKey: apiKey ?? made,
-    ...{ vehicles, energySites: sites, seed, speed, allowLocal, post, show: showLine },
+    vehicles,
+    energySites: sites,
+    seed,
+    speed,
+    allowLocal,
+    post,
+    show: showLine,
     ...defined({ rateLimit: given.rateLimit, config: stream && { fields: stream } }),
   })
   const server = serve({ fetch: sandbox.fetch, port, hostname }) as Server // oxlint-disable-line no-unsafe-type-assertion -- no createServer is given: it is one of node:http

@@ -254,17 +254,17 @@ function createPost(
   }
 }
 
-const isPage = (text: string): boolean => /^\s*<(!doctype|html)/i.test(text)
+export const isPage = (text: string): boolean => /^\s*<(!doctype|html)/i.test(text)
 
 /** What `send` adds to the receiver's own hint when the secret is refused. */
-function hintAboutSecret(dotenv: string, secret: string | undefined): string {
+export function hintAboutSecret(dotenv: string, secret: string | undefined): string {
   if (secret === undefined) return 'No secret was sent: set WEBHOOK_SECRET in the environment or in .env.'
   const written = variablesIn(dotenv)['WEBHOOK_SECRET']
   const different = written && written !== secret ? `, and ${dotenv} has another one` : ''
   return `The secret that was sent is from ${process.env['WEBHOOK_SECRET'] ? `the environment${different}` : dotenv}.`
 }
 
-function refusalOf(answer: Exchanged, to: URL, secretHint: string): Pick<Outcome, 'what' | 'hint'> {
+export function refusalOf(answer: Exchanged, to: URL, secretHint: string): Pick<Outcome, 'what' | 'hint'> {
   const { status, text } = answer
   const { error, code, hint, text: words = text.split('\n', 1)[0] } = Object(parsed(text))
   const said = typeof error === 'string' ? error : isPage(text) ? 'an HTML page' : String(words).slice(0, 120)

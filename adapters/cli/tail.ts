@@ -1,5 +1,4 @@
-import { setTimeout } from 'node:timers/promises'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import prettyMs from 'pretty-ms'
 import * as z from 'zod/mini'
 import { FleethookError } from '../../src/base/errors.ts'
@@ -7,13 +6,11 @@ import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import type { ShownItem } from '../../src/operator/feed.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
-import { whole } from './arguments.ts'
-import { type ConnectionOptions, operates, Operator } from './operator.ts'
+import { webAddress, whole } from './arguments.ts'
+import { follow } from './feed.ts'
+import { operates, type Operator } from './operator.ts'
+import { postOn } from './post-on.ts'
 import { type Colors, colorsFor, escapeJson, inShell } from './terminal.ts'
-
-const isItem = (value: unknown): boolean =>
-  isJsonObject(value) && typeof value['kind'] === 'string' && typeof value['at'] === 'string'
-const batch = z.object({ items: z.array(z.custom<ShownItem>(isItem)), missed: z.optional(z.number()) })
 
 interface Given {
   readonly vin?: string
@@ -21,10 +18,10 @@ interface Given {
   readonly errors?: true
   readonly last: number
   readonly follow: boolean
+  readonly to?: URL
+  readonly auth?: string
+  readonly dotenv: string
 }
-
-/** The pause before the command looks for a stopped receiver again, in milliseconds. */
-const againMs = 1_000
 
 export function defineTail(command: Command): void {
   command
@@ -37,44 +34,36 @@ export function defineTail(command: Command): void {
     .option('--errors', 'only refused requests, failed handlers, dead letters, lost messages, gaps and test messages')
     .option('-n, --last <n>', 'begin with the last n items; the receiver keeps up to 500 errors', whole(0, 500), 10)
     .option('--no-follow', 'end after those: show what happened before')
+    .addOption(
+      new Option('--to <url>', 'post each message that it receives from now on to this receiver too, as it came')
+        .argParser(webAddress('http:// or https://, as in http://localhost:3000'))
+        .conflicts(['errors', 'last', 'follow']),
+    )
+    .option('--auth <value>', 'the secret of the receiver at --to, if WEBHOOK_SECRET is not it')
   operates<[], Given>(
     command,
-    async ({ operator, isJson }, { last, vin, topic, errors, follow }) => {
+    async ({ operator, isJson }, { last, vin, topic, errors, follow: isLive, to, auth, dotenv }) => {
       const ended = new AbortController()
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort())
+      if (to !== undefined)
+        return postOn(operator, { to, auth, dotenv, isJson, which: defined({ vin, topic }) }, ended.signal)
       const show = isJson ? showJson : showLines(colorsFor(process.stdout))
-      let since: string | undefined
+      const query = new URLSearchParams(defined({ vin, topic, errors: errors && 'true' }))
+      const onLost = (): void =>
+        console.error('The receiver stopped. Waiting until it runs again. Press Ctrl+C to end.')
+      const onFound = (): void => console.error('The receiver runs again.')
       const kept: ShownItem[] = []
-      let isLost = false
-      while (!ended.signal.aborted) {
-        const query = new URLSearchParams(defined({ vin, topic, errors: errors && 'true', since }))
-        try {
-          for await (const { id, data } of operator.stream(`/feed?${query}`, ended.signal)) {
-            const { items, missed = 0 } = batch.parse(JSON.parse(data))
-            if (isLost) console.error('The receiver runs again.')
-            isLost = false
-            if (since !== undefined) show(items, missed)
-            else {
-              // The kept items can come in several parts. The last one has the cursor.
-              kept.push(...items)
-              if (id !== undefined) {
-                // The feed has handled messages only while somebody reads, and errors for longer. The inbox has both, so the newest are among them.
-                const older = errors || last === 0 ? [] : await listed(operator, last, { vin, topic })
-                const items = merged(older, kept)
-                show(items.slice(Math.max(0, items.length - last)), missed)
-              }
-            }
-            since = id ?? since
-            if (!follow && since !== undefined) return true
-          }
-        } catch (error) {
-          if (since === undefined && !ended.signal.aborted) throw error
-          if (error instanceof z.core.$ZodError) throw error
+      for await (const { items, missed, isKept, isLast } of follow(operator, query, ended.signal, onLost, onFound)) {
+        if (isKept) kept.push(...items)
+        else show(items, missed)
+        // The kept items can come in several parts.
+        if (isKept && isLast) {
+          // The feed has handled messages only while somebody reads, and errors for longer. The inbox has both, so the newest are among them.
+          const older = errors || last === 0 ? [] : await listed(operator, last, { vin, topic })
+          const newest = merged(older, kept)
+          show(newest.slice(Math.max(0, newest.length - last)), missed)
         }
-        if (ended.signal.aborted) break
-        if (!isLost) console.error('The receiver stopped. Waiting until it runs again. Press Ctrl+C to end.')
-        isLost = true
-        await setTimeout(againMs, undefined, { signal: ended.signal }).catch(() => {})
+        if (!isLive && isLast) return true
       }
       return true
     },
@@ -185,19 +174,4 @@ function textOf(one: ShownItem): string {
     default:
       return escapeControls(line ?? about)
   }
-}
-
-/** The time to read the kept items of the feed, in milliseconds. The feed sends them at once. */
-const feedMs = 5_000
-
-/** The test messages and errors that the receiver's feed has kept, oldest first. Rejects when no receiver runs. */
-export async function keptErrors(to: ConnectionOptions): Promise<readonly ShownItem[]> {
-  const operator = new Operator(to, 'receiver')
-  const items: ShownItem[] = []
-  for await (const { id, data } of operator.stream('/feed?errors=true', AbortSignal.timeout(feedMs))) {
-    items.push(...batch.parse(JSON.parse(data)).items)
-    // The last part of the kept items has the cursor.
-    if (id !== undefined) break
-  }
-  return items
 }

@@ -275,7 +275,11 @@ export class TwoHalves implements Backend {
     const { vehicles, settings, receipts } = this.#parts
     if (store === undefined) return undefined
     const kept = vehicles?.in({
-      ...{ inbox: { vehicles: store }, clock: settings.clock, receipts, watchesTime: false, receives: false },
+      inbox: { vehicles: store },
+      clock: settings.clock,
+      receipts,
+      watchesTime: false,
+      receives: false,
       failed: () => {},
       put: async () => false,
     })
@@ -309,7 +313,10 @@ export class TwoHalves implements Backend {
     const { clock } = this.#parts.settings
     const log = guardedLog(this.#parts.settings.log)
     this.#life = new Life({
-      ...{ clock, log, signs: this.#system.signs(), earlier: this.#system.earlier?.() ?? [] },
+      clock,
+      log,
+      signs: this.#system.signs(),
+      earlier: this.#system.earlier?.() ?? [],
       openGaps: () => front.openGaps(),
       onGap: (gap) => front.noteGap(gap),
       onSigned: () => front.reportGaps(),

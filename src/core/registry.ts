@@ -30,8 +30,11 @@ export interface Subjects {
 
 /** The handlers of a receiver, in the order in which they were registered. */
 export interface Registry {
-  /** `handling` is a handler, or a filter and a handler. Throws `handler_invalid` when an argument of `receiver.on`, `batch` or `when` is wrong. */
-  add(subjects: unknown, handling: readonly unknown[], gather?: Step['gather']): void
+  /**
+   * `handling` is a handler, or a filter and a handler. A handler without a name gets that of the line that called `method`: `on`,
+   * `batch` or `when` of the receiver. Throws `handler_invalid` when an argument of it is wrong.
+   */
+  add(method: object, subjects: unknown, handling: readonly unknown[], gather?: Step['gather']): void
   /** The steps for a message of these subjects: handlers of one message first, batches last. */
   stepsFor(event: Message, entry: Entry | undefined, edges: EdgeSubjects | undefined): readonly Step[]
   /** What was registered, for inboxes that several processes share. */
@@ -107,7 +110,7 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
   }
 
   const registry: Registry = {
-    add(given, handling, gather) {
+    add(method, given, handling, gather) {
       if (gather !== undefined) checkBatch(gather)
       const handler = handling.at(-1)
       const [filter] = handling.length > 1 ? [checked(handling[0], ownFields)] : []
@@ -120,7 +123,7 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
           'A filter comes before the handler.',
         )
       const mark = markOf(handler)
-      const step: Step = { name: registeredAs(handler), handler, wants, input: other?.input, gather, mark }
+      const step: Step = { name: nameOf(handler, method), handler, wants, input: other?.input, gather, mark }
       for (const key of keys) subscribe(key, step)
       added.push({ keys, filter, mark })
     },
@@ -164,16 +167,15 @@ function matching({ steps, isFiltered }: Subscribed, event: Message, entry: Entr
 
 const isHandler = (given: unknown): given is Step['handler'] => typeof given === 'function'
 
-/** The frames of a stack between `registeredAs` and the caller of `receiver.on`, `batch` or `when`. */
-const ownFrames = 3
-
-function registeredAs(handler: Step['handler']): string {
+function nameOf(handler: Step['handler'], method: object): string {
   const { name } = handler
   if (/^[\w$ .:-]{1,100}$/.test(name)) return name
-  const places = (new Error().stack ?? '')
-    .split('\n')
-    .flatMap((frame) => /[^()\s@/\\]+:\d+(?=:\d+\)?$)/.exec(frame) ?? [])
-  return places[ownFrames] ?? 'without a name'
+  const called: { stack?: unknown } = {}
+  // Not in the standard, and in every runtime of ours.
+  const capture: unknown = Reflect.get(Error, 'captureStackTrace')
+  if (typeof capture === 'function') capture.call(Error, called, method)
+  const place = /[^()\s@/\\]+:\d+(?=:\d+\)?$)/m.exec(String(called.stack))
+  return place?.[0] ?? 'without a name'
 }
 
 function checkBatch({ size, withinMs }: NonNullable<Step['gather']>): void {

@@ -66,7 +66,8 @@ export function togetherOf(reports: readonly Failing[]): Failing {
     const known = handlers.get(handler)
     const since = new Date(one.since)
     handlers.set(handler, {
-      ...{ handler, error },
+      handler,
+      error,
       messages: one.messages + (known?.messages ?? 0),
       vehicles: one.vehicles + (known?.vehicles ?? 0),
       since: known !== undefined && known.since < since ? known.since : since,

@@ -32,7 +32,9 @@ export function claimOf(row: StoredRow): Claim {
   const deliveries = Number(row['deliveries'])
   const { replayed } = row
   return {
-    ...{ message: messageOf(row), deliveries, replayed: Number(replayed) > 0 },
+    message: messageOf(row),
+    deliveries,
+    replayed: Number(replayed) > 0,
     ...replayIn(replayed),
     ...changedOf(row),
   }

@@ -100,9 +100,19 @@ function itemOf({ atMs, ...item }: FeedItem, shows: Shows): object {
     at,
     ...item,
     ...error,
+    text: undefined,
     event: listed(event, ('bytes' in item ? item.bytes : undefined) ?? 0, shows),
     ...lineOf(event, at, shows),
   }
+}
+
+/** A received message as JSON, with its text as it came, whatever its size. */
+function receivedOf({ atMs, ...item }: FeedItem, shows: Shows): object {
+  if (item.kind !== 'received' || item.event.topic === 'malformed') return itemOf({ atMs, ...item }, shows)
+  const { kind, id, event, text, bytes } = item
+  const at = new Date(atMs)
+  const shown = { at, kind, id, bytes, event: headOf(event), ...lineOf(event, at, shows) }
+  return shows.payloads ? { ...shown, text } : shown
 }
 
 /** A vehicle in a list, without its values. Times are ISO 8601 in UTC. */
@@ -249,11 +259,18 @@ const listingRules: Rules<Selected & { limit?: number; after?: string; state?: M
   ...pageRules,
   state: oneOf('waiting', 'settled', 'dead'),
 }
-const feedRules: Rules<{ vin?: string; topic?: string; errors?: 'true' | 'false'; since?: string }> = {
+const feedRules: Rules<{
+  vin?: string
+  topic?: string
+  errors?: 'true' | 'false'
+  received?: 'true' | 'false'
+  since?: string
+}> = {
   vin: text,
   topic,
   since: text,
   errors: oneOf('true', 'false'),
+  received: oneOf('true', 'false'),
 }
 const changeRules: Rules<Selected & { dryRun?: boolean }> = { ...filterRules, dryRun: trueOrFalse }
 const rangeRules: Rules<Selected & { from: string; to: string; dryRun?: boolean; limit?: number; after?: string }> = {
@@ -407,9 +424,9 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   }
   if (feed !== undefined) {
     app.get('/feed', (c) => {
-      const { since = c.req.header('last-event-id'), errors, ...about } = read(c.req.query(), feedRules)
-      const which = { ...about, errors: errors === 'true' }
-      const toJson = (item: FeedItem): object => itemOf(item, shows)
+      const { since = c.req.header('last-event-id'), errors, received, ...about } = read(c.req.query(), feedRules)
+      const which = { ...about, errors: errors === 'true', received: received === 'true' }
+      const toJson = (item: FeedItem): object => (which.received ? receivedOf(item, shows) : itemOf(item, shows))
       return streamSSE(c, async (stream) => {
         const ended = new AbortController()
         stream.onAbort(() => ended.abort())

@@ -10,7 +10,14 @@ type About = FleetEvent | MalformedBody
 
 /** The content of an item, by its kind. */
 export type FeedContent =
-  | { readonly kind: 'received'; readonly id: string; readonly event: About; readonly bytes: number }
+  | {
+      readonly kind: 'received'
+      readonly id: string
+      readonly event: About
+      /** The message, as it came. */
+      readonly text: string
+      readonly bytes: number
+    }
   | ({ readonly kind: 'settled'; readonly lagMs: number } & SettledMessage)
   | {
       readonly kind: 'failed'
@@ -60,6 +67,8 @@ export interface ShownItem {
   /** What `summarize` says of the event. */
   readonly line?: string
   readonly event?: ShownEvent
+  /** The message as it came, for a reader who asked for received messages only. */
+  readonly text?: string
   readonly outcome?: 'handled' | 'duplicate' | 'lost'
   readonly lagMs?: number
   readonly attempt?: number
@@ -87,6 +96,8 @@ interface FeedFilter {
   readonly topic?: string | undefined
   /** Only what went wrong: refused requests, failed runs, dead letters, lost messages and gaps. Test messages too. */
   readonly errors?: boolean | undefined
+  /** Only messages as they were received. */
+  readonly received?: boolean | undefined
 }
 
 /** Items in the order in which they happened. */
@@ -204,7 +215,8 @@ export class Feed {
     this.keep = whileUsed(() =>
       observe({
         received: (messages) => {
-          for (const { id, event, bytes } of messages) this.#push({ kind: 'received', id, event, bytes }, false, bytes)
+          for (const { id, event, text, bytes } of messages)
+            this.#push({ kind: 'received', id, event, text, bytes }, false, bytes)
         },
         settled: (message) => {
           const lagMs = Math.max(0, this.#now() - Number.parseInt(message.id.slice(0, 8) + message.id.slice(9, 13), 16))
@@ -239,17 +251,24 @@ export class Feed {
     }
   }
 
-  #batch({ vin, topic, errors = false }: FeedFilter, at: FeedPosition): FeedBatch {
-    const kept = [...this.#errors.after(at.errors), ...(errors ? [] : this.#ordinary.after(at.ordinary))]
-    const missed = Math.max(0, this.#errors.first - at.errors) + Math.max(0, this.#ordinary.first - at.ordinary)
+  #batch({ vin, topic, errors = false, received = false }: FeedFilter, at: FeedPosition): FeedBatch {
+    const kept = [
+      ...(received ? [] : this.#errors.after(at.errors)),
+      ...(errors ? [] : this.#ordinary.after(at.ordinary)),
+    ]
+    const missed = [
+      received ? 0 : Math.max(0, this.#errors.first - at.errors),
+      errors ? 0 : Math.max(0, this.#ordinary.first - at.ordinary),
+    ]
     const items = kept.toSorted((a, b) => a.place - b.place).map(({ item }) => item)
     return {
       items: items.filter(
         (item) =>
+          (!received || item.kind === 'received') &&
           (vin === undefined || vinsOf(item).includes(vin)) &&
           (topic === undefined || ('event' in item && item.event?.topic === topic)),
       ),
-      missed: errors ? Math.max(0, this.#errors.first - at.errors) : missed,
+      missed: missed.reduce((sum, count) => sum + count, 0),
       cursor: `${this.#name()}.${this.#ordinary.count}.${this.#errors.count}`,
     }
   }

@@ -1,6 +1,10 @@
 import { systemClock } from '../base/clock.ts'
 import type { DeadLetterReason, InboxMessage, InboxSettings } from '../inbox/inbox.ts'
 
+/** Tests make ids as a receiver does. Inboxes know the place of a message by its id. */
+export { DeliveryIds, firstSeqAt, msOfSeq, seqOf } from '../inbox/delivery-id.ts'
+export { memoryVehicles } from '../inbox/vehicle-store.ts'
+
 const silent = (): void => {}
 
 /** The settings of an inbox that has capacity for every message of a check. */

@@ -65,6 +65,7 @@ export class NormalizedEvent {
     return { ...rest, id, meta, raw }
   }
 
+  // Not a method: isolated declarations cannot infer a computed name. Not after the class: that would be a side effect of the module.
   static {
     Object.defineProperty(NormalizedEvent.prototype, inspect, {
       value(this: NormalizedEvent): object {

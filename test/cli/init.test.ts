@@ -98,8 +98,8 @@ describe('fleethook init', () => {
     },
   )
 
-  test('Node 20 ends the tests of a template with an error', () => {
-    const { status } = spawnSync(runtimePath('node20'), ['--test', '*.test.ts'], { cwd: 'examples/workers' })
+  test('a Node that is too old ends the tests of a template with an error', () => {
+    const { status } = spawnSync(runtimePath('node22.13'), ['--test', '*.test.ts'], { cwd: 'examples/workers' })
     expect(status).toBe(1)
   })
 

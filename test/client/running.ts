@@ -28,7 +28,7 @@ export interface Program {
 export async function seenOn(runtime: Runtime, program: Program, url: string, key: string): Promise<unknown> {
   if (runtime !== 'workerd') {
     const flags = runtime === 'deno' ? ['run', '--allow-all'] : []
-    const file = runtime === 'node20' ? await compiled(program.file) : `${programs}${program.file}`
+    const file = runtime === 'node22.13' ? await compiled(program.file) : `${programs}${program.file}`
     const env = { ...process.env, ...program.env, SERVICE_URL: url, SERVICE_API_KEY: key }
     const { stdout } = await promisify(execFile)(runtimePath(runtime), [...flags, file], { env })
     return JSON.parse(stdout)
@@ -49,12 +49,12 @@ export async function seenOn(runtime: Runtime, program: Program, url: string, ke
   return answer.json()
 }
 
-/** The program as one JavaScript file, because Node 20 cannot run TypeScript. */
+/** The program as one JavaScript file, because Node 22.13 cannot run TypeScript. */
 async function compiled(file: string): Promise<string> {
   const outfile = join(mkdtempSync(join(tmpdir(), 'fleethook-journey-')), 'run.mjs')
   // Bundled CommonJS modules load Node's own modules by `require`.
   const banner = { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" }
   const entryPoints = [`${programs}${file}`]
-  await build({ entryPoints, outfile, banner, bundle: true, format: 'esm', platform: 'node', target: 'node20' })
+  await build({ entryPoints, outfile, banner, bundle: true, format: 'esm', platform: 'node', target: 'node22.13' })
   return outfile
 }

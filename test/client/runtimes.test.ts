@@ -53,7 +53,7 @@ const seen = {
   stopped: ['config_not_found', 404],
 }
 
-test.concurrent.each<Runtime>((['node20', ...everywhere] as const).filter(inThisForm))(
+test.concurrent.each<Runtime>((['node22.13', ...everywhere] as const).filter(inThisForm))(
   'the client survives every failure of a sandbox on %s, whose streams end every two seconds',
   { timeout: 240_000 },
   async (runtime) => {

@@ -1,9 +1,6 @@
 import { pause, systemClock } from '../../src/base/clock.ts'
-import type { FleetEvent } from '../../src/events/event.ts'
-import type { MalformedBody } from '../../src/events/malformed.ts'
-import type { RelayInbox } from '../../src/inbox/inbox.ts'
-import { createReceiver } from '../../src/receiver.ts'
-import type { Receiver } from '../../src/receiver/interface.ts'
+import type { RelayInbox } from '../../src/extend.ts'
+import { createReceiver, type FleetEvent, type MalformedBody, type Receiver } from '../../src/index.ts'
 import { type Conformance, equal } from '../../src/testing/expectations.ts'
 
 /** Inboxes whose messages another system keeps. */

@@ -18,7 +18,7 @@ const run = (runtime: Runtime, ...args: readonly string[]): RuntimeCommand => ({
   command: async () => ({ runtime, command: runtimePath(runtime), args }),
 })
 
-/** The runtimes that run the sources as they are. `test/package` tests Node 20, with the built package. */
+/** The runtimes that run the sources as they are. `test/package` tests Node 22.13, with the built package. */
 export const targetCommands: readonly RuntimeCommand[] = (
   [
     run('node22', here('node.ts')),

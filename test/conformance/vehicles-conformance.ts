@@ -1,10 +1,8 @@
+import type { Inbox, InboxSettings, Opened, StoredVehicle, VehicleStore } from 'fleethook/extend'
 import { FleethookError } from '../../src/base/errors.ts'
-import { seqOf } from '../../src/inbox/delivery-id.ts'
-import type { Inbox, InboxSettings, Opened } from '../../src/inbox/inbox.ts'
-import { type Due, memoryVehicles, type StoredVehicle, type VehicleStore } from '../../src/inbox/vehicle-store.ts'
 import { type Conformance, equal } from '../../src/testing/expectations.ts'
 import type { InboxUnderTest } from '../../src/testing/inbox-conformance.ts'
-import { id, message, reason, usualSettings } from '../../src/testing/kept-message.ts'
+import { id, memoryVehicles, message, reason, seqOf, usualSettings } from '../../src/testing/kept-message.ts'
 
 const settings: InboxSettings = { ...usualSettings, keepsVehicles: true, vehiclesInMemory: memoryVehicles }
 
@@ -67,7 +65,7 @@ export function vehiclesConformance(subject: InboxUnderTest): readonly Conforman
     await inbox.settle(id(2), { ...state('B', 2), dueMs, text: () => JSON.stringify({ due: dueMs, n: 2 }) })
     // A store may write it with this.
     await store.count()
-    const found: Due[] = []
+    const found: unknown[] = []
     for await (const page of store.due()) found.push(...page)
     equal(found, [{ vin: 'B', dueMs }])
   })

@@ -1,5 +1,5 @@
 // A process that drains and must then end by itself, without `process.exit`.
-import { createReceiver } from '../../src/receiver.ts'
+import { createReceiver } from '../../src/index.ts'
 
 const data = (vin: string): object => ({ vin, createdAt: '2024-02-24T04:58:44Z', data: { Odometer: 1 } })
 const receiver = createReceiver({ secret: false, retry: { attempts: 2, minMs: 10, maxMs: 10 } }).on(

@@ -1,6 +1,5 @@
 import { Discard, FleethookError, Retry } from 'fleethook'
 import { describe, expect, test } from 'vitest'
-import { requestOf } from '../../src/core/retry.ts'
 import { turn } from './fake-clock.ts'
 import { data, scene } from './scene.ts'
 
@@ -86,20 +85,42 @@ describe('Discard', () => {
   })
 })
 
-test('Retry and Discard from another copy of the package are recognized, and nothing else is', () => {
-  const foreign = (kind: string, more: object): Error => Object.assign(new Error('x'), { fleethook: kind, ...more })
-  expect(requestOf(foreign('retry', { afterMs: 5 }))).toEqual({ kind: 'retry', afterMs: 5, cause: undefined })
-  expect(requestOf(foreign('retry', { afterMs: 1e12 }))).toMatchObject({ afterMs: 2 ** 31 - 1 })
-  expect(requestOf(foreign('retry', { afterMs: 'soon' }))).toMatchObject({ afterMs: 0 })
-  expect(requestOf(foreign('discard', { reason: 'r' }))).toEqual({ kind: 'discard', reason: 'r' })
-  for (const other of [
-    new Error('x'),
-    foreign('other', {}),
-    foreign('retry', {}),
-    { fleethook: 'discard', reason: 'r' },
-    null,
-    'retry',
-  ])
-    // prettier-ignore
-    expect(requestOf(other)).toBeUndefined()
+const foreign = (kind: string, more: object = {}): Error => Object.assign(new Error('x'), { fleethook: kind, ...more })
+
+test.each([
+  ['retry', { afterMs: 5 }, { retried: 1, discarded: 0 }, 5],
+  ['retry', { afterMs: 1e12 }, { handled: 0, discarded: 0 }, 2 ** 31 - 1],
+  ['retry', { afterMs: 'soon' }, { retried: 1, discarded: 0 }, undefined],
+  ['discard', { reason: 'r' }, { retried: 0, discarded: 1 }, undefined],
+])('a request to %s of another copy of the package with %j is recognized', async (kind, more, counts, waitMs) => {
+  const { receiver, post, clock, lines } = scene()
+  let runs = 0
+  receiver.on('data', () => {
+    runs += 1
+    if (runs === 1) throw foreign(kind, more)
+  })
+  await post(data('A', 1))
+  await turn()
+  if (waitMs !== undefined) expect(clock.timers()).toContain(waitMs)
+  await clock.advance(10)
+  expect(receiver.stats()).toMatchObject({ ...counts, deadLettered: 0 })
+  expect(lines.filter((line) => line.includes('failed'))).toEqual([])
+})
+
+test.each<[string, unknown]>([
+  ['an error', new Error('x')],
+  ['another request', foreign('other')],
+  ['a retry without a time', foreign('retry')],
+  ['no error', { fleethook: 'discard', reason: 'r' }],
+  ['nothing', null],
+  ['a text', 'retry'],
+])('%s is none, and counts as a failure', async (_, thrown) => {
+  const { receiver, post, lines } = scene({ retry: { attempts: 1 } })
+  receiver.on('data', () => {
+    throw thrown
+  })
+  await post(data('A', 1))
+  await turn()
+  expect(receiver.stats()).toMatchObject({ discarded: 0, deadLettered: 1 })
+  expect(lines.join()).toContain('failed')
 })

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { filesUnder, root, sourceFile, withProject, withSource } from './project.ts'
 import { runtimeTies } from './runtime-free.ts'
@@ -84,17 +84,66 @@ const entries = [
 
 const importing = /(?:\bfrom|\bimport)\s*\(?\s*'(\.[^']+)'/g
 
-/** The files of src/ and adapters/ that each of them imports, type-only imports included. */
+/** The files of the project that a file imports, type-only imports included. */
+function importsOf(path: string): readonly string[] {
+  return [...readFileSync(`${root}${path}`, 'utf8').matchAll(importing)].map((match) =>
+    join(dirname(path), match[1] ?? '').replaceAll('\\', '/'),
+  )
+}
+
+/** What each file of src/ and adapters/ imports. */
 const imports = new Map(
   [...filesUnder('src'), ...filesUnder('adapters')]
     .filter((path) => path.endsWith('.ts'))
-    .map((path): readonly [string, readonly string[]] => [
-      path,
-      [...readFileSync(`${root}${path}`, 'utf8').matchAll(importing)].map((match) =>
-        join(dirname(path), match[1] ?? '').replaceAll('\\', '/'),
-      ),
-    ]),
+    .map((path) => [path, importsOf(path)] as const),
 )
+
+/** What may be built anew while no promise changes. */
+const middle =
+  /^src\/((core|parts|receiver|backend|gaps|inbox)\/|receiver\.ts)|^adapters\/inbox\/([\w-]+\/|signs-of-life|two-halves|shared-)/
+
+/** The only tests that know a file of the middle: of a unit with a meaning of its own, or as the one door to what no entry has. */
+const inside: Readonly<Record<string, readonly string[]>> = {
+  'test/inbox/believed-time.test.ts': ['believed-time'],
+  'test/inbox/delivery-id.test.ts': ['delivery-id'],
+  'test/inbox/group-commit.test.ts': ['group-commit'],
+  'test/inbox/kafka-client.test.ts': ['client', 'options'],
+  'test/inbox/kafka-cluster.ts': ['client', 'options', 'records', 'writer'],
+  'test/inbox/kafka-ends.test.ts': ['ends'],
+  'test/inbox/kafka-life.test.ts': ['life', 'signs-of-life'],
+  'test/inbox/kafka-membership.test.ts': ['client', 'membership', 'options'],
+  'test/inbox/kafka-options.test.ts': ['client', 'options', 'records'],
+  'test/inbox/kafka-spool.test.ts': ['records', 'spool', 'writer'],
+  'test/inbox/kafka-topics.test.ts': ['options', 'topic-reader', 'topics'],
+  'test/inbox/kafka-writer.test.ts': ['client', 'options', 'records', 'writer'],
+  'test/inbox/postgres-parts.test.ts': ['client', 'endings', 'leases', 'life', 'schema', 'signs-of-life', 'vehicles'],
+  'test/inbox/sqlite-store.ts': ['file', 'inbox', 'interface', 'options'],
+  'test/inbox/sqlite-vehicles.test.ts': ['interface', 'vehicles'],
+  'test/kafka/steady.test.ts': ['client', 'options', 'records', 'topic-reader'],
+  'test/kafka/traps.test.ts': ['client', 'options'],
+  'test/operator/operator.test.ts': ['control'],
+  'test/postgres/failover.test.ts': ['client', 'snapshots'],
+  'test/postgres/idle.test.ts': ['client', 'leases'],
+  'test/postgres/locks.test.ts': ['schema'],
+  'test/postgres/program.ts': ['snapshots'],
+  'test/postgres/retention.test.ts': ['client', 'store'],
+  'test/postgres/scene.ts': ['schema'],
+  'test/postgres/search-path.test.ts': ['qualified'],
+  'test/postgres/setup.test.ts': ['client', 'schema'],
+  'test/postgres/snapshots.test.ts': ['client', 'snapshots'],
+  'test/workers/object-inbox.ts': ['object-inbox'],
+  'test/workers/resting-clock.test.ts': ['resting-clock'],
+}
+
+test('tests use the entries of the package, so the middle can change under them', () => {
+  const found = filesUnder('test').flatMap((path) => {
+    const names = importsOf(path)
+      .filter((target) => middle.test(target))
+      .map((target) => basename(target, '.ts'))
+    return names.length === 0 ? [] : [[path, [...new Set(names)].toSorted()] as const]
+  })
+  expect(Object.fromEntries(found)).toEqual(inside)
+})
 
 describe('imports point one way', () => {
   test('no import cycle, type-only imports included', () => {
@@ -166,3 +215,10 @@ function reachableFrom(path: string, graph: ReadonlyMap<string, readonly string[
   }
   return seen
 }
+
+test('no object spreads a literal: the compiler would not check the names in it', () => {
+  const files = [...filesUnder('src'), ...filesUnder('adapters')].filter(
+    (path) => path.endsWith('.ts') && !path.endsWith('.generated.ts'),
+  )
+  expect(files.filter((path) => readFileSync(`${root}${path}`, 'utf8').includes('...{'))).toEqual([])
+})

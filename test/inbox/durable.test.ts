@@ -1,10 +1,10 @@
 import { type DrainResult, Retry, vehicles } from 'fleethook'
 import type { InboxFactory } from 'fleethook/extend'
 import { describe, expect, test } from 'vitest'
-import { memoryVehicles } from '../../src/inbox/vehicle-store.ts'
 import { fakeClock, turn } from '../dispatch/fake-clock.ts'
 import { data, gates, scene, state } from '../dispatch/scene.ts'
 import { disk, storedInbox } from './stored-inbox.ts'
+import { memoryVehicles } from '../../src/testing/kept-message.ts'
 
 const failed = new Error('EIO')
 

@@ -1,11 +1,16 @@
 // A cluster in memory with the interface of the client that the Kafka inbox uses, so that tests need no brokers.
 import { EventEmitter } from 'node:events'
 import { murmur2 } from '@platformatic/kafka'
+import { createReceiver, type Receiver, type ReceiverOptions } from 'fleethook'
+import type { InboxMessage } from 'fleethook/extend'
+import { kafkaInbox } from 'fleethook/inbox/kafka'
+import { vi } from 'vitest'
 import { type Client, Connector } from '../../adapters/inbox/kafka/client.ts'
 import { readKafkaOptions, type KafkaSettings } from '../../adapters/inbox/kafka/options.ts'
-import type { Outgoing } from '../../adapters/inbox/kafka/records.ts'
+import { type Outgoing, toRecord } from '../../adapters/inbox/kafka/records.ts'
 import { Writer } from '../../adapters/inbox/kafka/writer.ts'
-import type { FakeClock } from '../../src/testing.ts'
+import { type FakeClock, fakeClock } from '../../src/testing.ts'
+import { message } from '../../src/testing/kept-message.ts'
 
 /** A record that a broker keeps. */
 interface Kept {
@@ -237,7 +242,7 @@ export class FakeCluster {
   readonly committed: Map<number, number> = new Map()
   readonly positionMetadata: Map<number, string> = new Map()
   /** The partitions that the group gives to a process that joins. */
-  assigned: readonly number[] = [0]
+  assigned: readonly number[] = [own]
   /** The brokers no longer know which leader wrote the records. */
   forgetsEpochs: boolean = false
   /** The brokers confirm nothing. */
@@ -343,7 +348,10 @@ export function clientOf(cluster: FakeCluster): Client {
       describeConfigs = async ({ resources }: { readonly resources: readonly { readonly resourceName: string }[] }) =>
         resources.map(({ resourceName }) => ({
           resourceName,
-          configs: [{ name: 'min.insync.replicas', value: '2' }],
+          configs: [
+            { name: 'min.insync.replicas', value: '2' },
+            { name: 'retention.ms', value: String(7 * 86_400_000) },
+          ],
         }))
       async close(): Promise<void> {}
     },
@@ -363,4 +371,84 @@ export function clientOf(cluster: FakeCluster): Client {
 function refused(errorCode: number, { topic, partition }: Outgoing): Error {
   const response = { responses: [{ name: topic, partitionResponses: [{ index: partition, errorCode }] }] }
   return Object.assign(new Error(codes[errorCode]), { apiId: codes[errorCode], response })
+}
+
+/** The partition of the tests. Events of gaps go to the other one. */
+export const own = 1
+
+/** A message in the topic, in a lane of its own. Its number also orders its id. */
+export function post(
+  cluster: FakeCluster,
+  n: number,
+  changes: Partial<InboxMessage> = {},
+  partition: number = own,
+): void {
+  const given = { ...message(n), lane: `V${n}`, receivedAt: cluster.clock.now(), ...changes }
+  cluster.append(toRecord(given, { topic: 'fleethook', partition, writer: Buffer.from('w1') }))
+}
+
+/** The events of gaps in the topic, without those of restarts. */
+export function gapsIn(cluster: FakeCluster): readonly unknown[] {
+  return cluster
+    .logsOf('fleethook')
+    .flatMap(({ records }) => records)
+    .filter(({ headers }) => headers.some(([name, value]) => `${String(name)}=${String(value)}` === 'kind=gap'))
+    .map(({ value }) => JSON.parse(String(value)) as { reason: string; from: string; to: string; missed: number })
+    .filter(({ reason }) => reason !== 'restarted' && reason !== 'stopped')
+    .map(({ reason, from, to, missed }) => ({ reason, fromMs: Date.parse(from), toMs: Date.parse(to), missed }))
+}
+
+/** A process with `kafkaInbox`. */
+export interface KafkaProcess {
+  readonly receiver: Receiver
+  /** Warnings and errors. */
+  readonly logged: readonly string[]
+  /** Its client in the group. */
+  member(): FakeConsumer
+  /** It ends without a word to the group. */
+  crash(): void
+}
+
+const processes: KafkaProcess[] = []
+
+/** Starts a process on the cluster. `handle` gets the numbers of messages. */
+export async function startProcess(
+  cluster: FakeCluster,
+  handle: (n: number, signal: AbortSignal) => Promise<void> | void,
+  options: Partial<ReceiverOptions> = {},
+): Promise<KafkaProcess> {
+  const client = clientOf(cluster)
+  vi.doMock('@platformatic/kafka', () => client)
+  const before = cluster.consumers.length
+  const mine = (): readonly FakeConsumer[] => cluster.consumers.slice(before)
+  const logged: string[] = []
+  const silent = (): void => {}
+  const note = (level: string) => (line: string) => void logged.push(`${level}: ${line}`)
+  const receiver = createReceiver({
+    ...{ secret: false, clock: cluster.clock, inbox: kafkaInbox({ brokers: ['b1:9092'], partitions: 2 }) },
+    log: { debug: silent, info: silent, warn: note('warn'), error: note('error') },
+    ...options,
+  }).on('state', ({ raw }, { signal }) => handle(Number(Object(raw).n), signal))
+  await receiver.open()
+  const process: KafkaProcess = {
+    receiver,
+    logged,
+    member: () => mine().find((one) => one.listenerCount('consumer:group:join') > 0) ?? new FakeConsumer(cluster),
+    crash() {
+      for (const one of mine()) one.isClosed = true
+    },
+  }
+  processes.push(process)
+  return process
+}
+
+/** For `afterEach`. */
+export function endProcesses(): void {
+  for (const process of processes.splice(0)) process.crash()
+  vi.doUnmock('@platformatic/kafka')
+}
+
+/** A cluster with a fake clock. */
+export function newCluster(): FakeCluster {
+  return new FakeCluster(fakeClock())
 }

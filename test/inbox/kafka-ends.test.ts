@@ -1,17 +1,16 @@
 import fc from 'fast-check'
-import { createReceiver, type Receiver } from 'fleethook'
 import { afterEach, describe, expect, test } from 'vitest'
-import { DeadTopic } from '../../adapters/inbox/kafka/dead-topic.ts'
 import { readMark, writeMark } from '../../adapters/inbox/kafka/ends.ts'
-import { Reader } from '../../adapters/inbox/kafka/reader.ts'
-import { inboxBehind } from '../../adapters/inbox/two-halves.ts'
-import { toRecord } from '../../adapters/inbox/kafka/records.ts'
-import { fakeClock } from '../../src/testing.ts'
-import { message } from '../../src/testing/kept-message.ts'
-import { FakeCluster, type FakeConsumer } from './kafka-cluster.ts'
+import {
+  endProcesses,
+  type FakeCluster,
+  type KafkaProcess,
+  newCluster,
+  own as ownPartition,
+  post,
+  startProcess,
+} from './kafka-cluster.ts'
 
-const silent = (): void => {}
-const quiet = { debug: silent, info: silent, warn: silent, error: silent }
 const offset = fc.nat(60_000).map((n) => 1_000_000 + n)
 
 describe('the metadata of a position', () => {
@@ -52,29 +51,18 @@ describe('the metadata of a position', () => {
   })
 })
 
-interface Process {
-  readonly receiver: Receiver
-  readonly member: FakeConsumer
-  /** It ends without a word to the group. */
-  crash(): void
-}
-
 interface Group {
   readonly cluster: FakeCluster
   /** The messages whose handlers began, in each process. */
   readonly runs: number[][]
-  readonly start: () => Promise<Process>
+  readonly start: () => Promise<KafkaProcess>
 }
 
-const started: Process[] = []
-afterEach(() => {
-  for (const one of started.splice(0)) one.crash()
-})
+afterEach(endProcesses)
 
 /** Handlers of messages with these numbers never return. Those that `ends` names end their process at once. */
 function createGroup(stuck: (n: number) => boolean, ends: (n: number) => boolean = stuck, concurrency = 4): Group {
-  const clock = fakeClock()
-  const cluster = new FakeCluster(clock)
+  const cluster = newCluster()
   const runs: number[][] = []
   return {
     cluster,
@@ -82,57 +70,34 @@ function createGroup(stuck: (n: number) => boolean, ends: (n: number) => boolean
     async start() {
       const own: number[] = []
       runs.push(own)
-      const before = cluster.consumers.length
-      const { connector, settings } = cluster
-      const shared = { connector, settings, clock, writer: cluster.writer(), writerId: Buffer.from(`w${runs.length}`) }
-      const receiver = createReceiver({
-        ...{ secret: false, clock, concurrency, log: quiet },
-        inbox: (inbox) => {
-          const dead = new DeadTopic(shared)
-          const reader = new Reader({ connector, settings, dead, inbox, put: async () => {}, retentionMs: undefined })
-          return {
-            ...inboxBehind('replicated', undefined, async () => reader),
-            deadLetters: (which) => dead.list(which),
-          }
-        },
-      }).on('state', async ({ raw }) => {
-        const n = Number(Object(raw).n)
+      const handle = async (n: number): Promise<void> => {
         own.push(n)
-        if (ends(n)) for (const one of cluster.consumers.slice(before)) one.isClosed = true
+        if (ends(n)) process.crash()
         if (stuck(n)) await new Promise<void>(() => {})
-      })
-      await receiver.open()
-      await clock.advance(2_500)
-      const consumers = cluster.consumers.slice(before)
-      const member = consumers.find((one) => one.listenerCount('consumer:group:join') > 0)
-      if (member === undefined) throw new Error('No consumer has joined.')
-      const crash = (): void => {
-        for (const one of consumers) one.isClosed = true
       }
-      const process = { receiver, member, crash }
-      started.push(process)
+      const process = await startProcess(cluster, handle, { concurrency })
+      await cluster.clock.advance(2_500)
       return process
     },
   }
 }
 
-function post({ cluster }: Group, ...numbers: readonly number[]): void {
-  for (const n of numbers)
-    cluster.append(
-      toRecord(
-        { ...message(n), lane: `V${n}`, receivedAt: cluster.clock.now() },
-        { topic: 'fleethook', partition: 0, writer: Buffer.from('w') },
-      ),
-    )
+/** The dead letters, with the time that reading them takes. */
+async function lettersOf({ receiver }: KafkaProcess, { clock }: FakeCluster): Promise<readonly string[]> {
+  const letters: string[] = []
+  let isRead = false
+  void Array.fromAsync(receiver.deadLetters.list()).then((all) => {
+    for (const { event, error } of all) letters.push(`${Object(event).raw?.n}: ${error}`)
+    isRead = true
+  })
+  for (let round = 0; round < 100 && !isRead; round += 1) await clock.advance(100)
+  return letters
 }
-
-const lettersOf = async ({ receiver }: Process): Promise<readonly string[]> =>
-  (await Array.fromAsync(receiver.deadLetters.list())).map(({ event, error }) => `${Object(event).raw?.n}: ${error}`)
 
 describe('a message during which processes end', () => {
   test('runs alone after two, and is a dead letter after three', async () => {
     const group = createGroup((n) => n === 3)
-    post(group, 1, 2, 3, 4, 5)
+    for (const n of [1, 2, 3, 4, 5]) post(group.cluster, n)
     for (let n = 0; n < 3; n += 1) (await group.start()).crash()
     const last = await group.start()
     await group.cluster.clock.advance(2_000)
@@ -140,8 +105,10 @@ describe('a message during which processes end', () => {
     expect(group.runs[1]).toContain(3)
     expect(group.runs[2]?.at(-1)).toBe(3)
     expect(group.runs[3]).not.toContain(3)
-    expect(await lettersOf(last)).toEqual(['3: 3 processes ended while they handled it, and it may be the reason.'])
-    expect(group.cluster.committed.get(0)).toBe(5)
+    expect(await lettersOf(last, group.cluster)).toEqual([
+      '3: 3 processes ended while they handled it, and it may be the reason.',
+    ])
+    expect(group.cluster.committed.get(ownPartition)).toBe(5)
   })
 
   test('is counted although it is far behind a message that never ends and keeps the position', async () => {
@@ -150,7 +117,7 @@ describe('a message during which processes end', () => {
       (n) => n === 250,
       1_000,
     )
-    post(group, ...Array.from({ length: 300 }, (_, n) => n))
+    for (const n of Array.from({ length: 300 }, (_, n) => n)) post(group.cluster, n)
     for (let n = 0; n < 2; n += 1) (await group.start()).crash()
     // Now 0 and 250 run alone, one after the other.
     const third = await group.start()
@@ -161,7 +128,7 @@ describe('a message during which processes end', () => {
     fourth.crash()
     const last = await group.start()
     await group.cluster.clock.advance(2_000)
-    expect((await lettersOf(last)).map((text) => text.split(':')[0])).toEqual(['0', '250'])
+    expect((await lettersOf(last, group.cluster)).map((text) => text.split(':')[0])).toEqual(['0', '250'])
   })
 
   test('is counted by stops and rebalances neither, nor by the same process', async () => {
@@ -170,13 +137,13 @@ describe('a message during which processes end', () => {
       () => false,
     )
     const { clock } = group.cluster
-    post(group, 1)
+    post(group.cluster, 1)
     for (let n = 0; n < 4; n += 1) {
       const one = await group.start()
       expect(group.runs.at(-1)).toEqual([1])
       // The group hears nothing from it for a while, and it joins as another member.
-      one.member.joined([])
-      one.member.joined([0])
+      one.member().joined([])
+      one.member().joined([ownPartition])
       await clock.advance(1_000)
       expect(group.runs.at(-1)).toEqual([1, 1])
       if (n === 0) {
@@ -185,7 +152,7 @@ describe('a message during which processes end', () => {
         await draining
       } else {
         // Another process joins, and this one waits for its handler in vain.
-        const joining = one.member.beforeJoin()
+        const joining = one.member().beforeJoin()
         await clock.advance(7_500)
         await joining
       }
@@ -193,7 +160,7 @@ describe('a message during which processes end', () => {
     }
     const last = await group.start()
     await clock.advance(1_000)
-    expect(await lettersOf(last)).toEqual([])
+    expect(await lettersOf(last, group.cluster)).toEqual([])
     expect(group.runs.at(-1)).toEqual([1])
   })
 
@@ -207,14 +174,14 @@ describe('a message during which processes end', () => {
       commits += 1
     }
     let isAway = true
-    post(group, 1)
+    post(group.cluster, 1)
     await group.start()
     expect(runs[0]).toEqual([])
     isAway = false
     await cluster.clock.advance(1_000)
     expect(runs[0]).toEqual([1])
     commits = 0
-    for (let n = 2; n < 500; n += 1) post(group, n)
+    for (let n = 2; n < 500; n += 1) post(cluster, n)
     await cluster.clock.advance(2_000)
     expect(runs[0]?.length).toBe(499)
     expect(commits).toBeLessThanOrEqual(3)

@@ -1,7 +1,7 @@
+import type { InboxGap, KeptGap } from 'fleethook/extend'
 import { afterEach, describe, expect, test } from 'vitest'
 import { TopicSigns } from '../../adapters/inbox/kafka/life.ts'
 import { Life, type Sign } from '../../adapters/inbox/signs-of-life.ts'
-import type { InboxGap, KeptGap } from '../../src/inbox/inbox.ts'
 import { type FakeClock, fakeClock } from '../../src/testing.ts'
 import { FakeCluster } from './kafka-cluster.ts'
 

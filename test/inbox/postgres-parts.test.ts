@@ -1,3 +1,4 @@
+import type { KeptGap, StoredVehicle } from 'fleethook/extend'
 /* Parts of postgresInbox on a client that answers as a test wants. */
 import { expect, test } from 'vitest'
 import { Database, type Row } from '../../adapters/inbox/postgres/client.ts'
@@ -8,8 +9,6 @@ import { partitionOf } from '../../adapters/inbox/postgres/schema.ts'
 import { stateValues, VehicleRows } from '../../adapters/inbox/postgres/vehicles.ts'
 import { Life } from '../../adapters/inbox/signs-of-life.ts'
 import { systemClock } from '../../src/base/clock.ts'
-import type { KeptGap } from '../../src/inbox/inbox.ts'
-import type { StoredVehicle } from '../../src/inbox/vehicle-store.ts'
 import { quiet } from '../postgres/quiet.ts'
 
 /** `answer` gets the text of each statement. */

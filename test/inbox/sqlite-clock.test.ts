@@ -4,8 +4,7 @@ import type { Inbox, InboxGap, InboxMessage, InboxSettings } from 'fleethook/ext
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
 import { expect, test } from 'vitest'
-import { DeliveryIds } from '../../src/inbox/delivery-id.ts'
-import { reason } from '../../src/testing/kept-message.ts'
+import { DeliveryIds, reason } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf } from './sqlite-settings.ts'
 

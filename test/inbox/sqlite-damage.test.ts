@@ -4,16 +4,12 @@ import { DatabaseSync } from 'node:sqlite'
 import type { Inbox, InboxMessage } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { describe, expect, test, vi } from 'vitest'
-import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
-import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
-import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import type { InboxFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { FleethookError } from 'fleethook'
 import { fakeClock } from 'fleethook/testing'
-import { DeliveryIds } from '../../src/inbox/delivery-id.ts'
-import { message as kept, reason } from '../../src/testing/kept-message.ts'
+import { DeliveryIds, message as kept, reason } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
+import { type InboxFile, inboxOn } from './sqlite-store.ts'
 
 const files = createFiles()
 const ids = new DeliveryIds()
@@ -216,13 +212,11 @@ describe('on a failing disk', () => {
   }> {
     const clock = fakeClock(nowMs)
     const { settings, reported } = settingsOf({ clock })
-    const options = readSqliteOptions({ path: files.path(), waitMs: 0 })
-    const store = createInboxFile(options)
+    const path = files.path()
     const faults: Faults = {}
     const calls: string[] = []
     const error = (): FleethookError => new FleethookError(faults.code ?? 'inbox_unavailable', 'The disk says EIO.')
-    const faulty: InboxFile = {
-      ...store,
+    const faulty = (store: InboxFile): Partial<InboxFile> => ({
       async open(now) {
         calls.push('open')
         if (faults.open === true) throw error()
@@ -242,10 +236,10 @@ describe('on a failing disk', () => {
         calls.push(now === undefined ? 'dropped' : 'closed')
         return store.close(now)
       },
-    }
-    const inbox = createSqliteInbox(faulty, settings, options)
+    })
+    const { inbox } = inboxOn(path, faulty, settings)
     await inbox.open()
-    return { inbox, faults, clock, calls, reported, path: options.path }
+    return { inbox, faults, clock, calls, reported, path }
   }
 
   test('a failed sync closes the file, refuses messages, and opens the file again after growing waits', async () => {

@@ -1,35 +1,31 @@
 import { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
-import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import type { StoredMessage, Transaction } from '../../adapters/inbox/sqlite/file/interface.ts'
-import { DeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
+import { DeliveryIds, message } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
+import { type InboxFile, rowOf, storeAt, transaction } from './sqlite-store.ts'
 
 const files = createFiles()
 const nowMs = Date.UTC(2026, 10, 21, 10)
 const mebibyte = 1_048_576
-const nothing: Transaction = { retracted: [], puts: [], updates: [], settled: [], moves: [], nowMs, pendingBytes: 0 }
 
 /** Creates messages of 1,000 bytes. */
-function rows(): (count: number) => readonly StoredMessage[] {
+function rows(): (count: number) => readonly ReturnType<typeof rowOf>[] {
   const ids = new DeliveryIds()
   return (count) =>
     Array.from({ length: count }, () => {
-      const id = ids.next(nowMs)
       const text = 'x'.repeat(1_000)
-      return { id, seq: seqOf(id), lane: 'VIN', receivedAt: nowMs, door: 'root', kind: 'wire', text, bytes: 1_000 }
+      return rowOf({ ...message(0, 1_000), id: ids.next(nowMs), text })
     })
 }
 
 test('a search for space in a full file lets other work run in between', async () => {
-  const store = createInboxFile(readSqliteOptions({ path: files.path(), waitMs: 0, maxBytes: 16 * mebibyte }))
+  const store = storeAt(files.path(), { maxBytes: 16 * mebibyte })
   await store.open({ nowMs })
   const make = rows()
   let isFull = false
   while (!isFull) {
-    await store.commit({ ...nothing, puts: make(20) }).catch(({ code }: { code: string }) => {
+    await store.commit(transaction(nowMs, { puts: make(20) })).catch(({ code }: { code: string }) => {
       expect(code).toBe('inbox_full')
       isFull = true
     })
@@ -47,11 +43,11 @@ test('a search for space in a full file lets other work run in between', async (
 
 test('only as many dead letters are dropped as exceed the limit', async () => {
   const dead = { maxBytes: 100_000 }
-  const store = createInboxFile(readSqliteOptions({ path: files.path(), waitMs: 0, retention: { dead } }))
+  const store = storeAt(files.path(), { retention: { dead } })
   await store.open({ nowMs })
   const puts = rows()(200)
   const moves = puts.map(({ seq }) => ({ to: 'dead' as const, seq, error: 'no', attempts: 5, diedAt: nowMs }))
-  await store.commit({ ...nothing, puts, moves })
+  await store.commit(transaction(nowMs, { puts, moves }))
   while ((await store.tidy({ nowMs }, 0)).more);
   const { items: found } = await store.deadLetters({ limit: 1_000 }, -1)
   expect(found.map(({ id }) => id)).toEqual(puts.slice(100).map(({ id }) => id))
@@ -60,8 +56,8 @@ test('only as many dead letters are dropped as exceed the limit', async () => {
 
 test('dead letters in the file of an older fleethook are replayed, as those of the first run', async () => {
   const path = files.path()
-  const open = async (): Promise<ReturnType<typeof createInboxFile>> => {
-    const store = createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
+  const open = async (): Promise<InboxFile> => {
+    const store = storeAt(path)
     await store.open({ nowMs })
     return store
   }
@@ -69,14 +65,15 @@ test('dead letters in the file of an older fleethook are replayed, as those of t
   const [put] = rows()(1)
   if (put === undefined) throw new Error('One was made.')
   const { seq } = put
-  await store.commit({ ...nothing, puts: [put], moves: [{ to: 'dead', seq, error: 'no', attempts: 5, diedAt: nowMs }] })
+  const died = { to: 'dead' as const, seq, error: 'no', attempts: 5, diedAt: nowMs }
+  await store.commit(transaction(nowMs, { puts: [put], moves: [died] }))
   await store.close({ nowMs })
   const old = new DatabaseSync(path)
   old.exec('ALTER TABLE dead DROP COLUMN run')
   old.close()
 
   const again = await open()
-  await again.commit({ ...nothing, moves: [{ to: 'pending', seq }] })
+  await again.commit(transaction(nowMs, { moves: [{ to: 'pending', seq }] }))
   expect(await again.find(seq)).toEqual(expect.objectContaining({ replayed: true }))
   expect((await again.find(seq))?.replay).toBeUndefined()
   await again.close({ nowMs })

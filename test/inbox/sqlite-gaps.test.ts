@@ -6,7 +6,6 @@ import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
 import { createReceiver } from 'fleethook'
 import { describe, expect, test, vi } from 'vitest'
-import { watchForStalls } from '../../src/gaps/gaps.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { settableClock } from '../dispatch/fake-clock.ts'
 import { createFiles } from './sqlite-files.ts'
@@ -300,44 +299,6 @@ test('stats: the size, the dead letters kept, the age of the oldest message and 
   expect(inbox.stats?.()).toMatchObject({ deadLetters: 0 })
   await inbox.close()
   expect(existsSync(path)).toBe(true)
-})
-
-describe('a process that stood still', () => {
-  function watched(): { readonly clock: ReturnType<typeof settableClock>; readonly stalls: number[][]; stop(): void } {
-    const clock = settableClock(startMs)
-    const stalls: number[][] = []
-    const stop = watchForStalls(clock, (fromMs, toMs) => void stalls.push([fromMs, toMs]))
-    return { clock, stalls, stop }
-  }
-
-  /** Time passes, and no timer runs until the end. */
-  async function freeze({ clock }: ReturnType<typeof watched>, ms: number): Promise<void> {
-    const { fake } = clock
-    clock.set(ms)
-    await fake.advance(1_000)
-  }
-
-  test('is reported from the last tick to the late one', async () => {
-    const made = watched()
-    await made.clock.fake.advance(10_000)
-    const beforeMs = made.clock.now()
-    await freeze(made, 20_000)
-    expect(made.stalls).toEqual([[beforeMs, beforeMs + 21_000]])
-    await made.clock.fake.advance(10_000)
-    expect(made.stalls).toHaveLength(1)
-    made.stop()
-    await freeze(made, 20_000)
-    expect(made.stalls).toHaveLength(1)
-  })
-
-  test('is not reported for a short delay, or a clock that is set back', async () => {
-    const made = watched()
-    await freeze(made, 1_999)
-    made.clock.set(-hourMs)
-    await made.clock.fake.advance(10_000)
-    expect(made.stalls).toEqual([])
-    made.stop()
-  })
 })
 
 test('a message that a crash left is marked as redelivered, also after a clean stop in between', async () => {

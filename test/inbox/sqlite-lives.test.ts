@@ -6,10 +6,10 @@ import type { Inbox, InboxGap, InboxMessage, KeptGap } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
 import { expect, test } from 'vitest'
-import { DeliveryIds } from '../../src/inbox/delivery-id.ts'
 import { inForm } from '../form.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
+import { DeliveryIds } from '../../src/testing/kept-message.ts'
 
 const files = createFiles()
 const startMs = Date.UTC(2026, 10, 21, 10)

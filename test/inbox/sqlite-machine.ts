@@ -5,12 +5,9 @@ import { FleethookError } from 'fleethook'
 import type { Inbox } from 'fleethook/extend'
 import { fakeClock } from 'fleethook/testing'
 import { expect } from 'vitest'
-import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
-import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
-import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import type { InboxFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
+import { type InboxFile, inboxOn } from './sqlite-store.ts'
 
 /** Calls of an inbox, and faults that happen to it. */
 export const steps: readonly string[] = [
@@ -58,13 +55,8 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
   await inbox.open()
 
   function make(): { inbox: Inbox; store: InboxFile } {
-    const options = readSqliteOptions({ path, waitMs: 0 })
-    const file = createInboxFile(options)
-    const failable: InboxFile = { ...file, commit: commitOf(file) }
-    return {
-      inbox: createSqliteInbox(slow ? late(failable) : failable, settingsOf({ clock }).settings, options),
-      store: file,
-    }
+    const failable = (file: InboxFile): InboxFile => ({ ...file, commit: commitOf(file) })
+    return inboxOn(path, (file) => (slow ? late(failable(file)) : failable(file)), settingsOf({ clock }).settings)
   }
 
   function commitOf(file: InboxFile): InboxFile['commit'] {

@@ -2,9 +2,9 @@
 // tells it to.
 import process from 'node:process'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
-import { DeliveryIds } from '../../src/inbox/delivery-id.ts'
 import { FleethookError, withHint } from '../../src/base/errors.ts'
 import { systemClock } from '../../src/base/clock.ts'
+import { DeliveryIds } from '../../src/testing/kept-message.ts'
 
 const [path = '', waitMs = '0', thread = ''] = process.argv.slice(2)
 const say = (word: string): void => void process.stdout.write(`${word}\n`)

@@ -2,17 +2,12 @@ import { cpSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node
 import { dirname } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
-import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import type { InboxFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { message as kept } from '../../src/testing/kept-message.ts'
-import { seqOf } from '../../src/inbox/delivery-id.ts'
 import { createFiles } from './sqlite-files.ts'
+import { rowOf, storeAt, transaction } from './sqlite-store.ts'
 
 const files = createFiles()
 const messages = 2_000
-
-const storeAt = (path: string): InboxFile => createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
 
 /** What a process would leave behind if it were killed now. */
 function leftOf(path: string): string {
@@ -27,12 +22,10 @@ async function damaged(): Promise<string> {
   const path = files.path()
   const store = storeAt(path)
   await store.open({ nowMs: 1 })
-  const puts = Array.from({ length: messages }, (_, n) => {
-    const { event: _event, ...row } = kept(n)
-    return { ...row, text: `${row.text}${' '.repeat(400)}`, seq: seqOf(row.id) }
-  })
-  const nothing = { retracted: [], updates: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
-  await store.commit({ ...nothing, puts })
+  const puts = Array.from({ length: messages }, (_, n) =>
+    rowOf({ ...kept(n), text: `${kept(n).text}${' '.repeat(400)}` }),
+  )
+  await store.commit(transaction(1, { puts }))
   await store.close({ nowMs: 1 })
   writeFileSync(path, readFileSync(path).fill(0, 0, 100))
   return path

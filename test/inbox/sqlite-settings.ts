@@ -1,6 +1,5 @@
-import type { InboxSettings } from 'fleethook/extend'
+import type { InboxSettings, Opened, Waiting } from 'fleethook/extend'
 import { systemClock } from '../../src/base/clock.ts'
-import type { Opened, Waiting } from '../../src/inbox/inbox.ts'
 
 /** What an inbox logged and reported to its receiver. */
 export interface Reported {

@@ -3,14 +3,10 @@ import type { Inbox } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, type FakeClock } from 'fleethook/testing'
 import { describe, expect, test, vi } from 'vitest'
-import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
-import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
-import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import type { InboxFile, OpenedFile } from '../../adapters/inbox/sqlite/file/interface.ts'
-import { seqOf } from '../../src/inbox/delivery-id.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
+import { type InboxFile, inboxOn, type OpenedFile, rowOf, storeAt, transaction } from './sqlite-store.ts'
 
 const files = createFiles()
 const nothing = { messages: 0, bytes: 0 }
@@ -20,12 +16,10 @@ async function failingSync(
   path: string = files.path(),
   change: (store: InboxFile) => Partial<InboxFile> = () => ({}),
 ): Promise<{ inbox: Inbox; fail(): void; recovered(): Promise<void> }> {
-  const options = readSqliteOptions({ path, waitMs: 0 })
-  const store = createInboxFile(options)
   const clock: FakeClock = fakeClock(1_000_000)
   let fails = false
   let reopened = (): void => {}
-  const failing: InboxFile = {
+  const failing = (store: InboxFile): InboxFile => ({
     ...store,
     async commit(batch) {
       const result = await store.commit(batch)
@@ -33,12 +27,12 @@ async function failingSync(
       fails = false
       throw new FleethookError('inbox_unavailable', 'The sync failed.')
     },
-  }
+  })
   const onCapacity = (): void => reopened()
-  const inbox = createSqliteInbox(
-    { ...failing, ...change(failing) },
+  const { inbox } = inboxOn(
+    path,
+    (store) => ({ ...failing(store), ...change(failing(store)) }),
     settingsOf({ clock, onCapacity }).settings,
-    options,
   )
   await inbox.open()
   return {
@@ -131,9 +125,8 @@ function fails(): never {
 
 test('several crashes make one gap event, and the recorded gaps are removed when it is stored', async () => {
   const path = files.path()
-  const options = readSqliteOptions({ path, waitMs: 0 })
   for (const ms of [1_000, 2_000, 3_000]) {
-    const killed = createInboxFile(options)
+    const killed = storeAt(path)
     await killed.open({ nowMs: ms })
     await killed.close()
   }
@@ -187,11 +180,9 @@ test('a message settled while the sync failed takes no room, even if the disk is
 
 test('a claim that could not be written does not count: a failing disk does not make a message a dead letter', async () => {
   const path = files.path()
-  const before = createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
+  const before = storeAt(path)
   await before.open({ nowMs: 1 })
-  const { event: _event, ...row } = kept(1)
-  const nothingElse = { retracted: [], updates: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
-  await before.commit({ ...nothingElse, puts: [{ ...row, seq: seqOf(row.id) }] })
+  await before.commit(transaction(1, { puts: [rowOf(kept(1))] }))
   // Without a time: the process crashed.
   await before.close()
   let broken = true
@@ -240,18 +231,15 @@ test('a change during the reopening waits, and is counted once', async () => {
 })
 
 test('a search for room that ends after the file was closed does not stop its reopening', async () => {
-  const options = readSqliteOptions({ path: files.path(), waitMs: 0 })
-  const store = createInboxFile(options)
   const clock = fakeClock(1_000_000)
   let failing: (() => Promise<never>) | undefined
   const looked = Promise.withResolvers<boolean>()
-  const inThread: InboxFile = {
-    ...store,
+  const inThread = (store: InboxFile): Partial<InboxFile> => ({
     commit: (batch) => failing?.() ?? store.commit(batch),
     // Like a thread that answers later.
     probe: () => looked.promise,
-  }
-  const inbox = createSqliteInbox(inThread, settingsOf({ clock }).settings, options)
+  })
+  const { inbox } = inboxOn(files.path(), inThread, settingsOf({ clock }).settings)
   await inbox.open()
   await inbox.put([kept(1)])
   failing = () => Promise.reject(new FleethookError('inbox_full', 'The disk is full.'))

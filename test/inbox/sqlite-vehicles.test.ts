@@ -1,11 +1,11 @@
+import type { StoredVehicle } from 'fleethook/extend'
 import fc from 'fast-check'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
 import { expect, test } from 'vitest'
 import type { VehicleRow } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { createVehicleRows, type VehicleRows } from '../../adapters/inbox/sqlite/vehicles.ts'
-import { firstSeqAt } from '../../src/inbox/delivery-id.ts'
-import { memoryVehicles, type StoredVehicle } from '../../src/inbox/vehicle-store.ts'
 import { inForm } from '../form.ts'
+import { firstSeqAt, memoryVehicles } from '../../src/testing/kept-message.ts'
 
 const nobody = -1
 

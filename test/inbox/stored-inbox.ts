@@ -1,8 +1,5 @@
 import { FleethookError } from 'fleethook'
-import type { InboxFactory } from 'fleethook/extend'
-import { isSelected } from '../../src/inbox/inbox.ts'
-import { bytesOfMessage, pageOf } from '../../src/inbox/pages.ts'
-import type { DeadLetter, InboxMessage, Waiting } from 'fleethook/extend'
+import type { DeadLetter, InboxFactory, InboxMessage, Listing, Selection, Waiting } from 'fleethook/extend'
 
 /** What outlives a receiver in a test: every message as JSON text, nothing else. */
 export interface Disk {
@@ -38,6 +35,12 @@ export interface Faults {
   settle?: (id: string) => Promise<void> | void
   reschedule?: (id: string) => Promise<void> | void
   deadLetter?: (id: string) => Promise<void> | void
+}
+
+function isSelected({ id, lane, receivedAt }: InboxMessage, which: Selection & Listing): boolean {
+  const { after = '', before = '~', fromMs = -Infinity, toMs = Infinity } = which
+  const isOfLane = which.lane === undefined || lane === which.lane
+  return isOfLane && id > after && id < before && receivedAt >= fromMs && receivedAt < toMs
 }
 
 interface Stored {
@@ -137,7 +140,9 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
       async deadLetters(which) {
         const found = letters().filter(({ message }) => isSelected(message, which))
         const sorted = found.toSorted((a, b) => (a.id < b.id ? -1 : 1))
-        return pageOf(sorted, which.limit, bytesOfMessage)
+        let bytes = 0
+        const last = sorted.findIndex(({ message }) => (bytes += message.bytes) >= 1_048_576)
+        return sorted.slice(0, last < 0 ? which.limit : Math.min(which.limit, last + 1))
       },
       findDeadLetter: async (id) => letters().find((letter) => letter.id === id),
       async settled(which) {

@@ -18,7 +18,7 @@ const installed: Plugin = {
   },
 }
 
-const runtimes = inForm<readonly Runtime[]>({ real: ['node20'], full: ['node20', 'node24'] })
+const runtimes = inForm<readonly Runtime[]>({ real: ['node22.13'], full: ['node22.13', 'node24'] })
 
 describe.each(runtimes)('the conformance suite against the installed package on %s', (runtime) => {
   let target: Target
@@ -30,7 +30,7 @@ describe.each(runtimes)('the conformance suite against the installed package on 
       bundle: true,
       format: 'esm',
       platform: 'node',
-      target: 'node20',
+      target: 'node22.13',
       plugins: [installed],
       logLevel: 'error',
     })

@@ -7,7 +7,7 @@ import { spawnTarget } from '../conformance/spawn.ts'
 import { inThisForm, workerCommand } from '../runtimes/targets.ts'
 
 const runs: readonly { readonly runtime: Runtime; readonly adapter: string; readonly flags: readonly string[] }[] = [
-  { runtime: 'node20', adapter: 'node', flags: [] },
+  { runtime: 'node22.13', adapter: 'node', flags: [] },
   { runtime: 'node22', adapter: 'node', flags: [] },
   { runtime: 'node24', adapter: 'node', flags: [] },
   { runtime: 'node26', adapter: 'node', flags: [] },

@@ -30,32 +30,36 @@ try {
 `
 
 const works = { status: 200, state: 'online', left: 0, lost: 0 }
-const unsupported = { code: 'inbox_unsupported', hint: expect.stringMatching(/^Run Node 22\.13 or later/) }
 
-const runs: readonly (readonly [Runtime, thread: '' | 'thread', expected: object])[] = [
-  ['node20', '', unsupported],
-  ['node22', '', works],
-  ['node22', 'thread', works],
-  ['node24', '', works],
-  ['node24', 'thread', works],
-  ['node26', 'thread', works],
-  ['bun', '', works],
-  ['bun', 'thread', works],
-  ['deno', '', works],
+const runs: readonly (readonly [Runtime, thread: '' | 'thread'])[] = [
+  ['node22.13', ''],
+  ['node22', ''],
+  ['node22', 'thread'],
+  ['node24', ''],
+  ['node24', 'thread'],
+  ['node26', 'thread'],
+  ['bun', ''],
+  ['bun', 'thread'],
+  ['deno', ''],
 ]
 
-test.each(runs.filter(([runtime, , expected]) => expected === unsupported || inThisForm(runtime)))(
+test.each(runs.filter(([runtime]) => inThisForm(runtime)))(
   'the installed package keeps messages in a file on %s %s',
-  (runtime, thread, expected) => {
-    const file = join(inject('consumer'), 'sqlite-inbox.js')
-    writeFileSync(file, script)
-    const path = join(mkdtempSync(join(tmpdir(), 'fleethook-package-')), 'inbox.db')
-    const flags = runtime === 'deno' ? ['run', '--allow-all'] : []
-    const printed = execFileSync(runtimePath(runtime), [...flags, file, path, thread], {
-      cwd: inject('consumer'),
-      encoding: 'utf8',
-      stdio: 'pipe',
-    })
-    expect(JSON.parse(printed)).toEqual(expected)
-  },
+  (runtime, thread) => expect(printed(runtime, thread)).toEqual(works),
 )
+
+test('the installed package says what it needs where SQLite is switched off', () =>
+  expect(printed('node22', '', '--no-experimental-sqlite')).toEqual({
+    code: 'inbox_unsupported',
+    hint: expect.stringMatching(/^Run Node 22\.13 or later/),
+  }))
+
+function printed(runtime: Runtime, thread: '' | 'thread', ...flags: readonly string[]): unknown {
+  const file = join(inject('consumer'), 'sqlite-inbox.js')
+  writeFileSync(file, script)
+  const path = join(mkdtempSync(join(tmpdir(), 'fleethook-package-')), 'inbox.db')
+  const args = [...flags, ...(runtime === 'deno' ? ['run', '--allow-all'] : []), file, path, thread]
+  return JSON.parse(
+    execFileSync(runtimePath(runtime), args, { cwd: inject('consumer'), encoding: 'utf8', stdio: 'pipe' }),
+  )
+}

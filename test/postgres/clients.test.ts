@@ -7,11 +7,10 @@ import { type PostgresClient, type PostgresInbox, postgresInbox } from 'fleethoo
 import { Kysely, PostgresDialect, type Transaction } from 'kysely'
 import postgres from 'postgres'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { schemaStatements } from '../../adapters/inbox/postgres/schema.ts'
 import { form } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { type PrismaTransaction, prismaOn } from './prisma.ts'
-import { post, receiverOn, type Scene, startScene } from './scene.ts'
+import { post, receiverOn, type Scene, startScene, tablesOf } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('clients', () => {
   let scene: Scene
@@ -170,7 +169,7 @@ describe.skipIf(!hasPostgres)('clients', () => {
   // It takes seconds to start.
   test.skipIf(form === 'short')('the inbox runs on PGlite', { timeout: 120_000 }, async () => {
     const db = new PGlite()
-    await db.exec(['BEGIN', ...schemaStatements(schema), 'COMMIT'].join(';\n'))
+    await db.exec(tablesOf(schema))
     await keepsMessages(db)
     await db.close()
   })

@@ -2,12 +2,11 @@
 import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import { handleWaiting, postgresInbox } from 'fleethook/inbox/postgres'
 import pg from 'pg'
-import { schemaStatements } from '../../adapters/inbox/postgres/schema.ts'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { bodiesOf, twice } from '../once/repeated.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
-import { post, receiverOn, type Scene, startScene, vinOf } from './scene.ts'
+import { post, receiverOn, type Scene, startScene, tablesOf, vinOf } from './scene.ts'
 import { transactionsOf } from './transactions.ts'
 
 describe.skipIf(!hasPostgres)('exactlyOnce', () => {
@@ -298,14 +297,14 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
       // Without the tables.
       expect(await postTo(other, isPool)).toEqual({ errors: Array.from({ length: 5 }, () => loud), runs: 0 })
       // With the tables, but without rows.
-      await other.query(['BEGIN', ...schemaStatements(schema), 'COMMIT'].join(';\n'))
+      await other.query(tablesOf(schema))
       expect(await postTo(other, isPool)).toEqual({ errors: Array.from({ length: 5 }, () => loud), runs: 0 })
     })
 
     test('also in a copy that has the same row', async () => {
       await scene.pool.query(`CREATE DATABASE copy${number}`)
       const copy = scene.newPool(3, scene.server.port, `copy${number}`)
-      await copy.query(['BEGIN', ...schemaStatements(schema), 'COMMIT'].join(';\n'))
+      await copy.query(tablesOf(schema))
       const { receiver } = receiverOn({ db: scene.newPool(), schema, role: 'receive' })
       await receiver.open()
       await post(receiver, 1, 1)

@@ -5,10 +5,10 @@ import { type FakeClock, fakeClock } from 'fleethook/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Database } from '../../adapters/inbox/postgres/client.ts'
 import { Store } from '../../adapters/inbox/postgres/store.ts'
-import { DeliveryIds } from '../../src/inbox/delivery-id.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
 import { post, receiverOn, type Scene, startScene } from './scene.ts'
+import { DeliveryIds } from '../../src/testing/kept-message.ts'
 
 const minute = 60_000
 

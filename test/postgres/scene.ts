@@ -16,6 +16,9 @@ export interface Scene extends AsyncDisposable {
   prepare(schema: string): Promise<void>
 }
 
+/** The statements that create the tables of the inbox in a schema. */
+export const tablesOf = (schema: string): string => ['BEGIN', ...schemaStatements(schema), 'COMMIT'].join(';\n')
+
 export async function startScene(settings: readonly string[] = []): Promise<Scene> {
   const server = await startPostgres(settings)
   const pools: pg.Pool[] = []
@@ -33,7 +36,7 @@ export async function startScene(settings: readonly string[] = []): Promise<Scen
     pool,
     newPool,
     async prepare(schema) {
-      await pool.query(['BEGIN', ...schemaStatements(schema), 'COMMIT'].join(';\n'))
+      await pool.query(tablesOf(schema))
     },
     async [Symbol.asyncDispose]() {
       await Promise.all(pools.map((each) => each.end()))

@@ -6,9 +6,8 @@ import { createOnce } from 'fleethook/once'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { qualified } from '../../adapters/inbox/postgres/qualified.ts'
-import { schemaStatements } from '../../adapters/inbox/postgres/schema.ts'
 import { logInto } from '../dispatch/scene.ts'
-import { post, type Scene, startScene, vinOf } from './scene.ts'
+import { post, type Scene, startScene, tablesOf, vinOf } from './scene.ts'
 
 let scene: Scene
 beforeAll(async () => {
@@ -79,9 +78,9 @@ test('with traps for every function, operator and type in front of those of Post
   await expect(pool.query('SELECT 1 + 1')).rejects.toThrow('trapped operator +')
   await expect(pool.query("SELECT '1'::text")).rejects.toThrow()
 
-  await pool.query(['BEGIN', ...schemaStatements('fleethook'), 'COMMIT'].join(';\n'))
+  await pool.query(tablesOf('fleethook'))
   // Again, on tables that are there.
-  await pool.query(['BEGIN', ...schemaStatements('fleethook'), 'COMMIT'].join(';\n'))
+  await pool.query(tablesOf('fleethook'))
   const lines: string[] = []
   const inbox = postgresInbox({ db: pool, leaseMs: 1_000, keepForMs: 3_600_000 })
   const handlers = poolOf('inbox')

@@ -13,13 +13,13 @@ export const secret = 'a-secret-of-the-tests'
 
 /** Whether the tests of this form run on the runtime. `npm test` takes one version of Node. */
 export const inThisForm = (runtime: Runtime): boolean =>
-  inForm({ short: !['node20', 'node22', 'node26'].includes(runtime), full: true })
+  inForm({ short: !['node22.13', 'node22', 'node26'].includes(runtime), full: true })
 
 /** The runtimes whose processes serve. */
 export const servers: readonly ServerRuntime[] = (['node22', 'node24', 'node26', 'bun', 'deno'] as const).filter(
   inThisForm,
 )
-export type ServerRuntime = Exclude<Runtime, 'node20' | 'workerd'>
+export type ServerRuntime = Exclude<Runtime, 'node22.13' | 'workerd'>
 
 /** The runtimes that run the sources as they are, Workers included. */
 export const everywhere: readonly Runtime[] = [...servers, 'workerd']
@@ -46,7 +46,7 @@ export function programCommand(
 /** How to run `programs/app.ts` with these settings. `serve`: options of the server, where there is one. */
 export async function appCommand(runtime: Runtime, settings: Settings, serve: object = {}): Promise<TargetCommand> {
   if (runtime === 'workerd') return workerCommand(appWorker(settings))
-  if (runtime === 'node20') throw new Error('Node 20 does not run TypeScript: it is tested with the built package.')
+  if (runtime === 'node22.13') throw new Error('Node 22.13 does not run TypeScript: it is tested with the built package.')
   return programCommand(runtime, join(programs, 'serve.ts'), {
     SETTINGS: JSON.stringify(settings),
     SERVE: JSON.stringify({ hostname: '127.0.0.1', ...serve }),

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { memoryInbox } from 'fleethook'
 import type { InboxFactory } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
-import { createObjectInbox } from '../../adapters/inbox/durable-object/object-inbox.ts'
+import { objectInbox } from '../workers/object-inbox.ts'
 import { objectStorage } from '../workers/object-storage.ts'
 
 /** A place that keeps states. Each call of `next` is the inbox of the next process. */
@@ -34,7 +34,7 @@ export const durablePlaces: readonly (readonly [where: string, open: () => Place
         next:
           () =>
           ({ keepsVehicles = false }) =>
-            createObjectInbox(storage, { ...keeping, keepsVehicles }),
+            objectInbox(storage, { ...keeping, keepsVehicles }),
         end: () => {},
       }
     },

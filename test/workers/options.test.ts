@@ -2,13 +2,12 @@ import { fakeClock } from 'fleethook/testing'
 import { Hono } from 'hono'
 import { describe, expect, test } from 'vitest'
 import { durableObjectInbox, inboxObject, type ObjectNamespace } from '../../adapters/inbox/durable-object.ts'
-import { createObjectInbox } from '../../adapters/inbox/durable-object/object-inbox.ts'
+import { objectInbox } from './object-inbox.ts'
 import { worker } from '../../adapters/workers.ts'
 import { withHint } from '../../src/base/errors.ts'
 import { createReceiver, type EventOf, FleethookError, type ReceiverOptions, vehicles } from '../../src/index.ts'
 import type { InboxMessage } from '../../src/extend.ts'
-import { msOfSeq, seqOf } from '../../src/inbox/delivery-id.ts'
-import { message } from '../../src/testing/kept-message.ts'
+import { message, msOfSeq, seqOf } from '../../src/testing/kept-message.ts'
 import { fnv1a } from '../../src/wire/identity.ts'
 import { objectStorage } from './object-storage.ts'
 
@@ -179,7 +178,7 @@ describe('states of vehicles', () => {
     const storage = objectStorage()
     let puts: InboxMessage['kind'][] = ['wire']
     const open = async (keepsVehicles: boolean): Promise<readonly unknown[]> => {
-      const inbox = createObjectInbox(storage, { ...keeping, keepsVehicles })
+      const inbox = objectInbox(storage, { ...keeping, keepsVehicles })
       const { gaps = [] } = await inbox.open()
       for (const [n, kind] of puts.entries()) {
         const { id } = message(n + 1)

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { createObjectInbox } from '../../adapters/inbox/durable-object/object-inbox.ts'
+import { objectInbox } from './object-inbox.ts'
 import { message as kept } from '../../src/testing/kept-message.ts'
 import { objectStorage } from './object-storage.ts'
 
@@ -7,8 +7,8 @@ test('an object counts what it found as handed out once, and writes each claim o
   const steps: string[] = []
   const storage = objectStorage()
   const noting = { ...storage, sync: async () => void steps.push('written') }
-  const create = (): ReturnType<typeof createObjectInbox> =>
-    createObjectInbox(noting, {
+  const create = (): ReturnType<typeof objectInbox> =>
+    objectInbox(noting, {
       maxBytes: 1e6,
       pendingMessages: 100,
       pendingBytes: 1e6,

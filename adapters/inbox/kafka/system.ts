@@ -239,13 +239,10 @@ export class KafkaSystem implements SharedSystem {
     if (createSpool === undefined || front === undefined) return undefined
     const { settings, reports, receipts } = this.#parts
     const inbox = createSpool({
-      ...{
-        pendingMessages: undefined,
-        pendingBytes: undefined,
-        overflow: 'refuse',
-        clock: settings.clock,
-        log: this.#log,
-      },
+      pendingMessages: undefined,
+      pendingBytes: undefined,
+      clock: settings.clock,
+      log: this.#log,
       onCapacity: () => {},
       onFailure: (error) => reports.dispatch.inboxFailed(error),
       onGap: (gap) => {

@@ -123,7 +123,9 @@ function handedOver(): never {
 /** Runs a statement in the transactions of Prisma, postgres.js, Kysely, Drizzle, PGlite and pg, which differ in the name of the method. */
 export async function runIn(transaction: unknown, sql: string): Promise<readonly unknown[]> {
   const kysely = {
-    ...{ sql, parameters: [], query: { kind: 'RawNode', sqlFragments: [sql], parameters: [] } },
+    sql,
+    parameters: [],
+    query: { kind: 'RawNode', sqlFragments: [sql], parameters: [] },
     queryId: { queryId: 'fleethook' },
   }
   const ways = { $queryRawUnsafe: sql, unsafe: sql, executeQuery: kysely, execute: sql, query: sql }

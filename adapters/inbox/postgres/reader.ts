@@ -517,7 +517,10 @@ export class Reader extends SharedReader<Unsettled> {
       const notBefore = Number(row['not_before'])
       const failure = failureOf(row)
       const found: Unsettled = {
-        ...{ message, part, isInherited, ending: { part: partition, seq } },
+        message,
+        part,
+        isInherited,
+        ending: { part: partition, seq },
         tries: { attempts, deliveries, notBefore, failure },
         text: row['text'] === null ? undefined : text,
         replayed: row['replayed'] === 'true',

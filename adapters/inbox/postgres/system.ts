@@ -109,7 +109,12 @@ export class PostgresSystem implements SharedSystem, Marks {
 
   inbox(inbox: InboxSettings): SharedInbox {
     this.reader = new Reader({
-      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.#id },
+      db: this.db,
+      settings: this.#settings,
+      inbox,
+      store: this.#store,
+      vehicles: this.vehicles,
+      me: this.#id,
       local: this.#clock.local,
       declared: () => declaredBy(this.#parts.registry.added),
       put: (messages) => this.#writer.put(messages),

@@ -41,7 +41,10 @@ export interface ListRow {
 const receivedAtMs = (id: string): number => Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
 
 const blank = (key: string, about: Pick<ListRow, 'id' | 'atMs' | 'outcome'> & Partial<ListRow>): ListRow => ({
-  ...{ key, vin: about.event?.vin ?? '', topic: about.event?.topic ?? '', failures: [] },
+  key,
+  vin: about.event?.vin ?? '',
+  topic: about.event?.topic ?? '',
+  failures: [],
   ...about,
 })
 
@@ -100,7 +103,11 @@ function withItem(known: ListRow | undefined, item: Item): ListRow {
       const isKnown = row.failures.some((each) => each.at === at && each.handler === handler)
       if (isKnown) return row
       return {
-        ...{ ...seen, outcome: 'failed', error, attempts: attempt, failures: [...row.failures, failure] },
+        ...seen,
+        outcome: 'failed',
+        error,
+        attempts: attempt,
+        failures: [...row.failures, failure],
         atMs: Date.parse(at),
       }
     }

@@ -8,6 +8,7 @@ import {
   type DefaultConfigResource,
 } from './config.ts'
 import { type CallOptions, type ClientOptions, readConnection } from './connection.ts'
+import { createCustomers, type Customers } from './customers.ts'
 import {
   type CommandResult,
   commandVehicle,
@@ -42,6 +43,26 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
   energySite(id: string | number): EnergySiteResource
   /** Everything that customers share with the business, with the customer of each product. */
   products(options?: CallOptions): Promise<readonly Product[]>
+  /**
+   * A list of the customers of vehicles for handlers: in memory, and read again for a vehicle that it does not have (at most once a minute)
+   * and after an hour. It asks nothing before the first `of`.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   * import { createClient } from 'fleethook/client'
+   *
+   * const client = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
+   * const customers = client.customers()
+   * createReceiver({ secret: process.env.WEBHOOK_SECRET }).on('alerts', async ({ vin, alerts }) => {
+   *   const customer = await customers.of(vin)
+   *   console.log(customer?.ref ?? vin, alerts[0]?.name)
+   * })
+   * ```
+   *
+   * Specification: "Consented products".
+   */
+  customers(): Customers
   /**
    * Sends a command to a vehicle, once: the service wakes the vehicle first and retries a command that failed. Also resolves when
    * the vehicle refused the command (`result` is false). Rejects with `insufficient_scope` without command access, with
@@ -125,6 +146,7 @@ export function createClient<const Fields extends FieldCatalogue = FieldCatalogu
     vehicle: (vin) => createVehicleResource(call, vin),
     energySite: (id) => createEnergySiteResource(call, id),
     products: (given) => listProducts(call, given),
+    customers: () => createCustomers(connection),
     command: (vin, name, body = {}, given = {}) => commandVehicle(call, vin, name, body, given),
     wakeUp: (vin, given = {}) => wakeVehicle(call, vin, given),
     stream: (product, given = {}) => createStream(connection, normalizer, product, given),

@@ -1,10 +1,9 @@
 import { join } from 'node:path'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { expect, test } from 'vitest'
-import { createInboxFile } from '../../../adapters/inbox/sqlite/file/file.ts'
-import { readSqliteOptions } from '../../../adapters/inbox/sqlite/options.ts'
 import { message, reason } from '../../../src/testing/kept-message.ts'
 import { settingsOf, waitingIn } from '../../inbox/sqlite-settings.ts'
+import { storeAt } from '../../inbox/sqlite-store.ts'
 import { createVolume, noVolumes } from './volume.ts'
 
 test.skipIf(noVolumes !== undefined)(
@@ -18,7 +17,7 @@ test.skipIf(noVolumes !== undefined)(
     await before.put([message(1), message(2)])
     await before.close()
     // Creates the reserve, which a running inbox does in its first seconds.
-    const store = createInboxFile(readSqliteOptions(options))
+    const store = storeAt(path)
     await store.open({ nowMs: 1 })
     for (let n = 0; n < 5; n += 1) await store.check()
     await store.close({ nowMs: 1 })

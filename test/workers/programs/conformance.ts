@@ -1,4 +1,4 @@
-import { createObjectInbox } from '../../../adapters/inbox/durable-object/object-inbox.ts'
+import { objectInbox } from '../object-inbox.ts'
 import type { ObjectStorage, SqlValue } from '../../../adapters/inbox/durable-object.ts'
 import type { Inbox, InboxSettings, StoredVehicle } from '../../../src/extend.ts'
 import { inboxConformance, type InboxUnderTest } from '../../../src/testing.ts'
@@ -9,7 +9,7 @@ export type Outcome = readonly [name: string, failure: string | undefined]
 
 function inboxOn(storage: ObjectStorage, settings: InboxSettings): Inbox {
   const { pendingMessages = 1_000, pendingBytes = 1_000_000, keepsVehicles = false } = settings
-  return createObjectInbox(storage, {
+  return objectInbox(storage, {
     ...{ ...limits, keepsVehicles },
     ...{ pendingMessages, pendingBytes },
   })
@@ -22,7 +22,7 @@ const state: StoredVehicle = { vin: 'V', seq: 1, seenMs: 1, bytes: 2, text: () =
 /** Rows that the platform would bill for a message, from `put` to `settle`. */
 async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean): Promise<number> {
   let rows = 0
-  const inbox = createObjectInbox(
+  const inbox = objectInbox(
     {
       setAlarm: (at) => storage.setAlarm(at),
       sync: () => storage.sync(),
@@ -51,7 +51,7 @@ async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean): Pr
 async function retention(storage: ObjectStorage): Promise<object> {
   const text = 'x'.repeat(100)
   const idOf = (n: number): string => `018dd9c4-3fd${n}-7000-8000-000000000000`
-  const inbox = createObjectInbox(storage, {
+  const inbox = objectInbox(storage, {
     ...{ maxBytes: 600, pendingMessages: 100, pendingBytes: 600 },
     dead: { forMs: 60_000, maxBytes: 200 },
   })

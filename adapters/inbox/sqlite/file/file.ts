@@ -465,7 +465,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
           deadLetters: found.filter(({ died }) => died === 1).length,
           pending: { messages: waits.length, bytes: waits.reduce((sum, { bytes }) => sum + Number(bytes), 0) },
           next: Number(reached?.['messages']) < listedRows ? undefined : upTo,
-          ...{ oldest: figures(statements).oldest },
+          oldest: figures(statements).oldest,
         }
       }),
 

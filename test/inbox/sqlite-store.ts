@@ -1,0 +1,33 @@
+// The file beneath the SQLite inbox, so that a test can let its disk fail at any call. Only this file knows the inside of the inbox.
+import type { Inbox, InboxMessage, InboxSettings } from 'fleethook/extend'
+import type { SqliteInboxOptions } from 'fleethook/inbox/sqlite'
+import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
+import type { InboxFile, StoredMessage, Transaction } from '../../adapters/inbox/sqlite/file/interface.ts'
+import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
+import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
+import { seqOf } from '../../src/testing/kept-message.ts'
+
+export type { InboxFile, OpenedFile } from '../../adapters/inbox/sqlite/file/interface.ts'
+
+export function storeAt(path: string, more: Partial<SqliteInboxOptions> = {}): InboxFile {
+  return createInboxFile(readSqliteOptions({ path, waitMs: 0, ...more }))
+}
+
+/** An inbox on a file, some of whose calls are others. */
+export function inboxOn(
+  path: string,
+  change: (store: InboxFile) => Partial<InboxFile>,
+  settings: InboxSettings,
+): { readonly inbox: Inbox; readonly store: InboxFile } {
+  const store = storeAt(path)
+  const changed = { ...store, ...change(store) }
+  return { inbox: createSqliteInbox(changed, settings, readSqliteOptions({ path, waitMs: 0 })), store }
+}
+
+export function transaction(nowMs: number, more: Partial<Transaction> = {}): Transaction {
+  return { retracted: [], puts: [], updates: [], settled: [], moves: [], nowMs, pendingBytes: 0, ...more }
+}
+
+export function rowOf({ event: _event, ...message }: InboxMessage): StoredMessage {
+  return { ...message, seq: seqOf(message.id) }
+}
