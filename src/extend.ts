@@ -28,7 +28,6 @@ export type {
   Listing,
   NextAttempt,
   Opened,
-  RelayInbox,
   Selection,
   Waiting,
 } from './inbox/inbox.ts'

@@ -133,6 +133,7 @@ export class Core {
 
   /** The inbox has the request's messages: their handlers start in a task of their own, after the answer. */
   start(request: RequestWork): void {
+    if (request.entries.length === 0) return
     if (request.isBound) {
       this.#deadlines.hold(request)
       this.#yielding.laterInContext(() => this.#runBound(request))

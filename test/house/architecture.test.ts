@@ -61,7 +61,6 @@ const order = [
   'core',
   'parts',
   'receiver',
-  'backend',
 ]
 /** Beside the path of a message: folders that build on all of it. */
 const beside = ['when', 'operator', 'inspector', 'service/client', 'service/fleet', 'service/sandbox', 'testing']

@@ -129,6 +129,8 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
 
   return {
     durability: 'replicated',
+    // Time passes without the object.
+    watchesTime: false,
     ...(vehicles === undefined ? {} : { vehicles }),
 
     open: async () => open(),
