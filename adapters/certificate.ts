@@ -11,8 +11,11 @@ export interface Certificate {
   readonly texts: TlsTexts
   /** Serves another pair, or what is in the files now. Throws `option_invalid` for one that cannot be served, and keeps the old one. */
   renew(tls?: TlsOptions): void
-  /** Begins to watch. `use` serves another pair for new connections; `undefined`: this runtime cannot. */
-  watch(use: ((texts: TlsTexts) => void) | undefined): void
+  /**
+   * Begins to watch. `use` serves another pair for new connections; `undefined`: this runtime cannot. `note` hears when the one that is served ends, in
+   * milliseconds since the epoch, now and with each renewal.
+   */
+  watch(use: ((texts: TlsTexts) => void) | undefined, note: (untilMs: number) => void): void
   stop(): void
 }
 
@@ -29,6 +32,7 @@ export function createCertificate(tls: TlsOptions, runtime: string): Certificate
   let files = filesOf(tls)
   let texts = textsOf(tls)
   let use: ((texts: TlsTexts) => void) | undefined
+  let note = (_: number): void => {}
   let timer: NodeJS.Timeout | undefined
   let served = files && stampOf(files)
   /** Since when the files hold something that is not served, and whether that was said. */
@@ -44,8 +48,14 @@ export function createCertificate(tls: TlsOptions, runtime: string): Certificate
     check(given)
     use(given)
     texts = given
+    noteEnd()
     warnedMs = -Infinity
     warnOfEnd()
+  }
+
+  function noteEnd(): void {
+    const end = endOf(texts)
+    if (end !== undefined) note(end.ms)
   }
 
   function look(): void {
@@ -108,8 +118,10 @@ export function createCertificate(tls: TlsOptions, runtime: string): Certificate
       served = files && stampOf(files)
       waiting = undefined
     },
-    watch(given) {
+    watch(given, noting) {
       use = given
+      note = noting
+      noteEnd()
       warnOfEnd(true)
       timer = setInterval(look, lookMs)
       timer.unref()

@@ -171,7 +171,9 @@ async function start<Options extends ServeOptions>(
   })
   const forget: (() => void)[] = []
   const { useCertificate } = listening
-  certificate?.watch(useCertificate && ((texts) => useCertificate.call(listening, texts)))
+  certificate?.watch(useCertificate && ((texts) => useCertificate.call(listening, texts)), (untilMs) => {
+    for (const receiver of receivers) hostedBy(receiver)?.noteCertificate(untilMs)
+  })
   forget.push(() => certificate?.stop())
 
   async function stop(delayMs: number): Promise<DrainResult> {

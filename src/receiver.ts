@@ -229,7 +229,8 @@ export function createReceiver<
   markRoutes(routes.app, receiver)
   const { answer, targetOf } = routes
   const refused = reports.refusals.noteByRuntime
-  markHosted(receiver, { answer, targetOf, refused, secret: settings.secret, intake })
+  const noteCertificate = (untilMs: number): void => void (reports.certificate.untilMs = untilMs)
+  markHosted(receiver, { answer, targetOf, refused, noteCertificate, secret: settings.secret, intake })
   // Whether `vehicles` is there depends on the parts, whose types say the same.
   return whole as typeof receiver & AddedBy<Parts, ExtendedBy<Fields>> // oxlint-disable-line no-unsafe-type-assertion
 }

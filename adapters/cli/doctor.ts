@@ -280,8 +280,30 @@ async function* proxy({ url, variable }: Circumstances): AsyncGenerator<Finding,
     ca: [...rootCertificates],
     signal: AbortSignal.timeout(10_000),
   }).catch(codeOf)
-  if (typeof answer !== 'string') return yield verdict(url, answer)
+  if (typeof answer !== 'string') {
+    yield verdict(url, answer)
+    if (answer.certificateUntilMs !== undefined) yield certificate('proxy.certificate', answer.certificateUntilMs)
+    return
+  }
   yield fail('proxy.answer', `${origin} did not answer: ${answer}.`, adviceFor(answer))
+}
+
+const dayMs = 86_400_000
+
+/** As the log of `serve` does, it warns 14 days before. */
+function certificate(id: string, untilMs: number): Finding {
+  const leftMs = untilMs - Date.now()
+  const when = new Date(untilMs).toISOString().slice(0, 16).replace('T', ' ')
+  if (leftMs <= 0)
+    return fail(id, `The certificate expired at ${when} UTC.`, 'Renew it, and find out why it did not renew itself.')
+  const left = leftMs < 2 * dayMs ? `${Math.ceil(leftMs / 3_600_000)} hours` : `${Math.floor(leftMs / dayMs)} days`
+  return leftMs < 14 * dayMs
+    ? warn(
+        id,
+        `The certificate expires at ${when} UTC, in ${left}.`,
+        'Renew it, and find out why it did not renew itself.',
+      )
+    : ok(id, `the certificate is valid for ${left}`)
 }
 
 const ownAnswer = z.object({ code: z.number(), error: z.optional(z.string()), hint: z.optional(z.string()) })
@@ -474,7 +496,8 @@ async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerat
   if (stats.backlog !== undefined) yield* waiting('receiver', stats.backlog)
   if (stats.failing !== undefined) yield failing('receiver.failing', stats.failing)
   yield deadLetters('receiver.dead', kept?.deadLetters ?? 0)
-  const { clocksBehind = 0 } = stats
+  const { clocksBehind = 0, certificateUntilMs } = stats
+  if (certificateUntilMs !== undefined) yield certificate('receiver.certificate', certificateUntilMs)
   if (clocksBehind > 0)
     yield warn(
       'receiver.clocks',
@@ -491,6 +514,7 @@ const statsForm = z.object({
   received: z.number(),
   lost: z.number(),
   clocksBehind: z.optional(z.number()),
+  certificateUntilMs: z.optional(z.number()),
   lastReceivedAtMs: z.optional(z.number()),
   refused: z.record(z.string(), z.number()),
   backlog: z.optional(

@@ -1,5 +1,6 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, type RequestOptions, request as httpsRequest } from 'node:https'
+import { TLSSocket } from 'node:tls'
 import { urlToHttpOptions } from 'node:url'
 import type { PostMessage } from '../../src/service/sandbox/options.ts'
 
@@ -26,6 +27,8 @@ export interface Exchanged {
   readonly ms: number
   /** The beginning of its body. */
   readonly text: string
+  /** When the certificate of the other side ends, in milliseconds since the epoch. `undefined`: without TLS. */
+  readonly certificateUntilMs: number | undefined
 }
 
 const mostChars = 4_096
@@ -38,6 +41,7 @@ export async function exchange(
   const startedAt = performance.now()
   const answer = await open({ method: 'POST', ...urlToHttpOptions(new URL(url)), ...options }, body)
   const ms = performance.now() - startedAt
+  const end = answer.socket instanceof TLSSocket ? Date.parse(answer.socket.getPeerCertificate().valid_to) : Number.NaN
   let text = ''
   answer.setEncoding('utf8')
   try {
@@ -45,7 +49,13 @@ export async function exchange(
   } catch (error) {
     throw reasonOf(error, options)
   }
-  return { status: answer.statusCode ?? 0, headers: answer.headers, ms, text }
+  return {
+    status: answer.statusCode ?? 0,
+    headers: answer.headers,
+    ms,
+    text,
+    certificateUntilMs: Number.isNaN(end) ? undefined : end,
+  }
 }
 
 /** The code of a system error, or its name. Not its text, which can quote what was sent. */

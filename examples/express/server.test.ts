@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { test } from 'node:test'
-import type { Format } from 'fleethook'
+import type { FieldValues, Format } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
 
@@ -48,9 +48,39 @@ test('takes a message in each format, before and behind the body parser', async 
       })
       assert.equal(answer.status, 200)
     }
+    // Each field has its own message, one of them comes late, and one twice.
+    const said: [minute: number, data: FieldValues][] = [
+      [10, { Odometer: 1000 }],
+      [10, { Gear: 'P' }],
+      [2, { Odometer: 999 }],
+      [10, { Gear: 'P' }],
+    ]
+    for (const [minute, data] of said) {
+      const createdAt = new Date(Date.UTC(2026, 0, 1, 8, minute)).toISOString()
+      const answer: Response = await fetch(url + '/telemetry', {
+        method: 'POST',
+        headers: { authorization: secret },
+        body: JSON.stringify(encode(message.data(data, { vin: 'VIN', createdAt }), 'service')),
+      })
+      assert.equal(answer.status, 200)
+    }
+    // What the parser refuses gets the receiver's answer, and a sender without the secret learns nothing of it.
+    for (const [authorization, body, status] of [
+      [secret, '{"broken', 400],
+      [secret, ' '.repeat(9_000_000), 400],
+      ['wrong', '{"broken', 403],
+    ] as const) {
+      const answer: Response = await fetch(url + '/parsed-telemetry', {
+        method: 'POST',
+        headers: { authorization },
+        body,
+      })
+      assert.equal(answer.status, status)
+      assert.equal(typeof JSON.parse(await answer.text()).error, 'string')
+    }
     const ready: Response = await fetch(url + '/telemetry/readyz')
     assert.equal(ready.status, 200)
     server.kill('SIGTERM')
   }
-  assert.match(lines.at(-1) ?? '', /received 2006, handled \d+, left \d+, lost 0/)
+  assert.match(lines.at(-1) ?? '', /received 2010, handled \d+, left \d+, lost 0/)
 })

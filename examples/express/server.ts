@@ -1,5 +1,5 @@
 import { getRequestListener } from '@hono/node-server'
-import express from 'express'
+import express, { type ErrorRequestHandler } from 'express'
 import { createReceiver, summarize } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { exitWithError } from 'fleethook/node'
@@ -16,14 +16,14 @@ const app = express()
 app.use('/telemetry', getRequestListener(receiver.fetch))
 // The service sends no Content-Type, or the wrong one, and relays send batches of 2 MiB. So the parser takes every type, and more than its 100 kB.
 app.use(express.json({ type: () => true, limit: '8mb' }))
-// Behind a parser, the receiver gets the parsed value. What the parser refuses is in no log, and no gap: several objects in one body, for instance.
+// The receiver gets what the parser refuses as text: it checks the secret, answers and reports a gap.
+const asText: ErrorRequestHandler = ({ body = '' }, request, _, next) => next(void (request.body = body))
+app.use('/parsed-telemetry', asText)
 app.post('/parsed-telemetry', async ({ headers: given, body: parsed }, response) => {
   const { status, headers, body } = await receiver.accept({ headers: given, body: parsed })
   response.status(status).set(headers).send(body)
 })
-
-// Messages that an earlier process left are handled first.
-await receiver.open().catch(exitWithError)
+await receiver.open().catch(exitWithError) // Messages that an earlier process left are handled first.
 const server = app.listen(Number(PORT), (error) => {
   if (error) exitWithError(error)
   console.log('listening on http://localhost:%d', Object(server.address()).port)

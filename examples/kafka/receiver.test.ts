@@ -1,19 +1,37 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { test } from 'node:test'
-import { createReceiver } from 'fleethook'
+import { createReceiver, type FieldValues } from 'fleethook'
 import { deliver, message } from 'fleethook/testing'
 import { addHandlers } from './handlers.ts'
 
 const secret = 'a-secret-for-this-test'
 
-test('the handlers report a low battery', async (context) => {
+/** Each field has its own message, one of them comes late, one without a value, and one twice. */
+const said: [minute: number, data: FieldValues][] = [
+  [10, { BatteryLevel: 11 }],
+  [10, { Gear: 'P' }],
+  [2, { BatteryLevel: 24 }],
+  [11, { BatteryLevel: null }],
+  [10, { BatteryLevel: 11 }],
+]
+
+test('the handlers report a low battery for each message that has it, with fields that come late, in pieces and twice, also after a restart', async (context) => {
   const log = context.mock.method(console, 'log', () => {})
-  const receiver = addHandlers(createReceiver({ secret }))
-  const { status, settled } = await deliver(receiver, message.data({ BatteryLevel: 11 }), { secret })
-  await settled
-  assert.equal(status, 200)
-  assert.match(String(log.mock.calls.at(-1)?.arguments[0]), /needs a charge: 11 %/)
+  for (const _start of ['first', 'second']) {
+    const receiver = addHandlers(createReceiver({ secret }))
+    for (const [minute, data] of said) {
+      const createdAt = new Date(Date.UTC(2026, 0, 1, 8, minute)).toISOString()
+      const { status, settled } = await deliver(receiver, message.data(data, { vin: 'VIN', createdAt }), { secret })
+      await settled
+      assert.equal(status, 200)
+    }
+    await receiver.drain()
+  }
+  assert.deepEqual(
+    log.mock.calls.map(({ arguments: [line] }) => line),
+    Array.from({ length: 4 }, () => '→ VIN needs a charge: 11 %'),
+  )
 })
 
 test('a receiver without a cluster says so and ends', () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
-import type { Format } from 'fleethook'
+import type { FieldValues, Format } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
 import type { LambdaEvent } from 'hono/aws-lambda'
@@ -58,6 +58,38 @@ test('has handled a message when it answers', async (t) => {
   const log = t.mock.method(console, 'log', () => {})
   await handler(version2(posted('service')))
   assert.match(log.mock.calls.at(-1)?.arguments.join(' ') ?? '', /BatteryLevel 81.5/)
+})
+
+test('handles fields that come late, in pieces and twice, each message when it comes', async (t) => {
+  const log = t.mock.method(console, 'log', () => {})
+  const said: [minute: number, data: FieldValues][] = [
+    [10, { BatteryLevel: 81.5 }],
+    [10, { Gear: 'P' }],
+    [2, { Odometer: 1000 }],
+    [10, { Gear: 'P' }],
+  ]
+  for (const format of formats) {
+    for (const [minute, data] of said) {
+      const createdAt = new Date(Date.UTC(2026, 0, 1, 8, minute)).toISOString()
+      const body = JSON.stringify(encode(message.data(data, { vin: `VIN-${format}`, createdAt }), format))
+      assert.equal((await handler(version2({ ...posted(format), body }))).statusCode, 200)
+    }
+  }
+  const printed = (text: string) => log.mock.calls.filter(({ arguments: [line] }) => String(line).includes(text)).length
+  assert.deepEqual(['BatteryLevel 81.5', 'Odometer 1000', 'Gear P'].map(printed), [3, 3, 6])
+})
+
+test('takes any Content-Type and none, and a batch of 2 MiB from a relay', async (t) => {
+  t.mock.method(console, 'log', () => {})
+  for (const type of ['text/html', ';;', 'application/json; charset=latin1', undefined]) {
+    const { headers, body } = posted('service')
+    const given = type === undefined ? headers : { ...headers, 'content-type': type }
+    assert.equal((await handler(version2({ body, headers: given }))).statusCode, 200)
+  }
+  const one = JSON.stringify(encode(message.data({ VehicleName: 'x'.repeat(1_000) }), 'event_collector'))
+  const batch = Array.from({ length: Math.ceil(2_097_152 / one.length) }, () => one).join('\n')
+  const event = { ...version2({ ...posted('event_collector'), body: batch }), rawPath: '/services/collector/event' }
+  assert.equal((await handler(event)).statusCode, 200)
 })
 
 test('answers 500 when the handler fails in its last attempt: a frozen function keeps nothing', async (t) => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -50,6 +51,47 @@ test('takes a message in each format, and those of a relay', { timeout: 60_000 }
     if (line.includes('BatteryLevel 81.5')) handled += 1
     if (handled === 4) break
   }
+})
+
+test(
+  'handles fields that come late, in pieces and twice, over a restart, with any Content-Type',
+  { timeout: 60_000 },
+  async (t) => {
+    // Each field has its own message, one of them comes late, and one twice.
+    for (const [round, type] of ['text/html', ';;'].entries()) {
+      const said = [
+        [10, { BatteryLevel: 81.5 + round }],
+        [10, { ChargeLimitSoc: 80 + round }],
+        [2, { Odometer: 1000 + round }],
+        [10, { ChargeLimitSoc: 80 + round }],
+      ]
+      const { server, lines, url } = await start(t)
+      for (const [minute, data] of said) {
+        const createdAt = new Date(Date.UTC(2026, 0, 1, 8, minute)).toISOString()
+        const body = JSON.stringify(encode(message.data(data, { vin: 'VIN', createdAt })))
+        const headers = { authorization: secret, 'content-type': type }
+        assert.equal((await fetch(`${url}/telemetry`, { method: 'POST', headers, body })).status, 200)
+      }
+      const wanted = said.map(([, data]) => Object.entries(data).flat().join(' '))
+      const printed = []
+      for await (const line of lines) {
+        // After a kill, the next process may handle the last message again.
+        printed.push(...wanted.slice(0, 3).filter((text) => line.includes(text)))
+        if (printed.length === 4) break
+      }
+      assert.deepEqual(printed, wanted)
+      const exited = once(server, 'exit')
+      server.kill('SIGTERM')
+      await exited
+    }
+  },
+)
+
+test('takes a batch of 2 MiB from a relay', { timeout: 60_000 }, async (t) => {
+  const { url } = await start(t)
+  const one = encode(message.data({ VehicleName: 'x'.repeat(1_000) }), 'event_collector')
+  const batch = Array.from({ length: Math.ceil(2_097_152 / JSON.stringify(one).length) }, () => one)
+  assert.equal((await post(`${url}/telemetry/services/collector/event`, batch, 'Splunk ')).status, 200)
 })
 
 test(

@@ -11,10 +11,11 @@ test('posts once when a vehicle is silent, when it is back, and when it is parke
   watch(receiver, async (text) => void posts.push(text))
   const car = vehicle(receiver, '0FLEETV14T0000004', { clock })
 
-  // In pieces, and the level twice.
+  // In pieces, the level twice, and an older one late.
   await car.data({ BatteryLevel: 19 })
   await car.data({ Gear: 'P' })
   await car.data({ BatteryLevel: 19 })
+  await car.data({ BatteryLevel: 55 }, { createdAt: '2026-11-21T09:30:00Z' })
   await car.wait({ minutes: 90 })
   assert.deepEqual(posts.splice(0), ['0FLEETV14T0000004 has been silent since 2026-11-21T10:00:00.000Z'])
   await car.data({ BatteryLevel: 18 })

@@ -756,6 +756,11 @@ export class Core {
   /** The inbox failed, or could not read the state of a vehicle. The message is tried again, or given up after the longest time of retries. */
   #failedTurn(entry: Entry, error: unknown): number {
     this.options.events.inboxFailed(error)
+    // The inbox takes other rows, but not that this message waits: there is no next attempt.
+    if (isRefused(error) && entry.steps !== undefined && entry.trouble?.fatal === undefined) {
+      entry.refuse(errorText(error))
+      return 0
+    }
     if (entry.claim !== undefined && entry.steps === undefined && this.#isLast(entry)) {
       entry.failForGood(errorText(error))
       entry.steps = noSteps
@@ -901,6 +906,8 @@ export class Core {
 /** A handler that failed for the last time can be done after all: its transaction was committed late. */
 const endOf = ({ trouble }: Entry): 'done' | 'dead' =>
   trouble?.fatal === undefined || trouble.failed?.length === 0 ? 'done' : 'dead'
+
+const isRefused = (error: unknown): boolean => error instanceof FleethookError && error.code === 'message_refused'
 
 /** For the replay of a dead letter. What cannot be written must not keep its message waiting. */
 function changedBy({ change }: Entry): string | undefined {

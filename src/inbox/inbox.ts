@@ -262,7 +262,10 @@ export interface Inbox {
    * the call. Only for an inbox with `vehicles`.
    */
   settle(id: string, vehicle?: StoredVehicle): void | Promise<void>
-  /** A claimed message waits again and will be claimed again. As durable as `settle`. */
+  /**
+   * A claimed message waits again and will be claimed again. As durable as `settle`. When the store takes other rows but not this one, rejects with
+   * `message_refused`, or calls `InboxSettings.onRefused` later: there is no next attempt, and the message becomes a dead letter.
+   */
   reschedule(id: string, next: NextAttempt): Promise<void>
   /**
    * It was given up: keeps it as a dead letter. Resolves to the number of older dead letters that were dropped for it. An inbox that has the marks of

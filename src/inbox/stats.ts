@@ -149,5 +149,10 @@ export interface Stats {
   readonly drifted: number
   /** Vehicles whose clock was set back and did not come back, by their messages since the start. */
   readonly clocksBehind: number
+  /**
+   * When the TLS certificate that `serve` serves now ends, in milliseconds since the epoch. `undefined`: none, or this runtime cannot read it, or
+   * a proxy has the certificate.
+   */
+  readonly certificateUntilMs: number | undefined
   readonly draining: boolean
 }

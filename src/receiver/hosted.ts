@@ -14,6 +14,8 @@ export interface HostedReceiver {
   answer(target: PathTarget | undefined, request: Incoming): Answer | Promise<Answer>
   /** The server refused a request before the receiver saw it. */
   readonly refused: Refusals['noteByRuntime']
+  /** The certificate that the server serves from now on ends at this time, in milliseconds since the epoch. */
+  readonly noteCertificate: (untilMs: number) => void
   readonly secret: Secret
   readonly intake: Pick<Intake, 'durability' | 'stats' | 'facts' | 'parts'>
 }

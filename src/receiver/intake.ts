@@ -352,7 +352,7 @@ export class Intake implements OperatorApi {
   /** Erases what is kept of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
   async forget(vin: string, { dryRun = false }: { readonly dryRun?: boolean } = {}): Promise<Forgotten> {
     await this.#whenRecovered()
-    const { forget: erase = cannotForget } = this.#inbox
+    const erase = this.#inbox.forget?.bind(this.#inbox) ?? cannotForget
     if (dryRun) return erase(vin, true)
     const { counts } = this.#core
     const before = counts.forgotten
@@ -373,7 +373,7 @@ export class Intake implements OperatorApi {
   readonly handlersOf = (event: FleetEvent | MalformedBody): readonly string[] => this.parts.registry.namesFor(event)
 
   readonly stats = (): Stats => {
-    const { counts, topics, secrets, refusals, drift, clocksBehind } = this.parts.reports
+    const { counts, topics, secrets, refusals, drift, clocksBehind, certificate } = this.parts.reports
     const { counts: ended, lanes, breakers } = this.#core
     const inbox = this.#inbox.stats?.() ?? {}
     const pending = this.#inbox.usage()
@@ -404,6 +404,7 @@ export class Intake implements OperatorApi {
       drift: drift.list(),
       drifted: drift.total(),
       clocksBehind: clocksBehind.size,
+      certificateUntilMs: certificate.untilMs,
       draining: this.isDraining,
     }
   }

@@ -117,6 +117,10 @@ export function measuresOf(stats: Stats): readonly Measure[] {
       samples: failingSamples(stats.failing),
     },
     gauge('vehicles.clocks_behind', '{vehicle}', 'Vehicles whose clock was set back.', stats.clocksBehind),
+    gauge(
+      ...(['certificate.end.timestamp', 's', 'When the certificate of the server ends.'] as const),
+      stats.certificateUntilMs === undefined ? undefined : seconds(stats.certificateUntilMs),
+    ),
     gauge('lanes', '{lane}', 'Vehicles that have work.', stats.lanes),
     gauge('running', '{message}', 'Messages whose handlers run now.', stats.running),
     gauge('handlers.resting', '{handler}', 'Handlers whose circuit breaker is open.', stats.resting.length),

@@ -49,6 +49,8 @@ export interface Reports {
   readonly noteState: (line: string, details: Record<string, unknown>, vin?: string) => void
   /** The vehicles whose clock was set back. Only the part `vehicles` knows them. */
   readonly clocksBehind: Set<string>
+  /** Of the server. Only `serve` knows it. */
+  readonly certificate: { untilMs: number | undefined }
   /** The clock is behind the newest message by this much. */
   readonly noteClockBehind: (ms: number) => void
   /** A drain has ended, and no event reported this number of gaps. Logs the last lines. */
@@ -150,6 +152,7 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
       say.warn(line, { ...vehicleDetails(vin), ...details }, details['reason'] ?? line),
 
     clocksBehind: new Set(),
+    certificate: { untilMs: undefined },
 
     noteClockBehind(behindMs) {
       say.warn('the clock is behind the newest message: messages count as received right after it', {

@@ -143,6 +143,29 @@ test('inspect says what to do when no receiver runs, and when its port is taken'
   expect(taken.stderr).toMatch(/Cannot listen on port \d+: EADDRINUSE\. Give --port another one/)
 })
 
+test('inspect --json prints the address as JSON, and nothing else to its output', { timeout: 60_000 }, async () => {
+  const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-inspect-')), 'inbox.db')
+  await using running = await receiver(inbox)
+  const { child, ended } = start(['inspect', '--json', '--inbox', inbox])
+  let printed = ''
+  child.stdout?.on('data', (chunk) => (printed += String(chunk)))
+  await expect.poll(() => printed, { timeout: 30_000 }).toMatch(/}\n$/)
+  const url = new URL(JSON.parse(printed).url)
+  const page = await ask(new URL('/', url), {}, '</html>')
+  expect(page).toMatchObject({ status: 200, body: expect.stringContaining('<!doctype html>') })
+  const headers = { authorization: url.hash.slice('#secret='.length) }
+  expect(JSON.parse((await ask(new URL('/stats', url), headers)).body)).toMatchObject({ received: 0 })
+  await running.stop()
+  expect(await ask(new URL('/stats', url), headers)).toMatchObject({ status: 503 })
+  child.kill('SIGINT')
+  const { status, stdout, stderr } = await ended
+  expect([status, JSON.parse(stdout)]).toEqual([0, { url: url.href }])
+  expect(stderr).toContain('The receiver stopped.')
+  const nowhere = await command(['inspect', '--json', '--inbox', join(tmpdir(), 'nothing-here.db')])
+  expect(nowhere.status).toBe(1)
+  expect(JSON.parse(nowhere.stdout || nowhere.stderr)).toMatchObject({ error: expect.anything() })
+})
+
 /** A receiver that says which version of it runs. */
 const program = (version: number): string => `
 import { createReceiver } from ${JSON.stringify(new URL('src/index.ts', root).href)}

@@ -120,6 +120,7 @@ const inside: Readonly<Record<string, readonly string[]>> = {
   'test/inbox/sqlite-vehicles.test.ts': ['interface', 'vehicles'],
   'test/kafka/steady.test.ts': ['client', 'options', 'records', 'topic-reader'],
   'test/kafka/traps.test.ts': ['client', 'options'],
+  'test/operator/metrics.test.ts': ['hosted'],
   'test/operator/operator.test.ts': ['control'],
   'test/postgres/failover.test.ts': ['client', 'snapshots'],
   'test/postgres/idle.test.ts': ['client', 'leases'],

@@ -4,6 +4,7 @@ import { createReceiver, memoryInbox } from 'fleethook'
 import type { Histogram } from 'fleethook/extend'
 import { metricsRoutes, metricsText } from 'fleethook/metrics'
 import { describe, expect, test } from 'vitest'
+import { hostedBy } from '../../src/receiver/hosted.ts'
 import { data, gates, scene } from '../dispatch/scene.ts'
 
 const vin = '0FLEETV14T0000004'
@@ -26,6 +27,7 @@ function measured(options: Parameters<typeof scene>[0] = {}): ReturnType<typeof 
 /** The text of a receiver that has handled a message, so that there is every metric. */
 async function everything(options: Parameters<typeof scene>[0] = {}): Promise<string> {
   const { receiver, post, clock } = measured(options)
+  hostedBy(receiver)?.noteCertificate(1_800_000_000_000)
   metricsText(receiver)
   receiver.on('data', function save() {})
   await post(data(vin, 1))

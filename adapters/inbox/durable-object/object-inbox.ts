@@ -108,6 +108,33 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     }
   }
 
+  /**
+   * A write about one message failed. Returns `message_refused` when the object takes other writes about it, and otherwise the error: then the
+   * storage fails, and the same write may succeed later.
+   */
+  function refusalOf(id: string, error: unknown): unknown {
+    try {
+      sql.exec('UPDATE fleethook_messages SET place = place WHERE place = ?', seqOf(id))
+    } catch {
+      return error
+    }
+    const why = error instanceof Error ? error.message : String(error)
+    if (/SQLITE_FULL|disk is full/.test(why)) return error
+    return new FleethookError('message_refused', `The inbox of this object refuses a row: ${why}.`, { cause: error })
+  }
+
+  /** Writes about one message, which goes on without it when the row is refused. */
+  function writeOrGoOn<Result>(id: string, write: () => Result): Result | undefined {
+    try {
+      return write()
+    } catch (error) {
+      const refusal = refusalOf(id, error)
+      if (refusal === error) throw error
+      options.failed?.(refusal)
+      return undefined
+    }
+  }
+
   /** That it ran alone and did not end the object must be written before others run, because they may end it. */
   const ranAlone = (id: string): boolean => (handedOut.get(id) ?? 0) >= mostCrashes
 
@@ -147,7 +174,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
         })
       } catch (error) {
         room.leave(messages.length, bytes)
-        throw error
+        throw messages[0] === undefined ? error : refusalOf(messages[0].id, error)
       }
       kept()
     },
@@ -162,7 +189,9 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       claims += 1
       handedOut.set(id, deliveries + 1)
       if (crashSuspects.mustWrite(known)) {
-        sql.exec('UPDATE fleethook_messages SET deliveries = ? WHERE place = ?', deliveries + 1, seq)
+        writeOrGoOn(id, () =>
+          sql.exec('UPDATE fleethook_messages SET deliveries = ? WHERE place = ?', deliveries + 1, seq),
+        )
         // A handler that ends the object in this task would undo what the task wrote.
         await storage.sync()
       }
@@ -170,9 +199,13 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     async settle(id, vehicle) {
-      const [gone] = withState(vehicle, () =>
-        rows(`DELETE FROM fleethook_messages WHERE place = ? AND state = ${waiting} RETURNING bytes`, seqOf(id)),
-      )
+      // It is handled. When its row cannot go, the next object handles it again.
+      const [gone] =
+        writeOrGoOn(id, () =>
+          withState(vehicle, () =>
+            rows(`DELETE FROM fleethook_messages WHERE place = ? AND state = ${waiting} RETURNING bytes`, seqOf(id)),
+          ),
+        ) ?? []
       const wasAlone = ranAlone(id)
       handedOut.delete(id)
       if (gone !== undefined) room.leave(1, Number(gone['bytes']))
@@ -181,11 +214,15 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
 
     // The error of a message that waits is its last failure.
     async reschedule(id, { attempts, notBefore, deliveries = handedOut.get(id) ?? null, failure }) {
-      sql.exec(
-        `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries), error = ?
-         WHERE place = ? AND state = ${waiting}`,
-        ...[attempts, notBefore, deliveries, failure === undefined ? null : JSON.stringify(failure), seqOf(id)],
-      )
+      try {
+        sql.exec(
+          `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries), error = ?
+           WHERE place = ? AND state = ${waiting}`,
+          ...[attempts, notBefore, deliveries, failure === undefined ? null : JSON.stringify(failure), seqOf(id)],
+        )
+      } catch (error) {
+        throw refusalOf(id, error)
+      }
       const wasAlone = ranAlone(id)
       handedOut.delete(id)
       if (wasAlone) await storage.sync()

@@ -1,12 +1,16 @@
 import { chmodSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver } from 'fleethook'
+import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { metricsText } from 'fleethook/metrics'
 import { serve } from 'fleethook/node'
 import { Hono } from 'hono'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import * as z from 'zod'
+import { exchange } from '../../../adapters/cli/exchange.ts'
+import { systemClock } from '../../../src/base/clock.ts'
+import { createAuthority } from '../../kafka/certificates.ts'
 import { certificate, privateKey } from '../../runtimes/certificate.ts'
 import { command, start } from '../command.ts'
 import { endpoint } from '../endpoint.ts'
@@ -189,6 +193,62 @@ describe('the command', () => {
     expect(stdout).toContain('✔ inbox.space')
     expect(status).toBe(0)
     expect(stdout).not.toContain(secret)
+  })
+
+  test('shows a vehicle whose clock was set back, as `fleethook vehicles` does', async () => {
+    const here = folder()
+    const inbox = join(here, 'inbox.db')
+    let aheadMs = 0
+    const clock = { ...systemClock, now: () => Date.now() + aheadMs }
+    const parts = [vehicles({ fields: ['Gear'] })]
+    const receiver = createReceiver({ secret: false, log: silent, clock, parts, inbox: sqliteInbox({ path: inbox }) })
+    await receiver.open()
+    // It sends live, once in each 20 seconds, and then with a clock that is a day behind.
+    for (const behindMs of [0, 86_400_000])
+      for (let n = 0; n < 9; n += 1) {
+        aheadMs += 20_000
+        const createdAt = new Date(clock.now() - behindMs).toISOString()
+        const data = { Gear: n % 4 < 2 ? 'D' : 'P' }
+        await receiver.accept({ authorization: undefined, body: { vin: 'SET-BACK', createdAt, data } })
+      }
+    await receiver.accept({
+      authorization: undefined,
+      body: { vin: 'RIGHT', createdAt: new Date(clock.now()).toISOString(), data: { Gear: 'P' } },
+    })
+    await expect.poll(() => receiver.stats().pending.messages).toBe(0)
+    const { stdout } = await command(['doctor', '--only', 'receiver', '--inbox', inbox], {}, here)
+    expect(stdout).toMatch(/! receiver\.clocks +Vehicles whose clock was set back: 1\./)
+    expect(stdout).toContain('fleethook vehicles shows them.')
+    const all = await command(['vehicles', '--inbox', inbox], {}, here)
+    expect(all.stdout).toMatch(/^SET-BACK .* clock behind by \S+$/m)
+    expect(all.stdout).toMatch(/^RIGHT .*\d$/m)
+    const one = await command(['vehicles', 'SET-BACK', '--inbox', inbox], {}, here)
+    expect(one.stdout).toMatch(/^clock +clock behind by \S+$/m)
+    const json = await command(['vehicles', '--json', '--inbox', inbox], {}, here)
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      vehicles: [{ vin: 'RIGHT' }, { vin: 'SET-BACK', clockBehindMs: expect.any(Number) }],
+    })
+    await receiver.drain()
+  })
+
+  test.each([
+    [60, /✔ receiver\.certificate +the certificate is valid for (59|60) days/],
+    [10, /! receiver\.certificate +The certificate expires at .* UTC, in (9|10) days\.\n +→ Renew it/],
+    [-1, /✖ receiver\.certificate +The certificate expired at/],
+  ])('says when the certificate that the receiver serves has %d days left', async (days, line) => {
+    const here = folder()
+    const inbox = join(here, 'inbox.db')
+    const receiver = createReceiver({ secret, log: silent, inbox: sqliteInbox({ path: inbox }) })
+    const { chain: cert, key } = await (await createAuthority()).issue('one.example.com', days)
+    const tls = { cert, key }
+    const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: [], announce: false, tls })
+    const { stdout } = await command(['doctor', '--only', 'receiver', '--inbox', inbox], {}, here)
+    expect(stdout).toMatch(line)
+    expect(metricsText(receiver)).toMatch(/^fleethook_certificate_end_timestamp_seconds \d{10}$/m)
+    // The group proxy reads the one that the public address has.
+    const answer = await exchange(server.url, { body: '{}', rejectUnauthorized: false })
+    expect(answer.certificateUntilMs).toBe(receiver.stats().certificateUntilMs)
+    await server.close()
   })
 
   test('names the cause of the newest refused request, however many were refused before for another reason', async () => {
