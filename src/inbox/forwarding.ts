@@ -9,12 +9,10 @@ import {
   type Inbox,
   type InboxMessage,
   MessagesRefused,
+  refusingMs,
   type Opened,
   type Waiting,
 } from './inbox.ts'
-
-/** For how long health checks report a refusal when no further message comes, in milliseconds. */
-export const refusingMs = 5_000
 
 type Refusing = 'inbox_full' | 'inbox_unavailable'
 

@@ -104,6 +104,9 @@ export interface Opened {
   readonly gapsKnown?: Promise<void> | undefined
 }
 
+/** How long an inbox that forwards, and has refused, counts as refusing while no further message comes, in milliseconds. */
+export const refusingMs = 5_000
+
 /** What `put` rejects with when it knows the answer. */
 export class MessagesRefused extends Error {
   readonly refusal: Refusal

@@ -18,12 +18,12 @@ import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
 import { createReplays, deadMessage, type Replays } from '../inbox/archive.ts'
 import type { DeadLetters, Forgotten, Messages } from '../inbox/dead-letters.ts'
 import { failingOf } from '../inbox/failing.ts'
-import { refusingMs } from '../inbox/forwarding.ts'
 import {
   type Inbox,
   type InboxFactory,
   type InboxMessage,
   MessagesRefused,
+  refusingMs,
   type Opened,
   type Waiting,
 } from '../inbox/inbox.ts'
