@@ -5,7 +5,7 @@
  */
 export type { Timer } from './base/clock.ts'
 export type { Ended, Part, ReceiverPart } from './core/part.ts'
-export type { Entry, Step } from './core/entry.ts'
+export type { Handler, Message } from './core/message.ts'
 export type { ExecutionContext } from './hosting/execution-context.ts'
 export type { DedupeOptions } from './parts/dedupe.ts'
 export type { VehiclesPart } from './parts/vehicles.ts'
@@ -28,7 +28,9 @@ export type {
   Listing,
   NextAttempt,
   Opened,
+  Outcome,
   Selection,
+  Settled,
   Waiting,
 } from './inbox/inbox.ts'
 export type { ObservedRun, OperatorApi, RunEnd, SettledMessage, TestMessage } from './inbox/observer.ts'

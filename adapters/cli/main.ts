@@ -4,9 +4,9 @@ import { isOlder, packageVersion } from './own-package.ts'
 import { escapeLines, filled } from './terminal.ts'
 
 /** What a command is for, and what loads the function that defines it. */
-type Entry = readonly [summary: string, load: () => Promise<(command: Command) => void>]
+type Listed = readonly [summary: string, load: () => Promise<(command: Command) => void>]
 
-const commands: Readonly<Record<string, Entry>> = {
+const commands: Readonly<Record<string, Listed>> = {
   init: ['copy a template of a receiver into a new folder', async () => (await import('./init.ts')).defineInit],
   send: ['post the messages of a simulated fleet to a receiver', async () => (await import('./send.ts')).defineSend],
   run: ['hold the port, run a receiver on it, and restart it', async () => (await import('./run.ts')).defineRun],

@@ -4,7 +4,7 @@ import type { Refusal } from '../../src/http/answers.ts'
 import { listedAfter } from '../../src/inbox/archive.ts'
 import type { Forgotten } from '../../src/inbox/dead-letters.ts'
 import { ForwardingInbox, nothing } from '../../src/inbox/forwarding.ts'
-import type { Claim, Inbox, InboxGap, InboxMessage, InboxSettings, Opened } from '../../src/inbox/inbox.ts'
+import type { Claim, Inbox, InboxGap, InboxMessage, InboxSettings, Opened, Settled } from '../../src/inbox/inbox.ts'
 import type { OperatorApi } from '../../src/inbox/observer.ts'
 import type { Backlog, Failing, InboxStats } from '../../src/inbox/stats.ts'
 import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
@@ -138,16 +138,8 @@ export class SharedInbox extends ForwardingInbox {
     return this.#read.isStillHeld(id)
   }
 
-  override settle(...about: Parameters<Inbox['settle']>): void {
-    this.#read.settle(...about)
-  }
-
-  override reschedule(...about: Parameters<Inbox['reschedule']>): Promise<void> {
-    return this.#read.reschedule(...about)
-  }
-
-  override deadLetter(...about: Parameters<Inbox['deadLetter']>): ReturnType<Inbox['deadLetter']> {
-    return this.#read.deadLetter(...about)
+  override settle(...about: Parameters<Inbox['settle']>): Settled | Promise<Settled> {
+    return this.#read.settle(...about)
   }
 
   override usage(): { readonly messages: number; readonly bytes: number } {

@@ -3,24 +3,24 @@ import { throttled } from '../../src/base/log.ts'
 import { PassingMap } from '../../src/base/passing-map.ts'
 import {
   type Claim,
-  type DeadLetterReason,
+  done,
   type Inbox,
   type InboxMessage,
   type InboxSettings,
   isAbout,
-  type NextAttempt,
+  type Outcome,
+  type Settled,
 } from '../../src/inbox/inbox.ts'
-import type { StoredVehicle } from '../../src/inbox/vehicle-store.ts'
 
 /** A message that was read and is not settled. */
-interface Unsettled<Part> {
+interface Unsettled<Partition> {
   readonly message: Omit<InboxMessage, 'text'>
-  readonly part: Part
+  readonly part: Partition
   readonly replayed: boolean
 }
 
 /** A partition of this process. */
-export interface PartOf<Found> {
+export interface PartitionOf<Found> {
   /** By id, in their order. */
   readonly unsettled: PassingMap<string, Found>
   /** Those that were handed out and whose attempt has not ended. */
@@ -28,11 +28,10 @@ export interface PartOf<Found> {
 }
 
 /** What this process may handle of the messages that several share. */
-export interface SharedPart extends Pick<Inbox, 'reschedule' | 'deadLetter' | 'usage' | 'close'> {
+export interface SharedPart extends Pick<Inbox, 'settle' | 'usage' | 'close'> {
   open(): Promise<void>
   claim(id: string): Promise<Claim | undefined>
   isStillHeld(id: string): Promise<boolean>
-  settle(...about: Parameters<Inbox['settle']>): void
   /** Why health checks of a process that only handles fail. */
   refusing(): 'inbox_unavailable' | undefined
   finish(withinMs: number, breakOff: () => Promise<void>): Promise<void>
@@ -51,7 +50,7 @@ const changeMs = 50
  * The partitions of this process, as an inbox: which messages were read, and which are in hand. How messages are read, when they may start, and what
  * is written when they end depends on the system.
  */
-export abstract class SharedReader<Found extends Unsettled<PartOf<Found>>> implements SharedPart {
+export abstract class SharedReader<Found extends Unsettled<PartitionOf<Found>>> implements SharedPart {
   protected readonly clock: Clock
   protected readonly say: ReturnType<typeof throttled>
   protected readonly parts: Map<number, Found['part']> = new Map()
@@ -76,14 +75,13 @@ export abstract class SharedReader<Found extends Unsettled<PartOf<Found>>> imple
 
   abstract open(): Promise<void>
   abstract claim(id: string): Promise<Claim | undefined>
-  abstract settle(id: string, vehicle?: StoredVehicle): void
-  abstract reschedule(id: string, next: NextAttempt): Promise<void>
-  abstract deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number | 'handled'>
   abstract refusing(): 'inbox_unavailable' | undefined
   /** Starts nothing new, waits for what is in hand, and writes down what is settled. */
   protected abstract settleDown(withinMs: number): Promise<void>
   /** No other process can have it, and nothing keeps it from starting. */
   protected abstract mayStart(found: Found): boolean
+  /** What becomes of a message that is here. See `Inbox.settle`. */
+  protected abstract end(found: Found, outcome: Outcome): Settled | Promise<Settled>
   /** Called once, when nothing is handed out any more. */
   protected abstract leave(): Promise<void>
   protected abstract failed(what: string, error: unknown): void
@@ -91,6 +89,11 @@ export abstract class SharedReader<Found extends Unsettled<PartOf<Found>>> imple
   /** What has to happen before a message is handed out. Resolves to whether that is possible now. */
   protected begins(_found: Found): boolean | Promise<boolean> {
     return true
+  }
+
+  settle(id: string, outcome: Outcome = done): Settled | Promise<Settled> {
+    const found = this.byId.get(id)
+    return found && this.end(found, outcome)
   }
 
   async isStillHeld(id: string): Promise<boolean> {
@@ -229,7 +232,7 @@ export abstract class SharedReader<Found extends Unsettled<PartOf<Found>>> imple
   }
 
   /** Resolves when nothing of these partitions is in hand, or when the time is over. */
-  protected async quiet(parts: Iterable<PartOf<Found>>, withinMs: number): Promise<void> {
+  protected async quiet(parts: Iterable<PartitionOf<Found>>, withinMs: number): Promise<void> {
     const waited = [...parts]
     const untilMs = elapsedMs(this.clock) + withinMs
     this.#quieting += 1

@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../base/clock.ts'
-import { type Entry, contextHop, type RequestWork, type Slot, type Step } from './entry.ts'
+import { type Message, contextHop, type RequestWork, type Slot, type Handler } from './message.ts'
 
 /** What batches need of their core. */
 interface BatchHost {
@@ -16,33 +16,33 @@ interface BatchHost {
 
 /** Messages for one run of a handler. It holds them until it runs, and then they share its slot. */
 export class Batch implements Slot {
-  readonly step: Step
+  readonly handler: Handler
   /** The request to which its work is bound. */
   readonly owner: RequestWork | undefined
   readonly hop: (() => void) | undefined
-  entries: Entry[] = []
+  messages: Message[] = []
   timer: Timer | undefined
   readonly #host: BatchHost
   #inside = 0
 
-  constructor(step: Step, owner: RequestWork | undefined, host: BatchHost) {
-    this.step = step
+  constructor(handler: Handler, owner: RequestWork | undefined, host: BatchHost) {
+    this.handler = handler
     this.owner = owner
     this.#host = host
     this.hop = owner && contextHop(() => host.run(this))
   }
 
   /** Begins the turns of the messages that it still holds, and returns them. */
-  begin(): readonly Entry[] {
-    const entries = this.entries.filter(({ heldBy }) => heldBy === this)
-    this.#inside = entries.length
-    for (const entry of entries) entry.begin(this)
-    if (entries.length === 0) this.#host.free()
-    return entries
+  begin(): readonly Message[] {
+    const messages = this.messages.filter(({ heldBy }) => heldBy === this)
+    this.#inside = messages.length
+    for (const message of messages) message.begin(this)
+    if (messages.length === 0) this.#host.free()
+    return messages
   }
 
   /** Whether a message has its turn in this batch. */
-  has({ state, slot }: Entry): boolean {
+  has({ state, slot }: Message): boolean {
     return state === 'running' && slot === this
   }
 
@@ -52,37 +52,37 @@ export class Batch implements Slot {
   }
 }
 
-/** Gathers messages for the handler of one batch step. */
+/** Gathers messages for one batch handler. */
 export class Gathering {
-  readonly #step: Step
+  readonly #handler: Handler
   readonly #host: BatchHost
   /** Batches that take more messages: one, or one for each request where a runtime binds work to requests. */
   readonly #open = new Set<Batch>()
 
-  constructor(step: Step, host: BatchHost) {
-    this.#step = step
+  constructor(handler: Handler, host: BatchHost) {
+    this.#handler = handler
     this.#host = host
   }
 
-  /** Whether an entry is in an open batch that a message of this request may join. */
-  holds({ heldBy }: Entry, request: RequestWork): boolean {
+  /** Whether a message is in an open batch that a message of this request may join. */
+  holds({ heldBy }: Message, request: RequestWork): boolean {
     return heldBy instanceof Batch && this.#open.has(heldBy) && heldBy.owner === ownerOf(request)
   }
 
-  /** Adds an entry to the open batch, which holds it from now on. */
-  take(entry: Entry): void {
-    const { size = 1, withinMs = 0 } = this.#step.gather ?? {}
-    const batch = this.#openFor(ownerOf(entry.request), withinMs)
-    entry.hold(batch)
-    batch.entries.push(entry)
-    if (batch.entries.length >= size) this.#close(batch)
+  /** Adds a message to the open batch, which holds it from now on. */
+  take(message: Message): void {
+    const { size = 1, withinMs = 0 } = this.#handler.gather ?? {}
+    const batch = this.#openFor(ownerOf(message.request), withinMs)
+    message.hold(batch)
+    batch.messages.push(message)
+    if (batch.messages.length >= size) this.#close(batch)
   }
 
-  /** Entries in open batches are over. */
+  /** Messages in open batches are over. */
   dropOver(): void {
     for (const batch of this.#open) {
-      batch.entries = batch.entries.filter(({ heldBy }) => heldBy === batch)
-      if (batch.entries.length > 0) continue
+      batch.messages = batch.messages.filter(({ heldBy }) => heldBy === batch)
+      if (batch.messages.length > 0) continue
       batch.timer?.cancel()
       this.#open.delete(batch)
     }
@@ -99,7 +99,7 @@ export class Gathering {
 
   #openFor(owner: RequestWork | undefined, withinMs: number): Batch {
     for (const batch of this.#open) if (batch.owner === owner) return batch
-    const batch = new Batch(this.#step, owner, this.#host)
+    const batch = new Batch(this.#handler, owner, this.#host)
     batch.timer = this.#host.clock.after(withinMs, () => {
       this.#close(batch)
       this.#host.pump()

@@ -1,5 +1,5 @@
 import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
-import type { Entry, Step } from './entry.ts'
+import type { Message, Handler } from './message.ts'
 import type { CoreEvents } from './events.ts'
 
 export interface RestingHandler {
@@ -14,7 +14,7 @@ interface BreakerHost {
   readonly clock: Clock
   readonly events: Pick<CoreEvents, 'resting' | 'recovered'>
   /** A message may have its turn again. Does nothing unless a breaker keeps it. */
-  resume(entry: Entry, afterMs?: number): void
+  resume(message: Message, afterMs?: number): void
 }
 
 /** What follows a failure for which a breaker is open: its attempt does not count, and the message waits there. */
@@ -40,7 +40,7 @@ const longestRestMs = 60_000
  */
 export class Breakers {
   /** Handlers that have failed since their last success. */
-  readonly #failing = new Map<Step, Breaker>()
+  readonly #failing = new Map<Handler, Breaker>()
   readonly #host: BreakerHost
 
   constructor(host: BreakerHost) {
@@ -48,35 +48,35 @@ export class Breakers {
   }
 
   /** The breaker that keeps a message from a handler now. `undefined`: the handler may run, and the breaker counts on it. */
-  keeperOf(entry: Entry, step: Step): Breaker | undefined {
+  keeperOf(message: Message, handler: Handler): Breaker | undefined {
     if (this.#failing.size === 0) return undefined
-    const breaker = this.#failing.get(step)
-    return breaker === undefined || breaker.lets(entry) ? undefined : breaker
+    const breaker = this.#failing.get(handler)
+    return breaker === undefined || breaker.lets(message) ? undefined : breaker
   }
 
   /** A handler failed with something other than `Retry` or `Discard`. */
-  failed(entry: Entry, step: Step): OpenBreaker | undefined {
-    let breaker = this.#failing.get(step)
+  failed(message: Message, handler: Handler): OpenBreaker | undefined {
+    let breaker = this.#failing.get(handler)
     if (breaker === undefined) {
       breaker = new Breaker(this.#host)
-      this.#failing.set(step, breaker)
+      this.#failing.set(handler, breaker)
     }
-    return breaker.failed(entry)
+    return breaker.failed(message)
   }
 
   /** A handler threw `Retry`, which is neither a success nor a failure. */
-  askedToWait(step: Step): void {
-    const breaker = this.#failing.get(step)
+  askedToWait(handler: Handler): void {
+    const breaker = this.#failing.get(handler)
     const atMs = breaker?.askedToWait()
-    if (breaker !== undefined && atMs !== undefined) this.#host.events.resting(step.name, atMs, breaker.failures)
+    if (breaker !== undefined && atMs !== undefined) this.#host.events.resting(handler.name, atMs, breaker.failures)
   }
 
-  succeeded(step: Step): void {
+  succeeded(handler: Handler): void {
     if (this.#failing.size === 0) return
-    const breaker = this.#failing.get(step)
+    const breaker = this.#failing.get(handler)
     if (breaker === undefined) return
-    this.#failing.delete(step)
-    if (breaker.sinceMs !== undefined) this.#host.events.recovered(step.name)
+    this.#failing.delete(handler)
+    if (breaker.sinceMs !== undefined) this.#host.events.recovered(handler.name)
     breaker.close()
   }
 
@@ -97,14 +97,14 @@ export class Breaker {
   /** Lanes that it failed for since its last success, until it opens. */
   readonly #lanes = new Set<string>()
   /** Messages that wait: those that the handler has not failed for, and the others. */
-  readonly #untried = new Set<Entry>()
-  readonly #tried = new Set<Entry>()
+  readonly #untried = new Set<Message>()
+  readonly #tried = new Set<Message>()
   /** The messages that it has failed for while the breaker was open, and that are not over. */
-  readonly #failedFor = new WeakSet<Entry>()
+  readonly #failedFor = new WeakSet<Message>()
   #restMs = firstRestMs
   #nextTryMs = 0
   /** The message that tries the handler. */
-  #probe: Entry | undefined
+  #probe: Message | undefined
   #timer: Timer | undefined
   #isClosed = false
   failures = 0
@@ -120,34 +120,34 @@ export class Breaker {
   }
 
   /** Whether a message may try the handler now. */
-  lets(entry: Entry): boolean {
+  lets(message: Message): boolean {
     if (this.sinceMs === undefined) return true
-    if (this.#mustWait(entry)) return false
-    this.#probe = entry
+    if (this.#mustWait(message)) return false
+    this.#probe = message
     return true
   }
 
-  #mustWait(entry: Entry): boolean {
+  #mustWait(message: Message): boolean {
     // A probe can end for another reason before its run.
     const isProbing = this.#probe !== undefined && !this.#probe.isOver
-    return isProbing ? this.#probe !== entry : this.#failedFor.has(entry) && this.#leftMs() > 0
+    return isProbing ? this.#probe !== message : this.#failedFor.has(message) && this.#leftMs() > 0
   }
 
-  failed(entry: Entry): OpenBreaker | undefined {
+  failed(message: Message): OpenBreaker | undefined {
     this.failures += 1
     if (this.sinceMs === undefined) {
-      this.#lanes.add(entry.laneKey)
+      this.#lanes.add(message.lane)
       if (this.#lanes.size < lanesToOpen) return undefined
       this.sinceMs = this.#core.clock.now()
       this.#rest()
-    } else if (this.#probe === entry) {
+    } else if (this.#probe === message) {
       this.#probe = undefined
       if (this.#leftMs() <= 0) {
         this.#restMs = Math.min(longestRestMs, this.#restMs * 2)
         this.#rest()
       }
     }
-    this.#failedFor.add(entry)
+    this.#failedFor.add(message)
     return { breaker: this, failures: this.failures, restMs: Math.max(firstRestMs, this.#leftMs()) }
   }
 
@@ -159,12 +159,12 @@ export class Breaker {
   }
 
   /** Keeps a message, and resumes it later. `false`: the handler may be tried. */
-  keep(entry: Entry): boolean {
+  keep(message: Message): boolean {
     // While its other handlers ran, the breaker may have closed, or the run for another vehicle may have ended.
-    if (this.#isClosed || !this.#mustWait(entry)) return false
-    const hasFailed = this.#failedFor.has(entry)
-    if (hasFailed) this.#tried.add(entry)
-    else this.#untried.add(entry)
+    if (this.#isClosed || !this.#mustWait(message)) return false
+    const hasFailed = this.#failedFor.has(message)
+    if (hasFailed) this.#tried.add(message)
+    else this.#untried.add(message)
     // The try has ended, so the handler may be tried with a vehicle that it has not failed for.
     if (hasFailed && (this.#probe === undefined || this.#probe.isOver)) this.#wakeFirst(this.#untried)
     return true
@@ -173,20 +173,20 @@ export class Breaker {
   close(): void {
     this.#isClosed = true
     this.stop()
-    for (const entry of this.#untried) this.#core.resume(entry)
+    for (const message of this.#untried) this.#core.resume(message)
     // The handler may still fail for these, so they come back one after another.
-    for (const entry of this.#tried) this.#core.resume(entry, Math.ceil(firstRestMs * Math.random()))
+    for (const message of this.#tried) this.#core.resume(message, Math.ceil(firstRestMs * Math.random()))
   }
 
   stop(): void {
     this.#timer?.cancel()
   }
 
-  #wakeFirst(entries: Set<Entry>): boolean {
-    for (const entry of entries) {
-      entries.delete(entry)
-      if (entry.heldBy !== this) continue
-      this.#core.resume(entry)
+  #wakeFirst(messages: Set<Message>): boolean {
+    for (const message of messages) {
+      messages.delete(message)
+      if (message.heldBy !== this) continue
+      this.#core.resume(message)
       return true
     }
     return false

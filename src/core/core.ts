@@ -3,13 +3,13 @@ import { FleethookError } from '../base/errors.ts'
 import { noRequest, type RequestScope } from '../hosting/execution-context.ts'
 import { crashText, mostCrashes } from '../inbox/crash-suspects.ts'
 import type { FailingMessage } from '../inbox/failing.ts'
-import type { Claim, Waiting } from '../inbox/inbox.ts'
+import { type Claim, done, type Outcome, type Settled, type Waiting } from '../inbox/inbox.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import { type Batch, Gathering } from './batches.ts'
 import { Breaker, Breakers } from './breaker.ts'
 import { RequestDeadlines } from './deadlines.ts'
-import { type Entry, contextHop, RequestWork, type Step } from './entry.ts'
+import { type Message, contextHop, RequestWork, type Handler } from './message.ts'
 import { type CoreCounts, type CoreOptions, inboxRestMs } from './events.ts'
 import { Lanes } from './lanes.ts'
 import { Lifecycle, Yielding } from './lifecycle.ts'
@@ -31,7 +31,7 @@ interface Rest {
   readonly restMs: number
 }
 
-const noSteps: readonly Step[] = []
+const noHandlers: readonly Handler[] = []
 
 /** One attempt at the handlers of a message, or at that of its batch. */
 class Attempt {
@@ -40,8 +40,8 @@ class Attempt {
   /** The place of the handler that is next. */
   at = 0
   /** Handlers that failed or were left out, and those of them that a breaker keeps. */
-  left: readonly Step[] = noSteps
-  resting: readonly Step[] = noSteps
+  left: readonly Handler[] = noHandlers
+  resting: readonly Handler[] = noHandlers
   breaker: Breaker | undefined
   /** The error of the handler that failed last, and the longest wait that any of them asks for. */
   failure: MaybeFailure
@@ -57,23 +57,23 @@ class Attempt {
   }
 
   /** A breaker keeps the message from a handler, or nothing starts any more. */
-  leave(step: Step, breaker: Breaker | undefined): void {
-    this.left = [...this.left, step]
+  leave(handler: Handler, breaker: Breaker | undefined): void {
+    this.left = [...this.left, handler]
     if (breaker === undefined) return
-    this.resting = [...this.resting, step]
+    this.resting = [...this.resting, handler]
     this.breaker ??= breaker
   }
 
   /** A handler failed. With an open breaker, it fails for every vehicle, and that is no failure of the message. */
-  fail(step: Step, failure: Failure, { breaker, restMs }: Rest): void {
-    this.leave(step, breaker)
+  fail(handler: Handler, failure: Failure, { breaker, restMs }: Rest): void {
+    this.leave(handler, breaker)
     if (breaker !== undefined) return
     this.failure = failure
     this.restMs = Math.max(this.restMs, restMs)
   }
 }
 
-/** What an entry that waits for those before it in its lane is held by. */
+/** What a message that waits for those before it in its lane is held by. */
 const itsPlace = {}
 
 /**
@@ -97,14 +97,14 @@ export class Core {
   readonly runner: Runner
   readonly #yielding: Yielding
   readonly #deadlines: RequestDeadlines
-  readonly #gatherings = new Map<Step, Gathering>()
+  readonly #gatherings = new Map<Handler, Gathering>()
   /** Batches to run now. */
   #due: Batch[] = []
-  #started: Entry[] = []
+  #started: Message[] = []
   /** Those that a handler failed for. */
-  readonly #troubled = new Set<Entry>()
+  readonly #troubled = new Set<Message>()
   /** The message beside which nothing runs, from the time at which its turn came. */
-  #suspect: Entry | undefined
+  #suspect: Message | undefined
   #isPumping = false
 
   constructor(options: CoreOptions) {
@@ -114,7 +114,7 @@ export class Core {
     this.breakers = new Breakers({
       clock,
       events,
-      resume: (entry, afterMs) => this.#resumeFromBreaker(entry, afterMs),
+      resume: (message, afterMs) => this.#resumeFromBreaker(message, afterMs),
     })
     this.runner = new Runner(options, this.#endedLate)
     this.#yielding = new Yielding(clock, this.#runStarted)
@@ -122,31 +122,31 @@ export class Core {
   }
 
   /** Gives messages their places in their lanes, before the inbox has them: their order is the order of these calls. */
-  add(messages: readonly Waiting[], scope: RequestScope): RequestWork {
-    const request = new RequestWork(messages, scope)
-    for (const entry of request.entries) {
-      this.lanes.add(entry)
-      if (entry.trouble !== undefined) this.#troubled.add(entry)
+  add(given: readonly Waiting[], scope: RequestScope): RequestWork {
+    const request = new RequestWork(given, scope)
+    for (const message of request.messages) {
+      this.lanes.add(message)
+      if (message.trouble !== undefined) this.#troubled.add(message)
     }
     return request
   }
 
   /** The inbox has the request's messages: their handlers start in a task of their own, after the answer. */
   start(request: RequestWork): void {
-    if (request.entries.length === 0) return
+    if (request.messages.length === 0) return
     if (request.isBound) {
       this.#deadlines.hold(request)
       this.#yielding.laterInContext(() => this.#runBound(request))
       return
     }
-    for (const entry of request.entries) this.#started.push(entry)
-    request.entries = []
+    for (const message of request.messages) this.#started.push(message)
+    request.messages = []
     this.#yielding.later()
   }
 
   /** The inbox did not take its messages. */
   cancel(request: RequestWork): void {
-    for (const entry of request.entries) this.#end(entry)
+    for (const message of request.messages) this.#end(message)
     this.pump()
   }
 
@@ -158,18 +158,18 @@ export class Core {
   }
 
   /** An operator erases a vehicle: the work on its messages ends at once, whatever its state, and is not settled. */
-  forget(laneKey: string): void {
+  forget(lane: string): void {
     const reason = new FleethookError('vehicle_forgotten', 'The vehicle of the message was erased.')
-    this.#letGo((entry) => entry.laneKey === laneKey, 'forgotten', reason)
+    this.#letGo((message) => message.lane === lane, 'forgotten', reason)
   }
 
-  #letGo(which: (entry: Entry) => boolean, count: 'handedOver' | 'forgotten', reason: FleethookError): void {
-    for (const entry of [...this.lanes.all()].filter(which)) {
-      this.#leave(entry)
-      entry.go()
-      this.#reportOver(entry, 'gone')
-      if (entry.counts) this.counts[count] += 1
-      entry.request.oneIsOver(true)
+  #letGo(which: (message: Message) => boolean, count: 'handedOver' | 'forgotten', reason: FleethookError): void {
+    for (const message of [...this.lanes.all()].filter(which)) {
+      this.#leave(message)
+      message.go()
+      this.#reportOver(message, 'gone')
+      if (message.counts) this.counts[count] += 1
+      message.request.oneIsOver(true)
     }
     for (const gathering of this.#gatherings.values()) gathering.dropOver()
     this.runner.abortGone(reason)
@@ -178,19 +178,19 @@ export class Core {
 
   /** The inbox cannot write that a message waits for its next attempt. It becomes a dead letter, unless its next attempt has begun. */
   refused(id: string, reason: string): void {
-    for (const entry of this.lanes.all()) {
-      if (entry.id !== id || entry.state !== 'held' || entry.heldBy !== undefined) continue
-      entry.refuse(reason)
-      entry.trouble?.rest?.cancel()
-      this.#resume(entry)
+    for (const message of this.lanes.all()) {
+      if (message.id !== id || message.state !== 'held' || message.heldBy !== undefined) continue
+      message.refuse(reason)
+      message.trouble?.rest?.cancel()
+      this.#resume(message)
     }
     this.pump()
   }
 
   /** The messages that wait because a handler failed for them. */
   failing(): readonly FailingMessage[] {
-    return [...this.#troubled].flatMap(({ laneKey, trouble }) =>
-      trouble?.failure === undefined ? [] : [{ vin: vinOf(laneKey), failure: trouble.failure }],
+    return [...this.#troubled].flatMap(({ lane, trouble }) =>
+      trouble?.failure === undefined ? [] : [{ vin: vinOf(lane), failure: trouble.failure }],
     )
   }
 
@@ -221,65 +221,57 @@ export class Core {
         else batch.hop()
         continue
       }
-      const entry = this.#suspect ?? this.lanes.take()
-      if (entry === undefined) break
-      if (entry.isSuspect) {
-        this.#suspect = entry
+      const message = this.#suspect ?? this.lanes.take()
+      if (message === undefined) break
+      if (message.isSuspect) {
+        this.#suspect = message
         if (lifecycle.running > 0) break
       }
       lifecycle.running += 1
-      entry.begin()
-      if (entry.hop === undefined) void this.#turn(entry)
-      else entry.hop()
+      message.begin()
+      if (message.hop === undefined) void this.#turn(message)
+      else message.hop()
     }
     this.#isPumping = false
     lifecycle.onChange?.()
   }
 
-  /** Writes that the message waits again, and is not tried before `restMs` from now. */
-  later(entry: Entry, restMs: number): Promise<void> {
-    const { inbox, clock } = this.options
-    // Attempts that do not count must not make the next process give the message up, by their number or by the time that they took.
-    const attempts = entry.attempt - (entry.trouble?.exempt ?? 0)
-    // A handler that saw it once may see it again, and the next process must know. It takes this for one crash, however many processes
-    // stop: too little to make the message a suspect.
-    const least = entry.mostAttempts > entry.attemptsBefore ? 1 : 0
-    const failure = entry.trouble?.failure
-    return inbox.reschedule(entry.id, {
-      attempts,
-      notBefore: restMs === 0 ? 0 : Math.ceil(clock.now() + restMs),
-      deliveries: Math.max(least, attempts + entry.crashes),
-      ...(failure === undefined ? {} : { failure }),
-    })
+  /** Writes that a message waits again, and is not tried before `restMs` from now. Never rejects. */
+  async tryLater(message: Message, restMs: number): Promise<void> {
+    try {
+      await this.options.inbox.settle(message.id, this.#later(message, restMs))
+    } catch (error) {
+      this.options.events.inboxFailed(error)
+    }
   }
 
-  /** Gives up entries that are over, and resolves to what is lost: a durable inbox keeps them for a later process. Never rejects. */
-  async giveUp(entries: readonly Entry[]): Promise<readonly Entry[]> {
+  /** Gives up messages that are over, and resolves to what is lost: a durable inbox keeps them for a later process. Never rejects. */
+  async giveUp(messages: readonly Message[]): Promise<readonly Message[]> {
     const { inbox, events } = this.options
 
-    async function isLost(entry: Entry): Promise<boolean> {
+    async function isLost(message: Message): Promise<boolean> {
       try {
         // One that is settled meanwhile is no longer in the inbox.
-        if (inbox.durability !== 'memory' || (await inbox.claim(entry.id)) === undefined) return false
-        await inbox.settle(entry.id)
+        if (inbox.durability !== 'memory' || (await inbox.claim(message.id)) === undefined) return false
+        await inbox.settle(message.id)
       } catch (error) {
         events.inboxFailed(error)
       }
-      return entry.counts
+      return message.counts
     }
 
-    const lost: Entry[] = []
+    const lost: Message[] = []
     await Promise.all(
-      entries.map(async (entry) => {
-        if (!(await isLost(entry))) return
+      messages.map(async (message) => {
+        if (!(await isLost(message))) return
         this.counts.lost += 1
-        lost.push(entry)
-        this.#reportSettled(entry, 'lost')
+        lost.push(message)
+        this.#reportSettled(message, 'lost')
       }),
     )
     if (lost.length > 0) events.lost(lost.length)
     // An answer must not wait for its handlers any more, even if a later process runs them.
-    for (const { request } of entries) request.oneIsOver(true)
+    for (const { request } of messages) request.oneIsOver(true)
     return lost
   }
 
@@ -293,22 +285,22 @@ export class Core {
 
   /** The same for messages of a request to which the runtime binds work, in its I/O context. */
   #runBound(request: RequestWork): void {
-    this.#resumeAll(request.entries)
+    this.#resumeAll(request.messages)
     this.pump()
     if (request.isOver) return
-    for (const entry of request.entries) {
-      const waits = entry.state === 'waiting' || entry.state === 'held'
-      if (waits && entry.hop === undefined) this.#bind(entry)
+    for (const message of request.messages) {
+      const waits = message.state === 'waiting' || message.state === 'held'
+      if (waits && message.hop === undefined) this.#bind(message)
     }
     this.#deadlines.watch(request)
   }
 
-  #resumeAll(entries: readonly Entry[]): void {
+  #resumeAll(messages: readonly Message[]): void {
     const now = this.options.clock.now()
-    for (const entry of entries) {
-      if (entry.isOver) continue
-      if (entry.notBefore > now) this.#keep(entry, entry.notBefore - now)
-      else this.#resume(entry)
+    for (const message of messages) {
+      if (message.isOver) continue
+      if (message.notBefore > now) this.#keep(message, message.notBefore - now)
+      else this.#resume(message)
     }
   }
 
@@ -316,64 +308,73 @@ export class Core {
    * The whole turn of a message, in the I/O context of its request. It needs a promise only where the inbox, the state of its vehicle or a
    * handler needs one. Never rejects. `begun`: an attempt that its batch has run already, or that an observer is around of.
    */
-  async #turn(entry: Entry, begun?: Attempt, isObserved: boolean = false): Promise<void> {
+  async #turn(message: Message, begun?: Attempt, isObserved: boolean = false): Promise<void> {
     const { inbox, vehicles } = this.options
     let next: Next | undefined
     try {
       if (begun === undefined) {
         // 1. The inbox hands it out.
-        if (entry.claim === undefined) {
-          const found = inbox.claim(entry.id)
+        if (message.claim === undefined) {
+          const found = inbox.claim(message.id)
           const claim = found instanceof Promise ? await found : found
           // Ended while we waited; already counted.
-          if (claim === undefined || entry.isOver) return this.#endTurn(entry, 'over')
-          this.#open(entry, claim)
+          if (claim === undefined || message.isOver) return this.#endTurn(message, 'over')
+          this.#open(message, claim)
         } else if (inbox.isStillHeld !== undefined) {
           // It waited since it was handed out. Another process may have it now.
-          const isHeld = await inbox.isStillHeld(entry.id)
-          if (!isHeld || entry.isOver) return this.#endTurn(entry, 'over')
+          const isHeld = await inbox.isStillHeld(message.id)
+          if (!isHeld || message.isOver) return this.#endTurn(message, 'over')
         }
         // 2. It changes the state of its vehicle, once, and that says which handlers it is for.
-        if (entry.steps === undefined) {
-          if (vehicles !== undefined && this.#changesState(entry)) {
-            const found = vehicles.find(entry.laneKey)
+        if (message.handlers === undefined) {
+          if (vehicles !== undefined && this.#changesState(message)) {
+            const found = vehicles.find(message.lane)
             const state = found instanceof Promise ? await found : found
-            if (entry.isOver) return this.#endTurn(entry, 'over')
-            entry.change = entry.event && entry.claim && vehicles.step(entry.id, entry.event, state, entry.claim)
+            if (message.isOver) return this.#endTurn(message, 'over')
+            const isFollowed = message.next !== undefined
+            message.change =
+              message.event &&
+              message.claim &&
+              vehicles.step(message.id, message.event, state, message.claim, isFollowed)
           }
-          entry.steps = this.#stepsOf(entry)
+          message.handlers = this.#handlersOf(message)
         }
-        next = this.#admit(entry)
+        next = this.#admit(message)
       }
       // 3. Its handlers run, one after another.
       if (next === undefined) {
-        const attempt = begun ?? new Attempt(entry.attempt)
-        const observed = begun === undefined ? this.#observed(entry, attempt) : undefined
+        const attempt = begun ?? new Attempt(message.attempt)
+        const observed = begun === undefined ? this.#observed(message, attempt) : undefined
         if (observed !== undefined) {
           await observed
           // Outside of the observer's context, because other messages start now.
-          return this.#endTurn(entry, attempt.next)
+          return this.#endTurn(message, attempt.next)
         }
-        for (let step = this.#stepAt(entry, attempt); step !== undefined; step = this.#stepAt(entry, attempt)) {
+        for (;;) {
+          const handler = this.#handlerAt(message, attempt)
+          if (handler === undefined) break
           attempt.at += 1
-          if (this.#leavesOut(entry, step, attempt)) continue
-          const result = this.#run(entry, step, attempt)
+          if (this.#leavesOut(message, handler, attempt)) continue
+          const result = this.#run(message, handler, attempt)
           const failure = result instanceof Promise ? await result : result
-          this.#ran(entry, step, failure, attempt)
+          this.#ran(message, handler, failure, attempt)
         }
-        next = this.#nextOf(entry, attempt)
+        next = this.#nextOf(message, attempt)
       }
-      // 4. What follows is written.
-      const written = this.#write(entry, next)
-      if (written instanceof Promise) await written
+      // 4. How the turn ended is written.
+      const outcome = this.#outcomeOf(message, next)
+      if (outcome !== undefined) {
+        const written = inbox.settle(message.id, outcome)
+        this.#written(message, outcome, next, written instanceof Promise ? await written : written)
+      }
     } catch (error) {
-      const wasSeen = entry.steps !== undefined || entry.claim === undefined
-      next = this.#failedTurn(entry, error)
+      const wasSeen = message.handlers !== undefined || message.claim === undefined
+      next = this.#failedTurn(message, error)
       // No handler saw it, so its claim must not look like one that ended its process.
-      if (!wasSeen) await this.#tryLater(entry, next)
+      if (!wasSeen) await this.tryLater(message, next)
     }
     if (isObserved && begun !== undefined) begun.next = next
-    else this.#endTurn(entry, next)
+    else this.#endTurn(message, next)
   }
 
   /**
@@ -390,63 +391,63 @@ export class Core {
    * | only batches are left                                | yes                | the batches                         | it gathers         |
    * | none is left                                         | yes                |                                     | done, or dead      |
    */
-  #nextOf(entry: Entry, { before, at, left, resting, breaker, failure, restMs, isShared }: Attempt): Next {
-    if (entry.isOver) return 'over'
-    const { steps = noSteps } = entry
-    const toGather = at < steps.length ? steps.slice(at) : noSteps
+  #nextOf(message: Message, { before, at, left, resting, breaker, failure, restMs, isShared }: Attempt): Next {
+    if (message.isOver) return 'over'
+    const { handlers = noHandlers } = message
+    const toGather = at < handlers.length ? handlers.slice(at) : noHandlers
     if (this.lifecycle.startsNoMore && left.length + toGather.length > 0) {
-      entry.leave([...left, ...toGather])
-      entry.uncountAttempt(before)
+      message.leave([...left, ...toGather])
+      message.uncountAttempt(before)
       return 0
     }
     if (isShared && failure !== undefined) {
-      entry.goAlone(before)
+      message.goAlone(before)
       return 'wait'
     }
-    const isLast = failure !== undefined && this.#isLast(entry)
+    const isLast = failure !== undefined && this.#isLast(message)
     if (isLast)
-      entry.failForGood(
+      message.failForGood(
         errorText(failure.error),
-        left.filter((step) => !resting.includes(step)),
+        left.filter((handler) => !resting.includes(handler)),
       )
     const again = isLast ? resting : left
     if (again.length > 0) {
-      entry.leave([...again, ...toGather])
+      message.leave([...again, ...toGather])
       if (failure !== undefined && !isLast) return restMs
       // No handler failed but those that fail for every vehicle.
-      if (failure === undefined && entry.attempt > before) entry.exemptAttempt()
+      if (failure === undefined && message.attempt > before) message.exemptAttempt()
       return breaker ?? 0
     }
-    entry.leave(toGather)
-    if (toGather.length === 0) return endOf(entry)
-    if (!entry.isSuspect) return 'gather'
+    message.leave(toGather)
+    if (toGather.length === 0) return endOf(message)
+    if (!message.isSuspect) return 'gather'
     // At once: its claim counts, and another suspect's turn must not come between.
-    entry.beAlone()
+    message.beAlone()
     return 'again'
   }
 
   /** The turn has ended. A message that something keeps holds its lane, but no slot of `concurrency`. */
-  #endTurn(entry: Entry, next: Next): void {
-    if (next === 'again' && entry.state === 'running') {
-      void this.#turn(entry)
+  #endTurn(message: Message, next: Next): void {
+    if (next === 'again' && message.state === 'running') {
+      void this.#turn(message)
       return
     }
-    if (this.#suspect === entry) this.#suspect = undefined
-    if (entry.state === 'running') {
-      if (next === 'over' || next === 'done' || next === 'skipped' || next === 'dead') this.#end(entry, true)
+    if (this.#suspect === message) this.#suspect = undefined
+    if (message.state === 'running') {
+      if (next === 'over' || next === 'done' || next === 'skipped' || next === 'dead') this.#end(message, true)
       else {
-        const wasInBatch = entry.slot !== undefined
-        this.#freeSlot(entry)
-        if (entry.request.isBound) this.#bind(entry)
+        const wasInBatch = message.slot !== undefined
+        this.#freeSlot(message)
+        if (message.request.isBound) this.#bind(message)
         // Those behind it had their turns while the batch gathered.
-        if (wasInBatch) this.lanes.recall(entry)
-        const [step] = entry.steps ?? noSteps
-        if (next !== 'gather' || step === undefined) this.#keep(entry, next)
-        else if (wasInBatch || !this.#mayFollow(entry)) this.#keep(entry, 'wait')
+        if (wasInBatch) this.lanes.recall(message)
+        const [handler] = message.handlers ?? noHandlers
+        if (next !== 'gather' || handler === undefined) this.#keep(message, next)
+        else if (wasInBatch || !this.#mayFollow(message)) this.#keep(message, 'wait')
         else {
-          this.#gatheringOf(step).take(entry)
-          this.lanes.pass(entry)
-          this.#wake(entry.lane?.turn)
+          this.#gatheringOf(handler).take(message)
+          this.lanes.pass(message)
+          this.#wake(message.inLane?.turn)
         }
       }
     }
@@ -454,70 +455,70 @@ export class Core {
   }
 
   /** It keeps its place in its lane until it is resumed. */
-  #keep(entry: Entry, next: Exclude<Next, 'over' | 'done' | 'skipped' | 'dead'>): void {
-    if (typeof next === 'number') this.#rest(entry, next)
-    else if (next instanceof Breaker && entry.previous === undefined) {
-      entry.letGo()
-      entry.hold(next)
-      this.lanes.setAside(entry, true)
-      if (!next.keep(entry)) this.#resume(entry)
+  #keep(message: Message, next: Exclude<Next, 'over' | 'done' | 'skipped' | 'dead'>): void {
+    if (typeof next === 'number') this.#rest(message, next)
+    else if (next instanceof Breaker && message.previous === undefined) {
+      message.letGo()
+      message.hold(next)
+      this.lanes.setAside(message, true)
+      if (!next.keep(message)) this.#resume(message)
     } else {
       // Only the first message of a lane waits at a breaker: one behind it would be let through in vain.
-      if (next instanceof Breaker) entry.letGo()
-      entry.hold(itsPlace)
+      if (next instanceof Breaker) message.letGo()
+      message.hold(itsPlace)
       // Those before it may be over already.
-      if (entry.previous === undefined) this.#wake(entry)
+      if (message.previous === undefined) this.#wake(message)
     }
   }
 
-  #rest(entry: Entry, restMs: number): void {
+  #rest(message: Message, restMs: number): void {
     const goOn = (): void => {
-      this.#resume(entry)
+      this.#resume(message)
       this.pump()
     }
-    this.lanes.setAside(entry, true)
-    entry.rest(this.lifecycle.startsNoMore ? undefined : this.options.clock.after(restMs, goOn))
+    this.lanes.setAside(message, true)
+    message.rest(this.lifecycle.startsNoMore ? undefined : this.options.clock.after(restMs, goOn))
   }
 
-  #resume(entry: Entry): void {
-    if (entry.state !== 'held') return
-    entry.wait()
-    this.lanes.ready(entry)
+  #resume(message: Message): void {
+    if (message.state !== 'held') return
+    message.wait()
+    this.lanes.ready(message)
   }
 
   /** A breaker lets it go on, after `afterMs`. */
-  #resumeFromBreaker(entry: Entry, afterMs: number = 0): void {
-    if (entry.state !== 'held' || !(entry.heldBy instanceof Breaker)) return
+  #resumeFromBreaker(message: Message, afterMs: number = 0): void {
+    if (message.state !== 'held' || !(message.heldBy instanceof Breaker)) return
     if (afterMs > 0) {
-      this.#rest(entry, afterMs)
+      this.#rest(message, afterMs)
       return
     }
-    this.#resume(entry)
+    this.#resume(message)
     this.pump()
   }
 
-  #wake(entry: Entry | undefined): void {
-    if (entry?.heldBy === itsPlace) this.#resume(entry)
+  #wake(message: Message | undefined): void {
+    if (message?.heldBy === itsPlace) this.#resume(message)
   }
 
   /** Binds its next turn to the I/O context in which this is called. */
-  #bind(entry: Entry): void {
-    entry.hop = contextHop(() => {
-      if (entry.state === 'running') void this.#turn(entry)
+  #bind(message: Message): void {
+    message.hop = contextHop(() => {
+      if (message.state === 'running') void this.#turn(message)
     })
   }
 
-  #gatheringOf(step: Step): Gathering {
-    let gathering = this.#gatherings.get(step)
+  #gatheringOf(handler: Handler): Gathering {
+    let gathering = this.#gatherings.get(handler)
     if (gathering === undefined) {
-      gathering = new Gathering(step, {
+      gathering = new Gathering(handler, {
         clock: this.options.clock,
         due: (batch) => void this.#due.push(batch),
         pump: this.pump,
         run: (batch) => void this.#runBatch(batch),
         free: () => void (this.lifecycle.running -= 1),
       })
-      this.#gatherings.set(step, gathering)
+      this.#gatherings.set(handler, gathering)
     }
     return gathering
   }
@@ -525,201 +526,203 @@ export class Core {
   /** Runs the handler of a batch. Each of its messages then goes on with its own turn. Never rejects. */
   async #runBatch(batch: Batch): Promise<void> {
     const { inbox, events } = this.options
-    const { step } = batch
+    const { handler } = batch
     const begun = batch.begin()
     // Other processes can take messages over until the handler runs.
     const held = await Promise.allSettled(
       inbox.isStillHeld === undefined ? [] : begun.map(async ({ id }) => inbox.isStillHeld?.(id)),
     )
-    const entries: Entry[] = []
-    for (const [place, entry] of begun.entries()) {
-      if (!batch.has(entry)) continue
+    const messages: Message[] = []
+    for (const [place, message] of begun.entries()) {
+      if (!batch.has(message)) continue
       const answer = held[place]
-      if (answer?.status === 'rejected') this.#endTurn(entry, this.#failedTurn(entry, answer.reason))
-      else if (answer?.value === false) this.#endTurn(entry, 'over')
+      if (answer?.status === 'rejected') this.#endTurn(message, this.#failedTurn(message, answer.reason))
+      else if (answer?.value === false) this.#endTurn(message, 'over')
       else {
-        const attempt = new Attempt(entry.attempt)
+        const attempt = new Attempt(message.attempt)
         // Asked for each: a handler that rests is tried with one message, and the others wait.
-        if (this.#leavesOut(entry, step, attempt)) this.#goOn(entry, attempt)
-        else entries.push(entry)
+        if (this.#leavesOut(message, handler, attempt)) this.#goOn(message, attempt)
+        else messages.push(message)
       }
     }
-    if (entries.length > 0) {
-      for (const entry of entries) entry.countAttempt(this.counts)
-      const failure = await this.#callBatch(batch, entries)
+    if (messages.length > 0) {
+      for (const message of messages) message.countAttempt(this.counts)
+      const failure = await this.#callBatch(batch, messages)
       // Messages that ended meanwhile are accounted for.
-      const left = entries.filter((entry) => batch.has(entry))
+      const left = messages.filter((message) => batch.has(message))
       const [first] = left
       const request = failure && requestOf(failure.error)
       let failed: Rest | undefined
       if (failure === undefined || request?.kind === 'discard') {
-        this.breakers.succeeded(step)
+        this.breakers.succeeded(handler)
         if (request?.kind === 'discard') events.discarded(request.reason, first?.event?.topic ?? '', left.length)
-      } else if (first !== undefined) failed = this.#failed(first, step, failure.error, entries.length)
-      for (const entry of left) {
-        const attempt = new Attempt(entry.attempt - 1)
+      } else if (first !== undefined) failed = this.#failed(first, handler, failure.error, messages.length)
+      for (const message of left) {
+        const attempt = new Attempt(message.attempt - 1)
         if (failure !== undefined && failed !== undefined) {
-          attempt.isShared = entries.length > 1 && request === undefined && failed.breaker === undefined
-          attempt.fail(step, failure, failed)
+          attempt.isShared = messages.length > 1 && request === undefined && failed.breaker === undefined
+          attempt.fail(handler, failure, failed)
         }
-        this.#goOn(entry, attempt)
+        this.#goOn(message, attempt)
       }
     }
     this.pump()
   }
 
   /** A message of a batch goes on: what follows, and in its next batch. */
-  #goOn(entry: Entry, attempt: Attempt): void {
+  #goOn(message: Message, attempt: Attempt): void {
     attempt.at = 1
-    void this.#turn(entry, attempt)
+    void this.#turn(message, attempt)
   }
 
-  #callBatch({ step, owner }: Batch, entries: readonly Entry[]): MaybeFailure | Promise<MaybeFailure> {
+  #callBatch({ handler, owner }: Batch, messages: readonly Message[]): MaybeFailure | Promise<MaybeFailure> {
     const call = (): MaybeFailure | Promise<MaybeFailure> =>
-      this.runner.runBatch(step, entries, owner ?? entries[0]?.request ?? noRequest)
+      this.runner.runBatch(handler, messages, owner ?? messages[0]?.request ?? noRequest)
     const { around } = this.options.events.observers
     if (around === undefined) return call()
-    const messages = entries.flatMap((entry) =>
-      entry.event === undefined ? [] : [{ event: entry.event, delivery: entry.delivery() }],
+    const observed = messages.flatMap((message) =>
+      message.event === undefined ? [] : [{ event: message.event, delivery: message.delivery() }],
     )
-    return around(async () => ({ failure: await call() }), { messages, isBatch: true }).then(({ failure }) => failure)
+    return around(async () => ({ failure: await call() }), { messages: observed, isBatch: true }).then(
+      ({ failure }) => failure,
+    )
   }
 
   /** Runs an attempt inside of what observers put around it. `undefined`: nobody observes it, or nothing runs. */
-  #observed(entry: Entry, attempt: Attempt): Promise<unknown> | undefined {
+  #observed(message: Message, attempt: Attempt): Promise<unknown> | undefined {
     const { around } = this.options.events.observers
-    if (around === undefined || entry.event === undefined) return undefined
-    if (this.lifecycle.startsNoMore || this.#stepAt(entry, attempt) === undefined) return undefined
+    if (around === undefined || message.event === undefined) return undefined
+    if (this.lifecycle.startsNoMore || this.#handlerAt(message, attempt) === undefined) return undefined
     const what: ObservedRun = {
-      messages: [{ event: entry.event, delivery: entry.delivery(entry.attempt + 1) }],
-      isBatch: entry.isAlone,
+      messages: [{ event: message.event, delivery: message.delivery(message.attempt + 1) }],
+      isBatch: message.isAlone,
     }
     return around(async (): Promise<RunEnd> => {
-      await this.#turn(entry, attempt, true)
+      await this.#turn(message, attempt, true)
       return { failure: attempt.failure }
     }, what)
   }
 
   /** The inbox handed it out. Notes why it is given up before it is tried here. */
-  #open(entry: Entry, claim: Claim): void {
+  #open(message: Message, claim: Claim): void {
     try {
-      entry.open(claim, claim.message.event ?? this.options.read(claim.message))
+      message.open(claim, claim.message.event ?? this.options.read(claim.message))
     } catch (error) {
-      entry.claim = claim
-      entry.failForGood(errorText(error))
+      message.claim = claim
+      message.failForGood(errorText(error))
     }
-    if (entry.steps !== undefined) return
-    entry.crashes = Math.max(0, claim.deliveries - entry.attemptsBefore)
-    const spent = claim.deliveries > 0 || entry.attemptsBefore > 0 ? this.#whySpent(entry) : undefined
-    if (spent !== undefined) entry.failForGood(spent)
+    if (message.handlers !== undefined) return
+    message.crashes = Math.max(0, claim.deliveries - message.attemptsBefore)
+    const spent = claim.deliveries > 0 || message.attemptsBefore > 0 ? this.#whySpent(message) : undefined
+    if (spent !== undefined) message.failForGood(spent)
   }
 
   /** A message changes the state of its vehicle even when it is given up, unless that ends the process, too. */
-  #changesState({ event, crashes }: Entry): boolean {
+  #changesState({ event, crashes }: Message): boolean {
     return event !== undefined && crashes <= mostCrashes
   }
 
-  #stepsOf(entry: Entry): readonly Step[] {
-    const { event, trouble, change } = entry
-    if (event === undefined || trouble?.fatal !== undefined) return noSteps
-    return this.options.registry.stepsFor(event, entry, change?.subjects)
+  #handlersOf(message: Message): readonly Handler[] {
+    const { event, trouble, change } = message
+    if (event === undefined || trouble?.fatal !== undefined) return noHandlers
+    return this.options.registry.handlersFor(event, message, change?.subjects)
   }
 
   /** What follows without a run of its handlers. `undefined`: they may run now. */
-  #admit(entry: Entry): Next | undefined {
-    const { steps = noSteps } = entry
-    if (steps.length === 0) return this.#mayEnd(entry) ? endOf(entry) : 'wait'
-    if (entry.previous !== undefined && !this.#mayFollow(entry)) return 'wait'
-    if (!entry.mayBeSkipped) return undefined
+  #admit(message: Message): Next | undefined {
+    const { handlers = noHandlers } = message
+    if (handlers.length === 0) return this.#mayEnd(message) ? endOf(message) : 'wait'
+    if (message.previous !== undefined && !this.#mayFollow(message)) return 'wait'
+    if (!message.mayBeSkipped) return undefined
     try {
-      const admitted = admittedBy(this.options.parts, entry)
+      const admitted = admittedBy(this.options.parts, message)
       if (admitted === 'wait') return 'wait'
-      if (admitted === 'skip') return this.#mayEnd(entry) ? 'skipped' : 'wait'
+      if (admitted === 'skip') return this.#mayEnd(message) ? 'skipped' : 'wait'
     } catch (error) {
-      entry.failForGood(errorText(error))
-      entry.steps = noSteps
-      return this.#admit(entry)
+      message.failForGood(errorText(error))
+      message.handlers = noHandlers
+      return this.#admit(message)
     }
-    entry.admit()
+    message.admit()
     return undefined
   }
 
   /** Whether it may run although those before it in its lane are not over: they wait in an open batch, and it joins them. */
-  #mayFollow(entry: Entry): boolean {
-    const { previous } = entry
+  #mayFollow(message: Message): boolean {
+    const { previous } = message
     if (previous === undefined) return true
-    const step = entry.steps?.find(({ gather }) => gather !== undefined)
-    const isAlone = entry.isAlone || entry.isSuspect
-    return step !== undefined && !isAlone && this.#gatherings.get(step)?.holds(previous, entry.request) === true
+    const handler = message.handlers?.find(({ gather }) => gather !== undefined)
+    const isAlone = message.isAlone || message.isSuspect
+    return handler !== undefined && !isAlone && this.#gatherings.get(handler)?.holds(previous, message.request) === true
   }
 
   /**
    * Whether it may be settled without a handler. The state of its vehicle includes those before it, which may wait in a batch: after a crash,
    * their edges would be lost.
    */
-  #mayEnd({ previous }: Entry): boolean {
+  #mayEnd({ previous }: Message): boolean {
     return previous === undefined || this.options.vehicles === undefined
   }
 
   /** The next handler of an attempt. Batches come last, and only a message that is alone runs in one here. */
-  #stepAt({ steps, isAlone }: Entry, { at }: Attempt): Step | undefined {
-    const step = steps?.[at]
-    return step?.gather === undefined || (isAlone && at === 0) ? step : undefined
+  #handlerAt({ handlers, isAlone }: Message, { at }: Attempt): Handler | undefined {
+    const handler = handlers?.[at]
+    return handler?.gather === undefined || (isAlone && at === 0) ? handler : undefined
   }
 
-  #leavesOut(entry: Entry, step: Step, attempt: Attempt): boolean {
-    const runsNoMore = this.lifecycle.startsNoMore || entry.isOver
+  #leavesOut(message: Message, handler: Handler, attempt: Attempt): boolean {
+    const runsNoMore = this.lifecycle.startsNoMore || message.isOver
     // A breaker that lets it pass counts on the run, so it is not asked when nothing runs any more.
-    const breaker = runsNoMore ? undefined : this.breakers.keeperOf(entry, step)
+    const breaker = runsNoMore ? undefined : this.breakers.keeperOf(message, handler)
     if (!runsNoMore && breaker === undefined) return false
-    attempt.leave(step, breaker)
+    attempt.leave(handler, breaker)
     return true
   }
 
-  #run(entry: Entry, step: Step, attempt: Attempt): MaybeFailure | Promise<MaybeFailure> {
+  #run(message: Message, handler: Handler, attempt: Attempt): MaybeFailure | Promise<MaybeFailure> {
     if (attempt.delivery === undefined) {
-      entry.countAttempt(this.counts)
-      attempt.delivery = entry.delivery()
+      message.countAttempt(this.counts)
+      attempt.delivery = message.delivery()
     }
-    return step.gather === undefined
-      ? this.runner.run(step, entry, attempt.delivery)
-      : this.runner.runBatch(step, [entry], entry.request)
+    return handler.gather === undefined
+      ? this.runner.run(handler, message, attempt.delivery)
+      : this.runner.runBatch(handler, [message], message.request)
   }
 
-  #ran(entry: Entry, step: Step, failure: MaybeFailure, attempt: Attempt): void {
+  #ran(message: Message, handler: Handler, failure: MaybeFailure, attempt: Attempt): void {
     const request = failure && requestOf(failure.error)
-    if (entry.isGone) attempt.failure = failure
+    if (message.isGone) attempt.failure = failure
     else if (failure === undefined || request?.kind === 'discard') {
-      this.breakers.succeeded(step)
-      if (request?.kind === 'discard') this.options.events.discarded(request.reason, entry.event?.topic ?? '', 1)
-    } else attempt.fail(step, failure, this.#failed(entry, step, failure.error))
+      this.breakers.succeeded(handler)
+      if (request?.kind === 'discard') this.options.events.discarded(request.reason, message.event?.topic ?? '', 1)
+    } else attempt.fail(handler, failure, this.#failed(message, handler, failure.error))
   }
 
   /** A handler failed. Reports it, and returns the breaker at which the message waits, and the time until it is tried again. */
-  #failed(entry: Entry, step: Step, error: unknown, messages: number = 1): Rest {
+  #failed(message: Message, handler: Handler, error: unknown, messages: number = 1): Rest {
     const { events, clock, retry } = this.options
     const { startsNoMore } = this.lifecycle
     const request = requestOf(error)
     // Of a batch, each message is tried alone at once. What a drain aborts has not failed.
     if (messages === 1 && !startsNoMore) {
-      entry.noteError(step.name, errorText(error), clock.now())
-      this.#troubled.add(entry)
+      message.noteError(handler.name, errorText(error), clock.now())
+      this.#troubled.add(message)
     }
-    const open = request === undefined && !startsNoMore ? this.breakers.failed(entry, step) : undefined
-    const restMs = open?.restMs ?? (request?.kind === 'retry' ? request.afterMs : backoffMs(retry, entry.attempt))
-    if (request !== undefined) this.breakers.askedToWait(step)
-    else if (!startsNoMore && entry.event !== undefined) {
+    const open = request === undefined && !startsNoMore ? this.breakers.failed(message, handler) : undefined
+    const restMs = open?.restMs ?? (request?.kind === 'retry' ? request.afterMs : backoffMs(retry, message.attempt))
+    if (request !== undefined) this.breakers.askedToWait(handler)
+    else if (!startsNoMore && message.event !== undefined) {
       const now = elapsedMs(clock)
-      const sinceMs = entry.trouble?.sinceMs ?? now - expectedMs(retry, entry.attemptsBefore)
+      const sinceMs = message.trouble?.sinceMs ?? now - expectedMs(retry, message.attemptsBefore)
       const isCertain = open !== undefined || messages > 1
-      const isLast = !isCertain && this.#isSpent(entry, now, sinceMs)
+      const isLast = !isCertain && this.#isSpent(message, now, sinceMs)
       events.failed(
         error,
-        entry.event,
-        { id: entry.id, attempt: entry.attempt },
+        message.event,
+        { id: message.id, attempt: message.attempt },
         {
-          handler: step.name,
-          ...(step.gather === undefined ? {} : { messages }),
+          handler: handler.name,
+          ...(handler.gather === undefined ? {} : { messages }),
           failures: open?.failures ?? 0,
           nextAtMs: isLast ? undefined : clock.now() + (messages > 1 ? 0 : restMs),
           limit: retry.attempts,
@@ -731,20 +734,20 @@ export class Core {
   }
 
   /** Whether the failed attempt was the last one. Notes that it failed. */
-  #isLast(entry: Entry): boolean {
+  #isLast(message: Message): boolean {
     const { clock, retry } = this.options
     const now = elapsedMs(clock)
-    return this.#isSpent(entry, now, entry.noteFailure(now, expectedMs(retry, entry.attemptsBefore)))
+    return this.#isSpent(message, now, message.noteFailure(now, expectedMs(retry, message.attemptsBefore)))
   }
 
-  #isSpent(entry: Entry, nowMs: number, sinceMs: number): boolean {
+  #isSpent(message: Message, nowMs: number, sinceMs: number): boolean {
     const { retry } = this.options
-    const exempt = entry.trouble?.exempt ?? 0
-    return entry.attempt - exempt >= retry.attempts || nowMs - sinceMs >= retry.maxAgeMs
+    const exempt = message.trouble?.exempt ?? 0
+    return message.attempt - exempt >= retry.attempts || nowMs - sinceMs >= retry.maxAgeMs
   }
 
   /** Why a message that an earlier process left is given up before it is tried here. */
-  #whySpent({ attemptsBefore, crashes, trouble }: Entry): string | undefined {
+  #whySpent({ attemptsBefore, crashes, trouble }: Message): string | undefined {
     const { attempts } = this.options.retry
     if (crashes >= mostCrashes) return `${crashText(crashes)}, and it may be the reason.`
     if (attemptsBefore < attempts) return undefined
@@ -754,74 +757,80 @@ export class Core {
   }
 
   /** The inbox failed, or could not read the state of a vehicle. The message is tried again, or given up after the longest time of retries. */
-  #failedTurn(entry: Entry, error: unknown): number {
+  #failedTurn(message: Message, error: unknown): number {
     this.options.events.inboxFailed(error)
     // The inbox takes other rows, but not that this message waits: there is no next attempt.
-    if (isRefused(error) && entry.steps !== undefined && entry.trouble?.fatal === undefined) {
-      entry.refuse(errorText(error))
+    if (isRefused(error) && message.handlers !== undefined && message.trouble?.fatal === undefined) {
+      message.refuse(errorText(error))
       return 0
     }
-    if (entry.claim !== undefined && entry.steps === undefined && this.#isLast(entry)) {
-      entry.failForGood(errorText(error))
-      entry.steps = noSteps
+    if (message.claim !== undefined && message.handlers === undefined && this.#isLast(message)) {
+      message.failForGood(errorText(error))
+      message.handlers = noHandlers
     }
     return inboxRestMs
   }
 
-  async #tryLater(entry: Entry, restMs: number): Promise<void> {
-    try {
-      await this.later(entry, restMs)
-    } catch (error) {
-      this.options.events.inboxFailed(error)
-    }
-  }
-
-  /** Writes the end of a message, or that it waits. What only this process must know is not written. */
-  #write(entry: Entry, next: Next): void | Promise<void> {
-    const { inbox, vehicles } = this.options
+  /** How a turn ended, for the inbox. `undefined`: that is for this process only. */
+  #outcomeOf(message: Message, next: Next): Outcome | undefined {
+    const { clock, vehicles } = this.options
     if (next === 'done' || next === 'skipped') {
-      const settled = inbox.settle(entry.id, vehicles?.settling(entry.change))
-      if (settled instanceof Promise) return settled.then(() => this.#over(entry, next))
-      return this.#over(entry, next)
+      const vehicle = vehicles?.settling(message.change)
+      return vehicle === undefined ? done : { as: 'done', vehicle }
     }
-    if (next === 'dead') return this.#bury(entry)
-    if (typeof next === 'number') return this.later(entry, next)
-    return next instanceof Breaker ? this.later(entry, 0) : undefined
+    if (next === 'dead') {
+      const reason = {
+        error: message.trouble?.fatal ?? '',
+        attempts: message.mostAttempts,
+        diedAt: clock.now(),
+        changed: changedBy(message),
+        marks: message.missingMarks,
+      }
+      return { as: 'dead', reason, vehicle: vehicles?.settling(message.change) }
+    }
+    if (typeof next === 'number') return this.#later(message, next)
+    return next instanceof Breaker ? this.#later(message, 0) : undefined
   }
 
-  async #bury(entry: Entry): Promise<void> {
-    const { inbox, clock, events, vehicles } = this.options
-    const { id, claim, trouble } = entry
-    if (claim === undefined) return
-    const reason = { error: trouble?.fatal ?? '', attempts: entry.mostAttempts, diedAt: clock.now() }
-    const [changed, marks] = [changedBy(entry), entry.missingMarks]
-    const dropped = await inbox.deadLetter(
-      id,
-      {
-        ...reason,
-        ...(changed === undefined ? {} : { changed }),
-        ...(marks === undefined ? {} : { marks }),
-      },
-      vehicles?.settling(entry.change),
-    )
-    if (dropped === 'handled') {
-      entry.trouble = undefined
-      this.#over(entry, 'done')
-      return
+  /** It waits again, and is not tried before `restMs` from now. */
+  #later(message: Message, restMs: number): Outcome {
+    // Attempts that do not count must not make the next process give the message up, by their number or by the time that they took.
+    const attempts = message.attempt - (message.trouble?.exempt ?? 0)
+    // A handler that saw it once may see it again, and the next process must know. It takes this for one crash, however many processes
+    // stop: too little to make the message a suspect.
+    const least = message.mostAttempts > message.attemptsBefore ? 1 : 0
+    const next = {
+      attempts,
+      notBefore: restMs === 0 ? 0 : Math.ceil(this.options.clock.now() + restMs),
+      deliveries: Math.max(least, attempts + message.crashes),
+      failure: message.trouble?.failure,
     }
-    this.#over(entry, 'dead')
-    if (entry.isGone) return
-    events.died({ id, message: claim.message, ...reason }, dropped, entry.request)
-    // Meanwhile its handler was done.
-    if (trouble?.failed?.length === 0) this.#takeBack(entry)
+    return { as: 'later', next }
+  }
+
+  /** The inbox has written how a turn ended. `after`: a message that was to die is done after all. */
+  #written(message: Message, outcome: Outcome, next: Next, after: Settled): void {
+    if (outcome.as === 'later') return
+    if (outcome.as === 'done') this.#over(message, next === 'skipped' ? 'skipped' : 'done')
+    else if (after === 'done') {
+      message.trouble = undefined
+      this.#over(message, 'done')
+    } else {
+      const { id, claim, trouble, request } = message
+      this.#over(message, 'dead')
+      if (message.isGone || claim === undefined) return
+      this.options.events.died({ id, message: claim.message, ...outcome.reason }, request)
+      // Meanwhile its handler was done.
+      if (trouble?.failed?.length === 0) this.#takeBack(message)
+    }
   }
 
   /** The transaction of a handler that leaves a mark was committed after its time limit: nothing is left of a dead letter that only it made. */
-  readonly #endedLate = (step: Step, entries: readonly Entry[]): void => {
-    for (const entry of entries) if (entry.succeedLate(step) && entry.isOver) this.#takeBack(entry)
+  readonly #endedLate = (handler: Handler, messages: readonly Message[]): void => {
+    for (const message of messages) if (message.succeedLate(handler) && message.isOver) this.#takeBack(message)
   }
 
-  #takeBack({ id }: Entry): void {
+  #takeBack({ id }: Message): void {
     const { inbox, events, log } = this.options
     void inbox.discard(id).then((isGone) => {
       if (isGone) log.warn('a handler was done after its time limit, so its dead letter is gone', { delivery: id })
@@ -829,28 +838,28 @@ export class Core {
   }
 
   /** The inbox has written the end of a message. A process that has it since then has counted it as handed over. */
-  #over(entry: Entry, outcome: Exclude<Ended, 'gone'>): void {
-    if (entry.isGone) return
+  #over(message: Message, outcome: Exclude<Ended, 'gone'>): void {
+    if (message.isGone) return
     const { counts } = this
-    this.#reportOver(entry, outcome)
-    if (entry.counts) counts[outcome === 'done' ? 'handled' : outcome === 'dead' ? 'deadLettered' : 'duplicates'] += 1
+    this.#reportOver(message, outcome)
+    if (message.counts) counts[outcome === 'done' ? 'handled' : outcome === 'dead' ? 'deadLettered' : 'duplicates'] += 1
     // That of a dead letter is reported with its error.
     if (outcome !== 'dead' && this.options.events.observers.settled !== undefined)
-      this.#reportSettled(entry, outcome === 'done' ? 'handled' : 'duplicate')
+      this.#reportSettled(message, outcome === 'done' ? 'handled' : 'duplicate')
   }
 
   /** For the states of vehicles and for parts. */
-  #reportOver(entry: Entry, outcome: Ended): void {
-    this.options.vehicles?.over(entry.change)
-    for (const part of this.options.parts) part.over?.(entry, outcome)
+  #reportOver(message: Message, outcome: Ended): void {
+    this.options.vehicles?.over(message.change)
+    for (const part of this.options.parts) part.over?.(message, outcome)
   }
 
   /** Reports to observers that a message needs no more work. */
-  #reportSettled(entry: Entry, outcome: SettledMessage['outcome']): void {
-    const { id, laneKey, mostAttempts, claim, event } = entry
+  #reportSettled(message: Message, outcome: SettledMessage['outcome']): void {
+    const { id, lane, mostAttempts, claim, event } = message
     this.options.events.observers.settled?.({
       id,
-      vin: vinOf(laneKey),
+      vin: vinOf(lane),
       outcome,
       attempts: mostAttempts,
       ...(claim === undefined ? {} : { bytes: claim.message.bytes }),
@@ -859,11 +868,11 @@ export class Core {
   }
 
   /** It leaves its lane for good, whatever its state. `isSettled`: the inbox no longer has it as waiting. */
-  #end(entry: Entry, isSettled: boolean = false): void {
-    const { request } = entry
-    this.#leave(entry)
+  #end(message: Message, isSettled: boolean = false): void {
+    const { request } = message
+    this.#leave(message)
     if (isSettled) this.options.events.onCapacity(request)
-    if (isSettled && entry.trouble?.fatal !== undefined) (request.givenUp ??= []).push(entry.laneKey)
+    if (isSettled && message.trouble?.fatal !== undefined) (request.givenUp ??= []).push(message.lane)
     request.oneIsOver()
   }
 
@@ -876,41 +885,41 @@ export class Core {
       { hint: 'Use an inbox that outlives the request, or make the handlers faster.' },
     )
     this.runner.abort(reason, request)
-    const unfinished = request.entries.filter(({ isOver }) => !isOver)
-    for (const entry of unfinished) this.#leave(entry)
+    const unfinished = request.messages.filter(({ isOver }) => !isOver)
+    for (const message of unfinished) this.#leave(message)
     void this.giveUp(unfinished).then((lost) => {
-      for (const { laneKey } of lost) events.missed(laneKey, sinceMs)
+      for (const { lane } of lost) events.missed(lane, sinceMs)
     })
     this.pump()
   }
 
-  /** As `#end`, for an entry that somebody else counts. */
-  #leave(entry: Entry): void {
-    const { lane } = entry
-    if (this.#suspect === entry) this.#suspect = undefined
-    this.#troubled.delete(entry)
-    if (entry.state === 'running') this.#freeSlot(entry)
-    entry.end()
-    this.lanes.remove(entry)
-    this.#wake(lane?.head)
+  /** As `#end`, for a message that somebody else counts. */
+  #leave(message: Message): void {
+    const { inLane } = message
+    if (this.#suspect === message) this.#suspect = undefined
+    this.#troubled.delete(message)
+    if (message.state === 'running') this.#freeSlot(message)
+    message.end()
+    this.lanes.remove(message)
+    this.#wake(inLane?.head)
   }
 
-  #freeSlot(entry: Entry): void {
-    const { slot } = entry
-    entry.slot = undefined
+  #freeSlot(message: Message): void {
+    const { slot } = message
+    message.slot = undefined
     if (slot === undefined) this.lifecycle.running -= 1
     else slot.leave()
   }
 }
 
 /** A handler that failed for the last time can be done after all: its transaction was committed late. */
-const endOf = ({ trouble }: Entry): 'done' | 'dead' =>
+const endOf = ({ trouble }: Message): 'done' | 'dead' =>
   trouble?.fatal === undefined || trouble.failed?.length === 0 ? 'done' : 'dead'
 
 const isRefused = (error: unknown): boolean => error instanceof FleethookError && error.code === 'message_refused'
 
 /** For the replay of a dead letter. What cannot be written must not keep its message waiting. */
-function changedBy({ change }: Entry): string | undefined {
+function changedBy({ change }: Message): string | undefined {
   try {
     return change?.text()
   } catch {

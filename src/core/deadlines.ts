@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../base/clock.ts'
-import type { RequestWork } from './entry.ts'
+import type { RequestWork } from './message.ts'
 import type { CoreEvents } from './events.ts'
 
 /** How long the work of a request may go on after it began. Workers cut off what `waitUntil` holds at 30 seconds. */

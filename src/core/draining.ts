@@ -85,7 +85,7 @@ async function breakOffAll(core: Core, afterMs: number): Promise<number> {
   })
   await lifecycle.until(() => isNoted && lifecycle.running === 0, inboxGraceMs)
   const unfinished = [...lanes.all()]
-  for (const entry of unfinished) entry.end()
+  for (const message of unfinished) message.end()
   lanes.clear()
   await core.giveUp(unfinished)
   return unfinished.filter(({ counts }) => counts).length
@@ -94,10 +94,10 @@ async function breakOffAll(core: Core, afterMs: number): Promise<number> {
 /** A turn that did not end does not count as an attempt, and a claim without a turn does not count as a crash. */
 async function noteBrokenOff(core: Core): Promise<void> {
   const noting: Promise<void>[] = []
-  for (const entry of core.lanes.all()) {
+  for (const message of core.lanes.all()) {
     // What runs writes that itself.
-    if (entry.claim === undefined || entry.state === 'running') continue
-    noting.push(core.later(entry, 0).catch((error: unknown) => core.options.events.inboxFailed(error)))
+    if (message.claim === undefined || message.state === 'running') continue
+    noting.push(core.tryLater(message, 0))
   }
   await Promise.all(noting)
 }

@@ -5,7 +5,7 @@ import type { MalformedBody } from '../events/malformed.ts'
 import type { DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import type { VehicleStates } from '../vehicles/vehicles.ts'
-import type { RequestWork } from './entry.ts'
+import type { RequestWork } from './message.ts'
 import type { Part } from './part.ts'
 import type { Registry } from './registry.ts'
 import type { RetryOptions } from './retry.ts'
@@ -47,8 +47,8 @@ export interface CoreEvents {
   /** A resting handler threw `Retry` when it was tried, so it rests until `atMs`. `failures`: the runs that failed in a row. */
   resting(handler: string, atMs: number, failures: number): void
   recovered(handler: string): void
-  /** A message of this request was given up, and the inbox dropped this number of older dead letters for it. */
-  died(letter: DeadLetter, dropped: number, request: RequestWork): void
+  /** A message of this request was given up. */
+  died(letter: DeadLetter, request: RequestWork): void
   /** A handler ignored its signal and ended this long after its time limit, so it ran beside its retry. */
   endedLate(
     lateMs: number,

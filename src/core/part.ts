@@ -1,5 +1,5 @@
 import { FleethookError } from '../base/errors.ts'
-import type { Entry } from './entry.ts'
+import type { Message } from './message.ts'
 
 /**
  * A part of a receiver: it may skip messages, and learns how each of them ended. "Add a part" in CONTRIBUTING shows one.
@@ -10,9 +10,9 @@ export interface Part {
    * `'wait'` asks all parts again when those before it in its lane are over. Not asked about the receiver's own messages (gaps) nor about
    * replays: they are always handled. When it throws, the message becomes a dead letter.
    */
-  admit?(entry: Entry): 'skip' | 'wait' | undefined
+  admit?(message: Message): 'skip' | 'wait' | undefined
   /** The inbox has written the end of the message, or another process has it. Not called for what a drain leaves. */
-  over?(entry: Entry, outcome: Ended): void
+  over?(message: Message, outcome: Ended): void
 }
 
 /**
@@ -25,7 +25,7 @@ export interface Part {
  * import type { ReceiverPart } from 'fleethook/extend'
  *
  * // Skips what comes from vehicles of a test fleet.
- * const withoutTests: ReceiverPart = { create: () => ({ admit: ({ laneKey }) => (laneKey.includes('TEST') ? 'skip' : undefined) }) }
+ * const withoutTests: ReceiverPart = { create: () => ({ admit: ({ lane }) => (lane.includes('TEST') ? 'skip' : undefined) }) }
  *
  * createReceiver({ secret: 'a-long-random-value', parts: [withoutTests] })
  * ```
@@ -38,9 +38,9 @@ export interface ReceiverPart {
 export type Ended = 'done' | 'skipped' | 'dead' | 'gone'
 
 /** The first answer of the parts about a message. Throws `handler_invalid` for an answer that is none. */
-export function admittedBy(parts: readonly Part[], entry: Entry): 'skip' | 'wait' | undefined {
+export function admittedBy(parts: readonly Part[], message: Message): 'skip' | 'wait' | undefined {
   for (const part of parts) {
-    const answer: unknown = part.admit?.(entry)
+    const answer: unknown = part.admit?.(message)
     if (answer === undefined) continue
     if (answer === 'skip' || answer === 'wait') return answer
     throw new FleethookError('handler_invalid', `\`admit\` of a part returned ${describe(answer)}.`, {

@@ -7,11 +7,9 @@ import { wireTopics } from '../wire/envelope.ts'
 import { isTextList } from '../wire/record.ts'
 import type { HandledSubjects } from '../inbox/inbox.ts'
 import { markOf, nthRunOf } from '../inbox/once-handlers.ts'
-import type { Entry, Step, Wants } from './entry.ts'
+import type { Message, Handler, Wants } from './message.ts'
 import type { HandlerFilter } from './handler.ts'
 import type { EdgeSubjects } from '../vehicles/vehicles.ts'
-
-type Message = FleetEvent | MalformedBody
 
 /** A filter as it was given, with unchecked names of fields. */
 type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {
@@ -22,11 +20,11 @@ type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {
 /** Filters and subjects that a part brings: the newest state of vehicles knows what changed, and which edges happened. */
 export interface Subjects {
   /** The key of a subject of this kind, and what its handlers get. `undefined`: it is no such subject. */
-  subject(given: unknown): { readonly key: string; readonly input: (entry: Entry) => unknown } | undefined
-  /** The step for a subject that is there for the `nth` time in a message. It stays the same object: batches and breakers know it by that. */
-  again(step: Step, nth: number): Step
+  subject(given: unknown): { readonly key: string; readonly input: (message: Message) => unknown } | undefined
+  /** The handler for a subject that is there for the `nth` time in a message. It stays the same object: batches and breakers know it by that. */
+  again(handler: Handler, nth: number): Handler
   /** The filter `changed`. Throws `handler_invalid` for a field that is not kept. */
-  changed(filter: GivenFilter): (entry: Entry | undefined) => boolean
+  changed(filter: GivenFilter): (message: Message | undefined) => boolean
 }
 
 /** The handlers of a receiver, in the order in which they were registered. */
@@ -35,17 +33,21 @@ export interface Registry {
    * `handling` is a handler, or a filter and a handler. A handler without a name gets that of the line that called `method`: `on`,
    * `batch` or `when` of the receiver. Throws `handler_invalid` when an argument of it is wrong.
    */
-  add(method: object, subjects: unknown, handling: readonly unknown[], gather?: Step['gather']): void
-  /** The steps for a message of these subjects: handlers of one message first, batches last. */
-  stepsFor(event: Message, entry: Entry | undefined, edges: EdgeSubjects | undefined): readonly Step[]
+  add(method: object, subjects: unknown, handling: readonly unknown[], gather?: Handler['gather']): void
+  /** The handlers for a message of these subjects: handlers of one message first, batches last. */
+  handlersFor(
+    event: FleetEvent | MalformedBody,
+    message: Message | undefined,
+    edges: EdgeSubjects | undefined,
+  ): readonly Handler[]
   /** What was registered, for inboxes that several processes share. */
   readonly added: readonly HandledSubjects[]
   /** The names of the handlers and batches that an event is for, without those of other subjects than its topic. */
-  namesFor(event: Message): readonly string[]
+  namesFor(event: FleetEvent | MalformedBody): readonly string[]
 }
 
 interface Subscribed {
-  readonly steps: readonly Step[]
+  readonly handlers: readonly Handler[]
   readonly isFiltered: boolean
   /** A handler that leaves a mark is there twice. */
   readonly hasRepeated: boolean
@@ -54,50 +56,53 @@ interface Subscribed {
 const topics: readonly string[] = [...wireTopics, 'unknown', 'gap']
 const subjects: readonly string[] = [...topics, '*', 'malformed']
 
-const nobody: Subscribed = { steps: [], isFiltered: false, hasRepeated: false }
+const nobody: Subscribed = { handlers: [], isFiltered: false, hasRepeated: false }
 
 /** An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`. */
 export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects): Registry {
   const byKey = new Map<string, Subscribed>()
   const added: HandledSubjects[] = []
   /** Later runs of a handler for one message, by their number. */
-  const runs = new Map<Step, Step[]>()
+  const runs = new Map<Handler, Handler[]>()
 
   /** The `nth` run of a handler that leaves a mark: each leaves one of its own. It stays the same object, like that of `again`. */
-  function nthRun(step: Step, nth: number): Step {
-    const known = runs.get(step) ?? []
-    runs.set(step, known)
-    const { name, handler, wants, input, gather } = step
-    const run = nthRunOf(handler, nth)
+  function nthRun(handler: Handler, nth: number): Handler {
+    const known = runs.get(handler) ?? []
+    runs.set(handler, known)
+    const { name, run, wants, input, gather } = handler
+    const nthOf = nthRunOf(run, nth)
     return (known[nth - 1] ??= {
       name,
       wants,
       input,
       gather,
-      handler: isHandler(run) ? run : handler,
-      mark: markOf(handler, nth),
+      run: isFunction(nthOf) ? nthOf : run,
+      mark: markOf(run, nth),
     })
   }
 
-  /** Steps in their order. A handler that leaves a mark runs more than once when it is for several of the message's subjects. */
-  function numbered(steps: readonly Step[]): readonly Step[] {
+  /** Handlers in their order. A handler that leaves a mark runs more than once when it is for several of the message's subjects. */
+  function numbered(handlers: readonly Handler[]): readonly Handler[] {
     const counts = new Map<string, number>()
-    return steps.map((step) => {
-      const nth = counts.get(step.mark ?? '') ?? 0
-      if (step.mark === undefined) return step
-      counts.set(step.mark, nth + 1)
-      return nth === 0 ? step : nthRun(step, nth)
+    return handlers.map((handler) => {
+      const nth = counts.get(handler.mark ?? '') ?? 0
+      if (handler.mark === undefined) return handler
+      counts.set(handler.mark, nth + 1)
+      return nth === 0 ? handler : nthRun(handler, nth)
     })
   }
 
-  function subscribe(key: string, step: Step): void {
+  function subscribe(key: string, handler: Handler): void {
     const known = byKey.get(key) ?? nobody
-    const steps = [...known.steps, step]
-    const inOrder = [...steps.filter(({ gather }) => gather === undefined), ...steps.filter(({ gather }) => gather)]
-    const isRepeated = step.mark !== undefined && known.steps.some(({ mark }) => mark === step.mark)
+    const handlers = [...known.handlers, handler]
+    const inOrder = [
+      ...handlers.filter(({ gather }) => gather === undefined),
+      ...handlers.filter(({ gather }) => gather),
+    ]
+    const isRepeated = handler.mark !== undefined && known.handlers.some(({ mark }) => mark === handler.mark)
     byKey.set(key, {
-      steps: inOrder,
-      isFiltered: known.isFiltered || step.wants !== undefined,
+      handlers: inOrder,
+      isFiltered: known.isFiltered || handler.wants !== undefined,
       hasRepeated: known.hasRepeated || isRepeated,
     })
   }
@@ -105,35 +110,35 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
   const registry: Registry = {
     add(method, given, handling, gather) {
       if (gather !== undefined) checkBatch(gather)
-      const handler = handling.at(-1)
+      const run = handling.at(-1)
       const [filter] = handling.length > 1 ? [checked(handling[0], ownFields)] : []
       const wants = filter && wantsIn(filter, filter.changed && changedIn(filter, more))
       const other = more?.subject(given)
       const keys = other === undefined ? topicsIn(given) : [other.key]
-      if (!isHandler(handler))
+      if (!isFunction(run))
         throw invalid(
-          `The handler for ${[...keys].join(', ')} is ${typeof handler}, not a function.`,
+          `The handler for ${[...keys].join(', ')} is ${typeof run}, not a function.`,
           'A filter comes before the handler.',
         )
-      const mark = markOf(handler)
-      const step: Step = { name: nameOf(handler, method), handler, wants, input: other?.input, gather, mark }
-      for (const key of keys) subscribe(key, step)
+      const mark = markOf(run)
+      const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, gather, mark }
+      for (const key of keys) subscribe(key, handler)
       added.push({ keys, filter, mark })
     },
 
-    stepsFor(event, entry, edges) {
+    handlersFor(event, message, edges) {
       const ofTopic = byKey.get(event.topic) ?? nobody
       if (edges === undefined) {
-        const steps = matching(ofTopic, event, entry)
-        return ofTopic.hasRepeated ? numbered(steps) : steps
+        const handlers = matching(ofTopic, event, message)
+        return ofTopic.hasRepeated ? numbered(handlers) : handlers
       }
       const { earlier, keys } = edges
       const order = [...earlier, event.topic, ...keys]
       const all = numbered(
         order.flatMap((key, at) => {
           const nth = order.slice(0, at).filter((other) => other === key).length
-          const steps = matching(byKey.get(key) ?? nobody, event, entry)
-          return nth === 0 || more === undefined ? steps : steps.map((step) => more.again(step, nth))
+          const handlers = matching(byKey.get(key) ?? nobody, event, message)
+          return nth === 0 || more === undefined ? handlers : handlers.map((handler) => more.again(handler, nth))
         }),
       )
       return [...all.filter(({ gather }) => gather === undefined), ...all.filter(({ gather }) => gather)]
@@ -141,27 +146,31 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
 
     added,
 
-    namesFor: (event) => registry.stepsFor(event, undefined, undefined).map(({ name }) => name),
+    namesFor: (event) => registry.handlersFor(event, undefined, undefined).map(({ name }) => name),
   }
   return registry
 }
 
-/** The steps whose filters match. When a filter throws, the step counts as wanted, and fails with that error when it runs. */
-function matching({ steps, isFiltered }: Subscribed, event: Message, entry: Entry | undefined): readonly Step[] {
-  if (!isFiltered) return steps
-  return steps.filter(({ wants }) => {
+/** The handlers whose filters match. When a filter throws, the handler counts as wanted, and fails with that error when it runs. */
+function matching(
+  { handlers, isFiltered }: Subscribed,
+  event: FleetEvent | MalformedBody,
+  message: Message | undefined,
+): readonly Handler[] {
+  if (!isFiltered) return handlers
+  return handlers.filter(({ wants }) => {
     try {
-      return wants === undefined || wants(event, entry)
+      return wants === undefined || wants(event, message)
     } catch {
       return true
     }
   })
 }
 
-const isHandler = (given: unknown): given is Step['handler'] => typeof given === 'function'
+const isFunction = (given: unknown): given is Handler['run'] => typeof given === 'function'
 
-function nameOf(handler: Step['handler'], method: object): string {
-  const { name } = handler
+function nameOf(run: Handler['run'], method: object): string {
+  const { name } = run
   if (/^[\w$ .:-]{1,100}$/.test(name)) return name
   const called: { stack?: unknown } = {}
   // Not in the standard, and in every runtime of ours.
@@ -171,7 +180,7 @@ function nameOf(handler: Step['handler'], method: object): string {
   return place?.[0] ?? 'without a name'
 }
 
-function checkBatch({ size, withinMs }: NonNullable<Step['gather']>): void {
+function checkBatch({ size, withinMs }: NonNullable<Handler['gather']>): void {
   for (const [name, value, least] of [
     ['size', size, 1],
     ['withinMs', withinMs, 0],
@@ -198,21 +207,24 @@ function invalid(message: string, hint?: string): FleethookError {
   return new FleethookError('handler_invalid', message, { hint })
 }
 
-function wantsIn({ fields, vins }: GivenFilter, changed: ((entry: Entry | undefined) => boolean) | undefined): Wants {
+function wantsIn(
+  { fields, vins }: GivenFilter,
+  changed: ((message: Message | undefined) => boolean) | undefined,
+): Wants {
   const listed = typeof vins === 'function' || vins === undefined ? undefined : new Set(vins)
   const wantsVin = typeof vins === 'function' ? vins : listed && ((vin: string) => listed.has(vin))
-  return (event, entry) => {
+  return (event, message) => {
     if (wantsVin !== undefined) {
       const vin = vinOfEvent(event)
       if (vin === undefined || !wantsVin(vin)) return false
     }
-    if (changed !== undefined && !changed(entry)) return false
+    if (changed !== undefined && !changed(message)) return false
     if (fields === undefined) return true
     return event.topic === 'data' && fields.some((field) => event.data[field as OtherField] !== undefined)
   }
 }
 
-function changedIn(filter: GivenFilter, more: Subjects | undefined): (entry: Entry | undefined) => boolean {
+function changedIn(filter: GivenFilter, more: Subjects | undefined): (message: Message | undefined) => boolean {
   if (more !== undefined) return more.changed(filter)
   throw invalid(
     'The filter `changed` needs the part `vehicles`, and the receiver has none.',

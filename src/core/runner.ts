@@ -7,7 +7,7 @@ import type { MalformedBody } from '../events/malformed.ts'
 import type { RequestScope } from '../hosting/execution-context.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { AnyVehicleView, Change } from '../vehicles/edge.ts'
-import type { Context, Entry, Step } from './entry.ts'
+import type { Context, Message, Handler } from './message.ts'
 import type { CoreOptions } from './events.ts'
 
 /** A handler's failure. `error` is whatever was thrown; it need not be an `Error`. */
@@ -16,7 +16,7 @@ export interface Failure {
 }
 
 interface ActiveRun {
-  readonly step: Step
+  readonly handler: Handler
   readonly owner: RequestScope
   readonly context: RunContext
   readonly first: FirstMessage
@@ -28,11 +28,11 @@ interface ActiveRun {
   timedOutAtMs: number | undefined
 }
 
-/** A run of a step that leaves a mark has ended well, after its time limit. */
-type EndedLate = (step: Step, entries: readonly Entry[]) => void
+/** A run of a handler that leaves a mark has ended well, after its time limit. */
+type EndedLate = (handler: Handler, messages: readonly Message[]) => void
 
 interface FirstMessage {
-  readonly subject: Entry | readonly Entry[]
+  readonly subject: Message | readonly Message[]
   readonly event: FleetEvent | MalformedBody
   readonly delivery: Delivery
   readonly messages: number | undefined
@@ -54,37 +54,37 @@ export class Runner {
   }
 
   /** Runs a handler for one message. `undefined` when it is done, or why it failed; a promise of that when it is asynchronous. */
-  run(step: Step, entry: Entry, delivery: Delivery): Failure | undefined | Promise<Failure | undefined> {
-    const { event, request } = entry
+  run(handler: Handler, message: Message, delivery: Delivery): Failure | undefined | Promise<Failure | undefined> {
+    const { event, request } = message
     if (event === undefined) return undefined
-    const context = new MessageContext(this.#options.log, request.env ?? {}, delivery, entry)
+    const context = new MessageContext(this.#options.log, request.env ?? {}, delivery, message)
     try {
-      const { wants, input } = step
+      const { wants, input } = handler
       // The filter of a handler that throws fails the handler, so it is asked again here.
-      if (wants !== undefined && !wants(event, entry)) return undefined
-      const first = { subject: entry, event, delivery, messages: undefined }
-      return this.#call(step, input === undefined ? event : input(entry), context, request, first)
+      if (wants !== undefined && !wants(event, message)) return undefined
+      const first = { subject: message, event, delivery, messages: undefined }
+      return this.#call(handler, input === undefined ? event : input(message), context, request, first)
     } catch (error) {
       return { error }
     }
   }
 
   runBatch(
-    step: Step,
-    entries: readonly Entry[],
+    handler: Handler,
+    messages: readonly Message[],
     owner: RequestScope,
   ): Failure | undefined | Promise<Failure | undefined> {
     try {
-      const { wants, input } = step
-      const wanted = entries.filter(({ event }, at) => event !== undefined && (wants?.(event, entries[at]) ?? true))
-      const deliveries = wanted.map((entry) => entry.delivery())
-      const [entry] = wanted
+      const { wants, input } = handler
+      const wanted = messages.filter(({ event }, at) => event !== undefined && (wants?.(event, messages[at]) ?? true))
+      const deliveries = wanted.map((message) => message.delivery())
+      const [message] = wanted
       const [delivery] = deliveries
-      if (entry?.event === undefined || delivery === undefined) return undefined
+      if (message?.event === undefined || delivery === undefined) return undefined
       const context = new BatchContext(this.#options.log, owner.env ?? {}, deliveries, wanted)
       const given = wanted.map((each) => (input === undefined ? each.event : input(each)))
-      const first = { subject: wanted, event: entry.event, delivery, messages: entries.length }
-      return this.#call(step, given, context, owner, first)
+      const first = { subject: wanted, event: message.event, delivery, messages: messages.length }
+      return this.#call(handler, given, context, owner, first)
     } catch (error) {
       return { error }
     }
@@ -102,7 +102,7 @@ export class Runner {
   }
 
   #call(
-    step: Step,
+    handler: Handler,
     input: unknown,
     context: RunContext,
     owner: RequestScope,
@@ -112,19 +112,19 @@ export class Runner {
     const startedMs = events.observers.ran === undefined ? undefined : elapsedMs(clock)
     let result: unknown
     try {
-      result = step.handler(input, context)
+      result = handler.run(input, context)
     } catch (error) {
-      this.#ran(step, startedMs)
+      this.#ran(handler, startedMs)
       throw error
     }
-    // A synchronous handler needs neither a timer nor an entry among the active runs.
+    // A synchronous handler needs neither a timer nor a place among the active runs.
     if ((typeof result !== 'object' && typeof result !== 'function') || !isThenable(result)) {
-      if (startedMs !== undefined) this.#ran(step, startedMs)
+      if (startedMs !== undefined) this.#ran(handler, startedMs)
       return undefined
     }
     return new Promise((resolve) => {
       const run: ActiveRun = {
-        step,
+        handler,
         owner,
         context,
         first,
@@ -154,17 +154,17 @@ export class Runner {
     if (!this.#active.delete(run)) {
       if (run.timedOutAtMs === undefined) return
       const { event, delivery, messages, subject } = run.first
-      if (failure === undefined && run.step.mark !== undefined) this.#endedLate(run.step, [subject].flat())
-      const of = messages === undefined ? { handler: run.step.name } : { handler: run.step.name, messages }
+      if (failure === undefined && run.handler.mark !== undefined) this.#endedLate(run.handler, [subject].flat())
+      const of = messages === undefined ? { handler: run.handler.name } : { handler: run.handler.name, messages }
       events.endedLate(clock.now() - run.timedOutAtMs, event, delivery, of)
       return
     }
     run.timer?.cancel()
-    this.#ran(run.step, run.startedMs)
+    this.#ran(run.handler, run.startedMs)
     run.resolve(failure)
   }
 
-  #ran({ name }: Step, startedMs: number | undefined): void {
+  #ran({ name }: Handler, startedMs: number | undefined): void {
     const { events, clock } = this.#options
     if (startedMs !== undefined) events.observers.ran?.(name, elapsedMs(clock) - startedMs)
   }
@@ -209,39 +209,39 @@ class RunContext implements Context {
 /** That of a handler of one message. */
 class MessageContext extends RunContext {
   readonly delivery: Delivery
-  readonly #entry: Entry
+  readonly #message: Message
 
-  constructor(log: Log, env: object, delivery: Delivery, entry: Entry) {
+  constructor(log: Log, env: object, delivery: Delivery, message: Message) {
     super(log, env)
     this.delivery = delivery
-    this.#entry = entry
+    this.#message = message
   }
 
   get vehicle(): AnyVehicleView | undefined {
-    return this.#entry.change?.view
+    return this.#message.change?.view
   }
 
   get changes(): readonly Change[] {
-    return this.#entry.change?.changes ?? none
+    return this.#message.change?.changes ?? none
   }
 }
 
 /** That of the handler of a batch. */
 class BatchContext extends RunContext {
   readonly deliveries: readonly Delivery[]
-  readonly #entries: readonly Entry[]
+  readonly #messages: readonly Message[]
 
-  constructor(log: Log, env: object, deliveries: readonly Delivery[], entries: readonly Entry[]) {
+  constructor(log: Log, env: object, deliveries: readonly Delivery[], messages: readonly Message[]) {
     super(log, env)
     this.deliveries = deliveries
-    this.#entries = entries
+    this.#messages = messages
   }
 
   get vehicles(): readonly (AnyVehicleView | undefined)[] {
-    return this.#entries.map(({ change }) => change?.view)
+    return this.#messages.map(({ change }) => change?.view)
   }
 
   get changes(): readonly (readonly Change[])[] {
-    return this.#entries.map(({ change }) => change?.changes ?? none)
+    return this.#messages.map(({ change }) => change?.changes ?? none)
   }
 }

@@ -2,14 +2,14 @@ import { type Clock, elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { RequestScope } from '../hosting/execution-context.ts'
-import type { RefusalError } from '../http/answers.ts'
 import {
   type Claim,
   type DeadLetter,
   type Inbox,
   type InboxMessage,
-  MessagesRefused,
+  RefusedElsewhere,
   refusingMs,
+  type Settled,
   type Opened,
   type Waiting,
 } from './inbox.ts'
@@ -54,13 +54,7 @@ export abstract class ForwardingInbox implements Inbox {
     return undefined
   }
 
-  settle(..._about: Parameters<Inbox['settle']>): void {}
-
-  async reschedule(..._about: Parameters<Inbox['reschedule']>): Promise<void> {}
-
-  async deadLetter(..._about: Parameters<Inbox['deadLetter']>): ReturnType<Inbox['deadLetter']> {
-    return 0
-  }
+  settle(..._about: Parameters<Inbox['settle']>): Settled | Promise<Settled> {}
 
   async deadLetters(): Promise<readonly DeadLetter[]> {
     return []
@@ -91,14 +85,10 @@ export abstract class ForwardingInbox implements Inbox {
 
 /** Whether the next message would be refused too: one alone can be too large. */
 function refusingBy(error: unknown): Refusing | undefined {
-  const code: RefusalError | FleethookError['code'] =
-    error instanceof MessagesRefused
-      ? error.refusal.error
-      : error instanceof FleethookError
-        ? error.code
-        : 'inbox_unavailable'
-  if (code === 'inbox_full') return code
-  return error instanceof MessagesRefused && code !== 'inbox_unavailable' ? undefined : 'inbox_unavailable'
+  const code =
+    error instanceof RefusedElsewhere ? error.refusal.error : error instanceof FleethookError ? error.code : undefined
+  if (code === 'body_too_large') return undefined
+  return code === 'inbox_full' ? code : 'inbox_unavailable'
 }
 
 export async function* nothing(): AsyncGenerator<never> {}

@@ -48,7 +48,7 @@ export interface Claim {
   readonly replayed: boolean
   /** Names the run: see `Delivery.replay`. The inbox keeps it with the message, and with its dead letter. */
   readonly replay?: string | undefined
-  /** For a replayed message: the `changed` that the receiver passed to `deadLetter`. */
+  /** For a replayed message: the `changed` of its dead letter. */
   readonly changed?: string
 }
 
@@ -87,6 +87,9 @@ export interface KeptGap extends InboxGap {
   readonly missed: number
 }
 
+/** See `Inbox.settle`. */
+export type Settled = void | 'done'
+
 /** What an inbox finds when it is opened. */
 export interface Opened {
   /** The greatest id that was ever put. Ids of this process have to sort after it. */
@@ -107,16 +110,13 @@ export interface Opened {
 /** How long an inbox that forwards, and has refused, counts as refusing while no further message comes, in milliseconds. */
 export const refusingMs = 5_000
 
-/** What `put` rejects with when it knows the answer. */
-export class MessagesRefused extends Error {
+/** What `put` of an inbox that forwards rejects with when the other side has refused, and noted the gap: it must not count twice. */
+export class RefusedElsewhere extends Error {
   readonly refusal: Refusal
-  /** The other side has noted the gap, so it is not counted again here. */
-  readonly isNoted: boolean
 
-  constructor(refusal: Refusal, { isNoted = false }: { readonly isNoted?: boolean } = {}) {
+  constructor(refusal: Refusal) {
     super(refusal.error)
     this.refusal = refusal
-    this.isNoted = isNoted
   }
 }
 
@@ -129,7 +129,7 @@ export interface NextAttempt {
   /** The new value of `Claim.deliveries`, when the last time does not count. Left out: the count goes on. */
   readonly deliveries?: number
   /** The last failure of a handler, for `Waiting.failure` of the next process. Left out: none of its handlers fails now. */
-  readonly failure?: LastFailure
+  readonly failure?: LastFailure | undefined
 }
 
 /**
@@ -160,16 +160,38 @@ export interface DeadLetterReason {
    * What the message changed in the state of its vehicle, as text that only the receiver reads. The claim of a replay returns
    * it.
    */
-  readonly changed?: string
+  readonly changed?: string | undefined
   /**
    * The names of the handlers that failed, when each of them leaves a mark in the database of its writes. Their transactions can commit after the
    * attempt was given up.
    */
-  readonly marks?: readonly string[]
+  readonly marks?: readonly string[] | undefined
 }
+
+/**
+ * How a turn of a message ended. `done`: its handlers are done. `dead`: it was given up, and a person can look at it. `later`: it waits again.
+ * `vehicle` is the new state of its vehicle, only for an inbox with `vehicles`.
+ */
+export type Outcome =
+  | { readonly as: 'done'; readonly vehicle?: StoredVehicle | undefined }
+  | { readonly as: 'dead'; readonly reason: DeadLetterReason; readonly vehicle?: StoredVehicle | undefined }
+  | { readonly as: 'later'; readonly next: NextAttempt }
+
+/** The outcome of a turn that says nothing else. */
+export const done: Outcome = { as: 'done' }
 
 /** The error of a dead letter whose own error the store refuses. */
 export const unwritable = 'The inbox refused to write the error and what the message changed.'
+
+/** For messages of one body that never fit, however empty the inbox is: who sends them again after a 503 would do so for ever. */
+export const neverFits = (pendingBytes: number): FleethookError =>
+  new FleethookError(
+    'body_too_large',
+    `The messages of a body take more than \`limits.pendingBytes\` (${pendingBytes}).`,
+    {
+      hint: `Send smaller batches, or raise \`limits.pendingBytes\` (${pendingBytes}).`,
+    },
+  )
 
 /** A message that was given up, kept so that a person can look at it and replay it. */
 export interface DeadLetter extends DeadLetterReason {
@@ -187,7 +209,10 @@ export interface Listing extends Omit<Selection, 'after'> {
 }
 
 /** Whether a message matches the query. The inbox itself applies the limit. */
-export function isSelected({ id, lane, receivedAt }: InboxMessage, which: Selection & Listing): boolean {
+export function isSelected(
+  { id, lane, receivedAt }: Pick<InboxMessage, 'id' | 'lane' | 'receivedAt'>,
+  which: Selection & Listing,
+): boolean {
   return (
     (which.after === undefined || id > which.after) &&
     (which.before === undefined || id < which.before) &&
@@ -200,8 +225,11 @@ export function isSelected({ id, lane, receivedAt }: InboxMessage, which: Select
 /** Whether a message has to go when a vehicle is erased: its own, or one of no vehicle that has the VIN in its text. */
 export function isAbout({ lane, text }: Pick<InboxMessage, 'lane' | 'text'>, vin: string): boolean {
   const own = vin.startsWith('*') ? `*${vin}` : vin
-  return lane === own || (lane.startsWith('*') && !lane.startsWith('**') && vin !== '' && text.includes(vin))
+  return lane === own || (lane.startsWith('*') && !lane.startsWith('**') && vin !== '' && mentions(text, vin))
 }
+
+/** Whether a text has a VIN, in whatever case: what names no vehicle may have been written by anybody. */
+export const mentions = (text: string, vin: string): boolean => text.toLowerCase().includes(vin.toLowerCase())
 
 /** A message that an inbox keeps. */
 export interface ListedMessage {
@@ -245,7 +273,7 @@ export interface Inbox {
   window?(host: WindowHost<Waiting>): Window<Waiting>
   /**
    * Keeps all of the messages or none. Resolves only once they are as durable as `durability` says. Otherwise rejects with a
-   * `FleethookError` of code `inbox_full` or `inbox_unavailable`, or with {@link MessagesRefused}. Messages keep the order of the calls. `from`
+   * `FleethookError` of code `inbox_full`, `inbox_unavailable` or `body_too_large`, or with {@link RefusedElsewhere}. Messages keep the order of the calls. `from`
    * has the bindings of the request that brought them.
    */
   put(messages: readonly InboxMessage[], from?: RequestScope): void | Promise<void>
@@ -260,21 +288,15 @@ export interface Inbox {
    */
   isStillHeld?(id: string): Promise<boolean>
   /**
-   * Its handlers are done: it no longer waits. Does nothing for a message that is gone. Need not be durable when it resolves:
-   * after a crash the message may be handled again. `vehicle` is the new state of its vehicle, and as durable as the rest of
-   * the call. Only for an inbox with `vehicles`.
+   * A turn of a message has ended, by default as `done`. Does nothing for a message that is gone. A message that is `done` no longer waits. One
+   * that waits for `later` is claimed again. A dead letter is kept when the call resolves; the other two need not be durable by then, so after a
+   * crash the message may be handled again. `vehicle` is as durable as the rest of the call.
+   *
+   * Resolves to `'done'` for a message that was to become a dead letter and is done after all. Only an inbox that has the marks of handlers can
+   * know: all of `reason.marks` are there. When the store takes other rows but not that of `later`, it rejects with `message_refused`, or calls
+   * `InboxSettings.onRefused` later: there is no next attempt, and the message becomes a dead letter.
    */
-  settle(id: string, vehicle?: StoredVehicle): void | Promise<void>
-  /**
-   * A claimed message waits again and will be claimed again. As durable as `settle`. When the store takes other rows but not this one, rejects with
-   * `message_refused`, or calls `InboxSettings.onRefused` later: there is no next attempt, and the message becomes a dead letter.
-   */
-  reschedule(id: string, next: NextAttempt): Promise<void>
-  /**
-   * It was given up: keeps it as a dead letter. Resolves to the number of older dead letters that were dropped for it. An inbox that has the marks of
-   * handlers resolves to `'handled'` when all of `reason.marks` are there: then it settles the message instead.
-   */
-  deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number | 'handled'>
+  settle(id: string, outcome?: Outcome): Settled | Promise<Settled>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
   /** Messages that are handled and that the inbox still keeps. An inbox that drops them at once has none. */
@@ -283,8 +305,8 @@ export interface Inbox {
   messages?(which: Listing): Promise<readonly ListedMessage[]>
   /**
    * Makes a dead letter, or a settled message that it still keeps, a waiting message again, under its id and as `replayed`.
-   * Resolves to `undefined` when there is none. Rejects as `put` does, and then changes nothing. Its claims return the `changed` that
-   * `deadLetter` was given.
+   * Resolves to `undefined` when there is none. Rejects as `put` does, and then changes nothing. Its claims return the `changed` of
+   * its dead letter.
    */
   revive(id: string): Promise<Waiting | undefined>
   /** Deletes a dead letter. Resolves to whether there was one. */
@@ -354,7 +376,7 @@ export interface InboxSettings {
    * `isStillHeld`.
    */
   readonly onGone?: (ids: readonly string[]) => void
-  /** It deleted dead letters by itself: their retention was over, or newer ones needed the room. Each also is part of a gap. */
+  /** It deleted dead letters by itself: their retention was over, or newer messages needed the room. A durable inbox reports them as a gap, too. */
   readonly onDropped?: (deadLetters: number) => void
   /**
    * The inbox cannot write that this message waits for its next attempt: its row is refused, whatever else is written. The message becomes a

@@ -3,6 +3,8 @@ import { checkOptions, wholeNumber } from '../base/options.ts'
 import { PassingMap } from '../base/passing-map.ts'
 import {
   type DeadLetter,
+  type DeadLetterReason,
+  done,
   type Inbox,
   type InboxFactory,
   type InboxMessage,
@@ -10,6 +12,7 @@ import {
   isAbout,
   isSelected,
   type ListedMessage,
+  neverFits,
 } from './inbox.ts'
 import { bytesOfMessage, pageOf } from './pages.ts'
 
@@ -63,7 +66,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     let more = 0
     for (const message of messages) more += message.bytes
     if (closed) throw new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
-    if (!hasRoom(messages.length, more)) throw full
+    if (!hasRoom(messages.length, more)) throw more > pendingBytes ? neverFits(pendingBytes) : full
     for (const message of messages) kept.set(message.id, { message, deliveries: 0, replayed, changed })
     bytes += more
   }
@@ -76,6 +79,19 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     found.message = undefined
     bytes -= message.bytes
     return message
+  }
+
+  /** The newest are kept. */
+  function bury(message: InboxMessage, reason: DeadLetterReason): void {
+    dead.set(message.id, { ...reason, id: message.id, message })
+    deadBytes += message.bytes
+    let dropped = 0
+    for (const { id: oldest } of dead.values()) {
+      if (dead.size <= mostDead && deadBytes <= pendingBytes) break
+      removeDead(oldest)
+      dropped += 1
+    }
+    if (dropped > 0) settings.onDropped?.(dropped)
   }
 
   function listed(isWanted: (message: InboxMessage) => boolean): readonly ListedMessage[] {
@@ -107,29 +123,17 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       return changed === undefined ? { message, deliveries, replayed } : { message, deliveries, replayed, changed }
     },
 
-    settle(id, vehicle) {
-      forget(id)
-      if (vehicle !== undefined) vehicles?.keep(vehicle)
-    },
-
-    async reschedule(id, { deliveries }) {
-      const found = kept.get(id)
-      if (found !== undefined && deliveries !== undefined) found.deliveries = deliveries
-    },
-
-    async deadLetter(id, reason, vehicle) {
-      const message = forget(id)
-      if (message === undefined) return 0
-      if (vehicle !== undefined) vehicles?.keep(vehicle)
-      dead.set(id, { ...reason, id, message })
-      deadBytes += message.bytes
-      let dropped = 0
-      for (const { id: oldest } of dead.values()) {
-        if (dead.size <= mostDead && deadBytes <= pendingBytes) break
-        removeDead(oldest)
-        dropped += 1
+    settle(id, outcome = done) {
+      if (outcome.as === 'later') {
+        const found = kept.get(id)
+        const { deliveries } = outcome.next
+        if (found !== undefined && deliveries !== undefined) found.deliveries = deliveries
+        return
       }
-      return dropped
+      const message = forget(id)
+      if (message === undefined) return
+      if (outcome.vehicle !== undefined) vehicles?.keep(outcome.vehicle)
+      if (outcome.as === 'dead') bury(message, outcome.reason)
     },
 
     async deadLetters(which) {

@@ -10,7 +10,7 @@ export interface WindowHost<Waiting extends Item> {
   /** Gives messages their places in their lanes. */
   readonly add: (page: readonly Waiting[]) => void
   /** The number of messages in lanes. */
-  readonly entries: () => number
+  readonly messages: () => number
   /** Lets no new message in until the promise resolves. */
   readonly holdBack: (until: Promise<void>) => void
   readonly failed: (error: unknown) => void
@@ -21,7 +21,7 @@ export interface WindowHost<Waiting extends Item> {
 const failedMs = 5_000
 
 /** The most messages in lanes, when more wait. */
-const mostEntries = 10_000
+const mostMessages = 10_000
 
 /**
  * For an inbox that holds more messages than fit into memory: its oldest messages have places in lanes. The others are only in the inbox,
@@ -72,7 +72,7 @@ export class Window<Waiting extends Item> {
   /** Whether new messages get their places now. If not, pass them to {@link put}. Call it before each `put` of the inbox. */
   takes(lastId: string): boolean {
     if (this.isBehind) return false
-    if (this.#host.entries() >= mostEntries) {
+    if (this.#host.messages() >= mostMessages) {
       this.isBehind = true
       return false
     }
@@ -95,14 +95,14 @@ export class Window<Waiting extends Item> {
 
   /** A message is over, so there may be room. */
   refill(): void {
-    if (this.isBehind && !this.#isReading && this.#host.entries() <= mostEntries / 2) void this.#read()
+    if (this.isBehind && !this.#isReading && this.#host.messages() <= mostMessages / 2) void this.#read()
   }
 
   async #read(): Promise<void> {
-    const { entries, holdBack, failed, clock } = this.#host
+    const { messages, holdBack, failed, clock } = this.#host
     this.#isReading = true
     try {
-      while (this.isBehind && entries() < mostEntries) {
+      while (this.isBehind && messages() < mostMessages) {
         if (await this.#readPage()) continue
         const closing = this.#close()
         holdBack(closing)

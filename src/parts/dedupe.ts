@@ -1,6 +1,6 @@
 import { PassingMap } from '../base/passing-map.ts'
 import { checkOptions, required, type Rules, wholeNumber } from '../base/options.ts'
-import type { Entry } from '../core/entry.ts'
+import type { Message } from '../core/message.ts'
 import type { Ended, Part, ReceiverPart } from '../core/part.ts'
 
 /** What {@link dedupe} takes. */
@@ -51,22 +51,22 @@ class Duplicates implements Part {
     this.#maxEntries = maxEntries
   }
 
-  admit(entry: Entry): 'skip' | 'wait' | undefined {
-    const eventId = eventIdOf(entry)
-    if (eventId === undefined || entry.claim === undefined) return undefined
-    for (let before = entry.previous; before !== undefined; before = before.previous)
+  admit(message: Message): 'skip' | 'wait' | undefined {
+    const eventId = eventIdOf(message)
+    if (eventId === undefined || message.claim === undefined) return undefined
+    for (let before = message.previous; before !== undefined; before = before.previous)
       if (before.claim !== undefined && eventIdOf(before) === eventId) return 'wait'
     const earlier = this.#handled.get(eventId)
     if (earlier === undefined) return undefined
-    const { id, receivedAt } = entry.claim.message
+    const { id, receivedAt } = message.claim.message
     const isSoon = Math.abs(receivedAt - earlier.receivedAt) <= this.#withinMs
     return isSoon && earlier.deliveryId !== id ? 'skip' : undefined
   }
 
-  over(entry: Entry, outcome: Ended): void {
-    const eventId = eventIdOf(entry)
-    if (eventId === undefined || entry.claim === undefined || outcome !== 'done') return
-    const { id, receivedAt } = entry.claim.message
+  over(message: Message, outcome: Ended): void {
+    const eventId = eventIdOf(message)
+    if (eventId === undefined || message.claim === undefined || outcome !== 'done') return
+    const { id, receivedAt } = message.claim.message
     // The newest one counts, and goes last.
     this.#handled.delete(eventId)
     this.#handled.set(eventId, { eventId, deliveryId: id, receivedAt })
@@ -78,6 +78,6 @@ class Duplicates implements Part {
 }
 
 /** The receiver's own messages have no such id: each of them is handled. */
-function eventIdOf({ counts, event }: Entry): string | undefined {
+function eventIdOf({ counts, event }: Message): string | undefined {
   return counts && event !== undefined && event.topic !== 'malformed' ? event.id : undefined
 }

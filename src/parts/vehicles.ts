@@ -3,7 +3,7 @@ import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { checkOptions, isObject, required, type Rules, wholeNumber } from '../base/options.ts'
 import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from '../events/fields.ts'
-import type { Entry, Step } from '../core/entry.ts'
+import type { Message, Handler } from '../core/message.ts'
 import type { Happening } from '../core/handler.ts'
 import type { Subjects } from '../core/registry.ts'
 import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
@@ -250,24 +250,24 @@ const none: readonly never[] = []
 /** Edges and the filter `changed`, for the registry. */
 function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalogue): Subjects {
   const names = new WeakMap<object, string>()
-  const repeated = new Map<Step, Step[]>()
+  const repeated = new Map<Handler, Handler[]>()
   return {
     subject(given) {
       if (!isEdge(given)) return undefined
       const edge = checkEdge(given, slots, ownFields)
       edges.add(edge)
-      const input = (entry: Entry): unknown => happeningOf(edge.name, entry, 0)
+      const input = (message: Message): unknown => happeningOf(edge.name, message, 0)
       names.set(input, edge.name)
       return { key: subjectOf(edge.name), input }
     },
-    again(step, nth) {
-      const { name, handler, wants, input, gather, mark } = step
+    again(handler, nth) {
+      const { name, run, wants, input, gather, mark } = handler
       const edge = input && names.get(input)
-      if (edge === undefined) return step
-      const known = repeated.get(step) ?? []
-      repeated.set(step, known)
-      const other = (entry: Entry): unknown => happeningOf(edge, entry, nth)
-      return (known[nth - 1] ??= { name, handler, wants, input: other, gather, mark })
+      if (edge === undefined) return handler
+      const known = repeated.get(handler) ?? []
+      repeated.set(handler, known)
+      const other = (message: Message): unknown => happeningOf(edge, message, nth)
+      return (known[nth - 1] ??= { name, run, wants, input: other, gather, mark })
     },
     changed({ changed = none, first = false, invalid = false }) {
       for (const field of changed) {
@@ -279,8 +279,8 @@ function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalog
         )
       }
       const wanted = new Set<string>(changed)
-      return (entry) =>
-        entry?.change?.all.some(
+      return (message) =>
+        message?.change?.all.some(
           (change) => wanted.has(change.field) && (first || !change.first) && (invalid || !change.invalid),
         ) === true
     },
@@ -293,14 +293,14 @@ const mostClocks = 10_000
 /** What happened, for the handlers of an edge. Throws the error of an edge that failed. `nth`: it can happen more than once in a message. */
 function happeningOf(
   edge: string,
-  entry: Entry,
+  message: Message,
   nth: number,
 ): Omit<Happening, 'vehicle'> & { readonly vehicle: AnyVehicleView } {
-  const step = entry.change
+  const step = message.change
   const found = step?.happened.filter((each) => each.edge === edge)[nth]
   if (found !== undefined && 'error' in found) throw found.error
   const vehicle = found && step?.viewAt(found)
-  const { event, id } = entry
+  const { event, id } = message
   if (found === undefined || vehicle === undefined || event === undefined || event.topic === 'malformed')
     throw new FleethookError('handler_invalid', `The edge \`${edge}\` did not happen in this message.`)
   const { vin } = vehicle

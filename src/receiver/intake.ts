@@ -3,12 +3,12 @@ import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import { Core } from '../core/core.ts'
 import { drain, resolvedOr } from '../core/draining.ts'
-import type { RequestWork } from '../core/entry.ts'
+import type { RequestWork } from '../core/message.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Part } from '../core/part.ts'
 import type { Registry } from '../core/registry.ts'
 import { retryOptions } from '../core/retry.ts'
-import type { FleetEvent } from '../events/event.ts'
+import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { GapReporting, type NotedGap } from '../gaps/reporting.ts'
@@ -22,7 +22,7 @@ import {
   type Inbox,
   type InboxFactory,
   type InboxMessage,
-  MessagesRefused,
+  RefusedElsewhere,
   refusingMs,
   type Opened,
   type Waiting,
@@ -135,7 +135,7 @@ export class Intake implements OperatorApi {
       onWaiting: (page) => this.#addAdopted(page),
       onGone: (ids) => this.#core.gone(ids),
       onDropped: (deadLetters) => reports.noteDropped(deadLetters),
-      inLanes: () => this.#core.lanes.entries,
+      inLanes: () => this.#core.lanes.messages,
       onRefused: (id, reason) => this.#core.refused(id, reason),
       onGap: (gap) => {
         gaps.note(gap)
@@ -185,8 +185,8 @@ export class Intake implements OperatorApi {
       read: receipts.reread,
       events: {
         ...reports.dispatch,
-        died: (letter, dropped, request) => {
-          const told = reports.noteDead(deadMessage(letter, receipts.reread), dropped, this.durability)
+        died: (letter, request) => {
+          const told = reports.noteDead(deadMessage(letter, receipts.reread), this.durability)
           // On a function, what goes on after the answer is frozen.
           if (told !== undefined) request.alsoWaitFor(this.#during(() => resolvedOr(told, clock, settings.timeoutMs)))
         },
@@ -203,7 +203,7 @@ export class Intake implements OperatorApi {
       this.#window = inbox.window?.({
         clock,
         add: (page) => this.#addWaiting(page),
-        entries: () => (this.lifecycle.startsNoMore ? Infinity : this.#core.lanes.entries),
+        messages: () => (this.lifecycle.startsNoMore ? Infinity : this.#core.lanes.messages),
         holdBack: (until) => this.#holdBack(until),
         failed: inboxFailed,
       })
@@ -247,7 +247,11 @@ export class Intake implements OperatorApi {
     if (messages.length === 0) return undefined
     const { takesNone, keepsOrder } = this.#inbox
     // A balancer that posts here loses messages.
-    if (takesNone !== undefined) return this.#noteRefused(messages, new MessagesRefused(takesNone), from)
+    if (takesNone !== undefined) {
+      this.#noteMissed(messages, 'inbox_unavailable')
+      this.#gaps.soon(from)
+      return takesNone
+    }
     if (this.#takesNothing()) return { error: 'draining' }
     if (keepsOrder === true) this.#gaps.emitAll(from)
     if (this.ack === 'received' && this.durability !== 'memory') {
@@ -447,25 +451,27 @@ export class Intake implements OperatorApi {
 
   /** The inbox did not take these messages. Notes the gap, unless the other side has, and returns why. */
   #noteRefused(messages: readonly InboxMessage[], error: unknown, from: RequestScope): Refusal {
-    const known = error instanceof MessagesRefused ? error : undefined
-    if (known?.isNoted === true) return known.refusal
-    const failure = error instanceof FleethookError ? error : undefined
-    const isFull = failure?.code === 'inbox_full'
-    const isTooLarge = known?.refusal.error === 'body_too_large'
-    const reason = isFull ? 'inbox_full' : isTooLarge ? 'body_too_large' : 'inbox_unavailable'
+    if (error instanceof RefusedElsewhere) return error.refusal
+    const { code, hint } = error instanceof FleethookError ? error : {}
+    const reason = code === 'inbox_full' || code === 'body_too_large' ? code : 'inbox_unavailable'
     this.#noteFailed(error)
-    for (const { lane, receivedAt } of messages)
-      this.#gaps.note({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
-    // An inbox in this process says when it has room.
-    if (!this.#isHere) this.#gaps.soon(from, known === undefined ? refusingMs : 0)
-    if (known !== undefined) return known.refusal
+    this.#noteMissed(messages, reason)
+    // There is room for the event of the gap. An inbox in this process says itself when it has room again.
+    if (reason === 'body_too_large') this.#gaps.soon(from)
+    else if (!this.#isHere) this.#gaps.soon(from, refusingMs)
     // A full disk and slow handlers need different advice.
-    return { error: isFull ? 'inbox_full' : 'inbox_unavailable', hint: isFull ? failure?.hint : this.#hintOf(error) }
+    return { error: reason, hint: reason === 'inbox_unavailable' ? this.#hintOf(error) : hint }
   }
 
-  /** That it is full is no failure. */
+  #noteMissed(messages: readonly InboxMessage[], reason: GapReason): void {
+    for (const { lane, receivedAt } of messages)
+      this.#gaps.note({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
+  }
+
+  /** That it is full, or a body too large, is no failure. */
   #noteFailed(error: unknown): void {
-    if (error instanceof MessagesRefused || (error instanceof FleethookError && error.code === 'inbox_full')) return
+    const code = error instanceof FleethookError ? error.code : undefined
+    if (error instanceof RefusedElsewhere || code === 'inbox_full' || code === 'body_too_large') return
     this.parts.reports.dispatch.inboxFailed(error)
   }
 

@@ -59,7 +59,7 @@ export interface Reports {
   /** The inbox deleted dead letters by itself. */
   noteDropped(deadLetters: number): void
   /** A message became a dead letter. Returns a promise, which never rejects, while an observer is not done with it. */
-  noteDead(letter: DeadMessage, dropped: number, durability: Durability): Promise<void> | undefined
+  noteDead(letter: DeadMessage, durability: Durability): Promise<void> | undefined
 }
 
 export function createReports({ secret, log, clock, observe, logErrorText, ack }: Settings): Reports {
@@ -184,6 +184,9 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
         }
         const what = messages === undefined ? event.topic : `a batch of ${event.topic}`
         if (failures > 0) sayRests(name, { topic: event.topic, failures, ...details })
+        // The line of its dead letter comes next.
+        else if (nextAtMs === undefined)
+          say.warnOfEnd(`a handler for ${what} failed`, details, `failed ${event.topic} ${name}`)
         else say.warn(`a handler for ${what} failed`, details, `failed ${event.topic} ${name}`)
         observers.failed?.(error, {
           kind: 'handler',
@@ -237,8 +240,7 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
       counts.deadLettersDropped += deadLetters
     },
 
-    noteDead(letter, dropped, durability) {
-      counts.deadLettersDropped += dropped
+    noteDead(letter, durability) {
       const { id, event, attempts, error } = letter
       const command = `fleethook dead show ${id}${durability === 'disk' ? '' : ' --url …'}`
       // Errors of handlers may quote the message, so only this one is part of the line.

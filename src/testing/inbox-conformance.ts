@@ -98,7 +98,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
   check('A claim has the number of earlier claims, with or without a reschedule', async (inbox) => {
     await inbox.put([message(1)])
     equal((await inbox.claim(id(1)))?.deliveries, 0)
-    await inbox.reschedule(id(1), { attempts: 1, notBefore: 0 })
+    await inbox.settle(id(1), { as: 'later', next: { attempts: 1, notBefore: 0 } })
     equal((await inbox.claim(id(1)))?.deliveries, 1)
     equal((await inbox.claim(id(1)))?.deliveries, 2)
   })
@@ -133,7 +133,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
   check('A dead letter is kept with its reason, and is no longer pending', async (inbox) => {
     await inbox.put([message(1), message(2)])
     await inbox.claim(id(1))
-    equal(await inbox.deadLetter(id(1), reason), 0)
+    equal(await inbox.settle(id(1), { as: 'dead', reason }), undefined)
     equal(await inbox.claim(id(1)), undefined)
     equal(inbox.usage().messages, 1)
     const [letter, ...others] = await inbox.deadLetters({ limit: 10 })
@@ -147,7 +147,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
 
   check('Dead letters are listed by id, page by page, and can be selected by lane and time', async (inbox) => {
     await inbox.put([message(1), { ...message(2), lane: 'OTHER' }, message(3)])
-    for (const n of [2, 3, 1]) await inbox.deadLetter(id(n), reason)
+    for (const n of [2, 3, 1]) await inbox.settle(id(n), { as: 'dead', reason })
     const ids = async (which: Selection): Promise<readonly string[]> =>
       (await inbox.deadLetters(which)).map((letter) => letter.id)
     equal(await ids({ limit: 10 }), [id(1), id(2), id(3)])
@@ -164,7 +164,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal(await inbox.messages({ limit: 10 }), [])
     await inbox.put([message(1), { ...message(2), lane: 'OTHER' }, message(3), message(4)])
     await inbox.claim(id(3))
-    await inbox.deadLetter(id(2), reason)
+    await inbox.settle(id(2), { as: 'dead', reason })
     const listed = async (which: Listing): Promise<readonly string[]> =>
       ((await inbox.messages?.(which)) ?? []).map((found) => found.message.id)
     equal(await listed({ limit: 10 }), [id(4), id(3), id(2), id(1)])
@@ -187,7 +187,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
   })
 
   check('A message that is not there does not become a dead letter', async (inbox) => {
-    equal(await inbox.deadLetter(id(1), reason), 0)
+    equal(await inbox.settle(id(1), { as: 'dead', reason }), undefined)
     equal(await inbox.deadLetters({ limit: 10 }), [])
   })
 
@@ -196,7 +196,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     async (inbox) => {
       await inbox.put([message(1)])
       await inbox.claim(id(1))
-      await inbox.deadLetter(id(1), reason)
+      await inbox.settle(id(1), { as: 'dead', reason })
       const { lane, kind } = message(1)
       const revived = await inbox.revive(id(1))
       equal(revived && { id: revived.id, lane: revived.lane, kind: revived.kind }, { id: id(1), lane, kind })
@@ -211,7 +211,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
   check('Each replay of a settled message has a name, which its claims and its dead letter keep', async (inbox) => {
     await inbox.put([message(1)])
     await inbox.claim(id(1))
-    await inbox.deadLetter(id(1), reason)
+    await inbox.settle(id(1), { as: 'dead', reason })
     await inbox.revive(id(1))
     // It goes on with the first run, which has no name.
     equal((await inbox.claim(id(1)))?.replay, undefined)
@@ -220,9 +220,9 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     if ((await inbox.revive(id(1))) === undefined) return
     const first = (await inbox.claim(id(1)))?.replay
     equal(typeof first, 'string')
-    await inbox.reschedule(id(1), { attempts: 1, notBefore: 0 })
+    await inbox.settle(id(1), { as: 'later', next: { attempts: 1, notBefore: 0 } })
     equal((await inbox.claim(id(1)))?.replay, first)
-    await inbox.deadLetter(id(1), reason)
+    await inbox.settle(id(1), { as: 'dead', reason })
     await inbox.revive(id(1))
     equal((await inbox.claim(id(1)))?.replay, first)
     await inbox.settle(id(1))
@@ -234,7 +234,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     'A dead letter stays one when there is no room to revive it',
     async (inbox) => {
       await inbox.put([message(1)])
-      await inbox.deadLetter(id(1), reason)
+      await inbox.settle(id(1), { as: 'dead', reason })
       await inbox.put([message(2)])
       await rejects(() => inbox.revive(id(1)), 'inbox_full')
       equal((await inbox.deadLetters({ limit: 10 })).length, 1)
@@ -247,7 +247,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     async (inbox) => {
       const numbers = [1, 2, 3, 4, 5]
       await inbox.put(numbers.map((n) => message(n, 600_000)))
-      for (const n of numbers) await inbox.deadLetter(id(n), reason)
+      for (const n of numbers) await inbox.settle(id(n), { as: 'dead', reason })
       const pages: (readonly string[])[] = []
       for (let after: string | undefined, isEnd = false; !isEnd;) {
         const page = (await inbox.deadLetters({ limit: 10, after })).map((letter) => letter.id)
@@ -264,7 +264,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
 
   check('A discarded dead letter is deleted', async (inbox) => {
     await inbox.put([message(1)])
-    await inbox.deadLetter(id(1), reason)
+    await inbox.settle(id(1), { as: 'dead', reason })
     equal([await inbox.discard(id(1)), await inbox.discard(id(1))], [true, false])
     equal(await inbox.deadLetters({ limit: 10 }), [])
     equal(await inbox.revive(id(1)), undefined)
@@ -298,7 +298,7 @@ function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Che
     await inbox.put([message(3), message(4)])
     await inbox.claim(id(1))
     await inbox.settle(id(2))
-    await inbox.deadLetter(id(3), reason)
+    await inbox.settle(id(3), { as: 'dead', reason })
     // A settle or a claim need not be durable at once. It is durable with the next put.
     await inbox.put([message(5)])
     const again = await reopen(inbox, usualSettings)
@@ -318,7 +318,7 @@ function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Che
   check('A new process finds the attempts of a message and the time of its next one', async (inbox) => {
     await inbox.put([message(1)])
     await inbox.claim(id(1))
-    await inbox.reschedule(id(1), { attempts: 3, notBefore: 1_800_000_000_000 })
+    await inbox.settle(id(1), { as: 'later', next: { attempts: 3, notBefore: 1_800_000_000_000 } })
     await inbox.put([message(2)])
     const again = await reopen(inbox, usualSettings)
     const [first] = await all((await again.open()).waiting)

@@ -41,7 +41,7 @@ export function vehiclesConformance(subject: InboxUnderTest): readonly Conforman
   async function settle(inbox: Inbox, vin: string, n: number): Promise<void> {
     await inbox.put([{ ...message(n), lane: vin }])
     await inbox.claim(id(n))
-    await inbox.settle(id(n), state(vin, n))
+    await inbox.settle(id(n), { as: 'done', vehicle: state(vin, n) })
   }
 
   check('A new store has no vehicle', async (_, store) => {
@@ -62,7 +62,8 @@ export function vehiclesConformance(subject: InboxUnderTest): readonly Conforman
     await inbox.put([{ ...message(2), lane: 'B' }])
     await inbox.claim(id(2))
     const dueMs = 1_795_255_200_000
-    await inbox.settle(id(2), { ...state('B', 2), dueMs, text: () => JSON.stringify({ due: dueMs, n: 2 }) })
+    const vehicle = { ...state('B', 2), dueMs, text: () => JSON.stringify({ due: dueMs, n: 2 }) }
+    await inbox.settle(id(2), { as: 'done', vehicle })
     // A store may write it with this.
     await store.count()
     const found: unknown[] = []
@@ -75,7 +76,7 @@ export function vehiclesConformance(subject: InboxUnderTest): readonly Conforman
     async (inbox, store) => {
       await inbox.put([{ ...message(1), lane: 'A' }])
       await inbox.claim(id(1))
-      await inbox.deadLetter(id(1), { ...reason, changed: 'what changed' }, state('A', 1))
+      await inbox.settle(id(1), { as: 'dead', reason: { ...reason, changed: 'what changed' }, vehicle: state('A', 1) })
       equal(read(await store.load('A')), read(state('A', 1)))
       await inbox.revive(id(1))
       equal((await inbox.claim(id(1)))?.changed, 'what changed')

@@ -24,11 +24,9 @@ function quickInbox(): InboxFactory {
         const message = kept.get(id)
         return message && { message, deliveries: 0, replayed: false }
       },
-      async settle(id) {
-        kept.delete(id)
+      async settle(id, { as } = { as: 'done' }) {
+        if (as === 'done') kept.delete(id)
       },
-      reschedule: async () => {},
-      deadLetter: async () => 0,
       usage: () => ({ messages: kept.size, bytes: 0 }),
       ...onlyWaiting,
     }

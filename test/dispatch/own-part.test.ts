@@ -1,4 +1,4 @@
-import type { Entry, ReceiverPart } from 'fleethook/extend'
+import type { Message, ReceiverPart } from 'fleethook/extend'
 import { describe, expect, test } from 'vitest'
 import { dedupe } from 'fleethook'
 import { turn } from './fake-clock.ts'
@@ -9,17 +9,17 @@ function limited(limit: number): ReceiverPart {
   return {
     create() {
       const seen = new Map<string, number>()
-      const counted = new WeakSet<Entry>()
+      const counted = new WeakSet<Message>()
       let minute = 0
       return {
-        admit(entry) {
-          const now = Math.floor((entry.claim?.message.receivedAt ?? 0) / 60_000)
+        admit(message) {
+          const now = Math.floor((message.claim?.message.receivedAt ?? 0) / 60_000)
           if (now > minute) seen.clear()
           minute = Math.max(minute, now)
           // It is asked again when another part said 'wait'.
-          const count = (seen.get(entry.laneKey) ?? 0) + (counted.has(entry) ? 0 : 1)
-          counted.add(entry)
-          seen.set(entry.laneKey, count)
+          const count = (seen.get(message.lane) ?? 0) + (counted.has(message) ? 0 : 1)
+          counted.add(message)
+          seen.set(message.lane, count)
           return count > limit ? 'skip' : undefined
         },
       }
@@ -88,9 +88,9 @@ describe('a part that skips is not asked about', () => {
 test('a part that throws, or answers nonsense, makes its message a dead letter, beside other parts, too', async () => {
   const picky: ReceiverPart = {
     create: () => ({
-      admit({ laneKey }) {
-        if (laneKey === 'BAD') throw new TypeError('no such vehicle')
-        return laneKey === 'ODD' ? JSON.parse('"maybe"') : undefined
+      admit({ lane }) {
+        if (lane === 'BAD') throw new TypeError('no such vehicle')
+        return lane === 'ODD' ? JSON.parse('"maybe"') : undefined
       },
     }),
   }

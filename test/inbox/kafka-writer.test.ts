@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { type Client, Connector } from '../../adapters/inbox/kafka/client.ts'
 import { readKafkaOptions } from '../../adapters/inbox/kafka/options.ts'
 import type { Outgoing } from '../../adapters/inbox/kafka/records.ts'
-import { type Entry, Writer } from '../../adapters/inbox/kafka/writer.ts'
+import { type Append, Writer } from '../../adapters/inbox/kafka/writer.ts'
 import { fakeClock } from '../../src/testing.ts'
 
 /** What happens to one produce request. */
@@ -86,7 +86,7 @@ function answered(errorCode: number, partitions: ReadonlySet<number>): Error {
 
 const numberOf = ({ value }: Outgoing): number => Number(value?.toString())
 
-function setup(cluster: Cluster, divert?: (partition: number, entries: readonly Entry[]) => void) {
+function setup(cluster: Cluster, divert?: (partition: number, entries: readonly Append[]) => void) {
   class Producer {
     on(): void {}
     metadata = cluster.metadata.bind(cluster)

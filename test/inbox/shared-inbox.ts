@@ -48,6 +48,7 @@ export function sharedInbox(): SharedInbox {
 
   const inbox: Inbox = {
     durability: 'replicated',
+    handsOut: 'shared',
     open: async () => ({ waiting: nothing() }),
     put: async () => {},
     async claim(id): Promise<Claim | undefined> {
@@ -63,18 +64,11 @@ export function sharedInbox(): SharedInbox {
       await shared.step('held')
       return found !== undefined && kept.get(id) === found
     },
-    async settle(id) {
-      end(id)
-      await shared.step('settle')
-    },
-    async reschedule() {
-      await shared.step('reschedule')
-    },
-    async deadLetter(id) {
+    async settle(id, { as } = { as: 'done' }) {
       const found = kept.get(id)
-      await shared.step('deadLetter')
-      if (kept.get(id) === found) end(id)
-      return 0
+      if (as === 'done') end(id)
+      await shared.step(as === 'done' ? 'settle' : as === 'dead' ? 'deadLetter' : 'reschedule')
+      if (as === 'dead' && kept.get(id) === found) end(id)
     },
     usage: () => ({ messages: kept.size, bytes: 0 }),
     ...onlyWaiting,

@@ -45,7 +45,7 @@ async function fill(inbox: Inbox, atMs: number): Promise<void> {
   })
   if (dies === undefined || settles === undefined || last === undefined) throw new Error('There are three.')
   await inbox.put([dies, settles, last])
-  await inbox.deadLetter(dies.id, { ...reason, diedAt: atMs })
+  await inbox.settle(dies.id, { as: 'dead', reason: { ...reason, diedAt: atMs } })
   await inbox.settle(settles.id)
 }
 

@@ -172,7 +172,7 @@ describe('a damaged file is replaced by one with everything that can be read:', 
     const { path, all } = await filled(2_000)
     const before = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings)
     await before.open()
-    await before.deadLetter(all[3]?.id ?? '', reason)
+    await before.settle(all[3]?.id ?? '', { as: 'dead', reason })
     await before.close()
     truncateSync(path, 100 * 8192)
     const { inbox, gaps } = await reopened(path)

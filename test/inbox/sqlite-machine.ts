@@ -114,11 +114,14 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
       (n) =>
         ask(
           n,
-          () => inbox.reschedule(kept(n).id, { attempts: 1, notBefore: 5, deliveries: 1 }),
+          async () => inbox.settle(kept(n).id, { as: 'later', next: { attempts: 1, notBefore: 5, deliveries: 1 } }),
           () => {},
         ),
     ],
-    giveUp: ['pending', (n) => ask(n, () => inbox.deadLetter(kept(n).id, reason), becomes(n, 'dead'), true)],
+    giveUp: [
+      'pending',
+      (n) => ask(n, async () => inbox.settle(kept(n).id, { as: 'dead', reason }), becomes(n, 'dead'), true),
+    ],
     revive: ['dead', (n) => ask(n, () => inbox.revive(kept(n).id), (revived) => backAgain(n, revived))], // prettier-ignore
     replay: ['settled', (n) => ask(n, () => inbox.revive(kept(n).id), (revived) => backAgain(n, revived))], // prettier-ignore
     discard: ['dead', (n) => ask(n, () => inbox.discard(kept(n).id), becomes(n, 'gone'), true)],

@@ -52,7 +52,7 @@ describe('when a sync fails after the file was written', () => {
   test('a dead letter whose revival failed is still a dead letter', async () => {
     const { inbox, fail, recovered } = await failingSync()
     await inbox.put([kept(1)])
-    await inbox.deadLetter(kept(1).id, reason)
+    await inbox.settle(kept(1).id, { as: 'dead', reason })
     fail()
     await expect(inbox.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
     await recovered()
@@ -203,7 +203,7 @@ test('reopening the file is not a restart: no gap is recorded', async () => {
   const { inbox, fail, recovered } = await failingSync(path)
   await inbox.put([kept(1)])
   fail()
-  await expect(inbox.deadLetter(kept(1).id, reason)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await expect(inbox.settle(kept(1).id, { as: 'dead', reason })).rejects.toMatchObject({ code: 'inbox_unavailable' })
   await recovered()
   await expect(gapsIn(path)).resolves.toBe(0)
   await inbox.close()
@@ -216,7 +216,8 @@ test('a change during the reopening waits, and is counted once', async () => {
     open(sign) {
       const opened = store.open(sign)
       // The file is open, and its messages are being counted.
-      if ((opening += 1) === 2) early.push(inbox.deadLetter(kept(1).id, reason).catch(() => 'later'))
+      if ((opening += 1) === 2)
+        early.push(Promise.resolve(inbox.settle(kept(1).id, { as: 'dead', reason })).catch(() => 'later'))
       return opened
     },
   }))
@@ -225,7 +226,7 @@ test('a change during the reopening waits, and is counted once', async () => {
   await expect(inbox.put([kept(3)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
   await recovered()
   expect(await Promise.all(early)).toEqual(['later'])
-  await inbox.deadLetter(kept(1).id, reason)
+  await inbox.settle(kept(1).id, { as: 'dead', reason })
   expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(2).bytes })
   await inbox.close()
 })
@@ -246,7 +247,7 @@ test('a search for room that ends after the file was closed does not stop its re
   await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_full' })
   const sync = Promise.withResolvers<never>()
   failing = () => sync.promise
-  const dying = inbox.deadLetter(kept(1).id, reason).catch((error: unknown) => error)
+  const dying = Promise.resolve(inbox.settle(kept(1).id, { as: 'dead', reason })).catch((error: unknown) => error)
   await clock.advance(1_000)
   sync.reject(new FleethookError('inbox_unavailable', 'The sync failed.'))
   expect(await dying).toMatchObject({ code: 'inbox_unavailable' })

@@ -65,7 +65,7 @@ describe('the file', () => {
     const inbox = await open(path)
     await inbox.put([kept(1), kept(2), kept(3)])
     await inbox.settle(kept(2).id)
-    await inbox.deadLetter(kept(3).id, reason)
+    await inbox.settle(kept(3).id, { as: 'dead', reason })
     await inbox.close()
     expect(rows(path, 'SELECT id, lane, received_at, text FROM waiting')).toEqual([
       { id: kept(1).id, lane: 'VIN', received_at: '2023-11-14T22:13:20.001Z', text: kept(1).text },
@@ -195,7 +195,7 @@ describe('a message that is no longer pending', () => {
     const [old, waits, dies, fresh] = [make(startMs), make(startMs), make(startMs), make(startMs + tenMinutesMs / 2)]
     await inbox.put([old, waits, dies])
     await inbox.settle(old.id)
-    await inbox.deadLetter(dies.id, { ...reason, diedAt: startMs })
+    await inbox.settle(dies.id, { as: 'dead', reason: { ...reason, diedAt: startMs } })
     await clock.advance(tenMinutesMs / 2)
     await inbox.put([fresh])
     await inbox.settle(fresh.id)
@@ -293,7 +293,9 @@ describe('maxBytes', () => {
       const batch = Array.from({ length: 100 }, () => make(startMs + n, 1500))
       await inbox.put(batch)
       for (const { id } of batch) await inbox.claim(id)
-      await Promise.all(batch.map(({ id }) => inbox.deadLetter(id, { ...reason, diedAt: clock.now() })))
+      await Promise.all(
+        batch.map(async ({ id }) => inbox.settle(id, { as: 'dead', reason: { ...reason, diedAt: clock.now() } })),
+      )
     }
     await clock.advance(10_000)
     const left = await everyPage((after) => inbox.deadLetters({ limit: 100_000, after }))
@@ -388,7 +390,7 @@ async function everyPage<Item extends { readonly id: string }>(
   return all
 }
 
-test('to reschedule messages costs the same each time', async () => {
+test('to let messages wait again costs the same each time', async () => {
   const inbox = await open(files.path())
   const numbers = Array.from({ length: 300 }, (_, n) => n)
   await inbox.put(numbers.map((n) => kept(n)))
@@ -398,7 +400,7 @@ test('to reschedule messages costs the same each time', async () => {
     for (let round = 0; round < rounds; round += 1)
       for (const n of numbers) {
         await inbox.claim(kept(n).id)
-        void inbox.reschedule(kept(n).id, { attempts: 1, notBefore: 0 })
+        void inbox.settle(kept(n).id, { as: 'later', next: { attempts: 1, notBefore: 0 } })
       }
     return performance.now() - startedAt
   }

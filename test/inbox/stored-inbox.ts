@@ -115,27 +115,21 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
         on.deliveries.set(id, deliveries + 1)
         return { message: stored.message, deliveries, replayed: stored.replayed ?? false }
       },
-      async settle(id) {
-        await faults.settle?.(id)
+      async settle(id, outcome = { as: 'done' }) {
+        const { as } = outcome
+        await (as === 'done' ? faults.settle : as === 'dead' ? faults.deadLetter : faults.reschedule)?.(id)
         const text = on.messages.get(id)
-        if (text !== undefined) on.settled?.set(id, text)
+        if (text === undefined) return
+        if (as === 'later') {
+          const { attempts, notBefore, deliveries } = outcome.next
+          on.next.set(id, { attempts, notBefore })
+          if (deliveries !== undefined) on.deliveries.set(id, deliveries)
+          return
+        }
+        if (as === 'done') on.settled?.set(id, text)
+        else on.dead.set(id, JSON.stringify({ id, message: (JSON.parse(text) as Stored).message, ...outcome.reason }))
         on.messages.delete(id)
         on.deliveries.delete(id)
-      },
-      async reschedule(id, { attempts, notBefore, deliveries }) {
-        await faults.reschedule?.(id)
-        if (!on.messages.has(id)) return
-        on.next.set(id, { attempts, notBefore })
-        if (deliveries !== undefined) on.deliveries.set(id, deliveries)
-      },
-      async deadLetter(id, reason) {
-        await faults.deadLetter?.(id)
-        const stored = read(id)
-        if (stored === undefined) return 0
-        on.messages.delete(id)
-        on.deliveries.delete(id)
-        on.dead.set(id, JSON.stringify({ id, message: stored.message, ...reason }))
-        return 0
       },
       async deadLetters(which) {
         const found = letters().filter(({ message }) => isSelected(message, which))

@@ -15,7 +15,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/extend': {
     values: 'Window',
     types: `
-      Claim DeadLetter DeadLetterReason DedupeOptions Door Ended Entry ExecutionContext Histogram Inbox InboxFactory InboxGap InboxMessage InboxSettings InboxStats KeptGap ListedMessage Listing MessageRecord MessageSelection NextAttempt ObservedRun OpenOptions Opened OperatorApi Part ReceiverPart RefusalError ReplaySelection RunEnd RuntimeRefusal Selection SettledMessage Source Step StoredVehicle TestMessage Timer UnopenedInbox VehicleStore VehiclesPart Waiting WindowHost`,
+      Claim DeadLetter DeadLetterReason DedupeOptions Door Ended ExecutionContext Handler Histogram Inbox InboxFactory InboxGap InboxMessage InboxSettings InboxStats KeptGap ListedMessage Listing Message MessageRecord MessageSelection NextAttempt ObservedRun OpenOptions Opened OperatorApi Outcome Part ReceiverPart RefusalError ReplaySelection RunEnd RuntimeRefusal Selection Settled SettledMessage Source StoredVehicle TestMessage Timer UnopenedInbox VehicleStore VehiclesPart Waiting WindowHost`,
   },
   'fleethook/normalize': {
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',

@@ -183,10 +183,8 @@ describe('states of vehicles', () => {
       for (const [n, kind] of puts.entries()) {
         const { id } = message(n + 1)
         await inbox.put([{ ...message(n + 1), kind }])
-        await inbox.settle(
-          id,
-          keepsVehicles ? { vin: 'V1', seq: seqOf(id), seenMs: 1, bytes: 2, text: () => '{}' } : undefined,
-        )
+        const vehicle = { vin: 'V1', seq: seqOf(id), seenMs: 1, bytes: 2, text: () => '{}' }
+        await inbox.settle(id, keepsVehicles ? { as: 'done', vehicle } : undefined)
       }
       puts = []
       return gaps

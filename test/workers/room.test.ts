@@ -29,8 +29,8 @@ test('an object counts what it found as handed out once, and writes each claim o
     expect(await next.claim(kept(2 + deliveries).id)).toMatchObject({ deliveries: 0 })
     expect(steps).toEqual([])
     // It ran alone, so others run only when its end is written.
-    await next.reschedule(kept(1).id, { attempts: 1, notBefore: 0, deliveries: 1 + deliveries })
+    await next.settle(kept(1).id, { as: 'later', next: { attempts: 1, notBefore: 0, deliveries: 1 + deliveries } })
     expect(steps.splice(0)).toEqual(deliveries === 1 ? [] : ['written'])
-    await next.reschedule(kept(1).id, { attempts: 0, notBefore: 0, deliveries: 2 })
+    await next.settle(kept(1).id, { as: 'later', next: { attempts: 0, notBefore: 0, deliveries: 2 } })
   }
 })

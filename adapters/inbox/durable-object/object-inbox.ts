@@ -2,10 +2,13 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import { idWithSeq, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
 import {
+  type DeadLetterReason,
+  done,
   type Inbox,
   type InboxMessage,
   type ListedMessage,
   type Listing,
+  type NextAttempt,
   type Opened,
   unwritable,
   type Waiting,
@@ -14,7 +17,7 @@ import { laneOf } from '../../../src/inbox/receipts.ts'
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../src/inbox/stored-row.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { ObjectStorage } from './platform.ts'
-import { type Keeping, Room } from './room.ts'
+import { type Dropped, type Keeping, Room } from './room.ts'
 import { dead, deleteMeta, listing, prepareSchema, readMeta, type Rows, selecting, waiting, writeMeta } from './rows.ts'
 import { createObjectVehicles, type ObjectVehicles } from './vehicles.ts'
 
@@ -24,7 +27,7 @@ export interface ObjectInbox extends Inbox {
   /** The number of messages that are handed out now, and of all claims so far. They show whether anything is going on. */
   activity(): { readonly handedOut: number; readonly claims: number }
   /** See {@link Room.sweep}. */
-  sweep(nowMs: number): readonly number[]
+  sweep(nowMs: number): void
 }
 
 interface ObjectInboxOptions extends Keeping {
@@ -34,6 +37,7 @@ interface ObjectInboxOptions extends Keeping {
   readonly kept?: () => void
   /** A row was refused, and its message goes on without it. */
   readonly failed?: (error: unknown) => void
+  readonly dropped?: Dropped
 }
 
 /** The key of the time since which the states of vehicles lack messages. */
@@ -46,9 +50,9 @@ const pageSize = 1_000
 /** Nothing waits for the disk: the platform holds back each answer until what was written is on several machines. */
 export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOptions): ObjectInbox {
   const { sql } = storage
-  const { keepsVehicles = false, kept = () => {} } = options
+  const { keepsVehicles = false, kept = () => {}, dropped = () => {} } = options
   const rows: Rows = (query, ...bindings) => sql.exec(query, ...bindings).toArray()
-  const room = new Room(rows, options)
+  const room = new Room(rows, options, dropped)
   const vehicles = keepsVehicles ? createObjectVehicles(rows) : undefined
   /** The states of vehicles are from this time, and no gap event reports that yet. */
   let staleFromMs: number | undefined
@@ -135,6 +139,48 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     }
   }
 
+  function remove(place: number): Record<string, unknown> | undefined {
+    return rows(`DELETE FROM fleethook_messages WHERE place = ? AND state = ${waiting} RETURNING bytes`, place)[0]
+  }
+
+  function bury(
+    place: number,
+    { error, attempts, diedAt, changed }: DeadLetterReason,
+  ): Record<string, unknown> | undefined {
+    const update = (text: string, change: string | null): Record<string, unknown> | undefined =>
+      rows(
+        `UPDATE fleethook_messages SET state = ${dead}, error = ?, attempts = ?, died_at = ?, changed = coalesce(?, changed)
+         WHERE place = ? AND state = ${waiting} RETURNING bytes`,
+        ...[text, attempts, diedAt, change, place],
+      )[0]
+    try {
+      return update(error, changed ?? null)
+    } catch (refused) {
+      // Without what is refused: the message must not hold its vehicle forever.
+      options.failed?.(refused)
+      return update(unwritable, null)
+    }
+  }
+
+  /** `claims`: how often it was handed out. The error of a message that waits is its last failure. */
+  function reschedule(
+    place: number,
+    { attempts, notBefore, deliveries, failure }: NextAttempt,
+    claims: number | undefined,
+  ): void {
+    sql.exec(
+      `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries), error = ?
+       WHERE place = ? AND state = ${waiting}`,
+      ...[
+        attempts,
+        notBefore,
+        deliveries ?? claims ?? null,
+        failure === undefined ? null : JSON.stringify(failure),
+        place,
+      ],
+    )
+  }
+
   /** That it ran alone and did not end the object must be written before others run, because they may end it. */
   const ranAlone = (id: string): boolean => (handedOut.get(id) ?? 0) >= mostCrashes
 
@@ -198,54 +244,25 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       return { ...claim, message, replayed, deliveries }
     },
 
-    async settle(id, vehicle) {
-      // It is handled. When its row cannot go, the next object handles it again.
-      const [gone] =
-        writeOrGoOn(id, () =>
-          withState(vehicle, () =>
-            rows(`DELETE FROM fleethook_messages WHERE place = ? AND state = ${waiting} RETURNING bytes`, seqOf(id)),
-          ),
-        ) ?? []
+    async settle(id, outcome = done) {
+      const seq = seqOf(id)
       const wasAlone = ranAlone(id)
-      handedOut.delete(id)
-      if (gone !== undefined) room.leave(1, Number(gone['bytes']))
-      if (wasAlone) await storage.sync()
-    },
-
-    // The error of a message that waits is its last failure.
-    async reschedule(id, { attempts, notBefore, deliveries = handedOut.get(id) ?? null, failure }) {
-      try {
-        sql.exec(
-          `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries), error = ?
-           WHERE place = ? AND state = ${waiting}`,
-          ...[attempts, notBefore, deliveries, failure === undefined ? null : JSON.stringify(failure), seqOf(id)],
-        )
-      } catch (error) {
-        throw refusalOf(id, error)
-      }
-      const wasAlone = ranAlone(id)
-      handedOut.delete(id)
-      if (wasAlone) await storage.sync()
-    },
-
-    async deadLetter(id, { error, attempts, diedAt, changed = null }, vehicle) {
-      const bury = (text: string, change: string | null): Record<string, unknown> | undefined =>
-        rows(
-          `UPDATE fleethook_messages SET state = ${dead}, error = ?, attempts = ?, died_at = ?, changed = coalesce(?, changed)
-           WHERE place = ? AND state = ${waiting} RETURNING bytes`,
-          ...[text, attempts, diedAt, change, seqOf(id)],
-        )[0]
-      const gone = withState(vehicle, () => {
+      if (outcome.as === 'later') {
         try {
-          return bury(error, changed)
-        } catch (refused) {
-          // Without what is refused: the message must not hold its vehicle forever.
-          options.failed?.(refused)
-          return bury(unwritable, null)
+          reschedule(seq, outcome.next, handedOut.get(id))
+        } catch (error) {
+          throw refusalOf(id, error)
         }
-      })
+      } else {
+        const { as, vehicle } = outcome
+        const end = (): Record<string, unknown> | undefined => (as === 'done' ? remove(seq) : bury(seq, outcome.reason))
+        // When its row cannot go, the next object handles it again.
+        const gone = writeOrGoOn(id, () => withState(vehicle, end))
+        if (gone !== undefined && as === 'done') room.leave(1, Number(gone['bytes']))
+        if (gone !== undefined && as === 'dead') room.died(Number(gone['bytes']))
+      }
       handedOut.delete(id)
-      return gone === undefined ? 0 : room.died(Number(gone['bytes']))
+      if (wasAlone) await storage.sync()
     },
 
     deadLetters: async (which) => selecting(rows, which).map(letterOf),
@@ -277,7 +294,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     discard: async (id) => room.discard(seqOf(id)),
 
     async forget(vin, dryRun) {
-      const own = `lane = ? OR (lane GLOB '[*][^*]*' AND instr(text, ?) > 0)`
+      const own = `lane = ? OR (lane GLOB '[*][^*]*' AND instr(lower(text), lower(?)) > 0)`
       const found = rows(`SELECT place, kind, state FROM fleethook_messages WHERE ${own}`, laneOf(vin), vin)
       if (!dryRun) {
         rows(`DELETE FROM fleethook_messages WHERE ${own}`, laneOf(vin), vin)

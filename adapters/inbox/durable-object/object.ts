@@ -94,6 +94,7 @@ class Shard {
       keepsVehicles: parts.vehicles !== undefined,
       kept: () => this.#lookAfter(clock.now() + lookAfterMs),
       failed: parts.reports.dispatch.inboxFailed,
+      dropped: (times) => this.#noteDropped(times),
     })
     this.#parts = parts
     this.#clock = clock
@@ -219,7 +220,7 @@ class Shard {
       // Also when it has read the timers of vehicles.
       if (this.#parts.vehicles !== undefined) await this.#intake.becomeReady()
       if (await this.#isQuiet()) restsUntil = clock.sleep()
-      this.#noteSwept(inbox.sweep(clock.now()))
+      inbox.sweep(clock.now())
       forgetAtMs = await this.#forgetSilent()
     } finally {
       this.#isInAlarm = false
@@ -228,9 +229,8 @@ class Shard {
     }
   }
 
-  /** Dead letters that were received at these times were too old. */
-  #noteSwept(times: readonly number[]): void {
-    if (times.length === 0) return
+  /** Dead letters that were received at these times are deleted. */
+  #noteDropped(times: readonly number[]): void {
     const { reports, settings } = this.#parts
     reports.noteDropped(times.length)
     const [fromMs, toMs] = [Math.min(...times), Math.max(...times)]

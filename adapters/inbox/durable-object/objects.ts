@@ -5,7 +5,7 @@ import { createDeadLetterReader, createMessages, readsNothing } from '../../../s
 import type { Forgotten } from '../../../src/inbox/dead-letters.ts'
 import { togetherOf } from '../../../src/inbox/failing.ts'
 import { ForwardingInbox } from '../../../src/inbox/forwarding.ts'
-import { type Inbox, type InboxMessage, type InboxSettings, MessagesRefused } from '../../../src/inbox/inbox.ts'
+import { type Inbox, type InboxMessage, type InboxSettings, RefusedElsewhere } from '../../../src/inbox/inbox.ts'
 import { bytesOfMessage, pageBytes } from '../../../src/inbox/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { SentVehicle, VehiclesElsewhere } from '../../../src/inbox/vehicle-store.ts'
@@ -76,7 +76,7 @@ export class ObjectsInbox extends ForwardingInbox {
       return this.#ask(shard, env, 'put', group)
     })
     const refusal = (await Promise.all(answers)).find((answer) => answer !== undefined)
-    if (refusal !== undefined) throw new MessagesRefused(refusal, { isNoted: true })
+    if (refusal !== undefined) throw new RefusedElsewhere(refusal)
   }
 
   // All objects: one that had the vehicle before `shards` was changed may still have something of it.

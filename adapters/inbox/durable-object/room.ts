@@ -12,6 +12,9 @@ export interface Keeping {
   readonly dead: Required<Retention>
 }
 
+/** Dead letters that were received at these times, in milliseconds since the epoch, were deleted: newer ones needed the room, or their time was over. */
+export type Dropped = (receivedAtMs: readonly number[]) => void
+
 const forgottenAtOnce = 200
 
 /** Knows how full an object is: counts when the object opens, and then follows every change. */
@@ -19,11 +22,13 @@ export class Room {
   readonly pending: { messages: number; bytes: number } = { messages: 0, bytes: 0 }
   readonly #rows: Rows
   readonly #keeping: Keeping
+  readonly #dropped: Dropped
   #deadBytes = 0
 
-  constructor(rows: Rows, keeping: Keeping) {
+  constructor(rows: Rows, keeping: Keeping, dropped: Dropped) {
     this.#rows = rows
     this.#keeping = keeping
+    this.#dropped = dropped
   }
 
   count(): void {
@@ -63,13 +68,17 @@ export class Room {
     this.pending.bytes -= bytes
   }
 
-  /** A message became a dead letter. Returns the number of older ones that were dropped for it. */
-  died(bytes: number): number {
+  /** A message became a dead letter. Older ones make room for it. */
+  died(bytes: number): void {
     this.leave(1, bytes)
     this.#deadBytes += bytes
-    let dropped = 0
-    while (this.#deadBytes > this.#keeping.dead.maxBytes && this.#forget('1', 1).length === 1) dropped += 1
-    return dropped
+    const dropped: number[] = []
+    while (this.#deadBytes > this.#keeping.dead.maxBytes) {
+      const oldest = this.#forget('1', 1)
+      if (oldest.length === 0) break
+      dropped.push(...oldest)
+    }
+    this.#drop(dropped)
   }
 
   /** A dead letter waits again. Throws `inbox_full` when there is no room for it. */
@@ -88,11 +97,13 @@ export class Room {
     return this.#forget('place = ?', 1, place).length === 1
   }
 
-  /** Deletes dead letters whose retention is over. Returns when they were received, in milliseconds since the epoch. */
-  sweep(nowMs: number): readonly number[] {
-    return this.#deadBytes > 0
-      ? this.#forget('died_at < ?', forgottenAtOnce, nowMs - this.#keeping.dead.forMs).map(msOfSeq)
-      : []
+  /** Deletes dead letters whose retention is over. */
+  sweep(nowMs: number): void {
+    if (this.#deadBytes > 0) this.#drop(this.#forget('died_at < ?', forgottenAtOnce, nowMs - this.#keeping.dead.forMs))
+  }
+
+  #drop(places: readonly number[]): void {
+    if (places.length > 0) this.#dropped(places.map(msOfSeq))
   }
 
   /** Returns the places of what it deleted. */

@@ -9,10 +9,10 @@ import type {
   DeadLetterReason,
   InboxMessage,
   InboxSettings,
-  NextAttempt,
+  Outcome,
   Waiting,
 } from '../../../src/inbox/inbox.ts'
-import { type PartOf, SharedReader } from '../shared-reader.ts'
+import { type PartitionOf, SharedReader } from '../shared-reader.ts'
 import { codesOf, type Connector, outageError } from './client.ts'
 import type { DeadTopic } from './dead-topic.ts'
 import { inherited, type Mark, readMark, writeMark } from './ends.ts'
@@ -33,7 +33,7 @@ interface ReaderOptions {
 /** A message that was read and is not settled. */
 interface Unsettled {
   readonly message: InboxMessage
-  readonly part: Part
+  readonly part: Partition
   offset: number
   readonly replayed: boolean
   readonly replay?: string | undefined
@@ -41,7 +41,7 @@ interface Unsettled {
 }
 
 /** A partition that is assigned to this process. */
-interface Part extends PartOf<Unsettled> {
+interface Partition extends PartitionOf<Unsettled> {
   readonly partition: number
   next: number
   /** The leader epoch of the record before it. -1: unknown. */
@@ -177,24 +177,19 @@ export class Reader extends SharedReader<Unsettled> {
     return { message, deliveries, replayed, replay }
   }
 
-  settle(id: string): void {
-    const found = this.byId.get(id)
-    if (found !== undefined) this.forget(found)
+  protected end(found: Unsettled, outcome: Outcome): void | Promise<void> {
+    if (outcome.as === 'dead') return this.#bury(found, outcome.reason)
+    if (outcome.as === 'done') this.forget(found)
+    else {
+      found.deliveries = outcome.next.deliveries ?? found.deliveries
+      this.takeBack(found)
+    }
   }
 
-  async reschedule(id: string, { deliveries }: NextAttempt): Promise<void> {
-    const found = this.byId.get(id)
-    if (found === undefined) return
-    if (deliveries !== undefined) found.deliveries = deliveries
-    this.takeBack(found)
-  }
-
-  async deadLetter(id: string, reason: DeadLetterReason): Promise<number> {
-    const found = this.byId.get(id)
-    if (found === undefined) return 0
-    await this.#options.dead.add({ ...reason, id, message: found.message, replay: found.replay })
-    if (this.byId.get(id) === found) this.forget(found)
-    return 0
+  async #bury(found: Unsettled, reason: DeadLetterReason): Promise<void> {
+    const { message, replay } = found
+    await this.#options.dead.add({ ...reason, id: message.id, message, replay })
+    if (this.byId.get(message.id) === found) this.forget(found)
   }
 
   refusing(): 'inbox_unavailable' | undefined {
@@ -322,7 +317,7 @@ export class Reader extends SharedReader<Unsettled> {
     // The owner before was never further ahead of its position.
     const upTo = Math.min(end, from + mostAbove + this.mostMessages)
     const counted = inherited(mark, mark.owner === this.#owner, upTo)
-    const part = newPart(partition, from, Math.min(from, Math.max(first, from - readBefore)), end)
+    const part = newPartition(partition, from, Math.min(from, Math.max(first, from - readBefore)), end)
     part.suspectsUpTo = counted.upTo
     part.ends = new Map(counted.ends)
     this.parts.set(partition, part)
@@ -393,7 +388,7 @@ export class Reader extends SharedReader<Unsettled> {
     this.say.warn('the leaders of partitions could not be found', { reason: 'LEADER_NOT_AVAILABLE' })
   }
 
-  async #fetchFrom(leader: number, parts: readonly Part[]): Promise<void> {
+  async #fetchFrom(leader: number, parts: readonly Partition[]): Promise<void> {
     this.#fetching.add(leader)
     const topic = this.#topic
     try {
@@ -442,7 +437,7 @@ export class Reader extends SharedReader<Unsettled> {
     if (page.length > 0) this.#options.inbox.onWaiting?.(page)
   }
 
-  #accept(part: Part, { partition, offset, record }: PlacedRecord): Waiting | undefined {
+  #accept(part: Partition, { partition, offset, record }: PlacedRecord): Waiting | undefined {
     const incoming = fromRecord(record)
     if (incoming === undefined) {
       if (offset >= part.floor) this.#rejectForeign(part, offset, record.value)
@@ -485,7 +480,7 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   /** A record that fleethook did not write must not block its partition: it becomes a dead letter that an operator can look at. */
-  #rejectForeign(part: Part, offset: number, value: Buffer | null): void {
+  #rejectForeign(part: Partition, offset: number, value: Buffer | null): void {
     const now = this.clock.now()
     const text = value?.subarray(0, mostForeignBytes).toString() ?? ''
     const message: InboxMessage = {
@@ -509,7 +504,7 @@ export class Reader extends SharedReader<Unsettled> {
     const keep = async (): Promise<void> => {
       while (!this.isClosed && this.byId.get(message.id) !== undefined) {
         try {
-          await this.deadLetter(message.id, { error, attempts: 0, diedAt: this.clock.now() })
+          await this.#bury(placeholder, { error, attempts: 0, diedAt: this.clock.now() })
         } catch (failure) {
           this.failed('a dead letter could not be written', failure)
           await this.#pause()
@@ -520,7 +515,7 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   /** The next offset is not in the log: retention deleted messages, or the brokers lost the end of the log. */
-  async #reposition(part: Part): Promise<void> {
+  async #reposition(part: Partition): Promise<void> {
     const { partition, next } = part
     const [first, last] = await Promise.all([
       this.#topic.offsets([partition], earliest),
@@ -549,7 +544,7 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   /** The log ends below a position of the group. What this process has read stays, and new messages get the offsets from here on. */
-  #endLost(part: Part, end: number): void {
+  #endLost(part: Partition, end: number): void {
     const position = Math.max(part.next, part.floor)
     for (const found of part.unsettled.values()) found.offset = Math.min(found.offset, end)
     part.next = Math.min(part.next, end)
@@ -570,7 +565,7 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   /** Reports a gap for messages that are gone from the topic. Their vehicles are unknown. */
-  #lost(part: Part, missed: number, toMs: number): void {
+  #lost(part: Partition, missed: number, toMs: number): void {
     // A message that was not read yet was there for no longer than the topic keeps it.
     const fromMs = Math.min(part.lastReceivedAt ?? toMs - (this.#options.retentionMs ?? toMs), toMs)
     this.#options.inbox.onGap?.({ reason: 'inbox_expired', fromMs: Math.max(0, fromMs), toMs, missed })
@@ -685,7 +680,7 @@ export class Reader extends SharedReader<Unsettled> {
   }
 }
 
-function newPart(partition: number, from: number, next: number, end: number): Part {
+function newPartition(partition: number, from: number, next: number, end: number): Partition {
   return {
     partition,
     next,
@@ -710,7 +705,7 @@ function newPart(partition: number, from: number, next: number, end: number): Pa
 }
 
 /** The position of a partition: the oldest offset that is not settled. */
-function lowOf({ unsettled, next, floor }: Part): number {
+function lowOf({ unsettled, next, floor }: Partition): number {
   for (const { offset } of unsettled.values()) return offset
   return Math.max(next, floor)
 }
@@ -722,6 +717,6 @@ function isMarked(found: Unsettled): boolean {
 }
 
 /** Whether too many settled messages would be handled again after a crash. */
-function isFarAhead(part: Part): boolean {
+function isFarAhead(part: Partition): boolean {
   return part.next - lowOf(part) - part.unsettled.size > mostAbove
 }

@@ -2,7 +2,7 @@ import { type Clock, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Log } from '../../../src/base/log.ts'
 import type { Inbox, InboxMessage, Opened } from '../../../src/inbox/inbox.ts'
-import { type Entry, TooLargeError } from './writer.ts'
+import { type Append, TooLargeError } from './writer.ts'
 
 interface SpoolOptions {
   readonly inbox: Inbox
@@ -66,25 +66,25 @@ export class Spool {
     await stored
   }
 
-  /** Takes over the entries that the brokers did not confirm, and all that wait behind them. */
-  divert(partition: number, entries: readonly Entry[]): void {
+  /** Takes over the appends that the brokers did not confirm, and all that wait behind them. */
+  divert(partition: number, appends: readonly Append[]): void {
     if (!this.has(partition)) {
       this.#options.log.warn(
         'the brokers do not confirm: until they do, a 2xx means that the message is on the disk of this machine',
         { partition },
       )
     }
-    const messages = entries.flatMap(({ messages }) => messages ?? [])
+    const messages = appends.flatMap(({ messages }) => messages ?? [])
     this.put(partition, messages).then(
       () => {
-        for (const { resolve } of entries) resolve()
+        for (const { resolve } of appends) resolve()
       },
       (error: unknown) => {
         const failure =
           error instanceof FleethookError
             ? error
             : new FleethookError('inbox_unavailable', 'The spool failed.', { cause: error })
-        for (const { reject } of entries) reject(failure)
+        for (const { reject } of appends) reject(failure)
       },
     )
   }
@@ -148,7 +148,8 @@ export class Spool {
     } catch (error) {
       const [message] = messages
       if (!(error instanceof TooLargeError) || message === undefined || messages.length > 1) throw error
-      await inbox.deadLetter(message.id, { error: error.message, attempts: 0, diedAt: clock.now() })
+      const reason = { error: error.message, attempts: 0, diedAt: clock.now() }
+      await inbox.settle(message.id, { as: 'dead', reason })
       log.error('the topic refused an acknowledged message because of its size: it is a dead letter in the spool', {
         partition,
         delivery: message.id,

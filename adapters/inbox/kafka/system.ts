@@ -3,7 +3,7 @@ import { backgroundTimer, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { createMessages, readsNothing } from '../../../src/inbox/archive.ts'
 import type { Backlog, InboxStats } from '../../../src/inbox/stats.ts'
-import { type InboxGap, type InboxMessage, type InboxSettings, MessagesRefused } from '../../../src/inbox/inbox.ts'
+import { type InboxGap, type InboxMessage, type InboxSettings } from '../../../src/inbox/inbox.ts'
 import type { Signs } from '../signs-of-life.ts'
 import type { SharedSystem, SystemOperator } from '../shared-inbox.ts'
 import { backlogOf } from './backlog.ts'
@@ -168,7 +168,7 @@ export class KafkaSystem implements SharedSystem {
       settings,
       clock,
       topics: [topic, deadTopic, lifeTopic],
-      ...(spool === undefined ? {} : { divert: (partition, entries) => spool.divert(partition, entries) }),
+      ...(spool === undefined ? {} : { divert: (partition, appends) => spool.divert(partition, appends) }),
     })
     if (found !== unknownTopics) await writer.open()
     const shared = { connector, settings, clock, writer, writerId: this.#writerId }
@@ -273,8 +273,9 @@ export class KafkaSystem implements SharedSystem {
     for (const message of messages) {
       const bytes = recordBytes(message)
       if (bytes <= most) continue
-      const hint = `The topic takes messages of up to ${most} bytes, and this body has one of ${bytes} bytes. Raise \`max.message.bytes\` of the topic.`
-      throw new MessagesRefused({ error: 'body_too_large', hint })
+      throw new FleethookError('body_too_large', `The topic does not take a message of ${bytes} bytes.`, {
+        hint: `The topic takes messages of up to ${most} bytes, and this body has one of ${bytes} bytes. Raise \`max.message.bytes\` of the topic.`,
+      })
     }
     const byPartition = Map.groupBy(messages, ({ lane }) =>
       partitionOf(connector.client, lane, this.#settings.partitions),

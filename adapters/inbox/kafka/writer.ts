@@ -7,7 +7,7 @@ import type { KafkaSettings } from './options.ts'
 import type { Outgoing } from './records.ts'
 
 /** The records of one `append`. They are confirmed, or given up, together. */
-export interface Entry {
+export interface Append {
   readonly records: readonly Outgoing[]
   /** The messages of the records, if the append may be diverted. */
   readonly messages: readonly InboxMessage[] | undefined
@@ -27,11 +27,11 @@ interface AppendOptions {
   readonly messages?: readonly InboxMessage[]
 }
 
-/** The entries that wait for one partition, in order. */
+/** The appends that wait for one partition, in order. */
 interface Queue {
   readonly topic: string
   readonly partition: number
-  entries: Entry[]
+  appends: Append[]
   isInFlight: boolean
 }
 
@@ -40,8 +40,8 @@ interface WriterOptions {
   readonly settings: KafkaSettings
   readonly clock: Clock
   readonly topics: readonly string[]
-  /** Takes over entries of a partition that the brokers did not confirm in time, in order. Default: they are given up. */
-  readonly divert?: (partition: number, entries: readonly Entry[]) => void
+  /** Takes over appends of a partition that the brokers did not confirm in time, in order. Default: they are given up. */
+  readonly divert?: (partition: number, appends: readonly Append[]) => void
 }
 
 /** The limits of one request. The batch of a partition must not be larger than the largest record that brokers accept. */
@@ -79,7 +79,7 @@ export class Writer {
   readonly #options: WriterOptions
   readonly #producer: Producer
   readonly #queues = new Map<string, Queue>()
-  /** The queues that have entries. */
+  /** The queues that have appends. */
   readonly #waiting = new Set<Queue>()
   readonly #busy = new Set<number>()
   #leaders: ReadonlyMap<string, readonly number[]> | undefined
@@ -117,7 +117,7 @@ export class Writer {
     const appended = new Promise<void>((resolve, reject) => {
       const deadlineMs = elapsedMs(this.#options.clock) + withinMs
       const queue = this.#queueOf(first.topic, first.partition)
-      queue.entries.push({ records, messages, bytes, deadlineMs, resolve, reject, isOver: false, isAlone: false })
+      queue.appends.push({ records, messages, bytes, deadlineMs, resolve, reject, isOver: false, isAlone: false })
       this.#waiting.add(queue)
     })
     const over = (): void => {
@@ -134,8 +134,8 @@ export class Writer {
     this.#closed = true
     this.#sweeper?.cancel()
     for (const queue of this.#waiting) {
-      for (const entry of queue.entries) giveUp(entry, closedError())
-      queue.entries = []
+      for (const append of queue.appends) giveUp(append, closedError())
+      queue.appends = []
     }
     this.#waiting.clear()
     await closeClient(this.#producer)
@@ -145,7 +145,7 @@ export class Writer {
     const key = `${topic}:${partition}`
     const known = this.#queues.get(key)
     if (known !== undefined) return known
-    const queue: Queue = { topic, partition, entries: [], isInFlight: false }
+    const queue: Queue = { topic, partition, appends: [], isInFlight: false }
     this.#queues.set(key, queue)
     return queue
   }
@@ -168,19 +168,19 @@ export class Writer {
     for (const { queue } of batches) queue.isInFlight = true
     let thrown: unknown
     try {
-      const messages = batches.flatMap(({ entries }) => entries.flatMap(({ records }) => records))
+      const messages = batches.flatMap(({ appends }) => appends.flatMap(({ records }) => records))
       await this.#producer.send({ messages, acks: -1 })
     } catch (error) {
       thrown = error
     }
     let isUnsent = false
     const results = thrown === undefined ? undefined : resultsOf(thrown)
-    for (const { queue, entries } of batches) {
+    for (const { queue, appends } of batches) {
       const code = results === undefined ? 0 : results.get(`${queue.topic}:${queue.partition}`)
-      if (code === 0) this.#confirmed(entries)
+      if (code === 0) this.#confirmed(appends)
       else {
         const codes = code === undefined ? codesOf(thrown) : new Set([this.#nameOf(code)])
-        if (this.#failed(queue.topic, entries, codes, thrown)) isUnsent = true
+        if (this.#failed(queue.topic, appends, codes, thrown)) isUnsent = true
       }
       queue.isInFlight = false
       this.#forgetOver(queue)
@@ -193,29 +193,29 @@ export class Writer {
     this.#pump()
   }
 
-  #confirmed(entries: readonly Entry[]): void {
+  #confirmed(appends: readonly Append[]): void {
     this.failure = undefined
-    for (const entry of entries) {
-      if (entry.isOver) continue
-      entry.isOver = true
-      entry.resolve()
+    for (const append of appends) {
+      if (append.isOver) continue
+      append.isOver = true
+      append.resolve()
     }
   }
 
-  /** Returns whether these entries must be sent again. */
-  #failed(topic: string, entries: readonly Entry[], codes: ReadonlySet<string>, thrown: unknown): boolean {
+  /** Returns whether these appends must be sent again. */
+  #failed(topic: string, appends: readonly Append[], codes: ReadonlySet<string>, thrown: unknown): boolean {
     const is = (kind: ReadonlySet<string>): boolean => [...codes].some((code) => kind.has(code))
-    const [first] = entries
+    const [first] = appends
     if (is(tooLarge) && first !== undefined) {
-      // The brokers allow less than the topic's settings say. Send the entries one by one, and refuse only the one that is too large.
-      if (entries.length === 1) giveUp(first, new TooLargeError())
-      else for (const entry of entries) entry.isAlone = true
-      return entries.length > 1
+      // The brokers allow less than the topic's settings say. Send the appends one by one, and refuse only the one that is too large.
+      if (appends.length === 1) giveUp(first, new TooLargeError())
+      else for (const append of appends) append.isAlone = true
+      return appends.length > 1
     }
     this.#lastError = thrown
     if (!is(final)) return true
     const error = outageError(thrown, this.#options.settings)
-    for (const entry of entries) giveUp(entry, error)
+    for (const append of appends) giveUp(append, error)
     this.#noteFailure(topic, error)
     return false
   }
@@ -232,10 +232,10 @@ export class Writer {
   }
 
   #forgetOver(queue: Queue): void {
-    queue.entries = queue.entries.filter(({ isOver }) => !isOver)
+    queue.appends = queue.appends.filter(({ isOver }) => !isOver)
     this.#waiting.delete(queue)
     // Move it to the end, so that every partition gets its turn when one request cannot take all.
-    if (queue.entries.length > 0) this.#waiting.add(queue)
+    if (queue.appends.length > 0) this.#waiting.add(queue)
   }
 
   #pause(): Promise<void> {
@@ -282,16 +282,16 @@ export class Writer {
   #expire(nowMs: number): void {
     const { divert } = this.#options
     for (const queue of this.#waiting) {
-      const oldest = queue.entries.find(({ isOver }) => !isOver)
+      const oldest = queue.appends.find(({ isOver }) => !isOver)
       if (oldest === undefined || oldest.deadlineMs > nowMs) continue
       if (divert !== undefined && oldest.messages !== undefined) {
-        // Divert every entry that may be diverted, so that none overtakes another. The brokers may still keep those in flight.
-        const waiting = queue.entries.filter(({ isOver, messages }) => !isOver && messages !== undefined)
-        for (const entry of waiting) entry.isOver = true
+        // Divert every append that may be diverted, so that none overtakes another. The brokers may still keep those in flight.
+        const waiting = queue.appends.filter(({ isOver, messages }) => !isOver && messages !== undefined)
+        for (const append of waiting) append.isOver = true
         divert(queue.partition, waiting)
       } else {
         const error = unconfirmed(this.#options.settings, this.#lastError)
-        for (const entry of queue.entries) if (entry.deadlineMs <= nowMs) giveUp(entry, error)
+        for (const append of queue.appends) if (append.deadlineMs <= nowMs) giveUp(append, error)
         this.#noteFailure(queue.topic, error)
       }
       if (!queue.isInFlight) this.#forgetOver(queue)
@@ -321,34 +321,34 @@ export class Writer {
 
 interface Batch {
   readonly queue: Queue
-  readonly entries: readonly Entry[]
+  readonly appends: readonly Append[]
 }
 
-/** The entries of each queue that fit in one request. */
+/** The appends of each queue that fit in one request. */
 function batchesOf(queues: readonly Queue[]): readonly Batch[] {
   const batches: Batch[] = []
   let messages = 0
   let bytes = 0
   for (const queue of queues) {
-    const entries: Entry[] = []
-    for (const entry of queue.entries) {
-      const isFull = messages + entry.records.length > mostMessages || bytes + entry.bytes > mostBytes
+    const appends: Append[] = []
+    for (const append of queue.appends) {
+      const isFull = messages + append.records.length > mostMessages || bytes + append.bytes > mostBytes
       if (isFull && messages > 0) break
-      if (entry.isAlone && entries.length > 0) break
-      entries.push(entry)
-      messages += entry.records.length
-      bytes += entry.bytes
-      if (entry.isAlone) break
+      if (append.isAlone && appends.length > 0) break
+      appends.push(append)
+      messages += append.records.length
+      bytes += append.bytes
+      if (append.isAlone) break
     }
-    if (entries.length > 0) batches.push({ queue, entries })
+    if (appends.length > 0) batches.push({ queue, appends })
   }
   return batches
 }
 
-function giveUp(entry: Entry, error: FleethookError): void {
-  if (entry.isOver) return
-  entry.isOver = true
-  entry.reject(error)
+function giveUp(append: Append, error: FleethookError): void {
+  if (append.isOver) return
+  append.isOver = true
+  append.reject(error)
 }
 
 /** The result of each partition that a broker answered for: 0, or an error code. */

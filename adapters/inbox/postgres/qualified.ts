@@ -39,7 +39,8 @@ const operators: Readonly<Record<string, string>> = { '!=': '<>', LIKE: '~~', 'N
  * `search_path`, or fits the types best: a role that may create functions in `public` could run code as the user of the inbox.
  * `OPERATOR(pg_catalog.=)` has no precedence, so parentheses keep the meaning.
  *
- * For the statements of the inbox only: it knows no more of the grammar than they need, and throws when it cannot tell what to write.
+ * For the statements of the inbox only: it knows no more of the grammar than they need, and throws when it cannot tell what to write. It reads each
+ * text once, so values belong into parameters.
  */
 export function qualified(sql: string): string {
   if (!/^\s*(?:WITH|SELECT|INSERT|UPDATE|DELETE|DO|(?:CREATE|ALTER) (?!SCHEMA))\b/.test(sql)) return sql
@@ -47,8 +48,6 @@ export function qualified(sql: string): string {
   if (statement === undefined) {
     const all = [...(sql.match(tokens) ?? [])]
     statement = write(nodesOf(all), /^(?:CREATE (?:UNLOGGED )?TABLE|ALTER TABLE|DO)\b/.test(sql))
-    // Some statements have numbers in their text.
-    if (cache.size >= 200) cache.clear()
     cache.set(sql, statement)
   }
   return statement

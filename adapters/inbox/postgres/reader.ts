@@ -9,14 +9,15 @@ import {
   type DeadLetterReason,
   type InboxMessage,
   type InboxSettings,
-  type NextAttempt,
+  type Outcome,
+  type Settled,
   unwritable,
   type Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { messageOf } from '../../../src/inbox/stored-row.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
-import { type PartOf, SharedReader } from '../shared-reader.ts'
+import { type PartitionOf, SharedReader } from '../shared-reader.ts'
 import { failureOf } from './backlog.ts'
 import { type Database, databaseError, isAboutData, type Row, stateOf } from './client.ts'
 import { type Ending, Endings, type Place, type Tries } from './endings.ts'
@@ -48,7 +49,7 @@ interface Unsettled {
   readonly message: Omit<InboxMessage, 'text'>
   /** `undefined`: only Postgres has it. */
   text: string | undefined
-  readonly part: Part
+  readonly part: Partition
   readonly replayed: boolean
   readonly replay: string | undefined
   readonly changed: string | undefined
@@ -59,7 +60,7 @@ interface Unsettled {
 }
 
 /** A partition of this process. */
-interface Part extends PartOf<Unsettled> {
+interface Partition extends PartitionOf<Unsettled> {
   readonly suspects: CrashSuspects
   /** Messages that are read now may have been in the hand of the owner before. */
   isInherited: boolean
@@ -246,28 +247,26 @@ export class Reader extends SharedReader<Unsettled> {
     }
   }
 
-  settle(id: string, vehicle?: StoredVehicle): void {
-    const found = this.byId.get(id)
-    if (found === undefined) return
-    found.ending.vehicle = vehicle
-    if (vehicle !== undefined) this.#options.vehicles?.settled(vehicle)
-    this.forget(found)
-    this.#over.add(found.ending.seq)
-    this.#endings.settle(found.ending)
+  protected end(found: Unsettled, outcome: Outcome): Settled | Promise<Settled> {
+    if (outcome.as === 'dead') return this.#die(found, outcome.reason, outcome.vehicle)
+    const { ending } = found
+    if (outcome.as === 'done') {
+      const { vehicle } = outcome
+      ending.vehicle = vehicle
+      if (vehicle !== undefined) this.#options.vehicles?.settled(vehicle)
+      this.forget(found)
+      this.#over.add(ending.seq)
+      this.#endings.settle(ending)
+    } else {
+      const { attempts, notBefore, deliveries = found.tries.deliveries, failure } = outcome.next
+      found.tries = { attempts, notBefore, deliveries, failure }
+      void this.#endings.note(ending, found.tries)
+      this.#texts.rest(found)
+      this.takeBack(found)
+    }
   }
 
-  async reschedule(id: string, { attempts, notBefore, deliveries, failure }: NextAttempt): Promise<void> {
-    const found = this.byId.get(id)
-    if (found === undefined) return
-    found.tries = { attempts, notBefore, deliveries: deliveries ?? found.tries.deliveries, failure }
-    void this.#endings.note(found.ending, found.tries)
-    this.#texts.rest(found)
-    this.takeBack(found)
-  }
-
-  async deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number | 'handled'> {
-    const found = this.byId.get(id)
-    if (found === undefined) return 0
+  async #die(found: Unsettled, reason: DeadLetterReason, vehicle: StoredVehicle | undefined): Promise<Settled> {
     const { ending } = found
     // An answer that was lost is no reason to keep it: the statement does nothing the second time.
     this.#over.add(ending.seq)
@@ -278,12 +277,12 @@ export class Reader extends SharedReader<Unsettled> {
       this.#over.delete(ending.seq)
       throw error
     }
-    if (this.byId.get(id) === found) {
+    if (this.byId.get(found.message.id) === found) {
       this.forget(found)
       if (vehicle !== undefined) this.#options.vehicles?.keep(vehicle)
     }
     this.#areDeleted([ending])
-    return isHandled ? 'handled' : 0
+    if (isHandled) return 'done'
   }
 
   /** Without what Postgres refuses, its state or the text of its error: it must not hold its vehicle forever. */
@@ -392,7 +391,7 @@ export class Reader extends SharedReader<Unsettled> {
     // Those that could not be given back are still here.
     for (const part of this.parts.values()) part.isLeaving = false
     if (gained.length === 0) return
-    for (const { part, isClean } of gained) this.parts.set(part, newPart(!isClean))
+    for (const { part, isClean } of gained) this.parts.set(part, newPartition(!isClean))
     this.#options.vehicles?.gained(gained.map(({ part }) => part))
     this.#beginAgain()
   }
@@ -544,7 +543,7 @@ export class Reader extends SharedReader<Unsettled> {
   }
 }
 
-function newPart(isInherited: boolean): Part {
+function newPartition(isInherited: boolean): Partition {
   const suspects = new CrashSuspects()
   suspects.upTo = isInherited ? 0 : -1
   return { unsettled: new PassingMap(), hand: new Set(), suspects, isInherited, isLeaving: false }

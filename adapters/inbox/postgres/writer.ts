@@ -7,7 +7,7 @@ import { aboutServer, keepsSql, type Promised, type Promises, promisedBy, weakEr
 import { partitionOf, storable } from './schema.ts'
 
 /** The messages of one `put`: all are kept, or none. */
-interface Entry {
+interface Put {
   readonly messages: readonly InboxMessage[]
   readonly bytes: number
   readonly deadlineMs: number
@@ -39,7 +39,7 @@ export class Writer {
   readonly #promises: Promises
   /** A statement failed and may have been committed here, but not on the standby. */
   #mayBeBehind = false
-  #waiting: Entry[] = []
+  #waiting: Put[] = []
   #bytes = 0
   #writing: Promise<void> | undefined
   #isClosed = false
@@ -102,26 +102,26 @@ SELECT ${aboutServer}`
     this.#writing = undefined
   }
 
-  #next(): readonly Entry[] {
+  #next(): readonly Put[] {
     let messages = 0
     let bytes = 0
     let count = 0
-    for (const entry of this.#waiting) {
-      messages += entry.messages.length
-      bytes += entry.bytes
-      if (count > 0 && (messages > mostMessages || bytes > mostBytes || entry.isAlone)) break
+    for (const put of this.#waiting) {
+      messages += put.messages.length
+      bytes += put.bytes
+      if (count > 0 && (messages > mostMessages || bytes > mostBytes || put.isAlone)) break
       count += 1
-      if (entry.isAlone) break
+      if (put.isAlone) break
     }
     return this.#waiting.slice(0, count)
   }
 
-  async #write(entries: readonly Entry[]): Promise<void> {
-    const messages = entries.flatMap((entry) => entry.messages)
+  async #write(puts: readonly Put[]): Promise<void> {
+    const messages = puts.flatMap((put) => put.messages)
     const { unreplicated } = this.#db
     let promised: Promised
     try {
-      const leftMs = Math.max(...entries.map(({ deadlineMs }) => deadlineMs)) - elapsedMs(this.#clock)
+      const leftMs = Math.max(...puts.map(({ deadlineMs }) => deadlineMs)) - elapsedMs(this.#clock)
       const mostMs = Math.min(tryMs, Math.max(1, leftMs))
       const [row] = await this.#db.run(this.#sql, valuesOf(messages), mostMs)
       promised = promisedBy(row)
@@ -129,39 +129,39 @@ SELECT ${aboutServer}`
       if (this.#mayBeBehind) await this.#db.run(`SELECT pg_logical_emit_message(true, 'fleethook', '')`, [], mostMs)
       this.#mayBeBehind = false
     } catch (error) {
-      await this.#failed(entries, error)
+      await this.#failed(puts, error)
       return
     }
-    this.#waiting = this.#waiting.slice(entries.length)
+    this.#waiting = this.#waiting.slice(puts.length)
     if (promised.weakness !== undefined && !this.#promises.allowsWeak)
-      refuse(entries, weakError(promised.weakness, 'inbox_unavailable'))
-    else if (this.#db.unreplicated === unreplicated) for (const { resolve } of entries) resolve()
-    else refuse(entries, unreplicatedError())
+      refuse(puts, weakError(promised.weakness, 'inbox_unavailable'))
+    else if (this.#db.unreplicated === unreplicated) for (const { resolve } of puts) resolve()
+    else refuse(puts, unreplicatedError())
     this.#committed()
   }
 
-  async #failed(entries: readonly Entry[], error: unknown): Promise<void> {
+  async #failed(puts: readonly Put[], error: unknown): Promise<void> {
     if (isAboutData(error)) {
       // Only the body with that value is refused.
-      if (entries.length === 1) {
+      if (puts.length === 1) {
         this.#waiting = this.#waiting.slice(1)
-        refuse(entries, error)
-      } else for (const entry of entries) entry.isAlone = true
+        refuse(puts, error)
+      } else for (const put of puts) put.isAlone = true
       return
     }
     this.#mayBeBehind = this.#promises.now?.isReplicated === true
     // A try that is too short would hide the reason of the one before.
     const lastMs = elapsedMs(this.#clock) + 2 * pauseMs
-    const isOver = (entry: Entry): boolean => isFinal(error) || entry.deadlineMs <= lastMs
+    const isOver = (put: Put): boolean => isFinal(error) || put.deadlineMs <= lastMs
     const over = this.#waiting.filter(isOver)
-    this.#waiting = this.#waiting.filter((entry) => !isOver(entry))
+    this.#waiting = this.#waiting.filter((put) => !isOver(put))
     refuse(over, error)
     if (this.#waiting.length > 0) await pause(this.#clock, pauseMs)
   }
 }
 
-function refuse(entries: readonly Entry[], error: unknown): void {
-  for (const { reject } of entries) reject(error)
+function refuse(puts: readonly Put[], error: unknown): void {
+  for (const { reject } of puts) reject(error)
 }
 
 const valuesOf = (messages: readonly InboxMessage[]): readonly unknown[] => [

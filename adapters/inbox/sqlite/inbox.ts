@@ -6,11 +6,15 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import {
   type DeadLetter,
+  type DeadLetterReason,
+  done,
   type Inbox,
   type InboxGap,
   type InboxMessage,
   type InboxSettings,
   type KeptGap,
+  neverFits,
+  type NextAttempt,
   type Selection,
   unwritable,
   type Waiting,
@@ -24,12 +28,12 @@ import type {
   Committed,
   Dropped,
   FileFigures,
-  ForgottenPart,
+  ForgottenPage,
   InboxFile,
   Move,
   OpenedFile,
   Page,
-  Part,
+  Adopted,
   SignOfLife,
   StoredMessage,
 } from './file/interface.ts'
@@ -177,7 +181,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     if (health.refusal !== undefined) return false
     const { part, unopened: found, ...newFigures } = await file.adopt(sign())
     if (part === undefined) onUnopened(found)
-    else onPart(part, newFigures)
+    else onAdopted(part, newFigures)
     return part !== undefined
   }
 
@@ -185,7 +189,10 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   let taken = { messages: 0, deadLetters: 0 }
 
   /** Messages of a receiver that no longer runs are in this inbox now. */
-  function onPart({ path: from, waiting, bytes, deadLetters, unclean, gaps, isLast }: Part, found: FileFigures): void {
+  function onAdopted(
+    { path: from, waiting, bytes, deadLetters, unclean, gaps, isLast }: Adopted,
+    found: FileFigures,
+  ): void {
     figures = found
     pending.messages += waiting.length
     pending.bytes += bytes
@@ -225,7 +232,8 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   function reserve(messages: number, bytes: number): void {
     const refused = refusal()
     if (refused !== undefined) throw refused
-    if (pending.messages + messages > limits.messages || pending.bytes + bytes > limits.bytes) throw limitError
+    if (pending.messages + messages > limits.messages || pending.bytes + bytes > limits.bytes)
+      throw bytes > limits.bytes ? neverFits(limits.bytes) : limitError
     pending.messages += messages
     pending.bytes += bytes
   }
@@ -270,9 +278,33 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   }
 
   /** That a message ran alone and did not end its process must be on the disk before others run, because they may end it. */
-  async function writeEnd({ deliveries }: Pick<CachedMessage, 'deliveries'>): Promise<void> {
+  async function writeEnd(deliveries: number): Promise<void> {
     // If the commit fails, a later one writes it.
     if (deliveries >= mostCrashes) await commits.flush().catch(() => {})
+  }
+
+  async function reschedule(seq: number, next: NextAttempt, found: CachedMessage | undefined): Promise<void> {
+    const { attempts, notBefore, deliveries: deliveriesFrom, failure = null } = next
+    const deliveries = found?.deliveries ?? 0
+    if (found !== undefined) {
+      if (deliveriesFrom !== undefined) found.deliveries = deliveriesFrom
+      cache.wait(found)
+    }
+    const update = { seq, deliveries: 0, attempts, notBefore, failure }
+    commits.update(deliveriesFrom === undefined ? update : { ...update, deliveriesFrom })
+    await writeEnd(deliveries)
+  }
+
+  async function bury(seq: number, reason: DeadLetterReason): Promise<void> {
+    try {
+      await moveFromPending({ to: 'dead', seq, ...reason })
+    } catch (error) {
+      if (!(error instanceof FleethookError && error.code === 'message_refused')) throw error
+      settings.onFailure(error)
+      // Without what it refuses: the message must not hold its vehicle forever.
+      const { attempts, diedAt } = reason
+      await moveFromPending({ to: 'dead', seq, error: unwritable, attempts, diedAt })
+    }
   }
 
   /** Reads page by page from `start` on, so that other work can run in between. */
@@ -424,45 +456,20 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       return { message, deliveries, replayed, replay, ...(changed === undefined ? {} : { changed }) }
     },
 
-    async settle(id, vehicle) {
+    async settle(id, outcome = done) {
       const seq = seqOf(id)
-      if (vehicle !== undefined) vehicles?.settled(seq, vehicle)
       const found = cache.get(id)
-      if (found !== undefined && seq > damagedUpTo) {
+      if (outcome.as === 'later') return reschedule(seq, outcome.next, found)
+      if (outcome.vehicle !== undefined) vehicles?.settled(seq, outcome.vehicle)
+      if (outcome.as === 'dead') await bury(seq, outcome.reason)
+      else if (found !== undefined && seq > damagedUpTo) {
         cache.remove(id)
         release(1, found.message.bytes)
         commits.settle(seq)
-        return writeEnd(found)
-      }
-      if (Number.isNaN(seq) || commits.isSettling(seq)) return
-      await moveFromPending({ to: 'settled', seq })
+        return writeEnd(found.deliveries)
+      } else if (Number.isNaN(seq) || commits.isSettling(seq)) return
+      else await moveFromPending({ to: 'settled', seq })
       cache.remove(id)
-    },
-
-    async reschedule(id, { attempts, notBefore, deliveries: deliveriesFrom, failure = null }) {
-      const found = cache.get(id)
-      const deliveries = found?.deliveries ?? 0
-      if (found !== undefined) {
-        if (deliveriesFrom !== undefined) found.deliveries = deliveriesFrom
-        cache.wait(found)
-      }
-      const update = { seq: seqOf(id), deliveries: 0, attempts, notBefore, failure }
-      commits.update(deliveriesFrom === undefined ? update : { ...update, deliveriesFrom })
-      await writeEnd({ deliveries })
-    },
-
-    async deadLetter(id, reason, vehicle) {
-      const seq = seqOf(id)
-      if (vehicle !== undefined) vehicles?.settled(seq, vehicle)
-      await moveFromPending({ to: 'dead', seq, ...reason }).catch((error: unknown) => {
-        if (!(error instanceof FleethookError && error.code === 'message_refused')) throw error
-        settings.onFailure(error)
-        // Without what it refuses: the message must not hold its vehicle forever.
-        const { attempts, diedAt } = reason
-        return moveFromPending({ to: 'dead', seq, error: unwritable, attempts, diedAt })
-      })
-      cache.remove(id)
-      return 0
     },
 
     deadLetters: (which) => list(which, file.deadLetters, bytesOfMessage),
@@ -515,7 +522,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       await commits.flush()
       const erased = { messages: 0, waiting: 0, deadLetters: 0 }
       for (let after: number | undefined = -1; after !== undefined;) {
-        const part: ForgottenPart = await readFile(() => file.forget(vin, after ?? -1, dryRun))
+        const part: ForgottenPage = await readFile(() => file.forget(vin, after ?? -1, dryRun))
         erased.messages += part.messages
         erased.waiting += part.waiting
         erased.deadLetters += part.deadLetters

@@ -26,7 +26,8 @@ test.skipIf(noVolumes !== undefined)(
     expect((await waitingIn(await inbox.open())).map(({ id }) => id)).toEqual([message(1).id, message(2).id])
     await inbox.claim(message(1).id)
     await inbox.settle(message(1).id)
-    expect(await inbox.deadLetter(message(2).id, reason)).toBe(0)
+    await inbox.settle(message(2).id, { as: 'dead', reason })
+    expect(await inbox.deadLetters({ limit: 2 })).toHaveLength(1)
     expect(inbox.usage().messages).toBe(0)
     await inbox.close()
   },

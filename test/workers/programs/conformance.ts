@@ -43,7 +43,7 @@ async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean): Pr
   rows = 0
   await inbox.put([{ ...counted, door: 'root', kind: 'wire' }])
   await inbox.claim(counted.id)
-  await inbox.settle(counted.id, keepsVehicles ? state : undefined)
+  await inbox.settle(counted.id, keepsVehicles ? { as: 'done', vehicle: state } : undefined)
   return rows
 }
 
@@ -51,18 +51,21 @@ async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean): Pr
 async function retention(storage: ObjectStorage): Promise<object> {
   const text = 'x'.repeat(100)
   const idOf = (n: number): string => `018dd9c4-3fd${n}-7000-8000-000000000000`
+  const dropped: (readonly number[])[] = []
   const inbox = objectInbox(storage, {
     ...{ maxBytes: 600, pendingMessages: 100, pendingBytes: 600 },
     dead: { forMs: 60_000, maxBytes: 200 },
+    dropped: (times) => void dropped.push(times),
   })
   await inbox.open()
   const ids = async (list: Promise<readonly { readonly id: string }[]>): Promise<readonly string[]> =>
     (await list).map(({ id }) => id.slice(12, 13))
   const put = async (n: number): Promise<void> =>
     inbox.put([{ ...counted, id: idOf(n), text, bytes: 100, receivedAt: 1_000 * n, door: 'root', kind: 'wire' }])
-  const dropped = []
-  for (const n of [5, 6, 7])
-    dropped.push(await put(n).then(() => inbox.deadLetter(idOf(n), { error: 'no', attempts: 1, diedAt: n })))
+  for (const n of [5, 6, 7]) {
+    await put(n)
+    await inbox.settle(idOf(n), { as: 'dead', reason: { error: 'no', attempts: 1, diedAt: n } })
+  }
   const letters = await ids(inbox.deadLetters({ limit: 10 }))
   // Two are dead, so there is room for four.
   for (const n of [8, 9, 0, 2]) await put(n)

@@ -53,7 +53,7 @@ export interface InboxFile {
   /** Deletes some states of vehicles that were not seen since `ms`. Resolves to their number; 0 when none is left. */
   removeUnseen(ms: number): Promise<number>
   /** Deletes the messages of a vehicle in the next part of the file, after this `seq`. `dryRun`: only counts them. */
-  forget(vin: string, after: number, dryRun: boolean): Promise<ForgottenPart>
+  forget(vin: string, after: number, dryRun: boolean): Promise<ForgottenPage>
   /** Deletes the rest about it, and gives a part of the free pages, which still have what was in them, to the disk. Resolves to whether there are more. */
   scrub(vin: string): Promise<boolean>
   /** Closes the file. Without a sign of life, the next process takes the end of this one for a crash. */
@@ -73,7 +73,7 @@ export interface SignOfLife {
   readonly keepsVehicles?: boolean | undefined
 }
 
-export interface ForgottenPart extends Forgotten, FileFigures {
+export interface ForgottenPage extends Forgotten, FileFigures {
   /** Those that waited, of every kind, and their size. */
   readonly pending: { readonly messages: number; readonly bytes: number }
   readonly next: number | undefined
@@ -154,7 +154,7 @@ export interface Siblings {
 }
 
 /** A part of a file that is in this inbox now. */
-export interface Part {
+export interface Adopted {
   readonly path: string
   readonly waiting: readonly Waiting[]
   readonly bytes: number
@@ -169,7 +169,7 @@ export interface Part {
 
 export interface AdoptedPart extends FileFigures {
   /** `undefined`: nothing is left to take over. */
-  readonly part: Part | undefined
+  readonly part: Adopted | undefined
   readonly unopened: readonly UnopenedInbox[]
 }
 

@@ -9,7 +9,7 @@ import { pageOf } from '../../../../src/inbox/pages.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 import { waitingOf } from '../../../../src/inbox/stored-row.ts'
 import { closeQuietly, failureOf, loadSqlite, openDatabase } from './database.ts'
-import type { AdoptedPart, Part, Siblings, SignOfLife } from './interface.ts'
+import type { AdoptedPart, Adopted, Siblings, SignOfLife } from './interface.ts'
 import { columnsOf, downtimeOf, gapOf, inTransaction, isInbox, type SqlRow, valueOf } from './schema.ts'
 
 /** The pages of the journal of a file that is about to be adopted. Nothing is appended to it. */
@@ -271,7 +271,7 @@ export function adoptPart(
       if (found === undefined) continue
       begun.set(source, found)
       attach(db, source)
-      let part: Part
+      let part: Adopted
       try {
         part = takeRows(db, source, sign, found)
       } finally {
@@ -302,7 +302,7 @@ function isGone(path: string, beforeMs: number): boolean {
 }
 
 /** Takes over the next rows of the attached file, and its gaps with the last ones. */
-function takeRows(db: DatabaseSync, path: string, sign: SignOfLife, { unclean, progress }: Adopting): Part {
+function takeRows(db: DatabaseSync, path: string, sign: SignOfLife, { unclean, progress }: Adopting): Adopted {
   const { table, rows } = moveBatch(db, progress) ?? { table: 'dead', rows: [] }
   const isPending = table === 'pending'
   const isLast = progress.table === undefined

@@ -7,22 +7,22 @@ import { mostCrashes } from '../inbox/crash-suspects.ts'
 import type { LastFailure } from '../inbox/failing.ts'
 import type { Claim, Waiting } from '../inbox/inbox.ts'
 import type { Delivery } from '../inbox/observer.ts'
-import type { Step as VehicleStep } from '../vehicles/vehicles.ts'
+import type { Step } from '../vehicles/vehicles.ts'
 import type { BatchOptions } from './handler.ts'
 
 /** The queue of one VIN. It exists only while it has work. Only `Lanes` changes it. */
 export interface Lane {
   readonly key: string
-  /** The oldest entry. */
-  head: Entry | undefined
-  tail: Entry | undefined
-  /** The entry whose turn it is: the head, or the first one behind those that were passed over. */
-  turn: Entry | undefined
-  /** Whether it stands in the queue of lanes. If not, its entry runs or is not ready. */
+  /** The oldest message. */
+  head: Message | undefined
+  tail: Message | undefined
+  /** The message whose turn it is: the head, or the first one behind those that were passed over. */
+  turn: Message | undefined
+  /** Whether it stands in the queue of lanes. If not, its message runs or is not ready. */
   isQueued: boolean
   following: Lane | undefined
-  entries: number
-  /** Its oldest entry rests, so it does not count in `Lanes.entries`. */
+  messages: number
+  /** Its oldest message rests, so it does not count in `Lanes.messages`. */
   isAside: boolean
 }
 
@@ -33,18 +33,18 @@ export interface Context {
   readonly signal: AbortSignal
 }
 
-/** Whether a handler is for a message. `entry` is missing when only the event is known. */
-export type Wants = (event: FleetEvent | MalformedBody, entry: Entry | undefined) => boolean
+/** Whether a handler is for a message. `message` is missing when only the event is known. */
+export type Wants = (event: FleetEvent | MalformedBody, message: Message | undefined) => boolean
 
 /** One call of `receiver.on`, `batch` or `when`: a handler that a message still has to pass. */
-export interface Step {
+export interface Handler {
   /** The handler's own name, or the file and line where it was registered. */
   readonly name: string
-  readonly handler: (input: unknown, context: Context) => unknown
+  readonly run: (input: unknown, context: Context) => unknown
   /** Left out: it is for every message of its subjects. */
   readonly wants: Wants | undefined
   /** What the handler gets instead of the event. */
-  readonly input: ((entry: Entry) => unknown) | undefined
+  readonly input: ((message: Message) => unknown) | undefined
   /** The limits of a batch. `undefined`: the handler gets one message at a time. */
   readonly gather: Pick<BatchOptions, 'size' | 'withinMs'> | undefined
   /** The name of its mark: when it resolves, its writes are committed. `undefined`: it leaves none. */
@@ -57,16 +57,16 @@ export interface Slot {
   leave(): void
 }
 
-/** What went wrong with an entry. Only a failure makes one. */
+/** What went wrong with a message. Only a failure makes one. */
 interface Trouble {
-  /** When the step that failed began to fail, by the clock that is never set back. */
+  /** When the handler that failed began to fail, by the clock that is never set back. */
   sinceMs: number | undefined
-  /** Attempts that do not count, because the step fails for every vehicle. */
+  /** Attempts that do not count, because the handler fails for every vehicle. */
   exempt: number
-  /** A step failed for the last time: once the others are done, the message becomes a dead letter with this error. */
+  /** A handler failed for the last time: once the others are done, the message becomes a dead letter with this error. */
   fatal: string | undefined
-  /** Those steps. `undefined`: something else than a step is the reason. */
-  failed: readonly Step[] | undefined
+  /** Those handlers. `undefined`: something else than a handler is the reason. */
+  failed: readonly Handler[] | undefined
   /** Fires when it may be tried again. */
   rest: Timer | undefined
   /** What operators are told about it while it waits. */
@@ -84,10 +84,10 @@ interface Trouble {
  * | `running` | it has the turn of its lane and a slot of `concurrency`, or its batch has              |
  * | `over`    | settled, dead or given up                                                             |
  */
-export class Entry {
+export class Message {
   readonly id: string
   /** The VIN of its vehicle, or a name that begins with `*` for messages of no vehicle. */
-  readonly laneKey: string
+  readonly lane: string
   readonly request: RequestWork
   /** It came over the wire, so `stats()` counts it. The receiver's own messages do not count. */
   readonly counts: boolean
@@ -97,24 +97,24 @@ export class Entry {
   readonly notBefore: number
 
   state: 'held' | 'waiting' | 'running' | 'over' = 'held'
-  /** The number of runs of the steps whose turn it is. The step of a batch has attempts of its own. */
+  /** The number of runs of the handlers whose turn it is. The handler of a batch has attempts of its own. */
   attempt: number
-  /** The most attempts that any of its steps had. */
+  /** The most attempts that any of its handlers had. */
   mostAttempts: number
   /** An earlier process may have handed it out, or it was in a batch that failed. */
   redelivered: boolean
   /** What the inbox handed out. `undefined` before the first turn, while it rests, and at a circuit breaker. */
   claim: Claim | undefined
   event: FleetEvent | MalformedBody | undefined
-  /** The steps that still have to succeed. `undefined` before the first attempt. */
-  steps: readonly Step[] | undefined
-  /** What keeps it, when that is a batch, a circuit breaker or the entries before it in its lane. */
+  /** The handlers that still have to succeed. `undefined` before the first attempt. */
+  handlers: readonly Handler[] | undefined
+  /** What keeps it, when that is a batch, a circuit breaker or the messages before it in its lane. */
   heldBy: object | undefined
   /** The slot that it shares with other messages of a batch while it runs. `undefined`: it has its own. */
   slot: Slot | undefined
   /** No part has let it pass yet. */
   #isNew = true
-  /** It was in a batch that failed, so its step gets it alone. */
+  /** It was in a batch that failed, so its handler gets it alone. */
   isAlone = false
   /** It is over here without an end: another process has the message, or its vehicle was erased. */
   isGone = false
@@ -122,20 +122,20 @@ export class Entry {
   crashes: number
   trouble: Trouble | undefined
   /** What it changed in the state of its vehicle. */
-  change: VehicleStep | undefined
+  change: Step | undefined
   /** Continues in the I/O context of the request that brought it, where a runtime binds work to a request. */
   hop: (() => void) | undefined
 
   /** May be taken when its turn comes. Only `Lanes` changes this field and the four below. */
   isReady = false
-  lane: Lane | undefined
-  previous: Entry | undefined
-  next: Entry | undefined
+  inLane: Lane | undefined
+  previous: Message | undefined
+  next: Message | undefined
 
-  constructor(message: Waiting, request: RequestWork) {
-    const { id, lane, kind, attempts = 0, notBefore = 0, crashes = 0, redelivered = false } = message
+  constructor(waiting: Waiting, request: RequestWork) {
+    const { id, lane, kind, attempts = 0, notBefore = 0, crashes = 0, redelivered = false } = waiting
     this.id = id
-    this.laneKey = lane
+    this.lane = lane
     this.request = request
     this.counts = kind === 'wire'
     this.attemptsBefore = attempts
@@ -144,7 +144,7 @@ export class Entry {
     this.mostAttempts = attempts
     this.redelivered = redelivered
     this.crashes = crashes
-    if (message.failure !== undefined) this.inTrouble().failure = message.failure
+    if (waiting.failure !== undefined) this.inTrouble().failure = waiting.failure
   }
 
   /** Nothing runs beside it: one more crash would make it a dead letter, and must not be the fault of another message. */
@@ -219,7 +219,7 @@ export class Entry {
     this.event = undefined
   }
 
-  /** Its steps are about to run. */
+  /** Its handlers are about to run. */
   countAttempt(counts: { retried: number }): void {
     this.attempt += 1
     if (this.attempt > 1) counts.retried += 1
@@ -238,17 +238,17 @@ export class Entry {
     this.isAlone = true
   }
 
-  /** Its next step, that of a batch, gets it alone. */
+  /** Its next handler, that of a batch, gets it alone. */
   beAlone(): void {
     this.isAlone = true
   }
 
-  /** These steps still have to succeed. A batch counts its own attempts. */
-  leave(steps: readonly Step[]): void {
-    const isNext = steps[0]?.gather !== undefined && steps[0] !== this.steps?.[0]
-    this.steps = steps
+  /** These handlers still have to succeed. A batch counts its own attempts. */
+  leave(handlers: readonly Handler[]): void {
+    const isNext = handlers[0]?.gather !== undefined && handlers[0] !== this.handlers?.[0]
+    this.handlers = handlers
     const { trouble } = this
-    if (!steps.some(({ name }) => name === trouble?.failure?.handler) && trouble !== undefined)
+    if (!handlers.some(({ name }) => name === trouble?.failure?.handler) && trouble !== undefined)
       trouble.failure = undefined
     if (!isNext) return
     this.attempt = 0
@@ -259,7 +259,7 @@ export class Entry {
     }
   }
 
-  /** A step failed at `nowMs`, by the clock that is never set back. An earlier process began to fail `earlierMs` before this one. */
+  /** A handler failed at `nowMs`, by the clock that is never set back. An earlier process began to fail `earlierMs` before this one. */
   noteFailure(nowMs: number, earlierMs: number): number {
     return (this.inTrouble().sinceMs ??= nowMs - earlierMs)
   }
@@ -270,38 +270,38 @@ export class Entry {
     trouble.failure = { handler, error, sinceMs: trouble.failure?.sinceMs ?? nowMs }
   }
 
-  /** Its attempt failed because the step fails for every vehicle. */
+  /** Its attempt failed because the handler fails for every vehicle. */
   exemptAttempt(): void {
     const trouble = this.inTrouble()
     trouble.exempt += 1
     trouble.sinceMs = undefined
   }
 
-  /** Steps failed for the last time, or something else is wrong with it. */
-  failForGood(error: string, steps?: readonly Step[]): void {
+  /** Handlers failed for the last time, or something else is wrong with it. */
+  failForGood(error: string, handlers?: readonly Handler[]): void {
     const trouble = this.inTrouble()
-    trouble.failed = steps && [...((trouble.fatal === undefined ? [] : trouble.failed) ?? []), ...steps]
+    trouble.failed = handlers && [...((trouble.fatal === undefined ? [] : trouble.failed) ?? []), ...handlers]
     trouble.fatal ??= error
   }
 
-  /** The marks of the steps that failed for the last time, if all of them leave one. */
+  /** The marks of the handlers that failed for the last time, if all of them leave one. */
   get missingMarks(): readonly string[] | undefined {
     const marks = this.trouble?.failed?.map(({ mark }) => mark)
     return marks?.every((mark) => mark !== undefined) === true && marks.length > 0 ? marks : undefined
   }
 
-  /** A step that had failed for the last time has ended well after all. Returns whether nothing else is wrong. */
-  succeedLate(step: Step): boolean {
+  /** A handler that had failed for the last time has ended well after all. Returns whether nothing else is wrong. */
+  succeedLate(handler: Handler): boolean {
     const { trouble } = this
-    if (trouble?.failed?.includes(step) !== true) return false
-    trouble.failed = trouble.failed.filter((other) => other !== step)
+    if (trouble?.failed?.includes(handler) !== true) return false
+    trouble.failed = trouble.failed.filter((other) => other !== handler)
     return trouble.failed.length === 0
   }
 
   /** The inbox cannot keep it for another attempt, so there is none. */
   refuse(reason: string): void {
     this.failForGood(reason)
-    this.steps = []
+    this.handlers = []
   }
 
   inTrouble(): Trouble {
@@ -336,23 +336,23 @@ export class RequestWork implements RequestScope {
   /** Whether its work is bound to it: the runtime ends the work with the request, unless `waitUntil` keeps it alive. */
   readonly isBound: boolean
   /** Its messages, until they have started. A request that the runtime may end keeps them to its end. Only the core changes it. */
-  entries: readonly Entry[]
+  messages: readonly Message[]
   /** Messages that this process will not handle. */
   unhandled = 0
-  /** The lanes of messages that were given up, one entry for each message. */
+  /** The lanes of messages that were given up, one message for each message. */
   givenUp: string[] | undefined
   #unfinished: number
   #settled: Promise<void> | undefined
   #resolve: (() => void) | undefined
 
-  constructor(messages: readonly Waiting[], { env, context }: RequestScope) {
+  constructor(given: readonly Waiting[], { env, context }: RequestScope) {
     this.env = env
     this.context = context
     this.isBound = context !== undefined && isBound(context)
-    this.#unfinished = messages.length
-    const entries: Entry[] = []
-    for (const message of messages) entries.push(new Entry(message, this))
-    this.entries = entries
+    this.#unfinished = given.length
+    const messages: Message[] = []
+    for (const each of given) messages.push(new Message(each, this))
+    this.messages = messages
   }
 
   get isOver(): boolean {
