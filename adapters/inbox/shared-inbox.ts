@@ -70,7 +70,7 @@ export class SharedInbox extends ForwardingInbox {
   #isOpen = false
 
   constructor(role: Role, settings: InboxSettings, system: SharedSystem) {
-    super(settings.clock)
+    super(settings)
     this.#role = role
     this.#settings = settings
     this.#system = system
@@ -82,7 +82,7 @@ export class SharedInbox extends ForwardingInbox {
     this.vehicles = vehicles
     this.keepsOrder = vehicles !== undefined
     // An operator may ask before the first message arrives, so each call connects first.
-    const { deadLetters, messages, replay, replaySome, failing } = operator
+    const { deadLetters, messages, replay, replaySome, failing = role === 'receive' ? notKnown : undefined } = operator
     const connect = (): Promise<unknown> => this.#connect()
     this.operator = {
       deadLetters: {
@@ -185,6 +185,13 @@ export class SharedInbox extends ForwardingInbox {
       throw error
     }))
   }
+}
+
+async function notKnown(): Promise<never> {
+  throw new FleethookError(
+    'inbox_unsupported',
+    'No handler runs in this process, and it does not know those of others.',
+  )
 }
 
 const handlesOnly: Refusal = {

@@ -7,6 +7,7 @@ import {
   type DeadLetter,
   type Inbox,
   type InboxMessage,
+  type InboxSettings,
   RefusedElsewhere,
   refusingMs,
   type Settled,
@@ -23,8 +24,15 @@ export abstract class ForwardingInbox implements Inbox {
   protected readonly clock: Clock
   #refused: { readonly error: Refusing; readonly atMs: number } | undefined
 
-  constructor(clock: Clock) {
+  /** Throws `ack_unavailable` for a receiver whose answers wait for handlers. */
+  constructor({ clock, ack }: InboxSettings) {
     this.clock = clock
+    if (ack === 'handled')
+      throw new FleethookError(
+        'ack_unavailable',
+        "Option `ack` is 'handled', and this inbox forwards messages, which are handled later.",
+        { hint: "Use ack: 'stored', the default, or an inbox in memory." },
+      )
   }
 
   /** Resolves when the other side has all messages. Called in the task of `put`, so that they keep their order. Rejects as `put` does. */

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Durability, OpenOptions } from '../hosting/drainable.ts'
+import type { Ack, Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { RequestScope } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
@@ -352,6 +352,8 @@ export interface InboxSettings {
   readonly pendingBytes: number | undefined
   readonly clock: Clock
   readonly log: Log
+  /** The option `ack` of the receiver, for an inbox that cannot keep each of them. */
+  readonly ack?: Ack | undefined
   /** Reads a message of which only the text is kept, for an inbox that answers operators itself. */
   readonly read?: (message: InboxMessage) => FleetEvent | MalformedBody
   /** What the receiver has handlers for, for an inbox that several processes share. */

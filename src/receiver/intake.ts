@@ -125,6 +125,7 @@ export class Intake implements OperatorApi {
       pendingBytes: limits.pendingBytes,
       clock,
       log,
+      ack: settings.ack,
       keepsVehicles: vehicles !== undefined,
       vehiclesInMemory: vehicles && (() => vehicles.inMemory(log)),
       read: receipts.reread,
@@ -167,7 +168,7 @@ export class Intake implements OperatorApi {
     this.#kept = kept
     this.ownVehicles = kept?.states.api(() => this.#whenRecovered())
     this.vehicles = elsewhere === undefined ? this.ownVehicles : vehicles?.elsewhere(elsewhere, clock)
-    this.ack = chooseAck(settings.ack, this.durability, this.#isHere)
+    this.ack = chooseAck(settings.ack, this.durability)
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
     const added: Part[] = []
@@ -343,15 +344,8 @@ export class Intake implements OperatorApi {
   }
 
   /** What fails now, with the texts of errors. Of an inbox that does not know it of all processes: what this one knows. */
-  readonly failing = async (): Promise<Failing> => {
-    const { operator, handsOut } = this.#inbox
-    if (operator?.failing !== undefined) return operator.failing()
-    if (handsOut !== 'elsewhere') return failingOf(this.#core.failing(), true)
-    throw new FleethookError(
-      'inbox_unsupported',
-      'No handler runs in this process, and it does not know those of others.',
-    )
-  }
+  readonly failing = async (): Promise<Failing> =>
+    this.#inbox.operator?.failing?.() ?? failingOf(this.#core.failing(), true)
 
   /** Erases what is kept of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
   async forget(vin: string, { dryRun = false }: { readonly dryRun?: boolean } = {}): Promise<Forgotten> {
@@ -637,20 +631,13 @@ async function cannotForget(): Promise<never> {
 }
 
 /** When the 2xx is sent. Throws `ack_unavailable` for a promise that the inbox cannot keep. */
-function chooseAck(ack: Ack | undefined, durability: Durability, isHere: boolean): Ack {
+function chooseAck(ack: Ack | undefined, durability: Durability): Ack {
   const isMemory = durability === 'memory'
   if (ack === 'stored' && isMemory) {
     throw new FleethookError(
       'ack_unavailable',
       "Option `ack` is 'stored' and the inbox keeps messages in memory only.",
       { hint: "Use a durable inbox, or ack: 'received' or 'handled'." },
-    )
-  }
-  if (ack === 'handled' && !isHere) {
-    throw new FleethookError(
-      'ack_unavailable',
-      "Option `ack` is 'handled', and this inbox forwards messages, which are handled later.",
-      { hint: "Use ack: 'stored', the default, or an inbox in memory." },
     )
   }
   return ack ?? (isMemory ? 'received' : 'stored')

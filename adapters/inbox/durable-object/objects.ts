@@ -35,7 +35,7 @@ export class ObjectsInbox extends ForwardingInbox {
   readonly #everyShard: readonly number[]
 
   constructor(settings: InboxSettings, options: ObjectsOptions) {
-    super(settings.clock)
+    super(settings)
     this.#settings = settings
     this.#options = options
     this.#everyShard = Array.from({ length: options.shards }, (_, shard) => shard)
