@@ -3,14 +3,13 @@
  *
  * @module
  */
-import { isAttachable } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
 import { guardedLog, type Log } from './base/log.ts'
 import { checkOptions, defined, required, type Rule, type Rules, wholeNumber } from './base/options.ts'
 import type { ReceiverPart } from './core/part.ts'
 import type { BuiltInFields, FieldCatalogue, FieldName } from './events/fields.ts'
 import { DeliveryIds } from './inbox/delivery-id.ts'
-import { type InboxFactory, isRelayInbox, type RelayInbox } from './inbox/inbox.ts'
+import type { InboxFactory } from './inbox/inbox.ts'
 import type { VehiclesPart } from './parts/vehicles.ts'
 import { assemble } from './receiver.ts'
 import { HandOver } from './receiver/hand-over.ts'
@@ -36,7 +35,7 @@ export interface BranchOptions<Fields extends FieldCatalogue = FieldCatalogue> e
    * Where the branch keeps messages until its own handlers are done: a file, a schema or a binding of its own. Its durability need not be that of
    * the receiver.
    */
-  readonly inbox: InboxFactory | RelayInbox
+  readonly inbox: InboxFactory
   /** What the branch can do beside handling, such as `vehicles(…)`. Those of the receiver know nothing of the branch. */
   readonly parts?: readonly (ReceiverPart | VehiclesPart<FieldName<Fields>>)[]
   /** Default: as the inbox allows. */
@@ -120,7 +119,7 @@ export function branch<
  * uses of a millisecond.
  */
 function idsFor({ ids }: HostedReceiver, inbox: Settings['inbox']): DeliveryIds {
-  return isAttachable(inbox) ? new DeliveryIds(1_536) : ids
+  return inbox.place === undefined ? ids : new DeliveryIds(1_536)
 }
 
 /** The same log, and each line says which branch it is about. */
@@ -140,7 +139,7 @@ interface Problem {
 
 /** Why a branch with this inbox would lose messages, or their order. */
 function problemOf(front: Settings['inbox'], own: Settings['inbox']): Problem | undefined {
-  const [before, behind] = [isAttachable(front) ? front.place : undefined, isAttachable(own) ? own.place : undefined]
+  const [before, behind] = [front.place, own.place]
   if (before?.of === 'kafkaInbox' || behind?.of === 'kafkaInbox')
     return {
       what: 'cannot be used with kafkaInbox: another group of the same topic is a branch already.',
@@ -159,7 +158,7 @@ function problemOf(front: Settings['inbox'], own: Settings['inbox']): Problem | 
       what: "has the role 'handle', so it takes no messages.",
       hint: "Leave the role out, or use 'receive' where another process handles what is on the branch.",
     }
-  const [one, other] = [before?.name ?? fileOf(front), behind?.name ?? fileOf(own)]
+  const [one, other] = [before?.name ?? front.file, behind?.name ?? own.file]
   if (one === undefined || one !== other) return undefined
   return {
     what: `is the same place as that of the receiver: ${one}.`,
@@ -167,11 +166,9 @@ function problemOf(front: Settings['inbox'], own: Settings['inbox']): Problem | 
   }
 }
 
-const fileOf = (inbox: Settings['inbox']): string | undefined => (typeof inbox === 'function' ? inbox.file : undefined)
-
 const anInbox: Rule = {
   must: 'must be an inbox',
-  accepts: (value) => typeof value === 'function' || isRelayInbox(value),
+  accepts: (value) => typeof value === 'function',
 }
 
 const branchRules: Rules<BranchOptions> = {

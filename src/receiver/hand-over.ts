@@ -39,7 +39,7 @@ export class HandOver {
     if (event.topic === 'gap' && this.#knows(event.reason)) return undefined
     const { id, lane, receivedAt, door, kind, text, bytes } = claim.message
     const message: InboxMessage = { id, lane, receivedAt, door, kind, text, bytes, event }
-    const { backend } = this.#branch
+    const { intake } = this.#branch
     const mayBeThere = claim.replayed || given.delivery().redelivered
     if (this.#bytes + bytes > mostBytes) {
       this.#noteMissed(message)
@@ -47,8 +47,8 @@ export class HandOver {
       return undefined
     }
     const put =
-      backend.isReady && kind === 'wire' && !mayBeThere
-        ? backend.put([message], request)
+      intake.isReady && kind === 'wire' && !mayBeThere
+        ? intake.put([message], request)
         : this.#keep(message, request, mayBeThere)
     if (put instanceof Promise) return this.#inTime(message, put, request)
     if (put !== undefined) this.#noteRefused(message, put)
@@ -56,16 +56,16 @@ export class HandOver {
   }
 
   #knows(reason: GapReason): boolean {
-    return reason === 'stalled' || (ofStops.includes(reason) && this.#branch.backend.durability !== 'memory')
+    return reason === 'stalled' || (ofStops.includes(reason) && this.#branch.intake.durability !== 'memory')
   }
 
   async #keep(message: InboxMessage, from: Message['request'], mayBeThere: boolean): Promise<Refusal | undefined> {
-    const { backend } = this.#branch
+    const { intake } = this.#branch
     // It notes the gap itself.
-    if (!backend.isReady && !(await backend.becomeReady())) return { error: 'inbox_unavailable' }
-    if (mayBeThere && (await backend.messages.get(message.id).catch(() => undefined)) !== undefined) return undefined
-    if (message.kind === 'wire') return backend.put([message], from)
-    if (await backend.putInternal(message, from)) return undefined
+    if (!intake.isReady && !(await intake.becomeReady())) return { error: 'inbox_unavailable' }
+    if (mayBeThere && (await intake.messages.get(message.id).catch(() => undefined)) !== undefined) return undefined
+    if (message.kind === 'wire') return intake.put([message], from)
+    if (await intake.putInternal(message, from)) return undefined
     this.#noteMissed(message)
     return { error: 'inbox_unavailable' }
   }
@@ -94,7 +94,7 @@ export class HandOver {
   }
 
   async #kept(message: InboxMessage, put: Promise<Refusal | undefined>): Promise<void> {
-    const { lifecycle } = this.#branch.backend
+    const { lifecycle } = this.#branch.intake
     const sinceMs = elapsedMs(this.#clock)
     // The drain of the branch waits for it.
     lifecycle.enter()
@@ -104,7 +104,7 @@ export class HandOver {
       lifecycle.leave()
     })
     if (elapsedMs(this.#clock) - sinceMs < patienceMs) this.#noteFast()
-    if (refusal?.error === 'draining' && this.#front.backend.lifecycle.isDraining)
+    if (refusal?.error === 'draining' && this.#front.intake.lifecycle.isDraining)
       throw new FleethookError('inbox_unavailable', 'The branch has stopped. The next process hands the message over.')
     if (refusal !== undefined) this.#noteRefused(message, refusal)
   }
@@ -132,7 +132,7 @@ export class HandOver {
     const vin = vinOf(lane)
     const lost = { reason: 'inbox_unavailable', fromMs: receivedAt, missed: 1 } as const
     const gap: InboxGap = event?.topic === 'gap' ? gapOf(event) : vin === undefined ? lost : { ...lost, vin }
-    this.#branch.backend.noteGap(gap)
+    this.#branch.intake.noteGap(gap)
   }
 }
 

@@ -2,15 +2,11 @@ import type { Drainable, Durability } from '../hosting/drainable.ts'
 import type { Answer } from '../http/answers.ts'
 import type { PathTarget } from '../http/paths.ts'
 import type { Incoming } from '../http/routes.ts'
-import type { RequestScope } from '../core/message.ts'
-import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Registry } from '../core/registry.ts'
-import type { Refusal } from '../http/answers.ts'
-import type { Messages } from '../inbox/dead-letters.ts'
 import type { DeliveryIds } from '../inbox/delivery-id.ts'
-import type { InboxGap, InboxMessage } from '../inbox/inbox.ts'
-import type { Stats, UnopenedInbox } from '../inbox/stats.ts'
+import type { UnopenedInbox } from '../inbox/stats.ts'
 import type { Branches } from './branches.ts'
+import type { Intake, ReceiverParts } from './intake.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from './reports.ts'
 import type { KeptVehicles } from '../parts/vehicles.ts'
@@ -26,7 +22,7 @@ export interface HostedReceiver {
   /** The certificate that the server serves from now on ends at this time, in milliseconds since the epoch. */
   readonly noteCertificate: (untilMs: number) => void
   readonly settings: Settings
-  readonly backend: HostedBackend
+  readonly intake: Intake
   readonly registry: Pick<Registry, 'addBranch'>
   readonly reports: Pick<Reports, 'dispatch' | 'refusals'>
   readonly branches: Branches
@@ -34,20 +30,6 @@ export interface HostedReceiver {
   readonly ids: DeliveryIds
   /** The part `vehicles`, if the receiver has it. */
   readonly vehicles: Pick<KeptVehicles, 'noMemory'> | undefined
-}
-
-/** The place where messages are kept. */
-interface HostedBackend {
-  readonly durability: Durability
-  readonly messages: Messages
-  readonly lifecycle: Pick<Lifecycle, 'isDraining' | 'enter' | 'leave'>
-  readonly isReady: boolean
-  becomeReady(): Promise<boolean>
-  put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined>
-  putInternal(message: InboxMessage, from: RequestScope): Promise<boolean>
-  noteGap(gap: InboxGap, from?: RequestScope): void
-  state(): Pick<Stats, 'inbox'>
-  facts?(): readonly string[]
 }
 
 const hosted = /* @__PURE__ */ new WeakMap<object, HostedReceiver>()
@@ -62,21 +44,30 @@ export function hostedBy(receiver: object): HostedReceiver | undefined {
   return hosted.get(receiver)
 }
 
+const partsByInbox = /* @__PURE__ */ new WeakMap<object, ReceiverParts>()
+
+/** Remembers the receiver of an inbox, for objects that run its handlers elsewhere. */
+export function rememberParts(inbox: object, parts: ReceiverParts): void {
+  partsByInbox.set(inbox, parts)
+}
+
+/** The parts of the receiver, or of the branch, with this inbox. */
+export function partsWith(inbox: object): ReceiverParts | undefined {
+  return partsByInbox.get(inbox)
+}
+
 /** Sentences for the operator, when the receiver has started or has drained. */
-export function factsOf(
-  { settings: { secret }, backend }: HostedReceiver,
-  moment: 'start' | 'stop',
-): readonly string[] {
-  const { unopened = [], deadLetters = 0 } = backend.state().inbox
+export function factsOf({ settings: { secret }, intake }: HostedReceiver, moment: 'start' | 'stop'): readonly string[] {
+  const { unopened = [], deadLetters = 0 } = intake.stats().inbox
   const atStart =
     moment === 'start'
       ? [
           ...(secret === false ? ['Requests need no secret: anybody can post.'] : []),
-          ...(backend.facts?.() ?? []),
+          ...intake.facts(),
           ...unopenedFacts(unopened),
         ]
       : []
-  return [...atStart, ...deadLetterFacts(deadLetters, backend.durability)]
+  return [...atStart, ...deadLetterFacts(deadLetters, intake.durability)]
 }
 
 function unopenedFacts(unopened: readonly UnopenedInbox[]): readonly string[] {

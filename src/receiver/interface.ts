@@ -13,7 +13,14 @@ import type { Edge, Occurrence } from '../vehicles/edge.ts'
 import type { VehiclesPart } from '../parts/vehicles.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
-import type { DeadLetters, Forgotten, KeptMessages, Replayed, ReplayPage, ReplaySelection } from '../inbox/dead-letters.ts'
+import type {
+  DeadLetters,
+  Forgotten,
+  KeptMessages,
+  Replayed,
+  ReplayPage,
+  ReplaySelection,
+} from '../inbox/dead-letters.ts'
 import type { Answer, Readiness } from '../http/answers.ts'
 import type { GivenMessage } from '../http/routes.ts'
 import type { MalformedBody } from '../events/malformed.ts'

@@ -48,6 +48,7 @@ export function sharedInbox(): SharedInbox {
 
   const inbox: Inbox = {
     durability: 'replicated',
+    handsOut: 'shared',
     open: async () => ({ waiting: nothing() }),
     put: async () => {},
     async claim(id): Promise<Claim | undefined> {
