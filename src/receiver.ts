@@ -7,7 +7,7 @@ import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, GivenRequest, type Incoming } from './http/routes.ts'
 import type { Door } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
-import { Branches } from './receiver/branches.ts'
+import type { Behind, BranchBehind } from './receiver/branches.ts'
 import { type HostedReceiver, markHosted } from './receiver/hosted.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import { type Backend, type BackendParts, isAttachable } from './backend/backend.ts'
@@ -96,8 +96,8 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   })
   const registry = createRegistry(settings.fields, vehicles?.subjects)
   const { inbox } = settings
-  const branches = new Branches()
-  const parts = { settings, registry, receipts, reports, vehicles, branches }
+  const behind: Behind = { branches: undefined, opened: undefined }
+  const parts = { settings, registry, receipts, reports, vehicles, behind }
   const backend = backendOf(inbox, parts)
 
   /** The whole path of a request: check the secret, read, keep, answer. Handlers run in a task of their own. */
@@ -214,7 +214,9 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     },
     async open(openOptions) {
       await backend.open(openOptions)
-      branches.open(openOptions)
+      if (behind.opened !== undefined) return
+      behind.opened = openOptions ?? {}
+      behind.branches?.open(behind.opened)
     },
     async drain(options = {}) {
       // NaN would end it at once, and lose what is in memory.
@@ -222,7 +224,8 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
         checkOption('drain', name, options[name], numberBetween(0, Infinity))
       isStopping = true
       closing?.abort()
-      return branches.drain(options, backend.drain(options))
+      const drained = backend.drain(options)
+      return behind.branches?.drain(options, drained) ?? drained
     },
     async [Symbol.asyncDispose]() {
       await receiver.drain()
@@ -237,9 +240,12 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     replay: (which, from) => backend.replay(which, from),
     replaySome: backend.replaySome,
     async forget(vin, { dryRun = false } = {}) {
-      return branches.forget(vin, dryRun, await backend.forget(vin, { dryRun }))
+      const erased = await backend.forget(vin, { dryRun })
+      return behind.branches?.forget(vin, dryRun, erased) ?? erased
     },
-    branches: branches.byName,
+    get branches() {
+      return behind.branches?.byName ?? noBranches
+    },
   }
   const webhook: Webhook<Bindings> = {
     routes: () => routes.app,
@@ -272,7 +278,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     backend,
     registry,
     reports,
-    branches,
+    behind,
     ids: ownIds,
     vehicles,
   }
@@ -299,6 +305,8 @@ function isTest(request: AuthorizedRequest): boolean {
   for (const [name] of request.headers?.() ?? []) if (name === testHeader) return true
   return false
 }
+
+const noBranches: ReadonlyMap<string, BranchBehind> = /* @__PURE__ */ new Map()
 
 type RefusalOfMessages = Refusal & { readonly messages?: readonly InboxMessage[] }
 

@@ -7,7 +7,7 @@ import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '..
 import type { Refusal } from '../http/answers.ts'
 import type { Forgotten, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
-import type { Branches } from '../receiver/branches.ts'
+import type { Behind } from '../receiver/branches.ts'
 import { type InboxGap, type InboxMessage, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
 import type { Receipts } from '../inbox/receipts.ts'
 import type { Settings } from '../receiver/options.ts'
@@ -23,7 +23,7 @@ export interface BackendParts {
   readonly receipts: Receipts
   readonly reports: Reports
   readonly vehicles: KeptVehicles | undefined
-  readonly branches: Branches
+  readonly behind: Behind
 }
 
 /** Keeps messages and runs their handlers, in this process (`local.ts`) or elsewhere (`relay.ts`). */
@@ -78,7 +78,7 @@ export type BackendState = Omit<
 
 export function statsOf(
   backend: Pick<Backend, 'state' | 'isDraining'>,
-  { reports, branches }: Pick<BackendParts, 'reports' | 'branches'>,
+  { reports, behind }: Pick<BackendParts, 'reports' | 'behind'>,
 ): Stats {
   const { counts, topics, secrets, refusals, drift, clocksBehind, certificate } = reports
   const state = backend.state()
@@ -94,7 +94,7 @@ export function statsOf(
     clocksBehind: clocksBehind.size,
     certificateUntilMs: certificate.untilMs,
     draining: backend.isDraining,
-    branches: branches.stats(),
+    branches: behind.branches?.stats(),
   }
 }
 

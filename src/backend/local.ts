@@ -65,7 +65,6 @@ export class LocalBackend implements Backend {
   readonly #pace: GapPace
   readonly #inbox: Inbox
   readonly #core: Core
-  readonly branches: NonNullable<OperatorApi['branches']>
   readonly replay: Replays['replay']
   readonly replaySome: Replays['replaySome']
   /** `undefined`: every message that waits has its place. */
@@ -113,7 +112,6 @@ export class LocalBackend implements Backend {
     this.#gaps = gaps
     this.#pace = new GapPace(clock)
     this.#parts = parts
-    this.branches = parts.branches.byName
     this.#scope = scope
     this.#inbox = createInbox({
       pendingMessages: limits.pendingMessages,
@@ -212,6 +210,11 @@ export class LocalBackend implements Backend {
     this.messages = replays.messages
     this.replay = replays.replay
     this.replaySome = replays.replaySome
+  }
+
+  /** For operators that reach it through its inbox. */
+  get branches(): NonNullable<OperatorApi['branches']> {
+    return this.#parts.behind.branches?.byName ?? new Map<string, OperatorApi>()
   }
 
   nextTimerMs(): number | undefined {

@@ -10,7 +10,7 @@ import type { Messages } from '../inbox/dead-letters.ts'
 import type { DeliveryIds } from '../inbox/delivery-id.ts'
 import type { InboxGap, InboxMessage } from '../inbox/inbox.ts'
 import type { Stats, UnopenedInbox } from '../inbox/stats.ts'
-import type { Branches } from './branches.ts'
+import type { Behind } from './branches.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from './reports.ts'
 import type { KeptVehicles } from '../parts/vehicles.ts'
@@ -29,7 +29,7 @@ export interface HostedReceiver {
   readonly backend: HostedBackend
   readonly registry: Pick<Registry, 'addBranch'>
   readonly reports: Pick<Reports, 'dispatch' | 'refusals'>
-  readonly branches: Branches
+  readonly behind: Behind
   /** Those of new messages. A branch keeps the ids of its messages, so its own must not be among them. */
   readonly ids: DeliveryIds
   /** The part `vehicles`, if the receiver has it. */
