@@ -12,6 +12,7 @@ import { DeliveryIds } from './inbox/delivery-id.ts'
 import type { InboxFactory } from './inbox/inbox.ts'
 import type { VehiclesPart } from './parts/vehicles.ts'
 import { assemble } from './receiver.ts'
+import { Branches } from './receiver/branches.ts'
 import { HandOver } from './receiver/hand-over.ts'
 import { type HostedReceiver, hostedBy } from './receiver/hosted.ts'
 import type { AddedBy, Handling, KeepsVehicles, Receiver } from './receiver/interface.ts'
@@ -95,7 +96,7 @@ export function branch<
       hint: 'Give it what createReceiver returned. A branch has no branches of its own: put them beside each other.',
     })
   const settings = settingsOfBranch(front.settings, options, (log) => logOf(options.name, log))
-  if (front.branches.byName.has(options.name))
+  if (front.behind.branches?.byName.has(options.name) === true)
     throw new FleethookError('option_invalid', `The receiver has a branch \`${options.name}\` already.`, {
       hint: 'Give each branch its own name.',
     })
@@ -106,7 +107,8 @@ export function branch<
     settings,
     idsFor(front, settings.inbox),
   )
-  front.branches.add(options.name, { branch: behind, failed: hosted.reports.dispatch.inboxFailed })
+  const branches = (front.behind.branches ??= new Branches())
+  branches.add(options.name, { branch: behind, failed: hosted.reports.dispatch.inboxFailed }, front.behind.opened)
   const handOver = new HandOver(front, hosted)
   front.registry.addBranch(options.name, (message) => handOver.take(message))
   const whole: object = Object.assign(behind, { name: options.name })

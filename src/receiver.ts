@@ -5,7 +5,7 @@ import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, GivenRequest, type Incoming } from './http/routes.ts'
 import type { Door } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
-import { Branches } from './receiver/branches.ts'
+import type { Behind, BranchBehind } from './receiver/branches.ts'
 import { type HostedReceiver, markHosted, rememberParts } from './receiver/hosted.ts'
 import { Intake, type ReceiverParts } from './receiver/intake.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
@@ -95,8 +95,8 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   })
   const registry = createRegistry(settings.fields, vehicles?.subjects)
   const { inbox } = settings
-  const branches = new Branches()
-  const parts = { settings, registry, receipts, reports, vehicles, branches }
+  const behind: Behind = { branches: undefined, opened: undefined }
+  const parts = { settings, registry, receipts, reports, vehicles, behind }
   const intake = new Intake(parts)
   rememberParts(inbox, parts)
 
@@ -214,7 +214,9 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     },
     async open(openOptions) {
       await intake.open(openOptions)
-      branches.open(openOptions)
+      if (behind.opened !== undefined) return
+      behind.opened = openOptions ?? {}
+      behind.branches?.open(behind.opened)
     },
     async drain(options = {}) {
       // NaN would end it at once, and lose what is in memory.
@@ -222,7 +224,8 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
         checkOption('drain', name, options[name], numberBetween(0, Infinity))
       isStopping = true
       closing?.abort()
-      return branches.drain(options, intake.drain(options))
+      const drained = intake.drain(options)
+      return behind.branches?.drain(options, drained) ?? drained
     },
     async [Symbol.asyncDispose]() {
       await receiver.drain()
@@ -237,9 +240,12 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     replay: (which, from) => intake.replay(which, from),
     replaySome: intake.replaySome,
     async forget(vin, { dryRun = false } = {}) {
-      return branches.forget(vin, dryRun, await intake.forget(vin, { dryRun }))
+      const erased = await intake.forget(vin, { dryRun })
+      return behind.branches?.forget(vin, dryRun, erased) ?? erased
     },
-    branches: branches.byName,
+    get branches() {
+      return behind.branches?.byName ?? noBranches
+    },
   }
   const webhook: Webhook<Bindings> = {
     routes: () => routes.app,
@@ -272,7 +278,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     intake,
     registry,
     reports,
-    branches,
+    behind,
     ids: ownIds,
     vehicles,
   }
@@ -299,6 +305,8 @@ function isTest(request: AuthorizedRequest): boolean {
   for (const [name] of request.headers?.() ?? []) if (name === testHeader) return true
   return false
 }
+
+const noBranches: ReadonlyMap<string, BranchBehind> = /* @__PURE__ */ new Map()
 
 type RefusalOfMessages = Refusal & { readonly messages?: readonly InboxMessage[] }
 

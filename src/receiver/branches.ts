@@ -17,32 +17,35 @@ interface Joined {
   readonly failed: (error: unknown) => void
 }
 
+/** Where a receiver has its branches. Who has none does not bundle what they need. */
+export interface Behind {
+  branches: Branches | undefined
+  /** How the receiver was opened, once it is. */
+  opened: OpenOptions | undefined
+}
+
 /** The branches of a receiver. They open and stop with it, and it never waits for one that fails. */
 export class Branches {
   readonly byName: ReadonlyMap<string, BranchBehind>
   readonly #byName = new Map<string, BranchBehind>()
   readonly #joined: Joined[] = []
-  #opened: OpenOptions | undefined
 
   constructor() {
     this.byName = this.#byName
   }
 
-  add(name: string, joined: Joined): void {
+  add(name: string, joined: Joined, opened: OpenOptions | undefined): void {
     this.#byName.set(name, joined.branch)
     this.#joined.push(joined)
-    if (this.#opened !== undefined) void joined.branch.open(this.#opened).catch(joined.failed)
+    if (opened !== undefined) void joined.branch.open(opened).catch(joined.failed)
   }
 
-  open(options: OpenOptions = {}): void {
-    if (this.#opened !== undefined) return
-    this.#opened = options
+  open(options: OpenOptions): void {
     for (const { branch, failed } of this.#joined) void branch.open(options).catch(failed)
   }
 
   /** They take messages until the receiver has drained, in the same deadline. */
   async drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult> {
-    if (this.#joined.length === 0) return front
     const { deadlineMs, handlerGraceMs, notListeningMs } = options
     const drained = [...this.#byName].map(async ([name, branch]): Promise<[string, DrainResult]> => [
       name,
@@ -61,9 +64,7 @@ export class Branches {
     return { messages: sum('messages'), waiting: sum('waiting'), deadLetters: sum('deadLetters') }
   }
 
-  /** `undefined`: there are none. */
-  stats(): Readonly<Record<string, Stats>> | undefined {
-    if (this.#joined.length === 0) return undefined
+  stats(): Readonly<Record<string, Stats>> {
     return Object.fromEntries([...this.#byName].map(([name, branch]) => [name, branch.stats()]))
   }
 }

@@ -5,7 +5,7 @@ import type { Incoming } from '../http/routes.ts'
 import type { Registry } from '../core/registry.ts'
 import type { DeliveryIds } from '../inbox/delivery-id.ts'
 import type { UnopenedInbox } from '../inbox/stats.ts'
-import type { Branches } from './branches.ts'
+import type { Behind } from './branches.ts'
 import type { Intake, ReceiverParts } from './intake.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from './reports.ts'
@@ -25,7 +25,7 @@ export interface HostedReceiver {
   readonly intake: Intake
   readonly registry: Pick<Registry, 'addBranch'>
   readonly reports: Pick<Reports, 'dispatch' | 'refusals'>
-  readonly branches: Branches
+  readonly behind: Behind
   /** Those of new messages. A branch keeps the ids of its messages, so its own must not be among them. */
   readonly ids: DeliveryIds
   /** The part `vehicles`, if the receiver has it. */

@@ -33,7 +33,7 @@ import type { Failing, Stats } from '../inbox/stats.ts'
 import type { Window } from '../inbox/window.ts'
 import type { KeptStates, KeptVehicles } from '../parts/vehicles.ts'
 import type { LocalVehicles, Vehicles } from '../vehicles/vehicles.ts'
-import type { Branches } from './branches.ts'
+import type { Behind } from './branches.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from './reports.ts'
 
@@ -44,7 +44,7 @@ export interface ReceiverParts {
   readonly receipts: Receipts
   readonly reports: Reports
   readonly vehicles: KeptVehicles | undefined
-  readonly branches: Branches
+  readonly behind: Behind
 }
 
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
@@ -62,7 +62,6 @@ export class Intake implements OperatorApi {
   readonly durability: Durability
   readonly deadLetters: DeadLetters
   readonly messages: Messages
-  readonly branches: NonNullable<OperatorApi['branches']>
   readonly replay: Replays['replay']
   readonly replaySome: OperatorApi['replaySome']
   /** The states of vehicles in this process. */
@@ -111,7 +110,6 @@ export class Intake implements OperatorApi {
     const log = guardedLog(settings.log)
     const { inboxFailed } = reports.dispatch
     this.parts = parts
-    this.branches = parts.branches.byName
     this.#scope = scope
     const gaps = new GapReporting({
       clock,
@@ -233,6 +231,11 @@ export class Intake implements OperatorApi {
     this.messages = operator.messages
     this.replay = operator.replay
     this.replaySome = operator.replaySome
+  }
+
+  /** For operators that reach it through its inbox. */
+  get branches(): NonNullable<OperatorApi['branches']> {
+    return this.parts.behind.branches?.byName ?? new Map<string, OperatorApi>()
   }
 
   nextTimerMs(): number | undefined {
@@ -413,7 +416,7 @@ export class Intake implements OperatorApi {
       clocksBehind: clocksBehind.size,
       certificateUntilMs: certificate.untilMs,
       draining: this.isDraining,
-      branches: this.parts.branches.stats(),
+      branches: this.parts.behind.branches?.stats(),
     }
   }
 

@@ -5,7 +5,8 @@ import { branch } from 'fleethook/branch'
 import { forward, type ForwardOptions } from 'fleethook/forward'
 import { deliver, fakeClock, message } from 'fleethook/testing'
 import { Webhook } from 'standardwebhooks'
-import { afterEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, describe, expect, test } from 'vitest'
+import { soon } from './soon.ts'
 import { data, logInto } from '../dispatch/scene.ts'
 import { unwatched } from '../vehicles/scene.ts'
 
@@ -72,7 +73,7 @@ test('posts each message as it came, with the secret as the service sends it and
     { what: 'is this' },
   ]
   for (const body of bodies) await receiver.accept({ authorization: undefined, body })
-  await vi.waitFor(() => expect(requests).toHaveLength(4))
+  await soon(() => expect(requests).toHaveLength(4))
   const byBody = new Map(requests.map((request) => [request.body, request.headers]))
   expect([...byBody.keys()].toSorted()).toEqual(bodies.map((body) => JSON.stringify(body)).toSorted())
   for (const [at, body] of bodies.entries()) {
@@ -100,7 +101,7 @@ test('what it posts is what a second receiver takes', async () => {
   receiver.on('*', (event) => void before.push([event.id, event.topic]))
   for (const each of [message.data({ Gear: 'D' }), message.state('online'), message.alerts(), message.errors()])
     await deliver(receiver, each)
-  await vi.waitFor(() => expect(behind).toHaveLength(4))
+  await soon(() => expect(behind).toHaveLength(4))
   expect(behind).toEqual(before)
 })
 
@@ -112,8 +113,8 @@ test('signs as Standard Webhooks says, with a time of its own for each attempt',
   const clock = fakeClock()
   const receiver = receiverTo(url, { sign }, clock)
   await receiver.accept({ authorization: undefined, body: data('A', 1) })
-  await vi.waitFor(() => expect(requests).toHaveLength(1))
-  await vi.waitFor(async () => {
+  await soon(() => expect(requests).toHaveLength(1))
+  await soon(async () => {
     await clock.advance(1_000)
     expect(requests).toHaveLength(2)
   })
@@ -132,7 +133,7 @@ describe('what follows from the answer', () => {
     const clock = fakeClock()
     const receiver = receiverTo(url, {}, clock)
     for (const at of [1, 2, 3]) await receiver.accept({ authorization: undefined, body: data('A', at) })
-    await vi.waitFor(async () => {
+    await soon(async () => {
       await clock.advance(1_000)
       expect(staging(receiver)?.handled).toBe(3)
     })
@@ -149,7 +150,7 @@ describe('what follows from the answer', () => {
       )
       const receiver = receiverTo(url)
       for (const at of [1, 2]) await receiver.accept({ authorization: undefined, body: data('A', at) })
-      await vi.waitFor(() => expect(staging(receiver)).toMatchObject({ handled: 1, deadLettered: 1, retried: 0 }))
+      await soon(() => expect(staging(receiver)).toMatchObject({ handled: 1, deadLettered: 1, retried: 0 }))
       expect(requests).toHaveLength(2)
       expect(other.requests).toEqual([])
       const said = lines.join('\n')
@@ -171,10 +172,10 @@ describe('what follows from the answer', () => {
     const clock = fakeClock()
     const receiver = receiverTo(url, {}, clock)
     await receiver.accept({ authorization: undefined, body: data('A', 1) })
-    await vi.waitFor(() => expect(staging(receiver)?.failing?.messages).toBe(1))
+    await soon(() => expect(staging(receiver)?.failing?.messages).toBe(1))
     await clock.advance(ms - 2_000)
     expect(requests).toHaveLength(1)
-    await vi.waitFor(async () => {
+    await soon(async () => {
       await clock.advance(500)
       expect(requests).toHaveLength(2)
     })
@@ -188,7 +189,7 @@ describe('what follows from the answer', () => {
     const clock = fakeClock()
     const receiver = receiverTo(url, { timeoutMs: 200 }, clock)
     await receiver.accept({ authorization: undefined, body: data('A', 1) })
-    await vi.waitFor(async () => {
+    await soon(async () => {
       await clock.advance(1_000)
       expect(staging(receiver)?.handled).toBe(1)
     })
@@ -211,8 +212,8 @@ describe('what follows from the answer', () => {
     })
     const receiver = receiverTo(url)
     await receiver.accept({ authorization: undefined, body: data('A', 1) })
-    await vi.waitFor(() => expect(staging(receiver)?.handled).toBe(1))
-    await vi.waitFor(() => expect(isCut).toBe(true))
+    await soon(() => expect(staging(receiver)?.handled).toBe(1))
+    await soon(() => expect(isCut).toBe(true))
     expect(sent).toBeLessThan(50_000_000)
   })
 
@@ -222,11 +223,11 @@ describe('what follows from the answer', () => {
     const receiver = receiverTo(url, {}, clock)
     await receiver.accept({ authorization: undefined, body: data('A', 1) })
     for (let hour = 0; hour < 23; hour += 1) {
-      await vi.waitFor(() => expect(staging(receiver)?.running).toBe(0))
+      await soon(() => expect(staging(receiver)?.running).toBe(0))
       await clock.advance(3_600_000)
     }
     expect(staging(receiver)?.deadLettered).toBe(0)
-    await vi.waitFor(async () => {
+    await soon(async () => {
       await clock.advance(600_000)
       expect(staging(receiver)?.deadLettered).toBe(1)
     }, 20_000)

@@ -3,7 +3,8 @@ import { branch } from 'fleethook/branch'
 import { inspectorRoutes } from 'fleethook/inspector'
 import { metricsText } from 'fleethook/metrics'
 import { operatorRoutes } from 'fleethook/operator'
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
+import { soon } from './soon.ts'
 import { data } from '../dispatch/scene.ts'
 import { silent } from '../vehicles/scene.ts'
 
@@ -30,7 +31,7 @@ test('operators ask a branch in the words that they use for its receiver', async
     return [answer.status, await answer.json()]
   }
   for (const vin of ['A', 'B']) await receiver.accept({ authorization: undefined, body: data(vin, 1) })
-  await vi.waitFor(() => expect(receiver.stats().branches?.['crm']).toMatchObject({ handled: 1, deadLettered: 1 }))
+  await soon(() => expect(receiver.stats().branches?.['crm']).toMatchObject({ handled: 1, deadLettered: 1 }))
   expect(await ask('/about')).toMatchObject([200, { branches: ['crm'] }])
   expect(await ask('/dead')).toEqual([200, { letters: [], next: null }])
   expect(await ask('/branches/crm/dead')).toMatchObject([200, { letters: [{ vin: 'B', attempts: 1 }] }])
@@ -62,7 +63,7 @@ test('metrics of a branch have its name, below one name and help each', async ()
   const receiver = await aReceiver()
   metricsText(receiver)
   for (const vin of ['A', 'B']) await receiver.accept({ authorization: undefined, body: data(vin, 1) })
-  await vi.waitFor(() => expect(receiver.stats().branches?.['crm']?.deadLettered).toBe(1))
+  await soon(() => expect(receiver.stats().branches?.['crm']?.deadLettered).toBe(1))
   const lines = metricsText(receiver).split('\n')
   expect(lines).toContain('fleethook_messages_settled_total{fleethook_outcome="handled"} 2')
   expect(lines).toContain('fleethook_messages_settled_total{fleethook_outcome="dead",fleethook_branch="crm"} 1')
