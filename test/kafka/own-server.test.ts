@@ -150,7 +150,9 @@ test('has each row once and in order, and each rule reports once, through kills'
   }
   const parked = rows('SELECT vin, count(*) AS n, count(DISTINCT at) AS times FROM parked GROUP BY vin')
   expect(parked).toHaveLength(vins.length)
-  expect(new Set(parked.map(({ n, times }) => `${n} ${times}`))).toEqual(new Set([`${total / 5} ${total / 5}`]))
+  expect(new Set(parked.map(({ n, times }) => `${String(n)} ${String(times)}`))).toEqual(
+    new Set([`${total / 5} ${total / 5}`]),
+  )
   expect(running.output.join('')).toMatch(/1 request refused: body_not_json/)
 
   // A stop on purpose commits what was handled, so the next process handles nothing again.
