@@ -184,8 +184,10 @@ interface Head {
   noted: number
   /** What the condition is: `on` while it lasts, `off`, or `ask`: a value of the condition decides something. */
   mode: 'on' | 'off' | 'ask'
-  /** Values that are older may change what was told. `Infinity`: something is awaited. */
+  /** Values that are older may change what was told. */
   calm: number
+  /** Something may be told when the vehicle's time is there. */
+  wakes: number
   /** When the newest silence ended that was long enough: an older message may say that there was none. */
   hole: number
   /** When samples were folded last, by arrival, and how many were left then. */
@@ -530,7 +532,9 @@ const writtenHead = (head: Head): string =>
     head.shape,
     head.mode,
     head.origin,
-    ...[head.heard, head.arrived, head.noted, head.hole, head.calm, head.checked].map((ms) => ms - head.origin),
+    ...[head.heard, head.arrived, head.noted, head.hole, head.calm, head.wakes, head.checked].map(
+      (ms) => ms - head.origin,
+    ),
     head.old,
     head.length,
   ].join(' ')
@@ -538,10 +542,10 @@ const writtenHead = (head: Head): string =>
 function readHead(text: string): Head {
   const [shape = '', mode, ...numbers] = text.slice(0, text.indexOf('\n')).split(' ')
   const [origin = 0, ...rest] = numbers.map(Number)
-  const [heard = 0, arrived = 0, noted = 0, hole = 0, calm = 0, checked = 0] = rest.map((ms) => ms + origin)
-  const [old = 0, length = 0] = rest.slice(6)
+  const [heard = 0, arrived = 0, noted = 0, hole = 0, calm = 0, wakes = 0, checked = 0] = rest.map((ms) => ms + origin)
+  const [old = 0, length = 0] = rest.slice(7)
   const known = mode === 'on' || mode === 'off' ? mode : 'ask'
-  return { shape, mode: known, origin, heard, arrived, noted, hole, calm, checked, old, length }
+  return { shape, mode: known, origin, heard, arrived, noted, hole, calm, wakes, checked, old, length }
 }
 
 function read(definition: Definition, text: string): Memory {
@@ -653,6 +657,7 @@ function isCalm(
   const { shape, decides, corrects, silence, during, until } = definition
   if (head.shape !== shape || step.timer === undefined || step.timer.acrossGap === true) return false
   if (head.length > mostSamples || (head.length > 0 && step.arrivedMs - head.checked >= corrects)) return false
+  if (Math.max(sentMs, head.heard) >= head.wakes) return false
   if (sentMs - head.heard >= silence || (sentMs < head.hole && samples.length === 0)) return false
   let isDeciding = false
   for (const { at, field } of samples) {
@@ -674,7 +679,15 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<EpisodeOcc
     const kept = isTimer ? [] : keptSamples(definition, step.before)
     const samples = [...kept, ...samplesOf(definition, step, sentMs, arrivedMs, 0)]
     if (samples.length === 0) return undefined
-    const times = { heard: sentMs, arrived: arrivedMs, noted: sentMs, hole: 0, calm: Infinity, checked: arrivedMs }
+    const times = {
+      heard: sentMs,
+      arrived: arrivedMs,
+      noted: sentMs,
+      hole: 0,
+      calm: Infinity,
+      wakes: 0,
+      checked: arrivedMs,
+    }
     const head: Head = { shape: definition.shape, mode: 'ask', origin: sentMs, ...times, old: 0, length: 0 }
     return evaluated(
       definition,
@@ -778,6 +791,7 @@ function evaluated(
   const isPaused = running?.end !== undefined && !running.cut && !running.split && now - running.end <= joins
   head.mode = isOn ? 'on' : isPaused || known.was !== false ? 'ask' : 'off'
   head.calm = decision.calm
+  head.wakes = decision.wakes
   const line = writtenSamples(left, head.origin)
   head.length = line.length
   const memory = [writtenHead(head), JSON.stringify(kept), stored, line].join('\n')
@@ -790,12 +804,15 @@ interface Decision {
   /** When something else is to be told. */
   readonly due: number
   readonly calm: number
+  readonly wakes: number
   readonly pairs: ReadonlyMap<Running, Told>
 }
 
 /** Something that is to be told, or corrected. */
 interface Todo {
   readonly due: number
+  /** When a value may make it due. */
+  readonly wakes: number
   readonly start: number
   readonly end: number
   readonly entry: Told | undefined
@@ -822,19 +839,22 @@ function decided(
     const entry = pairs.get(each)
     const isReady = closed !== undefined || cut === true
     const joined = joins > 0 && split !== true ? end + joins + 1 : end
-    const ready = isReady ? now : Math.max(joined, hasAll(definition, each, true) ? 0 : end + waits)
-    if (entry === undefined) todo.push({ due: ready, start, end, entry, of: each })
+    const hasItsEnd = now < joined || hasAll(definition, each, true)
+    const ready = isReady ? now : Math.max(joined, hasItsEnd ? 0 : end + waits)
+    if (entry === undefined) todo.push({ due: ready, wakes: joined, start, end, entry, of: each })
     else if (entry.hash === contentOf(definition, each).hash) delete entry.wrong
     else {
       entry.wrong ??= now
-      todo.push({ due: Math.max(ready, entry.wrong + waits), start, end, entry, of: each })
+      const due = Math.max(ready, entry.wrong + waits)
+      todo.push({ due, wakes: due, start, end, entry, of: each })
     }
   }
   const isThere = new Set(pairs.values())
   for (const entry of told) {
     if (isThere.has(entry) || entry.revoked === true) continue
     entry.wrong ??= now
-    todo.push({ due: entry.wrong + waits, start: entry.start, end: entry.end, entry, of: undefined })
+    const due = entry.wrong + waits
+    todo.push({ due, wakes: due, start: entry.start, end: entry.end, entry, of: undefined })
   }
   const due = todo.filter((each) => each.due <= now).toSorted((one, other) => one.start - other.start)
   const first = due[0]
@@ -849,7 +869,7 @@ function decided(
     }),
   )
   const others = rest.map((each) => Math.max(each.due, now))
-  return { happened, due: Math.min(...others), calm: rest.length > 0 ? Infinity : calm, pairs }
+  return { happened, due: Math.min(...others), calm, wakes: Math.min(...rest.map(({ wakes }) => wakes)), pairs }
 }
 
 /** What was told of each episode: the one with the same start, or the first one that shares a moment with it. */

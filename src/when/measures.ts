@@ -132,6 +132,8 @@ export interface Notes {
   /** Of `path`: the points as differences of seconds and of 1/100,000 degrees, and the least distance between them. */
   points?: number[]
   spacing?: number
+  /** The last one of them. */
+  tip?: Tip
   /** The length up to this position. */
   meters?: number
   counted?: readonly [latitude: number, longitude: number]
@@ -268,17 +270,42 @@ function extend(notes: Notes, at: number, place: Location, measure: Pick<Measure
   if (meters !== undefined && meters < everyMeters) return
   notes.meters = (notes.meters ?? 0) + (meters ?? 0)
   notes.counted = [place.latitude, place.longitude]
+  const { tip } = notes
   let { spacing = everyMeters } = notes
+  if (tip !== undefined && metersBetween(pointOf(tip), place) < spacing) return
+  const next = writtenPoint(at, place)
+  notes.tip = next
+  notes.points ??= []
+  notes.points.push(...difference(next, tip))
+  if (notes.points.length <= 3 * mostPoints) return
   let points = pointsOf(notes)
-  const last = points.at(-1)
-  if (last !== undefined && metersBetween(last, place) < spacing) return
-  points.push({ at: new Date(at), latitude: place.latitude, longitude: place.longitude })
   for (; points.length > mostPoints; notes.spacing = spacing) {
     spacing *= 2
     points = thinned(points, spacing)
   }
-  notes.points = written(points)
+  let before: Tip | undefined
+  notes.points = points.flatMap((point) => {
+    const written = writtenPoint(point.at.getTime(), point)
+    const step = difference(written, before)
+    before = written
+    return step
+  })
 }
+
+/** A point in seconds and in 1/100,000 degrees. */
+type Tip = readonly [second: number, north: number, east: number]
+
+const writtenPoint = (at: number, { latitude, longitude }: Location): Tip => [
+  Math.round(at / 1_000),
+  Math.round(latitude * degrees),
+  Math.round(longitude * degrees),
+]
+const pointOf = ([second, north, east]: Tip): PathPoint => ({
+  at: new Date(second * 1_000),
+  latitude: north / degrees,
+  longitude: east / degrees,
+})
+const difference = (to: Tip, from: Tip = [0, 0, 0]): Tip => [to[0] - from[0], to[1] - from[1], to[2] - from[2]]
 
 /** Without points that are nearer than this to the one before. The first and the last one stay. */
 function thinned(points: readonly PathPoint[], spacing: number): PathPoint[] {
@@ -299,19 +326,9 @@ function pointsOf({ points = [] }: Notes): PathPoint[] {
     second += points[index] ?? 0
     north += points[index + 1] ?? 0
     east += points[index + 2] ?? 0
-    read.push({ at: new Date(second * 1_000), latitude: north / degrees, longitude: east / degrees })
+    read.push(pointOf([second, north, east]))
   }
   return read
-}
-
-function written(points: readonly PathPoint[]): number[] {
-  let before = [0, 0, 0]
-  return points.flatMap(({ at, latitude, longitude }) => {
-    const [second = 0, north = 0, east = 0] = before
-    const next = [Math.round(at.getTime() / 1_000), Math.round(latitude * degrees), Math.round(longitude * degrees)]
-    before = next
-    return [(next[0] ?? 0) - second, (next[1] ?? 0) - north, (next[2] ?? 0) - east]
-  })
 }
 
 /** Whether nothing of the end is awaited. An episode is told without the position after it. */
