@@ -6,15 +6,42 @@
 import { isAttachable } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
 import { guardedLog, type Log } from './base/log.ts'
-import type { BuiltInFields, FieldCatalogue } from './events/fields.ts'
+import { checkOptions, defined, required, type Rule, type Rules, wholeNumber } from './base/options.ts'
+import type { ReceiverPart } from './core/part.ts'
+import type { BuiltInFields, FieldCatalogue, FieldName } from './events/fields.ts'
 import { DeliveryIds } from './inbox/delivery-id.ts'
+import { type InboxFactory, isRelayInbox, type RelayInbox } from './inbox/inbox.ts'
+import type { VehiclesPart } from './parts/vehicles.ts'
 import { assemble } from './receiver.ts'
 import { HandOver } from './receiver/hand-over.ts'
 import { type HostedReceiver, hostedBy } from './receiver/hosted.ts'
 import type { AddedBy, Handling, KeepsVehicles, Receiver } from './receiver/interface.ts'
-import { type BranchOptions, type Settings, settingsOfBranch } from './receiver/options.ts'
+import {
+  type AnyPart,
+  type Limits,
+  readOptions,
+  receiverRules,
+  type ReceiverOptions,
+  type Settings,
+} from './receiver/options.ts'
 
-export type { BranchOptions } from './receiver/options.ts'
+/** What `branch` takes. `name` and `inbox` are required. It reads messages as its receiver does: `format`, `decode`, `fields`, the log and the clock are the same. */
+export interface BranchOptions<Fields extends FieldCatalogue = FieldCatalogue> extends Pick<
+  ReceiverOptions<object, Fields>,
+  'concurrency' | 'retry' | 'timeoutMs' | 'observe'
+> {
+  /** For logs, metrics and operators: `fleethook dead list --branch crm`. At most 50 letters, digits, `-` and `_`. */
+  readonly name: string
+  /**
+   * Where the branch keeps messages until its own handlers are done: a file, a schema or a binding of its own. Its durability need not be that of
+   * the receiver.
+   */
+  readonly inbox: InboxFactory | RelayInbox
+  /** What the branch can do beside handling, such as `vehicles(…)`. Those of the receiver know nothing of the branch. */
+  readonly parts?: readonly (ReceiverPart | VehiclesPart<FieldName<Fields>>)[]
+  /** Default: as the inbox allows. */
+  readonly limits?: Partial<Pick<Limits, 'pendingMessages' | 'pendingBytes'>>
+}
 
 /** A receiver behind another one, without a webhook: the result of {@link branch}. */
 export interface Branch<
@@ -117,7 +144,7 @@ function problemOf(front: Settings['inbox'], own: Settings['inbox']): Problem | 
   if (before?.of === 'kafkaInbox' || behind?.of === 'kafkaInbox')
     return {
       what: 'cannot be used with kafkaInbox: another group of the same topic is a branch already.',
-      hint: 'Start processes with kafkaInbox({ group }) of another name. They read every message of the topic, at their own pace.',
+      hint: 'Start processes with kafkaInbox({ groupId }) of another name. They read every message of the topic, at their own pace.',
     }
   if (before !== undefined && before.of !== behind?.of)
     return {
@@ -141,3 +168,39 @@ function problemOf(front: Settings['inbox'], own: Settings['inbox']): Problem | 
 }
 
 const fileOf = (inbox: Settings['inbox']): string | undefined => (typeof inbox === 'function' ? inbox.file : undefined)
+
+const anInbox: Rule = {
+  must: 'must be an inbox',
+  accepts: (value) => typeof value === 'function' || isRelayInbox(value),
+}
+
+const branchRules: Rules<BranchOptions> = {
+  name: required({
+    must: 'must be a name of at most 50 letters, digits, - and _',
+    accepts: (value) => typeof value === 'string' && /^[\w-]{1,50}$/.test(value),
+  }),
+  inbox: required(anInbox, "Give it a place of its own, for instance sqliteInbox({ path: 'data/crm.db' })."),
+  concurrency: receiverRules.concurrency,
+  retry: receiverRules.retry,
+  parts: receiverRules.parts,
+  timeoutMs: receiverRules.timeoutMs,
+  limits: { pendingMessages: wholeNumber(1), pendingBytes: wholeNumber(1) },
+  observe: receiverRules.observe,
+}
+
+/** Checks the options of a branch. The rest is as with the receiver in front. */
+function settingsOfBranch(
+  { format, decode, fields, logErrorText, clock, log }: Settings,
+  options: Omit<BranchOptions<never>, 'parts'> & { readonly parts?: readonly AnyPart[] },
+  logOf: (log: Log) => Log,
+): Settings {
+  checkOptions('branch', options, branchRules)
+  const { inbox, concurrency, retry, parts, timeoutMs, limits, observe } = options
+  const own = readOptions({
+    // It has no webhook.
+    secret: () => undefined,
+    inbox,
+    ...defined({ concurrency, retry, parts, timeoutMs, limits, observe }),
+  })
+  return { ...own, format, decode, fields, logErrorText, clock, log: logOf(log) }
+}

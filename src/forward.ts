@@ -8,7 +8,7 @@ import { longestMs } from './base/clock.ts'
 import { FleethookError } from './base/errors.ts'
 import { checkOptions, milliseconds, required, type Rule, type Rules } from './base/options.ts'
 import type { HandlerContext } from './core/handler.ts'
-import { GiveUp, Retry, retriedAs } from './core/retry.ts'
+import { Retry, retriedAs } from './core/retry.ts'
 import type { FleetEvent } from './events/event.ts'
 import { authorization } from './wire/encode.ts'
 import { jsonText } from './wire/json.ts'
@@ -137,6 +137,11 @@ export function forward(options: ForwardOptions): Forwarding {
   }
   Object.defineProperty(post, 'name', { value: `forward to ${address.host}` })
   return retriedAs(post, { attempts: Infinity, minMs: 1_000, maxMs: 60_000, maxAgeMs: forMs })
+}
+
+/** Another try would end the same way, so the core makes the message a dead letter at once. */
+class GiveUp extends FleethookError {
+  readonly fleethook = 'give-up'
 }
 
 /** Throws what follows from an answer that is not a 2xx. */

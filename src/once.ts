@@ -8,10 +8,10 @@ import {
   checkOptions,
   aFunction,
   isObject,
-  milliseconds,
   oneOf,
   required,
   type Rules,
+  wholeNumber,
   withMethods,
 } from './base/options.ts'
 import { BelievedTime } from './inbox/believed-time.ts'
@@ -19,6 +19,7 @@ import type { Delivery } from './inbox/observer.ts'
 import { type OnceHandlers, onceHandlers } from './inbox/once-handlers.ts'
 import { type ConnectionOf, type PoolConnection, type TransactionPool, transactionsOn } from './inbox/pool.ts'
 
+export type { OnceHandler } from './inbox/once-handlers.ts'
 export type { ConnectionOf, PoolConnection, TransactionPool } from './inbox/pool.ts'
 
 /** What {@link createOnce} takes for a Postgres with `pg`. */
@@ -56,7 +57,7 @@ const rules: Rules<OnceOptions<never>> = {
   database: required(oneOf('postgres', 'mysql', 'sqlite'), "For instance database: 'postgres'."),
   transaction: required(aFunction, 'Give (work) => db.transaction(work), or what your client has.'),
   run: required(aFunction, 'Give a function that runs a statement and returns the number of rows that it changed.'),
-  keepForMs: milliseconds(3_600_000),
+  keepForMs: wholeNumber(3_600_000),
 }
 
 const poolRules: Rules<OncePoolOptions<never>> = {

@@ -17,6 +17,7 @@ import { quietMs } from './base/log.ts'
 import { isBound } from './hosting/execution-context.ts'
 import { DeliveryIds } from './inbox/delivery-id.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
+import { withEvents } from './inbox/dead-letters.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { AddedBy, Handling, KeepsVehicles, Receiver, Webhook } from './receiver/interface.ts'
 import type { KeptVehicles } from './parts/vehicles.ts'
@@ -233,7 +234,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     failing: backend.failing,
     observe: backend.observe,
     deadLetters: backend.deadLetters,
-    messages: backend.messages,
+    messages: withEvents(backend.messages),
     replay: (which, from) => backend.replay(which, from),
     replaySome: backend.replaySome,
     async forget(vin, { dryRun = false } = {}) {

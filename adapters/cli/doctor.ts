@@ -448,7 +448,9 @@ const briefMs = 60_000
 function failing(id: string, found: ShownFailing, of: string = ''): Finding {
   if (found.messages === 0) return ok(id, 'nothing fails now')
   const isBrief = found.handlers.every(({ since }) => Date.now() - Date.parse(since) < briefMs)
-  const todo = `fleethook failing${of} shows the last errors. Fix the handler: the messages are tried again by themselves.`
+  const elsewhere =
+    of === '' ? " If it calls somebody else's server, it belongs on a branch, where it delays nobody." : ''
+  const todo = `fleethook failing${of} shows the last errors. Fix the handler: the messages are tried again by themselves.${elsewhere}`
   return (isBrief ? warn : fail)(id, failingSentence(found, Date.now()), todo)
 }
 

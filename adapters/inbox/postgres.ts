@@ -23,6 +23,7 @@ import { PostgresSystem } from './postgres/system.ts'
 import { TwoHalves } from './two-halves.ts'
 
 export type { PostgresClient, PostgresResult } from './postgres/client.ts'
+export type { OnceHandler } from '../../src/inbox/once-handlers.ts'
 export type { ExactlyOnce, RunStatement, RunTransaction } from './postgres/exactly-once.ts'
 export type { PostgresInboxOptions } from './postgres/options.ts'
 export type { ConnectionOf, PoolConnection, TransactionPool } from '../../src/inbox/pool.ts'

@@ -34,6 +34,7 @@ const sidebar: Group[] = [
       { text: 'Handlers', link: '/handlers' },
       { text: 'Branches', link: '/branches' },
       { text: 'Vehicles and rules', link: '/vehicles' },
+      { text: 'Episodes: trips and charges', link: '/episodes' },
       { text: 'Testing', link: '/testing' },
       { text: 'The sandbox', link: '/sandbox' },
       { text: 'Into your database exactly once', link: '/exactly-once' },
@@ -68,6 +69,7 @@ const sidebar: Group[] = [
     items: [
       { text: 'Compare', link: '/compare' },
       { text: 'Reliability', link: '/reliability' },
+      { text: 'Capacity', link: '/capacity' },
       { text: 'Benchmarks', link: '/benchmarks/' },
       { text: 'Architecture', link: '/architecture' },
       { text: 'The words we use', link: '/project/context' },

@@ -28,7 +28,7 @@ export function wholeNumber(least: number, most: number = Number.MAX_SAFE_INTEGE
   }
 }
 
-/** A whole number of milliseconds that a timer can wait. */
+/** A whole number of milliseconds that a timer can wait: at most 24 days. How long something is kept can be longer, so it is a {@link wholeNumber}. */
 export function milliseconds(least: number): Rule {
   return { ...wholeNumber(least, longestMs), must: `must be whole milliseconds from ${least} to ${longestMs}` }
 }

@@ -109,12 +109,7 @@ export class Discard extends Error {
   }
 }
 
-/** Thrown by a handler for which another try would end the same way: the message becomes a dead letter at once. */
-export class GiveUp extends FleethookError {
-  readonly fleethook = 'give-up'
-}
-
-/** What a handler asks for by throwing a {@link Retry}, a {@link Discard} or a {@link GiveUp}, from this copy of the package or another. */
+/** What a handler asks for by throwing a {@link Retry} or a {@link Discard}, or because another try would end the same way, from this copy of the package or another. */
 type HandlerRequest =
   | { readonly kind: 'give-up' }
   | { readonly kind: 'retry'; readonly afterMs: number; readonly cause: unknown }

@@ -415,7 +415,6 @@ export interface BuiltInCatalogue {
   readonly LifetimeEnergyUsedDrive: 'number'
   readonly SemitruckTractorParkBrakeStatus: TractorAirStatus
   readonly SemitruckTrailerParkBrakeStatus: TrailerAirStatus
-  /** In percent. */
   readonly BrakePedalPos: 'number'
   readonly RouteLastUpdated: 'any'
   readonly RouteLine: 'string'

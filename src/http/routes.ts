@@ -93,9 +93,9 @@ export function createRoutes<Bindings extends object>(receiver: Answering, baseP
   const mounted = (c: Context, target: PathTarget | undefined): Response | Promise<Response> =>
     respond(target, new FetchRequest(c.req.raw, c.env, contextOf(c), c.req))
   const root = (c: Context): Response | Promise<Response> => mounted(c, 'root')
-  // The second pattern is the root with a trailing slash, in the only spelling that every router of Hono accepts. All other
+  // The second pattern is the root with a trailing slash, in the only spelling that the routers of every Hono since 4.9 read. All other
   // paths belong to the host.
-  app.all('/', root).all('/:slash{$}', root)
+  app.all('/', root).all('/:slash{.{0}}', root)
   app.all(`${collectorPath}/*`, (c) => mounted(c, targetOf(c.req.path.slice(c.req.path.lastIndexOf(collectorPath)))))
   app.all('/healthz', (c) => mounted(c, 'healthz'))
   app.all('/readyz', (c) => mounted(c, 'readyz'))

@@ -1,4 +1,4 @@
-import type { FleetEvent, Topic } from '../events/event.ts'
+import type { FleetEvent, Topic, WireTopic } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
 
@@ -127,3 +127,42 @@ export interface Messages {
   list(which?: MessageSelection & { readonly after?: string | undefined }): AsyncIterable<MessageRecord>
   get(id: string): Promise<MessageRecord | undefined>
 }
+
+/** `receiver.messages`. */
+export interface KeptMessages extends Messages {
+  /**
+   * The events of one vehicle that were received from one time to another, in the order of their arrival: messages of the wire, without
+   * timers, gaps and bodies that could not be read. They are in memory at once: a vehicle that sends 10 messages a minute has 14,400 a day. Fails with
+   * `inbox_unavailable` when the inbox cannot list its messages.
+   *
+   * @example
+   * ```ts compile
+   * import type { Receiver } from 'fleethook'
+   * import { episode, is, not, span } from 'fleethook/when'
+   *
+   * const trip = episode('trip', { during: not(is('Gear', 'P')), measures: { odometer: span('Odometer') } })
+   * export const tripsOf = async (receiver: Receiver, vin: string, from: Date, to: Date) =>
+   *   trip.in(await receiver.messages.events({ vin, from, to }))
+   * ```
+   */
+  events(which: {
+    readonly vin: string
+    readonly from: Date
+    readonly to?: Date
+  }): Promise<readonly Extract<FleetEvent, { readonly topic: WireTopic }>[]>
+}
+
+export function withEvents(messages: Messages): KeptMessages {
+  return {
+    list: (which) => messages.list(which),
+    get: (id) => messages.get(id),
+    async events({ vin, from, to }) {
+      const found: Extract<FleetEvent, { readonly topic: WireTopic }>[] = []
+      for await (const { event } of messages.list({ vin, from, to })) if (isOfWire(event)) found.push(event)
+      return found.toReversed()
+    },
+  }
+}
+
+const isOfWire = (event: FleetEvent | MalformedBody): event is Extract<FleetEvent, { readonly topic: WireTopic }> =>
+  event.topic !== 'timer' && event.topic !== 'gap' && event.topic !== 'unknown' && event.topic !== 'malformed'

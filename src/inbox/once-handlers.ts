@@ -14,6 +14,15 @@ export interface Several {
 /** A handler that also gets the transaction. */
 export type Handled<What, Context, Transaction> = (what: What, context: Context, transaction: Transaction) => unknown
 
+/**
+ * Makes a handler of one message whose writes happen once. Ask for this type where a test passes a function of its own:
+ * `(name, handler) => async (what, context) => void (await handler(what, context, transaction))`.
+ */
+export type OnceHandler<Transaction> = <What, Context extends Single>(
+  name: string,
+  handler: Handled<What, Context, Transaction>,
+) => (what: What, context: Context) => Promise<void>
+
 /** Makes handlers whose writes happen once. */
 export interface OnceHandlers<Transaction> {
   /** For `receiver.on` and `receiver.when`. The name belongs to the marks: it must stay the same, and be the only one. */

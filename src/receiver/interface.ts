@@ -13,7 +13,7 @@ import type { Edge, Occurrence } from '../vehicles/edge.ts'
 import type { VehiclesPart } from '../parts/vehicles.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
-import type { DeadLetters, Forgotten, Messages, Replayed, ReplayPage, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Forgotten, KeptMessages, Replayed, ReplayPage, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Answer, Readiness } from '../http/answers.ts'
 import type { GivenMessage } from '../http/routes.ts'
 import type { MalformedBody } from '../events/malformed.ts'
@@ -225,7 +225,7 @@ export interface Handling<
    *   console.log(id, state, event.topic)
    * ```
    */
-  readonly messages: Messages
+  readonly messages: KeptMessages
   /**
    * Replays messages that were handled and that the inbox still keeps (its retention), in the order in which they came: all
    * handlers run again, with `context.delivery.replayed`. It replays a hundred at a time, and the next hundred when those are

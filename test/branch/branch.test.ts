@@ -1,14 +1,14 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver, type Delivery, type GapEvent, memoryInbox, Retry, vehicles } from 'fleethook'
+import { createReceiver, type GapEvent, memoryInbox, Retry, vehicles } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import type { Inbox, InboxFactory } from 'fleethook/extend'
 import { durableObjectInbox } from 'fleethook/inbox/durable-object'
 import { kafkaInbox } from 'fleethook/inbox/kafka'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
-import { deliver, fakeClock, message } from 'fleethook/testing'
+import { fakeClock, message } from 'fleethook/testing'
 import { silent } from 'fleethook/when'
 import { silent as silence, unwatched } from '../vehicles/scene.ts'
 import { afterEach, describe, expect, test, vi } from 'vitest'
@@ -120,7 +120,7 @@ describe.each(pairs)('a branch %s', (_, places) => {
     for (let at = 0; at < 10; at += 1) await receiver.accept({ authorization: undefined, body: data('A', at) })
     await vi.waitFor(() => expect(rung).toHaveLength(10))
     await vi.waitFor(() => expect(crm.stats().refused).toEqual({ inbox_full: 7 }))
-    expect(lines.filter((line) => line.includes('inbox_full'))[0]).toContain('"branch":"crm"')
+    expect(lines.find((line) => line.includes('inbox_full'))).toContain('"branch":"crm"')
     expect(receiver.stats().refused).toEqual({})
     open()
     await vi.waitFor(() => expect(own.reduce((sum, { missed }) => sum + missed, 0)).toBe(7))

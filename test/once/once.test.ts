@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { createReceiver, type Delivery, type Receiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { postgresInbox } from 'fleethook/inbox/postgres'
 import { createOnce, type Once } from 'fleethook/once'
 import { createPool } from 'mysql2/promise'
 import pg from 'pg'
@@ -416,4 +417,11 @@ test('a name belongs to one handler', () => {
   once('readings', () => {})
   expect(() => once('readings', () => {})).toThrow(expect.objectContaining({ code: 'handler_invalid' }))
   expect(() => createOnce({ database: 'oracle' } as never)).toThrow(expect.objectContaining({ code: 'option_invalid' }))
+})
+
+test('what is kept can be kept for longer than a timer can wait', () => {
+  const keepForMs = 365 * 86_400_000
+  const db = { connect() {}, query() {}, on() {}, totalCount: 0, waitingCount: 0 }
+  expect(() => createOnce({ pool: db as never, keepForMs })).not.toThrow()
+  expect(() => postgresInbox({ db: db as never, keepForMs, retention: { dead: { forMs: keepForMs } } })).not.toThrow()
 })

@@ -155,3 +155,19 @@ describe.each(Object.entries(rowsOf))('while a row of `%s` is locked', (table, s
     },
   )
 })
+
+test('a lock of a moment, as of the failed transaction of a handler, is no error when its message is given up', async () => {
+  const schema = 'locks_short'
+  await using fleet = await startFleet(schema, 1)
+  fleet.behave('wait')
+  await post(fleet.receiver, 0, 1)
+  const rows = async (table: string): Promise<number | null> =>
+    (await scene.pool.query(`SELECT 1 FROM ${schema}.${table}`)).rowCount
+  await expect.poll(() => rows('waiting'), { interval: 20 }).toBe(1)
+  const locked = await lock(`SELECT 1 FROM ${schema}.waiting FOR UPDATE`)
+  fleet.behave('fail')
+  await scene.pool.query('SELECT pg_sleep(0.4)')
+  await locked.release()
+  await expect.poll(() => rows('dead'), { timeout: 15_000 }).toBe(1)
+  expect(fleet.lines.join('\n')).not.toMatch(/nother session has locked/)
+})

@@ -14,11 +14,11 @@ function namespaceOf(classOf: () => ReturnType<typeof inboxObject>): ObjectNames
     return found
   }
   return {
-    idFromName: (name: string) => ({ name }),
-    get: ({ name }: { readonly name: string }) => ({
-      fetch: (url: string, init: RequestInit) => objectOf(name).fetch(new Request(url, init)),
+    idFromName: (name) => ({ name }),
+    get: (id) => ({
+      fetch: (url, init) => objectOf(String(Reflect.get(Object(id), 'name'))).fetch(new Request(url, init)),
     }),
-  } as never as ObjectNamespace
+  }
 }
 
 test('a branch in Durable Objects gets what the objects of its receiver handle, in order, under the same ids', async () => {

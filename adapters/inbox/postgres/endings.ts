@@ -39,8 +39,8 @@ interface On {
 /** The most rows that one statement changes. */
 const atOnce = 2_000
 const pauseMs = 250
-/** How long a flush waits for a row that somebody has locked, in milliseconds. */
-const patientMs = 1_000
+/** How long a flush, and a message that is given up, wait for a row that somebody has locked, in milliseconds. */
+export const patientMs = 1_000
 /** A lock of this age is no longer the end of some transaction, in milliseconds. */
 const tellAfterMs = 5_000
 

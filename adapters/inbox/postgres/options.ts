@@ -56,8 +56,8 @@ export function readPostgresOptions(options: PostgresInboxOptions): PostgresSett
     confirmMs: milliseconds(100),
     leaseMs: milliseconds(1_000),
     idleMs: wholeNumber(1, 60_000),
-    keepForMs: milliseconds(0),
-    retention: { dead: { forMs: milliseconds(0) } },
+    keepForMs: wholeNumber(0),
+    retention: { dead: { forMs: wholeNumber(0) } },
     allowWeak: trueOrFalse,
   })
   const { db, role = 'both', schema = 'fleethook', confirmMs = 10_000, leaseMs = 10_000, allowWeak = false } = options

@@ -1,5 +1,5 @@
 import { createMessages, pageOf, replayable } from '../../../src/backend/replay.ts'
-import { type Clock, pause } from '../../../src/base/clock.ts'
+import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
 import { BelievedTime } from '../../../src/inbox/believed-time.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, idWithSeq } from '../../../src/inbox/delivery-id.ts'
@@ -18,7 +18,7 @@ import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { letterOf, listedOf, messageOf } from '../../../src/inbox/stored-row.ts'
 import { type DeadLetterStore, paced } from '../two-halves.ts'
 import type { Database, Row } from './client.ts'
-import type { Place } from './endings.ts'
+import { patientMs, type Place } from './endings.ts'
 import type { PostgresSettings } from './options.ts'
 import { partitionOf, storable } from './schema.ts'
 import { endSql, lockedSql, stateValues } from './vehicles.ts'
@@ -78,14 +78,30 @@ FROM ${schema}.meta`,
 
   /**
    * Makes a message of this process a dead letter, with the marks of its run. Resolves to whether a late commit has ended it instead: see
-   * `DeadLetterReason`. Rejects while somebody else has it locked.
+   * `DeadLetterReason`. Rejects when somebody else keeps it locked.
    */
-  async bury(
+  async bury(place: Place, me: string, why: DeadLetterReason, vehicle: StoredVehicle | undefined): Promise<boolean> {
+    // A transaction of the handler that failed ends a moment after its connection is closed, and has the row locked until then.
+    const untilMs = elapsedMs(this.#clock) + patientMs
+    for (;;) {
+      const isHandled = await this.#buryNow(place, me, why, vehicle)
+      if (isHandled !== 'locked') return isHandled
+      if (elapsedMs(this.#clock) >= untilMs)
+        throw new FleethookError(
+          'inbox_unavailable',
+          'Another session has locked a message that is to become a dead letter.',
+          { hint: 'It is tried again. End the transaction of that session: see pg_stat_activity and pg_locks.' },
+        )
+      await pause(this.#clock, patientMs / 20)
+    }
+  }
+
+  async #buryNow(
     { part, seq }: Place,
     me: string,
     { error, attempts, diedAt, changed, marks }: DeadLetterReason,
     vehicle: StoredVehicle | undefined,
-  ): Promise<boolean> {
+  ): Promise<boolean | 'locked'> {
     const { schema } = this.#db
     const [row] = await this.#db.run(
       `WITH g AS (SELECT ($1::smallint[])[1] AS part, $2::bigint AS seq, $8::text AS vin),
@@ -103,15 +119,7 @@ SELECT (EXISTS (${lockedSql(schema, '$3')}))::text AS locked,
         marks ?? null,
       ],
     )
-    if (row?.['locked'] === 'true')
-      throw new FleethookError(
-        'inbox_unavailable',
-        'Another session has locked a message that is to become a dead letter.',
-        {
-          hint: 'It is tried again. End the transaction of that session: see pg_stat_activity and pg_locks.',
-        },
-      )
-    return row?.['handled'] === 'true'
+    return row?.['locked'] === 'true' ? 'locked' : row?.['handled'] === 'true'
   }
 
   async deadLetters(which: Which): Promise<readonly DeadLetter[]> {
