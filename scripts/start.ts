@@ -11,7 +11,7 @@ import type { WireTopic } from '../src/events/event.ts'
 import { createReceiver, type Format, type FleetEvent, summarize, vehicles } from '../src/index.ts'
 import { createOperatorApp } from '../src/operator/app.ts'
 import { createSandbox } from '../src/sandbox.ts'
-import { any, becomes, episode, growth, is, span } from '../src/when.ts'
+import { any, becomes, episode, growth, is, path, span } from '../src/when.ts'
 
 const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
 const topics: readonly WireTopic[] = ['data', 'state', 'connectivity', 'vehicle_data', 'alerts', 'errors']
@@ -22,7 +22,7 @@ const workshopOpensAtSecond = 15
 const trip = episode('trip', {
   during: any(is('Gear', 'D'), is('Gear', 'R'), is('Gear', 'N')),
   joins: { minutes: 3 },
-  measures: { odometer: span('Odometer'), energy: span('EnergyRemaining') },
+  measures: { odometer: span('Odometer'), energy: span('EnergyRemaining'), route: path() },
 })
 const charge = episode('charge', {
   during: any(is('DetailedChargeState', 'Starting'), is('DetailedChargeState', 'Charging')),
@@ -150,6 +150,10 @@ const morning: readonly (readonly [minutesAgo: number, data: object])[] = [
   [199, { EnergyRemaining: 51.2 }],
   [190, { Gear: 'D' }],
   [160, { Gear: 'P' }],
+  [189, { Location: { latitude: 45.07, longitude: 7.687 } }],
+  [180, { Location: { latitude: 45.112, longitude: 7.72 } }],
+  [170, { Location: { latitude: 45.13, longitude: 7.79 } }],
+  [161, { Location: { latitude: 45.101, longitude: 7.86 } }],
   [159, { Odometer: 18_225.9 }],
   [159, { EnergyRemaining: 45.1 }],
   [158, { BatteryLevel: 60.1 }],

@@ -82,7 +82,7 @@ function shown({ fields, timers, ...vehicle }: VehicleReport): string {
   ].join('\n\n')
 }
 
-function linkOf({ state, online, isOnlineCertain }: Omit<VehicleReport, 'fields' | 'timers'>): string {
+function linkOf({ state, online, isOnlineCertain }: Omit<VehicleReport, 'fields' | 'timers' | 'episodes'>): string {
   const said = state ?? (online === null ? '' : online ? 'online' : 'offline')
   return said === '' || isOnlineCertain ? said : `${said}, uncertain`
 }

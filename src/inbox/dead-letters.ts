@@ -80,6 +80,8 @@ export interface KnownVehicles {
   get(vin: string): Promise<KnownVehicle | undefined>
   /** In the order of VINs, from the first one after `after`. */
   list(which?: { readonly after?: string | undefined }): AsyncIterable<KnownVehicle>
+  /** The edges that have handlers. Left out when no receiver runs. */
+  edges?(): readonly { readonly name: string }[]
 }
 
 /** One vehicle, as operators see it. `VehicleView` explains the members. */

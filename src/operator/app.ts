@@ -11,6 +11,7 @@ import { shownError } from '../inbox/failing.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { pageBytes } from '../inbox/pages.ts'
 import { jsonText } from '../wire/json.ts'
+import type { EpisodeOccurrence } from '../when/episode.ts'
 import { maxValueDepth, placeOf, withoutDeeper } from '../wire/record.ts'
 import { Feed, type FeedItem } from './feed.ts'
 import { Samples } from './samples.ts'
@@ -143,6 +144,24 @@ export interface VehicleReport extends Omit<VehicleSummary, 'fields' | 'location
   readonly fields: { readonly [field: string]: FieldReport }
   /** What rules with a time wait for, the next one first. Empty when payloads are hidden: a rule says what is true of the vehicle. */
   readonly timers: readonly TimerReport[]
+  /** The episodes that last and the last ones that are over, the newest first. Empty when payloads are hidden. */
+  readonly episodes: readonly EpisodeReport[]
+}
+
+/** A trip, a charge or another episode of a vehicle, as far as the messages show it that the inbox keeps. */
+export interface EpisodeReport {
+  /** The name of the episode. */
+  readonly name: string
+  readonly startedAt: string
+  /** `null`: it lasts. */
+  readonly endedAt: string | null
+  readonly durationMs: number
+  /** Measures that are not certain. */
+  readonly missing: readonly string[]
+  /** Whether messages of it may be missing. */
+  readonly acrossGap: boolean
+  /** Each measure under its name. */
+  readonly measures: { readonly [name: string]: unknown }
 }
 
 /** A rule that waits for a time. */
@@ -171,7 +190,7 @@ export interface FieldReport {
 function vehicleHeadOf(
   { vin, online, state, isOnlineCertain, seenAt, clockBehindMs }: KnownVehicle,
   { payloads }: Shows,
-): Omit<VehicleReport, 'fields' | 'timers'> {
+): Omit<VehicleReport, 'fields' | 'timers' | 'episodes'> {
   return {
     vin,
     online: (payloads ? online : undefined) ?? null,
@@ -208,7 +227,61 @@ function locationOf(vehicle: KnownVehicle): VehicleSummary['location'] {
   return at === undefined || place === undefined ? null : { ...place, at: at.toISOString() }
 }
 
-function vehicleReportOf(vehicle: KnownVehicle, shows: Shows): VehicleReport {
+/** Of which episodes are found, and how many of each name are shown. */
+const mostRead = 2_000
+const mostEpisodes = 5
+
+/** An edge of `episode`, known by what it can do: a receiver without one does not contain it. */
+interface EpisodeSource {
+  readonly name: string
+  open(vehicle: KnownVehicle): EpisodeOccurrence | undefined
+  in(events: Iterable<FleetEvent>): readonly EpisodeOccurrence[]
+}
+
+const isEpisode = (edge: object): edge is EpisodeSource => 'open' in edge && 'in' in edge
+
+async function episodesOf(operator: OperatorApi, vehicle: KnownVehicle): Promise<readonly EpisodeReport[]> {
+  const edges = (operator.vehicles?.edges?.() ?? []).filter(isEpisode)
+  if (edges.length === 0) return []
+  const events: FleetEvent[] = []
+  let read = 0
+  for await (const { event } of operator.messages.list({ vin: vehicle.vin })) {
+    if (event.topic !== 'malformed') events.push(event)
+    if (++read === mostRead) break
+  }
+  return edges
+    .flatMap((edge) => {
+      // The state of the vehicle knows more of one that lasts than the messages do.
+      const lasting = edge.open(vehicle)
+      const over = edge.in(events).filter(({ id }) => id !== lasting?.id)
+      return [...over.slice(-mostEpisodes), ...(lasting ? [lasting] : [])].map((each) =>
+        episodeReportOf(edge.name, each, each === lasting),
+      )
+    })
+    .toSorted((one, other) => other.startedAt.localeCompare(one.startedAt))
+}
+
+/** The members of each episode. The others are its measures. */
+const members: readonly string[] = [
+  ...['vin', 'id', 'revision', 'at', 'startedAt', 'endedAt', 'durationMs', 'pausedMs', 'cut', 'revoked', 'acrossGap'],
+  'missing',
+]
+
+function episodeReportOf(name: string, episode: EpisodeOccurrence, isLasting: boolean): EpisodeReport {
+  const { startedAt, endedAt, durationMs, missing, acrossGap } = episode
+  const measures = Object.entries(episode).filter(([each]) => !members.includes(each))
+  return {
+    name,
+    startedAt: startedAt.toISOString(),
+    endedAt: isLasting ? null : endedAt.toISOString(),
+    durationMs,
+    missing,
+    acrossGap,
+    measures: Object.fromEntries(measures),
+  }
+}
+
+function vehicleReportOf(vehicle: KnownVehicle, episodes: readonly EpisodeReport[], shows: Shows): VehicleReport {
   const fields = vehicle.fields.toSorted().map((field): [string, FieldReport] => {
     const invalidSince = vehicle.invalidSince(field)
     const report = {
@@ -225,7 +298,7 @@ function vehicleReportOf(vehicle: KnownVehicle, shows: Shows): VehicleReport {
     since: since.toISOString(),
     dueAt: dueAt.toISOString(),
   }))
-  return { ...vehicleHeadOf(vehicle, shows), fields: Object.fromEntries(fields), timers }
+  return { ...vehicleHeadOf(vehicle, shows), fields: Object.fromEntries(fields), timers, episodes }
 }
 
 /** A selection as a request writes it: in the query, or in the body as JSON. */
@@ -401,7 +474,8 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
 
   app.get('/vehicles/:vin', async (c) => {
     const vehicle = await vehiclesOf(operator).get(c.req.param('vin'))
-    return vehicle === undefined ? c.json(unknownVehicle, 404) : c.json(vehicleReportOf(vehicle, shows))
+    if (vehicle === undefined) return c.json(unknownVehicle, 404)
+    return c.json(vehicleReportOf(vehicle, shows.payloads ? await episodesOf(operator, vehicle) : [], shows))
   })
 
   app.get('/messages', async (c) => {

@@ -36,6 +36,11 @@ export class EdgeIndex {
   /** Their marks: a state with another text has not followed all of them, and no others. `undefined`: there are none. */
   rules: string | undefined
 
+  /** In the order of registration. */
+  get all(): readonly Edge[] {
+    return [...this.#byName.values()].map(({ edge }) => edge)
+  }
+
   get size(): number {
     return this.#byName.size
   }

@@ -263,6 +263,8 @@ interface OpenVehicle {
 export interface LocalVehicles extends Vehicles<FieldCatalogue> {
   get(vin: string): Promise<Snapshot | undefined>
   list(which?: Parameters<Vehicles['list']>[0]): AsyncIterable<Snapshot>
+  /** The edges that have handlers. */
+  edges(): readonly Edge[]
   /** Notes a gap that another process noticed. The event of a gap of all vehicles is handled elsewhere. */
   noteGap(gap: Pick<KeptGap, 'vin' | 'fromMs' | 'toMs'>): Promise<void>
 }
@@ -583,6 +585,7 @@ export class VehicleStates {
         await open()
         return this.#forget(vin)
       },
+      edges: () => this.edges.all,
       noteGap: async ({ vin, fromMs, toMs }) => {
         await open()
         // The clocks of two processes differ, but messages from now on are certainly after the gap.

@@ -1,11 +1,12 @@
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver, type Receiver, vehicles } from 'fleethook'
+import { createReceiver, type FieldValues, type Receiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { inspectorRoutes } from 'fleethook/inspector'
 import { operatorRoutes } from 'fleethook/operator'
-import { fakeClock, vehicle } from 'fleethook/testing'
-import { becomes } from 'fleethook/when'
+import { deliver, fakeClock, message, vehicle } from 'fleethook/testing'
+import { becomes, episode, is, span } from 'fleethook/when'
 import { expect, onTestFinished, test } from 'vitest'
 import { command } from '../cli/command.ts'
 
@@ -72,6 +73,38 @@ test('the view of a vehicle shows what rules with a time wait for', async () => 
   const { stdout, stderr } = await command(['vehicles', vins[0]], { FLEETHOOK_INBOX: join(folder, 'inbox.db') })
   expect(stderr).toBe('')
   expect(stdout).toMatch(/parked +2026-11-21 10:00:00 +2026-11-21 10:30:00/)
+})
+
+test('the view of a vehicle shows the episodes that are over and the one that lasts, unless payloads are hidden', async () => {
+  const drive = episode('drive', { during: is('Gear', 'D'), measures: { odometer: span('Odometer') } })
+  const inbox = sqliteInbox({ path: join(mkdtempSync(join(tmpdir(), 'fleethook-episodes-')), 'inbox.db') })
+  const receiver = createReceiver({ secret: false, parts: [vehicles({ fields: ['Gear', 'Odometer'] })], log, inbox })
+  onTestFinished(async () => void (await receiver.drain()))
+  receiver.when(drive, () => undefined)
+  const startMs = Date.now() - 3_600_000
+  const say = async (second: number, data: FieldValues): Promise<void> => {
+    const createdAt = new Date(startMs + second * 1_000).toISOString()
+    await (
+      await deliver(receiver, message.data(data, { vin: vins[0], createdAt }))
+    ).settled
+  }
+  await say(-60, { Gear: 'P', Odometer: 1000 })
+  await say(0, { Gear: 'D' })
+  await say(600, { Gear: 'P' })
+  await say(630, { Odometer: 1013 })
+  await say(1_200, { Gear: 'D' })
+  await say(1_260, { Odometer: 1014 })
+  const authorization = 'an-operator'
+  const shownBy = async (app: ReturnType<typeof operatorRoutes>): Promise<unknown> =>
+    (await app.request(`/vehicles/${vins[0]}`, { headers: { authorization } })).json()
+  expect(await shownBy(operatorRoutes(receiver, { secret: authorization }))).toMatchObject({
+    episodes: [
+      { name: 'drive', endedAt: null, durationMs: 60_000, measures: { odometer: { from: 1013, to: 1014 } } },
+      { name: 'drive', durationMs: 600_000, missing: [], measures: { odometer: { from: 1000, to: 1013 } } },
+    ],
+  })
+  const hidden = inspectorRoutes(receiver, { secret: authorization, payloads: false })
+  expect(await shownBy(hidden)).toMatchObject({ episodes: [] })
 })
 
 test('a receiver without the part says so', async () => {

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
 import { useEffect, useMemo, useState } from 'preact/hooks'
-import type { VehicleReport, VehicleSummary } from '../../operator/app.ts'
+import type { EpisodeReport, VehicleReport, VehicleSummary } from '../../operator/app.ts'
+import type { Location } from '../../events/values.ts'
 import { placeOf } from '../../wire/record.ts'
 import type { StoredMessage } from './answers.ts'
 import { Detail } from './detail.tsx'
@@ -173,6 +174,7 @@ function OneVehicle({ vin, opened }: { readonly vin: string; readonly opened: st
             {place !== undefined && (
               <PlainMap markers={[{ ...place, label: vin }]} path={path} label={`Where ${vin} was`} />
             )}
+            {vehicle !== undefined && <Episodes of={vehicle.episodes} />}
             {vehicle !== undefined && <State vehicle={vehicle} />}
             {vehicle === undefined && <Failed of={state} />}
           </div>
@@ -227,5 +229,73 @@ function State({ vehicle }: { readonly vehicle: VehicleReport }): JSX.Element {
         <p class="quiet">Not certain: a gap came after the value, so a newer one may be missing.</p>
       )}
     </>
+  )
+}
+
+/** What lasts, and what was last: trips, charges. */
+function Episodes({ of }: { readonly of: readonly EpisodeReport[] }): JSX.Element | false {
+  return (
+    of.length > 0 && (
+      <Table
+        name="Episodes"
+        head={['Episode', 'Began (UTC)', 'Lasted#', 'Values', 'Route']}
+        rows={of.map(({ name, startedAt, endedAt, durationMs, missing, acrossGap, measures }) => [
+          <>
+            {name}
+            {endedAt === null && <b class="note"> lasts</b>}
+          </>,
+          momentOf(startedAt).slice(0, 16),
+          durationOf(durationMs),
+          <>
+            {Object.entries(measures)
+              .map(([measure, value]) => `${measure} ${measured(value)}`)
+              .join(', ')}
+            {missing.length > 0 && <b class="note"> not certain: {missing.join(', ')}</b>}
+            {acrossGap && <b class="note"> messages may be missing</b>}
+          </>,
+          <Line points={Object.values(measures).flatMap(pointsIn)} />,
+        ])}
+      />
+    )
+  )
+}
+
+/** The value at both ends, the range, the length of the way, or how much it grew. */
+function measured(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return known(value)
+  if ('meters' in value) return typeof value.meters === 'number' ? `${(value.meters / 1_000).toFixed(1)} km` : '?'
+  if ('least' in value && 'most' in value) return `${known(value.least)} to ${known(value.most)}`
+  return 'from' in value && 'to' in value ? `${known(value.from)} → ${known(value.to)}` : ''
+}
+
+const known = (value: unknown): string =>
+  value === null ? '?' : typeof value === 'number' ? String(Math.round(value * 100) / 100) : valueOf(value)
+
+const pointsIn = (value: unknown): readonly Location[] =>
+  typeof value === 'object' && value !== null && 'points' in value && Array.isArray(value.points)
+    ? value.points.flatMap((point) => placeOf(point) ?? [])
+    : []
+
+const [lineWidth, lineHeight] = [72, 24]
+
+/** A small line of where it went, north is up. */
+function Line({ points }: { readonly points: readonly Location[] }): JSX.Element | false {
+  const [first] = points
+  if (first === undefined || points.length < 2) return false
+  const narrowing = Math.cos((first.latitude * Math.PI) / 180)
+  const xs = points.map(({ longitude }) => longitude * narrowing)
+  const ys = points.map(({ latitude }) => -latitude)
+  const [left, top] = [Math.min(...xs), Math.min(...ys)]
+  const scale = Math.min(
+    (lineWidth - 4) / Math.max(1e-6, Math.max(...xs) - left),
+    (lineHeight - 4) / Math.max(1e-6, Math.max(...ys) - top),
+  )
+  const line = xs.map(
+    (x, at) => `${(2 + (x - left) * scale).toFixed(1)},${(2 + ((ys[at] ?? 0) - top) * scale).toFixed(1)}`,
+  )
+  return (
+    <svg class="line" width={lineWidth} height={lineHeight} role="img" aria-label="Route">
+      <polyline points={line.join(' ')} />
+    </svg>
   )
 }
