@@ -195,12 +195,10 @@ async function start<Options extends ServeOptions>(
     )
     await takeUntil
     for (const off of forget) off()
-    const sum = (what: keyof DrainResult): number => results.reduce((total, result) => total + result[what], 0)
-    const [handled, left, lost] = [sum('handled'), sum('left'), sum('lost')]
-    say(
-      `stopped: ${handled} handled while stopping, ${left} left in the inbox, ${lost} lost.${facts(receivers, 'stop')}`,
-    )
-    return { handled, left, lost }
+    const result = together(results)
+    const ofBranches = Object.entries(result.branches ?? {}).map(([name, of]) => ` Branch ${name}: ${stoppedWith(of)}.`)
+    say(`stopped: ${stoppedWith(result)}.${ofBranches.join('')}${facts(receivers, 'stop')}`)
+    return result
   }
 
   async function delay(delayMs: number): Promise<void> {
@@ -371,3 +369,13 @@ function display(hostname: string | undefined): string {
   if (hostname === undefined || hostname === '0.0.0.0' || hostname === '::') return 'localhost'
   return hostname.includes(':') ? `[${hostname}]` : hostname
 }
+
+function together(results: readonly DrainResult[]): DrainResult {
+  const sum = (what: 'handled' | 'left' | 'lost'): number => results.reduce((total, result) => total + result[what], 0)
+  const total = { handled: sum('handled'), left: sum('left'), lost: sum('lost') }
+  const branches = results.flatMap((result) => Object.entries(result.branches ?? {}))
+  return branches.length === 0 ? total : { ...total, branches: Object.fromEntries(branches) }
+}
+
+const stoppedWith = ({ handled, left, lost }: DrainResult): string =>
+  `${handled} handled while stopping, ${left} left in the inbox, ${lost} lost`

@@ -42,6 +42,11 @@ const benchmarks: Readonly<Record<string, Benchmark>> = {
     says: 'the inbox in Postgres beside an INSERT for each request, pg-boss and graphile-worker',
     first: [build],
   },
+  capacity: {
+    says: 'what a message costs each store, against the sums of docs/capacity.md',
+    first: ['node scripts/kafka.ts'],
+  },
+  branches: { says: 'what a branch that forwards costs its receiver, and whether everything arrives' },
   path: { says: 'the functions and files that one message runs through' },
   profile: { says: 'where the CPU goes', first: [build] },
 }

@@ -4,8 +4,7 @@
  * @module
  */
 export type { Timer } from './base/clock.ts'
-export type { Ended, Part, ReceiverPart } from './core/part.ts'
-export type { Handler, Message } from './core/message.ts'
+export type { Ended, MessageView, Part, ReceiverPart } from './core/part.ts'
 export type { ExecutionContext } from './hosting/execution-context.ts'
 export type { DedupeOptions } from './parts/dedupe.ts'
 export type { VehiclesPart } from './parts/vehicles.ts'

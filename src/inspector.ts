@@ -49,6 +49,7 @@ export function inspectorRoutes<Bindings extends object = object>(
   checkOption('inspectorRoutes', 'payloads', payloads, trueOrFalse)
   const app = new Hono<{ Bindings: Bindings }>()
   app.route('/', createShell())
+  app.route('/branches/:branch', createShell())
   app.route('/', guardRoutes('inspectorRoutes', secret, createOperatorApp(operator, { payloads })))
   return app
 }

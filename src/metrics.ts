@@ -9,8 +9,16 @@ import { consoleLog } from './base/log.ts'
 import { refuse, responseOf } from './http/answers.ts'
 import { createSecretCheck, type Secret } from './http/secret.ts'
 import { keepPrivate } from './operator/guard.ts'
-import type { Observer } from './inbox/observer.ts'
-import { type Attributes, type Measure, measuresOf, timed, type Timing } from './receiver/measures.ts'
+import type { Observer, OperatorApi } from './inbox/observer.ts'
+import {
+  type Attributes,
+  type Measure,
+  measuresOf,
+  ofBranch,
+  timed,
+  type Timing,
+  together,
+} from './receiver/measures.ts'
 import type { Histogram, Stats } from './inbox/stats.ts'
 
 /** Options of {@link metricsRoutes}. */
@@ -26,6 +34,7 @@ export interface MetricsOptions<Bindings extends object = object> {
 export interface Measured {
   stats(): Stats
   observe?(observer: Observer): () => void
+  readonly branches?: ReadonlyMap<string, Pick<OperatorApi, 'observe'>>
 }
 
 const contentType = 'text/plain; version=0.0.4; charset=utf-8'
@@ -58,7 +67,7 @@ export function metricsRoutes<Bindings extends object = object>(
       hint: 'Pass a secret of its own, not the webhook’s, or write out `secret: false` to show the metrics to everybody.',
     })
   }
-  timesOf(receiver)
+  timesOf(receiver).measures()
   const guard = createSecretCheck(secret, consoleLog)
   const app = new Hono<{ Bindings: Bindings }>()
   app.get('/', keepPrivate, async (c) => {
@@ -97,9 +106,9 @@ export function metricsText(receiver: Measured): string {
 }
 
 /** The times of each receiver whose metrics somebody reads. */
-const times = /* @__PURE__ */ new WeakMap<Measured, Times>()
+const times = /* @__PURE__ */ new WeakMap<object, Times>()
 
-function timesOf(receiver: Measured): Times {
+function timesOf(receiver: Omit<Measured, 'stats'>): Times {
   const known = times.get(receiver) ?? new Times(receiver)
   times.set(receiver, known)
   return known
@@ -112,14 +121,23 @@ interface Series {
 
 class Times {
   readonly #series = new Map<Timing, Map<Attributes, Series>>()
+  readonly #branches: Measured['branches']
 
-  constructor(receiver: Measured) {
+  constructor(receiver: Omit<Measured, 'stats'>) {
+    this.#branches = receiver.branches
     receiver.observe?.(timed((timing, ms, attributes) => this.#record(timing, ms, attributes)))
   }
 
   measures(): readonly Measure[] {
-    return [...this.#series].map(([{ name, help }, series]) => {
+    const all = [...this.#series].map(([{ name, help }, series]): Measure => {
       return { name, help, unit: 's', type: 'histogram', samples: [...series.values()] }
+    })
+    const behind = [...(this.#branches ?? [])].flatMap(([name, branch]) => ofBranch(name, timesOf(branch).measures()))
+    // One metric has one name and help, whoever it is of.
+    const names = new Set([...all, ...behind].map(({ name }) => name))
+    return [...names].flatMap((name) => {
+      const [first, ...others] = [...all, ...behind].filter((measure) => measure.name === name)
+      return first === undefined ? [] : together(first, others)
     })
   }
 

@@ -5,16 +5,18 @@ import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, GivenRequest, type Incoming } from './http/routes.ts'
 import type { Door } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
-import { markHosted } from './receiver/hosted.ts'
+import { Branches } from './receiver/branches.ts'
+import { type HostedReceiver, markHosted, rememberParts } from './receiver/hosted.ts'
 import { Intake, type ReceiverParts } from './receiver/intake.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import { FleethookError } from './base/errors.ts'
 import { checkOption, numberBetween } from './base/options.ts'
 import { quietMs } from './base/log.ts'
 import { isBound, type RequestScope } from './hosting/execution-context.ts'
+import { DeliveryIds } from './inbox/delivery-id.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
-import type { AddedBy, KeepsVehicles, Receiver } from './receiver/interface.ts'
+import type { AddedBy, Handling, KeepsVehicles, Receiver, Webhook } from './receiver/interface.ts'
 import type { KeptVehicles } from './parts/vehicles.ts'
 import { isEdge } from './vehicles/edge.ts'
 import type { BatchOptions } from './core/handler.ts'
@@ -52,16 +54,37 @@ export function createReceiver<
 >(
   options: ReceiverOptions<Bindings, Fields> & { readonly parts?: Parts },
 ): Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> & AddedBy<Parts, ExtendedBy<Fields>> {
-  const settings = timedByInbox(readOptions(options))
+  const { receiver, webhook, hosted } = assemble<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>>(
+    readOptions(options),
+  )
+  markHosted(receiver, hosted)
+  const whole: object = Object.assign(receiver, webhook)
+  // Whether `vehicles` is there depends on the parts, whose types say the same.
+  return whole as Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> & AddedBy<Parts, ExtendedBy<Fields>> // oxlint-disable-line no-unsafe-type-assertion
+}
+
+/** A receiver, and the webhook by which its messages come. Those of a branch come from another receiver, which has made their `ids`. */
+export function assemble<Bindings extends object, Fields extends FieldCatalogue, Keeps extends boolean>(
+  given: Settings,
+  ids?: DeliveryIds,
+): {
+  readonly receiver: Handling<Bindings, Fields, Keeps>
+  readonly webhook: Webhook<Bindings>
+  readonly hosted: HostedReceiver
+} {
+  const settings = timedByInbox(given)
   const { clock, limits, bodyBytes, basePath } = settings
   const reports = createReports(settings)
   const noteRefused = reports.refusals.note
   const checkSecret = createSecretCheck(settings.secret, settings.log)
+  const ownIds = ids ?? new DeliveryIds()
   const receipts = createReceipts(
     createNormalizer({ ...settings, onDrift: (field, seen) => reports.drift.note(field, seen) }),
     clock,
     limits.pendingMessages,
     reports.noteClockBehind,
+    ownIds,
+    ids !== undefined,
   )
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
   const vehicles = vehiclesPart?.keep({
@@ -71,7 +94,10 @@ export function createReceiver<
   })
   const registry = createRegistry(settings.fields, vehicles?.subjects)
   const { inbox } = settings
-  const intake = new Intake({ settings, registry, receipts, reports, vehicles })
+  const branches = new Branches()
+  const parts = { settings, registry, receipts, reports, vehicles, branches }
+  const intake = new Intake(parts)
+  rememberParts(inbox, parts)
 
   /** The whole path of a request: check the secret, read, keep, answer. Handlers run in a task of their own. */
   async function receive(incoming: Incoming, door: Door): Promise<Answer> {
@@ -167,7 +193,7 @@ export function createReceiver<
   )
 
   let closing: AbortController | undefined
-  const receiver: Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> = {
+  const receiver: Handling<Bindings, Fields, Keeps> = {
     inbox,
     ack: intake.ack,
     durability: intake.durability,
@@ -185,6 +211,36 @@ export function createReceiver<
       registry.add(receiver.when, edge, rest)
       return receiver
     },
+    async open(openOptions) {
+      await intake.open(openOptions)
+      branches.open(openOptions)
+    },
+    async drain(options = {}) {
+      // NaN would end it at once, and lose what is in memory.
+      for (const name of ['deadlineMs', 'handlerGraceMs'] as const)
+        checkOption('drain', name, options[name], numberBetween(0, Infinity))
+      isStopping = true
+      closing?.abort()
+      return branches.drain(options, intake.drain(options))
+    },
+    async [Symbol.asyncDispose]() {
+      await receiver.drain()
+    },
+    readiness: () => readinessOf(busy()),
+    handlersOf: (event) => registry.namesFor(event),
+    stats: intake.stats,
+    failing: intake.failing,
+    observe: intake.observe,
+    deadLetters: intake.deadLetters,
+    messages: intake.messages,
+    replay: (which, from) => intake.replay(which, from),
+    replaySome: intake.replaySome,
+    async forget(vin, { dryRun = false } = {}) {
+      return branches.forget(vin, dryRun, await intake.forget(vin, { dryRun }))
+    },
+    branches: branches.byName,
+  }
+  const webhook: Webhook<Bindings> = {
     routes: () => routes.app,
     fetch: routes.fetch,
     async accept(message) {
@@ -200,39 +256,26 @@ export function createReceiver<
         ? Promise.resolve()
         : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
     },
-    open: (openOptions) => intake.open(openOptions),
-    async drain(options = {}) {
-      // NaN would end it at once, and lose what is in memory.
-      for (const name of ['deadlineMs', 'handlerGraceMs'] as const)
-        checkOption('drain', name, options[name], numberBetween(0, Infinity))
-      isStopping = true
-      closing?.abort()
-      return intake.drain(options)
-    },
-    async [Symbol.asyncDispose]() {
-      await receiver.drain()
-    },
-    readiness: () => readinessOf(busy()),
-    handlersOf: (event) => registry.namesFor(event),
-    stats: intake.stats,
-    failing: intake.failing,
-    observe: intake.observe,
-    deadLetters: intake.deadLetters,
-    messages: intake.messages,
-    replay: (which, from) => intake.replay(which, from),
-    replaySome: intake.replaySome,
-    forget: (vin, options) => intake.forget(vin, options),
   }
-  const { vehicles: states } = intake
-  const whole = states === undefined ? receiver : Object.assign(receiver, { vehicles: states })
-  reports.observers.attach(whole)
+  if (intake.vehicles !== undefined) Object.assign(receiver, { vehicles: intake.vehicles })
+  reports.observers.attach(receiver)
   markRoutes(routes.app, receiver)
   const { answer, targetOf } = routes
   const refused = reports.refusals.noteByRuntime
-  const noteCertificate = (untilMs: number): void => void (reports.certificate.untilMs = untilMs)
-  markHosted(receiver, { answer, targetOf, refused, noteCertificate, secret: settings.secret, intake })
-  // Whether `vehicles` is there depends on the parts, whose types say the same.
-  return whole as typeof receiver & AddedBy<Parts, ExtendedBy<Fields>> // oxlint-disable-line no-unsafe-type-assertion
+  const hosted: HostedReceiver = {
+    answer,
+    targetOf,
+    refused,
+    noteCertificate: (untilMs) => void (reports.certificate.untilMs = untilMs),
+    settings: given,
+    intake,
+    registry,
+    reports,
+    branches,
+    ids: ownIds,
+    vehicles,
+  }
+  return { receiver, webhook, hosted }
 }
 
 /** Stops a type of Hono that has the bindings inside, because `createReceiver` takes only the bindings. */

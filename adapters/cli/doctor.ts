@@ -445,19 +445,19 @@ const toJson = ({ handlers, ...of }: Failing): ShownFailing => ({
 /** A handler may fail for a moment. After a minute, somebody must look. */
 const briefMs = 60_000
 
-function failing(id: string, found: ShownFailing): Finding {
+function failing(id: string, found: ShownFailing, of: string = ''): Finding {
   if (found.messages === 0) return ok(id, 'nothing fails now')
   const isBrief = found.handlers.every(({ since }) => Date.now() - Date.parse(since) < briefMs)
-  const todo = 'fleethook failing shows the last errors. Fix the handler: the messages are tried again by themselves.'
+  const todo = `fleethook failing${of} shows the last errors. Fix the handler: the messages are tried again by themselves.`
   return (isBrief ? warn : fail)(id, failingSentence(found, Date.now()), todo)
 }
 
-function deadLetters(id: string, count: number): Finding {
+function deadLetters(id: string, count: number, of: string = ''): Finding {
   if (count === 0) return ok(id, 'no dead letters')
   return warn(
     id,
     `Messages that a handler failed for good: ${count}.`,
-    'fleethook dead list shows the errors. Fix the handler, then fleethook dead replay.',
+    `fleethook dead list${of} shows the errors. Fix the handler, then fleethook dead replay${of}.`,
   )
 }
 
@@ -506,22 +506,44 @@ async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerat
     )
   if (stats.lost > 0)
     yield fail('receiver.lost', `Acknowledged messages that were lost: ${stats.lost}.`, 'See docs/reliability.md.')
+  for (const [name, of] of Object.entries(stats.branches ?? {})) yield* branchOf(name, of)
+}
+
+/** Messages that were handed over, and what becomes of them. */
+function* branchOf(name: string, stats: z.infer<typeof behindForm>): Generator<Finding, void> {
+  const id = `branch.${name}`
+  const { received, refused, backlog, failing: fails, inbox: kept } = stats
+  const missed = Object.values(refused).reduce((sum, count) => sum + count, 0)
+  yield missed === 0
+    ? ok(id, `${received} messages handed over`)
+    : fail(
+        id,
+        `Messages that the branch could not keep since the start: ${missed}. Gap events on the branch say which.`,
+        'Give its inbox more room, or look at its disk or database.',
+      )
+  if (backlog !== undefined) yield* waiting(id, backlog)
+  if (fails !== undefined) yield failing(`${id}.failing`, fails, ` --branch ${name}`)
+  yield deadLetters(`${id}.dead`, kept?.deadLetters ?? 0, ` --branch ${name}`)
 }
 
 const someNumber = z.optional(z.nullable(z.number()))
-const statsForm = z.object({
-  draining: z.boolean(),
+const behindForm = z.object({
   received: z.number(),
-  lost: z.number(),
-  clocksBehind: z.optional(z.number()),
-  certificateUntilMs: z.optional(z.number()),
-  lastReceivedAtMs: z.optional(z.number()),
   refused: z.record(z.string(), z.number()),
   backlog: z.optional(
     z.object({ messages: z.number(), oldestMs: z.optional(z.number()), processes: z.optional(z.number()) }),
   ),
   failing: z.optional(failingForm),
   inbox: z.optional(z.object({ deadLetters: someNumber })),
+})
+const statsForm = z.object({
+  ...behindForm.shape,
+  draining: z.boolean(),
+  lost: z.number(),
+  clocksBehind: z.optional(z.number()),
+  certificateUntilMs: z.optional(z.number()),
+  lastReceivedAtMs: z.optional(z.number()),
+  branches: z.optional(z.record(z.string(), behindForm)),
 })
 
 /** Refused requests by their error, without those that a doctor sent. */

@@ -115,6 +115,7 @@ export async function servePage(
     return c.json({ error: 'origin_refused', text: 'This page is only for its own address.' }, 403)
   })
   app.route('/', createShell())
+  app.route('/branches/:branch', createShell())
   app.route(
     '/',
     guardRoutes(

@@ -49,6 +49,7 @@ interface OperatorArguments {
   readonly inbox?: string
   readonly url?: string
   readonly schema?: string
+  readonly branch?: string
   readonly yes?: true
 }
 
@@ -76,6 +77,7 @@ export function operates<Arguments extends unknown[], Options extends object>(
     .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
     .option('--url <url>', 'the address at which a receiver mounts operatorRoutes')
     .option('--schema <name>', 'the schema of the tables of postgresInbox (default: fleethook)')
+    .option('--branch <name>', 'ask this branch of the receiver')
     .addHelpText('after', statuses)
   return acts<Arguments, OperatorArguments & Options>(command, async (options, print, ...args) => {
     const variable = environment(options.dotenv)
@@ -111,7 +113,7 @@ async function agreed(question: string, { yes }: OperatorArguments): Promise<boo
 
 /** Where the operator's requests go. A file that the user names wins over the variable of an address. */
 export function connectionTo(
-  { inbox, url, schema }: Pick<OperatorArguments, 'inbox' | 'url' | 'schema'>,
+  { inbox, url, schema, branch }: Pick<OperatorArguments, 'inbox' | 'url' | 'schema' | 'branch'>,
   variable: Environment,
 ): ConnectionOptions {
   const database = variable('DATABASE_URL')
@@ -122,6 +124,7 @@ export function connectionTo(
     // A file that is named and missing is a mistake, and no reason to look elsewhere.
     database: (inbox ?? variable('FLEETHOOK_INBOX')) === undefined && isPostgres(database) ? database : undefined,
     schema: schema ?? 'fleethook',
+    branch,
   }
 }
 
@@ -138,6 +141,8 @@ export interface ConnectionOptions {
   /** The address of a Postgres in which the tables of the inbox may be. */
   readonly database?: string | undefined
   readonly schema?: string
+  /** A branch of that receiver. */
+  readonly branch?: string | undefined
   /** The user names the schema, so the tables come before a file that the user does not name. */
   readonly wantsTables?: boolean
 }
@@ -166,12 +171,14 @@ export class Operator {
    * Sends a request and returns the answer unchanged. Looks for the receiver each time, because it may start or stop while a person thinks.
    * Rejects when there is no answer.
    */
-  async pass(asked: Asked): Promise<Response> {
-    const { inbox, url, secret, database, schema = 'fleethook', wantsTables = false } = this.#to
+  async pass({ path, ...how }: Asked): Promise<Response> {
+    const { inbox, url, secret, database, schema = 'fleethook', branch, wantsTables = false } = this.#to
+    const asked = { ...how, path: branch === undefined ? path : `/branches/${encodeURIComponent(branch)}${path}` }
     if (url !== undefined) return overHttp(url, secret, asked)
     if (isMissing(inbox) || (wantsTables && database !== undefined)) {
       if (database !== undefined && this.#needs === 'receiver') throw notReached(inbox)
       if (database !== undefined) {
+        if (branch !== undefined) throw branchAlone(branch)
         this.isRunning = false
         return askDatabase(database, schema, asked, inbox)
       }
@@ -188,6 +195,7 @@ export class Operator {
     this.isRunning = isOwned(socket, inbox) && (await listens(socket))
     if (this.isRunning) return overSocket(socket, asked)
     if (this.#needs === 'receiver') throw notRunning(inbox)
+    if (branch !== undefined) throw branchAlone(branch)
     if (database !== undefined && !this.#isSaid)
       console.error(
         `This is about the file ${inbox}. With --schema fleethook, the command asks the tables in DATABASE_URL.`,
@@ -225,6 +233,13 @@ function notRunning(inbox: string): FleethookError {
     hint:
       'Start it, or name the file of its inbox with --inbox or FLEETHOOK_INBOX. For a receiver without sqliteInbox, or on ' +
       'another machine, mount operatorRoutes and give --url.',
+  })
+}
+
+/** A stopped receiver knows nothing of its branches. */
+function branchAlone(branch: string): FleethookError {
+  return new FleethookError('inbox_unavailable', `Only a running receiver can be asked for its branch ${branch}.`, {
+    hint: 'Without one, name the inbox of the branch itself: its file with --inbox, or its tables with --schema.',
   })
 }
 

@@ -201,13 +201,22 @@ async function sendAll(
   await Promise.all(lanes.values())
 }
 
-/** What a vehicle sends in a second, about. */
-const usualRate = 0.6
+/** Simulated ahead to know how long it takes. More are about as dense, or less. */
+const mostAhead = 100_000
 
-/** A high rate makes the fleet's time pass faster. It wakes up in the past, so that its last message is from about now. */
-function wakesUpAt({ count, vins, rate }: Given): number {
-  const seconds = Number.isFinite(count) ? count / (vins * usualRate) - count / rate : 0
-  return Math.round(Date.now() - 1_000 * Math.max(0, seconds))
+/** A high rate makes the fleet's time pass faster. It wakes up in the past, so that its last message is from about now, and none from later. */
+function wakesUpAt(given: Given): number {
+  const { count, rate } = given
+  if (!Number.isFinite(count)) return Date.now()
+  const ahead = Math.min(count, mostAhead)
+  let taken = 0
+  let lastMs = 0
+  for (const { at } of simulated(given, 0)) {
+    if (++taken > ahead) break
+    lastMs = at
+  }
+  const simulatedMs = lastMs * (count / ahead)
+  return Math.round(Date.now() - Math.max(0, simulatedMs - (1_000 * count) / rate))
 }
 
 function* simulated({ vins, seed, topic = wireTopics }: Given, startAt: number): Generator<SimulatedMessage> {

@@ -7,7 +7,7 @@ import { FleethookError } from '../../src/base/errors.ts'
 import { aFunction, checkOptions, defined, required, type Rules, wholeNumber } from '../../src/base/options.ts'
 import type { Drainable } from '../../src/hosting/drainable.ts'
 import { givenOnce, type InboxFactory, type Retention } from '../../src/inbox/inbox.ts'
-import { hostedBy } from '../../src/receiver/hosted.ts'
+import { partsWith } from '../../src/receiver/hosted.ts'
 import { createInboxObject } from './durable-object/object.ts'
 import { ObjectsInbox } from './durable-object/objects.ts'
 import type { InboxObjectClass, ObjectNamespace } from './durable-object/platform.ts'
@@ -97,7 +97,7 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
     give()
     return new ObjectsInbox(settings, { objects, shards, bindings: () => bindings })
   }
-  const inbox = Object.assign(create, { bind })
+  const inbox = Object.assign(create, { bind, place: { of: 'durableObjectInbox', takes: true } as const })
   made.set(inbox, { maxBytes, dead })
   return inbox
 }
@@ -121,7 +121,7 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
  */
 export function inboxObject(receiver: Drainable): InboxObjectClass {
   const keeping = made.get(receiver.inbox)
-  const parts = hostedBy(receiver)?.intake.parts
+  const parts = partsWith(receiver.inbox)
   if (keeping === undefined || parts === undefined) {
     throw new FleethookError(
       'option_invalid',

@@ -40,8 +40,9 @@ export type { KafkaInboxOptions, KafkaSasl, KafkaTls } from './kafka/options.ts'
 export function kafkaInbox(options: KafkaInboxOptions): InboxFactory {
   const settings = readKafkaOptions(options)
   const give = givenOnce('kafkaInbox', 'topic')
-  return (own) => {
+  const create: InboxFactory = (own) => {
     give()
     return new SharedInbox(settings.role, own, new KafkaSystem(settings, own))
   }
+  return Object.assign(create, { place: { of: 'kafkaInbox', takes: true } as const })
 }

@@ -136,6 +136,7 @@ export function postgresInbox(options: PostgresInboxOptions): PostgresInbox {
   }
   const inbox = Object.assign(create, {
     clock: (local: Clock): Clock => (clock = new ServerClock(local)),
+    place: { of: 'postgresInbox', name: `the schema ${settings.schema}`, takes: settings.role !== 'handle' } as const,
     exactlyOnce,
   })
   systems.set(inbox, () => system)

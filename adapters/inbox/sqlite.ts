@@ -3,7 +3,8 @@
  *
  * @module
  */
-import type { InboxFactory } from '../../src/inbox/inbox.ts'
+import { resolve } from 'node:path'
+import type { InboxFactory, InboxSettings } from '../../src/inbox/inbox.ts'
 import { loadSqlite } from './sqlite/file/database.ts'
 import { createInboxFile } from './sqlite/file/file.ts'
 import { createInboxFileInThread } from './sqlite/file/in-thread.ts'
@@ -34,7 +35,8 @@ export function sqliteInbox(options: SqliteInboxOptions): InboxFactory {
   const settings = readSqliteOptions(options)
   loadSqlite()
   const createFile = settings.thread ? createInboxFileInThread : createInboxFile
-  return (inboxSettings) => {
-    return createSqliteInbox(createFile(settings), inboxSettings, settings)
-  }
+  return Object.assign(
+    (inboxSettings: InboxSettings) => createSqliteInbox(createFile(settings), inboxSettings, settings),
+    { file: resolve(settings.path) },
+  )
 }

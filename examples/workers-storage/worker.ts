@@ -4,10 +4,9 @@ import { worker } from 'fleethook/workers'
 import { Hono } from 'hono'
 import { bearerAuth } from 'hono/bearer-auth'
 import { timingSafeEqual } from 'hono/utils/buffer'
+import { limited } from './limited.ts'
 
-interface Env {
-  Bindings: { DB: D1Database; READ_TOKEN: string; WEBHOOK_SECRET: string }
-}
+type Env = { Bindings: { DB: D1Database; READ_TOKEN: string; WEBHOOK_SECRET: string } }
 
 // The newest value, by the vehicle's clock: old messages come late. A clock that is unset or fast says nothing, so its values win (?5).
 const upsert = `
@@ -19,6 +18,7 @@ const receiver = createReceiver({
   ack: 'handled', // A 2xx says that the message is in the database. Three attempts fit into the 25 seconds of a request.
   timeoutMs: 7_000,
   retry: { attempts: 3 },
+  parts: [limited(120)], // A vehicle that never stops sending must not fill the database.
 }).on('data', async ({ vin, data, at, receivedAt }, { env }) => {
   const isWrong = at > receivedAt || at.getUTCFullYear() < 2015
   const time = (isWrong ? new Date(receivedAt.getTime() - 10_000) : at).toISOString()

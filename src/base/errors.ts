@@ -17,6 +17,8 @@ export type ErrorCode =
   | 'encode_unsupported'
   | 'message_unreadable'
   | 'drain_deadline'
+  | 'forward_failed'
+  | 'forward_refused'
   | 'listen_failed'
 
 /**

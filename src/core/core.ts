@@ -14,7 +14,7 @@ import { type CoreCounts, type CoreOptions, inboxRestMs } from './events.ts'
 import { Lanes } from './lanes.ts'
 import { Lifecycle, Yielding } from './lifecycle.ts'
 import { admittedBy, type Ended } from './part.ts'
-import { backoffMs, errorText, expectedMs, requestOf } from './retry.ts'
+import { backoffMs, errorText, expectedMs, ownRetry, requestOf, type RetryOptions } from './retry.ts'
 import { type Failure, Runner } from './runner.ts'
 
 /**
@@ -331,11 +331,10 @@ export class Core {
             const found = vehicles.find(message.lane)
             const state = found instanceof Promise ? await found : found
             if (message.isOver) return this.#endTurn(message, 'over')
+            const { event, claim } = message
+            // The next one tells what is due before it.
             const isFollowed = message.next !== undefined
-            message.change =
-              message.event &&
-              message.claim &&
-              vehicles.step(message.id, message.event, state, message.claim, isFollowed)
+            message.change = event && claim && vehicles.step(message.id, event, state, claim, isFollowed)
           }
           message.handlers = this.#handlersOf(message)
         }
@@ -636,7 +635,8 @@ export class Core {
     if (!message.mayBeSkipped) return undefined
     try {
       const admitted = admittedBy(this.options.parts, message)
-      if (admitted === 'wait') return 'wait'
+      // With none before it, nothing would wake it.
+      if (admitted === 'wait' && message.previous !== undefined) return 'wait'
       if (admitted === 'skip') return this.#mayEnd(message) ? 'skipped' : 'wait'
     } catch (error) {
       message.failForGood(errorText(error))
@@ -695,12 +695,14 @@ export class Core {
     else if (failure === undefined || request?.kind === 'discard') {
       this.breakers.succeeded(handler)
       if (request?.kind === 'discard') this.options.events.discarded(request.reason, message.event?.topic ?? '', 1)
-    } else attempt.fail(handler, failure, this.#failed(message, handler, failure.error))
+    } else if (request?.kind === 'give-up') this.#gaveUp(message, handler, failure.error)
+    else attempt.fail(handler, failure, this.#failed(message, handler, failure.error))
   }
 
   /** A handler failed. Reports it, and returns the breaker at which the message waits, and the time until it is tried again. */
   #failed(message: Message, handler: Handler, error: unknown, messages: number = 1): Rest {
-    const { events, clock, retry } = this.options
+    const { events, clock } = this.options
+    const retry = ownRetry(handler.run) ?? this.options.retry
     const { startsNoMore } = this.lifecycle
     const request = requestOf(error)
     // Of a batch, each message is tried alone at once. What a drain aborts has not failed.
@@ -733,15 +735,37 @@ export class Core {
     return { breaker: open?.breaker, restMs }
   }
 
+  /** Another try would end the same way, and what the handler calls works. */
+  #gaveUp(message: Message, handler: Handler, error: unknown): void {
+    const { events, clock } = this.options
+    this.breakers.succeeded(handler)
+    message.failForGood(errorText(error), [handler])
+    const { id, attempt, event } = message
+    const how = { handler: handler.name, failures: 0, nextAtMs: undefined, limit: attempt, untilMs: clock.now() }
+    if (event !== undefined) events.failed(error, event, { id, attempt }, how)
+  }
+
   /** Whether the failed attempt was the last one. Notes that it failed. */
   #isLast(message: Message): boolean {
-    const { clock, retry } = this.options
-    const now = elapsedMs(clock)
-    return this.#isSpent(message, now, message.noteFailure(now, expectedMs(retry, message.attemptsBefore)))
+    const now = elapsedMs(this.options.clock)
+    return this.#isSpent(
+      message,
+      now,
+      message.noteFailure(now, expectedMs(this.#retryOf(message), message.attemptsBefore)),
+    )
+  }
+
+  /** Of its handlers that still have to succeed, one that says itself how long it is tried decides for all. */
+  #retryOf({ handlers = noHandlers }: Message): Required<RetryOptions> {
+    for (const { run } of handlers) {
+      const own = ownRetry(run)
+      if (own !== undefined) return own
+    }
+    return this.options.retry
   }
 
   #isSpent(message: Message, nowMs: number, sinceMs: number): boolean {
-    const { retry } = this.options
+    const retry = this.#retryOf(message)
     const exempt = message.trouble?.exempt ?? 0
     return message.attempt - exempt >= retry.attempts || nowMs - sinceMs >= retry.maxAgeMs
   }
@@ -750,7 +774,7 @@ export class Core {
   #whySpent({ attemptsBefore, crashes, trouble }: Message): string | undefined {
     const { attempts } = this.options.retry
     if (crashes >= mostCrashes) return `${crashText(crashes)}, and it may be the reason.`
-    if (attemptsBefore < attempts) return undefined
+    if (attemptsBefore < attempts || this.options.registry.hasOwnRetry) return undefined
     const tried = `arlier processes tried it ${attemptsBefore} times`
     const { failure } = trouble ?? {}
     return failure === undefined ? `E${tried}.` : `${failure.error} (${failure.handler}; e${tried})`
@@ -850,6 +874,7 @@ export class Core {
 
   /** For the states of vehicles and for parts. */
   #reportOver(message: Message, outcome: Ended): void {
+    if (!message.hearEnd()) return
     this.options.vehicles?.over(message.change)
     for (const part of this.options.parts) part.over?.(message, outcome)
   }
@@ -896,6 +921,7 @@ export class Core {
   /** As `#end`, for a message that somebody else counts. */
   #leave(message: Message): void {
     const { inLane } = message
+    if (message.isAdmitted) this.#reportOver(message, 'gone')
     if (this.#suspect === message) this.#suspect = undefined
     this.#troubled.delete(message)
     if (message.state === 'running') this.#freeSlot(message)

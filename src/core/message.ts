@@ -4,11 +4,13 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { type ExecutionContext, isBound, type RequestScope } from '../hosting/execution-context.ts'
 import { mostCrashes } from '../inbox/crash-suspects.ts'
+import { msOfSeq, seqOf } from '../inbox/delivery-id.ts'
 import type { LastFailure } from '../inbox/failing.ts'
 import type { Claim, Waiting } from '../inbox/inbox.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { Step } from '../vehicles/vehicles.ts'
 import type { BatchOptions } from './handler.ts'
+import type { MessageView } from './part.ts'
 
 /** The queue of one VIN. It exists only while it has work. Only `Lanes` changes it. */
 export interface Lane {
@@ -84,7 +86,7 @@ interface Trouble {
  * | `running` | it has the turn of its lane and a slot of `concurrency`, or its batch has              |
  * | `over`    | settled, dead or given up                                                             |
  */
-export class Message {
+export class Message implements MessageView {
   readonly id: string
   /** The VIN of its vehicle, or a name that begins with `*` for messages of no vehicle. */
   readonly lane: string
@@ -112,8 +114,8 @@ export class Message {
   heldBy: object | undefined
   /** The slot that it shares with other messages of a batch while it runs. `undefined`: it has its own. */
   slot: Slot | undefined
-  /** No part has let it pass yet. */
-  #isNew = true
+  /** Whether parts have let it pass, and whether they have heard of its end. */
+  #toParts: 'new' | 'admitted' | 'ended' = 'new'
   /** It was in a batch that failed, so its handler gets it alone. */
   isAlone = false
   /** It is over here without an end: another process has the message, or its vehicle was erased. */
@@ -158,12 +160,27 @@ export class Message {
 
   /** Parts may skip it: it came over the wire, no operator replayed it, and its handlers have not run. */
   get mayBeSkipped(): boolean {
-    return this.counts && this.#isNew && this.claim?.replayed !== true
+    return this.counts && this.#toParts === 'new' && this.claim?.replayed !== true
   }
 
   /** All parts let it pass. */
   admit(): void {
-    this.#isNew = false
+    this.#toParts = 'admitted'
+  }
+
+  get isAdmitted(): boolean {
+    return this.#toParts === 'admitted'
+  }
+
+  /** Parts and the state of its vehicle hear of its end once. Returns whether they have to hear it now. */
+  hearEnd(): boolean {
+    if (this.#toParts === 'ended') return false
+    this.#toParts = 'ended'
+    return true
+  }
+
+  get receivedAt(): number {
+    return this.claim?.message.receivedAt ?? msOfSeq(seqOf(this.id))
   }
 
   /** Its turn begins, in a slot of its own or in that of its batch. */

@@ -9,6 +9,7 @@ import type { HandledSubjects } from '../inbox/inbox.ts'
 import { markOf, nthRunOf } from '../inbox/once-handlers.ts'
 import type { Message, Handler, Wants } from './message.ts'
 import type { HandlerFilter } from './handler.ts'
+import { ownRetry } from './retry.ts'
 import type { EdgeSubjects } from '../vehicles/vehicles.ts'
 
 /** A filter as it was given, with unchecked names of fields. */
@@ -34,6 +35,10 @@ export interface Registry {
    * `batch` or `when` of the receiver. Throws `handler_invalid` when an argument of it is wrong.
    */
   add(method: object, subjects: unknown, handling: readonly unknown[], gather?: Handler['gather']): void
+  /**
+   * A branch gets every message, before the handlers of its topic: one that ends the process must not keep it from the branch.
+   */
+  addBranch(name: string, take: (message: Message) => unknown): void
   /** The handlers for a message of these subjects: handlers of one message first, batches last. */
   handlersFor(
     event: FleetEvent | MalformedBody,
@@ -42,6 +47,8 @@ export interface Registry {
   ): readonly Handler[]
   /** What was registered, for inboxes that several processes share. */
   readonly added: readonly HandledSubjects[]
+  /** One of the handlers says itself how long it is tried. */
+  readonly hasOwnRetry: boolean
   /** The names of the handlers and batches that an event is for, without those of other subjects than its topic. */
   namesFor(event: FleetEvent | MalformedBody): readonly string[]
 }
@@ -62,6 +69,7 @@ const nobody: Subscribed = { handlers: [], isFiltered: false, hasRepeated: false
 export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects): Registry {
   const byKey = new Map<string, Subscribed>()
   const added: HandledSubjects[] = []
+  let hasOwnRetry = false
   /** Later runs of a handler for one message, by their number. */
   const runs = new Map<Handler, Handler[]>()
 
@@ -92,9 +100,9 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
     })
   }
 
-  function subscribe(key: string, handler: Handler): void {
+  function subscribe(key: string, handler: Handler, isFirst: boolean = false): void {
     const known = byKey.get(key) ?? nobody
-    const handlers = [...known.handlers, handler]
+    const handlers = isFirst ? [handler, ...known.handlers] : [...known.handlers, handler]
     const inOrder = [
       ...handlers.filter(({ gather }) => gather === undefined),
       ...handlers.filter(({ gather }) => gather),
@@ -124,6 +132,21 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
       const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, gather, mark }
       for (const key of keys) subscribe(key, handler)
       added.push({ keys, filter, mark })
+      hasOwnRetry ||= ownRetry(run) !== undefined
+    },
+
+    addBranch(name, take) {
+      const handler: Handler = {
+        name: `branch ${name}`,
+        run: (handOver) => (typeof handOver === 'function' ? handOver() : undefined),
+        wants: undefined,
+        input: (message) => () => take(message),
+        gather: undefined,
+        mark: undefined,
+      }
+      for (const key of [...topics, 'malformed']) subscribe(key, handler, true)
+      // Processes that share an inbox have the same branches.
+      added.push({ keys: [handler.name], filter: undefined, mark: undefined })
     },
 
     handlersFor(event, message, edges) {
@@ -145,6 +168,10 @@ export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects):
     },
 
     added,
+
+    get hasOwnRetry() {
+      return hasOwnRetry
+    },
 
     namesFor: (event) => registry.handlersFor(event, undefined, undefined).map(({ name }) => name),
   }

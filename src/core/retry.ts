@@ -23,6 +23,17 @@ export function retryOptions(given: Partial<RetryOptions>, isDurable: boolean): 
   return { attempts, minMs, maxMs, maxAgeMs }
 }
 
+const ownOptions = /* @__PURE__ */ new WeakMap<object, Required<RetryOptions>>()
+
+/** This handler is tried again as it says itself, whatever the option `retry` of its receiver is. */
+export function retriedAs<Handler extends object>(handler: Handler, options: Required<RetryOptions>): Handler {
+  ownOptions.set(handler, options)
+  return handler
+}
+
+/** `undefined`: as its receiver says. */
+export const ownRetry = (handler: object): Required<RetryOptions> | undefined => ownOptions.get(handler)
+
 /** The time that the attempts of an earlier process have probably taken, in milliseconds. The process did not write it down. */
 export function expectedMs({ minMs, maxMs }: RetryOptions, attempts: number): number {
   let sum = 0
@@ -98,8 +109,14 @@ export class Discard extends Error {
   }
 }
 
-/** What a handler asks for by throwing a {@link Retry} or a {@link Discard}, from this copy of the package or another. */
+/** Thrown by a handler for which another try would end the same way: the message becomes a dead letter at once. */
+export class GiveUp extends FleethookError {
+  readonly fleethook = 'give-up'
+}
+
+/** What a handler asks for by throwing a {@link Retry}, a {@link Discard} or a {@link GiveUp}, from this copy of the package or another. */
 type HandlerRequest =
+  | { readonly kind: 'give-up' }
   | { readonly kind: 'retry'; readonly afterMs: number; readonly cause: unknown }
   | { readonly kind: 'discard'; readonly reason: string }
 
@@ -107,6 +124,7 @@ type HandlerRequest =
 export function requestOf(thrown: unknown): HandlerRequest | undefined {
   try {
     if (!(thrown instanceof Error) || !('fleethook' in thrown)) return undefined
+    if (thrown.fleethook === 'give-up') return { kind: 'give-up' }
     if (thrown.fleethook === 'discard' && 'reason' in thrown) return { kind: 'discard', reason: String(thrown.reason) }
     if (thrown.fleethook !== 'retry' || !('afterMs' in thrown)) return undefined
     // It may be of another copy of this package, or changed since: inboxes store whole numbers.

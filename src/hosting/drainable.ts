@@ -17,6 +17,8 @@ export interface DrainResult {
   readonly left: number
   /** Messages in memory that were not handled at the deadline. They are lost. */
   readonly lost: number
+  /** The same of each branch, by its name. Left out: there are none. */
+  readonly branches?: Readonly<Record<string, DrainResult>>
 }
 
 /** How to drain a receiver. */

@@ -9,10 +9,16 @@ let nextWord = words.length
 export class DeliveryIds {
   /** The millisecond of the newest id, or of the one that it follows. */
   newestMs = 0
+  readonly #first: number
   #counter = 0
   #head = ''
   /** The last two parts of a UUID: two bits for the variant, and 62 random bits. */
   #tail = ''
+
+  /** `first`: the number of the first id in a millisecond. */
+  constructor(first: number = 0) {
+    this.#first = first
+  }
 
   get newestSeq(): number {
     return firstSeqAt(this.newestMs) + this.#counter
@@ -33,7 +39,7 @@ export class DeliveryIds {
 
   #begin(ms: number): void {
     this.newestMs = ms
-    this.#counter = 0
+    this.#counter = this.#first
     const time = ms.toString(16).padStart(12, '0')
     this.#head = `${time.slice(0, 8)}-${time.slice(8)}-7`
     if (nextWord === words.length) {

@@ -292,6 +292,9 @@ export interface Inbox {
    * that waits for `later` is claimed again. A dead letter is kept when the call resolves; the other two need not be durable by then, so after a
    * crash the message may be handled again. `vehicle` is as durable as the rest of the call.
    *
+   * When the store takes other rows, but not that this message waits, `later` rejects with `message_refused`, or `InboxSettings.onRefused` is
+   * called later: there is no next attempt, and the message becomes a dead letter.
+   *
    * Resolves to `'done'` for a message that was to become a dead letter and is done after all. Only an inbox that has the marks of handlers can
    * know: all of `reason.marks` are there. When the store takes other rows but not that of `later`, it rejects with `message_refused`, or calls
    * `InboxSettings.onRefused` later: there is no next attempt, and the message becomes a dead letter.
@@ -439,4 +442,12 @@ export interface InboxFactory {
   readonly clock?: (local: Clock) => Clock
   /** Called with the bindings of every request of a Worker, for calls that have none, such as for dead letters. */
   readonly bind?: (env: unknown) => void
+  /** The whole path of its file, if it has one: two receivers cannot share it. */
+  readonly file?: string
+  /** Whether it can be that of a branch, or in front of one, depends on this. `takes`: whether it takes messages in this process. */
+  readonly place?: {
+    readonly of: 'postgresInbox' | 'kafkaInbox' | 'durableObjectInbox'
+    readonly name?: string
+    readonly takes: boolean
+  }
 }

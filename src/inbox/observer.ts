@@ -207,6 +207,8 @@ export interface OperatorApi {
   readonly observe?: (observer: Observer) => () => void
   /** Whether the receiver takes messages now. Left out when no receiver runs. */
   readonly readiness?: () => Readiness
+  /** The branches of the receiver, by their names. Left out when no receiver runs. */
+  readonly branches?: ReadonlyMap<string, OperatorApi>
   /** `receiver.handlersOf`. Left out when no receiver runs, or when its handlers run elsewhere. */
   readonly handlersOf?: (event: FleetEvent | MalformedBody) => readonly string[]
 }

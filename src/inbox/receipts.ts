@@ -37,7 +37,7 @@ export interface Receipts {
   malformed(body: Body | undefined, refusal: Refusal): InboxMessage
   /** An event that the receiver itself makes. */
   own(event: GapEvent | TimerEvent): InboxMessage
-  /** A message that another process received, with an id of this process, because its order is that of its arrival here. */
+  /** A message that another process received, with an id of this process, because its order is that of its arrival here. A branch keeps its id. */
   arrived(message: InboxMessage): InboxMessage
   /** Ids from now on sort after this one, which an earlier process made. */
   follow(id: string): void
@@ -60,14 +60,15 @@ export function vinOf(lane: string): string | undefined {
 /** The part of a malformed body that is kept, in characters. */
 const malformedLength = 4096
 
-/** Refuses a body of more than `mostMessages` before it reads them. Calls `onClockBehind` once for each set-back. */
+/** Refuses a body of more than `mostMessages` before it reads them. Calls `onClockBehind` once for each set-back. `ids`: those of the receiver in front. */
 export function createReceipts(
   normalizer: Normalizer,
   clock: Clock,
   mostMessages = 50_000,
   onClockBehind: (ms: number) => void = () => {},
+  ids: DeliveryIds = new DeliveryIds(),
+  isBranch: boolean = false,
 ): Receipts {
-  const ids = new DeliveryIds()
   let isBehind = false
 
   function now(): number {
@@ -142,7 +143,7 @@ export function createReceipts(
 
     own: (event) => own(event.topic, event.vin === undefined ? '*gap' : laneOf(event.vin), event),
 
-    arrived: (message) => ({ ...message, id: ids.next(now()) }),
+    arrived: (message) => (isBranch ? message : { ...message, id: ids.next(now()) }),
 
     follow(id) {
       ids.follow(id)

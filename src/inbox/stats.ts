@@ -155,4 +155,6 @@ export interface Stats {
    */
   readonly certificateUntilMs: number | undefined
   readonly draining: boolean
+  /** The same of each branch, by its name. Left out: the receiver has none. */
+  readonly branches?: Readonly<Record<string, Stats>> | undefined
 }

@@ -48,6 +48,12 @@ export class Window<Waiting extends Item> {
   #underWay = 0
   /** Messages were put since the last reading began. */
   #hasMore = false
+  /**
+   * Messages that are put without a place while a page may be read. A branch gets ids out of order, so one can be smaller than the last of a page
+   * that lacks it, and would not be read any more.
+   */
+  readonly #beside = new Map<string, { readonly message: Waiting; isStored: boolean }>()
+  #isReadingPage = false
   #onChange: (() => void) | undefined
 
   constructor(host: WindowHost<Waiting>, read: (after: string | undefined) => AsyncIterable<readonly Waiting[]>) {
@@ -71,21 +77,28 @@ export class Window<Waiting extends Item> {
 
   /** Whether new messages get their places now. If not, pass them to {@link put}. Call it before each `put` of the inbox. */
   takes(lastId: string): boolean {
-    if (this.isBehind) return false
-    if (this.#host.messages() >= mostMessages) {
-      this.isBehind = true
-      return false
-    }
-    this.#upTo = lastId
+    if (this.#host.messages() >= mostMessages) this.isBehind = true
+    const isNext = this.#upTo === undefined || lastId > this.#upTo
+    if (this.isBehind) return !isNext
+    if (isNext) this.#upTo = lastId
     return true
   }
 
   /** Stores messages that get no places. */
-  async put(store: () => void | Promise<void>): Promise<void> {
+  async put(messages: readonly Waiting[], store: () => void | Promise<void>): Promise<void> {
     this.#underWay += 1
     this.#hasMore = true
+    for (const message of messages) this.#beside.set(message.id, { message, isStored: false })
     try {
       await store()
+      for (const { id } of messages) {
+        const beside = this.#beside.get(id)
+        if (beside !== undefined) beside.isStored = true
+      }
+      if (!this.#isReadingPage) this.#placeBeside()
+    } catch (error) {
+      for (const { id } of messages) this.#beside.delete(id)
+      throw error
     } finally {
       this.#underWay -= 1
       this.#onChange?.()
@@ -119,14 +132,33 @@ export class Window<Waiting extends Item> {
   /** Resolves to whether there may be another page. */
   async #readPage(): Promise<boolean> {
     this.#pages ??= this.#from(this.#upTo)[Symbol.asyncIterator]()
-    const { value: page, done } = await this.#pages.next()
-    if (done === true) {
-      this.#pages = undefined
-      return false
+    this.#isReadingPage = true
+    try {
+      const { value: page, done } = await this.#pages.next()
+      if (done === true) {
+        this.#pages = undefined
+        return false
+      }
+      for (const { id } of page) this.#beside.delete(id)
+      this.#host.add(page)
+      this.#upTo = page.at(-1)?.id ?? this.#upTo
+      return true
+    } finally {
+      this.#isReadingPage = false
+      this.#placeBeside()
     }
-    this.#host.add(page)
-    this.#upTo = page.at(-1)?.id ?? this.#upTo
-    return true
+  }
+
+  /** Gives places to stored messages that no page will have, and lets go of those that are still to be read. */
+  #placeBeside(): void {
+    const upTo = this.#upTo
+    const passed: Waiting[] = []
+    for (const [id, { message, isStored }] of this.#beside) {
+      if (!isStored) continue
+      this.#beside.delete(id)
+      if (upTo !== undefined && id <= upTo) passed.push(message)
+    }
+    if (passed.length > 0) this.#host.add(passed.toSorted((one, other) => (one.id < other.id ? -1 : 1)))
   }
 
   /** Everything was read but what arrived meanwhile, and no more arrives until this resolves. */

@@ -326,8 +326,29 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
       receiver: feed !== undefined,
       vehicles: operator.vehicles !== undefined,
       ready: operator.readiness?.(),
+      branches: (operator.branches?.size ?? 0) === 0 ? undefined : [...(operator.branches?.keys() ?? [])],
     }),
   )
+
+  /** Those of branches, from the first time that one is seen: its feed begins then. */
+  const branches = new Map<string, Hono>()
+  const branchOf = (name: string): Hono | undefined => {
+    const branch = operator.branches?.get(name)
+    if (branch === undefined) return undefined
+    const found = branches.get(name) ?? createOperatorApp(branch, { payloads })
+    branches.set(name, found)
+    return found
+  }
+  for (const name of operator.branches?.keys() ?? []) branchOf(name)
+
+  app.all('/branches/:branch/:what{.+}', (c) => {
+    const { branch, what } = c.req.param()
+    const found = branchOf(branch)
+    if (found === undefined) return c.json(unknownBranch(branch, operator.branches), 404)
+    const address = new URL(c.req.url)
+    address.pathname = `/${what}`
+    return found.fetch(new Request(address, c.req.raw))
+  })
 
   app.get('/dead', async (c) => {
     const { limit = usualLimit, ...which } = read(queryOf(c), pageRules)
@@ -498,6 +519,15 @@ function vehiclesOf({ vehicles }: OperatorApi): KnownVehicles {
 }
 
 const unknownMessage = { error: 'message_unknown', text: 'The inbox has no message with this id.' }
+
+function unknownBranch(
+  name: string,
+  branches: OperatorApi['branches'],
+): { readonly error: string; readonly text: string } {
+  const names = [...(branches?.keys() ?? [])]
+  const has = names.length === 0 ? 'it has none' : `its branches are ${names.join(', ')}`
+  return { error: 'branch_unknown', text: `The receiver has no branch ${name}: ${has}.` }
+}
 
 const unknownLetter = { error: 'dead_letter_unknown', text: 'There is no dead letter with this id.' }
 

@@ -1,7 +1,6 @@
 import { PassingMap } from '../base/passing-map.ts'
 import { checkOptions, required, type Rules, wholeNumber } from '../base/options.ts'
-import type { Message } from '../core/message.ts'
-import type { Ended, Part, ReceiverPart } from '../core/part.ts'
+import type { Ended, MessageView, Part, ReceiverPart } from '../core/part.ts'
 
 /** What {@link dedupe} takes. */
 export interface DedupeOptions {
@@ -34,50 +33,59 @@ export function dedupe(options: DedupeOptions): ReceiverPart {
   return { create: () => new Duplicates(options) }
 }
 
-interface Handled {
+/** The newest message with this content. */
+interface Seen {
   readonly eventId: string
   readonly deliveryId: string
+  readonly lane: string
   readonly receivedAt: number
+  /** It was let pass, and its handlers are not done. */
+  readonly isOpen: boolean
 }
 
 /** Skips messages that were handled before, by the id of their content. A message waits while the same one is open before it. */
 class Duplicates implements Part {
   readonly #withinMs: number
   readonly #maxEntries: number
-  readonly #handled = new PassingMap<string, Handled>()
+  readonly #seen = new PassingMap<string, Seen>()
 
   constructor({ withinMs, maxEntries = 100_000 }: DedupeOptions) {
     this.#withinMs = withinMs
     this.#maxEntries = maxEntries
   }
 
-  admit(message: Message): 'skip' | 'wait' | undefined {
+  admit(message: MessageView): 'skip' | 'wait' | undefined {
     const eventId = eventIdOf(message)
-    if (eventId === undefined || message.claim === undefined) return undefined
-    for (let before = message.previous; before !== undefined; before = before.previous)
-      if (before.claim !== undefined && eventIdOf(before) === eventId) return 'wait'
-    const earlier = this.#handled.get(eventId)
-    if (earlier === undefined) return undefined
-    const { id, receivedAt } = message.claim.message
-    const isSoon = Math.abs(receivedAt - earlier.receivedAt) <= this.#withinMs
-    return isSoon && earlier.deliveryId !== id ? 'skip' : undefined
+    const earlier = this.#seen.get(eventId ?? '')
+    if (earlier !== undefined && earlier.deliveryId !== message.id) {
+      if (earlier.isOpen && earlier.lane === message.lane) return 'wait'
+      const isSoon = Math.abs(message.receivedAt - earlier.receivedAt) <= this.#withinMs
+      if (isSoon && !earlier.isOpen) return 'skip'
+    }
+    if (eventId !== undefined) this.#note(eventId, message, true)
+    return undefined
   }
 
-  over(message: Message, outcome: Ended): void {
+  over(message: MessageView, outcome: Ended): void {
     const eventId = eventIdOf(message)
-    if (eventId === undefined || message.claim === undefined || outcome !== 'done') return
-    const { id, receivedAt } = message.claim.message
-    // The newest one counts, and goes last.
-    this.#handled.delete(eventId)
-    this.#handled.set(eventId, { eventId, deliveryId: id, receivedAt })
-    for (const oldest of this.#handled.values()) {
-      if (this.#handled.size <= this.#maxEntries && receivedAt - oldest.receivedAt <= this.#withinMs) break
-      this.#handled.delete(oldest.eventId)
+    if (eventId === undefined) return
+    const seen = this.#seen.get(eventId)
+    if (outcome === 'done') this.#note(eventId, message, false)
+    else if (seen?.isOpen === true && seen.deliveryId === message.id) this.#seen.delete(eventId)
+  }
+
+  /** The newest one counts, and goes last. */
+  #note(eventId: string, { id, lane, receivedAt }: MessageView, isOpen: boolean): void {
+    this.#seen.delete(eventId)
+    this.#seen.set(eventId, { eventId, deliveryId: id, lane, receivedAt, isOpen })
+    for (const oldest of this.#seen.values()) {
+      if (this.#seen.size <= this.#maxEntries && receivedAt - oldest.receivedAt <= this.#withinMs) break
+      this.#seen.delete(oldest.eventId)
     }
   }
 }
 
 /** The receiver's own messages have no such id: each of them is handled. */
-function eventIdOf({ counts, event }: Message): string | undefined {
+function eventIdOf({ counts, event }: MessageView): string | undefined {
   return counts && event !== undefined && event.topic !== 'malformed' ? event.id : undefined
 }

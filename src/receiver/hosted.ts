@@ -2,9 +2,14 @@ import type { Drainable, Durability } from '../hosting/drainable.ts'
 import type { Answer } from '../http/answers.ts'
 import type { PathTarget } from '../http/paths.ts'
 import type { Incoming } from '../http/routes.ts'
-import type { Secret } from '../http/secret.ts'
+import type { Registry } from '../core/registry.ts'
+import type { DeliveryIds } from '../inbox/delivery-id.ts'
 import type { UnopenedInbox } from '../inbox/stats.ts'
-import type { Intake } from './intake.ts'
+import type { Branches } from './branches.ts'
+import type { Intake, ReceiverParts } from './intake.ts'
+import type { Settings } from './options.ts'
+import type { Reports } from './reports.ts'
+import type { KeptVehicles } from '../parts/vehicles.ts'
 import type { Refusals } from './refusals.ts'
 
 /** A receiver as the server that serves it sees it. Only adapters use it. */
@@ -16,8 +21,15 @@ export interface HostedReceiver {
   readonly refused: Refusals['noteByRuntime']
   /** The certificate that the server serves from now on ends at this time, in milliseconds since the epoch. */
   readonly noteCertificate: (untilMs: number) => void
-  readonly secret: Secret
-  readonly intake: Pick<Intake, 'durability' | 'stats' | 'facts' | 'parts'>
+  readonly settings: Settings
+  readonly intake: Intake
+  readonly registry: Pick<Registry, 'addBranch'>
+  readonly reports: Pick<Reports, 'dispatch' | 'refusals'>
+  readonly branches: Branches
+  /** Those of new messages. A branch keeps the ids of its messages, so its own must not be among them. */
+  readonly ids: DeliveryIds
+  /** The part `vehicles`, if the receiver has it. */
+  readonly vehicles: Pick<KeptVehicles, 'noMemory'> | undefined
 }
 
 const hosted = /* @__PURE__ */ new WeakMap<object, HostedReceiver>()
@@ -32,8 +44,20 @@ export function hostedBy(receiver: object): HostedReceiver | undefined {
   return hosted.get(receiver)
 }
 
+const partsByInbox = /* @__PURE__ */ new WeakMap<object, ReceiverParts>()
+
+/** Remembers the receiver of an inbox, for objects that run its handlers elsewhere. */
+export function rememberParts(inbox: object, parts: ReceiverParts): void {
+  partsByInbox.set(inbox, parts)
+}
+
+/** The parts of the receiver, or of the branch, with this inbox. */
+export function partsWith(inbox: object): ReceiverParts | undefined {
+  return partsByInbox.get(inbox)
+}
+
 /** Sentences for the operator, when the receiver has started or has drained. */
-export function factsOf({ secret, intake }: HostedReceiver, moment: 'start' | 'stop'): readonly string[] {
+export function factsOf({ settings: { secret }, intake }: HostedReceiver, moment: 'start' | 'stop'): readonly string[] {
   const { unopened = [], deadLetters = 0 } = intake.stats().inbox
   const atStart =
     moment === 'start'

@@ -33,6 +33,7 @@ import type { Failing, Stats } from '../inbox/stats.ts'
 import type { Window } from '../inbox/window.ts'
 import type { KeptStates, KeptVehicles } from '../parts/vehicles.ts'
 import type { LocalVehicles, Vehicles } from '../vehicles/vehicles.ts'
+import type { Branches } from './branches.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from './reports.ts'
 
@@ -43,6 +44,7 @@ export interface ReceiverParts {
   readonly receipts: Receipts
   readonly reports: Reports
   readonly vehicles: KeptVehicles | undefined
+  readonly branches: Branches
 }
 
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
@@ -60,6 +62,7 @@ export class Intake implements OperatorApi {
   readonly durability: Durability
   readonly deadLetters: DeadLetters
   readonly messages: Messages
+  readonly branches: NonNullable<OperatorApi['branches']>
   readonly replay: Replays['replay']
   readonly replaySome: OperatorApi['replaySome']
   /** The states of vehicles in this process. */
@@ -93,6 +96,8 @@ export class Intake implements OperatorApi {
   #isHeldBack = false
   /** The newest message of earlier processes. */
   #lastId = ''
+  /** Messages of this process with smaller ids, which a branch gets, that wait in the inbox only. */
+  readonly #putBefore = new Set<string>()
   /** The bindings of the last request: those of messages that are read from the inbox. */
   #env: unknown
   #isClosed = false
@@ -106,6 +111,7 @@ export class Intake implements OperatorApi {
     const log = guardedLog(settings.log)
     const { inboxFailed } = reports.dispatch
     this.parts = parts
+    this.branches = parts.branches.byName
     this.#scope = scope
     const gaps = new GapReporting({
       clock,
@@ -261,7 +267,10 @@ export class Intake implements OperatorApi {
     }
     // When too many messages wait already, these wait in the inbox only.
     const window = this.#windowBefore(messages)
-    if (window !== undefined) this.#env = from.env
+    if (window !== undefined) {
+      this.#env = from.env
+      for (const { id } of messages) if (id <= this.#lastId) this.#putBefore.add(id)
+    }
     const request = this.#core.add(this.#isHere && window === undefined ? messages : [], from)
     const refused = (error: unknown): Refusal => {
       this.#core.cancel(request)
@@ -269,7 +278,7 @@ export class Intake implements OperatorApi {
     }
     try {
       const put = (): void | Promise<void> => this.#inbox.put(messages, from)
-      const stored = window === undefined ? put() : window.put(put)
+      const stored = window === undefined ? put() : window.put(messages, put)
       if (stored instanceof Promise) return stored.then(() => this.#accept(messages, request), refused)
     } catch (error) {
       return refused(error)
@@ -404,6 +413,7 @@ export class Intake implements OperatorApi {
       clocksBehind: clocksBehind.size,
       certificateUntilMs: certificate.untilMs,
       draining: this.isDraining,
+      branches: this.parts.branches.stats(),
     }
   }
 
@@ -431,7 +441,7 @@ export class Intake implements OperatorApi {
     const request = this.#core.add(this.#isHere && window === undefined ? messages : [], from)
     try {
       const put = (): void | Promise<void> => this.#inbox.put(messages, from)
-      await (window === undefined ? put() : window.put(put))
+      await (window === undefined ? put() : window.put(messages, put))
     } catch (error) {
       this.#core.cancel(request)
       failed(error)
@@ -517,7 +527,7 @@ export class Intake implements OperatorApi {
 
   /** Messages that wait in the inbox. Those up to `#lastId` are from an earlier process. */
   #addWaiting(page: readonly Waiting[]): void {
-    this.parts.reports.noteRecovered(page.filter(({ id }) => id <= this.#lastId))
+    this.parts.reports.noteRecovered(page.filter(({ id }) => id <= this.#lastId && !this.#putBefore.delete(id)))
     this.#add(page)
   }
 

@@ -21,11 +21,54 @@ import type { FleetEvent } from '../events/event.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
 import type { Drainable, DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
 import type { Observer } from '../inbox/observer.ts'
+import type { BranchBehind } from './branches.ts'
 import type { Source } from './source.ts'
 import type { Failing, Stats } from '../inbox/stats.ts'
 
+/** The webhook of a receiver, and other ways by which messages come. */
+export interface Webhook<Bindings extends object = object> {
+  /** The Hono app to mount: `app.route('/telemetry', receiver.routes())`. Always the same one. */
+  routes(): Hono<{ Bindings: Bindings }>
+  /**
+   * Takes a request at `/`, or at the option `basePath`, and on the collector's paths below it. Bound:
+   * `export default { fetch: receiver.fetch }`.
+   */
+  readonly fetch: (request: Request, env?: Bindings, context?: ExecutionContext) => Response | Promise<Response>
+  /** Takes a body that the host has read, and resolves to the answer to send. Never rejects. */
+  readonly accept: (message: GivenMessage) => Promise<Answer>
+  /**
+   * Handles the messages of a source as if they were posted to the webhook: the same inbox, order, retries and dead letters,
+   * but no webhook that the service has to reach. A source is a stream of `fleethook/client`, or the result of its `refill`.
+   * When the inbox is full, the source waits. An interrupted stream that cannot continue from its last item becomes a `gap`.
+   *
+   * Resolves at the end of the source, or when the receiver drains. Rejects with the error that ended the source.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   * import { createClient } from 'fleethook/client'
+   *
+   * const client = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
+   * const receiver = createReceiver({ secret: false }).on('data', (event) => console.log(event.vin, event.data.BatteryLevel))
+   * await receiver.from(client.stream('0FLEETV14T0000004'))
+   * ```
+   */
+  readonly from: (
+    source: Source,
+    scope?: { readonly env?: unknown; readonly context?: ExecutionContext },
+  ) => Promise<void>
+}
+
 /** The receiver of one webhook. `Keeps`: whether it has the part `vehicles`. Default: it may. */
 export interface Receiver<
+  Bindings extends object = object,
+  Fields extends FieldCatalogue = BuiltInFields,
+  Keeps extends boolean = boolean,
+>
+  extends Handling<Bindings, Fields, Keeps>, Webhook<Bindings> {}
+
+/** What a receiver and a branch have in common: handlers, and what operators ask. */
+export interface Handling<
   Bindings extends object = object,
   Fields extends FieldCatalogue = BuiltInFields,
   Keeps extends boolean = boolean,
@@ -129,36 +172,6 @@ export interface Receiver<
    * ```
    */
   readonly observe: (observer: Observer) => () => void
-  /** The Hono app to mount: `app.route('/telemetry', receiver.routes())`. Always the same one. */
-  routes(): Hono<{ Bindings: Bindings }>
-  /**
-   * Takes a request at `/`, or at the option `basePath`, and on the collector's paths below it. Bound:
-   * `export default { fetch: receiver.fetch }`.
-   */
-  readonly fetch: (request: Request, env?: Bindings, context?: ExecutionContext) => Response | Promise<Response>
-  /** Takes a body that the host has read, and resolves to the answer to send. Never rejects. */
-  readonly accept: (message: GivenMessage) => Promise<Answer>
-  /**
-   * Handles the messages of a source as if they were posted to the webhook: the same inbox, order, retries and dead letters,
-   * but no webhook that the service has to reach. A source is a stream of `fleethook/client`, or the result of its `refill`.
-   * When the inbox is full, the source waits. An interrupted stream that cannot continue from its last item becomes a `gap`.
-   *
-   * Resolves at the end of the source, or when the receiver drains. Rejects with the error that ended the source.
-   *
-   * @example
-   * ```ts
-   * import { createReceiver } from 'fleethook'
-   * import { createClient } from 'fleethook/client'
-   *
-   * const client = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
-   * const receiver = createReceiver({ secret: false }).on('data', (event) => console.log(event.vin, event.data.BatteryLevel))
-   * await receiver.from(client.stream('0FLEETV14T0000004'))
-   * ```
-   */
-  readonly from: (
-    source: Source,
-    scope?: { readonly env?: unknown; readonly context?: ExecutionContext },
-  ) => Promise<void>
   /**
    * Opens the inbox and goes on with the messages that an earlier process left. `serve` calls it before it listens; without
    * `serve` the first request does. Resolves at once when the inbox is open. Rejects when it cannot be opened.
@@ -237,6 +250,8 @@ export interface Receiver<
    * broken off. `undefined`: the inbox cannot do that.
    */
   readonly replaySome: ((which: ReplayPage) => Promise<Replayed>) | undefined
+  /** What `branch` of `fleethook/branch` has put behind it, by name. */
+  readonly branches: ReadonlyMap<string, BranchBehind>
 }
 
 /** What parts add to a receiver: the part `vehicles` adds the newest state of each vehicle. */

@@ -72,6 +72,30 @@ export function timed(record: (timing: Timing, ms: number, attributes: Attribute
 
 /** The table of all metrics that are read. `fleethook/metrics` writes it as text, and `fleethook/otel` makes instruments from it. */
 export function measuresOf(stats: Stats): readonly Measure[] {
+  const behind = Object.entries(stats.branches ?? {}).map(([name, of]) => ofBranch(name, ownMeasuresOf(of)))
+  return ownMeasuresOf(stats).map((measure, at) =>
+    together(
+      measure,
+      behind.flatMap((measures) => measures[at] ?? []),
+    ),
+  )
+}
+
+/** Those of a branch have its name. */
+export const ofBranch = (name: string, measures: readonly Measure[]): readonly Measure[] =>
+  measures.map((measure) => {
+    const samples = measure.samples.map(({ value, attributes }) => {
+      return { value, attributes: { ...attributes, 'fleethook.branch': name } }
+    })
+    return { ...measure, samples }
+  })
+
+/** The same metric of a receiver and of its branches. */
+export function together(measure: Measure, behind: readonly Measure[]): Measure {
+  return behind.length === 0 ? measure : { ...measure, samples: [measure, ...behind].flatMap(({ samples }) => samples) }
+}
+
+function ownMeasuresOf(stats: Stats): readonly Measure[] {
   const { inbox, pending } = stats
   const { handled, deadLettered: dead, duplicates: duplicate, lost } = stats
   // Every value of an attribute is there from the start: a counter that begins at 1 shows no increase.

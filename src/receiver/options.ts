@@ -9,6 +9,8 @@ import {
   isObject,
   milliseconds,
   oneOf,
+  required,
+  type Rule,
   type Rules,
   trueOrFalse,
   wholeNumber,
@@ -108,6 +110,29 @@ export interface Settings {
   readonly clock: Clock
 }
 
+/** What `branch` takes. `name` and `inbox` are required. It reads messages as its receiver does: `format`, `decode`, `fields`, the log and the clock are the same. */
+export interface BranchOptions<Fields extends FieldCatalogue = FieldCatalogue> extends Pick<
+  ReceiverOptions<object, Fields>,
+  'concurrency' | 'retry' | 'timeoutMs' | 'observe'
+> {
+  /** For logs, metrics and operators: `fleethook dead list --branch crm`. At most 50 letters, digits, `-` and `_`. */
+  readonly name: string
+  /**
+   * Where the branch keeps messages until its own handlers are done: a file, a schema or a binding of its own. Its durability need not be that of
+   * the receiver.
+   */
+  readonly inbox: InboxFactory
+  /** What the branch can do beside handling, such as `vehicles(…)`. Those of the receiver know nothing of the branch. */
+  readonly parts?: readonly (ReceiverPart | VehiclesPart<FieldName<Fields>>)[]
+  /** Default: as the inbox allows. */
+  readonly limits?: Partial<Pick<Limits, 'pendingMessages' | 'pendingBytes'>>
+}
+
+const anInbox: Rule = {
+  must: 'must be an inbox, for instance memoryInbox()',
+  accepts: (value) => typeof value === 'function',
+}
+
 const rules: Rules<ReceiverOptions> = {
   // Checked by `createSecretCheck`, which never shows it, also when it is missing.
   secret: anything,
@@ -115,10 +140,7 @@ const rules: Rules<ReceiverOptions> = {
   decode: trueOrFalse,
   // The types in it are checked where they are read.
   fields: { must: "must map field names to types, for instance { CabinNoise: 'number' }", accepts: isObject },
-  inbox: {
-    must: 'must be an inbox, for instance memoryInbox()',
-    accepts: (value) => typeof value === 'function',
-  },
+  inbox: anInbox,
   ack: oneOf('received', 'stored', 'handled'),
   concurrency: wholeNumber(1),
   retry: {
@@ -188,4 +210,35 @@ export function readOptions(options: GivenOptions): Settings {
     observe: [options.observe ?? []].flat(),
     clock: options.clock === undefined ? systemClock : inWholeMs(options.clock),
   }
+}
+
+const branchRules: Rules<BranchOptions> = {
+  name: required({
+    must: 'must be a name of at most 50 letters, digits, - and _',
+    accepts: (value) => typeof value === 'string' && /^[\w-]{1,50}$/.test(value),
+  }),
+  inbox: required(anInbox, "Give it a place of its own, for instance sqliteInbox({ path: 'data/crm.db' })."),
+  concurrency: rules.concurrency,
+  retry: rules.retry,
+  parts: rules.parts,
+  timeoutMs: rules.timeoutMs,
+  limits: { pendingMessages: wholeNumber(1), pendingBytes: wholeNumber(1) },
+  observe: rules.observe,
+}
+
+/** Checks the options of a branch. The rest is as with the receiver in front. */
+export function settingsOfBranch(
+  { format, decode, fields, logErrorText, clock, log }: Settings,
+  options: Omit<BranchOptions<never>, 'parts'> & { readonly parts?: readonly AnyPart[] },
+  logOf: (log: Log) => Log,
+): Settings {
+  checkOptions('branch', options, branchRules)
+  const { inbox, concurrency, retry, parts, timeoutMs, limits, observe } = options
+  const own = readOptions({
+    // It has no webhook.
+    secret: () => undefined,
+    inbox,
+    ...defined({ concurrency, retry, parts, timeoutMs, limits, observe }),
+  })
+  return { ...own, format, decode, fields, logErrorText, clock, log: logOf(log) }
 }

@@ -149,7 +149,7 @@ interface Told {
   start: number
   end: number
   hash: string
-  /** When it was told, by the vehicle's clock. */
+  /** When it was told, by the receiver's clock. */
   at: number
   /** Since when it is known to be another one. */
   wrong?: number
@@ -652,7 +652,7 @@ function isCalm(
 ): boolean {
   const { shape, decides, corrects, silence, during, until } = definition
   if (head.shape !== shape || step.timer === undefined || step.timer.acrossGap === true) return false
-  if (head.length > mostSamples || (head.length > 0 && step.arrivedMs - head.checked > corrects)) return false
+  if (head.length > mostSamples || (head.length > 0 && step.arrivedMs - head.checked >= corrects)) return false
   if (sentMs - head.heard >= silence || (sentMs < head.hole && samples.length === 0)) return false
   let isDeciding = false
   for (const { at, field } of samples) {
@@ -735,32 +735,30 @@ function evaluated(
   folding.pass(now)
   const { running } = folding
   const found = [...folding.finished, ...(running === undefined ? [] : [running])]
-  const decision = decided(definition, vin, found, told, now)
-  // What nothing can correct any more is folded.
+  const decision = decided(definition, vin, found, told, now, arrivedMs)
+  // What arrived long ago is folded: in the order of arrival, so that an upload after hours is still sorted.
   const isOn = running !== undefined && running.end === undefined
-  const isOld = arrivedMs - head.checked > corrects
+  const isOld = arrivedMs - head.checked >= corrects
   let foldTo = isOld ? Math.max(0, ...samples.slice(0, head.old).map(({ at }) => at)) : 0
   if (head.length > mostSamples || told.length > mostTold)
     foldTo = Math.max(foldTo, sorted[sorted.length >> 1]?.at ?? 0)
-  const isExpired = (entry: Told | undefined): boolean => entry !== undefined && entry.wrong === undefined && entry.at + corrects <= now // prettier-ignore
-  for (const each of found) {
-    const entry = decision.pairs.get(each)
-    if (each.end !== undefined && isExpired(entry)) foldTo = Math.max(foldTo, each.closed ?? head.noted)
+  for (const { closed = Infinity, start, end = Infinity } of found) {
+    const entry = told.find((each) => each.start === start)
+    const isTold = end - start < definition.atLeast || (entry !== undefined && entry.wrong === undefined)
+    if (!isTold) foldTo = Math.min(foldTo, closed - 1)
   }
-  for (const each of found)
-    if (each.closed !== undefined && !isTold(decision.pairs.get(each))) foldTo = Math.min(foldTo, each.closed - 1) // prettier-ignore
   let left = samples
-  let kept: readonly Told[] = told.filter((entry) => !(entry.revoked === true && isExpired(entry)))
-  if (foldTo >= (sorted[0]?.at ?? Infinity) || (running !== undefined && sorted.length === 0)) {
+  const isExpired = (entry: Told | undefined): boolean => entry === undefined || (entry.wrong === undefined && entry.at + corrects <= arrivedMs) // prettier-ignore
+  let kept: readonly Told[] = told.filter((entry) => entry.revoked !== true || !isExpired(entry))
+  if (isOld || foldTo >= (sorted[0]?.at ?? Infinity)) {
     const folded = new Fold(definition, vin, JSON.parse(stored))
     folded.run(sorted.filter(({ at }) => at <= foldTo))
     left = samples.filter(({ at }) => at > foldTo)
     const isOver = ({ start }: Running): boolean => folded.finished.some((each) => each.start === start)
     const gone = new Set(found.filter(isOver).map((each) => decision.pairs.get(each)))
     const last = running && decision.pairs.get(running)
-    const isIdle = last === undefined ? now - (running?.end ?? now) > Math.max(joins, corrects) : isExpired(last)
-    if (!isOn && left.length === 0 && isIdle) {
-      folded.known.heard = head.heard
+    const idleMs = head.heard - (running?.end ?? head.heard)
+    if (left.length === 0 && idleMs > Math.max(joins, corrects) && isExpired(last)) {
       folded.pass(now)
       delete folded.known.running
       gone.add(last)
@@ -769,15 +767,14 @@ function evaluated(
     stored = JSON.stringify({ ...folded.known, fields })
     head.checked = arrivedMs
     head.old = left.length
-  } else if (isOld) {
-    head.checked = arrivedMs
-    head.old = samples.length
   }
-  const ends = kept.flatMap((entry) => (entry.wrong === undefined && entry !== (isOn && decision.pairs.get(running)) ? [entry.at + corrects] : [])) // prettier-ignore
   const silent = isOn ? Math.max(head.heard, known.listens) + silence : Infinity
-  const next = Math.min(silent, ...ends.map((end) => Math.max(end, now + 1_000)))
   const byArrival = decision.due === Infinity
-  const due = byArrival ? Math.ceil(head.arrived + next - head.heard) : decision.due
+  const next = Math.min(
+    head.arrived + silent - head.heard,
+    left.length > 0 && !isOn ? head.checked + corrects : Infinity,
+  )
+  const due = byArrival ? Math.ceil(next) : decision.due
   const isPaused = running?.end !== undefined && !running.cut && !running.split && now - running.end <= joins
   head.mode = isOn ? 'on' : isPaused || known.was !== false ? 'ask' : 'off'
   head.calm = decision.calm
@@ -787,8 +784,6 @@ function evaluated(
   const timer = { due: due === Infinity ? null : due, since: running?.start ?? head.heard, byArrival }
   return decision.happened === undefined ? { memory, timer } : { happened: decision.happened, memory, timer }
 }
-
-const isTold = (entry: Told | undefined): boolean => entry !== undefined && entry.wrong === undefined
 
 interface Decision {
   readonly happened: EpisodeOccurrence | undefined
@@ -809,7 +804,14 @@ interface Todo {
 }
 
 /** Compares what was found with what was told. One is told at a time, and what shares a moment with it is corrected first. */
-function decided(definition: Definition, vin: string, found: readonly Running[], told: Told[], now: number): Decision {
+function decided(
+  definition: Definition,
+  vin: string,
+  found: readonly Running[],
+  told: Told[],
+  now: number,
+  arrivedMs: number,
+): Decision {
   const { waits, joins, atLeast } = definition
   const long = found.filter(({ start, end }) => end === undefined || end - start >= atLeast)
   const pairs = paired(long, told)
@@ -838,7 +840,7 @@ function decided(definition: Definition, vin: string, found: readonly Running[],
   const first = due[0]
   const isInTheWay = ({ entry }: Todo): boolean => entry !== undefined && first !== undefined && entry.start < first.end && entry.end > first.start // prettier-ignore
   const next = first?.entry === undefined ? (todo.find(isInTheWay) ?? first) : first
-  const happened = next && tell(definition, vin, next, told, pairs, now)
+  const happened = next && tell(definition, vin, next, told, pairs, arrivedMs)
   const rest = todo.filter((each) => each !== next)
   const calm = Math.max(
     ...long.map((each) => {
@@ -874,14 +876,14 @@ function tell(
   { entry, of: each, start, end }: Todo,
   told: Told[],
   pairs: Map<Running, Told>,
-  now: number,
+  arrivedMs: number,
 ): EpisodeOccurrence {
   const nth = told.filter(({ first }) => first === start).length
-  const next: Told = entry ?? { first: start, nth, revision: 0, start, end, hash: '', at: now }
+  const next: Told = entry ?? { first: start, nth, revision: 0, start, end, hash: '', at: arrivedMs }
   if (entry === undefined) told.push(next)
   if (each !== undefined) pairs.set(each, next)
   next.revision += 1
-  next.at = now
+  next.at = arrivedMs
   next.hash = each === undefined ? '' : contentOf(definition, each).hash
   delete next.wrong
   delete next.revoked

@@ -1,31 +1,12 @@
-import type { Message, ReceiverPart } from 'fleethook/extend'
-import { describe, expect, test } from 'vitest'
 import { dedupe } from 'fleethook'
+import type { MessageView, ReceiverPart } from 'fleethook/extend'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { limited } from '../../examples/workers-storage/limited.ts'
 import { turn } from './fake-clock.ts'
 import { data, scene } from './scene.ts'
 
-/** The example of CONTRIBUTING.md. */
-function limited(limit: number): ReceiverPart {
-  return {
-    create() {
-      const seen = new Map<string, number>()
-      const counted = new WeakSet<Message>()
-      let minute = 0
-      return {
-        admit(message) {
-          const now = Math.floor((message.claim?.message.receivedAt ?? 0) / 60_000)
-          if (now > minute) seen.clear()
-          minute = Math.max(minute, now)
-          // It is asked again when another part said 'wait'.
-          const count = (seen.get(message.lane) ?? 0) + (counted.has(message) ? 0 : 1)
-          counted.add(message)
-          seen.set(message.lane, count)
-          return count > limit ? 'skip' : undefined
-        },
-      }
-    },
-  }
-}
+beforeEach(() => void vi.spyOn(console, 'warn').mockImplementation(() => {}))
+afterEach(() => vi.restoreAllMocks())
 
 test('a part of a user decides which messages are handled, and nothing else changes', async () => {
   const { receiver, post } = scene({ parts: [limited(2)] })
@@ -34,6 +15,7 @@ test('a part of a user decides which messages are handled, and nothing else chan
   await post([1, 2, 3, 4].flatMap((n) => [data('A', n), data('B', n)]))
   await turn()
   expect(seen.toSorted()).toEqual(['A 1', 'A 2', 'B 1', 'B 2'])
+  expect(console.warn).toHaveBeenCalledTimes(2)
   expect(receiver.stats()).toMatchObject({ handled: 4, duplicates: 4, pending: { messages: 0 }, lanes: 0 })
 })
 
@@ -104,6 +86,76 @@ test('a part that throws, or answers nonsense, makes its message a dead letter, 
     { error: 'TypeError: no such vehicle', attempts: 0 },
     { error: 'FleethookError: `admit` of a part returned "maybe".', attempts: 0 },
   ])
+})
+
+/** Notes what parts hear. */
+function hearing(admit?: (message: MessageView) => 'skip' | 'wait' | undefined): {
+  part: ReceiverPart
+  heard: unknown[]
+} {
+  const heard: unknown[] = []
+  const over = ({ id, lane, event, attempt, receivedAt, counts }: MessageView, outcome: string): void => {
+    heard.push([lane, outcome, { id: typeof id, topic: event?.topic, attempt, receivedAt, counts }])
+  }
+  return { part: { create: () => (admit === undefined ? { over } : { admit, over }) }, heard }
+}
+
+test('a part hears of the end of each message once, with what it may know', async () => {
+  const { part, heard } = hearing(({ event }) => (event?.topic === 'state' ? 'skip' : undefined))
+  const { receiver, post, clock } = scene({ parts: [part], retry: { attempts: 2 } })
+  receiver
+    .on('data', ({ vin }) => {
+      if (vin === 'BAD') throw new Error('no')
+    })
+    .on('state', () => {})
+  const receivedAt = clock.now()
+  await post([data('A', 1), data('BAD', 1), { vin: 'A', createdAt: '2024-02-24T04:58:44Z', state: 'online' }])
+  await clock.advance(60_000)
+  const known = { id: 'string', topic: 'data', receivedAt, counts: true }
+  expect(heard).toEqual([
+    ['A', 'done', { ...known, attempt: 1 }],
+    ['A', 'skipped', { ...known, topic: 'state', attempt: 0 }],
+    ['BAD', 'dead', { ...known, attempt: 2 }],
+  ])
+})
+
+test('a part hears that a message is gone when its vehicle is erased', async () => {
+  const { part, heard } = hearing()
+  const { receiver, post } = scene({ parts: [part] })
+  receiver.on('data', () => new Promise(() => {}))
+  await post([data('A', 1), data('A', 2), data('B', 1)])
+  await turn()
+  await receiver.forget('A')
+  expect(heard).toMatchObject([
+    ['A', 'gone', { counts: true }],
+    ['A', 'gone', { counts: true }],
+  ])
+})
+
+test("'wait' without a message before it holds no message up", async () => {
+  const { part, heard } = hearing(() => 'wait')
+  const { receiver, post } = scene({ parts: [part] })
+  receiver.on('data', () => {})
+  await post([data('A', 1), data('A', 2), data('B', 1)])
+  await turn()
+  expect(heard).toHaveLength(3)
+  expect(receiver.stats()).toMatchObject({ handled: 3, lanes: 0 })
+})
+
+test('a message that was handled stays a duplicate when its replay fails', async () => {
+  const { receiver, post } = scene({ parts: [dedupe({ withinMs: 60_000 })], retry: { attempts: 1 } })
+  let runs = 0
+  receiver.on('data', () => {
+    runs += 1
+    if (runs % 2 === 1) throw new Error('no')
+  })
+  await post(data('A', 1))
+  await turn()
+  await receiver.deadLetters.replay({})
+  await turn()
+  await post(data('A', 1))
+  await turn()
+  expect({ runs, ...receiver.stats() }).toMatchObject({ runs: 2, duplicates: 1 })
 })
 
 test('a receiver and a server end with `await using`', async () => {

@@ -14,7 +14,7 @@ test('the top level holds these files and folders, and nothing else', () => {
     ...['src', 'adapters', 'test', 'examples', 'docs', 'bench', 'scripts', '.ci', '.github', '.gitignore', '.npmrc'],
     ...['.changeset', '.devcontainer', '.editorconfig', '.nvmrc'],
     ...['package.json', 'package-lock.json', 'tsconfig.json', 'jsr.json'],
-    ...['README.md', 'LICENSE', 'CHANGELOG.md', 'CONTRIBUTING.md', 'CONTEXT.md', 'SECURITY.md'],
+    ...['AGENTS.md', 'README.md', 'LICENSE', 'CHANGELOG.md', 'CONTRIBUTING.md', 'CONTEXT.md', 'SECURITY.md'],
   ]
   const notCommitted = ['.git', 'node_modules', 'dist', '.runtimes', '.env', 'data', '.vscode', '.idea', '.DS_Store']
   expect(

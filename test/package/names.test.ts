@@ -15,7 +15,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/extend': {
     values: 'Window',
     types: `
-      Claim DeadLetter DeadLetterReason DedupeOptions Door Ended ExecutionContext Handler Histogram Inbox InboxFactory InboxGap InboxMessage InboxSettings InboxStats KeptGap ListedMessage Listing Message MessageRecord MessageSelection NextAttempt ObservedRun OpenOptions Opened OperatorApi Outcome Part ReceiverPart RefusalError ReplaySelection RunEnd RuntimeRefusal Selection Settled SettledMessage Source StoredVehicle TestMessage Timer UnopenedInbox VehicleStore VehiclesPart Waiting WindowHost`,
+      Claim DeadLetter DeadLetterReason DedupeOptions Door Ended ExecutionContext Histogram Inbox InboxFactory InboxGap InboxMessage InboxSettings InboxStats KeptGap ListedMessage Listing MessageRecord MessageSelection MessageView NextAttempt ObservedRun OpenOptions Opened OperatorApi Outcome Part ReceiverPart RefusalError ReplaySelection RunEnd RuntimeRefusal Selection Settled SettledMessage Source StoredVehicle TestMessage Timer UnopenedInbox VehicleStore VehiclesPart Waiting WindowHost`,
   },
   'fleethook/normalize': {
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',
@@ -25,6 +25,8 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Json Location Meta NormalizeOptions Normalizer NormalizerOptions OtherField Piece Split StateEvent TimeOfDay TimerEvent Tires Topic
       UnknownEvent UnknownReason ValueOf ValuePiece VehicleDataEvent VehicleError WireEvent WireTopic`,
   },
+  'fleethook/branch': { values: 'branch', types: 'Branch BranchOptions' },
+  'fleethook/forward': { values: 'forward', types: 'ForwardOptions Forwarding' },
   'fleethook/once': {
     values: 'createOnce',
     types: 'ConnectionOf Once OnceOptions OncePoolOptions PoolConnection TransactionPool',

@@ -2,22 +2,19 @@
 import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import { handleWaiting, postgresInbox } from 'fleethook/inbox/postgres'
 import pg from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { bodiesOf, twice } from '../once/repeated.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
-import { post, receiverOn, type Scene, startScene, tablesOf, vinOf } from './scene.ts'
+import { post, receiverOn, sceneOfFile, tablesOf, vinOf } from './scene.ts'
 import { transactionsOf } from './transactions.ts'
 
 describe.skipIf(!hasPostgres)('exactlyOnce', () => {
-  let scene: Scene
+  const scene = sceneOfFile(async () => {
+    await scene.pool.query('CREATE TABLE written (schema text, handler text, n int)')
+  })
   let number = 0
   let schema = ''
-  beforeAll(async () => {
-    scene = await startScene()
-    await scene.pool.query('CREATE TABLE written (schema text, handler text, n int)')
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
   beforeEach(async () => {
     schema = `once${++number}`
     await scene.prepare(schema)

@@ -1,10 +1,10 @@
 /* Handling processes that are killed and frozen, and a server that crashes, under load: with a ledger that no part of the product reads. */
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { type Found, underLoad } from '../faults/kills/kills.ts'
 import { onPostgres, pause, type PostgresOptions } from '../faults/kills/victims.ts'
 import { few, inForm } from '../form.ts'
 import { type DatabaseServer, hasPgBouncer, hasPostgres, startPgBouncer } from '../once/servers.ts'
-import { type Scene, startScene, vinOf } from './scene.ts'
+import { sceneOfFile, vinOf } from './scene.ts'
 
 const leaseMs = 1_500
 const vins = Array.from({ length: 40 }, (_, n) => vinOf(n))
@@ -13,12 +13,8 @@ type Kill = Pick<PostgresOptions, 'fault' | 'modes'> &
   Partial<Pick<PostgresOptions, 'port' | 'runtime'>> & { readonly rounds: number }
 
 describe.skipIf(!hasPostgres)('handling processes that end at any moment', () => {
-  let scene: Scene
+  const scene = sceneOfFile()
   let number = 0
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
 
   async function killed({ rounds, ...options }: Kill): Promise<Found> {
     const schema = `kill${++number}`

@@ -28,8 +28,10 @@ test('the templates are the ones that the documentation names', () => {
     'geofence-alerts',
     'kafka',
     'lambda',
+    'logbook',
     'nextjs',
     'node',
+    'own-server',
     'postgres',
     'sqlite',
     'trips',
@@ -41,7 +43,15 @@ test('the templates are the ones that the documentation names', () => {
 })
 
 /** Templates that are an application, and not only a receiver. */
-const applications = ['charging-alerts', 'charging-sessions', 'geofence-alerts', 'trips', 'watchdog']
+const applications = [
+  'charging-alerts',
+  'charging-sessions',
+  'geofence-alerts',
+  'logbook',
+  'own-server',
+  'trips',
+  'watchdog',
+]
 
 test.each(names)(
   '%s shows its receiver in at most 40 lines, an application in fewer than 80, and lists typescript when it has a tsconfig',

@@ -139,19 +139,19 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     }
   }
 
-  function remove(place: number): Record<string, unknown> | undefined {
-    return rows(`DELETE FROM fleethook_messages WHERE place = ? AND state = ${waiting} RETURNING bytes`, place)[0]
+  function remove(id: string): Record<string, unknown> | undefined {
+    return rows(`DELETE FROM fleethook_messages WHERE place = ? AND state = ${waiting} RETURNING bytes`, seqOf(id))[0]
   }
 
   function bury(
-    place: number,
+    id: string,
     { error, attempts, diedAt, changed }: DeadLetterReason,
   ): Record<string, unknown> | undefined {
     const update = (text: string, change: string | null): Record<string, unknown> | undefined =>
       rows(
         `UPDATE fleethook_messages SET state = ${dead}, error = ?, attempts = ?, died_at = ?, changed = coalesce(?, changed)
          WHERE place = ? AND state = ${waiting} RETURNING bytes`,
-        ...[text, attempts, diedAt, change, place],
+        ...[text, attempts, diedAt, change, seqOf(id)],
       )[0]
     try {
       return update(error, changed ?? null)
@@ -162,23 +162,18 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     }
   }
 
-  /** `claims`: how often it was handed out. The error of a message that waits is its last failure. */
-  function reschedule(
-    place: number,
-    { attempts, notBefore, deliveries, failure }: NextAttempt,
-    claims: number | undefined,
-  ): void {
-    sql.exec(
-      `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries), error = ?
-       WHERE place = ? AND state = ${waiting}`,
-      ...[
-        attempts,
-        notBefore,
-        deliveries ?? claims ?? null,
-        failure === undefined ? null : JSON.stringify(failure),
-        place,
-      ],
-    )
+  /** The error of a message that waits is its last failure. */
+  function reschedule(id: string, { attempts, notBefore, deliveries, failure }: NextAttempt): void {
+    const claimed = deliveries ?? handedOut.get(id) ?? null
+    try {
+      sql.exec(
+        `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries), error = ?
+         WHERE place = ? AND state = ${waiting}`,
+        ...[attempts, notBefore, claimed, failure === undefined ? null : JSON.stringify(failure), seqOf(id)],
+      )
+    } catch (error) {
+      throw refusalOf(id, error)
+    }
   }
 
   /** That it ran alone and did not end the object must be written before others run, because they may end it. */
@@ -245,21 +240,15 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     async settle(id, outcome = done) {
-      const seq = seqOf(id)
       const wasAlone = ranAlone(id)
-      if (outcome.as === 'later') {
-        try {
-          reschedule(seq, outcome.next, handedOut.get(id))
-        } catch (error) {
-          throw refusalOf(id, error)
-        }
+      if (outcome.as === 'later') reschedule(id, outcome.next)
+      else if (outcome.as === 'dead') {
+        const gone = withState(outcome.vehicle, () => bury(id, outcome.reason))
+        if (gone !== undefined) room.died(Number(gone['bytes']))
       } else {
-        const { as, vehicle } = outcome
-        const end = (): Record<string, unknown> | undefined => (as === 'done' ? remove(seq) : bury(seq, outcome.reason))
-        // When its row cannot go, the next object handles it again.
-        const gone = writeOrGoOn(id, () => withState(vehicle, end))
-        if (gone !== undefined && as === 'done') room.leave(1, Number(gone['bytes']))
-        if (gone !== undefined && as === 'dead') room.died(Number(gone['bytes']))
+        // It is handled. When its row cannot go, the next object handles it again.
+        const gone = writeOrGoOn(id, () => withState(outcome.vehicle, () => remove(id)))
+        if (gone !== undefined) room.leave(1, Number(gone['bytes']))
       }
       handedOut.delete(id)
       if (wasAlone) await storage.sync()
@@ -294,7 +283,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     discard: async (id) => room.discard(seqOf(id)),
 
     async forget(vin, dryRun) {
-      const own = `lane = ? OR (lane GLOB '[*][^*]*' AND instr(lower(text), lower(?)) > 0)`
+      const own = `lane = ? OR (lane GLOB '[*][^*]*' AND instr(text, ?) > 0)`
       const found = rows(`SELECT place, kind, state FROM fleethook_messages WHERE ${own}`, laneOf(vin), vin)
       if (!dryRun) {
         rows(`DELETE FROM fleethook_messages WHERE ${own}`, laneOf(vin), vin)

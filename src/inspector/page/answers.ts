@@ -28,5 +28,6 @@ export interface About {
   readonly version: string
   readonly payloads: boolean
   readonly vehicles: boolean
+  readonly branches?: readonly string[]
   readonly ready?: { readonly ready: boolean; readonly reason?: string }
 }

@@ -10,7 +10,7 @@ import { Dialog, Facts } from './parts.tsx'
 import { forgetSecret, isRefused, secret, useSecret } from './receiver.ts'
 import { goTo, linkTo, route, type View, views } from './route.ts'
 import { Signal } from './signal.ts'
-import { connection, isPaused, lost, rate, stats, toast } from './store.ts'
+import { about, connection, isPaused, lost, rate, stats, toast } from './store.ts'
 import { Vehicles } from './vehicles.tsx'
 
 const names: Readonly<Record<View, string>> = {
@@ -107,6 +107,7 @@ export function App(): JSX.Element {
           ))}
         </nav>
         <span class="grow" />
+        <Branches />
         <Pulse />
         <button class="plain" onClick={() => (isHelpOpen.value = true)} aria-label="Keys" title="Keys (?)">
           ?
@@ -124,6 +125,31 @@ export function App(): JSX.Element {
       </p>
       <Help />
     </>
+  )
+}
+
+/** Links to the branches of the receiver, or back. The page of a branch is the same page at an address of its own. */
+function Branches(): JSX.Element | null {
+  const here = /\/branches\/([^/]+)\/$/.exec(location.pathname)?.[1]
+  const names = about.value?.branches ?? []
+  if (here === undefined && names.length === 0) return null
+  return (
+    <nav aria-label="Branches">
+      {here === undefined ? (
+        names.map((name) => (
+          <a key={name} href={`branches/${name}/`}>
+            {name}
+          </a>
+        ))
+      ) : (
+        <>
+          <a href="../../">receiver</a>
+          <a href="./" aria-current="page">
+            {here}
+          </a>
+        </>
+      )}
+    </nav>
   )
 }
 

@@ -3,14 +3,15 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import { type Row, writeFigures } from '../figures.ts'
 import { inForm } from '../../form.ts'
-import { judge } from '../accounting.ts'
+import { type Found, underLoad, type Victim } from '../kills/kills.ts'
+import { pause } from '../kills/victims.ts'
+import type { RunLine } from '../process/journal.ts'
 import { createSite, idle } from '../process/start.ts'
-import { createTraffic, type Traffic } from '../process/traffic.ts'
 import { DatabaseSync } from 'node:sqlite'
-import { spawnTarget } from '../../conformance/spawn.ts'
+import { spawnTarget, type Target } from '../../conformance/spawn.ts'
 import { programCommand } from '../../runtimes/targets.ts'
 import { native } from './native.ts'
-import { createVolume, noVolumes } from './volume.ts'
+import { createVolume, noVolumes, type Volume } from './volume.ts'
 
 /*
  * kill -9 proves little: everything that the process wrote is in the kernel's memory and survives. So the test cuts the power: it
@@ -19,79 +20,75 @@ import { createVolume, noVolumes } from './volume.ts'
  */
 const vins = Array.from({ length: 32 }, (_, n) => `V${n}`)
 const rows: Row[] = []
-const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
-/** Resolves when `count` messages are acknowledged. */
-async function pours({ acknowledged }: Traffic, count: number): Promise<void> {
-  await expect.poll(() => acknowledged.size, { timeout: 20_000, interval: 5 }).toBeGreaterThanOrEqual(count)
-}
-
-interface Cut {
-  readonly acknowledged: number
-  readonly lost: readonly string[]
-  readonly outOfOrder: readonly string[]
+/** What is ended with its file system. `start` starts it, `read` reads what the next one finds. */
+function onVolume(volume: Volume, start: () => Promise<Target>, read: () => Promise<readonly RunLine[]>): Victim {
+  let target: Target | undefined
+  let found: readonly RunLine[] = []
+  return {
+    async begin() {
+      target = await start()
+      return target.url
+    },
+    async strike() {
+      await pause(Math.random() * 400)
+      target?.kill('SIGSTOP')
+      volume.cutPower()
+      target?.kill('SIGKILL')
+      await target?.exited
+    },
+    async finish() {
+      await volume.mountAgain()
+      found = await read()
+    },
+    runs: () => found,
+    dead: () => new Set(),
+    async [Symbol.asyncDispose]() {
+      await target?.stop('SIGKILL')
+    },
+  }
 }
 
 /** One power cut while messages arrive and no handler ends. Then the next receiver handles everything. */
-async function cut(runtime: 'node24' | 'bun' | 'deno', thread: boolean, lying: boolean): Promise<Cut> {
+async function cut(runtime: 'node24' | 'bun' | 'deno', thread: boolean, lying: boolean): Promise<Found> {
   using volume = createVolume(256)
   const site = createSite(runtime, { handlerMs: 0, inbox: { thread } }, volume.folder)
-  const traffic = createTraffic({ vins })
   const fault = join(volume.folder, '..', 'fault')
   if (lying) writeFileSync(fault, 'lie')
   const disk = typeof native === 'string' || !lying ? {} : { LD_PRELOAD: native.faultyDisk, FAULTY_DISK: fault }
-  {
-    await using target = await site.start({ holds: true }, disk)
-    const pouring = traffic.pour(target.url)
-    await pours(traffic, 150)
-    await pause(Math.random() * 500)
-    target.kill('SIGSTOP')
-    volume.cutPower()
-    target.kill('SIGKILL')
-    await target.exited
-    await pouring
+  async function read(): Promise<readonly RunLine[]> {
+    await using next = await site.start()
+    await idle(next)
+    await next.stop()
+    return site.journal().runs
   }
-  await volume.mountAgain()
-  await using next = await site.start()
-  await idle(next)
-  await next.stop()
-  const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal().runs)
-  return { acknowledged: traffic.acknowledged.size, lost, outOfOrder }
+  await using victim = onVolume(volume, () => site.start({ holds: true }, disk), read)
+  return await underLoad(victim, { vins, rounds: 1, acksBefore: 150 })
 }
 
-/** The same with a handwritten route. `lost` counts acknowledged messages that are not in its table. */
-async function cutByHand(synchronous: string): Promise<{ readonly acknowledged: number; readonly lost: number }> {
+/** The same with a handwritten route. `lost` are acknowledged messages that are not in its table. */
+async function cutByHand(synchronous: string): Promise<Found> {
   using volume = createVolume(256)
   const database = join(volume.folder, 'by-hand.db')
-  const traffic = createTraffic({ vins })
   const program = join(import.meta.dirname, 'by-hand.ts')
-  {
-    await using target = await spawnTarget(
-      programCommand('node24', program, { DATABASE: database, SYNCHRONOUS: synchronous }),
-    )
-    const pouring = traffic.pour(target.url)
-    await pours(traffic, 400)
-    await pause(Math.random() * 200)
-    target.kill('SIGSTOP')
-    volume.cutPower()
-    target.kill('SIGKILL')
-    await target.exited
-    await pouring
-  }
-  await volume.mountAgain()
-  const stored = storedByHand(database)
-  const lost = [...traffic.acknowledged].filter((name) => !stored.has(name)).length
-  return { acknowledged: traffic.acknowledged.size, lost }
+  const command = programCommand('node24', program, { DATABASE: database, SYNCHRONOUS: synchronous })
+  await using victim = onVolume(
+    volume,
+    () => spawnTarget(command),
+    async () => storedByHand(database),
+  )
+  return await underLoad(victim, { vins, rounds: 1, acksBefore: 400 })
 }
 
 /** The messages in the table after the cut. Empty when not even the table was on the disk. */
-function storedByHand(path: string): ReadonlySet<string> {
+function storedByHand(path: string): readonly RunLine[] {
   const db = new DatabaseSync(path)
   try {
     const text = "SELECT body ->> 'vin' AS vin, body ->> '$.data.Odometer' AS number FROM messages"
     const tables = db.prepare("SELECT name FROM sqlite_schema WHERE name = 'messages'").all()
     const rows = tables.length === 0 ? [] : db.prepare(text).all()
-    return new Set(rows.map((row) => `${String(row['vin'])} ${String(row['number'])}`))
+    const once = { kind: 'run', delivery: '', attempt: 1, redelivered: false } as const
+    return rows.map(({ vin, number }, at) => ({ ...once, vin: String(vin), number: Number(number), pid: at, atMs: at }))
   } finally {
     db.close()
   }
@@ -150,7 +147,7 @@ describe.skipIf(noVolumes !== undefined)('a power cut', () => {
       while (rounds < (loses ? 5 : 1) && lost === 0) {
         const result = await cutByHand(synchronous)
         acknowledged += result.acknowledged
-        lost += result.lost
+        lost += result.lost.length
         rounds += 1
       }
       rows.push({

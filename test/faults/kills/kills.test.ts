@@ -36,7 +36,7 @@ const kills: readonly Kill[] = [
   ...processes.flatMap((given) =>
     (['SIGKILL', 'SIGTERM'] as const).map((signal): Kill => ({
       ...{ piece: 'process-killed', rounds: given.rounds, what: { runtime: nameOf(given), signal } },
-      open: () => onSqlite({ ...given, signal }),
+      open: () => onSqlite({ ...given, signals: [signal] }),
       promises({ duplicates, unmarked, dead }) {
         expect(unmarked).toEqual([])
         // A deploy handles nothing twice.
@@ -44,6 +44,11 @@ const kills: readonly Kill[] = [
       },
     })),
   ),
+  {
+    ...{ piece: 'process-killed', rounds: inForm({ real: 2, full: 4, long: 40 }) },
+    what: { runtime: 'node24, a clock that jumps by an hour', signal: 'both' },
+    open: () => onSqlite({ runtime: 'node24', clockJumpMs: 3_600_000, signals: ['SIGKILL', 'SIGTERM'] }),
+  },
   ...inForm<readonly Platform[]>({ real: ['workerd'], full: platforms }).map((platform): Kill => ({
     ...{ piece: 'workers-kill', rounds, what: { inbox: 'durableObjectInbox', platform } },
     open: () => onObjects({ platform, source: durableSource({ handlerMs: 20 }) }),

@@ -23,15 +23,21 @@ const backlogMs = inForm({ full: 120_000, long: 300_000 })
 export interface SqliteOptions {
   readonly runtime: ServerRuntime
   readonly thread?: boolean
-  readonly signal?: NodeJS.Signals
+  /** Of the first round, of the second, and so on. Default `SIGKILL`. */
+  readonly signals?: readonly NodeJS.Signals[]
   readonly edges?: boolean
+  /** The clock keeps jumping forward and back by this many milliseconds. */
+  readonly clockJumpMs?: number
 }
 
 /** One process after the other on a file. States of vehicles are written in rounds that begin after five seconds. */
-export async function onSqlite({ runtime, thread, signal = 'SIGKILL', edges = false }: SqliteOptions): Promise<Victim> {
+export async function onSqlite(given: SqliteOptions): Promise<Victim> {
+  const { runtime, thread, signals = ['SIGKILL'], edges = false, clockJumpMs } = given
   const inbox = thread === undefined ? {} : { thread }
-  const site = createSite(runtime, { handlerMs: 2, inbox, edges, options: { concurrency: 8 } })
+  const jumps = clockJumpMs === undefined ? {} : { clockJumpMs }
+  const site = createSite(runtime, { handlerMs: 2, inbox, edges, ...jumps, options: { concurrency: 8 } })
   let target: Target | undefined
+  let round = 0
   return {
     async begin() {
       target = await site.start()
@@ -39,7 +45,7 @@ export async function onSqlite({ runtime, thread, signal = 'SIGKILL', edges = fa
     },
     async strike() {
       await aWhile(edges ? 6_000 : 400)
-      target?.kill(signal)
+      target?.kill(signals[round++ % signals.length] ?? 'SIGKILL')
       await target?.exited
     },
     async finish() {

@@ -1,5 +1,5 @@
 /** The ways in which a handler can go wrong. */
-export type BehaviourName = 'fails' | 'throwsNull' | 'hangs' | 'burns' | 'leaks' | 'kills'
+export type BehaviourName = 'fails' | 'throwsNull' | 'hangs' | 'burns' | 'leaks'
 
 const kept: unknown[] = []
 
@@ -17,11 +17,6 @@ export const behaviours: Readonly<Record<BehaviourName, () => Promise<void>>> = 
   /** Keeps 64 kB per message. */
   async leaks() {
     kept.push(new Uint8Array(65_536).fill(1))
-  },
-  /** Kills its process every time, a little later, like a handler that uses up all memory. */
-  kills() {
-    setTimeout(() => process.kill(process.pid, 'SIGKILL'), 50)
-    return new Promise<void>(() => {})
   },
 }
 

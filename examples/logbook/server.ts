@@ -1,0 +1,30 @@
+import { createReceiver, vehicles } from 'fleethook'
+import { createClient } from 'fleethook/client'
+import { postgresInbox } from 'fleethook/inbox/postgres'
+import { serve } from 'fleethook/node'
+import { operatorRoutes } from 'fleethook/operator'
+import { Hono } from 'hono'
+import pg from 'pg'
+import { fields } from './episodes.ts'
+import { addHandlers } from './handlers.ts'
+
+const { DATABASE_URL: connectionString, FLEETHOOK_OPERATOR_SECRET, PORT = '3000', WEBHOOK_SECRET } = process.env
+const { SERVICE_API_KEY: apiKey, SERVICE_URL: baseUrl } = process.env
+
+// A pool of its own, so that busy handlers never delay a 2xx.
+const inbox = postgresInbox({ db: new pg.Pool({ connectionString, allowExitOnIdle: true, max: 3 }) })
+// As many connections as handlers run at once (`concurrency`). Each handler gets one in a transaction.
+const handlers = new pg.Pool({ connectionString, allowExitOnIdle: true, max: 16, connectionTimeoutMillis: 10_000 })
+const receiver = addHandlers(
+  createReceiver({ secret: WEBHOOK_SECRET, inbox, parts: [vehicles({ fields })] }),
+  inbox.exactlyOnce(handlers),
+  baseUrl ? createClient({ baseUrl, apiKey }) : undefined,
+)
+
+const app = new Hono()
+// For `npx fleethook dead` and `replay`.
+if (FLEETHOOK_OPERATOR_SECRET) app.route('/operator', operatorRoutes(receiver, { secret: FLEETHOOK_OPERATOR_SECRET }))
+app.route('/', receiver.routes())
+
+const server = await serve(app, { port: Number(PORT) })
+await server.closed

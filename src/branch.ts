@@ -1,0 +1,140 @@
+/**
+ * Branches: receivers behind a receiver, so that handlers do not wait for each other.
+ *
+ * @module
+ */
+import { FleethookError } from './base/errors.ts'
+import { guardedLog, type Log } from './base/log.ts'
+import type { BuiltInFields, FieldCatalogue } from './events/fields.ts'
+import { DeliveryIds } from './inbox/delivery-id.ts'
+import { assemble } from './receiver.ts'
+import { HandOver } from './receiver/hand-over.ts'
+import { type HostedReceiver, hostedBy } from './receiver/hosted.ts'
+import type { AddedBy, Handling, KeepsVehicles, Receiver } from './receiver/interface.ts'
+import { type BranchOptions, type Settings, settingsOfBranch } from './receiver/options.ts'
+
+export type { BranchOptions } from './receiver/options.ts'
+
+/** A receiver behind another one, without a webhook: the result of {@link branch}. */
+export interface Branch<
+  Bindings extends object = object,
+  Fields extends FieldCatalogue = BuiltInFields,
+  Keeps extends boolean = boolean,
+> extends Handling<Bindings, Fields, Keeps> {
+  readonly name: string
+}
+
+/**
+ * A receiver of its own behind `receiver`: its own inbox, lanes, retries, circuit breakers, dead letters, counts and parts, but no webhook. The
+ * receiver hands each message over before its own handlers run, and is done with it as soon as the inbox of the branch has it. So a handler on a
+ * branch that fails, is slow, or waits for somebody else's server delays only what is on that branch.
+ *
+ * Each message reaches the branch at least once, in order per vehicle, with its `delivery.id`: one that is handed over twice, because a process ended
+ * in between, is one message there as long as the inbox keeps it. What the inbox of the branch cannot keep is a `gap` of the branch, in its log and
+ * its counts. Gaps of the receiver reach its branches; replays of handled messages do not, because a branch has its own.
+ *
+ * `receiver.open` and `receiver.drain` open and drain its branches, and `receiver.forget` erases there, too. `fleethook dead --branch crm` and the
+ * other commands for operators ask a branch.
+ *
+ * Throws `option_invalid` for a wrong option, for a name that is taken, and for an inbox that cannot work there. `docs/branches.md` says which can.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver } from 'fleethook'
+ * import { branch } from 'fleethook/branch'
+ * import { sqliteInbox } from 'fleethook/inbox/sqlite'
+ *
+ * const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET, inbox: sqliteInbox({ path: 'data/inbox.db' }) })
+ *   .on('alerts', (event) => console.log('ring', event.vin))
+ *
+ * branch(receiver, { name: 'crm', inbox: sqliteInbox({ path: 'data/crm.db' }) })
+ *   .on('data', async (event, { signal }) => {
+ *     await fetch('data:,stored', { signal }) // the server of the CRM, which may be down
+ *   })
+ * ```
+ */
+export function branch<
+  Bindings extends object,
+  Fields extends FieldCatalogue,
+  Keeps extends boolean,
+  const Parts extends NonNullable<BranchOptions<Fields>['parts']> = readonly [],
+>(
+  receiver: Receiver<Bindings, Fields, Keeps>,
+  options: BranchOptions<Fields> & { readonly parts?: Parts },
+): Branch<Bindings, Fields, KeepsVehicles<Parts>> & AddedBy<Parts, Fields> {
+  const front = hostedBy(receiver)
+  if (front === undefined)
+    throw new FleethookError('option_invalid', 'branch was given something that is not a receiver.', {
+      hint: 'Give it what createReceiver returned. A branch has no branches of its own: put them beside each other.',
+    })
+  const settings = settingsOfBranch(front.settings, options, (log) => logOf(options.name, log))
+  if (front.branches.byName.has(options.name))
+    throw new FleethookError('option_invalid', `The receiver has a branch \`${options.name}\` already.`, {
+      hint: 'Give each branch its own name.',
+    })
+  const problem = problemOf(front.settings.inbox, settings.inbox)
+  if (problem !== undefined)
+    throw new FleethookError('option_invalid', `Option \`inbox\` of branch ${problem.what}`, problem)
+  const { receiver: behind, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(
+    settings,
+    idsFor(front, settings.inbox),
+  )
+  front.branches.add(options.name, { branch: behind, failed: hosted.reports.dispatch.inboxFailed })
+  const handOver = new HandOver(front, hosted)
+  front.registry.addBranch(options.name, (message) => handOver.take(message))
+  const whole: object = Object.assign(behind, { name: options.name })
+  // Whether `vehicles` is there depends on the parts, whose types say the same.
+  return whole as Branch<Bindings, Fields, KeepsVehicles<Parts>> & AddedBy<Parts, Fields> // oxlint-disable-line no-unsafe-type-assertion
+}
+
+/**
+ * For the messages that a branch makes itself. In one process they follow those of the receiver. An object elsewhere numbers them beyond what a receiver
+ * uses of a millisecond.
+ */
+function idsFor({ ids }: HostedReceiver, inbox: Settings['inbox']): DeliveryIds {
+  return inbox.place === undefined ? ids : new DeliveryIds(1_536)
+}
+
+/** The same log, and each line says which branch it is about. */
+function logOf(name: string, given: Log): Log {
+  const log = guardedLog(given)
+  const say =
+    (level: keyof Log) =>
+    (message: string, details: Record<string, unknown> = {}): void =>
+      log[level](message, { branch: name, ...details })
+  return { debug: say('debug'), info: say('info'), warn: say('warn'), error: say('error') }
+}
+
+interface Problem {
+  readonly what: string
+  readonly hint: string
+}
+
+/** Why a branch with this inbox would lose messages, or their order. */
+function problemOf(front: Settings['inbox'], own: Settings['inbox']): Problem | undefined {
+  const [before, behind] = [front.place, own.place]
+  if (before?.of === 'kafkaInbox' || behind?.of === 'kafkaInbox')
+    return {
+      what: 'cannot be used with kafkaInbox: another group of the same topic is a branch already.',
+      hint: 'Start processes with kafkaInbox({ group }) of another name. They read every message of the topic, at their own pace.',
+    }
+  if (before !== undefined && before.of !== behind?.of)
+    return {
+      what: `must be a ${before.of}, like that of its receiver: the next message of a vehicle can be handled by another process, or another object.`,
+      hint:
+        before.of === 'postgresInbox'
+          ? "Give it the same pool and a schema of its own: postgresInbox({ db, schema: 'crm' })."
+          : 'Give it a binding of its own, and export inboxObject of the branch.',
+    }
+  if (behind?.takes === false)
+    return {
+      what: "has the role 'handle', so it takes no messages.",
+      hint: "Leave the role out, or use 'receive' where another process handles what is on the branch.",
+    }
+  const [one, other] = [before?.name ?? front.file, behind?.name ?? own.file]
+  if (one === undefined || one !== other) return undefined
+  return {
+    what: `is the same place as that of the receiver: ${one}.`,
+    hint: 'Give each branch a file, or a schema, of its own.',
+  }
+}

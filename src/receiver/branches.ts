@@ -1,0 +1,69 @@
+import type { DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
+import type { Forgotten } from '../inbox/dead-letters.ts'
+import type { OperatorApi } from '../inbox/observer.ts'
+import type { Stats } from '../inbox/stats.ts'
+
+/** A branch, as the receiver in front of it sees it. */
+export interface BranchBehind extends OperatorApi {
+  readonly stats: () => Stats
+  readonly open: (options?: OpenOptions) => Promise<void>
+  readonly drain: (options?: DrainOptions) => Promise<DrainResult>
+  readonly forget: (vin: string, options?: { readonly dryRun?: boolean }) => Promise<Forgotten>
+}
+
+interface Joined {
+  readonly branch: BranchBehind
+  /** Its inbox could not be opened. The next message tries again. */
+  readonly failed: (error: unknown) => void
+}
+
+/** The branches of a receiver. They open and stop with it, and it never waits for one that fails. */
+export class Branches {
+  readonly byName: ReadonlyMap<string, BranchBehind>
+  readonly #byName = new Map<string, BranchBehind>()
+  readonly #joined: Joined[] = []
+  #opened: OpenOptions | undefined
+
+  constructor() {
+    this.byName = this.#byName
+  }
+
+  add(name: string, joined: Joined): void {
+    this.#byName.set(name, joined.branch)
+    this.#joined.push(joined)
+    if (this.#opened !== undefined) void joined.branch.open(this.#opened).catch(joined.failed)
+  }
+
+  open(options: OpenOptions = {}): void {
+    if (this.#opened !== undefined) return
+    this.#opened = options
+    for (const { branch, failed } of this.#joined) void branch.open(options).catch(failed)
+  }
+
+  /** They take messages until the receiver has drained, in the same deadline. */
+  async drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult> {
+    if (this.#joined.length === 0) return front
+    const { deadlineMs, handlerGraceMs, notListeningMs } = options
+    const drained = [...this.#byName].map(async ([name, branch]): Promise<[string, DrainResult]> => [
+      name,
+      await branch.drain({ deadlineMs, handlerGraceMs, notListeningMs, takeUntil: front }),
+    ])
+    const branches = Object.fromEntries(await Promise.all(drained))
+    const { handled, left, lost } = await front
+    return { handled, left, lost, branches }
+  }
+
+  /** Adds what the branches erase of a vehicle to what the receiver has erased. */
+  async forget(vin: string, dryRun: boolean, front: Forgotten): Promise<Forgotten> {
+    const all = [front]
+    for (const { branch } of this.#joined) all.push(await branch.forget(vin, { dryRun }))
+    const sum = (name: keyof Forgotten): number => all.reduce((count, erased) => count + erased[name], 0)
+    return { messages: sum('messages'), waiting: sum('waiting'), deadLetters: sum('deadLetters') }
+  }
+
+  /** `undefined`: there are none. */
+  stats(): Readonly<Record<string, Stats>> | undefined {
+    if (this.#joined.length === 0) return undefined
+    return Object.fromEntries([...this.#byName].map(([name, branch]) => [name, branch.stats()]))
+  }
+}

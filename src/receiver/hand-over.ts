@@ -1,0 +1,139 @@
+import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
+import type { Message } from '../core/message.ts'
+import type { GapReason } from '../events/event.ts'
+import { gapOf } from '../events/gap.ts'
+import { isBound } from '../hosting/execution-context.ts'
+import type { Refusal } from '../http/answers.ts'
+import type { InboxGap, InboxMessage } from '../inbox/inbox.ts'
+import { vinOf } from '../inbox/receipts.ts'
+import type { HostedReceiver } from './hosted.ts'
+
+/** How long the receiver waits until the branch has a message, in milliseconds. */
+const patienceMs = 1_000
+/** The most bytes that are on their way to the inbox of a branch. */
+const mostBytes = 64 * 1_048_576
+
+/** A branch that keeps messages stops and starts with the receiver, and reports that itself. */
+const ofStops: readonly GapReason[] = ['stopped', 'restarted']
+
+/** Hands the messages of a receiver over to a branch. The receiver never waits long, and a message that the branch cannot keep is a gap there. */
+export class HandOver {
+  readonly #front: HostedReceiver
+  readonly #branch: HostedReceiver
+  readonly #clock: Clock
+  #bytes = 0
+  /** Since when nobody waits for the branch, because it is slow. A crash meanwhile is a gap of the branch. */
+  #slowSinceMs: number | undefined
+
+  constructor(front: HostedReceiver, branch: HostedReceiver) {
+    this.#front = front
+    this.#branch = branch
+    this.#clock = branch.settings.clock
+  }
+
+  take(given: Message): undefined | Promise<void> {
+    const { claim, event, request } = given
+    // The replay of a handled message. That of a dead letter may be new to the branch: processes may have ended before it was handed over.
+    if (claim === undefined || event === undefined || claim.replay !== undefined) return undefined
+    if (event.topic === 'gap' && this.#knows(event.reason)) return undefined
+    const { id, lane, receivedAt, door, kind, text, bytes } = claim.message
+    const message: InboxMessage = { id, lane, receivedAt, door, kind, text, bytes, event }
+    const { intake } = this.#branch
+    const mayBeThere = claim.replayed || given.delivery().redelivered
+    if (this.#bytes + bytes > mostBytes) {
+      this.#noteMissed(message)
+      this.#noteRefused(message, { error: 'inbox_unavailable', hint: slowHint })
+      return undefined
+    }
+    const put =
+      intake.isReady && kind === 'wire' && !mayBeThere
+        ? intake.put([message], request)
+        : this.#keep(message, request, mayBeThere)
+    if (put instanceof Promise) return this.#inTime(message, put, request)
+    if (put !== undefined) this.#noteRefused(message, put)
+    return undefined
+  }
+
+  #knows(reason: GapReason): boolean {
+    return reason === 'stalled' || (ofStops.includes(reason) && this.#branch.intake.durability !== 'memory')
+  }
+
+  async #keep(message: InboxMessage, from: Message['request'], mayBeThere: boolean): Promise<Refusal | undefined> {
+    const { intake } = this.#branch
+    // It notes the gap itself.
+    if (!intake.isReady && !(await intake.becomeReady())) return { error: 'inbox_unavailable' }
+    if (mayBeThere && (await intake.messages.get(message.id).catch(() => undefined)) !== undefined) return undefined
+    if (message.kind === 'wire') return intake.put([message], from)
+    if (await intake.putInternal(message, from)) return undefined
+    this.#noteMissed(message)
+    return { error: 'inbox_unavailable' }
+  }
+
+  /** Waits until the branch has the message, or until it is slow. */
+  async #inTime(
+    message: InboxMessage,
+    put: Promise<Refusal | undefined>,
+    { context }: Message['request'],
+  ): Promise<void> {
+    const kept = this.#kept(message, put)
+    if (this.#slowSinceMs !== undefined) {
+      const ended = kept.catch(() => {})
+      if (isBound(context)) context.waitUntil(ended)
+      return
+    }
+    let timer: Timer | undefined
+    const late = new Promise<void>((resolve) => {
+      timer = this.#clock.after(patienceMs, resolve)
+    }).then(() => this.#noteSlow())
+    try {
+      await Promise.race([kept, late])
+    } finally {
+      timer?.cancel()
+    }
+  }
+
+  async #kept(message: InboxMessage, put: Promise<Refusal | undefined>): Promise<void> {
+    const { lifecycle } = this.#branch.intake
+    const sinceMs = elapsedMs(this.#clock)
+    // The drain of the branch waits for it.
+    lifecycle.enter()
+    this.#bytes += message.bytes
+    const refusal = await put.finally(() => {
+      this.#bytes -= message.bytes
+      lifecycle.leave()
+    })
+    if (elapsedMs(this.#clock) - sinceMs < patienceMs) this.#noteFast()
+    if (refusal?.error === 'draining' && this.#front.intake.lifecycle.isDraining)
+      throw new FleethookError('inbox_unavailable', 'The branch has stopped. The next process hands the message over.')
+    if (refusal !== undefined) this.#noteRefused(message, refusal)
+  }
+
+  #noteSlow(): void {
+    if (this.#slowSinceMs !== undefined) return
+    this.#slowSinceMs = elapsedMs(this.#clock)
+    this.#branch.settings.log.warn(
+      'the inbox of the branch is slow, so the receiver does not wait until it has a message',
+    )
+  }
+
+  #noteFast(): void {
+    if (this.#slowSinceMs === undefined) return
+    const ms = Math.round(elapsedMs(this.#clock) - this.#slowSinceMs)
+    this.#slowSinceMs = undefined
+    this.#branch.settings.log.warn('the inbox of the branch is fast enough again', { ms })
+  }
+
+  #noteRefused(message: InboxMessage, refusal: Refusal): void {
+    this.#branch.reports.refusals.note(refusal, { door: 'root', messages: [message] })
+  }
+
+  #noteMissed({ event, lane, receivedAt }: InboxMessage): void {
+    const vin = vinOf(lane)
+    const lost = { reason: 'inbox_unavailable', fromMs: receivedAt, missed: 1 } as const
+    const gap: InboxGap = event?.topic === 'gap' ? gapOf(event) : vin === undefined ? lost : { ...lost, vin }
+    this.#branch.intake.noteGap(gap)
+  }
+}
+
+const slowHint = 'The inbox of the branch does not answer, and 64 MiB wait for it.'

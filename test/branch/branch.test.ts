@@ -1,0 +1,446 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createReceiver, type Delivery, type GapEvent, memoryInbox, Retry, vehicles } from 'fleethook'
+import { branch } from 'fleethook/branch'
+import type { Inbox, InboxFactory } from 'fleethook/extend'
+import { durableObjectInbox } from 'fleethook/inbox/durable-object'
+import { kafkaInbox } from 'fleethook/inbox/kafka'
+import { postgresInbox } from 'fleethook/inbox/postgres'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { deliver, fakeClock, message } from 'fleethook/testing'
+import { silent } from 'fleethook/when'
+import { silent as silence, unwatched } from '../vehicles/scene.ts'
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import { data, logInto } from '../dispatch/scene.ts'
+
+const folders: string[] = []
+const stops: (() => Promise<unknown>)[] = []
+
+afterEach(async () => {
+  for (const stop of stops.splice(0)) await stop()
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true })
+})
+
+function newFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-branch-'))
+  folders.push(folder)
+  return folder
+}
+
+const inFolder =
+  (folder: string) =>
+  (name: string): InboxFactory =>
+    sqliteInbox({ path: join(folder, `${name}.db`) })
+
+const pairs = [
+  ['in memory', () => (): InboxFactory => memoryInbox()],
+  ['in SQLite files', () => inFolder(newFolder())],
+] as const
+
+const odometer = (event: { readonly data: { readonly Odometer?: unknown } }): number => Number(event.data.Odometer)
+
+describe.each(pairs)('a branch %s', (_, places) => {
+  test('gets every message of every kind once, with its id and text, in order per vehicle', async () => {
+    const place = places()
+    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    stops.push(() => receiver.drain())
+    const front: string[] = []
+    const behind: string[] = []
+    const raw: unknown[] = []
+    receiver.on(['*', 'malformed'], (event, { delivery }) => void front.push(`${event.topic} ${delivery.id}`))
+    const crm = branch(receiver, { name: 'crm', inbox: place('crm') })
+      .on(['*', 'malformed'], (event, { delivery }) => void behind.push(`${event.topic} ${delivery.id}`))
+      .on('data', (event) => void raw.push([event.vin, event.raw, event.receivedAt instanceof Date]))
+    expect(crm.name).toBe('crm')
+    for (let at = 0; at < 20; at += 1)
+      for (const vin of ['A', 'B']) await receiver.accept({ authorization: undefined, body: data(vin, at) })
+    for (const body of [message.alerts([], { vin: 'A' }), { what: 'is this' }, '{"vin":"A"'])
+      await receiver.accept({ authorization: undefined, body })
+    await vi.waitFor(() => expect(behind.filter((one) => !one.startsWith('gap'))).toHaveLength(43))
+    const ofKind = (list: readonly string[], kind: string): readonly string[] =>
+      list.filter((one) => one.startsWith(kind))
+    for (const kind of ['data', 'alerts', 'unknown', 'malformed'])
+      expect(ofKind(behind, kind).toSorted()).toEqual(ofKind(front, kind).toSorted())
+    for (const vin of ['A', 'B'])
+      expect(raw.filter((one) => Array.isArray(one) && one[0] === vin)).toEqual(
+        Array.from({ length: 20 }, (_one, at) => [vin, data(vin, at), true]),
+      )
+    expect(receiver.stats().branches?.['crm']).toMatchObject({ received: 42, handled: 42 })
+    expect(receiver.stats()).toMatchObject({ received: 42, handled: 42 })
+  })
+
+  test('delays nobody while its handlers fail, and is complete and in order afterwards', async () => {
+    const place = places()
+    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    stops.push(() => receiver.drain())
+    const rung: string[] = []
+    const stored: string[] = []
+    let isDown = true
+    receiver.on('alerts', (event) => void rung.push(event.vin))
+    const crm = branch(receiver, { name: 'crm', inbox: place('crm'), retry: { minMs: 5, maxMs: 5 } }).on(
+      'data',
+      (event) => {
+        if (isDown) throw new Retry(5)
+        stored.push(`${event.vin} ${odometer(event)}`)
+      },
+    )
+    const vins = Array.from({ length: 10 }, (_one, at) => `V${at}`)
+    for (let at = 0; at < 10; at += 1)
+      for (const vin of vins) {
+        await receiver.accept({ authorization: undefined, body: data(vin, at) })
+        await receiver.accept({ authorization: undefined, body: message.alerts([], { vin }) })
+      }
+    await vi.waitFor(() => expect(rung).toHaveLength(100))
+    expect(stored).toEqual([])
+    await vi.waitFor(() => expect(receiver.stats().pending.messages).toBe(0))
+    expect(crm.stats().pending.messages).toBeGreaterThan(90)
+    isDown = false
+    await vi.waitFor(() => expect(stored).toHaveLength(100))
+    for (const vin of vins)
+      expect(stored.filter((one) => one.startsWith(`${vin} `))).toEqual(
+        Array.from({ length: 10 }, (_one, at) => `${vin} ${at}`),
+      )
+  })
+
+  test('that is full has a gap of its own, in its log and counts, and nobody else waits', async () => {
+    const lines: string[] = []
+    const place = places()
+    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: logInto(lines) })
+    stops.push(() => receiver.drain())
+    const rung: number[] = []
+    const gaps: GapEvent[] = []
+    let open = (): void => {}
+    const isOpen = new Promise<void>((resolve) => (open = resolve))
+    receiver.on('data', (event) => void rung.push(odometer(event))).on('gap', (gap) => void gaps.push(gap))
+    const own: GapEvent[] = []
+    const crm = branch(receiver, { name: 'crm', inbox: place('crm'), limits: { pendingMessages: 3 } })
+      .on('data', () => isOpen)
+      .on('gap', (gap) => void own.push(gap))
+    for (let at = 0; at < 10; at += 1) await receiver.accept({ authorization: undefined, body: data('A', at) })
+    await vi.waitFor(() => expect(rung).toHaveLength(10))
+    await vi.waitFor(() => expect(crm.stats().refused).toEqual({ inbox_full: 7 }))
+    expect(lines.filter((line) => line.includes('inbox_full'))[0]).toContain('"branch":"crm"')
+    expect(receiver.stats().refused).toEqual({})
+    open()
+    await vi.waitFor(() => expect(own.reduce((sum, { missed }) => sum + missed, 0)).toBe(7))
+    expect(own[0]).toMatchObject({ reason: 'inbox_full', vin: 'A' })
+    expect(gaps).toEqual([])
+    expect(crm.stats()).toMatchObject({ received: 3, handled: 3 })
+  })
+
+  test('hears of the gaps of its receiver', async () => {
+    const place = places()
+    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence, limits: { bodyBytes: 200 } })
+    stops.push(() => receiver.drain())
+    const own: GapEvent[] = []
+    branch(receiver, { name: 'crm', inbox: place('crm') }).on('gap', (gap) => void own.push(gap))
+    await receiver.accept({ authorization: undefined, body: JSON.stringify({ vin: 'A', text: 'x'.repeat(300) }) })
+    await receiver.accept({ authorization: undefined, body: data('A', 1) })
+    await vi.waitFor(() => expect(own.map(({ reason }) => reason)).toEqual(['body_too_large']))
+  })
+
+  test('has dead letters of its own, and replays of handled messages are for one of the two', async () => {
+    const place = places()
+    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence, retry: { attempts: 1 } })
+    stops.push(() => receiver.drain())
+    const runs: string[] = []
+    let isBad = true
+    receiver.on('data', ({ vin }) => {
+      runs.push(`front ${vin}`)
+      if (vin === 'F' && isBad) throw new Error('front')
+    })
+    const crm = branch(receiver, { name: 'crm', inbox: place('crm'), retry: { attempts: 1 } }).on('data', ({ vin }) => {
+      runs.push(`crm ${vin}`)
+      if (vin === 'C' && isBad) throw new Error('crm')
+    })
+    for (const vin of ['F', 'C']) await receiver.accept({ authorization: undefined, body: data(vin, 1) })
+    await vi.waitFor(() => expect(runs.toSorted()).toEqual(['crm C', 'crm F', 'front C', 'front F']))
+    await vi.waitFor(() => expect(receiver.stats().deadLettered + crm.stats().deadLettered).toBe(2))
+    isBad = false
+    runs.length = 0
+    expect(await crm.deadLetters.replay({})).toBe(1)
+    await vi.waitFor(() => expect(runs).toEqual(['crm C']))
+    runs.length = 0
+    expect(await receiver.deadLetters.replay({})).toBe(1)
+    await vi.waitFor(() => expect(receiver.stats().handled).toBe(2))
+    // The branch still knows the message, if it keeps handled ones.
+    const handledAgain = receiver.durability === 'memory' ? ['crm F', 'front F'] : ['front F']
+    await vi.waitFor(() => expect(runs.toSorted()).toEqual(handledAgain))
+    runs.length = 0
+    const from = new Date(Date.now() - 60_000)
+    const count = await receiver.replay({ from, to: new Date(Date.now() + 1) })
+    await vi.waitFor(() => expect(receiver.stats().pending.messages).toBe(0))
+    expect(runs.filter((run) => run.startsWith('crm'))).toEqual([])
+    expect(count).toBe(receiver.durability === 'memory' ? 0 : 2)
+  })
+
+  test('is erased with its receiver', async () => {
+    const place = places()
+    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    stops.push(() => receiver.drain())
+    let ran = 0
+    const crm = branch(receiver, { name: 'crm', inbox: place('crm') }).on('data', () => {
+      ran += 1
+      throw new Retry(60_000)
+    })
+    await receiver.accept({ authorization: undefined, body: data('A', 1) })
+    await receiver.accept({ authorization: undefined, body: data('A', 2) })
+    await vi.waitFor(() => expect(ran).toBe(1))
+    await vi.waitFor(() => expect(crm.stats().pending.messages).toBe(2))
+    expect((await receiver.forget('A', { dryRun: true })).waiting).toBe(2)
+    await receiver.forget('A')
+    expect(crm.stats()).toMatchObject({ pending: { messages: 0 }, forgotten: 2 })
+  })
+})
+
+describe('behind a receiver that stops', () => {
+  test('a message that is handed over twice is one message there', async () => {
+    const folder = newFolder()
+    const place = inFolder(folder)
+    const seen: string[] = []
+    const start = (isStuck: boolean): ReturnType<typeof createReceiver> => {
+      const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+      // It holds the message, so the receiver hands it over again after a restart.
+      receiver.on('data', () => (isStuck ? new Promise(() => {}) : undefined))
+      branch(receiver, { name: 'crm', inbox: place('crm') }).on('data', (event, { delivery }) => {
+        seen.push(`${odometer(event)} ${delivery.id}`)
+      })
+      return receiver
+    }
+    const first = start(true)
+    for (let at = 0; at < 3; at += 1) await first.accept({ authorization: undefined, body: data(`V${at}`, at) })
+    await vi.waitFor(() => expect(seen).toHaveLength(3))
+    const { left, branches } = await first.drain({ handlerGraceMs: 0 })
+    expect([left, branches?.['crm']?.left]).toEqual([3, 0])
+    const second = start(false)
+    stops.push(() => second.drain())
+    await second.open()
+    await vi.waitFor(() => expect(second.stats().handled).toBe(3))
+    await second.accept({ authorization: undefined, body: data('V0', 9) })
+    await vi.waitFor(() => expect(seen).toHaveLength(4))
+    expect(new Set(seen.map((one) => one.split(' ')[1])).size).toBe(4)
+    expect(second.stats().branches?.['crm']).toMatchObject({ received: 1, handled: 1 })
+  })
+
+  test('what waits on the branch is handled after the restart, and one gap says that nobody listened', async () => {
+    const place = inFolder(newFolder())
+    const seen: number[] = []
+    const gaps: string[] = []
+    const start = (isDown: boolean): ReturnType<typeof createReceiver> => {
+      const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+      branch(receiver, { name: 'crm', inbox: place('crm') })
+        .on('data', (event) => {
+          if (isDown) throw new Retry(200)
+          seen.push(odometer(event))
+        })
+        .on('gap', ({ reason }) => void gaps.push(reason))
+      return receiver
+    }
+    const first = start(true)
+    for (let at = 0; at < 5; at += 1) await first.accept({ authorization: undefined, body: data('A', at) })
+    await vi.waitFor(() => expect(first.stats().handled).toBe(5))
+    await first.drain()
+    const second = start(false)
+    stops.push(() => second.drain())
+    await second.open()
+    await vi.waitFor(() => expect(gaps).toEqual(['stopped']), 4_000)
+    await vi.waitFor(() => expect(seen).toEqual([0, 1, 2, 3, 4]))
+    expect(second.stats().branches?.['crm']).toMatchObject({ received: 0, recovered: 5, handled: 5 })
+  })
+})
+
+test('a handler on a branch fails for ten minutes: 100 of 100 alarms and 10 of 10 silences are on time', async () => {
+  const clock = unwatched(fakeClock())
+  const place = inFolder(newFolder())
+  const parts = [vehicles({ fields: ['Gear'] })]
+  const receiver = createReceiver({ secret: false, clock, inbox: place('inbox'), log: silence, parts })
+  stops.push(() => receiver.drain())
+  const rung: number[] = []
+  const silences: string[] = []
+  const stored: string[] = []
+  receiver.on('alerts', (event) => void rung.push(clock.now() - event.receivedAt.getTime()))
+  receiver.when(silent({ minutes: 5 }), ({ vin, change }) => {
+    silences.push(`${vin} ${Math.round((clock.now() - change.at.getTime()) / 60_000)}`)
+  })
+  const beganMs = clock.now()
+  branch(receiver, { name: 'crm', inbox: place('crm') }).on('*', (event) => {
+    if (event.topic === 'gap') return
+    if (clock.now() - beganMs < 10 * 60_000) throw new Error('the CRM is down')
+    stored.push(`${event.vin} ${event.topic} ${event.createdAt}`)
+  })
+  const posted: string[] = []
+  const post = async (vin: string, body: object): Promise<void> => {
+    const createdAt = new Date(clock.now()).toISOString()
+    posted.push(`${vin} ${'alerts' in body ? 'alerts' : 'data'} ${createdAt}`)
+    const { status } = await receiver.accept({ authorization: undefined, body: { vin, createdAt, ...body } })
+    expect(status).toBe(200)
+  }
+  // 20 vehicles, of which 10 fall silent after the first minute.
+  for (let minute = 0; minute < 10; minute += 1) {
+    for (let at = 0; at < (minute === 0 ? 20 : 10); at += 1) {
+      await post(`V${at}`, { data: { Gear: 'D' } })
+      if (at < 10) await post(`V${at}`, { alerts: [{ name: 'Tow' }] })
+    }
+    await vi.waitFor(() => expect(rung).toHaveLength(10 * (minute + 1)))
+    await clock.advance(60_000)
+  }
+  expect(rung.every((ms) => ms < 1_000)).toBe(true)
+  await vi.waitFor(() =>
+    expect(silences.toSorted()).toEqual(Array.from({ length: 10 }, (_one, at) => `V${at + 10} 0`).toSorted()),
+  )
+  expect(stored).toEqual([])
+  // Breakers and rests are over at the latest a minute after the CRM is back.
+  for (let minute = 0; minute < 3; minute += 1) await clock.advance(60_000)
+  await vi.waitFor(() => expect(stored).toHaveLength(posted.length))
+  for (let at = 0; at < 20; at += 1) {
+    const ofVehicle = (list: readonly string[]): readonly string[] => list.filter((one) => one.startsWith(`V${at} `))
+    expect(ofVehicle(stored)).toEqual(ofVehicle(posted))
+  }
+})
+
+test('what waits on a branch need not fit into memory, also when older messages of a vehicle come later', async () => {
+  const place = inFolder(newFolder())
+  const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+  stops.push(() => receiver.drain())
+  let open = (): void => {}
+  const isOpen = new Promise<void>((resolve) => (open = resolve))
+  let release = (): void => {}
+  const isReleased = new Promise<void>((resolve) => (release = resolve))
+  const seen = new Map<string, number[]>()
+  // This vehicle's messages are handed over when the branch has newer ones of others.
+  receiver.on('data', ({ vin }) => (vin === 'LATE' ? isReleased : undefined))
+  const crm = branch(receiver, { name: 'crm', inbox: place('crm') }).on('data', async (event) => {
+    await isOpen
+    seen.set(event.vin, [...(seen.get(event.vin) ?? []), odometer(event)])
+  })
+  const post = async (vin: string, from: number, count: number): Promise<void> => {
+    const body = Array.from({ length: count }, (_one, at) => data(vin, from + at))
+    expect((await receiver.accept({ authorization: undefined, body })).status).toBe(200)
+  }
+  await post('LATE', 0, 50)
+  for (let at = 0; at < 24; at += 1) await post(`V${at % 8}`, 500 * Math.floor(at / 8), 500)
+  await vi.waitFor(() => expect(crm.stats().received).toBe(12_001), 20_000)
+  expect(crm.stats().lanes).toBeLessThanOrEqual(9)
+  release()
+  await vi.waitFor(() => expect(crm.stats().received).toBe(12_050), 10_000)
+  open()
+  await vi.waitFor(() => expect(crm.stats().handled).toBe(12_050), 20_000)
+  expect(seen.get('LATE')).toEqual(Array.from({ length: 50 }, (_one, at) => at))
+  for (let at = 0; at < 8; at += 1) expect(seen.get(`V${at}`)).toEqual(Array.from({ length: 1_500 }, (_one, to) => to))
+  expect(crm.stats()).toMatchObject({ pending: { messages: 0 }, recovered: 0 })
+}, 60_000)
+
+test('an inbox of a branch that does not answer holds the receiver for a second, once', async () => {
+  const clock = fakeClock()
+  const lines: string[] = []
+  const answers: (() => void)[] = []
+  const memory = memoryInbox()
+  const slow: InboxFactory = (settings) => {
+    const inbox: Inbox = memory(settings)
+    const { put } = inbox
+    return Object.assign(inbox, {
+      async put(messages: Parameters<Inbox['put']>[0]) {
+        await new Promise<void>((resolve) => answers.push(resolve))
+        return put(messages)
+      },
+    })
+  }
+  const receiver = createReceiver({ secret: false, clock, log: logInto(lines) })
+  const rung: number[] = []
+  receiver.on('data', (event) => void rung.push(odometer(event)))
+  const behind: number[] = []
+  branch(receiver, { name: 'crm', inbox: slow }).on('data', (event) => void behind.push(odometer(event)))
+  const post = (at: number): unknown => receiver.accept({ authorization: undefined, body: data('A', at) })
+  await post(0)
+  await vi.waitFor(() => expect(answers).toHaveLength(1))
+  expect(rung).toEqual([])
+  await clock.advance(1_000)
+  await vi.waitFor(() => expect(rung).toEqual([0]))
+  for (const at of [1, 2, 3]) await post(at)
+  await vi.waitFor(() => expect(rung).toEqual([0, 1, 2, 3]))
+  expect(lines.filter((line) => line.includes('slow'))).toHaveLength(1)
+  for (const answer of answers.splice(0)) answer()
+  await vi.waitFor(() => expect(behind).toEqual([0, 1, 2, 3]))
+  await post(4)
+  await vi.waitFor(() => expect(answers).toHaveLength(1))
+  answers[0]?.()
+  await vi.waitFor(() => expect(behind).toEqual([0, 1, 2, 3, 4]))
+  expect(lines.filter((line) => line.includes('fast enough again'))).toHaveLength(1)
+})
+
+test('rules about time work on both sides, each with its own state', async () => {
+  const clock = fakeClock()
+  const receiver = createReceiver({ secret: false, clock, log: silence, parts: [vehicles({ fields: ['Gear'] })] })
+  const told: string[] = []
+  receiver.when(silent({ minutes: 5 }), ({ vin }) => void told.push(`front ${vin}`))
+  branch(receiver, { name: 'crm', inbox: memoryInbox(), parts: [vehicles({ fields: ['Odometer'] })] }).when(
+    silent({ minutes: 10 }),
+    ({ vin, vehicle }) => void told.push(`crm ${vin} ${String(vehicle.value('Odometer'))}`),
+  )
+  await receiver.accept({ authorization: undefined, body: { ...data('A', 7), createdAt: new Date(clock.now()) } })
+  await vi.waitFor(() => expect(receiver.stats().branches?.['crm']?.handled).toBe(1))
+  await clock.advance(5 * 60_000 + 20_000)
+  await vi.waitFor(() => expect(told).toEqual(['front A']))
+  await clock.advance(5 * 60_000 + 20_000)
+  await vi.waitFor(() => expect(told).toEqual(['front A', 'crm A 7']))
+})
+
+describe('at construction', () => {
+  const folder = newFolder()
+  const db = { connect: () => {}, query: () => {}, on: () => {} } as never
+  const objects = (): never => undefined as never
+  const all = {
+    memory: () => memoryInbox(),
+    sqlite: () => sqliteInbox({ path: join(folder, 'one.db') }),
+    other: () => sqliteInbox({ path: join(folder, 'two.db') }),
+    postgres: () => postgresInbox({ db }),
+    schema: () => postgresInbox({ db, schema: 'crm' }),
+    handles: () => postgresInbox({ db, schema: 'crm', role: 'handle' }),
+    kafka: () => kafkaInbox({ brokers: ['localhost:9092'] }),
+    objects: () => durableObjectInbox({ objects }),
+  }
+  test.each([
+    ['memory', 'memory', undefined],
+    ['memory', 'sqlite', undefined],
+    ['sqlite', 'other', undefined],
+    ['sqlite', 'memory', undefined],
+    ['sqlite', 'schema', undefined],
+    ['postgres', 'schema', undefined],
+    ['objects', 'objects', undefined],
+    ['sqlite', 'sqlite', 'the same place'],
+    ['postgres', 'postgres', 'the same place'],
+    ['postgres', 'handles', "the role 'handle'"],
+    ['postgres', 'sqlite', 'must be a postgresInbox'],
+    ['postgres', 'memory', 'must be a postgresInbox'],
+    ['objects', 'memory', 'must be a durableObjectInbox'],
+    ['kafka', 'sqlite', 'another group of the same topic'],
+    ['memory', 'kafka', 'another group of the same topic'],
+  ] as const)('behind %s, %s: %s', (front, own, problem) => {
+    const receiver = createReceiver({ secret: false, inbox: all[front](), log: silence })
+    const make = (): unknown => branch(receiver, { name: 'crm', inbox: all[own]() })
+    if (problem === undefined) expect(make).not.toThrow()
+    else
+      expect(make).toThrow(
+        expect.objectContaining({ code: 'option_invalid', message: expect.stringContaining(problem) }),
+      )
+  })
+
+  test.each([
+    [{ name: '', inbox: memoryInbox() }, '`name`'],
+    [{ name: 'a b', inbox: memoryInbox() }, '`name`'],
+    [{ name: 'crm' }, '`inbox`'],
+    [{ name: 'crm', inbox: memoryInbox(), secret: 'x' }, '`secret`'],
+  ])('refuses %o', (options, problem) => {
+    const receiver = createReceiver({ secret: false, log: silence })
+    expect(() => branch(receiver, options as never)).toThrow(problem)
+  })
+
+  test('refuses a name that is taken, and a branch of a branch', () => {
+    const receiver = createReceiver({ secret: false, log: silence })
+    const crm = branch(receiver, { name: 'crm', inbox: memoryInbox() })
+    expect(() => branch(receiver, { name: 'crm', inbox: memoryInbox() })).toThrow('`crm` already')
+    expect(() => branch(crm as never, { name: 'more', inbox: memoryInbox() })).toThrow('not a receiver')
+    expect('fetch' in crm || 'routes' in crm || 'accept' in crm).toBe(false)
+  })
+})

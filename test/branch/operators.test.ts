@@ -1,0 +1,86 @@
+import { createReceiver, memoryInbox } from 'fleethook'
+import { branch } from 'fleethook/branch'
+import { inspectorRoutes } from 'fleethook/inspector'
+import { metricsText } from 'fleethook/metrics'
+import { operatorRoutes } from 'fleethook/operator'
+import { expect, test, vi } from 'vitest'
+import { data } from '../dispatch/scene.ts'
+import { silent } from '../vehicles/scene.ts'
+
+const secret = 'a-secret-of-the-operator'
+
+async function aReceiver(): Promise<ReturnType<typeof createReceiver>> {
+  const receiver = createReceiver({ secret: false, log: silent })
+  branch(receiver, { name: 'crm', inbox: memoryInbox(), retry: { attempts: 1 } }).on('data', function update({ vin }) {
+    if (vin === 'B') throw new Error('the CRM does not know it')
+  })
+  return receiver
+}
+
+test('operators ask a branch in the words that they use for its receiver', async () => {
+  const receiver = await aReceiver()
+  const app = operatorRoutes(receiver, { secret })
+  const ask = async (path: string, body?: object): Promise<[number, unknown]> => {
+    const method = body === undefined ? 'GET' : 'POST'
+    const answer = await app.request(path, {
+      method,
+      headers: { authorization: secret },
+      body: body === undefined ? null : JSON.stringify(body),
+    })
+    return [answer.status, await answer.json()]
+  }
+  for (const vin of ['A', 'B']) await receiver.accept({ authorization: undefined, body: data(vin, 1) })
+  await vi.waitFor(() => expect(receiver.stats().branches?.['crm']).toMatchObject({ handled: 1, deadLettered: 1 }))
+  expect(await ask('/about')).toMatchObject([200, { branches: ['crm'] }])
+  expect(await ask('/dead')).toEqual([200, { letters: [], next: null }])
+  expect(await ask('/branches/crm/dead')).toMatchObject([200, { letters: [{ vin: 'B', attempts: 1 }] }])
+  expect(await ask('/branches/crm/stats')).toMatchObject([200, { received: 2, handled: 1, deadLettered: 1 }])
+  expect(await ask('/branches/crm/failing')).toMatchObject([200, { messages: 0 }])
+  expect(await ask('/branches/crm/about')).toMatchObject([200, { receiver: true }])
+  expect(await ask('/stats')).toMatchObject([200, { branches: { crm: { received: 2, deadLettered: 1 } } }])
+  expect(await ask('/branches/crm/dead/discard', {})).toEqual([200, { messages: 1 }])
+  expect(await ask('/branches/other/dead')).toMatchObject([
+    404,
+    { text: expect.stringContaining('its branches are crm') },
+  ])
+  expect((await app.request('/branches/crm/stats')).status).toBe(401)
+})
+
+test('the feed of a branch says what happens there', async () => {
+  const receiver = await aReceiver()
+  const app = operatorRoutes(receiver, { secret })
+  const { body } = await app.request('/branches/crm/feed', { headers: { authorization: secret } })
+  const reader = body?.pipeThrough(new TextDecoderStream()).getReader()
+  await receiver.accept({ authorization: undefined, body: data('B', 1) })
+  let text = ''
+  while (!text.includes('"kind":"dead"')) text += (await reader?.read())?.value ?? ''
+  expect(text).toContain('the CRM does not know it')
+  await reader?.cancel()
+})
+
+test('metrics of a branch have its name, below one name and help each', async () => {
+  const receiver = await aReceiver()
+  metricsText(receiver)
+  for (const vin of ['A', 'B']) await receiver.accept({ authorization: undefined, body: data(vin, 1) })
+  await vi.waitFor(() => expect(receiver.stats().branches?.['crm']?.deadLettered).toBe(1))
+  const lines = metricsText(receiver).split('\n')
+  expect(lines).toContain('fleethook_messages_settled_total{fleethook_outcome="handled"} 2')
+  expect(lines).toContain('fleethook_messages_settled_total{fleethook_outcome="dead",fleethook_branch="crm"} 1')
+  expect(lines).toContain('fleethook_dead_letters{fleethook_branch="crm"} 1')
+  expect(
+    lines.some((line) =>
+      /^fleethook_handler_duration_seconds_count\{.*"update",fleethook_branch="crm"\} 2$/.test(line),
+    ),
+  ).toBe(true)
+  const helps = lines.filter((line) => line.startsWith('# HELP'))
+  expect(new Set(helps).size).toBe(helps.length)
+})
+
+test('the page of a branch is at an address of its own', async () => {
+  const receiver = await aReceiver()
+  const app = inspectorRoutes(receiver, { secret })
+  const page = await app.request('/branches/crm/')
+  expect(page.status).toBe(200)
+  expect(await page.text()).toContain('assets/')
+  expect((await app.request('/branches/crm/about')).status).toBe(401)
+})

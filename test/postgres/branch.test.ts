@@ -1,0 +1,67 @@
+import { branch } from 'fleethook/branch'
+import { postgresInbox } from 'fleethook/inbox/postgres'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { hasPostgres } from '../once/servers.ts'
+import { post, receiverOn, type Scene, startScene, vinOf } from './scene.ts'
+
+let scene: Scene
+beforeAll(async () => {
+  if (hasPostgres) scene = await startScene()
+}, 60_000)
+afterAll(async () => scene?.[Symbol.asyncDispose]())
+
+test.skipIf(!hasPostgres)(
+  'a branch in a schema of its own on the same pool gets each message once, in order, over two processes and a takeover',
+  async () => {
+    const { pool, newPool, prepare } = scene
+    await prepare('front')
+    await prepare('crm')
+    await pool.query('CREATE TABLE written (vin text, odometer int, delivery uuid)')
+    const seen: string[] = []
+    let isDown = true
+    const start = () => {
+      const db = newPool(6)
+      const { receiver } = receiverOn({ db, schema: 'front' })
+      receiver.on('data', () => {})
+      const inbox = postgresInbox({ db, schema: 'crm', leaseMs: 3_000 })
+      const exactly = inbox.exactlyOnce(newPool(8))
+      const crm = branch(receiver, { name: 'crm', inbox, retry: { minMs: 20, maxMs: 200 } }).on(
+        'data',
+        exactly('write', async ({ vin, data }, { delivery }, tx) => {
+          if (isDown) throw new Error('the CRM is down')
+          await tx.query('INSERT INTO written VALUES ($1, $2, $3)', [vin, data.Odometer, delivery.id])
+          seen.push(`${vin} ${String(data.Odometer)}`)
+        }),
+      )
+      return { receiver, crm }
+    }
+    const [first, second] = [start(), start()]
+    for (const { receiver } of [first, second]) await receiver.open()
+    for (let at = 0; at < 10; at += 1)
+      for (let vehicle = 0; vehicle < 8; vehicle += 1)
+        expect(await post((at + vehicle) % 2 === 0 ? first.receiver : second.receiver, vehicle, at)).toBe(200)
+    await vi.waitFor(async () => {
+      const { rows } = await pool.query('SELECT count(*)::int AS waiting FROM front.waiting')
+      expect(rows[0].waiting).toBe(0)
+    }, 20_000)
+    const { rows: waits } = await pool.query('SELECT count(*)::int AS waiting FROM crm.waiting')
+    expect(waits[0].waiting).toBe(80)
+    const { branches } = await first.receiver.drain()
+    expect(branches).toHaveProperty('crm')
+    isDown = false
+    await vi.waitFor(async () => {
+      const { rows } = await pool.query('SELECT count(*)::int AS written FROM written')
+      expect(rows[0].written).toBe(80)
+    }, 30_000)
+    for (let vehicle = 0; vehicle < 8; vehicle += 1)
+      expect(seen.filter((one) => one.startsWith(vinOf(vehicle)))).toEqual(
+        Array.from({ length: 10 }, (_one, at) => `${vinOf(vehicle)} ${at}`),
+      )
+    const { rows: same } = await pool.query(
+      'SELECT count(*)::int AS n FROM written w JOIN front.message m ON m.id = w.delivery',
+    )
+    expect(same[0].n).toBe(80)
+    await second.receiver.drain()
+  },
+  120_000,
+)
