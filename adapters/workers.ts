@@ -6,7 +6,6 @@
 import { hostedBy } from '../src/receiver/hosted.ts'
 import type { ExecutionContext } from '../src/hosting/execution-context.ts'
 import { isRouted, receiversIn } from '../src/hosting/drainable.ts'
-import { type AttachableInbox, isAttachable } from '../src/backend/backend.ts'
 
 /** A receiver, or a Hono app that mounts one. */
 export interface WorkerServed<Bindings> {
@@ -43,24 +42,20 @@ export interface Worker<Bindings> {
 export function worker<Bindings = unknown>(served: WorkerServed<Bindings>): Worker<Bindings> {
   const receivers = isRouted(served) ? receiversIn(served) : [served]
   refuseForgetting(receivers)
-  const inboxes = inboxesOf(receivers)
+  const binds = receivers.flatMap((receiver) => hostedBy(receiver)?.intake.parts.settings.inbox.bind ?? [])
   return {
     fetch(request, env, context) {
-      for (const inbox of inboxes) inbox.bind?.(env)
+      for (const bind of binds) bind(env)
       return served.fetch(request, env, context)
     },
   }
 }
 
-/** The inboxes that need something from the Worker. */
-function inboxesOf(receivers: readonly object[]): readonly AttachableInbox[] {
-  return receivers.flatMap((receiver) => ('inbox' in receiver && isAttachable(receiver.inbox) ? [receiver.inbox] : []))
-}
-
 /** Throws `option_invalid`: a Worker, with states of vehicles in its memory, can end without a crash to report. */
 function refuseForgetting(receivers: readonly object[]): void {
   for (const receiver of receivers) {
-    const { backend, vehicles } = hostedBy(receiver) ?? {}
-    if (vehicles !== undefined && backend?.durability === 'memory') throw vehicles.noMemory()
+    const { intake } = hostedBy(receiver) ?? {}
+    const vehicles = intake?.parts.vehicles
+    if (vehicles !== undefined && intake?.durability === 'memory') throw vehicles.noMemory()
   }
 }

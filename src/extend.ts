@@ -28,7 +28,6 @@ export type {
   NextAttempt,
   Opened,
   Outcome,
-  RelayInbox,
   Selection,
   Settled,
   Waiting,

@@ -1,6 +1,4 @@
-import type { RequestScope } from './core/message.ts'
 import { createRegistry } from './core/registry.ts'
-import { LocalBackend } from './backend/local.ts'
 import type { EnumType, ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, readinessOf, type Refusal, refuse, success } from './http/answers.ts'
 import { markRoutes } from './hosting/drainable.ts'
@@ -8,12 +6,12 @@ import { type AuthorizedRequest, createRoutes, GivenRequest, type Incoming } fro
 import type { Door } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
 import { markHosted } from './receiver/hosted.ts'
+import { Intake, type ReceiverParts } from './receiver/intake.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
-import { type Backend, type BackendParts, isAttachable } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
 import { checkOption, numberBetween } from './base/options.ts'
 import { quietMs } from './base/log.ts'
-import { isBound } from './hosting/execution-context.ts'
+import { isBound, type RequestScope } from './hosting/execution-context.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { AddedBy, KeepsVehicles, Receiver } from './receiver/interface.ts'
@@ -73,8 +71,7 @@ export function createReceiver<
   })
   const registry = createRegistry(settings.fields, vehicles?.subjects)
   const { inbox } = settings
-  const parts = { settings, registry, receipts, reports, vehicles }
-  const backend = backendOf(inbox, parts)
+  const intake = new Intake({ settings, registry, receipts, reports, vehicles })
 
   /** The whole path of a request: check the secret, read, keep, answer. Handlers run in a task of their own. */
   async function receive(incoming: Incoming, door: Door): Promise<Answer> {
@@ -97,28 +94,28 @@ export function createReceiver<
     door: Door,
     entrance: InboxMessage['door'],
   ): Promise<RefusalOfMessages | undefined> {
-    if (backend.isDraining) return { error: 'draining' }
-    backend.lifecycle.enter()
+    if (intake.isDraining) return { error: 'draining' }
+    intake.lifecycle.enter()
     try {
       const body = await request.read(bodyBytes[door])
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
-      if (!backend.isReady && !(await backend.becomeReady()))
-        return { error: 'inbox_unavailable', hint: backend.notReadyHint }
+      if (!intake.isReady && !(await intake.becomeReady()))
+        return { error: 'inbox_unavailable', hint: intake.notReadyHint }
       if ('error' in body) {
-        if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), request)
+        if (body.error === 'body_gzip_broken') await intake.putInternal(receipts.malformed(undefined, body), request)
         noteUnread(body, request)
         return body
       }
       const { messages, tests, broken } = receipts.read(body, door, entrance)
       if (tests !== undefined && tests.length > 0) noteTests(tests, request, door)
-      const kept = backend.put(messages, request)
+      const kept = intake.put(messages, request)
       const refusal = kept instanceof Promise ? await kept : kept
       if (broken !== undefined && refusal === undefined)
-        await backend.putInternal(receipts.malformed(body, broken), request)
+        await intake.putInternal(receipts.malformed(body, broken), request)
       if (broken !== undefined) noteUnread(broken, request)
       return refusal === undefined ? broken : { ...refusal, messages }
     } finally {
-      backend.lifecycle.leave()
+      intake.lifecycle.leave()
     }
   }
 
@@ -127,7 +124,7 @@ export function createReceiver<
     if (isTest(request)) return
     const reason = error === 'body_too_large' ? error : 'body_unreadable'
     const now = clock.now()
-    backend.noteGap({ reason, fromMs: now, toMs: now, missed: 1 }, request)
+    intake.noteGap({ reason, fromMs: now, toMs: now, missed: 1 }, request)
   }
 
   function noteTests(tests: readonly ReceivedTest[], request: AuthorizedRequest, door: Door): void {
@@ -146,19 +143,19 @@ export function createReceiver<
   const sinkOf = (from: RequestScope): Omit<Sink, 'signal'> => ({
     clock,
     async take(text) {
-      const error = backend.refusing()
+      const error = intake.refusing()
       if (error !== undefined) return error
       const refusal = await admit({ ...from, read: async () => ({ text }) }, 'root', 'root')
       if (refusal !== undefined) noteRefused(refusal, { ...refusal, door: 'root' })
       return refusal?.error
     },
-    tell: (gap) => backend.putInternal(receipts.own(gap), from),
+    tell: (gap) => intake.putInternal(receipts.own(gap), from),
   })
 
   let isStopping = false
   /** From the call of `drain` on, load balancers are sent to another process, even while messages are still taken. */
   const busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
-    isStopping ? 'draining' : backend.refusing()
+    isStopping ? 'draining' : intake.refusing()
 
   const routes = createRoutes<Bindings>(
     {
@@ -172,8 +169,8 @@ export function createReceiver<
   let closing: AbortController | undefined
   const receiver: Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> = {
     inbox,
-    ack: backend.ack,
-    durability: backend.durability,
+    ack: intake.ack,
+    durability: intake.durability,
     on(subjects: unknown, ...rest: readonly unknown[]) {
       registry.add(receiver.on, subjects, rest)
       return receiver
@@ -199,41 +196,41 @@ export function createReceiver<
     from(source, { env, context } = {}) {
       // Created with the first source: on Workers a signal belongs to a request, and a module has none.
       closing ??= new AbortController()
-      return backend.isDraining
+      return intake.isDraining
         ? Promise.resolve()
         : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
     },
-    open: (openOptions) => backend.open(openOptions),
+    open: (openOptions) => intake.open(openOptions),
     async drain(options = {}) {
       // NaN would end it at once, and lose what is in memory.
       for (const name of ['deadlineMs', 'handlerGraceMs'] as const)
         checkOption('drain', name, options[name], numberBetween(0, Infinity))
       isStopping = true
       closing?.abort()
-      return backend.drain(options)
+      return intake.drain(options)
     },
     async [Symbol.asyncDispose]() {
       await receiver.drain()
     },
     readiness: () => readinessOf(busy()),
     handlersOf: (event) => registry.namesFor(event),
-    stats: backend.stats,
-    failing: backend.failing,
-    observe: backend.observe,
-    deadLetters: backend.deadLetters,
-    messages: backend.messages,
-    replay: (which, from) => backend.replay(which, from),
-    replaySome: backend.replaySome,
-    forget: (vin, options) => backend.forget(vin, options),
+    stats: intake.stats,
+    failing: intake.failing,
+    observe: intake.observe,
+    deadLetters: intake.deadLetters,
+    messages: intake.messages,
+    replay: (which, from) => intake.replay(which, from),
+    replaySome: intake.replaySome,
+    forget: (vin, options) => intake.forget(vin, options),
   }
-  const { vehicles: states } = backend
+  const { vehicles: states } = intake
   const whole = states === undefined ? receiver : Object.assign(receiver, { vehicles: states })
   reports.observers.attach(whole)
   markRoutes(routes.app, receiver)
   const { answer, targetOf } = routes
   const refused = reports.refusals.noteByRuntime
   const noteCertificate = (untilMs: number): void => void (reports.certificate.untilMs = untilMs)
-  markHosted(receiver, { answer, targetOf, refused, noteCertificate, secret: settings.secret, backend, vehicles })
+  markHosted(receiver, { answer, targetOf, refused, noteCertificate, secret: settings.secret, intake })
   // Whether `vehicles` is there depends on the parts, whose types say the same.
   return whole as typeof receiver & AddedBy<Parts, ExtendedBy<Fields>> // oxlint-disable-line no-unsafe-type-assertion
 }
@@ -247,7 +244,7 @@ interface MissingSecondTypeArgument extends EnumType {
 }
 
 /** Throws `handler_invalid` when the receiver keeps no states. */
-function needsVehicles(vehicles: BackendParts['vehicles']): KeptVehicles {
+function needsVehicles(vehicles: ReceiverParts['vehicles']): KeptVehicles {
   if (vehicles !== undefined) return vehicles
   throw new FleethookError('handler_invalid', '`receiver.when` needs the part `vehicles`, and the receiver has none.', {
     hint: "Give createReceiver the option parts: [vehicles({ fields: ['Gear'] })], with the fields that the edge looks at.",
@@ -264,15 +261,5 @@ type RefusalOfMessages = Refusal & { readonly messages?: readonly InboxMessage[]
 /** One clock decides per store: that of the store. */
 function timedByInbox(settings: Settings): Settings {
   const { inbox, clock } = settings
-  return isAttachable(inbox) && inbox.clock !== undefined ? { ...settings, clock: inbox.clock(clock) } : settings
-}
-
-function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {
-  if (isAttachable(inbox)) return inbox.attach(parts)
-  if (typeof inbox === 'function') return new LocalBackend({ ...parts, inbox })
-  throw new FleethookError(
-    'option_invalid',
-    'Option `inbox` of createReceiver comes from another version of fleethook.',
-    { hint: 'Install one version of fleethook.' },
-  )
+  return inbox.clock === undefined ? settings : { ...settings, clock: inbox.clock(clock) }
 }

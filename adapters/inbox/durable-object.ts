@@ -3,14 +3,13 @@
  *
  * @module
  */
-import { attachedOnce, type AttachableInbox, type BackendParts, isAttachable } from '../../src/backend/backend.ts'
-import { RelayBackend } from '../../src/backend/relay.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { aFunction, checkOptions, defined, required, type Rules, wholeNumber } from '../../src/base/options.ts'
 import type { Drainable } from '../../src/hosting/drainable.ts'
-import type { RelayInbox, Retention } from '../../src/inbox/inbox.ts'
+import { givenOnce, type InboxFactory, type Retention } from '../../src/inbox/inbox.ts'
+import { hostedBy } from '../../src/receiver/hosted.ts'
 import { createInboxObject } from './durable-object/object.ts'
-import { createObjectRelay } from './durable-object/objects.ts'
+import { ObjectsInbox } from './durable-object/objects.ts'
 import type { InboxObjectClass, ObjectNamespace } from './durable-object/platform.ts'
 import type { Keeping } from './durable-object/room.ts'
 
@@ -55,13 +54,8 @@ const rules: Rules<DurableObjectInboxOptions<never>> = {
   retention: { dead: { forMs: wholeNumber(0), maxBytes: wholeNumber(0) } },
 }
 
-interface Made {
-  readonly keeping: Omit<Keeping, 'pendingMessages' | 'pendingBytes'>
-  readonly bind: (env: unknown) => void
-  parts: BackendParts | undefined
-}
-
-const made = new WeakMap<RelayInbox, Made>()
+/** What each inbox keeps in its objects. */
+const made = new WeakMap<object, Omit<Keeping, 'pendingMessages' | 'pendingBytes'>>()
 
 /**
  * Keeps messages in Durable Objects with SQLite storage. `shards` objects share the vehicles, and each vehicle belongs to one
@@ -90,7 +84,7 @@ const made = new WeakMap<RelayInbox, Made>()
  * export default worker(receiver)
  * ```
  */
-export function durableObjectInbox<Bindings = never>(options: DurableObjectInboxOptions<Bindings>): RelayInbox {
+export function durableObjectInbox<Bindings = never>(options: DurableObjectInboxOptions<Bindings>): InboxFactory {
   checkOptions('durableObjectInbox', options, rules)
   const { objects, shards = 4, maxBytes = 1024 * mebibyte, retention = {} } = options
   const dead = { forMs: 30 * dayMs, maxBytes: 64 * mebibyte, ...defined(retention.dead) }
@@ -98,27 +92,13 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
   const bind = (env: unknown): void => {
     bindings = env
   }
-  const attach = attachedOnce('durableObjectInbox', 'binding')
-  const own: Made = { keeping: { maxBytes, dead }, bind, parts: undefined }
-  const inbox: AttachableInbox = {
-    kind: 'relay',
-    bind,
-    attach(parts) {
-      attach()
-      own.parts = parts
-      const { receipts, settings, vehicles } = parts
-      const relay = createObjectRelay({
-        objects,
-        shards,
-        receipts,
-        settings,
-        viewOf: vehicles?.viewOf,
-        bindings: () => bindings,
-      })
-      return new RelayBackend(relay, parts)
-    },
+  const give = givenOnce('durableObjectInbox', 'binding')
+  const create: InboxFactory = (settings) => {
+    give()
+    return new ObjectsInbox(settings, { objects, shards, bindings: () => bindings })
   }
-  made.set(inbox, own)
+  const inbox = Object.assign(create, { bind })
+  made.set(inbox, { maxBytes, dead })
   return inbox
 }
 
@@ -139,15 +119,18 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
  * export const FleethookInbox = inboxObject(receiver)
  * ```
  */
-export function inboxObject({ inbox }: Pick<Drainable, 'inbox'>): InboxObjectClass {
-  const own = isAttachable(inbox) ? made.get(inbox) : undefined
-  if (own?.parts === undefined) {
+export function inboxObject(receiver: Drainable): InboxObjectClass {
+  const keeping = made.get(receiver.inbox)
+  const parts = hostedBy(receiver)?.intake.parts
+  if (keeping === undefined || parts === undefined) {
     throw new FleethookError(
       'option_invalid',
       'inboxObject was given a receiver that keeps its messages somewhere else.',
       { hint: 'Give createReceiver the option inbox: durableObjectInbox({ objects: (env) => env.FLEETHOOK_INBOX }).' },
     )
   }
-  const { pendingMessages = 50_000, pendingBytes = own.keeping.maxBytes } = own.parts.settings.limits
-  return createInboxObject(own.parts, { ...own.keeping, pendingMessages, pendingBytes }, own.bind)
+  const { limits, inbox } = parts.settings
+  const { bind = () => {} } = inbox
+  const { pendingMessages = 50_000, pendingBytes = keeping.maxBytes } = limits
+  return createInboxObject(parts, { ...keeping, pendingMessages, pendingBytes }, bind)
 }

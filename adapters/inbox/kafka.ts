@@ -3,11 +3,10 @@
  *
  * @module
  */
-import { attachedOnce, type AttachableInbox } from '../../src/backend/backend.ts'
-import type { RelayInbox } from '../../src/inbox/inbox.ts'
+import { givenOnce, type InboxFactory } from '../../src/inbox/inbox.ts'
 import { type KafkaInboxOptions, readKafkaOptions } from './kafka/options.ts'
 import { KafkaSystem } from './kafka/system.ts'
-import { TwoHalves } from './two-halves.ts'
+import { SharedInbox } from './shared-inbox.ts'
 
 export type { KafkaInboxOptions, KafkaSasl, KafkaTls } from './kafka/options.ts'
 
@@ -38,15 +37,11 @@ export type { KafkaInboxOptions, KafkaSasl, KafkaTls } from './kafka/options.ts'
  * await serve(receiver, { port: 3000 })
  * ```
  */
-export function kafkaInbox(options: KafkaInboxOptions): RelayInbox {
+export function kafkaInbox(options: KafkaInboxOptions): InboxFactory {
   const settings = readKafkaOptions(options)
-  const attach = attachedOnce('kafkaInbox', 'topic')
-  const inbox: AttachableInbox = {
-    kind: 'relay',
-    attach(parts) {
-      attach()
-      return new TwoHalves(settings.role, parts, new KafkaSystem(settings, parts))
-    },
+  const give = givenOnce('kafkaInbox', 'topic')
+  return (own) => {
+    give()
+    return new SharedInbox(settings.role, own, new KafkaSystem(settings, own))
   }
-  return inbox
 }

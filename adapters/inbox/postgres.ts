@@ -3,12 +3,12 @@
  *
  * @module
  */
-import { attachedOnce, type AttachableInbox } from '../../src/backend/backend.ts'
 import { pause } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { aFunction, checkOption, milliseconds, type Rule, withMethods } from '../../src/base/options.ts'
 import type { DrainResult, Drainable } from '../../src/hosting/drainable.ts'
-import type { RelayInbox } from '../../src/inbox/inbox.ts'
+import type { Clock } from '../../src/base/clock.ts'
+import { givenOnce, type InboxFactory } from '../../src/inbox/inbox.ts'
 import { type ConnectionOf, type TransactionPool, transactionsOn, watchPool } from '../../src/inbox/pool.ts'
 import {
   type ExactlyOnce,
@@ -20,16 +20,16 @@ import {
 import { type PostgresInboxOptions, readPostgresOptions } from './postgres/options.ts'
 import { ServerClock } from './postgres/server-clock.ts'
 import { PostgresSystem } from './postgres/system.ts'
-import { TwoHalves } from './two-halves.ts'
+import { SharedInbox } from './shared-inbox.ts'
 
 export type { PostgresClient, PostgresResult } from './postgres/client.ts'
 export type { ExactlyOnce, RunStatement, RunTransaction } from './postgres/exactly-once.ts'
 export type { PostgresInboxOptions } from './postgres/options.ts'
 export type { ConnectionOf, PoolConnection, TransactionPool } from '../../src/inbox/pool.ts'
-export type { Role } from './two-halves.ts'
+export type { Role } from './shared-inbox.ts'
 
 /** What {@link postgresInbox} returns: the value of the option `inbox`. */
-export interface PostgresInbox extends RelayInbox {
+export interface PostgresInbox extends InboxFactory {
   /**
    * Makes handlers whose writes in this database happen exactly once, through any crash. Give it a `pg.Pool` of the same database, of its own: each
    * handler gets a connection in a transaction. The transaction ends when it does nothing or waits for a lock for 20 seconds, or when one statement
@@ -109,7 +109,7 @@ const systems = new WeakMap<object, () => PostgresSystem | undefined>()
 export function postgresInbox(options: PostgresInboxOptions): PostgresInbox {
   const settings = readPostgresOptions(options)
   const names = new Set<string>()
-  const attach = attachedOnce('postgresInbox', 'schema')
+  const give = givenOnce('postgresInbox', 'schema')
   let clock: ServerClock | undefined
   let system: PostgresSystem | undefined
   // A connection can be cut before there is a receiver.
@@ -129,16 +129,15 @@ export function postgresInbox(options: PostgresInboxOptions): PostgresInbox {
     return exactlyOnceIn(() => system ?? notAttached(), names, transaction, run)
   }
 
-  const inbox: PostgresInbox & AttachableInbox = {
-    kind: 'relay',
-    clock: (local) => (clock = new ServerClock(local)),
-    attach(parts) {
-      attach()
-      system = new PostgresSystem(settings, parts, clock ?? new ServerClock(parts.settings.clock))
-      return new TwoHalves(settings.role, parts, system)
-    },
-    exactlyOnce,
+  const create: InboxFactory = (own) => {
+    give()
+    system = new PostgresSystem(settings, own, clock ?? new ServerClock(own.clock))
+    return new SharedInbox(settings.role, own, system)
   }
+  const inbox = Object.assign(create, {
+    clock: (local: Clock): Clock => (clock = new ServerClock(local)),
+    exactlyOnce,
+  })
   systems.set(inbox, () => system)
   return inbox
 }

@@ -1,17 +1,16 @@
 import { type Clock, elapsedMs, pause } from '../../src/base/clock.ts'
-import { FleethookError } from '../../src/base/errors.ts'
 import { throttled } from '../../src/base/log.ts'
 import { PassingMap } from '../../src/base/passing-map.ts'
 import {
   type Claim,
   done,
+  type Inbox,
   type InboxMessage,
   type InboxSettings,
   isAbout,
   type Outcome,
   type Settled,
 } from '../../src/inbox/inbox.ts'
-import type { SharedInbox } from './two-halves.ts'
 
 /** A message that was read and is not settled. */
 interface Unsettled<Partition> {
@@ -28,10 +27,18 @@ export interface PartitionOf<Found> {
   readonly hand: Set<Found>
 }
 
+/** What this process may handle of the messages that several share. */
+export interface SharedPart extends Pick<Inbox, 'settle' | 'usage' | 'close'> {
+  open(): Promise<void>
+  claim(id: string): Promise<Claim | undefined>
+  isStillHeld(id: string): Promise<boolean>
+  /** Why health checks of a process that only handles fail. */
+  refusing(): 'inbox_unavailable' | undefined
+  finish(withinMs: number, breakOff: () => Promise<void>): Promise<void>
+}
+
 interface SharedReaderOptions {
   readonly inbox: InboxSettings
-  /** Gives messages that the receiver itself makes to the system. */
-  readonly put: (messages: readonly InboxMessage[]) => Promise<void>
 }
 
 const defaultMessages = 10_000
@@ -43,7 +50,7 @@ const changeMs = 50
  * The partitions of this process, as an inbox: which messages were read, and which are in hand. How messages are read, when they may start, and what
  * is written when they end depends on the system.
  */
-export abstract class SharedReader<Found extends Unsettled<PartitionOf<Found>>> implements SharedInbox {
+export abstract class SharedReader<Found extends Unsettled<PartitionOf<Found>>> implements SharedPart {
   protected readonly clock: Clock
   protected readonly say: ReturnType<typeof throttled>
   protected readonly parts: Map<number, Found['part']> = new Map()
@@ -54,40 +61,34 @@ export abstract class SharedReader<Found extends Unsettled<PartitionOf<Found>>> 
   /** Nothing more starts: the receiver stops. */
   protected isFinishing = false
   protected isStopped = false
-  readonly #put: SharedReaderOptions['put']
   readonly #closing = new AbortController()
   readonly #changed = new Set<() => void>()
   /** How many wait until nothing is in hand. */
   #quieting = 0
 
-  constructor({ inbox, put }: SharedReaderOptions) {
+  constructor({ inbox }: SharedReaderOptions) {
     this.clock = inbox.clock
     this.say = throttled(inbox.log, inbox.clock)
     this.mostMessages = inbox.pendingMessages ?? defaultMessages
     this.mostBytes = inbox.pendingBytes ?? defaultBytes
-    this.#put = put
   }
 
   abstract open(): Promise<void>
   abstract claim(id: string): Promise<Claim | undefined>
   abstract refusing(): 'inbox_unavailable' | undefined
-  abstract finish(withinMs: number): Promise<void>
+  /** Starts nothing new, waits for what is in hand, and writes down what is settled. */
+  protected abstract settleDown(withinMs: number): Promise<void>
   /** No other process can have it, and nothing keeps it from starting. */
   protected abstract mayStart(found: Found): boolean
   /** What becomes of a message that is here. See `Inbox.settle`. */
   protected abstract end(found: Found, outcome: Outcome): Settled | Promise<Settled>
-  /** Called once, after `stop`. */
+  /** Called once, when nothing is handed out any more. */
   protected abstract leave(): Promise<void>
   protected abstract failed(what: string, error: unknown): void
 
   /** What has to happen before a message is handed out. Resolves to whether that is possible now. */
   protected begins(_found: Found): boolean | Promise<boolean> {
     return true
-  }
-
-  put(messages: readonly InboxMessage[]): Promise<void> {
-    if (this.isClosed) return Promise.reject(new FleethookError('inbox_unavailable', 'The inbox was closed.'))
-    return this.#put(messages)
   }
 
   settle(id: string, outcome: Outcome = done): Settled | Promise<Settled> {
@@ -115,17 +116,28 @@ export abstract class SharedReader<Found extends Unsettled<PartitionOf<Found>>> 
     return oldest === undefined ? undefined : Math.max(0, this.clock.now() - oldest)
   }
 
-  stop(): void {
-    this.isStopped = true
-    this.change()
+  /** Running handlers finish first. Then others learn at once that this process leaves, so that another one can take over. */
+  async finish(withinMs: number, breakOff: () => Promise<void>): Promise<void> {
+    this.isFinishing = true
+    await this.settleDown(withinMs)
+    const brokenOff = breakOff()
+    // Not before: from now on, a message that is not handed out counts as left.
+    this.#stop()
+    await brokenOff
+    await this.close()
   }
 
   async close(): Promise<void> {
     if (this.isClosed) return
     this.#closing.abort()
-    this.stop()
+    this.#stop()
     await this.leave()
     this.say.stop()
+  }
+
+  #stop(): void {
+    this.isStopped = true
+    this.change()
   }
 
   protected get isClosed(): boolean {

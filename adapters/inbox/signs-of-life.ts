@@ -53,6 +53,8 @@ interface LifeOptions {
   readonly onAccounted: () => void
   /** When this receiver, with its inbox before this one, did not listen. It counts only if no other receiver ever left a sign. */
   readonly earlier: readonly InboxGap[]
+  /** For how long this receiver has not listened because it stops, in milliseconds. */
+  readonly notListeningMs: () => number
 }
 
 /** The time between two signs, and after how long without one a receiver counts as not listening, in milliseconds. */
@@ -68,7 +70,6 @@ const lastSignMs = 1_000
 export class Life {
   readonly #options: LifeOptions
   readonly #closing = new AbortController()
-  #notListeningMs = (): number => 0
   #isStarted = false
   /** The time before this receiver is accounted for. */
   #isAccounted = false
@@ -82,11 +83,6 @@ export class Life {
   start(isExpected: boolean): void {
     this.#isStarted = true
     this.#loop = this.#live(isExpected)
-  }
-
-  /** It stops. `notListeningMs`: for how long it has not listened. */
-  leave(notListeningMs: () => number): void {
-    this.#notListeningMs = notListeningMs
   }
 
   /** Leaves the last sign. */
@@ -117,12 +113,12 @@ export class Life {
   }
 
   #sign(isClosed: boolean): Promise<void> {
-    const { signs, openGaps } = this.#options
+    const { signs, openGaps, notListeningMs } = this.#options
     return signs.write(
       {
         isClosed,
         isAccounted: this.#isAccounted,
-        agoMs: Math.ceil(this.#notListeningMs()),
+        agoMs: Math.ceil(notListeningMs()),
         gaps: fittingGaps(openGaps()),
       },
       isClosed ? lastSignMs : signMs,

@@ -1,5 +1,6 @@
 import { elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
+import { noRequest, type RequestScope } from '../hosting/execution-context.ts'
 import { crashText, mostCrashes } from '../inbox/crash-suspects.ts'
 import type { FailingMessage } from '../inbox/failing.ts'
 import { type Claim, done, type Outcome, type Settled, type Waiting } from '../inbox/inbox.ts'
@@ -8,7 +9,7 @@ import { vinOf } from '../inbox/receipts.ts'
 import { type Batch, Gathering } from './batches.ts'
 import { Breaker, Breakers } from './breaker.ts'
 import { RequestDeadlines } from './deadlines.ts'
-import { type Message, contextHop, noRequest, type RequestScope, RequestWork, type Handler } from './message.ts'
+import { type Message, contextHop, RequestWork, type Handler } from './message.ts'
 import { type CoreCounts, type CoreOptions, inboxRestMs } from './events.ts'
 import { Lanes } from './lanes.ts'
 import { Lifecycle, Yielding } from './lifecycle.ts'
@@ -132,6 +133,7 @@ export class Core {
 
   /** The inbox has the request's messages: their handlers start in a task of their own, after the answer. */
   start(request: RequestWork): void {
+    if (request.messages.length === 0) return
     if (request.isBound) {
       this.#deadlines.hold(request)
       this.#yielding.laterInContext(() => this.#runBound(request))

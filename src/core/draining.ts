@@ -25,12 +25,21 @@ export async function drain(
   const handledBefore = counts.handled + counts.deadLettered
   const lostBefore = counts.lost
   const isDurable = inbox.durability !== 'memory'
+  const graceMs = Math.min(handlerGraceMs, deadlineMs)
   let left = 0
-  lifecycle.beginDrain()
-  if (isDurable) {
+  const startNoMore = (): void => {
     lifecycle.stop()
     core.stopTimers()
-    await lifecycle.until(() => lifecycle.running === 0, Math.min(handlerGraceMs, deadlineMs))
+  }
+  lifecycle.beginDrain()
+  if (inbox.finish !== undefined)
+    await inbox.finish(graceMs, async () => {
+      startNoMore()
+      left += await breakOffAll(core, handlerGraceMs)
+    })
+  else if (isDurable) {
+    startNoMore()
+    await lifecycle.until(() => lifecycle.running === 0, graceMs)
     left += await breakOffAll(core, handlerGraceMs)
   }
   await resolvedOr(takeUntil, clock, endsAtMs - elapsedMs(clock))
@@ -41,8 +50,7 @@ export async function drain(
   // A durable inbox has the next process tell what is due.
   while (!isDurable && elapsedMs(clock) < endsAtMs && (await core.options.vehicles?.tellDue()) === true)
     await untilIdle()
-  lifecycle.stop()
-  core.stopTimers()
+  startNoMore()
   left += await breakOffAll(core, deadlineMs)
   return {
     handled: counts.handled + counts.deadLettered - handledBefore,

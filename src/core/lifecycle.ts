@@ -54,7 +54,7 @@ export class Yielding {
   }
 }
 
-/** What is under way in a backend, and how far its drain is. */
+/** What is under way in a receiver, and how far its drain is. */
 export class Lifecycle {
   /** Turns: messages and batches that have one of the `concurrency` slots. Only `Core` changes it. */
   running = 0

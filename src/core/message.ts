@@ -2,7 +2,7 @@ import type { Timer } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import { type ExecutionContext, isBound } from '../hosting/execution-context.ts'
+import { type ExecutionContext, isBound, type RequestScope } from '../hosting/execution-context.ts'
 import { mostCrashes } from '../inbox/crash-suspects.ts'
 import { msOfSeq, seqOf } from '../inbox/delivery-id.ts'
 import type { LastFailure } from '../inbox/failing.ts'
@@ -345,15 +345,6 @@ export class Message implements MessageView {
     }
   }
 }
-
-/** What work has from the request that brought it: the bindings, and the `waitUntil` that keeps the work alive. */
-export interface RequestScope {
-  readonly env: unknown
-  readonly context: ExecutionContext | undefined
-}
-
-/** For work that no request brought. */
-export const noRequest: RequestScope = { env: undefined, context: undefined }
 
 /** The messages of one request, and the promises that wait for them. */
 export class RequestWork implements RequestScope {

@@ -5,6 +5,7 @@ import { type FieldCatalogue, guessOf, isInCatalogue, type OtherField } from '..
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { isTextList } from '../wire/record.ts'
+import type { HandledSubjects } from '../inbox/inbox.ts'
 import { markOf, nthRunOf } from '../inbox/once-handlers.ts'
 import type { Message, Handler, Wants } from './message.ts'
 import type { HandlerFilter } from './handler.ts'
@@ -40,17 +41,9 @@ export interface Registry {
     edges: EdgeSubjects | undefined,
   ): readonly Handler[]
   /** What was registered, for inboxes that several processes share. */
-  readonly added: readonly Registered[]
+  readonly added: readonly HandledSubjects[]
   /** The names of the handlers and batches that an event is for, without those of other subjects than its topic. */
   namesFor(event: FleetEvent | MalformedBody): readonly string[]
-}
-
-/** One call of `add`. */
-export interface Registered {
-  /** Its subjects. */
-  readonly keys: Iterable<string>
-  readonly filter: GivenFilter | undefined
-  readonly mark: string | undefined
 }
 
 interface Subscribed {
@@ -68,7 +61,7 @@ const nobody: Subscribed = { handlers: [], isFiltered: false, hasRepeated: false
 /** An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`. */
 export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects): Registry {
   const byKey = new Map<string, Subscribed>()
-  const added: Registered[] = []
+  const added: HandledSubjects[] = []
   /** Later runs of a handler for one message, by their number. */
   const runs = new Map<Handler, Handler[]>()
 

@@ -4,9 +4,10 @@ import type { Log } from '../base/log.ts'
 import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
+import type { RequestScope } from '../hosting/execution-context.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { AnyVehicleView, Change } from '../vehicles/edge.ts'
-import type { Context, Message, RequestScope, Handler } from './message.ts'
+import type { Context, Message, Handler } from './message.ts'
 import type { CoreOptions } from './events.ts'
 
 /** A handler's failure. `error` is whatever was thrown; it need not be an `Error`. */

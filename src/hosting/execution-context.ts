@@ -26,6 +26,15 @@ export function isBound(context: ExecutionContext | undefined): context is Execu
   return context !== undefined && context.detached !== true
 }
 
+/** What work has from the request that brought it: the bindings, and the `waitUntil` that keeps the work alive. */
+export interface RequestScope {
+  readonly env: unknown
+  readonly context: ExecutionContext | undefined
+}
+
+/** For work that no request brought. */
+export const noRequest: RequestScope = { env: undefined, context: undefined }
+
 const lasting: unique symbol = Symbol('lasting')
 const ofConnection: ReadonlySet<string> = new Set(['incoming', 'outgoing', 'remoteAddr', 'completed'])
 

@@ -1,14 +1,17 @@
 import type { Clock } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Durability, OpenOptions } from '../hosting/drainable.ts'
+import type { RequestScope } from '../hosting/execution-context.ts'
+import type { Refusal } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
-import type { StoredVehicle, VehicleStore } from './vehicle-store.ts'
+import type { StoredVehicle, VehiclesElsewhere, VehicleStore } from './vehicle-store.ts'
 import type { Window, WindowHost } from './window.ts'
 import type { OperatorApi } from './observer.ts'
 import type { Forgotten } from './dead-letters.ts'
 import type { LastFailure } from './failing.ts'
-import type { InboxStats } from './stats.ts'
+import type { Backlog, Failing, InboxStats } from './stats.ts'
 import type { Log } from '../base/log.ts'
 
 /** One accepted message, as an inbox keeps it. */
@@ -100,6 +103,24 @@ export interface Opened {
   readonly unapplied?: AsyncIterable<readonly InboxMessage[]>
   /** The messages that an earlier process left, claimed or not, in the order of ids, in pages. Read once, and with `Inbox.window` as far as there is room. */
   readonly waiting: AsyncIterable<readonly Waiting[]>
+  /** Resolves when `InboxSettings.onGap` has told of the time before this process: timers of vehicles start then. Left out: at once. */
+  readonly gapsKnown?: Promise<void> | undefined
+}
+
+/** How long an inbox that forwards, and has refused, counts as refusing while no further message comes, in milliseconds. */
+export const refusingMs = 5_000
+
+/** What `put` rejects with when it knows the answer. */
+export class MessagesRefused extends Error {
+  readonly refusal: Refusal
+  /** The other side has noted the gap, so it is not counted again here. */
+  readonly isNoted: boolean
+
+  constructor(refusal: Refusal, { isNoted = false }: { readonly isNoted?: boolean } = {}) {
+    super(refusal.error)
+    this.refusal = refusal
+    this.isNoted = isNoted
+  }
 }
 
 /** What the inbox has to know about a message that will be tried again. */
@@ -215,6 +236,17 @@ export interface ListedMessage {
 export interface Inbox {
   readonly durability: Durability
   /**
+   * Who hands out what was put. `here` (the default): this receiver, at once. `shared`: the inbox by `onWaiting`, here or in another process.
+   * `elsewhere`: nobody here.
+   */
+  readonly handsOut?: 'here' | 'shared' | 'elsewhere'
+  /** Why this process takes no messages. Its own, such as gaps, go to `put` all the same. */
+  readonly takesNone?: Refusal | undefined
+  /** Events of open gaps are put before the messages that follow, so that their vehicles are uncertain by then. Default `false`. */
+  readonly keepsOrder?: boolean
+  /** `false`: time passes without this process, so no gap follows from the time in which it stood still. Default `true`. */
+  readonly watchesTime?: boolean
+  /**
    * It stores what `InboxSettings.openGaps` returns, at least every 10 seconds and at `close`. The next `open` returns those
    * gaps whose events were not put since. Default `false`.
    */
@@ -228,9 +260,10 @@ export interface Inbox {
   window?(host: WindowHost<Waiting>): Window<Waiting>
   /**
    * Keeps all of the messages or none. Resolves only once they are as durable as `durability` says. Otherwise rejects with a
-   * `FleethookError` of code `inbox_full` or `inbox_unavailable`.
+   * `FleethookError` of code `inbox_full` or `inbox_unavailable`, or with {@link MessagesRefused}. Messages keep the order of the calls. `from`
+   * has the bindings of the request that brought them.
    */
-  put(messages: readonly InboxMessage[]): void | Promise<void>
+  put(messages: readonly InboxMessage[], from?: RequestScope): void | Promise<void>
   /**
    * Hands a message out, even one that is handed out already. `undefined` when it is settled or dead.
    */
@@ -271,7 +304,7 @@ export interface Inbox {
    * Deletes everything that it keeps of a vehicle: messages in every state, also those of no vehicle whose text has the VIN, gaps, and the state of
    * the vehicle. Nothing of it can be read from the store afterwards. `dryRun`: only counts the messages. An inbox that cannot leaves it out.
    */
-  forget?(vin: string, dryRun: boolean): Promise<Forgotten>
+  readonly forget?: ((vin: string, dryRun: boolean) => Promise<Forgotten>) | undefined
   /** The messages that wait or are claimed now. */
   usage(): { readonly messages: number; readonly bytes: number }
   /** Why it would reject every `put` now; `undefined` when it would not. Health checks use it. */
@@ -279,7 +312,20 @@ export interface Inbox {
   /** Figures for `receiver.stats()`. */
   stats?(): InboxStats
   /** Where it keeps the states of vehicles. Left out: it cannot. Not to be used before `open`. */
-  readonly vehicles?: VehicleStore
+  readonly vehicles?: VehicleStore | undefined
+  /** The states of vehicles, where other processes keep them. */
+  readonly vehiclesElsewhere?: VehiclesElsewhere | undefined
+  /** What operators ask, where not all messages are in this process. Left out: the receiver asks the inbox for them. */
+  readonly operator?: Pick<OperatorApi, 'deadLetters' | 'messages' | 'replay' | 'replaySome' | 'failing'>
+  /** What waits and what fails in all processes, at the last look. Left out: it is not known here, or all of it is in this process. */
+  overall?(): { readonly backlog: Backlog | undefined; readonly failing: Failing | undefined }
+  /** Sentences for the operator when the receiver has started. */
+  facts?(): readonly string[]
+  /**
+   * The stop of an inbox that hands out by `onWaiting`. Hands out nothing new, and waits for what is in hand, for at most this time. Then calls
+   * `breakOff`, which ends the work of this process, and hands the rest over to others. Still takes `put`. Never rejects.
+   */
+  finish?(withinMs: number, breakOff: () => Promise<void>): Promise<void>
   /**
    * Makes durable what is not durable yet, and closes files and connections. A `put` from now on is rejected. From
    * `stoppedAtMs` on, messages may be missing, because sockets close before the inbox. Default: now.
@@ -295,10 +341,16 @@ export interface InboxSettings {
   readonly pendingBytes: number | undefined
   readonly clock: Clock
   readonly log: Log
+  /** Reads a message of which only the text is kept, for an inbox that answers operators itself. */
+  readonly read?: (message: InboxMessage) => FleetEvent | MalformedBody
+  /** What the receiver has handlers for, for an inbox that several processes share. */
+  readonly handlers?: () => readonly HandledSubjects[]
+  /** For how long the receiver has not taken messages because it stops, in milliseconds. Default: 0. */
+  readonly notListeningMs?: () => number
   /** The receiver keeps states of vehicles in `Inbox.vehicles`. Default `false`. */
   readonly keepsVehicles?: boolean
   /** With `keepsVehicles`: makes a store for an inbox in memory. */
-  readonly vehiclesInMemory?: () => VehicleStore
+  readonly vehiclesInMemory?: (() => VehicleStore) | undefined
   /** Something failed outside of any call that could reject: a write that happens later, or by itself. */
   readonly onFailure: (error: unknown) => void
   /** The inbox refused messages and takes them again. */
@@ -333,6 +385,32 @@ export interface InboxSettings {
   readonly operator?: OperatorApi
 }
 
+/** One call of `receiver.on`, `batch` or `when`. */
+export interface HandledSubjects {
+  readonly keys: Iterable<string>
+  readonly filter:
+    | {
+        readonly vins?: unknown
+        readonly fields?: readonly string[]
+        readonly changed?: readonly string[]
+      }
+    | undefined
+  /** The name of the mark that its handler leaves. */
+  readonly mark: string | undefined
+}
+
+/** For the inbox of one receiver: throws `option_invalid` when it is given to a second one. */
+export function givenOnce(name: string, own: string): () => void {
+  let isGiven = false
+  return () => {
+    if (isGiven)
+      throw new FleethookError('option_invalid', `One ${name} was given to two receivers.`, {
+        hint: `Make one for each receiver, with its own ${own}.`,
+      })
+    isGiven = true
+  }
+}
+
 /** How long messages that are no longer pending are kept, and how many bytes of them. The oldest are dropped first. */
 export interface Retention {
   /** In milliseconds. Settled messages count from their receipt, dead letters from the time they were given up. */
@@ -341,17 +419,11 @@ export interface Retention {
   readonly maxBytes?: number
 }
 
-/**
- * The value of the option `inbox` when messages are kept outside the process that receives them. `durableObjectInbox`,
- * `postgresInbox` and `kafkaInbox` return one.
- */
-export interface RelayInbox {
-  readonly kind: 'relay'
-}
-
-export function isRelayInbox(inbox: unknown): inbox is RelayInbox {
-  return typeof inbox === 'object' && inbox !== null && 'kind' in inbox && inbox.kind === 'relay'
-}
-
 /** Makes an inbox for a receiver, within the limits of the receiver's options. It is the value of the option `inbox`. */
-export type InboxFactory = (settings: InboxSettings) => Inbox
+export interface InboxFactory {
+  (settings: InboxSettings): Inbox
+  /** Makes the clock of the receiver of that of its machine: where several processes share a store, its time decides. */
+  readonly clock?: (local: Clock) => Clock
+  /** Called with the bindings of every request of a Worker, for calls that have none, such as for dead letters. */
+  readonly bind?: (env: unknown) => void
+}

@@ -202,7 +202,7 @@ export interface OperatorApi {
   /** Counts since construction, and the current state. Left out when no receiver runs. */
   readonly stats?: () => Stats
   /** `stats().failing` as of now, with the texts of errors, which can quote messages. Left out when no receiver runs. */
-  readonly failing?: () => Promise<Failing>
+  readonly failing?: (() => Promise<Failing>) | undefined
   /** Adds an observer. Returns a function that removes it. Left out when no receiver runs. */
   readonly observe?: (observer: Observer) => () => void
   /** Whether the receiver takes messages now. Left out when no receiver runs. */

@@ -63,6 +63,26 @@ export interface VehicleStore {
   readonly shared?: SharedVehicles
 }
 
+/** A vehicle as another process describes it, in JSON. */
+export interface SentVehicle {
+  readonly vin: string
+  readonly seq: number
+  /** `null`: no message of the vehicle was received. */
+  readonly seenMs: number | null
+  readonly text: string
+  /** Values of messages up to this `seq` are uncertain. */
+  readonly gapTo: number
+}
+
+/** The states of vehicles that other processes keep. */
+export interface VehiclesElsewhere {
+  get(vin: string): Promise<SentVehicle | undefined>
+  /** In the order of VINs, from the first one after `after`. */
+  list(which: { readonly after?: string | undefined; readonly limit: number }): Promise<readonly SentVehicle[]>
+  forget(vin: string): Promise<boolean>
+  stats(): Promise<{ readonly vehicles: number; readonly unwritten: number; readonly edges: number }>
+}
+
 /** What a store that several processes share does besides. */
 export interface SharedVehicles {
   /** The `seq` of the newest gap of all vehicles up to this `seq`. -1: there is none. */

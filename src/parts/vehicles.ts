@@ -7,12 +7,13 @@ import type { Message, Handler } from '../core/message.ts'
 import type { Happening } from '../core/handler.ts'
 import type { Subjects } from '../core/registry.ts'
 import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
+import { firstPage, pagesOf } from '../inbox/pages.ts'
 import type { Receipts } from '../inbox/receipts.ts'
-import { memoryVehicles, type VehicleStore } from '../inbox/vehicle-store.ts'
+import { memoryVehicles, type SentVehicle, type VehiclesElsewhere, type VehicleStore } from '../inbox/vehicle-store.ts'
 import { type AnyVehicleView, isEdge } from '../vehicles/edge.ts'
 import { EdgeIndex } from '../vehicles/edge-index.ts'
-import { Slots, Snapshot, type StoredRow, VehicleState } from '../vehicles/state.ts'
-import { checkEdge, subjectOf, timerEvent, VehicleStates } from '../vehicles/vehicles.ts'
+import { Slots, Snapshot, VehicleState } from '../vehicles/state.ts'
+import { checkEdge, subjectOf, timerEvent, type Vehicles, VehicleStates } from '../vehicles/vehicles.ts'
 import { isTextList } from '../wire/record.ts'
 
 /** What {@link vehicles} takes. */
@@ -100,8 +101,8 @@ export interface KeptVehicles {
   inMemory(log: Log): VehicleStore
   /** Throws `option_invalid` for an inbox that cannot keep states. */
   in(host: StatesHost): KeptStates
-  /** A state that another process sent. */
-  viewOf(row: StoredRow, nowMs: number, gapTo: number): AnyVehicleView
+  /** The states that other processes keep. */
+  elsewhere(states: VehiclesElsewhere, clock: Clock): Vehicles<FieldCatalogue>
 }
 
 /**
@@ -202,7 +203,23 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
             },
           }
         },
-        viewOf: (row, nowMs, gapTo) => new Snapshot(VehicleState.read(row, slots), nowMs, gapTo),
+        elsewhere(sent, clock) {
+          const view = ({ seenMs, gapTo, ...row }: SentVehicle): Snapshot =>
+            new Snapshot(VehicleState.read({ ...row, seenMs: seenMs ?? -Infinity }, slots), clock.now(), gapTo)
+          return {
+            async get(vin) {
+              const found = await sent.get(vin)
+              return found && view(found)
+            },
+            async *list({ after } = {}) {
+              const find = (last: SentVehicle | undefined, limit: number): Promise<readonly SentVehicle[]> =>
+                sent.list({ after: last?.vin ?? after, limit })
+              for await (const page of pagesOf(find, firstPage)) yield* page.map(view)
+            },
+            forget: (vin) => sent.forget(vin),
+            stats: () => sent.stats(),
+          }
+        },
       }
     },
   }

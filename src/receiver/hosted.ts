@@ -3,8 +3,8 @@ import type { Answer } from '../http/answers.ts'
 import type { PathTarget } from '../http/paths.ts'
 import type { Incoming } from '../http/routes.ts'
 import type { Secret } from '../http/secret.ts'
-import type { Stats, UnopenedInbox } from '../inbox/stats.ts'
-import type { KeptVehicles } from '../parts/vehicles.ts'
+import type { UnopenedInbox } from '../inbox/stats.ts'
+import type { Intake } from './intake.ts'
 import type { Refusals } from './refusals.ts'
 
 /** A receiver as the server that serves it sees it. Only adapters use it. */
@@ -17,16 +17,7 @@ export interface HostedReceiver {
   /** The certificate that the server serves from now on ends at this time, in milliseconds since the epoch. */
   readonly noteCertificate: (untilMs: number) => void
   readonly secret: Secret
-  readonly backend: HostedBackend
-  /** The part `vehicles`, if the receiver has it. */
-  readonly vehicles: Pick<KeptVehicles, 'noMemory'> | undefined
-}
-
-/** What a server says about the place where messages are kept. */
-interface HostedBackend {
-  readonly durability: Durability
-  state(): Pick<Stats, 'inbox'>
-  facts?(): readonly string[]
+  readonly intake: Pick<Intake, 'durability' | 'stats' | 'facts' | 'parts'>
 }
 
 const hosted = /* @__PURE__ */ new WeakMap<object, HostedReceiver>()
@@ -42,17 +33,17 @@ export function hostedBy(receiver: object): HostedReceiver | undefined {
 }
 
 /** Sentences for the operator, when the receiver has started or has drained. */
-export function factsOf({ secret, backend }: HostedReceiver, moment: 'start' | 'stop'): readonly string[] {
-  const { unopened = [], deadLetters = 0 } = backend.state().inbox
+export function factsOf({ secret, intake }: HostedReceiver, moment: 'start' | 'stop'): readonly string[] {
+  const { unopened = [], deadLetters = 0 } = intake.stats().inbox
   const atStart =
     moment === 'start'
       ? [
           ...(secret === false ? ['Requests need no secret: anybody can post.'] : []),
-          ...(backend.facts?.() ?? []),
+          ...intake.facts(),
           ...unopenedFacts(unopened),
         ]
       : []
-  return [...atStart, ...deadLetterFacts(deadLetters, backend.durability)]
+  return [...atStart, ...deadLetterFacts(deadLetters, intake.durability)]
 }
 
 function unopenedFacts(unopened: readonly UnopenedInbox[]): readonly string[] {

@@ -19,7 +19,7 @@ import type { ExtendedBy, FieldCatalogue, FieldName } from '../events/fields.ts'
 import type { Ack } from '../hosting/drainable.ts'
 import type { Door } from '../http/paths.ts'
 import type { Secret } from '../http/secret.ts'
-import { type InboxFactory, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
+import type { InboxFactory } from '../inbox/inbox.ts'
 import { memoryInbox } from '../inbox/memory.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { consoleLog, type Log } from '../base/log.ts'
@@ -55,7 +55,7 @@ export interface ReceiverOptions<Bindings extends object = object, Fields extend
   /** Fields of your own. They extend the built-in catalogue and win over it, also in the types of `event.data`. */
   readonly fields?: Fields
   /** Where accepted messages are kept until they are handled. Default `memoryInbox()`. */
-  readonly inbox?: InboxFactory | RelayInbox
+  readonly inbox?: InboxFactory
   /** When the 2xx is sent. Default `'received'` with an inbox in memory, `'stored'` with a durable one. */
   readonly ack?: Ack
   /** Handlers that run at once, over all vehicles. Default 16. */
@@ -94,7 +94,7 @@ export interface Settings {
   readonly format: 'auto' | Format
   readonly decode: boolean
   readonly fields: FieldCatalogue
-  readonly inbox: InboxFactory | RelayInbox
+  readonly inbox: InboxFactory
   readonly ack: Ack | undefined
   readonly concurrency: number
   readonly retry: Partial<RetryOptions>
@@ -117,7 +117,7 @@ const rules: Rules<ReceiverOptions> = {
   fields: { must: "must map field names to types, for instance { CabinNoise: 'number' }", accepts: isObject },
   inbox: {
     must: 'must be an inbox, for instance memoryInbox()',
-    accepts: (value) => typeof value === 'function' || isRelayInbox(value),
+    accepts: (value) => typeof value === 'function',
   },
   ack: oneOf('received', 'stored', 'handled'),
   concurrency: wholeNumber(1),

@@ -1,5 +1,5 @@
 import { pause, systemClock } from '../../src/base/clock.ts'
-import type { RelayInbox } from '../../src/extend.ts'
+import type { InboxFactory } from '../../src/extend.ts'
 import { createReceiver, type FleetEvent, type MalformedBody, type Receiver } from '../../src/index.ts'
 import { type Conformance, equal } from '../../src/testing/expectations.ts'
 
@@ -9,7 +9,7 @@ export interface RelayUnderTest {
    * Creates an inbox on the other system. Inboxes with the same name share their messages, as several processes do. Inboxes
    * with other names see none of them.
    */
-  inbox(name: string): RelayInbox | Promise<RelayInbox>
+  inbox(name: string): InboxFactory | Promise<InboxFactory>
   /**
    * The longest wait for a handler, in milliseconds. A process may have to wait until another process has left. Default
    * 30,000.

@@ -11,6 +11,7 @@ interface Scene {
   readonly gaps: InboxGap[]
   readonly logged: string[]
   readonly life: Life
+  stopListening(): void
 }
 
 interface Way {
@@ -42,6 +43,7 @@ async function setup({ before, openGaps = [], earlier = [], isExpected = false, 
   const gaps: InboxGap[] = []
   const logged: string[] = []
   const note = (line: string): void => void logged.push(line)
+  let notListeningMs = (): number => 0
   const { connector, settings } = cluster
   const signs = new TopicSigns({ connector, settings, writer: cluster.writer(), writerId: Buffer.from('own') })
   const life = new Life({
@@ -50,12 +52,17 @@ async function setup({ before, openGaps = [], earlier = [], isExpected = false, 
     onGap: (gap) => void gaps.push(gap),
     onSigned: () => note('signed'),
     onAccounted: () => {},
+    notListeningMs: () => notListeningMs(),
   })
   lives.push(life)
   prepare?.(cluster)
   life.start(isExpected)
   await clock.advance(100)
-  return { cluster, clock, gaps, logged, life }
+  const stopListening = (): void => {
+    const closedAt = clock.now()
+    notListeningMs = () => clock.now() - closedAt
+  }
+  return { cluster, clock, gaps, logged, life, stopListening }
 }
 
 const kept = (gap: InboxGap): KeptGap => ({ toMs: 0, missed: 0, ...gap })
@@ -126,9 +133,8 @@ describe('signs of life', () => {
   })
 
   test('the signs of a receiver that stops say for how long it has not listened', async () => {
-    const { cluster, clock, life } = await setup()
-    const closedAt = clock.now()
-    life.leave(() => clock.now() - closedAt)
+    const { cluster, clock, life, stopListening } = await setup()
+    stopListening()
     await clock.advance(5_000)
     expect(signsOf(cluster).get('own')).toMatchObject({ isClosed: false, agoMs: 4_900 })
     await clock.advance(1_000)

@@ -150,7 +150,14 @@ test('a sign of life counts the messages of every gap', async () => {
   }))
   const life = new Life({
     ...{ signs: signsIn(new Database({ query }, 'fleethook', systemClock), 'me'), clock: systemClock, log: quiet },
-    ...{ openGaps: () => gaps, earlier: [], onGap: () => {}, onSigned: () => {}, onAccounted: () => {} },
+    ...{
+      openGaps: () => gaps,
+      earlier: [],
+      onGap: () => {},
+      onSigned: () => {},
+      onAccounted: () => {},
+      notListeningMs: () => 0,
+    },
   })
   life.start(false)
   await expect.poll(() => written.length).toBeGreaterThan(0)

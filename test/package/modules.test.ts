@@ -73,8 +73,8 @@ const nothing = /^$/
 test.each<readonly [entry: string, files: RegExp, packages: RegExp, loaded: string]>([
   [
     'fleethook',
-    // No adapter, no testing, no simulated fleet, and no relay to messages that are kept elsewhere.
-    /^(adapters|src\/(testing|service)|src\/backend\/relay\.ts$)/,
+    // No adapter, no testing, no simulated fleet, and no way to messages that are kept elsewhere.
+    /^(adapters|src\/(testing|service)|src\/inbox\/forwarding\.ts$)/,
     /^(zod|eventsource-parser|ipaddr\.js)(\/|$)/,
     'src/receiver.ts',
   ],

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createReceiver, type GapEvent, type Receiver, type Vehicles, vehicles } from 'fleethook'
-import type { InboxFactory, RelayInbox } from 'fleethook/extend'
+import type { InboxFactory } from 'fleethook/extend'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { becomes, is, starts } from 'fleethook/when'
@@ -174,7 +174,7 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
 
   test('rules go on with the states and the timers of the file', { timeout: 60_000 }, async () => {
     const [from, to]: unknown[][] = [[], []]
-    const ruled = <Inbox extends InboxFactory | RelayInbox>(inbox: Inbox, told: unknown[] = []): Receiver & { readonly vehicles: Vehicles } =>
+    const ruled = (inbox: InboxFactory, told: unknown[] = []): Receiver & { readonly vehicles: Vehicles } =>
       createReceiver({ secret: false, log: quiet, inbox, parts: [vehicles({ fields: ['Gear', 'Locked'] })] })
         .when(becomes('Gear', 'P'), ({ change }) => void told.push(`${String(change.from)}>P`))
         .when(starts(is('Locked', false)).after({ seconds: 1 }), ({ change }) => void told.push(`unlocked, ${change.acrossGap}`))

@@ -197,6 +197,8 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
 
   return {
     durability: 'replicated',
+    // Time passes without the object.
+    watchesTime: false,
     ...(vehicles === undefined ? {} : { vehicles }),
 
     open: async () => open(),

@@ -1,21 +1,20 @@
-import type { BackendParts } from '../../../src/backend/backend.ts'
-import { LocalBackend } from '../../../src/backend/local.ts'
 import { pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog } from '../../../src/base/log.ts'
-import type { RequestScope } from '../../../src/core/message.ts'
-import { detachedContext } from '../../../src/hosting/execution-context.ts'
+import { detachedContext, type RequestScope } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { Forgotten, MessageSelection } from '../../../src/inbox/dead-letters.ts'
 import type { DeadLetter, InboxMessage, KeptGap, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
 import type { Failing } from '../../../src/inbox/stats.ts'
 import { pageBytes } from '../../../src/inbox/pages.ts'
+import type { SentVehicle } from '../../../src/inbox/vehicle-store.ts'
+import { Intake, type ReceiverParts } from '../../../src/receiver/intake.ts'
 import type { LocalVehicles, VehiclesStats } from '../../../src/vehicles/vehicles.ts'
 import { createObjectInbox, type ObjectInbox } from './object-inbox.ts'
 import type { InboxObject, InboxObjectClass, ObjectState, ObjectStorage } from './platform.ts'
 import { createRestingClock, type RestingClock } from './resting-clock.ts'
 import type { Keeping } from './room.ts'
-import { reportOf, type SentVehicle } from './vehicles.ts'
+import { reportOf } from './vehicles.ts'
 
 /** The messages that a call is about. Their times arrive as JSON text. */
 export type Which = string | (MessageSelection & { readonly dryRun?: boolean | undefined })
@@ -30,7 +29,7 @@ export type Reply =
 
 /** Creates the class for the binding. The platform needs only these two methods. */
 export function createInboxObject(
-  parts: BackendParts,
+  parts: ReceiverParts,
   keeping: Keeping,
   bind: (env: unknown) => void,
 ): InboxObjectClass {
@@ -76,18 +75,18 @@ const quietMs = 50
 
 /** One object: it keeps the messages of some vehicles and runs their handlers. */
 class Shard {
-  readonly #parts: BackendParts
+  readonly #parts: ReceiverParts
   readonly #clock: RestingClock
   readonly #storage: ObjectStorage
   readonly #scope: RequestScope
   readonly #inbox: ObjectInbox
-  readonly #backend: LocalBackend
+  readonly #intake: Intake
   /** The time of the alarm that is set, as far as this object knows. */
   #alarmAt: number | undefined
   #isInAlarm = false
   #forgetAtMs = 0
 
-  constructor(parts: BackendParts, keeping: Keeping, storage: ObjectStorage, env: unknown) {
+  constructor(parts: ReceiverParts, keeping: Keeping, storage: ObjectStorage, env: unknown) {
     const { settings } = parts
     const clock = createRestingClock(settings.clock)
     const inbox = createObjectInbox(storage, {
@@ -102,20 +101,14 @@ class Shard {
     this.#storage = storage
     this.#scope = { env, context: detachedContext }
     this.#inbox = inbox
-    this.#backend = new LocalBackend({
-      ...parts,
-      inbox: () => inbox,
-      settings: { ...settings, ack: 'stored', clock },
-      scope: this.#scope,
-      // Time passes without the object.
-      watchesTime: false,
-    })
+    const own = { ...settings, ack: 'stored', clock } as const
+    this.#intake = new Intake({ ...parts, settings: own }, () => inbox, this.#scope)
   }
 
   async put(messages: readonly InboxMessage[]): Promise<Refusal | undefined> {
     this.#clock.wake()
-    if (!this.#backend.isReady && !(await this.#backend.becomeReady())) return { error: 'inbox_unavailable' }
-    return this.#backend.put(
+    if (!this.#intake.isReady && !(await this.#intake.becomeReady())) return { error: 'inbox_unavailable' }
+    return this.#intake.put(
       messages.map((message) => this.#parts.receipts.arrived(message)),
       this.#scope,
     )
@@ -128,26 +121,26 @@ class Shard {
   }
 
   async deadLetters(which: Selection): Promise<readonly DeadLetter[]> {
-    await this.#backend.open()
+    await this.#intake.open()
     return this.#inbox.deadLetters(which)
   }
 
   async findDeadLetter(id: string): Promise<DeadLetter | undefined> {
-    await this.#backend.open()
+    await this.#intake.open()
     return this.#inbox.findDeadLetter(id)
   }
 
   async messages(which: Listing): Promise<readonly ListedMessage[]> {
-    await this.#backend.open()
+    await this.#intake.open()
     return this.#inbox.messages(which)
   }
 
   replayDead(which: Which): Promise<number> {
-    return this.#backend.deadLetters.replay(withDates(which), { env: this.#scope.env })
+    return this.#intake.deadLetters.replay(withDates(which), { env: this.#scope.env })
   }
 
   discardDead(which: Which): Promise<number> {
-    return this.#backend.deadLetters.discard(withDates(which))
+    return this.#intake.deadLetters.discard(withDates(which))
   }
 
   async vehicle(vin: string): Promise<SentVehicle | undefined> {
@@ -178,12 +171,12 @@ class Shard {
   }
 
   async failing(_: undefined): Promise<Failing> {
-    await this.#backend.open()
-    return this.#backend.failing()
+    await this.#intake.open()
+    return this.#intake.failing()
   }
 
   forget({ vin, dryRun }: { readonly vin: string; readonly dryRun: boolean }): Promise<Forgotten> {
-    return this.#backend.forget(vin, { dryRun })
+    return this.#intake.forget(vin, { dryRun })
   }
 
   countVehicles(_: undefined): Promise<VehiclesStats> {
@@ -191,8 +184,8 @@ class Shard {
   }
 
   #vehicles(): LocalVehicles {
-    const { vehicles } = this.#backend
-    if (vehicles !== undefined) return vehicles
+    const { ownVehicles } = this.#intake
+    if (ownVehicles !== undefined) return ownVehicles
     throw new FleethookError(
       'option_invalid',
       'This object keeps no state of vehicles: its receiver has no part `vehicles`.',
@@ -223,16 +216,16 @@ class Shard {
     try {
       clock.wake()
       // Rejects when the inbox cannot be opened. The platform then tries the alarm again.
-      await this.#backend.open()
+      await this.#intake.open()
       // Also when it has read the timers of vehicles.
-      if (this.#parts.vehicles !== undefined) await this.#backend.becomeReady()
+      if (this.#parts.vehicles !== undefined) await this.#intake.becomeReady()
       if (await this.#isQuiet()) restsUntil = clock.sleep()
       inbox.sweep(clock.now())
       forgetAtMs = await this.#forgetSilent()
     } finally {
       this.#isInAlarm = false
       if (inbox.usage().messages > 0) this.#lookAfter(restsUntil ?? clock.now() + lookAfterMs)
-      else this.#lookAfter(Math.min(forgetAtMs ?? Infinity, this.#backend.nextTimerMs() ?? Infinity))
+      else this.#lookAfter(Math.min(forgetAtMs ?? Infinity, this.#intake.nextTimerMs() ?? Infinity))
     }
   }
 
@@ -241,7 +234,7 @@ class Shard {
     const { reports, settings } = this.#parts
     reports.noteDropped(times.length)
     const [fromMs, toMs] = [Math.min(...times), Math.max(...times)]
-    this.#backend.noteGap({ reason: 'inbox_expired', fromMs, toMs, missed: times.length })
+    this.#intake.noteGap({ reason: 'inbox_expired', fromMs, toMs, missed: times.length })
     guardedLog(settings.log).warn('dead letters were deleted: their retention is over', { deadLetters: times.length })
   }
 

@@ -1,46 +1,98 @@
-import { bytesOfMessage, firstPage, pageBytes, pagesOf } from '../../../src/inbox/pages.ts'
-import { gapOf } from '../../../src/events/gap.ts'
-import { createDeadLetterReader, createMessages } from '../../../src/backend/replay.ts'
-import type { Relay } from '../../../src/backend/relay.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { Refusal } from '../../../src/http/answers.ts'
-import type { DeadLetters, Forgotten } from '../../../src/inbox/dead-letters.ts'
-import type { FieldCatalogue } from '../../../src/events/fields.ts'
+import { gapOf } from '../../../src/events/gap.ts'
+import type { RequestScope } from '../../../src/hosting/execution-context.ts'
+import { createDeadLetterReader, createMessages, readsNothing } from '../../../src/inbox/archive.ts'
+import type { Forgotten } from '../../../src/inbox/dead-letters.ts'
 import { togetherOf } from '../../../src/inbox/failing.ts'
-import type { Inbox, InboxMessage } from '../../../src/inbox/inbox.ts'
-import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
-import type { KeptVehicles } from '../../../src/parts/vehicles.ts'
-import type { AnyVehicleView } from '../../../src/vehicles/edge.ts'
-import type { Vehicles } from '../../../src/vehicles/vehicles.ts'
+import { ForwardingInbox } from '../../../src/inbox/forwarding.ts'
+import { type Inbox, type InboxMessage, type InboxSettings, MessagesRefused } from '../../../src/inbox/inbox.ts'
+import { bytesOfMessage, pageBytes } from '../../../src/inbox/pages.ts'
+import { laneOf } from '../../../src/inbox/receipts.ts'
+import type { SentVehicle, VehiclesElsewhere } from '../../../src/inbox/vehicle-store.ts'
 import { fnv1a } from '../../../src/wire/identity.ts'
-import type { Settings } from '../../../src/receiver/options.ts'
 import type { Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'
-import type { SentVehicle } from './vehicles.ts'
 
 /** The most times that a Worker calls an object that was just moved or restarted. */
 const tries = 3
 
-interface ObjectRelayOptions {
+interface ObjectsOptions {
   readonly objects: (env: never) => ObjectNamespace
   readonly shards: number
-  readonly receipts: Receipts
-  readonly settings: Pick<Settings, 'clock'>
-  /** Reads a state that an object sent. `undefined`: the receiver has no part `vehicles`. */
-  readonly viewOf: KeptVehicles['viewOf'] | undefined
   /** The bindings of the last request, for calls that bring none. */
   readonly bindings: () => unknown
 }
 
-/** Forwards messages to the objects of their lanes, and calls the objects for dead letters and replays. */
-export function createObjectRelay(options: ObjectRelayOptions): Relay {
-  const { objects, shards, receipts, settings, viewOf, bindings } = options
-  const everyShard = Array.from({ length: shards }, (_, shard) => shard)
-  // A lane always has the same object, as long as the number of shards stays the same.
-  const shardOf = (lane: string): number => Number.parseInt(fnv1a(lane).slice(-8), 16) % shards
+/** The inbox of a Worker in front of objects: forwards messages to the objects of their lanes, and asks the objects for dead letters and replays. */
+export class ObjectsInbox extends ForwardingInbox {
+  readonly durability = 'replicated'
+  /** A Worker lives only while it has requests. */
+  readonly watchesTime = false
+  readonly vehiclesElsewhere: VehiclesElsewhere | undefined
+  readonly operator: NonNullable<Inbox['operator']>
+  readonly #options: ObjectsOptions
+  readonly #settings: InboxSettings
+  readonly #everyShard: readonly number[]
 
-  async function send(shard: number, env: unknown, body: string): Promise<Reply> {
-    const namespace = bound(objects(env as never))
+  constructor(settings: InboxSettings, options: ObjectsOptions) {
+    super(settings.clock)
+    this.#settings = settings
+    this.#options = options
+    this.#everyShard = Array.from({ length: options.shards }, (_, shard) => shard)
+    this.vehiclesElsewhere = settings.keepsVehicles === true ? this.#vehicles() : undefined
+    const all = this.#everyObject()
+    const { read = readsNothing } = settings
+    const reader = createDeadLetterReader(all, read)
+    this.operator = {
+      deadLetters: {
+        list: reader.list,
+        get: reader.get,
+        replay: (which, { env } = {}) => this.#total('replayDead', which, env),
+        discard: (which) => this.#total('discardDead', which),
+      },
+      messages: createMessages(all, read),
+      // Objects keep no handled messages.
+      replay: async () => 0,
+      failing: async () => togetherOf(await this.#askAll('failing', undefined)),
+    }
+  }
+
+  protected async forward(messages: readonly InboxMessage[], from?: RequestScope): Promise<void> {
+    const { keepsVehicles = false, openGaps = () => [] } = this.#settings
+    const env = from?.env ?? this.#options.bindings()
+    // The event of a gap of all vehicles goes to one object, but the states in the others become uncertain, too.
+    const ofAll = messages.flatMap(({ event }) =>
+      keepsVehicles && event?.topic === 'gap' && event.vin === undefined ? [gapOf(event)] : [],
+    )
+    if (ofAll.length > 0) await this.#askAll('noteGaps', ofAll, env)
+    const gaps = keepsVehicles ? openGaps() : []
+    const stored = messages.map(({ event: _, ...message }): InboxMessage => message)
+    const byShard = Map.groupBy(stored, ({ lane }) => this.#shardOf(lane))
+    const answers = [...byShard].map(async ([shard, group]) => {
+      const lanes = new Set(group.map(({ lane }) => lane))
+      const concerned = gaps.filter(({ vin }) => vin === undefined || lanes.has(laneOf(vin)))
+      // Storing a message without marking the gap is better than not storing it.
+      if (concerned.length > 0) await this.#ask(shard, env, 'noteGaps', concerned).catch(() => {})
+      return this.#ask(shard, env, 'put', group)
+    })
+    const refusal = (await Promise.all(answers)).find((answer) => answer !== undefined)
+    if (refusal !== undefined) throw new MessagesRefused(refusal, { isNoted: true })
+  }
+
+  // All objects: one that had the vehicle before `shards` was changed may still have something of it.
+  readonly forget = async (vin: string, dryRun: boolean): Promise<Forgotten> => {
+    const all = await this.#askAll('forget', { vin, dryRun })
+    const sum = (name: keyof Forgotten): number => all.reduce((count, erased) => count + erased[name], 0)
+    return { messages: sum('messages'), waiting: sum('waiting'), deadLetters: sum('deadLetters') }
+  }
+
+  /** A lane always has the same object, as long as the number of shards stays the same. */
+  #shardOf(lane: string): number {
+    return Number.parseInt(fnv1a(lane).slice(-8), 16) % this.#options.shards
+  }
+
+  async #send(shard: number, env: unknown, body: string): Promise<Reply> {
+    const namespace = bound(this.#options.objects(env as never))
     for (let turn = 1; ; turn++) {
       try {
         // A stub that has failed stays broken, so each try has its own.
@@ -55,123 +107,77 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     }
   }
 
-  /** Calls one object. Rejects with the `FleethookError` in its answer, or with the error that prevented an answer. */
-  async function ask<Question extends keyof Questions>(
+  /** Asks one object. Rejects with the `FleethookError` in its answer, or with the error that prevented an answer. */
+  async #ask<Question extends keyof Questions>(
     shard: number,
     env: unknown,
     question: Question,
     about: Parameters<Questions[Question]>[0],
   ): Promise<Awaited<ReturnType<Questions[Question]>>> {
-    const reply = await send(shard, env, JSON.stringify({ question, about }))
+    const reply = await this.#send(shard, env, JSON.stringify({ question, about }))
     if (!('error' in reply)) return reply.value as never
     const { code, message, hint } = reply.error
     throw new FleethookError(code, message, { hint })
   }
 
-  /** Calls all objects, because neither an id nor a time says which one has a message. */
-  const askAll = <Question extends keyof Questions>(
+  /** Asks all objects, because neither an id nor a time says which one has a message. */
+  #askAll<Question extends keyof Questions>(
     question: Question,
     about: Parameters<Questions[Question]>[0],
-    env: unknown = bindings(),
-  ): Promise<Awaited<ReturnType<Questions[Question]>>[]> =>
-    Promise.all(everyShard.map((shard) => ask(shard, env, question, about)))
-
-  async function total(...asked: Parameters<typeof askAll<'replayDead' | 'discardDead'>>): Promise<number> {
-    return (await askAll(...asked)).reduce((sum, count) => sum + count, 0)
+    env: unknown = this.#options.bindings(),
+  ): Promise<Awaited<ReturnType<Questions[Question]>>[]> {
+    return Promise.all(this.#everyShard.map((shard) => this.#ask(shard, env, question, about)))
   }
 
-  const everyObject: Required<Pick<Inbox, 'deadLetters' | 'findDeadLetter' | 'messages'>> = {
-    async deadLetters(which) {
-      return merged(await askAll('deadLetters', which), which.limit, (a, b) => a.id < b.id, bytesOfMessage)
-    },
-    async findDeadLetter(id) {
-      return (await askAll('findDeadLetter', id)).find((letter) => letter !== undefined)
-    },
-    async messages(which) {
-      return merged(await askAll('messages', which), which.limit, (a, b) => a.message.id > b.message.id, bytesOfMessage)
-    },
-  }
-  const reader = createDeadLetterReader(everyObject, receipts.reread)
-
-  const deadLetters: DeadLetters = {
-    list: reader.list,
-    get: reader.get,
-    replay: (which, { env } = {}) => total('replayDead', which, env),
-    discard: (which) => total('discardDead', which),
+  async #total(
+    question: 'replayDead' | 'discardDead',
+    about: Parameters<Questions['replayDead']>[0],
+    env?: unknown,
+  ): Promise<number> {
+    return (await this.#askAll(question, about, env)).reduce((sum, count) => sum + count, 0)
   }
 
-  /** The vehicles of an object, without those that belong to another object since `shards` was changed. */
-  async function vehiclesOf(shard: number, after: string | undefined, limit: number): Promise<SentVehicle[]> {
-    const found: SentVehicle[] = []
-    for (let last = after; ;) {
-      const page = await ask(shard, bindings(), 'vehicles', { after: last, limit })
-      found.push(...page.filter(({ vin }) => shardOf(laneOf(vin)) === shard))
-      last = page.at(-1)?.vin
-      if (last === undefined || found.length >= limit || sizeOf(found, bytesOfState) >= pageBytes) return found
+  #everyObject(): Required<Pick<Inbox, 'deadLetters' | 'findDeadLetter' | 'messages'>> {
+    return {
+      deadLetters: async (which) =>
+        merged(await this.#askAll('deadLetters', which), which.limit, (a, b) => a.id < b.id, bytesOfMessage),
+      findDeadLetter: async (id) => (await this.#askAll('findDeadLetter', id)).find((letter) => letter !== undefined),
+      messages: async (which) =>
+        merged(
+          await this.#askAll('messages', which),
+          which.limit,
+          (a, b) => a.message.id > b.message.id,
+          bytesOfMessage,
+        ),
     }
   }
 
-  function vehiclesFrom(read: KeptVehicles['viewOf']): Vehicles<FieldCatalogue> {
-    const view = ({ seenMs, gapTo, ...row }: SentVehicle): AnyVehicleView =>
-      read({ ...row, seenMs: seenMs ?? -Infinity }, settings.clock.now(), gapTo)
+  #vehicles(): VehiclesElsewhere {
     return {
-      async get(vin) {
-        const report = await ask(shardOf(laneOf(vin)), bindings(), 'vehicle', vin)
-        return report && view(report)
+      get: (vin) => this.#ask(this.#shardOf(laneOf(vin)), this.#options.bindings(), 'vehicle', vin),
+      list: async ({ after, limit }) => {
+        const pages = this.#everyShard.map((shard) => this.#vehiclesOf(shard, after, limit))
+        return merged(await Promise.all(pages), limit, (a, b) => a.vin < b.vin, bytesOfState)
       },
-      async *list({ after } = {}) {
-        const find = async (last: SentVehicle | undefined, limit: number): Promise<readonly SentVehicle[]> =>
-          merged(
-            await Promise.all(everyShard.map((shard) => vehiclesOf(shard, last?.vin ?? after, limit))),
-            limit,
-            (a, b) => a.vin < b.vin,
-            bytesOfState,
-          )
-        for await (const page of pagesOf(find, firstPage)) yield* page.map(view)
-      },
-      // Calls all objects: one that had the vehicle before `shards` was changed may still have a state of it.
-      forget: async (vin) => (await askAll('forgetVehicle', vin)).includes(true),
-      async stats() {
-        const all = await askAll('countVehicles', undefined)
+      // Asks all objects: one that had the vehicle before `shards` was changed may still have a state of it.
+      forget: async (vin) => (await this.#askAll('forgetVehicle', vin)).includes(true),
+      stats: async () => {
+        const all = await this.#askAll('countVehicles', undefined)
         const sum = (name: 'vehicles' | 'unwritten'): number => all.reduce((count, stats) => count + stats[name], 0)
         return { vehicles: sum('vehicles'), unwritten: sum('unwritten'), edges: all[0]?.edges ?? 0 }
       },
     }
   }
 
-  return {
-    durability: 'replicated',
-    ...(viewOf === undefined ? {} : { vehicles: vehiclesFrom(viewOf) }),
-    deadLetters,
-    messages: createMessages(everyObject, receipts.reread),
-    // Objects keep no handled messages.
-    replay: async () => 0,
-    failing: async () => togetherOf(await askAll('failing', undefined)),
-    // All objects: one that had the vehicle before `shards` was changed may still have something of it.
-    async forget(vin, dryRun) {
-      const all = await askAll('forget', { vin, dryRun })
-      const sum = (name: keyof Forgotten): number => all.reduce((count, erased) => count + erased[name], 0)
-      return { messages: sum('messages'), waiting: sum('waiting'), deadLetters: sum('deadLetters') }
-    },
-
-    async put(messages, env, gaps = []) {
-      // The event of a gap of all vehicles goes to one object, but the states in the others become uncertain, too.
-      const ofAll =
-        viewOf === undefined
-          ? []
-          : messages.flatMap(({ event }) => (event?.topic === 'gap' && event.vin === undefined ? [gapOf(event)] : []))
-      if (ofAll.length > 0) await askAll('noteGaps', ofAll, env)
-      const stored = messages.map(({ event: _, ...message }): InboxMessage => message)
-      const byShard = Map.groupBy(stored, ({ lane }) => shardOf(lane))
-      const answers = [...byShard].map(async ([shard, group]) => {
-        const lanes = new Set(group.map(({ lane }) => lane))
-        const concerned = gaps.filter(({ vin }) => vin === undefined || lanes.has(laneOf(vin)))
-        // Storing a message without marking the gap is better than not storing it.
-        if (concerned.length > 0) await ask(shard, env, 'noteGaps', concerned).catch(() => {})
-        return ask(shard, env, 'put', group)
-      })
-      return (await Promise.all(answers)).find((refusal): refusal is Refusal => refusal !== undefined)
-    },
+  /** The vehicles of an object, without those that belong to another object since `shards` was changed. */
+  async #vehiclesOf(shard: number, after: string | undefined, limit: number): Promise<SentVehicle[]> {
+    const found: SentVehicle[] = []
+    for (let last = after; ;) {
+      const page = await this.#ask(shard, this.#options.bindings(), 'vehicles', { after: last, limit })
+      found.push(...page.filter(({ vin }) => this.#shardOf(laneOf(vin)) === shard))
+      last = page.at(-1)?.vin
+      if (last === undefined || found.length >= limit || sizeOf(found, bytesOfState) >= pageBytes) return found
+    }
   }
 }
 

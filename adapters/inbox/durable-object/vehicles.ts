@@ -2,6 +2,7 @@ import {
   dueOf,
   RecentVehicles,
   rulesText,
+  type SentVehicle,
   type StoredVehicle,
   type VehicleStore,
 } from '../../../src/inbox/vehicle-store.ts'
@@ -104,17 +105,6 @@ function storedOf(row: Row): StoredVehicle {
   const text = String(row['text'])
   const [seq, seenMs] = [Number(row['place']), Number(row['seen_at'])]
   return { vin: String(row['vin']), seq, seenMs, bytes: text.length, text: () => text }
-}
-
-/** A vehicle as an object describes it to a Worker, in JSON. */
-export interface SentVehicle {
-  readonly vin: string
-  readonly seq: number
-  /** `null`: no message of the vehicle was received. */
-  readonly seenMs: number | null
-  readonly text: string
-  /** Values of messages up to this `seq` are uncertain. */
-  readonly gapTo: number
 }
 
 export function reportOf(vehicle: Snapshot): SentVehicle {

@@ -26,8 +26,6 @@ interface ReaderOptions {
   readonly settings: KafkaSettings
   readonly inbox: InboxSettings
   readonly dead: DeadTopic
-  /** Appends messages that the receiver itself makes to the topic. */
-  readonly put: (messages: readonly InboxMessage[]) => Promise<void>
   /** How long the topic keeps a message, in milliseconds. */
   readonly retentionMs: number | undefined
 }
@@ -205,8 +203,7 @@ export class Reader extends SharedReader<Unsettled> {
     return { lag, repeated: this.#repeated }
   }
 
-  async finish(withinMs: number): Promise<void> {
-    this.isFinishing = true
+  protected async settleDown(withinMs: number): Promise<void> {
     await resolvedOr(this.#settledDown(withinMs), this.clock, withinMs + lastCommitMs)
   }
 

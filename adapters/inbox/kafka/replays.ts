@@ -1,9 +1,9 @@
-import { msOf } from '../../../src/backend/replay.ts'
+import { msOf } from '../../../src/inbox/archive.ts'
 import type { Clock } from '../../../src/base/clock.ts'
 import type { DeadLetters, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
-import type { InboxMessage } from '../../../src/inbox/inbox.ts'
-import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
-import { deadLettersOf, paced } from '../two-halves.ts'
+import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
+import { laneOf } from '../../../src/inbox/receipts.ts'
+import { deadLettersOf, paced } from '../shared-archive.ts'
 import { closeClient, type Connector } from './client.ts'
 import type { DeadTopic } from './dead-topic.ts'
 import type { KafkaSettings } from './options.ts'
@@ -18,7 +18,7 @@ interface ReplaysOptions {
   readonly writer: Writer
   readonly writerId: Buffer
   readonly dead: DeadTopic
-  readonly receipts: Receipts
+  readonly read: NonNullable<InboxSettings['read']>
 }
 
 /** How far a receiver's clock and the brokers' clocks may differ, in milliseconds. The topic has the brokers' times. */
@@ -31,7 +31,7 @@ export class Replays {
 
   constructor(options: ReplaysOptions) {
     this.#options = options
-    const { dead, receipts } = options
+    const { dead, read } = options
     this.deadLetters = deadLettersOf(
       {
         deadLetters: (which) => dead.list(which),
@@ -50,13 +50,13 @@ export class Replays {
           return found.length
         },
       },
-      receipts.reread,
+      read,
     )
   }
 
   /** Replays handled messages that retention has not deleted, in order per vehicle. Resolves to their number. */
   async replay({ from, to, vin, topic, dryRun }: ReplaySelection): Promise<number> {
-    const { connector, settings, receipts } = this.#options
+    const { connector, settings, read } = this.#options
     const fromMs = msOf('from', from)
     const toMs = msOf('to', to)
     const lane = vin === undefined ? undefined : laneOf(vin)
@@ -90,7 +90,7 @@ export class Replays {
           lastIds.set(key, message.id)
           if (message.receivedAt < fromMs || message.receivedAt >= toMs) continue
           if (lane !== undefined && message.lane !== lane) continue
-          if (topic !== undefined && receipts.reread(message).topic !== topic) continue
+          if (topic !== undefined && read(message).topic !== topic) continue
           chosen.push(message)
         }
         count += chosen.length

@@ -1,16 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import type { BackendParts } from '../../../src/backend/backend.ts'
-import { createMessages } from '../../../src/backend/replay.ts'
-import type { RelayBackend } from '../../../src/backend/relay.ts'
 import { backgroundTimer, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
-import { guardedLog, type Log } from '../../../src/base/log.ts'
-import type { Refusal } from '../../../src/http/answers.ts'
-import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import { createMessages, readsNothing } from '../../../src/inbox/archive.ts'
 import type { Backlog, InboxStats } from '../../../src/inbox/stats.ts'
-import type { InboxGap, InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
+import { type InboxGap, type InboxMessage, type InboxSettings, MessagesRefused } from '../../../src/inbox/inbox.ts'
 import type { Signs } from '../signs-of-life.ts'
-import type { SharedInbox, SharedSystem } from '../two-halves.ts'
+import type { SharedSystem, SystemOperator } from '../shared-inbox.ts'
 import { backlogOf } from './backlog.ts'
 import { clusterError, closeClient, codesOf, Connector, loadClient } from './client.ts'
 import { DeadTopic } from './dead-topic.ts'
@@ -48,9 +43,9 @@ const marginBytes = 1_024
 
 export class KafkaSystem implements SharedSystem {
   readonly durability = 'replicated'
-  readonly #parts: BackendParts
+  readonly operator: SystemOperator
+  readonly #inbox: InboxSettings
   readonly #settings: KafkaSettings
-  readonly #log: Log
   /** Identifies this process in its records. Its message ids rise within a partition, so a reader can tell when a record is there twice. */
   readonly #writerId = Buffer.from(randomUUID().replaceAll('-', '').slice(0, 16))
   #reader: Reader | undefined
@@ -58,25 +53,21 @@ export class KafkaSystem implements SharedSystem {
   #isClosed = false
   #backlog: Backlog | undefined
 
-  constructor(settings: KafkaSettings, parts: BackendParts) {
+  constructor(settings: KafkaSettings, inbox: InboxSettings) {
     this.#settings = settings
-    this.#parts = parts
-    this.#log = guardedLog(parts.settings.log)
-    this.messages = createMessages({}, parts.receipts.reread)
-  }
-
-  readonly deadLetters: DeadLetters = {
-    list: (which) => this.#opened().replays.deadLetters.list(which),
-    get: (id) => this.#opened().replays.deadLetters.get(id),
-    replay: (which) => this.#opened().replays.deadLetters.replay(which),
-    discard: (which) => this.#opened().replays.deadLetters.discard(which),
-  }
-
-  /** Messages are in the topic, and Kafka's own tools read it. */
-  readonly messages: Messages
-
-  replay(which: ReplaySelection): Promise<number> {
-    return this.#opened().replays.replay(which)
+    this.#inbox = inbox
+    const replays = (): Replays => this.#opened().replays
+    this.operator = {
+      deadLetters: {
+        list: (which) => replays().deadLetters.list(which),
+        get: (id) => replays().deadLetters.get(id),
+        replay: (which) => replays().deadLetters.replay(which),
+        discard: (which) => replays().deadLetters.discard(which),
+      },
+      // Messages are in the topic, and Kafka's own tools read it.
+      messages: createMessages({}, readsNothing),
+      replay: (which) => replays().replay(which),
+    }
   }
 
   refusing(): 'inbox_unavailable' | undefined {
@@ -113,25 +104,21 @@ export class KafkaSystem implements SharedSystem {
   async #watch(connector: Connector): Promise<void> {
     while (!this.#isClosed) {
       this.#backlog = await backlogOf(connector, this.#settings).catch((error: unknown) => {
-        this.#log.debug('the lag of the group could not be read', { error: [...codesOf(error)].join(' ') })
+        this.#inbox.log.debug('the lag of the group could not be read', { error: [...codesOf(error)].join(' ') })
         return undefined
       })
       await this.#pause(backlogMs)
     }
   }
 
-  inbox(inbox: InboxSettings): SharedInbox {
+  read(): Reader {
     const { connector, dead, found } = this.#opened()
     this.#reader = new Reader({
       connector,
       dead,
-      inbox,
+      inbox: this.#inbox,
       settings: this.#settings,
       retentionMs: found.retentionMs,
-      put: async (messages) => {
-        const refusal = await this.put(messages)
-        if (refusal !== undefined) throw new FleethookError('inbox_unavailable', 'The topic does not take it.')
-      },
     })
     return this.#reader
   }
@@ -157,11 +144,11 @@ export class KafkaSystem implements SharedSystem {
   }
 
   /** Connects to the cluster and checks its topics. With a spool, an unreachable cluster does not delay the start. */
-  async connect(front: RelayBackend | undefined): Promise<void> {
-    const { clock } = this.#parts.settings
+  async connect(): Promise<string | undefined> {
+    const { clock, read = readsNothing, onGap } = this.#inbox
     const settings = this.#settings
     const connector = new Connector(await loadClient(), settings)
-    const opened = await this.#openSpool(connector, front)
+    const opened = await this.#openSpool(connector)
     const spool = opened?.spool
     const found = await this.#find(connector, settings.confirmMs).catch(async (error: unknown) => {
       if (spool === undefined) throw error
@@ -169,7 +156,7 @@ export class KafkaSystem implements SharedSystem {
         await spool.close()
         throw error
       }
-      this.#log.error('the cluster cannot be reached at the start: messages wait on the disk of this machine', {
+      this.#inbox.log.error('the cluster cannot be reached at the start: messages wait on the disk of this machine', {
         reason: error.message,
       })
       void this.#findLater(connector)
@@ -186,21 +173,22 @@ export class KafkaSystem implements SharedSystem {
     if (found !== unknownTopics) await writer.open()
     const shared = { connector, settings, clock, writer, writerId: this.#writerId }
     const dead = new DeadTopic(shared)
-    const replays = new Replays({ ...shared, dead, receipts: this.#parts.receipts })
+    const replays = new Replays({ ...shared, dead, read })
     const gaps = opened?.gaps ?? []
     void this.#watch(connector)
     this.#connected = { connector, found, writer, dead, replays, signs: new TopicSigns(shared), gaps, spool }
-    for (const gap of gaps) if (!isStop(gap)) front?.noteGap(gap)
+    for (const gap of gaps) if (!isStop(gap)) onGap?.(gap)
+    return opened?.lastId
   }
 
   /** Checks the topics. Retries for a while, because a broker may still be starting. */
   async #find(connector: Connector, withinMs: number): Promise<FoundTopics> {
-    const { clock } = this.#parts.settings
+    const { clock } = this.#inbox
     const untilMs = clock.now() + withinMs
     for (;;) {
       const admin = connector.admin(startRequestMs)
       try {
-        return await checkTopics(admin, this.#settings, this.#log)
+        return await checkTopics(admin, this.#settings, this.#inbox.log)
       } catch (error) {
         const failure = clusterError(error, this.#settings)
         if (failure.code === 'option_invalid' || clock.now() >= untilMs) throw failure
@@ -222,7 +210,7 @@ export class KafkaSystem implements SharedSystem {
         return
       } catch (error) {
         if (error instanceof FleethookError && error.code === 'inbox_unavailable') continue
-        this.#log.error('the topics cannot keep what this inbox promises', {
+        this.#inbox.log.error('the topics cannot keep what this inbox promises', {
           reason: error instanceof Error ? error.message : 'unknown',
         })
         return
@@ -233,22 +221,23 @@ export class KafkaSystem implements SharedSystem {
   /** Opens the spool. `gaps`: where messages may be missing that were to go into its file. */
   async #openSpool(
     connector: Connector,
-    front: RelayBackend | undefined,
-  ): Promise<{ readonly spool: Spool; readonly gaps: readonly InboxGap[] } | undefined> {
-    const { spool: createSpool, partitions } = this.#settings
-    if (createSpool === undefined || front === undefined) return undefined
-    const { settings, reports, receipts } = this.#parts
+  ): Promise<
+    { readonly spool: Spool; readonly gaps: readonly InboxGap[]; readonly lastId: string | undefined } | undefined
+  > {
+    const { spool: createSpool, partitions, role } = this.#settings
+    if (createSpool === undefined || role === 'handle') return undefined
+    const { clock, log, onFailure, onGap, openGaps = () => [] } = this.#inbox
     const inbox = createSpool({
       pendingMessages: undefined,
       pendingBytes: undefined,
-      clock: settings.clock,
-      log: this.#log,
+      clock,
+      log,
       onCapacity: () => {},
-      onFailure: (error) => reports.dispatch.inboxFailed(error),
+      onFailure,
       onGap: (gap) => {
-        if (!isStop(gap)) front.noteGap(gap)
+        if (!isStop(gap)) onGap?.(gap)
       },
-      openGaps: () => front.openGaps(),
+      openGaps,
     })
     if (inbox.durability === 'memory') {
       throw new FleethookError('option_invalid', 'Option `spool` of kafkaInbox keeps messages in memory only.', {
@@ -257,35 +246,35 @@ export class KafkaSystem implements SharedSystem {
     }
     const spool = new Spool({
       inbox,
-      clock: settings.clock,
-      log: this.#log,
+      clock,
+      log,
       partitionOf: (lane) => partitionOf(connector.client, lane, partitions),
       append: (partition, messages) => this.#appendTo(partition, messages, { withinMs: forwardMs, inTurn: true }),
       failed: (error) =>
-        this.#log.debug('the messages of the spool could not be sent to the brokers yet', {
+        this.#inbox.log.debug('the messages of the spool could not be sent to the brokers yet', {
           error: [...codesOf(error)].join(' '),
         }),
     })
     const { lastId, gaps = [] } = await spool.open()
-    if (lastId !== undefined) receipts.follow(lastId)
     if (spool.size > 0)
-      this.#log.warn('an earlier process left messages on the disk of this machine: they go to the brokers first', {
-        messages: spool.size,
-      })
-    return { spool, gaps }
+      this.#inbox.log.warn(
+        'an earlier process left messages on the disk of this machine: they go to the brokers first',
+        {
+          messages: spool.size,
+        },
+      )
+    return { spool, gaps, lastId }
   }
 
   /** Appends messages to their partitions, without an await before that: they keep the order of these calls. */
-  async put(messages: readonly InboxMessage[]): Promise<Refusal | undefined> {
+  async put(messages: readonly InboxMessage[]): Promise<void> {
     const { found, connector, spool } = this.#opened()
     const most = found.mostBytes - marginBytes
     for (const message of messages) {
       const bytes = recordBytes(message)
       if (bytes <= most) continue
-      return {
-        error: 'body_too_large',
-        hint: `The topic takes messages of up to ${most} bytes, and this body has one of ${bytes} bytes. Raise \`max.message.bytes\` of the topic.`,
-      }
+      const hint = `The topic takes messages of up to ${most} bytes, and this body has one of ${bytes} bytes. Raise \`max.message.bytes\` of the topic.`
+      throw new MessagesRefused({ error: 'body_too_large', hint })
     }
     const byPartition = Map.groupBy(messages, ({ lane }) =>
       partitionOf(connector.client, lane, this.#settings.partitions),
@@ -296,7 +285,6 @@ export class KafkaSystem implements SharedSystem {
         : this.#appendTo(partition, some, { mayDivert: spool !== undefined }),
     )
     for (const result of await Promise.allSettled(kept)) if (result.status === 'rejected') throw result.reason
-    return undefined
   }
 
   /** Appends messages to their partition. Resolves when the in-sync replicas have all of them. */
@@ -322,7 +310,7 @@ export class KafkaSystem implements SharedSystem {
 
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
-      backgroundTimer(this.#parts.settings.clock, ms, resolve)
+      backgroundTimer(this.#inbox.clock, ms, resolve)
     })
   }
 }

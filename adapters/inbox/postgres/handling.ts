@@ -1,5 +1,5 @@
 import { type Clock, elapsedMs } from '../../../src/base/clock.ts'
-import type { Registered } from '../../../src/core/registry.ts'
+import type { HandledSubjects } from '../../../src/inbox/inbox.ts'
 import type { Database } from './client.ts'
 
 /** How long handlers count whose last process was killed beside this one, in seconds: it may be on its way to a restart. */
@@ -130,7 +130,7 @@ function compared(
  * What a process has handlers for, in a form that is the same in every process with the same handlers: subjects, with the fields of their
  * filters, and the names of handlers that leave marks.
  */
-export function declaredBy(added: readonly Registered[]): readonly string[] {
+export function declaredBy(added: readonly HandledSubjects[]): readonly string[] {
   const declared = added.flatMap(({ keys, filter, mark }) => [
     ...[...keys].flatMap((key) => declarations(key, filter)),
     ...(mark === undefined ? [] : [`handler ${mark}`]),
@@ -138,7 +138,7 @@ export function declaredBy(added: readonly Registered[]): readonly string[] {
   return [...new Set(declared)].toSorted()
 }
 
-function declarations(key: string, filter: Registered['filter']): readonly string[] {
+function declarations(key: string, filter: HandledSubjects['filter']): readonly string[] {
   const of = filter?.vins === undefined ? '' : ' of some vehicles'
   const named = [
     ...(filter?.fields ?? []).map((field) => `${key}: ${field}`),

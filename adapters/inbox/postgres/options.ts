@@ -9,7 +9,7 @@ import {
   wholeNumber,
 } from '../../../src/base/options.ts'
 import type { Retention } from '../../../src/inbox/inbox.ts'
-import type { Role } from '../two-halves.ts'
+import type { Role } from '../shared-inbox.ts'
 import type { PostgresClient } from './client.ts'
 
 /** What {@link postgresInbox} takes. Only `db` is required. */

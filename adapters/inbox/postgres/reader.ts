@@ -40,9 +40,8 @@ interface ReaderOptions {
   readonly me: string
   /** The clock of this machine, which alone shows that the machine was suspended. */
   readonly local: Clock
-  /** `Registry.declared`. */
+  /** What this process has handlers for: see `declaredBy`. */
   readonly declared: () => readonly string[]
-  readonly put: (messages: readonly InboxMessage[]) => Promise<void>
 }
 
 /** A message that was read and is not settled. */
@@ -315,8 +314,7 @@ export class Reader extends SharedReader<Unsettled> {
     return this.byId.size === 0 && this.#position.isComplete && !this.#position.isBehind && this.#over.size === 0
   }
 
-  async finish(withinMs: number): Promise<void> {
-    this.isFinishing = true
+  protected async settleDown(withinMs: number): Promise<void> {
     await this.quiet(this.parts.values(), withinMs)
     await this.#endings.flush(lastMs)
   }

@@ -1,22 +1,13 @@
 import { randomUUID } from 'node:crypto'
-import type { BackendParts } from '../../../src/backend/backend.ts'
 import type { Clock } from '../../../src/base/clock.ts'
-import { guardedLog } from '../../../src/base/log.ts'
+import { readsNothing } from '../../../src/inbox/archive.ts'
 import { clockAhead } from '../../../src/inbox/believed-time.ts'
-import type { Refusal } from '../../../src/http/answers.ts'
-import type {
-  DeadLetters,
-  Forgotten,
-  Messages,
-  Replayed,
-  ReplayPage,
-  ReplaySelection,
-} from '../../../src/inbox/dead-letters.ts'
-import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
 import { failingOf } from '../../../src/inbox/failing.ts'
+import type { Inbox, InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
 import type { Backlog, Failing, InboxStats } from '../../../src/inbox/stats.ts'
 import type { Signs } from '../signs-of-life.ts'
-import { deadLettersOf, type SharedInbox, type SharedSystem } from '../two-halves.ts'
+import { deadLettersOf } from '../shared-archive.ts'
+import type { SharedSystem, SystemOperator } from '../shared-inbox.ts'
 import { failingMessages, Watch } from './backlog.ts'
 import { Database } from './client.ts'
 import { declaredBy } from './handling.ts'
@@ -35,11 +26,11 @@ import { Writer } from './writer.ts'
 /** A Postgres that several processes share. */
 export class PostgresSystem implements SharedSystem, Marks {
   readonly durability = 'database'
-  readonly deadLetters: DeadLetters
-  readonly messages: Messages
+  readonly operator: SystemOperator
   readonly db: Database
+  readonly clock: Clock
   readonly #settings: PostgresSettings
-  readonly #parts: BackendParts
+  readonly #inbox: InboxSettings
   readonly #id: string = randomUUID()
   readonly #clock: ServerClock
   readonly #store: Store
@@ -47,29 +38,37 @@ export class PostgresSystem implements SharedSystem, Marks {
   readonly #promises: Promises
   readonly #watch: Watch
   readonly vehicles: VehicleRows | undefined
-  /** The half behind, once it is open. */
+  /** The partitions of this process, once they are read. */
   reader: Reader | undefined
 
-  constructor(settings: PostgresSettings, parts: BackendParts, clock: ServerClock) {
+  constructor(settings: PostgresSettings, inbox: InboxSettings, clock: ServerClock) {
+    const { log, read = readsNothing } = inbox
     this.#settings = settings
-    this.#parts = parts
+    this.#inbox = inbox
     this.#clock = clock
+    this.clock = inbox.clock
     this.db = new Database(settings.db, settings.schema, clock, (row, sentMs) => {
       clock.learn(Number(row['server_ms']), sentMs)
       this.#promises.note(promisedBy(row))
     })
-    this.vehicles = parts.vehicles && new VehicleRows(this.db)
-    this.#store = new Store(this.db, clock, settings, (aheadMs) =>
-      guardedLog(parts.settings.log).warn(clockAhead, { schema: settings.schema, aheadMs }),
+    this.vehicles = inbox.keepsVehicles === true ? new VehicleRows(this.db) : undefined
+    const store = new Store(this.db, clock, settings, (aheadMs) =>
+      log.warn(clockAhead, { schema: settings.schema, aheadMs }),
     )
-    this.#promises = new Promises(guardedLog(parts.settings.log), clock, settings.allowWeak)
+    this.#store = store
+    this.#promises = new Promises(log, clock, settings.allowWeak)
     this.#writer = new Writer(this.db, clock, settings.confirmMs, this.#promises, () => this.reader?.lookNow())
-    this.#watch = new Watch(this.db, clock, guardedLog(parts.settings.log))
-    this.deadLetters = deadLettersOf(this.#store, parts.receipts.reread)
-    this.messages = this.#store.listing(parts.receipts.reread)
+    this.#watch = new Watch(this.db, clock, log)
+    this.operator = {
+      deadLetters: deadLettersOf(store, read),
+      messages: store.listing(read),
+      replay: (which) => store.replayHandled(which, read),
+      replaySome: (which) => store.replaySome(which, read),
+      failing: async () => failingOf(await failingMessages(this.db), true),
+    }
   }
 
-  async connect(): Promise<void> {
+  async connect(): Promise<undefined> {
     await checkServer(this.db, this.#settings.allowWeak)
     void this.#watch.start()
   }
@@ -82,10 +81,6 @@ export class PostgresSystem implements SharedSystem, Marks {
     return this.#watch.failing
   }
 
-  async failingNow(): Promise<Failing> {
-    return failingOf(await failingMessages(this.db), true)
-  }
-
   get me(): string {
     return this.reader?.me ?? this.#id
   }
@@ -94,30 +89,25 @@ export class PostgresSystem implements SharedSystem, Marks {
     return signsIn(this.db, this.#id)
   }
 
-  get clock(): Clock {
-    return this.#parts.settings.clock
-  }
-
   placeOf(id: string): Place | undefined {
     return this.reader?.placeOf(id)
   }
 
-  async put(messages: readonly InboxMessage[]): Promise<Refusal | undefined> {
-    await this.#writer.put(messages)
-    return undefined
+  put(messages: readonly InboxMessage[]): Promise<void> {
+    return this.#writer.put(messages)
   }
 
-  inbox(inbox: InboxSettings): SharedInbox {
+  read(): Reader {
+    const { handlers = () => [] } = this.#inbox
     this.reader = new Reader({
       db: this.db,
       settings: this.#settings,
-      inbox,
+      inbox: this.#inbox,
       store: this.#store,
       vehicles: this.vehicles,
       me: this.#id,
       local: this.#clock.local,
-      declared: () => declaredBy(this.#parts.registry.added),
-      put: (messages) => this.#writer.put(messages),
+      declared: () => declaredBy(handlers()),
     })
     return this.reader
   }
@@ -126,15 +116,7 @@ export class PostgresSystem implements SharedSystem, Marks {
     return this.#promises.refuses ? 'inbox_unavailable' : undefined
   }
 
-  async replay(which: ReplaySelection): Promise<number> {
-    return this.#store.replayHandled(which, this.#parts.receipts.reread)
-  }
-
-  async replaySome(which: ReplayPage): Promise<Replayed> {
-    return this.#store.replaySome(which, this.#parts.receipts.reread)
-  }
-
-  async forget(vin: string, dryRun: boolean): Promise<Forgotten> {
+  readonly forget: NonNullable<Inbox['forget']> = async (vin, dryRun) => {
     // Another process may have its state in memory.
     if (!dryRun && this.vehicles === undefined) await new VehicleRows(this.db).forget(vin)
     const erased = await this.#store.forget(vin, dryRun)

@@ -1,75 +1,87 @@
-import { backgroundTimer, elapsedMs, type Timer } from '../base/clock.ts'
+import { backgroundTimer, elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import { Core } from '../core/core.ts'
-import { noRequest, type RequestScope, type RequestWork } from '../core/message.ts'
 import { drain, resolvedOr } from '../core/draining.ts'
+import type { RequestWork } from '../core/message.ts'
 import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Part } from '../core/part.ts'
+import type { Registry } from '../core/registry.ts'
 import { retryOptions } from '../core/retry.ts'
-import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
-import { isBound } from '../hosting/execution-context.ts'
-import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
-import type { DeadLetters, Forgotten, Messages } from '../inbox/dead-letters.ts'
-import type { Inbox, InboxFactory, InboxGap, InboxMessage, Opened, Waiting } from '../inbox/inbox.ts'
-import type { Observer } from '../inbox/observer.ts'
-import { laneOf, vinOf } from '../inbox/receipts.ts'
-import type { Window } from '../inbox/window.ts'
-import { failingOf } from '../inbox/failing.ts'
-import type { Failing, Stats } from '../inbox/stats.ts'
-import { type Backend, type BackendParts, type BackendState, cannotForget, statsOf } from './backend.ts'
-import { GapPace, Gaps, watchForStalls } from './gaps.ts'
-import { createReplays, deadMessage, type Replays } from './replay.ts'
 import type { FleetEvent } from '../events/event.ts'
+import type { FieldCatalogue } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { KeptStates } from '../parts/vehicles.ts'
-import type { LocalVehicles } from '../vehicles/vehicles.ts'
+import { GapReporting, type NotedGap } from '../gaps/reporting.ts'
+import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
+import { isBound, noRequest, type RequestScope } from '../hosting/execution-context.ts'
+import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
+import { createReplays, deadMessage, type Replays } from '../inbox/archive.ts'
+import type { DeadLetters, Forgotten, Messages } from '../inbox/dead-letters.ts'
+import { failingOf } from '../inbox/failing.ts'
+import {
+  type Inbox,
+  type InboxFactory,
+  type InboxMessage,
+  MessagesRefused,
+  refusingMs,
+  type Opened,
+  type Waiting,
+} from '../inbox/inbox.ts'
+import type { Observer, OperatorApi } from '../inbox/observer.ts'
+import { laneOf, type Receipts, vinOf } from '../inbox/receipts.ts'
+import type { Failing, Stats } from '../inbox/stats.ts'
+import type { Window } from '../inbox/window.ts'
+import type { KeptStates, KeptVehicles } from '../parts/vehicles.ts'
+import type { LocalVehicles, Vehicles } from '../vehicles/vehicles.ts'
+import type { Settings } from './options.ts'
+import type { Reports } from './reports.ts'
 
-interface LocalBackendOptions extends BackendParts {
-  readonly inbox: InboxFactory
-  /** The bindings for work that no request brings: messages that the inbox finds, and gaps. Default: none. */
-  readonly scope?: RequestScope
-  /** Reports stalls and forgets silent vehicles. `false` where time passes without the process, or others receive. */
-  readonly watchesTime?: boolean
-  /** Whether messages can wait at the port of this process while it does not run. Default `true`. */
-  readonly receives?: boolean
-  /** Timers start when this is resolved. Default: at once. */
-  readonly timersAfter?: Promise<void> | undefined
+/** What a receiver consists of beside its intake. */
+export interface ReceiverParts {
+  readonly settings: Settings
+  readonly registry: Registry
+  readonly receipts: Receipts
+  readonly reports: Reports
+  readonly vehicles: KeptVehicles | undefined
 }
 
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
 const startMs = 1_000
 
-/** How long messages can still be lost after a stall: connections that waited too long fill the kernel's queue. */
-const catchUpMs = 3_000
-
 /** The longest rest of a recovered message, where retries do not wait longer: a handler may have asked for it by `Retry`. */
 const leastRestMs = 60_000
 
-/** Gap events in the inbox at the same time: they must not take the room that messages need. */
-const gapsAtOnce = 16
-
-/** An inbox of this process, and the scheduler that runs the handlers of its messages. */
-export class LocalBackend implements Backend {
+/**
+ * Where a receiver puts messages: the inbox keeps them, and the core runs their handlers, unless the inbox hands them out elsewhere. What the
+ * inbox refuses is a gap.
+ */
+export class Intake implements OperatorApi {
   readonly ack: Ack
   readonly durability: Durability
   readonly deadLetters: DeadLetters
-  readonly vehicles: LocalVehicles | undefined
   readonly messages: Messages
+  readonly replay: Replays['replay']
+  readonly replaySome: OperatorApi['replaySome']
+  /** The states of vehicles in this process. */
+  readonly ownVehicles: LocalVehicles | undefined
+  /** The newest state of each vehicle. `undefined`: nothing keeps it. */
+  readonly vehicles: Vehicles<FieldCatalogue> | undefined
   readonly lifecycle: Lifecycle
+  readonly parts: ReceiverParts
   isDraining = false
   isReady = false
-  readonly #parts: BackendParts
+  /** Why it did not become ready, for the answer. */
+  notReadyHint: string | undefined
+  /** For what no request brings: messages that the inbox finds, and gaps. */
   readonly #scope: RequestScope
-  readonly #gaps: Gaps
-  readonly #pace: GapPace
+  readonly #gaps: GapReporting
   readonly #inbox: Inbox
   readonly #core: Core
-  readonly replay: Replays['replay']
-  readonly replaySome: Replays['replaySome']
   /** `undefined`: every message that waits has its place. */
   readonly #window: Window<Waiting> | undefined
   readonly #kept: KeptStates | undefined
+  /** The core hands out what is put. */
+  readonly #isHere: boolean
   #draining: Promise<DrainResult> | undefined
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
@@ -84,76 +96,80 @@ export class LocalBackend implements Backend {
   /** The bindings of the last request: those of messages that are read from the inbox. */
   #env: unknown
   #isClosed = false
-  #gapsUnderWay = 0
-  #emits = false
+  #notListeningMs = (): number => 0
   readonly #longestWaitMs: number
-  readonly #watchesTime: boolean
-  readonly #timersAfter: Promise<void> | undefined
-  #stopWatching = (): void => {}
-  /** Set when the process stood still a moment ago. Until this timer fires, that gap grows, and no gap is emitted. */
-  #catchingUp: Timer | undefined
 
-  constructor({
-    inbox: createInbox,
-    scope = noRequest,
-    watchesTime = true,
-    receives = true,
-    timersAfter,
-    ...parts
-  }: LocalBackendOptions) {
+  constructor(parts: ReceiverParts, createInbox: InboxFactory = parts.settings.inbox, scope: RequestScope = noRequest) {
     const { settings, registry, receipts, reports, vehicles } = parts
     const { clock, limits, concurrency, timeoutMs } = settings
     // A log that throws must not stop the inbox between a write and its report.
     const log = guardedLog(settings.log)
     const { inboxFailed } = reports.dispatch
-    const gaps = new Gaps(clock)
-    this.#gaps = gaps
-    this.#pace = new GapPace(clock)
-    this.#parts = parts
+    this.parts = parts
     this.#scope = scope
-    this.#inbox = createInbox({
+    const gaps = new GapReporting({
+      clock,
+      log,
+      scope,
+      hasRoom: () => this.#isRecovered && this.#window?.isBehind !== true && !this.#takesNothing(),
+      put: async (events, from) => {
+        const request = await this.#store(events.map(receipts.own), from)
+        return request && { handled: async () => (this.lifecycle.startsNoMore ? undefined : request.settled()) }
+      },
+      uncertain: (vin, fromMs, toMs) => this.#kept?.states.noteGap(vin, fromMs, toMs),
+      hold: (from, run) => this.#hold(from, run),
+    })
+    this.#gaps = gaps
+    const inbox = createInbox({
       pendingMessages: limits.pendingMessages,
       pendingBytes: limits.pendingBytes,
       clock,
-      ...(vehicles === undefined ? {} : { keepsVehicles: true, vehiclesInMemory: () => vehicles.inMemory(log) }),
       log,
+      keepsVehicles: vehicles !== undefined,
+      vehiclesInMemory: vehicles && (() => vehicles.inMemory(log)),
+      read: receipts.reread,
+      handlers: () => registry.added,
+      notListeningMs: () => this.#notListeningMs(),
       onFailure: inboxFailed,
-      onCapacity: () => this.#emitGap(scope),
+      onCapacity: () => gaps.emit(scope),
       onWaiting: (page) => this.#addAdopted(page),
       onGone: (ids) => this.#core.gone(ids),
       onDropped: (deadLetters) => reports.noteDropped(deadLetters),
       inLanes: () => this.#core.lanes.messages,
       onRefused: (id, reason) => this.#core.refused(id, reason),
       onGap: (gap) => {
-        this.noteGap(gap)
-        this.#emitGap(scope)
+        gaps.note(gap)
+        gaps.emit(scope)
       },
       openGaps: () => {
         // A crash must not lose counts of refused requests that no gap covers.
         reports.refusals.flush()
-        this.#extendStall()
         return gaps.list()
       },
       operator: this,
     })
-    this.durability = this.#inbox.durability
-    const inbox = this.#inbox
-    const kept = vehicles?.in({
-      inbox,
-      clock,
-      receipts,
-      watchesTime,
-      receives,
-      failed: inboxFailed,
-      put: (messages) => this.#putOwn(messages, this.#ownScope),
-    })
+    this.#inbox = inbox
+    this.#isHere = (inbox.handsOut ?? 'here') === 'here'
+    this.durability = inbox.durability
+    const { vehiclesElsewhere: elsewhere } = inbox
+    const kept =
+      elsewhere === undefined
+        ? vehicles?.in({
+            inbox,
+            clock,
+            receipts,
+            watchesTime: inbox.watchesTime !== false,
+            receives: inbox.takesNone === undefined,
+            failed: inboxFailed,
+            put: (messages) => this.#putOwn(messages, this.#ownScope),
+          })
+        : undefined
     this.#kept = kept
-    this.vehicles = kept?.states.api(() => this.#whenRecovered())
-    this.ack = chooseAck(settings.ack, this.durability)
+    this.ownVehicles = kept?.states.api(() => this.#whenRecovered())
+    this.vehicles = elsewhere === undefined ? this.ownVehicles : vehicles?.elsewhere(elsewhere, clock)
+    this.ack = chooseAck(settings.ack, this.durability, this.#isHere)
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
-    this.#watchesTime = watchesTime
-    this.#timersAfter = timersAfter
     const added: Part[] = []
     for (const part of settings.parts) if ('create' in part) added.push(part.create())
     this.#core = new Core({
@@ -175,10 +191,10 @@ export class LocalBackend implements Backend {
           if (told !== undefined) request.alsoWaitFor(this.#during(() => resolvedOr(told, clock, settings.timeoutMs)))
         },
         requestEnds: reports.requestEnds,
-        missed: (lane, fromMs) => this.noteGap({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
+        missed: (lane, fromMs) => gaps.note({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
         onCapacity: (request) => {
           this.#window?.refill()
-          if (gaps.size > 0) this.#emitGap(request)
+          gaps.emit(request)
         },
       },
     })
@@ -191,36 +207,49 @@ export class LocalBackend implements Backend {
         holdBack: (until) => this.#holdBack(until),
         failed: inboxFailed,
       })
-    const replays = createReplays({
-      inbox,
-      open: () => this.#whenRecovered(),
-      read: receipts.reread,
-      isDraining: () => this.isDraining,
-      revived: async (message, from) => {
-        reports.noteReplayed(message)
-        if (this.#window?.includes(message.id) === false) return
-        const request = this.#core.add([message], from)
-        this.#core.start(request)
-        await request.settled()
-      },
-    })
-    this.deadLetters = replays.deadLetters
-    this.messages = replays.messages
-    this.replay = replays.replay
-    this.replaySome = replays.replaySome
+    const operator =
+      inbox.operator ??
+      createReplays({
+        inbox,
+        open: () => this.#whenRecovered(),
+        read: receipts.reread,
+        isDraining: () => this.isDraining,
+        revived: async (message, from) => {
+          reports.noteReplayed(message)
+          if (this.#window?.includes(message.id) === false) return
+          const request = this.#core.add([message], from)
+          this.#core.start(request)
+          await request.settled()
+        },
+      })
+    this.deadLetters = operator.deadLetters
+    this.messages = operator.messages
+    this.replay = operator.replay
+    this.replaySome = operator.replaySome
   }
 
   nextTimerMs(): number | undefined {
     return this.#kept?.states.nextTimerMs()
   }
 
+  /** Why it would refuse a message now; `undefined` when it would not. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
     return this.#inbox.refusing()
   }
 
+  /** Sentences for the operator when it has started. */
+  facts(): readonly string[] {
+    return this.#inbox.facts?.() ?? []
+  }
+
+  /** Keeps messages. Returns or resolves when the answer may leave; with a refusal when they are not kept. */
   put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
+    const { takesNone, keepsOrder } = this.#inbox
+    // A balancer that posts here loses messages.
+    if (takesNone !== undefined) return this.#noteRefused(messages, new MessagesRefused(takesNone), from)
     if (this.#takesNothing()) return { error: 'draining' }
+    if (keepsOrder === true) this.#gaps.emitAll(from)
     if (this.ack === 'received' && this.durability !== 'memory') {
       this.#putAfterAnswer(messages, from)
       return undefined
@@ -228,13 +257,14 @@ export class LocalBackend implements Backend {
     // When too many messages wait already, these wait in the inbox only.
     const window = this.#windowBefore(messages)
     if (window !== undefined) this.#env = from.env
-    const request = this.#core.add(window === undefined ? messages : [], from)
+    const request = this.#core.add(this.#isHere && window === undefined ? messages : [], from)
     const refused = (error: unknown): Refusal => {
       this.#core.cancel(request)
-      return this.#noteRefused(messages, error)
+      return this.#noteRefused(messages, error, from)
     }
     try {
-      const stored = window === undefined ? this.#inbox.put(messages) : window.put(() => this.#inbox.put(messages))
+      const put = (): void | Promise<void> => this.#inbox.put(messages, from)
+      const stored = window === undefined ? put() : window.put(put)
       if (stored instanceof Promise) return stored.then(() => this.#accept(messages, request), refused)
     } catch (error) {
       return refused(error)
@@ -244,9 +274,9 @@ export class LocalBackend implements Backend {
 
   /** The inbox has the messages, so their handlers start. The answer may wait for them. */
   #accept(messages: readonly InboxMessage[], request: RequestWork): undefined | Promise<Refusal | undefined> {
-    this.#parts.reports.noteAccepted(messages)
+    this.parts.reports.noteAccepted(messages)
     this.#core.start(request)
-    if (this.#gaps.size > 0) this.#startEmitting(request)
+    if (this.#gaps.size > 0) this.#gaps.start(request)
     request.context?.watch?.(request.settled())
     return this.ack === 'handled' ? this.#whenHandled(request, messages) : undefined
   }
@@ -258,14 +288,15 @@ export class LocalBackend implements Backend {
     if (request.unhandled > 0) return { error: this.lifecycle.startsNoMore ? 'draining' : 'not_handled_in_time' }
     // Only a dead letter that survives this process can be replayed later.
     if (request.givenUp === undefined || this.durability !== 'memory') return undefined
-    const fromMs = first?.receivedAt ?? this.#parts.settings.clock.now()
-    for (const lane of request.givenUp) this.noteGap({ vin: vinOf(lane), reason: 'not_handled', fromMs, missed: 1 })
-    this.#startEmitting(request)
+    const fromMs = first?.receivedAt ?? this.parts.settings.clock.now()
+    for (const lane of request.givenUp) this.#gaps.note({ vin: vinOf(lane), reason: 'not_handled', fromMs, missed: 1 })
+    this.#gaps.start(request)
     return { error: 'not_handled' }
   }
 
-  putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
-    return this.#putOwn([message], from)
+  /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
+  async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
+    return this.#inbox.takesNone === undefined && this.#putOwn([message], from)
   }
 
   /**
@@ -284,103 +315,111 @@ export class LocalBackend implements Backend {
   /** One promise for all requests, so that they go on in the order in which they came, and none overtakes them. */
   becomeReady(): Promise<boolean> {
     this.#countWaiters(1)
-    const fromMs = this.#parts.settings.clock.now()
+    const fromMs = this.parts.settings.clock.now()
     const shared = (this.#readiness ??= this.#prepare())
     void shared.then((ready) => {
-      if (!ready) this.noteGap({ reason: 'inbox_unavailable', fromMs, missed: 1 })
+      if (!ready) this.#gaps.note({ reason: 'inbox_unavailable', fromMs, missed: 1 })
       // By then every request that waited for the same promise has gone on.
       queueMicrotask(() => this.#countWaiters(-1))
     })
     return shared
   }
 
-  /** Messages are missing. Their vehicles are uncertain from now on, and a gap event follows: with `from` at once, because the inbox has room. */
-  noteGap(
-    { vin, reason, fromMs, toMs, missed = 0 }: Omit<InboxGap, 'vin'> & { vin?: string | undefined },
-    from?: RequestScope,
-  ): void {
-    this.#gaps.note(vin, reason, fromMs, missed, toMs)
-    this.#kept?.states.noteGap(vin, fromMs, toMs ?? this.#parts.settings.clock.now())
-    if (from === undefined) return
-    if (this.isDraining) this.#startEmitting(from)
-    else this.#pace.soon(from, (scope) => this.#startEmitting(scope))
+  /**
+   * Messages are missing for a reason that `put` does not see. Their vehicles are uncertain from now on, and a gap event follows: with `from` at
+   * once, because the inbox has room.
+   */
+  noteGap(gap: NotedGap, from?: RequestScope): void {
+    this.#gaps.note(gap, from)
   }
 
+  /** Takes no more messages once `takeUntil` resolves, ends all work, and closes the inbox. */
   drain(options: DrainOptions): Promise<DrainResult> {
     return (this.#draining ??= this.#drain(options))
   }
 
-  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+  /** What fails now, with the texts of errors. Of an inbox that does not know it of all processes: what this one knows. */
+  readonly failing = async (): Promise<Failing> => {
+    const { operator, handsOut } = this.#inbox
+    if (operator?.failing !== undefined) return operator.failing()
+    if (handsOut !== 'elsewhere') return failingOf(this.#core.failing(), true)
+    throw new FleethookError(
+      'inbox_unsupported',
+      'No handler runs in this process, and it does not know those of others.',
+    )
+  }
 
-  readonly failing = async (): Promise<Failing> => this.#failing(true)
-
+  /** Erases what is kept of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
   async forget(vin: string, { dryRun = false }: { readonly dryRun?: boolean } = {}): Promise<Forgotten> {
     await this.#whenRecovered()
     const erase = this.#inbox.forget?.bind(this.#inbox) ?? cannotForget
     if (dryRun) return erase(vin, true)
     const { counts } = this.#core
     const before = counts.forgotten
-    this.letGoOf(vin)
+    this.#core.forget(laneOf(vin))
+    this.#gaps.forget(vin)
     await this.vehicles?.forget(vin)
     const erased = await erase(vin, false)
     // Not all that wait have a place in memory.
-    counts.forgotten = Math.max(counts.forgotten, before + erased.waiting)
-    this.#parts.reports.observers.forgotten?.(vin)
+    if (this.#isHere) counts.forgotten = Math.max(counts.forgotten, before + erased.waiting)
+    this.parts.reports.observers.forgotten?.(vin)
     return erased
   }
 
-  /** Other processes of the same store erase the rest. */
-  letGoOf(vin: string): void {
-    this.#core.forget(laneOf(vin))
-    this.#gaps.forget(vin)
-  }
-
-  readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
+  readonly observe = (observer: Observer): (() => void) => this.parts.reports.observers.add(observer)
 
   readonly readiness = (): Readiness => readinessOf(this.isDraining ? 'draining' : this.refusing())
 
-  readonly handlersOf = (event: FleetEvent | MalformedBody): readonly string[] => this.#parts.registry.namesFor(event)
+  readonly handlersOf = (event: FleetEvent | MalformedBody): readonly string[] => this.parts.registry.namesFor(event)
 
-  state(): BackendState {
-    const { counts, lanes } = this.#core
-    const { running } = this.lifecycle
+  readonly stats = (): Stats => {
+    const { counts, topics, secrets, refusals, drift, clocksBehind, certificate } = this.parts.reports
+    const { counts: ended, lanes, breakers } = this.#core
     const inbox = this.#inbox.stats?.() ?? {}
-    const resting = this.#core.breakers.resting().map(({ handler, sinceMs, nextTryMs }) => ({
-      handler,
-      since: new Date(sinceMs),
-      nextTryAt: new Date(nextTryMs),
-    }))
     const pending = this.#inbox.usage()
     const { oldestWaitingMs } = inbox
     const { messages } = pending
+    const own = { messages, ...(oldestWaitingMs === undefined ? {} : { oldestMs: oldestWaitingMs }), processes: 1 }
+    const overall = this.#inbox.overall?.()
     return {
       ...counts,
+      ...ended,
+      lost: ended.lost + counts.unkept,
       pending,
-      backlog: { messages, ...(oldestWaitingMs === undefined ? {} : { oldestMs: oldestWaitingMs }), processes: 1 },
-      failing: this.#failing(false),
+      backlog: this.#isHere ? own : overall?.backlog,
+      failing:
+        overall?.failing ?? (this.#inbox.handsOut === 'elsewhere' ? undefined : failingOf(this.#core.failing(), false)),
       inbox,
-      running,
+      running: this.lifecycle.running,
       lanes: lanes.size,
-      resting,
+      resting: breakers.resting().map(({ handler, sinceMs, nextTryMs }) => ({
+        handler,
+        since: new Date(sinceMs),
+        nextTryAt: new Date(nextTryMs),
+      })),
       openGaps: this.#gaps.size,
+      topics: { ...topics },
+      secrets: [...secrets],
+      refused: { ...refusals.counts },
+      drift: drift.list(),
+      drifted: drift.total(),
+      clocksBehind: clocksBehind.size,
+      certificateUntilMs: certificate.untilMs,
+      draining: this.isDraining,
     }
-  }
-
-  #failing(shows: boolean): Failing {
-    return failingOf(this.#core.failing(), shows)
   }
 
   /** Stores messages whose answer leaves now. */
   #putAfterAnswer(messages: readonly InboxMessage[], from: RequestScope): void {
     const stored = this.#store(messages, from, (error) => {
-      this.#noteRefused(messages, error)
-      this.#parts.reports.noteLost(messages)
+      this.#noteRefused(messages, error, from)
+      this.parts.reports.noteLost(messages)
     })
     from.context?.watch?.(stored.then((request) => request?.settled()))
     this.#hold(from, async () => {
       if ((await stored) === undefined) return
-      this.#parts.reports.noteAccepted(messages)
-      if (this.#gaps.size > 0) this.#startEmitting(from)
+      this.parts.reports.noteAccepted(messages)
+      if (this.#gaps.size > 0) this.#gaps.start(from)
     })
   }
 
@@ -388,14 +427,12 @@ export class LocalBackend implements Backend {
   async #store(
     messages: readonly InboxMessage[],
     from: RequestScope,
-    failed: (error: unknown) => void = () => {},
+    failed: (error: unknown) => void = (error) => this.#noteFailed(error),
   ): Promise<RequestWork | undefined> {
     const window = this.#windowBefore(messages)
-    // What several processes share comes back in its order, by `onWaiting`.
-    const isHere = window === undefined && this.#inbox.isStillHeld === undefined
-    const request = this.#core.add(isHere ? messages : [], from)
+    const request = this.#core.add(this.#isHere && window === undefined ? messages : [], from)
     try {
-      const put = (): void | Promise<void> => this.#inbox.put(messages)
+      const put = (): void | Promise<void> => this.#inbox.put(messages, from)
       await (window === undefined ? put() : window.put(put))
     } catch (error) {
       this.#core.cancel(request)
@@ -403,20 +440,38 @@ export class LocalBackend implements Backend {
       return undefined
     }
     this.#core.start(request)
-    const { gap } = this.#parts.reports.observers
+    const { gap } = this.parts.reports.observers
     if (gap !== undefined) for (const { event } of messages) if (event?.topic === 'gap') gap(event)
     return request
   }
 
-  /** The inbox did not take these messages. Notes the gap, and returns why. */
-  #noteRefused(messages: readonly InboxMessage[], error: unknown): Refusal {
-    const full = error instanceof FleethookError && error.code === 'inbox_full' ? error : undefined
-    const reason = full === undefined ? 'inbox_unavailable' : 'inbox_full'
-    if (full === undefined) this.#parts.reports.dispatch.inboxFailed(error)
+  /** The inbox did not take these messages. Notes the gap, unless the other side has, and returns why. */
+  #noteRefused(messages: readonly InboxMessage[], error: unknown, from: RequestScope): Refusal {
+    const known = error instanceof MessagesRefused ? error : undefined
+    if (known?.isNoted === true) return known.refusal
+    const failure = error instanceof FleethookError ? error : undefined
+    const isFull = failure?.code === 'inbox_full'
+    const isTooLarge = known?.refusal.error === 'body_too_large'
+    const reason = isFull ? 'inbox_full' : isTooLarge ? 'body_too_large' : 'inbox_unavailable'
+    this.#noteFailed(error)
     for (const { lane, receivedAt } of messages)
-      this.noteGap({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
+      this.#gaps.note({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
+    // An inbox in this process says when it has room.
+    if (!this.#isHere) this.#gaps.soon(from, known === undefined ? refusingMs : 0)
+    if (known !== undefined) return known.refusal
     // A full disk and slow handlers need different advice.
-    return { error: reason, hint: full?.hint }
+    return { error: isFull ? 'inbox_full' : 'inbox_unavailable', hint: isFull ? failure?.hint : this.#hintOf(error) }
+  }
+
+  /** That it is full is no failure. */
+  #noteFailed(error: unknown): void {
+    if (error instanceof MessagesRefused || (error instanceof FleethookError && error.code === 'inbox_full')) return
+    this.parts.reports.dispatch.inboxFailed(error)
+  }
+
+  /** Where an inbox in this process has failed, the log says more than the answer may. */
+  #hintOf(error: unknown): string | undefined {
+    return !this.#isHere && error instanceof FleethookError ? error.message : undefined
   }
 
   /** A durable inbox keeps messages for the next process until it closes. In memory nobody would handle them. */
@@ -425,26 +480,28 @@ export class LocalBackend implements Backend {
   }
 
   async #begin(options?: OpenOptions): Promise<void> {
-    const { receipts, reports } = this.#parts
-    const { lastId, gaps = [], waiting, unapplied } = await this.#inbox.open(options)
+    const { receipts, reports, settings } = this.parts
+    const { lastId, gaps = [], waiting, unapplied, gapsKnown } = await this.#inbox.open(options)
+    const { handsOut, watchesTime, takesNone } = this.#inbox
     if (lastId !== undefined) receipts.follow(lastId)
-    for (const gap of gaps) this.noteGap(gap)
+    for (const gap of gaps) this.#gaps.note(gap)
     this.#recovered = this.#during(async () => {
       try {
-        const startTimers = await this.#kept?.recover(unapplied, lastId)
+        const startTimers = handsOut === 'elsewhere' ? undefined : await this.#kept?.recover(unapplied, lastId)
         this.#lastId = lastId ?? ''
         await this.#recover(waiting)
-        if (this.#timersAfter === undefined) startTimers?.()
-        else void this.#timersAfter.then(() => this.lifecycle.startsNoMore || startTimers?.())
+        if (gapsKnown === undefined) startTimers?.()
+        else void gapsKnown.then(() => this.lifecycle.startsNoMore || startTimers?.())
       } catch (error) {
         reports.dispatch.inboxFailed(error)
       }
       this.#isRecovered = true
       this.#countWaiters(0)
-      if (gaps.length === 0) this.#startEmitting(this.#scope)
-      else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#startEmitting(this.#scope))
+      if (gaps.length === 0) this.#gaps.start(this.#scope)
+      else backgroundTimer(settings.clock, startMs, () => this.#gaps.start(this.#scope))
     })
-    if (this.#watchesTime && !this.isDraining) this.#watch()
+    // A stall of one that takes no messages is no gap: others receive meanwhile.
+    if (watchesTime !== false && takesNone === undefined && !this.isDraining) this.#gaps.watchForStalls()
   }
 
   async #recover(waiting: Opened['waiting']): Promise<void> {
@@ -460,14 +517,14 @@ export class LocalBackend implements Backend {
 
   /** Messages that wait in the inbox. Those up to `#lastId` are from an earlier process. */
   #addWaiting(page: readonly Waiting[]): void {
-    this.#parts.reports.noteRecovered(page.filter(({ id }) => id <= this.#lastId))
+    this.parts.reports.noteRecovered(page.filter(({ id }) => id <= this.#lastId))
     this.#add(page)
   }
 
   /** Messages that another process received. */
   #addAdopted(page: readonly Waiting[]): void {
     const known = page.filter(({ id }) => this.#window?.includes(id) !== false)
-    this.#parts.reports.noteRecovered(page.filter((each) => known.includes(each) || each.id > this.#lastId))
+    this.parts.reports.noteRecovered(page.filter((each) => known.includes(each) || each.id > this.#lastId))
     this.#add(known)
   }
 
@@ -483,33 +540,9 @@ export class LocalBackend implements Backend {
     this.#readiness = until.then(() => {
       this.#isHeldBack = false
       this.#countWaiters(0)
-      this.#emitGap(this.#scope)
+      this.#gaps.emit(this.#scope)
       return true
     })
-  }
-
-  #watch(): void {
-    const { clock, log } = this.#parts.settings
-    this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
-      guardedLog(log).warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
-      this.noteGap({ reason: 'stalled', fromMs, toMs })
-      this.#catchingUp?.cancel()
-      this.#catchingUp = backgroundTimer(clock, catchUpMs, () => {
-        this.#endCatchUp()
-        this.#emitGap(this.#scope)
-      })
-    })
-  }
-
-  #endCatchUp(): void {
-    this.#extendStall()
-    this.#catchingUp?.cancel()
-    this.#catchingUp = undefined
-  }
-
-  #extendStall(): void {
-    const now = this.#parts.settings.clock.now()
-    if (this.#catchingUp !== undefined) this.noteGap({ reason: 'stalled', fromMs: now, toMs: now })
   }
 
   /** Messages that the receiver made get their places behind those of their vehicles. */
@@ -530,7 +563,7 @@ export class LocalBackend implements Backend {
 
   /** A rest that was read lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead. */
   #clamped(page: readonly Waiting[]): readonly Waiting[] {
-    const latest = this.#parts.settings.clock.now() + this.#longestWaitMs
+    const latest = this.parts.settings.clock.now() + this.#longestWaitMs
     return page.map((waiting) => ((waiting.notBefore ?? 0) > latest ? { ...waiting, notBefore: latest } : waiting))
   }
 
@@ -545,54 +578,23 @@ export class LocalBackend implements Backend {
       return true
     } catch (error) {
       this.#readiness = undefined
-      this.#parts.reports.dispatch.inboxFailed(error)
+      this.notReadyHint = this.#hintOf(error)
+      this.parts.reports.dispatch.inboxFailed(error)
       return false
     }
   }
 
-  #startEmitting(from: RequestScope): void {
-    this.#emits = true
-    this.#emitGap(from)
-  }
-
-  /** The inbox may have room: emits the open gaps, the oldest first, so that a business can fetch what it missed. */
-  #emitGap(from: RequestScope): void {
-    const gaps = this.#gaps
-    const { receipts } = this.#parts
-    if (!this.#isRecovered || !this.#emits || this.#catchingUp !== undefined || this.#window?.isBehind === true) return
-    if (this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
-    const gap = gaps.take()
-    if (gaps.size === 0) this.#pace.stop()
-    if (gap === undefined) return
-    this.#gapsUnderWay += 1
-    this.#hold(from, async () => {
-      const request = this.#takesNothing() ? undefined : await this.#store([receipts.own(gap)], from)
-      if (request === undefined) gaps.giveBack(gap)
-      else {
-        gaps.stored(gap)
-        // Where one gap found room there may be room for another.
-        this.#emitGap(from)
-        if (!this.lifecycle.startsNoMore) await request.settled()
-      }
-      this.#gapsUnderWay -= 1
-      if (request !== undefined && !isBound(from.context)) this.#emitGap(from)
-    })
-  }
-
   async #drain(options: DrainOptions): Promise<DrainResult> {
-    const { clock } = this.#parts.settings
-    let refusesSinceMs = Infinity
-    this.#startEmitting(this.#scope)
+    const { clock } = this.parts.settings
     const { takeUntil, notListeningMs = () => 0 } = options
+    let refusesSinceMs = Infinity
+    this.#notListeningMs = () => Math.max(elapsedMs(clock) - refusesSinceMs, notListeningMs())
+    this.#gaps.start(this.#scope)
     const refuse = (): void => {
       if (this.isDraining) return
       refusesSinceMs = elapsedMs(clock)
       this.isDraining = true
-      this.#stopWatching()
-      this.#pace.stop()
-      // Messages that are lost from here on are in the gap of the stop.
-      this.#endCatchUp()
-      this.#emitGap(this.#scope)
+      this.#gaps.drain()
     }
     // An answer that waits for handlers would wait in vain.
     if (takeUntil === undefined || this.ack === 'handled') refuse()
@@ -600,10 +602,9 @@ export class LocalBackend implements Backend {
     const result = await drain(this.#core, options)
     refuse()
     this.#isClosed = true
-    this.#parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.size)
-    const stoppedForMs = Math.max(elapsedMs(clock) - refusesSinceMs, notListeningMs())
+    this.parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.size)
     const left = this.#window?.isBehind === true ? this.#inbox.usage().messages : result.left
-    await this.#inbox.close(clock.now() - Math.ceil(stoppedForMs))
+    await this.#inbox.close(clock.now() - Math.ceil(this.#notListeningMs()))
     return { ...result, left }
   }
 
@@ -623,14 +624,28 @@ export class LocalBackend implements Backend {
   }
 }
 
+async function cannotForget(): Promise<never> {
+  throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.', {
+    hint: 'docs/operating.md says what each inbox keeps, and for how long.',
+  })
+}
+
 /** When the 2xx is sent. Throws `ack_unavailable` for a promise that the inbox cannot keep. */
-function chooseAck(ack: Ack | undefined, durability: Durability): Ack {
-  if (ack === 'stored' && durability === 'memory') {
+function chooseAck(ack: Ack | undefined, durability: Durability, isHere: boolean): Ack {
+  const isMemory = durability === 'memory'
+  if (ack === 'stored' && isMemory) {
     throw new FleethookError(
       'ack_unavailable',
       "Option `ack` is 'stored' and the inbox keeps messages in memory only.",
       { hint: "Use a durable inbox, or ack: 'received' or 'handled'." },
     )
   }
-  return ack ?? (durability === 'memory' ? 'received' : 'stored')
+  if (ack === 'handled' && !isHere) {
+    throw new FleethookError(
+      'ack_unavailable',
+      "Option `ack` is 'handled', and this inbox forwards messages, which are handled later.",
+      { hint: "Use ack: 'stored', the default, or an inbox in memory." },
+    )
+  }
+  return ack ?? (isMemory ? 'received' : 'stored')
 }

@@ -1,5 +1,5 @@
 import { FleethookError } from '../base/errors.ts'
-import type { RequestScope } from '../core/message.ts'
+import type { RequestScope } from '../hosting/execution-context.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type {
@@ -11,13 +11,18 @@ import type {
   Replayed,
   ReplayPage,
   ReplaySelection,
-} from '../inbox/dead-letters.ts'
-import { idWithSeq, seqOf } from '../inbox/delivery-id.ts'
-import { laneOf } from '../inbox/receipts.ts'
-import { bytesOfMessage, firstPage, largestPage, pagesOf } from '../inbox/pages.ts'
-import type { DeadLetter, Inbox, InboxMessage, ListedMessage, Selection, Waiting } from '../inbox/inbox.ts'
+} from './dead-letters.ts'
+import { idWithSeq, seqOf } from './delivery-id.ts'
+import { laneOf } from './receipts.ts'
+import { bytesOfMessage, firstPage, largestPage, pagesOf } from './pages.ts'
+import type { DeadLetter, Inbox, InboxMessage, ListedMessage, Selection, Waiting } from './inbox.ts'
 
 type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
+
+/** For an inbox without a receiver. */
+export const readsNothing: ReadMessage = () => {
+  throw new FleethookError('message_unreadable', 'Only a receiver reads messages.')
+}
 
 /** Reads dead letters, with the event instead of the text. */
 interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {

@@ -1,8 +1,6 @@
 import { backgroundTimer, type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import type { GapEvent, GapReason } from '../events/event.ts'
 import { gapEvent, gapOf } from '../events/gap.ts'
-import type { RequestScope } from '../core/message.ts'
-import { isBound } from '../hosting/execution-context.ts'
 import type { KeptGap } from '../inbox/inbox.ts'
 
 /** Lost messages that no gap event reports yet. */
@@ -141,54 +139,6 @@ function widen(gaps: Map<string, OpenGap>, gap: OpenGap): void {
 }
 
 const key = (vin: string | undefined, reason: GapReason): string => `${reason} ${vin ?? ''}`
-
-/** The shortest time between two reports of refused requests, in milliseconds: bodies can be refused as fast as they come. */
-const leastMs = 1_000
-
-/**
- * Reports gaps of refused requests at once, and then at most once a second. They do not wait for the next message that is accepted: whoever sends only
- * what is refused would never hear of it.
- */
-export class GapPace {
-  readonly #clock: Clock
-  #lastMs = -Infinity
-  /** Ends the wait for the next report. */
-  #endWait: (() => void) | undefined
-
-  constructor(clock: Clock) {
-    this.#clock = clock
-  }
-
-  /** Calls `report` now, or in a moment, and never sooner than `waitMs` from now. A bound request is kept alive until then. */
-  soon(from: RequestScope, report: (from: RequestScope) => void, waitMs: number = 0): void {
-    if (this.#endWait !== undefined) return
-    const nowMs = elapsedMs(this.#clock)
-    const restMs = Math.max(waitMs, Math.min(leastMs, this.#lastMs + leastMs - nowMs))
-    if (restMs <= 0) {
-      this.#lastMs = nowMs
-      report(from)
-      return
-    }
-    const waited = new Promise<void>((resolve) => {
-      const timer = backgroundTimer(this.#clock, restMs, () => {
-        this.#lastMs = elapsedMs(this.#clock)
-        report(from)
-        this.stop()
-      })
-      this.#endWait = () => {
-        timer.cancel()
-        resolve()
-      }
-    })
-    if (isBound(from.context)) from.context.waitUntil(waited)
-  }
-
-  /** Nothing is left to report, or the receiver drains and reports what is open itself. */
-  stop(): void {
-    this.#endWait?.()
-    this.#endWait = undefined
-  }
-}
 
 /** The interval between two ticks. */
 const tickMs = 1_000
