@@ -37,6 +37,18 @@ import {
   valueEdge,
   type VehicleEdge,
 } from './when/edges.ts'
+import {
+  type GrowthOptions,
+  growthMeasure,
+  type Measure,
+  type Path,
+  pathMeasure,
+  type PathOptions,
+  type Range,
+  rangeMeasure,
+  type Span,
+  spanMeasure,
+} from './when/measures.ts'
 import type { Duration, Heard, Silence, SilentOptions } from './when/time.ts'
 
 export type { EdgeBatchHandler, EdgeHandler, Happening } from './core/handler.ts'
@@ -71,6 +83,15 @@ export type {
   MarginOption,
   VehicleEdge,
 } from './when/edges.ts'
+export {
+  episode,
+  type Episode,
+  type EpisodeEdge,
+  type EpisodeOccurrence,
+  type EpisodeOptions,
+  type Measures,
+} from './when/episode.ts'
+export type { GrowthOptions, Measure, Path, PathOptions, PathPoint, Range, Span } from './when/measures.ts'
 export type { Duration, Heard, Lasted, Silence, SilentOptions } from './when/time.ts'
 
 /** A value that a field can have. */
@@ -85,8 +106,24 @@ export type AnyField<Fields extends FieldCatalogue = BuiltInFields> = FieldName<
 export type NumberField<Fields extends FieldCatalogue = BuiltInFields> =
   { [Name in FieldName<Fields>]: ValueOf<Fields[Name]> extends number ? Name : never }[FieldName<Fields>] | OtherField
 
-/** The edges and conditions whose types follow from a catalogue: the result of {@link rulesFor}. */
-export interface Rules<Fields extends FieldCatalogue = BuiltInFields> {
+/** A field of a catalogue whose values are places, or an {@link OtherField}. */
+export type PlaceField<Fields extends FieldCatalogue = BuiltInFields> =
+  { [Name in FieldName<Fields>]: ValueOf<Fields[Name]> extends Location ? Name : never }[FieldName<Fields>] | OtherField
+
+/** The measures of an {@link episode} whose types follow from a catalogue. */
+export interface MeasureRules<Fields extends FieldCatalogue = BuiltInFields> {
+  /** See {@link span}. */
+  span<const Name extends AnyField<Fields>>(field: Name): Measure<Span<ConstantOf<Fields, Name>>>
+  /** See {@link growth}. */
+  growth(field: NumberField<Fields>, options?: GrowthOptions): Measure<number | null>
+  /** See {@link range}. */
+  range(field: NumberField<Fields>): Measure<Range>
+  /** See {@link path}. */
+  path(options?: PathOptions<PlaceField<Fields>>): Measure<Path>
+}
+
+/** The edges, conditions and measures whose types follow from a catalogue: the result of {@link rulesFor}. */
+export interface Rules<Fields extends FieldCatalogue = BuiltInFields> extends MeasureRules<Fields> {
   /** See {@link becomes}. */
   becomes<const Name extends AnyField<Fields>>(
     field: Name,
@@ -123,7 +160,7 @@ export interface Rules<Fields extends FieldCatalogue = BuiltInFields> {
 }
 
 /**
- * The edges and conditions that name a field, for a receiver with the option `fields`: with the types of your own fields. Pass the
+ * The edges, conditions and measures that name a field, for a receiver with the option `fields`: with the types of your own fields. Pass the
  * same object.
  *
  * @example
@@ -137,10 +174,24 @@ export interface Rules<Fields extends FieldCatalogue = BuiltInFields> {
  * ```
  */
 export function rulesFor<const Own extends FieldCatalogue>(fields: Own): Rules<ExtendedBy<Own>> {
-  return rulesOf<ExtendedBy<Own>>({ ...builtInFields, ...fields })
+  const catalogue = { ...builtInFields, ...fields }
+  return { ...rulesOf<ExtendedBy<Own>>(catalogue), ...measuresOf<ExtendedBy<Own>>(catalogue) }
 }
 
-function rulesOf<Fields extends FieldCatalogue>(catalogue: FieldCatalogue): Rules<Fields> {
+function measuresOf<Fields extends FieldCatalogue>(catalogue: FieldCatalogue): MeasureRules<Fields> {
+  const rules = {
+    span: spanMeasure,
+    growth: (field: string, options?: GrowthOptions) => growthMeasure(catalogue, field, options),
+    range: (field: string) => rangeMeasure(catalogue, field),
+    path: pathMeasure,
+  }
+  // The compiler cannot see that a value of a field has the field's type. The interface says it.
+  return rules as MeasureRules<Fields> // oxlint-disable-line no-unsafe-type-assertion
+}
+
+function rulesOf<Fields extends FieldCatalogue>(
+  catalogue: FieldCatalogue,
+): Omit<Rules<Fields>, keyof MeasureRules<Fields>> {
   const rules = {
     becomes: (field: string, value: FieldValue, options?: FirstOption & InvalidOption) =>
       valueEdge('becomes', catalogue, field, value, options),
@@ -181,7 +232,8 @@ function rulesOf<Fields extends FieldCatalogue>(catalogue: FieldCatalogue): Rule
 const numberCondition = (name: string, field: string, isTrue: (value: number) => boolean): Condition =>
   valueCondition(name, field, (value) => typeof value === 'number' && isTrue(value))
 
-const builtIn: Rules = /* @__PURE__ */ rulesOf<BuiltInFields>(builtInFields)
+const builtIn: Omit<Rules, keyof MeasureRules> = /* @__PURE__ */ rulesOf<BuiltInFields>(builtInFields)
+const measures: MeasureRules = /* @__PURE__ */ measuresOf<BuiltInFields>(builtInFields)
 
 /**
  * Happens when a field gets this value from another one. The first value that the receiver sees of a vehicle is no change. With
@@ -484,3 +536,67 @@ export const above: Rules['above'] = builtIn.above
  * ```
  */
 export const between: Rules['between'] = builtIn.between
+
+/**
+ * A measure of an {@link episode}: the value of a field at both ends, of the field's type. So `span('Odometer')` is how far it went, and
+ * `span('Location')` where it began and ended.
+ *
+ * @example
+ * ```ts
+ * import { episode, is, not, span } from 'fleethook/when'
+ *
+ * export const trip = episode('trip', {
+ *   during: not(is('Gear', 'P')),
+ *   measures: { odometer: span('Odometer'), place: span('Location') },
+ * })
+ * ```
+ */
+export const span: MeasureRules['span'] = measures.span
+
+/**
+ * A measure of an {@link episode}: how much a counter grew, in its own unit, over resets. A fall to less than half is a reset, and the new value
+ * counts as a whole; a smaller fall is a correction of the counter and is subtracted. `null`: not known.
+ *
+ * Throws `option_invalid` for a field without numbers.
+ *
+ * @example
+ * ```ts
+ * import { episode, growth, is } from 'fleethook/when'
+ *
+ * const resetBy = is('DetailedChargeState', 'Disconnected')
+ * export const charge = episode('charge', {
+ *   during: is('DetailedChargeState', 'Charging'),
+ *   measures: { kwh: growth('ACChargingEnergyIn', { startsAt: 0, resetBy }) },
+ * })
+ * ```
+ */
+export const growth: MeasureRules['growth'] = measures.growth
+
+/**
+ * A measure of an {@link episode}: the smallest and the largest number that was reported from its start to its end, without interruptions.
+ *
+ * Throws `option_invalid` for a field without numbers.
+ *
+ * @example
+ * ```ts
+ * import { episode, is, not, range } from 'fleethook/when'
+ *
+ * export const trip = episode('trip', { during: not(is('Gear', 'P')), measures: { speed: range('VehicleSpeed') } })
+ * ```
+ */
+export const range: MeasureRules['range'] = measures.range
+
+/**
+ * A measure of an {@link episode}: where the vehicle went, and how far in meters. With the position before the start, if it is certain, and the first
+ * one after the end. Positions are personal data.
+ *
+ * Throws `option_invalid` for an option out of range: see {@link PathOptions}.
+ *
+ * @example
+ * ```ts
+ * import { episode, is, not, path } from 'fleethook/when'
+ *
+ * export const trip = episode('trip', { during: not(is('Gear', 'P')), measures: { route: path({ everyMeters: 50 }) } })
+ * ```
+ */
+export const path: MeasureRules['path'] = measures.path

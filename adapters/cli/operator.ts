@@ -56,7 +56,7 @@ const statuses = `
 The command asks the first of these that is there:
   1. the receiver at --url or FLEETHOOK_OPERATOR_URL, which mounts operatorRoutes with the secret FLEETHOOK_OPERATOR_SECRET
   2. the receiver with the file --inbox, FLEETHOOK_INBOX or data/inbox.db, on the socket beside it, or that file when no receiver runs
-  3. the tables of postgresInbox in DATABASE_URL
+  3. the tables of postgresInbox in DATABASE_URL; with --schema, they come before a file data/inbox.db
 
 These variables are also read from .env.
 
@@ -79,7 +79,8 @@ export function operates<Arguments extends unknown[], Options extends object>(
     .addHelpText('after', statuses)
   return acts<Arguments, OperatorArguments & Options>(command, async (options, print, ...args) => {
     const variable = environment(options.dotenv)
-    const to = connectionTo(options, variable)
+    const wantsTables = options.schema !== undefined
+    const to: ConnectionOptions = { ...connectionTo(options, variable), wantsTables }
     const confirm = (question: string): Promise<boolean> => agreed(question, options)
     const operator = new Operator(to, needs)
     const isDone = await work({ to, operator, isJson: options.json === true, print, agreed: confirm }, options, ...args)
@@ -137,6 +138,8 @@ export interface ConnectionOptions {
   /** The address of a Postgres in which the tables of the inbox may be. */
   readonly database?: string | undefined
   readonly schema?: string
+  /** The user names the schema, so the tables come before a file that the user does not name. */
+  readonly wantsTables?: boolean
 }
 
 interface Asked {
@@ -152,6 +155,7 @@ export class Operator {
   readonly #needs: Needs
   /** Whether a running receiver gave the last answer, and not the file of a stopped one. */
   isRunning = true
+  #isSaid = false
 
   constructor(to: ConnectionOptions, needs: Needs = 'inbox') {
     this.#to = to
@@ -163,9 +167,9 @@ export class Operator {
    * Rejects when there is no answer.
    */
   async pass(asked: Asked): Promise<Response> {
-    const { inbox, url, secret, database, schema = 'fleethook' } = this.#to
+    const { inbox, url, secret, database, schema = 'fleethook', wantsTables = false } = this.#to
     if (url !== undefined) return overHttp(url, secret, asked)
-    if (isMissing(inbox)) {
+    if (isMissing(inbox) || (wantsTables && database !== undefined)) {
       if (database !== undefined && this.#needs === 'receiver') throw notReached(inbox)
       if (database !== undefined) {
         this.isRunning = false
@@ -184,6 +188,11 @@ export class Operator {
     this.isRunning = isOwned(socket, inbox) && (await listens(socket))
     if (this.isRunning) return overSocket(socket, asked)
     if (this.#needs === 'receiver') throw notRunning(inbox)
+    if (database !== undefined && !this.#isSaid)
+      console.error(
+        `This is about the file ${inbox}. With --schema fleethook, the command asks the tables in DATABASE_URL.`,
+      )
+    this.#isSaid = true
     return askStopped(inbox, asked).catch((error: unknown) => {
       if (!(error instanceof FleethookError) || error.code !== 'inbox_locked') throw error
       throw new FleethookError(

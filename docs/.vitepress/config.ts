@@ -23,7 +23,9 @@ const sidebar: Group[] = [
       { text: 'Playground', link: '/playground' },
       { text: 'Mounting', link: '/mounting' },
       { text: 'Coming from a receiver of your own', link: '/switching' },
+      { text: 'Behind the maker’s own server', link: '/own-server' },
       { text: 'Runtimes', link: '/runtimes' },
+      { text: 'A skill for coding agents', link: '/skills/fleethook/SKILL' },
     ],
   },
   {
@@ -146,7 +148,7 @@ const config: UserConfig<DefaultTheme.Config> = {
   lang: 'en-US',
   base,
   srcDir: root,
-  srcExclude: ['.*/**', '{src,adapters,test,examples,scripts}/**', 'README.md'],
+  srcExclude: ['.*/**', '{src,adapters,test,examples,scripts}/**', 'README.md', 'AGENTS.md'],
   outDir: join(root, 'docs/.vitepress/dist'),
   cacheDir: join(root, 'node_modules/.vite/docs'),
   rewrites: (file) => pageOf(file) ?? file,

@@ -8,6 +8,7 @@ export type ErrorCode =
   | 'handed_over'
   | 'vehicle_forgotten'
   | 'inbox_full'
+  | 'body_too_large'
   | 'inbox_unavailable'
   | 'inbox_locked'
   | 'inbox_damaged'

@@ -55,6 +55,8 @@ type Sums = Readonly<Record<string, number>>
 interface ThrottledLog {
   warn(message: string, details?: Record<string, unknown>, key?: unknown, sums?: Sums): void
   error(message: string, details?: Record<string, unknown>, key?: unknown, sums?: Sums): void
+  /** The end of what others of the key say: one of these in ten seconds does not wait behind them, and stands for those that wait. */
+  warnOfEnd(message: string, details: Record<string, unknown>, key: unknown): void
   /** When the next line that it holds back is due, by `elapsedMs`. `undefined`: it holds none back. */
   dueAtMs(): number | undefined
   flush(): void
@@ -73,7 +75,7 @@ interface Line {
 
 /** The time after a line in which no other line of its key is written. */
 interface QuietTime {
-  readonly endsAtMs: number
+  endsAtMs: number
   /** The last line that came meanwhile. */
   held: Line | undefined
   timer: Timer | undefined
@@ -85,6 +87,8 @@ export const quietMs = 10_000
 /** Writes the first line of a key at once, and one for those of the next ten seconds, with their sums or number. */
 export function throttled(log: Log, clock: Clock): ThrottledLog {
   const quiet = new Map<unknown, QuietTime>()
+  /** When the next line about an end may pass those of its key. */
+  const nextEndMs = new Map<unknown, number>()
   let isStopped = false
 
   function write(key: unknown, { level, message, details, sums, repeated }: Line): void {
@@ -125,6 +129,15 @@ export function throttled(log: Log, clock: Clock): ThrottledLog {
   return {
     warn: (message, details, key, sums) => say('warn', message, details, key, sums),
     error: (message, details, key, sums) => say('error', message, details, key, sums),
+    warnOfEnd(message, details, key) {
+      const now = elapsedMs(clock)
+      if (now >= (nextEndMs.get(key) ?? -Infinity)) {
+        nextEndMs.set(key, now + quietMs)
+        const current = quiet.get(key)
+        if (current !== undefined) current.endsAtMs = now
+      }
+      say('warn', message, details, key)
+    },
     dueAtMs() {
       const due = [...quiet.values()].filter(({ held }) => held !== undefined).map(({ endsAtMs }) => endsAtMs)
       return due.length === 0 ? undefined : Math.min(...due)

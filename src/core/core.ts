@@ -331,8 +331,10 @@ export class Core {
             const found = vehicles.find(message.lane)
             const state = found instanceof Promise ? await found : found
             if (message.isOver) return this.#endTurn(message, 'over')
-            message.change =
-              message.event && message.claim && vehicles.step(message.id, message.event, state, message.claim)
+            const { event, claim } = message
+            // The next one tells what is due before it.
+            const isFollowed = message.next !== undefined
+            message.change = event && claim && vehicles.step(message.id, event, state, claim, isFollowed)
           }
           message.handlers = this.#handlersOf(message)
         }

@@ -104,6 +104,9 @@ function chunksOf(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Chunks {
 /** Most places that look like the beginning of a gzip member are one: three bytes that do are in every second body of 8 MiB. */
 const mostWrong = 20
 
+/** An empty member ends with nine: the last byte of its content, its checksum and its size. */
+const mostZerosOfMember = 9
+
 /** Reads to the end or to the limit. The limit counts both the sent and the inflated bytes. */
 export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number): Promise<Body | Refusal> {
   let problem: Refusal = { error: 'body_gzip_broken' }
@@ -150,9 +153,15 @@ export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number
   async function addMembers(): Promise<boolean> {
     while ((await next()) !== undefined);
     const body = new Uint8Array(await new Blob(kept).arrayBuffer())
+    // Behind the last member, zeros are padding, as for gzip itself. Its own last bytes can be zeros too.
+    const padded = body.findLastIndex((byte) => byte !== 0) + 1
+    const mayEnd = (end: number): boolean =>
+      end === body.length ||
+      (end >= padded && end <= padded + mostZerosOfMember) ||
+      (body[end] === gzipMagic && body[end + 1] === 0x8b && body[end + 2] === 8)
     let start = 0
-    for (let end = 1, wrong = 0; end <= body.length && wrong < mostWrong; end += 1) {
-      if (end < body.length && (body[end] !== gzipMagic || body[end + 1] !== 0x8b || body[end + 2] !== 8)) continue
+    for (let end = 1, wrong = 0; end <= body.length && start < Math.max(padded, 1) && wrong < mostWrong; end += 1) {
+      if (!mayEnd(end)) continue
       const member = [body.subarray(start, end)]
       try {
         await add(inflate(async () => member.pop()))
@@ -162,7 +171,7 @@ export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number
         wrong += 1
       }
     }
-    return start > 0 && start === body.length
+    return start > 0 && start >= padded
   }
 
   try {

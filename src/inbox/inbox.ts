@@ -186,6 +186,16 @@ export const done: Outcome = { as: 'done' }
 /** The error of a dead letter whose own error the store refuses. */
 export const unwritable = 'The inbox refused to write the error and what the message changed.'
 
+/** For messages of one body that never fit, however empty the inbox is: who sends them again after a 503 would do so for ever. */
+export const neverFits = (pendingBytes: number): FleethookError =>
+  new FleethookError(
+    'body_too_large',
+    `The messages of a body take more than \`limits.pendingBytes\` (${pendingBytes}).`,
+    {
+      hint: `Send smaller batches, or raise \`limits.pendingBytes\` (${pendingBytes}).`,
+    },
+  )
+
 /** A message that was given up, kept so that a person can look at it and replay it. */
 export interface DeadLetter extends DeadLetterReason {
   /** The delivery's id. */
@@ -202,7 +212,10 @@ export interface Listing extends Omit<Selection, 'after'> {
 }
 
 /** Whether a message matches the query. The inbox itself applies the limit. */
-export function isSelected({ id, lane, receivedAt }: InboxMessage, which: Selection & Listing): boolean {
+export function isSelected(
+  { id, lane, receivedAt }: Pick<InboxMessage, 'id' | 'lane' | 'receivedAt'>,
+  which: Selection & Listing,
+): boolean {
   return (
     (which.after === undefined || id > which.after) &&
     (which.before === undefined || id < which.before) &&
@@ -215,8 +228,11 @@ export function isSelected({ id, lane, receivedAt }: InboxMessage, which: Select
 /** Whether a message has to go when a vehicle is erased: its own, or one of no vehicle that has the VIN in its text. */
 export function isAbout({ lane, text }: Pick<InboxMessage, 'lane' | 'text'>, vin: string): boolean {
   const own = vin.startsWith('*') ? `*${vin}` : vin
-  return lane === own || (lane.startsWith('*') && !lane.startsWith('**') && vin !== '' && text.includes(vin))
+  return lane === own || (lane.startsWith('*') && !lane.startsWith('**') && vin !== '' && mentions(text, vin))
 }
+
+/** Whether a text has a VIN, in whatever case: what names no vehicle may have been written by anybody. */
+export const mentions = (text: string, vin: string): boolean => text.toLowerCase().includes(vin.toLowerCase())
 
 /** A message that an inbox keeps. */
 export interface ListedMessage {
@@ -283,7 +299,8 @@ export interface Inbox {
    * called later: there is no next attempt, and the message becomes a dead letter.
    *
    * Resolves to `'done'` for a message that was to become a dead letter and is done after all. Only an inbox that has the marks of handlers can
-   * know: all of `reason.marks` are there.
+   * know: all of `reason.marks` are there. When the store takes other rows but not that of `later`, it rejects with `message_refused`, or calls
+   * `InboxSettings.onRefused` later: there is no next attempt, and the message becomes a dead letter.
    */
   settle(id: string, outcome?: Outcome): Settled | Promise<Settled>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>

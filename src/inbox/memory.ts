@@ -12,6 +12,7 @@ import {
   isAbout,
   isSelected,
   type ListedMessage,
+  neverFits,
 } from './inbox.ts'
 import { bytesOfMessage, pageOf } from './pages.ts'
 
@@ -65,7 +66,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     let more = 0
     for (const message of messages) more += message.bytes
     if (closed) throw new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
-    if (!hasRoom(messages.length, more)) throw full
+    if (!hasRoom(messages.length, more)) throw more > pendingBytes ? neverFits(pendingBytes) : full
     for (const message of messages) kept.set(message.id, { message, deliveries: 0, replayed, changed })
     bytes += more
   }

@@ -3,6 +3,7 @@ import { errorText } from '../core/retry.ts'
 import type { FleetEvent } from '../events/event.ts'
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import type { DeadMessage } from '../inbox/dead-letters.ts'
+import { mentions } from '../inbox/inbox.ts'
 import type { ErrorDetails, Observer, RefusedRequest, SettledMessage, TestMessage } from '../inbox/observer.ts'
 import { jsonText } from '../wire/json.ts'
 
@@ -324,10 +325,11 @@ function vinsOf(item: FeedItem): readonly (string | undefined)[] {
   return 'event' in item && item.event !== undefined ? [vinOfEvent(item.event)] : []
 }
 
-/** Errors can quote a VIN, and so can a body that could not be read. */
+/** Errors can quote a VIN, and so can a message of no vehicle and a body that could not be read. */
 function isAbout(item: FeedItem, vin: string): boolean {
-  if (vinsOf(item).includes(vin) || ('error' in item && item.error.includes(vin))) return true
-  return 'event' in item && item.event?.topic === 'malformed' && item.event.text.includes(vin)
+  if (vinsOf(item).includes(vin) || ('error' in item && mentions(item.error, vin))) return true
+  if (!('event' in item) || item.event === undefined || vinOfEvent(item.event) !== undefined) return false
+  return mentions(item.event.topic === 'malformed' ? item.event.text : jsonText(item.event.raw ?? {}), vin)
 }
 
 /** The size of a message that comes without it. Errors are rare, so writing the message as JSON is cheap enough. */

@@ -449,23 +449,24 @@ export class Intake implements OperatorApi {
   #noteRefused(messages: readonly InboxMessage[], error: unknown, from: RequestScope): Refusal {
     const known = error instanceof MessagesRefused ? error : undefined
     if (known?.isNoted === true) return known.refusal
-    const failure = error instanceof FleethookError ? error : undefined
-    const isFull = failure?.code === 'inbox_full'
-    const isTooLarge = known?.refusal.error === 'body_too_large'
-    const reason = isFull ? 'inbox_full' : isTooLarge ? 'body_too_large' : 'inbox_unavailable'
+    const { code, hint } = error instanceof FleethookError ? error : {}
+    const why = known?.refusal.error ?? code
+    const reason = why === 'inbox_full' || why === 'body_too_large' ? why : 'inbox_unavailable'
     this.#noteFailed(error)
     for (const { lane, receivedAt } of messages)
       this.#gaps.note({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
-    // An inbox in this process says when it has room.
+    // An inbox in this process says when it has room. It has room for the event of this gap.
     if (!this.#isHere) this.#gaps.soon(from, known === undefined ? refusingMs : 0)
+    else if (reason === 'body_too_large') this.#gaps.soon(from)
     if (known !== undefined) return known.refusal
     // A full disk and slow handlers need different advice.
-    return { error: isFull ? 'inbox_full' : 'inbox_unavailable', hint: isFull ? failure?.hint : this.#hintOf(error) }
+    return { error: reason, hint: reason === 'inbox_unavailable' ? this.#hintOf(error) : hint }
   }
 
-  /** That it is full is no failure. */
+  /** That it is full, or that messages are too large, is no failure. */
   #noteFailed(error: unknown): void {
-    if (error instanceof MessagesRefused || (error instanceof FleethookError && error.code === 'inbox_full')) return
+    const { code } = error instanceof FleethookError ? error : {}
+    if (error instanceof MessagesRefused || code === 'inbox_full' || code === 'body_too_large') return
     this.parts.reports.dispatch.inboxFailed(error)
   }
 

@@ -184,6 +184,9 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
         }
         const what = messages === undefined ? event.topic : `a batch of ${event.topic}`
         if (failures > 0) sayRests(name, { topic: event.topic, failures, ...details })
+        // The line of its dead letter comes next.
+        else if (nextAtMs === undefined)
+          say.warnOfEnd(`a handler for ${what} failed`, details, `failed ${event.topic} ${name}`)
         else say.warn(`a handler for ${what} failed`, details, `failed ${event.topic} ${name}`)
         observers.failed?.(error, {
           kind: 'handler',

@@ -130,8 +130,8 @@ export class EdgeIndex {
   }
 }
 
-/** A short text that differs for another name. Stored with each vehicle, so the names themselves would be too long. */
-function markOf(name: string): string {
+/** A short text that differs for another text. Stored with each vehicle, so the texts themselves would be too long. */
+export function markOf(name: string): string {
   let [one, other] = [0x811c_9dc5, 0x1234_5678]
   for (const character of name) {
     one = Math.imul(one ^ (character.codePointAt(0) ?? 0), 0x0100_0193)
@@ -145,8 +145,8 @@ function isLocation(value: unknown): value is Location {
 }
 
 /** Edges with the same name must have the same shape. Two `detect` functions cannot be compared. */
-function shapeOf({ fields, reads, topics: ofTopics, bounds, boundsField }: Edge): string {
-  return JSON.stringify([fields, reads, ofTopics, bounds, boundsField])
+function shapeOf({ fields, reads, topics: ofTopics, bounds, boundsField, shape }: Edge): string {
+  return JSON.stringify([fields, reads, ofTopics, bounds, boundsField, shape])
 }
 
 /** The level with the smallest cells, which are some meters wide. */

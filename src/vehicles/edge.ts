@@ -182,6 +182,8 @@ export interface Edge<Happened extends Occurrence = Occurrence> {
   readonly bounds?: Bounds
   /** The field with the position that `bounds` limit. Default `'Location'`. */
   readonly boundsField?: string
+  /** Differs for another definition: two edges of one name must have the same. Left out: their other members are compared. */
+  readonly shape?: string
   /** Keeps time for edges with a `timer`. Left out: it sets none. */
   readonly timing?: Timing
   /**
@@ -208,8 +210,11 @@ export interface TimingHost {
 
 /** Knows when the next timer of each vehicle is due. */
 export interface Clockwork {
-  /** The next timer of a vehicle. `undefined`: there is none. `isAwake`: the message of the one that was due is handed out. */
-  set(vin: string, dueMs: number | undefined, isAwake?: boolean): void
+  /**
+   * The next timer of a vehicle. `undefined`: there is none. `isAwake`: the message of the one that was due is handed out. `isFollowed`: a newer
+   * message waits in the lane of the vehicle, and tells what is due before it. So a backlog does not grow by a message for each timer in it.
+   */
+  set(vin: string, dueMs: number | undefined, isAwake?: boolean, isFollowed?: boolean): void
   /** A vehicle has a timer at this time, and may have earlier ones. */
   add(vin: string, dueMs: number): void
   /** The time by a clock that nobody sets. A message that came while the other one was set forward has a later time. */
@@ -243,12 +248,18 @@ export function isEdge(value: unknown): value is Edge {
   return typeof value === 'object' && value !== null && 'detect' in value && 'name' in value && 'reads' in value
 }
 
-const timesOfChange: readonly string[] = ['at', 'fromAt', 'since', 'dueAt', 'lastAt']
+const timesOfChange: readonly string[] = ['at', 'fromAt', 'toAt', 'since', 'dueAt', 'lastAt', 'startedAt', 'endedAt']
 
-/** JSON has no dates. */
+/** JSON has no dates. An episode has some deeper inside. */
 export function dated<What extends Occurrence>(written: What): What {
-  const dates = Object.entries(written).flatMap(([name, value]) =>
-    timesOfChange.includes(name) && value !== undefined ? [[name, new Date(String(value))]] : [],
-  )
-  return { ...written, ...Object.fromEntries(dates) }
+  return { ...written, ...withDates(written) }
+}
+
+function withDates(written: object): Record<string, unknown> {
+  const read = (name: string, value: unknown): unknown => {
+    if (timesOfChange.includes(name) && typeof value === 'string') return new Date(value)
+    if (Array.isArray(value)) return value.map((each) => read('', each))
+    return typeof value === 'object' && value !== null && !(value instanceof Date) ? withDates(value) : value
+  }
+  return Object.fromEntries(Object.entries(written).map(([name, value]) => [name, read(name, value)]))
 }

@@ -311,7 +311,12 @@ export class VehicleState implements StoredVehicle {
   }
 
   get bytes(): number {
-    return 300 + this.length + 40 * this.values.length + 8 * (this.aheads?.length ?? 0)
+    let bytes = 300 + this.length + 40 * this.values.length + 8 * (this.aheads?.length ?? 0)
+    for (const name in this.memory) {
+      const remembered = this.memory[name]
+      bytes += typeof remembered === 'string' ? remembered.length + 40 : 40
+    }
+    return bytes
   }
 
   get dueMs(): number | undefined {

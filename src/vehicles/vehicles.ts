@@ -479,12 +479,16 @@ export class VehicleStates {
     return stored instanceof Promise ? stored.then((found) => this.#read(vin, found)) : this.#read(vin, stored)
   }
 
-  /** Applies a message whose turn has come. A replay changes nothing, and reports what the message reported before (`changed`). */
+  /**
+   * Applies a message whose turn has come. A replay changes nothing, and reports what the message reported before (`changed`). `isFollowed`: newer
+   * messages wait in its lane.
+   */
   step(
     id: string,
     event: FleetEvent | MalformedBody,
     state: VehicleState | undefined,
     { replayed, changed: before, seq = seqOf(id) }: Pick<Claim, 'replayed' | 'changed' | 'seq'>,
+    isFollowed: boolean = false,
   ): Step | undefined {
     if (event.topic === 'malformed') return undefined
     if (replayed) {
@@ -501,7 +505,7 @@ export class VehicleStates {
       return undefined
     }
     const { after, found, happened, gapTo } = this.#advance(state, event, seq)
-    this.#clockwork?.set(state.vin, after.dueMs, isTimer)
+    this.#clockwork?.set(state.vin, after.dueMs, isTimer, isFollowed)
     const behindMs = after.clock?.behindMs
     if (behindMs !== undefined || state.clock?.behindMs !== undefined) this.#clockRead(state.vin, behindMs)
     const open = this.#open.get(state.vin)

@@ -15,6 +15,8 @@ interface Pending {
   key: number
   /** `false`: its message is under way. */
   isQueued: boolean
+  /** A newer message of the vehicle was in its lane. */
+  isFollowed: boolean
 }
 
 /** Messages of timers that were not handed out yet: after a long downtime they must not take the room of others. */
@@ -115,11 +117,11 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
     arm()
   }
 
-  function set(vin: string, dueMs: number | undefined, isAwake = false): void {
+  function set(vin: string, dueMs: number | undefined, isAwake = false, isFollowed = false): void {
     let pending = known.get(vin)
     if (pending === undefined) {
       if (dueMs === undefined) return
-      pending = { vin, dueMs: undefined, at: 0, key: 0, isQueued: false }
+      pending = { vin, dueMs: undefined, at: 0, key: 0, isQueued: false, isFollowed }
       known.set(vin, pending)
     } else if (!pending.isQueued) {
       // What its message changes is known when that is handed out.
@@ -130,8 +132,10 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
       known.delete(vin)
       return arm()
     }
-    if (dueMs !== pending.dueMs) pending.at = elapsedMs(clock) + dueMs - nowMs()
+    if (dueMs !== pending.dueMs || pending.isFollowed)
+      pending.at = elapsedMs(clock) + Math.max(dueMs - nowMs(), isFollowed ? quietMs : -Infinity)
     pending.dueMs = dueMs
+    pending.isFollowed = isFollowed
     if (!pending.isQueued || pending.at < pending.key) enter(pending)
     arm()
   }

@@ -232,3 +232,15 @@ test('the log tells of each handler that its circuit breaker opened and closed, 
   ] as const)
     expect(told.filter((line) => line.startsWith(what) && line.includes(`"handler":"${handler}"`))).toHaveLength(1)
 })
+
+test('the line of the last attempt comes before that of the dead letter, however soon it follows the first', async () => {
+  const { receiver, clock, post, lines } = scene({ retry: { attempts: 3, minMs: 100, maxMs: 100 } })
+  receiver.on('data', function billing() {
+    throw new Error('no')
+  })
+  await post(data('V1', 1))
+  await clock.advance(1_000)
+  await clock.advance(60_000)
+  const said = lines.flatMap((line) => /"attempt":"(\d of 3)"|dead letter after/.exec(line) ?? []).filter(Boolean)
+  expect(said.filter((each) => /^\d|^dead/.test(each))).toEqual(['1 of 3', '3 of 3', 'dead letter after'])
+})

@@ -18,10 +18,13 @@ const print = /^console\.log\(.*\) \/\/ (.+)$/gm
 
 /** Every TypeScript block of the pages, and of the docstrings of the sources. */
 export function blocks(root: string): readonly Block[] {
-  const files = globSync(['*.md', 'docs/**/*.md', 'examples/*/README.md', 'src/**/*.ts', 'adapters/**/*.ts'], {
-    cwd: root,
-    exclude: (path) => path.includes('node_modules'),
-  })
+  const files = globSync(
+    ['*.md', 'docs/**/*.md', 'examples/*/README.md', 'skills/**/*.md', 'src/**/*.ts', 'adapters/**/*.ts'],
+    {
+      cwd: root,
+      exclude: (path) => path.includes('node_modules'),
+    },
+  )
   return files.sort().flatMap((file) => blocksOf(file, readFileSync(`${root}/${file}`, 'utf8')))
 }
 

@@ -3,7 +3,7 @@ import { basename, dirname, join, relative } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { filesWithOwner, withOwner } from '../../scripts/owner.ts'
 
-const pages = globSync(['*.md', 'docs/**/*.md', 'bench/*.md', 'examples/*/README.md'], {
+const pages = globSync(['*.md', 'docs/**/*.md', 'bench/*.md', 'examples/*/README.md', 'skills/**/*.md'], {
   exclude: (path) => path.includes('node_modules'),
 })
 

@@ -98,7 +98,7 @@ const inside: Readonly<Record<string, readonly string[]>> = {
   'test/inbox/kafka-cluster.ts': ['client', 'options', 'records', 'writer'],
   'test/inbox/kafka-ends.test.ts': ['ends'],
   'test/inbox/kafka-life.test.ts': ['life', 'signs-of-life'],
-  'test/inbox/kafka-membership.test.ts': ['client', 'membership', 'options'],
+  'test/inbox/kafka-membership.test.ts': ['membership'],
   'test/inbox/kafka-options.test.ts': ['client', 'options', 'records'],
   'test/inbox/kafka-spool.test.ts': ['records', 'spool', 'writer'],
   'test/inbox/kafka-topics.test.ts': ['options', 'topic-reader', 'topics'],

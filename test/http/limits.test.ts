@@ -124,6 +124,22 @@ describe('The limit counts inflated bytes', () => {
     expect(process.cpuUsage(start).user / 1000).toBeLessThan(2_000)
   })
 
+  test.each([1, 7, 512, 50_000])('%d zeros behind gzip are padding, and anything else there is none', async (zeros) => {
+    const padding = new Uint8Array(zeros)
+    for (const members of [[zipped(state)], [zipped(state), zipped(state)], [zipped(state), zipped('')]]) {
+      const body = new Uint8Array(Buffer.concat([...members, padding]))
+      expect(await post(receiverOf(100_000), streamed(body), gzip)).toMatchObject({ status: 200 })
+      const given = { authorization: secret, body, contentEncoding: 'gzip' }
+      expect(await receiverOf(100_000).accept(given)).toMatchObject({ status: 200 })
+      for (const junk of [
+        Buffer.concat([body, Buffer.from('x')]),
+        body.subarray(0, members[0]?.length ?? 0).subarray(0, -5),
+      ])
+        expect(await post(receiverOf(100_000), streamed(new Uint8Array(junk)), gzip)).toMatchObject({ status: 400 })
+    }
+    expect(await post(receiverOf(100_000), streamed(padding), gzip)).toMatchObject({ status: 400 })
+  })
+
   test('gzip members that inflate to nothing count with the bytes that were sent', async () => {
     const { body, taken } = endless(zipped(''))
     const { status } = await post(receiverOf(10_000), body, gzip)

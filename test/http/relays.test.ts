@@ -74,12 +74,22 @@ describe('the batches of a relay are taken as they come, with the default limits
     await receiver.drain()
   })
 
-  test('and never more bytes than `limits.pendingBytes` allows', async () => {
-    const receiver = createReceiver({ secret, log: remember(), limits: { pendingBytes: 1_000_000 } })
-    expect(await post(receiver, batch)).toMatchObject({ status: 503, error: 'inbox_full' })
-    expect(receiver.stats().pending).toEqual({ messages: 0, bytes: 0 })
-    await receiver.drain()
-  })
+  test.each(['memory', 'sqlite'] as const)(
+    'a body that never fits into `limits.pendingBytes` is a 413 and a gap, since a relay sends it again after a 503; inbox: %s',
+    async (kind) => {
+      const inbox = kind === 'sqlite' ? inboxes.sqlite() : undefined
+      const limits = { pendingBytes: 1_000_000 }
+      const receiver = createReceiver({ secret, log: remember(), limits, ...(inbox === undefined ? {} : { inbox }) })
+      const gaps: unknown[] = []
+      receiver.on('gap', ({ reason }) => void gaps.push(reason))
+      const hint = expect.stringContaining('`limits.pendingBytes` (1000000)')
+      expect(await post(receiver, batch)).toMatchObject({ status: 413, error: 'body_too_large', hint })
+      expect(receiver.stats().refused).toMatchObject({ body_too_large: 1 })
+      await expect.poll(() => gaps).toContain('body_too_large')
+      await expect.poll(() => receiver.stats().pending.messages).toBe(0)
+      await receiver.drain()
+    },
+  )
 })
 
 describe('an event that is missing in the middle of a batch says where the batch stopped', () => {

@@ -35,7 +35,7 @@ async function filled(receiver: Receiver): Promise<void> {
   for (const vin of [gone, stays]) {
     await post(receiver, vin, { Gear: 'D', Odometer: 1 })
     await post(receiver, vin, { Gear: 'P', VehicleName: `${vin} `.repeat(3_000) })
-    await receiver.accept({ authorization: undefined, body: `{"vin":"${vin}","broken` })
+    await receiver.accept({ authorization: undefined, body: `{"vin":"${vin.toLowerCase()}","broken` })
     await receiver.accept({ authorization: undefined, body: { source: vin, what: 'is this' } })
   }
   await expect.poll(() => receiver.stats().pending.messages, { timeout: 10_000 }).toBe(0)
@@ -54,6 +54,13 @@ describe('receiver.forget', () => {
       const init = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }
       return (await app.request(path, { ...init, headers: { authorization: 'operators' } })).json()
     }
+    /** What the feed has at its start. */
+    const feed = async (): Promise<string> => {
+      const answer = await app.request('/feed', { headers: { authorization: 'operators' } })
+      for await (const text of (answer.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream()))
+        return text.toUpperCase()
+      return ''
+    }
     onTestFinished(async () => {
       await receiver.drain()
       rmSync(folder, { recursive: true })
@@ -64,15 +71,17 @@ describe('receiver.forget', () => {
         .filter((name) => !name.endsWith('.sock'))
         .map((name) => readFileSync(join(folder, name), 'latin1'))
         .join('')
+        .toUpperCase()
     expect(bytes()).toContain(gone)
     const before = { messages: 6, waiting: 2, deadLetters: 0 }
+    expect(await feed()).toContain(gone)
     expect(await receiver.forget(gone, { dryRun: true })).toEqual(before)
     expect(bytes()).toContain(gone)
     expect(await ask('/forget', { vin: gone })).toEqual(before)
     expect(bytes()).not.toContain(gone)
     expect(bytes()).toContain(stays)
-    const about = [await Array.fromAsync(receiver.messages.list({ vin: gone })), await ask('/failing')]
-    expect(JSON.stringify(about)).not.toContain(gone)
+    const about = [await Array.fromAsync(receiver.messages.list({ vin: gone })), await ask('/failing'), await feed()]
+    expect(JSON.stringify(about).toUpperCase()).not.toContain(gone)
     expect(receiver.stats()).toMatchObject({ forgotten: 2, pending: { messages: 2 }, failing: { messages: 1 } })
     expect(await receiver.forget(stays, { dryRun: true })).toMatchObject({ messages: 6, waiting: 2 })
     const { received, handled, forgotten, pending, deadLettered, lost, duplicates } = receiver.stats()
@@ -131,13 +140,37 @@ test('fleethook forget erases a vehicle from the file of a stopped receiver', { 
   )
   expect(await forget()).toMatchObject({ status: 1, stdout: '' })
   expect(await forget('--yes')).toMatchObject({ status: 0, stderr: '' })
-  for (const name of readdirSync(folder)) expect(readFileSync(join(folder, name), 'latin1')).not.toContain(gone)
+  for (const name of readdirSync(folder))
+    expect(readFileSync(join(folder, name), 'latin1').toUpperCase()).not.toContain(gone)
   const again = made(sqliteInbox({ path }))
   await again.open()
   await expect.poll(() => again.stats().failing?.messages).toBe(1)
   expect(again.stats().pending.messages).toBe(2)
   await again.drain()
 })
+
+test(
+  'a vehicle is erased from a file that was taken over, and from the one that it was taken from',
+  { timeout: 60_000 },
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'fleethook-forget-'))
+    onTestFinished(() => rmSync(folder, { recursive: true }))
+    const [first, second] = [join(folder, 'inbox-1.db'), join(folder, 'inbox-2.db')]
+    const old = made(sqliteInbox({ path: first }))
+    await filled(old)
+    await old.drain()
+    const receiver = made(sqliteInbox({ path: second, adopt: join(folder, 'inbox*.db') }))
+    await receiver.open()
+    await expect.poll(() => receiver.stats().failing?.messages, { timeout: 10_000 }).toBe(2)
+    expect(await receiver.forget(gone)).toMatchObject({ messages: 2, waiting: 2 })
+    const forgotten = await command(['forget', '--vin', gone, '--inbox', first, '--yes'])
+    expect(forgotten).toMatchObject({ status: 0, stderr: '' })
+    for (const name of readdirSync(folder).filter((each) => !each.endsWith('.sock')))
+      expect(readFileSync(join(folder, name), 'latin1').toUpperCase(), name).not.toContain(gone)
+    expect(receiver.stats().pending.messages).toBe(2)
+    await receiver.drain()
+  },
+)
 
 test('fleethook failing and forget ask a running receiver by its inbox file', { timeout: 60_000 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-forget-'))

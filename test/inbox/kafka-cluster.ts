@@ -79,22 +79,25 @@ export class FakeConsumer extends EventEmitter {
   async joinGroup({ protocolsMetadata }: { readonly protocolsMetadata: () => Promise<Buffer> }): Promise<void> {
     this.beforeJoin = protocolsMetadata
     await protocolsMetadata()
-    this.joined(this.#cluster.assigned)
-    this.#beat()
+    this.#cluster.join(this)
   }
 
   /** The group has let it in. */
-  joined(partitions: readonly number[]): void {
-    this.#generation += 1
-    const assignments = [{ topic: 'fleethook', partitions }]
-    this.emit('consumer:group:join', { memberId: 'm1', generationId: this.#generation, assignments })
+  joined(partitions: readonly number[], memberId = 'm1', generationId: number = this.#generation + 1): void {
+    this.#generation = generationId
+    this.emit('consumer:group:join', { memberId, generationId, assignments: [{ topic: 'fleethook', partitions }] })
   }
 
-  #beat(): void {
-    if (this.isClosed) return
+  heartbeat(): void {
     this.emit('consumer:heartbeat:start')
     this.emit('consumer:heartbeat:end')
-    this.#cluster.clock.after(1_000, () => this.#beat())
+  }
+
+  /** Goes on until it is closed. */
+  beat(): void {
+    if (this.isClosed) return
+    this.heartbeat()
+    this.#cluster.clock.after(1_000, () => this.beat())
   }
 
   async metadata({ topics }: { readonly topics: readonly string[] }): Promise<unknown> {
@@ -249,6 +252,11 @@ export class FakeCluster {
   isAway: boolean = false
   /** The largest value that the brokers accept, in bytes. */
   mostBytes: number = 1_000_000
+  /** How the group lets a consumer in. */
+  join: (consumer: FakeConsumer) => void = (consumer) => {
+    consumer.joined(this.assigned)
+    consumer.beat()
+  }
   /** Called before each answer to a consumer. */
   asked: (consumer: FakeConsumer) => Promise<void> | void = () => {}
   readonly #topics: ReadonlyMap<string, readonly PartitionLog[]>

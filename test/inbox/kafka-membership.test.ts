@@ -1,54 +1,7 @@
-import { EventEmitter } from 'node:events'
 import { afterEach, describe, expect, test } from 'vitest'
-import { type Client, Connector } from '../../adapters/inbox/kafka/client.ts'
 import { Membership } from '../../adapters/inbox/kafka/membership.ts'
-import { readKafkaOptions } from '../../adapters/inbox/kafka/options.ts'
-import { type FakeClock, fakeClock } from '../../src/testing.ts'
-
-/** The part of the client's consumer that a member uses. A test plays the group. */
-class Consumer extends EventEmitter {
-  static made: Consumer[] = []
-  static join: (consumer: Consumer) => void = () => {}
-  readonly topics = { track: (): boolean => true }
-  readonly connections = { close: async (): Promise<void> => {} }
-  readonly committed: unknown[] = []
-  isClosed = false
-  /** What the client calls before it joins. */
-  beforeJoin = async (): Promise<unknown> => undefined
-
-  constructor() {
-    super()
-    Consumer.made.push(this)
-  }
-
-  async joinGroup({ protocolsMetadata }: { readonly protocolsMetadata: () => Promise<Buffer> }): Promise<void> {
-    this.beforeJoin = protocolsMetadata
-    await protocolsMetadata()
-    Consumer.join(this)
-  }
-
-  /** The group has let it in. */
-  joined(memberId: string, generationId: number, partitions: readonly number[]): void {
-    this.emit('consumer:group:join', { memberId, generationId, assignments: [{ topic: 'fleethook', partitions }] })
-  }
-
-  heartbeat(): void {
-    this.emit('consumer:heartbeat:start')
-    this.emit('consumer:heartbeat:end')
-  }
-
-  async commit({ offsets }: { readonly offsets: readonly unknown[] }): Promise<void> {
-    this.committed.push(...offsets)
-  }
-
-  leaveGroup(_force: boolean, left: () => void): void {
-    left()
-  }
-
-  async close(): Promise<void> {
-    this.isClosed = true
-  }
-}
+import type { FakeClock } from '../../src/testing.ts'
+import { type FakeCluster, FakeConsumer, newCluster } from './kafka-cluster.ts'
 
 interface Scene {
   readonly membership: Membership
@@ -56,22 +9,22 @@ interface Scene {
   readonly assigned: unknown[]
   /** What happened, in order. */
   readonly steps: string[]
-  readonly consumer: () => Consumer
+  /** The newest client. */
+  readonly consumer: () => FakeConsumer
+  readonly cluster: FakeCluster
 }
 
 const members: Membership[] = []
 
-async function setup(join: (consumer: Consumer) => void): Promise<Scene> {
-  Consumer.made = []
-  Consumer.join = join
-  const clock = fakeClock()
-  const settings = readKafkaOptions({ brokers: ['b1:9092', 'b2:9092'] })
-  const client = { Consumer, FetchIsolationLevels: { READ_UNCOMMITTED: 0 } } as unknown as Client // oxlint-disable-line no-unsafe-type-assertion -- a stand-in with what a member uses
+async function setup(join: (consumer: FakeConsumer, made: number) => void): Promise<Scene> {
+  const cluster = newCluster()
+  const { clock, connector, settings, consumers } = cluster
+  cluster.join = (consumer) => join(consumer, consumers.length)
   const assigned: unknown[] = []
   const steps: string[] = []
   const silent = (): void => {}
   const membership = new Membership({
-    ...{ connector: new Connector(client, settings), settings, clock },
+    ...{ connector, settings, clock },
     log: { debug: silent, info: silent, warn: silent, error: silent },
     quiesce: async () => void steps.push('quiesced'),
     assigned: (partitions, isContinued) => {
@@ -82,7 +35,7 @@ async function setup(join: (consumer: Consumer) => void): Promise<Scene> {
   members.push(membership)
   membership.start()
   await clock.advance(10)
-  return { membership, clock, assigned, steps, consumer: () => Consumer.made.at(-1) ?? new Consumer() }
+  return { membership, clock, assigned, steps, cluster, consumer: () => consumers.at(-1) ?? new FakeConsumer(cluster) }
 }
 
 afterEach(async () => {
@@ -91,13 +44,13 @@ afterEach(async () => {
 
 describe('the member of the group', () => {
   test('finishes its work before each join, and keeps what nobody else can have had', async () => {
-    const { assigned, steps, consumer } = await setup((one) => one.joined('m1', 1, [0, 1]))
+    const { assigned, steps, consumer } = await setup((one) => one.joined([0, 1], 'm1', 1))
     expect(steps).toEqual(['quiesced', 'assigned'])
-    consumer().joined('m1', 2, [0])
+    consumer().joined([0], 'm1', 2)
     // A generation that it missed: another process may have had its partitions.
-    consumer().joined('m1', 4, [0, 1])
+    consumer().joined([0, 1], 'm1', 4)
     // The group took it for dead.
-    consumer().joined('m2', 5, [0, 1])
+    consumer().joined([0, 1], 'm2', 5)
     expect(assigned).toEqual([
       [0, 1, false],
       [0, true],
@@ -107,7 +60,7 @@ describe('the member of the group', () => {
   })
 
   test('starts nothing when the group has not heard it for most of a session', async () => {
-    const { membership, clock, consumer } = await setup((one) => one.joined('m1', 1, [0]))
+    const { membership, clock, consumer } = await setup((one) => one.joined([0], 'm1', 1))
     expect(membership.isFresh).toBe(true)
     await clock.advance(6_500)
     expect(membership.isFresh).toBe(true)
@@ -118,44 +71,41 @@ describe('the member of the group', () => {
   })
 
   test('commits only as a member', async () => {
-    const { membership, consumer } = await setup((one) => {
-      if (Consumer.made.length > 1) throw new Error('Connection closed')
-      one.joined('m1', 1, [0])
+    const { membership, consumer, cluster } = await setup((one, made) => {
+      if (made > 1) throw new Error('Connection closed')
+      one.joined([0], 'm1', 1)
     })
     await membership.commit([{ partition: 0, offset: 7, metadata: '' }])
-    expect(consumer().committed).toEqual([{ topic: 'fleethook', partition: 0, offset: 7n, leaderEpoch: -1 }])
+    expect(cluster.committed).toEqual(new Map([[0, 7]]))
     consumer().emit('error', new Error('joinGroup failed'))
     await expect(membership.commit([{ partition: 0, offset: 8, metadata: '' }])).rejects.toThrow('not a member')
   })
 
   test('commits nothing when the group has not heard it for a session', async () => {
-    const { membership, clock, consumer } = await setup((one) => one.joined('m1', 1, [0]))
+    const { membership, clock, cluster } = await setup((one) => one.joined([0], 'm1', 1))
     await clock.advance(10_000)
     await expect(membership.commit([{ partition: 0, offset: 8, metadata: '' }])).rejects.toThrow('not a member')
-    expect(consumer().committed).toEqual([])
+    expect(cluster.committed).toEqual(new Map())
   })
 
   test('a client that fails again and again is replaced by a new one', async () => {
-    const { clock, assigned } = await setup((one) => {
-      if (Consumer.made.length === 1) throw new Error('The broker is not available in the current cluster metadata.')
-      one.joined('m1', 1, [0])
+    const { clock, assigned, cluster } = await setup((one, made) => {
+      if (made === 1) throw new Error('The broker is not available in the current cluster metadata.')
+      one.joined([0], 'm1', 1)
     })
     expect(assigned).toEqual([])
     await clock.advance(10_000)
-    expect(Consumer.made.length).toBe(2)
-    expect(Consumer.made[0]?.isClosed).toBe(true)
+    expect(cluster.consumers.map(({ isClosed }) => isClosed)).toEqual([true, false])
     expect(assigned).toEqual([[0, false]])
   })
 
   test('a member whose heartbeats fail is replaced, and what an old client still says counts no more', async () => {
-    const { assigned, consumer, clock } = await setup((one) =>
-      one.joined(`m${Consumer.made.length}`, Consumer.made.length, [0]),
-    )
+    const { assigned, consumer, clock, cluster } = await setup((one, made) => one.joined([0], `m${made}`, made))
     const first = consumer()
     for (let n = 0; n < 6; n += 1) first.emit('consumer:heartbeat:error', { error: new Error('Connection closed') })
     await clock.advance(10)
-    expect(Consumer.made.length).toBe(2)
-    first.joined('m1', 2, [0, 1, 2])
+    expect(cluster.consumers).toHaveLength(2)
+    first.joined([0, 1, 2], 'm1', 2)
     expect(assigned).toEqual([
       [0, false],
       [0, false],
@@ -163,7 +113,7 @@ describe('the member of the group', () => {
   })
 
   test('a client that was replaced while it waited for a broker does not stop the work of the new one', async () => {
-    const { membership, steps, consumer } = await setup((one) => one.joined(`m${Consumer.made.length}`, 1, [0]))
+    const { membership, steps, consumer } = await setup((one, made) => one.joined([0], `m${made}`, 1))
     const first = consumer()
     membership.restart()
     await expect.poll(() => steps).toEqual(['quiesced', 'assigned', 'quiesced', 'assigned'])
@@ -173,8 +123,8 @@ describe('the member of the group', () => {
   })
 
   test('a member that the group never lets in joins again', async () => {
-    const { clock } = await setup(() => {})
+    const { clock, cluster } = await setup(() => {})
     await clock.advance(21_000)
-    expect(Consumer.made.length).toBe(2)
+    expect(cluster.consumers).toHaveLength(2)
   })
 })

@@ -390,7 +390,7 @@ async function everyPage<Item extends { readonly id: string }>(
   return all
 }
 
-test('to reschedule messages costs the same each time', async () => {
+test('to let messages wait again costs the same each time', async () => {
   const inbox = await open(files.path())
   const numbers = Array.from({ length: 300 }, (_, n) => n)
   await inbox.put(numbers.map((n) => kept(n)))

@@ -76,7 +76,12 @@ test('the tarball holds every entry with its types, the command and the template
   const promised = [...entries.flatMap(({ types, default: file }) => [types, file]), ...Object.values(manifest.bin)]
   expect(promised.map((path) => path.replace('./', '')).filter((path) => !files.includes(path))).toEqual([])
   expect(files.filter((path) => /^(test|scripts|bench|\.ci|\.runtimes)\//.test(path))).toEqual([])
-  expect(files).toEqual(expect.arrayContaining(['README.md', 'LICENSE', 'examples/node/server.ts']))
+  expect(files).toEqual(
+    expect.arrayContaining([
+      ...['README.md', 'LICENSE', 'examples/node/server.ts'],
+      ...['dist/docs/handlers.md', 'dist/docs/troubleshooting.md', 'skills/fleethook/SKILL.md'],
+    ]),
+  )
 })
 
 test('"Go to definition" finds the sources: each declaration has a map, and the tarball holds what the map names', () => {

@@ -1,16 +1,22 @@
 /* What waits and what fails is visible in every process, in the database, and to commands. */
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { createReceiver, type Receiver } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { metricsText } from 'fleethook/metrics'
 import { operatorRoutes } from 'fleethook/operator'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
 import { post, type Scene, startScene, vinOf } from './scene.ts'
+
+interface Printed {
+  readonly status: number | null
+  readonly out: string
+}
 
 describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
   let scene: Scene
@@ -33,11 +39,14 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
   }
 
   /** A command in an empty project whose DATABASE_URL is this server. */
-  const cli = (...args: readonly string[]): { readonly status: number | null; readonly out: string } => {
+  const cli = (...args: readonly string[]): Printed => cliIn('.', ...args)
+
+  const cliIn = (cwd: string, ...args: readonly string[]): Printed => {
     const database = `postgres://test@127.0.0.1:${scene.server.port}/postgres`
     const node = ['--no-warnings', resolve('adapters/cli/main.ts'), ...args, '--dotenv', join(folder, '.env')]
     const { status, stdout, stderr } = spawnSync(process.execPath, node, {
       encoding: 'utf8',
+      cwd,
       env: { ...process.env, DATABASE_URL: database, FLEETHOOK_INBOX: '' },
     })
     return { status, out: stdout + stderr }
@@ -133,6 +142,38 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     const doctor = cli('doctor', '--only', 'inbox,receiver')
     expect(doctor.out).toContain('DATABASE_URL names a Postgres')
     expect(cli('dead', 'replay', '--yes').out).toContain('1 message replayed')
+  })
+
+  test('with a file data/inbox.db and DATABASE_URL, the commands say that they ask the file, and --schema names the tables', async () => {
+    await scene.prepare('beside')
+    const receiver = await made('beside', 'both', 1)
+    receiver.on('data', () => {
+      throw new Error('no')
+    })
+    await receiver.open()
+    expect(await post(receiver, 1, 1)).toBe(200)
+    await expect.poll(() => receiver.stats().deadLettered, { timeout: 20_000 }).toBe(1)
+    const project = mkdtempSync(join(tmpdir(), 'fleethook-beside-'))
+    onTestFinished(() => rmSync(project, { recursive: true }))
+    symlinkSync(resolve('node_modules'), join(project, 'node_modules'))
+    mkdirSync(join(project, 'data'))
+    const old = createReceiver({
+      secret: false,
+      log: quiet,
+      inbox: sqliteInbox({ path: join(project, 'data/inbox.db') }),
+    })
+    await old.open()
+    await old.drain()
+    const ofFile = cliIn(project, 'dead', 'list')
+    expect(ofFile.out).toContain('There are no dead letters.')
+    expect(ofFile.out).toMatch(
+      /This is about the file .*data\/inbox\.db\. With --schema fleethook, the command asks the tables in DATABASE_URL\./,
+    )
+    expect(JSON.parse(cliIn(project, 'dead', 'list', '--schema', 'beside', '--json').out)).toMatchObject({
+      letters: [{ vin: vinOf(1) }],
+    })
+    // Who names a file means the file.
+    expect(cliIn(project, 'dead', 'list', '--inbox', 'data/inbox.db').out).not.toContain('DATABASE_URL')
   })
 
   test('what is no id or no VIN is unknown to the operator routes, and no error of the database', async () => {

@@ -4,18 +4,14 @@ import { existsSync } from 'node:fs'
 import { createReceiver } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
-import { post, receiverOn, type Scene, startScene } from './scene.ts'
+import { post, receiverOn, sceneOfFile } from './scene.ts'
 import { transactionsOf } from './transactions.ts'
 
 describe.skipIf(!hasPostgres || !existsSync('/usr/bin/pg_dump'))('a backup', () => {
-  let scene: Scene
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
+  const scene = sceneOfFile()
 
   const pools: pg.Pool[] = []
   afterAll(() => Promise.all(pools.map((pool) => pool.end())))

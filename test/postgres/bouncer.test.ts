@@ -3,7 +3,6 @@ import { createReceiver } from 'fleethook'
 import { handleWaiting, postgresInbox } from 'fleethook/inbox/postgres'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { type DatabaseServer, hasPgBouncer, hasPostgres, startPgBouncer } from '../once/servers.ts'
-import { clean, createLedger, load, oneOf } from './ledger.ts'
 import { quiet } from './quiet.ts'
 import { post, receiverOn, type Scene, startScene } from './scene.ts'
 
@@ -13,37 +12,13 @@ describe.skipIf(!hasPostgres || !hasPgBouncer)('behind PgBouncer in transaction 
   beforeAll(async () => {
     scene = await startScene()
     bouncer = await startPgBouncer(scene.server)
-    for (const schema of ['ledger', 'waits']) await scene.prepare(schema)
+    await scene.prepare('waits')
     await vi.waitFor(() => scene.newPool(1, bouncer.port).query('SELECT 1'), { timeout: 30_000, interval: 100 })
   }, 120_000)
   afterAll(async () => {
     await bouncer?.[Symbol.asyncDispose]()
     await scene?.[Symbol.asyncDispose]()
   })
-
-  test(
-    'messages are written once, while handling processes are killed and the server crashes',
-    { timeout: 180_000 },
-    async () => {
-      const schema = 'ledger'
-      await using ledger = await createLedger({ pool: scene.pool, schema, port: bouncer.port, leaseMs: 1_500 })
-      const { receiver } = receiverOn({ db: scene.newPool(3, bouncer.port), schema, role: 'receive' })
-      await receiver.open()
-      await ledger.begin('single')
-      await ledger.begin('batch')
-      const running = load(40, (vehicle, n) => post(receiver, vehicle, n))
-      await ledger.grows(100)
-      await oneOf(ledger.processes).stop('SIGKILL')
-      await ledger.begin('single')
-      await ledger.grows(100)
-      await scene.server.crash()
-      await ledger.grows(100)
-      const acked = await running.stop()
-      await ledger.isDone()
-      expect(await ledger.account(acked)).toEqual(clean)
-      await receiver.drain()
-    },
-  )
 
   test('handleWaiting handles what waits, and gives its leases back', async () => {
     const { receiver } = receiverOn({ db: scene.newPool(3, bouncer.port), schema: 'waits', role: 'receive' })

@@ -6,21 +6,18 @@ import type { Receiver } from 'fleethook'
 import { type PostgresClient, type PostgresInbox, postgresInbox } from 'fleethook/inbox/postgres'
 import { Kysely, PostgresDialect, type Transaction } from 'kysely'
 import postgres from 'postgres'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { form } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { type PrismaTransaction, prismaOn } from './prisma.ts'
-import { post, receiverOn, type Scene, startScene, tablesOf } from './scene.ts'
+import { post, receiverOn, sceneOfFile, tablesOf } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('clients', () => {
-  let scene: Scene
+  const scene = sceneOfFile(async () => {
+    await scene.pool.query('CREATE TABLE readings (schema text NOT NULL, vin text NOT NULL, n int NOT NULL)')
+  })
   let schema = ''
   let number = 0
-  beforeAll(async () => {
-    scene = await startScene()
-    await scene.pool.query('CREATE TABLE readings (schema text NOT NULL, vin text NOT NULL, n int NOT NULL)')
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
   beforeEach(async () => {
     schema = `client${++number}`
     await scene.prepare(schema)

@@ -2,20 +2,16 @@
 import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { is, silent, starts } from 'fleethook/when'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { systemClock } from '../../src/base/clock.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
-import { type Scene, startScene } from './scene.ts'
+import { sceneOfFile } from './scene.ts'
 
 const minute = 60_000
 
 describe.skipIf(!hasPostgres)('a machine whose clock is wrong', () => {
-  let scene: Scene
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
+  const scene = sceneOfFile()
 
   /** `aheadMs`: by how much its clock is wrong. */
   function processOn(schema: string, role: 'receive' | 'handle' | 'both', aheadMs: number): Receiver {

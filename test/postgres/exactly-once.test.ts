@@ -2,22 +2,19 @@
 import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import { handleWaiting, postgresInbox } from 'fleethook/inbox/postgres'
 import pg from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { bodiesOf, twice } from '../once/repeated.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
-import { post, receiverOn, type Scene, startScene, tablesOf, vinOf } from './scene.ts'
+import { post, receiverOn, sceneOfFile, tablesOf, vinOf } from './scene.ts'
 import { transactionsOf } from './transactions.ts'
 
 describe.skipIf(!hasPostgres)('exactlyOnce', () => {
-  let scene: Scene
+  const scene = sceneOfFile(async () => {
+    await scene.pool.query('CREATE TABLE written (schema text, handler text, n int)')
+  })
   let number = 0
   let schema = ''
-  beforeAll(async () => {
-    scene = await startScene()
-    await scene.pool.query('CREATE TABLE written (schema text, handler text, n int)')
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
   beforeEach(async () => {
     schema = `once${++number}`
     await scene.prepare(schema)
@@ -34,6 +31,37 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
     ).rows.map(({ row }) => row)
   const waiting = async (): Promise<number> =>
     Number((await scene.pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.waiting`)).rows[0]?.count)
+
+  test('a statement has the same text for all messages, because each text is read to qualify it', async () => {
+    const pool = scene.newPool()
+    const texts = new Set<string>()
+    const db = {
+      query(text: string, values?: unknown[]) {
+        texts.add(text)
+        return pool.query(text, values)
+      },
+    }
+    const { inbox, receiver } = receiverOn({ db, schema })
+    const exactly = inbox.exactlyOnce(transactionsOf(scene.newPool()))
+    let last = 0
+    receiver.on(
+      'data',
+      exactly('trips', async ({ data }, _, tx) => {
+        await write(tx, 'trips', Number(data.Odometer))
+        last = Number(data.Odometer)
+      }),
+    )
+    await receiver.open()
+    const handle = async (from: number, to: number): Promise<number> => {
+      for (let n = from; n < to; n += 1) expect(await post(receiver, 1, n)).toBe(200)
+      await expect.poll(() => last).toBe(to - 1)
+      await expect.poll(waiting).toBe(0)
+      return texts.size
+    }
+    const before = await handle(0, 50)
+    expect(await handle(50, 250)).toBeLessThan(before + 10)
+    await receiver.drain()
+  })
 
   test('two handlers of one message have a mark each, and one that fails does not repeat the other', async () => {
     const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })

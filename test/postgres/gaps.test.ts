@@ -1,18 +1,15 @@
 /* The time in which no receiver listened, over several receivers. */
 import type { GapEvent } from 'fleethook'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { inForm } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
-import { post, receiverOn, type Scene, startScene } from './scene.ts'
+import { post, receiverOn, sceneOfFile } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('gaps of several receivers', () => {
-  let scene: Scene
-  beforeAll(async () => {
-    scene = await startScene()
+  const scene = sceneOfFile(async () => {
     for (const schema of ['alone', 'crashed', 'between', 'unaccounted', 'together', 'company'])
       await scene.prepare(schema)
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
+  })
 
   /** A receiver that collects the gaps that its handlers see. */
   async function start(schema: string): Promise<{

@@ -5,20 +5,16 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { createReceiver, type Log, type Receiver } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { hasPostgres } from '../once/servers.ts'
 import { programCommand } from '../runtimes/targets.ts'
 import type { HandlingSettings } from './handling-program.ts'
-import { bodyOf, post, type Scene, startScene } from './scene.ts'
+import { bodyOf, post, sceneOfFile } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('processes of one schema', () => {
-  let scene: Scene
+  const scene = sceneOfFile()
   let number = 0
   let schema = ''
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
   beforeEach(async () => {
     schema = `handling${++number}`
     await scene.prepare(schema)

@@ -1,17 +1,13 @@
 /* What it costs when nothing comes, and what the leases still promise. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { Database } from '../../adapters/inbox/postgres/client.ts'
 import { Leases } from '../../adapters/inbox/postgres/leases.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { hasPostgres } from '../once/servers.ts'
-import { receiverOn, type Scene, startScene } from './scene.ts'
+import { receiverOn, sceneOfFile } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('processes without traffic', () => {
-  let scene: Scene
-  beforeAll(async () => {
-    scene = await startScene(['autovacuum=off'])
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
+  const scene = sceneOfFile(async () => {}, ['autovacuum=off'])
 
   test('write at most 100 MB a day into the log of Postgres', { timeout: 120_000 }, async () => {
     await scene.prepare('idle')
@@ -49,11 +45,7 @@ describe.skipIf(!hasPostgres)('processes without traffic', () => {
 })
 
 describe.skipIf(!hasPostgres)('leases', () => {
-  let scene: Scene
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
+  const scene = sceneOfFile()
 
   interface Process {
     readonly leases: Leases

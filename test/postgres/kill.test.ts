@@ -1,76 +1,70 @@
-/* Handling processes that are killed and frozen, and a server that crashes, under load: with an own ledger that no part of the product reads. */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+/* Handling processes that are killed and frozen, and a server that crashes, under load: with a ledger that no part of the product reads. */
+import { describe, expect, test, vi } from 'vitest'
+import { type Found, underLoad } from '../faults/kills/kills.ts'
+import { onPostgres, pause, type PostgresOptions } from '../faults/kills/victims.ts'
 import { few, inForm } from '../form.ts'
-import { hasPostgres } from '../once/servers.ts'
-import { type Account, clean, createLedger, type Ledger, load, type Mode, oneOf } from './ledger.ts'
-import { post, receiverOn, type Scene, startScene } from './scene.ts'
+import { type DatabaseServer, hasPgBouncer, hasPostgres, startPgBouncer } from '../once/servers.ts'
+import { sceneOfFile, vinOf } from './scene.ts'
 
-const vehicles = 40
 const leaseMs = 1_500
+const vins = Array.from({ length: 40 }, (_, n) => vinOf(n))
+
+type Kill = Pick<PostgresOptions, 'fault' | 'modes'> &
+  Partial<Pick<PostgresOptions, 'port' | 'runtime'>> & { readonly rounds: number }
 
 describe.skipIf(!hasPostgres)('handling processes that end at any moment', () => {
-  let scene: Scene
-  let schema = ''
+  const scene = sceneOfFile()
   let number = 0
-  let ledger: Ledger
 
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
-  beforeEach(async () => {
-    schema = `kill${++number}`
+  async function killed({ rounds, ...options }: Kill): Promise<Found> {
+    const schema = `kill${++number}`
     await scene.prepare(schema)
-    ledger = await createLedger({ pool: scene.pool, schema, port: scene.server.port, leaseMs })
+    const { pool, server } = scene
+    await using victim = await onPostgres({ pool, schema, port: server.port, leaseMs, ...options })
+    // Awaited here, because the processes end with this function.
+    return await underLoad(victim, { vins, ratePerSecond: 400, rounds })
+  }
+
+  const kill: PostgresOptions['fault'] = (_handlers, end) => end()
+  const crash: PostgresOptions['fault'] = () => scene.server.crash()
+  const killThenCrash: PostgresOptions['fault'] = (handlers, end, round) => (round === 0 ? kill : crash)(handlers, end, round) // prettier-ignore
+  const freeze: PostgresOptions['fault'] = async (handlers) => {
+    const child = handlers[Math.floor(Math.random() * handlers.length)]
+    child?.kill('SIGSTOP')
+    await pause(1.5 * leaseMs)
+    child?.kill('SIGCONT')
+  }
+  const both = ['single', 'batch'] as const
+
+  const kills: readonly (readonly [what: string, kill: Kill])[] = [
+    ...few(both, 1).map((mode) => [`${mode}: killed`, { modes: [mode, mode], fault: kill, rounds: inForm({ short: 2, full: 6, long: 20 }) }] as const), // prettier-ignore
+    ['frozen for longer than their lease', { modes: ['single', 'single'], fault: freeze, rounds: inForm({ short: 1, full: 4, long: 12 }) }], // prettier-ignore
+    ['a server that crashes', { modes: ['single', 'single'], fault: crash, rounds: inForm({ short: 1, full: 4, long: 8 }) }], // prettier-ignore
+    ['on Bun: killed, and then the server crashes', { modes: both, fault: killThenCrash, rounds: 2, runtime: 'bun' }],
+    ['on Deno: killed, and then the server crashes', { modes: both, fault: killThenCrash, rounds: 2, runtime: 'deno' }],
+  ]
+
+  function expectClean({ lost, duplicates, outOfOrder, acknowledged }: Found): void {
+    expect({ lost, duplicates, outOfOrder }).toEqual({ lost: [], duplicates: [], outOfOrder: [] })
+    expect(acknowledged).toBeGreaterThan(100)
+  }
+
+  test.each(kills)('nothing is lost, written twice or out of order: %s', { timeout: 180_000 }, async (_, kill) => {
+    expectClean(await killed(kill))
   })
-  afterEach(() => ledger?.[Symbol.asyncDispose]())
 
-  /** Runs faults under load with two handling processes, and returns what the ledger shows when all is handled. */
-  async function underLoad(mode: Mode, rounds: number, fault: () => Promise<void>): Promise<Account> {
-    const { receiver } = receiverOn({ db: scene.newPool(), schema, role: 'receive' })
-    await receiver.open()
-    await ledger.begin(mode)
-    await ledger.begin(mode)
-    const running = load(vehicles, (vehicle, n) => post(receiver, vehicle, n))
-    for (let round = 0; round < rounds; round += 1) {
-      await ledger.grows(50)
-      await fault()
-    }
-    const acked = await running.stop()
-    await ledger.isDone()
-    await receiver.drain()
-    return ledger.account(acked)
-  }
-
-  const kill = (mode: Mode) => async (): Promise<void> => {
-    await oneOf(ledger.processes).stop('SIGKILL')
-    await ledger.begin(mode)
-  }
-
-  test.each(few(['single', 'batch'] as const, 1))(
-    '%s: `kill -9` loses nothing, doubles nothing and keeps the order of each vehicle',
+  test.skipIf(!hasPgBouncer)(
+    'nothing is lost, written twice or out of order: killed, and then the server crashes, behind PgBouncer in transaction mode',
     { timeout: 180_000 },
-    async (mode) => {
-      expect(await underLoad(mode, inForm({ short: 2, full: 6, long: 20 }), kill(mode))).toEqual(clean)
+    async () => {
+      await using bouncer: DatabaseServer = await startPgBouncer(scene.server)
+      await vi.waitFor(() => scene.newPool(1, bouncer.port).query('SELECT 1'), { timeout: 30_000, interval: 100 })
+      expectClean(await killed({ modes: both, fault: killThenCrash, rounds: 2, port: bouncer.port }))
     },
   )
 
-  test('processes that are frozen for longer than their lease commit nothing twice', { timeout: 180_000 }, async () => {
-    const freeze = async (): Promise<void> => {
-      const child = oneOf(ledger.processes)
-      child.kill('SIGSTOP')
-      await new Promise((resolve) => setTimeout(resolve, 1.5 * leaseMs))
-      child.kill('SIGCONT')
-    }
-    expect(await underLoad('single', inForm({ short: 1, full: 4, long: 12 }), freeze)).toEqual(clean)
-  })
-
-  test('a server that crashes loses nothing that was acknowledged', { timeout: 180_000 }, async () => {
-    expect(await underLoad('single', inForm({ short: 1, full: 4, long: 8 }), () => scene.server.crash())).toEqual(clean)
-  })
-
   test('control: without the mark, some messages are written twice', { timeout: 180_000 }, async () => {
-    const { lost, doubled } = await underLoad('unmarked', inForm({ short: 2, full: 6 }), kill('unmarked'))
-    expect({ lost, isDoubled: doubled > 0 }).toEqual({ lost: 0, isDoubled: true })
+    const { lost, duplicates } = await killed({ modes: ['unmarked', 'unmarked'], fault: kill, rounds: inForm({ short: 2, full: 6 }) }) // prettier-ignore
+    expect({ lost, isDoubled: duplicates.length > 0 }).toEqual({ lost: [], isDoubled: true })
   })
 })

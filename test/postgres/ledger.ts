@@ -8,7 +8,7 @@ import { expect } from 'vitest'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
 import type { ProgramSettings } from './program.ts'
-import { bodyOf } from './scene.ts'
+import { vinOf } from './scene.ts'
 
 /** What the ledger shows. */
 export interface Account {
@@ -46,6 +46,10 @@ export interface Ledger extends AsyncDisposable {
   /** Waits until no message waits. */
   isDone(timeout?: number): Promise<void>
   account(acked: Acked): Promise<Account>
+  /** What handlers wrote, in its order. */
+  rows(): Promise<readonly { readonly vin: string; readonly n: number }[]>
+  /** The dead letters, as `vin number`. */
+  dead(): Promise<ReadonlySet<string>>
 }
 
 export interface LedgerOptions {
@@ -66,6 +70,15 @@ export async function createLedger({ pool, schema, port, leaseMs }: LedgerOption
     Number((await pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.ledger`)).rows[0]?.count)
   const waiting = async (): Promise<number> =>
     Number((await pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.waiting`)).rows[0]?.count)
+  const rows: Ledger['rows'] = async () =>
+    (await pool.query<{ vin: string; n: number }>(`SELECT vin, n FROM ${schema}.ledger ORDER BY at`)).rows
+  async function dead(): Promise<ReadonlySet<string>> {
+    const found = await pool.query<{ text: string }>(
+      `SELECT m.text FROM ${schema}.dead JOIN ${schema}.message m USING (id)`,
+    )
+    const messages = found.rows.map(({ text }): { vin: string; data: { Odometer: number } } => JSON.parse(text))
+    return new Set(messages.map(({ vin, data }) => `${vin} ${data.Odometer}`))
+  }
   return {
     processes,
     handled,
@@ -88,22 +101,17 @@ export async function createLedger({ pool, schema, port, leaseMs }: LedgerOption
     async isDone(timeout = 120_000) {
       await expect.poll(() => waiting().catch(() => -1), { timeout }).toBe(0)
     },
+    rows,
+    dead,
     async account(acked) {
-      const rows = await pool.query<{ vin: string; numbers: string }>(
-        `SELECT vin, string_agg(n::text, ',' ORDER BY at) AS numbers FROM ${schema}.ledger GROUP BY vin`,
-      )
-      const written = new Map(
-        rows.rows.map(({ vin, numbers }) => [Number(vin.slice(-7)), numbers.split(',').map(Number)]),
-      )
-      const buried = await pool.query<{ text: string }>(
-        `SELECT m.text FROM ${schema}.dead JOIN ${schema}.message m USING (id)`,
-      )
-      const dead = new Set(buried.rows.map(({ text }) => text))
+      const written = Map.groupBy(await rows(), ({ vin }) => vin)
+      const buried = await dead()
       let [lost, doubled, outOfOrder] = [0, 0, 0]
       for (const [vehicle, numbers] of acked) {
-        const own = written.get(vehicle) ?? []
+        const vin = vinOf(vehicle)
+        const own = (written.get(vin) ?? []).map(({ n }) => n)
         const [known, found] = [new Set(numbers), new Set(own)]
-        lost += numbers.filter((n) => !found.has(n) && !dead.has(JSON.stringify(bodyOf(vehicle, n)))).length
+        lost += numbers.filter((n) => !found.has(n) && !buried.has(`${vin} ${n}`)).length
         doubled += own.length - found.size
         let highest = -1
         for (const n of own) {
@@ -150,7 +158,3 @@ export function load(
     },
   }
 }
-
-/** One of them at random. */
-export const oneOf = (processes: ReadonlySet<Target>): Target =>
-  [...processes][Math.floor(Math.random() * processes.size)] ?? expect.fail('No process runs.')

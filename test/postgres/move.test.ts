@@ -9,23 +9,19 @@ import type { InboxFactory } from 'fleethook/extend'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { becomes, is, starts } from 'fleethook/when'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { endWithFile } from '../conformance/spawn.ts'
 import { inForm } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
-import { bodyOf, post, receiverOn, type Scene, startScene, vinOf } from './scene.ts'
+import { bodyOf, post, receiverOn, sceneOfFile, vinOf } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () => {
-  let scene: Scene
+  const scene = sceneOfFile()
   let folder = ''
   let path = ''
   let schema = ''
   let number = 0
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
   beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), 'fleethook-move-'))
     path = join(folder, 'inbox.db')

@@ -2,15 +2,11 @@
 import { createReceiver, Retry, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import fc from 'fast-check'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { data, logInto } from '../dispatch/scene.ts'
-import { type Scene, startScene } from './scene.ts'
+import { sceneOfFile } from './scene.ts'
 
-let scene: Scene
-beforeAll(async () => {
-  scene = await startScene()
-})
-afterAll(() => scene[Symbol.asyncDispose]())
+const scene = sceneOfFile()
 
 /** By the first letter of the VIN: refused are the message, that it waits for its next attempt, the error of its dead letter, and its state. */
 type Kind = 'P' | 'U' | 'E' | 'S' | 'G' | 'R'

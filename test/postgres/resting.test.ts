@@ -1,15 +1,11 @@
 /* Vehicles whose messages fail, with more of them waiting than a process holds. */
 import { createReceiver, type Receiver } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { quiet } from './quiet.ts'
-import { post, type Scene, startScene, vinOf } from './scene.ts'
+import { post, sceneOfFile, vinOf } from './scene.ts'
 
-let scene: Scene
-beforeAll(async () => {
-  scene = await startScene()
-})
-afterAll(() => scene[Symbol.asyncDispose]())
+const scene = sceneOfFile()
 
 interface Fleet {
   readonly receiver: Receiver

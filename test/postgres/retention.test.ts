@@ -2,23 +2,19 @@
 import { createReceiver, type GapEvent } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { Database } from '../../adapters/inbox/postgres/client.ts'
 import { Store } from '../../adapters/inbox/postgres/store.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
-import { post, receiverOn, type Scene, startScene } from './scene.ts'
+import { post, receiverOn, sceneOfFile } from './scene.ts'
 import { DeliveryIds } from '../../src/testing/kept-message.ts'
 
 const minute = 60_000
 
 describe.skipIf(!hasPostgres)('what is no longer kept', () => {
-  let scene: Scene
+  const scene = sceneOfFile()
   const clock: FakeClock = fakeClock()
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
 
   /** A store with handled messages of these ages. */
   async function storeWith(schema: string, keepForMs: number, ...agesMs: readonly number[]): Promise<Store> {

@@ -2,7 +2,7 @@
 import { createReceiver, type Receiver } from 'fleethook'
 import { type PostgresInboxOptions, postgresInbox } from 'fleethook/inbox/postgres'
 import pg from 'pg'
-import { vi } from 'vitest'
+import { afterAll, beforeAll, expect, vi } from 'vitest'
 import { schemaStatements } from '../../adapters/inbox/postgres/schema.ts'
 import { type PostgresServer, startPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
@@ -42,6 +42,28 @@ export async function startScene(settings: readonly string[] = []): Promise<Scen
       await Promise.all(pools.map((each) => each.end()))
       await server[Symbol.asyncDispose]()
     },
+  }
+}
+
+/** A scene for the tests of a file or of a `describe`, which call this outside of a test. `begin` prepares it. */
+export function sceneOfFile(begin: () => Promise<unknown> = async () => {}, settings: readonly string[] = []): Scene {
+  let scene: Scene | undefined
+  const here = (): Scene => scene ?? expect.fail('The scene has not begun.')
+  beforeAll(async () => {
+    scene = await startScene(settings)
+    await begin()
+  }, 120_000)
+  afterAll(() => scene?.[Symbol.asyncDispose]())
+  return {
+    get server() {
+      return here().server
+    },
+    get pool() {
+      return here().pool
+    },
+    newPool: (...given) => here().newPool(...given),
+    prepare: (schema) => here().prepare(schema),
+    [Symbol.asyncDispose]: () => here()[Symbol.asyncDispose](),
   }
 }
 

@@ -4,17 +4,14 @@ import { createReceiver, Retry, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { createOnce } from 'fleethook/once'
 import pg from 'pg'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { qualified } from '../../adapters/inbox/postgres/qualified.ts'
 import { logInto } from '../dispatch/scene.ts'
-import { post, type Scene, startScene, tablesOf, vinOf } from './scene.ts'
+import { post, sceneOfFile, tablesOf, vinOf } from './scene.ts'
 
-let scene: Scene
-beforeAll(async () => {
-  scene = await startScene()
+const scene = sceneOfFile(async () => {
   await scene.pool.query(trapSql)
 })
-afterAll(() => scene[Symbol.asyncDispose]())
 
 /**
  * A copy in `public` of each function, aggregate and operator of Postgres, which fails when it is called, and of the types of the inbox. Only the

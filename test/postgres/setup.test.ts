@@ -3,20 +3,16 @@ import { spawnSync } from 'node:child_process'
 import { createReceiver } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { databaseError } from '../../adapters/inbox/postgres/client.ts'
 import { schemaVersion } from '../../adapters/inbox/postgres/schema.ts'
 import { withHint } from '../../src/base/errors.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
-import { post, receiverOn, type Scene, setSetting, startScene } from './scene.ts'
+import { post, receiverOn, sceneOfFile, setSetting } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('a database of postgresInbox', () => {
-  let scene: Scene
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
+  const scene = sceneOfFile()
 
   const urlOf = (database: string): string => `postgres://test@127.0.0.1:${scene.server.port}/${database}`
   const apply = (schema: string, database = 'postgres', env: NodeJS.ProcessEnv = {}): string => {

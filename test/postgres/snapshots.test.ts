@@ -135,6 +135,24 @@ INSERT INTO fleethook.waiting (part, id) SELECT $2, id FROM m`,
     expect(seqs).toEqual(seqs.toSorted((one, other) => one - other))
   })
 
+  test('a page has a budget in bytes: the texts beyond it are read when the turn of their messages comes', async () => {
+    await clear()
+    const db = new Database(scene.pool, 'fleethook', systemClock)
+    const large = 'x'.repeat(900_000)
+    for (let n = 0; n < 12; n += 1)
+      await scene.pool.query(
+        `WITH m AS (INSERT INTO fleethook.message (id, lane, received_at, door, kind, bytes, text)
+  VALUES (gen_random_uuid(), 'V', 1, 'root', 'wire', 900000, $1) RETURNING id)
+INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
+        [large],
+      )
+    // The first read of a new schema only marks it.
+    const rows = (await new Position().read(db, [0], null)) ?? (await new Position().read(db, [0], null)) ?? []
+    expect(rows).toHaveLength(12)
+    const texts = rows.flatMap(({ text }) => (text === null ? [] : [String(text).length]))
+    expect(texts).toEqual([900_000, 900_000, 900_000, 900_000])
+  })
+
   test('a page shows some of each partition, and takes no longer when more waits', async () => {
     await clear()
     const statements: { readonly text: string; readonly values: unknown[] }[] = []

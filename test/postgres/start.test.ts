@@ -2,17 +2,13 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { createReceiver, type GapEvent } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
-import { post, receiverOn, type Scene, startScene } from './scene.ts'
+import { post, receiverOn, sceneOfFile } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('postgresInbox at its start', () => {
-  let scene: Scene
-  beforeAll(async () => {
-    scene = await startScene(['fsync=off'])
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
+  const scene = sceneOfFile(async () => {}, ['fsync=off'])
 
   const opened = async (schema: string, allowWeak: boolean, settings?: string): Promise<unknown> => {
     const db = scene.newPool(1)

@@ -13,6 +13,7 @@ import type { VehiclesProgramSettings } from './vehicles-program.ts'
 
 const count = 30
 const leaseMs = 1_500
+const mostWaiting = 200
 
 describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any moment', () => {
   let scene: Scene
@@ -66,10 +67,17 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
         expect((await front.accept({ authorization: undefined, body })).status).toBe(200)
       }
       let isOver = false
+      // On a busy machine, a test that posts faster than it handles measures the machine: it waits for a backlog, while driving.
+      let waiting = 0
+      const counted = (async () => {
+        for (; !isOver; await new Promise((resolve) => setTimeout(resolve, 100)))
+          waiting = Number((await scene.pool.query(`SELECT count(*) FROM ${schema}.waiting`)).rows[0]?.count)
+      })()
       const loops = Array.from({ length: count }, async (_, vehicle) => {
         for (let n = 0; ; n += 1) {
           await post(vehicle, n)
-          await new Promise((resolve) => setTimeout(resolve, 30))
+          do await new Promise((resolve) => setTimeout(resolve, 30))
+          while (waiting > mostWaiting && !isOver && n % 2 === 0)
           if (isOver && n % 2 === 1) return n
         }
       })
@@ -92,6 +100,7 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
       }
       isOver = true
       const last = await Promise.all(loops)
+      await counted
       // The timers of all vehicles run, and half of them get another owner.
       await strike()
       await expect

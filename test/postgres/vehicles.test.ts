@@ -2,23 +2,19 @@
 import { createReceiver, type Receiver, type Vehicles, vehicles } from 'fleethook'
 import { type PostgresInboxOptions, postgresInbox } from 'fleethook/inbox/postgres'
 import { becomes, is, silent, starts } from 'fleethook/when'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { inForm } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { expected } from '../vehicles/everywhere-expected.ts'
 import { fields, gapNow, lineOf, rules, script, vins } from '../vehicles/everywhere.ts'
 import { quiet } from './quiet.ts'
-import { type Scene, startScene } from './scene.ts'
+import { sceneOfFile } from './scene.ts'
 
 const vin = '0FLEETV14T0000001'
 
 describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
-  let scene: Scene
+  const scene = sceneOfFile()
   let number = 0
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
 
   async function newSchema(): Promise<string> {
     const schema = `vehicles${++number}`

@@ -9,7 +9,7 @@ import { freePort, spawnTarget } from '../conformance/spawn.ts'
 import { environment, type } from './user.ts'
 
 /** What these do not have on a new user's machine: the function's URL, brokers and a database (`test/kafka` and `test/postgres` have them). */
-const needsMore = ['lambda', 'kafka', 'postgres']
+const needsMore = ['lambda', 'kafka', 'own-server', 'postgres']
 
 let scratch: string
 beforeAll(() => {

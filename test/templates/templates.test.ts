@@ -30,6 +30,7 @@ test('the templates are the ones that the documentation names', () => {
     'lambda',
     'nextjs',
     'node',
+    'own-server',
     'postgres',
     'sqlite',
     'trips',
@@ -41,7 +42,7 @@ test('the templates are the ones that the documentation names', () => {
 })
 
 /** Templates that are an application, and not only a receiver. */
-const applications = ['charging-alerts', 'charging-sessions', 'geofence-alerts', 'trips', 'watchdog']
+const applications = ['charging-alerts', 'charging-sessions', 'geofence-alerts', 'own-server', 'trips', 'watchdog']
 
 test.each(names)(
   '%s shows its receiver in at most 40 lines, an application in fewer than 80, and lists typescript when it has a tsconfig',

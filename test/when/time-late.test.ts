@@ -35,6 +35,7 @@ function receiverOf(clock: FakeClock, inbox = memoryInbox()) {
     log: silentLog,
     clock: unwatched(clock),
     inbox,
+    timeoutMs: 86_400_000,
     parts: [vehicles({ fields })],
   })
 }
@@ -45,6 +46,23 @@ function scene(edges: Readonly<Record<string, Edge>>, inbox = memoryInbox(), clo
   for (const [name, edge] of Object.entries(edges))
     receiver.when(edge, ({ change }) => void told.push(`${name} ${minute(change.at)}${change.acrossGap ? '~' : ''}`))
   return { clock, car: vehicle(receiver, vin, { clock }), receiver, told }
+}
+
+/** Counts the messages that the receiver itself makes for timers. */
+function counting(inbox = memoryInbox()): { readonly inbox: typeof inbox; readonly timers: () => number } {
+  let timers = 0
+  return {
+    timers: () => timers,
+    inbox: (settings) => {
+      const made = inbox(settings)
+      const put = made.put.bind(made)
+      made.put = (messages) => {
+        timers += messages.filter(({ kind }) => kind === 'timer').length
+        return put(messages)
+      }
+      return made
+    },
+  }
 }
 
 const stopped = starts(is('DetailedChargeState', 'Stopped')).after({ minutes: 10 })
@@ -324,4 +342,28 @@ describe('after a gap, an uncertain value counts as the last one, and the occurr
     await one.car.data({ Gear: 'P' })
     expect(one.told.filter((each) => each.startsWith('edge')).length).toBe(found.length)
   })
+})
+
+test('a message that others wait behind gets no message of a timer: a backlog would grow by one for each of its states', async () => {
+  const { inbox, timers } = counting()
+  const { car, clock, receiver, told } = scene({ parked }, inbox)
+  const held = Promise.withResolvers<void>()
+  receiver.on('data', async () => {
+    await held.promise
+    await clock.advance(1_000)
+  })
+  const posted = []
+  for (let round = 0; round < 20; round += 1) {
+    posted.push(car.data({ Gear: 'P' }))
+    await clock.advance(180_000)
+    posted.push(car.data({ Gear: 'D' }))
+    await clock.advance(60_000)
+  }
+  posted.push(car.data({ Gear: 'P' }))
+  held.resolve()
+  await Promise.all(posted)
+  await car.wait({ minutes: 3 })
+  expect(told.filter((line) => line.startsWith('parked'))).toHaveLength(21)
+  // Of the first, before others came, and of the last.
+  expect(timers()).toBe(2)
 })

@@ -1,6 +1,6 @@
 import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
-import { type DeadLetter, isSelected, type Selection } from '../../../src/inbox/inbox.ts'
-import { bytesOfMessage, pageOf } from '../../../src/inbox/pages.ts'
+import { type DeadLetter, type InboxMessage, isSelected, type Selection } from '../../../src/inbox/inbox.ts'
+import { pageOf } from '../../../src/inbox/pages.ts'
 import type { Connector } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 import { deadIdOf, fromDeadRecord, partitionOf, toDeadRecord, tombstone } from './records.ts'
@@ -21,14 +21,17 @@ interface DeadRecord {
   readonly partition: number
 }
 
-/** A dead letter, and the records that {@link DeadTopic.remove} deletes. */
-export interface FoundLetter {
-  readonly letter: DeadLetter
-  /** More than one when the message died again. */
+/** A dead letter without its message: a topic of large messages must fit into memory. */
+export interface FoundLetter extends Pick<InboxMessage, 'id' | 'lane' | 'receivedAt' | 'bytes'> {
+  readonly diedAt: number
+  /** Where its newest record is. */
+  readonly partition: number
+  readonly offset: number
+  /** The records that {@link DeadTopic.remove} deletes. More than one when the message died again. */
   readonly records: readonly DeadRecord[]
 }
 
-/** How long dead letters that were read stay in memory for the next page, in milliseconds. */
+/** How long what was read of dead letters stays in memory for the next page, in milliseconds. */
 const idleMs = 10_000
 
 /**
@@ -66,22 +69,47 @@ export class DeadTopic {
 
   async list(which: Selection): Promise<readonly DeadLetter[]> {
     await this.#update()
-    const found = [...this.#letters.values()]
-      .map(({ letter }) => letter)
-      .filter(({ message }) => isSelected(message, which))
-      .sort((a, b) => (a.id < b.id ? -1 : 1))
-    return pageOf(found, which.limit, bytesOfMessage)
+    const found = [...this.#letters.values()].filter((letter) => isSelected(letter, which))
+    return this.read(
+      pageOf(
+        found.sort((a, b) => (a.id < b.id ? -1 : 1)),
+        which.limit,
+        ({ bytes }) => bytes,
+      ),
+    )
   }
 
   async find(id: string): Promise<DeadLetter | undefined> {
-    const [found] = await this.findAll([id])
-    return found?.letter
+    const [letter] = await this.read(await this.findAll([id]))
+    return letter
   }
 
   /** The dead letters that exist for these ids, in the same order. */
   async findAll(ids: readonly string[]): Promise<readonly FoundLetter[]> {
     await this.#update()
     return ids.flatMap((id) => this.#letters.get(id) ?? [])
+  }
+
+  /** Reads them from the topic, in the same order, without those that were removed meanwhile. */
+  async read(found: readonly FoundLetter[]): Promise<readonly DeadLetter[]> {
+    const read = new Map<string, DeadLetter>()
+    const wanted = new Map<number, Map<number, string>>()
+    for (const { id, partition, offset } of found)
+      wanted.set(partition, (wanted.get(partition) ?? new Map<number, string>()).set(offset, id))
+    this.#forgetting?.cancel()
+    const reader = (this.#reader ??= new TopicReader(this.#options.connector, this.#options.settings.deadTopic))
+    for (const [partition, ids] of wanted)
+      for (const offset of [...ids.keys()].sort((a, b) => a - b)) {
+        if (read.has(ids.get(offset) ?? '')) continue
+        // A fetch returns the records behind it too.
+        for await (const page of reader.scan(new Map([[partition, offset]]), new Map([[partition, offset + 1]]), true))
+          for (const { offset: at, record } of page) {
+            const letter = ids.has(at) ? fromDeadRecord(record) : undefined
+            if (letter !== undefined) read.set(letter.id, letter)
+          }
+      }
+    this.#forgetLater()
+    return found.flatMap(({ id }) => read.get(id) ?? [])
   }
 
   async close(): Promise<void> {
@@ -104,7 +132,7 @@ export class DeadTopic {
   }
 
   async #readNew(): Promise<void> {
-    const { connector, settings, clock } = this.#options
+    const { connector, settings } = this.#options
     this.#forgetting?.cancel()
     this.#reader ??= new TopicReader(connector, settings.deadTopic)
     const reader = this.#reader
@@ -117,7 +145,12 @@ export class DeadTopic {
       for (const placed of page) this.#note(placed)
     }
     this.#read = new Map(end)
-    this.#forgetting = backgroundTimer(clock, idleMs, () => {
+    this.#forgetLater()
+  }
+
+  #forgetLater(): void {
+    this.#forgetting?.cancel()
+    this.#forgetting = backgroundTimer(this.#options.clock, idleMs, () => {
       this.#letters = new Map()
       this.#read = new Map()
       void this.#reader?.close()
@@ -125,7 +158,7 @@ export class DeadTopic {
     })
   }
 
-  #note({ partition, record }: PlacedRecord): void {
+  #note({ partition, offset, record }: PlacedRecord): void {
     const key = record.key?.toString() ?? ''
     const id = deadIdOf(key)
     const known = this.#letters.get(id)
@@ -133,8 +166,11 @@ export class DeadTopic {
     const letter = fromDeadRecord(record)
     if (letter !== undefined) {
       // Partitions are read one after the other, so an earlier death can come later.
-      const newest = known === undefined || known.letter.diedAt <= letter.diedAt ? letter : known.letter
-      this.#letters.set(id, { letter: newest, records: [...others, { key, partition }] })
+      const { lane, receivedAt, bytes } = letter.message
+      const { diedAt } = letter
+      const records = [...others, { key, partition }]
+      if (known !== undefined && known.diedAt > diedAt) this.#letters.set(id, { ...known, records })
+      else this.#letters.set(id, { id, lane, receivedAt, bytes, diedAt, partition, offset, records })
     } else if (known !== undefined && others.length > 0) this.#letters.set(id, { ...known, records: others })
     else this.#letters.delete(id)
   }

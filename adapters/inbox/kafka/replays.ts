@@ -2,6 +2,7 @@ import { msOf } from '../../../src/inbox/archive.ts'
 import type { Clock } from '../../../src/base/clock.ts'
 import type { DeadLetters, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
+import { largestPage, pageOf } from '../../../src/inbox/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import { deadLettersOf, paced } from '../shared-archive.ts'
 import { closeClient, type Connector } from './client.ts'
@@ -38,10 +39,18 @@ export class Replays {
         findDeadLetter: (id) => dead.find(id),
         replay: async (ids) => {
           const found = await dead.findAll(ids)
-          await this.#eachPaced(found, async (one) => {
-            await this.#copy(one.letter.message, one.letter.replay ?? sameRun)
-            await dead.remove(one)
-          })
+          // In pages, because a letter has its message.
+          for (let at = 0; at < found.length;) {
+            const page = pageOf(found.slice(at), largestPage, ({ bytes }) => bytes)
+            at += page.length
+            const letters = new Map((await dead.read(page)).map((letter) => [letter.id, letter]))
+            await this.#eachPaced(page, async (one) => {
+              const letter = letters.get(one.id)
+              if (letter === undefined) return
+              await this.#copy(letter.message, letter.replay ?? sameRun)
+              await dead.remove(one)
+            })
+          }
           return found.length
         },
         discard: async (ids) => {

@@ -105,10 +105,14 @@ export class TopicReader {
     )
   }
 
-  /** Yields all records between two offsets of each partition, page by page. The records of a partition come in order. */
+  /**
+   * Yields all records between two offsets of each partition, page by page. The records of a partition come in order. `isGenerous`: also what was
+   * fetched beyond.
+   */
   async *scan(
     from: ReadonlyMap<number, number>,
     to: ReadonlyMap<number, number>,
+    isGenerous: boolean = false,
   ): AsyncGenerator<readonly PlacedRecord[]> {
     const left = new Map([...from].filter(([partition, offset]) => offset < (to.get(partition) ?? 0)))
     let isFresh = false
@@ -133,7 +137,7 @@ export class TopicReader {
         if (failed !== undefined) throw new Error(failed.error)
         for (const { partition, next, records } of fetched) {
           const end = to.get(partition) ?? 0
-          yield records.filter(({ offset }) => offset < end)
+          yield isGenerous ? records : records.filter(({ offset }) => offset < end)
           if (next < end) left.set(partition, next)
           else left.delete(partition)
         }

@@ -208,7 +208,7 @@ free AS (SELECT w.part, w.seq FROM ${schema}.waiting w JOIN there t ON t.part = 
 changed AS (UPDATE ${schema}.waiting w SET attempts = g.attempts, not_before = g.not_before, deliveries = g.deliveries,
   failing_since = g.failing_since, failed_by = g.failed_by, error = g.error
   FROM g JOIN free f ON f.part = g.part AND f.seq = g.seq WHERE w.part = g.part AND w.seq = g.seq)
-SELECT seq::text AS seq, false::text AS erased FROM there t WHERE NOT EXISTS (SELECT FROM free f WHERE f.seq = t.seq)
+SELECT l.seq::text AS seq, false::text AS erased FROM (SELECT part, seq FROM there EXCEPT SELECT part, seq FROM free) l
 UNION ALL SELECT g.seq::text, true::text FROM g JOIN ${schema}.part p ON p.part = g.part AND p.owner = $6
   WHERE NOT EXISTS (SELECT FROM ${schema}.waiting w WHERE w.part = g.part AND w.seq = g.seq)`,
       [

@@ -45,7 +45,7 @@ export function exactlyOnceIn<Transaction>(
     try {
       await transaction(async (tx) => {
         isHandled = false
-        const rows = await run(tx, qualified(markSql(inbox, name, places))).catch((error: unknown) => {
+        const rows = await run(tx, markSql(inbox, name, places)).catch((error: unknown) => {
           throw isMissing(error) ? elsewhere(name, error) : error
         })
         marked = new Set(rows.map(seqIn))
@@ -86,28 +86,35 @@ const elsewhere = (name: string, cause?: unknown): FleethookError =>
   )
 
 /**
- * Without parameters, so that every library takes it. A row without this mark is locked until the transaction ends. A copy of the database can have the
- * same rows, and other databases the same numbers, but none of them knows this process.
+ * Without parameters, so that every library takes it: the values are numbers, and a name and an id without quotes. A row without this mark is locked
+ * until the transaction ends. A copy of the database can have the same rows, and other databases the same numbers, but none of them knows this
+ * process.
  */
 function markSql({ db: { schema }, me }: Marks, name: string, places: readonly Place[]): string {
-  return `UPDATE ${schema}.waiting w SET done = w.done || '${name}'::text FROM ${rowsAt(places)}
-WHERE w.part = g.part AND w.seq = g.seq AND NOT w.done @> ARRAY['${name}']
-AND EXISTS (SELECT FROM ${schema}.process p WHERE p.id = '${me}') RETURNING w.seq::text AS seq`
+  const [parts, seqs] = columnsOf(places)
+  const values = [`ARRAY[${parts.join(',')}]`, `ARRAY[${seqs.join(',')}]`, `'${name}'`, `'${me}'`]
+  // Each text is read once to qualify it, so that one has no values.
+  const text = qualified(`UPDATE ${schema}.waiting w SET done = w.done || $3::text FROM ${rowsSql}
+WHERE w.part = g.part AND w.seq = g.seq AND NOT w.done @> ARRAY[$3::text]
+AND EXISTS (SELECT FROM ${schema}.process p WHERE p.id = $4::uuid) RETURNING w.seq::text AS seq`)
+  return text.replace(/\$(\d)/g, (_, number) => values[Number(number) - 1] ?? '')
 }
 
-/** Numbers only, so nothing has to be escaped. In one order, so that two transactions do not wait for each other. A list behind IN is slow to plan. */
-function rowsAt(places: readonly Place[]): string {
-  const sorted = places
-    .map(({ part, seq }) => ({ part, seq: BigInt(seq) }))
-    .toSorted((one, other) => Number(one.seq - other.seq))
-  return `unnest(ARRAY[${sorted.map(({ part }) => part).join(',')}]::smallint[], ARRAY[${sorted.map(({ seq }) => seq).join(',')}]::bigint[]) g(part, seq)`
+/** A list behind IN is slow to plan. */
+const rowsSql = 'unnest($1::smallint[], $2::bigint[]) g(part, seq)'
+
+/** In one order, so that two transactions do not wait for each other. */
+function columnsOf(places: readonly Place[]): readonly [parts: readonly number[], seqs: readonly string[]] {
+  const sorted = places.toSorted((one, other) => Number(BigInt(one.seq) - BigInt(other.seq)))
+  return [sorted.map(({ part }) => part), sorted.map(({ seq }) => seq)]
 }
 
 /** Whether no row is there without its mark. A row that is gone was settled, by a process that found the mark. */
 async function areThere(db: Database, name: string, places: readonly Place[]): Promise<boolean> {
   const rows = await db.run(
-    `SELECT w.seq FROM ${rowsAt(places)} JOIN ${db.schema}.waiting w ON w.part = g.part AND w.seq = g.seq
-WHERE NOT w.done @> ARRAY['${name}'] LIMIT 1`,
+    `SELECT w.seq FROM ${rowsSql} JOIN ${db.schema}.waiting w ON w.part = g.part AND w.seq = g.seq
+WHERE NOT w.done @> ARRAY[$3::text] LIMIT 1`,
+    [...columnsOf(places), name],
   )
   return rows.length === 0
 }

@@ -11,7 +11,7 @@ const tokens =
 /** What stands between two expressions. */
 const between = new Set(
   (
-    'ADD ALL ALTER ALWAYS AND AS ASC BEGIN BY CASE COLUMN CONFLICT CREATE CROSS DEFAULT DELETE DESC DISTINCT DO DROP ELSE END EXISTS FALSE FILTER ' +
+    'ADD ALL ALTER ALWAYS AND AS ASC BEGIN BY CASE COLUMN CONFLICT CREATE CROSS DEFAULT DELETE DESC DISTINCT DO DROP ELSE END EXCEPT EXISTS FALSE FILTER ' +
     'FIRST FOR FROM FULL GENERATED GROUP HAVING IDENTITY IF INDEX INNER INSERT INTO IS JOIN KEY LAST LATERAL LEFT LIMIT LOCKED MATERIALIZED NO NOT ' +
     'NOTHING NOWAIT NULL NULLS OF OFFSET ON OR ORDER ORDINALITY OVER PARTITION PRIMARY REPLACE RETURNING SELECT SET SHARE SKIP TABLE THEN TRUE ' +
     'UNION UNIQUE UNLOGGED UPDATE USING VALUES VIEW WHEN WHERE WINDOW WITH'
@@ -39,7 +39,8 @@ const operators: Readonly<Record<string, string>> = { '!=': '<>', LIKE: '~~', 'N
  * `search_path`, or fits the types best: a role that may create functions in `public` could run code as the user of the inbox.
  * `OPERATOR(pg_catalog.=)` has no precedence, so parentheses keep the meaning.
  *
- * For the statements of the inbox only: it knows no more of the grammar than they need, and throws when it cannot tell what to write.
+ * For the statements of the inbox only: it knows no more of the grammar than they need, and throws when it cannot tell what to write. It reads each
+ * text once, so values belong into parameters.
  */
 export function qualified(sql: string): string {
   if (!/^\s*(?:WITH|SELECT|INSERT|UPDATE|DELETE|DO|(?:CREATE|ALTER) (?!SCHEMA))\b/.test(sql)) return sql
@@ -47,8 +48,6 @@ export function qualified(sql: string): string {
   if (statement === undefined) {
     const all = [...(sql.match(tokens) ?? [])]
     statement = write(nodesOf(all), /^(?:CREATE (?:UNLOGGED )?TABLE|ALTER TABLE|DO)\b/.test(sql))
-    // Some statements have numbers in their text.
-    if (cache.size >= 200) cache.clear()
     cache.set(sql, statement)
   }
   return statement

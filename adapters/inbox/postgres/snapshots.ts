@@ -1,7 +1,28 @@
+import { pageBytes } from '../../../src/inbox/pages.ts'
 import type { Database, Row } from './client.ts'
 
 /** The rows that one statement reads at most. */
 const pageSize = 500
+
+/** The texts that one statement reads at most, in bytes. A message that is read without its text gets it when its turn comes. */
+const textBytes = 4 * pageBytes
+const columns = [
+  ...[
+    'part',
+    'seq',
+    'attempts',
+    'not_before',
+    'deliveries',
+    'replayed',
+    'replay',
+    'changed',
+    'failing_since',
+    'failed_by',
+  ],
+  ...['error', 'id', 'lane', 'received_at', 'door', 'kind', 'bytes'],
+]
+  .map((name) => `n.${name}`)
+  .join(', ')
 
 /** A read of more rows than one statement returns. */
 interface Paging {
@@ -63,9 +84,10 @@ export class Position {
       `SELECT w.part, w.seq AS place, w.seq::text AS seq, w.attempts, w.not_before, w.deliveries, w.replayed::text AS replayed, w.replay, w.changed,
     w.failing_since, w.failed_by, w.error,
     m.id, m.lane, m.received_at, m.door, m.kind, m.bytes, ${this.#isAgain && this.#seen === undefined ? 'NULL' : 'm.text'} AS text
-  FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id WHERE ${condition}${where} ORDER BY w.seq LIMIT ${after === undefined ? most : `(SELECT ${most})`}`
+  FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id WHERE ${condition}${where} ORDER BY w.seq LIMIT ${after === undefined ? bind(most) : `(SELECT ${bind(most)}::int)`}`
     const rows = await db.run(
-      `SELECT s.*, n.*, CASE WHEN row_number() OVER () = 1 THEN
+      `SELECT s.*, ${columns}, CASE WHEN sum(n.bytes) OVER (ORDER BY n.place ROWS UNBOUNDED PRECEDING) <= ${textBytes} THEN n.text END AS text,
+  CASE WHEN row_number() OVER () = 1 THEN
   (SELECT json_agg(json_build_array(id, vin, seq))::text FROM ${schema}.notice WHERE id > $2) END AS notices
 FROM (SELECT pg_current_snapshot()::text AS snapshot, pg_postmaster_start_time()::text AS server, (SELECT id FROM ${schema}.boot)::text AS boot) s
 LEFT JOIN LATERAL (${

@@ -237,7 +237,7 @@ WHERE ${inPage} ORDER BY m.id DESC`,
     for (let after: string | undefined = '00000000-0000-0000-0000-000000000000'; after !== undefined;) {
       const [page]: readonly Row[] = await this.#db.run(
         `SELECT pg_catalog.max(m.id::text) AS last, pg_catalog.count(*)::int AS rows,
-  pg_catalog.array_agg(m.id::text) FILTER (WHERE m.lane = $2 OR (m.lane LIKE '*%' AND m.lane NOT LIKE '**%' AND pg_catalog.strpos(m.text, $3) > 0)) AS ids
+  pg_catalog.array_agg(m.id::text) FILTER (WHERE m.lane = $2 OR (m.lane LIKE '*%' AND m.lane NOT LIKE '**%' AND pg_catalog.strpos(pg_catalog.lower(m.text), pg_catalog.lower($3)) > 0)) AS ids
 FROM (SELECT id, lane, text FROM ${schema}.message WHERE id > $1::uuid ORDER BY id LIMIT ${erasedRows}) m`,
         [after, lane, storable(vin)],
         eraseMs,

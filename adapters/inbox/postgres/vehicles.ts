@@ -282,10 +282,13 @@ free AS (SELECT w.part, w.seq FROM g JOIN held ON held.part = g.part JOIN ${sche
 gone AS (DELETE FROM ${schema}.waiting w USING free f WHERE w.part = f.part AND w.seq = f.seq RETURNING w.*),
 states AS (${upsertSql(schema)})`
 
-/** The rows of `g` that {@link endSql} found locked. */
+/**
+ * The rows of `g` that {@link endSql} found locked. EXCEPT compares sets: without statistics, Postgres would compare each row of the one with each of
+ * the other.
+ */
 export const lockedSql = (schema: string, me: string): string =>
-  `SELECT g.seq::text AS seq FROM g JOIN ${schema}.waiting w ON w.part = g.part AND w.seq = g.seq
-  JOIN ${schema}.part p ON p.part = g.part AND p.owner = ${me} WHERE NOT EXISTS (SELECT FROM free f WHERE f.seq = g.seq)`
+  `SELECT l.seq::text AS seq FROM (SELECT part, seq FROM g EXCEPT SELECT part, seq FROM free) l
+  JOIN ${schema}.waiting w ON w.part = l.part AND w.seq = l.seq JOIN ${schema}.part p ON p.part = l.part AND p.owner = ${me}`
 
 /** How long a statement waits for somebody who is about to insert the same row, in milliseconds. */
 const lockMs = 500

@@ -13,6 +13,7 @@ import {
   type InboxMessage,
   type InboxSettings,
   type KeptGap,
+  neverFits,
   type NextAttempt,
   type Selection,
   unwritable,
@@ -231,7 +232,8 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   function reserve(messages: number, bytes: number): void {
     const refused = refusal()
     if (refused !== undefined) throw refused
-    if (pending.messages + messages > limits.messages || pending.bytes + bytes > limits.bytes) throw limitError
+    if (pending.messages + messages > limits.messages || pending.bytes + bytes > limits.bytes)
+      throw bytes > limits.bytes ? neverFits(limits.bytes) : limitError
     pending.messages += messages
     pending.bytes += bytes
   }

@@ -10,7 +10,6 @@ import { createTraffic, messageOf, statusOf } from './traffic.ts'
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 const overloadRows: Row[] = []
 const uploadRows: Row[] = []
-const clockRows: Row[] = []
 
 test(
   'at twice the load that handlers can take or more, acknowledgments stay fast, memory stays flat, and everything is handled in order afterwards',
@@ -126,46 +125,16 @@ test(
   inForm({ full: 180_000, long: 1_200_000 }),
 )
 
-test(
-  'a clock that jumps an hour forward and back loses no message and no order of a vehicle, also over restarts',
-  async () => {
-    const site = createSite('node24', { handlerMs: 1, clockJumpMs: 3_600_000, options: { concurrency: 8 } })
-    const traffic = createTraffic({ vins: Array.from({ length: 16 }, (_, n) => `V${n}`) })
-    const rounds = inForm({ real: 2, full: 4, long: 40 })
-    for (let round = 0; round < rounds; round++) {
-      await using target = await site.start()
-      const end = performance.now() + 300
-      await traffic.pour(target.url, () => performance.now() > end)
-      if (round % 2 === 0) await target.stop('SIGKILL')
-      else await target.stop()
-    }
-    await using last = await site.start()
-    await idle(last)
-    await last.stop()
-    const { lost, outOfOrder, settledAgain } = judge(traffic.acknowledged, site.journal().runs)
-    clockRows.push({
-      rounds,
-      acknowledged: traffic.acknowledged.size,
-      lost: lost.length,
-      'out of order': outOfOrder.length,
-    })
-    expect({ lost, outOfOrder, settledAgain }).toEqual({ lost: [], outOfOrder: [], settledAgain: [] })
-    expect(traffic.acknowledged.size).toBeGreaterThan(rounds * 16)
-  },
-  inForm({ full: 180_000, long: 300_000 }),
-)
-
 afterAll(() =>
   writeFigures({
     piece: 'overload',
-    title: 'Overload, uploads and clocks that jump',
+    title: 'Overload and uploads',
     file: 'test/faults/process/overload.test.ts',
     about:
-      'One receiver with the SQLite inbox; the sender counts. Overload: 100 vehicles send twice as many messages as the handlers can take. Uploads: vehicles send old messages one after another, as fast as they get answers, beside 20 live vehicles with 100 messages a second. The figures are milliseconds from sending a live message to the end of its handler. Clocks: the clock of the process jumps forward and backward by an hour, during a run and between restarts. Half of the restarts are kill -9.',
+      'One receiver with the SQLite inbox; the sender counts. Overload: 100 vehicles send twice as many messages as the handlers can take. Uploads: vehicles send old messages one after another, as fast as they get answers, beside 20 live vehicles with 100 messages a second. The figures are milliseconds from sending a live message to the end of its handler.',
     tables: [
       { title: 'Overload, by quarters of the time', rows: overloadRows },
       { title: 'Uploads', rows: uploadRows },
-      { title: 'Clocks that jump', rows: clockRows },
     ],
   }),
 )

@@ -31,6 +31,8 @@ export interface Traffic {
 
 export interface TrafficOptions {
   readonly vins: readonly string[]
+  /** The field that has the number of a message. Default `Odometer`. */
+  readonly field?: string
   /** Messages per second of all vehicles together. Default: as many as are answered. */
   readonly ratePerSecond?: number
   /** Bytes to add to each message. Default 0. */
@@ -58,6 +60,7 @@ const wrongs = [
 export function createTraffic(options: TrafficOptions): Traffic {
   const {
     vins,
+    field,
     ratePerSecond,
     extraBytes = 0,
     goesOn = false,
@@ -74,7 +77,7 @@ export function createTraffic(options: TrafficOptions): Traffic {
   async function send(url: string, agent: Agent | false, vin: string): Promise<number> {
     const number = (numbers.get(vin) ?? 0) + 1
     numbers.set(vin, number)
-    const body = messageOf(vin, number, extraBytes)
+    const body = messageOf(vin, number, extraBytes, field)
     const isWrong = wrongEvery !== undefined && number % wrongEvery === 0
     const posting = (isWrong ? wrongs[(number / wrongEvery) % wrongs.length] : undefined)?.(body) ?? { body }
     const [sentAtMs, from] = [Date.now(), performance.now()]
@@ -118,8 +121,8 @@ export function createTraffic(options: TrafficOptions): Traffic {
   }
 }
 
-export function messageOf(vin: string, number: number, extraBytes = 0): string {
-  const data = { Odometer: number, ...(extraBytes > 0 ? { Extra: 'x'.repeat(extraBytes) } : {}) }
+export function messageOf(vin: string, number: number, extraBytes = 0, field = 'Odometer'): string {
+  const data = { [field]: number, ...(extraBytes > 0 ? { Extra: 'x'.repeat(extraBytes) } : {}) }
   return JSON.stringify({ data, createdAt: '2026-05-01T00:00:00.000Z', vin })
 }
 

@@ -304,7 +304,7 @@ const statements = {
     SELECT m.place, m.kind, m.bytes, EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) AS waits,
       EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place) AS died
     FROM messages m WHERE m.place > ?1 AND m.place <= ?2
-      AND (m.lane = ?3 OR (m.lane GLOB '[*][^*]*' AND instr(m.text, ?4) > 0))`,
+      AND (m.lane = ?3 OR (m.lane GLOB '[*][^*]*' AND instr(lower(m.text), lower(?4)) > 0))`,
   removeGapsOf: 'DELETE FROM holes WHERE vin = ?',
   pageCount: 'PRAGMA page_count',
   freePages: 'PRAGMA freelist_count',
