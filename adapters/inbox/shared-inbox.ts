@@ -2,7 +2,6 @@ import { FleethookError } from '../../src/base/errors.ts'
 import type { Durability, OpenOptions } from '../../src/hosting/drainable.ts'
 import type { Refusal } from '../../src/http/answers.ts'
 import { listedAfter } from '../../src/inbox/archive.ts'
-import type { Forgotten } from '../../src/inbox/dead-letters.ts'
 import { ForwardingInbox, nothing } from '../../src/inbox/forwarding.ts'
 import type {
   Claim,

@@ -5,7 +5,6 @@ import type { RequestScope } from '../hosting/execution-context.ts'
 import type { RefusalError } from '../http/answers.ts'
 import {
   type Claim,
-  type DeadLetter,
   type Inbox,
   type InboxMessage,
   MessagesRefused,
@@ -13,7 +12,6 @@ import {
   type Opened,
   type Outcome,
   type Settled,
-  type Waiting,
 } from './inbox.ts'
 
 type Refusing = 'inbox_full' | 'inbox_unavailable'
@@ -57,26 +55,6 @@ export abstract class ForwardingInbox implements Inbox {
   }
 
   settle(_id: string, _outcome?: Outcome): Settled | Promise<Settled> {}
-
-  async deadLetters(): Promise<readonly DeadLetter[]> {
-    return []
-  }
-
-  async findDeadLetter(): Promise<DeadLetter | undefined> {
-    return undefined
-  }
-
-  async settled(): Promise<readonly InboxMessage[]> {
-    return []
-  }
-
-  async revive(): Promise<Waiting | undefined> {
-    return undefined
-  }
-
-  async discard(_id: string): Promise<boolean> {
-    return false
-  }
 
   usage(): { readonly messages: number; readonly bytes: number } {
     return { messages: 0, bytes: 0 }
