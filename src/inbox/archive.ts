@@ -28,14 +28,14 @@ interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
   ids(which: MessageSelection): Promise<readonly string[]>
 }
 
-export function createDeadLetterReader({ list: find }: Pick<Archive, 'list'>, read: ReadMessage): DeadLetterReader {
+export function createDeadLetterReader(archive: Pick<Archive, 'list'>, read: ReadMessage): DeadLetterReader {
   async function* list(
     { topic, after, ...which }: MessageSelection & { readonly after?: string | undefined },
     size: number,
   ): AsyncGenerator<DeadMessage> {
     const selection = selectionOf(which)
     const following = (last: ListedMessage | undefined, limit: number): Promise<readonly ListedMessage[]> =>
-      find('dead', { ...selection, limit, after: last?.message.id ?? after })
+      archive.list('dead', { ...selection, limit, after: last?.message.id ?? after })
     for await (const page of pagesOf(following, size, bytesOfMessage))
       for (const letter of page.flatMap(letterIn)) {
         const message = deadMessage(letter, read)
@@ -47,7 +47,7 @@ export function createDeadLetterReader({ list: find }: Pick<Archive, 'list'>, re
     list: (which = {}) => list(which, firstPage),
 
     async get(id) {
-      const [letter] = (await find('dead', { id, limit: 1 })).flatMap(letterIn)
+      const [letter] = (await archive.list('dead', { id, limit: 1 })).flatMap(letterIn)
       return letter && deadMessage(letter, read)
     },
 
@@ -62,7 +62,7 @@ export function createDeadLetterReader({ list: find }: Pick<Archive, 'list'>, re
 const letterIn = ({ message, reason }: ListedMessage): readonly DeadLetter[] =>
   reason === undefined ? [] : [{ id: message.id, message, ...reason }]
 
-export function createMessages({ list: find }: Pick<Archive, 'list'>, read: ReadMessage): Messages {
+export function createMessages(archive: Pick<Archive, 'list'>, read: ReadMessage): Messages {
   const record = ({ message, state, reason }: ListedMessage): MessageRecord => ({
     id: message.id,
     event: readable(message, read),
@@ -74,7 +74,7 @@ export function createMessages({ list: find }: Pick<Archive, 'list'>, read: Read
     async *list({ after, topic, ...which } = {}) {
       const selection = selectionOf(which)
       const older = async (last: ListedMessage | undefined, limit: number): Promise<readonly ListedMessage[]> =>
-        find('all', { ...selection, limit, after: last?.message.id ?? after })
+        archive.list('all', { ...selection, limit, after: last?.message.id ?? after })
       for await (const page of pagesOf(older, firstPage, bytesOfMessage))
         for (const listed of page) {
           const found = record(listed)
@@ -83,7 +83,7 @@ export function createMessages({ list: find }: Pick<Archive, 'list'>, read: Read
     },
 
     async get(id) {
-      const [found] = await find('all', { id, limit: 1 })
+      const [found] = await archive.list('all', { id, limit: 1 })
       return found && record(found)
     },
   }
@@ -217,13 +217,13 @@ export async function pageOf(
 
 /** The handled messages that a replay is for, oldest first. */
 export async function* replayable(
-  { list: find }: Pick<Archive, 'list'>,
+  archive: Pick<Archive, 'list'>,
   { topic, after, ...which }: ReplaySelection & Partial<Pick<ReplayPage, 'after'>>,
   read: ReadMessage,
 ): AsyncGenerator<InboxMessage> {
   const selection = selectionOf(which)
   const following = (last: ListedMessage | undefined, limit: number): Promise<readonly ListedMessage[]> =>
-    find('settled', { ...selection, limit, after: last?.message.id ?? after })
+    archive.list('settled', { ...selection, limit, after: last?.message.id ?? after })
   for await (const page of pagesOf(following, largestPage, bytesOfMessage))
     for (const { message } of page)
       if (message.kind === 'wire' && (topic === undefined || readable(message, read).topic === topic)) yield message
