@@ -14,6 +14,7 @@ export type { RefusalError } from './http/answers.ts'
 export type { Door } from './http/paths.ts'
 export type { MessageRecord, MessageSelection, ReplaySelection } from './inbox/dead-letters.ts'
 export type {
+  Archive,
   Claim,
   DeadLetter,
   DeadLetterReason,
@@ -24,7 +25,6 @@ export type {
   InboxSettings,
   KeptGap,
   ListedMessage,
-  Listing,
   NextAttempt,
   Opened,
   Outcome,

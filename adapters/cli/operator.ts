@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline/promises'
 import { Readable } from 'node:stream'
 import type { Command } from 'commander'
 import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-parser/stream'
-import { createReplays } from '../../src/inbox/archive.ts'
+import { createMessages, createReplays } from '../../src/inbox/archive.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import type { Forgotten } from '../../src/inbox/dead-letters.ts'
@@ -334,7 +334,7 @@ async function askDatabase(address: string, schema: string, asked: Asked, inbox:
     const [backlog, failing] = [await backlogOf(db), await failingMessages(db)]
     const app = createOperatorApp({
       deadLetters: deadLettersOf(store, reread),
-      messages: store.listing(reread),
+      messages: createMessages(store, reread),
       replay: (which) => store.replayHandled(which, reread),
       replaySome: (which) => store.replaySome(which, reread),
       failing: async () => failingOf(failing, true),
@@ -382,7 +382,7 @@ async function askStopped(path: string, { method, path: asked, body }: Asked): P
   await inbox.open()
   try {
     const replays = createReplays({
-      inbox,
+      archive: inbox.archive,
       open: async () => {},
       read: rereading(),
       isDraining: () => false,

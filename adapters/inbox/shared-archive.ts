@@ -1,12 +1,10 @@
 import type { Clock } from '../../src/base/clock.ts'
 import { createDeadLetterReader } from '../../src/inbox/archive.ts'
 import type { DeadLetters, MessageSelection } from '../../src/inbox/dead-letters.ts'
-import type { DeadLetter, Selection } from '../../src/inbox/inbox.ts'
+import type { Archive } from '../../src/inbox/inbox.ts'
 
 /** The dead letters that a shared system keeps. */
-export interface DeadLetterStore {
-  deadLetters(which: Selection): Promise<readonly DeadLetter[]>
-  findDeadLetter(id: string): Promise<DeadLetter | undefined>
+export interface DeadLetterStore extends Pick<Archive, 'list'> {
   /** Makes dead letters waiting messages again, in the order given. Resolves to their number. */
   replay(ids: readonly string[]): Promise<number>
   discard(ids: readonly string[]): Promise<number>

@@ -2,9 +2,17 @@ import { FleethookError } from '../../src/base/errors.ts'
 import type { Durability, OpenOptions } from '../../src/hosting/drainable.ts'
 import type { Refusal } from '../../src/http/answers.ts'
 import { listedAfter } from '../../src/inbox/archive.ts'
-import type { Forgotten } from '../../src/inbox/dead-letters.ts'
 import { ForwardingInbox, nothing } from '../../src/inbox/forwarding.ts'
-import type { Claim, Inbox, InboxGap, InboxMessage, InboxSettings, Opened, Settled } from '../../src/inbox/inbox.ts'
+import type {
+  Claim,
+  Inbox,
+  InboxGap,
+  InboxMessage,
+  InboxSettings,
+  Opened,
+  Outcome,
+  Settled,
+} from '../../src/inbox/inbox.ts'
 import type { OperatorApi } from '../../src/inbox/observer.ts'
 import type { Backlog, Failing, InboxStats } from '../../src/inbox/stats.ts'
 import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
@@ -138,8 +146,8 @@ export class SharedInbox extends ForwardingInbox {
     return this.#read.isStillHeld(id)
   }
 
-  override settle(...about: Parameters<Inbox['settle']>): Settled | Promise<Settled> {
-    return this.#read.settle(...about)
+  override settle(id: string, outcome?: Outcome): Settled | Promise<Settled> {
+    return this.#read.settle(id, outcome)
   }
 
   override usage(): { readonly messages: number; readonly bytes: number } {

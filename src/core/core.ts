@@ -856,7 +856,7 @@ export class Core {
 
   #takeBack({ id }: Message): void {
     const { inbox, events, log } = this.options
-    void inbox.discard(id).then((isGone) => {
+    void inbox.archive?.discard(id).then((isGone) => {
       if (isGone) log.warn('a handler was done after its time limit, so its dead letter is gone', { delivery: id })
     }, events.inboxFailed)
   }

@@ -12,10 +12,9 @@ import type {
   ReplayPage,
   ReplaySelection,
 } from './dead-letters.ts'
-import { idWithSeq, seqOf } from './delivery-id.ts'
 import { laneOf } from './receipts.ts'
 import { bytesOfMessage, firstPage, largestPage, pagesOf } from './pages.ts'
-import type { DeadLetter, Inbox, InboxMessage, ListedMessage, Selection, Waiting } from './inbox.ts'
+import type { Archive, DeadLetter, InboxMessage, ListedMessage, Selection, Waiting } from './inbox.ts'
 
 type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
 
@@ -29,19 +28,16 @@ interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
   ids(which: MessageSelection): Promise<readonly string[]>
 }
 
-export function createDeadLetterReader(
-  inbox: Pick<Inbox, 'deadLetters' | 'findDeadLetter'>,
-  read: ReadMessage,
-): DeadLetterReader {
+export function createDeadLetterReader(archive: Pick<Archive, 'list'>, read: ReadMessage): DeadLetterReader {
   async function* list(
     { topic, after, ...which }: MessageSelection & { readonly after?: string | undefined },
     size: number,
   ): AsyncGenerator<DeadMessage> {
     const selection = selectionOf(which)
-    const find = async (last: DeadLetter | undefined, limit: number): Promise<readonly DeadLetter[]> =>
-      inbox.deadLetters({ ...selection, limit, after: last?.id ?? after })
-    for await (const page of pagesOf(find, size, bytesOfMessage))
-      for (const letter of page) {
+    const following = (last: ListedMessage | undefined, limit: number): Promise<readonly ListedMessage[]> =>
+      archive.list('dead', { ...selection, limit, after: last?.message.id ?? after })
+    for await (const page of pagesOf(following, size, bytesOfMessage))
+      for (const letter of page.flatMap(letterIn)) {
         const message = deadMessage(letter, read)
         if (topic === undefined || message.event.topic === topic) yield message
       }
@@ -51,7 +47,7 @@ export function createDeadLetterReader(
     list: (which = {}) => list(which, firstPage),
 
     async get(id) {
-      const letter = await inbox.findDeadLetter(id)
+      const [letter] = (await archive.list('dead', { id, limit: 1 })).flatMap(letterIn)
       return letter && deadMessage(letter, read)
     },
 
@@ -63,8 +59,10 @@ export function createDeadLetterReader(
   }
 }
 
-export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage): Messages {
-  const find: Required<typeof inbox>['messages'] = (which) => inbox.messages?.(which) ?? noList()
+const letterIn = ({ message, reason }: ListedMessage): readonly DeadLetter[] =>
+  reason === undefined ? [] : [{ id: message.id, message, ...reason }]
+
+export function createMessages(archive: Pick<Archive, 'list'>, read: ReadMessage): Messages {
   const record = ({ message, state, reason }: ListedMessage): MessageRecord => ({
     id: message.id,
     event: readable(message, read),
@@ -76,7 +74,7 @@ export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage
     async *list({ after, topic, ...which } = {}) {
       const selection = selectionOf(which)
       const older = async (last: ListedMessage | undefined, limit: number): Promise<readonly ListedMessage[]> =>
-        find({ ...selection, limit, before: last?.message.id ?? after })
+        archive.list('all', { ...selection, limit, after: last?.message.id ?? after })
       for await (const page of pagesOf(older, firstPage, bytesOfMessage))
         for (const listed of page) {
           const found = record(listed)
@@ -85,13 +83,14 @@ export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage
     },
 
     async get(id) {
-      const seq = seqOf(id)
-      if (Number.isNaN(seq)) return undefined
-      const [found] = await find({ limit: 1, before: idWithSeq(id, seq + 1) })
-      return found?.message.id === id ? record(found) : undefined
+      const [found] = await archive.list('all', { id, limit: 1 })
+      return found && record(found)
     },
   }
 }
+
+/** Of an inbox without an archive. */
+export const noArchive: Archive = { list: noList, revive: noList, discard: noList }
 
 async function noList(): Promise<never> {
   throw new FleethookError('inbox_unavailable', 'This inbox has no list of its messages.', {
@@ -100,7 +99,7 @@ async function noList(): Promise<never> {
 }
 
 interface ReplaysOptions {
-  readonly inbox: Inbox
+  readonly archive: Archive | undefined
   readonly open: () => Promise<void>
   readonly read: ReadMessage
   readonly isDraining: () => boolean
@@ -120,8 +119,8 @@ export interface Replays {
 /** Replayed at once. The next ones follow when these are handled, so that live messages run in between. */
 const atOnce = 100
 
-export function createReplays({ inbox, open, read, isDraining, revived }: ReplaysOptions): Replays {
-  const reader = createDeadLetterReader(inbox, read)
+export function createReplays({ archive = noArchive, open, read, isDraining, revived }: ReplaysOptions): Replays {
+  const reader = createDeadLetterReader(archive, read)
 
   /** Replays messages in the order given. All ids are known before the first one, so no message is replayed twice. */
   async function revive(
@@ -135,7 +134,7 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
       for (const id of ids.slice(start, start + atOnce)) {
         // Checked for each message: during a drain, a message is safer as it is than waiting.
         refuseWhileDraining(count)
-        const message = await inbox.revive(id)
+        const message = await archive.revive(id)
         if (message === undefined) continue
         count += 1
         handled.push(revived(message, { env, context }))
@@ -153,7 +152,7 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
     )
   }
 
-  const kept = createMessages(inbox, read)
+  const kept = createMessages(archive, read)
   return {
     messages: listedAfter(open, kept),
     deadLetters: {
@@ -163,18 +162,18 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
         await open()
         if (typeof which === 'string') {
           // The inbox can also revive handled messages, but this method is for dead letters only.
-          return (await inbox.findDeadLetter(which)) === undefined ? 0 : revive([which], from)
+          return (await reader.get(which)) === undefined ? 0 : revive([which], from)
         }
         const ids = await reader.ids(which)
         return which.dryRun === true ? ids.length : revive(ids, from)
       },
       async discard(which) {
         await open()
-        if (typeof which === 'string') return Number(await inbox.discard(which))
+        if (typeof which === 'string') return Number(await archive.discard(which))
         const ids = await reader.ids(which)
         if (which.dryRun === true) return ids.length
         let count = 0
-        for (const id of ids) if (await inbox.discard(id)) count += 1
+        for (const id of ids) if (await archive.discard(id)) count += 1
         return count
       },
     },
@@ -183,17 +182,14 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
       refuseWhileDraining(0)
       await open()
       const ids: string[] = []
-      for await (const { id } of replayable((selection) => inbox.settled(selection), which, read)) ids.push(id)
+      for await (const { id } of replayable(archive, which, read)) ids.push(id)
       return which.dryRun === true ? ids.length : revive(ids, from)
     },
 
     async replaySome(which) {
       refuseWhileDraining(0)
       await open()
-      const page = await pageOf(
-        replayable((selection) => inbox.settled(selection), which, read),
-        which.limit,
-      )
+      const page = await pageOf(replayable(archive, which, read), which.limit)
       return {
         messages: await revive(
           page.found.map(({ id }) => id),
@@ -221,15 +217,15 @@ export async function pageOf(
 
 /** The handled messages that a replay is for, oldest first. */
 export async function* replayable(
-  settled: Inbox['settled'],
+  archive: Pick<Archive, 'list'>,
   { topic, after, ...which }: ReplaySelection & Partial<Pick<ReplayPage, 'after'>>,
   read: ReadMessage,
 ): AsyncGenerator<InboxMessage> {
   const selection = selectionOf(which)
-  const following = (last: InboxMessage | undefined, limit: number): Promise<readonly InboxMessage[]> =>
-    settled({ ...selection, limit, after: last?.id ?? after })
-  for await (const page of pagesOf(following, largestPage, ({ bytes }) => bytes))
-    for (const message of page)
+  const following = (last: ListedMessage | undefined, limit: number): Promise<readonly ListedMessage[]> =>
+    archive.list('settled', { ...selection, limit, after: last?.message.id ?? after })
+  for await (const page of pagesOf(following, largestPage, bytesOfMessage))
+    for (const { message } of page)
       if (message.kind === 'wire' && (topic === undefined || readable(message, read).topic === topic)) yield message
 }
 

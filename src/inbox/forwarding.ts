@@ -1,19 +1,15 @@
 import { type Clock, elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
-import type { Durability, OpenOptions } from '../hosting/drainable.ts'
-import type { RequestScope } from '../hosting/execution-context.ts'
-import {
-  type Claim,
-  type DeadLetter,
+import type {
+  Durability,
   type Inbox,
   type InboxMessage,
   type InboxSettings,
-  RefusedElsewhere,
-  refusingMs,
-  type Settled,
   type Opened,
-  type Waiting,
-} from './inbox.ts'
+  OpenOptions,
+} from '../hosting/drainable.ts'
+import type { RequestScope } from '../hosting/execution-context.ts'
+import { type Claim, type Outcome, RefusedElsewhere, refusingMs, type Settled } from './inbox.ts'
 
 type Refusing = 'inbox_full' | 'inbox_unavailable'
 
@@ -62,27 +58,7 @@ export abstract class ForwardingInbox implements Inbox {
     return undefined
   }
 
-  settle(..._about: Parameters<Inbox['settle']>): Settled | Promise<Settled> {}
-
-  async deadLetters(): Promise<readonly DeadLetter[]> {
-    return []
-  }
-
-  async findDeadLetter(): Promise<DeadLetter | undefined> {
-    return undefined
-  }
-
-  async settled(): Promise<readonly InboxMessage[]> {
-    return []
-  }
-
-  async revive(): Promise<Waiting | undefined> {
-    return undefined
-  }
-
-  async discard(_id: string): Promise<boolean> {
-    return false
-  }
+  settle(_id: string, _outcome?: Outcome): Settled | Promise<Settled> {}
 
   usage(): { readonly messages: number; readonly bytes: number } {
     return { messages: 0, bytes: 0 }

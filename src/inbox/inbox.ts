@@ -133,14 +133,16 @@ export interface NextAttempt {
 }
 
 /**
- * Which messages to return, in the order of ids. Fewer than `limit` when they are large: a page ends with the message that reaches 1 MiB, so that no list
+ * Which messages to return. Fewer than `limit` when they are large: a page ends with the message that reaches 1 MiB, so that no list
  * fills the memory.
  */
 export interface Selection {
   /** The largest number of messages to return. */
   readonly limit: number
-  /** Only messages after this id: the last one of the previous page. */
+  /** Only messages behind this id, in the order of the list: the last one of the previous page. */
   readonly after?: string | undefined
+  /** Only this message. */
+  readonly id?: string
   /** Only messages of this lane. */
   readonly lane?: string
   /** Only messages received at this time or later, in milliseconds since the epoch. */
@@ -202,20 +204,16 @@ export interface DeadLetter extends DeadLetterReason {
   readonly replay?: string | undefined
 }
 
-/** Which messages to list, newest first. */
-export interface Listing extends Omit<Selection, 'after'> {
-  /** Only messages before this id: the last one of the previous page. */
-  readonly before?: string | undefined
-}
-
 /** Whether a message matches the query. The inbox itself applies the limit. */
 export function isSelected(
   { id, lane, receivedAt }: Pick<InboxMessage, 'id' | 'lane' | 'receivedAt'>,
-  which: Selection & Listing,
+  which: Selection,
+  newestFirst: boolean = false,
 ): boolean {
+  const { after } = which
   return (
-    (which.after === undefined || id > which.after) &&
-    (which.before === undefined || id < which.before) &&
+    (which.id === undefined || id === which.id) &&
+    (after === undefined || (newestFirst ? id < after : id > after)) &&
     (which.lane === undefined || lane === which.lane) &&
     (which.fromMs === undefined || receivedAt >= which.fromMs) &&
     (which.toMs === undefined || receivedAt < which.toMs)
@@ -238,6 +236,23 @@ export interface ListedMessage {
   readonly state: 'waiting' | 'settled' | 'dead'
   /** Why it is dead. */
   readonly reason?: DeadLetterReason
+}
+
+/** What an inbox keeps, to look at and to replay. Only operators use it. */
+export interface Archive {
+  /**
+   * Dead letters and messages that are `settled` and still kept come oldest first, `all` messages newest first. An inbox that drops what is settled
+   * at once lists none.
+   */
+  list(what: 'dead' | 'settled' | 'all', which: Selection): Promise<readonly ListedMessage[]>
+  /**
+   * Makes a dead letter, or a settled message that is still kept, a waiting message again, under its id and as `replayed`.
+   * Resolves to `undefined` when there is none. Rejects as `put` does, and then changes nothing. Its claims return the `changed` of
+   * its dead letter.
+   */
+  revive(id: string): Promise<Waiting | undefined>
+  /** Deletes a dead letter. Resolves to whether there was one. */
+  discard(id: string): Promise<boolean>
 }
 
 /**
@@ -296,24 +311,11 @@ export interface Inbox {
    * called later: there is no next attempt, and the message becomes a dead letter.
    *
    * Resolves to `'done'` for a message that was to become a dead letter and is done after all. Only an inbox that has the marks of handlers can
-   * know: all of `reason.marks` are there. When the store takes other rows but not that of `later`, it rejects with `message_refused`, or calls
-   * `InboxSettings.onRefused` later: there is no next attempt, and the message becomes a dead letter.
+   * know: all of `reason.marks` are there.
    */
   settle(id: string, outcome?: Outcome): Settled | Promise<Settled>
-  deadLetters(which: Selection): Promise<readonly DeadLetter[]>
-  findDeadLetter(id: string): Promise<DeadLetter | undefined>
-  /** Messages that are handled and that the inbox still keeps. An inbox that drops them at once has none. */
-  settled(which: Selection): Promise<readonly InboxMessage[]>
-  /** All messages that it keeps, newest first, whatever their state. An inbox that cannot list them leaves it out. */
-  messages?(which: Listing): Promise<readonly ListedMessage[]>
-  /**
-   * Makes a dead letter, or a settled message that it still keeps, a waiting message again, under its id and as `replayed`.
-   * Resolves to `undefined` when there is none. Rejects as `put` does, and then changes nothing. Its claims return the `changed` of
-   * its dead letter.
-   */
-  revive(id: string): Promise<Waiting | undefined>
-  /** Deletes a dead letter. Resolves to whether there was one. */
-  discard(id: string): Promise<boolean>
+  /** What it keeps, for operators. Left out: they can neither list nor replay messages. */
+  readonly archive?: Archive
   /**
    * Deletes everything that it keeps of a vehicle: messages in every state, also those of no vehicle whose text has the VIN, gaps, and the state of
    * the vehicle. Nothing of it can be read from the store afterwards. `dryRun`: only counts the messages. An inbox that cannot leaves it out.

@@ -15,6 +15,7 @@ import {
   neverFits,
 } from './inbox.ts'
 import { bytesOfMessage, pageOf } from './pages.ts'
+import { listedLetter } from './stored-row.ts'
 
 interface Kept {
   /** Emptied at the end, because V8 keeps entries of a map for a while after they were deleted. */
@@ -94,12 +95,10 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     if (dropped > 0) settings.onDropped?.(dropped)
   }
 
-  function listed(isWanted: (message: InboxMessage) => boolean): readonly ListedMessage[] {
+  function listed(): readonly ListedMessage[] {
     const found: ListedMessage[] = []
-    for (const { message } of kept.values())
-      if (message !== undefined && isWanted(message)) found.push({ message, state: 'waiting' })
-    for (const { message, error, attempts, diedAt } of dead.values())
-      if (isWanted(message)) found.push({ message, state: 'dead', reason: { error, attempts, diedAt } })
+    for (const { message } of kept.values()) if (message !== undefined) found.push({ message, state: 'waiting' })
+    for (const letter of dead.values()) found.push(listedLetter(letter))
     return found
   }
 
@@ -136,34 +135,27 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       if (outcome.as === 'dead') bury(message, outcome.reason)
     },
 
-    async deadLetters(which) {
-      const letters = [...dead.values()].filter((letter) => isSelected(letter.message, which))
-      const sorted = letters.toSorted((a, b) => (a.id < b.id ? -1 : 1))
-      return pageOf(sorted, which.limit, bytesOfMessage)
+    archive: {
+      async list(what, which) {
+        const isAll = what === 'all'
+        const found = listed().filter(
+          ({ state, message }) => (isAll || state === what) && isSelected(message, which, isAll),
+        )
+        const sorted = found.toSorted((a, b) => (a.message.id > b.message.id === isAll ? -1 : 1))
+        return pageOf(sorted, which.limit, bytesOfMessage)
+      },
+      async revive(id) {
+        const letter = dead.get(id)
+        if (letter === undefined) return undefined
+        put([letter.message], true, letter.changed)
+        removeDead(id)
+        return letter.message
+      },
+      discard: async (id) => removeDead(id),
     },
-
-    findDeadLetter: async (id) => dead.get(id),
-
-    settled: async () => [],
-
-    async messages(which) {
-      const found = listed((message) => isSelected(message, which))
-      const sorted = found.toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1))
-      return pageOf(sorted, which.limit, bytesOfMessage)
-    },
-
-    async revive(id) {
-      const letter = dead.get(id)
-      if (letter === undefined) return undefined
-      put([letter.message], true, letter.changed)
-      removeDead(id)
-      return letter.message
-    },
-
-    discard: async (id) => removeDead(id),
 
     async forget(vin, dryRun) {
-      const own = listed((message) => isAbout(message, vin))
+      const own = listed().filter(({ message }) => isAbout(message, vin))
       if (!dryRun) {
         for (const { message } of own) if (forget(message.id) === undefined) removeDead(message.id)
         await vehicles?.forget(vin)

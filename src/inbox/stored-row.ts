@@ -54,9 +54,11 @@ export function letterOf(row: StoredRow): DeadLetter {
 }
 
 export function listedOf(row: StoredRow, state: ListedMessage['state']): ListedMessage {
-  if (state !== 'dead') return { message: messageOf(row), state }
-  const { message, error, attempts, diedAt } = letterOf(row)
-  return { message, state, reason: { error, attempts, diedAt } }
+  return state === 'dead' ? listedLetter(letterOf(row)) : { message: messageOf(row), state }
+}
+
+export function listedLetter({ message, error, attempts, diedAt }: DeadLetter): ListedMessage {
+  return { message, state: 'dead', reason: { error, attempts, diedAt } }
 }
 
 export function waitingOf(row: StoredRow): Waiting {

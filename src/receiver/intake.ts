@@ -215,7 +215,7 @@ export class Intake implements OperatorApi {
     const operator =
       inbox.operator ??
       createReplays({
-        inbox,
+        archive: inbox.archive,
         open: () => this.#whenRecovered(),
         read: receipts.reread,
         isDraining: () => this.isDraining,

@@ -1,6 +1,6 @@
-import type { Inbox, InboxSettings, Listing, Opened, Selection, Waiting } from '../inbox/inbox.ts'
+import type { Archive, Inbox, InboxSettings, Opened, Selection, Waiting } from '../inbox/inbox.ts'
 import { type Conformance, equal, rejects } from './expectations.ts'
-import { id, message, reason, usualSettings, withoutEvent } from './kept-message.ts'
+import { id, message, reason, usualSettings, withoutEvent, lettersIn } from './kept-message.ts'
 
 /** Makes the inboxes to check. */
 export interface InboxUnderTest {
@@ -48,12 +48,18 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     })
   }
 
+  const checkArchive = (
+    name: string,
+    run: (inbox: Inbox, archive: Archive) => Promise<void>,
+    settings?: InboxSettings,
+  ): void => check(name, async (inbox) => inbox.archive && run(inbox, inbox.archive), settings)
+
   check('A new inbox is empty', async (inbox, { waiting, gaps = [] }) => {
     equal(inbox.usage(), { messages: 0, bytes: 0 })
     equal(inbox.refusing(), undefined)
     equal(gaps, [])
     equal(await idsOf(waiting), [])
-    equal(await inbox.deadLetters({ limit: 10 }), [])
+    equal(await lettersIn(inbox, { limit: 10 }), [])
   })
 
   check('A claimed message is as it was put', async (inbox) => {
@@ -130,13 +136,13 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     { ...usualSettings, pendingBytes: 100 },
   )
 
-  check('A dead letter is kept with its reason, and is no longer pending', async (inbox) => {
+  checkArchive('A dead letter is kept with its reason, and is no longer pending', async (inbox) => {
     await inbox.put([message(1), message(2)])
     await inbox.claim(id(1))
     equal(await inbox.settle(id(1), { as: 'dead', reason }), undefined)
     equal(await inbox.claim(id(1)), undefined)
     equal(inbox.usage().messages, 1)
-    const [letter, ...others] = await inbox.deadLetters({ limit: 10 })
+    const [letter, ...others] = await lettersIn(inbox, { limit: 10 })
     equal(others, [])
     equal(letter && { ...letter, message: withoutEvent(letter.message) }, {
       id: id(1),
@@ -145,129 +151,142 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     })
   })
 
-  check('Dead letters are listed by id, page by page, and can be selected by lane and time', async (inbox) => {
+  checkArchive('Dead letters are listed by id, page by page, and can be selected by lane and time', async (inbox) => {
     await inbox.put([message(1), { ...message(2), lane: 'OTHER' }, message(3)])
     for (const n of [2, 3, 1]) await inbox.settle(id(n), { as: 'dead', reason })
     const ids = async (which: Selection): Promise<readonly string[]> =>
-      (await inbox.deadLetters(which)).map((letter) => letter.id)
+      (await lettersIn(inbox, which)).map((letter) => letter.id)
     equal(await ids({ limit: 10 }), [id(1), id(2), id(3)])
     equal(await ids({ limit: 2 }), [id(1), id(2)])
     equal(await ids({ limit: 2, after: id(2) }), [id(3)])
     equal(await ids({ limit: 10, lane: 'OTHER' }), [id(2)])
     equal(await ids({ limit: 10, fromMs: message(2).receivedAt, toMs: message(3).receivedAt }), [id(2)])
-    equal((await inbox.findDeadLetter(id(2)))?.message.lane, 'OTHER')
-    equal(await inbox.findDeadLetter(id(9)), undefined)
+    equal(
+      (await lettersIn(inbox, { id: id(2), limit: 1 })).map((letter) => letter.message.lane),
+      ['OTHER'],
+    )
+    equal(await lettersIn(inbox, { id: id(9), limit: 1 }), [])
   })
 
-  check('Messages of every state are listed newest first, page by page, by lane and by time', async (inbox) => {
-    if (inbox.messages === undefined) return
-    equal(await inbox.messages({ limit: 10 }), [])
-    await inbox.put([message(1), { ...message(2), lane: 'OTHER' }, message(3), message(4)])
-    await inbox.claim(id(3))
-    await inbox.settle(id(2), { as: 'dead', reason })
-    const listed = async (which: Listing): Promise<readonly string[]> =>
-      ((await inbox.messages?.(which)) ?? []).map((found) => found.message.id)
-    equal(await listed({ limit: 10 }), [id(4), id(3), id(2), id(1)])
-    equal(await listed({ limit: 2 }), [id(4), id(3)])
-    equal(await listed({ limit: 2, before: id(3) }), [id(2), id(1)])
-    equal(await listed({ limit: 10, before: id(1) }), [])
-    equal(await listed({ limit: 10, lane: 'OTHER' }), [id(2)])
-    equal(await listed({ limit: 10, lane: 'NONE' }), [])
-    equal(await listed({ limit: 10, fromMs: message(2).receivedAt, toMs: message(4).receivedAt }), [id(3), id(2)])
-    const [newest, , dead] = await inbox.messages({ limit: 3 })
-    equal(newest && { state: newest.state, ...withoutEvent(newest.message) }, {
-      state: 'waiting',
-      ...withoutEvent(message(4)),
-    })
-    equal(dead && { state: dead.state, reason: dead.reason }, { state: 'dead', reason })
-    await inbox.settle(id(1))
-    const oldest = (await inbox.messages({ limit: 10, before: id(2) })).at(0)
-    // An inbox may drop a message as soon as it is settled.
-    equal(oldest?.state ?? 'settled', 'settled')
-  })
+  checkArchive(
+    'Messages of every state are listed newest first, page by page, by lane and by time',
+    async (inbox, archive) => {
+      equal(await archive.list('all', { limit: 10 }), [])
+      await inbox.put([message(1), { ...message(2), lane: 'OTHER' }, message(3), message(4)])
+      await inbox.claim(id(3))
+      await inbox.settle(id(2), { as: 'dead', reason })
+      const listed = async (which: Selection): Promise<readonly string[]> =>
+        (await archive.list('all', which)).map((found) => found.message.id)
+      equal(await listed({ limit: 10 }), [id(4), id(3), id(2), id(1)])
+      equal(await listed({ limit: 2 }), [id(4), id(3)])
+      equal(await listed({ limit: 2, after: id(3) }), [id(2), id(1)])
+      equal(await listed({ limit: 10, after: id(1) }), [])
+      equal(await listed({ limit: 1, id: id(3) }), [id(3)])
+      equal(await listed({ limit: 1, id: id(9) }), [])
+      equal(await listed({ limit: 10, lane: 'OTHER' }), [id(2)])
+      equal(await listed({ limit: 10, lane: 'NONE' }), [])
+      equal(await listed({ limit: 10, fromMs: message(2).receivedAt, toMs: message(4).receivedAt }), [id(3), id(2)])
+      const [newest, , dead] = await archive.list('all', { limit: 3 })
+      equal(newest && { state: newest.state, ...withoutEvent(newest.message) }, {
+        state: 'waiting',
+        ...withoutEvent(message(4)),
+      })
+      equal(dead && { state: dead.state, reason: dead.reason }, { state: 'dead', reason })
+      await inbox.settle(id(1))
+      const oldest = (await archive.list('all', { limit: 10, after: id(2) })).at(0)
+      // An inbox may drop a message as soon as it is settled.
+      equal(oldest?.state ?? 'settled', 'settled')
+    },
+  )
 
   check('A message that is not there does not become a dead letter', async (inbox) => {
     equal(await inbox.settle(id(1), { as: 'dead', reason }), undefined)
-    equal(await inbox.deadLetters({ limit: 10 }), [])
+    equal(await lettersIn(inbox, { limit: 10 }), [])
   })
 
-  check(
+  checkArchive(
     'A revived dead letter is a message again, with the same id, marked as replayed, with no deliveries',
-    async (inbox) => {
+    async (inbox, archive) => {
       await inbox.put([message(1)])
       await inbox.claim(id(1))
       await inbox.settle(id(1), { as: 'dead', reason })
       const { lane, kind } = message(1)
-      const revived = await inbox.revive(id(1))
+      const revived = await archive.revive(id(1))
       equal(revived && { id: revived.id, lane: revived.lane, kind: revived.kind }, { id: id(1), lane, kind })
-      equal(await inbox.deadLetters({ limit: 10 }), [])
+      equal(await lettersIn(inbox, { limit: 10 }), [])
       equal(inbox.usage().messages, 1)
       const claim = await inbox.claim(id(1))
       equal({ deliveries: claim?.deliveries, replayed: claim?.replayed }, { deliveries: 0, replayed: true })
-      equal(await inbox.revive(id(1)), undefined)
+      equal(await archive.revive(id(1)), undefined)
     },
   )
 
-  check('Each replay of a settled message has a name, which its claims and its dead letter keep', async (inbox) => {
-    await inbox.put([message(1)])
-    await inbox.claim(id(1))
-    await inbox.settle(id(1), { as: 'dead', reason })
-    await inbox.revive(id(1))
-    // It goes on with the first run, which has no name.
-    equal((await inbox.claim(id(1)))?.replay, undefined)
-    await inbox.settle(id(1))
-    // An inbox may drop a message as soon as it is settled.
-    if ((await inbox.revive(id(1))) === undefined) return
-    const first = (await inbox.claim(id(1)))?.replay
-    equal(typeof first, 'string')
-    await inbox.settle(id(1), { as: 'later', next: { attempts: 1, notBefore: 0 } })
-    equal((await inbox.claim(id(1)))?.replay, first)
-    await inbox.settle(id(1), { as: 'dead', reason })
-    await inbox.revive(id(1))
-    equal((await inbox.claim(id(1)))?.replay, first)
-    await inbox.settle(id(1))
-    await inbox.revive(id(1))
-    equal((await inbox.claim(id(1)))?.replay === first, false)
-  })
+  checkArchive(
+    'Each replay of a settled message has a name, which its claims and its dead letter keep',
+    async (inbox, archive) => {
+      await inbox.put([message(1)])
+      await inbox.claim(id(1))
+      await inbox.settle(id(1), { as: 'dead', reason })
+      await archive.revive(id(1))
+      // It goes on with the first run, which has no name.
+      equal((await inbox.claim(id(1)))?.replay, undefined)
+      await inbox.settle(id(1))
+      // An inbox may drop a message as soon as it is settled.
+      if ((await archive.revive(id(1))) === undefined) return
+      const first = (await inbox.claim(id(1)))?.replay
+      equal(typeof first, 'string')
+      await inbox.settle(id(1), { as: 'later', next: { attempts: 1, notBefore: 0 } })
+      equal((await inbox.claim(id(1)))?.replay, first)
+      await inbox.settle(id(1), { as: 'dead', reason })
+      await archive.revive(id(1))
+      equal((await inbox.claim(id(1)))?.replay, first)
+      await inbox.settle(id(1))
+      await archive.revive(id(1))
+      equal((await inbox.claim(id(1)))?.replay === first, false)
+    },
+  )
 
-  check(
+  checkArchive(
     'A dead letter stays one when there is no room to revive it',
-    async (inbox) => {
+    async (inbox, archive) => {
       await inbox.put([message(1)])
       await inbox.settle(id(1), { as: 'dead', reason })
       await inbox.put([message(2)])
-      await rejects(() => inbox.revive(id(1)), 'inbox_full')
-      equal((await inbox.deadLetters({ limit: 10 })).length, 1)
+      await rejects(() => archive.revive(id(1)), 'inbox_full')
+      equal((await lettersIn(inbox, { limit: 10 })).length, 1)
     },
     { ...usualSettings, pendingMessages: 1 },
   )
 
-  check(
+  checkArchive(
     'A page ends with the message that reaches 1 MiB, and the next pages have the rest',
-    async (inbox) => {
+    async (inbox, archive) => {
       const numbers = [1, 2, 3, 4, 5]
       await inbox.put(numbers.map((n) => message(n, 600_000)))
       for (const n of numbers) await inbox.settle(id(n), { as: 'dead', reason })
       const pages: (readonly string[])[] = []
       for (let after: string | undefined, isEnd = false; !isEnd;) {
-        const page = (await inbox.deadLetters({ limit: 10, after })).map((letter) => letter.id)
+        const page = (await lettersIn(inbox, { limit: 10, after })).map((letter) => letter.id)
         after = page.at(-1)
         isEnd = after === undefined
         if (!isEnd) pages.push(page)
       }
       equal(pages, [[id(1), id(2)], [id(3), id(4)], [id(5)]])
-      const listed = await inbox.messages?.({ limit: 10 })
-      equal(listed?.map((each) => each.message.id) ?? [id(5), id(4)], [id(5), id(4)])
+      const listed = await archive.list('all', { limit: 10 })
+      equal(
+        listed.map((each) => each.message.id),
+        [id(5), id(4)],
+      )
     },
     { ...usualSettings, pendingBytes: 4_000_000 },
   )
 
-  check('A discarded dead letter is deleted', async (inbox) => {
+  checkArchive('A discarded dead letter is deleted', async (inbox, archive) => {
     await inbox.put([message(1)])
     await inbox.settle(id(1), { as: 'dead', reason })
-    equal([await inbox.discard(id(1)), await inbox.discard(id(1))], [true, false])
-    equal(await inbox.deadLetters({ limit: 10 }), [])
-    equal(await inbox.revive(id(1)), undefined)
+    equal([await archive.discard(id(1)), await archive.discard(id(1))], [true, false])
+    equal(await lettersIn(inbox, { limit: 10 }), [])
+    equal(await archive.revive(id(1)), undefined)
   })
 
   check('Many puts at once are all kept', async (inbox) => {
@@ -309,10 +328,11 @@ function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Che
     equal((await again.claim(id(1)))?.deliveries, 1)
     // It was not handed out. An inbox that writes claims late cannot know that.
     equal([0, 1].includes((await again.claim(id(4)))?.deliveries ?? -1), true)
-    equal(
-      (await again.deadLetters({ limit: 10 })).map((letter) => letter.id),
-      [id(3)],
-    )
+    if (again.archive !== undefined)
+      equal(
+        (await lettersIn(again, { limit: 10 })).map((letter) => letter.id),
+        [id(3)],
+      )
     await again.close()
   })
   check('A new process finds the attempts of a message and the time of its next one', async (inbox) => {

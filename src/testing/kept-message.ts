@@ -1,5 +1,5 @@
 import { systemClock } from '../base/clock.ts'
-import type { DeadLetterReason, InboxMessage, InboxSettings } from '../inbox/inbox.ts'
+import type { DeadLetter, DeadLetterReason, Inbox, InboxMessage, InboxSettings, Selection } from '../inbox/inbox.ts'
 
 /** Tests make ids as a receiver does. Inboxes know the place of a message by its id. */
 export { DeliveryIds, firstSeqAt, msOfSeq, seqOf } from '../inbox/delivery-id.ts'
@@ -31,4 +31,19 @@ export function message(n: number, bytes = 64): InboxMessage {
 
 export function withoutEvent({ event: _, ...kept }: InboxMessage): object {
   return kept
+}
+
+/** The dead letters of an inbox with an archive. */
+export async function lettersIn({ archive }: Pick<Inbox, 'archive'>, which: Selection): Promise<readonly DeadLetter[]> {
+  const found = (await archive?.list('dead', which)) ?? []
+  return found.map(({ message: dead, reason: why = reason }) => ({ id: dead.id, message: dead, ...why }))
+}
+
+/** The handled messages that an inbox with an archive still keeps. */
+export async function settledIn(
+  { archive }: Pick<Inbox, 'archive'>,
+  which: Selection,
+): Promise<readonly InboxMessage[]> {
+  const found = (await archive?.list('settled', which)) ?? []
+  return found.map(({ message: settled }) => settled)
 }

@@ -78,7 +78,7 @@ export function vehiclesConformance(subject: InboxUnderTest): readonly Conforman
       await inbox.claim(id(1))
       await inbox.settle(id(1), { as: 'dead', reason: { ...reason, changed: 'what changed' }, vehicle: state('A', 1) })
       equal(read(await store.load('A')), read(state('A', 1)))
-      await inbox.revive(id(1))
+      await inbox.archive?.revive(id(1))
       equal((await inbox.claim(id(1)))?.changed, 'what changed')
     },
   )

@@ -5,6 +5,8 @@ import { inboxConformance } from '../../src/testing/inbox-conformance.ts'
 import { vehiclesConformance } from '../conformance/vehicles-conformance.ts'
 import { disk, storedInbox } from './stored-inbox.ts'
 
+const noArchive = { revive: async () => undefined, discard: async () => false }
+
 const named = (checks: readonly Conformance[]): readonly (readonly [string, Conformance])[] =>
   checks.map((check) => [check.name, check])
 
@@ -33,7 +35,15 @@ describe('control: the suite finds an inbox that', () => {
     ['forgets what it was given', { create: (s) => ({ ...memoryInbox()(s), put: async () => {} }) }],
     ['never forgets', { create: (s) => ({ ...memoryInbox()(s), settle: async () => {} }) }],
     ['is never full', { create: (s) => memoryInbox()({ ...s, pendingMessages: 1e9, pendingBytes: 1e9 }) }],
-    ['loses dead letters', { create: (s) => ({ ...memoryInbox()(s), deadLetters: async () => [] }) }],
+    [
+      'loses dead letters',
+      {
+        create(s) {
+          const inbox = memoryInbox()(s)
+          return { ...inbox, archive: { ...(inbox.archive ?? noArchive), list: async () => [] } }
+        },
+      },
+    ],
     ['says that nothing waits', { create: (s) => ({ ...memoryInbox()(s), usage: () => ({ messages: 0, bytes: 0 }) }) }],
     ['starts empty', { create: memoryInbox(), reopen: (_, s) => memoryInbox()(s) }],
   ]

@@ -6,7 +6,7 @@ import { partitionOf } from '../../adapters/inbox/kafka/records.ts'
 import { Spool } from '../../adapters/inbox/kafka/spool.ts'
 import { TooLargeError } from '../../adapters/inbox/kafka/writer.ts'
 import { type FakeClock, fakeClock } from '../../src/testing.ts'
-import { id, message } from '../../src/testing/kept-message.ts'
+import { id, message, lettersIn } from '../../src/testing/kept-message.ts'
 import { data, logInto } from '../dispatch/scene.ts'
 import { clientOf, FakeCluster } from './kafka-cluster.ts'
 import { disk, type Faults, storedInbox } from './stored-inbox.ts'
@@ -78,7 +78,7 @@ test('a message of the spool that is too large for the topic becomes a dead lett
   await spool.put(0, [message(0), message(1, 1_001), message(2), message(3)])
   await clock.advance(1_000)
   expect(appended).toEqual([[id(0)], [id(2), id(3)]])
-  expect(await inbox.deadLetters({ limit: 10 })).toMatchObject([
+  expect(await lettersIn(inbox, { limit: 10 })).toMatchObject([
     { id: id(1), error: 'The brokers refused a message because of its size.' },
   ])
   expect(spool.has(0)).toBe(false)

@@ -79,15 +79,7 @@ export function sharedInbox(): SharedInbox {
 async function* nothing(): AsyncGenerator<never> {}
 
 /** The members of an inbox that keeps no message beyond its end. */
-export const onlyWaiting: Pick<
-  Inbox,
-  'deadLetters' | 'findDeadLetter' | 'settled' | 'revive' | 'discard' | 'refusing' | 'close'
-> = {
-  deadLetters: async () => [],
-  findDeadLetter: async () => undefined,
-  settled: async () => [],
-  revive: async () => undefined,
-  discard: async () => false,
+export const onlyWaiting: Pick<Inbox, 'refusing' | 'close'> = {
   refusing: () => undefined,
   close: async () => {},
 }

@@ -11,7 +11,7 @@ import type { Inbox, InboxGap, InboxMessage, Opened, Waiting } from 'fleethook/e
 import { sqliteInbox, type SqliteInboxOptions } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
 import { describe, expect, test } from 'vitest'
-import { DeliveryIds, reason } from '../../src/testing/kept-message.ts'
+import { DeliveryIds, reason, lettersIn } from '../../src/testing/kept-message.ts'
 import { inForm } from '../form.ts'
 import { createFiles, type Files } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
@@ -90,7 +90,7 @@ test('messages that stopped siblings left are taken over in the order of arrival
   await life.inbox.close()
   const left = await begin(join(at, 'inbox-b.db'))
   expect(left.inbox.usage().messages).toBe(0)
-  expect(await left.inbox.deadLetters({ limit: 10 })).toEqual([])
+  expect(await lettersIn(left.inbox, { limit: 10 })).toEqual([])
   await left.inbox.close()
 })
 

@@ -4,7 +4,7 @@ import type { Inbox, InboxGap, InboxMessage, InboxSettings } from 'fleethook/ext
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
 import { expect, test } from 'vitest'
-import { DeliveryIds, reason } from '../../src/testing/kept-message.ts'
+import { DeliveryIds, reason, lettersIn, settledIn } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf } from './sqlite-settings.ts'
 
@@ -50,8 +50,8 @@ async function fill(inbox: Inbox, atMs: number): Promise<void> {
 }
 
 const kept = async (inbox: Inbox): Promise<readonly number[]> => [
-  (await inbox.deadLetters({ limit: 10 })).length,
-  (await inbox.settled({ limit: 10 })).length,
+  (await lettersIn(inbox, { limit: 10 })).length,
+  (await settledIn(inbox, { limit: 10 })).length,
 ]
 
 test('a clock that jumps ahead for a while deletes nothing', async () => {

@@ -5,7 +5,7 @@ import { FleethookError } from 'fleethook'
 import type { Inbox } from 'fleethook/extend'
 import { fakeClock } from 'fleethook/testing'
 import { expect } from 'vitest'
-import { message as kept, reason } from '../../src/testing/kept-message.ts'
+import { message as kept, reason, lettersIn, settledIn } from '../../src/testing/kept-message.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
 import { type InboxFile, inboxOn } from './sqlite-store.ts'
 
@@ -122,9 +122,9 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
       'pending',
       (n) => ask(n, async () => inbox.settle(kept(n).id, { as: 'dead', reason }), becomes(n, 'dead'), true),
     ],
-    revive: ['dead', (n) => ask(n, () => inbox.revive(kept(n).id), (revived) => backAgain(n, revived))], // prettier-ignore
-    replay: ['settled', (n) => ask(n, () => inbox.revive(kept(n).id), (revived) => backAgain(n, revived))], // prettier-ignore
-    discard: ['dead', (n) => ask(n, () => inbox.discard(kept(n).id), becomes(n, 'gone'), true)],
+    revive: ['dead', (n) => ask(n, async () => inbox.archive?.revive(kept(n).id), (revived) => backAgain(n, revived))], // prettier-ignore
+    replay: ['settled', (n) => ask(n, async () => inbox.archive?.revive(kept(n).id), (revived) => backAgain(n, revived))], // prettier-ignore
+    discard: ['dead', (n) => ask(n, async () => inbox.archive?.discard(kept(n).id), becomes(n, 'gone'), true)],
   }
 
   function backAgain(n: number, revived: { readonly id: string } | undefined): void {
@@ -142,7 +142,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
     failing = undefined
     ;({ inbox, store } = make())
     const waiting = new Set((await waitingIn(await inbox.open())).map(({ id }) => id))
-    const dead = new Set((await inbox.deadLetters(everything)).map(({ id }) => id))
+    const dead = new Set((await lettersIn(inbox, everything)).map(({ id }) => id))
     for (let n = 1; n <= count; n += 1) compare(n, waiting.has(kept(n).id), dead.has(kept(n).id))
     busy.clear()
     again.length = 0
@@ -170,7 +170,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
       const n = (count += 1)
       return ask(n, async () => inbox.put([kept(n)]), becomes(n, 'pending'))
     }
-    if (does === 'list') return inbox.settled(everything).catch(() => {})
+    if (does === 'list') return settledIn(inbox, everything).catch(() => {})
     const [from, way] = ways[does] ?? []
     const n = from === undefined ? undefined : pick(from, which)
     return n === undefined ? undefined : way?.(n)
@@ -205,11 +205,11 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
       expect(again).toEqual([])
       expect(inbox.refusing()).toBeUndefined()
       // Every settled message is in the file after this.
-      await inbox.settled(everything)
+      await settledIn(inbox, everything)
       const pending = idsOf('pending')
       expect((await store.waiting(-1)).items.map(({ id }) => id)).toEqual(pending)
       expect(inbox.usage()).toEqual({ messages: pending.length, bytes: pending.length * kept(0).bytes })
-      expect((await inbox.deadLetters(everything)).map(({ id }) => id)).toEqual(idsOf('dead'))
+      expect((await lettersIn(inbox, everything)).map(({ id }) => id)).toEqual(idsOf('dead'))
       for (const id of pending) expect((await inbox.claim(id))?.message.id).toBe(id)
       await inbox.close()
     },

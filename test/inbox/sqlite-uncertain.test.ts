@@ -3,7 +3,7 @@ import type { Inbox } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, type FakeClock } from 'fleethook/testing'
 import { describe, expect, test, vi } from 'vitest'
-import { message as kept, reason } from '../../src/testing/kept-message.ts'
+import { message as kept, reason, lettersIn, settledIn } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
 import { type InboxFile, inboxOn, type OpenedFile, rowOf, storeAt, transaction } from './sqlite-store.ts'
@@ -54,11 +54,11 @@ describe('when a sync fails after the file was written', () => {
     await inbox.put([kept(1)])
     await inbox.settle(kept(1).id, { as: 'dead', reason })
     fail()
-    await expect(inbox.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await expect(inbox.archive?.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
     await recovered()
-    expect(await inbox.deadLetters({ limit: 10 })).toMatchObject([{ id: kept(1).id, ...reason }])
+    expect(await lettersIn(inbox, { limit: 10 })).toMatchObject([{ id: kept(1).id, ...reason }])
     expect(inbox.usage()).toEqual(nothing)
-    expect(await inbox.revive(kept(1).id)).toBeDefined()
+    expect(await inbox.archive?.revive(kept(1).id)).toBeDefined()
     expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(1).bytes })
     await inbox.close()
   })
@@ -67,11 +67,11 @@ describe('when a sync fails after the file was written', () => {
     const { inbox, fail, recovered } = await failingSync()
     await inbox.put([kept(1)])
     await inbox.settle(kept(1).id)
-    await inbox.settled({ limit: 1 })
+    await settledIn(inbox, { limit: 1 })
     fail()
-    await expect(inbox.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await expect(inbox.archive?.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
     await recovered()
-    expect((await inbox.settled({ limit: 10 })).map(({ id }) => id)).toEqual([kept(1).id])
+    expect((await settledIn(inbox, { limit: 10 })).map(({ id }) => id)).toEqual([kept(1).id])
     expect(inbox.usage()).toEqual(nothing)
     await inbox.close()
   })
@@ -138,7 +138,7 @@ test('several crashes make one gap event, and the recorded gaps are removed when
   await Array.fromAsync(receiver.deadLetters.list())
   expect(await told.promise).toMatchObject({ reason: 'restarted', from: new Date(1_000) })
   // Reads after everything was written.
-  await made?.settled({ limit: 1 })
+  await made?.archive?.list('settled', { limit: 1 })
   await expect(gapsIn(path)).resolves.toBe(0)
   await receiver.drain()
 })
@@ -173,7 +173,7 @@ test('a message settled while the sync failed takes no room, even if the disk is
   await recovered()
   await vi.waitUntil(() => failures.length === 0, 20_000)
   await recovered()
-  expect(await inbox.settled({ limit: 10 })).toMatchObject([{ id: kept(1).id }])
+  expect(await settledIn(inbox, { limit: 10 })).toMatchObject([{ id: kept(1).id }])
   expect(inbox.usage()).toEqual(nothing)
   await inbox.close()
 })

@@ -7,7 +7,7 @@ import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
 import { describe, expect, test, vi } from 'vitest'
 import { withHint } from '../../src/base/errors.ts'
-import { DeliveryIds, message as kept, reason } from '../../src/testing/kept-message.ts'
+import { DeliveryIds, message as kept, reason, lettersIn, settledIn } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
 
@@ -161,11 +161,11 @@ describe('a message that is no longer pending', () => {
     const inbox = await open(files.path())
     await inbox.put([kept(1), kept(2)])
     await inbox.settle(kept(1).id)
-    expect((await inbox.settled({ limit: 10 })).map(({ id }) => id)).toEqual([kept(1).id])
-    expect(await inbox.revive(kept(1).id)).toMatchObject({ id: kept(1).id, lane: 'VIN' })
+    expect((await settledIn(inbox, { limit: 10 })).map(({ id }) => id)).toEqual([kept(1).id])
+    expect(await inbox.archive?.revive(kept(1).id)).toMatchObject({ id: kept(1).id, lane: 'VIN' })
     expect(await inbox.claim(kept(1).id)).toMatchObject({ replayed: true, message: { text: kept(1).text } })
     expect(inbox.usage().messages).toBe(2)
-    expect(await inbox.revive(kept(1).id)).toBeUndefined()
+    expect(await inbox.archive?.revive(kept(1).id)).toBeUndefined()
     await inbox.close()
   })
 
@@ -179,9 +179,9 @@ describe('a message that is no longer pending', () => {
     for (let at = 0; at < all.length; at += 500) await inbox.put(all.slice(at, at + 500))
     for (const { id } of all) await inbox.claim(id)
     for (const { id } of all) void inbox.settle(id)
-    const found = await inbox.settled({ limit: 3, lane: 'RARE', fromMs: startMs + 1000 })
+    const found = await settledIn(inbox, { limit: 3, lane: 'RARE', fromMs: startMs + 1000 })
     expect(found.map(({ receivedAt }) => receivedAt - startMs)).toEqual([1007, 2007, 3007])
-    const rest = await inbox.settled({ limit: 3, lane: 'RARE', after: found[2]?.id ?? '', toMs: startMs + 5000 })
+    const rest = await settledIn(inbox, { limit: 3, lane: 'RARE', after: found[2]?.id ?? '', toMs: startMs + 5000 })
     expect(rest.map(({ receivedAt }) => receivedAt - startMs)).toEqual([4007])
     await inbox.close()
   })
@@ -199,13 +199,13 @@ describe('a message that is no longer pending', () => {
     await clock.advance(tenMinutesMs / 2)
     await inbox.put([fresh])
     await inbox.settle(fresh.id)
-    expect(await inbox.settled({ limit: 10 })).toHaveLength(2)
+    expect(await settledIn(inbox, { limit: 10 })).toHaveLength(2)
     await clock.advance(tenMinutesMs / 2 + 20_000)
-    expect((await inbox.settled({ limit: 10 })).map(({ id }) => id)).toEqual([fresh.id])
+    expect((await settledIn(inbox, { limit: 10 })).map(({ id }) => id)).toEqual([fresh.id])
     expect((await inbox.claim(waits.id))?.message.text).toBe(waits.text)
-    expect(await inbox.deadLetters({ limit: 10 })).toHaveLength(1)
+    expect(await lettersIn(inbox, { limit: 10 })).toHaveLength(1)
     await clock.advance(tenMinutesMs)
-    expect(await inbox.deadLetters({ limit: 10 })).toHaveLength(0)
+    expect(await lettersIn(inbox, { limit: 10 })).toHaveLength(0)
     expect(await inbox.claim(waits.id)).toBeDefined()
     await inbox.close()
   }, 60_000)
@@ -223,10 +223,10 @@ describe('a message that is no longer pending', () => {
     for (const { id } of burst.flat().slice(0, -2)) void inbox.settle(id)
     const [last, waits] = burst.flat().slice(-2)
     for (let n = 0; n < 3; n += 1) await inbox.put([make(clock.now())])
-    expect(await inbox.settled({ limit: 1 })).toHaveLength(1)
+    expect(await settledIn(inbox, { limit: 1 })).toHaveLength(1)
     const settled = await vi.waitUntil(async () => {
       await clock.advance(10_000)
-      const left = await everyPage((after) => inbox.settled({ limit: 100_000, after }))
+      const left = await everyPage((after) => settledIn(inbox, { limit: 100_000, after }))
       return left.length < 5_000 && left
     }, 20_000)
     expect(settled.length).toBeGreaterThan(1_000)
@@ -298,7 +298,7 @@ describe('maxBytes', () => {
       )
     }
     await clock.advance(10_000)
-    const left = await everyPage((after) => inbox.deadLetters({ limit: 100_000, after }))
+    const left = await everyPage((after) => lettersIn(inbox, { limit: 100_000, after }))
     const dropped = gaps.reduce((sum, { missed = 0 }) => sum + missed, 0)
     expect(left.length).toBeGreaterThan(1_000)
     expect(left.length + dropped).toBe(20_000)

@@ -1,5 +1,5 @@
 import { FleethookError } from 'fleethook'
-import type { DeadLetter, InboxFactory, InboxMessage, Listing, Selection, Waiting } from 'fleethook/extend'
+import type { DeadLetter, InboxFactory, InboxMessage, ListedMessage, Selection, Waiting } from 'fleethook/extend'
 
 /** What outlives a receiver in a test: every message as JSON text, nothing else. */
 export interface Disk {
@@ -37,10 +37,15 @@ export interface Faults {
   deadLetter?: (id: string) => Promise<void> | void
 }
 
-function isSelected({ id, lane, receivedAt }: InboxMessage, which: Selection & Listing): boolean {
-  const { after = '', before = '~', fromMs = -Infinity, toMs = Infinity } = which
-  const isOfLane = which.lane === undefined || lane === which.lane
-  return isOfLane && id > after && id < before && receivedAt >= fromMs && receivedAt < toMs
+function isSelected({ id, lane, receivedAt }: InboxMessage, which: Selection, newestFirst: boolean): boolean {
+  const { after } = which
+  return (
+    (which.id === undefined || id === which.id) &&
+    (after === undefined || (newestFirst ? id < after : id > after)) &&
+    (which.lane === undefined || lane === which.lane) &&
+    (which.fromMs === undefined || receivedAt >= which.fromMs) &&
+    (which.toMs === undefined || receivedAt < which.toMs)
+  )
 }
 
 interface Stored {
@@ -131,33 +136,42 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
         on.messages.delete(id)
         on.deliveries.delete(id)
       },
-      async deadLetters(which) {
-        const found = letters().filter(({ message }) => isSelected(message, which))
-        const sorted = found.toSorted((a, b) => (a.id < b.id ? -1 : 1))
-        let bytes = 0
-        const last = sorted.findIndex(({ message }) => (bytes += message.bytes) >= 1_048_576)
-        return sorted.slice(0, last < 0 ? which.limit : Math.min(which.limit, last + 1))
+      archive: {
+        async list(what, which) {
+          const dead = letters().map(({ message, error, attempts, diedAt }): ListedMessage => ({
+            message,
+            state: 'dead',
+            reason: { error, attempts, diedAt },
+          }))
+          const settled = [...(on.settled?.values() ?? [])].map((text): ListedMessage => {
+            const { message } = JSON.parse(text) as Stored
+            return { message, state: 'settled' }
+          })
+          const waits = [...on.messages.keys()].flatMap((id): readonly ListedMessage[] => {
+            const stored = read(id)
+            return stored === undefined ? [] : [{ message: stored.message, state: 'waiting' }]
+          })
+          const isAll = what === 'all'
+          const found = (what === 'dead' ? dead : what === 'settled' ? settled : [...dead, ...settled, ...waits])
+            .filter(({ message }) => isSelected(message, which, isAll))
+            .toSorted((a, b) => (a.message.id > b.message.id === isAll ? -1 : 1))
+          let bytes = 0
+          const last = found.findIndex(({ message }) => (bytes += message.bytes) >= 1_048_576)
+          return found.slice(0, last < 0 ? which.limit : Math.min(which.limit, last + 1))
+        },
+        async revive(id) {
+          const text = on.dead.get(id) ?? on.settled?.get(id)
+          if (text === undefined) return undefined
+          const { message } = JSON.parse(text) as Stored
+          makeSure([message])
+          on.dead.delete(id)
+          on.settled?.delete(id)
+          on.next.delete(id)
+          on.messages.set(id, write(message, true))
+          return message
+        },
+        discard: async (id) => on.dead.delete(id),
       },
-      findDeadLetter: async (id) => letters().find((letter) => letter.id === id),
-      async settled(which) {
-        const found = [...(on.settled?.values() ?? [])].map((text) => (JSON.parse(text) as Stored).message)
-        return found
-          .filter((message) => isSelected(message, which))
-          .toSorted((a, b) => (a.id < b.id ? -1 : 1))
-          .slice(0, which.limit)
-      },
-      async revive(id) {
-        const text = on.dead.get(id) ?? on.settled?.get(id)
-        if (text === undefined) return undefined
-        const { message } = JSON.parse(text) as Stored
-        makeSure([message])
-        on.dead.delete(id)
-        on.settled?.delete(id)
-        on.next.delete(id)
-        on.messages.set(id, write(message, true))
-        return message
-      },
-      discard: async (id) => on.dead.delete(id),
       usage,
       refusing: () => (closed ? 'inbox_unavailable' : on.messages.size >= pendingMessages ? 'inbox_full' : undefined),
       async close() {

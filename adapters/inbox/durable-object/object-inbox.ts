@@ -2,28 +2,27 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import { idWithSeq, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
 import {
+  type Archive,
   type DeadLetterReason,
   done,
   type Inbox,
   type InboxMessage,
-  type ListedMessage,
-  type Listing,
   type NextAttempt,
   type Opened,
   unwritable,
   type Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
-import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../src/inbox/stored-row.ts'
+import { claimOf, listedOf, messageOf, waitingOf } from '../../../src/inbox/stored-row.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { ObjectStorage } from './platform.ts'
 import { type Dropped, type Keeping, Room } from './room.ts'
-import { dead, deleteMeta, listing, prepareSchema, readMeta, type Rows, selecting, waiting, writeMeta } from './rows.ts'
+import { dead, deleteMeta, listing, prepareSchema, readMeta, type Rows, waiting, writeMeta } from './rows.ts'
 import { createObjectVehicles, type ObjectVehicles } from './vehicles.ts'
 
 export interface ObjectInbox extends Inbox {
   readonly vehicles?: ObjectVehicles
-  messages(which: Listing): Promise<readonly ListedMessage[]>
+  readonly archive: Archive
   /** The number of messages that are handed out now, and of all claims so far. They show whether anything is going on. */
   activity(): { readonly handedOut: number; readonly claims: number }
   /** See {@link Room.sweep}. */
@@ -254,33 +253,26 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       if (wasAlone) await storage.sync()
     },
 
-    deadLetters: async (which) => selecting(rows, which).map(letterOf),
-
-    async findDeadLetter(id) {
-      const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state = ${dead}`, seqOf(id))
-      return row === undefined ? undefined : letterOf(row)
+    archive: {
+      // Keeping a settled message would cost a third row.
+      list: async (what, which) =>
+        what === 'settled'
+          ? []
+          : listing(rows, what, which).map((row) => listedOf(row, row['state'] === dead ? 'dead' : 'waiting')),
+      async revive(id) {
+        const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state = ${dead}`, seqOf(id))
+        if (row === undefined) return undefined
+        room.revive(Number(row['bytes']))
+        sql.exec(
+          `UPDATE fleethook_messages SET state = ${waiting}, replayed = 1, deliveries = 0, attempts = 0, not_before = 0,
+             error = NULL, died_at = NULL WHERE place = ?`,
+          seqOf(id),
+        )
+        kept()
+        return messageOf(row)
+      },
+      discard: async (id) => room.discard(seqOf(id)),
     },
-
-    // Keeping one would cost a third row.
-    settled: async () => [],
-
-    messages: async (which) =>
-      listing(rows, which).map((row) => listedOf(row, row['state'] === dead ? 'dead' : 'waiting')),
-
-    async revive(id) {
-      const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state = ${dead}`, seqOf(id))
-      if (row === undefined) return undefined
-      room.revive(Number(row['bytes']))
-      sql.exec(
-        `UPDATE fleethook_messages SET state = ${waiting}, replayed = 1, deliveries = 0, attempts = 0, not_before = 0,
-           error = NULL, died_at = NULL WHERE place = ?`,
-        seqOf(id),
-      )
-      kept()
-      return messageOf(row)
-    },
-
-    discard: async (id) => room.discard(seqOf(id)),
 
     async forget(vin, dryRun) {
       const own = `lane = ? OR (lane GLOB '[*][^*]*' AND instr(text, ?) > 0)`

@@ -4,7 +4,7 @@ import { guardedLog } from '../../../src/base/log.ts'
 import { detachedContext, type RequestScope } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { Forgotten, MessageSelection } from '../../../src/inbox/dead-letters.ts'
-import type { DeadLetter, InboxMessage, KeptGap, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
+import type { Archive, InboxMessage, KeptGap, ListedMessage } from '../../../src/inbox/inbox.ts'
 import type { Failing } from '../../../src/inbox/stats.ts'
 import { pageBytes } from '../../../src/inbox/pages.ts'
 import type { SentVehicle } from '../../../src/inbox/vehicle-store.ts'
@@ -18,6 +18,11 @@ import { reportOf } from './vehicles.ts'
 
 /** The messages that a call is about. Their times arrive as JSON text. */
 export type Which = string | (MessageSelection & { readonly dryRun?: boolean | undefined })
+
+interface ArchiveQuestion {
+  readonly what: Parameters<Archive['list']>[0]
+  readonly which: Parameters<Archive['list']>[1]
+}
 
 /** What a Worker asks an object. */
 export type Questions = Omit<Shard, 'alarm'>
@@ -120,19 +125,9 @@ class Shard {
     for (const gap of gaps) await this.#vehicles().noteGap(gap)
   }
 
-  async deadLetters(which: Selection): Promise<readonly DeadLetter[]> {
+  async list({ what, which }: ArchiveQuestion): Promise<readonly ListedMessage[]> {
     await this.#intake.open()
-    return this.#inbox.deadLetters(which)
-  }
-
-  async findDeadLetter(id: string): Promise<DeadLetter | undefined> {
-    await this.#intake.open()
-    return this.#inbox.findDeadLetter(id)
-  }
-
-  async messages(which: Listing): Promise<readonly ListedMessage[]> {
-    await this.#intake.open()
-    return this.#inbox.messages(which)
+    return this.#inbox.archive.list(what, which)
   }
 
   replayDead(which: Which): Promise<number> {

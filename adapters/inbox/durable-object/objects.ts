@@ -5,7 +5,14 @@ import { createDeadLetterReader, createMessages, readsNothing } from '../../../s
 import type { Forgotten } from '../../../src/inbox/dead-letters.ts'
 import { togetherOf } from '../../../src/inbox/failing.ts'
 import { ForwardingInbox } from '../../../src/inbox/forwarding.ts'
-import { type Inbox, type InboxMessage, type InboxSettings, RefusedElsewhere } from '../../../src/inbox/inbox.ts'
+import {
+  type Archive,
+  type Inbox,
+  type InboxMessage,
+  type InboxSettings,
+  type ListedMessage,
+  RefusedElsewhere,
+} from '../../../src/inbox/inbox.ts'
 import { bytesOfMessage, pageBytes } from '../../../src/inbox/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { SentVehicle, VehiclesElsewhere } from '../../../src/inbox/vehicle-store.ts'
@@ -40,7 +47,7 @@ export class ObjectsInbox extends ForwardingInbox {
     this.#options = options
     this.#everyShard = Array.from({ length: options.shards }, (_, shard) => shard)
     this.vehiclesElsewhere = settings.keepsVehicles === true ? this.#vehicles() : undefined
-    const all = this.#everyObject()
+    const all: Pick<Archive, 'list'> = { list: (what, which) => this.#list(what, which) }
     const { read = readsNothing } = settings
     const reader = createDeadLetterReader(all, read)
     this.operator = {
@@ -137,19 +144,11 @@ export class ObjectsInbox extends ForwardingInbox {
     return (await this.#askAll(question, about, env)).reduce((sum, count) => sum + count, 0)
   }
 
-  #everyObject(): Required<Pick<Inbox, 'deadLetters' | 'findDeadLetter' | 'messages'>> {
-    return {
-      deadLetters: async (which) =>
-        merged(await this.#askAll('deadLetters', which), which.limit, (a, b) => a.id < b.id, bytesOfMessage),
-      findDeadLetter: async (id) => (await this.#askAll('findDeadLetter', id)).find((letter) => letter !== undefined),
-      messages: async (which) =>
-        merged(
-          await this.#askAll('messages', which),
-          which.limit,
-          (a, b) => a.message.id > b.message.id,
-          bytesOfMessage,
-        ),
-    }
+  /** The messages of all objects. */
+  async #list(...[what, which]: Parameters<Archive['list']>): Promise<readonly ListedMessage[]> {
+    const isBefore = (a: ListedMessage, b: ListedMessage): boolean =>
+      what === 'all' ? a.message.id > b.message.id : a.message.id < b.message.id
+    return merged(await this.#askAll('list', { what, which }), which.limit, isBefore, bytesOfMessage)
   }
 
   #vehicles(): VehiclesElsewhere {

@@ -1,7 +1,7 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { seqOf } from '../../../src/inbox/delivery-id.ts'
 import { pageBytes } from '../../../src/inbox/pages.ts'
-import type { Listing, Selection } from '../../../src/inbox/inbox.ts'
+import type { Selection } from '../../../src/inbox/inbox.ts'
 import type { ObjectSql, SqlValue } from './platform.ts'
 
 /** A row of `fleethook_messages`, or some of its columns. */
@@ -9,31 +9,20 @@ export type Row = Readonly<Record<string, SqlValue>>
 
 export type Rows = (query: string, ...bindings: readonly (string | number | null)[]) => readonly Row[]
 
-/** The selected dead letters, in the order of ids. */
-export function selecting(rows: Rows, which: Selection): readonly Row[] {
+/** The selected dead letters, oldest first, or rows of all states, newest first. */
+export function listing(rows: Rows, what: 'dead' | 'all', which: Selection): readonly Row[] {
+  const { id, limit, after, lane, fromMs, toMs } = which
+  const order = what === 'dead' ? 'ASC' : 'DESC'
   // The state is part of the statement's text, so that SQLite finds the index of dead letters.
-  return reading(rows, [`state = ${dead}`], which, 'ASC')
-}
-
-/** The selected rows of all states, newest first. */
-export function listing(rows: Rows, which: Listing): readonly Row[] {
-  return reading(rows, [], which, 'DESC')
-}
-
-function reading(
-  rows: Rows,
-  conditions: string[],
-  { limit, after, before, lane, fromMs, toMs }: Selection & Listing,
-  order: 'ASC' | 'DESC',
-): readonly Row[] {
+  const conditions = what === 'dead' ? [`state = ${dead}`] : []
   const bindings: (string | number)[] = []
   const where = (condition: string, binding: string | number | undefined): void => {
     if (binding === undefined) return
     conditions.push(condition)
     bindings.push(binding)
   }
-  where('place > ?', after === undefined ? undefined : seqOf(after))
-  where('place < ?', before === undefined ? undefined : seqOf(before))
+  where('place = ?', id === undefined ? undefined : seqOf(id))
+  where(what === 'dead' ? 'place > ?' : 'place < ?', after === undefined ? undefined : seqOf(after))
   where('lane = ?', lane)
   where('received_at >= ?', fromMs)
   where('received_at < ?', toMs)

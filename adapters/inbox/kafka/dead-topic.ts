@@ -79,11 +79,6 @@ export class DeadTopic {
     )
   }
 
-  async find(id: string): Promise<DeadLetter | undefined> {
-    const [letter] = await this.read(await this.findAll([id]))
-    return letter
-  }
-
   /** The dead letters that exist for these ids, in the same order. */
   async findAll(ids: readonly string[]): Promise<readonly FoundLetter[]> {
     await this.#update()

@@ -4,6 +4,7 @@ import type { DeadLetters, ReplaySelection } from '../../../src/inbox/dead-lette
 import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
 import { largestPage, pageOf } from '../../../src/inbox/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
+import { listedLetter } from '../../../src/inbox/stored-row.ts'
 import { deadLettersOf, paced } from '../shared-archive.ts'
 import { closeClient, type Connector } from './client.ts'
 import type { DeadTopic } from './dead-topic.ts'
@@ -35,8 +36,7 @@ export class Replays {
     const { dead, read } = options
     this.deadLetters = deadLettersOf(
       {
-        deadLetters: (which) => dead.list(which),
-        findDeadLetter: (id) => dead.find(id),
+        list: async (_, which) => (await dead.list(which)).map(listedLetter),
         replay: async (ids) => {
           const found = await dead.findAll(ids)
           // In pages, because a letter has its message.

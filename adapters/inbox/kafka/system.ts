@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { backgroundTimer, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
-import { createMessages, readsNothing } from '../../../src/inbox/archive.ts'
+import { createMessages, noArchive, readsNothing } from '../../../src/inbox/archive.ts'
 import type { Backlog, InboxStats } from '../../../src/inbox/stats.ts'
 import { type InboxGap, type InboxMessage, type InboxSettings } from '../../../src/inbox/inbox.ts'
 import type { Signs } from '../signs-of-life.ts'
@@ -65,7 +65,7 @@ export class KafkaSystem implements SharedSystem {
         discard: (which) => replays().deadLetters.discard(which),
       },
       // Messages are in the topic, and Kafka's own tools read it.
-      messages: createMessages({}, readsNothing),
+      messages: createMessages(noArchive, readsNothing),
       replay: (which) => replays().replay(which),
     }
   }

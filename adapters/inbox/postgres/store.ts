@@ -1,21 +1,21 @@
-import { createMessages, pageOf, replayable } from '../../../src/inbox/archive.ts'
+import { pageOf, replayable } from '../../../src/inbox/archive.ts'
 import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
 import { BelievedTime } from '../../../src/inbox/believed-time.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, idWithSeq } from '../../../src/inbox/delivery-id.ts'
-import type { Forgotten, Messages, Replayed, ReplayPage, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { Forgotten, Replayed, ReplayPage, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type {
+  Archive,
   DeadLetter,
   DeadLetterReason,
   InboxMessage,
   ListedMessage,
-  Listing,
   Selection,
 } from '../../../src/inbox/inbox.ts'
 import { pageBytes } from '../../../src/inbox/pages.ts'
 import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
-import { letterOf, listedOf, messageOf } from '../../../src/inbox/stored-row.ts'
+import { letterOf, listedLetter, listedOf, messageOf } from '../../../src/inbox/stored-row.ts'
 import { type DeadLetterStore, paced } from '../shared-archive.ts'
 import type { Database, Row } from './client.ts'
 import { patientMs, type Place } from './endings.ts'
@@ -122,7 +122,7 @@ SELECT (EXISTS (${lockedSql(schema, '$3')}))::text AS locked,
     return row?.['locked'] === 'true' ? 'locked' : row?.['handled'] === 'true'
   }
 
-  async deadLetters(which: Which): Promise<readonly DeadLetter[]> {
+  async deadLetters(which: Selection): Promise<readonly DeadLetter[]> {
     const { sql, values } = selected(which, 'ASC')
     const { schema } = this.#db
     const rows = await this.#db.run(
@@ -133,8 +133,12 @@ JOIN ${schema}.message m ON m.id = page.id JOIN ${schema}.dead d ON d.id = m.id 
     return rows.map(letterOf)
   }
 
-  async findDeadLetter(id: string): Promise<DeadLetter | undefined> {
-    return isId(id) ? (await this.deadLetters({ id, limit: 1 }))[0] : undefined
+  /** See `Archive`. */
+  async list(...[what, which]: Parameters<Archive['list']>): Promise<readonly ListedMessage[]> {
+    if (which.id !== undefined && !isId(which.id)) return []
+    if (what === 'all') return this.messages(which)
+    if (what === 'dead') return (await this.deadLetters(which)).map(listedLetter)
+    return (await this.settled(which)).map((message) => ({ message, state: 'settled' }))
   }
 
   async replay(ids: readonly string[]): Promise<number> {
@@ -180,7 +184,7 @@ DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id`,
   }
 
   /** All messages, newest first. */
-  async messages(which: Which): Promise<readonly ListedMessage[]> {
+  async messages(which: Selection): Promise<readonly ListedMessage[]> {
     const { sql, values } = selected(which, 'DESC')
     const { schema } = this.#db
     const rows = await this.#db.run(
@@ -192,29 +196,15 @@ WHERE ${inPage} ORDER BY m.id DESC`,
     return rows.map((row) => listedOf(row, stateOf(row)))
   }
 
-  /** What `receiver.messages` does. */
-  listing(reread: Receipts['reread']): Messages {
-    return {
-      list: createMessages({ messages: (which) => this.messages(which) }, reread).list,
-      // Several receivers make ids, so the one before the next `seq` can be of another.
-      get: async (id) =>
-        isId(id) ? createMessages({ messages: () => this.messages({ id, limit: 1 }) }, reread).get(id) : undefined,
-    }
-  }
-
   /** Handles handled messages again, in order per vehicle. Resolves to their number. */
   async replayHandled(which: ReplaySelection, reread: Receipts['reread']): Promise<number> {
     const found: Pick<InboxMessage, 'id' | 'lane'>[] = []
-    for await (const { id, lane } of replayable((selection) => this.settled(selection), which, reread))
-      found.push({ id, lane })
+    for await (const { id, lane } of replayable(this, which, reread)) found.push({ id, lane })
     return which.dryRun === true ? found.length : this.#replay(found)
   }
 
   async replaySome(which: ReplayPage, reread: Receipts['reread']): Promise<Replayed> {
-    const { found, next } = await pageOf(
-      replayable((selection) => this.settled(selection), which, reread),
-      which.limit,
-    )
+    const { found, next } = await pageOf(replayable(this, which, reread), which.limit)
     return { messages: await this.#replay(found), next }
   }
 
@@ -382,11 +372,8 @@ const pageSql = (from: string, selection: string): string =>
   `SELECT id, pg_catalog.sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS before FROM (SELECT m.id, m.bytes FROM ${from} ${selection}) listed`
 const inPage = `page.before < ${pageBytes}`
 
-/** `id`: only this one. */
-type Which = Selection & Listing & { readonly id?: string }
-
 function selected(
-  { id, lane, fromMs, toMs, limit, after, before }: Which,
+  { id, lane, fromMs, toMs, limit, after }: Selection,
   order: 'ASC' | 'DESC',
   also = 'true',
 ): { readonly sql: string; readonly values: readonly unknown[] } {
@@ -401,7 +388,6 @@ function selected(
   add('m.lane = ?', lane === undefined ? undefined : storable(lane))
   add('m.received_at >= ?', fromMs)
   add('m.received_at < ?', toMs)
-  add('m.id > ?::uuid', after)
-  add('m.id < ?::uuid', before)
+  add(`m.id ${order === 'ASC' ? '>' : '<'} ?::uuid`, after)
   return { sql: `WHERE ${conditions.join(' AND ')} ORDER BY m.id ${order} LIMIT ${Math.trunc(limit)}`, values }
 }

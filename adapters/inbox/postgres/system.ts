@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../../src/base/clock.ts'
-import { readsNothing } from '../../../src/inbox/archive.ts'
+import { createMessages, readsNothing } from '../../../src/inbox/archive.ts'
 import { clockAhead } from '../../../src/inbox/believed-time.ts'
 import { failingOf } from '../../../src/inbox/failing.ts'
 import type { Inbox, InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
@@ -61,7 +61,7 @@ export class PostgresSystem implements SharedSystem, Marks {
     this.#watch = new Watch(this.db, clock, log)
     this.operator = {
       deadLetters: deadLettersOf(store, read),
-      messages: store.listing(read),
+      messages: createMessages(store, read),
       replay: (which) => store.replayHandled(which, read),
       replaySome: (which) => store.replaySome(which, read),
       failing: async () => failingOf(await failingMessages(this.db), true),

@@ -5,6 +5,7 @@ import { elapsedMs, systemClock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import {
+  type Archive,
   type DeadLetter,
   type DeadLetterReason,
   done,
@@ -13,14 +14,15 @@ import {
   type InboxMessage,
   type InboxSettings,
   type KeptGap,
+  type ListedMessage,
   neverFits,
   type NextAttempt,
-  type Selection,
   unwritable,
   type Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
 import { bytesOfMessage, pageBytes } from '../../../src/inbox/pages.ts'
+import { listedLetter } from '../../../src/inbox/stored-row.ts'
 import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
 import { Window } from '../../../src/inbox/window.ts'
 import { createControl } from './control.ts'
@@ -335,16 +337,42 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     return items
   }
 
-  function list<T>(
-    which: Selection,
-    read: (which: Selection, after: number) => Promise<Page<T>>,
-    bytesOf: (item: T) => number,
-  ): Promise<readonly T[]> {
-    const afterSeq = which.after === undefined ? -1 : seqOf(which.after)
+  async function list(...[what, which]: Parameters<Archive['list']>): Promise<readonly ListedMessage[]> {
+    const { id, after, fromMs, limit } = which
+    const one = id === undefined ? Number.NaN : seqOf(id)
+    const behind = after === undefined ? Number.NaN : seqOf(after)
+    if (what === 'all') {
+      const start = [one + 1, behind].find((seq) => !Number.isNaN(seq)) ?? Number.MAX_SAFE_INTEGER
+      const found = await readPages(
+        limit,
+        start,
+        (most, from) => file.messages({ ...which, limit: most }, from),
+        bytesOfMessage,
+      )
+      return found.filter(({ message }) => id === undefined || message.id === id)
+    }
     // The id of a message is never older than its receipt.
-    const beforeFrom = which.fromMs === undefined ? -1 : firstSeqAt(which.fromMs) - 1
-    const start = Math.max(Number.isNaN(afterSeq) ? -1 : afterSeq, beforeFrom)
-    return readPages(which.limit, start, (limit, after) => read({ ...which, limit }, after), bytesOf)
+    const beforeFrom = fromMs === undefined ? -1 : firstSeqAt(fromMs) - 1
+    const start = Math.max([one - 1, behind].find((seq) => !Number.isNaN(seq)) ?? -1, beforeFrom)
+    const found: readonly ListedMessage[] =
+      what === 'dead'
+        ? (
+            await readPages(
+              limit,
+              start,
+              (most, from) => file.deadLetters({ ...which, limit: most }, from),
+              bytesOfMessage,
+            )
+          ).map(listedLetter)
+        : (
+            await readPages(
+              limit,
+              start,
+              (most, from) => file.settled({ ...which, limit: most }, from),
+              ({ bytes }) => bytes,
+            )
+          ).map((message) => ({ message, state: 'settled' }))
+    return found.filter(({ message }) => id === undefined || message.id === id)
   }
 
   async function findDeadLetter(id: string): Promise<DeadLetter | undefined> {
@@ -472,49 +500,36 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       cache.remove(id)
     },
 
-    deadLetters: (which) => list(which, file.deadLetters, bytesOfMessage),
+    archive: {
+      list,
 
-    findDeadLetter,
+      async revive(id) {
+        const seq = seqOf(id)
+        if (Number.isNaN(seq)) return undefined
+        if (commits.isChanging(seq)) await commits.flush()
+        const message = await readFile(() => file.message(seq))
+        if (message?.id !== id) return undefined
+        const back = await moveBack(id, seq)
+        reserve(1, message.bytes)
+        let revived: number | undefined
+        try {
+          revived = await commits.move({ to: 'pending', seq })
+        } catch (error) {
+          // A full disk has written nothing.
+          if (!(error instanceof FleethookError && error.code === 'inbox_full')) undoneRevivals.push(back)
+          throw error
+        } finally {
+          if (revived === undefined) release(1, message.bytes)
+        }
+        if (revived === undefined) return undefined
+        uncertainMoves.delete(seq)
+        return { id, lane: message.lane, kind: message.kind }
+      },
 
-    settled: (which) => list(which, file.settled, ({ bytes }) => bytes),
-
-    messages({ before, ...which }) {
-      const end = Number.MAX_SAFE_INTEGER
-      const start = before === undefined ? end : seqOf(before)
-      return readPages(
-        which.limit,
-        Number.isNaN(start) ? end : start,
-        (limit, from) => file.messages({ ...which, limit }, from),
-        bytesOfMessage,
-      )
-    },
-
-    async revive(id) {
-      const seq = seqOf(id)
-      if (Number.isNaN(seq)) return undefined
-      if (commits.isChanging(seq)) await commits.flush()
-      const message = await readFile(() => file.message(seq))
-      if (message?.id !== id) return undefined
-      const back = await moveBack(id, seq)
-      reserve(1, message.bytes)
-      let revived: number | undefined
-      try {
-        revived = await commits.move({ to: 'pending', seq })
-      } catch (error) {
-        // A full disk has written nothing.
-        if (!(error instanceof FleethookError && error.code === 'inbox_full')) undoneRevivals.push(back)
-        throw error
-      } finally {
-        if (revived === undefined) release(1, message.bytes)
-      }
-      if (revived === undefined) return undefined
-      uncertainMoves.delete(seq)
-      return { id, lane: message.lane, kind: message.kind }
-    },
-
-    async discard(id) {
-      const seq = seqOf(id)
-      return !Number.isNaN(seq) && (await commits.move({ to: 'deleted', seq })) !== undefined
+      async discard(id) {
+        const seq = seqOf(id)
+        return !Number.isNaN(seq) && (await commits.move({ to: 'deleted', seq })) !== undefined
+      },
     },
 
     async forget(vin, dryRun) {

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { expect, test } from 'vitest'
-import { message, reason } from '../../../src/testing/kept-message.ts'
+import { message, reason, lettersIn } from '../../../src/testing/kept-message.ts'
 import { settingsOf, waitingIn } from '../../inbox/sqlite-settings.ts'
 import { storeAt } from '../../inbox/sqlite-store.ts'
 import { createVolume, noVolumes } from './volume.ts'
@@ -27,7 +27,7 @@ test.skipIf(noVolumes !== undefined)(
     await inbox.claim(message(1).id)
     await inbox.settle(message(1).id)
     await inbox.settle(message(2).id, { as: 'dead', reason })
-    expect(await inbox.deadLetters({ limit: 2 })).toHaveLength(1)
+    expect(await lettersIn(inbox, { limit: 2 })).toHaveLength(1)
     expect(inbox.usage().messages).toBe(0)
     await inbox.close()
   },

@@ -3,6 +3,7 @@ import type { ObjectStorage, SqlValue } from '../../../adapters/inbox/durable-ob
 import type { Inbox, InboxSettings, StoredVehicle } from '../../../src/extend.ts'
 import { inboxConformance, type InboxUnderTest } from '../../../src/testing.ts'
 import { vehiclesConformance } from '../../conformance/vehicles-conformance.ts'
+import { lettersIn } from '../../../src/testing/kept-message.ts'
 
 /** The result of a check: nothing, or why it failed. */
 export type Outcome = readonly [name: string, failure: string | undefined]
@@ -66,7 +67,7 @@ async function retention(storage: ObjectStorage): Promise<object> {
     await put(n)
     await inbox.settle(idOf(n), { as: 'dead', reason: { error: 'no', attempts: 1, diedAt: n } })
   }
-  const letters = await ids(inbox.deadLetters({ limit: 10 }))
+  const letters = await ids(lettersIn(inbox, { limit: 10 }))
   // Two are dead, so there is room for four.
   for (const n of [8, 9, 0, 2]) await put(n)
   const full = await put(1).then(
@@ -74,7 +75,7 @@ async function retention(storage: ObjectStorage): Promise<object> {
     (error: { readonly code: string }) => error.code,
   )
   inbox.sweep(60_000 + 7)
-  return { dropped, letters, full, swept: await ids(inbox.deadLetters({ limit: 10 })) }
+  return { dropped, letters, full, swept: await ids(lettersIn(inbox, { limit: 10 })) }
 }
 
 /** Storage that also reports the rows that a statement wrote. */

@@ -8,7 +8,6 @@ import type {
   InboxMessage,
   KeptGap,
   ListedMessage,
-  Listing,
   Selection,
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
@@ -31,7 +30,7 @@ export interface InboxFile {
   deadLetters(which: Selection, after: number): Promise<Page<DeadLetter>>
   settled(which: Selection, after: number): Promise<Page<InboxMessage>>
   /** Messages of every state, newest first, from the one before this `seq`. */
-  messages(which: Listing, before: number): Promise<Page<ListedMessage>>
+  messages(which: Selection, before: number): Promise<Page<ListedMessage>>
   /** Rejects when the file or its journal was deleted, renamed or replaced. Else adds a piece to the reserve. */
   check(): Promise<void>
   /** Writes the sign of life, then does one bounded step of retention and of shrinking the file. */
