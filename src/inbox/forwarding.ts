@@ -1,15 +1,18 @@
 import { type Clock, elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
-import type {
-  Durability,
+import type { Durability, OpenOptions } from '../hosting/drainable.ts'
+import type { RequestScope } from '../hosting/execution-context.ts'
+import {
+  type Claim,
   type Inbox,
   type InboxMessage,
   type InboxSettings,
   type Opened,
-  OpenOptions,
-} from '../hosting/drainable.ts'
-import type { RequestScope } from '../hosting/execution-context.ts'
-import { type Claim, type Outcome, RefusedElsewhere, refusingMs, type Settled } from './inbox.ts'
+  type Outcome,
+  RefusedElsewhere,
+  refusingMs,
+  type Settled,
+} from './inbox.ts'
 
 type Refusing = 'inbox_full' | 'inbox_unavailable'
 
