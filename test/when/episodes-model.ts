@@ -33,7 +33,7 @@ export interface Value {
 
 /** The model does not need the types of measures. */
 function plain<Of extends Measures>(edge: EpisodeEdge<Of>): EpisodeEdge {
-  return edge as unknown as EpisodeEdge // oxlint-disable-line no-unsafe-type-assertion
+  return edge
 }
 
 export const trip: EpisodeEdge = plain(

@@ -366,7 +366,7 @@ test('`exactly` can be replaced in a test without a cast', async () => {
     exactly('trips', (happening: { readonly id: string }, _context, rows) => rows.push(happening.id))
   const rows: string[] = []
   const handler = save((_name, handle) => async (what, context) => void (await handle(what, context, rows)))
-  await handler({ id: 'one' }, { delivery: { id: '', attempt: 1, redelivered: false, replayed: false } as never })
+  await handler({ id: 'one' }, { delivery: { id: '', attempt: 1, redelivered: false, replayed: false } })
   expect(rows).toEqual(['one'])
 })
 
