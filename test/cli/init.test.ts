@@ -21,10 +21,13 @@ import { command } from './command.ts'
 const templates = readdirSync('examples').filter(
   (name) => existsSync(`examples/${name}/package.json`) || existsSync(`examples/${name}/deno.json`),
 )
+/** No request comes to these, so they have no secret. */
+const withoutWebhook = ['own-server']
 /** Where `send` must post when that is not its default. */
 const sendTo: Readonly<Record<string, RegExp>> = {
   express: /--url http:\/\/localhost:3000\/telemetry /,
   fastify: /--url http:\/\/localhost:3000\/telemetry /,
+  logbook: /send --count 20000 --rate 200 +#/,
   lambda: /--url https:\/\/\S+\.on\.aws /,
   nextjs: /--url http:\/\/localhost:3000\/telemetry /,
   workers: /--url http:\/\/localhost:8787 --dotenv \.dev\.vars /,
@@ -45,7 +48,16 @@ const secretIn = (folder: string): string => {
 }
 
 describe('fleethook init', () => {
-  test.each(templates)(
+  test.each(withoutWebhook)('copies %s, which nobody posts to, without a secret', async (name) => {
+    const folder = join(scratch, `My ${name}`)
+    const { status, stdout } = await command(['init', name, folder])
+    expect(status).toBe(0)
+    expect(secretIn(folder)).toBe('')
+    expect(stdout).not.toContain('fleethook send')
+    expect(JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')).name).toBe(`my-${name}`)
+  })
+
+  test.each(templates.filter((name) => !withoutWebhook.includes(name)))(
     'copies %s, with a strong secret that it does not print, and says what to type next',
     async (name) => {
       const folder = join(scratch, `My ${name}`)

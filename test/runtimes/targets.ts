@@ -46,7 +46,8 @@ export function programCommand(
 /** How to run `programs/app.ts` with these settings. `serve`: options of the server, where there is one. */
 export async function appCommand(runtime: Runtime, settings: Settings, serve: object = {}): Promise<TargetCommand> {
   if (runtime === 'workerd') return workerCommand(appWorker(settings))
-  if (runtime === 'node22.13') throw new Error('Node 22.13 does not run TypeScript: it is tested with the built package.')
+  if (runtime === 'node22.13')
+    throw new Error('Node 22.13 does not run TypeScript: it is tested with the built package.')
   return programCommand(runtime, join(programs, 'serve.ts'), {
     SETTINGS: JSON.stringify(settings),
     SERVE: JSON.stringify({ hostname: '127.0.0.1', ...serve }),

@@ -304,9 +304,9 @@ describe('what a Worker asks of its objects', () => {
 
   test('dead letters are those of all objects, the oldest first, with the bindings of the last request', async () => {
     const letter = (id: string): object => ({
-      id,
-      ...{ error: 'Error: no', attempts: 5, diedAt: 1 },
       message: { id, lane: 'V1', receivedAt: 1, door: 'root', kind: 'wire', text: JSON.stringify(body), bytes: 80 },
+      state: 'dead',
+      reason: { error: 'Error: no', attempts: 5, diedAt: 1 },
     })
     const { namespace: shards, asked } = objects((shard) => ({ value: [letter(`${9 - Number(shard.at(-1))}`)] }))
     const receiver = createReceiver<{ X: ObjectNamespace }>({
@@ -318,6 +318,6 @@ describe('what a Worker asks of its objects', () => {
     const letters = await Array.fromAsync(receiver.deadLetters.list())
     expect(letters.map(({ id }) => id)).toEqual(['6', '7', '8', '9'])
     expect(letters[0]).toMatchObject({ event: { topic: 'data', vin: 'V1' }, attempts: 5 })
-    expect(asked.map(({ question }) => question)).toEqual(Array.from({ length: 4 }, () => 'deadLetters'))
+    expect(asked.map(({ question }) => question)).toEqual(Array.from({ length: 4 }, () => 'list'))
   })
 })

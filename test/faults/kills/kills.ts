@@ -91,7 +91,9 @@ async function chains(victim: Victim): Promise<Pick<Found, 'changes' | 'reported
     return [...vins].flatMap(([vin, runs]) => {
       const numbers = [...new Set(runs.map(({ number }) => number))].toSorted((a, b) => a - b)
       const expected = numbers.slice(1).map((to, at) => `${numbers[at]} to ${to}`)
-      const found = reported.filter((change) => change.vin === vin).map(({ from, to }) => `${String(from)} to ${String(to)}`)
+      const found = reported
+        .filter((change) => change.vin === vin)
+        .map(({ from, to }) => `${String(from)} to ${String(to)}`)
       return found.join() === expected.join() ? [] : [{ vin, found, expected }]
     })
   }
