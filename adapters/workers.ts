@@ -42,10 +42,10 @@ export interface Worker<Bindings> {
 export function worker<Bindings = unknown>(served: WorkerServed<Bindings>): Worker<Bindings> {
   const receivers = isRouted(served) ? receiversIn(served) : [served]
   refuseForgetting(receivers)
-  const binds = receivers.flatMap((receiver) => hostedBy(receiver)?.intake.parts.settings.inbox.bind ?? [])
+  const told = receivers.flatMap((receiver) => hostedBy(receiver)?.intake.parts.settings.inbox.useEnv ?? [])
   return {
     fetch(request, env, context) {
-      for (const bind of binds) bind(env)
+      for (const useEnv of told) useEnv(env)
       return served.fetch(request, env, context)
     },
   }

@@ -46,7 +46,8 @@ const shared: Readonly<Record<string, RegExp>> = {
   events: /[\\/]src[\\/](base|hosting|events[\\/](?!schemas|wire-schemas)|wire)/,
   // The client needs it too, and nothing else of the core.
   retry: /[\\/]src[\\/]core[\\/]retry/,
-  receiver: /[\\/]src[\\/](http|inbox|core|parts|receiver|backend[\\/](?!relay))/,
+  // Without what only branches need, and the way to messages that are kept elsewhere.
+  receiver: /[\\/]src[\\/](http|inbox[\\/](?!forwarding)|core|gaps|parts|receiver(?![\\/](branches|hand-over)))/,
   serve: /[\\/]adapters[\\/](runtime|serve-options|startup-errors)/,
   sqlite: /[\\/]adapters[\\/]inbox[\\/]sqlite[\\/](?!file[\\/]thread)/,
 }

@@ -89,7 +89,7 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
   const { objects, shards = 4, maxBytes = 1024 * mebibyte, retention = {} } = options
   const dead = { forMs: 30 * dayMs, maxBytes: 64 * mebibyte, ...defined(retention.dead) }
   let bindings: unknown
-  const bind = (env: unknown): void => {
+  const useEnv = (env: unknown): void => {
     bindings = env
   }
   const give = givenOnce('durableObjectInbox', 'binding')
@@ -97,7 +97,7 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
     give()
     return new ObjectsInbox(settings, { objects, shards, bindings: () => bindings })
   }
-  const inbox = Object.assign(create, { bind, place: { of: 'durableObjectInbox', takes: true } as const })
+  const inbox = Object.assign(create, { useEnv, place: { of: 'durableObjectInbox', takes: true } as const })
   made.set(inbox, { maxBytes, dead })
   return inbox
 }
@@ -130,7 +130,7 @@ export function inboxObject(receiver: Drainable): InboxObjectClass {
     )
   }
   const { limits, inbox } = parts.settings
-  const { bind = () => {} } = inbox
+  const { useEnv = () => {} } = inbox
   const { pendingMessages = 50_000, pendingBytes = keeping.maxBytes } = limits
-  return createInboxObject(parts, { ...keeping, pendingMessages, pendingBytes }, bind)
+  return createInboxObject(parts, { ...keeping, pendingMessages, pendingBytes }, useEnv)
 }

@@ -443,7 +443,7 @@ export interface InboxFactory {
   /** Makes the clock of the receiver of that of its machine: where several processes share a store, its time decides. */
   readonly clock?: (local: Clock) => Clock
   /** Called with the bindings of every request of a Worker, for calls that have none, such as for dead letters. */
-  readonly bind?: (env: unknown) => void
+  readonly useEnv?: (env: unknown) => void
   /** The whole path of its file, if it has one: two receivers cannot share it. */
   readonly file?: string
   /** Whether it can be that of a branch, or in front of one, depends on this. `takes`: whether it takes messages in this process. */

@@ -11,7 +11,7 @@ registerHooks({
     const file =
       entry === undefined
         ? 'src/index.ts'
-        : /^(normalize|schemas|client|extend|inspector|metrics|once|operator|otel|sandbox|testing|when)$/.test(entry)
+        : /^(normalize|schemas|branch|client|extend|forward|inspector|metrics|once|operator|otel|sandbox|testing|when)$/.test(entry)
           ? `src/${entry}.ts`
           : `adapters/${entry}.ts`
     return next(pathToFileURL(root + file).href, context)

@@ -10,12 +10,12 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   fleethook: {
     values: 'Discard FleethookError Retry createReceiver dedupe memoryInbox summarize vehicles',
     types: `
-      Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Clock ConnectivityEvent DataEvent DeadLetters DeadMessage Delivery DrainOptions DrainResult Durability ErrorCode ErrorDetails ErrorsEvent EventOf FieldCatalogue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter Location Log MalformedBody Messages Meta Observer Readiness Receiver ReceiverOptions RefusedRequest Secret StateEvent Stats Subject Topic UnknownEvent VehicleDataEvent VehicleError Vehicles VehiclesOptions WireEvent`,
+      Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Clock ConnectivityEvent DataEvent DeadLetters DeadMessage Delivery DrainOptions DrainResult Durability ErrorCode ErrorDetails ErrorsEvent EventOf FieldCatalogue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter KeptMessages Location Log MalformedBody Messages Meta Observer Readiness Receiver ReceiverOptions RefusedRequest Secret StateEvent Stats Subject Topic UnknownEvent VehicleDataEvent VehicleError Vehicles VehiclesOptions WireEvent`,
   },
   'fleethook/extend': {
     values: 'Window',
     types: `
-      Archive Claim DeadLetter DeadLetterReason DedupeOptions Door Ended ExecutionContext Histogram Inbox InboxFactory InboxGap InboxMessage InboxSettings InboxStats KeptGap ListedMessage Listing MessageRecord MessageSelection MessageView NextAttempt ObservedRun OpenOptions Opened OperatorApi Outcome Part ReceiverPart RefusalError ReplaySelection RunEnd RuntimeRefusal Selection Settled SettledMessage Source StoredVehicle TestMessage Timer UnopenedInbox VehicleStore VehiclesPart Waiting WindowHost`,
+      Archive Claim DeadLetter DeadLetterReason DedupeOptions Door Ended ExecutionContext Histogram Inbox InboxFactory InboxGap InboxMessage InboxSettings InboxStats KeptGap ListedMessage MessageRecord MessageSelection MessageView NextAttempt ObservedRun OpenOptions Opened OperatorApi Outcome Part ReceiverPart RefusalError ReplaySelection RunEnd RuntimeRefusal Selection Settled SettledMessage Source StoredVehicle TestMessage Timer UnopenedInbox VehicleStore VehiclesPart Waiting WindowHost`,
   },
   'fleethook/normalize': {
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',
@@ -29,7 +29,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/forward': { values: 'forward', types: 'ForwardOptions Forwarding' },
   'fleethook/once': {
     values: 'createOnce',
-    types: 'ConnectionOf Once OnceOptions OncePoolOptions PoolConnection TransactionPool',
+    types: 'ConnectionOf Once OnceHandler OnceOptions OncePoolOptions PoolConnection TransactionPool',
   },
   'fleethook/schemas': {
     values: `
@@ -65,10 +65,10 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   },
   'fleethook/when': {
     values: `
-      above alertEnds alertStarts all any becomes below between ceases changed circle comesOnline crosses ends enters falls fallsAsleep
-      goesOffline heardAgain inside is leaves metersBetween not polygon rises rulesFor silent starts`,
+      above alertEnds alertStarts all any becomes below between ceases changed circle comesOnline crosses ends enters episode falls fallsAsleep
+      goesOffline growth heardAgain inside is leaves metersBetween not path polygon range rises rulesFor silent span starts`,
     types: `
-      AlertOccurrence AnyField AnyVehicleView Area Bounds Change Circle Clockwork Condition ConstantOf DeltaOption Duration Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeResult EdgeStep EdgeTimer EdgeTopic FirstOption Happening Heard InvalidOption Lasted LastingEdge Limit MarginOption NumberField Occurrence PendingTimer Rules Silence SilentOptions Timing TimingHost VehicleEdge VehicleView VehiclesStats`,
+      AlertOccurrence AnyField AnyVehicleView Area Bounds Change Circle Clockwork Condition ConstantOf DeltaOption Duration Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeResult EdgeStep EdgeTimer EdgeTopic Episode EpisodeEdge EpisodeOccurrence EpisodeOptions FirstOption GrowthOptions Happening Heard InvalidOption Lasted LastingEdge Limit MarginOption Measure MeasureRules Measures NumberField Occurrence Path PathOptions PathPoint PendingTimer PlaceField Range Rules Silence SilentOptions Span Timing TimingHost VehicleEdge VehicleView VehiclesStats`,
   },
   'fleethook/node': {
     values: 'exitWithError serve',
@@ -91,7 +91,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/inbox/postgres': {
     values: 'handleWaiting postgresInbox',
     types:
-      'ConnectionOf ExactlyOnce PoolConnection PostgresClient PostgresInbox PostgresInboxOptions PostgresResult Role RunStatement RunTransaction TransactionPool',
+      'ConnectionOf ExactlyOnce OnceHandler PoolConnection PostgresClient PostgresInbox PostgresInboxOptions PostgresResult Role RunStatement RunTransaction TransactionPool',
   },
 }
 

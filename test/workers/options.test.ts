@@ -5,7 +5,14 @@ import { durableObjectInbox, inboxObject, type ObjectNamespace } from '../../ada
 import { objectInbox } from './object-inbox.ts'
 import { worker } from '../../adapters/workers.ts'
 import { withHint } from '../../src/base/errors.ts'
-import { createReceiver, type EventOf, FleethookError, type ReceiverOptions, vehicles } from '../../src/index.ts'
+import {
+  createReceiver,
+  memoryInbox,
+  type EventOf,
+  FleethookError,
+  type ReceiverOptions,
+  vehicles,
+} from '../../src/index.ts'
 import type { InboxMessage } from '../../src/extend.ts'
 import { message, msOfSeq, seqOf } from '../../src/testing/kept-message.ts'
 import { fnv1a } from '../../src/wire/identity.ts'
@@ -300,6 +307,18 @@ describe('what a Worker asks of its objects', () => {
     })
     expect((await receiver.accept({ authorization: 'a', body, env: {} })).status).toBe(503)
     expect(JSON.stringify(said)).toMatch(/`objects` of durableObjectInbox returned nothing.*durable_objects/)
+  })
+
+  test('an inbox that has nothing to do with bindings gets none', async () => {
+    const context = { waitUntil() {}, passThroughOnException() {}, props: {} }
+    const receiver = createReceiver({ secret: 'a', log: silent, inbox: (settings) => memoryInbox()(settings) })
+    const posted = new Request('http://any/', {
+      method: 'POST',
+      headers: { authorization: 'a' },
+      body: JSON.stringify(body),
+    })
+    expect((await worker(receiver).fetch(posted, {}, context)).status).toBe(200)
+    await receiver.drain()
   })
 
   test('dead letters are those of all objects, the oldest first, with the bindings of the last request', async () => {

@@ -36,14 +36,14 @@ export type Reply =
 export function createInboxObject(
   parts: ReceiverParts,
   keeping: Keeping,
-  bind: (env: unknown) => void,
+  useEnv: (env: unknown) => void,
 ): InboxObjectClass {
   return class FleethookInbox implements InboxObject {
     readonly #shard: Shard
 
     constructor({ storage }: ObjectState, env: unknown) {
       // Handlers in this object can then call the other objects.
-      bind(env)
+      useEnv(env)
       this.#shard = new Shard(parts, keeping, storage, env)
     }
 
