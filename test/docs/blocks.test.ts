@@ -48,7 +48,11 @@ describe('every code block of the pages runs and prints what its comments say', 
 async function run({ name, code }: Block): Promise<{ readonly code: number | null; readonly output: string }> {
   // The programs run at the same time, and only one of them could listen on port 3000.
   writeFileSync(`${folder}/${name}`, code.replaceAll('port: 3000', 'port: 0'))
+  // Files that a program writes, such as data/inbox.db, are of no other program, and do not stay in the checkout.
+  const cwd = `${folder}/${name}-cwd`
+  mkdirSync(cwd)
   const child = spawn(process.execPath, ['--import', `${root}test/docs/resolve-sources.ts`, `${folder}/${name}`], {
+    cwd,
     env: { ...process.env, WEBHOOK_SECRET: 'a-long-random-value', FLEETHOOK_OPERATOR_SECRET: 'another-random-value' },
   })
   let output = ''
