@@ -51,7 +51,10 @@ function init(command: Command, template: string, dir: string): void {
 function done({ title, environmentFile, variables }: Template, where: string): string {
   const empty = variables.filter(({ random, otherwise }) => !random && !otherwise).map(({ name }) => name)
   const left = empty.length > 0 ? ` Add ${empty.join(', ')} there.` : ''
-  return `${title}: written to ${where}. Its secret is in ${environmentFile}. Set it as the \`auth\` of the webhook.${left}`
+  const secret = variables.some(({ random }) => random)
+    ? ` Its secret is in ${environmentFile}. Set it as the \`auth\` of the webhook.`
+    : ` Its settings are in ${environmentFile}.`
+  return `${title}: written to ${where}.${secret}${left}`
 }
 
 /** A project that `fleethook init` can copy. */
@@ -194,7 +197,9 @@ function manifest(text: string, name: string, version: string): string {
 
 /** The next commands, from its README. `origin`: the tarball or checkout of this package, if no registry has it. */
 export function nextCommands({ files }: Template, version: string, origin?: string): readonly string[] {
-  const commands = /^```sh\n([^]+?fleethook send.*)/m.exec(files.get('README.md') ?? '')?.[1]?.split('\n') ?? []
+  // Up to the first message. Nobody posts to one without a webhook.
+  const [, all = ''] = /^```sh\n([^]+?)\n```/m.exec(files.get('README.md') ?? '') ?? []
+  const commands = (/^[^]+?fleethook send.*/.exec(all)?.[0] ?? all.split('\n').slice(0, 2).join('\n')).split('\n')
   if (origin === undefined) return commands
   const install = origin.endsWith('.tgz')
     ? [`npm install ${inShell(origin)}`]

@@ -64,6 +64,10 @@ test('writes each trip and charge once, whatever the format, with fields that co
       createReceiver({ secret, inbox, parts: [vehicles({ fields })] }),
       inbox.exactlyOnce((work) => db.transaction(work)),
     )
+    // The restart is a gap. What comes after it is told of is certain.
+    const gap = new Promise((resolve) => receiver.on('gap', resolve))
+    await receiver.open()
+    if (part === charges) await gap
     for (const format of formats) {
       for (const [second, data] of [...part, ...part.slice(-3)]) {
         const createdAt = new Date(startMs + second * 1_000).toISOString()
@@ -97,7 +101,6 @@ test('writes each trip and charge once, whatever the format, with fields that co
       percent_to: 85,
       place: 'away',
       cost: '2.60',
-      incomplete: false,
     },
   ])
   assert.deepEqual(await answers('miles, kwh_driven, kwh_charged, cost FROM months'), [
