@@ -11,7 +11,9 @@ registerHooks({
     const file =
       entry === undefined
         ? 'src/index.ts'
-        : /^(normalize|schemas|branch|client|extend|forward|inspector|metrics|once|operator|otel|sandbox|testing|when)$/.test(entry)
+        : /^(normalize|schemas|branch|client|extend|forward|inspector|metrics|once|operator|otel|sandbox|testing|when)$/.test(
+              entry,
+            )
           ? `src/${entry}.ts`
           : `adapters/${entry}.ts`
     return next(pathToFileURL(root + file).href, context)
