@@ -177,7 +177,7 @@ const rows: readonly Row[] = [
 
 const [cars, activities] = inForm({ short: [24, 4], full: [300, 36] } as const)
 
-test.each(rows)('episodes are those of a plain model, or say why not: $name', { timeout: 3_600_000 }, async ({ disorder, restarts }) => {
+test.concurrent.each(rows)('episodes are those of a plain model, or say why not: $name', { timeout: 3_600_000 }, async ({ disorder, restarts }) => {
   const values = fleet(cars, activities, 1, disorder, startMs)
   const outcome = compared(await play(values, restarts), restarts === undefined)
   expect(outcome.undeclared).toEqual([])

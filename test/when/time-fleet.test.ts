@@ -48,7 +48,7 @@ const fleet: fc.Arbitrary<Fleet> = fc
     sent: fc.array(
       fc.record({
         vin: fc.constantFrom('A', 'B', 'C'),
-        wait: fc.integer({ min: 1, max: 40 }),
+        wait: fc.integer({ min: 2, max: 40 }),
         gear: fc.constantFrom('P', 'P', 'D', undefined),
         level: fc.constantFrom(10, 30, 80, undefined),
       }),
