@@ -338,15 +338,17 @@ class Fold {
     known.at = at
     known.heard = Math.max(known.heard, at)
     const before = known.running
-    const reported = new Map<Use, Seen | undefined>()
+    const reported: (readonly [use: Use, last: Seen | undefined])[] = []
+    let isDeciding = false
     for (const [, field, value, longitude] of samples) {
       const use = uses[field]
       if (use === undefined) continue
-      if (!reported.has(use)) reported.set(use, known.values[use.field])
+      if (!reported.some(([other]) => other === use)) reported.push([use, known.values[use.field]])
       known.values[use.field] = seenOf(at, value, longitude)
+      isDeciding ||= use.decides
     }
     if (splits?.test(this.#view) === true) known.splitAt = at
-    if ([...reported.keys()].some(({ decides }) => decides)) this.#decide(at)
+    if (isDeciding) this.#decide(at)
     for (const [use, last] of reported) this.#note(at, use, last, known.running !== before)
     for (const [, field, value] of samples) if (field === gapOf) this.#gap(at, Number(value))
   }
@@ -644,13 +646,13 @@ class Memory {
     told.at = arrivedMs
     told.revoked = each === undefined
     delete told.wrong
-    if (each === undefined)
-      return occurrence(this.#definition, this.#vin, { start, end, paused: 0, notes: {} }, end, told)
-    each.told = told
-    told.hash = contentOf(this.#definition, each).hash
     told.start = start
     told.end = end
-    return occurrence(this.#definition, this.#vin, each, end, told)
+    const found = each ?? { start, end, paused: 0, notes: {} }
+    found.told = told
+    const content = contentOf(this.#definition, found)
+    told.hash = content.hash
+    return occurrence(this.#definition, this.#vin, found, end, told, content)
   }
 
   /** Folds what arrived long ago: in the order of arrival, so that an upload after hours is still sorted. Nothing is folded that is not told yet. */
@@ -735,24 +737,27 @@ function samplesIn(
   heardMs: number,
 ): Sample[] {
   const samples: Sample[] = []
-  const add = (name: string, given: FieldValue, ms: number, isDocument: boolean): void => {
+  const add = (name: string, value: FieldValue, ms: number): void => {
     const field = fields.indexOf(name)
-    if (field < 0 || (given === null && !nullMeansNone.has(name)) || lengthOf(given) > longestValue) return
-    const isNewest = after.at(name)?.getTime() === (isDocument ? ms : at.getTime())
-    // A document rounds. And a clock that was ahead and is right again says an earlier time of what is newer.
-    const value = isDocument && isNewest ? (after.value(name) ?? given) : given
-    const knownMs = ms < heardMs && isNewest ? (before.at(name)?.getTime() ?? 0) : 0
-    samples.push(sampleOf(knownMs > ms ? knownMs + 1 : ms, field, value))
+    if (field < 0 || (value === null && !nullMeansNone.has(name)) || lengthOf(value) > longestValue) return
+    samples.push(sampleOf(ms, field, value))
   }
-  if (event.topic === 'data') {
-    const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
-    for (const name of fields) {
-      const value = data[name]
-      if (value !== undefined && !(value === null && Object.hasOwn(event.undecoded, name))) add(name, value, sentMs, false) // prettier-ignore
+  if (event.topic === 'vehicle_data')
+    for (const { field, value, atMs } of documentValues(event.vehicleData, sentMs)) {
+      const ms = credibleMs(atMs, arrivedMs)
+      // A document rounds.
+      add(field, after.at(field)?.getTime() === ms ? (after.value(field) ?? value) : value, ms)
     }
-  } else if (event.topic === 'vehicle_data')
-    for (const { field, value, atMs } of documentValues(event.vehicleData, sentMs))
-      add(field, value, credibleMs(atMs, arrivedMs), true)
+  if (event.topic !== 'data') return samples
+  const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
+  // A clock that was ahead and is right again says an earlier time of what is newer.
+  const isEarlier = (name: string): boolean =>
+    data[name] !== undefined && Number(before.at(name)) > sentMs && Number(after.at(name)) === at.getTime()
+  const ms = sentMs < heardMs && fields.some(isEarlier) ? heardMs + 1 : sentMs
+  for (const name of fields) {
+    const value = data[name]
+    if (value !== undefined && !(value === null && Object.hasOwn(event.undecoded, name))) add(name, value, ms)
+  }
   return samples
 }
 
@@ -847,12 +852,15 @@ function hear(head: Head, { silence }: Definition, sentMs: number, arrivedMs: nu
 const hasAll = ({ measures }: Definition, { notes }: Running, isToTell: boolean): boolean =>
   measures.every(({ measure, key }) => isComplete(measure, notes[key] ?? {}, isToTell))
 
+interface Content {
+  readonly missing: readonly string[]
+  readonly values: Readonly<Record<string, unknown>>
+  /** Differs for another content. */
+  readonly hash: string
+}
+
 /** What is told of an episode. */
-function contentOf(
-  definition: Definition,
-  running: Running,
-): { readonly missing: readonly string[]; readonly values: Readonly<Record<string, unknown>>; readonly hash: string } {
-  // prettier-ignore
+function contentOf(definition: Definition, running: Running): Content {
   const missing: string[] = []
   const values: Record<string, unknown> = {}
   const told: unknown[] = [running.start, running.end, running.paused, running.cut, running.gap]
@@ -871,9 +879,9 @@ function occurrence(
   running: Running,
   endMs: number,
   entry: Pick<Told, 'first' | 'nth' | 'revision' | 'revoked'>,
+  { missing, values }: Content = contentOf(definition, running),
 ): EpisodeOccurrence {
   const { start, paused, cut = false, gap = false } = running
-  const { missing, values } = contentOf(definition, running)
   const first = new Date(entry.first).toISOString()
   return {
     vin,

@@ -19,9 +19,9 @@ export interface Measure<Result = unknown> {
 
 /** The result of `span`: a field's value at both ends of an episode. */
 export interface Span<Value = FieldValue> {
-  /** The last value at or before the start that is certain, however old. Otherwise the first one after it. `null`: there was none. */
+  /** The last value at or before the start that is certain, however old. Otherwise the first one after it. `null`: there was none before the end. */
   readonly from: Value | null
-  /** The first value at or after the end. Otherwise the last one since the start. `null`: there was none. */
+  /** The first value at or after the end. Otherwise the last one since the start. `null`: there was none, or only that of `from`. */
   readonly to: Value | null
   /** When the vehicle reported `from`, by its clock. */
   readonly fromAt: Date | null
@@ -303,7 +303,12 @@ export function resultOf(
     return { value, isMissing: isNothing || isStale || isPartial || (isLate && startsAt === undefined) }
   }
   const isMissing = isOne || isLate || isStale || isPartial
-  if (kind === 'span') return { value: { from: from?.[1] ?? null, to: to?.[1] ?? null, fromAt: dateOf(from), toAt: dateOf(to) } satisfies Span, isMissing } // prettier-ignore
+  if (kind === 'span') {
+    // One value is that of one end: both would say that nothing changed.
+    const [first, last] = isOne && after !== undefined ? [undefined, to] : [from, isOne ? undefined : to]
+    const value: Span = { from: first?.[1] ?? null, to: last?.[1] ?? null, fromAt: dateOf(first), toAt: dateOf(last) }
+    return { value, isMissing, mark: [first, last] }
+  }
   const value = pathOf(notes)
   const { points, meters } = value
   return { value, isMissing, mark: [meters, points.length, points[0], points.at(-1)] }

@@ -170,10 +170,10 @@ describe.each(inboxes)('%s', (_, inbox) => {
     expect(await told(said, of)).toMatchObject([{ ...nothing, missing: ['kwh', 'level', 'speed', 'route'] }])
   })
 
-  test('a first value later than `waits`, or one value for both ends, is there, and its name is in `missing`', async () => {
+  test('a first value later than `waits`, or one value for both ends, is there once, and its name is in `missing`', async () => {
     const said: readonly Said[] = [[-600, { Gear: 'P' }], [0, { Gear: 'D' }], [130, { Odometer: 1001 }], [590, { EnergyRemaining: 47 }], [600, { Gear: 'P' }], [610, { Odometer: 1013 }]] // prettier-ignore
     expect(await told(said)).toMatchObject([
-      { odometer: { from: 1001, to: 1013 }, energy: { from: 47, to: 47 }, missing: ['odometer', 'energy'] },
+      { odometer: { from: 1001, to: 1013 }, energy: { from: 47, to: null }, missing: ['odometer', 'energy'] },
     ])
   })
 
