@@ -8,9 +8,7 @@ const { DATABASE = 'trips.db', FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000',
 const db = new DatabaseSync(DATABASE)
 db.exec(`PRAGMA journal_mode = WAL;
   CREATE TABLE IF NOT EXISTS trips (id TEXT PRIMARY KEY, vin, started, minutes, miles, kwh, incomplete);
-  CREATE VIEW IF NOT EXISTS finished AS SELECT vin, datetime(started) AS started, minutes, miles, kwh, incomplete FROM trips`)
-const remove = db.prepare('DELETE FROM trips WHERE id IN (?, ?)')
-const insert = db.prepare('INSERT INTO trips VALUES (?, ?, ?, ?, ?, ?, ?)')
+  CREATE VIEW IF NOT EXISTS finished AS SELECT vin, started, minutes, round(miles, 3) AS miles, round(kwh, 3) AS kwh, incomplete FROM trips`)
 
 const trip = episode('trip', {
   during: any(is('Gear', 'D'), is('Gear', 'R'), is('Gear', 'N')),
@@ -19,37 +17,26 @@ const trip = episode('trip', {
   measures: { odometer: span('Odometer'), energy: span('EnergyRemaining') },
 })
 
-// A correction has the id of what it corrects, so it is the same row. What is not known is null, and never 0.
+/** A correction has the id of what it corrects, so it is the same row. Until it is told, minutes after the end, its id is the VIN. */
 function save(vin: string, t: ReturnType<typeof trip.open>): void {
-  remove.run(vin, t?.id ?? '')
+  db.prepare('DELETE FROM trips WHERE id IN (?, ?)').run(vin, t?.id ?? '')
   if (t === undefined || t.revoked || t.lasts) return
-  const [miles, kwh] = [difference(t.odometer.to, t.odometer.from), difference(t.energy.from, t.energy.to)]
-  const isIncomplete = t.acrossGap || t.cut || t.missing.length > 0
-  insert.run(
-    t.revision ? t.id : vin,
-    vin,
-    t.startedAt.toISOString(),
-    t.durationMs / 60_000,
-    miles,
-    kwh,
-    Number(isIncomplete),
-  )
+  const [id, started] = [t.revision === 0 ? vin : t.id, t.startedAt.toISOString().slice(0, 19).replace('T', ' ')]
+  const miles = difference(t.odometer.to, t.odometer.from)
+  const kwh = difference(t.energy.from, t.energy.to)
+  const incomplete = Number(t.acrossGap || t.cut || t.missing.length > 0)
+  const insert = db.prepare('INSERT INTO trips VALUES (:id, :vin, :started, :minutes, :miles, :kwh, :incomplete)')
+  insert.run({ id, vin, started, minutes: t.durationMs / 60_000, miles, kwh, incomplete })
 }
-const difference = (a: number | null, b: number | null) =>
-  a === null || b === null ? null : Number((a - b).toFixed(3))
+// What is not known is null, and never 0.
+const difference = (a: number | null, b: number | null) => (a === null || b === null ? null : a - b)
 
-const receiver = createReceiver({
-  secret: WEBHOOK_SECRET,
-  inbox: sqliteInbox({ path: FLEETHOOK_INBOX }),
-  parts: [vehicles({ fields: ['Gear', 'Odometer', 'EnergyRemaining'] })],
-})
+const fields = ['Gear', 'Odometer', 'EnergyRemaining'] as const
+const inbox = sqliteInbox({ path: FLEETHOOK_INBOX })
+const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox, parts: [vehicles({ fields })] })
   .when(trip, ({ vin, change }) => save(vin, change))
-  // Until it is told, some minutes after its end, the row with the VIN as its id has what is known.
   .on('data', ({ vin }, { vehicle }) => {
     const t = trip.open(vehicle)
     if (!t?.revision) save(vin, t)
   })
-
-const server = await serve(receiver, { port: Number(PORT) })
-await server.closed
-db.close()
+await serve(receiver, { port: Number(PORT) })

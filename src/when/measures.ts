@@ -5,35 +5,26 @@ import { isPlace, metersBetween } from './areas.ts'
 import { checkField, checkNumber, positionField } from './conditions.ts'
 
 /** What an episode measures: the result of `span`, `growth`, `range` or `path`. */
-export interface Measure<Result = unknown> {
+export interface Measure<Result = unknown> extends GrowthOptions, Pick<PathOptions, 'everyMeters' | 'mostPoints'> {
   readonly kind: 'span' | 'growth' | 'range' | 'path'
   readonly field: string
-  /** Of `growth`. */
-  readonly startsAt?: number | undefined
-  /** Of `path`. */
-  readonly everyMeters?: number
-  readonly mostPoints?: number
   /** Only for the compiler: the type of the result. */
   readonly result?: Result
 }
 
-/** The result of `span`: a field's value at both ends of an episode. */
+/** The result of `span`: a field's value at both ends of an episode, and when the vehicle reported it, by its clock. */
 export interface Span<Value = FieldValue> {
   /** The last value at or before the start that is certain, however old. Otherwise the first one after it. `null`: there was none before the end. */
   readonly from: Value | null
   /** The first value at or after the end. Otherwise the last one since the start. `null`: there was none, or only that of `from`. */
   readonly to: Value | null
-  /** When the vehicle reported `from`, by its clock. */
   readonly fromAt: Date | null
-  /** When the vehicle reported `to`, by its clock. */
   readonly toAt: Date | null
 }
 
-/** The result of `range`: the smallest and the largest number that was reported from the start to the end, without interruptions. */
+/** The result of `range`: the smallest and the largest number from the start to the end, without interruptions. `null`: none was reported. */
 export interface Range {
-  /** `null`: none was reported. */
   readonly least: number | null
-  /** `null`: none was reported. */
   readonly most: number | null
 }
 
@@ -45,9 +36,8 @@ export interface Path {
   readonly meters: number | null
 }
 
-/** A position of a {@link Path}. */
+/** A position of a {@link Path}. `at` is the vehicle's clock, to the second. */
 export interface PathPoint extends Location {
-  /** When the vehicle was there, by its clock, to the second. */
   readonly at: Date
 }
 
@@ -57,7 +47,7 @@ export interface GrowthOptions {
    * What the counter begins with: when no value before the start is known, and after the episode's `splits` was true. Then its next value counts
    * from here, also when it is larger than the one before. Default: it counts from the first value that is known, and goes on over `splits`.
    */
-  readonly startsAt?: number
+  readonly startsAt?: number | undefined
 }
 
 /** Options of `path`. */
@@ -104,7 +94,6 @@ export type Seen = readonly [at: number, value: FieldValue, isOld?: boolean]
 
 /** What is noted for one measure of one episode. It is stored as JSON. */
 export interface Notes {
-  /** The value of the start. */
   from?: Seen
   /** The newest one since the start, before the end. */
   before?: Seen
@@ -128,16 +117,15 @@ export interface Notes {
   counted?: Location
 }
 
-/** An episode as its measures see it. Times are in milliseconds. */
-export interface Bounded {
+/** An episode as its measures see it. Without an `end`, it lasts. Times are in milliseconds. */
+interface Bounded {
   readonly start: number
-  /** `undefined`: it lasts. */
   readonly end?: number | undefined
   readonly cut?: true | undefined
 }
 
 /** How long values of the end may take, and how long the first one of a parked vehicle. In milliseconds. */
-export interface Patience {
+interface Patience {
   readonly waits: number
   readonly corrects: number
 }
