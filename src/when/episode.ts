@@ -267,6 +267,8 @@ interface Known {
   /** The last message, and since when the receiver listens. */
   heard: number
   listens: number
+  /** Since when the values of a field are kept that came with a new definition. */
+  since?: Record<string, number>
   running?: Running
 }
 
@@ -378,7 +380,8 @@ class Fold {
     for (const { measure, key } of this.#definition.measures) {
       const seen = known.values[measure.field]
       if (seen !== undefined && seen[0] <= known.gapAt) started.gap = true
-      started.notes[key] = begun(measure, seen !== undefined && seen[0] > known.staleAt ? seen : undefined, at)
+      const notes = begun(measure, seen !== undefined && seen[0] > known.staleAt ? seen : undefined, at)
+      started.notes[key] = at < (known.since?.[measure.field] ?? 0) ? { ...notes, isPartial: true } : notes
     }
     known.running = started
   }
@@ -432,12 +435,13 @@ class Fold {
     const seen = seenOf(at, given, longitude)
     const isNewest = at >= (known.values[use.field]?.[0] ?? -Infinity)
     if (isNewest) known.values[use.field] = seen
+    const isFinal = running?.end !== undefined && known.heard > running.end + this.#definition.corrects
     if (use.decides) {
-      if (running !== undefined && at >= running.start && at <= (running.end ?? Infinity)) running.gap = true
+      if (running !== undefined && !isFinal && at >= running.start && at <= (running.end ?? Infinity)) running.gap = true
       if (isNewest && at > (running?.start ?? -Infinity)) this.#decide(at)
       if (known.running !== undefined && known.running !== running) known.running.gap = true
     }
-    if (running === undefined) return
+    if (running === undefined || isFinal) return
     for (const { measure, key } of use.measures)
       noteLate(measure, (running.notes[key] ??= { isPartial: true }), seen, running, this.#definition)
   }
@@ -551,7 +555,10 @@ class Memory {
       return field >= 0 && index < 0 ? [] : [[at, index, ...value]]
     })
     this.head = { ...this.head, shape }
+    for (const field of fields) if (!before.includes(field)) found.since = { ...found.since, [field]: this.head.heard }
     this.#known = textOfKnown(found, definition)
+    // What was told stays as it was told.
+    for (const told of this.#told) told.hash = ''
     this.#samples = textOf(moved, 0)
   }
 
@@ -573,12 +580,15 @@ class Memory {
     const now = Math.max(dueMs, head.heard + Math.max(0, arrivedMs - head.arrived))
     const fold = this.#fold()
     const knownAt = fold.known.at
-    for (const sample of added) if (sample[0] < knownAt) fold.late(sample)
-    if (added.some(([at]) => at < knownAt)) this.#known = textOfKnown(fold.known, this.#definition)
-    const fresh = added.filter(([at]) => at >= knownAt)
-    const samples = [...samplesOf(this.#samples, head.origin), ...fresh]
-    this.#samples += textOf(fresh, head.origin)
-    head.noted = Math.max(head.noted, ...fresh.map(([at]) => at))
+    const all = [...samplesOf(this.#samples, head.origin), ...added]
+    const samples = all.filter(([at]) => at >= knownAt)
+    this.#samples += textOf(added, head.origin)
+    if (samples.length < all.length) {
+      for (const sample of all) if (sample[0] < knownAt) fold.late(sample)
+      this.#known = textOfKnown(fold.known, this.#definition)
+      this.#samples = textOf(samples, head.origin)
+    }
+    head.noted = Math.max(head.noted, ...added.map(([at]) => at))
     fold.run(samples)
     fold.known.heard = Math.max(fold.known.heard, head.heard)
     const found = fold.pass(now).all
@@ -619,8 +629,12 @@ class Memory {
       const hasItsEnd = now < joined || hasAll(this.#definition, each, true)
       const ready = closed !== undefined || cut === true ? now : Math.max(joined, hasItsEnd ? 0 : end + waits)
       if (entry === undefined) todo.push({ due: ready, wakes: joined, start, end, entry, of: each })
-      else if (entry.hash === contentOf(this.#definition, each).hash) delete entry.wrong
-      else correct(entry, ready, each)
+      else {
+        const { hash } = contentOf(this.#definition, each)
+        entry.hash ||= hash
+        if (entry.hash === hash) delete entry.wrong
+        else correct(entry, ready, each)
+      }
     }
     for (const entry of this.#told)
       if (entry.revoked !== true && !long.some(({ told }) => told === entry)) correct(entry, 0, undefined)
