@@ -24,25 +24,24 @@ const charge = episode('charge', {
 })
 
 /** A correction has the id of what it corrects, so it is the same row. Until it is told, minutes after the end, its id is the VIN. */
-function save(vin: string, c: ReturnType<typeof charge.open>): void {
-  db.prepare('DELETE FROM sessions WHERE id IN (?, ?)').run(vin, c?.id ?? '')
-  if (c === undefined || c.revoked || c.lasts) return
-  const { ac, dc, percent, missing } = c
-  // With AC both count: what the socket gave, and what reached the battery. With DC only the second does. So never add them.
-  const kwh = ac === null || dc === null ? ac || dc || null : Math.max(ac, dc)
-  const needed = ['percent', ...(ac ? ['ac'] : dc ? ['dc'] : ['ac', 'dc'])]
-  const incomplete = Number(c.acrossGap || c.cut || needed.some((name) => missing.includes(name)))
-  const [id, started] = [c.revision === 0 ? vin : c.id, c.startedAt.toISOString().slice(0, 19).replace('T', ' ')]
-  const values = [id, vin, started, c.durationMs / 60_000, kwh, percent.from, percent.to, incomplete]
-  db.prepare('INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)').run(...values)
+function save(vehicle: Parameters<typeof charge.open>[0], told?: ReturnType<typeof charge.open>): void {
+  db.prepare('DELETE FROM sessions WHERE id IN (?, ?)').run(vehicle.vin, told?.id ?? '')
+  for (const c of [told, charge.open(vehicle)]) {
+    if (c === undefined || c.revoked || c.lasts) continue
+    const { ac, dc, percent, missing } = c
+    // With AC both count: what the socket gave, and what reached the battery. With DC only the second does. So never add them.
+    const kwh = ac === null || dc === null ? ac || dc || null : Math.max(ac, dc)
+    const needed = ['percent', ...(ac ? ['ac'] : dc ? ['dc'] : ['ac', 'dc'])]
+    const incomplete = Number(c.acrossGap || c.cut || needed.some((name) => missing.includes(name)))
+    const [id, started] = [c.revision === 0 ? c.vin : c.id, c.startedAt.toISOString().slice(0, 19).replace('T', ' ')]
+    const values = [id, c.vin, started, c.durationMs / 60_000, kwh, percent.from, percent.to, incomplete]
+    db.prepare('INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)').run(...values)
+  }
 }
 
 const fields = ['DetailedChargeState', 'BatteryLevel', 'ACChargingEnergyIn', 'DCChargingEnergyIn'] as const
 const inbox = sqliteInbox({ path: FLEETHOOK_INBOX })
 const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox, parts: [vehicles({ fields })] })
-  .when(charge, ({ vin, change }) => save(vin, change))
-  .on('data', ({ vin }, { vehicle }) => {
-    const c = charge.open(vehicle)
-    if (!c?.revision) save(vin, c)
-  })
+  .when(charge, ({ vehicle, change }) => save(vehicle, change))
+  .on('data', (_, { vehicle }) => save(vehicle))
 await serve(receiver, { port: Number(PORT) })

@@ -18,15 +18,16 @@ const trip = episode('trip', {
 })
 
 /** A correction has the id of what it corrects, so it is the same row. Until it is told, minutes after the end, its id is the VIN. */
-function save(vin: string, t: ReturnType<typeof trip.open>): void {
-  db.prepare('DELETE FROM trips WHERE id IN (?, ?)').run(vin, t?.id ?? '')
-  if (t === undefined || t.revoked || t.lasts) return
-  const [id, started] = [t.revision === 0 ? vin : t.id, t.startedAt.toISOString().slice(0, 19).replace('T', ' ')]
-  const miles = difference(t.odometer.to, t.odometer.from)
-  const kwh = difference(t.energy.from, t.energy.to)
-  const incomplete = Number(t.acrossGap || t.cut || t.missing.length > 0)
-  const insert = db.prepare('INSERT INTO trips VALUES (:id, :vin, :started, :minutes, :miles, :kwh, :incomplete)')
-  insert.run({ id, vin, started, minutes: t.durationMs / 60_000, miles, kwh, incomplete })
+function save(vehicle: Parameters<typeof trip.open>[0], told?: ReturnType<typeof trip.open>): void {
+  db.prepare('DELETE FROM trips WHERE id IN (?, ?)').run(vehicle.vin, told?.id ?? '')
+  for (const t of [told, trip.open(vehicle)]) {
+    if (t === undefined || t.revoked || t.lasts) continue
+    const [id, started] = [t.revision === 0 ? t.vin : t.id, t.startedAt.toISOString().slice(0, 19).replace('T', ' ')]
+    const values = [difference(t.odometer.to, t.odometer.from), difference(t.energy.from, t.energy.to)]
+    const incomplete = Number(t.acrossGap || t.cut || t.missing.length > 0)
+    const insert = db.prepare('INSERT INTO trips VALUES (?, ?, ?, ?, ?, ?, ?)')
+    insert.run(id, t.vin, started, t.durationMs / 60_000, ...values, incomplete)
+  }
 }
 // What is not known is null, and never 0.
 const difference = (a: number | null, b: number | null) => (a === null || b === null ? null : a - b)
@@ -34,9 +35,6 @@ const difference = (a: number | null, b: number | null) => (a === null || b === 
 const fields = ['Gear', 'Odometer', 'EnergyRemaining'] as const
 const inbox = sqliteInbox({ path: FLEETHOOK_INBOX })
 const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox, parts: [vehicles({ fields })] })
-  .when(trip, ({ vin, change }) => save(vin, change))
-  .on('data', ({ vin }, { vehicle }) => {
-    const t = trip.open(vehicle)
-    if (!t?.revision) save(vin, t)
-  })
+  .when(trip, ({ vehicle, change }) => save(vehicle, change))
+  .on('data', (_, { vehicle }) => save(vehicle))
 await serve(receiver, { port: Number(PORT) })
