@@ -76,6 +76,8 @@ export function createCertificate(tls: TlsOptions, runtime: string): Certificate
       if (since.isSaid || performance.now() - since.sinceMs < (use === undefined ? 0 : patienceMs)) return
       since.isSaid = true
       const why = error instanceof FleethookError ? `${error.message} ${error.hint ?? ''}`.trim() : String(error)
+      // What to do about `the certificate on disk is not the one that is served`: The key does not belong to it, a file is half written, or this
+      // runtime cannot change it: the line says which.
       console.error(`fleethook: the certificate on disk is not the one that is served${until(texts)}. ${why}`)
     }
   }
@@ -88,6 +90,9 @@ export function createCertificate(tls: TlsOptions, runtime: string): Certificate
     if (leftMs > (isStart ? warnMs : Math.min(warnMs, end.livesMs / 3))) return
     warnedMs = nowMs
     const when = new Date(end.ms).toISOString().slice(0, 16).replace('T', ' ')
+    // What to do about `the certificate expires at`, `the certificate expired at`: Renew it: with `verify`, the service posts nothing after the end.
+    // `fleethook doctor` and the metric `fleethook_certificate_end_timestamp_seconds` say it too. Of a proxy that terminates TLS, only `doctor --url`
+    // does.
     if (leftMs <= 0)
       console.error(
         `fleethook: the certificate expired at ${when} UTC. The service posts nothing to a server whose certificate it checks and finds expired.`,

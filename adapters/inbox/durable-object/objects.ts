@@ -208,6 +208,7 @@ function isPassing(error: unknown): boolean {
 
 function bound(namespace: ObjectNamespace | undefined): ObjectNamespace {
   if (namespace !== undefined) return namespace
+  // What to do: Add the binding to the Wrangler configuration, under the name that your function reads.
   throw unavailable('The option `objects` of durableObjectInbox returned nothing for this env.')
 }
 

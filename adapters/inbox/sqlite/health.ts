@@ -110,12 +110,15 @@ export class Health {
 
   #refuse(error: FleethookError): void {
     const { log } = this.#options.settings
+    // What to do: The inbox cannot write; the line says why. It recovers by itself when the cause is gone: see [the
+    // inbox](inbox.md#when-the-disk-is-full-failing-or-slow).
     if (this.refusal?.code !== error.code) log.error(`messages are refused: ${error.message}`)
     this.refusal = error
   }
 
   #recover(): void {
     const { settings, options, onWritable } = this.#options
+    // What to do: It has recovered. Look at the `gap` events.
     if (this.refusal !== undefined) settings.log.warn(`the inbox ${options.path} takes messages again`)
     this.refusal = undefined
     this.isUsable = true
@@ -183,5 +186,6 @@ export class Health {
 }
 
 export function logDamage(log: Log, path: string, damage: Damage): void {
+  // What to do: The line has the counts. The damaged file stays beside the inbox. Check the disk.
   log.error(`the file of the inbox ${path} was damaged: a new file has everything that could be read`, { ...damage })
 }

@@ -197,6 +197,7 @@ async function sendConfig<Fields extends FieldCatalogue>(
   const { ignoredFields } = result
   if (ignoredFields.length > 0) {
     const { log } = connection
+    // What to do: Correct the field names in your config.
     guarded(() => log.warn('the service does not know some of the fields and dropped them', { ignoredFields }))
   }
   warnOfNoChange(connection, result)
@@ -205,6 +206,7 @@ async function sendConfig<Fields extends FieldCatalogue>(
 
 /** A caller that does not look at the count would wait for data that never comes. */
 function warnOfNoChange({ log }: Connection, { updatedVehicles, skipped }: ConfigChange): void {
+  // What to do: `skipped` lists the VINs by reason. After a retry, the first attempt may have done it.
   if (updatedVehicles === 0) guarded(() => log.warn('the service changed the config of no vehicle', { skipped }))
 }
 

@@ -15,23 +15,44 @@ import { type Connection, nameOf, readWithin, type ServiceRequest } from './conn
  * The codes are stable. A service can send others too.
  */
 export type ServiceErrorCode =
+  /** Give a URL that the internet can reach. For development, use the sandbox with `--allow-local`. */
   | 'invalid_webhook_url'
+  /** Set a webhook with `webhook.set`. */
   | 'webhook_not_found'
+  /** Your business may not do this: it has no command access, or the service refuses the request by rule. The hint says which, and what to do. */
   | 'insufficient_scope'
+  /** No customer shares the product with your business. `products()` lists what is shared. A stream ends with this error. */
   | 'business_product_not_consented'
+  /** A setting, a VIN or a command is wrong. The text says which. */
   | 'invalid_request'
+  /** Check the name of the command and its parameters. The maker documents both. */
   | 'invalid_command'
+  /** The key is wrong. Pass the business's bearer token as `apiKey`, without the word "Bearer". */
   | 'invalid_token'
+  /** The key is wrong. Pass the business's bearer token as `apiKey`, without the word "Bearer". */
   | 'unauthorized'
+  /** The service refused without a known code. `status` and `requestId` help its support. */
   | 'not_found'
+  /**
+   * The maker or the service knows no such product. `products()` lists what is shared. The specification does not name the code for vehicles,
+   * and the sandbox never sends it.
+   */
   | 'vehicle_not_found'
+  /** The maker or the service knows no such product. `products()` lists what is shared. */
   | 'energy_site_not_found'
+  /** The vehicle does not stream. Call `config(vin).replace` or `patch` first. */
   | 'config_not_found'
+  /** The vehicle is asleep or offline, and reads wake nothing. Or a command did not reach it. Call `wakeUp(vin)` or wait. */
   | 'vehicle_unavailable'
+  /** Wait for `retryAfterMs`. */
   | 'too_many_requests'
+  /** No answer came. Check `baseUrl` and the network. */
   | 'unreachable'
+  /** No answer came. Check `baseUrl` and the network. */
   | 'timeout'
+  /** The answer does not have the shape that the specification shows. Check `baseUrl`, or update fleethook. */
   | 'answer_unreadable'
+  /** The service refused without a known code. `status` and `requestId` help its support. */
   | 'refused'
   | (string & {})
 
