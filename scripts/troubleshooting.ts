@@ -45,9 +45,12 @@ const advice = /^What to do(?: about `(.+?)`)?: (.+)$/
 const literal = /'((?:[^'\\\n]|\\.)*)'|"([^"\n]*)"|`([^`]*)`/g
 
 /** The rows of a source file. */
-function rowsOf(source: string): readonly Row[] {
+function rowsOf(source: string, path: string): readonly Row[] {
   const plain = source.replaceAll('\\`', 'ˋ')
-  return [...plain.matchAll(comments)].map((match) => {
+  const found = [...plain.matchAll(comments)]
+  if (found.length < plain.split('// What to do').length - 1)
+    throw new Error(`${path}: write "What to do" on a line of its own.`)
+  return found.map((match) => {
     const [whole, comment = ''] = match
     const before = plain.slice(0, match.index)
     const after = plain.slice(match.index + whole.length)
@@ -99,7 +102,7 @@ function tables(): ReadonlyMap<string, string> {
     const file = path.replaceAll('\\', '/')
     if (file.includes('.generated.')) continue
     const name = sections.find(([, files]) => files.test(file))?.[0] ?? ''
-    bySection.get(name)?.push(...rowsOf(read(file)))
+    bySection.get(name)?.push(...rowsOf(read(file), file))
   }
   const refusals = meanings('src/http/answers.ts', 'RefusalError')
   const answers = refusalErrors.map((error) => {

@@ -102,8 +102,7 @@ function writePidFile(ofPort: number): string | undefined {
     }
   }
   const text = why instanceof Error ? why.message : String(why)
-  // What to do about `fleethook reload will not find this process`: It cannot write its pid file; the line says why. Everything else works. Reload it
-  // with SIGHUP.
+  // What to do about `fleethook reload will not find this process`: It cannot write its pid file. Reload with SIGHUP.
   say(`fleethook reload will not find this process, send SIGHUP to ${process.pid} instead: ${text}`)
   return undefined
 }
@@ -259,8 +258,7 @@ export class Launcher {
     this.#next = next
     setTimeout(() => {
       if (this.#next !== next || this.#current?.isStopping === true) return
-      // What to do about `the new receiver did not call serve within … ms`: The program must call `serve` of `fleethook/node`. The new process was
-      // ended.
+      // What to do about `the new receiver did not call serve within … ms`: It must call `serve` of `fleethook/node`.
       say(`the new receiver did not call serve within ${startMs} ms: the old one keeps running`)
       next.child.kill('SIGKILL')
     }, startMs).unref()
@@ -296,8 +294,7 @@ export class Launcher {
       return
     }
     if (other !== undefined) {
-      // What to do about `the new receiver ended with …: the old one keeps running`: The new program failed before it opened its inbox. Its own
-      // output says why. Nothing was refused.
+      // What to do about `the new receiver ended with …: the old one keeps running`: Nothing was refused. The new program's output says why.
       if (wasNext && !other.isStopping) say(`the new receiver ended with ${how}: the old one keeps running`)
       if (!wasNext && !receiver.isStopping) say(`the receiver ended with ${how}`)
       this.#promote()
@@ -311,8 +308,8 @@ export class Launcher {
     }
     if (listeningSinceMs !== undefined && performance.now() - listeningSinceMs >= stableMs)
       this.#backoffMs = leastBackoffMs
-    // What to do about `the receiver ended with …: starting it again in … ms`, `the receiver ended with … before it listened`: It crashed, or could
-    // not start: then `fleethook run` ends too. Its own output says why.
+    // What to do about `the receiver ended with …: starting it again in … ms`, `the receiver ended with … before it listened`: Its own output says
+    // why. Before it has listened once, `fleethook run` ends too.
     say(`the receiver ended with ${how}: starting it again in ${this.#backoffMs} ms`)
     this.#restart = setTimeout(() => {
       this.#restart = undefined

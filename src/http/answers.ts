@@ -8,24 +8,21 @@ export interface Answer {
 
 /** The stable codes of refusals: the `error` of an answer. `docs/http.md` lists them with their statuses. */
 export type RefusalError =
-  /** The path and the `Host` header do not form a URL. Look at the sender, or at a proxy that changes them. */
+  /** The path and the `Host` header form no URL. Look at the sender, or at a proxy. */
   | 'request_unreadable'
-  /** No `Authorization`. Set `auth` of the webhook to the secret of this receiver. Check that the proxy passes the header on. */
+  /** No `Authorization`. Set `auth` of the webhook. Does the proxy pass the header on? */
   | 'authorization_missing'
-  /**
-   * The header begins with a scheme word and your secret does not, or the other way round: make both identical. On the collector's paths, write
-   * `Splunk <secret>`. The hint says when two headers arrived.
-   */
+  /** Only one of header and secret begins with a scheme word: make both identical. On the collector's paths, write `Splunk <secret>`. */
   | 'authorization_scheme'
-  /** Set `auth` of the webhook and `secret` of the receiver to the same value, without quotes around it. The hint says when two headers arrived. */
+  /** Set `auth` of the webhook and `secret` of the receiver to the same value, without quotes. The hint says when two headers arrived. */
   | 'secret_wrong'
   /** Your `secret` function threw or returned nothing. See [the log](troubleshooting.md#the-log-says). */
   | 'secret_unavailable'
-  /** The body is empty, or an empty list. Behind a body parser, let the parser take every content type, or mount the receiver before it. */
+  /** Behind a body parser, let the parser take every content type, or mount the receiver before it. */
   | 'body_empty'
   /** Other code read the body first. Mount the receiver before any body parser, or pass the parsed body to `receiver.accept()`. */
   | 'body_consumed'
-  /** The connection ended before the body was complete. Look for a timeout between the sender and the receiver. */
+  /** The connection ended first. Look for a timeout on the way. */
   | 'body_interrupted'
   /** Send one JSON object, several one after another, or an array of them. `invalid-event-number` says which one was broken. */
   | 'body_not_json'
@@ -37,35 +34,26 @@ export type RefusalError =
   | 'event_missing'
   /** `event` must not be an empty string. */
   | 'event_blank'
-  /**
-   * Raise `limits.bodyBytes` (1 MiB, on the collector's paths 8 MiB, also counted after inflating) or `limits.pendingBytes`, or let the relay
-   * send smaller batches.
-   */
+  /** Raise `limits.bodyBytes` or `limits.pendingBytes`, or send smaller batches. */
   | 'body_too_large'
   /** Send the body as it is, or with `Content-Encoding: gzip`. */
   | 'encoding_unsupported'
   /** Send messages with POST. The header `Allow` lists the methods. */
   | 'method_not_allowed'
-  /** Compare the path of the webhook URL with the path where you mounted the receiver. See [Mounting](mounting.md#when-it-does-not-work). */
+  /** Compare the path of the webhook URL with [where you mounted](mounting.md#when-it-does-not-work) the receiver. */
   | 'path_unknown'
-  /**
-   * Handlers are slower than the messages, or the disk is full: the hint says which. Make handlers faster, raise `concurrency` or `limits`, or
-   * free space.
-   */
+  /** The hint says why. Make handlers faster, raise `concurrency` or `limits`, or free space. */
   | 'inbox_full'
   /** The inbox could not store the message. See [Errors by code](troubleshooting.md#errors-by-code). */
   | 'inbox_unavailable'
   /**
-   * With [`ack: 'handled'`](delivery.md#when-the-2xx-is-sent) and the inbox in memory: a handler failed in its last attempt, so the message is
-   * lost. The log names the handler. A [durable inbox](inbox.md) keeps such messages as dead letters.
+   * With [`ack: 'handled'`](delivery.md#when-the-2xx-is-sent) in memory: a handler failed in its last attempt, so the message is lost. A
+   * [durable inbox](inbox.md) would keep a dead letter.
    */
   | 'not_handled'
-  /**
-   * With `ack: 'handled'` on Workers: the handlers were not done after 25 seconds. Make them faster, or allow fewer attempts: `retry: {
-   * attempts: 2 }`.
-   */
+  /** With `ack: 'handled'` on Workers: make handlers faster than 25 seconds, or set `retry: { attempts: 2 }`. */
   | 'not_handled_in_time'
-  /** This instance is stopping. The load balancer should use another one: raise `delayBeforeCloseMs`. */
+  /** It is stopping. Raise `delayBeforeCloseMs`, so that the load balancer uses another one. */
   | 'draining'
 
 /** Why a request is refused. */

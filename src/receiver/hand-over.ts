@@ -114,8 +114,7 @@ export class HandOver {
     this.#slowSinceMs = elapsedMs(this.#clock)
     this.#branch.settings.log.warn(
       // What to do about `the inbox of the branch is slow, so the receiver does not wait until it has a message`, `the inbox of the branch is fast
-      // enough again`: The disk or database of the branch takes more than a second per message. A crash meanwhile is a gap of the
-      // [branch](branches.md).
+      // enough again`: Its disk or database takes more than a second per message. A crash meanwhile is a gap of the [branch](branches.md).
       'the inbox of the branch is slow, so the receiver does not wait until it has a message',
     )
   }

@@ -66,7 +66,7 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
   const say = throttled(log, clock)
   const topics: Record<string, number> = {}
   const secrets = typeof secret === 'function' || secret === false ? [] : [secret].flat().map(() => 0)
-  // What to do: An observer threw. The message went on without it.
+  // What to do: It threw. The message went on without it.
   const observers = new Observers((thrown) => say.error('an observer failed', where(thrown)))
   for (const observer of observe) observers.add(observer)
   const refusals = createRefusals(clock, log, observers)
@@ -86,8 +86,7 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
   const where = (error: unknown, vin?: string): Record<string, unknown> => failureDetails(error, logErrorText, vin)
 
   function sayRests(handler: string, details: Record<string, unknown>): void {
-    // What to do: It failed for at least five vehicles in a row, and is now tried with one message at a time. Fix what it needs. Nothing is given up
-    // meanwhile.
+    // What to do: It failed for five vehicles in a row, and is tried with one message at a time. Fix what it needs. Nothing is given up meanwhile.
     const line = 'a handler fails for every vehicle: its circuit breaker is open, and its messages wait'
     // With the key of its other failures, the line would be lost among them when an outage is short.
     say.error(line, { handler, ...details }, `resting ${handler}`)
@@ -159,7 +158,7 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
     certificate: { untilMs: undefined },
 
     noteClockBehind(behindMs) {
-      // What to do: The clock of the machine was set back by `behindMs`, or was wrong before. Check its time service.
+      // What to do: The machine's clock was set back by `behindMs`, or was wrong before. Check its time service.
       say.warn('the clock is behind the newest message: messages count as received right after it', {
         behindMs,
       })
@@ -189,7 +188,7 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
           ...where(error, vin),
         }
         const what = messages === undefined ? event.topic : `a batch of ${event.topic}`
-        // What to do about `a handler for … failed`: [Handlers](handlers.md#what-the-log-says) explains the line. An observer gets the error itself.
+        // What to do about `a handler for … failed`: See [the line explained](handlers.md#what-the-log-says).
         if (failures > 0) sayRests(name, { topic: event.topic, failures, ...details })
         // The line of its dead letter comes next.
         else if (nextAtMs === undefined)
@@ -208,13 +207,13 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
         sayRests(handler, { failures, next: iso(atMs) })
       },
       recovered(handler) {
-        // What to do: Nothing to do: the handler works again.
+        // What to do: Nothing to do.
         const line = 'a handler succeeds again: its circuit breaker is closed, and its messages go on'
         say.warn(line, { handler }, `recovered ${handler}`)
       },
       discarded(reason, topic, messages) {
         counts.discarded += messages
-        // What to do: Nothing to do. The line has your reason.
+        // What to do: Nothing to do.
         say.warn(`a handler for ${topic} threw Discard`, { reason: reason.slice(0, 200) }, undefined, { messages })
       },
       endedLate(lateMs, event, { id, attempt }, { handler: name, messages }) {
@@ -234,17 +233,17 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
         )
       },
       inboxFailed(error) {
-        // What to do: It could not read or write a message, so messages may be handled again. Look up its `code` [below](#errors-by-code).
+        // What to do: Messages may be handled again. Look up the [`code`](#errors-by-code).
         say.error('the inbox failed', where(error))
         observers.failed?.(error, { kind: 'inbox' })
       },
       lost(messages) {
+        // What to do about `messages were not handled in time and are lost: they were answered 503`, `acknowledged messages were not handled in time
+        // and are lost`: Make handlers faster, allow fewer attempts, or give the process more time to stop (`graceMs`). Use a durable inbox.
         const line =
           ack === 'handled'
-            ? // What to do: A drain or the runtime ended first. Make the handlers faster, or allow fewer attempts.
-              'messages were not handled in time and are lost: they were answered 503'
-            : // What to do: A drain or the runtime ended first. Give the process more time to stop (`graceMs`), or use a durable inbox.
-              'acknowledged messages were not handled in time and are lost'
+            ? 'messages were not handled in time and are lost: they were answered 503'
+            : 'acknowledged messages were not handled in time and are lost'
         say.error(line, {}, undefined, { messages })
       },
     },
@@ -258,8 +257,8 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
       const command = `fleethook dead show ${id}${durability === 'disk' ? '' : ' --url …'}`
       // Errors of handlers may quote the message, so only this one is part of the line.
       // What to do about `a message of topic … is a dead letter after …`, `a message of topic … is a dead letter: … processes ended while they
-      // handled it`: `show` in the line is the command that shows it. Fix the handler, then [replay it](operating.md#dead-letters). When processes
-      // ended, it may be [innocent](delivery.md#a-message-that-ends-its-process).
+      // handled it`: Run the command in `show`, fix the handler, then [replay](operating.md#dead-letters). When processes ended, the message may be
+      // [innocent](delivery.md#a-message-that-ends-its-process).
       const crashes = crashText(Number.parseInt(error, 10))
       say.error(
         error.startsWith(crashes)

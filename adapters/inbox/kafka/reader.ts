@@ -329,8 +329,7 @@ export class Reader extends SharedReader<Unsettled> {
     // A group without members loses its positions after a while, by default as long as the topic keeps messages.
     part.deleted = 0
     this.say.error(
-      // What to do: **Messages may be lost**, with a `gap` event. The group is new, or nobody handled for so long that the brokers forgot it
-      // (`offsets.retention.minutes`).
+      // What to do: **Messages may be lost**, with a `gap` event. The group is new, or the brokers forgot it (`offsets.retention.minutes`).
       'the group has no position in a partition that has deleted messages: they may not have been handled',
       { partition },
       `deleted ${partition}`,
@@ -338,7 +337,7 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   // What to do about `positions could not be read`, `messages could not be read`, `the leaders of partitions could not be found`, `a dead letter
-  // could not be written`: A broker did not answer, or refused. The process tries again.
+  // could not be written`: A broker did not answer. The process tries again.
   protected failed(what: string, error: unknown): void {
     this.say.warn(what, { reason: outageError(error, this.#options.settings).message })
   }
@@ -498,7 +497,7 @@ export class Reader extends SharedReader<Unsettled> {
     }
     const placeholder: Unsettled = { message, part, offset, replayed: false, deliveries: 0 }
     this.add(placeholder)
-    // What to do: Another program writes into the topic. `fleethook dead show` shows the record.
+    // What to do: Another program writes into the topic: `fleethook dead show`.
     this.#log.error('a record in the topic is not a message of fleethook, and becomes a dead letter', {
       topic: this.#options.settings.topic,
       partition: part.partition,
@@ -628,7 +627,7 @@ export class Reader extends SharedReader<Unsettled> {
       // The next commit includes these positions. Without one, the next owner handles the messages again.
       const details = { error: [...codesOf(error)].join(' ') }
       if (++this.#failedCommits < mostFailedCommits) this.#log.debug('a commit failed', details)
-      // What to do: Ten commits failed in a row. If the process ends meanwhile, messages that it has handled are handled again.
+      // What to do: Ten commits failed. If the process ends now, it handles messages again.
       else this.say.warn('positions could not be committed', details)
     }
   }

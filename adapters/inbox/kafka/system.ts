@@ -156,7 +156,7 @@ export class KafkaSystem implements SharedSystem {
         await spool.close()
         throw error
       }
-      // What to do: The spool is in use. Look at the brokers and at `brokers`.
+      // What to do: The spool is in use. Look at the brokers.
       this.#inbox.log.error('the cluster cannot be reached at the start: messages wait on the disk of this machine', {
         reason: error.message,
       })
@@ -211,7 +211,7 @@ export class KafkaSystem implements SharedSystem {
         return
       } catch (error) {
         if (error instanceof FleethookError && error.code === 'inbox_unavailable') continue
-        // What to do: The cluster answers again, but its topics are too weak: `reason`.
+        // What to do: The cluster answers, but its topics are too weak: `reason`.
         this.#inbox.log.error('the topics cannot keep what this inbox promises', {
           reason: error instanceof Error ? error.message : 'unknown',
         })

@@ -53,7 +53,7 @@ export class Database {
     const sentMs = elapsedMs(this.#clock)
     const late = new Promise<never>((_, reject) => {
       timer = this.#clock.after(withinMs, () =>
-        // What to do: Is the server overloaded, or the network slow?
+        // What to do: Is the server overloaded?
         reject(new FleethookError('inbox_unavailable', `Postgres did not answer within ${Math.round(withinMs)} ms.`)),
       )
     })
@@ -124,7 +124,7 @@ export const isLocked = (error: unknown): boolean => stateOf(error) === '55P03'
 /** Errors that a retry within seconds does not fix: something is missing, forbidden, or the password is wrong. */
 export const isFinal = (error: unknown): boolean => /^(?:28|3F|42)/.test(stateOf(error))
 
-// What to do: Is `DATABASE_URL` the database of the inbox, and `schema` the same in every process? Then `fleethook postgres schema --apply`.
+// What to do: Check `DATABASE_URL` and `schema`. Then `fleethook postgres schema --apply`.
 const missing = ['The tables of the inbox are missing.', 'Create them: fleethook postgres schema --apply'] as const
 const readOnly = [
   'Postgres is read-only: it is a replica, or it is being switched over.',
@@ -146,7 +146,7 @@ const advice: Readonly<Record<string, readonly [message: string, hint: string]>>
   '0A000': readOnly,
   '25006': readOnly,
   '55P03': [
-    // What to do: `SELECT pid, query FROM pg_stat_activity WHERE state = 'idle in transaction'`, and end it with `pg_terminate_backend(pid)`.
+    // What to do: [End the transaction](operating.md#postgres).
     'Another session has locked a row of the inbox.',
     'End its transaction: see pg_stat_activity and pg_locks.',
   ],
@@ -176,7 +176,7 @@ const classes: typeof advice = { '28': ['Postgres does not let this user in.', n
 
 /** What `pg` and Node say about connections. Each has `address` and `port`, or `hostname`, where they know them. */
 const failures: Readonly<Record<string, readonly [message: string, hint: string]>> = {
-  // What to do about `ECONNREFUSED`, `ENOTFOUND`, `ETIMEDOUT`: The line has the address. With an empty `DATABASE_URL`, `pg` asks this machine.
+  // What to do about `ECONNREFUSED`, `ENOTFOUND`, `ETIMEDOUT`: With an empty `DATABASE_URL`, `pg` asks this machine.
   ECONNREFUSED: ['Nothing listens', `Is Postgres running there? ${goesOn}`],
   ENOTFOUND: ['No machine has the name', `Check the host in the address (DATABASE_URL). ${goesOn}`],
   EAI_AGAIN: ['The name could not be looked up:', `Is the network or its name server down? ${goesOn}`],

@@ -206,7 +206,7 @@ async function sendConfig<Fields extends FieldCatalogue>(
 
 /** A caller that does not look at the count would wait for data that never comes. */
 function warnOfNoChange({ log }: Connection, { updatedVehicles, skipped }: ConfigChange): void {
-  // What to do: `skipped` lists the VINs by reason. After a retry, the first attempt may have done it.
+  // What to do: `skipped` lists the VINs by reason. After a retry, the first try may have done it.
   if (updatedVehicles === 0) guarded(() => log.warn('the service changed the config of no vehicle', { skipped }))
 }
 

@@ -19,40 +19,37 @@ export type ServiceErrorCode =
   | 'invalid_webhook_url'
   /** Set a webhook with `webhook.set`. */
   | 'webhook_not_found'
-  /** Your business may not do this: it has no command access, or the service refuses the request by rule. The hint says which, and what to do. */
+  /** Your business may not do this. The hint says why, and what to do. */
   | 'insufficient_scope'
-  /** No customer shares the product with your business. `products()` lists what is shared. A stream ends with this error. */
+  /** No customer shares it. `products()` lists what is shared. A stream ends with this error. */
   | 'business_product_not_consented'
-  /** A setting, a VIN or a command is wrong. The text says which. */
+  /** The text says which setting, VIN or command is wrong. */
   | 'invalid_request'
   /** Check the name of the command and its parameters. The maker documents both. */
   | 'invalid_command'
-  /** The key is wrong. Pass the business's bearer token as `apiKey`, without the word "Bearer". */
+  /** Pass the business's bearer token as `apiKey`, without the word "Bearer". */
   | 'invalid_token'
-  /** The key is wrong. Pass the business's bearer token as `apiKey`, without the word "Bearer". */
+  /** Pass the business's bearer token as `apiKey`, without the word "Bearer". */
   | 'unauthorized'
-  /** The service refused without a known code. `status` and `requestId` help its support. */
+  /** `status` and `requestId` help the service's support. */
   | 'not_found'
-  /**
-   * The maker or the service knows no such product. `products()` lists what is shared. The specification does not name the code for vehicles,
-   * and the sandbox never sends it.
-   */
+  /** `products()` lists what is shared. */
   | 'vehicle_not_found'
-  /** The maker or the service knows no such product. `products()` lists what is shared. */
+  /** `products()` lists what is shared. */
   | 'energy_site_not_found'
   /** The vehicle does not stream. Call `config(vin).replace` or `patch` first. */
   | 'config_not_found'
-  /** The vehicle is asleep or offline, and reads wake nothing. Or a command did not reach it. Call `wakeUp(vin)` or wait. */
+  /** It is asleep or offline, or a command did not reach it. Call `wakeUp(vin)` or wait. */
   | 'vehicle_unavailable'
   /** Wait for `retryAfterMs`. */
   | 'too_many_requests'
-  /** No answer came. Check `baseUrl` and the network. */
+  /** Check `baseUrl` and the network. */
   | 'unreachable'
-  /** No answer came. Check `baseUrl` and the network. */
+  /** Check `baseUrl` and the network. */
   | 'timeout'
-  /** The answer does not have the shape that the specification shows. Check `baseUrl`, or update fleethook. */
+  /** The answer has another shape than the specification shows. Check `baseUrl`, or update fleethook. */
   | 'answer_unreadable'
-  /** The service refused without a known code. `status` and `requestId` help its support. */
+  /** `status` and `requestId` help the service's support. */
   | 'refused'
   | (string & {})
 

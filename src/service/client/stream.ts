@@ -174,7 +174,7 @@ export function createStream<Fields extends FieldCatalogue>(
       const waitMs = Math.max(backoffMs(retry, failures), leastMs, askedMs) - (endedAfterMs ?? 0)
       // The service closes streams from time to time. Only a stream that fails again is worth a log line.
       if (failures > 1)
-        // What to do: If it repeats, `why` says which error.
+        // What to do: If it repeats, look at `why`.
         log.warn('a stream is interrupted and reconnects', {
           ...streamed,
           waitMs,
@@ -195,7 +195,7 @@ export function createStream<Fields extends FieldCatalogue>(
       if (turn.gap !== undefined) continue
       const { event, message, changed } = turn
       if (event === undefined) {
-        // What to do: Nothing to do: the client skips it.
+        // What to do: Nothing to do.
         log.warn('an item of a stream is not a JSON object', { ...streamed, length: message.text.length })
       } else if (event.meta.isCache !== true && changed.length > 0) {
         yield event
@@ -223,7 +223,7 @@ export function createStream<Fields extends FieldCatalogue>(
     guarded(
       () => options.onResumed?.(gap),
       (error) =>
-        // What to do: Fix your `onResumed` function. It must not throw.
+        // What to do: It must not throw.
         log.warn('`onResumed` of a stream failed', {
           ...streamed,
           error: error instanceof Error ? error.name : typeof error,
