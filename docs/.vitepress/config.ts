@@ -57,7 +57,7 @@ const sidebar: Group[] = [
       { text: 'Messages to paste', link: '/messages' },
       { text: 'HTTP answers', link: '/http' },
       { text: 'Delivery', link: '/delivery' },
-      { text: 'How we read the service’s interface', link: '/interface' },
+      { text: 'The service’s interface', link: '/interface' },
       { text: 'Versions and upgrades', link: '/versions' },
       {
         text: 'API',

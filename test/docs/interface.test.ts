@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { reliedOn, specified } from '../interface/coverage.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
-const page = readFileSync(`${root}docs/interface.md`, 'utf8')
+const page = readFileSync(`${root}docs/decisions/0021-interface.md`, 'utf8')
 
 /** The sections of the specification that say something about the interface. */
 const sections = [

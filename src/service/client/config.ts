@@ -61,7 +61,7 @@ export interface StoredConfig<Fields extends FieldCatalogue = BuiltInFields> ext
 /**
  * What a change of a config did. Other members of the answer are kept as they came.
  *
- * Specification: "Per-vehicle streaming config", which does not show the answers. See reading 8 in docs/interface.md.
+ * Specification: "Per-vehicle streaming config", which does not show the answers. See reading 8 in docs/decisions/0021-interface.md.
  */
 export interface ConfigChange {
   /**

@@ -62,7 +62,7 @@ export interface StreamMessage {
  *
  * `receiver.from(stream)` handles the messages as if they had been posted to the webhook.
  *
- * Specification: "Streaming by SSE", which shows neither event names nor data. See readings 15 to 19 in docs/interface.md.
+ * Specification: "Streaming by SSE", which shows neither event names nor data. See readings 15 to 19 in docs/decisions/0021-interface.md.
  */
 export interface EventStream<Fields extends FieldCatalogue> extends AsyncIterable<StreamEvent<Fields>>, Source {
   /** All messages as unparsed JSON text, including those that a snapshot repeats. */
