@@ -5,13 +5,9 @@
  * - `// What to do: …` in front of a line of the log or the text of an error. The row begins with the next text that has a space in it;
  *   `hint` in place of the advice takes the text behind that one, and `// What to do about …: …` with code spans names the lines itself.
  */
-import { globSync, readFileSync, writeFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
-import { format, resolveConfig } from 'prettier'
+import { globSync } from 'node:fs'
 import { refusalErrors, refuse } from '../src/http/answers.ts'
-
-const root = fileURLToPath(new URL('..', import.meta.url))
-const read = (path: string): string => readFileSync(`${root}${path}`, 'utf8')
+import { filled, read, root, writePages } from './tables.ts'
 
 interface Row {
   /** The texts that an operator sees and looks for. */
@@ -126,23 +122,7 @@ function tables(): ReadonlyMap<string, string> {
 }
 
 /** The pages with their tables as the sources have them. */
-export async function pages(): Promise<ReadonlyMap<string, string>> {
-  const content = tables()
-  const used = new Set<string>()
-  const filled = ['docs/troubleshooting.md', 'docs/http.md'].map(async (path) => {
-    const page = read(path).replaceAll(
-      /(<!-- from the code: (.+?) -->\n)[\s\S]*?(?=<!-- end -->)/g,
-      (_, begin: string, name: string) => {
-        used.add(name)
-        return `${begin}\n${content.get(name)}\n\n`
-      },
-    )
-    return [path, await format(page, { ...(await resolveConfig(`${root}${path}`)), parser: 'markdown' })] as const
-  })
-  const all = new Map(await Promise.all(filled))
-  const unused = [...content.keys()].filter((name) => !used.has(name))
-  if (unused.length > 0) throw new Error(`No page has the table: ${unused.join(', ')}.`)
-  return all
-}
+export const pages = (): Promise<ReadonlyMap<string, string>> =>
+  filled(['docs/troubleshooting.md', 'docs/http.md'], tables())
 
-if (import.meta.main) for (const [path, page] of await pages()) writeFileSync(`${root}${path}`, page)
+if (import.meta.main) writePages(await pages())
