@@ -44,6 +44,18 @@ test('the page lists every line that is logged', () => {
   expect(lines.filter((line) => !fixedParts(line, /\$\{[^}]*\}/).every(isOnPage))).toEqual([])
 })
 
+test('a line that is put together elsewhere has its comment in front of the call', () => {
+  const call = /\b(?:log|say)\.(?:warn|error)\(\s*(?:\/\/[^\n]*\n\s*)*([^'`\s/][^,)]*)/g
+  const bare = globSync(['src/**/*.ts', 'adapters/**/*.ts']).flatMap((path) => {
+    const source = read(path)
+    return [...source.matchAll(call)]
+      .filter(({ index }) => !source.slice(0, index).split('\n').slice(-25).join('\n').includes('What to do'))
+      .map(([, line]) => line)
+  })
+  // Each of these stands behind a comment where it is made: two lines of the secret, the line about a clock, and what the client says.
+  expect([...new Set(bare)].toSorted()).toEqual(['clockAhead', 'inCommandLineTerms(message', 'line'])
+})
+
 test('every line that a comment names by itself is one of the sources', () => {
   const named = sources.flatMap((source) => [
     ...source.matchAll(/\/\/ What to do about (`[^\n]+(?:\n +\/\/ [^\n]+)*)/g),
