@@ -34,7 +34,7 @@ export type RefusalError =
   | 'event_missing'
   /** `event` must not be an empty string. */
   | 'event_blank'
-  /** Raise `limits.bodyBytes` or `limits.pendingBytes`, or send smaller batches. */
+  /** Raise `limits.bodyBytes`, `limits.pendingBytes` or the inbox's `maxBytes`, or send smaller batches. */
   | 'body_too_large'
   /** Send the body as it is, or with `Content-Encoding: gzip`. */
   | 'encoding_unsupported'
