@@ -857,6 +857,7 @@ export class Core {
   #takeBack({ id }: Message): void {
     const { inbox, events, log } = this.options
     void inbox.archive?.discard(id).then((isGone) => {
+      // What to do: Nothing is missing or written twice. If it happens often, raise `timeoutMs`.
       if (isGone) log.warn('a handler was done after its time limit, so its dead letter is gone', { delivery: id })
     }, events.inboxFailed)
   }
