@@ -665,7 +665,7 @@ class Memory {
     const found = each ?? { start, end, paused: 0, notes: {} }
     found.told = told
     const content = contentOf(this.#definition, found)
-    told.hash = content.hash
+    told.hash = each === undefined ? 'revoked' : content.hash
     return occurrence(this.#definition, this.#vin, found, end, told, content)
   }
 

@@ -50,7 +50,9 @@ const eventsOf = (said: readonly Said[]): FleetEvent[] =>
  * Each row of the table of semantics, for every inbox that keeps vehicles. `open` makes a new place. `survives`: what it keeps outlives a process.
  */
 export function episodeRows(where: string, open: () => Place | Promise<Place>, survives: boolean): void {
-  describe(where, () => rows(open, survives))
+  describe(where, () => {
+    rows(open, survives)
+  })
 }
 
 function rows(open: () => Place | Promise<Place>, survives: boolean): void {
@@ -612,10 +614,11 @@ function rows(open: () => Place | Promise<Place>, survives: boolean): void {
     const again = await after(place_, none, trip)
     await again.say([500, { Odometer: 1007 }])
     const view = await again.receiver.vehicles.get(vin)
-    expect(view && trip.open(view)?.startedAt).not.toEqual(at(0))
     await again.say([600, { Gear: 'P' }], ...values)
     await again.until(8_000)
-    expect(again.told.filter(({ startedAt }) => startedAt.getTime() === at(0).getTime())).toEqual([])
+    // Where no message is missing, it begins anew with what is known of the vehicle.
+    const found = [view && trip.open(view), ...again.told].filter((one) => one !== undefined)
+    expect(found.filter(({ odometer, acrossGap }) => odometer.from === 1000 || !acrossGap)).toEqual([])
     await again.stop()
   })
 }
