@@ -15,5 +15,7 @@ function planting(error = planted[Number(process.env['PLANTED'] ?? NaN)]): Plugi
   }
 }
 
-const config: ViteUserConfig = { ...configFor('short'), plugins: [planting()] }
+const short = configFor('short')
+// A cached module would be that of another error.
+const config: ViteUserConfig = { ...short, test: { ...short.test, fsModuleCache: false }, plugins: [planting()] }
 export default config

@@ -11,8 +11,8 @@ export const planted: readonly Planted[] = [
   {
     what: 'values are taken in the order of their arrival',
     file: 'episode',
-    code: 'const sorted = samples.toSorted((one, other) => one.at - other.at)',
-    instead: 'const sorted = samples',
+    code: 'of samples.toSorted((one, other) => one[0] - other[0])',
+    instead: 'of samples',
   },
   {
     what: 'an interruption is not counted as paused',
@@ -23,20 +23,20 @@ export const planted: readonly Planted[] = [
   {
     what: 'silence counts from the last value of a field, and not from the last message',
     file: 'episode',
-    code: 'if (at - Math.max(known.heard, known.listens) < this.#definition.silence) return',
-    instead: 'if (at - known.at < this.#definition.silence) return',
+    code: 'at - Math.max(known.heard, known.listens) < this.#definition.silence',
+    instead: 'at - known.at < this.#definition.silence',
   },
   {
     what: 'after a silence, the same value of the condition starts nothing',
     file: 'episode',
-    code: '    known.was = false\n  }',
-    instead: '  }',
+    code: '    known.was = false\n',
+    instead: '',
   },
   {
-    what: 'a value from before a gap is taken for certain, and the episode does not say so',
+    what: 'an episode that lasts over a gap does not say so',
     file: 'episode',
-    code: 'const isCertain = seen !== undefined && seen[0] > known.gapAt',
-    instead: 'const isCertain = seen !== undefined',
+    code: 'if (running.end === undefined || at - running.end <= this.#definition.joins) running.gap = true',
+    instead: 'if (running.end !== undefined && at - running.end <= this.#definition.joins) running.gap = true',
   },
   {
     what: 'the last value after the end is taken, and not the first',
@@ -59,8 +59,8 @@ export const planted: readonly Planted[] = [
   {
     what: 'the energy that comes long after the end counts',
     file: 'measures',
-    code: '} else notes.held ??= notes.sum ?? 0',
-    instead: '}',
+    code: 'else notes.held ??= notes.sum ?? 0',
+    instead: '',
   },
   {
     what: 'a clock that is fast is believed',
