@@ -1,7 +1,10 @@
 import type { DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
+import type { Message } from '../core/message.ts'
 import type { Forgotten } from '../inbox/dead-letters.ts'
+import type { InboxMessage } from '../inbox/inbox.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
 import type { Stats } from '../inbox/stats.ts'
+import type { HandOver } from './hand-over.ts'
 
 /** A branch, as the receiver in front of it sees it. */
 export interface BranchBehind extends OperatorApi {
@@ -15,6 +18,7 @@ interface Joined {
   readonly branch: BranchBehind
   /** Its inbox could not be opened. The next message tries again. */
   readonly failed: (error: unknown) => void
+  readonly handOver: HandOver
 }
 
 /** Where a receiver has its branches. Who has none does not bundle what they need. */
@@ -42,6 +46,15 @@ export class Branches {
 
   open(options: OpenOptions): void {
     for (const { branch, failed } of this.#joined) void branch.open(options).catch(failed)
+  }
+
+  /** The receiver has put these into its inbox, and no handler has run for them. */
+  handOver(given: readonly Message[], messages: readonly InboxMessage[]): void {
+    for (const { handOver } of this.#joined)
+      for (const [at, message] of messages.entries()) {
+        const own = given[at]
+        if (own !== undefined) handOver.early(own, message)
+      }
   }
 
   /** They take messages until the receiver has drained, in the same deadline. */

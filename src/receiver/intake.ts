@@ -84,6 +84,8 @@ export class Intake implements OperatorApi {
   readonly #kept: KeptStates | undefined
   /** The core hands out what is put. */
   readonly #isHere: boolean
+  /** Branches get messages before their turns: no other process handles them, and no part skips any. */
+  readonly #handsOverEarly: boolean
   #draining: Promise<DrainResult> | undefined
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
@@ -177,6 +179,7 @@ export class Intake implements OperatorApi {
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
     const added: Part[] = []
     for (const part of settings.parts) if ('create' in part) added.push(part.create())
+    this.#handsOverEarly = this.#isHere && settings.inbox.place === undefined && added.every(({ admit }) => admit === undefined)
     this.#core = new Core({
       clock,
       log: settings.log,
@@ -292,6 +295,7 @@ export class Intake implements OperatorApi {
   /** The inbox has the messages, so their handlers start. The answer may wait for them. */
   #accept(messages: readonly InboxMessage[], request: RequestWork): undefined | Promise<Refusal | undefined> {
     this.parts.reports.noteAccepted(messages)
+    if (this.#handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
     this.#core.start(request)
     if (this.#gaps.size > 0) this.#gaps.start(request)
     request.context?.watch?.(request.settled())
