@@ -135,12 +135,15 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
       }
       checkNames(names, deltas, ownFields)
       const slots = new Slots({ fields: names, deltas }, ownFields, (reason) =>
+        // What to do: By `reason`: it exceeds a [limit](vehicles.md#limits), or the states for a new rule cannot be read, which is tried again each
+        // minute.
         note('a value is not kept in the newest state of its vehicle', { reason }),
       )
       const clockRead = (vin: string, behindMs: number | undefined): void => {
         if (behindMs === undefined) return void clocksBehind.delete(vin)
         if (clocksBehind.has(vin) || clocksBehind.size >= mostClocks) return undefined
         clocksBehind.add(vin)
+        // What to do: [By `behindMs`](vehicles.md#the-vehicles-clock). Changes of the minutes before may be missing: use `client.refill`.
         const line = 'the clock of a vehicle was set back and did not come back: its times are corrected by that'
         return note(line, { behindMs }, vin)
       }
@@ -175,6 +178,7 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
           ),
         inMemory: (log) =>
           memoryVehicles((forgotten) =>
+            // What to do: Use `sqliteInbox`, or keep fewer fields.
             log.warn('the memory for the newest state is full, and vehicles that were silent are forgotten', {
               vehicles: forgotten,
             }),

@@ -94,6 +94,8 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
     const refused = Object.fromEntries(kinds.map(({ error, count }) => [error, count]))
     const seconds = Math.max(1, Math.round((elapsedMs(clock) - ended.sinceMs) / 1000))
     const requests = total === 1 ? '1 request' : `${total} requests`
+    // What to do about `… refused in … s: …`: The counts of ten seconds, strangers included. `test` is `fleethook doctor`. `secret_wrong` after a
+    // rotation: give the receiver both secrets.
     guarded(() => log.warn(`${requests} refused in ${seconds} s: ${list}. ${adviceFor(most)}`, { refused }))
     current = begin(kinds.some(({ isAuthentic }) => isAuthentic))
   }
@@ -106,6 +108,7 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
     if (isAuthentic && !current.isLossReported) {
       current.isLossReported = true
       current.reported += 1
+      // What to do: A message is lost. [Look up the word](http.md#what-each-error-means-and-what-to-do).
       guarded(() => log.warn(`1 request refused: ${error}. ${adviceFor(kind)}`, details))
     }
     const known = current.kinds.get(error)

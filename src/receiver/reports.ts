@@ -66,6 +66,7 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
   const say = throttled(log, clock)
   const topics: Record<string, number> = {}
   const secrets = typeof secret === 'function' || secret === false ? [] : [secret].flat().map(() => 0)
+  // What to do: It threw. The message went on without it.
   const observers = new Observers((thrown) => say.error('an observer failed', where(thrown)))
   for (const observer of observe) observers.add(observer)
   const refusals = createRefusals(clock, log, observers)
@@ -85,6 +86,7 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
   const where = (error: unknown, vin?: string): Record<string, unknown> => failureDetails(error, logErrorText, vin)
 
   function sayRests(handler: string, details: Record<string, unknown>): void {
+    // What to do: It failed for five vehicles in a row, and is tried with one message at a time. Fix what it needs. Nothing is given up meanwhile.
     const line = 'a handler fails for every vehicle: its circuit breaker is open, and its messages wait'
     // With the key of its other failures, the line would be lost among them when an outage is short.
     say.error(line, { handler, ...details }, `resting ${handler}`)
@@ -132,6 +134,7 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
       noteAccepted(messages)
       const lost = messages.filter(({ kind }) => kind === 'wire').length
       counts.unkept += lost
+      // What to do: Only with `ack: 'received'`. Use `'stored'`.
       say.error('acknowledged messages did not reach the inbox and are lost', {}, undefined, { messages: lost })
     },
 
@@ -155,6 +158,7 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
     certificate: { untilMs: undefined },
 
     noteClockBehind(behindMs) {
+      // What to do: The machine's clock was set back by `behindMs`, or was wrong before. Check its time service.
       say.warn('the clock is behind the newest message: messages count as received right after it', {
         behindMs,
       })
@@ -163,6 +167,7 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
     noteUnreportedGaps(gaps) {
       refusals.stop()
       say.stop()
+      // What to do: Fetch the full state of the vehicles (`client.refill`).
       if (gaps > 0) say.error('messages were lost, and no gap event could report it before the end', { gaps })
     },
 
@@ -183,6 +188,7 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
           ...where(error, vin),
         }
         const what = messages === undefined ? event.topic : `a batch of ${event.topic}`
+        // What to do about `a handler for … failed`: See [the line explained](handlers.md#what-the-log-says).
         if (failures > 0) sayRests(name, { topic: event.topic, failures, ...details })
         // The line of its dead letter comes next.
         else if (nextAtMs === undefined)
@@ -201,15 +207,18 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
         sayRests(handler, { failures, next: iso(atMs) })
       },
       recovered(handler) {
+        // What to do: Nothing to do.
         const line = 'a handler succeeds again: its circuit breaker is closed, and its messages go on'
         say.warn(line, { handler }, `recovered ${handler}`)
       },
       discarded(reason, topic, messages) {
         counts.discarded += messages
+        // What to do: Nothing to do.
         say.warn(`a handler for ${topic} threw Discard`, { reason: reason.slice(0, 200) }, undefined, { messages })
       },
       endedLate(lateMs, event, { id, attempt }, { handler: name, messages }) {
         say.warn(
+          // What to do: Pass `context.signal` on. Until then, write with a [fencing value](handlers.md#fencing).
           'a handler ignored its signal and ended after its time limit: it ran beside its retry',
           {
             handler: name,
@@ -224,10 +233,13 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
         )
       },
       inboxFailed(error) {
+        // What to do: Messages may be handled again. Look up the [`code`](#errors-by-code).
         say.error('the inbox failed', where(error))
         observers.failed?.(error, { kind: 'inbox' })
       },
       lost(messages) {
+        // What to do about `messages were not handled in time and are lost: they were answered 503`, `acknowledged messages were not handled in time
+        // and are lost`: Make handlers faster, allow fewer attempts, or give the process more time to stop (`graceMs`). Use a durable inbox.
         const line =
           ack === 'handled'
             ? 'messages were not handled in time and are lost: they were answered 503'
@@ -244,6 +256,9 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
       const { id, event, attempts, error } = letter
       const command = `fleethook dead show ${id}${durability === 'disk' ? '' : ' --url …'}`
       // Errors of handlers may quote the message, so only this one is part of the line.
+      // What to do about `a message of topic … is a dead letter after …`, `a message of topic … is a dead letter: … processes ended while they
+      // handled it`: Run the command in `show`, fix the handler, then [replay](operating.md#dead-letters). When processes ended, the message may be
+      // [innocent](delivery.md#a-message-that-ends-its-process).
       const crashes = crashText(Number.parseInt(error, 10))
       say.error(
         error.startsWith(crashes)
