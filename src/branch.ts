@@ -202,5 +202,5 @@ function settingsOfBranch(
     inbox,
     ...defined({ concurrency, retry, parts, timeoutMs, limits, observe }),
   })
-  return { ...own, format, decode, fields, logErrorText, clock, log: logOf(log) }
+  return { ...own, givesWay: true, format, decode, fields, logErrorText, clock, log: logOf(log) }
 }

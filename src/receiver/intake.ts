@@ -47,6 +47,9 @@ export interface ReceiverParts {
   readonly behind: Behind
 }
 
+/** The most handlers that a branch starts in one turn of the event loop: a backlog there must not slow the answers of the receiver. */
+const startsOfBranch = 3
+
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
 const startMs = 1_000
 
@@ -133,6 +136,7 @@ export class Intake implements OperatorApi {
       log,
       ack: settings.ack,
       keepsVehicles: vehicles !== undefined,
+      givesWay: settings.givesWay,
       vehiclesInMemory: vehicles && (() => vehicles.inMemory(log)),
       read: receipts.reread,
       handlers: () => registry.added,
@@ -184,6 +188,7 @@ export class Intake implements OperatorApi {
       clock,
       log: settings.log,
       concurrency,
+      startsAtOnce: settings.givesWay ? startsOfBranch : Infinity,
       timeoutMs,
       retry,
       inbox,
