@@ -75,17 +75,20 @@ const code = (line: string): string => (/[ˋ`]/.test(line) ? `\`\` ${line.replac
 
 /** A table of two columns. Rows with the same advice are one row. Errors of the log come first, in bold. */
 function table(head: string, rows: readonly Row[]): string {
-  const merged = [...Map.groupBy(rows, ({ isError, todo }) => `${isError} ${todo}`).values()].map(
-    ([first, ...others]): Row => ({
-      ...(first ?? { isError: false, todo: '' }),
-      seen: [...new Set([first, ...others].flatMap((row) => row?.seen ?? []))],
-    }),
-  )
-  const sorted = merged.toSorted((a, b) => Number(b.isError) - Number(a.isError))
-  const lines = sorted.map(({ seen, todo, isError }) => {
-    const lines = seen.map(code).join(', ')
-    return `| ${isError ? `**${lines}**` : lines} | ${todo} |`
-  })
+  const merged = new Map<string, Row>()
+  for (const { seen, todo, isError } of rows) {
+    const key = `${isError} ${todo}`
+    const all = new Set([...(merged.get(key)?.seen ?? []), ...seen])
+    merged.set(key, { seen: [...all].toSorted(), todo, isError })
+  }
+  // By their words, so that code can move without moving its row.
+  const first = ({ seen }: Row): string => (seen[0] ?? '').replace(/^[^a-z]+/i, '').toLowerCase()
+  const lines = [...merged.values()]
+    .toSorted((a, b) => Number(b.isError) - Number(a.isError) || (first(a) < first(b) ? -1 : 1))
+    .map(({ seen, todo, isError }) => {
+      const bold = isError ? '**' : ''
+      return `| ${bold}${seen.map(code).join(', ')}${bold} | ${todo} |`
+    })
   return [`| ${head} | what to do |`, '| --- | --- |', ...lines].join('\n')
 }
 

@@ -109,8 +109,8 @@ export function branch<
   )
   const branches = (front.behind.branches ??= new Branches())
   const handOver = new HandOver(front, hosted)
-  const { inboxFailed: failed } = hosted.reports.dispatch
-  branches.add(options.name, { branch: behind, failed, handOver }, front.behind.opened)
+  const { inboxFailed: failed } = hosted.reports
+  branches.add(options.name, { branch: behind, failed, handOver: handOver.early }, front.behind.opened)
   front.registry.addBranch(options.name, (message) => handOver.take(message))
   const whole: object = Object.assign(behind, { name: options.name })
   // Whether `vehicles` is there depends on the parts, whose types say the same.

@@ -22,7 +22,10 @@ export type ErrorCode =
   | 'vehicle_forgotten'
   /** Free space, make handlers faster, or raise `concurrency` or the limit: the disk, its quota, `maxBytes` or `limits` is full. */
   | 'inbox_full'
-  /** One body exceeds `limits.pendingBytes` (413). Raise it, or send smaller batches. */
+  /**
+   * One body never fits into the inbox (`limits.pendingBytes`, its `maxBytes`, 2 MB a message in Durable Objects): 413. Raise it, or send
+   * smaller batches.
+   */
   | 'body_too_large'
   /**
    * The file cannot be opened or written (the text names its owner and the user of the process), or [Kafka](#kafka) or [Postgres](#postgres)
@@ -83,7 +86,7 @@ export class FleethookError extends Error {
     message: string,
     options: { readonly hint?: string | undefined; readonly cause?: unknown } = {},
   ) {
-    super(message, 'cause' in options ? { cause: options.cause } : {})
+    super(message, options.cause === undefined ? undefined : { cause: options.cause })
     this.code = code
     this.hint = options.hint
   }

@@ -34,7 +34,7 @@ export type RefusalError =
   | 'event_missing'
   /** `event` must not be an empty string. */
   | 'event_blank'
-  /** Raise `limits.bodyBytes` or `limits.pendingBytes`, or send smaller batches. */
+  /** Raise `limits.bodyBytes`, `limits.pendingBytes` or the inbox's `maxBytes`, or send smaller batches. */
   | 'body_too_large'
   /** Send the body as it is, or with `Content-Encoding: gzip`. */
   | 'encoding_unsupported'
@@ -229,10 +229,11 @@ export const hintOf = ({ error, hint }: Refusal): string | undefined => hint ?? 
 
 /** Makes the answer of a refusal. `allow` is the Allow header of a 405. */
 export function refuse(refusal: Refusal, allow?: string): Answer {
-  const { status, code, headers } = refusals[refusal.error]
+  const { status, code, headers: own } = refusals[refusal.error]
+  const headers = { ...json, ...own }
   return {
     status,
-    headers: { ...json, ...headers, ...(allow === undefined ? {} : { allow }) },
+    headers: allow === undefined ? headers : { ...headers, allow },
     body: JSON.stringify({
       text: texts[code],
       code,

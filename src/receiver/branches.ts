@@ -4,7 +4,6 @@ import type { Forgotten } from '../inbox/dead-letters.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
 import type { Stats } from '../inbox/stats.ts'
-import type { HandOver } from './hand-over.ts'
 
 /** A branch, as the receiver in front of it sees it. */
 export interface BranchBehind extends OperatorApi {
@@ -18,7 +17,8 @@ interface Joined {
   readonly branch: BranchBehind
   /** Its inbox could not be opened. The next message tries again. */
   readonly failed: (error: unknown) => void
-  readonly handOver: HandOver
+  /** The receiver has put the message into its inbox, and no handler has run for it. */
+  readonly handOver: (given: Message, message: InboxMessage) => void
 }
 
 /** Where a receiver has its branches. Who has none does not bundle what they need. */
@@ -30,16 +30,11 @@ export interface Behind {
 
 /** The branches of a receiver. They open and stop with it, and it never waits for one that fails. */
 export class Branches {
-  readonly byName: ReadonlyMap<string, BranchBehind>
-  readonly #byName = new Map<string, BranchBehind>()
+  readonly byName: Map<string, BranchBehind> = new Map()
   readonly #joined: Joined[] = []
 
-  constructor() {
-    this.byName = this.#byName
-  }
-
   add(name: string, joined: Joined, opened: OpenOptions | undefined): void {
-    this.#byName.set(name, joined.branch)
+    this.byName.set(name, joined.branch)
     this.#joined.push(joined)
     if (opened !== undefined) void joined.branch.open(opened).catch(joined.failed)
   }
@@ -48,19 +43,18 @@ export class Branches {
     for (const { branch, failed } of this.#joined) void branch.open(options).catch(failed)
   }
 
-  /** The receiver has put these into its inbox, and no handler has run for them. */
   handOver(given: readonly Message[], messages: readonly InboxMessage[]): void {
     for (const { handOver } of this.#joined)
       for (const [at, message] of messages.entries()) {
         const own = given[at]
-        if (own !== undefined) handOver.early(own, message)
+        if (own !== undefined) handOver(own, message)
       }
   }
 
   /** They take messages until the receiver has drained, in the same deadline. */
   async drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult> {
     const { deadlineMs, handlerGraceMs, notListeningMs } = options
-    const drained = [...this.#byName].map(async ([name, branch]): Promise<[string, DrainResult]> => [
+    const drained = [...this.byName].map(async ([name, branch]): Promise<[string, DrainResult]> => [
       name,
       await branch.drain({ deadlineMs, handlerGraceMs, notListeningMs, takeUntil: front }),
     ])
@@ -78,6 +72,6 @@ export class Branches {
   }
 
   stats(): Readonly<Record<string, Stats>> {
-    return Object.fromEntries([...this.#byName].map(([name, branch]) => [name, branch.stats()]))
+    return Object.fromEntries([...this.byName].map(([name, branch]) => [name, branch.stats()]))
   }
 }

@@ -157,7 +157,7 @@ function edge<Happened extends Occurrence>({ begins, ...detecting }: Detecting<H
 }
 
 /**
- * Updates memory even when the conditions suppress the edge. An uncertain value counts as the last one
+ * The memory moves on while the conditions are not true: the edge has happened, and nobody is told. An uncertain value counts as the last one
  * that arrived, because no other may arrive for days, and the occurrence says that messages may be missing. If it makes a condition
  * false, another value may be missing, so the occurrence waits until the vehicle reports what decides.
  */

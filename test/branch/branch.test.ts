@@ -335,7 +335,7 @@ test('what waits on a branch need not fit into memory, also when older messages 
   const seen = new Map<string, number[]>()
   // This vehicle's messages are handed over when the branch has newer ones of others.
   receiver.on('data', ({ vin }) => (vin === 'LATE' ? isReleased : undefined))
-  const crm = branch(receiver, { name: 'crm', inbox: place('crm') }).on('data', async (event) => {
+  const crm = branch(receiver, { name: 'crm', inbox: place('crm'), timeoutMs: 600_000 }).on('data', async (event) => {
     await isOpen
     seen.set(event.vin, [...(seen.get(event.vin) ?? []), odometer(event)])
   })

@@ -72,22 +72,28 @@ export function episodeScene<Happened extends Occurrence>(
   const { place = { next: () => memoryInbox() }, clock = steppingClock(startMs - 3_600_000), of = vin } = options
   const happenings: Happening<Happened>[] = []
   const told: Happened[] = []
-  const attempts = 2
+  const [attempts, restMs] = [2, 10]
   let isOver = false
   // The timers of a process end with it.
   const own: SteppingClock = { ...clock, after: (ms, run) => clock.after(ms, () => isOver || run()) }
   const receiver = createReceiver({
-    ...{ secret: false, log: silent, inbox: place.next(), clock: own, retry: { attempts, minMs: 10, maxMs: 10 } },
+    ...{
+      secret: false,
+      log: silent,
+      inbox: place.next(),
+      clock: own,
+      retry: { attempts, minMs: restMs, maxMs: restMs },
+    },
     parts: [vehicles({ fields })],
   })
   /** Messages that are tried again later, or never done. */
-  let resting = 0
+  let [resting, hanging] = [0, 0]
   receiver.when(edge, async (happening, { delivery }) => {
     if (delivery.attempt > 1) resting -= 1
     happenings.push(happening)
     told.push(happening.change)
     if (options.hangs) {
-      resting += 1
+      hanging += 1
       return new Promise(() => {})
     }
     try {
@@ -99,7 +105,12 @@ export function episodeScene<Happened extends Occurrence>(
   })
   place.host?.(receiver, own)
   const pending = pendingOf(receiver)
-  const settled = (): Promise<void> => idle(async () => Math.max(pending(), (await place.pending?.()) ?? 0) - resting)
+  const settled = (): Promise<void> =>
+    idle(async () => {
+      // One that rests has a timer, which an inbox sets when it has written that.
+      if (resting > 0 && clock.nextMs() > clock.now() + restMs) return 1
+      return Math.max(pending(), (await place.pending?.()) ?? 0) - resting - hanging
+    })
   const until = async (second: number): Promise<void> => {
     await settled()
     await clock.advance(Math.max(0, startMs + second * 1_000 - clock.now()), settled)

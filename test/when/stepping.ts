@@ -7,6 +7,8 @@ import { systemClock } from '../../src/base/clock.ts'
  * waits until nothing is in hand, which is at once for most.
  */
 export interface SteppingClock extends Clock {
+  /** When the next timer is due. */
+  nextMs(): number
   /** Lets the time pass. At each timer, nothing is in hand before it, and what follows from it is over before the next one. */
   advance(ms: number, settled: () => Promise<void>): Promise<void>
 }
@@ -26,6 +28,7 @@ export function steppingClock(startMs: number): SteppingClock {
   }
   return {
     now: () => now,
+    nextMs: () => first()?.atMs ?? Infinity,
     after(ms, run) {
       // The watch for stalls and for a deleted file looks each second.
       if (ms === 1_000) return { cancel() {}, unref() {} }
