@@ -133,11 +133,11 @@ export function lineOf({ edge, event, change }: Pick<Happening, 'edge' | 'event'
   return `${edge} ${event.createdAt} ${change.at.toISOString()}${change.acrossGap ? ' across a gap' : ''}`
 }
 
-/** Messages of this vehicle, or of any, may be missing between two times. */
-export function gapOf(vin: string | undefined, from: Date, to: Date): EventOf<'gap'> {
+/** Messages of this vehicle, or of any, may be missing between two times. It was noticed at its end, or later. */
+export function gapOf(vin: string | undefined, from: Date, to: Date, receivedAt: Date = to): EventOf<'gap'> {
   const about = { topic: 'gap', from, to, reason: 'stream_interrupted', missed: 0 } as const
   const id = `gap:stream_interrupted:${vin ?? ''}:${to.getTime()}`
-  const common = { createdAt: from.toISOString(), at: from, receivedAt: to, id, format: null, raw: null, meta: {} }
+  const common = { createdAt: from.toISOString(), at: from, receivedAt, id, format: null, raw: null, meta: {} }
   return { ...about, ...common, ...(vin === undefined ? {} : { vin }) }
 }
 

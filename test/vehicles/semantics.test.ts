@@ -207,7 +207,7 @@ describe('the time since which a value is what it is', () => {
 /** Messages of this vehicle, or of any, may be missing up to a time. */
 async function gap({ receiver, clock }: VehicleScene, of?: string, agoMs: number = 0): Promise<void> {
   const to = new Date(clock.now() - agoMs)
-  const told = gapOf(of, new Date(to.getTime() - 100), to)
+  const told = gapOf(of, new Date(to.getTime() - 100), to, new Date(clock.now()))
   await receiver.from({ feed: async ({ tell }) => void (await tell(told)) })
   await clock.advance(10)
 }
