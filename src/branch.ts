@@ -202,5 +202,5 @@ function settingsOfBranch(
     inbox,
     ...defined({ concurrency, retry, parts, timeoutMs, limits, observe }),
   })
-  return { ...own, givesWay: true, format, decode, fields, logErrorText, clock, log: logOf(log) }
+  return { ...own, branch: options.name, format, decode, fields, logErrorText, clock, log: logOf(log) }
 }
