@@ -136,7 +136,7 @@ export class Runner {
       this.#active.set(run, run)
       run.timer = clock.after(timeoutMs, () => {
         run.timedOutAtMs = clock.now()
-        this.#abort(run, timeoutError(timeoutMs))
+        this.#abort(run, timeoutError(timeoutMs, handler))
       })
       try {
         result.then(
@@ -175,9 +175,12 @@ export class Runner {
   }
 }
 
-function timeoutError(timeoutMs: number): FleethookError {
+/** A handler with a mark has a transaction. One that waits for itself looks like any other that takes too long, so each is told. */
+function timeoutError(timeoutMs: number, { mark }: Handler): FleethookError {
+  const itself =
+    'If it takes a second connection of the pool of its transaction, it waits for itself: use the transaction.'
   return new FleethookError('handler_timeout', `A handler took longer than ${timeoutMs} ms.`, {
-    hint: 'Pass `context.signal` on to what it waits for, or raise `timeoutMs`.',
+    hint: `Pass \`context.signal\` on to what it waits for, or raise \`timeoutMs\`.${mark === undefined ? '' : ` ${itself}`}`,
   })
 }
 
