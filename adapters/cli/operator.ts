@@ -3,12 +3,13 @@ import { createInterface } from 'node:readline/promises'
 import { Readable } from 'node:stream'
 import type { Command } from 'commander'
 import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-parser/stream'
-import { createMessages, createReplays } from '../../src/inbox/archive.ts'
+import { createMessages, createReplays, deadLettersOf } from '../../src/inbox/archive.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import type { Forgotten } from '../../src/inbox/dead-letters.ts'
-import { createReceipts, type Receipts } from '../../src/inbox/receipts.ts'
+import { Receipts } from '../../src/inbox/receipts.ts'
 import { failingOf } from '../../src/inbox/failing.ts'
+import type { ReadMessage } from '../../src/inbox/inbox.ts'
 import { createOperatorApp } from '../../src/operator/app.ts'
 import { readOptions } from '../../src/receiver/options.ts'
 import { createNormalizer } from '../../src/wire/normalizer.ts'
@@ -23,7 +24,6 @@ import { createInboxFile } from '../inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
 import { isMissing, loadSqlite, refusedAccess } from '../inbox/sqlite/file/database.ts'
-import { deadLettersOf } from '../inbox/shared-archive.ts'
 import { acts, type Environment, environment, inboxPath, type Print, time } from './arguments.ts'
 import { codeOf, open, parsed } from './exchange.ts'
 import { openPool } from './postgres.ts'
@@ -101,6 +101,7 @@ export function filters(command: Command): Command {
 async function agreed(question: string, { yes }: OperatorArguments): Promise<boolean> {
   if (yes) return true
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
+    // What to do about `Not a terminal: pass --yes.`: Pass `--yes`.
     throw new FleethookError('option_invalid', `${question} Not a terminal: pass --yes.`)
   }
   const terminal = createInterface({ input: process.stdin, output: process.stdout })
@@ -183,6 +184,7 @@ export class Operator {
         return askDatabase(database, schema, asked, inbox)
       }
       if (this.#needs === 'receiver') throw notRunning(inbox)
+      // What to do about `There is no inbox at …`: Run it in the receiver's folder, or pass `--inbox`.
       throw new FleethookError('inbox_unavailable', `There is no inbox at ${inbox}.`, {
         hint:
           'Name its file with --inbox or FLEETHOOK_INBOX. With postgresInbox, set DATABASE_URL. Any other receiver is reached with ' +
@@ -205,6 +207,7 @@ export class Operator {
       if (!(error instanceof FleethookError) || error.code !== 'inbox_locked') throw error
       throw new FleethookError(
         'inbox_locked',
+        // What to do about `Another process has … and does not answer operators at …`: Run it as the receiver's user, or stop the receiver.
         `Another process has ${inbox} and does not answer operators at ${socket}.`,
         { hint: 'Run this command as the user of the receiver, or stop the receiver first.' },
       )
@@ -318,6 +321,7 @@ async function overHttp(
       signal: signal ?? null,
     })
   } catch (cause) {
+    // What to do about `… could not be reached.`, `The receiver answered with status …`: `--url` is where you mounted `operatorRoutes`.
     throw new FleethookError('inbox_unavailable', `${url} could not be reached.`, { cause })
   }
 }
@@ -359,9 +363,9 @@ async function askDatabase(address: string, schema: string, asked: Asked, inbox:
 }
 
 /** The receiver's `format` and `fields` are unknown here, so use the defaults. They only affect what is shown. */
-function rereading(): Receipts['reread'] {
+function rereading(): ReadMessage {
   const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: () => {} })
-  return createReceipts(normalizer, systemClock).reread
+  return new Receipts({ normalizer, clock: systemClock }).reread
 }
 
 /** Opens the file as the receiver would, without handlers, and asks it once. What it says about gaps and stops stays. */

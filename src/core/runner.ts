@@ -155,8 +155,7 @@ export class Runner {
       if (run.timedOutAtMs === undefined) return
       const { event, delivery, messages, subject } = run.first
       if (failure === undefined && run.handler.mark !== undefined) this.#endedLate(run.handler, [subject].flat())
-      const of = messages === undefined ? { handler: run.handler.name } : { handler: run.handler.name, messages }
-      events.endedLate(clock.now() - run.timedOutAtMs, event, delivery, of)
+      events.endedLate(clock.now() - run.timedOutAtMs, event, delivery, { handler: run.handler.name, messages })
       return
     }
     run.timer?.cancel()

@@ -4,6 +4,7 @@ import { createReceiver, memoryInbox } from 'fleethook'
 import type { Histogram } from 'fleethook/extend'
 import { metricsRoutes, metricsText } from 'fleethook/metrics'
 import { describe, expect, test } from 'vitest'
+import { page } from '../../scripts/metrics.ts'
 import { hostedBy } from '../../src/receiver/hosted.ts'
 import { data, gates, scene } from '../dispatch/scene.ts'
 
@@ -167,10 +168,10 @@ describe('metricsText', () => {
     receiver.on('data', () => (isAway ? Promise.reject(new Error('no')) : undefined))
     await post([1, 2, 3, 4, 5].map((n) => data(`A${n}`, 1)))
     await clock.advance(1)
-    expect(metricsText(receiver)).toContain('\nfleethook_handlers_resting 1\n')
+    expect(metricsText(receiver)).toContain('\nfleethook_handlers_paused 1\n')
     isAway = false
     await clock.advance(5_000)
-    expect(metricsText(receiver)).toContain('\nfleethook_handlers_resting 0\n')
+    expect(metricsText(receiver)).toContain('\nfleethook_handlers_paused 0\n')
   })
 
   test('never has a VIN or a name that came over the wire', async () => {
@@ -224,6 +225,10 @@ describe('the page and the examples', () => {
   const table = new Set(
     [...readFileSync('docs/observing.md', 'utf8').matchAll(/^\| `(fleethook_\w+)`/gm)].map(([, name]) => name),
   )
+
+  test('the page is what `npm run generate -- metrics` makes', async () => {
+    expect((await page()).get('docs/observing.md')).toBe(readFileSync('docs/observing.md', 'utf8'))
+  })
 
   test('the table of the page has exactly the metrics of the text', async () => {
     const text = (await everything()) + metricsText(measured({ secret: 'x' }).receiver)

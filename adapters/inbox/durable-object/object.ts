@@ -75,7 +75,7 @@ const lookAfterMs = 5_000
 /** How long one alarm waits for handlers. The next alarm goes on. The platform would end an alarm after 15 minutes. */
 const alarmMs = 60_000
 
-/** When nothing has been handed out for this time, every message that waits counts as resting. */
+/** When nothing has been handed out for this time, every message that waits is taken to rest. */
 const quietMs = 50
 
 /** One object: it keeps the messages of some vehicles and runs their handlers. */
@@ -98,7 +98,7 @@ class Shard {
       ...keeping,
       keepsVehicles: parts.vehicles !== undefined,
       kept: () => this.#lookAfter(clock.now() + lookAfterMs),
-      failed: parts.reports.dispatch.inboxFailed,
+      failed: parts.reports.inboxFailed,
       dropped: (times) => this.#noteDropped(times),
     })
     this.#parts = parts
@@ -226,7 +226,7 @@ class Shard {
       if (inbox.usage().messages > 0) this.#lookAfter(restsUntil ?? clock.now() + lookAfterMs)
       else this.#lookAfter(Math.min(forgetAtMs ?? Infinity, this.#intake.nextTimerMs() ?? Infinity))
       if (wasSet && this.#alarmAt === undefined)
-        this.#storage.deleteAlarm().catch(this.#parts.reports.dispatch.inboxFailed)
+        this.#storage.deleteAlarm().catch((error: unknown) => this.#parts.reports.dispatch.inboxFailed(error))
     }
   }
 
@@ -250,7 +250,7 @@ class Shard {
     this.#storage.setAlarm(atMs).catch((error: unknown) => {
       // No alarm is set now. The next message sets one.
       this.#alarmAt = undefined
-      this.#parts.reports.dispatch.inboxFailed(error)
+      this.#parts.reports.inboxFailed(error)
     })
   }
 
@@ -270,9 +270,5 @@ class Shard {
 function withDates(which: Which): Which {
   if (typeof which === 'string') return which
   const { from, to, ...others } = which
-  return {
-    ...others,
-    ...(from === undefined ? {} : { from: new Date(from) }),
-    ...(to === undefined ? {} : { to: new Date(to) }),
-  }
+  return { ...others, from: from && new Date(from), to: to && new Date(to) }
 }

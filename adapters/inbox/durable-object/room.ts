@@ -60,6 +60,7 @@ export class Room {
         whyNeverFit(messages, bytes, this.#keeping) ??
         new FleethookError(
           'inbox_full',
+          // What to do about `This object is full`: Make handlers faster, or raise `concurrency`, `shards` or `limits`.
           `This object is full: it may hold ${pendingMessages} messages or ${pendingBytes} bytes that wait, ${maxBytes} bytes in all.`,
           { hint: 'Make the handlers faster, or raise `concurrency`, `shards` or `limits`.' },
         )

@@ -89,11 +89,7 @@ export class KafkaSystem implements SharedSystem {
 
   figures(): InboxStats {
     const oldestWaitingMs = this.#reader?.oldestMs()
-    return {
-      ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }),
-      ...this.#reader?.figures(),
-      ...(this.#connected?.spool === undefined ? {} : { spooled: this.#connected.spool.size }),
-    }
+    return { oldestWaitingMs, ...this.#reader?.figures(), spooled: this.#connected?.spool?.size }
   }
 
   backlog(): Backlog | undefined {
@@ -156,6 +152,7 @@ export class KafkaSystem implements SharedSystem {
         await spool.close()
         throw error
       }
+      // What to do: The spool is in use. Look at the brokers.
       this.#inbox.log.error('the cluster cannot be reached at the start: messages wait on the disk of this machine', {
         reason: error.message,
       })
@@ -168,7 +165,7 @@ export class KafkaSystem implements SharedSystem {
       settings,
       clock,
       topics: [topic, deadTopic, lifeTopic],
-      ...(spool === undefined ? {} : { divert: (partition, appends) => spool.divert(partition, appends) }),
+      divert: spool && ((partition, appends) => spool.divert(partition, appends)),
     })
     if (found !== unknownTopics) await writer.open()
     const shared = { connector, settings, clock, writer, writerId: this.#writerId }
@@ -210,6 +207,7 @@ export class KafkaSystem implements SharedSystem {
         return
       } catch (error) {
         if (error instanceof FleethookError && error.code === 'inbox_unavailable') continue
+        // What to do: The cluster answers, but its topics are too weak: `reason`.
         this.#inbox.log.error('the topics cannot keep what this inbox promises', {
           reason: error instanceof Error ? error.message : 'unknown',
         })
@@ -258,6 +256,7 @@ export class KafkaSystem implements SharedSystem {
     const { lastId, gaps = [] } = await spool.open()
     if (spool.size > 0)
       this.#inbox.log.warn(
+        // What to do: Nothing to do.
         'an earlier process left messages on the disk of this machine: they go to the brokers first',
         {
           messages: spool.size,
@@ -273,6 +272,7 @@ export class KafkaSystem implements SharedSystem {
     for (const message of messages) {
       const bytes = recordBytes(message)
       if (bytes <= most) continue
+      // What to do: Raise `max.message.bytes` of the topic, and `message.max.bytes` of the brokers.
       throw new FleethookError('body_too_large', `The topic does not take a message of ${bytes} bytes.`, {
         hint: `The topic takes messages of up to ${most} bytes, and this body has one of ${bytes} bytes. Raise \`max.message.bytes\` of the topic.`,
       })
@@ -299,10 +299,8 @@ export class KafkaSystem implements SharedSystem {
     const appended: Promise<void>[] = []
     for (const chunk of chunksOf(messages, Math.min(mostBytes, found.mostBytes - marginBytes))) {
       const records = chunk.messages.map((message) => toRecord(message, { topic, partition, writer: this.#writerId }))
-      const confirmed = writer.append(records, chunk.bytes, {
-        ...(withinMs === undefined ? {} : { withinMs }),
-        ...(mayDivert ? { messages: chunk.messages } : {}),
-      })
+      const messages = mayDivert ? chunk.messages : undefined
+      const confirmed = writer.append(records, chunk.bytes, { withinMs, messages })
       appended.push(confirmed)
       if (inTurn) await confirmed
     }

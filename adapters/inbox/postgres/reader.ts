@@ -137,6 +137,7 @@ export class Reader extends SharedReader<Unsettled> {
         this.change()
       },
       locked: (messages, forMs) =>
+        // What to do: Other vehicles go on. [End the transaction](operating.md#postgres).
         this.say.warn('another session has locked rows of messages that have ended: their vehicles wait', {
           messages,
           forMs,
@@ -154,6 +155,7 @@ export class Reader extends SharedReader<Unsettled> {
     await store.follow()
     if (await this.#mayHandle()) await this.#leases.renew()
     this.#loops = [
+      // What to do: See `reason`. Other processes may take over.
       this.repeat('leases could not be renewed', async () => {
         if (!(await this.#mayHandle())) return settings.leaseMs / 4
         const spare = await this.#leases.renew()
@@ -190,6 +192,7 @@ export class Reader extends SharedReader<Unsettled> {
       if (await this.#areReported('inbox_expired')) {
         const deadLetters = await store.discard(old.map(({ id }) => id))
         inbox.onDropped?.(deadLetters)
+        // What to do: Look at dead letters sooner. A `gap` (`inbox_expired`) says when they were received.
         if (deadLetters > 0) this.say.warn('dead letters were deleted: their retention is over', { deadLetters })
       }
     }
@@ -239,14 +242,7 @@ export class Reader extends SharedReader<Unsettled> {
       await this.#endings.note(ending, found.tries)
       if (!this.isHere(found)) return undefined
     }
-    return {
-      message,
-      deliveries,
-      replayed,
-      replay,
-      seq: Number(ending.seq),
-      ...(changed === undefined ? {} : { changed }),
-    }
+    return { message, deliveries, replayed, replay, changed, seq: Number(ending.seq) }
   }
 
   protected end(found: Unsettled, outcome: Outcome): Settled | Promise<Settled> {
@@ -331,6 +327,9 @@ export class Reader extends SharedReader<Unsettled> {
     await this.#leases.release().catch((error: unknown) => this.failed('leases could not be given back', error))
   }
 
+  // What to do about `what became of messages could not be written yet`, `old messages could not be deleted`, `leases could not be given back`, `a
+  // stop could not be written`, `timers of vehicles could not be read`, `a vehicle could not be forgotten yet`, `messages could not be read`: The
+  // inbox tries again. If the process ends meanwhile, messages are handled again.
   protected failed(what: string, error: unknown): void {
     const { code, message } = databaseError(error)
     this.say.warn(what, { code, state: stateOf(error), reason: message })
@@ -429,6 +428,7 @@ export class Reader extends SharedReader<Unsettled> {
 
   /** Another session keeps the row of this process locked, so its lease would end, and nobody could take over. */
   async #moveOn(): Promise<void> {
+    // What to do: Its vehicles wait for up to a lease. [End the transaction](operating.md#postgres).
     this.say.warn('another session has locked the row of this process, which goes on with a new one', {
       schema: this.#options.db.schema,
     })
@@ -443,12 +443,14 @@ export class Reader extends SharedReader<Unsettled> {
     await handling.check()
     if (handling.mayHandle) {
       if (handling.isNews && handling.waiting.length > 0)
+        // What to do: Normal in a deploy: the other process lacks handlers.
         this.say.warn('another process of this schema waits, because its handlers differ', {
           lacksHere: handling.waiting.join(', '),
         })
       return true
     }
     if (handling.isNews)
+      // What to do: Normal in a deploy. Otherwise [give each application its own schema](several-machines.md#the-same-handlers-in-every-process).
       this.say.error('this process handles nothing: it lacks handlers that others of this schema have', {
         schema: this.#options.db.schema,
         lacks: handling.lacks.join(', '),
@@ -532,16 +534,7 @@ export class Reader extends SharedReader<Unsettled> {
       this.#texts.add(found, notBefore > this.clock.now())
       const { id, lane, kind } = message
       const crashes = Math.max(0, deliveries - attempts)
-      page.push({
-        id,
-        lane,
-        kind,
-        attempts,
-        notBefore,
-        crashes,
-        redelivered: isInherited,
-        ...(failure === undefined ? {} : { failure }),
-      })
+      page.push({ id, lane, kind, attempts, notBefore, crashes, redelivered: isInherited, failure })
     }
     if (page.length > 0) this.#options.inbox.onWaiting?.(page)
   }
