@@ -226,7 +226,7 @@ class Shard {
       if (inbox.usage().messages > 0) this.#lookAfter(restsUntil ?? clock.now() + lookAfterMs)
       else this.#lookAfter(Math.min(forgetAtMs ?? Infinity, this.#intake.nextTimerMs() ?? Infinity))
       if (wasSet && this.#alarmAt === undefined)
-        this.#storage.deleteAlarm().catch((error: unknown) => this.#parts.reports.dispatch.inboxFailed(error))
+        this.#storage.deleteAlarm().catch((error: unknown) => this.#parts.reports.inboxFailed(error))
     }
   }
 
