@@ -563,10 +563,10 @@ export const span: MeasureRules['span'] = measures.span
  * ```ts
  * import { episode, growth, is } from 'fleethook/when'
  *
- * const resetBy = is('DetailedChargeState', 'Disconnected')
  * export const charge = episode('charge', {
  *   during: is('DetailedChargeState', 'Charging'),
- *   measures: { kwh: growth('ACChargingEnergyIn', { startsAt: 0, resetBy }) },
+ *   splits: is('DetailedChargeState', 'Disconnected'),
+ *   measures: { kwh: growth('ACChargingEnergyIn', { startsAt: 0 }) },
  * })
  * ```
  */

@@ -1,48 +1,47 @@
-import { readFileSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
-import { createReceiver, type EventOf } from 'fleethook'
+import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
+import { any, episode, growth, is, span } from 'fleethook/when'
 
 const { DATABASE = 'sessions.db', FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBHOOK_SECRET } = process.env
 const db = new DatabaseSync(DATABASE)
-db.exec('PRAGMA journal_mode = WAL')
-db.exec(readFileSync(new URL('schema.sql', import.meta.url), 'utf8'))
+const columns = 'vin, started, minutes, kwh, percent_from, percent_to, incomplete'
+db.exec(`PRAGMA journal_mode = WAL;
+  CREATE TABLE IF NOT EXISTS sessions (id TEXT PRIMARY KEY, ${columns});
+  CREATE VIEW IF NOT EXISTS finished AS SELECT ${columns} FROM sessions`)
 
-// After a crash a message can come again, and a vehicle can send one twice. Both have the same id, and change nothing.
-const insert = db.prepare(
-  'INSERT OR IGNORE INTO readings (id, vin, field, value, at_ms, received_ms) VALUES (?, ?, ?, ?, ?, ?)',
-)
-const insertGap = db.prepare('INSERT OR IGNORE INTO gaps (id, vin, from_ms, to_ms) VALUES (?, ?, ?, ?)')
-const newest = db.prepare('SELECT max(at_ms) AS at_ms FROM readings WHERE vin = ?')
+const charge = episode('charge', {
+  during: any(is('DetailedChargeState', 'Starting'), is('DetailedChargeState', 'Charging')),
+  joins: { minutes: 15 }, // clouds, a moment without power
+  splits: is('DetailedChargeState', 'Disconnected'),
+  silence: { hours: 6 }, // its end was lost
+  measures: {
+    percent: span('BatteryLevel'),
+    ac: growth('ACChargingEnergyIn', { startsAt: 0 }),
+    dc: growth('DCChargingEnergyIn', { startsAt: 0 }),
+  },
+})
 
-/** When the vehicle sent it. A clock that was never set, or runs fast, only says that it was after what came before. */
-function timeOf({ vin, at, receivedAt }: EventOf<'data'>): number {
-  if (at <= receivedAt && at.getUTCFullYear() >= 2015) return at.getTime()
-  return Math.max(Number(newest.get(vin)?.['at_ms'] ?? 0) + 1, receivedAt.getTime() - 10_000)
+/** A correction has the id of what it corrects, so it is the same row. Until it is told, minutes after the end, its id is the VIN. */
+function save(vehicle: Parameters<typeof charge.open>[0], told?: ReturnType<typeof charge.open>): void {
+  db.prepare('DELETE FROM sessions WHERE id IN (?, ?)').run(vehicle.vin, told?.id ?? '')
+  for (const c of [told, charge.open(vehicle)]) {
+    if (c === undefined || c.revoked || c.lasts) continue
+    const { ac, dc, percent, missing } = c
+    // With AC both count: what the socket gave, and what reached the battery. With DC only the second does. So never add them.
+    const kwh = ac === null || dc === null ? ac || dc || null : Math.max(ac, dc)
+    const needed = ['percent', ...(ac ? ['ac'] : dc ? ['dc'] : ['ac', 'dc'])]
+    const incomplete = Number(c.acrossGap || c.cut || needed.some((name) => missing.includes(name)))
+    const [id, started] = [c.revision === 0 ? c.vin : c.id, c.startedAt.toISOString().slice(0, 19).replace('T', ' ')]
+    const values = [id, c.vin, started, c.durationMs / 60_000, kwh, percent.from, percent.to, incomplete]
+    db.prepare('INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)').run(...values)
+  }
 }
 
 const fields = ['DetailedChargeState', 'BatteryLevel', 'ACChargingEnergyIn', 'DCChargingEnergyIn'] as const
-
-const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox: sqliteInbox({ path: FLEETHOOK_INBOX }) })
-  .on('data', { fields }, (event) => {
-    const at = timeOf(event)
-    db.exec('BEGIN')
-    try {
-      for (const field of fields) {
-        // A vehicle that has no value for a moment sends null.
-        const value = event.data[field] ?? null
-        if (value !== null) insert.run(event.id, event.vin, field, value, at, event.receivedAt.getTime())
-      }
-      db.exec('COMMIT')
-    } catch (error) {
-      db.exec('ROLLBACK')
-      throw error // the receiver runs the handler again
-    }
-  })
-  // Messages may be missing between these times. What lasted then is `incomplete`.
-  .on('gap', ({ id, vin, from, to }) => void insertGap.run(id, vin ?? null, from.getTime(), to.getTime()))
-
-const server = await serve(receiver, { port: Number(PORT) })
-await server.closed
-db.close()
+const inbox = sqliteInbox({ path: FLEETHOOK_INBOX })
+const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox, parts: [vehicles({ fields })] })
+  .when(charge, ({ vehicle, change }) => save(vehicle, change))
+  .on('data', (_, { vehicle }) => save(vehicle))
+await serve(receiver, { port: Number(PORT) })

@@ -12,19 +12,17 @@ export const trip = episode('trip', {
   },
 })
 
-const isUnplugged = is('DetailedChargeState', 'Disconnected')
-
 export const charge = episode('charge', {
   during: any(is('DetailedChargeState', 'Starting'), is('DetailedChargeState', 'Charging')),
   joins: { minutes: 15 }, // clouds
-  splits: isUnplugged,
+  splits: is('DetailedChargeState', 'Disconnected'),
   silence: { hours: 6 },
   measures: {
     percent: span('BatteryLevel'),
     place: span('Location'),
     atHome: span('LocatedAtHome'),
-    ac: growth('ACChargingEnergyIn', { startsAt: 0, resetBy: isUnplugged }),
-    dc: growth('DCChargingEnergyIn', { startsAt: 0, resetBy: isUnplugged }),
+    ac: growth('ACChargingEnergyIn', { startsAt: 0 }),
+    dc: growth('DCChargingEnergyIn', { startsAt: 0 }),
   },
 })
 

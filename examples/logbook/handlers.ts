@@ -37,7 +37,7 @@ export const addHandlers = (receiver: Receiver, exactly: ExactlyOnce<Transaction
           vin: c.vin,
           started: c.startedAt,
           ended: c.endedAt,
-          kwh: ac || dc || (ac === dc ? dc : null),
+          kwh: ac === null || dc === null ? ac || dc || null : Math.max(ac, dc),
           percent_from: c.percent.from,
           percent_to: c.percent.to,
           place: c.place.from ?? c.place.to,

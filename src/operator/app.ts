@@ -251,29 +251,27 @@ async function episodesOf(operator: OperatorApi, vehicle: KnownVehicle): Promise
   }
   return edges
     .flatMap((edge) => {
-      // The state of the vehicle knows more of one that lasts than the messages do.
-      const lasting = edge.open(vehicle)
-      const over = edge.in(events).filter(({ id }) => id !== lasting?.id)
-      return [...over.slice(-mostEpisodes), ...(lasting ? [lasting] : [])].map((each) =>
-        episodeReportOf(edge.name, each, each === lasting),
-      )
+      // The state of the vehicle knows more of one that is not told yet than the messages do.
+      const open = edge.open(vehicle)
+      const over = edge.in(events).filter(({ id }) => id !== open?.id)
+      return [...over.slice(-mostEpisodes), ...(open ? [open] : [])].map((each) => episodeReportOf(edge.name, each))
     })
     .toSorted((one, other) => other.startedAt.localeCompare(one.startedAt))
 }
 
 /** The members of each episode. The others are its measures. */
 const members: readonly string[] = [
-  ...['vin', 'id', 'revision', 'at', 'startedAt', 'endedAt', 'durationMs', 'pausedMs', 'cut', 'revoked', 'acrossGap'],
-  'missing',
+  ...['vin', 'id', 'revision', 'lasts', 'at', 'startedAt', 'endedAt', 'durationMs', 'pausedMs', 'cut', 'revoked'],
+  ...['acrossGap', 'missing'],
 ]
 
-function episodeReportOf(name: string, episode: EpisodeOccurrence, isLasting: boolean): EpisodeReport {
+function episodeReportOf(name: string, episode: EpisodeOccurrence): EpisodeReport {
   const { startedAt, endedAt, durationMs, missing, acrossGap } = episode
   const measures = Object.entries(episode).filter(([each]) => !members.includes(each))
   return {
     name,
     startedAt: startedAt.toISOString(),
-    endedAt: isLasting ? null : endedAt.toISOString(),
+    endedAt: episode.lasts ? null : endedAt.toISOString(),
     durationMs,
     missing,
     acrossGap,

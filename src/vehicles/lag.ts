@@ -19,8 +19,11 @@ export const quietMs = 5_000
 /** A smaller lag is none. */
 const leastMs = 1_000
 
-/** No vehicle keeps messages for longer: its clock was never set, or was set back. */
-const mostMs = 30 * 86_400_000
+/**
+ * A clock that says more was never set: it counts from 1970, or is 1,024 weeks back. What is younger may be true: a vehicle uploads after months
+ * in a garage, and history is read again years later.
+ */
+const mostMs = 3_652 * 86_400_000
 
 /** By how much the lag of a slow clock may differ from message to message. */
 const jitterMs = 2_000

@@ -1,21 +1,13 @@
-import { checkOptions, isObject } from '../base/options.ts'
+import { checkOptions, isObject, type Rule } from '../base/options.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
-import { firstSeqAt } from '../inbox/delivery-id.ts'
+import { firstSeqAt, msOfSeq } from '../inbox/delivery-id.ts'
 import { documentValues } from '../vehicles/document.ts'
-import type {
-  AnyVehicleView,
-  Condition,
-  Edge,
-  EdgeResult,
-  EdgeStep,
-  Occurrence,
-  VehicleView,
-} from '../vehicles/edge.ts'
+import type { AnyVehicleView, Condition, Edge, EdgeResult, EdgeStep, Occurrence, VehicleView } from '../vehicles/edge.ts' // prettier-ignore
+import { markOf } from '../vehicles/edge-index.ts'
 import { credibleMs } from '../vehicles/lag.ts'
 import { applied, lengthOf, nullMeansNone, Slots, Snapshot, VehicleState } from '../vehicles/state.ts'
-import { markOf } from '../vehicles/edge-index.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { isPlace } from './areas.ts'
 import { createClockwork } from './clockwork.ts'
@@ -34,7 +26,10 @@ export interface EpisodeOptions<Of extends Measures = Measures> {
   readonly until?: Condition
   /** An interruption that is not longer belongs to it. Default: none does. */
   readonly joins?: Duration
-  /** An interruption in which this is true does not belong to it, for instance when the vehicle is unplugged. Default: none. */
+  /**
+   * An interruption in which this is true does not belong to it, for instance when the vehicle is unplugged. A `growth` with `startsAt` begins
+   * anew after it. Default: none.
+   */
   readonly splits?: Condition
   /** A shorter one is left out. Default: none is. */
   readonly atLeast?: Duration
@@ -60,6 +55,8 @@ export interface EpisodeOccurrence extends Occurrence {
   readonly id: string
   /** 1, 2, …: each correction has the next one. 0: it is not told yet. */
   readonly revision: number
+  /** It goes on: only of `open`. */
+  readonly lasts: boolean
   /** By the vehicle's clock, but never later than the receipt. */
   readonly startedAt: Date
   /** Of one that lasts: the time of the vehicle's newest message. */
@@ -78,7 +75,10 @@ export interface EpisodeOccurrence extends Occurrence {
 
 /** An edge that tells of episodes: the result of {@link episode}. */
 export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episode<Of>> {
-  /** The episode of a vehicle that lasts, so far. `undefined`: there is none, or the vehicle was not kept by the part `vehicles`. */
+  /**
+   * The episode of a vehicle that lasts, or is over and not told yet, as far as it is known now. `undefined`: there is none, or the vehicle was
+   * not kept by the part `vehicles`.
+   */
   open<Fields extends FieldCatalogue>(vehicle: VehicleView<Fields>): Episode<Of> | undefined
   /**
    * All episodes in a list of events, of any vehicles and in any order, as if no message came after them: to compute them from history, to try a
@@ -89,114 +89,6 @@ export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episod
   where(): never
 }
 
-/** A definition as the code reads it. Times are in milliseconds. */
-interface Definition {
-  readonly name: string
-  readonly during: Condition
-  readonly until: Condition | undefined
-  readonly splits: Condition | undefined
-  readonly joins: number
-  readonly atLeast: number
-  readonly waits: number
-  readonly silence: number
-  readonly corrects: number
-  readonly measures: readonly (readonly [name: string, measure: Measure, key: string])[]
-  readonly fields: readonly string[]
-  /** Which of them decide the condition. */
-  readonly decides: ReadonlySet<number>
-  /** Differs for another definition. */
-  readonly shape: string
-}
-
-/** A value as it is kept until it is folded. Its place is that of its time. */
-interface Sample {
-  readonly at: number
-  /** Its number in the definition. */
-  readonly field: number
-  readonly value: FieldValue
-}
-
-/** In place of a field: a message without one of the fields, so that there is no silence. */
-const heardOf = -1
-/** In place of a field: messages may be missing. The value is when the receiver listened again. */
-const gapOf = -2
-
-/** An episode that began. */
-interface Running {
-  start: number
-  /** Since when it is interrupted or over. */
-  end?: number
-  paused: number
-  /** It ended by silence. */
-  cut?: true
-  /** It does not go on. */
-  split?: true
-  gap?: true
-  /** Messages may be missing since it was over. */
-  gapAfter?: true
-  /** When the next one began. */
-  closed?: number
-  notes: Record<string, Notes>
-}
-
-/** What was told of an episode that may still be corrected. */
-interface Told {
-  /** The start that was told first. */
-  readonly first: number
-  /** How many others were told with the same start before. */
-  readonly nth: number
-  revision: number
-  start: number
-  end: number
-  hash: string
-  /** When it was told, by the receiver's clock. */
-  at: number
-  /** Since when it is known to be another one. */
-  wrong?: number
-  revoked?: true
-}
-
-/** What is known up to a time. */
-interface Known {
-  at: number
-  values: Record<number, Seen>
-  /** What the condition was last. `null`: not known. */
-  was: boolean | null
-  /** Values up to this time are uncertain. */
-  gapAt: number
-  /** The last message, and since when the receiver listens. */
-  heard: number
-  listens: number
-  /** Counters that began anew, and whose next value did not come yet. */
-  resets: string[]
-  running?: Running
-}
-
-/** The first line of a memory: what most messages need to know. */
-interface Head {
-  readonly shape: string
-  /** Times of samples are relative to it. */
-  readonly origin: number
-  /** The newest time of the vehicle, and when that arrived. */
-  heard: number
-  arrived: number
-  /** The newest time of a sample. */
-  noted: number
-  /** What the condition is: `on` while it lasts, `off`, or `ask`: a value of the condition decides something. */
-  mode: 'on' | 'off' | 'ask'
-  /** Values that are older may change what was told. */
-  calm: number
-  /** Something may be told when the vehicle's time is there. */
-  wakes: number
-  /** When the newest silence ended that was long enough: an older message may say that there was none. */
-  hole: number
-  /** When samples were folded last, by arrival, and how many were left then. */
-  checked: number
-  old: number
-  /** The length of the samples. */
-  length: number
-}
-
 /** The most characters of samples. When there are more, the older half is folded. */
 const mostSamples = 6_000
 /** The longest value. */
@@ -204,7 +96,10 @@ const longestValue = 256
 const mostMeasures = 20
 /** The most episodes that are corrected at the same time. */
 const mostTold = 20
+/** Of messages without one of the fields, one in this time is kept, so that there is no silence. */
 const signMs = 60_000
+/** Later than every time, and a number in JSON. */
+const never = 1e16
 
 /**
  * Tells what happened between two moments: a trip, a charge, a stay. It is told when it is over, with what it measured, and told again with the same
@@ -243,9 +138,12 @@ export function episode<const Of extends Measures>(name: string, options: Episod
       const { happened, ...others } = detected(definition, step) ?? {}
       return happened === undefined ? others : { ...others, happened: typed(happened) }
     },
-    open(vehicle) {
-      const found = lasting(definition, vehicle)
-      return found && typed(found)
+    open(vehicle: unknown) {
+      if (!(vehicle instanceof Snapshot)) return undefined
+      const { state, gapTo } = vehicle.parts()
+      const text = state.memory?.[name]
+      const found = typeof text === 'string' && new Memory(definition, state.vin, text).open(gapTo >= state.seq)
+      return found ? typed(found) : undefined
     },
     in: (events) => history(definition, events).map(typed),
     where() {
@@ -254,21 +152,26 @@ export function episode<const Of extends Measures>(name: string, options: Episod
   }
 }
 
-const members = ['vin', 'id', 'revision', 'at', 'startedAt', 'endedAt', 'durationMs', 'pausedMs', 'cut', 'revoked', 'acrossGap', 'missing'] // prettier-ignore
+const members = ['vin', 'id', 'revision', 'lasts', 'at', 'startedAt', 'endedAt', 'durationMs', 'pausedMs', 'cut', 'revoked', 'acrossGap', 'missing', '__proto__'] // prettier-ignore
 
-function definitionOf(name: unknown, options: EpisodeOptions): Definition {
+/** A definition as the code reads it. Times are in milliseconds. */
+type Definition = ReturnType<typeof definitionOf>
+type Use = Definition['uses'][number]
+
+function definitionOf(name: unknown, options: EpisodeOptions) {
   if (typeof name !== 'string' || name.length === 0 || name.length > 100)
     throw invalid('The name of an episode must be a text of 1 to 100 characters', "For instance 'trip'.")
-  const isSet = { must: 'must be given', accepts: isObject }
+  const aCondition: Rule = { must: 'must be a condition', accepts: isObject, hint: "For instance is('Gear', 'D')." }
+  const aTime: Rule = { must: 'must be a time', accepts: isObject, hint: 'For instance { minutes: 3 }.' }
   checkOptions<EpisodeOptions>('episode', options, {
-    during: { must: 'must be a condition', accepts: isObject, isRequired: true, hint: "For instance is('Gear', 'D')." },
-    until: { must: 'must be a condition', accepts: isObject },
-    splits: { must: 'must be a condition', accepts: isObject },
-    joins: isSet,
-    atLeast: isSet,
-    waits: isSet,
-    silence: isSet,
-    corrects: isSet,
+    during: { ...aCondition, isRequired: true },
+    until: aCondition,
+    splits: aCondition,
+    joins: aTime,
+    atLeast: aTime,
+    waits: aTime,
+    silence: aTime,
+    corrects: aTime,
     measures: { must: 'must be an object of measures', accepts: isObject, isRequired: true, hint: "For instance { odometer: span('Odometer') }." }, // prettier-ignore
   })
   const { during, until, splits } = options
@@ -276,10 +179,13 @@ function definitionOf(name: unknown, options: EpisodeOptions): Definition {
   checkConditions('episode', conditions)
   const measures = Object.entries(options.measures)
   for (const [each, measure] of measures) {
-    if (members.includes(each) || each === '__proto__')
-      throw invalid(`A measure of the episode \`${name}\` is named \`${each}\`, as a member of each episode`, 'Give it another name.') // prettier-ignore
+    if (members.includes(each))
+      throw invalid(
+        `A measure of \`${name}\` is named \`${each}\`, as a member of each episode`,
+        'Give it another name.',
+      )
     if (!isObject(measure) || typeof measure.field !== 'string' || typeof measure.kind !== 'string')
-      throw invalid(`The measure \`${each}\` of the episode \`${name}\` is none`, 'Make it with span, growth, range or path.') // prettier-ignore
+      throw invalid(`\`${each}\` of \`${name}\` is no measure`, 'Make it with span, growth, range or path.')
   }
   const points = measures.reduce((sum, [, { mostPoints = 0 }]) => sum + mostPoints, 0)
   if (measures.length > mostMeasures || points > 2 * mostOfPath)
@@ -289,37 +195,86 @@ function definitionOf(name: unknown, options: EpisodeOptions): Definition {
     )
   const ms = (duration: Duration | undefined, otherwise: number): number =>
     duration === undefined ? otherwise : readDuration('episode', duration).ms
+  const times = {
+    joins: ms(options.joins, 0),
+    atLeast: ms(options.atLeast, 0),
+    waits: ms(options.waits, 120_000),
+    silence: ms(options.silence, Infinity),
+    corrects: ms(options.corrects, 3_600_000),
+  }
+  const keyed = measures.map(([each, measure]) => {
+    const { kind, field, startsAt, everyMeters, mostPoints } = measure
+    // Notes are kept for the same measure of the same field.
+    return { name: each, measure, key: [each, kind, field, startsAt, everyMeters, mostPoints].join(' ').trim() }
+  })
   const deciding = conditions.flatMap((condition) => condition.fields)
-  const resets = measures.flatMap(([, { resetBy }]) => resetBy?.fields ?? [])
-  const fields = [...new Set([...deciding, ...measures.map(([, { field }]) => field), ...resets])]
-  const times = [ms(options.joins, 0), ms(options.atLeast, 0), ms(options.waits, 120_000), ms(options.silence, Infinity), ms(options.corrects, 3_600_000)] as const // prettier-ignore
-  const [joins, atLeast, waits, silence, corrects] = times
-  const keyed = measures.map(([each, measure]) => [each, measure, keyOf(each, measure)] as const)
-  const said = [
-    conditions.map((condition) => condition.name),
-    times.join(),
-    ...keyed.map(([, { resetBy }, key]) => [key, resetBy?.name]),
-  ]
+  const fields = [...new Set([...deciding, ...measures.map(([, { field }]) => field)])]
+  const said = [during.name, until?.name, splits?.name, times, keyed.map(({ key }) => key)]
   return {
-    name,
-    during,
-    until,
-    splits,
-    joins,
-    atLeast,
-    waits,
-    silence,
-    corrects: Math.max(waits, corrects),
+    ...{ name, during, until, splits, ...times, fields },
+    corrects: Math.max(times.waits, times.corrects),
     measures: keyed,
-    fields,
-    decides: new Set(deciding.map((field) => fields.indexOf(field))),
+    /** By the number of a field: whether it decides a condition, and the measures of it. */
+    uses: fields.map((field) => ({
+      field,
+      decides: deciding.includes(field),
+      measures: keyed.filter(({ measure }) => measure.field === field),
+    })),
+    /** Differs for another definition. */
     shape: markOf(JSON.stringify(said)),
   }
 }
 
-/** Notes are kept for the same measure of the same field. */
-const keyOf = (name: string, { kind, field, startsAt, everyMeters, mostPoints }: Measure): string =>
-  [name, kind, field, startsAt, everyMeters, mostPoints].join(' ').trim()
+/**
+ * A value as it is kept until it is folded: its time, the number of its field, and the value, a position as two numbers. Its place is that of its
+ * time, and of two with the same time and field the later arrival counts.
+ */
+type Sample = readonly [at: number, field: number, value: FieldValue, longitude?: number]
+
+/** In place of a field: a message without one of the fields, so that there is no silence. */
+const heardOf = -1
+/** In place of a field: values up to now are uncertain, because messages may be missing. The value is when the receiver listened again. */
+const gapOf = -2
+
+/** An episode that began. It is interrupted or over since `end`, and certainly over when it is `cut`, `split`, or the next one began: `closed`. */
+interface Running {
+  start: number
+  end?: number
+  paused: number
+  cut?: true
+  split?: true
+  closed?: number
+  /** Messages may be missing, or only since it was over. */
+  gap?: true
+  gapAfter?: true
+  notes: Record<string, Notes>
+  /** What was told of it. Not stored. */
+  told?: Told
+}
+
+/** What is known up to a time. */
+interface Known {
+  at: number
+  values: Record<string, Seen>
+  /** What the condition was last. `null`: not known. */
+  was: boolean | null
+  /** Values up to these times are uncertain, or too old to be those of a start. And `splits` was true last at `splitAt`. */
+  gapAt: number
+  staleAt: number
+  splitAt: number
+  /** The last message, and since when the receiver listens. */
+  heard: number
+  listens: number
+  /** Since when the values of a field are kept that came with a new definition. */
+  since?: Record<string, number>
+  running?: Running
+}
+
+// prettier-ignore
+const nothingKnown = (): Known => ({ at: 0, values: {}, was: null, gapAt: 0, staleAt: 0, splitAt: 0, heard: 0, listens: 0 })
+
+const seenOf = (at: number, value: FieldValue, longitude: number | undefined): Seen =>
+  longitude === undefined ? [at, value] : [at, { latitude: Number(value), longitude }]
 
 /** Finds the episodes in samples, moment by moment. */
 class Fold {
@@ -332,60 +287,66 @@ class Fold {
   constructor(definition: Definition, vin: string, known: Known) {
     this.#definition = definition
     this.known = known
-    this.#view = viewOf(definition, vin, known)
+    this.#view = viewOf(vin, known)
   }
 
-  /** The last episode. */
-  get running(): Running | undefined {
-    return this.known.running
+  get all(): readonly Running[] {
+    const { running } = this.known
+    return running === undefined ? this.finished : [...this.finished, running]
   }
 
-  /** Samples are in the order of their times, and none is older than what is known. */
-  run(samples: readonly Sample[]): void {
-    const { known } = this
-    const { decides, fields } = this.#definition
-    for (let first = 0, next = 0; first < samples.length; first = next) {
-      const at = samples[first]?.at ?? 0
-      this.pass(at)
-      let isDeciding = false
-      let gap: number | undefined
-      for (; samples[next]?.at === at; next += 1) {
-        const { field, value } = samples[next] ?? { field: heardOf, value: null }
-        if (field === gapOf) gap = Number(value)
-        if (field < 0) continue
-        known.values[field] = [at, value]
-        isDeciding ||= decides.has(field)
+  /** None of these samples is older than what is known. */
+  run(samples: readonly Sample[]): this {
+    let moment: Sample[] = []
+    for (const sample of samples.toSorted((one, other) => one[0] - other[0])) {
+      if (moment[0] !== undefined && moment[0][0] !== sample[0]) {
+        this.#take(moment, moment[0][0])
+        moment = []
       }
-      known.at = at
-      known.heard = Math.max(known.heard, at)
-      this.#reset()
-      const before = known.running
-      if (isDeciding) this.#decide(at)
-      if (known.running !== undefined)
-        for (let index = first; index < next; index += 1) {
-          const name = fields[samples[index]?.field ?? heardOf]
-          const isNew = before !== known.running
-          if (name !== undefined) this.#note(name, known.values[samples[index]?.field ?? heardOf], isNew)
-        }
-      this.#takeResets(samples, first, next)
-      if (gap !== undefined) this.#gap(at, gap)
+      moment.push(sample)
     }
+    if (moment[0] !== undefined) this.#take(moment, moment[0][0])
+    return this
   }
 
   /** Time goes on to this moment. */
-  pass(at: number): void {
+  pass(at: number): this {
     const { known } = this
     const { running } = known
-    if (running === undefined || running.end !== undefined) return
-    if (at - Math.max(known.heard, known.listens) < this.#definition.silence) return
+    const isOn = running !== undefined && running.end === undefined
+    if (!isOn || at - Math.max(known.heard, known.listens) < this.#definition.silence) return this
     running.end = known.heard
     running.cut = true
     // It begins again with the next value of its condition.
     known.was = false
+    return this
+  }
+
+  /** All values with the same time count before the condition is asked. */
+  #take(samples: readonly Sample[], at: number): void {
+    this.pass(at)
+    const { known } = this
+    const { uses, splits } = this.#definition
+    known.at = at
+    known.heard = Math.max(known.heard, at)
+    const before = known.running
+    const reported: (readonly [use: Use, last: Seen | undefined])[] = []
+    let isDeciding = false
+    for (const [, field, value, longitude] of samples) {
+      const use = uses[field]
+      if (use === undefined) continue
+      if (!reported.some(([other]) => other === use)) reported.push([use, known.values[use.field]])
+      known.values[use.field] = seenOf(at, value, longitude)
+      isDeciding ||= use.decides
+    }
+    if (splits?.test(this.#view) === true) known.splitAt = at
+    if (isDeciding) this.#decide(at)
+    for (const [use, last] of reported) this.#note(at, use, last, known.running !== before)
+    for (const [, field, value] of samples) if (field === gapOf) this.#gap(at, Number(value))
   }
 
   #decide(at: number): void {
-    const { during, until, splits, joins } = this.#definition
+    const { during, until, joins } = this.#definition
     const { known } = this
     const { running, was } = known
     const is = during.test(this.#view)
@@ -393,27 +354,24 @@ class Fold {
       if (until === undefined ? is === false : until.test(this.#view) === true) running.end = at
     } else if (is === true && was !== true) {
       const isOver = running?.end === undefined || running.cut || running.split || at - running.end > joins
-      if (running !== undefined && !isOver) this.#resume(running, at)
-      else this.#start(at)
+      if (running === undefined || isOver) this.#start(at)
+      else this.#resume(running, at)
     }
-    if (running?.end !== undefined && splits?.test(this.#view) === true) running.split = true
+    const last = known.running
+    if (last?.end !== undefined && known.splitAt === at) last.split = true
     if (is !== undefined) known.was = is
   }
 
   #start(at: number): void {
     const { known } = this
-    const { measures, fields } = this.#definition
-    if (known.running !== undefined) {
-      known.running.closed = at
-      this.finished.push(known.running)
-    }
+    if (known.running !== undefined) this.finished.push(Object.assign(known.running, { closed: at }))
     const started: Running = { start: at, paused: 0, notes: {} }
     if (known.was === null) started.gap = true
-    for (const [, measure, key] of measures) {
-      const seen = known.values[fields.indexOf(measure.field)]
-      const isCertain = seen !== undefined && seen[0] > known.gapAt
-      if (seen !== undefined && !isCertain) started.gap = true
-      started.notes[key] = begun(measure, isCertain ? seen : undefined, at)
+    for (const { measure, key } of this.#definition.measures) {
+      const seen = known.values[measure.field]
+      if (seen !== undefined && seen[0] <= known.gapAt) started.gap = true
+      const notes = begun(measure, seen !== undefined && seen[0] > known.staleAt ? seen : undefined, at)
+      started.notes[key] = at < (known.since?.[measure.field] ?? 0) ? { ...notes, isPartial: true } : notes
     }
     known.running = started
   }
@@ -421,20 +379,25 @@ class Fold {
   #resume(running: Running, at: number): void {
     running.paused += at - (running.end ?? at)
     delete running.end
-    for (const [, measure, key] of this.#definition.measures) resumed(measure, (running.notes[key] ??= {}))
+    for (const { measure, key } of this.#definition.measures) resumed(measure, (running.notes[key] ??= {}))
   }
 
-  #note(field: string, seen: Seen | undefined, isNew: boolean): void {
-    const { known } = this
-    const { running } = known
-    if (running === undefined || seen === undefined) return
-    for (const [, measure, key] of this.#definition.measures) {
+  /** `last`: the value before this one. `isNew`: the episode began with this moment. */
+  #note(at: number, { field, measures }: Use, last: Seen | undefined, isNew: boolean): void {
+    const { running, values, splitAt } = this.known
+    let seen = values[field]
+    if (seen === undefined) return
+    const isFirst = last !== undefined && at > splitAt && (last[0] <= splitAt || last[2] === true)
+    // While it lasts, the same number is still that of the time before: a new connection reports it again.
+    const isOld = isFirst && seen[1] === last[1] && (running?.end === undefined || running.split === true)
+    if (isOld) values[field] = seen = [at, seen[1], true]
+    if (running === undefined) return
+    for (const { measure, key } of measures) {
       // The value of the start is there already.
-      if (measure.field !== field || (isNew && running.notes[key]?.from !== undefined) || (isNew && measure.kind === 'range')) continue // prettier-ignore
+      if (isNew && (measure.kind === 'range' || running.notes[key]?.from !== undefined)) continue
       const notes = (running.notes[key] ??= { isPartial: true })
       const { after } = notes
-      const isReset = known.resets.includes(key) && measure.resetBy?.test(this.#view) !== true
-      note(measure, notes, seen, running, this.#definition, isReset)
+      note(measure, notes, seen, running, this.#definition, isFirst && !isOld)
       if (running.gapAfter === true && notes.after !== after) running.gap = true
     }
   }
@@ -443,6 +406,8 @@ class Fold {
     const { known } = this
     const { running } = known
     known.gapAt = at
+    // In less time a vehicle does not go far.
+    if (listens - at > this.#definition.waits) known.staleAt = at
     known.was = null
     known.listens = Math.max(known.listens, listens)
     if (running === undefined) return
@@ -450,63 +415,43 @@ class Fold {
     else running.gapAfter = true
   }
 
-  #reset(): void {
-    for (const [, { resetBy }, key] of this.#definition.measures)
-      if (resetBy?.test(this.#view) === true && !this.known.resets.includes(key)) this.known.resets.push(key)
-  }
-
-  /** The next value of a counter that began anew is there. */
-  #takeResets(samples: readonly Sample[], first: number, next: number): void {
-    const { known } = this
-    if (known.resets.length === 0) return
-    const { measures, fields } = this.#definition
-    for (const [, measure, key] of measures) {
-      const field = fields.indexOf(measure.field)
-      const isThere = samples.slice(first, next).some((sample) => sample.field === field)
-      if (isThere && measure.resetBy?.test(this.#view) !== true)
-        known.resets = known.resets.filter((each) => each !== key)
-    }
-  }
-
   /** A sample whose place is gone, because what was known then is folded. */
-  late({ at, field, value }: Sample): void {
+  late([at, field, given, longitude]: Sample): void {
     const { known } = this
     const { running } = known
-    const { measures, fields, decides } = this.#definition
-    if (field < 0) return
-    const newest = known.values[field]
-    const isNewest = newest === undefined || at >= newest[0]
-    if (isNewest) known.values[field] = [at, value]
-    if (decides.has(field)) {
-      if (running !== undefined && at >= running.start && at <= (running.end ?? Infinity)) running.gap = true
+    const use = this.#definition.uses[field]
+    if (field === gapOf) this.#gap(known.at, Number(given))
+    if (use === undefined) return
+    const seen = seenOf(at, given, longitude)
+    const isNewest = at >= (known.values[use.field]?.[0] ?? -Infinity)
+    if (isNewest) known.values[use.field] = seen
+    const isFinal = running?.end !== undefined && known.heard > running.end + this.#definition.corrects
+    if (use.decides) {
+      if (running !== undefined && !isFinal && at >= running.start && at <= (running.end ?? Infinity))
+        running.gap = true
       if (isNewest && at > (running?.start ?? -Infinity)) this.#decide(at)
       if (known.running !== undefined && known.running !== running) known.running.gap = true
     }
-    if (running === undefined) return
-    for (const [, measure, key] of measures)
-      if (measure.field === fields[field])
-        noteLate(measure, (running.notes[key] ??= { isPartial: true }), [at, value], running, this.#definition)
+    if (running === undefined || isFinal) return
+    for (const { measure, key } of use.measures)
+      noteLate(measure, (running.notes[key] ??= { isPartial: true }), seen, running, this.#definition)
   }
 }
 
-const nothingKnown = (): Known => ({ at: 0, values: {}, was: null, gapAt: 0, heard: 0, listens: 0, resets: [] })
-
 /** What conditions see: the values that are known, and which of them are certain. */
-function viewOf({ fields }: Definition, vin: string, known: Known): AnyVehicleView {
-  const seen = (field: string): Seen | undefined => known.values[fields.indexOf(field)]
-  const at = (field: string): Date | undefined => {
-    const [ms] = seen(field) ?? []
-    return ms === undefined ? undefined : new Date(ms)
-  }
+function viewOf(vin: string, known: Known): AnyVehicleView {
+  const at = (field: string): Date | undefined => known.values[field] && new Date(known.values[field][0])
   return {
     vin,
-    value: (field) => seen(field)?.[1],
+    value: (field) => known.values[field]?.[1],
     at,
     since: at,
-    ageMs: (field) => (seen(field) === undefined ? undefined : known.heard - (seen(field)?.[0] ?? 0)),
-    isCertain: (field) => (seen(field)?.[0] ?? 0) > known.gapAt,
+    ageMs: (field) => known.values[field] && known.heard - known.values[field][0],
+    isCertain: (field) => (known.values[field]?.[0] ?? 0) > known.gapAt,
     invalidSince: () => undefined,
-    fields: fields.filter((field) => seen(field) !== undefined),
+    get fields() {
+      return Object.keys(known.values)
+    },
     online: undefined,
     state: undefined,
     isOnlineCertain: false,
@@ -517,85 +462,268 @@ function viewOf({ fields }: Definition, vin: string, known: Known): AnyVehicleVi
 }
 
 /**
+ * What was told of an episode that may still be corrected: first with the start `first`, which `nth` others had before, and last `at` this time of the
+ * receiver. It is known to be another one since `wrong`.
+ */
+interface Told {
+  readonly first: number
+  readonly nth: number
+  revision: number
+  start: number
+  end: number
+  hash: string
+  at: number
+  wrong?: number
+  revoked?: boolean
+}
+
+/** What most messages need to know, and may change. */
+interface Head {
+  readonly shape: string
+  /** Times of samples are relative to it. */
+  readonly origin: number
+  /** The newest time of the vehicle, when that arrived, and the newest time of a sample. */
+  heard: number
+  arrived: number
+  noted: number
+  /** What the condition is: `on` while it lasts, `off`, or `ask`: a value of the condition decides something. */
+  mode: 'on' | 'off' | 'ask'
+  /** Values that are older may change what was told. And something may be told when the vehicle's time is at `wakes`. */
+  calm: number
+  wakes: number
+  /** When the newest silence ended that was long enough: an older message may say that there was none. */
+  hole: number
+  /** The end of the newest gap that is among the samples, by the receiver's clock. */
+  gapMs: number
+  /** When samples were folded last, by arrival, and how many were left then. */
+  checked: number
+  old: number
+}
+
+/** Something that is to be told, corrected or, without `of`, revoked. A value may make it due at `wakes`. */
+interface Todo {
+  readonly due: number
+  readonly wakes: number
+  readonly start: number
+  readonly end: number
+  readonly entry: Told | undefined
+  readonly of: Running | undefined
+}
+
+/**
  * What an edge remembers of a vehicle: four lines. Most messages read the first one and write at the end. The others are JSON: what was told, what is
  * known, and the samples after that, in the order of arrival.
  */
-interface Memory {
+class Memory {
+  readonly #definition: Definition
+  readonly #vin: string
   readonly head: Head
-  readonly told: Told[]
-  readonly known: Known
-  readonly samples: Sample[]
-}
+  #told: Told[]
+  #known: string
+  #samples: string
 
-const writtenHead = (head: Head): string =>
-  [
-    head.shape,
-    head.mode,
-    head.origin,
-    ...[head.heard, head.arrived, head.noted, head.hole, head.calm, head.wakes, head.checked].map(
-      (ms) => ms - head.origin,
-    ),
-    head.old,
-    head.length,
-  ].join(' ')
+  constructor(definition: Definition, vin: string, text: string) {
+    const [head = '', told = '', known = '', samples = ''] = text.split('\n')
+    this.#definition = definition
+    this.#vin = vin
+    this.head = JSON.parse(head)
+    this.#told = JSON.parse(told)
+    this.#known = known
+    this.#samples = samples
+    const { fields, shape } = definition
+    if (this.head.shape === shape) return
+    // Another definition had other fields, in another order.
+    const { fields: before, ...found }: Known & { readonly fields: readonly string[] } = JSON.parse(known)
+    const moved = samplesOf(samples, 0).flatMap(([at, field, ...value]): Sample[] => {
+      const index = field < 0 ? field : fields.indexOf(before[field] ?? '')
+      return field >= 0 && index < 0 ? [] : [[at, index, ...value]]
+    })
+    this.head = { ...this.head, shape }
+    for (const field of fields) if (!before.includes(field)) found.since = { ...found.since, [field]: this.head.heard }
+    this.#known = textOfKnown(found, definition)
+    // What was told stays as it was told.
+    for (const told of this.#told) told.hash = ''
+    this.#samples = textOf(moved, 0)
+  }
 
-function readHead(text: string): Head {
-  const [shape = '', mode, ...numbers] = text.slice(0, text.indexOf('\n')).split(' ')
-  const [origin = 0, ...rest] = numbers.map(Number)
-  const [heard = 0, arrived = 0, noted = 0, hole = 0, calm = 0, wakes = 0, checked = 0] = rest.map((ms) => ms + origin)
-  const [old = 0, length = 0] = rest.slice(7)
-  const known = mode === 'on' || mode === 'off' ? mode : 'ask'
-  return { shape, mode: known, origin, heard, arrived, noted, hole, calm, wakes, checked, old, length }
-}
+  static blank(definition: Definition, sentMs: number, arrivedMs: number, gapMs: number): string {
+    const times = { origin: sentMs, heard: sentMs, arrived: arrivedMs, noted: sentMs, checked: arrivedMs, gapMs }
+    const head: Head = { shape: definition.shape, mode: 'ask', calm: never, wakes: 0, hole: 0, old: 0, ...times }
+    return `${JSON.stringify(head)}\n[]\n${textOfKnown(nothingKnown(), definition)}\n`
+  }
 
-function read(definition: Definition, text: string): Memory {
-  const head = readHead(text)
-  const lines = text.split('\n')
-  const told: Told[] = JSON.parse(lines[1] ?? '[]')
-  const { fields, ...known }: Known & { readonly fields: readonly string[] } = JSON.parse(lines[2] ?? '')
-  const samples = readSamples(lines[3] ?? '', head.origin)
-  if (head.shape === definition.shape) return { head, told, known, samples }
-  // Another definition had other fields, in another order.
-  const moved = (field: number): number => (field < 0 ? field : definition.fields.indexOf(fields[field] ?? ''))
-  const values = Object.entries(known.values).flatMap(([field, seen]) => {
-    const index = moved(Number(field))
-    return index < 0 ? [] : [[index, seen] as const]
-  })
-  return {
-    head: { ...head, shape: definition.shape },
-    told,
-    known: { ...known, values: Object.fromEntries(values) },
-    samples: samples.flatMap((sample) => {
-      const field = moved(sample.field)
-      return sample.field >= 0 && field < 0 ? [] : [{ ...sample, field }]
-    }),
+  #fold(): Fold {
+    return new Fold(this.#definition, this.#vin, JSON.parse(this.#known))
+  }
+
+  /** Finds the episodes in all that is remembered, and what is to be told of them now. */
+  evaluate(added: readonly Sample[], arrivedMs: number, dueMs: number): EdgeResult<EpisodeOccurrence> {
+    const { head } = this
+    const { joins, silence, corrects } = this.#definition
+    // The vehicle's time: that of its newest message, and what has passed since that arrived.
+    const now = Math.max(dueMs, head.heard + Math.max(0, arrivedMs - head.arrived))
+    const fold = this.#fold()
+    const knownAt = fold.known.at
+    const all = [...samplesOf(this.#samples, head.origin), ...added]
+    const samples = all.filter(([at]) => at >= knownAt)
+    this.#samples += textOf(added, head.origin)
+    if (samples.length < all.length) {
+      for (const sample of all) if (sample[0] < knownAt) fold.late(sample)
+      this.#known = textOfKnown(fold.known, this.#definition)
+      this.#samples = textOf(samples, head.origin)
+    }
+    head.noted = Math.max(head.noted, ...added.map(([at]) => at))
+    fold.run(samples)
+    fold.known.heard = Math.max(fold.known.heard, head.heard)
+    const found = fold.pass(now).all
+    const { happened, dueMs: due } = this.#decide(found, now, arrivedMs)
+    this.#settle(samples, found, now, arrivedMs)
+    const { running, was, listens } = fold.known
+    const isOn = running !== undefined && running.end === undefined
+    const isPaused = running?.end !== undefined && !running.cut && !running.split && now - running.end <= joins
+    head.mode = isOn ? 'on' : isPaused || was !== false ? 'ask' : 'off'
+    const memory = [JSON.stringify(head), JSON.stringify(this.#told), this.#known, this.#samples].join('\n')
+    const silent = isOn ? Math.max(head.heard, listens) + silence - head.heard + head.arrived : Infinity
+    const checks = this.#samples !== '' && !isOn ? head.checked + corrects : Infinity
+    const byArrival = due === Infinity
+    const next = byArrival ? Math.ceil(Math.min(silent, checks)) : due
+    const timer = { due: next === Infinity ? null : next, since: running?.start ?? head.heard, byArrival }
+    return happened === undefined ? { memory, timer } : { happened, memory, timer }
+  }
+
+  /** Compares what was found with what was told. One is told at a time, and what shares a moment with it is corrected first. */
+  #decide(found: readonly Running[], now: number, arrivedMs: number) {
+    const { waits, joins, atLeast } = this.#definition
+    const long = found.filter(({ start, end }) => end === undefined || end - start >= atLeast)
+    pair(long, this.#told)
+    const todo: Todo[] = []
+    const correct = (entry: Told, readyMs: number, of: Running | undefined): void => {
+      entry.wrong ??= now
+      const due = Math.max(readyMs, entry.wrong + waits)
+      todo.push({ due, wakes: due, start: of?.start ?? entry.start, end: of?.end ?? entry.end, entry, of })
+    }
+    for (const each of long) {
+      const { start, end, closed, cut, split, told: entry } = each
+      if (end === undefined) continue
+      const joined = joins > 0 && split !== true ? end + joins + 1 : end
+      const hasItsEnd = now < joined || hasAll(this.#definition, each, true)
+      const ready = closed !== undefined || cut === true ? now : Math.max(joined, hasItsEnd ? 0 : end + waits)
+      if (entry === undefined) todo.push({ due: ready, wakes: joined, start, end, entry, of: each })
+      else {
+        const { hash } = contentOf(this.#definition, each)
+        entry.hash ||= hash
+        if (entry.hash === hash) delete entry.wrong
+        else correct(entry, ready, each)
+      }
+    }
+    for (const entry of this.#told)
+      if (entry.revoked !== true && !long.some(({ told }) => told === entry)) correct(entry, 0, undefined)
+    const [first] = todo.filter((each) => each.due <= now).toSorted((one, other) => one.start - other.start)
+    const isInTheWay = ({ entry }: Todo): boolean => entry !== undefined && first !== undefined && entry.start < first.end && entry.end > first.start // prettier-ignore
+    const next = first?.entry === undefined ? (todo.find(isInTheWay) ?? first) : first
+    const happened = next && this.#tell(next, arrivedMs)
+    const rest = todo.filter((each) => each !== next)
+    const calm = long.map((each) => {
+      if (each.end === undefined || each.told === undefined) return -never
+      return each.closed ?? (hasAll(this.#definition, each, false) ? each.end + waits + 1 : never)
+    })
+    this.head.calm = Math.max(-never, ...calm)
+    this.head.wakes = Math.min(never, ...rest.map(({ wakes }) => wakes))
+    return { happened, dueMs: Math.min(...rest.map((each) => Math.max(each.due, now))) }
+  }
+
+  #tell({ entry, of: each, start, end }: Todo, arrivedMs: number): EpisodeOccurrence {
+    const nth = this.#told.filter(({ first }) => first === start).length
+    const told: Told = entry ?? { first: start, nth, revision: 0, start, end, hash: '', at: 0 }
+    if (entry === undefined) this.#told.push(told)
+    told.revision += 1
+    told.at = arrivedMs
+    told.revoked = each === undefined
+    delete told.wrong
+    told.start = start
+    told.end = end
+    const found = each ?? { start, end, paused: 0, notes: {} }
+    found.told = told
+    const content = contentOf(this.#definition, found)
+    told.hash = each === undefined ? 'revoked' : content.hash
+    return occurrence(this.#definition, this.#vin, found, end, told, content)
+  }
+
+  /** Folds what arrived long ago: in the order of arrival, so that an upload after hours is still sorted. Nothing is folded that is not told yet. */
+  #settle(samples: readonly Sample[], found: readonly Running[], now: number, arrivedMs: number): void {
+    const { head } = this
+    const { joins, atLeast, corrects } = this.#definition
+    const isExpired = (told: Told | undefined): boolean => told?.wrong === undefined && (told?.at ?? 0) + corrects <= arrivedMs // prettier-ignore
+    const isOld = arrivedMs - head.checked >= corrects
+    const times = samples.map(([at]) => at)
+    let foldTo = isOld ? Math.max(0, ...times.slice(0, head.old)) : 0
+    if (this.#samples.length > mostSamples || this.#told.length > mostTold)
+      foldTo = Math.max(foldTo, times.toSorted((one, other) => one - other)[times.length >> 1] ?? 0)
+    for (const { closed = Infinity, start, end = Infinity, told } of found) {
+      const isTold = end - start < atLeast || (told?.start === start && told.wrong === undefined)
+      if (!isTold) foldTo = Math.min(foldTo, closed - 1)
+    }
+    this.#told = this.#told.filter((told) => told.revoked !== true || !isExpired(told))
+    if (!isOld && !times.some((at) => at <= foldTo)) return
+    const left = samples.filter(([at]) => at > foldTo)
+    const fold = this.#fold().run(samples.filter(([at]) => at <= foldTo))
+    const gone = new Set(fold.finished.map(({ start }) => start))
+    const last = found.at(-1)
+    const idleMs = head.heard - (last?.end ?? head.heard)
+    if (last !== undefined && left.length === 0 && idleMs > Math.max(joins, corrects) && isExpired(last.told)) {
+      delete fold.pass(now).known.running
+      gone.add(last.start)
+    }
+    head.checked = arrivedMs
+    head.old = left.length
+    this.#told = this.#told.filter((told) => !found.some((each) => each.told === told && gone.has(each.start)))
+    this.#known = textOfKnown(fold.known, this.#definition)
+    this.#samples = textOf(left, head.origin)
+  }
+
+  /** The newest episode, when it is not told yet. */
+  open(hasGap: boolean): EpisodeOccurrence | undefined {
+    const { running } = this.#fold().run(samplesOf(this.#samples, this.head.origin)).known
+    if (running === undefined) return undefined
+    const { start, end = this.head.heard } = running
+    pair([running], this.#told)
+    const { told = { first: start, nth: 0, revision: 0 } } = running
+    if (running.end !== undefined && (told.revision > 0 || end - start < this.#definition.atLeast)) return undefined
+    if (hasGap) running.gap = true
+    return occurrence(this.#definition, this.#vin, running, end, told)
   }
 }
 
-/** A place is a pair, and another structure a list of one. */
-function writtenSample({ at, field, value }: Sample, origin: number): string {
-  const isPair = isPlace(value) && Object.keys(value).length === 2
-  const short = isPair ? [value.latitude, value.longitude] : typeof value === 'object' ? [value] : value
-  return `${at - origin},${field},${JSON.stringify(short)},`
+/** What was told of each episode: the one with the same start, or the first one that shares a moment with it. */
+function pair(found: readonly Running[], told: readonly Told[]): void {
+  const free = new Set(told)
+  const by = (isSame: (entry: Told, each: Running) => boolean): void => {
+    for (const each of found) {
+      const entry = each.told === undefined ? [...free].find((one) => isSame(one, each)) : undefined
+      if (entry === undefined) continue
+      each.told = entry
+      free.delete(entry)
+    }
+  }
+  by((entry, { start }) => entry.start === start)
+  by((entry, { start }) => entry.first === start)
+  by((entry, { start, end = Infinity }) => entry.revoked !== true && entry.start < end && entry.end > start)
 }
 
-function readSamples(text: string, origin: number): Sample[] {
-  const items: readonly FieldValue[] = JSON.parse(`[${text}0]`)
-  const samples: Sample[] = []
-  for (let index = 0; index + 2 < items.length; index += 3) {
-    const written = items[index + 2] ?? null
-    const [first, second]: readonly FieldValue[] = Array.isArray(written) ? written : [written]
-    const value = second === undefined ? (first ?? null) : { latitude: Number(first), longitude: Number(second) }
-    samples.push({ at: Number(items[index]) + origin, field: Number(items[index + 1]), value })
-  }
+const textOfKnown = (known: Known, { fields }: Definition): string => JSON.stringify({ ...known, fields })
+
+function samplesOf(text: string, origin: number): Sample[] {
+  const samples: [at: number, field: number, value: FieldValue, longitude?: number][] = JSON.parse(`[${text}0]`)
+  samples.pop()
+  for (const sample of samples) sample[0] += origin
   return samples
 }
 
-const writtenSamples = (samples: readonly Sample[], origin: number): string =>
-  samples.map((sample) => writtenSample(sample, origin)).join('')
+const textOf = (samples: readonly Sample[], origin: number): string =>
+  samples.map(([at, ...value]) => `${JSON.stringify([at - origin, ...value])},`).join('')
 
 /** The values of a message that an episode needs, each with its time. */
-function samplesOf(
+function samplesIn(
   { fields }: Definition,
   { event, before, after, at }: Pick<EdgeStep, 'event' | 'before' | 'after' | 'at'>,
   sentMs: number,
@@ -603,117 +731,110 @@ function samplesOf(
   heardMs: number,
 ): Sample[] {
   const samples: Sample[] = []
-  const add = (name: string, given: FieldValue, ms: number, isDocument: boolean): void => {
+  const add = (name: string, value: FieldValue, ms: number): void => {
     const field = fields.indexOf(name)
-    if (field < 0 || (given === null && !nullMeansNone.has(name)) || lengthOf(given) > longestValue) return
-    const isNewest = after.at(name)?.getTime() === (isDocument ? ms : at.getTime())
-    // A document rounds. And a clock that was ahead and is right again says an earlier time of what is newer.
-    const value = isDocument && isNewest ? (after.value(name) ?? given) : given
-    const knownMs = ms < heardMs && isNewest ? (before.at(name)?.getTime() ?? 0) : 0
-    samples.push({ at: knownMs > ms ? knownMs + 1 : ms, field, value })
+    if (field < 0 || (value === null && !nullMeansNone.has(name)) || lengthOf(value) > longestValue) return
+    samples.push(sampleOf(ms, field, value))
   }
-  if (event.topic === 'data') {
-    const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
-    for (const name of fields) {
-      const value = data[name]
-      if (value !== undefined && !(value === null && Object.hasOwn(event.undecoded, name))) add(name, value, sentMs, false) // prettier-ignore
+  if (event.topic === 'vehicle_data')
+    for (const { field, value, atMs } of documentValues(event.vehicleData, sentMs)) {
+      const ms = credibleMs(atMs, arrivedMs)
+      // A document rounds.
+      add(field, after.at(field)?.getTime() === ms ? (after.value(field) ?? value) : value, ms)
     }
-  } else if (event.topic === 'vehicle_data')
-    for (const { field, value, atMs } of documentValues(event.vehicleData, sentMs))
-      add(field, value, credibleMs(atMs, arrivedMs), true)
+  if (event.topic !== 'data') return samples
+  const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
+  // A clock that was ahead and is right again says an earlier time of what is newer.
+  const isEarlier = (name: string): boolean =>
+    data[name] !== undefined && Number(before.at(name)) > sentMs && Number(after.at(name)) === at.getTime()
+  const ms = sentMs < heardMs && fields.some(isEarlier) ? heardMs + 1 : sentMs
+  for (const name of fields) {
+    const value = data[name]
+    if (value !== undefined && !(value === null && Object.hasOwn(event.undecoded, name))) add(name, value, ms)
+  }
   return samples
 }
 
+const sampleOf = (at: number, field: number, value: FieldValue): Sample =>
+  isPlace(value) && Object.keys(value).length === 2 ? [at, field, value.latitude, value.longitude] : [at, field, value]
+
 /** What the receiver knew of a vehicle before it was given the episode. */
-function keptSamples({ fields, decides }: Definition, before: AnyVehicleView): Sample[] {
-  return fields.flatMap((name, field) => {
-    const value = before.value(name)
-    const at = decides.has(field) ? before.since(name) : before.at(name)
-    const isKept = value !== undefined && before.isCertain(name) && lengthOf(value) <= longestValue
-    return isKept && at !== undefined ? [{ at: at.getTime(), field, value }] : []
+function keptSamples({ uses }: Definition, before: AnyVehicleView): Sample[] {
+  return uses.flatMap(({ field, decides }, index) => {
+    const value = before.value(field)
+    const at = decides ? before.since(field) : before.at(field)
+    const isKept = value !== undefined && before.isCertain(field) && lengthOf(value) <= longestValue
+    return isKept && at !== undefined ? [sampleOf(at.getTime(), index, value)] : []
   })
 }
 
 /** Messages without one of the fields, as far as they say that there was no silence. */
 function signs({ silence }: Definition, head: Head, sentMs: number, hasSamples: boolean): Sample[] {
   if (silence === Infinity) return []
-  const found: Sample[] = []
   // The last one before a silence.
-  if (head.heard > head.noted && sentMs - head.heard >= Math.min(silence, signMs))
-    found.push({ at: head.heard, field: heardOf, value: 0 })
-  if (!hasSamples && (sentMs > head.noted + signMs || sentMs < head.hole))
-    found.push({ at: sentMs, field: heardOf, value: 0 })
-  return found
+  const isLast = head.heard > head.noted && sentMs - head.heard >= Math.min(silence, signMs)
+  const isSign = !hasSamples && (sentMs > head.noted + signMs || sentMs < head.hole)
+  return [...(isLast ? [sampleOf(head.heard, heardOf, 0)] : []), ...(isSign ? [sampleOf(sentMs, heardOf, 0)] : [])]
 }
 
 /** Whether a message can decide nothing, so that its samples are only kept. */
 function isCalm(
   definition: Definition,
   head: Head,
-  samples: readonly Sample[],
+  length: number,
+  own: readonly Sample[],
   step: EdgeStep,
   sentMs: number,
 ): boolean {
-  const { shape, decides, corrects, silence, during, until } = definition
-  if (head.shape !== shape || step.timer === undefined || step.timer.acrossGap === true) return false
-  if (head.length > mostSamples || (head.length > 0 && step.arrivedMs - head.checked >= corrects)) return false
+  // prettier-ignore
+  const { uses, corrects, silence, during, until } = definition
+  if (length > mostSamples || (length > 0 && step.arrivedMs - head.checked >= corrects)) return false
   if (Math.max(sentMs, head.heard) >= head.wakes) return false
-  if (sentMs - head.heard >= silence || (sentMs < head.hole && samples.length === 0)) return false
+  if (sentMs - head.heard >= silence || (sentMs < head.hole && own.length === 0)) return false
   let isDeciding = false
-  for (const { at, field } of samples) {
-    if (!decides.has(field)) {
+  for (const [at, field] of own)
+    if (uses[field]?.decides !== true) {
       if (at < head.calm) return false
     } else if (at < head.heard || head.mode === 'ask') return false
     else isDeciding = true
-  }
   if (!isDeciding) return true
   if (head.mode === 'off') return during.test(step.after) === false
   return until === undefined ? during.test(step.after) === true : until.test(step.after) === false
 }
 
 function detected(definition: Definition, step: EdgeStep): EdgeResult<EpisodeOccurrence> | undefined {
-  const { event, memory: text, arrivedMs, timer } = step
+  const { event, arrivedMs, timer, before, after } = step
   const isTimer = event.topic === 'timer'
   const sentMs = credibleMs(step.at.getTime(), arrivedMs)
-  if (typeof text !== 'string') {
-    const kept = isTimer ? [] : keptSamples(definition, step.before)
-    const samples = [...kept, ...samplesOf(definition, step, sentMs, arrivedMs, 0)]
-    if (samples.length === 0) return undefined
-    const times = {
-      heard: sentMs,
-      arrived: arrivedMs,
-      noted: sentMs,
-      hole: 0,
-      calm: Infinity,
-      wakes: 0,
-      checked: arrivedMs,
-    }
-    const head: Head = { shape: definition.shape, mode: 'ask', origin: sentMs, ...times, old: 0, length: 0 }
-    return evaluated(
-      definition,
-      step.after.vin,
-      { head, told: [], known: nothingKnown(), samples: [] },
-      samples,
-      arrivedMs,
-    )
+  const gapMs = after instanceof Snapshot ? msOfSeq(after.parts().gapTo) : 0
+  const isNew = typeof step.memory !== 'string'
+  const text = typeof step.memory === 'string' ? step.memory : Memory.blank(definition, sentMs, arrivedMs, gapMs)
+  const end = text.indexOf('\n')
+  const head: Head = JSON.parse(text.slice(0, end))
+  const own = samplesIn(definition, step, sentMs, arrivedMs, isNew ? 0 : head.heard)
+  if (isNew && !isTimer) own.unshift(...keptSamples(definition, before))
+  if (isNew && own.length === 0) return undefined
+  const samples = isTimer || isNew ? own : [...signs(definition, head, sentMs, own.length > 0), ...own]
+  const isGap = !isNew && (timer === undefined || timer.acrossGap === true || gapMs > head.gapMs)
+  const length = text.length - text.lastIndexOf('\n') - 1
+  if (!isTimer && !isGap && head.shape === definition.shape && isCalm(definition, head, length, own, step, sentMs)) {
+    // Nothing to write: the last word of a vehicle is known to half a minute.
+    if (samples.length === 0 && sentMs < head.heard + signMs / 2) return undefined
+    const line = textOf(samples, head.origin)
+    hear(head, definition, sentMs, arrivedMs)
+    for (const [at] of samples) head.noted = Math.max(head.noted, at)
+    return { memory: JSON.stringify(head) + text.slice(end) + line }
   }
-  const head = readHead(text)
-  const own = samplesOf(definition, step, sentMs, arrivedMs, head.heard)
-  const samples = isTimer ? [] : [...signs(definition, head, sentMs, own.length > 0), ...own]
-  const isGap = timer === undefined || timer.acrossGap === true
-  if (isTimer || isGap || !isCalm(definition, head, own, step, sentMs)) {
-    const memory = read(definition, text)
-    const gap = { at: head.heard, field: gapOf, value: head.heard + Math.max(0, arrivedMs - head.arrived) }
-    hear(memory.head, definition, isTimer ? 0 : sentMs, arrivedMs)
-    // A time that is up by the vehicle's clock, and not by ours.
-    const dueMs = isTimer && timer?.byArrival !== true ? sentMs : 0
-    return evaluated(definition, step.after.vin, memory, isGap ? [gap, ...samples] : samples, arrivedMs, dueMs)
+  const memory = new Memory(definition, after.vin, text)
+  if (isGap) {
+    // By the vehicle's time. A gap of which the receiver learns late does not make uncertain what came after it.
+    const gapEnd = head.heard - head.arrived + (gapMs > head.gapMs ? gapMs : Math.max(arrivedMs, head.arrived))
+    samples.unshift([Math.min(head.heard, gapEnd), gapOf, gapEnd])
+    memory.head.gapMs = Math.max(gapMs, head.gapMs)
   }
-  const line = writtenSamples(samples, head.origin)
-  hear(head, definition, sentMs, arrivedMs)
-  for (const { at } of samples) head.noted = Math.max(head.noted, at)
-  head.length += line.length
-  return { memory: writtenHead(head) + text.slice(text.indexOf('\n')) + line }
+  hear(memory.head, definition, isTimer ? 0 : sentMs, arrivedMs)
+  // A time that is up by the vehicle's clock, and not by ours.
+  return memory.evaluate(samples, arrivedMs, isTimer && timer?.byArrival !== true ? sentMs : 0)
 }
 
 function hear(head: Head, { silence }: Definition, sentMs: number, arrivedMs: number): void {
@@ -723,209 +844,18 @@ function hear(head: Head, { silence }: Definition, sentMs: number, arrivedMs: nu
   head.arrived = arrivedMs
 }
 
-/** Finds the episodes in all that is remembered, and what is to be told of them now. */
-function evaluated(
-  definition: Definition,
-  vin: string,
-  { head, told, known, samples }: Memory,
-  added: readonly Sample[],
-  arrivedMs: number,
-  dueMs: number = 0,
-): EdgeResult<EpisodeOccurrence> {
-  const { joins, silence, corrects, fields } = definition
-  // The vehicle's time: that of its newest message, and what has passed since that arrived.
-  const now = Math.max(dueMs, head.heard + Math.max(0, arrivedMs - head.arrived))
-  const folding = new Fold(definition, vin, known)
-  for (const sample of added) {
-    head.noted = Math.max(head.noted, sample.at)
-    if (sample.at < known.at) folding.late(sample)
-    else samples.push(sample)
-  }
-  const sorted = samples.toSorted((one, other) => one.at - other.at)
-  let stored = JSON.stringify({ ...known, fields })
-  folding.run(sorted)
-  known.heard = Math.max(known.heard, head.heard)
-  folding.pass(now)
-  const { running } = folding
-  const found = [...folding.finished, ...(running === undefined ? [] : [running])]
-  const decision = decided(definition, vin, found, told, now, arrivedMs)
-  // What arrived long ago is folded: in the order of arrival, so that an upload after hours is still sorted.
-  const isOn = running !== undefined && running.end === undefined
-  const isOld = arrivedMs - head.checked >= corrects
-  let foldTo = isOld ? Math.max(0, ...samples.slice(0, head.old).map(({ at }) => at)) : 0
-  if (head.length > mostSamples || told.length > mostTold)
-    foldTo = Math.max(foldTo, sorted[sorted.length >> 1]?.at ?? 0)
-  for (const { closed = Infinity, start, end = Infinity } of found) {
-    const entry = told.find((each) => each.start === start)
-    const isTold = end - start < definition.atLeast || (entry !== undefined && entry.wrong === undefined)
-    if (!isTold) foldTo = Math.min(foldTo, closed - 1)
-  }
-  let left = samples
-  const isExpired = (entry: Told | undefined): boolean => entry === undefined || (entry.wrong === undefined && entry.at + corrects <= arrivedMs) // prettier-ignore
-  let kept: readonly Told[] = told.filter((entry) => entry.revoked !== true || !isExpired(entry))
-  if (isOld || foldTo >= (sorted[0]?.at ?? Infinity)) {
-    const folded = new Fold(definition, vin, JSON.parse(stored))
-    folded.run(sorted.filter(({ at }) => at <= foldTo))
-    left = samples.filter(({ at }) => at > foldTo)
-    const isOver = ({ start }: Running): boolean => folded.finished.some((each) => each.start === start)
-    const gone = new Set(found.filter(isOver).map((each) => decision.pairs.get(each)))
-    const last = running && decision.pairs.get(running)
-    const idleMs = head.heard - (running?.end ?? head.heard)
-    if (left.length === 0 && idleMs > Math.max(joins, corrects) && isExpired(last)) {
-      folded.pass(now)
-      delete folded.known.running
-      gone.add(last)
-    }
-    kept = kept.filter((entry) => !gone.has(entry))
-    stored = JSON.stringify({ ...folded.known, fields })
-    head.checked = arrivedMs
-    head.old = left.length
-  }
-  const silent = isOn ? Math.max(head.heard, known.listens) + silence : Infinity
-  const byArrival = decision.due === Infinity
-  const next = Math.min(
-    head.arrived + silent - head.heard,
-    left.length > 0 && !isOn ? head.checked + corrects : Infinity,
-  )
-  const due = byArrival ? Math.ceil(next) : decision.due
-  const isPaused = running?.end !== undefined && !running.cut && !running.split && now - running.end <= joins
-  head.mode = isOn ? 'on' : isPaused || known.was !== false ? 'ask' : 'off'
-  head.calm = decision.calm
-  head.wakes = decision.wakes
-  const line = writtenSamples(left, head.origin)
-  head.length = line.length
-  const memory = [writtenHead(head), JSON.stringify(kept), stored, line].join('\n')
-  const timer = { due: due === Infinity ? null : due, since: running?.start ?? head.heard, byArrival }
-  return decision.happened === undefined ? { memory, timer } : { happened: decision.happened, memory, timer }
-}
-
-interface Decision {
-  readonly happened: EpisodeOccurrence | undefined
-  /** When something else is to be told. */
-  readonly due: number
-  readonly calm: number
-  readonly wakes: number
-  readonly pairs: ReadonlyMap<Running, Told>
-}
-
-/** Something that is to be told, or corrected. */
-interface Todo {
-  readonly due: number
-  /** When a value may make it due. */
-  readonly wakes: number
-  readonly start: number
-  readonly end: number
-  readonly entry: Told | undefined
-  /** `undefined`: what was told is revoked. */
-  readonly of: Running | undefined
-}
-
-/** Compares what was found with what was told. One is told at a time, and what shares a moment with it is corrected first. */
-function decided(
-  definition: Definition,
-  vin: string,
-  found: readonly Running[],
-  told: Told[],
-  now: number,
-  arrivedMs: number,
-): Decision {
-  const { waits, joins, atLeast } = definition
-  const long = found.filter(({ start, end }) => end === undefined || end - start >= atLeast)
-  const pairs = paired(long, told)
-  const todo: Todo[] = []
-  for (const each of long) {
-    const { start, end, closed, cut, split } = each
-    if (end === undefined) continue
-    const entry = pairs.get(each)
-    const isReady = closed !== undefined || cut === true
-    const joined = joins > 0 && split !== true ? end + joins + 1 : end
-    const hasItsEnd = now < joined || hasAll(definition, each, true)
-    const ready = isReady ? now : Math.max(joined, hasItsEnd ? 0 : end + waits)
-    if (entry === undefined) todo.push({ due: ready, wakes: joined, start, end, entry, of: each })
-    else if (entry.hash === contentOf(definition, each).hash) delete entry.wrong
-    else {
-      entry.wrong ??= now
-      const due = Math.max(ready, entry.wrong + waits)
-      todo.push({ due, wakes: due, start, end, entry, of: each })
-    }
-  }
-  const isThere = new Set(pairs.values())
-  for (const entry of told) {
-    if (isThere.has(entry) || entry.revoked === true) continue
-    entry.wrong ??= now
-    const due = entry.wrong + waits
-    todo.push({ due, wakes: due, start: entry.start, end: entry.end, entry, of: undefined })
-  }
-  const due = todo.filter((each) => each.due <= now).toSorted((one, other) => one.start - other.start)
-  const first = due[0]
-  const isInTheWay = ({ entry }: Todo): boolean => entry !== undefined && first !== undefined && entry.start < first.end && entry.end > first.start // prettier-ignore
-  const next = first?.entry === undefined ? (todo.find(isInTheWay) ?? first) : first
-  const happened = next && tell(definition, vin, next, told, pairs, arrivedMs)
-  const rest = todo.filter((each) => each !== next)
-  const calm = Math.max(
-    ...long.map((each) => {
-      if (each.end === undefined || !pairs.has(each)) return -Infinity
-      return each.closed ?? (hasAll(definition, each, false) ? each.end + waits + 1 : Infinity)
-    }),
-  )
-  const others = rest.map((each) => Math.max(each.due, now))
-  return { happened, due: Math.min(...others), calm, wakes: Math.min(...rest.map(({ wakes }) => wakes)), pairs }
-}
-
-/** What was told of each episode: the one with the same start, or the first one that shares a moment with it. */
-function paired(found: readonly Running[], told: readonly Told[]): Map<Running, Told> {
-  const pairs = new Map<Running, Told>()
-  const free = new Set(told)
-  const pair = (isSame: (entry: Told, each: Running) => boolean): void => {
-    for (const each of found) {
-      const entry = pairs.has(each) ? undefined : [...free].find((one) => isSame(one, each))
-      if (entry === undefined) continue
-      pairs.set(each, entry)
-      free.delete(entry)
-    }
-  }
-  pair((entry, { start }) => entry.start === start)
-  pair((entry, { start }) => entry.first === start)
-  pair((entry, { start, end = Infinity }) => entry.revoked !== true && entry.start < end && entry.end > start)
-  return pairs
-}
-
-function tell(
-  definition: Definition,
-  vin: string,
-  { entry, of: each, start, end }: Todo,
-  told: Told[],
-  pairs: Map<Running, Told>,
-  arrivedMs: number,
-): EpisodeOccurrence {
-  const nth = told.filter(({ first }) => first === start).length
-  const next: Told = entry ?? { first: start, nth, revision: 0, start, end, hash: '', at: arrivedMs }
-  if (entry === undefined) told.push(next)
-  if (each !== undefined) pairs.set(each, next)
-  next.revision += 1
-  next.at = arrivedMs
-  next.hash = each === undefined ? '' : contentOf(definition, each).hash
-  delete next.wrong
-  delete next.revoked
-  if (each === undefined) next.revoked = true
-  else [next.start, next.end] = [start, end]
-  return occurrence(definition, vin, each ?? { start, end, paused: 0, notes: {} }, end, next)
-}
-
 /** Whether each span and growth has its value of the end, and, if it need not be told yet, each path too. */
 const hasAll = ({ measures }: Definition, { notes }: Running, isToTell: boolean): boolean =>
-  measures.every(([, measure, key]) => isComplete(measure, notes[key] ?? {}, isToTell))
+  measures.every(({ measure, key }) => isComplete(measure, notes[key] ?? {}, isToTell))
 
-/** What is told of an episode. */
-function contentOf(
-  definition: Definition,
-  running: Running,
-): { readonly missing: readonly string[]; readonly values: Readonly<Record<string, unknown>>; readonly hash: string } {
-  // prettier-ignore
+type Content = ReturnType<typeof contentOf>
+
+/** What is told of an episode, and a hash that differs for another content. */
+function contentOf(definition: Definition, running: Running) {
   const missing: string[] = []
   const values: Record<string, unknown> = {}
   const told: unknown[] = [running.start, running.end, running.paused, running.cut, running.gap]
-  for (const [name, measure, key] of definition.measures) {
+  for (const { name, measure, key } of definition.measures) {
     const { value, isMissing, mark = value } = resultOf(measure, running.notes[key] ?? {}, running, definition)
     if (isMissing) missing.push(name)
     values[name] = value
@@ -940,14 +870,15 @@ function occurrence(
   running: Running,
   endMs: number,
   entry: Pick<Told, 'first' | 'nth' | 'revision' | 'revoked'>,
+  { missing, values }: Content = contentOf(definition, running),
 ): EpisodeOccurrence {
   const { start, paused, cut = false, gap = false } = running
-  const { missing, values } = contentOf(definition, running)
   const first = new Date(entry.first).toISOString()
   return {
     vin,
     id: `${vin}:${definition.name}:${first}${entry.nth === 0 ? '' : `:${entry.nth}`}`,
     revision: entry.revision,
+    lasts: running.end === undefined,
     at: new Date(endMs),
     startedAt: new Date(start),
     endedAt: new Date(endMs),
@@ -961,34 +892,19 @@ function occurrence(
   }
 }
 
-/** The episode of a vehicle that lasts. */
-function lasting(definition: Definition, vehicle: unknown): EpisodeOccurrence | undefined {
-  if (!(vehicle instanceof Snapshot)) return undefined
-  const { state, gapTo } = vehicle.parts()
-  const text = state.memory?.[definition.name]
-  if (typeof text !== 'string') return undefined
-  const { head, told, known, samples } = read(definition, text)
-  const folding = new Fold(definition, state.vin, known)
-  folding.run(samples.toSorted((one, other) => one.at - other.at))
-  const { running } = folding
-  if (running === undefined) return undefined
-  const { end, cut, split, start } = running
-  if (end !== undefined && (cut === true || split === true || head.heard - end > definition.joins)) return undefined
-  if (gapTo >= state.seq) running.gap = true
-  return occurrence(definition, state.vin, running, end ?? head.heard, paired([running], told).get(running) ?? { first: start, nth: 0, revision: 0 }) // prettier-ignore
-}
-
 /** All episodes of a list of events. */
 function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalogue>>): EpisodeOccurrence[] {
-  const events = [...given].toSorted((one, other) => one.receivedAt.getTime() - other.receivedAt.getTime())
+  // A gap counts from its end, however late its event is. That of a restart ends with the first message after it.
+  const order = (event: FleetEvent<FieldCatalogue>): number => {
+    if (event.topic !== 'gap') return event.receivedAt.getTime()
+    return event.to.getTime() + (event.reason === 'restarted' || event.reason === 'stopped' ? -0.5 : 0.5)
+  }
+  const events = [...given].toSorted((one, other) => order(one) - order(other))
   const vins = new Set(events.flatMap(({ vin }) => vin ?? []))
   return [...vins].toSorted().flatMap((vin) => {
     const own = events.filter((event) => event.vin === vin || (event.vin === undefined && event.topic === 'gap'))
-    const folding = new Fold(definition, vin, nothingKnown())
-    folding.run(historySamples(definition, vin, own).toSorted((one, other) => one.at - other.at))
-    folding.pass(Infinity)
-    const { finished, running } = folding
-    return [...finished, ...(running === undefined ? [] : [running])].flatMap((each) => {
+    const fold = new Fold(definition, vin, nothingKnown()).run(historySamples(definition, vin, own)).pass(Infinity)
+    return fold.all.flatMap((each) => {
       const { start, end } = each
       if (end === undefined || end - start < definition.atLeast) return []
       return [occurrence(definition, vin, each, end, { first: start, nth: 0, revision: 1 })]
@@ -1002,17 +918,16 @@ function historySamples(definition: Definition, vin: string, events: readonly Fl
   let [heard, arrived, seq] = [0, 0, 0]
   for (const event of events) {
     const receivedMs = event.receivedAt.getTime()
-    if (event.topic === 'gap' && heard > 0)
-      samples.push({ at: heard, field: gapOf, value: heard + Math.max(0, receivedMs - arrived) })
+    if (event.topic === 'gap' && heard > 0) samples.push([heard, gapOf, heard + event.to.getTime() - arrived])
+    if (event.topic === 'gap' || event.topic === 'timer' || event.topic === 'unknown') continue
     seq = Math.max(seq + 1, firstSeqAt(receivedMs))
     const { after, sentMs } = applied(state, { event, seq, gapTo: -1 })
     const views = { before: new Snapshot(state, receivedMs, -1), after: new Snapshot(after, receivedMs, -1) }
     state = after
-    if (event.topic === 'gap' || event.topic === 'timer' || event.topic === 'unknown') continue
     const sent = credibleMs(sentMs, receivedMs)
-    const own = samplesOf(definition, { event, ...views, at: new Date(sentMs) }, sent, receivedMs, heard)
+    const own = samplesIn(definition, { event, ...views, at: new Date(sentMs) }, sent, receivedMs, heard)
     samples.push(...own)
-    if (own.length === 0) samples.push({ at: sent, field: heardOf, value: 0 })
+    if (own.length === 0) samples.push([sent, heardOf, 0])
     if (sent > heard) [heard, arrived] = [sent, receivedMs]
   }
   return samples

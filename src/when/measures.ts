@@ -1,43 +1,30 @@
 import { checkOptions, numberBetween, wholeNumber } from '../base/options.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import type { FieldValue, Location } from '../events/values.ts'
-import type { Condition } from '../vehicles/edge.ts'
 import { isPlace, metersBetween } from './areas.ts'
-import { checkConditions, checkField, checkNumber, positionField } from './conditions.ts'
+import { checkField, checkNumber, positionField } from './conditions.ts'
 
 /** What an episode measures: the result of `span`, `growth`, `range` or `path`. */
-export interface Measure<Result = unknown> {
+export interface Measure<Result = unknown> extends GrowthOptions, Pick<PathOptions, 'everyMeters' | 'mostPoints'> {
   readonly kind: 'span' | 'growth' | 'range' | 'path'
   readonly field: string
-  /** Of `growth`. */
-  readonly startsAt?: number | undefined
-  /** Of `growth`. */
-  readonly resetBy?: Condition | undefined
-  /** Of `path`. */
-  readonly everyMeters?: number
-  /** Of `path`. */
-  readonly mostPoints?: number
   /** Only for the compiler: the type of the result. */
   readonly result?: Result
 }
 
-/** The result of `span`: a field's value at both ends of an episode. */
+/** The result of `span`: a field's value at both ends of an episode, and when the vehicle reported it, by its clock. */
 export interface Span<Value = FieldValue> {
-  /** The last value at or before the start that is certain, however old. Otherwise the first one after it. `null`: there was none. */
+  /** The last value at or before the start that is certain, however old. Otherwise the first one after it. `null`: there was none before the end. */
   readonly from: Value | null
-  /** The first value at or after the end. Otherwise the last one since the start. `null`: there was none. */
+  /** The first value at or after the end. Otherwise the last one since the start. `null`: there was none, or only that of `from`. */
   readonly to: Value | null
-  /** When the vehicle reported `from`, by its clock. */
   readonly fromAt: Date | null
-  /** When the vehicle reported `to`, by its clock. */
   readonly toAt: Date | null
 }
 
-/** The result of `range`: the smallest and the largest number that was reported from the start to the end, without interruptions. */
+/** The result of `range`: the smallest and the largest number from the start to the end, without interruptions. `null`: none was reported. */
 export interface Range {
-  /** `null`: none was reported. */
   readonly least: number | null
-  /** `null`: none was reported. */
   readonly most: number | null
 }
 
@@ -49,21 +36,18 @@ export interface Path {
   readonly meters: number | null
 }
 
-/** A position of a {@link Path}. */
+/** A position of a {@link Path}. `at` is the vehicle's clock, to the second. */
 export interface PathPoint extends Location {
-  /** When the vehicle was there, by its clock, to the second. */
   readonly at: Date
 }
 
 /** Options of `growth`. */
 export interface GrowthOptions {
-  /** What the counter begins with, when no value before the start is known. Default: it counts from the first value that is known. */
-  readonly startsAt?: number
   /**
-   * The counter begins anew once this is true, for instance `is('DetailedChargeState', 'Disconnected')` for the energy of a charge. Then its
-   * next value counts as a whole, also when it is larger than the one before. Without it, only a fall to less than half says so.
+   * What the counter begins with: when no value before the start is known, and after the episode's `splits` was true. Then its next value counts
+   * from here, also when it is larger than the one before. Default: it counts from the first value that is known, and goes on over `splits`.
    */
-  readonly resetBy?: Condition
+  readonly startsAt?: number | undefined
 }
 
 /** Options of `path`. */
@@ -83,10 +67,8 @@ export function spanMeasure(field: string): Measure {
 
 export function growthMeasure(catalogue: FieldCatalogue, field: string, options: GrowthOptions = {}): Measure {
   checkNumber('growth', catalogue, field)
-  const isAny = { must: 'must be a condition', accepts: (value: unknown) => typeof value === 'object' }
-  checkOptions<GrowthOptions>('growth', options, { startsAt: numberBetween(-1e15, 1e15), resetBy: isAny })
-  if (options.resetBy !== undefined) checkConditions('growth', [options.resetBy])
-  return { kind: 'growth', field, startsAt: options.startsAt, resetBy: options.resetBy }
+  checkOptions<GrowthOptions>('growth', options, { startsAt: numberBetween(-1e15, 1e15) })
+  return { kind: 'growth', field, startsAt: options.startsAt }
 }
 
 export function rangeMeasure(catalogue: FieldCatalogue, field: string): Measure {
@@ -107,12 +89,11 @@ export function pathMeasure(options: PathOptions = {}): Measure {
 /** The most points of a path. */
 export const mostOfPath = 1_000
 
-/** A value and when it was reported, in milliseconds since the epoch. */
-export type Seen = readonly [at: number, value: FieldValue]
+/** A value and when it was reported, in milliseconds since the epoch. `isOld`: the value from before `splits`, reported again. */
+export type Seen = readonly [at: number, value: FieldValue, isOld?: boolean]
 
 /** What is noted for one measure of one episode. It is stored as JSON. */
 export interface Notes {
-  /** The value of the start. */
   from?: Seen
   /** The newest one since the start, before the end. */
   before?: Seen
@@ -129,26 +110,22 @@ export interface Notes {
   /** Of `range`. */
   least?: number
   most?: number
-  /** Of `path`: the points as differences of seconds and of 1/100,000 degrees, and the least distance between them. */
-  points?: number[]
+  /** Of `path`: its points, the least distance between them, and the length up to the last position that counted. */
+  points?: Point[]
   spacing?: number
-  /** The last one of them. */
-  tip?: Tip
-  /** The length up to this position. */
   meters?: number
-  counted?: readonly [latitude: number, longitude: number]
+  counted?: Location
 }
 
-/** An episode as its measures see it. Times are in milliseconds. */
-export interface Bounded {
+/** An episode as its measures see it. Without an `end`, it lasts. Times are in milliseconds. */
+interface Bounded {
   readonly start: number
-  /** `undefined`: it lasts. */
   readonly end?: number | undefined
   readonly cut?: true | undefined
 }
 
 /** How long values of the end may take, and how long the first one of a parked vehicle. In milliseconds. */
-export interface Patience {
+interface Patience {
   readonly waits: number
   readonly corrects: number
 }
@@ -159,45 +136,35 @@ const fits = ({ kind }: Measure, value: FieldValue): boolean =>
 
 /** The notes of an episode that starts. `known` is the last value, if it is certain. */
 export function begun(measure: Measure, known: Seen | undefined, start: number): Notes {
-  const notes: Notes = {}
-  if (known === undefined || !fits(measure, known[1])) return notes
-  if (measure.kind === 'range') {
-    if (known[0] === start) advance(measure, notes, known, false)
-    return notes
-  }
-  notes.from = known
-  if (measure.kind === 'growth') notes.last = Number(known[1])
-  if (measure.kind === 'path') advance(measure, notes, [start, known[1]], false)
+  if (known === undefined || !fits(measure, known[1])) return {}
+  const [at, value] = known
+  const notes: Notes = measure.kind === 'range' ? {} : { from: known }
+  if (measure.kind === 'growth') notes.last = Number(value)
+  else if (measure.kind === 'path' || at === start) advance(measure, notes, [start, value])
   return notes
 }
 
-/** Notes a value after the start. `isReset`: the counter began anew. */
+/** Notes a value after the start. `isAnew`: the counter began anew before it. */
 export function note(
   measure: Measure,
   notes: Notes,
   seen: Seen,
   episode: Bounded,
   patience: Patience,
-  isReset: boolean,
+  isAnew: boolean,
 ): void {
   const [at, value] = seen
-  if (!fits(measure, value)) return
-  // The same number soon after the start is still that of the time before.
-  const isAnew = isReset && (value !== notes.last || at > episode.start + patience.waits)
-  if (episode.end === undefined) {
-    notes.from ??= seen
-    notes.before = seen
-    advance(measure, notes, seen, isAnew)
-  } else if (measure.kind === 'range') {
-    if (at === episode.end) advance(measure, notes, seen, false)
-  } else {
-    if (isOfEnd(notes, seen, episode.end, episode, patience)) {
-      notes.from ??= seen
-      notes.after ??= seen
-    } else notes.held ??= notes.sum ?? 0
-    if (measure.kind === 'growth') advance(measure, notes, seen, isAnew)
-    notes.latest = seen
-  }
+  const { end } = episode
+  const { kind, startsAt } = measure
+  if (!fits(measure, value) || (kind === 'range' && end !== undefined && at !== end)) return
+  const isOfIt = end === undefined || isOfEnd(notes, seen, end, episode, patience)
+  if (isOfIt) notes.from ??= seen
+  else notes.held ??= notes.sum ?? 0
+  if (end === undefined) notes.before = seen
+  else notes.latest = seen
+  if (end !== undefined && isOfIt) notes.after ??= seen
+  if (isAnew && startsAt !== undefined) notes.last = startsAt
+  if (end === undefined || kind !== 'path') advance(measure, notes, seen)
 }
 
 /** An interruption is over, and the episode goes on. */
@@ -209,26 +176,23 @@ export function resumed(measure: Measure, notes: Notes): void {
   if (latest === undefined) return
   notes.from ??= latest
   notes.before = latest
-  if (measure.kind === 'path') advance(measure, notes, latest, false)
+  if (measure.kind === 'path') advance(measure, notes, latest)
 }
 
-/** Notes a value that came too late for its place. Where the order of values does not matter, it counts. */
-export function noteLate(measure: Measure, notes: Notes, seen: Seen, episode: Bounded, patience: Patience): void {
+/** A value came too late for its place. Where the order of values does not matter, it counts. Otherwise it may be the one that is needed. */
+export function noteLate(
+  measure: Measure,
+  notes: Notes,
+  seen: Seen,
+  { start, end = Infinity }: Bounded,
+  { waits }: Patience,
+): void {
   const [at, value] = seen
-  const { start, end = Infinity } = episode
-  if (!fits(measure, value)) return
+  const { from = [Infinity], before = [-Infinity] } = notes
+  if (!fits(measure, value) || at > end + waits) return
   if (measure.kind === 'range') {
-    if (at >= start && at <= end) advance(measure, notes, seen, false)
-  } else if (measure.kind !== 'span') {
-    if (at > (notes.from?.[0] ?? start) && at <= end + patience.waits) notes.isPartial = true
-  } else if (at >= end) {
-    const isFirst = notes.after === undefined || at < notes.after[0]
-    if (isFirst && isOfEnd({ ...notes, after: undefined }, seen, end, episode, patience)) notes.after = seen
-  } else {
-    const { from = [Infinity], before = [-Infinity] } = notes
-    if (at <= start ? from[0] > start || from[0] < at : at < from[0]) notes.from = seen
-    if (at > start && at > before[0]) notes.before = seen
-  }
+    if (at >= start && at <= end) advance(measure, notes, seen)
+  } else if (from[0] > start || (at > from[0] && (measure.kind !== 'span' || at > before[0]))) notes.isPartial = true
 }
 
 /**
@@ -236,7 +200,7 @@ export function noteLate(measure: Measure, notes: Notes, seen: Seen, episode: Bo
  * that goes the other way has changed since: the vehicle was charged, or lost charge.
  */
 function isOfEnd(
-  { from, before, after }: Pick<Notes, 'from' | 'before'> & { readonly after?: Seen | undefined },
+  { from, before, after }: Notes,
   [at, value]: Seen,
   end: number,
   { cut }: Bounded,
@@ -245,10 +209,12 @@ function isOfEnd(
   if (cut === true) return false
   if (at <= end + waits) return true
   if (after !== undefined || at > end + corrects) return false
-  return before === undefined || (Number(before[1]) - Number(from?.[1])) * (Number(value) - Number(before[1])) >= 0 || typeof value !== 'number' // prettier-ignore
+  if (before === undefined || typeof value !== 'number') return true
+  return (Number(before[1]) - Number(from?.[1])) * (value - Number(before[1])) >= 0
 }
 
-function advance({ kind, startsAt, ...measure }: Measure, notes: Notes, [at, value]: Seen, isAnew: boolean): void {
+function advance(measure: Measure, notes: Notes, [at, value]: Seen): void {
+  const { kind, startsAt } = measure
   if (kind === 'path' && isPlace(value)) extend(notes, at, value, measure)
   if (typeof value !== 'number') return
   if (kind === 'range') {
@@ -256,79 +222,48 @@ function advance({ kind, startsAt, ...measure }: Measure, notes: Notes, [at, val
     notes.most = Math.max(notes.most ?? value, value)
   } else if (kind === 'growth') {
     const last = notes.last ?? startsAt ?? value
-    const before = isAnew ? (startsAt ?? 0) : value < last / 2 ? 0 : last
-    notes.sum = (notes.sum ?? 0) + value - before
+    // A fall to less than half is a reset.
+    notes.sum = (notes.sum ?? 0) + value - (value < last / 2 ? 0 : last)
     notes.last = value
   }
 }
 
-const degrees = 100_000
-
-function extend(notes: Notes, at: number, place: Location, measure: Pick<Measure, 'everyMeters' | 'mostPoints'>): void {
-  const { everyMeters = 0, mostPoints = mostOfPath } = measure
-  const meters = notes.counted && metersBetween(placeOf(notes.counted), place)
-  if (meters !== undefined && meters < everyMeters) return
-  notes.meters = (notes.meters ?? 0) + (meters ?? 0)
-  notes.counted = [place.latitude, place.longitude]
-  const { tip } = notes
-  let { spacing = everyMeters } = notes
-  if (tip !== undefined && metersBetween(pointOf(tip), place) < spacing) return
-  const next = writtenPoint(at, place)
-  notes.tip = next
-  notes.points ??= []
-  notes.points.push(...difference(next, tip))
-  if (notes.points.length <= 3 * mostPoints) return
-  let points = pointsOf(notes)
-  for (; points.length > mostPoints; notes.spacing = spacing) {
-    spacing *= 2
-    points = thinned(points, spacing)
-  }
-  let before: Tip | undefined
-  notes.points = points.flatMap((point) => {
-    const written = writtenPoint(point.at.getTime(), point)
-    const step = difference(written, before)
-    before = written
-    return step
-  })
+function extend(
+  notes: Notes,
+  at: number,
+  place: Location,
+  { everyMeters = 0, mostPoints = mostOfPath }: Measure,
+): void {
+  const step = notes.counted && metersBetween(notes.counted, place)
+  if (step !== undefined && step < everyMeters) return
+  notes.meters = (notes.meters ?? 0) + (step ?? 0)
+  notes.counted = { latitude: place.latitude, longitude: place.longitude }
+  const { points = [] } = notes
+  const last = points.at(-1)
+  if (last !== undefined && metersBetween(pointOf(last), place) < (notes.spacing ?? everyMeters)) return
+  points.push([Math.round(at / 1_000), Math.round(place.latitude * degrees), Math.round(place.longitude * degrees)])
+  notes.points = points
+  while (notes.points.length > mostPoints)
+    notes.points = thinned(notes.points, (notes.spacing = 2 * (notes.spacing ?? everyMeters)))
 }
 
-/** A point in seconds and in 1/100,000 degrees. */
-type Tip = readonly [second: number, north: number, east: number]
-
-const writtenPoint = (at: number, { latitude, longitude }: Location): Tip => [
-  Math.round(at / 1_000),
-  Math.round(latitude * degrees),
-  Math.round(longitude * degrees),
-]
-const pointOf = ([second, north, east]: Tip): PathPoint => ({
+/** A point as it is kept: in seconds and in 1/100,000 degrees. */
+type Point = readonly [second: number, north: number, east: number]
+const degrees = 100_000
+const pointOf = ([second, north, east]: Point): PathPoint => ({
   at: new Date(second * 1_000),
   latitude: north / degrees,
   longitude: east / degrees,
 })
-const difference = (to: Tip, from: Tip = [0, 0, 0]): Tip => [to[0] - from[0], to[1] - from[1], to[2] - from[2]]
 
 /** Without points that are nearer than this to the one before. The first and the last one stay. */
-function thinned(points: readonly PathPoint[], spacing: number): PathPoint[] {
-  const kept: PathPoint[] = []
-  for (const [index, point] of points.entries()) {
-    const last = kept.at(-1)
-    if (last === undefined || index === points.length - 1 || metersBetween(last, point) >= spacing) kept.push(point)
-  }
-  return kept
-}
-
-const placeOf = ([latitude, longitude]: readonly [number, number]): Location => ({ latitude, longitude })
-
-function pointsOf({ points = [] }: Notes): PathPoint[] {
-  const read: PathPoint[] = []
-  let [second, north, east] = [0, 0, 0]
-  for (let index = 0; index < points.length; index += 3) {
-    second += points[index] ?? 0
-    north += points[index + 1] ?? 0
-    east += points[index + 2] ?? 0
-    read.push(pointOf([second, north, east]))
-  }
-  return read
+function thinned(points: readonly Point[], spacing: number): Point[] {
+  let last: Point | undefined
+  return points.filter((point, index) => {
+    if (last && index < points.length - 1 && metersBetween(pointOf(last), pointOf(point)) < spacing) return false
+    last = point
+    return true
+  })
 }
 
 /** Whether nothing of the end is awaited. An episode is told without the position after it. */
@@ -337,68 +272,56 @@ export const isComplete = ({ kind }: Measure, { after }: Notes, isToTell: boolea
 
 /** The value of a measure, and whether its name is `missing`. */
 export function resultOf(
-  measure: Measure,
+  { kind, startsAt }: Measure,
   notes: Notes,
   { start, end }: Bounded,
   { waits }: Patience,
 ): { readonly value: unknown; readonly isMissing: boolean; readonly mark?: unknown } {
-  const { from, before, after } = notes
-  const { kind, startsAt } = measure
-  if (kind === 'range') {
-    const { least = null, most = null } = notes
-    return { value: { least, most }, isMissing: least === null || notes.isPartial === true }
-  }
+  const { from, before, after, isPartial = false, least = null, most = null } = notes
+  if (kind === 'range') return { value: { least, most }, isMissing: least === null || isPartial }
   const to = after ?? before
   const isOne = to === undefined || to[0] === from?.[0]
   // An older value of the end may not be that of the end.
   const isStale = end !== undefined && after === undefined && (to?.[0] ?? 0) < end - waits
   const isLate = (from?.[0] ?? Infinity) > start + waits
-  const isUnknown = isStale || notes.isPartial === true
   if (kind === 'growth') {
-    const isNothing = to === undefined || (isOne && startsAt === undefined)
-    const value = isNothing ? null : rounded(notes.held ?? notes.sum ?? 0)
-    return { value, isMissing: isNothing || isUnknown || (isLate && startsAt === undefined) }
+    const isNothing = startsAt === undefined ? isOne : to === undefined
+    // Sums of decimal fractions have tails.
+    const value = isNothing ? null : Math.round((notes.held ?? notes.sum ?? 0) * 1e6) / 1e6
+    return { value, isMissing: isNothing || isStale || isPartial || (isLate && startsAt === undefined) }
   }
-  const isMissing = isOne || isLate || isUnknown
-  if (kind === 'span') return { value: spanOf(from, to), isMissing }
+  const isMissing = isOne || isLate || isStale || isPartial
+  if (kind === 'span') {
+    // One value is that of one end: both would say that nothing changed.
+    const [first, last] = isOne && after !== undefined ? [undefined, to] : [from, isOne ? undefined : to]
+    const value: Span = { from: first?.[1] ?? null, to: last?.[1] ?? null, fromAt: dateOf(first), toAt: dateOf(last) }
+    return { value, isMissing, mark: [first, last] }
+  }
   const value = pathOf(notes)
   const { points, meters } = value
   return { value, isMissing, mark: [meters, points.length, points[0], points.at(-1)] }
 }
 
-/** Sums of decimal fractions have tails. */
-const rounded = (sum: number): number => Math.round(sum * 1e6) / 1e6
-
-function spanOf(from: Seen | undefined, to: Seen | undefined): Span {
-  return {
-    from: from?.[1] ?? null,
-    to: to?.[1] ?? null,
-    fromAt: from === undefined ? null : new Date(from[0]),
-    toAt: to === undefined ? null : new Date(to[0]),
-  }
-}
+const dateOf = (seen: Seen | undefined): Date | null => (seen === undefined ? null : new Date(seen[0]))
 
 /** A parked vehicle's position jumps by some meters. */
 const jitterMeters = 10
 
 function pathOf(notes: Notes): Path {
-  const { before, after, counted } = notes
-  const points = pointsOf(notes)
-  let meters = notes.meters ?? 0
-  let last = counted && placeOf(counted)
-  for (const [seen, least] of [
-    [before, 0],
-    [after, jitterMeters],
-  ] as const) {
-    // prettier-ignore
-    if (seen === undefined || !isPlace(seen[1])) continue
+  const { from, before, after } = notes
+  const points = (notes.points ?? []).map(pointOf)
+  let { meters = 0, counted: last } = notes
+  const add = (seen: Seen | undefined, least: number): void => {
+    if (seen === undefined || !isPlace(seen[1])) return
     const { latitude, longitude } = seen[1]
-    const more = last === undefined ? Infinity : metersBetween(last, seen[1])
-    if (more <= least) continue
-    if (last !== undefined) meters += more
-    last = { latitude, longitude }
+    const more = last && metersBetween(last, seen[1])
+    if (more !== undefined && more <= least) return
+    meters += more ?? 0
+    last = seen[1]
     points.push({ at: new Date(Math.round(seen[0] / 1_000) * 1_000), latitude, longitude })
   }
-  const known = new Set([notes.from, before, after].flatMap((seen) => seen?.[0] ?? []))
+  add(before, 0)
+  add(after, jitterMeters)
+  const known = new Set([from, before, after].flatMap((seen) => seen?.[0] ?? []))
   return { points, meters: known.size < 2 ? null : Math.round(meters * 10) / 10 }
 }

@@ -161,7 +161,13 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
     }
     const result: Record<string, unknown> = {}
     const spanOf = (measure: string, name: string): void => {
-      const { from, to, isMissing } = ends(name)
+      const found = ends(name)
+      const { isMissing } = found
+      // One value is that of one end.
+      const isOne = found.from?.at === found.to?.at
+      const isAfter = found.to !== undefined && found.to.at >= end && !cut
+      const from = isOne && isAfter ? undefined : found.from
+      const to = isOne && !isAfter ? undefined : found.to
       if (isMissing) missing.push(measure)
       result[measure] = {
         from: from?.value ?? null,

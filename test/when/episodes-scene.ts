@@ -46,8 +46,8 @@ export interface EpisodeScene<Happened extends Occurrence> {
   say(...said: readonly Said[]): Promise<void>
   /** Lets the time pass until this second. */
   until(second: number): Promise<void>
-  /** From now on, messages before this second may be missing. */
-  gap(second: number): Promise<void>
+  /** Messages before this second may be missing. The receiver learns of it then, or as many seconds later as `late` says. */
+  gap(second: number, late?: number): Promise<void>
   /** What `client.refill` gets from the service at this second. */
   refill(second: number, document: object): Promise<void>
   /** Ends the process. Its handlers have a second. */
@@ -133,9 +133,10 @@ export function episodeScene<Happened extends Occurrence>(
       }
       await settled()
     },
-    async gap(second) {
-      await until(second)
-      await receiver.from({ feed: async ({ tell }) => void (await tell(gapAt(new Date(clock.now())))) })
+    async gap(second, late = 0) {
+      await until(second + late)
+      const gap = gapAt(new Date(clock.now() - late * 1_000), new Date(clock.now()))
+      await receiver.from({ feed: async ({ tell }) => void (await tell(gap)) })
       await settled()
       // The next message is not of the same millisecond.
       await clock.advance(1, settled)
@@ -158,8 +159,8 @@ export function episodeScene<Happened extends Occurrence>(
   }
 }
 
-function gapAt(at: Date): EventOf<'gap'> {
+function gapAt(at: Date, receivedAt: Date): EventOf<'gap'> {
   const about = { topic: 'gap', from: at, to: at, reason: 'stream_interrupted', missed: 0 } as const
   const id = `gap:stream_interrupted::${at.getTime()}`
-  return { ...about, createdAt: at.toISOString(), at, receivedAt: at, id, format: null, raw: null, meta: {} }
+  return { ...about, createdAt: at.toISOString(), at: receivedAt, receivedAt, id, format: null, raw: null, meta: {} }
 }
