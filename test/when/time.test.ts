@@ -260,6 +260,20 @@ describe('after', () => {
   })
 })
 
+test('a time that is up while nobody runs is told after the start, as late and across a gap', async () => {
+  const path = files.path()
+  const edge = starts(parkedLow).after({ minutes: 1 })
+  const first = scene([edge], { inbox: sqliteInbox({ path }) })
+  await first.car.data({ Gear: 'D', BatteryLevel: 19 })
+  await first.car.data({ Gear: 'P' })
+  await first.receiver.drain()
+  await first.clock.advance(120_000)
+  const after = scene([edge], { clock: first.clock, inbox: sqliteInbox({ path }) })
+  await after.receiver.open()
+  await expect.poll(() => first.clock.advance(1_000).then(() => after.told)).toEqual(['at 1, since 0, late, ~'])
+  await after.receiver.drain()
+})
+
 test('a crash while its handler runs repeats it with the same id', async () => {
   const [path, copy] = [files.path(), files.path()]
   const edge = starts(parkedLow).after({ minutes: 1 })
