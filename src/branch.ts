@@ -108,7 +108,7 @@ export function branch<
     idsFor(front, settings.inbox),
   )
   const branches = (front.behind.branches ??= new Branches())
-  branches.add(options.name, { branch: behind, failed: hosted.reports.dispatch.inboxFailed }, front.behind.opened)
+  branches.add(options.name, { branch: behind, failed: hosted.reports.inboxFailed }, front.behind.opened)
   const handOver = new HandOver(front, hosted)
   front.registry.addBranch(options.name, (message) => handOver.take(message))
   const whole: object = Object.assign(behind, { name: options.name })

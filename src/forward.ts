@@ -158,7 +158,7 @@ function judge(where: string, { ok, status, headers }: Response): void {
 }
 
 const unanswered = (where: string, what: string, cause?: unknown): FleethookError =>
-  new FleethookError('forward_failed', `${where} ${what}.`, cause === undefined ? {} : { cause })
+  new FleethookError('forward_failed', `${where} ${what}.`, { cause })
 
 /** The code of the system, such as `ECONNREFUSED`, where the runtime tells it. */
 function why(error: unknown): string {

@@ -1,4 +1,4 @@
-import { createRegistry } from './core/registry.ts'
+import { Registry } from './core/registry.ts'
 import type { EnumType, ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, readinessOf, type Refusal, refuse, success } from './http/answers.ts'
 import { markRoutes } from './hosting/drainable.ts'
@@ -12,17 +12,16 @@ import { type ReceiverOptions, readOptions, type Settings } from './receiver/opt
 import { FleethookError } from './base/errors.ts'
 import { checkOption, numberBetween } from './base/options.ts'
 import { quietMs } from './base/log.ts'
-import { isBound, type RequestScope } from './hosting/execution-context.ts'
-import { DeliveryIds } from './inbox/delivery-id.ts'
-import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
+import { isBound } from './hosting/execution-context.ts'
+import type { DeliveryIds } from './inbox/delivery-id.ts'
+import { Receipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import { withEvents } from './inbox/dead-letters.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { AddedBy, Handling, KeepsVehicles, Receiver, Webhook } from './receiver/interface.ts'
 import type { KeptVehicles } from './parts/vehicles.ts'
 import { isEdge } from './vehicles/edge.ts'
 import type { BatchOptions } from './core/handler.ts'
-import { createReports } from './receiver/reports.ts'
-import type { Sink } from './receiver/source.ts'
+import { Reports } from './receiver/reports.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
 /**
@@ -73,28 +72,27 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   readonly webhook: Webhook<Bindings>
   readonly hosted: HostedReceiver
 } {
-  const settings = timedByInbox(given)
+  const { inbox } = given
+  // One clock decides per store: that of the store.
+  const settings = inbox.clock === undefined ? given : { ...given, clock: inbox.clock(given.clock) }
   const { clock, limits, bodyBytes, basePath } = settings
-  const reports = createReports(settings)
+  const reports = new Reports(settings)
   const noteRefused = reports.refusals.note
   const checkSecret = createSecretCheck(settings.secret, settings.log)
-  const ownIds = ids ?? new DeliveryIds()
-  const receipts = createReceipts(
-    createNormalizer({ ...settings, onDrift: (field, seen) => reports.drift.note(field, seen) }),
+  const receipts = new Receipts({
+    normalizer: createNormalizer({ ...settings, onDrift: (field, seen) => reports.drift.note(field, seen) }),
     clock,
-    limits.pendingMessages,
-    reports.noteClockBehind,
-    ownIds,
-    ids !== undefined,
-  )
+    mostMessages: limits.pendingMessages,
+    onClockBehind: reports.noteClockBehind,
+    ids,
+  })
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
   const vehicles = vehiclesPart?.keep({
     ...settings,
     note: reports.noteState,
     clocksBehind: reports.clocksBehind,
   })
-  const registry = createRegistry(settings.fields, vehicles?.subjects)
-  const { inbox } = settings
+  const registry = new Registry(settings.fields, vehicles?.subjects)
   const behind: Behind = { branches: undefined, opened: undefined }
   const parts = { settings, registry, receipts, reports, vehicles, behind }
   const intake = new Intake(parts)
@@ -166,19 +164,6 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     return refuse(refusal)
   }
 
-  /** What a source may call. When the inbox is full, the source gives its message again later. */
-  const sinkOf = (from: RequestScope): Omit<Sink, 'signal'> => ({
-    clock,
-    async take(text) {
-      const error = intake.refusing()
-      if (error !== undefined) return error
-      const refusal = await admit({ ...from, read: async () => ({ text }) }, 'root', 'root')
-      if (refusal !== undefined) noteRefused(refusal, { ...refusal, door: 'root' })
-      return refusal?.error
-    },
-    tell: (gap) => intake.putInternal(receipts.own(gap), from),
-  })
-
   let isStopping = false
   /** From the call of `drain` on, load balancers are sent to another process, even while messages are still taken. */
   const busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
@@ -231,7 +216,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
       await receiver.drain()
     },
     readiness: () => readinessOf(busy()),
-    handlersOf: (event) => registry.namesFor(event),
+    handlersOf: registry.namesFor,
     stats: intake.stats,
     failing: intake.failing,
     observe: intake.observe,
@@ -256,12 +241,23 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
       if (door === 'root' || door === 'collector') return receive(request, door)
       return noteAndRefuse({ error: 'path_unknown' }, undefined, isTest(request))
     },
-    from(source, { env, context } = {}) {
+    async from(source, { env, context } = {}) {
+      if (intake.isDraining) return undefined
       // Created with the first source: on Workers a signal belongs to a request, and a module has none.
       closing ??= new AbortController()
-      return intake.isDraining
-        ? Promise.resolve()
-        : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
+      return source.feed({
+        clock,
+        signal: closing.signal,
+        async take(text) {
+          // When the inbox is full, the source gives its message again later.
+          const error = intake.refusing()
+          if (error !== undefined) return error
+          const refusal = await admit({ env, context, read: async () => ({ text }) }, 'root', 'root')
+          if (refusal !== undefined) noteRefused(refusal, { ...refusal, door: 'root' })
+          return refusal?.error
+        },
+        tell: (gap) => intake.putInternal(receipts.own(gap), { env, context }),
+      })
     },
   }
   if (intake.vehicles !== undefined) Object.assign(receiver, { vehicles: intake.vehicles })
@@ -279,7 +275,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     registry,
     reports,
     behind,
-    ids: ownIds,
+    ids: receipts.ids,
     vehicles,
   }
   return { receiver, webhook, hosted }
@@ -309,9 +305,3 @@ function isTest(request: AuthorizedRequest): boolean {
 const noBranches: ReadonlyMap<string, BranchBehind> = /* @__PURE__ */ new Map()
 
 type RefusalOfMessages = Refusal & { readonly messages?: readonly InboxMessage[] }
-
-/** One clock decides per store: that of the store. */
-function timedByInbox(settings: Settings): Settings {
-  const { inbox, clock } = settings
-  return inbox.clock === undefined ? settings : { ...settings, clock: inbox.clock(clock) }
-}

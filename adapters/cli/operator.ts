@@ -3,12 +3,13 @@ import { createInterface } from 'node:readline/promises'
 import { Readable } from 'node:stream'
 import type { Command } from 'commander'
 import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-parser/stream'
-import { createMessages, createReplays } from '../../src/inbox/archive.ts'
+import { createMessages, createReplays, deadLettersOf } from '../../src/inbox/archive.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import type { Forgotten } from '../../src/inbox/dead-letters.ts'
-import { createReceipts, type Receipts } from '../../src/inbox/receipts.ts'
+import { Receipts } from '../../src/inbox/receipts.ts'
 import { failingOf } from '../../src/inbox/failing.ts'
+import type { ReadMessage } from '../../src/inbox/inbox.ts'
 import { createOperatorApp } from '../../src/operator/app.ts'
 import { readOptions } from '../../src/receiver/options.ts'
 import { createNormalizer } from '../../src/wire/normalizer.ts'
@@ -23,7 +24,6 @@ import { createInboxFile } from '../inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
 import { isMissing, loadSqlite, refusedAccess } from '../inbox/sqlite/file/database.ts'
-import { deadLettersOf } from '../inbox/shared-archive.ts'
 import { acts, type Environment, environment, inboxPath, type Print, time } from './arguments.ts'
 import { codeOf, open, parsed } from './exchange.ts'
 import { openPool } from './postgres.ts'
@@ -359,9 +359,9 @@ async function askDatabase(address: string, schema: string, asked: Asked, inbox:
 }
 
 /** The receiver's `format` and `fields` are unknown here, so use the defaults. They only affect what is shown. */
-function rereading(): Receipts['reread'] {
+function rereading(): ReadMessage {
   const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: () => {} })
-  return createReceipts(normalizer, systemClock).reread
+  return new Receipts({ normalizer, clock: systemClock }).reread
 }
 
 /** Opens the file as the receiver would, without handlers, and asks it once. What it says about gaps and stops stays. */

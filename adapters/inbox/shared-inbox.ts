@@ -1,8 +1,8 @@
 import { FleethookError } from '../../src/base/errors.ts'
 import type { Durability, OpenOptions } from '../../src/hosting/drainable.ts'
 import type { Refusal } from '../../src/http/answers.ts'
-import { listedAfter } from '../../src/inbox/archive.ts'
-import { ForwardingInbox, nothing } from '../../src/inbox/forwarding.ts'
+import { askedAfter } from '../../src/inbox/archive.ts'
+import { ForwardingInbox } from '../../src/inbox/forwarding.ts'
 import type {
   Claim,
   Inbox,
@@ -13,7 +13,7 @@ import type {
   Outcome,
   Settled,
 } from '../../src/inbox/inbox.ts'
-import type { OperatorApi } from '../../src/inbox/observer.ts'
+import { nothing } from '../../src/inbox/pages.ts'
 import type { Backlog, Failing, InboxStats } from '../../src/inbox/stats.ts'
 import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
 import { Life, type Signs } from './signs-of-life.ts'
@@ -23,7 +23,7 @@ import type { SharedPart } from './shared-reader.ts'
 export type Role = 'both' | 'receive' | 'handle'
 
 /** What operators ask of a system, once it is connected. */
-export type SystemOperator = Pick<OperatorApi, 'deadLetters' | 'messages' | 'replay' | 'replaySome' | 'failing'>
+export type SystemOperator = NonNullable<Inbox['operator']>
 
 /** A system that several processes share: it keeps the messages. */
 export interface SharedSystem {
@@ -90,26 +90,16 @@ export class SharedInbox extends ForwardingInbox {
     this.vehicles = vehicles
     this.keepsOrder = vehicles !== undefined
     // An operator may ask before the first message arrives, so each call connects first.
-    const { deadLetters, messages, replay, replaySome, failing = role === 'receive' ? notKnown : undefined } = operator
+    const { failing = role === 'receive' ? notKnown : undefined } = operator
     const connect = (): Promise<unknown> => this.#connect()
-    this.operator = {
-      deadLetters: {
-        ...listedAfter(connect, deadLetters),
-        replay: (which) => connect().then(() => deadLetters.replay(which)),
-        discard: (which) => connect().then(() => deadLetters.discard(which)),
-      },
-      messages: listedAfter(connect, messages),
-      replay: (which) => connect().then(() => replay(which)),
-      replaySome: replaySome && ((which) => connect().then(() => replaySome(which))),
-      failing: failing && (() => connect().then(failing)),
-    }
+    this.operator = { ...askedAfter(connect, operator), failing: failing && (() => connect().then(failing)) }
   }
 
   override async open({ listeningWasKept = false }: OpenOptions = {}): Promise<Opened> {
     const lastId = await this.#connect()
     if (this.#role !== 'receive') await (this.#reader = this.#system.read()).open()
     this.#isOpen = true
-    const opened = { ...(lastId === undefined ? {} : { lastId }), waiting: nothing() }
+    const opened: Opened = { lastId, waiting: nothing() }
     if (this.#role === 'handle') return opened
     const { clock, log, openGaps = () => [], onGap = () => {}, onCapacity, notListeningMs = () => 0 } = this.#settings
     const gapsKnown = new Promise<void>((onAccounted) => {

@@ -50,7 +50,7 @@ export class FleethookError extends Error {
     message: string,
     options: { readonly hint?: string | undefined; readonly cause?: unknown } = {},
   ) {
-    super(message, 'cause' in options ? { cause: options.cause } : {})
+    super(message, options.cause === undefined ? undefined : { cause: options.cause })
     this.code = code
     this.hint = options.hint
   }

@@ -1,4 +1,5 @@
 import { type Clock, elapsedMs, idleTimer, type Timer } from './clock.ts'
+import { defined } from './options.ts'
 
 /**
  * Receives the log lines of a receiver, for an operator. `details` never contain a secret, a header or a payload.
@@ -96,7 +97,7 @@ export function throttled(log: Log, clock: Clock): ThrottledLog {
     quiet.set(key, { endsAtMs: elapsedMs(clock) + quietMs, held: undefined, timer: undefined })
     const more = repeated === 0 || Object.keys(sums).length > 0 ? sums : { repeated }
     // A log that throws must not stop a message.
-    guarded(() => log[level](message, { ...details, ...more }))
+    guarded(() => log[level](message, { ...defined(details), ...more }))
   }
 
   function say(

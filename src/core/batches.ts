@@ -72,7 +72,18 @@ export class Gathering {
   /** Adds a message to the open batch, which holds it from now on. */
   take(message: Message): void {
     const { size = 1, withinMs = 0 } = this.#handler.gather ?? {}
-    const batch = this.#openFor(ownerOf(message.request), withinMs)
+    const owner = ownerOf(message.request)
+    let batch: Batch | undefined
+    for (const open of this.#open) if (open.owner === owner) batch = open
+    if (batch === undefined) {
+      const opened = new Batch(this.#handler, owner, this.#host)
+      opened.timer = this.#host.clock.after(withinMs, () => {
+        this.#close(opened)
+        this.#host.pump()
+      })
+      this.#open.add(opened)
+      batch = opened
+    }
     message.hold(batch)
     batch.messages.push(message)
     if (batch.messages.length >= size) this.#close(batch)
@@ -95,17 +106,6 @@ export class Gathering {
 
   stop(): void {
     for (const { timer } of this.#open) timer?.cancel()
-  }
-
-  #openFor(owner: RequestWork | undefined, withinMs: number): Batch {
-    for (const batch of this.#open) if (batch.owner === owner) return batch
-    const batch = new Batch(this.#handler, owner, this.#host)
-    batch.timer = this.#host.clock.after(withinMs, () => {
-      this.#close(batch)
-      this.#host.pump()
-    })
-    this.#open.add(batch)
-    return batch
   }
 
   #close(batch: Batch): void {

@@ -38,7 +38,7 @@ class Attempt {
   /** The number of attempts before it. */
   readonly before: number
   /** The place of the handler that is next. */
-  at = 0
+  at: number
   /** Handlers that failed or were left out, and those of them that a breaker keeps. */
   left: readonly Handler[] = noHandlers
   resting: readonly Handler[] = noHandlers
@@ -52,8 +52,9 @@ class Attempt {
   /** How it ended, for an observer around it. */
   next: Next = 'over'
 
-  constructor(before: number) {
+  constructor(before: number, at: number = 0) {
     this.before = before
+    this.at = at
   }
 
   /** A breaker keeps the message from a handler, or nothing starts any more. */
@@ -309,7 +310,7 @@ export class Core {
    * handler needs one. Never rejects. `begun`: an attempt that its batch has run already, or that an observer is around of.
    */
   async #turn(message: Message, begun?: Attempt, isObserved: boolean = false): Promise<void> {
-    const { inbox, vehicles } = this.options
+    const { inbox, vehicles, registry } = this.options
     let next: Next | undefined
     try {
       if (begun === undefined) {
@@ -327,16 +328,20 @@ export class Core {
         }
         // 2. It changes the state of its vehicle, once, and that says which handlers it is for.
         if (message.handlers === undefined) {
-          if (vehicles !== undefined && this.#changesState(message)) {
+          // Even when it is given up, unless it ends the process.
+          if (vehicles !== undefined && message.event !== undefined && message.crashes <= mostCrashes) {
             const found = vehicles.find(message.lane)
             const state = found instanceof Promise ? await found : found
             if (message.isOver) return this.#endTurn(message, 'over')
-            const { event, claim } = message
+            const { id, event, claim, next: following } = message
             // The next one tells what is due before it.
-            const isFollowed = message.next !== undefined
-            message.change = event && claim && vehicles.step(message.id, event, state, claim, isFollowed)
+            message.change = event && claim && vehicles.step(id, event, state, claim, following !== undefined)
           }
-          message.handlers = this.#handlersOf(message)
+          const { event, trouble, change } = message
+          message.handlers =
+            event === undefined || trouble?.fatal !== undefined
+              ? noHandlers
+              : registry.handlersFor(event, message, change?.subjects)
         }
         next = this.#admit(message)
       }
@@ -421,7 +426,7 @@ export class Core {
     if (toGather.length === 0) return endOf(message)
     if (!message.isSuspect) return 'gather'
     // At once: its claim counts, and another suspect's turn must not come between.
-    message.beAlone()
+    message.isAlone = true
     return 'again'
   }
 
@@ -538,9 +543,9 @@ export class Core {
       if (answer?.status === 'rejected') this.#endTurn(message, this.#failedTurn(message, answer.reason))
       else if (answer?.value === false) this.#endTurn(message, 'over')
       else {
-        const attempt = new Attempt(message.attempt)
+        const attempt = new Attempt(message.attempt, 1)
         // Asked for each: a handler that rests is tried with one message, and the others wait.
-        if (this.#leavesOut(message, handler, attempt)) this.#goOn(message, attempt)
+        if (this.#leavesOut(message, handler, attempt)) void this.#turn(message, attempt)
         else messages.push(message)
       }
     }
@@ -557,21 +562,15 @@ export class Core {
         if (request?.kind === 'discard') events.discarded(request.reason, first?.event?.topic ?? '', left.length)
       } else if (first !== undefined) failed = this.#failed(first, handler, failure.error, messages.length)
       for (const message of left) {
-        const attempt = new Attempt(message.attempt - 1)
+        const attempt = new Attempt(message.attempt - 1, 1)
         if (failure !== undefined && failed !== undefined) {
           attempt.isShared = messages.length > 1 && request === undefined && failed.breaker === undefined
           attempt.fail(handler, failure, failed)
         }
-        this.#goOn(message, attempt)
+        void this.#turn(message, attempt)
       }
     }
     this.pump()
-  }
-
-  /** A message of a batch goes on: what follows, and in its next batch. */
-  #goOn(message: Message, attempt: Attempt): void {
-    attempt.at = 1
-    void this.#turn(message, attempt)
   }
 
   #callBatch({ handler, owner }: Batch, messages: readonly Message[]): MaybeFailure | Promise<MaybeFailure> {
@@ -604,27 +603,16 @@ export class Core {
 
   /** The inbox handed it out. Notes why it is given up before it is tried here. */
   #open(message: Message, claim: Claim): void {
+    message.claim = claim
     try {
-      message.open(claim, claim.message.event ?? this.options.read(claim.message))
+      message.event = claim.message.event ?? this.options.read(claim.message)
     } catch (error) {
-      message.claim = claim
       message.failForGood(errorText(error))
     }
     if (message.handlers !== undefined) return
     message.crashes = Math.max(0, claim.deliveries - message.attemptsBefore)
     const spent = claim.deliveries > 0 || message.attemptsBefore > 0 ? this.#whySpent(message) : undefined
     if (spent !== undefined) message.failForGood(spent)
-  }
-
-  /** A message changes the state of its vehicle even when it is given up, unless that ends the process, too. */
-  #changesState({ event, crashes }: Message): boolean {
-    return event !== undefined && crashes <= mostCrashes
-  }
-
-  #handlersOf(message: Message): readonly Handler[] {
-    const { event, trouble, change } = message
-    if (event === undefined || trouble?.fatal !== undefined) return noHandlers
-    return this.options.registry.handlersFor(event, message, change?.subjects)
   }
 
   /** What follows without a run of its handlers. `undefined`: they may run now. */
@@ -643,7 +631,7 @@ export class Core {
       message.handlers = noHandlers
       return this.#admit(message)
     }
-    message.admit()
+    message.toParts = 'admitted'
     return undefined
   }
 
@@ -724,7 +712,7 @@ export class Core {
         { id: message.id, attempt: message.attempt },
         {
           handler: handler.name,
-          ...(handler.gather === undefined ? {} : { messages }),
+          messages: handler.gather === undefined ? undefined : messages,
           failures: open?.failures ?? 0,
           nextAtMs: isLast ? undefined : clock.now() + (messages > 1 ? 0 : restMs),
           limit: retry.attempts,
@@ -748,11 +736,8 @@ export class Core {
   /** Whether the failed attempt was the last one. Notes that it failed. */
   #isLast(message: Message): boolean {
     const now = elapsedMs(this.options.clock)
-    return this.#isSpent(
-      message,
-      now,
-      message.noteFailure(now, expectedMs(this.#retryOf(message), message.attemptsBefore)),
-    )
+    const earlierMs = expectedMs(this.#retryOf(message), message.attemptsBefore)
+    return this.#isSpent(message, now, message.noteFailure(now, earlierMs))
   }
 
   /** Of its handlers that still have to succeed, one that says itself how long it is tried decides for all. */
@@ -784,7 +769,8 @@ export class Core {
   #failedTurn(message: Message, error: unknown): number {
     this.options.events.inboxFailed(error)
     // The inbox takes other rows, but not that this message waits: there is no next attempt.
-    if (isRefused(error) && message.handlers !== undefined && message.trouble?.fatal === undefined) {
+    const isRefused = error instanceof FleethookError && error.code === 'message_refused'
+    if (isRefused && message.handlers !== undefined && message.trouble?.fatal === undefined) {
       message.refuse(errorText(error))
       return 0
     }
@@ -874,7 +860,8 @@ export class Core {
 
   /** For the states of vehicles and for parts. */
   #reportOver(message: Message, outcome: Ended): void {
-    if (!message.hearEnd()) return
+    if (message.toParts === 'ended') return
+    message.toParts = 'ended'
     this.options.vehicles?.over(message.change)
     for (const part of this.options.parts) part.over?.(message, outcome)
   }
@@ -887,8 +874,8 @@ export class Core {
       vin: vinOf(lane),
       outcome,
       attempts: mostAttempts,
-      ...(claim === undefined ? {} : { bytes: claim.message.bytes }),
-      ...(event === undefined ? {} : { event }),
+      bytes: claim?.message.bytes,
+      event,
     })
   }
 
@@ -921,7 +908,7 @@ export class Core {
   /** As `#end`, for a message that somebody else counts. */
   #leave(message: Message): void {
     const { inLane } = message
-    if (message.isAdmitted) this.#reportOver(message, 'gone')
+    if (message.toParts === 'admitted') this.#reportOver(message, 'gone')
     if (this.#suspect === message) this.#suspect = undefined
     this.#troubled.delete(message)
     if (message.state === 'running') this.#freeSlot(message)
@@ -941,8 +928,6 @@ export class Core {
 /** A handler that failed for the last time can be done after all: its transaction was committed late. */
 const endOf = ({ trouble }: Message): 'done' | 'dead' =>
   trouble?.fatal === undefined || trouble.failed?.length === 0 ? 'done' : 'dead'
-
-const isRefused = (error: unknown): boolean => error instanceof FleethookError && error.code === 'message_refused'
 
 /** For the replay of a dead letter. What cannot be written must not keep its message waiting. */
 function changedBy({ change }: Message): string | undefined {

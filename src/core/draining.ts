@@ -28,10 +28,10 @@ export async function drain(
   const graceMs = Math.min(handlerGraceMs, deadlineMs)
   let left = 0
   const startNoMore = (): void => {
-    lifecycle.stop()
+    lifecycle.startsNoMore = true
     core.stopTimers()
   }
-  lifecycle.beginDrain()
+  lifecycle.isDraining = true
   if (inbox.finish !== undefined)
     await inbox.finish(graceMs, async () => {
       startNoMore()

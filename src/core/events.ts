@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { DeadLetter, Inbox, ReadMessage } from '../inbox/inbox.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import type { VehicleStates } from '../vehicles/vehicles.ts'
 import type { RequestWork } from './message.ts'
@@ -10,19 +10,16 @@ import type { Part } from './part.ts'
 import type { Registry } from './registry.ts'
 import type { RetryOptions } from './retry.ts'
 
-interface NextRun {
-  /** Milliseconds since the epoch. `undefined`: never. The run can begin later when another handler of the message fails too. */
+/** What is known about a failed run beside its error. */
+interface FailedRun {
+  /** When it runs next, in milliseconds since the epoch. `undefined`: never. It can be later when another handler of the message fails too. */
   readonly nextAtMs: number | undefined
   /** The most runs, the first included. `Infinity`: no limit. */
   readonly limit: number
   /** No run begins after this time, in milliseconds since the epoch. `Infinity`: no limit. */
   readonly untilMs: number
-}
-
-/** What is known about a failed run beside its error. */
-interface FailedRun extends NextRun {
   readonly handler: string
-  readonly messages?: number
+  readonly messages?: number | undefined
   /** More than 0 when the handler's circuit breaker is open after this failure: the number of failures in a row. */
   readonly failures: number
 }
@@ -93,6 +90,5 @@ export interface CoreOptions {
   readonly concurrency: number
   readonly timeoutMs: number
   readonly events: CoreEvents
-  /** Reads a message of which the inbox kept only the text. */
-  readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
+  readonly read: ReadMessage
 }

@@ -58,9 +58,9 @@ export class Yielding {
 export class Lifecycle {
   /** Turns: messages and batches that have one of the `concurrency` slots. Only `Core` changes it. */
   running = 0
-  /** A drain has begun: batches do not wait to fill up. Only `beginDrain` changes it. */
+  /** A drain has begun: batches do not wait to fill up. Only `drain` changes this and the next one. */
   isDraining = false
-  /** No handler starts any more, but some may still run. A durable inbox's drain begins so; in memory it ends so. Only `stop` changes it. */
+  /** No handler starts any more, but some may still run. A durable inbox's drain begins so; in memory it ends so. */
   startsNoMore = false
   readonly #clock: Clock
   #expected = 0
@@ -84,14 +84,6 @@ export class Lifecycle {
   /** Whether no more messages can come. */
   get isQuiet(): boolean {
     return this.#expected === 0
-  }
-
-  beginDrain(): void {
-    this.isDraining = true
-  }
-
-  stop(): void {
-    this.startsNoMore = true
   }
 
   /** Resolves when `isOver` holds, which is checked at every change, or when the time has passed. */

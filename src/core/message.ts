@@ -114,9 +114,9 @@ export class Message implements MessageView {
   heldBy: object | undefined
   /** The slot that it shares with other messages of a batch while it runs. `undefined`: it has its own. */
   slot: Slot | undefined
-  /** Whether parts have let it pass, and whether they have heard of its end. */
-  #toParts: 'new' | 'admitted' | 'ended' = 'new'
-  /** It was in a batch that failed, so its handler gets it alone. */
+  /** Parts let it pass, or they and the state of its vehicle have heard of its end. */
+  toParts: 'new' | 'admitted' | 'ended' = 'new'
+  /** Its handler, that of a batch, gets it alone: a batch failed, or it is a suspect. */
   isAlone = false
   /** It is over here without an end: another process has the message, or its vehicle was erased. */
   isGone = false
@@ -160,23 +160,7 @@ export class Message implements MessageView {
 
   /** Parts may skip it: it came over the wire, no operator replayed it, and its handlers have not run. */
   get mayBeSkipped(): boolean {
-    return this.counts && this.#toParts === 'new' && this.claim?.replayed !== true
-  }
-
-  /** All parts let it pass. */
-  admit(): void {
-    this.#toParts = 'admitted'
-  }
-
-  get isAdmitted(): boolean {
-    return this.#toParts === 'admitted'
-  }
-
-  /** Parts and the state of its vehicle hear of its end once. Returns whether they have to hear it now. */
-  hearEnd(): boolean {
-    if (this.#toParts === 'ended') return false
-    this.#toParts = 'ended'
-    return true
+    return this.counts && this.toParts === 'new' && this.claim?.replayed !== true
   }
 
   get receivedAt(): number {
@@ -224,12 +208,6 @@ export class Message implements MessageView {
     this.isGone = true
   }
 
-  /** The inbox handed it out. */
-  open(claim: Claim, event: FleetEvent | MalformedBody): void {
-    this.claim = claim
-    this.event = event
-  }
-
   /** Frees the memory of the message. Its next turn asks the inbox again. */
   letGo(): void {
     this.claim = undefined
@@ -252,11 +230,6 @@ export class Message implements MessageView {
   goAlone(before: number): void {
     this.uncountAttempt(before)
     this.redelivered = true
-    this.isAlone = true
-  }
-
-  /** Its next handler, that of a batch, gets it alone. */
-  beAlone(): void {
     this.isAlone = true
   }
 
@@ -283,8 +256,8 @@ export class Message implements MessageView {
 
   /** A handler failed, at this time of day. */
   noteError(handler: string, error: string, nowMs: number): void {
-    const trouble = this.inTrouble()
-    trouble.failure = { handler, error, sinceMs: trouble.failure?.sinceMs ?? nowMs }
+    const sinceMs = this.trouble?.failure?.sinceMs ?? nowMs
+    this.inTrouble().failure = { handler, error, sinceMs }
   }
 
   /** Its attempt failed because the handler fails for every vehicle. */

@@ -28,31 +28,6 @@ export interface Subjects {
   changed(filter: GivenFilter): (message: Message | undefined) => boolean
 }
 
-/** The handlers of a receiver, in the order in which they were registered. */
-export interface Registry {
-  /**
-   * `handling` is a handler, or a filter and a handler. A handler without a name gets that of the line that called `method`: `on`,
-   * `batch` or `when` of the receiver. Throws `handler_invalid` when an argument of it is wrong.
-   */
-  add(method: object, subjects: unknown, handling: readonly unknown[], gather?: Handler['gather']): void
-  /**
-   * A branch gets every message, before the handlers of its topic: one that ends the process must not keep it from the branch.
-   */
-  addBranch(name: string, take: (message: Message) => unknown): void
-  /** The handlers for a message of these subjects: handlers of one message first, batches last. */
-  handlersFor(
-    event: FleetEvent | MalformedBody,
-    message: Message | undefined,
-    edges: EdgeSubjects | undefined,
-  ): readonly Handler[]
-  /** What was registered, for inboxes that several processes share. */
-  readonly added: readonly HandledSubjects[]
-  /** One of the handlers says itself how long it is tried. */
-  readonly hasOwnRetry: boolean
-  /** The names of the handlers and batches that an event is for, without those of other subjects than its topic. */
-  namesFor(event: FleetEvent | MalformedBody): readonly string[]
-}
-
 interface Subscribed {
   readonly handlers: readonly Handler[]
   readonly isFiltered: boolean
@@ -65,118 +40,129 @@ const subjects: readonly string[] = [...topics, '*', 'malformed']
 
 const nobody: Subscribed = { handlers: [], isFiltered: false, hasRepeated: false }
 
-/** An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`. */
-export function createRegistry(ownFields: FieldCatalogue = {}, more?: Subjects): Registry {
-  const byKey = new Map<string, Subscribed>()
-  const added: HandledSubjects[] = []
-  let hasOwnRetry = false
+/** The handlers of a receiver, in the order in which they were registered. */
+export class Registry {
+  /** What was registered, for inboxes that several processes share. */
+  readonly added: HandledSubjects[] = []
+  /** One of the handlers says itself how long it is tried. */
+  hasOwnRetry = false
+  readonly #ownFields: FieldCatalogue
+  readonly #more: Subjects | undefined
+  readonly #byKey = new Map<string, Subscribed>()
   /** Later runs of a handler for one message, by their number. */
-  const runs = new Map<Handler, Handler[]>()
+  readonly #runs = new Map<Handler, Handler[]>()
 
-  /** The `nth` run of a handler that leaves a mark: each leaves one of its own. It stays the same object, like that of `again`. */
-  function nthRun(handler: Handler, nth: number): Handler {
-    const known = runs.get(handler) ?? []
-    runs.set(handler, known)
-    const { name, run, wants, input, gather } = handler
-    const nthOf = nthRunOf(run, nth)
-    return (known[nth - 1] ??= {
-      name,
-      wants,
-      input,
-      gather,
-      run: isFunction(nthOf) ? nthOf : run,
-      mark: markOf(run, nth),
+  /** A filter may name the fields of the built-in catalogue and those of `ownFields`. */
+  constructor(ownFields: FieldCatalogue, more: Subjects | undefined) {
+    this.#ownFields = ownFields
+    this.#more = more
+  }
+
+  /**
+   * `handling` is a handler, or a filter and a handler. A handler without a name gets that of the line that called `method`: `on`,
+   * `batch` or `when` of the receiver. Throws `handler_invalid` when an argument of it is wrong.
+   */
+  add(method: object, given: unknown, handling: readonly unknown[], gather?: Handler['gather']): void {
+    if (gather !== undefined) checkBatch(gather)
+    const run = handling.at(-1)
+    const [filter] = handling.length > 1 ? [checked(handling[0], this.#ownFields)] : []
+    const wants = filter && wantsIn(filter, filter.changed && changedIn(filter, this.#more))
+    const other = this.#more?.subject(given)
+    const keys = other === undefined ? topicsIn(given) : [other.key]
+    if (!isFunction(run))
+      throw invalid(
+        `The handler for ${[...keys].join(', ')} is ${typeof run}, not a function.`,
+        'A filter comes before the handler.',
+      )
+    const mark = markOf(run)
+    const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, gather, mark }
+    for (const key of keys) this.#subscribe(key, handler)
+    this.added.push({ keys, filter, mark })
+    this.hasOwnRetry ||= ownRetry(run) !== undefined
+  }
+
+  /** A branch gets every message, before the handlers of its topic: one that ends the process must not keep it from the branch. */
+  addBranch(name: string, take: (message: Message) => unknown): void {
+    const handler: Handler = {
+      name: `branch ${name}`,
+      run: (handOver) => (typeof handOver === 'function' ? handOver() : undefined),
+      wants: undefined,
+      input: (message) => () => take(message),
+      gather: undefined,
+      mark: undefined,
+    }
+    for (const key of [...topics, 'malformed']) this.#subscribe(key, handler, true)
+    // Processes that share an inbox have the same branches.
+    this.added.push({ keys: [handler.name], filter: undefined, mark: undefined })
+  }
+
+  /** The handlers for a message of these subjects: handlers of one message first, batches last. */
+  handlersFor(
+    event: FleetEvent | MalformedBody,
+    message: Message | undefined,
+    edges: EdgeSubjects | undefined,
+  ): readonly Handler[] {
+    const ofTopic = this.#byKey.get(event.topic) ?? nobody
+    if (edges === undefined) {
+      const handlers = matching(ofTopic, event, message)
+      return ofTopic.hasRepeated ? this.#numbered(handlers) : handlers
+    }
+    const order = [...edges.earlier, event.topic, ...edges.keys]
+    const all = order.flatMap((key, at) => {
+      const nth = order.slice(0, at).filter((other) => other === key).length
+      const handlers = matching(this.#byKey.get(key) ?? nobody, event, message)
+      const more = nth === 0 ? undefined : this.#more
+      return more === undefined ? handlers : handlers.map((handler) => more.again(handler, nth))
+    })
+    return inOrder(this.#numbered(all))
+  }
+
+  /** The names of the handlers and batches that an event is for, without those of other subjects than its topic. */
+  readonly namesFor = (event: FleetEvent | MalformedBody): readonly string[] =>
+    this.handlersFor(event, undefined, undefined).map(({ name }) => name)
+
+  #subscribe(key: string, handler: Handler, isFirst: boolean = false): void {
+    const { handlers, isFiltered, hasRepeated } = this.#byKey.get(key) ?? nobody
+    const isRepeated = handler.mark !== undefined && handlers.some(({ mark }) => mark === handler.mark)
+    this.#byKey.set(key, {
+      handlers: inOrder(isFirst ? [handler, ...handlers] : [...handlers, handler]),
+      isFiltered: isFiltered || handler.wants !== undefined,
+      hasRepeated: hasRepeated || isRepeated,
     })
   }
 
-  /** Handlers in their order. A handler that leaves a mark runs more than once when it is for several of the message's subjects. */
-  function numbered(handlers: readonly Handler[]): readonly Handler[] {
+  /**
+   * Handlers in their order. A handler that leaves a mark runs more than once when it is for several of the message's subjects. Each run leaves a
+   * mark of its own, and stays the same object, like that of `again`.
+   */
+  #numbered(handlers: readonly Handler[]): readonly Handler[] {
     const counts = new Map<string, number>()
     return handlers.map((handler) => {
-      const nth = counts.get(handler.mark ?? '') ?? 0
-      if (handler.mark === undefined) return handler
-      counts.set(handler.mark, nth + 1)
-      return nth === 0 ? handler : nthRun(handler, nth)
+      const { name, run, wants, input, gather, mark } = handler
+      if (mark === undefined) return handler
+      const nth = counts.get(mark) ?? 0
+      counts.set(mark, nth + 1)
+      if (nth === 0) return handler
+      const known = this.#runs.get(handler) ?? []
+      this.#runs.set(handler, known)
+      const nthRun = nthRunOf(run, nth)
+      return (known[nth - 1] ??= {
+        name,
+        wants,
+        input,
+        gather,
+        run: isFunction(nthRun) ? nthRun : run,
+        mark: markOf(run, nth),
+      })
     })
   }
-
-  function subscribe(key: string, handler: Handler, isFirst: boolean = false): void {
-    const known = byKey.get(key) ?? nobody
-    const handlers = isFirst ? [handler, ...known.handlers] : [...known.handlers, handler]
-    const inOrder = [
-      ...handlers.filter(({ gather }) => gather === undefined),
-      ...handlers.filter(({ gather }) => gather),
-    ]
-    const isRepeated = handler.mark !== undefined && known.handlers.some(({ mark }) => mark === handler.mark)
-    byKey.set(key, {
-      handlers: inOrder,
-      isFiltered: known.isFiltered || handler.wants !== undefined,
-      hasRepeated: known.hasRepeated || isRepeated,
-    })
-  }
-
-  const registry: Registry = {
-    add(method, given, handling, gather) {
-      if (gather !== undefined) checkBatch(gather)
-      const run = handling.at(-1)
-      const [filter] = handling.length > 1 ? [checked(handling[0], ownFields)] : []
-      const wants = filter && wantsIn(filter, filter.changed && changedIn(filter, more))
-      const other = more?.subject(given)
-      const keys = other === undefined ? topicsIn(given) : [other.key]
-      if (!isFunction(run))
-        throw invalid(
-          `The handler for ${[...keys].join(', ')} is ${typeof run}, not a function.`,
-          'A filter comes before the handler.',
-        )
-      const mark = markOf(run)
-      const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, gather, mark }
-      for (const key of keys) subscribe(key, handler)
-      added.push({ keys, filter, mark })
-      hasOwnRetry ||= ownRetry(run) !== undefined
-    },
-
-    addBranch(name, take) {
-      const handler: Handler = {
-        name: `branch ${name}`,
-        run: (handOver) => (typeof handOver === 'function' ? handOver() : undefined),
-        wants: undefined,
-        input: (message) => () => take(message),
-        gather: undefined,
-        mark: undefined,
-      }
-      for (const key of [...topics, 'malformed']) subscribe(key, handler, true)
-      // Processes that share an inbox have the same branches.
-      added.push({ keys: [handler.name], filter: undefined, mark: undefined })
-    },
-
-    handlersFor(event, message, edges) {
-      const ofTopic = byKey.get(event.topic) ?? nobody
-      if (edges === undefined) {
-        const handlers = matching(ofTopic, event, message)
-        return ofTopic.hasRepeated ? numbered(handlers) : handlers
-      }
-      const { earlier, keys } = edges
-      const order = [...earlier, event.topic, ...keys]
-      const all = numbered(
-        order.flatMap((key, at) => {
-          const nth = order.slice(0, at).filter((other) => other === key).length
-          const handlers = matching(byKey.get(key) ?? nobody, event, message)
-          return nth === 0 || more === undefined ? handlers : handlers.map((handler) => more.again(handler, nth))
-        }),
-      )
-      return [...all.filter(({ gather }) => gather === undefined), ...all.filter(({ gather }) => gather)]
-    },
-
-    added,
-
-    get hasOwnRetry() {
-      return hasOwnRetry
-    },
-
-    namesFor: (event) => registry.handlersFor(event, undefined, undefined).map(({ name }) => name),
-  }
-  return registry
 }
+
+/** Batches come last. */
+const inOrder = (handlers: readonly Handler[]): readonly Handler[] => [
+  ...handlers.filter(({ gather }) => gather === undefined),
+  ...handlers.filter(({ gather }) => gather),
+]
 
 /** The handlers whose filters match. When a filter throws, the handler counts as wanted, and fails with that error when it runs. */
 function matching(

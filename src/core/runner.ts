@@ -136,7 +136,10 @@ export class Runner {
       this.#active.set(run, run)
       run.timer = clock.after(timeoutMs, () => {
         run.timedOutAtMs = clock.now()
-        this.#abort(run, timeoutError(timeoutMs))
+        const reason = new FleethookError('handler_timeout', `A handler took longer than ${timeoutMs} ms.`, {
+          hint: 'Pass `context.signal` on to what it waits for, or raise `timeoutMs`.',
+        })
+        this.#abort(run, reason)
       })
       try {
         result.then(
@@ -155,8 +158,7 @@ export class Runner {
       if (run.timedOutAtMs === undefined) return
       const { event, delivery, messages, subject } = run.first
       if (failure === undefined && run.handler.mark !== undefined) this.#endedLate(run.handler, [subject].flat())
-      const of = messages === undefined ? { handler: run.handler.name } : { handler: run.handler.name, messages }
-      events.endedLate(clock.now() - run.timedOutAtMs, event, delivery, of)
+      events.endedLate(clock.now() - run.timedOutAtMs, event, delivery, { handler: run.handler.name, messages })
       return
     }
     run.timer?.cancel()
@@ -173,12 +175,6 @@ export class Runner {
     RunContext.abort(run.context, reason)
     this.#finish(run, { error: reason })
   }
-}
-
-function timeoutError(timeoutMs: number): FleethookError {
-  return new FleethookError('handler_timeout', `A handler took longer than ${timeoutMs} ms.`, {
-    hint: 'Pass `context.signal` on to what it waits for, or raise `timeoutMs`.',
-  })
 }
 
 function isThenable(value: object | null): value is PromiseLike<unknown> {

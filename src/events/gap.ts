@@ -1,11 +1,15 @@
 import type { GapEvent } from './event.ts'
 
 /** What an inbox keeps of a gap: the same, with times in milliseconds since the epoch. */
-type Gap = Pick<GapEvent, 'vin' | 'reason' | 'missed'> & { readonly fromMs: number; readonly toMs: number }
+type Gap = Pick<GapEvent, 'reason' | 'missed'> & {
+  readonly vin?: string | undefined
+  readonly fromMs: number
+  readonly toMs: number
+}
 
 /** The gap of an event. */
 export function gapOf({ vin, reason, from, to, missed }: GapEvent): Gap {
-  return { ...(vin === undefined ? {} : { vin }), reason, fromMs: from.getTime(), toMs: to.getTime(), missed }
+  return { vin, reason, fromMs: from.getTime(), toMs: to.getTime(), missed }
 }
 
 /** The event of a gap. */

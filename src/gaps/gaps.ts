@@ -36,10 +36,12 @@ export class Gaps {
   /** Events that are being stored. */
   readonly #underWay = new Set<GapEvent>()
 
-  size = 0
-
   constructor(clock: Clock) {
     this.#clock = clock
+  }
+
+  get size(): number {
+    return this.#open.size + this.#returned.size
   }
 
   /** A message was lost at `fromMs` or later. `missed` 0: unknown how many. Without `toMs` it lasts until reported. */
@@ -48,7 +50,6 @@ export class Gaps {
     const concerned = known || this.#open.size < mostGaps ? vin : undefined
     const gaps = this.#returned.has(key(concerned, reason)) ? this.#returned : this.#open
     widen(gaps, this.#opened(concerned, reason, fromMs, missed, toMs))
-    this.#count()
   }
 
   /** Takes the oldest gap as an event. Messages that are lost from now on belong to another gap. */
@@ -57,7 +58,6 @@ export class Gaps {
     const [oldest] = gaps
     if (oldest === undefined) return undefined
     gaps.delete(oldest[0])
-    this.#count()
     const event = gapEvent(this.#reported(oldest[1], true), this.#clock.now())
     this.#underWay.add(event)
     return event
@@ -73,7 +73,6 @@ export class Gaps {
     const { vin, reason, from, to, missed } = event
     this.#underWay.delete(event)
     widen(this.#returned, { ...this.#opened(vin, reason, from.getTime(), missed), last: this.#moment(to.getTime()) })
-    this.#count()
   }
 
   /** Every gap whose event is not in the inbox yet. */
@@ -85,7 +84,6 @@ export class Gaps {
   /** Its vehicle is erased, so nobody has to learn what is missing of it. */
   forget(vin: string): void {
     for (const gaps of [this.#returned, this.#open]) for (const [at, gap] of gaps) if (gap.vin === vin) gaps.delete(at)
-    this.#count()
   }
 
   #opened(vin: string | undefined, reason: GapReason, fromMs: number, missed: number, toMs?: number): OpenGap {
@@ -106,7 +104,7 @@ export class Gaps {
   #reported({ vin, reason, from, last, isOver, missed }: OpenGap, isTaken: boolean): KeptGap {
     const toMs = this.#timeOf(last)
     return {
-      ...(vin === undefined ? {} : { vin }),
+      vin,
       reason,
       fromMs: this.#timeOf(from),
       toMs: isTaken && !isOver ? Math.max(this.#clock.now(), toMs) : toMs,
@@ -118,10 +116,6 @@ export class Gaps {
   #timeOf({ ms, elapsedMs: thenMs }: Moment): number {
     const nowMs = Math.floor(this.#clock.now() - (elapsedMs(this.#clock) - thenMs))
     return nowMs < ms - driftMs ? nowMs : ms
-  }
-
-  #count(): void {
-    this.size = this.#open.size + this.#returned.size
   }
 }
 

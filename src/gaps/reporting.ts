@@ -21,9 +21,6 @@ interface GapHost {
   hold(from: RequestScope, run: () => Promise<void>): void
 }
 
-/** A gap whose vehicle may be unknown. */
-export type NotedGap = Omit<InboxGap, 'vin'> & { readonly vin?: string | undefined }
-
 interface Kept {
   handled(): Promise<void>
 }
@@ -70,7 +67,7 @@ export class GapReporting {
   }
 
   /** Messages are missing. With `from`, the inbox has room, so an event reports it at once, or within a second. */
-  note({ vin, reason, fromMs, toMs, missed = 0 }: NotedGap, from?: RequestScope): void {
+  note({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from?: RequestScope): void {
     this.#gaps.note(vin, reason, fromMs, missed, toMs)
     this.#host.uncertain(vin, fromMs, toMs ?? this.#host.clock.now())
     if (from !== undefined) this.soon(from)

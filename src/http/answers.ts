@@ -204,10 +204,11 @@ export const hintOf = ({ error, hint }: Refusal): string | undefined => hint ?? 
 
 /** Makes the answer of a refusal. `allow` is the Allow header of a 405. */
 export function refuse(refusal: Refusal, allow?: string): Answer {
-  const { status, code, headers } = refusals[refusal.error]
+  const { status, code, headers: own } = refusals[refusal.error]
+  const headers = { ...json, ...own }
   return {
     status,
-    headers: { ...json, ...headers, ...(allow === undefined ? {} : { allow }) },
+    headers: allow === undefined ? headers : { ...headers, allow },
     body: JSON.stringify({
       text: texts[code],
       code,

@@ -8,59 +8,82 @@ import type {
   MessageRecord,
   Messages,
   MessageSelection,
-  Replayed,
   ReplayPage,
   ReplaySelection,
 } from './dead-letters.ts'
+import type { OperatorApi } from './observer.ts'
 import { laneOf } from './receipts.ts'
 import { bytesOfMessage, firstPage, largestPage, pagesOf } from './pages.ts'
-import type { Archive, DeadLetter, InboxMessage, ListedMessage, Selection, Waiting } from './inbox.ts'
-
-type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
+import type { Archive, DeadLetter, InboxMessage, ListedMessage, ReadMessage, Waiting } from './inbox.ts'
 
 /** For an inbox without a receiver. */
 export const readsNothing: ReadMessage = () => {
   throw new FleethookError('message_unreadable', 'Only a receiver reads messages.')
 }
 
+/** What is kept and matches, in the order of the archive's list, with its event: a topic is known only after reading. */
+async function* kept(
+  archive: Pick<Archive, 'list'>,
+  what: Parameters<Archive['list']>[0],
+  { vin, from, to, topic, after }: MessageSelection & { readonly after?: string | undefined },
+  read: ReadMessage,
+  size: number = firstPage,
+): AsyncGenerator<ListedMessage> {
+  const lane = vin === undefined ? undefined : laneOf(vin)
+  const [fromMs, toMs] = [from && msOf('from', from), to && msOf('to', to)]
+  const following = (last: ListedMessage | undefined, limit: number): Promise<readonly ListedMessage[]> =>
+    archive.list(what, { lane, fromMs, toMs, limit, after: last?.message.id ?? after })
+  for await (const page of pagesOf(following, size, bytesOfMessage))
+    for (const listed of page) {
+      const event = readable(listed.message, read)
+      if (topic === undefined || event.topic === topic) yield { ...listed, message: { ...listed.message, event } }
+    }
+}
+
 /** Reads dead letters, with the event instead of the text. */
-interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
-  ids(which: MessageSelection): Promise<readonly string[]>
-}
-
-export function createDeadLetterReader(archive: Pick<Archive, 'list'>, read: ReadMessage): DeadLetterReader {
-  async function* list(
-    { topic, after, ...which }: MessageSelection & { readonly after?: string | undefined },
-    size: number,
-  ): AsyncGenerator<DeadMessage> {
-    const selection = selectionOf(which)
-    const following = (last: ListedMessage | undefined, limit: number): Promise<readonly ListedMessage[]> =>
-      archive.list('dead', { ...selection, limit, after: last?.message.id ?? after })
-    for await (const page of pagesOf(following, size, bytesOfMessage))
-      for (const letter of page.flatMap(letterIn)) {
-        const message = deadMessage(letter, read)
-        if (topic === undefined || message.event.topic === topic) yield message
-      }
-  }
-
+export function createDeadLetterReader(
+  archive: Pick<Archive, 'list'>,
+  read: ReadMessage,
+): Pick<DeadLetters, 'list' | 'get'> {
+  const letterIn = ({ message, reason }: ListedMessage): readonly DeadMessage[] =>
+    reason === undefined ? [] : [deadMessage({ id: message.id, message, ...reason }, read)]
   return {
-    list: (which = {}) => list(which, firstPage),
-
-    async get(id) {
-      const [letter] = (await archive.list('dead', { id, limit: 1 })).flatMap(letterIn)
-      return letter && deadMessage(letter, read)
+    async *list(which = {}) {
+      for await (const listed of kept(archive, 'dead', which, read)) yield* letterIn(listed)
     },
-
-    async ids(which) {
-      const found: string[] = []
-      for await (const { id } of list(which, largestPage)) found.push(id)
-      return found
+    async get(id) {
+      return (await archive.list('dead', { id, limit: 1 })).flatMap(letterIn)[0]
     },
   }
 }
 
-const letterIn = ({ message, reason }: ListedMessage): readonly DeadLetter[] =>
-  reason === undefined ? [] : [{ id: message.id, message, ...reason }]
+/** The dead letters of an inbox, by their ids. */
+export interface DeadLetterStore extends Pick<Archive, 'list'> {
+  /** Makes them waiting messages again, in the order given. Resolves to their number. */
+  replay(ids: readonly string[], from?: Partial<RequestScope>): Promise<number>
+  discard(ids: readonly string[]): Promise<number>
+}
+
+/** What `receiver.deadLetters` does with them. */
+export function deadLettersOf(store: DeadLetterStore, read: ReadMessage): DeadLetters {
+  const reader = createDeadLetterReader(store, read)
+  async function each(
+    which: Parameters<DeadLetters['replay']>[0],
+    run: (ids: readonly string[]) => Promise<number>,
+  ): Promise<number> {
+    // An inbox may also revive handled messages by their ids.
+    if (typeof which === 'string') return (await reader.get(which)) === undefined ? 0 : run([which])
+    const ids: string[] = []
+    for await (const { message } of kept(store, 'dead', which, read, largestPage)) ids.push(message.id)
+    return which.dryRun === true ? ids.length : run(ids)
+  }
+  return {
+    list: reader.list,
+    get: reader.get,
+    replay: (which, from) => each(which, (ids) => store.replay(ids, from)),
+    discard: (which) => each(which, (ids) => store.discard(ids)),
+  }
+}
 
 export function createMessages(archive: Pick<Archive, 'list'>, read: ReadMessage): Messages {
   const record = ({ message, state, reason }: ListedMessage): MessageRecord => ({
@@ -68,20 +91,12 @@ export function createMessages(archive: Pick<Archive, 'list'>, read: ReadMessage
     event: readable(message, read),
     bytes: message.bytes,
     state,
-    ...(reason === undefined ? {} : { death: { ...reason, diedAt: new Date(reason.diedAt) } }),
+    death: reason && { ...reason, diedAt: new Date(reason.diedAt) },
   })
   return {
-    async *list({ after, topic, ...which } = {}) {
-      const selection = selectionOf(which)
-      const older = async (last: ListedMessage | undefined, limit: number): Promise<readonly ListedMessage[]> =>
-        archive.list('all', { ...selection, limit, after: last?.message.id ?? after })
-      for await (const page of pagesOf(older, firstPage, bytesOfMessage))
-        for (const listed of page) {
-          const found = record(listed)
-          if (topic === undefined || found.event.topic === topic) yield found
-        }
+    async *list(which = {}) {
+      for await (const listed of kept(archive, 'all', which, read)) yield record(listed)
     },
-
     async get(id) {
       const [found] = await archive.list('all', { id, limit: 1 })
       return found && record(found)
@@ -107,21 +122,14 @@ interface ReplaysOptions {
   readonly revived: (message: Waiting, scope: RequestScope) => Promise<void>
 }
 
-/** The dead letters and handled messages that the inbox still keeps: to look at, and to replay. */
-export interface Replays {
-  readonly deadLetters: DeadLetters
-  readonly messages: Messages
-  replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
-  /** Resolves when their handlers are done, so that the next part does not crowd out live messages. */
-  replaySome(which: ReplayPage): Promise<Replayed>
-}
+/** What operators ask of the messages that an inbox keeps. */
+export type Asked = Pick<OperatorApi, 'deadLetters' | 'messages' | 'replay' | 'replaySome'>
 
 /** Replayed at once. The next ones follow when these are handled, so that live messages run in between. */
 const atOnce = 100
 
-export function createReplays({ archive = noArchive, open, read, isDraining, revived }: ReplaysOptions): Replays {
-  const reader = createDeadLetterReader(archive, read)
-
+/** The dead letters and handled messages that the inbox still keeps: to look at, and to replay. */
+export function createReplays({ archive = noArchive, open, read, isDraining, revived }: ReplaysOptions): Asked {
   /** Replays messages in the order given. All ids are known before the first one, so no message is replayed twice. */
   async function revive(
     ids: readonly string[],
@@ -132,8 +140,12 @@ export function createReplays({ archive = noArchive, open, read, isDraining, rev
     for (let start = 0; start < ids.length; start += atOnce) {
       const handled: Promise<void>[] = []
       for (const id of ids.slice(start, start + atOnce)) {
-        // Checked for each message: during a drain, a message is safer as it is than waiting.
-        refuseWhileDraining(count)
+        // During a drain, a message is safer as it is than waiting.
+        if (isDraining())
+          throw new FleethookError(
+            'inbox_unavailable',
+            `The receiver is draining and replays no more messages; it replayed ${count}.`,
+          )
         const message = await archive.revive(id)
         if (message === undefined) continue
         count += 1
@@ -144,62 +156,27 @@ export function createReplays({ archive = noArchive, open, read, isDraining, rev
     return count
   }
 
-  function refuseWhileDraining(count: number): void {
-    if (!isDraining()) return
-    throw new FleethookError(
-      'inbox_unavailable',
-      `The receiver is draining and replays no more messages; it replayed ${count}.`,
-    )
+  async function discard(ids: readonly string[]): Promise<number> {
+    let count = 0
+    for (const id of ids) if (await archive.discard(id)) count += 1
+    return count
   }
 
-  const kept = createMessages(archive, read)
-  return {
-    messages: listedAfter(open, kept),
-    deadLetters: {
-      ...listedAfter(open, reader),
-      async replay(which, from) {
-        refuseWhileDraining(0)
-        await open()
-        if (typeof which === 'string') {
-          // The inbox can also revive handled messages, but this method is for dead letters only.
-          return (await reader.get(which)) === undefined ? 0 : revive([which], from)
-        }
-        const ids = await reader.ids(which)
-        return which.dryRun === true ? ids.length : revive(ids, from)
-      },
-      async discard(which) {
-        await open()
-        if (typeof which === 'string') return Number(await archive.discard(which))
-        const ids = await reader.ids(which)
-        if (which.dryRun === true) return ids.length
-        let count = 0
-        for (const id of ids) if (await archive.discard(id)) count += 1
-        return count
-      },
-    },
-
+  return askedAfter(open, {
+    messages: createMessages(archive, read),
+    deadLetters: deadLettersOf({ list: (what, which) => archive.list(what, which), replay: revive, discard }, read),
     async replay(which, from) {
-      refuseWhileDraining(0)
-      await open()
       const ids: string[] = []
       for await (const { id } of replayable(archive, which, read)) ids.push(id)
       return which.dryRun === true ? ids.length : revive(ids, from)
     },
-
+    // Resolves when their handlers are done, so that the next part does not crowd out live messages.
     async replaySome(which) {
-      refuseWhileDraining(0)
-      await open()
-      const page = await pageOf(replayable(archive, which, read), which.limit)
-      return {
-        messages: await revive(
-          page.found.map(({ id }) => id),
-          {},
-          page.next !== null,
-        ),
-        next: page.next,
-      }
+      const { found, next } = await pageOf(replayable(archive, which, read), which.limit)
+      const ids = found.map(({ id }) => id)
+      return { messages: await revive(ids, {}, next !== null), next }
     },
-  }
+  })
 }
 
 /** The first ones. `next`: the last of them, when there may be more. */
@@ -218,40 +195,39 @@ export async function pageOf(
 /** The handled messages that a replay is for, oldest first. */
 export async function* replayable(
   archive: Pick<Archive, 'list'>,
-  { topic, after, ...which }: ReplaySelection & Partial<Pick<ReplayPage, 'after'>>,
+  which: ReplaySelection & Partial<Pick<ReplayPage, 'after'>>,
   read: ReadMessage,
 ): AsyncGenerator<InboxMessage> {
-  const selection = selectionOf(which)
-  const following = (last: ListedMessage | undefined, limit: number): Promise<readonly ListedMessage[]> =>
-    archive.list('settled', { ...selection, limit, after: last?.message.id ?? after })
-  for await (const page of pagesOf(following, largestPage, bytesOfMessage))
-    for (const { message } of page)
-      if (message.kind === 'wire' && (topic === undefined || readable(message, read).topic === topic)) yield message
+  for await (const { message } of kept(archive, 'settled', which, read, largestPage))
+    if (message.kind === 'wire') yield message
 }
 
-/** Looks into a list only when `ready` has resolved. */
-export function listedAfter<Which, Found, One>(
-  ready: () => Promise<unknown>,
-  { list, get }: { list(which?: Which): AsyncIterable<Found>; get(id: string): Promise<One> },
-): { list(which?: Which): AsyncIterable<Found>; get(id: string): Promise<One> } {
-  return {
-    async *list(which) {
-      await ready()
-      yield* list(which)
-    },
-    async get(id) {
-      await ready()
-      return get(id)
-    },
+/** Asks only when `ready` has resolved. */
+export function askedAfter(ready: () => Promise<unknown>, { deadLetters, messages, replay, replaySome }: Asked): Asked {
+  function listed<Which, Found, One>({
+    list,
+    get,
+  }: {
+    list(which?: Which): AsyncIterable<Found>
+    get(id: string): Promise<One>
+  }): { list(which?: Which): AsyncIterable<Found>; get(id: string): Promise<One> } {
+    return {
+      async *list(which) {
+        await ready()
+        yield* list(which)
+      },
+      get: (id) => ready().then(() => get(id)),
+    }
   }
-}
-
-/** What an inbox can search by: a topic is known only after reading. Throws `option_invalid` for invalid times. */
-function selectionOf({ vin, from, to }: MessageSelection): Omit<Selection, 'limit' | 'after'> {
   return {
-    ...(vin === undefined ? {} : { lane: laneOf(vin) }),
-    ...(from === undefined ? {} : { fromMs: msOf('from', from) }),
-    ...(to === undefined ? {} : { toMs: msOf('to', to) }),
+    deadLetters: {
+      ...listed(deadLetters),
+      replay: (which, from) => ready().then(() => deadLetters.replay(which, from)),
+      discard: (which) => ready().then(() => deadLetters.discard(which)),
+    },
+    messages: listed(messages),
+    replay: (which, from) => ready().then(() => replay(which, from)),
+    replaySome: replaySome && ((which) => ready().then(() => replaySome(which))),
   }
 }
 

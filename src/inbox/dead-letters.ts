@@ -69,7 +69,7 @@ export interface DeadLetters {
    */
   replay(
     which: string | (MessageSelection & { readonly dryRun?: boolean | undefined }),
-    from?: { readonly env?: unknown; readonly context?: ExecutionContext },
+    from?: { readonly env?: unknown; readonly context?: ExecutionContext | undefined },
   ): Promise<number>
   /** Deletes one by its id, or all that match. Resolves to the number of messages. */
   discard(which: string | (MessageSelection & { readonly dryRun?: boolean | undefined })): Promise<number>
@@ -112,7 +112,7 @@ export interface MessageRecord {
   /** `waiting`: its handlers are not done. `settled`: they are. `dead`: it was given up. */
   readonly state: 'waiting' | 'settled' | 'dead'
   /** Why it is dead. */
-  readonly death?: Pick<DeadMessage, 'error' | 'attempts' | 'diedAt'>
+  readonly death?: Pick<DeadMessage, 'error' | 'attempts' | 'diedAt'> | undefined
 }
 
 /** The messages that the inbox keeps: those that wait, and settled ones and dead letters until their retention is over. */

@@ -13,6 +13,7 @@ import {
   refusingMs,
   type Settled,
 } from './inbox.ts'
+import { nothing } from './pages.ts'
 
 type Refusing = 'inbox_full' | 'inbox_unavailable'
 
@@ -77,5 +78,3 @@ function refusingBy(error: unknown): Refusing | undefined {
   if (code === 'body_too_large') return undefined
   return code === 'inbox_full' ? code : 'inbox_unavailable'
 }
-
-export async function* nothing(): AsyncGenerator<never> {}

@@ -37,6 +37,9 @@ export interface InboxMessage {
   readonly event?: FleetEvent | MalformedBody
 }
 
+/** Reads a message of which an inbox kept only the text. */
+export type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
+
 /** A message handed out for handling. */
 export interface Claim {
   readonly message: InboxMessage
@@ -49,7 +52,7 @@ export interface Claim {
   /** Names the run: see `Delivery.replay`. The inbox keeps it with the message, and with its dead letter. */
   readonly replay?: string | undefined
   /** For a replayed message: the `changed` of its dead letter. */
-  readonly changed?: string
+  readonly changed?: string | undefined
 }
 
 /** What the scheduler has to know about a message. */
@@ -61,7 +64,7 @@ export interface Waiting extends Pick<InboxMessage, 'id' | 'lane' | 'kind'> {
   /** The number of processes that ended while it was handed out, as far as that is written. Default 0. */
   readonly crashes?: number
   /** The last failure of a handler in an earlier process, if the inbox keeps it. */
-  readonly failure?: LastFailure
+  readonly failure?: LastFailure | undefined
   /**
    * An earlier process may have handed it out and ended before it could write that down. `Claim.deliveries` counts only what
    * is certain. An inbox that writes claims late sets this where it cannot know. Default `false`.
@@ -74,11 +77,11 @@ export interface InboxGap {
   readonly reason: GapReason
   readonly fromMs: number
   /** Default: the time at which the gap is reported. `stopped` and `restarted` last until then: nobody listens before. */
-  readonly toMs?: number
+  readonly toMs?: number | undefined
   /** The vehicle. Left out: any vehicle. */
-  readonly vin?: string
+  readonly vin?: string | undefined
   /** The known number of refused or lost messages. Default 0. */
-  readonly missed?: number
+  readonly missed?: number | undefined
 }
 
 /** A gap that no stored event reports yet. An inbox that `keepsGaps` hands it to the next process. */
@@ -93,14 +96,14 @@ export type Settled = void | 'done'
 /** What an inbox finds when it is opened. */
 export interface Opened {
   /** The greatest id that was ever put. Ids of this process have to sort after it. */
-  readonly lastId?: string
+  readonly lastId?: string | undefined
   /** Where messages may be missing: nobody listened, an earlier process refused messages, or they cannot be read. */
-  readonly gaps?: readonly InboxGap[]
+  readonly gaps?: readonly InboxGap[] | undefined
   /**
    * Messages that are settled or given up, and that stored states of vehicles may lack, in the order of ids, in pages. Only from an
    * inbox with `vehicles`, and only when the receiver uses them. Read once, before `waiting`. Default: none.
    */
-  readonly unapplied?: AsyncIterable<readonly InboxMessage[]>
+  readonly unapplied?: AsyncIterable<readonly InboxMessage[]> | undefined
   /** The messages that an earlier process left, claimed or not, in the order of ids, in pages. Read once, and with `Inbox.window` as far as there is room. */
   readonly waiting: AsyncIterable<readonly Waiting[]>
   /** Resolves when `InboxSettings.onGap` has told of the time before this process: timers of vehicles start then. Left out: at once. */
@@ -142,13 +145,13 @@ export interface Selection {
   /** Only messages behind this id, in the order of the list: the last one of the previous page. */
   readonly after?: string | undefined
   /** Only this message. */
-  readonly id?: string
+  readonly id?: string | undefined
   /** Only messages of this lane. */
-  readonly lane?: string
+  readonly lane?: string | undefined
   /** Only messages received at this time or later, in milliseconds since the epoch. */
-  readonly fromMs?: number
+  readonly fromMs?: number | undefined
   /** Only messages received before this time, in milliseconds since the epoch. */
-  readonly toMs?: number
+  readonly toMs?: number | undefined
 }
 
 /** Why a message was given up. */
@@ -359,8 +362,8 @@ export interface InboxSettings {
   readonly log: Log
   /** The option `ack` of the receiver, for an inbox that cannot keep each of them. */
   readonly ack?: Ack | undefined
-  /** Reads a message of which only the text is kept, for an inbox that answers operators itself. */
-  readonly read?: (message: InboxMessage) => FleetEvent | MalformedBody
+  /** For an inbox that answers operators itself. */
+  readonly read?: ReadMessage
   /** What the receiver has handlers for, for an inbox that several processes share. */
   readonly handlers?: () => readonly HandledSubjects[]
   /** For how long the receiver has not taken messages because it stops, in milliseconds. Default: 0. */

@@ -14,7 +14,7 @@ import {
   type ListedMessage,
   neverFits,
 } from './inbox.ts'
-import { bytesOfMessage, pageOf } from './pages.ts'
+import { bytesOfMessage, nothing, pageOf } from './pages.ts'
 import { listedLetter } from './stored-row.ts'
 
 interface Kept {
@@ -179,18 +179,16 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
         bytes: bytes + deadBytes,
         mostMessages: pendingMessages,
         deadLetters: dead.size,
-        ...(oldest === undefined ? {} : { oldestWaitingMs: Math.max(0, settings.clock.now() - oldest) }),
+        oldestWaitingMs: oldest === undefined ? undefined : Math.max(0, settings.clock.now() - oldest),
       }
     },
 
     refusing: () => (closed ? 'inbox_unavailable' : hasRoom(1, 1) ? undefined : 'inbox_full'),
 
-    ...(vehicles === undefined ? {} : { vehicles }),
+    vehicles,
 
     async close() {
       closed = true
     },
   }
 }
-
-async function* nothing(): AsyncGenerator<never> {}

@@ -1,6 +1,7 @@
 import type { FleetEvent, GapEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { RuntimeRefusal } from '../hosting/drainable.ts'
+import type { RequestScope } from '../hosting/execution-context.ts'
 import type { Readiness, RefusalError } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
 import type {
@@ -66,11 +67,11 @@ export interface ErrorDetails {
   readonly event?: FleetEvent | MalformedBody
   readonly delivery?: { readonly id: string; readonly attempt: number }
   /** The number of messages in a batch whose handler failed. `event` and `delivery` are those of the first. */
-  readonly messages?: number
+  readonly messages?: number | undefined
   /** The name of the handler function, or the file and line where it was registered when it has none. */
   readonly handler?: string
   /** When the handler runs again. Left out when it does not. */
-  readonly nextAt?: Date
+  readonly nextAt?: Date | undefined
 }
 
 /** A message that was accepted. */
@@ -93,7 +94,7 @@ export interface SettledMessage {
   readonly id: string
   readonly vin: string | undefined
   /** Left out for a message that was lost, and for a message of an earlier process that no handler is for. */
-  readonly event?: FleetEvent | MalformedBody
+  readonly event?: FleetEvent | MalformedBody | undefined
   /**
    * `handled`: its handlers are done. `duplicate`: a part skipped it, as `dedupe` does. `lost`: this process gave it up.
    */
@@ -101,7 +102,7 @@ export interface SettledMessage {
   /** The most runs that one of its handlers had. */
   readonly attempts: number
   /** The length of its text. Left out for a message that was lost. */
-  readonly bytes?: number
+  readonly bytes?: number | undefined
 }
 
 /**
@@ -190,7 +191,7 @@ export interface OperatorApi {
   readonly deadLetters: DeadLetters
   readonly messages: Messages
   /** Replays messages that were handled and that the inbox still keeps. Resolves to the number of messages. */
-  readonly replay: (which: ReplaySelection) => Promise<number>
+  readonly replay: (which: ReplaySelection, from?: Partial<RequestScope>) => Promise<number>
   /** One part of such a replay. Left out: the inbox cannot go on where a replay was broken off. */
   readonly replaySome?: ((which: ReplayPage) => Promise<Replayed>) | undefined
   /** `receiver.forget`. Left out: the inbox cannot erase a vehicle. */

@@ -8,6 +8,9 @@ export const largestPage = 500
  */
 export const pageBytes = 1_048_576
 
+/** No pages, for an inbox in which nothing can wait. */
+export async function* nothing(): AsyncGenerator<never> {}
+
 interface Sized {
   readonly bytes: number
 }

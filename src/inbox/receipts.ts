@@ -1,12 +1,12 @@
 import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
-import type { FleetEvent, GapEvent, TimerEvent, WireEvent } from '../events/event.ts'
+import type { GapEvent, TimerEvent, WireEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { Body } from '../http/body.ts'
 import { DeliveryIds, driftMs } from './delivery-id.ts'
 import type { Door } from '../http/paths.ts'
-import type { InboxMessage } from './inbox.ts'
+import type { InboxMessage, ReadMessage } from './inbox.ts'
 import { checkEnvelope, secretMeta } from '../wire/envelope.ts'
 import type { Normalizer } from '../wire/normalizer.ts'
 import { jsonText } from '../wire/json.ts'
@@ -27,26 +27,6 @@ export interface ReceivedTest {
   readonly bytes: number
 }
 
-/** Makes the messages that an inbox keeps, and reads them again. */
-export interface Receipts {
-  /**
-   * Splits a body into messages with an id each. Messages before the first unreadable one are kept. `entrance` also says which secret the
-   * body came with.
-   */
-  read(body: Body, door: Door, entrance: InboxMessage['door']): ReadBody
-  malformed(body: Body | undefined, refusal: Refusal): InboxMessage
-  /** An event that the receiver itself makes. */
-  own(event: GapEvent | TimerEvent): InboxMessage
-  /** A message that another process received, with an id of this process, because its order is that of its arrival here. A branch keeps its id. */
-  arrived(message: InboxMessage): InboxMessage
-  /** Ids from now on sort after this one, which an earlier process made. */
-  follow(id: string): void
-  /** The `seq` of the newest message. */
-  newestSeq(): number
-  /** Reads a message of which the inbox kept only the text. */
-  readonly reread: (message: InboxMessage) => FleetEvent | MalformedBody
-}
-
 /** The lane of a VIN. Lanes without a VIN begin with one asterisk, so a VIN that begins with one gets a second. */
 export function laneOf(vin: string): string {
   return vin.startsWith('*') ? `*${vin}` : vin
@@ -60,109 +40,123 @@ export function vinOf(lane: string): string | undefined {
 /** The part of a malformed body that is kept, in characters. */
 const malformedLength = 4096
 
-/** Refuses a body of more than `mostMessages` before it reads them. Calls `onClockBehind` once for each set-back. `ids`: those of the receiver in front. */
-export function createReceipts(
-  normalizer: Normalizer,
-  clock: Clock,
-  mostMessages = 50_000,
-  onClockBehind: (ms: number) => void = () => {},
-  ids: DeliveryIds = new DeliveryIds(),
-  isBranch: boolean = false,
-): Receipts {
-  let isBehind = false
+interface ReceiptsOptions {
+  readonly normalizer: Normalizer
+  readonly clock: Clock
+  /** A body of more messages is refused before they are read. Default 50,000. */
+  readonly mostMessages?: number | undefined
+  /** Called once for each time that the clock is set back. */
+  readonly onClockBehind?: (ms: number) => void
+  /** Those of the receiver in front, for a branch. */
+  readonly ids?: DeliveryIds | undefined
+}
 
-  function now(): number {
-    const ms = clock.now()
-    const behindMs = ids.newestMs - ms
-    if (behindMs > driftMs && !isBehind) onClockBehind(behindMs)
-    isBehind = behindMs > driftMs
-    return ms
+/** Makes the messages that an inbox keeps, and reads them again. */
+export class Receipts {
+  readonly ids: DeliveryIds
+  readonly #options: ReceiptsOptions
+  #isBehind = false
+
+  constructor(options: ReceiptsOptions) {
+    this.#options = options
+    this.ids = options.ids ?? new DeliveryIds()
   }
 
-  /** A message that the receiver itself makes. */
-  function own(
-    kind: Exclude<InboxMessage['kind'], 'wire'>,
-    lane: string,
-    event: GapEvent | TimerEvent | MalformedBody,
-  ): InboxMessage {
-    const receivedAt = now()
-    const text = JSON.stringify(event)
-    return { id: ids.next(receivedAt), lane, receivedAt, door: 'root', kind, text, bytes: text.length, event }
-  }
-
-  return {
-    read(body, door, entrance) {
-      const receivedAt = now()
-      const messages: InboxMessage[] = []
-      const tests: ReceivedTest[] = []
-      const { pieces, broken } = 'text' in body ? split(body.text) : splitValue(body.value)
-      if (pieces.length > mostMessages) return { messages, broken: tooMany(mostMessages) }
-      for (const piece of pieces) {
-        let text: string
-        if ('text' in body && 'start' in piece) {
-          const part = body.text.slice(piece.start, piece.end)
-          text = part.length * 2 > body.text.length ? part : copied(part)
-        } else text = jsonOf(piece.value)
-        // A value that JSON cannot write does not come from a JSON parser.
-        if (text === '') return { messages, tests, broken: brokenAt(messages.length + tests.length) }
-        const { value } = piece
-        const flaw = checkEnvelope(value, door)
-        if (flaw !== undefined) {
-          if (addIfTest(tests, value, text)) continue
-          return { messages, tests, broken: { error: flaw, eventNumber: messages.length + tests.length } }
-        }
-        const event = withSecret(normalizer.normalize(value, receivedAt), entrance)
-        // Only a message that is not telemetry can be a test message, so telemetry is not checked again.
-        if (event.topic === 'unknown' && addIfTest(tests, value, text)) continue
-        messages.push({
-          id: ids.next(receivedAt),
-          lane: event.vin === undefined ? '*unknown' : laneOf(event.vin),
-          receivedAt,
-          door: entrance,
-          kind: 'wire',
-          bytes: text.length,
-          event,
-          text,
-        })
+  /**
+   * Splits a body into messages with an id each. Messages before the first unreadable one are kept. `entrance` also says which secret the
+   * body came with.
+   */
+  read(body: Body, door: Door, entrance: InboxMessage['door']): ReadBody {
+    const { normalizer, mostMessages = 50_000 } = this.#options
+    const receivedAt = this.#now()
+    const messages: InboxMessage[] = []
+    const tests: ReceivedTest[] = []
+    const { pieces, broken } = 'text' in body ? split(body.text) : splitValue(body.value)
+    if (pieces.length > mostMessages) return { messages, broken: tooMany(mostMessages) }
+    for (const piece of pieces) {
+      let text: string
+      if ('text' in body && 'start' in piece) {
+        const part = body.text.slice(piece.start, piece.end)
+        text = part.length * 2 > body.text.length ? part : copied(part)
+      } else text = jsonOf(piece.value)
+      // A value that JSON cannot write does not come from a JSON parser.
+      if (text === '') return { messages, tests, broken: brokenAt(messages.length + tests.length) }
+      const { value } = piece
+      const flaw = checkEnvelope(value, door)
+      if (flaw !== undefined) {
+        if (addIfTest(tests, value, text)) continue
+        return { messages, tests, broken: { error: flaw, eventNumber: messages.length + tests.length } }
       }
-      if (broken !== undefined) return { messages, tests, broken: brokenAt(broken.index) }
-      return messages.length + tests.length === 0 ? { messages, broken: { error: 'body_empty' } } : { messages, tests }
-    },
-
-    malformed(body, { error, eventNumber }) {
-      const text = body === undefined ? '' : 'text' in body ? body.text : jsonOf(body.value)
-      return own('malformed', '*malformed', {
-        topic: 'malformed',
-        receivedAt: new Date(clock.now()),
-        error,
-        text: copied(text.slice(0, malformedLength)),
-        length: text.length,
-        ...(eventNumber === undefined ? {} : { eventNumber }),
+      const event = withSecret(normalizer.normalize(value, receivedAt), entrance)
+      // Only a message that is not telemetry can be a test message, so telemetry is not checked again.
+      if (event.topic === 'unknown' && addIfTest(tests, value, text)) continue
+      messages.push({
+        id: this.ids.next(receivedAt),
+        lane: event.vin === undefined ? '*unknown' : laneOf(event.vin),
+        receivedAt,
+        door: entrance,
+        kind: 'wire',
+        bytes: text.length,
+        event,
+        text,
       })
-    },
+    }
+    if (broken !== undefined) return { messages, tests, broken: brokenAt(broken.index) }
+    return messages.length + tests.length === 0 ? { messages, broken: { error: 'body_empty' } } : { messages, tests }
+  }
 
-    own: (event) => own(event.topic, event.vin === undefined ? '*gap' : laneOf(event.vin), event),
+  malformed(body: Body | undefined, { error, eventNumber }: Refusal): InboxMessage {
+    const text = body === undefined ? '' : 'text' in body ? body.text : jsonOf(body.value)
+    const event: MalformedBody = {
+      topic: 'malformed',
+      receivedAt: new Date(this.#options.clock.now()),
+      error,
+      text: copied(text.slice(0, malformedLength)),
+      length: text.length,
+    }
+    return this.#made('*malformed', eventNumber === undefined ? event : { ...event, eventNumber })
+  }
 
-    arrived: (message) => (isBranch ? message : { ...message, id: ids.next(now()) }),
+  /** An event that the receiver itself makes. */
+  readonly own = (event: GapEvent | TimerEvent): InboxMessage =>
+    this.#made(event.vin === undefined ? '*gap' : laneOf(event.vin), event)
 
-    follow(id) {
-      ids.follow(id)
-      now()
-    },
+  /** A message that another process received, with an id of this process, because its order is that of its arrival here. A branch keeps its id. */
+  arrived(message: InboxMessage): InboxMessage {
+    return this.#options.ids === undefined ? { ...message, id: this.ids.next(this.#now()) } : message
+  }
 
-    newestSeq: () => ids.newestSeq,
+  /** Ids from now on sort after this one, which an earlier process made. */
+  follow(id: string): void {
+    this.ids.follow(id)
+    this.#now()
+  }
 
-    reread({ kind, text, receivedAt, door }) {
-      const value = split(text).pieces[0]?.value
-      if (value === undefined) {
-        throw new FleethookError(
-          'message_unreadable',
-          `The inbox returned ${text.length} characters that are not a message.`,
-        )
-      }
-      if (kind === 'wire') return withSecret(normalizer.normalize(value, receivedAt), door)
-      return revived(value)
-    },
+  /** Reads a message of which the inbox kept only the text. */
+  readonly reread: ReadMessage = ({ kind, text, receivedAt, door }) => {
+    const value = split(text).pieces[0]?.value
+    if (value === undefined)
+      throw new FleethookError(
+        'message_unreadable',
+        `The inbox returned ${text.length} characters that are not a message.`,
+      )
+    return kind === 'wire' ? withSecret(this.#options.normalizer.normalize(value, receivedAt), door) : revived(value)
+  }
+
+  #made(lane: string, event: GapEvent | TimerEvent | MalformedBody): InboxMessage {
+    const receivedAt = this.#now()
+    const text = JSON.stringify(event)
+    const id = this.ids.next(receivedAt)
+    return { id, lane, receivedAt, door: 'root', kind: event.topic, text, bytes: text.length, event }
+  }
+
+  #now(): number {
+    const { clock, onClockBehind } = this.#options
+    const ms = clock.now()
+    const behindMs = this.ids.newestMs - ms
+    if (behindMs > driftMs && !this.#isBehind) onClockBehind?.(behindMs)
+    this.#isBehind = behindMs > driftMs
+    return ms
   }
 }
 

@@ -18,13 +18,13 @@ export interface InboxStats {
   /** The dead letters that it keeps now. */
   readonly deadLetters?: number
   /** The age of the oldest message that waits or is claimed, in milliseconds. Left out when there is none. */
-  readonly oldestWaitingMs?: number
+  readonly oldestWaitingMs?: number | undefined
   /** How long its commits took, in milliseconds. */
   readonly commitMs?: Histogram
   /** The number of messages in the topic that this process still has to settle, by partition. */
   readonly lag?: Readonly<Record<string, number>>
   /** The messages that wait on the disk of this machine until the other side can take them. */
-  readonly spooled?: number
+  readonly spooled?: number | undefined
   /** Messages that were in the topic a second time, and were dropped. */
   readonly repeated?: number
   /** Rows of the tables in Postgres that are deleted and still take space, at the last look of a process that handles. */
@@ -45,7 +45,7 @@ export interface Backlog {
   /** From 100,000 on it is an estimate. */
   readonly messages: number
   /** The age of the oldest message, in milliseconds. Left out when nothing waits, and with `kafkaInbox`. */
-  readonly oldestMs?: number
+  readonly oldestMs?: number | undefined
   /** The processes that run handlers now. With 0, nothing is handled. Left out when that is not known. */
   readonly processes?: number
   /** The partitions of vehicles that no running process handles. */

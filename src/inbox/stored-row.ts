@@ -35,8 +35,8 @@ export function claimOf(row: StoredRow): Claim {
     message: messageOf(row),
     deliveries,
     replayed: Number(replayed) > 0,
-    ...replayIn(replayed),
-    ...changedOf(row),
+    replay: replayIn(replayed),
+    changed: changedIn(row),
   }
 }
 
@@ -48,8 +48,8 @@ export function letterOf(row: StoredRow): DeadLetter {
     error: String(row['error']),
     attempts: Number(row['attempts']),
     diedAt: Number(row['died_at']),
-    ...replayIn(row['run']),
-    ...changedOf(row),
+    replay: replayIn(row['run']),
+    changed: changedIn(row),
   }
 }
 
@@ -62,21 +62,19 @@ export function listedLetter({ message, error, attempts, diedAt }: DeadLetter): 
 }
 
 export function waitingOf(row: StoredRow): Waiting {
-  const { id, lane, kind, deliveries, attempts, not_before: notBefore } = row
-  const waiting = { id: String(id), lane: String(lane), kind: kindOf(kind) }
-  const failure = failureIn(row['failure'])
-  if (deliveries === 0 && attempts === 0 && notBefore === 0 && failure === undefined) return waiting
-  const crashes = Number(deliveries) - Number(attempts)
-  const tried = { ...waiting, attempts: Number(attempts), notBefore: Number(notBefore) }
-  const failing = failure === undefined ? tried : { ...tried, failure }
-  return crashes > 0 ? { ...failing, crashes } : failing
+  const attempts = Number(row['attempts'])
+  return {
+    id: String(row['id']),
+    lane: String(row['lane']),
+    kind: kindOf(row['kind']),
+    attempts,
+    notBefore: Number(row['not_before']),
+    crashes: Math.max(0, Number(row['deliveries']) - attempts),
+    failure: failureIn(row['failure']),
+  }
 }
 
 /** 1: a dead letter of the first run that is replayed. A larger number names the replay of a handled message. */
-function replayIn(run: unknown): { readonly replay?: string } {
-  return Number(run) > 1 ? { replay: String(run) } : {}
-}
+const replayIn = (run: unknown): string | undefined => (Number(run) > 1 ? String(run) : undefined)
 
-function changedOf({ changed }: StoredRow): { readonly changed?: string } {
-  return typeof changed === 'string' ? { changed } : {}
-}
+const changedIn = ({ changed }: StoredRow): string | undefined => (typeof changed === 'string' ? changed : undefined)

@@ -78,16 +78,16 @@ function listed(event: FleetEvent | MalformedBody, bytes: number, shows: Shows):
   return bytes <= mostListedBytes || event.topic === 'malformed' ? shown(event, shows) : headOf(event)
 }
 
-function lineOf(event: FleetEvent | MalformedBody, at: Date, { payloads }: Shows): { readonly line?: string } {
-  return event.topic === 'malformed' || !payloads ? {} : { line: summarize(event, at) }
+function lineOf(event: FleetEvent | MalformedBody, at: Date, { payloads }: Shows): string | undefined {
+  return event.topic === 'malformed' || !payloads ? undefined : summarize(event, at)
 }
 
 function recordOf({ event, death, ...record }: MessageRecord, shows: Shows, show: typeof listed): object {
   return {
     ...record,
-    ...lineOf(event, event.receivedAt, shows),
+    line: lineOf(event, event.receivedAt, shows),
     event: show(event, record.bytes, shows),
-    ...(death === undefined ? {} : { death: { ...death, error: shownError(death.error, shows.payloads) } }),
+    death: death && { ...death, error: shownError(death.error, shows.payloads) },
   }
 }
 
@@ -103,7 +103,7 @@ function itemOf({ atMs, ...item }: FeedItem, shows: Shows): object {
     ...error,
     text: undefined,
     event: listed(event, ('bytes' in item ? item.bytes : undefined) ?? 0, shows),
-    ...lineOf(event, at, shows),
+    line: lineOf(event, at, shows),
   }
 }
 
@@ -112,7 +112,7 @@ function receivedOf({ atMs, ...item }: FeedItem, shows: Shows): object {
   if (item.kind !== 'received' || item.event.topic === 'malformed') return itemOf({ atMs, ...item }, shows)
   const { kind, id, event, text, bytes } = item
   const at = new Date(atMs)
-  const shown = { at, kind, id, bytes, event: headOf(event), ...lineOf(event, at, shows) }
+  const shown = { at, kind, id, bytes, event: headOf(event), line: lineOf(event, at, shows) }
   return shows.payloads ? { ...shown, text } : shown
 }
 
@@ -128,7 +128,7 @@ export interface VehicleSummary {
   /** When its newest message was received. */
   readonly seenAt: string | null
   /** Its clock was set back by this much, and its times are corrected by that. Left out: it was not. */
-  readonly clockBehindMs?: number
+  readonly clockBehindMs?: number | undefined
   /** The number of fields that have a value. */
   readonly fields: number
   /** The last value of `BatteryLevel`, in percent, of `Gear` and of `DetailedChargeState`. `null`: not kept, not known, or hidden. */
@@ -184,7 +184,7 @@ export interface FieldReport {
   /** Whether no message of this vehicle may be missing since then. */
   readonly isCertain: boolean
   /** Since when the vehicle has reported no value. Left out: it reports one. */
-  readonly invalidSince?: string
+  readonly invalidSince?: string | undefined
 }
 
 function vehicleHeadOf(
@@ -197,7 +197,7 @@ function vehicleHeadOf(
     state: (payloads ? state : undefined) ?? null,
     isOnlineCertain,
     seenAt: seenAt?.toISOString() ?? null,
-    ...(clockBehindMs === undefined ? {} : { clockBehindMs }),
+    clockBehindMs,
   }
 }
 
@@ -283,15 +283,15 @@ function episodeReportOf(name: string, episode: EpisodeOccurrence, isLasting: bo
 
 function vehicleReportOf(vehicle: KnownVehicle, episodes: readonly EpisodeReport[], shows: Shows): VehicleReport {
   const fields = vehicle.fields.toSorted().map((field): [string, FieldReport] => {
-    const invalidSince = vehicle.invalidSince(field)
     const report = {
-      ...(shows.payloads ? { value: vehicle.value(field) } : {}),
+      value: shows.payloads ? vehicle.value(field) : undefined,
       at: vehicle.at(field)?.toISOString() ?? '',
       since: vehicle.since(field)?.toISOString() ?? '',
       ageMs: vehicle.ageMs(field) ?? 0,
       isCertain: vehicle.isCertain(field),
+      invalidSince: vehicle.invalidSince(field)?.toISOString(),
     }
-    return [field, invalidSince === undefined ? report : { ...report, invalidSince: invalidSince.toISOString() }]
+    return [field, report]
   })
   const timers = (shows.payloads ? vehicle.timers : []).map(({ edge, since, dueAt }): TimerReport => ({
     edge,

@@ -86,25 +86,6 @@ export interface KeptStates {
   recover(unapplied: AsyncIterable<readonly InboxMessage[]> | undefined, lastId?: string): Promise<() => void>
 }
 
-/** The newest state of the vehicles of one receiver. */
-export interface KeptVehicles {
-  /** How long and how often it forgets silent vehicles. `undefined`: never. */
-  readonly forgets: { readonly afterMs: number; readonly everyMs: number } | undefined
-  readonly subjects: Subjects
-  /** Throws `handler_invalid` for a first argument of `receiver.when` that is no edge. */
-  checkEdge(given: unknown): void
-  /** The error for a Worker, whose memory can end without a crash to report. */
-  noMemory(): FleethookError
-  /** The error for an inbox that cannot keep states. */
-  noStore(why: string): FleethookError
-  /** A store for an inbox in memory. */
-  inMemory(log: Log): VehicleStore
-  /** Throws `option_invalid` for an inbox that cannot keep states. */
-  in(host: StatesHost): KeptStates
-  /** The states that other processes keep. */
-  elsewhere(states: VehiclesElsewhere, clock: Clock): Vehicles<FieldCatalogue>
-}
-
 /**
  * A part for the option `parts`: keeps the newest value of these fields for each vehicle, for `context.vehicle` and `context.changes`, the
  * filter `changed`, `receiver.when` and `receiver.vehicles`. It needs an inbox that can keep them: in memory, in SQLite, in Postgres
@@ -124,104 +105,124 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
   options: VehiclesOptions<Field>,
 ): VehiclesPart<Field> {
   checkOptions('vehicles', options, rules)
-  const { fields, deltas = {}, forgetAfterMs } = options
-  const names: readonly string[] | undefined = fields === 'all' ? undefined : fields
-  return {
-    fields,
-    keep({ fields: ownFields, decode, note, clocksBehind }) {
-      if (!decode) {
-        const problem = 'compares decoded values, and option `decode` of createReceiver is false'
-        throw invalid(problem, 'Leave out `decode`. `event.raw` has every value as it was sent.')
-      }
-      checkNames(names, deltas, ownFields)
-      const slots = new Slots({ fields: names, deltas }, ownFields, (reason) =>
-        note('a value is not kept in the newest state of its vehicle', { reason }),
+  return { fields: options.fields, keep: (host) => new KeptVehicles(options, host) }
+}
+
+/** The newest state of the vehicles of one receiver. */
+export class KeptVehicles {
+  /** How long and how often it forgets silent vehicles. `undefined`: never. */
+  readonly forgets: { readonly afterMs: number; readonly everyMs: number } | undefined
+  readonly subjects: Subjects
+  readonly #slots: Slots
+  readonly #edges = new EdgeIndex()
+  readonly #host: VehiclesHost
+
+  constructor({ fields, deltas = {}, forgetAfterMs }: VehiclesOptions, host: VehiclesHost) {
+    const { fields: ownFields, decode, note } = host
+    if (!decode) {
+      const problem = 'compares decoded values, and option `decode` of createReceiver is false'
+      throw invalid(problem, 'Leave out `decode`. `event.raw` has every value as it was sent.')
+    }
+    const names = fields === 'all' ? undefined : fields
+    checkNames(names, deltas, ownFields)
+    this.#host = host
+    this.#slots = new Slots({ fields: names, deltas }, ownFields, (reason) =>
+      note('a value is not kept in the newest state of its vehicle', { reason }),
+    )
+    this.forgets =
+      forgetAfterMs === undefined
+        ? undefined
+        : { afterMs: forgetAfterMs, everyMs: Math.min(forgetAfterMs / 2, forgetEveryMs) }
+    this.subjects = vehicleSubjects(this.#slots, this.#edges, ownFields)
+  }
+
+  /** Throws `handler_invalid` for a first argument of `receiver.when` that is no edge. */
+  checkEdge(given: unknown): void {
+    if (isEdge(given)) return
+    throw new FleethookError('handler_invalid', 'The first argument of `receiver.when` is not an edge.', {
+      hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
+    })
+  }
+
+  /** The error for a Worker, whose memory can end without a crash to report. */
+  noMemory(): FleethookError {
+    return new FleethookError(
+      'option_invalid',
+      'The part `vehicles` keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',
+      { hint: 'Use durableObjectInbox(…), or run the receiver on Node, Bun or Deno with sqliteInbox(…).' },
+    )
+  }
+
+  /** A store for an inbox in memory. */
+  inMemory(log: Log): VehicleStore {
+    return memoryVehicles((vehicles) =>
+      log.warn('the memory for the newest state is full, and vehicles that were silent are forgotten', { vehicles }),
+    )
+  }
+
+  /** Throws `option_invalid` for an inbox that cannot keep states. */
+  in({ inbox, clock, receipts, watchesTime, receives, failed, put }: StatesHost): KeptStates {
+    const { vehicles: store } = inbox
+    if (store === undefined)
+      throw new FleethookError(
+        'option_invalid',
+        'The part `vehicles` needs an inbox that keeps the state of vehicles, and this one cannot keep it.',
+        {
+          hint: 'Use sqliteInbox(…), postgresInbox(…) or durableObjectInbox(…), or memoryInbox() in a process that stays.',
+        },
       )
-      const clockRead = (vin: string, behindMs: number | undefined): void => {
-        if (behindMs === undefined) return void clocksBehind.delete(vin)
-        if (clocksBehind.has(vin) || clocksBehind.size >= mostClocks) return undefined
-        clocksBehind.add(vin)
-        const line = 'the clock of a vehicle was set back and did not come back: its times are corrected by that'
-        return note(line, { behindMs }, vin)
-      }
-      const edges = new EdgeIndex()
-      const forgets =
-        forgetAfterMs === undefined
-          ? undefined
-          : { afterMs: forgetAfterMs, everyMs: Math.min(forgetAfterMs / 2, forgetEveryMs) }
-      const noStore = (why: string): FleethookError =>
-        new FleethookError(
-          'option_invalid',
-          `The part \`vehicles\` needs an inbox that keeps the state of vehicles, and this one ${why}.`,
-          {
-            hint: 'Use sqliteInbox(…), postgresInbox(…) or durableObjectInbox(…), or memoryInbox() in a process that stays.',
-          },
+    const forgets = watchesTime || store.shared !== undefined ? this.forgets : undefined
+    const states = new VehicleStates({
+      store,
+      slots: this.#slots,
+      edges: this.#edges,
+      clock,
+      newestSeq: () => receipts.ids.newestSeq,
+      clockRead: (vin, behindMs) => this.#clockRead(vin, behindMs),
+      forgets: forgets && { ...forgets, failed },
+    })
+    return {
+      states,
+      async recover(unapplied, lastId) {
+        await states.recover(unapplied, receipts.reread, lastId)
+        return states.findTimers(
+          (due) => put(due.map(({ vin, dueMs }) => receipts.own(timerEvent(vin, dueMs, new Date(clock.now()))))),
+          !receives,
         )
-      return {
-        forgets,
-        noStore,
-        subjects: vehicleSubjects(slots, edges, ownFields),
-        checkEdge(given) {
-          if (isEdge(given)) return
-          throw new FleethookError('handler_invalid', 'The first argument of `receiver.when` is not an edge.', {
-            hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
-          })
-        },
-        noMemory: () =>
-          new FleethookError(
-            'option_invalid',
-            'The part `vehicles` keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',
-            { hint: 'Use durableObjectInbox(…), or run the receiver on Node, Bun or Deno with sqliteInbox(…).' },
-          ),
-        inMemory: (log) =>
-          memoryVehicles((forgotten) =>
-            log.warn('the memory for the newest state is full, and vehicles that were silent are forgotten', {
-              vehicles: forgotten,
-            }),
-          ),
-        in({ inbox, clock, receipts, watchesTime, receives, failed, put }) {
-          const { vehicles: store } = inbox
-          if (store === undefined) throw noStore('cannot keep it')
-          const runs = watchesTime || store.shared !== undefined
-          const states = new VehicleStates({
-            store,
-            slots,
-            edges,
-            clock,
-            newestSeq: receipts.newestSeq,
-            clockRead,
-            forgets: forgets && runs ? { afterMs: forgets.afterMs, everyMs: forgets.everyMs, failed } : undefined,
-          })
-          return {
-            states,
-            async recover(unapplied, lastId) {
-              await states.recover(unapplied, receipts.reread, lastId)
-              return states.findTimers(
-                (due) => put(due.map(({ vin, dueMs }) => receipts.own(timerEvent(vin, dueMs, new Date(clock.now()))))),
-                !receives,
-              )
-            },
-          }
-        },
-        elsewhere(sent, clock) {
-          const view = ({ seenMs, gapTo, ...row }: SentVehicle): Snapshot =>
-            new Snapshot(VehicleState.read({ ...row, seenMs: seenMs ?? -Infinity }, slots), clock.now(), gapTo)
-          return {
-            async get(vin) {
-              const found = await sent.get(vin)
-              return found && view(found)
-            },
-            async *list({ after } = {}) {
-              const find = (last: SentVehicle | undefined, limit: number): Promise<readonly SentVehicle[]> =>
-                sent.list({ after: last?.vin ?? after, limit })
-              for await (const page of pagesOf(find, firstPage)) yield* page.map(view)
-            },
-            forget: (vin) => sent.forget(vin),
-            stats: () => sent.stats(),
-          }
-        },
-      }
-    },
+      },
+    }
+  }
+
+  /** The states that other processes keep. */
+  elsewhere(sent: VehiclesElsewhere, clock: Clock): Vehicles<FieldCatalogue> {
+    const view = ({ seenMs, gapTo, ...row }: SentVehicle): Snapshot =>
+      new Snapshot(VehicleState.read({ ...row, seenMs: seenMs ?? -Infinity }, this.#slots), clock.now(), gapTo)
+    return {
+      async get(vin) {
+        const found = await sent.get(vin)
+        return found && view(found)
+      },
+      async *list({ after } = {}) {
+        const find = (last: SentVehicle | undefined, limit: number): Promise<readonly SentVehicle[]> =>
+          sent.list({ after: last?.vin ?? after, limit })
+        for await (const page of pagesOf(find, firstPage)) yield* page.map(view)
+      },
+      forget: (vin) => sent.forget(vin),
+      stats: () => sent.stats(),
+    }
+  }
+
+  #clockRead(vin: string, behindMs: number | undefined): void {
+    const { clocksBehind, note } = this.#host
+    if (behindMs === undefined) clocksBehind.delete(vin)
+    else if (!clocksBehind.has(vin) && clocksBehind.size < mostClocks) {
+      clocksBehind.add(vin)
+      note(
+        'the clock of a vehicle was set back and did not come back: its times are corrected by that',
+        { behindMs },
+        vin,
+      )
+    }
   }
 }
 

@@ -26,16 +26,11 @@ export interface Behind {
 
 /** The branches of a receiver. They open and stop with it, and it never waits for one that fails. */
 export class Branches {
-  readonly byName: ReadonlyMap<string, BranchBehind>
-  readonly #byName = new Map<string, BranchBehind>()
+  readonly byName: Map<string, BranchBehind> = new Map()
   readonly #joined: Joined[] = []
 
-  constructor() {
-    this.byName = this.#byName
-  }
-
   add(name: string, joined: Joined, opened: OpenOptions | undefined): void {
-    this.#byName.set(name, joined.branch)
+    this.byName.set(name, joined.branch)
     this.#joined.push(joined)
     if (opened !== undefined) void joined.branch.open(opened).catch(joined.failed)
   }
@@ -47,7 +42,7 @@ export class Branches {
   /** They take messages until the receiver has drained, in the same deadline. */
   async drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult> {
     const { deadlineMs, handlerGraceMs, notListeningMs } = options
-    const drained = [...this.#byName].map(async ([name, branch]): Promise<[string, DrainResult]> => [
+    const drained = [...this.byName].map(async ([name, branch]): Promise<[string, DrainResult]> => [
       name,
       await branch.drain({ deadlineMs, handlerGraceMs, notListeningMs, takeUntil: front }),
     ])
@@ -65,6 +60,6 @@ export class Branches {
   }
 
   stats(): Readonly<Record<string, Stats>> {
-    return Object.fromEntries([...this.#byName].map(([name, branch]) => [name, branch.stats()]))
+    return Object.fromEntries([...this.byName].map(([name, branch]) => [name, branch.stats()]))
   }
 }

@@ -1,4 +1,5 @@
 import { FleethookError, withHint } from '../base/errors.ts'
+import { defined } from '../base/options.ts'
 import { escapeControls } from '../events/summarize.ts'
 
 /** The longest part of an error's text that a log line shows, in characters. */
@@ -8,37 +9,31 @@ const mostText = 300
 export function failureDetails(error: unknown, showText: boolean, vin?: string): Record<string, unknown> {
   try {
     if (error instanceof FleethookError) return { error: error.code, reason: withHint(error) }
-    if (!(error instanceof Error)) {
-      const said = showText ? { reason: shown(String(error), vin) } : {}
-      return { error: `a ${typeof error} was thrown`, ...said }
-    }
-    const name = /^[A-Z]\w{0,40}$/.test(error.name) ? error.name : 'Error'
+    if (!(error instanceof Error))
+      return defined({
+        error: `a ${typeof error} was thrown`,
+        reason: showText ? shown(String(error), vin) : undefined,
+      })
     const code = codeOf(error)
-    const at = placeIn(error)
-    return {
-      error: name,
-      ...(code === undefined ? {} : { code }),
-      ...(code === undefined && !showText
-        ? { hint: 'The option logErrorText shows the text of such errors.' }
-        : { reason: shown(error.message, vin) }),
-      ...(code === undefined ? causeDetails(error.cause, vin) : {}),
-      ...(at === undefined ? {} : { at }),
-    }
+    // An error of `fetch` has no code of its own, but its cause has one.
+    const inner = code === undefined && error.cause instanceof Error ? error.cause : undefined
+    const cause = inner && codeOf(inner)
+    const told = inner !== undefined && cause !== undefined ? inner : code !== undefined || showText ? error : undefined
+    return defined({
+      error: /^[A-Z]\w{0,40}$/.test(error.name) ? error.name : 'Error',
+      code,
+      hint: code === undefined && !showText ? 'The option logErrorText shows the text of such errors.' : undefined,
+      reason: told && shown(told.message, vin),
+      cause,
+      at: placeIn(error),
+    })
   } catch {
     return { error: 'an error that cannot be read' }
   }
 }
 
 /** The last four characters of a VIN: enough to find a vehicle in a fleet, too few to identify it elsewhere. */
-export function vehicleDetails(vin: string | undefined): { readonly vehicle?: string } {
-  return vin === undefined ? {} : { vehicle: `…${escapeControls(vin.slice(-4))}` }
-}
-
-/** An error of `fetch` has no code of its own, but its cause has one. */
-function causeDetails(cause: unknown, vin: string | undefined): object {
-  const code = cause instanceof Error ? codeOf(cause) : undefined
-  return cause instanceof Error && code !== undefined ? { cause: code, reason: shown(cause.message, vin) } : {}
-}
+export const shownVehicle = (vin: string | undefined): string | undefined => vin && `…${escapeControls(vin.slice(-4))}`
 
 function codeOf(error: Error): string | undefined {
   if ('code' in error && typeof error.code === 'string' && /^[\w.-]{1,60}$/.test(error.code)) return error.code

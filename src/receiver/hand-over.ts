@@ -36,7 +36,10 @@ export class HandOver {
     const { claim, event, request } = given
     // The replay of a handled message. That of a dead letter may be new to the branch: processes may have ended before it was handed over.
     if (claim === undefined || event === undefined || claim.replay !== undefined) return undefined
-    if (event.topic === 'gap' && this.#knows(event.reason)) return undefined
+    if (event.topic === 'gap') {
+      const isKnown = ofStops.includes(event.reason) && this.#branch.intake.durability !== 'memory'
+      if (event.reason === 'stalled' || isKnown) return undefined
+    }
     const { id, lane, receivedAt, door, kind, text, bytes } = claim.message
     const message: InboxMessage = { id, lane, receivedAt, door, kind, text, bytes, event }
     const { intake } = this.#branch
@@ -53,10 +56,6 @@ export class HandOver {
     if (put instanceof Promise) return this.#inTime(message, put, request)
     if (put !== undefined) this.#noteRefused(message, put)
     return undefined
-  }
-
-  #knows(reason: GapReason): boolean {
-    return reason === 'stalled' || (ofStops.includes(reason) && this.#branch.intake.durability !== 'memory')
   }
 
   async #keep(message: InboxMessage, from: Message['request'], mayBeThere: boolean): Promise<Refusal | undefined> {
@@ -85,7 +84,12 @@ export class HandOver {
     let timer: Timer | undefined
     const late = new Promise<void>((resolve) => {
       timer = this.#clock.after(patienceMs, resolve)
-    }).then(() => this.#noteSlow())
+    }).then(() => {
+      if (this.#slowSinceMs !== undefined) return
+      this.#slowSinceMs = elapsedMs(this.#clock)
+      const { log } = this.#branch.settings
+      log.warn('the inbox of the branch is slow, so the receiver does not wait until it has a message')
+    })
     try {
       await Promise.race([kept, late])
     } finally {
@@ -103,25 +107,15 @@ export class HandOver {
       this.#bytes -= message.bytes
       lifecycle.leave()
     })
-    if (elapsedMs(this.#clock) - sinceMs < patienceMs) this.#noteFast()
+    const nowMs = elapsedMs(this.#clock)
+    if (nowMs - sinceMs < patienceMs && this.#slowSinceMs !== undefined) {
+      const ms = Math.round(nowMs - this.#slowSinceMs)
+      this.#slowSinceMs = undefined
+      this.#branch.settings.log.warn('the inbox of the branch is fast enough again', { ms })
+    }
     if (refusal?.error === 'draining' && this.#front.intake.lifecycle.isDraining)
       throw new FleethookError('inbox_unavailable', 'The branch has stopped. The next process hands the message over.')
     if (refusal !== undefined) this.#noteRefused(message, refusal)
-  }
-
-  #noteSlow(): void {
-    if (this.#slowSinceMs !== undefined) return
-    this.#slowSinceMs = elapsedMs(this.#clock)
-    this.#branch.settings.log.warn(
-      'the inbox of the branch is slow, so the receiver does not wait until it has a message',
-    )
-  }
-
-  #noteFast(): void {
-    if (this.#slowSinceMs === undefined) return
-    const ms = Math.round(elapsedMs(this.#clock) - this.#slowSinceMs)
-    this.#slowSinceMs = undefined
-    this.#branch.settings.log.warn('the inbox of the branch is fast enough again', { ms })
   }
 
   #noteRefused(message: InboxMessage, refusal: Refusal): void {
@@ -129,10 +123,8 @@ export class HandOver {
   }
 
   #noteMissed({ event, lane, receivedAt }: InboxMessage): void {
-    const vin = vinOf(lane)
-    const lost = { reason: 'inbox_unavailable', fromMs: receivedAt, missed: 1 } as const
-    const gap: InboxGap = event?.topic === 'gap' ? gapOf(event) : vin === undefined ? lost : { ...lost, vin }
-    this.#branch.intake.noteGap(gap)
+    const lost: InboxGap = { vin: vinOf(lane), reason: 'inbox_unavailable', fromMs: receivedAt, missed: 1 }
+    this.#branch.intake.noteGap(event?.topic === 'gap' ? gapOf(event) : lost)
   }
 }
 

@@ -24,7 +24,7 @@ export interface HostedReceiver {
   readonly settings: Settings
   readonly intake: Intake
   readonly registry: Pick<Registry, 'addBranch'>
-  readonly reports: Pick<Reports, 'dispatch' | 'refusals'>
+  readonly reports: Pick<Reports, 'inboxFailed' | 'refusals'>
   readonly behind: Behind
   /** Those of new messages. A branch keeps the ids of its messages, so its own must not be among them. */
   readonly ids: DeliveryIds

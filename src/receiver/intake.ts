@@ -11,20 +11,20 @@ import { retryOptions } from '../core/retry.ts'
 import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import { GapReporting, type NotedGap } from '../gaps/reporting.ts'
+import { GapReporting } from '../gaps/reporting.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound, noRequest, type RequestScope } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
-import { createReplays, deadMessage, type Replays } from '../inbox/archive.ts'
+import { createReplays, deadMessage } from '../inbox/archive.ts'
 import type { DeadLetters, Forgotten, Messages } from '../inbox/dead-letters.ts'
 import { failingOf } from '../inbox/failing.ts'
 import {
   type Inbox,
   type InboxFactory,
+  type InboxGap,
   type InboxMessage,
   RefusedElsewhere,
   refusingMs,
-  type Opened,
   type Waiting,
 } from '../inbox/inbox.ts'
 import type { Observer, OperatorApi } from '../inbox/observer.ts'
@@ -62,7 +62,7 @@ export class Intake implements OperatorApi {
   readonly durability: Durability
   readonly deadLetters: DeadLetters
   readonly messages: Messages
-  readonly replay: Replays['replay']
+  readonly replay: OperatorApi['replay']
   readonly replaySome: OperatorApi['replaySome']
   /** The states of vehicles in this process. */
   readonly ownVehicles: LocalVehicles | undefined
@@ -102,14 +102,16 @@ export class Intake implements OperatorApi {
   #isClosed = false
   #notListeningMs = (): number => 0
   readonly #longestWaitMs: number
+  readonly handlersOf: Registry['namesFor']
 
   constructor(parts: ReceiverParts, createInbox: InboxFactory = parts.settings.inbox, scope: RequestScope = noRequest) {
     const { settings, registry, receipts, reports, vehicles } = parts
     const { clock, limits, concurrency, timeoutMs } = settings
     // A log that throws must not stop the inbox between a write and its report.
     const log = guardedLog(settings.log)
-    const { inboxFailed } = reports.dispatch
+    const { inboxFailed } = reports
     this.parts = parts
+    this.handlersOf = registry.namesFor
     this.#scope = scope
     const gaps = new GapReporting({
       clock,
@@ -189,7 +191,14 @@ export class Intake implements OperatorApi {
       parts: added,
       read: receipts.reread,
       events: {
-        ...reports.dispatch,
+        observers: reports.observers,
+        failed: reports.failed,
+        discarded: reports.discarded,
+        resting: reports.resting,
+        recovered: reports.recovered,
+        endedLate: reports.endedLate,
+        inboxFailed,
+        lost: reports.lost,
         died: (letter, request) => {
           const told = reports.noteDead(deadMessage(letter, receipts.reread), this.durability)
           // On a function, what goes on after the answer is frozen.
@@ -268,34 +277,49 @@ export class Intake implements OperatorApi {
       this.#putAfterAnswer(messages, from)
       return undefined
     }
+    return this.#keep<Refusal | undefined>(
+      messages,
+      from,
+      (request) => {
+        this.parts.reports.noteAccepted(messages)
+        if (this.#gaps.size > 0) this.#gaps.start(request)
+        request.context?.watch?.(request.settled())
+        return this.ack === 'handled' ? this.#whenHandled(request, messages) : undefined
+      },
+      (error) => this.#noteRefused(messages, error, from),
+    )
+  }
+
+  /** Gives messages their places and puts them into the inbox. When it has them, their handlers start. */
+  #keep<Result>(
+    messages: readonly InboxMessage[],
+    from: RequestScope,
+    kept: (request: RequestWork) => Result | Promise<Result>,
+    refused: (error: unknown) => Result,
+  ): Result | Promise<Result> {
     // When too many messages wait already, these wait in the inbox only.
-    const window = this.#windowBefore(messages)
+    const window = this.#window?.takes(messages.at(-1)?.id ?? '') === false ? this.#window : undefined
     if (window !== undefined) {
-      this.#env = from.env
+      this.#env = from.env ?? this.#env
       for (const { id } of messages) if (id <= this.#lastId) this.#putBefore.add(id)
     }
     const request = this.#core.add(this.#isHere && window === undefined ? messages : [], from)
-    const refused = (error: unknown): Refusal => {
+    const start = (): Result | Promise<Result> => {
+      this.#core.start(request)
+      return kept(request)
+    }
+    const cancel = (error: unknown): Result => {
       this.#core.cancel(request)
-      return this.#noteRefused(messages, error, from)
+      return refused(error)
     }
     try {
       const put = (): void | Promise<void> => this.#inbox.put(messages, from)
       const stored = window === undefined ? put() : window.put(messages, put)
-      if (stored instanceof Promise) return stored.then(() => this.#accept(messages, request), refused)
+      if (stored instanceof Promise) return stored.then(start, cancel)
     } catch (error) {
-      return refused(error)
+      return cancel(error)
     }
-    return this.#accept(messages, request)
-  }
-
-  /** The inbox has the messages, so their handlers start. The answer may wait for them. */
-  #accept(messages: readonly InboxMessage[], request: RequestWork): undefined | Promise<Refusal | undefined> {
-    this.parts.reports.noteAccepted(messages)
-    this.#core.start(request)
-    if (this.#gaps.size > 0) this.#gaps.start(request)
-    request.context?.watch?.(request.settled())
-    return this.ack === 'handled' ? this.#whenHandled(request, messages) : undefined
+    return start()
   }
 
   async #whenHandled(request: RequestWork, [first]: readonly InboxMessage[]): Promise<Refusal | undefined> {
@@ -346,7 +370,7 @@ export class Intake implements OperatorApi {
    * Messages are missing for a reason that `put` does not see. Their vehicles are uncertain from now on, and a gap event follows: with `from` at
    * once, because the inbox has room.
    */
-  noteGap(gap: NotedGap, from?: RequestScope): void {
+  noteGap(gap: InboxGap, from?: RequestScope): void {
     this.#gaps.note(gap, from)
   }
 
@@ -380,16 +404,12 @@ export class Intake implements OperatorApi {
 
   readonly readiness = (): Readiness => readinessOf(this.isDraining ? 'draining' : this.refusing())
 
-  readonly handlersOf = (event: FleetEvent | MalformedBody): readonly string[] => this.parts.registry.namesFor(event)
-
   readonly stats = (): Stats => {
     const { counts, topics, secrets, refusals, drift, clocksBehind, certificate } = this.parts.reports
     const { counts: ended, lanes, breakers } = this.#core
     const inbox = this.#inbox.stats?.() ?? {}
     const pending = this.#inbox.usage()
-    const { oldestWaitingMs } = inbox
-    const { messages } = pending
-    const own = { messages, ...(oldestWaitingMs === undefined ? {} : { oldestMs: oldestWaitingMs }), processes: 1 }
+    const own = { messages: pending.messages, oldestMs: inbox.oldestWaitingMs, processes: 1 }
     const overall = this.#inbox.overall?.()
     return {
       ...counts,
@@ -440,20 +460,19 @@ export class Intake implements OperatorApi {
     from: RequestScope,
     failed: (error: unknown) => void = (error) => this.#noteFailed(error),
   ): Promise<RequestWork | undefined> {
-    const window = this.#windowBefore(messages)
-    const request = this.#core.add(this.#isHere && window === undefined ? messages : [], from)
-    try {
-      const put = (): void | Promise<void> => this.#inbox.put(messages, from)
-      await (window === undefined ? put() : window.put(messages, put))
-    } catch (error) {
-      this.#core.cancel(request)
-      failed(error)
-      return undefined
-    }
-    this.#core.start(request)
-    const { gap } = this.parts.reports.observers
-    if (gap !== undefined) for (const { event } of messages) if (event?.topic === 'gap') gap(event)
-    return request
+    return this.#keep<RequestWork | undefined>(
+      messages,
+      from,
+      (request) => {
+        const { gap } = this.parts.reports.observers
+        if (gap !== undefined) for (const { event } of messages) if (event?.topic === 'gap') gap(event)
+        return request
+      },
+      (error) => {
+        failed(error)
+        return undefined
+      },
+    )
   }
 
   /** The inbox did not take these messages. Notes the gap, unless the other side has, and returns why. */
@@ -479,7 +498,7 @@ export class Intake implements OperatorApi {
   #noteFailed(error: unknown): void {
     const code = error instanceof FleethookError ? error.code : undefined
     if (error instanceof RefusedElsewhere || code === 'inbox_full' || code === 'body_too_large') return
-    this.parts.reports.dispatch.inboxFailed(error)
+    this.parts.reports.inboxFailed(error)
   }
 
   /** Where an inbox in this process has failed, the log says more than the answer may. */
@@ -502,11 +521,12 @@ export class Intake implements OperatorApi {
       try {
         const startTimers = handsOut === 'elsewhere' ? undefined : await this.#kept?.recover(unapplied, lastId)
         this.#lastId = lastId ?? ''
-        await this.#recover(waiting)
+        if (this.#window === undefined) for await (const page of waiting) this.#addWaiting(page)
+        else await this.#window.recover(waiting)
         if (gapsKnown === undefined) startTimers?.()
         else void gapsKnown.then(() => this.lifecycle.startsNoMore || startTimers?.())
       } catch (error) {
-        reports.dispatch.inboxFailed(error)
+        reports.inboxFailed(error)
       }
       this.#isRecovered = true
       this.#countWaiters(0)
@@ -515,17 +535,6 @@ export class Intake implements OperatorApi {
     })
     // A stall of one that takes no messages is no gap: others receive meanwhile.
     if (watchesTime !== false && takesNone === undefined && !this.isDraining) this.#gaps.watchForStalls()
-  }
-
-  async #recover(waiting: Opened['waiting']): Promise<void> {
-    if (this.#window === undefined) for await (const page of waiting) this.#addWaiting(page)
-    else await this.#window.recover(waiting)
-  }
-
-  /** The window, when it has no places for these messages. */
-  #windowBefore(messages: readonly InboxMessage[]): Window<Waiting> | undefined {
-    const window = this.#window
-    return window === undefined || window.takes(messages.at(-1)?.id ?? '') ? undefined : window
   }
 
   /** Messages that wait in the inbox. Those up to `#lastId` are from an earlier process. */
@@ -542,7 +551,10 @@ export class Intake implements OperatorApi {
   }
 
   #add(page: readonly Waiting[]): void {
-    this.#core.start(this.#core.add(this.#clamped(page), this.#ownScope))
+    // A rest lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead.
+    const latest = this.parts.settings.clock.now() + this.#longestWaitMs
+    const clamped = page.map((each) => ((each.notBefore ?? 0) > latest ? { ...each, notBefore: latest } : each))
+    this.#core.start(this.#core.add(clamped, this.#ownScope))
   }
 
   /** New requests wait until the promise resolves, and then go on in the order in which they came. */
@@ -574,12 +586,6 @@ export class Intake implements OperatorApi {
     this.isReady = this.#isRecovered && !this.#isHeldBack && this.#waiters === 0
   }
 
-  /** A rest that was read lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead. */
-  #clamped(page: readonly Waiting[]): readonly Waiting[] {
-    const latest = this.parts.settings.clock.now() + this.#longestWaitMs
-    return page.map((waiting) => ((waiting.notBefore ?? 0) > latest ? { ...waiting, notBefore: latest } : waiting))
-  }
-
   async #whenRecovered(): Promise<void> {
     await this.open()
     await this.#recovered
@@ -592,7 +598,7 @@ export class Intake implements OperatorApi {
     } catch (error) {
       this.#readiness = undefined
       this.notReadyHint = this.#hintOf(error)
-      this.parts.reports.dispatch.inboxFailed(error)
+      this.parts.reports.inboxFailed(error)
       return false
     }
   }

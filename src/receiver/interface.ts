@@ -250,7 +250,7 @@ export interface Handling<
    */
   replay(
     which: ReplaySelection,
-    from?: { readonly env?: unknown; readonly context?: ExecutionContext },
+    from?: { readonly env?: unknown; readonly context?: ExecutionContext | undefined },
   ): Promise<number>
   /**
    * One part of such a replay, of at most `limit` messages. With the `next` of one part as `after` of the next, a replay goes on where it was

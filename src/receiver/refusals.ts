@@ -15,20 +15,6 @@ interface RefusedDetails {
   readonly isTest?: boolean
 }
 
-/** Counts, reports and logs refused requests. */
-export interface Refusals {
-  /** The number of refused requests by reason. */
-  readonly counts: Readonly<Record<string, number>>
-  note(refusal: Refusal, details?: RefusedDetails): void
-  /** The runtime refused a request before the receiver saw it. */
-  noteByRuntime(refusal: Pick<RefusedRequest, 'error' | 'status' | 'hint'>): void
-  /** When the next line is due, in milliseconds since the epoch. `undefined`: nothing was counted since the last line. */
-  dueAtMs(): number | undefined
-  flush(): void
-  /** The receiver has drained: logs what was counted since the last line, and starts no timer any more. */
-  stop(): void
-}
-
 /** The receiver does not know who sent a request that it refused for one of these reasons. */
 const ofStrangers: ReadonlySet<string> = /* @__PURE__ */ new Set<RefusalError>([
   'request_unreadable',
@@ -67,23 +53,56 @@ interface LogWindow {
   readonly timer: Timer | undefined
 }
 
-/** Logs refused requests of each kind every ten seconds, and the first lost message at once. */
-export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers, 'refused'>): Refusals {
-  const counts: Record<string, number> = {}
-  let current: LogWindow | undefined
-  let isStopped = false
+/** Counts, reports and logs refused requests: those of each kind every ten seconds, and the first lost message at once. */
+export class Refusals {
+  /** The number of refused requests by reason. */
+  readonly counts: Record<string, number> = {}
+  readonly #clock: Clock
+  readonly #log: Log
+  readonly #observers: Pick<Observers, 'refused'>
+  #window: LogWindow | undefined
+  #isStopped = false
 
-  function begin(isLossReported: boolean): LogWindow {
-    // Without a timer, the next refused request brings the line.
-    const timer = isStopped ? undefined : idleTimer(clock, quietMs, flush)
-    return { sinceMs: elapsedMs(clock), kinds: new Map(), isLossReported, reported: 0, timer }
+  constructor(clock: Clock, log: Log, observers: Pick<Observers, 'refused'>) {
+    this.#clock = clock
+    this.#log = log
+    this.#observers = observers
   }
 
-  function flush(): void {
-    const ended = current
+  readonly note = (refusal: Refusal, { door, messages = [], isTest = false }: RefusedDetails = {}): void => {
+    const { error, eventNumber } = refusal
+    const kind = { error, hint: hintOf(refusal), isAuthentic: !ofStrangers.has(error) }
+    this.#count(isTest ? ofTests : kind, eventNumber === undefined ? undefined : { eventNumber })
+    // Under overload this is called for each message.
+    if (this.#observers.refused === undefined) return
+    const vins = new Set(messages.flatMap(({ lane }) => vinOf(lane) ?? []))
+    this.#tell({ ...kind, status: statusOf(refusal), isTest, door, messages: messages.length, vins: [...vins] })
+  }
+
+  /** The runtime refused a request before the receiver saw it. */
+  readonly noteByRuntime = ({ error, status, hint }: Pick<RefusedRequest, 'error' | 'status' | 'hint'>): void => {
+    const kind = { error, hint, isAuthentic: false }
+    this.#count(kind)
+    this.#tell({ ...kind, status, isTest: false, door: undefined, messages: 0, vins: [] })
+  }
+
+  /** When the next line is due, in milliseconds since the epoch. `undefined`: nothing was counted since the last line. */
+  dueAtMs(): number | undefined {
+    const window = this.#window
+    return window !== undefined && totalOf(window) > window.reported ? window.sinceMs + quietMs : undefined
+  }
+
+  /** The receiver has drained: logs what was counted since the last line, and starts no timer any more. */
+  stop(): void {
+    this.#isStopped = true
+    this.flush()
+  }
+
+  readonly flush = (): void => {
+    const ended = this.#window
     if (ended === undefined) return
     ended.timer?.cancel()
-    current = undefined
+    this.#window = undefined
     const kinds = [...ended.kinds.values()].toSorted(
       (a, b) => Number(a.error === 'test') - Number(b.error === 'test') || b.count - a.count,
     )
@@ -92,55 +111,37 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
     if (most === undefined || total <= ended.reported) return
     const list = kinds.length === 1 ? most.error : kinds.map(({ error, count }) => `${error} ${count}`).join(', ')
     const refused = Object.fromEntries(kinds.map(({ error, count }) => [error, count]))
-    const seconds = Math.max(1, Math.round((elapsedMs(clock) - ended.sinceMs) / 1000))
+    const seconds = Math.max(1, Math.round((elapsedMs(this.#clock) - ended.sinceMs) / 1000))
     const requests = total === 1 ? '1 request' : `${total} requests`
-    guarded(() => log.warn(`${requests} refused in ${seconds} s: ${list}. ${adviceFor(most)}`, { refused }))
-    current = begin(kinds.some(({ isAuthentic }) => isAuthentic))
+    guarded(() => this.#log.warn(`${requests} refused in ${seconds} s: ${list}. ${adviceFor(most)}`, { refused }))
+    this.#window = this.#begin(kinds.some(({ isAuthentic }) => isAuthentic))
   }
 
-  function count(kind: Kind, details?: Record<string, unknown>): void {
+  #begin(isLossReported: boolean): LogWindow {
+    // Without a timer, the next refused request brings the line.
+    const timer = this.#isStopped ? undefined : idleTimer(this.#clock, quietMs, this.flush)
+    return { sinceMs: elapsedMs(this.#clock), kinds: new Map(), isLossReported, reported: 0, timer }
+  }
+
+  #count(kind: Kind, details?: Record<string, unknown>): void {
     const { error, isAuthentic } = kind
     // A runtime can end timers with the request that started them.
-    if (current !== undefined && elapsedMs(clock) - current.sinceMs > quietMs) flush()
-    current ??= begin(false)
-    if (isAuthentic && !current.isLossReported) {
-      current.isLossReported = true
-      current.reported += 1
-      guarded(() => log.warn(`1 request refused: ${error}. ${adviceFor(kind)}`, details))
+    if (this.#window !== undefined && elapsedMs(this.#clock) - this.#window.sinceMs > quietMs) this.flush()
+    const window = (this.#window ??= this.#begin(false))
+    if (isAuthentic && !window.isLossReported) {
+      window.isLossReported = true
+      window.reported += 1
+      guarded(() => this.#log.warn(`1 request refused: ${error}. ${adviceFor(kind)}`, details))
     }
-    const known = current.kinds.get(error)
-    if (known === undefined) current.kinds.set(error, { ...kind, count: 1 })
+    const known = window.kinds.get(error)
+    if (known === undefined) window.kinds.set(error, { ...kind, count: 1 })
     else known.count += 1
-    counts[error] = (counts[error] ?? 0) + 1
+    this.counts[error] = (this.counts[error] ?? 0) + 1
   }
 
-  function call(request: Omit<RefusedRequest, 'count'>): void {
-    observers.refused?.({ ...request, count: counts[request.isTest ? 'test' : request.error] ?? 0 })
-  }
-
-  return {
-    counts,
-    dueAtMs: () =>
-      current !== undefined && totalOf(current) > current.reported ? current.sinceMs + quietMs : undefined,
-    flush,
-    stop() {
-      isStopped = true
-      flush()
-    },
-    note(refusal, { door, messages = [], isTest = false } = {}) {
-      const { error, eventNumber } = refusal
-      const kind = { error, hint: hintOf(refusal), isAuthentic: !ofStrangers.has(error) }
-      count(isTest ? ofTests : kind, eventNumber === undefined ? undefined : { eventNumber })
-      // Under overload this is called for each message.
-      if (observers.refused === undefined) return
-      const vins = new Set(messages.flatMap(({ lane }) => vinOf(lane) ?? []))
-      call({ ...kind, status: statusOf(refusal), isTest, door, messages: messages.length, vins: [...vins] })
-    },
-    noteByRuntime({ error, status, hint }) {
-      const kind = { error, hint, isAuthentic: false }
-      count(kind)
-      call({ ...kind, status, isTest: false, door: undefined, messages: 0, vins: [] })
-    },
+  #tell(request: Omit<RefusedRequest, 'count'>): void {
+    const count = this.counts[request.isTest ? 'test' : request.error] ?? 0
+    this.#observers.refused?.({ ...request, count })
   }
 }
 

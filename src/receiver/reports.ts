@@ -9,9 +9,9 @@ import { crashText } from '../inbox/crash-suspects.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
 import type { ReceivedMessage, TestMessage } from '../inbox/observer.ts'
 import type { Settings } from './options.ts'
-import { failureDetails, vehicleDetails } from './failure-details.ts'
+import { failureDetails, shownVehicle } from './failure-details.ts'
 import { createDriftReport, type DriftReport } from '../wire/data.ts'
-import { createRefusals, type Refusals } from './refusals.ts'
+import { Refusals } from './refusals.ts'
 import { Observers } from './observers.ts'
 
 interface ReportCounts {
@@ -28,48 +28,8 @@ interface ReportCounts {
 }
 
 /** Counts what happens, logs what an operator should know, and tells the observers. */
-export interface Reports {
-  readonly counts: Readonly<ReportCounts>
-  readonly topics: Readonly<Record<string, number>>
-  /** Requests by the place of their secret in its list. */
-  readonly secrets: readonly number[]
-  readonly refusals: Refusals
-  readonly observers: Observers
-  readonly drift: DriftReport
-  readonly noteSecret: (place: number) => void
-  noteAccepted(messages: readonly InboxMessage[]): void
-  noteTest(message: TestMessage): void
-  noteRecovered(messages: readonly Pick<InboxMessage, 'kind'>[]): void
-  noteReplayed(message: Pick<InboxMessage, 'kind'>): void
-  /** Messages were acknowledged before the inbox had them, and it refused them. */
-  noteLost(messages: readonly InboxMessage[]): void
-  /** A request ends. Returns a promise when it has to live on because lines are held back: later ones have no timer. */
-  readonly requestEnds: (atMostMs: number) => Promise<void> | undefined
-  /** Something about the newest state of a vehicle. */
-  readonly noteState: (line: string, details: Record<string, unknown>, vin?: string) => void
-  /** The vehicles whose clock was set back. Only the part `vehicles` knows them. */
-  readonly clocksBehind: Set<string>
-  /** Of the server. Only `serve` knows it. */
-  readonly certificate: { untilMs: number | undefined }
-  /** The clock is behind the newest message by this much. */
-  readonly noteClockBehind: (ms: number) => void
-  /** A drain has ended, and no event reported this number of gaps. Logs the last lines. */
-  noteUnreportedGaps(gaps: number): void
-  readonly dispatch: Omit<CoreEvents, 'onCapacity' | 'died' | 'missed' | 'requestEnds'>
-  /** The inbox deleted dead letters by itself. */
-  noteDropped(deadLetters: number): void
-  /** A message became a dead letter. Returns a promise, which never rejects, while an observer is not done with it. */
-  noteDead(letter: DeadMessage, durability: Durability): Promise<void> | undefined
-}
-
-export function createReports({ secret, log, clock, observe, logErrorText, ack }: Settings): Reports {
-  const say = throttled(log, clock)
-  const topics: Record<string, number> = {}
-  const secrets = typeof secret === 'function' || secret === false ? [] : [secret].flat().map(() => 0)
-  const observers = new Observers((thrown) => say.error('an observer failed', where(thrown)))
-  for (const observer of observe) observers.add(observer)
-  const refusals = createRefusals(clock, log, observers)
-  const counts: ReportCounts = {
+export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed'> {
+  readonly counts: ReportCounts = {
     received: 0,
     recovered: 0,
     replayed: 0,
@@ -79,186 +39,191 @@ export function createReports({ secret, log, clock, observe, logErrorText, ack }
     tests: 0,
     lastReceivedAtMs: undefined,
   }
+  readonly topics: Record<string, number> = {}
+  /** Requests by the place of their secret in its list. */
+  readonly secrets: number[]
+  readonly refusals: Refusals
+  readonly observers: Observers
+  readonly drift: DriftReport = createDriftReport()
+  /** The vehicles whose clock was set back. Only the part `vehicles` knows them. */
+  readonly clocksBehind: Set<string> = new Set()
+  /** Of the server. Only `serve` knows it. */
+  readonly certificate: { untilMs: number | undefined } = { untilMs: undefined }
+  readonly #settings: Settings
+  readonly #say: ReturnType<typeof throttled>
+  #lingersUntilMs = -Infinity
 
-  let lingersUntilMs = -Infinity
-
-  const where = (error: unknown, vin?: string): Record<string, unknown> => failureDetails(error, logErrorText, vin)
-
-  function sayRests(handler: string, details: Record<string, unknown>): void {
-    const line = 'a handler fails for every vehicle: its circuit breaker is open, and its messages wait'
-    // With the key of its other failures, the line would be lost among them when an outage is short.
-    say.error(line, { handler, ...details }, `resting ${handler}`)
+  constructor(settings: Settings) {
+    const { secret, log, clock, observe } = settings
+    this.#settings = settings
+    this.#say = throttled(log, clock)
+    this.secrets = typeof secret === 'function' || secret === false ? [] : [secret].flat().map(() => 0)
+    this.observers = new Observers((thrown) => this.#say.error('an observer failed', this.#where(thrown)))
+    for (const observer of observe) this.observers.add(observer)
+    this.refusals = new Refusals(clock, log, this.observers)
   }
 
-  function noteAccepted(messages: readonly InboxMessage[]): void {
+  noteSecret(place: number): void {
+    while (this.secrets.length <= place) this.secrets.push(0)
+    this.secrets[place] = (this.secrets[place] ?? 0) + 1
+  }
+
+  noteAccepted(messages: readonly InboxMessage[]): void {
+    const { counts, topics } = this
     for (const { kind, event, receivedAt } of messages) {
       if (kind !== 'wire' || event === undefined) continue
       counts.received += 1
       counts.lastReceivedAtMs = receivedAt
       topics[event.topic] = (topics[event.topic] ?? 0) + 1
     }
-    observers.received?.(messages.filter(isReceived))
+    this.observers.received?.(messages.filter(isReceived))
   }
 
-  return {
-    topics,
-    secrets,
-    refusals,
-    observers,
-    drift: createDriftReport(),
-    counts,
+  noteTest(message: TestMessage): void {
+    this.counts.tests += 1
+    this.observers.tested?.(message)
+  }
 
-    noteSecret(place) {
-      while (secrets.length <= place) secrets.push(0)
-      secrets[place] = (secrets[place] ?? 0) + 1
-    },
+  noteRecovered(messages: readonly Pick<InboxMessage, 'kind'>[]): void {
+    for (const { kind } of messages) if (kind === 'wire') this.counts.recovered += 1
+  }
 
-    noteAccepted,
+  noteReplayed({ kind }: Pick<InboxMessage, 'kind'>): void {
+    if (kind === 'wire') this.counts.replayed += 1
+  }
 
-    noteTest(message) {
-      counts.tests += 1
-      observers.tested?.(message)
-    },
+  /** Messages were acknowledged before the inbox had them, and it refused them. */
+  noteLost(given: readonly InboxMessage[]): void {
+    this.noteAccepted(given)
+    const messages = given.filter(({ kind }) => kind === 'wire').length
+    this.counts.unkept += messages
+    this.#say.error('acknowledged messages did not reach the inbox and are lost', {}, undefined, { messages })
+  }
 
-    noteRecovered(messages) {
-      for (const { kind } of messages) if (kind === 'wire') counts.recovered += 1
-    },
+  /** A request ends. Returns a promise when it has to live on because lines are held back: later ones have no timer. */
+  readonly requestEnds = (atMostMs: number): Promise<void> | undefined => {
+    const { clock } = this.#settings
+    const now = elapsedMs(clock)
+    const dueAtMs = Math.min(this.#say.dueAtMs() ?? Infinity, this.refusals.dueAtMs() ?? Infinity)
+    // One request is enough, unless the runtime has ended it.
+    if (dueAtMs === Infinity || now < this.#lingersUntilMs) return undefined
+    const waitMs = Math.min(Math.max(0, dueAtMs - now), atMostMs)
+    this.#lingersUntilMs = now + waitMs
+    return pause(clock, waitMs).then(() => {
+      this.#say.flush()
+      this.refusals.flush()
+    })
+  }
 
-    noteReplayed({ kind }) {
-      if (kind === 'wire') counts.replayed += 1
-    },
+  /** Something about the newest state of a vehicle. */
+  readonly noteState = (line: string, details: Record<string, unknown>, vin?: string): void =>
+    this.#say.warn(line, { vehicle: shownVehicle(vin), ...details }, details['reason'] ?? line)
 
-    noteLost(messages) {
-      noteAccepted(messages)
-      const lost = messages.filter(({ kind }) => kind === 'wire').length
-      counts.unkept += lost
-      say.error('acknowledged messages did not reach the inbox and are lost', {}, undefined, { messages: lost })
-    },
+  /** The clock is behind the newest message by this much. */
+  readonly noteClockBehind = (behindMs: number): void =>
+    this.#say.warn('the clock is behind the newest message: messages count as received right after it', { behindMs })
 
-    requestEnds(atMostMs) {
-      const now = elapsedMs(clock)
-      const dueAtMs = Math.min(say.dueAtMs() ?? Infinity, refusals.dueAtMs() ?? Infinity)
-      // One request is enough, unless the runtime has ended it.
-      if (dueAtMs === Infinity || now < lingersUntilMs) return undefined
-      const waitMs = Math.min(Math.max(0, dueAtMs - now), atMostMs)
-      lingersUntilMs = now + waitMs
-      return pause(clock, waitMs).then(() => {
-        say.flush()
-        refusals.flush()
-      })
-    },
+  /** A drain has ended, and no event reported this number of gaps. Logs the last lines. */
+  noteUnreportedGaps(gaps: number): void {
+    this.refusals.stop()
+    this.#say.stop()
+    if (gaps > 0) this.#say.error('messages were lost, and no gap event could report it before the end', { gaps })
+  }
 
-    noteState: (line, details, vin) =>
-      say.warn(line, { ...vehicleDetails(vin), ...details }, details['reason'] ?? line),
+  /** The inbox deleted dead letters by itself. */
+  noteDropped(deadLetters: number): void {
+    this.counts.deadLettersDropped += deadLetters
+  }
 
-    clocksBehind: new Set(),
-    certificate: { untilMs: undefined },
-
-    noteClockBehind(behindMs) {
-      say.warn('the clock is behind the newest message: messages count as received right after it', {
-        behindMs,
-      })
-    },
-
-    noteUnreportedGaps(gaps) {
-      refusals.stop()
-      say.stop()
-      if (gaps > 0) say.error('messages were lost, and no gap event could report it before the end', { gaps })
-    },
-
-    dispatch: {
-      observers,
-      failed(error, event, delivery, { handler: name, messages, failures, nextAtMs, limit, untilMs }) {
-        const batch = messages === undefined ? {} : { messages }
-        const vin = vinOfEvent(event)
-        const { id, attempt } = delivery
-        const details = {
-          handler: name,
-          ...vehicleDetails(vin),
-          delivery: id,
-          attempt: limit === Infinity ? attempt : `${attempt} of ${limit}`,
-          next: nextAtMs === undefined ? 'none' : iso(nextAtMs),
-          ...(untilMs === Infinity || nextAtMs === undefined ? {} : { until: iso(untilMs) }),
-          ...batch,
-          ...where(error, vin),
-        }
-        const what = messages === undefined ? event.topic : `a batch of ${event.topic}`
-        if (failures > 0) sayRests(name, { topic: event.topic, failures, ...details })
-        // The line of its dead letter comes next.
-        else if (nextAtMs === undefined)
-          say.warnOfEnd(`a handler for ${what} failed`, details, `failed ${event.topic} ${name}`)
-        else say.warn(`a handler for ${what} failed`, details, `failed ${event.topic} ${name}`)
-        observers.failed?.(error, {
-          kind: 'handler',
-          event,
-          delivery,
-          ...batch,
-          handler: name,
-          ...(nextAtMs === undefined ? {} : { nextAt: new Date(nextAtMs) }),
-        })
+  /** A message became a dead letter. Returns a promise, which never rejects, while an observer is not done with it. */
+  noteDead(letter: DeadMessage, durability: Durability): Promise<void> | undefined {
+    const { id, event, attempts, error } = letter
+    // Errors of handlers may quote the message, so only this one is part of the line.
+    const crashes = crashText(Number.parseInt(error, 10))
+    const command = `fleethook dead show ${id}${durability === 'disk' ? '' : ' --url …'}`
+    this.#say.error(
+      error.startsWith(crashes)
+        ? `a message of topic ${event.topic} is a dead letter: ${crashes}`
+        : `a message of topic ${event.topic} is a dead letter after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}`,
+      {
+        vehicle: shownVehicle(vinOfEvent(event)),
+        delivery: id,
+        reason: this.#settings.logErrorText ? escapeControls(error) : undefined,
+        show: durability === 'memory' ? `receiver.deadLetters.get('${id}')` : command,
       },
-      resting(handler, atMs, failures) {
-        sayRests(handler, { failures, next: iso(atMs) })
-      },
-      recovered(handler) {
-        const line = 'a handler succeeds again: its circuit breaker is closed, and its messages go on'
-        say.warn(line, { handler }, `recovered ${handler}`)
-      },
-      discarded(reason, topic, messages) {
-        counts.discarded += messages
-        say.warn(`a handler for ${topic} threw Discard`, { reason: reason.slice(0, 200) }, undefined, { messages })
-      },
-      endedLate(lateMs, event, { id, attempt }, { handler: name, messages }) {
-        say.warn(
-          'a handler ignored its signal and ended after its time limit: it ran beside its retry',
-          {
-            handler: name,
-            topic: event.topic,
-            ...vehicleDetails(vinOfEvent(event)),
-            delivery: id,
-            attempt,
-            ...(messages === undefined ? {} : { messages }),
-            lateMs,
-          },
-          `late ${event.topic} ${name}`,
-        )
-      },
-      inboxFailed(error) {
-        say.error('the inbox failed', where(error))
-        observers.failed?.(error, { kind: 'inbox' })
-      },
-      lost(messages) {
-        const line =
-          ack === 'handled'
-            ? 'messages were not handled in time and are lost: they were answered 503'
-            : 'acknowledged messages were not handled in time and are lost'
-        say.error(line, {}, undefined, { messages })
-      },
-    },
+      'dead letter',
+    )
+    return this.observers.dead?.(letter)
+  }
 
-    noteDropped(deadLetters) {
-      counts.deadLettersDropped += deadLetters
-    },
+  readonly failed: CoreEvents['failed'] = (error, event, { id, attempt }, run) => {
+    const { handler, messages, failures, nextAtMs, limit, untilMs } = run
+    const vin = vinOfEvent(event)
+    const details = {
+      handler,
+      vehicle: shownVehicle(vin),
+      delivery: id,
+      attempt: limit === Infinity ? attempt : `${attempt} of ${limit}`,
+      next: nextAtMs === undefined ? 'none' : iso(nextAtMs),
+      until: untilMs === Infinity || nextAtMs === undefined ? undefined : iso(untilMs),
+      messages,
+      ...this.#where(error, vin),
+    }
+    const line = `a handler for ${messages === undefined ? event.topic : `a batch of ${event.topic}`} failed`
+    const key = `failed ${event.topic} ${handler}`
+    if (failures > 0) this.#sayRests(handler, { topic: event.topic, failures, ...details })
+    // The line of its dead letter comes next.
+    else if (nextAtMs === undefined) this.#say.warnOfEnd(line, details, key)
+    else this.#say.warn(line, details, key)
+    const nextAt = nextAtMs === undefined ? undefined : new Date(nextAtMs)
+    this.observers.failed?.(error, { kind: 'handler', event, delivery: { id, attempt }, messages, handler, nextAt })
+  }
 
-    noteDead(letter, durability) {
-      const { id, event, attempts, error } = letter
-      const command = `fleethook dead show ${id}${durability === 'disk' ? '' : ' --url …'}`
-      // Errors of handlers may quote the message, so only this one is part of the line.
-      const crashes = crashText(Number.parseInt(error, 10))
-      say.error(
-        error.startsWith(crashes)
-          ? `a message of topic ${event.topic} is a dead letter: ${crashes}`
-          : `a message of topic ${event.topic} is a dead letter after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}`,
-        {
-          ...vehicleDetails(vinOfEvent(event)),
-          delivery: id,
-          ...(logErrorText ? { reason: escapeControls(error) } : {}),
-          show: durability === 'memory' ? `receiver.deadLetters.get('${id}')` : command,
-        },
-        'dead letter',
-      )
-      return observers.dead?.(letter)
-    },
+  readonly resting: CoreEvents['resting'] = (handler, atMs, failures) =>
+    this.#sayRests(handler, { failures, next: iso(atMs) })
+
+  readonly recovered: CoreEvents['recovered'] = (handler) => {
+    const line = 'a handler succeeds again: its circuit breaker is closed, and its messages go on'
+    this.#say.warn(line, { handler }, `recovered ${handler}`)
+  }
+
+  readonly discarded: CoreEvents['discarded'] = (given, topic, messages) => {
+    const reason = given.slice(0, 200)
+    this.counts.discarded += messages
+    this.#say.warn(`a handler for ${topic} threw Discard`, { reason }, undefined, { messages })
+  }
+
+  readonly endedLate: CoreEvents['endedLate'] = (lateMs, event, { id, attempt }, { handler, messages }) => {
+    const { topic } = event
+    const vehicle = shownVehicle(vinOfEvent(event))
+    this.#say.warn(
+      'a handler ignored its signal and ended after its time limit: it ran beside its retry',
+      { handler, topic, vehicle, delivery: id, attempt, messages, lateMs },
+      `late ${topic} ${handler}`,
+    )
+  }
+
+  readonly inboxFailed: CoreEvents['inboxFailed'] = (error) => {
+    this.#say.error('the inbox failed', this.#where(error))
+    this.observers.failed?.(error, { kind: 'inbox' })
+  }
+
+  readonly lost: CoreEvents['lost'] = (messages) => {
+    const line =
+      this.#settings.ack === 'handled'
+        ? 'messages were not handled in time and are lost: they were answered 503'
+        : 'acknowledged messages were not handled in time and are lost'
+    this.#say.error(line, {}, undefined, { messages })
+  }
+
+  #where(error: unknown, vin?: string): Record<string, unknown> {
+    return failureDetails(error, this.#settings.logErrorText, vin)
+  }
+
+  #sayRests(handler: string, details: Record<string, unknown>): void {
+    const line = 'a handler fails for every vehicle: its circuit breaker is open, and its messages wait'
+    // With the key of its other failures, the line would be lost among them when an outage is short.
+    this.#say.error(line, { handler, ...details }, `resting ${handler}`)
   }
 }
 

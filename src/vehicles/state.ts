@@ -86,7 +86,10 @@ export class Slots {
   #others = 0
 
   constructor(
-    { fields, deltas = {} }: { fields: readonly string[] | undefined; deltas?: Readonly<Record<string, number>> },
+    {
+      fields,
+      deltas = {},
+    }: { fields: readonly string[] | undefined; deltas?: { readonly [field: string]: number | undefined } },
     ownFields: FieldCatalogue = {},
     leftOut: (reason: string) => void = () => {},
   ) {
@@ -354,16 +357,16 @@ export class VehicleState implements StoredVehicle {
     }
     const { link, memory, timers, lag, rules, gapTo, dueMs, newestMs, clock } = this
     const row: StoredState = {
-      ...(dueMs === undefined ? {} : { due: dueMs }),
-      ...(rules === undefined ? {} : { rules }),
+      due: dueMs,
+      rules,
       fields,
-      ...(link === undefined ? {} : { link: { ...link, stateMs: link.stateMs === neverSent ? null : link.stateMs } }),
-      ...(memory === undefined ? {} : { memory }),
-      ...(timers === undefined ? {} : { timers }),
-      ...(lag === undefined ? {} : { lag: [lag.ms, lag.atMs, lag.isSlow] }),
-      ...(gapTo < 0 ? {} : { gapTo }),
-      ...(newestMs === neverSent ? {} : { newest: newestMs }),
-      ...(clock === undefined ? {} : { clock }),
+      link: link && { ...link, stateMs: link.stateMs === neverSent ? null : link.stateMs },
+      memory,
+      timers,
+      lag: lag && [lag.ms, lag.atMs, lag.isSlow],
+      gapTo: gapTo < 0 ? undefined : gapTo,
+      newest: newestMs === neverSent ? undefined : newestMs,
+      clock,
     }
     return JSON.stringify(row)
   }
@@ -394,9 +397,9 @@ export interface StoredRow {
 /** A state as it is stored. `null` stands for values that JSON does not have. */
 interface StoredState {
   /** The first of the timers. It comes first, so that a store finds it without reading the rest. */
-  readonly due?: number
+  readonly due?: number | undefined
   /** Comes next, for the same reason. */
-  readonly rules?: string
+  readonly rules?: string | undefined
   readonly fields: Readonly<
     Record<
       string,
@@ -412,18 +415,20 @@ interface StoredState {
       ]
     >
   >
-  readonly link?: Omit<Link, 'stateMs' | 'online' | 'state' | 'ended'> & {
-    readonly ended?: Connections
-    readonly stateMs: Stamp | null
-    readonly online?: boolean | undefined
-    readonly state?: string | undefined
-  }
-  readonly memory?: Memory
-  readonly timers?: Timers
-  readonly lag?: readonly [ms: number, atMs: number, isSlow: boolean]
-  readonly gapTo?: number
-  readonly newest?: number
-  readonly clock?: ClockMemory
+  readonly link?:
+    | (Omit<Link, 'stateMs' | 'online' | 'state' | 'ended'> & {
+        readonly ended?: Connections
+        readonly stateMs: Stamp | null
+        readonly online?: boolean | undefined
+        readonly state?: string | undefined
+      })
+    | undefined
+  readonly memory?: Memory | undefined
+  readonly timers?: Timers | undefined
+  readonly lag?: readonly [ms: number, atMs: number, isSlow: boolean] | undefined
+  readonly gapTo?: number | undefined
+  readonly newest?: number | undefined
+  readonly clock?: ClockMemory | undefined
 }
 
 /** The last moment that a date can have, in milliseconds since the epoch. */
@@ -455,18 +460,16 @@ export function movedState({ vin, seq, seenMs, text }: StoredRow, gapTo: number)
     fields: Object.fromEntries(
       Object.entries(fields).map(([name, [value, at, number, ...more]]) => [name, [value, at, moved(number), ...more]]),
     ),
-    ...(link === undefined ? {} : { link: { ...link, heard: moved(link.heard) } }),
-    ...(clock === undefined ? {} : { clock: { ...clock, ahead: clock.ahead && { ...clock.ahead, seq: 0 } } }),
-    ...(timers === undefined
-      ? {}
-      : {
-          timers: Object.fromEntries(
-            Object.entries(timers).map(([name, timer]) => [
-              name,
-              seq > uncertainTo ? timer : { ...timer, acrossGap: true },
-            ]),
-          ),
-        }),
+    link: link && { ...link, heard: moved(link.heard) },
+    clock: clock && { ...clock, ahead: clock.ahead && { ...clock.ahead, seq: 0 } },
+    timers:
+      timers &&
+      Object.fromEntries(
+        Object.entries(timers).map(([name, timer]) => [
+          name,
+          seq > uncertainTo ? timer : { ...timer, acrossGap: true },
+        ]),
+      ),
   }
   const written = JSON.stringify(row)
   return { vin, seq: 0, seenMs, dueMs: dueOf(written), text: () => written }

@@ -65,7 +65,7 @@ async function setup({ before, openGaps = [], earlier = [], isExpected = false, 
   return { cluster, clock, gaps, logged, life, stopListening }
 }
 
-const kept = (gap: InboxGap): KeptGap => ({ toMs: 0, missed: 0, ...gap })
+const kept = (gap: InboxGap): KeptGap => ({ ...gap, toMs: gap.toMs ?? 0, missed: gap.missed ?? 0 })
 
 /** The last signs of all receivers, by name. `undefined`: deleted. */
 function signsOf(cluster: FakeCluster): ReadonlyMap<string, Sign | undefined> {

@@ -44,7 +44,7 @@ class Fleet {
   readonly #offsets = [0]
   readonly #lives: (Life | undefined)[]
   readonly #losses: Loss[] = []
-  readonly #emitted: { readonly vin?: string; readonly fromMs: number; readonly toMs: number }[] = []
+  readonly #emitted: { readonly vin?: string | undefined; readonly fromMs: number; readonly toMs: number }[] = []
   /** Stored messages: whether they were settled. */
   readonly #stored = new Map<string, boolean>()
   #sent = 0
@@ -66,7 +66,8 @@ class Fleet {
   async start(at: number, adopts: boolean): Promise<void> {
     if (this.#lives[at] !== undefined) return
     const open: InboxGap[] = []
-    const openGaps = (): KeptGap[] => open.map((gap) => ({ missed: 0, toMs: this.#clock.now(), ...gap }))
+    const openGaps = (): KeptGap[] =>
+      open.map((gap) => ({ ...gap, missed: gap.missed ?? 0, toMs: gap.toMs ?? this.#clock.now() }))
     const { settings } = settingsOf({ clock: this.#clock, openGaps })
     const adopt = adopts ? { adopt: join(this.#folder, 'inbox-*.db') } : {}
     const inbox = sqliteInbox({ path: this.#path(at), waitMs: 0, ...adopt })(settings)

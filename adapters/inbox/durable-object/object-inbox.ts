@@ -21,7 +21,7 @@ import { dead, deleteMeta, listing, prepareSchema, readMeta, type Rows, waiting,
 import { createObjectVehicles, type ObjectVehicles } from './vehicles.ts'
 
 export interface ObjectInbox extends Inbox {
-  readonly vehicles?: ObjectVehicles
+  readonly vehicles: ObjectVehicles | undefined
   readonly archive: Archive
   /** The number of messages that are handed out now, and of all claims so far. They show whether anything is going on. */
   activity(): { readonly handedOut: number; readonly claims: number }
@@ -86,15 +86,15 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
   }
 
   /** States miss what a receiver without the part `vehicles` settles. Returns the gap that says so to the next one. */
-  function staleness(): Pick<Opened, 'gaps'> {
+  function staleness(): Opened['gaps'] {
     const noted = readMeta(sql, staleKey)
     if (vehicles === undefined && noted === undefined) {
       const [newest] = rows('SELECT max(place) AS place FROM fleethook_vehicles')
       if (typeof newest?.['place'] === 'number') writeMeta(sql, staleKey, String(msOfSeq(newest['place'])))
     }
-    if (vehicles === undefined || noted === undefined) return {}
+    if (vehicles === undefined || noted === undefined) return undefined
     staleFromMs = Number(noted)
-    return { gaps: [{ reason: 'stopped', fromMs: staleFromMs }] }
+    return [{ reason: 'stopped', fromMs: staleFromMs }]
   }
 
   /** Writes the state of a vehicle together with the change that led to it, or neither. A state that is refused holds no message: the older one stays. */
@@ -191,14 +191,14 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     const seen = typeof newest?.['place'] === 'number' ? idWithSeq(firstId, newest['place']) : undefined
     if (seen !== undefined && (lastId === undefined || seqOf(seen) > seqOf(lastId))) lastId = seen
     if (room.pending.messages > 0) kept()
-    return { ...(lastId === undefined ? {} : { lastId }), ...staleness(), waiting: found() }
+    return { lastId, gaps: staleness(), waiting: found() }
   }
 
   return {
     durability: 'replicated',
     // Time passes without the object.
     watchesTime: false,
-    ...(vehicles === undefined ? {} : { vehicles }),
+    vehicles,
 
     open: async () => open(),
 

@@ -98,7 +98,7 @@ class Shard {
       ...keeping,
       keepsVehicles: parts.vehicles !== undefined,
       kept: () => this.#lookAfter(clock.now() + lookAfterMs),
-      failed: parts.reports.dispatch.inboxFailed,
+      failed: parts.reports.inboxFailed,
       dropped: (times) => this.#noteDropped(times),
     })
     this.#parts = parts
@@ -240,7 +240,7 @@ class Shard {
     this.#storage.setAlarm(atMs).catch((error: unknown) => {
       // No alarm is set now. The next message sets one.
       this.#alarmAt = undefined
-      this.#parts.reports.dispatch.inboxFailed(error)
+      this.#parts.reports.inboxFailed(error)
     })
   }
 
@@ -260,9 +260,5 @@ class Shard {
 function withDates(which: Which): Which {
   if (typeof which === 'string') return which
   const { from, to, ...others } = which
-  return {
-    ...others,
-    ...(from === undefined ? {} : { from: new Date(from) }),
-    ...(to === undefined ? {} : { to: new Date(to) }),
-  }
+  return { ...others, from: from && new Date(from), to: to && new Date(to) }
 }

@@ -1,7 +1,7 @@
 /** Left in the metadata of a position, so that the next owner can count the processes that ended during a message. */
 export interface Mark {
   /** The process that may have messages in hand. Left out: it has none. */
-  readonly owner?: string
+  readonly owner?: string | undefined
   /** A process ended, and it may have had each message below this offset in hand: it counts once. */
   readonly upTo: number
   /** The messages below `upTo` that count more than once. */
@@ -16,7 +16,12 @@ const noMark: Mark = { upTo: -1, ends: new Map(), hand: [] }
 const mostBytes = 1_000
 
 /** Offsets as the distance from the one before, the first from the position: in hand, and after each count those that have it. */
-type Written = { owner?: string; upTo?: number; hand?: number[]; ends?: [count: number, ...distances: number[]][] }
+interface Written {
+  readonly owner: string | undefined
+  readonly upTo: number | undefined
+  readonly hand: readonly number[] | undefined
+  readonly ends: readonly (readonly [count: number, ...distances: number[]])[] | undefined
+}
 
 /** The metadata of a position. When it would be too long, it has the messages with the highest counts only. */
 export function writeMark({ owner, upTo, ends, hand }: Mark, position: number): string {
@@ -26,12 +31,10 @@ export function writeMark({ owner, upTo, ends, hand }: Mark, position: number): 
     for (const [at, count] of counted.slice(0, most)) byCount.set(count, [...(byCount.get(count) ?? []), at])
     const inHand = hand.toSorted((one, other) => (ends.get(other) ?? 1) - (ends.get(one) ?? 1)).slice(0, most)
     const written: Written = {
-      ...(owner === undefined ? {} : { owner }),
-      ...(upTo > position ? { upTo } : {}),
-      ...(inHand.length === 0 ? {} : { hand: distances(inHand, position) }),
-      ...(byCount.size === 0
-        ? {}
-        : { ends: [...byCount].map(([count, some]) => [count, ...distances(some, position)]) }),
+      owner,
+      upTo: upTo > position ? upTo : undefined,
+      hand: inHand.length === 0 ? undefined : distances(inHand, position),
+      ends: byCount.size === 0 ? undefined : [...byCount].map(([count, some]) => [count, ...distances(some, position)]),
     }
     const text = JSON.stringify(written)
     if (text.length <= mostBytes) return text === '{}' ? '' : text
@@ -43,7 +46,7 @@ export function readMark(text: string, position: number): Mark {
   try {
     const { owner, upTo = -1, hand = [], ends = [] }: Written = JSON.parse(text)
     return {
-      ...(typeof owner === 'string' ? { owner } : {}),
+      owner: typeof owner === 'string' ? owner : undefined,
       upTo,
       hand: offsets(hand, position),
       ends: new Map(ends.flatMap(([count, ...some]) => offsets(some, position).map((at) => [at, count] as const))),

@@ -13,7 +13,7 @@ interface TopicSignsOptions {
 }
 
 /** The value of a record: a sign. A compacted topic can have deleted the first one of its receiver, so it has the time of that. */
-type Value = Sign & { readonly sinceMs?: number }
+type Value = Sign & { readonly sinceMs?: number | undefined }
 
 /** Signs of life in a compacted topic, whose brokers set the times. */
 export class TopicSigns implements Signs {
@@ -30,7 +30,7 @@ export class TopicSigns implements Signs {
 
   async write(sign: Sign, withinMs: number): Promise<void> {
     const sinceMs = this.#traces.get(this.me)?.since
-    const value: Value = { ...sign, ...(sinceMs === undefined ? {} : { sinceMs }) }
+    const value: Value = { ...sign, sinceMs }
     const { writer, settings, writerId: key } = this.#options
     const text = Buffer.from(JSON.stringify(value))
     const timestamp = BigInt(Date.now())

@@ -587,7 +587,7 @@ export class Reader extends SharedReader<Unsettled> {
       const offset = Math.max(lowOf(part), part.committed)
       const marked = new Set(mayStart ? [...part.hand].filter((one) => one.offset < part.suspectsUpTo) : [])
       const mark: Mark = {
-        ...(mayStart ? { owner: this.#owner } : {}),
+        owner: mayStart ? this.#owner : undefined,
         upTo: part.suspectsUpTo,
         ends: part.ends,
         hand: [...marked].map((one) => one.offset),

@@ -89,11 +89,7 @@ export class KafkaSystem implements SharedSystem {
 
   figures(): InboxStats {
     const oldestWaitingMs = this.#reader?.oldestMs()
-    return {
-      ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }),
-      ...this.#reader?.figures(),
-      ...(this.#connected?.spool === undefined ? {} : { spooled: this.#connected.spool.size }),
-    }
+    return { oldestWaitingMs, ...this.#reader?.figures(), spooled: this.#connected?.spool?.size }
   }
 
   backlog(): Backlog | undefined {
@@ -168,7 +164,7 @@ export class KafkaSystem implements SharedSystem {
       settings,
       clock,
       topics: [topic, deadTopic, lifeTopic],
-      ...(spool === undefined ? {} : { divert: (partition, appends) => spool.divert(partition, appends) }),
+      divert: spool && ((partition, appends) => spool.divert(partition, appends)),
     })
     if (found !== unknownTopics) await writer.open()
     const shared = { connector, settings, clock, writer, writerId: this.#writerId }
@@ -299,10 +295,8 @@ export class KafkaSystem implements SharedSystem {
     const appended: Promise<void>[] = []
     for (const chunk of chunksOf(messages, Math.min(mostBytes, found.mostBytes - marginBytes))) {
       const records = chunk.messages.map((message) => toRecord(message, { topic, partition, writer: this.#writerId }))
-      const confirmed = writer.append(records, chunk.bytes, {
-        ...(withinMs === undefined ? {} : { withinMs }),
-        ...(mayDivert ? { messages: chunk.messages } : {}),
-      })
+      const messages = mayDivert ? chunk.messages : undefined
+      const confirmed = writer.append(records, chunk.bytes, { withinMs, messages })
       appended.push(confirmed)
       if (inTurn) await confirmed
     }

@@ -22,9 +22,9 @@ export interface Append {
 
 interface AppendOptions {
   /** How long the brokers may take, in milliseconds. Default: the option `confirmMs`. */
-  readonly withinMs?: number
+  readonly withinMs?: number | undefined
   /** The messages of the records, if they may be diverted after that time. */
-  readonly messages?: readonly InboxMessage[]
+  readonly messages?: readonly InboxMessage[] | undefined
 }
 
 /** The appends that wait for one partition, in order. */
@@ -41,7 +41,7 @@ interface WriterOptions {
   readonly clock: Clock
   readonly topics: readonly string[]
   /** Takes over appends of a partition that the brokers did not confirm in time, in order. Default: they are given up. */
-  readonly divert?: (partition: number, appends: readonly Append[]) => void
+  readonly divert?: ((partition: number, appends: readonly Append[]) => void) | undefined
 }
 
 /** The limits of one request. The batch of a partition must not be larger than the largest record that brokers accept. */

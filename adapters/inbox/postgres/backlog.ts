@@ -52,7 +52,7 @@ export async function backlogOf(db: Database): Promise<Backlog> {
   const oldest = row['oldest_ms']
   return {
     messages: Number(row['messages']),
-    ...(oldest === null ? {} : { oldestMs: Number(oldest) }),
+    oldestMs: oldest === null ? undefined : Number(oldest),
     processes: Number(row['processes']),
     unhandledPartitions: Number(row['unhandled_partitions']),
   }

@@ -237,14 +237,7 @@ export class Reader extends SharedReader<Unsettled> {
       await this.#endings.note(ending, found.tries)
       if (!this.isHere(found)) return undefined
     }
-    return {
-      message,
-      deliveries,
-      replayed,
-      replay,
-      seq: Number(ending.seq),
-      ...(changed === undefined ? {} : { changed }),
-    }
+    return { message, deliveries, replayed, replay, changed, seq: Number(ending.seq) }
   }
 
   protected end(found: Unsettled, outcome: Outcome): Settled | Promise<Settled> {
@@ -528,16 +521,7 @@ export class Reader extends SharedReader<Unsettled> {
       this.#texts.add(found, notBefore > this.clock.now())
       const { id, lane, kind } = message
       const crashes = Math.max(0, deliveries - attempts)
-      page.push({
-        id,
-        lane,
-        kind,
-        attempts,
-        notBefore,
-        crashes,
-        redelivered: isInherited,
-        ...(failure === undefined ? {} : { failure }),
-      })
+      page.push({ id, lane, kind, attempts, notBefore, crashes, redelivered: isInherited, failure })
     }
     if (page.length > 0) this.#options.inbox.onWaiting?.(page)
   }

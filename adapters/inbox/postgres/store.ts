@@ -1,4 +1,4 @@
-import { pageOf, replayable } from '../../../src/inbox/archive.ts'
+import { type DeadLetterStore, pageOf, replayable } from '../../../src/inbox/archive.ts'
 import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
 import { BelievedTime } from '../../../src/inbox/believed-time.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
@@ -10,13 +10,14 @@ import type {
   DeadLetterReason,
   InboxMessage,
   ListedMessage,
+  ReadMessage,
   Selection,
 } from '../../../src/inbox/inbox.ts'
 import { pageBytes } from '../../../src/inbox/pages.ts'
-import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
+import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { letterOf, listedLetter, listedOf, messageOf } from '../../../src/inbox/stored-row.ts'
-import { type DeadLetterStore, paced } from '../shared-archive.ts'
+import { paced } from '../paced.ts'
 import type { Database, Row } from './client.ts'
 import { patientMs, type Place } from './endings.ts'
 import type { PostgresSettings } from './options.ts'
@@ -197,13 +198,13 @@ WHERE ${inPage} ORDER BY m.id DESC`,
   }
 
   /** Handles handled messages again, in order per vehicle. Resolves to their number. */
-  async replayHandled(which: ReplaySelection, reread: Receipts['reread']): Promise<number> {
+  async replayHandled(which: ReplaySelection, reread: ReadMessage): Promise<number> {
     const found: Pick<InboxMessage, 'id' | 'lane'>[] = []
     for await (const { id, lane } of replayable(this, which, reread)) found.push({ id, lane })
     return which.dryRun === true ? found.length : this.#replay(found)
   }
 
-  async replaySome(which: ReplayPage, reread: Receipts['reread']): Promise<Replayed> {
+  async replaySome(which: ReplayPage, reread: ReadMessage): Promise<Replayed> {
     const { found, next } = await pageOf(replayable(this, which, reread), which.limit)
     return { messages: await this.#replay(found), next }
   }

@@ -1,12 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../../src/base/clock.ts'
-import { createMessages, readsNothing } from '../../../src/inbox/archive.ts'
+import { createMessages, deadLettersOf, readsNothing } from '../../../src/inbox/archive.ts'
 import { clockAhead } from '../../../src/inbox/believed-time.ts'
 import { failingOf } from '../../../src/inbox/failing.ts'
 import type { Inbox, InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
 import type { Backlog, Failing, InboxStats } from '../../../src/inbox/stats.ts'
 import type { Signs } from '../signs-of-life.ts'
-import { deadLettersOf } from '../shared-archive.ts'
 import type { SharedSystem, SystemOperator } from '../shared-inbox.ts'
 import { failingMessages, Watch } from './backlog.ts'
 import { Database } from './client.ts'
@@ -140,12 +139,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   }
 
   figures(): InboxStats {
-    const oldestWaitingMs = this.reader?.oldestMs()
-    return {
-      ...this.reader?.figures,
-      purged: this.reader?.purged ?? 0,
-      ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }),
-    }
+    return { ...this.reader?.figures, purged: this.reader?.purged ?? 0, oldestWaitingMs: this.reader?.oldestMs() }
   }
 
   close(): Promise<void> {

@@ -6,6 +6,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import {
   type Archive,
+  type Claim,
   type DeadLetter,
   type DeadLetterReason,
   done,
@@ -17,6 +18,7 @@ import {
   type ListedMessage,
   neverFits,
   type NextAttempt,
+  type Outcome,
   unwritable,
   type Waiting,
 } from '../../../src/inbox/inbox.ts'
@@ -270,22 +272,35 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     return cache.get(id) ?? { ...found, seq, isClaimed: false }
   }
 
-  /** A disk that fails for a while must not look like a message that kills its process. */
-  function takeBackClaim(found: CachedMessage, deliveries: number, error: unknown): never {
-    const { seq, message } = found
-    commits.update({ seq, deliveries: deliveries - found.deliveries })
-    found.deliveries = deliveries
-    crashSuspects.takeBack(message)
-    throw error
+  /** Counts the claim, and writes it first when the message may end the process. */
+  function handOut(found: CachedMessage): Claim | Promise<Claim> {
+    const { message, seq, deliveries: before, replayed, replay, changed } = found
+    const known = { lane: message.lane, seq, deliveries: before, replayed }
+    const deliveries = crashSuspects.deliveriesOf(known)
+    found.deliveries = deliveries + 1
+    cache.claim(found)
+    commits.update({ seq, deliveries: found.deliveries - before })
+    const claim = { message, deliveries, replayed, replay, changed }
+    if (!crashSuspects.mustWrite(known)) return claim
+    return commits.flush().then(
+      () => claim,
+      (error: unknown) => {
+        // A disk that fails for a while must not look like a message that kills its process.
+        commits.update({ seq, deliveries: before - found.deliveries })
+        found.deliveries = before
+        crashSuspects.takeBack(message)
+        throw error
+      },
+    )
   }
 
   /** That a message ran alone and did not end its process must be on the disk before others run, because they may end it. */
-  async function writeEnd(deliveries: number): Promise<void> {
+  function writeEnd(deliveries: number): void | Promise<void> {
     // If the commit fails, a later one writes it.
-    if (deliveries >= mostCrashes) await commits.flush().catch(() => {})
+    if (deliveries >= mostCrashes) return commits.flush().catch(() => {})
   }
 
-  async function reschedule(seq: number, next: NextAttempt, found: CachedMessage | undefined): Promise<void> {
+  function reschedule(seq: number, next: NextAttempt, found: CachedMessage | undefined): void | Promise<void> {
     const { attempts, notBefore, deliveries: deliveriesFrom, failure = null } = next
     const deliveries = found?.deliveries ?? 0
     if (found !== undefined) {
@@ -294,7 +309,15 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     }
     const update = { seq, deliveries: 0, attempts, notBefore, failure }
     commits.update(deliveriesFrom === undefined ? update : { ...update, deliveriesFrom })
-    await writeEnd(deliveries)
+    return writeEnd(deliveries)
+  }
+
+  /** The file has more of the message than this process knows, or keeps it as a dead letter. */
+  async function settleInFile(id: string, seq: number, outcome: Exclude<Outcome, { as: 'later' }>): Promise<void> {
+    if (outcome.as === 'dead') await bury(seq, outcome.reason)
+    else if (Number.isNaN(seq) || commits.isSettling(seq)) return
+    else await moveFromPending({ to: 'settled', seq })
+    cache.remove(id)
   }
 
   async function bury(seq: number, reason: DeadLetterReason): Promise<void> {
@@ -423,7 +446,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     durability: 'disk',
     keepsGaps: true,
     window: (host) => new Window(host, (after) => waitingAfter(after === undefined ? -1 : seqOf(after))),
-    ...(vehicles === undefined ? {} : { vehicles: vehicles.store }),
+    vehicles: vehicles?.store,
 
     async open(openOptions) {
       const found = await openWhenFree(file, settings, options, isEnded, () => file.open(sign(), openOptions))
@@ -445,8 +468,8 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       if (options.adopt !== undefined) stops.push(health.regularly(adoptMs, adopt))
       control.open()
       return {
-        ...(lastId === undefined ? {} : { lastId }),
-        ...(vehicles === undefined ? {} : { unapplied: unapplied() }),
+        lastId,
+        unapplied: vehicles && unapplied(),
         gaps: gapsOf(found, clock.now()),
         waiting: waitingAfter(-1),
       }
@@ -469,35 +492,22 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       }
     },
 
-    async claim(id) {
-      const seq = seqOf(id)
-      const found = cache.get(id) ?? (await findInFile(id, seq))
-      if (found === undefined) return undefined
-      const { message, deliveries: before, replayed, replay, changed } = found
-      const claim = { lane: message.lane, seq, deliveries: before, replayed }
-      const deliveries = crashSuspects.deliveriesOf(claim)
-      found.deliveries = deliveries + 1
-      cache.claim(found)
-      commits.update({ seq, deliveries: found.deliveries - before })
-      if (crashSuspects.mustWrite(claim))
-        await commits.flush().catch((error: unknown) => takeBackClaim(found, before, error))
-      return { message, deliveries, replayed, replay, ...(changed === undefined ? {} : { changed }) }
+    claim(id) {
+      const cached = cache.get(id)
+      if (cached !== undefined) return handOut(cached)
+      return findInFile(id, seqOf(id)).then((found) => found && handOut(found))
     },
 
-    async settle(id, outcome = done) {
-      const seq = seqOf(id)
+    settle(id, outcome = done) {
       const found = cache.get(id)
+      const seq = found?.seq ?? seqOf(id)
       if (outcome.as === 'later') return reschedule(seq, outcome.next, found)
       if (outcome.vehicle !== undefined) vehicles?.settled(seq, outcome.vehicle)
-      if (outcome.as === 'dead') await bury(seq, outcome.reason)
-      else if (found !== undefined && seq > damagedUpTo) {
-        cache.remove(id)
-        release(1, found.message.bytes)
-        commits.settle(seq)
-        return writeEnd(found.deliveries)
-      } else if (Number.isNaN(seq) || commits.isSettling(seq)) return
-      else await moveFromPending({ to: 'settled', seq })
+      if (outcome.as === 'dead' || found === undefined || seq <= damagedUpTo) return settleInFile(id, seq, outcome)
       cache.remove(id)
+      release(1, found.message.bytes)
+      commits.settle(seq)
+      return writeEnd(found.deliveries)
     },
 
     archive: {
@@ -565,14 +575,13 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
 
     stats() {
       const { oldest, deadLetters } = figures
-      const oldestWaitingMs = oldest === undefined ? undefined : Math.max(0, clock.now() - msOfSeq(oldest))
       return {
         bytes: bytesOf(path) + bytesOf(`${path}-wal`),
         deadLetters,
         commitMs: commits.durations(),
         unopened,
         purged,
-        ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }),
+        oldestWaitingMs: oldest === undefined ? undefined : Math.max(0, clock.now() - msOfSeq(oldest)),
       }
     },
 

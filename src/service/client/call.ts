@@ -118,7 +118,7 @@ function initOf({ apiKey }: Connection, request: ServiceRequest, signal: AbortSi
       authorization: `Bearer ${apiKey}`,
       ...(body === undefined ? {} : { 'content-type': 'application/json' }),
     },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    body: body === undefined ? null : JSON.stringify(body),
     // A redirection must not carry the key to another host.
     redirect: 'manual',
     signal,

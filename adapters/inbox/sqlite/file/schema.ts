@@ -380,8 +380,8 @@ export function gapOf({ reason: name, from_ms: fromMs, to_ms: toMs, vin, missed 
   return {
     reason: isGapReason(name) ? name : 'restarted',
     fromMs: Number(fromMs),
-    ...(toMs == null ? {} : { toMs: Number(toMs) }),
-    ...(typeof vin === 'string' ? { vin } : {}),
-    ...(missed == null || missed === 0 ? {} : { missed: Number(missed) }),
+    toMs: toMs == null ? undefined : Number(toMs),
+    vin: typeof vin === 'string' ? vin : undefined,
+    missed: Number(missed) || undefined,
   }
 }
