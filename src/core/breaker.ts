@@ -2,7 +2,7 @@ import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import type { Message, Handler } from './message.ts'
 import type { CoreEvents } from './events.ts'
 
-export interface RestingHandler {
+export interface PausedHandler {
   readonly handler: string
   readonly sinceMs: number
   /** When it is tried again with one message. */
@@ -12,7 +12,7 @@ export interface RestingHandler {
 /** What breakers need of their core. */
 interface BreakerHost {
   readonly clock: Clock
-  readonly events: Pick<CoreEvents, 'resting' | 'recovered'>
+  readonly events: Pick<CoreEvents, 'stillPaused' | 'recovered'>
   /** A message may have its turn again. Does nothing unless a breaker keeps it. */
   resume(message: Message, afterMs?: number): void
 }
@@ -29,13 +29,13 @@ interface OpenBreaker {
 /** The number of lanes for which a handler has to fail, without a success in between, before its circuit breaker opens. */
 const lanesToOpen = 5
 
-const firstRestMs = 1_000
-const longestRestMs = 60_000
+const firstPauseMs = 1_000
+const longestPauseMs = 60_000
 
 /**
  * One circuit breaker per handler. When a database is down, its handler fails for every vehicle, and trying each message until its
- * attempts are used up would only make dead letters. So the handler rests, and the attempts of its messages do not count. It is tried
- * with one message at a time: when the rest is over, and with each vehicle that it has not failed for yet, so that vehicles for which
+ * attempts are used up would only make dead letters. So the handler is paused, and the attempts of its messages do not count. It is tried
+ * with one message at a time: when the pause is over, and with each vehicle that it has not failed for yet, so that vehicles for which
  * it works do not wait. The first success closes the breaker.
  */
 export class Breakers {
@@ -68,7 +68,7 @@ export class Breakers {
   askedToWait(handler: Handler): void {
     const breaker = this.#failing.get(handler)
     const atMs = breaker?.askedToWait()
-    if (breaker !== undefined && atMs !== undefined) this.#host.events.resting(handler.name, atMs, breaker.failures)
+    if (breaker !== undefined && atMs !== undefined) this.#host.events.stillPaused(handler.name, atMs, breaker.failures)
   }
 
   succeeded(handler: Handler): void {
@@ -84,7 +84,7 @@ export class Breakers {
     for (const breaker of this.#failing.values()) breaker.stop()
   }
 
-  resting(): readonly RestingHandler[] {
+  paused(): readonly PausedHandler[] {
     return [...this.#failing].flatMap(([{ name }, { sinceMs, nextTryMs }]) =>
       sinceMs === undefined ? [] : [{ handler: name, sinceMs, nextTryMs }],
     )
@@ -101,7 +101,7 @@ export class Breaker {
   readonly #tried = new Set<Message>()
   /** The messages that it has failed for while the breaker was open, and that are not over. */
   readonly #failedFor = new WeakSet<Message>()
-  #restMs = firstRestMs
+  #pauseMs = firstPauseMs
   #nextTryMs = 0
   /** The message that tries the handler. */
   #probe: Message | undefined
@@ -139,22 +139,22 @@ export class Breaker {
       this.#lanes.add(message.lane)
       if (this.#lanes.size < lanesToOpen) return undefined
       this.sinceMs = this.#core.clock.now()
-      this.#rest()
+      this.#pause()
     } else if (this.#probe === message) {
       this.#probe = undefined
       if (this.#leftMs() <= 0) {
-        this.#restMs = Math.min(longestRestMs, this.#restMs * 2)
-        this.#rest()
+        this.#pauseMs = Math.min(longestPauseMs, this.#pauseMs * 2)
+        this.#pause()
       }
     }
     this.#failedFor.add(message)
-    return { breaker: this, failures: this.failures, restMs: Math.max(firstRestMs, this.#leftMs()) }
+    return { breaker: this, failures: this.failures, restMs: Math.max(firstPauseMs, this.#leftMs()) }
   }
 
-  /** Rests on, and returns until when. `undefined`: it does not rest. */
+  /** Stays paused, and returns until when. `undefined`: it is not paused. */
   askedToWait(): number | undefined {
     if (this.#probe === undefined) return undefined
-    this.#rest()
+    this.#pause()
     return this.nextTryMs
   }
 
@@ -175,7 +175,7 @@ export class Breaker {
     this.stop()
     for (const message of this.#untried) this.#core.resume(message)
     // The handler may still fail for these, so they come back one after another.
-    for (const message of this.#tried) this.#core.resume(message, Math.ceil(firstRestMs * Math.random()))
+    for (const message of this.#tried) this.#core.resume(message, Math.ceil(firstPauseMs * Math.random()))
   }
 
   stop(): void {
@@ -192,11 +192,11 @@ export class Breaker {
     return false
   }
 
-  #rest(): void {
+  #pause(): void {
     this.#probe = undefined
-    const restMs = Math.round(this.#restMs * (0.75 + Math.random() / 4))
-    this.#nextTryMs = elapsedMs(this.#core.clock) + restMs
-    this.#arm(restMs)
+    const pauseMs = Math.round(this.#pauseMs * (0.75 + Math.random() / 4))
+    this.#nextTryMs = elapsedMs(this.#core.clock) + pauseMs
+    this.#arm(pauseMs)
   }
 
   #leftMs(): number {
@@ -207,7 +207,7 @@ export class Breaker {
   #arm(afterMs: number): void {
     this.#timer?.cancel()
     this.#timer = this.#core.clock.after(afterMs, () => {
-      this.#arm(this.#restMs)
+      this.#arm(this.#pauseMs)
       // A timer can fire some milliseconds early.
       this.#nextTryMs = Math.min(this.#nextTryMs, elapsedMs(this.#core.clock))
       if (!this.#wakeFirst(this.#untried)) this.#wakeFirst(this.#tried)

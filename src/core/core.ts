@@ -41,7 +41,7 @@ class Attempt {
   at: number
   /** Handlers that failed or were left out, and those of them that a breaker keeps. */
   left: readonly Handler[] = noHandlers
-  resting: readonly Handler[] = noHandlers
+  paused: readonly Handler[] = noHandlers
   breaker: Breaker | undefined
   /** The error of the handler that failed last, and the longest wait that any of them asks for. */
   failure: MaybeFailure
@@ -61,7 +61,7 @@ class Attempt {
   leave(handler: Handler, breaker: Breaker | undefined): void {
     this.left = [...this.left, handler]
     if (breaker === undefined) return
-    this.resting = [...this.resting, handler]
+    this.paused = [...this.paused, handler]
     this.breaker ??= breaker
   }
 
@@ -395,7 +395,7 @@ export class Core {
    * | only batches are left                                | yes                | the batches                         | it gathers         |
    * | none is left                                         | yes                |                                     | done, or dead      |
    */
-  #nextOf(message: Message, { before, at, left, resting, breaker, failure, restMs, isShared }: Attempt): Next {
+  #nextOf(message: Message, { before, at, left, paused, breaker, failure, restMs, isShared }: Attempt): Next {
     if (message.isOver) return 'over'
     const { handlers = noHandlers } = message
     const toGather = at < handlers.length ? handlers.slice(at) : noHandlers
@@ -412,9 +412,9 @@ export class Core {
     if (isLast)
       message.failForGood(
         errorText(failure.error),
-        left.filter((handler) => !resting.includes(handler)),
+        left.filter((handler) => !paused.includes(handler)),
       )
-    const again = isLast ? resting : left
+    const again = isLast ? paused : left
     if (again.length > 0) {
       message.leave([...again, ...toGather])
       if (failure !== undefined && !isLast) return restMs
@@ -544,7 +544,7 @@ export class Core {
       else if (answer?.value === false) this.#endTurn(message, 'over')
       else {
         const attempt = new Attempt(message.attempt, 1)
-        // Asked for each: a handler that rests is tried with one message, and the others wait.
+        // Asked for each: a paused handler is tried with one message, and the others wait.
         if (this.#leavesOut(message, handler, attempt)) void this.#turn(message, attempt)
         else messages.push(message)
       }

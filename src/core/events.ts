@@ -41,8 +41,8 @@ export interface CoreEvents {
     run: FailedRun,
   ): void
   discarded(reason: string, topic: string, messages: number): void
-  /** A resting handler threw `Retry` when it was tried, so it rests until `atMs`. `failures`: the runs that failed in a row. */
-  resting(handler: string, atMs: number, failures: number): void
+  /** A paused handler threw `Retry` when it was tried, so it stays paused until `atMs`. `failures`: the runs that failed in a row. */
+  stillPaused(handler: string, atMs: number, failures: number): void
   recovered(handler: string): void
   /** A message of this request was given up. */
   died(letter: DeadLetter, request: RequestWork): void

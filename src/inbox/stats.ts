@@ -133,7 +133,7 @@ export interface Stats {
   /** VINs that have work. One message of each runs at a time. */
   readonly lanes: number
   /** Handlers that fail for every vehicle, so that their circuit breaker is open: since when, and when they are tried again. */
-  readonly resting: readonly { readonly handler: string; readonly since: Date; readonly nextTryAt: Date }[]
+  readonly paused: readonly { readonly handler: string; readonly since: Date; readonly nextTryAt: Date }[]
   /** Gaps that no `gap` event has reported yet. */
   readonly openGaps: number
   /** What waits for handlers, wherever they run. `undefined`: not known in this process, as in a Worker in front of Durable Objects. */

@@ -193,7 +193,7 @@ export class Intake implements OperatorApi {
         observers: reports.observers,
         failed: reports.failed,
         discarded: reports.discarded,
-        resting: reports.resting,
+        stillPaused: reports.stillPaused,
         recovered: reports.recovered,
         endedLate: reports.endedLate,
         inboxFailed,
@@ -421,7 +421,7 @@ export class Intake implements OperatorApi {
       inbox,
       running: this.lifecycle.running,
       lanes: lanes.size,
-      resting: breakers.resting().map(({ handler, sinceMs, nextTryMs }) => ({
+      paused: breakers.paused().map(({ handler, sinceMs, nextTryMs }) => ({
         handler,
         since: new Date(sinceMs),
         nextTryAt: new Date(nextTryMs),

@@ -147,7 +147,7 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
     ),
     gauge('lanes', '{lane}', 'Vehicles that have work.', stats.lanes),
     gauge('running', '{message}', 'Messages whose handlers run now.', stats.running),
-    gauge('handlers.resting', '{handler}', 'Handlers whose circuit breaker is open.', stats.resting.length),
+    gauge('handlers.paused', '{handler}', 'Handlers whose circuit breaker is open.', stats.paused.length),
     {
       name: 'fleethook.lag.messages',
       unit: '{message}',

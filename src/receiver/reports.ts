@@ -171,7 +171,7 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
     }
     const line = `a handler for ${messages === undefined ? event.topic : `a batch of ${event.topic}`} failed`
     const key = `failed ${event.topic} ${handler}`
-    if (failures > 0) this.#sayRests(handler, { topic: event.topic, failures, ...details })
+    if (failures > 0) this.#sayPaused(handler, { topic: event.topic, failures, ...details })
     // The line of its dead letter comes next.
     else if (nextAtMs === undefined) this.#say.warnOfEnd(line, details, key)
     else this.#say.warn(line, details, key)
@@ -179,8 +179,8 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
     this.observers.failed?.(error, { kind: 'handler', event, delivery: { id, attempt }, messages, handler, nextAt })
   }
 
-  readonly resting: CoreEvents['resting'] = (handler, atMs, failures) =>
-    this.#sayRests(handler, { failures, next: iso(atMs) })
+  readonly stillPaused: CoreEvents['stillPaused'] = (handler, atMs, failures) =>
+    this.#sayPaused(handler, { failures, next: iso(atMs) })
 
   readonly recovered: CoreEvents['recovered'] = (handler) => {
     const line = 'a handler succeeds again: its circuit breaker is closed, and its messages go on'
@@ -220,10 +220,10 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
     return failureDetails(error, this.#settings.logErrorText, vin)
   }
 
-  #sayRests(handler: string, details: Record<string, unknown>): void {
+  #sayPaused(handler: string, details: Record<string, unknown>): void {
     const line = 'a handler fails for every vehicle: its circuit breaker is open, and its messages wait'
     // With the key of its other failures, the line would be lost among them when an outage is short.
-    this.#say.error(line, { handler, ...details }, `resting ${handler}`)
+    this.#say.error(line, { handler, ...details }, `paused ${handler}`)
   }
 }
 

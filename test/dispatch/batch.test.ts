@@ -228,7 +228,7 @@ describe('a batch that fails', () => {
     expect(receiver.stats()).toMatchObject({ retried: 2, deadLettered: 2, lanes: 0 })
   })
 
-  test('with Retry goes on resting in the next process, and its attempt has been counted', async () => {
+  test('with Retry still waits in the next process, and its attempt has been counted', async () => {
     const on = disk()
     const clock = fakeClock()
     const first = scene({ inbox: storedInbox(on) }, clock)

@@ -35,7 +35,7 @@ describe('a handler that fails for every vehicle', () => {
         expect((await post(body)).status).toBe(200)
         await clock.advance(5_000)
       }
-      expect(receiver.stats()).toMatchObject({ handled: 0, deadLettered: 0, resting: [{ handler: 'save' }] })
+      expect(receiver.stats()).toMatchObject({ handled: 0, deadLettered: 0, paused: [{ handler: 'save' }] })
       expect(runs).toBeLessThan(200)
       const rests = [...logged].find(([line]) => line.startsWith('a handler fails for every vehicle'))
       expect(rests?.[1].length).toBeGreaterThan(10)
@@ -69,7 +69,7 @@ describe('a handler that fails for every vehicle', () => {
       })
     await post(['A', 'B', 'C', 'D', 'E'].map((vin) => data(vin, 1)))
     await clock.advance(1_000)
-    expect(receiver.stats().resting).toMatchObject([{ handler: 'save' }])
+    expect(receiver.stats().paused).toMatchObject([{ handler: 'save' }])
     await post(data('X', 1))
     await clock.advance(30_000)
     expect(receiver.stats()).toMatchObject({ deadLettered: 0, handled: 0 })
@@ -130,7 +130,7 @@ describe('a handler that fails for every vehicle', () => {
     await turn()
     await clock.advance(0)
     expect(handled).toBe(20)
-    expect(receiver.stats().resting).toEqual([])
+    expect(receiver.stats().paused).toEqual([])
   })
 
   test('by default a message is retried for an hour with a durable inbox, and for a minute in memory', async () => {
@@ -158,7 +158,7 @@ describe('a handler that fails for every vehicle', () => {
   test.each<[string, () => Partial<ReceiverOptions>]>([
     ['in memory', () => ({})],
     ['with a durable inbox', () => ({ inbox: storedInbox(disk()) })],
-  ])('goes on with each message that found it resting, also when it works again meanwhile (%s)', async (_, options) => {
+  ])('goes on with each message that found it paused, also when it works again meanwhile (%s)', async (_, options) => {
     const { receiver, post, clock } = scene(options())
     const gate = gates()
     const seen: unknown[] = []
@@ -172,7 +172,7 @@ describe('a handler that fails for every vehicle', () => {
       .on('data', ({ vin, data: { Odometer } }) => (Odometer === 1 && vin === 'A' ? gate.wait('other') : undefined))
     await post([0, 1, 2, 3, 4].map((n) => data(`VIN${n}`, n)))
     await turn()
-    expect(receiver.stats().resting).toHaveLength(1)
+    expect(receiver.stats().paused).toHaveLength(1)
     isAway = false
     await post(data('PROBE', 1))
     await turn()
@@ -182,7 +182,7 @@ describe('a handler that fails for every vehicle', () => {
     expect(gate.waiting).toEqual(['save', 'other'])
     gate.open('save')
     await turn()
-    expect(receiver.stats().resting).toEqual([])
+    expect(receiver.stats().paused).toEqual([])
     gate.open('other')
     await clock.advance(100_000)
     expect(seen.filter((name) => String(name).startsWith('A'))).toEqual(['A1', 'A2'])
@@ -227,7 +227,7 @@ describe('a handler that fails for every vehicle', () => {
     })
     await post([0, 1, 2, 3, 4].map((n) => data(`VIN${n}`, n)))
     await clock.advance(10)
-    expect(receiver.stats().resting).toHaveLength(1)
+    expect(receiver.stats().paused).toHaveLength(1)
     sizes.length = 0
     await post(['A', 'B', 'C', 'D', 'E', 'F'].map((vin, n) => data(vin, n)))
     await clock.advance(70)
@@ -236,10 +236,10 @@ describe('a handler that fails for every vehicle', () => {
     isAway = false
     await clock.advance(60_000)
     expect(new Set(sizes.slice(0, 12))).toEqual(new Set([1]))
-    expect(receiver.stats()).toMatchObject({ handled: 11, deadLettered: 0, lanes: 0, resting: [] })
+    expect(receiver.stats()).toMatchObject({ handled: 11, deadLettered: 0, lanes: 0, paused: [] })
   })
 
-  test('is tried in every rest, although many messages of one vehicle found it resting', async () => {
+  test('is tried in every rest, although many messages of one vehicle found it paused', async () => {
     const { receiver, post, clock } = scene()
     const gate = gates()
     let isAway = true
@@ -251,7 +251,7 @@ describe('a handler that fails for every vehicle', () => {
     })
     await post([0, 1, 2, 3, 4].map((n) => data(`VIN${n}`, n)))
     await clock.advance(10)
-    expect(receiver.stats().resting).toHaveLength(1)
+    expect(receiver.stats().paused).toHaveLength(1)
     await post(data('PROBE', 1))
     await clock.advance(10)
     expect(gate.waiting).toEqual(['probe'])
@@ -265,10 +265,10 @@ describe('a handler that fails for every vehicle', () => {
     expect(runs).toBeGreaterThanOrEqual(3)
     isAway = false
     await clock.advance(120_000)
-    expect(receiver.stats()).toMatchObject({ handled: 56, deadLettered: 0, lanes: 0, resting: [] })
+    expect(receiver.stats()).toMatchObject({ handled: 56, deadLettered: 0, lanes: 0, paused: [] })
   })
 
-  test('takes no attempt from a message that only found it resting', async () => {
+  test('takes no attempt from a message that only found it paused', async () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 2, minMs: 100 } })
     const gate = gates()
     let isAway = true

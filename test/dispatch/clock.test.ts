@@ -35,7 +35,7 @@ describe('after the clock was set back by an hour', () => {
     expect(seen).toEqual([1])
   })
 
-  test('a resting handler is tried again as soon as before', async () => {
+  test('a paused handler is tried again as soon as before', async () => {
     const clock = settableClock()
     const { receiver, post } = scene({ clock })
     let isAway = true
@@ -47,11 +47,11 @@ describe('after the clock was set back by an hour', () => {
     await post(Array.from({ length: 8 }, (_, n) => data(`VIN${n}`, n)))
     await turn()
     await clock.fake.advance(5_000)
-    const [resting] = receiver.stats().resting
-    expect(resting).toBeDefined()
-    const restMs = (resting?.nextTryAt.getTime() ?? 0) - clock.now()
+    const [paused] = receiver.stats().paused
+    expect(paused).toBeDefined()
+    const restMs = (paused?.nextTryAt.getTime() ?? 0) - clock.now()
     clock.set(-hourMs)
-    expect(receiver.stats().resting[0]?.nextTryAt.getTime()).toBe(clock.now() + restMs)
+    expect(receiver.stats().paused[0]?.nextTryAt.getTime()).toBe(clock.now() + restMs)
     isAway = false
     await clock.fake.advance(60_000)
     expect(handled).toBe(8)

@@ -222,7 +222,7 @@ test('the log tells of each handler that its circuit breaker opened and closed, 
   await clock.advance(500)
   isAway = false
   await clock.advance(8_000)
-  expect(receiver.stats()).toMatchObject({ handled: 10, resting: [] })
+  expect(receiver.stats()).toMatchObject({ handled: 10, paused: [] })
   const told = lines.filter((line) => line.includes('circuit breaker'))
   for (const [what, handler] of [
     ['error: a handler fails for every vehicle', 'save'],

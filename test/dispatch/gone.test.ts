@@ -23,12 +23,12 @@ const b1 = placed('B', 11)
 
 /** Nothing is under way or waits, and every message that this process had is accounted for. */
 function expectNothingLeft({ receiver, clock }: Shared, handled: number, handedOver: number): void {
-  const { recovered, lanes, running, pending, resting, ...counts } = receiver.stats()
+  const { recovered, lanes, running, pending, paused, ...counts } = receiver.stats()
   expect(counts).toMatchObject({ handled, handedOver, deadLettered: 0, lost: 0 })
-  expect({ lanes, running, resting, pending: pending.messages }).toEqual({
+  expect({ lanes, running, paused, pending: pending.messages }).toEqual({
     lanes: 0,
     running: 0,
-    resting: [],
+    paused: [],
     pending: 0,
   })
   expect(recovered).toBe(handled + handedOver)
@@ -159,7 +159,7 @@ describe('messages that another process has taken over', () => {
         const others = ['C', 'D', 'E', 'F', 'G']
         others.forEach((vin, at) => shared.handOver(placed(vin, 100 + at)))
         await turn()
-        expect(receiver.stats().resting).toHaveLength(1)
+        expect(receiver.stats().paused).toHaveLength(1)
         await clock.advance(500)
         shared.takeAway(...others)
       },
@@ -286,7 +286,7 @@ describe('messages that another process has taken over', () => {
       (receiver, run) =>
         void receiver.batch('data', { size: 1, withinMs: 0 }, (events) => run(events.map(({ vin }) => vin))),
     ],
-  ])('do not keep a resting %s from being tried again', async (_, register) => {
+  ])('do not keep a paused %s from being tried again', async (_, register) => {
     let isDown = true
     const seen: string[] = []
     const scene = await sharing({}, (receiver) =>
@@ -299,7 +299,7 @@ describe('messages that another process has taken over', () => {
     const { shared, receiver, clock } = scene
     for (const [at, vin] of ['C', 'D', 'E', 'F', 'G'].entries()) shared.handOver(placed(vin, 100 + at))
     await turn()
-    expect(receiver.stats().resting).toHaveLength(1)
+    expect(receiver.stats().paused).toHaveLength(1)
     shared.handOver(placed('H', 200))
     await turn()
     expect(seen.at(-1)).toBe('H')

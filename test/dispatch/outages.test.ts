@@ -153,7 +153,7 @@ async function machine({ shared, slowInbox, concurrency, attempts, batch }: Conf
       ofDelivery.set(deliveries[at]?.id ?? '', message)
       return message
     })
-    const isTry = receiver.stats().resting.some(({ handler }) => handler === name)
+    const isTry = receiver.stats().paused.some(({ handler }) => handler === name)
     observe(() => {
       for (const [at, message] of of.entries()) {
         const what = `${name} of ${message.vin}${message.number}`
@@ -277,18 +277,18 @@ async function machine({ shared, slowInbox, concurrency, attempts, batch }: Conf
     async finish() {
       isFinishing = true
       comeBack()
-      // Without a message, a resting handler is not tried.
+      // Without a message, a paused handler is not tried.
       arrive(...vins)
-      // A resting handler is tried again after a minute at most.
+      // A paused handler is tried again after a minute at most.
       for (let second = 0; second < 2 || (second < 300 && receiver.stats().lanes > 0); second += 1) {
         for (const step of steps.splice(0)) step()
         for (const run of [...runs]) run.end(true)
         await clock.advance(1_000)
         check()
       }
-      const { lanes, running, resting, pending, received, recovered, handled, deadLettered, handedOver } =
+      const { lanes, running, paused, pending, received, recovered, handled, deadLettered, handedOver } =
         receiver.stats()
-      expect({ lanes, running, resting, pending: pending.messages }).toEqual({ lanes: 0, running: 0, resting: [], pending: 0 }) // prettier-ignore
+      expect({ lanes, running, paused, pending: pending.messages }).toEqual({ lanes: 0, running: 0, paused: [], pending: 0 }) // prettier-ignore
       expect(messages.filter(({ isOver }) => !isOver)).toEqual([])
       expect(handled + deadLettered).toBe(messages.length)
       expect(received + recovered).toBe(handled + deadLettered + handedOver)

@@ -167,10 +167,10 @@ describe('metricsText', () => {
     receiver.on('data', () => (isAway ? Promise.reject(new Error('no')) : undefined))
     await post([1, 2, 3, 4, 5].map((n) => data(`A${n}`, 1)))
     await clock.advance(1)
-    expect(metricsText(receiver)).toContain('\nfleethook_handlers_resting 1\n')
+    expect(metricsText(receiver)).toContain('\nfleethook_handlers_paused 1\n')
     isAway = false
     await clock.advance(5_000)
-    expect(metricsText(receiver)).toContain('\nfleethook_handlers_resting 0\n')
+    expect(metricsText(receiver)).toContain('\nfleethook_handlers_paused 0\n')
   })
 
   test('never has a VIN or a name that came over the wire', async () => {

@@ -75,7 +75,7 @@ const lookAfterMs = 5_000
 /** How long one alarm waits for handlers. The next alarm goes on. The platform would end an alarm after 15 minutes. */
 const alarmMs = 60_000
 
-/** When nothing has been handed out for this time, every message that waits counts as resting. */
+/** When nothing has been handed out for this time, every message that waits is taken to rest. */
 const quietMs = 50
 
 /** One object: it keeps the messages of some vehicles and runs their handlers. */

@@ -97,7 +97,7 @@ interface HealthRow {
 
 /** The figures that an operator looks at first, each with what to do. */
 function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
-  const { pending, inbox, resting, secrets, refused, lastReceivedAtMs, draining, backlog, failing } = stats
+  const { pending, inbox, paused, secrets, refused, lastReceivedAtMs, draining, backlog, failing } = stats
   const { deadLetters = stats.deadLettered, mostMessages, bytes } = inbox
   const ready = about.value?.ready
   const gone = lost.value
@@ -157,10 +157,10 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
     },
     {
       name: 'Handlers',
-      value: `${resting.length || 'none'} paused`,
+      value: `${paused.length || 'none'} paused`,
       todo:
-        resting.length > 0 &&
-        resting.map(
+        paused.length > 0 &&
+        paused.map(
           ({ handler, since, nextTryAt }) =>
             `${handler} has failed for every vehicle since ${timeOf(since)} UTC. Next try: ${timeOf(nextTryAt)} UTC. `,
         ),
