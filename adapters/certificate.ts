@@ -68,6 +68,7 @@ export function createCertificate(tls: TlsOptions, runtime: string): Certificate
       const found = readFiles(files)
       if (found.cert !== texts.cert || found.key !== texts.key) {
         apply(found)
+        // What to do about `serving the renewed certificate …`: Nothing to do.
         console.info(`fleethook: serving the renewed certificate ${files.certFile}${until(found)}.`)
       }
       served = stamp
@@ -76,6 +77,8 @@ export function createCertificate(tls: TlsOptions, runtime: string): Certificate
       if (since.isSaid || performance.now() - since.sinceMs < (use === undefined ? 0 : patienceMs)) return
       since.isSaid = true
       const why = error instanceof FleethookError ? `${error.message} ${error.hint ?? ''}`.trim() : String(error)
+      // What to do about `the certificate on disk is not the one that is served`: The key does not fit, a file is half written, or this runtime
+      // cannot change it.
       console.error(`fleethook: the certificate on disk is not the one that is served${until(texts)}. ${why}`)
     }
   }
@@ -88,6 +91,8 @@ export function createCertificate(tls: TlsOptions, runtime: string): Certificate
     if (leftMs > (isStart ? warnMs : Math.min(warnMs, end.livesMs / 3))) return
     warnedMs = nowMs
     const when = new Date(end.ms).toISOString().slice(0, 16).replace('T', ' ')
+    // What to do about `the certificate expires at`, `the certificate expired at`: Renew it: with `verify`, the service posts nothing afterward. Of a
+    // proxy, only `fleethook doctor --url` says it.
     if (leftMs <= 0)
       console.error(
         `fleethook: the certificate expired at ${when} UTC. The service posts nothing to a server whose certificate it checks and finds expired.`,

@@ -86,6 +86,7 @@ const node: Runtime<NodeServeOptions> = {
         if (!incoming.complete) await closeUnlessWhole(incoming, outgoing)
         writeAnswer(answer, incoming, outgoing, isStopping && lastRequests.get(incoming.socket) === incoming)
       } catch (error) {
+        // What to do about `answering failed`: A fault of fleethook: report it to us.
         console.error('fleethook: answering failed', failureDetails(error, false))
         await closeUnlessWhole(incoming, outgoing)
         outgoing.writeHead(500).end()
@@ -154,6 +155,8 @@ function mostConnections(options: NodeServeOptions): number {
     const spare = Math.min(mostSpare, Math.ceil(files * spareShare))
     const room = Math.max(1, files - spare - readdirSync('/proc/self/fd').length)
     if (room >= maxConnections) return maxConnections
+    // What to do about `at most … connections, not …: this process may open … files`: Raise `ulimit -n` (systemd: `LimitNOFILE`), or lower
+    // `maxConnections`.
     const line = `at most ${room} connections, not ${maxConnections}: this process may open ${files} files. Raise it with ulimit -n.`
     if (announce && room < (options.maxConnections ?? idleConnections)) console.info(`fleethook: ${line}`)
     return room

@@ -232,6 +232,7 @@ async function start<Options extends ServeOptions>(
         const when = delayMs > 0 ? ` after ${delayMs} ms` : ''
         say(`${signal}: taking no more messages${when}, finishing what was taken. A second signal ends at once.`)
         close(delayMs)
+          // What to do about `stopping failed`: The error follows the text.
           .catch((error: unknown) => console.error('fleethook: stopping failed', error))
           .finally(() => {
             if (exit) endSoon()
@@ -240,6 +241,7 @@ async function start<Options extends ServeOptions>(
     )
   }
   if (runtime.noInheritedSocket !== undefined && isSocketOffered()) {
+    // What to do about `LISTEN_FDS is set, and`: This runtime [cannot use](deploying.md#bun-and-deno) the socket that systemd passed.
     say(`LISTEN_FDS is set, and ${runtime.noInheritedSocket} So this process listens on a socket of its own.`)
   }
   runtime.opened?.()
@@ -278,6 +280,8 @@ function endSoon(): void {
     for (const name of activeResources()) held.set(name, (held.get(name) ?? 0) + 1)
     const list = [...held].map(([name, count]) => (count === 1 ? name : `${name} (${count})`)).join(', ')
     console.warn(
+      // What to do about `the drain is over and the process did not end`: Close your timers, sockets and databases after `server.closed`, or pass
+      // `exit: false`.
       `fleethook: the drain is over and the process did not end${list === '' ? '' : `, because of ${list}`}. It ends now. Pass exit: false to serve to keep it.`,
     )
     process.exit()
@@ -334,6 +338,8 @@ function cannotListen(cause: unknown, address: string): unknown {
 /** An app in which no receiver is found is never drained, so the line at startup says so. */
 function meanings(receivers: readonly Drainable[]): string {
   if (receivers.length > 0) return [...new Set(receivers.map(meaning))].join(' ')
+  // What to do about `No receiver was found in what is served`: Mount it with `app.route(path, receiver.routes())`, or call `receiver.drain()`
+  // yourself.
   return 'No receiver was found in what is served, so that stopping drains none: mount it with app.route(path, receiver.routes()), or call receiver.drain() once the server is closed.'
 }
 

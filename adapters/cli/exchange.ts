@@ -80,6 +80,7 @@ const advice: readonly (readonly [RegExp, string])[] = [
     /^(ECONNREFUSED|E\w*UNREACH|ETIMEDOUT)/,
     'Does the receiver or its proxy run, on this port, and does the firewall allow it?',
   ],
+  // What to do about `No answer in time.`: Answer before you work. With `ack: 'handled'`, the handlers are part of the time.
   [/^Timeout/i, 'No answer in time. The service would not wait either: answer first, work afterwards.'],
   [/^(ERR_SSL|EPROTO)/, 'Does TLS end at this port?'],
   [/^ERR_TLS_CERT_ALTNAME_INVALID/, 'Use a certificate for this name.'],

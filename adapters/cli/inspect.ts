@@ -69,6 +69,7 @@ export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Res
     } catch (error) {
       if (!request.signal.aborted) say(true, stoppedLine)
       const text = error instanceof FleethookError ? withHint(error) : 'The receiver closed the connection.'
+      // What to do about `receiver_stopped`: Start the receiver again: the page continues by itself.
       return Response.json({ error: 'receiver_stopped', text }, { status: 503 })
     }
   }
@@ -112,6 +113,7 @@ export async function servePage(
   app.use(async (c, next) => {
     const isOwn = hosts.includes(c.req.header('host') ?? '')
     if (isOwn && c.req.header('sec-fetch-site') !== 'cross-site') return next()
+    // What to do about `origin_refused`: Use the address that the command printed.
     return c.json({ error: 'origin_refused', text: 'This page is only for its own address.' }, 403)
   })
   app.route('/', createShell())

@@ -61,6 +61,7 @@ const commands: Readonly<Record<string, Listed>> = {
 // As `engines` says: older ones fail later, with an error that names no version.
 const neededNode = '22.13'
 if (isOlder(process.versions.node, neededNode)) {
+  // What to do about `fleethook needs Node … or newer`: Install it. Templates need 22.18.
   console.error(`error: fleethook needs Node ${neededNode} or newer, and this is Node ${process.versions.node}.`)
   process.exit(1)
 }

@@ -101,6 +101,7 @@ export function filters(command: Command): Command {
 async function agreed(question: string, { yes }: OperatorArguments): Promise<boolean> {
   if (yes) return true
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
+    // What to do about `Not a terminal: pass --yes.`: Pass `--yes`.
     throw new FleethookError('option_invalid', `${question} Not a terminal: pass --yes.`)
   }
   const terminal = createInterface({ input: process.stdin, output: process.stdout })
@@ -183,6 +184,7 @@ export class Operator {
         return askDatabase(database, schema, asked, inbox)
       }
       if (this.#needs === 'receiver') throw notRunning(inbox)
+      // What to do about `There is no inbox at …`: Run it in the receiver's folder, or pass `--inbox`.
       throw new FleethookError('inbox_unavailable', `There is no inbox at ${inbox}.`, {
         hint:
           'Name its file with --inbox or FLEETHOOK_INBOX. With postgresInbox, set DATABASE_URL. Any other receiver is reached with ' +
@@ -205,6 +207,7 @@ export class Operator {
       if (!(error instanceof FleethookError) || error.code !== 'inbox_locked') throw error
       throw new FleethookError(
         'inbox_locked',
+        // What to do about `Another process has … and does not answer operators at …`: Run it as the receiver's user, or stop the receiver.
         `Another process has ${inbox} and does not answer operators at ${socket}.`,
         { hint: 'Run this command as the user of the receiver, or stop the receiver first.' },
       )
@@ -318,6 +321,7 @@ async function overHttp(
       signal: signal ?? null,
     })
   } catch (cause) {
+    // What to do about `… could not be reached.`, `The receiver answered with status …`: `--url` is where you mounted `operatorRoutes`.
     throw new FleethookError('inbox_unavailable', `${url} could not be reached.`, { cause })
   }
 }

@@ -102,6 +102,7 @@ function writePidFile(ofPort: number): string | undefined {
     }
   }
   const text = why instanceof Error ? why.message : String(why)
+  // What to do about `fleethook reload will not find this process`: It cannot write its pid file. Reload with SIGHUP.
   say(`fleethook reload will not find this process, send SIGHUP to ${process.pid} instead: ${text}`)
   return undefined
 }
@@ -257,6 +258,7 @@ export class Launcher {
     this.#next = next
     setTimeout(() => {
       if (this.#next !== next || this.#current?.isStopping === true) return
+      // What to do about `the new receiver did not call serve within … ms`: It must call `serve` of `fleethook/node`.
       say(`the new receiver did not call serve within ${startMs} ms: the old one keeps running`)
       next.child.kill('SIGKILL')
     }, startMs).unref()
@@ -292,6 +294,7 @@ export class Launcher {
       return
     }
     if (other !== undefined) {
+      // What to do about `the new receiver ended with …: the old one keeps running`: Nothing was refused. The new program's output says why.
       if (wasNext && !other.isStopping) say(`the new receiver ended with ${how}: the old one keeps running`)
       if (!wasNext && !receiver.isStopping) say(`the receiver ended with ${how}`)
       this.#promote()
@@ -305,6 +308,8 @@ export class Launcher {
     }
     if (listeningSinceMs !== undefined && performance.now() - listeningSinceMs >= stableMs)
       this.#backoffMs = leastBackoffMs
+    // What to do about `the receiver ended with …: starting it again in … ms`, `the receiver ended with … before it listened`: Its own output says
+    // why. Before it has listened once, `fleethook run` ends too.
     say(`the receiver ended with ${how}: starting it again in ${this.#backoffMs} ms`)
     this.#restart = setTimeout(() => {
       this.#restart = undefined

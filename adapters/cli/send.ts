@@ -308,6 +308,7 @@ function summary(result: SendResult, asked: number, colors: Colors): string {
   const isSlow = achieved < 0.97 * asked
   const speed = `${grouped(achieved)}/s${isSlow ? ` of the ${grouped(asked)}/s asked for` : ''}`
   lines.push(`  rate  ${speed}, in ${prettyMs(elapsedMs, { unitCount: 2 })}`)
+  // What to do about `Vehicles waited for answers.`: Use more `--vins`.
   if (isSlow) lines.push('        Vehicles waited for answers. Try more --vins.')
   const times = (['p50', 'p95', 'p99', 'max'] as const).map((name) => `${name} ${duration(ackMs[name])}`)
   lines.push(`  ack   ${times.join(' · ')}`)

@@ -125,6 +125,7 @@ export function inboxObject(receiver: Drainable): InboxObjectClass {
   if (keeping === undefined || parts === undefined) {
     throw new FleethookError(
       'option_invalid',
+      // What to do: Give it `inbox: durableObjectInbox(…)`.
       'inboxObject was given a receiver that keeps its messages somewhere else.',
       { hint: 'Give createReceiver the option inbox: durableObjectInbox({ objects: (env) => env.FLEETHOOK_INBOX }).' },
     )

@@ -105,6 +105,7 @@ export class Life {
         isOver ||= await this.#account(isExpected)
         onAccounted()
       } catch (error) {
+        // What to do: Until Postgres or the topic `<topic>-life` answers, the gap since the last start waits.
         say.warn('signs of life could not be written or read', { reason: signs.reasonOf(error) })
       }
       await pause(clock, signMs, signal).catch(() => {})

@@ -20,9 +20,10 @@ const sidebar: Group[] = [
     items: [
       { text: 'What it is', link: '/' },
       { text: 'Pick a template and an inbox', link: '/start' },
+      { text: 'Compare', link: '/compare' },
       { text: 'Playground', link: '/playground' },
-      { text: 'Mounting', link: '/mounting' },
       { text: 'Coming from a receiver of your own', link: '/switching' },
+      { text: 'Mounting', link: '/mounting' },
       { text: 'Behind the maker’s own server', link: '/own-server' },
       { text: 'Runtimes', link: '/runtimes' },
       { text: 'A skill for coding agents', link: '/skills/fleethook/SKILL' },
@@ -56,7 +57,7 @@ const sidebar: Group[] = [
       { text: 'Messages to paste', link: '/messages' },
       { text: 'HTTP answers', link: '/http' },
       { text: 'Delivery', link: '/delivery' },
-      { text: 'The interface, row by row', link: '/interface' },
+      { text: 'The service’s interface', link: '/interface' },
       { text: 'Versions and upgrades', link: '/versions' },
       {
         text: 'API',
@@ -67,7 +68,6 @@ const sidebar: Group[] = [
   {
     text: 'Why',
     items: [
-      { text: 'Compare', link: '/compare' },
       { text: 'Reliability', link: '/reliability' },
       { text: 'Capacity', link: '/capacity' },
       { text: 'Benchmarks', link: '/benchmarks/' },
@@ -165,6 +165,8 @@ const config: UserConfig<DefaultTheme.Config> = {
   buildEnd: writeTexts,
   themeConfig: {
     nav: [
+      { text: 'Start', link: '/start' },
+      { text: 'Compare', link: '/compare' },
       { text: 'Guides', link: '/handlers' },
       { text: 'API', link: '/api/fleethook' },
       { text: 'Playground', link: '/playground' },

@@ -1,24 +1,60 @@
 /** The code of a {@link FleethookError}. Codes are stable: match the code, not the text. */
 export type ErrorCode =
+  /**
+   * The text names the option and its limits. Often a secret from a file ends with a line break, one inbox is in two receivers, or `npm ls
+   * fleethook` shows two versions.
+   */
   | 'option_invalid'
+  /**
+   * Set the environment variable. On Workers, pass `secret: (env) => env.WEBHOOK_SECRET`. `secret: false` accepts everything. `operatorRoutes`
+   * needs its own.
+   */
   | 'secret_missing'
+  /** The inbox or the runtime [cannot keep this `ack`](delivery.md#when-the-2xx-is-sent). */
   | 'ack_unavailable'
+  /** A handler is not a function, or a topic or a filter does not exist. */
   | 'handler_invalid'
+  /** Pass `context.signal` to every call, or raise `timeoutMs`. In `exactlyOnce`, use its `tx`, and give its pool `concurrency` connections. */
   | 'handler_timeout'
+  /** Another process took the message over. If this happens often, a handler blocks its process for seconds. */
   | 'handed_over'
+  /** An operator erased the vehicle. Erase what the handler wrote elsewhere. */
   | 'vehicle_forgotten'
+  /** Free space, make handlers faster, or raise `concurrency` or the limit: the disk, its quota, `maxBytes` or `limits` is full. */
   | 'inbox_full'
+  /**
+   * One body never fits into the inbox (`limits.pendingBytes`, its `maxBytes`, 2 MB a message in Durable Objects): 413. Raise it, or send
+   * smaller batches.
+   */
   | 'body_too_large'
+  /**
+   * The file cannot be opened or written (the text names its owner and the user of the process), or [Kafka](#kafka) or [Postgres](#postgres)
+   * cannot be used. A failing disk is tried again within 30 seconds. If the inbox thread ended, restart. A drained receiver stays closed: make a
+   * new one; the next process continues a replay.
+   */
   | 'inbox_unavailable'
+  /** Another receiver has the inbox file. Stop one, give each its own, or raise `waitMs`. */
   | 'inbox_locked'
+  /** [What can be read](inbox.md#a-damaged-file) moves into a new file. Then check the disk. */
   | 'inbox_damaged'
+  /**
+   * `node:sqlite` is missing, the disk is not local, the file is of something else or [another version](versions.md#inbox-files), or `thread` is
+   * set on Deno.
+   */
   | 'inbox_unsupported'
+  /** The store refuses one row, for instance by your trigger: 503 and a `gap` when it arrives, later a dead letter. */
   | 'message_refused'
+  /** A `gap` event is never sent. Write `createdAt` like `2024-02-24T04:58:44.983Z`. */
   | 'encode_unsupported'
+  /** `normalize` takes one JSON object, several one after another, or a list, as text or bytes. */
   | 'message_unreadable'
+  /** Give the process more time to stop. On Workers in memory that is 25 seconds: use [a durable inbox](workers.md). */
   | 'drain_deadline'
+  /** The other server answers 408, 425, 429, 5xx or nothing: it is tried again for 24 hours. */
   | 'forward_failed'
+  /** The other server refuses the message: a dead letter. Fix its address, secret or code, then `fleethook dead replay --branch …`. */
   | 'forward_refused'
+  /** `EADDRINUSE`: the port is taken. `EACCES`: ports below 1024 need a privilege; Deno needs `--allow-net`. */
   | 'listen_failed'
 
 /**

@@ -464,7 +464,7 @@ export class Core {
     else if (next instanceof Breaker && message.previous === undefined) {
       message.letGo()
       message.hold(next)
-      this.lanes.setAside(message, true)
+      this.lanes.setAside(message)
       if (!next.keep(message)) this.#resume(message)
     } else {
       // Only the first message of a lane waits at a breaker: one behind it would be let through in vain.
@@ -480,7 +480,7 @@ export class Core {
       this.#resume(message)
       this.pump()
     }
-    this.lanes.setAside(message, true)
+    this.lanes.setAside(message)
     message.rest(this.lifecycle.startsNoMore ? undefined : this.options.clock.after(restMs, goOn))
   }
 
@@ -843,6 +843,7 @@ export class Core {
   #takeBack({ id }: Message): void {
     const { inbox, events, log } = this.options
     void inbox.archive?.discard(id).then((isGone) => {
+      // What to do: Nothing is missing or written twice. If it happens often, raise `timeoutMs`.
       if (isGone) log.warn('a handler was done after its time limit, so its dead letter is gone', { delivery: id })
     }, events.inboxFailed)
   }

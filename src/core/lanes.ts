@@ -1,7 +1,7 @@
 import { PassingMap } from '../base/passing-map.ts'
 import type { Message, Lane } from './message.ts'
 
-/** The most messages that need not count because their lanes rest. */
+/** The most messages that need not count because their lanes are set aside. */
 const mostAside = 90_000
 
 /**
@@ -20,7 +20,10 @@ export class Lanes {
     return this.#lanes.size
   }
 
-  /** The number of messages in lanes. A vehicle whose message fails for an hour must not keep others waiting, so lanes that rest do not count. */
+  /**
+   * The number of messages in lanes. A vehicle whose message fails for an hour must not keep others waiting, so a lane that was set aside does not
+   * count: neither while its message is tried again, nor when new ones come.
+   */
   get messages(): number {
     return this.#messages - Math.min(this.#aside, mostAside)
   }
@@ -42,7 +45,7 @@ export class Lanes {
         isQueued: false,
         following: undefined,
         messages: 0,
-        isAside: false,
+        aside: undefined,
       }
       this.#lanes.set(key, lane)
     }
@@ -55,11 +58,10 @@ export class Lanes {
     this.#count(lane, 1)
   }
 
-  /** The message may be taken when its turn comes, and its lane no longer rests. Not to be called while it has its turn. */
+  /** The message may be taken when its turn comes. Not to be called while it has its turn. */
   ready(message: Message): void {
     message.isReady = true
     const { inLane: lane } = message
-    if (lane?.isAside === true) this.setAside(message, false)
     if (lane?.turn === message) this.#queue(lane)
   }
 
@@ -108,6 +110,10 @@ export class Lanes {
     if (previous === undefined) lane.head = next
     else previous.next = next
     this.#count(lane, -1)
+    if (lane.aside === message) {
+      lane.aside = undefined
+      this.#aside -= lane.messages
+    }
     if (lane.turn === message) {
       lane.turn = next
       this.#queue(lane)
@@ -125,11 +131,12 @@ export class Lanes {
     this.#aside = 0
   }
 
-  /** The lane of a message rests, or goes on: see {@link messages}. */
-  setAside({ inLane: lane }: Message, isAside: boolean): void {
-    if (lane === undefined || lane.isAside === isAside) return
-    lane.isAside = isAside
-    this.#aside += isAside ? lane.messages : -lane.messages
+  /** A message rests, so its lane does not count until that message is over: see {@link messages}. */
+  setAside(message: Message): void {
+    const { inLane: lane } = message
+    if (lane === undefined || lane.aside !== undefined) return
+    lane.aside = message
+    this.#aside += lane.messages
   }
 
   /** Every message, lane by lane in order. */
@@ -141,7 +148,7 @@ export class Lanes {
   #count(lane: Lane, more: 1 | -1): void {
     lane.messages += more
     this.#messages += more
-    if (lane.isAside) this.#aside += more
+    if (lane.aside !== undefined) this.#aside += more
   }
 
   /** A lane with something to take goes to the back of the queue, unless it stands there already. */

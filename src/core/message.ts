@@ -24,8 +24,8 @@ export interface Lane {
   isQueued: boolean
   following: Lane | undefined
   messages: number
-  /** Its oldest message rests, so it does not count in `Lanes.messages`. */
-  isAside: boolean
+  /** The message that has made it rest. Until that one is over, the lane does not count in `Lanes.messages`. */
+  aside: Message | undefined
 }
 
 /** The second argument of every handler. */

@@ -113,6 +113,7 @@ export class GapReporting {
   watchForStalls(): void {
     const { clock, log, scope } = this.#host
     this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
+      // What to do: A handler blocked the event loop, the process was paused, or the clock was set forward. It is a `gap`.
       log.warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
       this.note({ reason: 'stalled', fromMs, toMs })
       this.#stalledUntilMs = toMs

@@ -8,27 +8,52 @@ export interface Answer {
 
 /** The stable codes of refusals: the `error` of an answer. `docs/http.md` lists them with their statuses. */
 export type RefusalError =
+  /** The path and the `Host` header form no URL. Look at the sender, or at a proxy. */
   | 'request_unreadable'
+  /** No `Authorization`. Set `auth` of the webhook. Does the proxy pass the header on? */
   | 'authorization_missing'
+  /** Only one of header and secret begins with a scheme word: make both identical. On the collector's paths, write `Splunk <secret>`. */
   | 'authorization_scheme'
+  /** Set `auth` of the webhook and `secret` of the receiver to the same value, without quotes. The hint says when two headers arrived. */
   | 'secret_wrong'
+  /** Your `secret` function threw or returned nothing. See [the log](troubleshooting.md#the-log-says). */
   | 'secret_unavailable'
+  /** Behind a body parser, let the parser take every content type, or mount the receiver before it. */
   | 'body_empty'
+  /** Other code read the body first. Mount the receiver before any body parser, or pass the parsed body to `receiver.accept()`. */
   | 'body_consumed'
+  /** The connection ended first. Look for a timeout on the way. */
   | 'body_interrupted'
+  /** Send one JSON object, several one after another, or an array of them. `invalid-event-number` says which one was broken. */
   | 'body_not_json'
+  /** The body says gzip and is not. If a host read it as text, pass its bytes instead. */
   | 'body_gzip_broken'
+  /** Send the `time` of a collector event as a number, also as text: seconds, milliseconds, microseconds or nanoseconds since the epoch. */
   | 'time_invalid'
+  /** Every object on a collector path needs the key `event`. */
   | 'event_missing'
+  /** `event` must not be an empty string. */
   | 'event_blank'
+  /** Raise `limits.bodyBytes`, `limits.pendingBytes` or the inbox's `maxBytes`, or send smaller batches. */
   | 'body_too_large'
+  /** Send the body as it is, or with `Content-Encoding: gzip`. */
   | 'encoding_unsupported'
+  /** Send messages with POST. The header `Allow` lists the methods. */
   | 'method_not_allowed'
+  /** Compare the path of the webhook URL with [where you mounted](mounting.md#when-it-does-not-work) the receiver. */
   | 'path_unknown'
+  /** The hint says why. Make handlers faster, raise `concurrency` or `limits`, or free space. */
   | 'inbox_full'
+  /** The inbox could not store the message. See [Errors by code](troubleshooting.md#errors-by-code). */
   | 'inbox_unavailable'
+  /**
+   * With [`ack: 'handled'`](delivery.md#when-the-2xx-is-sent) in memory: a handler failed in its last attempt, so the message is lost. A
+   * [durable inbox](inbox.md) would keep a dead letter.
+   */
   | 'not_handled'
+  /** With `ack: 'handled'` on Workers: make handlers faster than 25 seconds, or set `retry: { attempts: 2 }`. */
   | 'not_handled_in_time'
+  /** It is stopping. Raise `delayBeforeCloseMs`, so that the load balancer uses another one. */
   | 'draining'
 
 /** Why a request is refused. */

@@ -49,6 +49,7 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
   const misplaced = (word: string): void => {
     if (isTold) return
     isTold = true
+    // What to do about `messages are refused although their secret is right`: Only the scheme word differs. Give `secret` the whole value of `auth`.
     tell(
       `messages are refused although their secret is right: the header has ${word} as its scheme word. Set \`secret\` to the whole value of \`auth\`.`,
     )
@@ -68,6 +69,7 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
       complained = false
     } catch (error) {
       // Logged once, until there is a secret again. The text of the error can quote the secret, so the log has only its name.
+      // What to do: Your `secret` function threw or returned nothing usable. Every message is lost until it returns a secret.
       if (!complained) tell(`every message is refused: ${complaint(error)}`)
       complained = true
       return { error: 'secret_unavailable' }

@@ -1,6 +1,7 @@
 import { type Clock, elapsedMs } from '../base/clock.ts'
 
 /** The line of the log while a clock is not believed. */
+// What to do: The machine was off for long, or its clock jumped by `aheadMs`.
 export const clockAhead = 'the clock is far ahead of the last known time: nothing is deleted by it for an hour'
 
 /** A smaller difference is no jump. */

@@ -127,6 +127,8 @@ export class KeptVehicles {
     checkNames(names, deltas, ownFields)
     this.#host = host
     this.#slots = new Slots({ fields: names, deltas }, ownFields, (reason) =>
+      // What to do: By `reason`: it exceeds a [limit](vehicles.md#limits), or the states for a new rule cannot be read, which is tried again each
+      // minute.
       note('a value is not kept in the newest state of its vehicle', { reason }),
     )
     this.forgets =
@@ -156,6 +158,7 @@ export class KeptVehicles {
   /** A store for an inbox in memory. */
   inMemory(log: Log): VehicleStore {
     return memoryVehicles((vehicles) =>
+      // What to do: Use `sqliteInbox`, or keep fewer fields.
       log.warn('the memory for the newest state is full, and vehicles that were silent are forgotten', { vehicles }),
     )
   }
@@ -218,6 +221,7 @@ export class KeptVehicles {
     else if (!clocksBehind.has(vin) && clocksBehind.size < mostClocks) {
       clocksBehind.add(vin)
       note(
+        // What to do: [By `behindMs`](vehicles.md#the-vehicles-clock). Changes of the minutes before may be missing: use `client.refill`.
         'the clock of a vehicle was set back and did not come back: its times are corrected by that',
         { behindMs },
         vin,

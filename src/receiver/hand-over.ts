@@ -88,6 +88,8 @@ export class HandOver {
       if (this.#slowSinceMs !== undefined) return
       this.#slowSinceMs = elapsedMs(this.#clock)
       const { log } = this.#branch.settings
+      // What to do about `the inbox of the branch is slow, so the receiver does not wait until it has a message`, `the inbox of the branch is fast
+      // enough again`: Its disk or database takes more than a second per message. A crash meanwhile is a gap of the [branch](branches.md).
       log.warn('the inbox of the branch is slow, so the receiver does not wait until it has a message')
     })
     try {

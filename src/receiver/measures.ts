@@ -34,7 +34,7 @@ export const attemptTiming: Timing = {
 
 const handlerTiming: Timing = {
   name: 'fleethook.handler.duration',
-  help: 'How long a handler ran.',
+  help: 'How long a handler ran; a batch is one run.',
   boundsMs: [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000],
 }
 
@@ -109,7 +109,12 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
       ...(['messages.settled', 'message', 'Messages that need no more work.'] as const),
       by('fleethook.outcome', { handled, dead, duplicate, lost }),
     ),
-    counter('messages.recovered', 'message', 'Messages that an earlier process left.', one(stats.recovered)),
+    counter(
+      'messages.recovered',
+      'message',
+      'Messages that an earlier process left, or that came from Postgres or Kafka.',
+      one(stats.recovered),
+    ),
     counter('messages.replayed', 'message', 'Messages that were replayed.', one(stats.replayed)),
     counter(
       ...(['requests.authorized', 'request', 'Requests with a right secret, by its place in the list.'] as const),
@@ -127,9 +132,16 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
       ...(['last_received.timestamp', 's', 'When the last message was received; 0 before the first.'] as const),
       seconds(stats.lastReceivedAtMs ?? 0),
     ),
-    gauge('backlog.messages', '{message}', 'Messages that wait, of all processes.', stats.backlog?.messages),
     gauge(
-      ...(['backlog.oldest.age', 's', 'Age of the oldest message that waits, of all processes.'] as const),
+      'backlog.messages',
+      '{message}',
+      'Messages that wait, of all processes; an estimate from 100,000 on.',
+      stats.backlog?.messages,
+    ),
+    gauge(
+      'backlog.oldest.age',
+      's',
+      'Age of the oldest message that waits, of all processes; not with Kafka.',
       stats.backlog && seconds(stats.backlog.oldestMs ?? 0),
     ),
     gauge('handling.processes', '{process}', 'Processes that run handlers now.', stats.backlog?.processes),
@@ -137,7 +149,7 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
       name: 'fleethook.failing.messages',
       unit: '{message}',
       type: 'gauge',
-      help: 'Messages that wait because a handler failed.',
+      help: 'Messages that wait because this handler failed; 0 when none does.',
       samples: failingSamples(stats.failing),
     },
     gauge('vehicles.clocks_behind', '{vehicle}', 'Vehicles whose clock was set back.', stats.clocksBehind),
@@ -152,7 +164,7 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
       name: 'fleethook.lag.messages',
       unit: '{message}',
       type: 'gauge',
-      help: 'Messages of the topic that are not settled.',
+      help: 'Messages of the partitions of this process that are not settled, with Kafka.',
       samples: by('messaging.destination.partition.id', inbox.lag ?? {}),
     },
     gauge('spooled.messages', '{message}', 'Messages that wait on the disk for the brokers.', inbox.spooled),
@@ -161,19 +173,29 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
       ...(['inbox.snapshot.age', 's', 'How long a snapshot has kept Postgres from removing dead rows.'] as const),
       inbox.oldestSnapshotMs === undefined ? undefined : inbox.oldestSnapshotMs / 1000,
     ),
-    gauge('dead_letters', '{message}', 'Dead letters that are kept now.', inbox.deadLetters),
+    gauge(
+      'dead_letters',
+      '{message}',
+      'Dead letters that are kept now; not with Postgres and Kafka.',
+      inbox.deadLetters,
+    ),
     counter(
       ...(['dead_letters.deleted', 'message', 'Dead letters that the inbox deleted by itself.'] as const),
       one(stats.deadLettersDropped),
     ),
-    counter('messages.purged', 'message', 'Handled messages that were deleted.', one(inbox.purged ?? 0)),
+    counter(
+      'messages.purged',
+      'message',
+      'Handled messages that this process deleted after their retention.',
+      one(inbox.purged ?? 0),
+    ),
     gauge('gaps.open', '{gap}', 'Gaps that no event has reported yet.', stats.openGaps),
     gauge('inbox.size', 'By', 'Size of the inbox with its journal.', inbox.bytes),
     {
       name: 'fleethook.inbox.commit.duration',
       unit: 's',
       type: 'histogram',
-      help: 'How long commits of the inbox took.',
+      help: 'How long commits of the inbox took; SQLite only.',
       samples: inbox.commitMs === undefined ? [] : [{ value: inbox.commitMs, attributes: {} }],
     },
   ]

@@ -113,6 +113,8 @@ export class Refusals {
     const refused = Object.fromEntries(kinds.map(({ error, count }) => [error, count]))
     const seconds = Math.max(1, Math.round((elapsedMs(this.#clock) - ended.sinceMs) / 1000))
     const requests = total === 1 ? '1 request' : `${total} requests`
+    // What to do about `… refused in … s: …`: The counts of ten seconds, strangers included. `test` is `fleethook doctor`. `secret_wrong` after a
+    // rotation: give the receiver both secrets.
     guarded(() => this.#log.warn(`${requests} refused in ${seconds} s: ${list}. ${adviceFor(most)}`, { refused }))
     this.#window = this.#begin(kinds.some(({ isAuthentic }) => isAuthentic))
   }
@@ -131,6 +133,7 @@ export class Refusals {
     if (isAuthentic && !window.isLossReported) {
       window.isLossReported = true
       window.reported += 1
+      // What to do: A message is lost. [Look up the word](http.md#what-each-error-means-and-what-to-do).
       guarded(() => this.#log.warn(`1 request refused: ${error}. ${adviceFor(kind)}`, details))
     }
     const known = window.kinds.get(error)

@@ -58,6 +58,7 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
     this.#settings = settings
     this.#say = throttled(log, clock)
     this.secrets = typeof secret === 'function' || secret === false ? [] : [secret].flat().map(() => 0)
+    // What to do: It threw. The message went on without it.
     this.observers = new Observers((thrown) => this.#say.error('an observer failed', this.#where(thrown)))
     for (const observer of observe) this.observers.add(observer)
     this.refusals = new Refusals(clock, log, this.observers)
@@ -97,6 +98,7 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
     this.noteAccepted(given)
     const messages = given.filter(({ kind }) => kind === 'wire').length
     this.counts.unkept += messages
+    // What to do: Only with `ack: 'received'`. Use `'stored'`.
     this.#say.error('acknowledged messages did not reach the inbox and are lost', {}, undefined, { messages })
   }
 
@@ -121,12 +123,14 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
 
   /** The clock is behind the newest message by this much. */
   readonly noteClockBehind = (behindMs: number): void =>
+    // What to do: The machine's clock was set back by `behindMs`, or was wrong before. Check its time service.
     this.#say.warn('the clock is behind the newest message: messages count as received right after it', { behindMs })
 
   /** A drain has ended, and no event reported this number of gaps. Logs the last lines. */
   noteUnreportedGaps(gaps: number): void {
     this.refusals.stop()
     this.#say.stop()
+    // What to do: Fetch the full state of the vehicles (`client.refill`).
     if (gaps > 0) this.#say.error('messages were lost, and no gap event could report it before the end', { gaps })
   }
 
@@ -139,6 +143,9 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
   noteDead(letter: DeadMessage, durability: Durability): Promise<void> | undefined {
     const { id, event, attempts, error } = letter
     // Errors of handlers may quote the message, so only this one is part of the line.
+    // What to do about `a message of topic … is a dead letter after …`, `a message of topic … is a dead letter: … processes ended while they handled
+    // it`: Run the command in `show`, fix the handler, then [replay](operating.md#dead-letters). When processes ended, the message may be
+    // [innocent](delivery.md#a-message-that-ends-its-process).
     const crashes = crashText(Number.parseInt(error, 10))
     const command = `fleethook dead show ${id}${durability === 'disk' ? '' : ' --url …'}`
     this.#say.error(
@@ -169,6 +176,7 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
       messages,
       ...this.#where(error, vin),
     }
+    // What to do about `a handler for … failed`: See [the line explained](handlers.md#what-the-log-says).
     const line = `a handler for ${messages === undefined ? event.topic : `a batch of ${event.topic}`} failed`
     const key = `failed ${event.topic} ${handler}`
     if (failures > 0) this.#sayPaused(handler, { topic: event.topic, failures, ...details })
@@ -183,6 +191,7 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
     this.#sayPaused(handler, { failures, next: iso(atMs) })
 
   readonly recovered: CoreEvents['recovered'] = (handler) => {
+    // What to do: Nothing to do.
     const line = 'a handler succeeds again: its circuit breaker is closed, and its messages go on'
     this.#say.warn(line, { handler }, `recovered ${handler}`)
   }
@@ -190,6 +199,7 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
   readonly discarded: CoreEvents['discarded'] = (given, topic, messages) => {
     const reason = given.slice(0, 200)
     this.counts.discarded += messages
+    // What to do: Nothing to do.
     this.#say.warn(`a handler for ${topic} threw Discard`, { reason }, undefined, { messages })
   }
 
@@ -197,6 +207,7 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
     const { topic } = event
     const vehicle = shownVehicle(vinOfEvent(event))
     this.#say.warn(
+      // What to do: Pass `context.signal` on. Until then, write with a [fencing value](handlers.md#fencing).
       'a handler ignored its signal and ended after its time limit: it ran beside its retry',
       { handler, topic, vehicle, delivery: id, attempt, messages, lateMs },
       `late ${topic} ${handler}`,
@@ -204,12 +215,15 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
   }
 
   readonly inboxFailed: CoreEvents['inboxFailed'] = (error) => {
+    // What to do: Messages may be handled again. Look up the [`code`](#errors-by-code).
     this.#say.error('the inbox failed', this.#where(error))
     this.observers.failed?.(error, { kind: 'inbox' })
   }
 
   readonly lost: CoreEvents['lost'] = (messages) => {
     const line =
+      // What to do about `messages were not handled in time and are lost: they were answered 503`, `acknowledged messages were not handled in time
+      // and are lost`: Make handlers faster, allow fewer attempts, or give the process more time to stop (`graceMs`). Use a durable inbox.
       this.#settings.ack === 'handled'
         ? 'messages were not handled in time and are lost: they were answered 503'
         : 'acknowledged messages were not handled in time and are lost'
@@ -221,6 +235,7 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
   }
 
   #sayPaused(handler: string, details: Record<string, unknown>): void {
+    // What to do: It failed for five vehicles in a row, and is tried with one message at a time. Fix what it needs. Nothing is given up meanwhile.
     const line = 'a handler fails for every vehicle: its circuit breaker is open, and its messages wait'
     // With the key of its other failures, the line would be lost among them when an outage is short.
     this.#say.error(line, { handler, ...details }, `paused ${handler}`)

@@ -110,6 +110,35 @@ describe('messages that wait far behind', () => {
     expect(receiver.stats()).toMatchObject({ lanes: 1000, running: 0, pending: { messages: 30_000 } })
   })
 
+  test.each([
+    ['rest', 1_000, 15],
+    // Fewer than open a circuit breaker.
+    ['are tried again, and whose handler hangs then', 3, 5_000],
+  ])('new messages of stuck vehicles that %s do not keep other vehicles waiting', async (_, vehicles, rounds) => {
+    const retry = { attempts: 9, minMs: 30_000, maxMs: 30_000 }
+    const { receiver, clock } = scene({ inbox: quickInbox(), limits, concurrency: 16, retry })
+    let healthy = 0
+    receiver.on('data', ({ vin }, { delivery }) => {
+      if (vin.startsWith('HEALTHY')) healthy += 1
+      else if (delivery.attempt === 1) throw new Error('no')
+      else return new Promise(() => {})
+    })
+    const stuck = async (count: number): Promise<void> => {
+      for (let sent = 0; sent < count * vehicles; sent += 1_000) {
+        const body = Array.from({ length: 1_000 }, (_, n) => data(`STUCK${(sent + n) % vehicles}`, sent + n))
+        await receiver.accept({ authorization: null, body })
+      }
+      for (let round = 0; round < 20; round += 1) await turn()
+    }
+    await stuck(rounds)
+    if (vehicles === 3) await clock.advance(30_000)
+    await stuck(rounds)
+    for (let n = 0; n < 50; n += 1) await receiver.accept({ authorization: null, body: data('HEALTHY', n) })
+    for (let round = 0; round < 20; round += 1) await turn()
+    expect(healthy).toBe(50)
+    expect(receiver.stats()).toMatchObject({ handled: 50, running: vehicles === 3 ? 3 : 0 })
+  })
+
   test(
     'of more vehicles than there can be records are handled in order, also when some fail and more come meanwhile',
     { timeout: 60_000 },

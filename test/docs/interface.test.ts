@@ -1,9 +1,10 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
+import { reliedOn, specified } from '../interface/coverage.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
-const page = readFileSync(`${root}docs/interface.md`, 'utf8')
+const page = readFileSync(`${root}docs/decisions/0021-interface.md`, 'utf8')
 
 /** The sections of the specification that say something about the interface. */
 const sections = [
@@ -37,24 +38,19 @@ const items = [
   ...['Enums', 'Numbers', 'Refusals', 'Commands of the maker', 'Documents', 'Chunked GET', 'VIN'],
 ]
 
-const rows = page
-  .split('\n')
-  .filter((line) => line.startsWith('| ') && !/^\| (section|item|-)/.test(line))
-  .map((line) => line.split('|').map((cell) => cell.trim()))
-
 test('every section of the specification has one row, and so has each item that clients rely on', () => {
-  expect(rows.map(([, section]) => section)).toEqual([...sections, ...items])
+  expect(specified.map(({ section }) => section)).toEqual(sections)
+  expect(reliedOn.map(({ section }) => section)).toEqual(items)
 })
 
 describe('the modules and the tests of a row exist', () => {
-  test.each(rows.map((cells) => [cells[1] ?? '', cells] as const))('%s', (_section, cells) => {
-    const [, , , ...places] = cells
-    for (const place of places.slice(0, -1)) {
-      const files = [...place.matchAll(/`([^`]+)`/g)].map(([, path]) => path ?? '')
+  const rows = [...specified, ...reliedOn]
+  test.each(rows.map((row) => [row.section, row] as const))('%s', (_section, { module, sandbox, tests }) => {
+    for (const files of [module, sandbox, tests]) {
       expect(files.length).toBeGreaterThan(0)
       expect(files.filter((path) => !existsSync(root + path))).toEqual([])
     }
-    expect(cells.at(-2)).toMatch(/^`test\//)
+    expect(tests.filter((path) => !path.startsWith('test/'))).toEqual([])
   })
 })
 

@@ -1,17 +1,11 @@
 import { globSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
+import { meanings, pages } from '../../scripts/troubleshooting.ts'
 import { refusalErrors } from '../../src/http/answers.ts'
 
 const read = (path: string): string => readFileSync(path, 'utf8')
 const page = read('docs/troubleshooting.md')
-const answers = read('docs/http.md')
 const sources = globSync(['src/**/*.ts', 'adapters/**/*.ts']).map((path) => read(path).replaceAll('\\`', '`'))
-
-/** The strings of a union type. */
-function union(path: string, name: string): readonly string[] {
-  const [, members = ''] = new RegExp(`^export type ${name} =\\n((?:  \\| .*\\n)+)`, 'm').exec(read(path)) ?? []
-  return [...members.matchAll(/'(\w+)'/g)].map(([, code = '']) => code)
-}
 
 /** The parts of a text that are always the same: those between its values. */
 const fixedParts = (text: string, value: RegExp): readonly string[] =>
@@ -22,17 +16,27 @@ const fixedParts = (text: string, value: RegExp): readonly string[] =>
 
 const isOnPage = (text: string): boolean => page.includes(text)
 
+test.each(['docs/troubleshooting.md', 'docs/http.md'])(
+  '%s is what `npm run generate -- troubleshooting` makes',
+  async (path) => {
+    expect((await pages()).get(path)).toBe(read(path))
+  },
+)
+
 test.each([
-  ['of a FleethookError', page, union('src/base/errors.ts', 'ErrorCode'), 10],
-  ['of a refusal', answers, refusalErrors, 15],
-  ['of a ServiceError', page, union('src/service/client/service-error.ts', 'ServiceErrorCode'), 10],
-])('its page lists every code %s', (_of, text, codes, least) => {
-  expect(codes.length).toBeGreaterThan(least)
-  expect(codes.filter((code) => !text.includes(`\`${code}\``))).toEqual([])
+  ['a FleethookError', 'docs/troubleshooting.md', 'src/base/errors.ts', 'ErrorCode', 10],
+  ['a refusal', 'docs/http.md', 'src/http/answers.ts', 'RefusalError', 15],
+  ['a ServiceError', 'docs/troubleshooting.md', 'src/service/client/service-error.ts', 'ServiceErrorCode', 10],
+])('every code of %s says what to do, and has its row in %s', (_of, path, source, type, least) => {
+  const codes = meanings(source, type)
+  expect(codes.size).toBeGreaterThan(least)
+  if (type === 'RefusalError') expect([...codes.keys()]).toEqual(refusalErrors)
+  const lacking = [...codes].filter(([code, todo]) => todo.length < 20 || !read(path).includes(`\`${code}\``))
+  expect(lacking).toEqual([])
 })
 
 test('the page lists every line that is logged', () => {
-  const logged = /\b(?:log|say)\.(?:warn|error)\(\s*(?:'([^']+)'|`((?:\$\{[^}]*\}|[^$])+?)`\s*[,)])/g
+  const logged = /\b(?:log|say)\.(?:warn|error)\(\s*(?:\/\/[^\n]*\s*)*(?:'([^']+)'|`((?:\$\{[^}]*\}|[^$])+?)`\s*[,)])/g
   const lines = sources.flatMap((source) =>
     [...source.matchAll(logged)].map(([, text, template]) => text ?? template ?? ''),
   )
@@ -40,11 +44,27 @@ test('the page lists every line that is logged', () => {
   expect(lines.filter((line) => !fixedParts(line, /\$\{[^}]*\}/).every(isOnPage))).toEqual([])
 })
 
-test('every log line on the page is one of the sources', () => {
-  const [, section = ''] = page.split('\n## The log says\n')
-  const rows = section.slice(0, section.indexOf('\n## ')).matchAll(/^\| (`+)(.+?)\1 +\| (?:warn|error)/gm)
-  const lines = [...rows].flatMap(([, , text = '']) => text.trim().split('`, `'))
-  expect(lines.length).toBeGreaterThan(15)
+test('a line that is put together elsewhere has its comment in front of the call', () => {
+  const call = /\b(?:log|say)\.(?:warn|error)\(\s*(?:\/\/[^\n]*\n\s*)*([^'`\s/][^,)]*)/g
+  const bare = globSync(['src/**/*.ts', 'adapters/**/*.ts']).flatMap((path) => {
+    const source = read(path)
+    return [...source.matchAll(call)]
+      .filter(({ index }) => !source.slice(0, index).split('\n').slice(-25).join('\n').includes('What to do'))
+      .map(([, line]) => line)
+  })
+  // Each of these stands behind a comment where it is made: two lines of the secret, the line about a clock, and what the client says.
+  expect([...new Set(bare)].toSorted()).toEqual(['clockAhead', 'inCommandLineTerms(message', 'line'])
+})
+
+test('every line that a comment names by itself is one of the sources', () => {
+  const named = sources.flatMap((source) => [
+    ...source.matchAll(/\/\/ What to do about (`[^\n]+(?:\n +\/\/ [^\n]+)*)/g),
+  ])
+  const lines = named.flatMap(([, text = '']) => {
+    const [titles = ''] = text.replaceAll(/\n +\/\/ /g, ' ').split('`: ')
+    return titles.slice(1).split('`, `')
+  })
+  expect(lines.length).toBeGreaterThan(30)
   const isInSources = (part: string): boolean => sources.some((source) => source.includes(part))
   expect(lines.filter((line) => !fixedParts(line, /…/).every(isInSources))).toEqual([])
 })

@@ -27,7 +27,7 @@ export type Side = 'both' | 'client' | 'sandbox'
 /** One request and its answer. */
 export interface Exchange {
   readonly name: string
-  /** The item of "What clients of the service rely on" that it comes from, as a row of docs/interface.md names it. */
+  /** The item of `reliedOn` that it comes from, as a row of coverage.ts names it. */
   readonly item: string
   readonly side: Side
   readonly given?: Given

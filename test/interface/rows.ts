@@ -17,7 +17,7 @@ export interface Scene extends ServiceUnderTest {
   readonly siteId: string | undefined
 }
 
-/** One check of one row of docs/interface.md. */
+/** One check of one row of coverage.ts. */
 export interface Check {
   readonly row: string
   readonly name: string

@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs'
 import { serve } from '@hono/node-server'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createSandbox } from 'fleethook/sandbox'
+import { specified } from './coverage.ts'
 import { checks, type Scene, sceneOf, type ServiceUnderTest } from './rows.ts'
 
 /**
@@ -30,7 +30,7 @@ async function service(): Promise<ServiceUnderTest> {
   return { baseUrl: `http://127.0.0.1:${Object(address).port}`, apiKey }
 }
 
-describe('client and service agree, row by row of docs/interface.md', () => {
+describe('client and service agree, row by row of test/interface/coverage.ts', () => {
   let scene: Scene
   beforeAll(async () => {
     scene = await sceneOf(await service())
@@ -53,9 +53,9 @@ describe('client and service agree, row by row of docs/interface.md', () => {
 })
 
 test('every row that a client can see has a check, and every check has a row', () => {
-  const page = readFileSync(new URL('../../docs/interface.md', import.meta.url), 'utf8')
-  const [specified = ''] = page.split(/^## /m)
-  const rows = [...specified.matchAll(/^\| ([A-Z][^|]*?) +\| .*`src\/service\/client/gm)].map(([, row]) => row)
+  const rows = specified
+    .filter(({ module }) => module.some((path) => path.startsWith('src/service/client')))
+    .map(({ section }) => section)
   expect([...new Set(checks.map(({ row }) => row))].toSorted()).toEqual(
     rows.filter((row) => row !== 'Server-Sent Events').toSorted(),
   )

@@ -4,6 +4,7 @@ import { createReceiver, memoryInbox } from 'fleethook'
 import type { Histogram } from 'fleethook/extend'
 import { metricsRoutes, metricsText } from 'fleethook/metrics'
 import { describe, expect, test } from 'vitest'
+import { page } from '../../scripts/metrics.ts'
 import { hostedBy } from '../../src/receiver/hosted.ts'
 import { data, gates, scene } from '../dispatch/scene.ts'
 
@@ -224,6 +225,10 @@ describe('the page and the examples', () => {
   const table = new Set(
     [...readFileSync('docs/observing.md', 'utf8').matchAll(/^\| `(fleethook_\w+)`/gm)].map(([, name]) => name),
   )
+
+  test('the page is what `npm run generate -- metrics` makes', async () => {
+    expect((await page()).get('docs/observing.md')).toBe(readFileSync('docs/observing.md', 'utf8'))
+  })
 
   test('the table of the page has exactly the metrics of the text', async () => {
     const text = (await everything()) + metricsText(measured({ secret: 'x' }).receiver)

@@ -272,8 +272,8 @@ export interface Disorder {
   readonly holes?: number
   /** The part of the messages that come twice. */
   readonly twice?: number
-  /** The vehicles' clocks are ahead or behind by up to this. */
-  readonly clockMs?: number
+  /** The vehicles' clocks are ahead by something between these two. Negative: behind. */
+  readonly clockMs?: readonly [least: number, most: number]
 }
 
 /** Numbers that look random, and are the same for the same seed. */
@@ -301,7 +301,7 @@ export function fleet(
   let message = 0
   for (let car = 0; car < vehicles; car += 1) {
     const vin = `0FLEETV14T${String(car).padStart(7, '0')}`
-    const clock = disorder.clockMs === undefined ? 0 : between(-disorder.clockMs, disorder.clockMs)
+    const clock = disorder.clockMs === undefined ? 0 : between(...disorder.clockMs)
     let now = startMs + between(0, 10 * minute)
     let [odometer, energy, counter] = [between(1_000, 90_000), between(30, 60), 0]
     let place: Location = { latitude: 52 + random() / 10, longitude: 4.8 + random() / 10 }

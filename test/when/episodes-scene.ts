@@ -1,16 +1,10 @@
-import {
-  createReceiver,
-  type FieldValues,
-  type HandlerFilter,
-  memoryInbox,
-  type Receiver,
-  type Vehicles,
-  vehicles,
-} from 'fleethook'
+import { createReceiver, type EventOf, type FieldValues, type HandlerFilter, memoryInbox, type Receiver, type Vehicles, vehicles } from 'fleethook' // prettier-ignore
+import { createClient } from 'fleethook/client'
 import type { InboxFactory } from 'fleethook/extend'
-import { fakeClock, type FakeClock, message } from 'fleethook/testing'
+import { message } from 'fleethook/testing'
 import type { Edge, Happening, Occurrence } from 'fleethook/when'
-import { silent, unwatched } from '../vehicles/scene.ts'
+import { silent } from '../vehicles/scene.ts'
+import { idle, pendingOf, type SteppingClock, steppingClock } from './stepping.ts'
 
 export const vin = '0FLEETV14T0000004'
 export const startMs: number = Date.UTC(2026, 10, 21, 10)
@@ -32,44 +26,94 @@ export const fields: NonNullable<HandlerFilter['fields']> = [
   'Locked',
 ]
 
+/** Where receivers keep their messages, one process after the other. */
+export interface Place {
+  /** The inbox of the next process. */
+  readonly next: () => InboxFactory
+  /** Called with each receiver, before its first message. */
+  readonly host?: (receiver: Receiver, clock: SteppingClock) => void
+  /** How many messages wait, where the receiver cannot say. */
+  readonly pending?: () => number | Promise<number>
+  readonly end?: () => void | Promise<void>
+}
+
 export interface EpisodeScene<Happened extends Occurrence> {
   readonly receiver: Receiver & { readonly vehicles: Vehicles }
-  readonly clock: FakeClock
+  readonly clock: SteppingClock
   readonly told: Happened[]
   readonly happenings: Happening<Happened>[]
   /** Sends messages in the order of their arrival, and lets the time pass between them. */
   say(...said: readonly Said[]): Promise<void>
   /** Lets the time pass until this second. */
   until(second: number): Promise<void>
+  /** From now on, messages before this second may be missing. */
+  gap(second: number): Promise<void>
+  /** What `client.refill` gets from the service at this second. */
+  refill(second: number, document: object): Promise<void>
+  /** Ends the process. Its handlers have a second. */
+  stop(): Promise<void>
+}
+
+export interface SceneOptions<Happened extends Occurrence> {
+  readonly place?: Place
+  readonly clock?: SteppingClock
+  readonly of?: string
+  /** Its handler is never done. */
+  readonly hangs?: true
+  /** What the handler does after it was told. */
+  readonly handle?: (happening: Happening<Happened>) => unknown
 }
 
 /** A receiver with one rule, and a clock that stands at second -3600. */
 export function episodeScene<Happened extends Occurrence>(
   edge: Edge<Happened>,
-  options: { readonly inbox?: InboxFactory; readonly clock?: FakeClock; readonly of?: string } = {},
+  options: SceneOptions<Happened> = {},
 ): EpisodeScene<Happened> {
-  const { inbox = memoryInbox(), clock = fakeClock(startMs - 3_600_000), of = vin } = options
+  const { place = { next: () => memoryInbox() }, clock = steppingClock(startMs - 3_600_000), of = vin } = options
   const happenings: Happening<Happened>[] = []
   const told: Happened[] = []
+  const [attempts, restMs] = [2, 10]
+  let isOver = false
+  // The timers of a process end with it.
+  const own: SteppingClock = { ...clock, after: (ms, run) => clock.after(ms, () => isOver || run()) }
   const receiver = createReceiver({
-    ...{ secret: false, log: silent, inbox, clock: unwatched(clock) },
+    ...{
+      secret: false,
+      log: silent,
+      inbox: place.next(),
+      clock: own,
+      retry: { attempts, minMs: restMs, maxMs: restMs },
+    },
     parts: [vehicles({ fields })],
-  }).when(edge, (happening) => {
+  })
+  /** Messages that are tried again later, or never done. */
+  let [resting, hanging] = [0, 0]
+  receiver.when(edge, async (happening, { delivery }) => {
+    if (delivery.attempt > 1) resting -= 1
     happenings.push(happening)
     told.push(happening.change)
-  })
-  const settled = async (): Promise<void> => {
-    for (let turn = 0; turn < 1_000; turn += 1) {
-      await clock.advance(0)
-      if (receiver.stats().pending.messages === 0) return
-      await new Promise((resolve) => setImmediate(resolve))
+    if (options.hangs) {
+      hanging += 1
+      return new Promise(() => {})
     }
-    throw new Error('Messages are still pending.')
-  }
+    try {
+      await options.handle?.(happening)
+    } catch (error) {
+      if (delivery.attempt < attempts) resting += 1
+      throw error
+    }
+  })
+  place.host?.(receiver, own)
+  const pending = pendingOf(receiver)
+  const settled = (): Promise<void> =>
+    idle(async () => {
+      // One that rests has a timer, which an inbox sets when it has written that.
+      if (resting > 0 && clock.nextMs() > clock.now() + restMs) return 1
+      return Math.max(pending(), (await place.pending?.()) ?? 0) - resting - hanging
+    })
   const until = async (second: number): Promise<void> => {
-    const left = startMs + second * 1_000 - clock.now()
-    if (left > 0) await clock.advance(left)
     await settled()
+    await clock.advance(Math.max(0, startMs + second * 1_000 - clock.now()), settled)
   }
   return {
     receiver,
@@ -86,8 +130,36 @@ export function episodeScene<Happened extends Occurrence>(
         const made = 'state' in data ? message.state(data.state, about) : { ...message.data({}, about), data }
         const { status } = await receiver.accept({ authorization: undefined, body: made })
         if (status !== 200) throw new Error(`The message got ${status}.`)
-        await settled()
       }
+      await settled()
+    },
+    async gap(second) {
+      await until(second)
+      await receiver.from({ feed: async ({ tell }) => void (await tell(gapAt(new Date(clock.now())))) })
+      await settled()
+      // The next message is not of the same millisecond.
+      await clock.advance(1, settled)
+    },
+    async refill(second, document) {
+      await until(second)
+      const answer = async (): Promise<Response> => Response.json({ response: document })
+      const client = createClient({ baseUrl: 'https://service.example', apiKey: 'the-key', clock, fetch: answer })
+      await receiver.from(client.refill({ vin: of }))
+      await settled()
+    },
+    async stop() {
+      let isDrained = false
+      const drained = receiver.drain({ deadlineMs: 1_000 }).then(() => (isDrained = true))
+      const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1))
+      while (!isDrained) await clock.advance(10, turn).then(turn)
+      await drained
+      isOver = true
     },
   }
+}
+
+function gapAt(at: Date): EventOf<'gap'> {
+  const about = { topic: 'gap', from: at, to: at, reason: 'stream_interrupted', missed: 0 } as const
+  const id = `gap:stream_interrupted::${at.getTime()}`
+  return { ...about, createdAt: at.toISOString(), at, receivedAt: at, id, format: null, raw: null, meta: {} }
 }

@@ -208,6 +208,7 @@ function isPassing(error: unknown): boolean {
 
 function bound(namespace: ObjectNamespace | undefined): ObjectNamespace {
   if (namespace !== undefined) return namespace
+  // What to do: Add the binding that your function reads to the Wrangler configuration.
   throw unavailable('The option `objects` of durableObjectInbox returned nothing for this env.')
 }
 

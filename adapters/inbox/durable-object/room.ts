@@ -56,6 +56,7 @@ export class Room {
     if (!this.fits(messages, bytes))
       throw new FleethookError(
         'inbox_full',
+        // What to do about `This object is full`: Make handlers faster, or raise `concurrency`, `shards` or `limits`.
         `This object is full: it may hold ${pendingMessages} messages or ${pendingBytes} bytes that wait, ${maxBytes} bytes in all.`,
         { hint: 'Make the handlers faster, or raise `concurrency`, `shards` or `limits`.' },
       )

@@ -78,6 +78,7 @@ export function prepareSchema(sql: ObjectSql): void {
   if (version !== undefined) {
     throw new FleethookError(
       'inbox_unavailable',
+      // What to do about `The inbox of this object has version …, and this fleethook knows version …`: Deploy the newer fleethook again.
       `The inbox of this object has version ${version}, and this fleethook knows version ${schemaVersion}.`,
       { hint: 'Deploy the fleethook that wrote it again.' },
     )

@@ -255,6 +255,8 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
     (broke || says('TLS handshake failed') || [...codes].some((code) => code.startsWith('ERR_SSL')))
   )
     return fails(
+      // What to do about `The brokers … did not finish the TLS handshake`: Is it the TLS port? Do the brokers ask for a client certificate (`tls: {
+      // cert, key }`)?
       `${them} did not finish the TLS handshake.`,
       'Is this the port with TLS? If it is, check `sasl`, and whether the brokers ask for a certificate of this client: `tls: { cert, key }`.',
     )
@@ -295,12 +297,14 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
       sasl === undefined
         ? 'They may want `tls` or `sasl`.'
         : 'The client reports a wrong password in the same way. Check `sasl`, and whether the port needs `tls`.'
+    // What to do about `The brokers … closed the connection`: They want `tls` or `sasl`, or the password is wrong.
     return fails(`${them} closed the connection.`, hint)
   }
   const code =
     [...codes].find((name) => /^E[A-Z_]+$/.test(name)) ?? (says('timed out') ? 'no answer in time' : undefined)
   if (code !== undefined)
     return fails(
+      // What to do about `The brokers … could not be reached`: The process must reach every broker, not only those you named.
       `${them} could not be reached: ${code}.`,
       'Check `brokers`, and that this machine may connect to each of them.',
     )

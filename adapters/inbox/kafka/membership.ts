@@ -201,6 +201,8 @@ export class Membership {
       } catch (error) {
         if (consumer !== this.#consumer || this.#closed) return
         if (!isUsual(error)) {
+          // What to do about `this process could not join the group`, `this process could not join the group again`: The group has no coordinator
+          // yet, or the cluster fails. No handler starts until then.
           this.#say.warn('this process could not join the group', { reason: outageError(error, settings).message })
           if (tries >= mostFailures) {
             this.#renew()
@@ -242,6 +244,7 @@ export class Membership {
       this.#ticked = this.#now()
       const limitMs = Math.max(settings.sessionMs, settings.quiesceMs + 8_000) + 5_000
       if (this.#silentMs() > limitMs && elapsedMs(clock) - this.#madeAtMs > limitMs) {
+        // What to do: Look at the network and the CPU.
         this.#say.warn('this process lost its place in the group and joins again', { afterMs: limitMs })
         this.#renew()
       }

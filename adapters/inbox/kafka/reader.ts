@@ -329,12 +329,15 @@ export class Reader extends SharedReader<Unsettled> {
     // A group without members loses its positions after a while, by default as long as the topic keeps messages.
     part.deleted = 0
     this.say.error(
+      // What to do: **Messages may be lost**, with a `gap` event. The group is new, or the brokers forgot it (`offsets.retention.minutes`).
       'the group has no position in a partition that has deleted messages: they may not have been handled',
       { partition },
       `deleted ${partition}`,
     )
   }
 
+  // What to do about `positions could not be read`, `messages could not be read`, `the leaders of partitions could not be found`, `a dead letter
+  // could not be written`: A broker did not answer. The process tries again.
   protected failed(what: string, error: unknown): void {
     this.say.warn(what, { reason: outageError(error, this.#options.settings).message })
   }
@@ -494,6 +497,7 @@ export class Reader extends SharedReader<Unsettled> {
     }
     const placeholder: Unsettled = { message, part, offset, replayed: false, deliveries: 0 }
     this.add(placeholder)
+    // What to do: Another program writes into the topic: `fleethook dead show`.
     this.#log.error('a record in the topic is not a message of fleethook, and becomes a dead letter', {
       topic: this.#options.settings.topic,
       partition: part.partition,
@@ -537,6 +541,7 @@ export class Reader extends SharedReader<Unsettled> {
     // Messages below the floor were settled.
     if (missed <= 0) return
     part.deleted = missed + (part.deleted ?? 0)
+    // What to do: **Messages are lost**, with a `gap` event. Raise `retention.ms`, and watch the lag.
     this.#log.error('the topic deleted messages before they were handled: its retention is shorter than the lag', {
       partition,
       missed,
@@ -558,6 +563,7 @@ export class Reader extends SharedReader<Unsettled> {
     part.committed = -1
     // Nobody knows how many messages came after the position.
     this.#lost(part, 0, this.clock.now())
+    // What to do: **Messages are lost**, with a `gap` event. All replicas lost power at once, or an unclean leader was elected.
     this.#log.error('the brokers lost the end of a partition, with messages that they had confirmed', {
       partition: part.partition,
       records: position - end,
@@ -621,6 +627,7 @@ export class Reader extends SharedReader<Unsettled> {
       // The next commit includes these positions. Without one, the next owner handles the messages again.
       const details = { error: [...codesOf(error)].join(' ') }
       if (++this.#failedCommits < mostFailedCommits) this.#log.debug('a commit failed', details)
+      // What to do: Ten commits failed. If the process ends now, it handles messages again.
       else this.say.warn('positions could not be committed', details)
     }
   }
@@ -648,6 +655,7 @@ export class Reader extends SharedReader<Unsettled> {
       worst = Math.max(worst, part.stuck)
     }
     if (Math.max(worst, this.#failedLooks) < 2) return
+    // What to do: If this repeats while the brokers run, report it with their log.
     this.#log.warn('partitions are not read: the reader is opened again', { looks: Math.max(worst, this.#failedLooks) })
     this.#failedLooks = 0
     const old = this.#topic
@@ -674,8 +682,10 @@ export class Reader extends SharedReader<Unsettled> {
     this.#nearDeletion = near
     const details = { oldestMs, retentionMs }
     if (near === 'half')
+      // What to do: Fix the handler, or add handling processes.
       this.#log.warn('the oldest message has waited for half of the time that the topic keeps it', details)
     if (near === 'soon')
+      // What to do: Raise `retention.ms` now. Then fix the handler, or add handling processes.
       this.#log.error('the topic deletes the oldest message soon, and it is not handled yet', details)
   }
 }

@@ -70,6 +70,7 @@ export class Spool {
   divert(partition: number, appends: readonly Append[]): void {
     if (!this.has(partition)) {
       this.#options.log.warn(
+        // What to do: The spool is in use. Look at the brokers.
         'the brokers do not confirm: until they do, a 2xx means that the message is on the disk of this machine',
         { partition },
       )
@@ -137,6 +138,7 @@ export class Spool {
     }
     if (this.#isClosed) return
     this.#partitions.delete(partition)
+    // What to do: Nothing to do.
     if (this.#partitions.size === 0) log.warn('the brokers now have all messages that were on the disk of this machine')
   }
 
@@ -150,6 +152,7 @@ export class Spool {
       if (!(error instanceof TooLargeError) || message === undefined || messages.length > 1) throw error
       const reason = { error: error.message, attempts: 0, diedAt: clock.now() }
       await inbox.settle(message.id, { as: 'dead', reason })
+      // What to do: See [the spool](several-machines.md#the-spool).
       log.error('the topic refused an acknowledged message because of its size: it is a dead letter in the spool', {
         partition,
         delivery: message.id,

@@ -152,6 +152,7 @@ export class KafkaSystem implements SharedSystem {
         await spool.close()
         throw error
       }
+      // What to do: The spool is in use. Look at the brokers.
       this.#inbox.log.error('the cluster cannot be reached at the start: messages wait on the disk of this machine', {
         reason: error.message,
       })
@@ -206,6 +207,7 @@ export class KafkaSystem implements SharedSystem {
         return
       } catch (error) {
         if (error instanceof FleethookError && error.code === 'inbox_unavailable') continue
+        // What to do: The cluster answers, but its topics are too weak: `reason`.
         this.#inbox.log.error('the topics cannot keep what this inbox promises', {
           reason: error instanceof Error ? error.message : 'unknown',
         })
@@ -254,6 +256,7 @@ export class KafkaSystem implements SharedSystem {
     const { lastId, gaps = [] } = await spool.open()
     if (spool.size > 0)
       this.#inbox.log.warn(
+        // What to do: Nothing to do.
         'an earlier process left messages on the disk of this machine: they go to the brokers first',
         {
           messages: spool.size,
@@ -269,6 +272,7 @@ export class KafkaSystem implements SharedSystem {
     for (const message of messages) {
       const bytes = recordBytes(message)
       if (bytes <= most) continue
+      // What to do: Raise `max.message.bytes` of the topic, and `message.max.bytes` of the brokers.
       throw new FleethookError('body_too_large', `The topic does not take a message of ${bytes} bytes.`, {
         hint: `The topic takes messages of up to ${most} bytes, and this body has one of ${bytes} bytes. Raise \`max.message.bytes\` of the topic.`,
       })

@@ -129,6 +129,7 @@ function checkPartitions(plan: TopicPlan, topic: ClusterTopicMetadata, settings:
     )
   }
   if (plan.name !== settings.topic || partitionsCount === plan.partitions) return
+  // What to do: To use them, drain all processes and raise `partitions` in all.
   log.warn('the topic has more partitions than the option says, and the others stay empty', {
     topic: plan.name,
     partitions: partitionsCount,
@@ -159,6 +160,8 @@ function weaknessOf(
   if (replicas < 3)
     return new FleethookError(
       'option_invalid',
+      // What to do about `The topic … has … of the 3 replicas`, `The topic … has min.insync.replicas=…`: `fleethook kafka topics` prints what a topic
+      // needs. `allowWeak: true` accepts losses.
       `The topic ${name} has ${replicas} of the 3 replicas that keep a message safe.`,
       { hint },
     )

@@ -406,6 +406,8 @@ function unconfirmed(settings: KafkaSettings, cause: unknown): FleethookError {
   const why = cause === undefined ? 'no answer' : outageError(cause, settings).message
   return new FleethookError(
     'inbox_unavailable',
+    // What to do about `The brokers did not confirm a message within … ms`: Too few brokers are in sync, or none answers. A `spool` would keep the
+    // message.
     `The brokers did not confirm a message within ${settings.confirmMs} ms: ${why}`,
     {
       cause,

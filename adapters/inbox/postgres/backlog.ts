@@ -112,10 +112,12 @@ export class Watch {
       this.failing = failingOf(failing, false)
       const { messages, oldestMs = 0, processes } = backlog
       if (processes === 0 && oldestMs > alarmMs && !this.#isStopped)
+        // What to do: Start a process with the role `both` or `handle`.
         this.#say.error('messages wait, and no process runs handlers', { waiting: messages, oldestMs })
     } catch (error) {
       if (this.#isStopped) return
       const { code, message } = databaseError(error)
+      // What to do: Receiving and handling go on.
       this.#say.warn('what waits could not be counted', { code, reason: message })
     }
   }

@@ -53,6 +53,7 @@ export class Database {
     const sentMs = elapsedMs(this.#clock)
     const late = new Promise<never>((_, reject) => {
       timer = this.#clock.after(withinMs, () =>
+        // What to do: Is the server overloaded?
         reject(new FleethookError('inbox_unavailable', `Postgres did not answer within ${Math.round(withinMs)} ms.`)),
       )
     })
@@ -123,6 +124,7 @@ export const isLocked = (error: unknown): boolean => stateOf(error) === '55P03'
 /** Errors that a retry within seconds does not fix: something is missing, forbidden, or the password is wrong. */
 export const isFinal = (error: unknown): boolean => /^(?:28|3F|42)/.test(stateOf(error))
 
+// What to do: Check `DATABASE_URL` and `schema`. Then `fleethook postgres schema --apply`.
 const missing = ['The tables of the inbox are missing.', 'Create them: fleethook postgres schema --apply'] as const
 const readOnly = [
   'Postgres is read-only: it is a replica, or it is being switched over.',
@@ -136,6 +138,7 @@ const advice: Readonly<Record<string, readonly [message: string, hint: string]>>
   '3F000': missing,
   '42703': ['The tables of the inbox are of another version.', 'Update them: fleethook postgres schema --apply'],
   '42501': [
+    // What to do: hint
     'The user may not use the tables of the inbox.',
     'Grant it USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its tables.',
   ],
@@ -143,11 +146,13 @@ const advice: Readonly<Record<string, readonly [message: string, hint: string]>>
   '0A000': readOnly,
   '25006': readOnly,
   '55P03': [
+    // What to do: [End the transaction](operating.md#postgres).
     'Another session has locked a row of the inbox.',
     'End its transaction: see pg_stat_activity and pg_locks.',
   ],
   '53100': ['The disk of Postgres is full.', 'Make room. The inbox continues by itself.'],
   '53300': [
+    // What to do: Make pools smaller, or put a pooler in front.
     'Postgres has no connection left: all of `max_connections` are in use.',
     `Close idle ones, make pools smaller, or put a pooler in front. ${goesOn}`,
   ],
@@ -171,6 +176,7 @@ const classes: typeof advice = { '28': ['Postgres does not let this user in.', n
 
 /** What `pg` and Node say about connections. Each has `address` and `port`, or `hostname`, where they know them. */
 const failures: Readonly<Record<string, readonly [message: string, hint: string]>> = {
+  // What to do about `ECONNREFUSED`, `ENOTFOUND`, `ETIMEDOUT`: With an empty `DATABASE_URL`, `pg` asks this machine.
   ECONNREFUSED: ['Nothing listens', `Is Postgres running there? ${goesOn}`],
   ENOTFOUND: ['No machine has the name', `Check the host in the address (DATABASE_URL). ${goesOn}`],
   EAI_AGAIN: ['The name could not be looked up:', `Is the network or its name server down? ${goesOn}`],

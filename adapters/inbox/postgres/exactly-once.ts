@@ -64,6 +64,7 @@ export function exactlyOnceIn<Transaction>(
     if (await areThere(db, name, places)) return
     if (marked.size === 0) throw elsewhere(name)
     // A commit of a transaction in which a statement failed is a rollback, and no error.
+    // What to do: A statement failed, and the handler went on. Let the error pass.
     throw new FleethookError('inbox_unavailable', `The transaction of the handler ${name} was not committed.`, {
       hint: 'A statement in it failed, and the handler went on. Let the error pass, or use a savepoint.',
     })
@@ -78,6 +79,7 @@ const isMissing = (error: unknown): boolean => ['42P01', '3F000', '42703'].inclu
 const elsewhere = (name: string, cause?: unknown): FleethookError =>
   new FleethookError(
     'option_invalid',
+    // What to do: Give `exactlyOnce` and `postgresInbox` the same address; do not run `schema --apply` there. Replay dead letters.
     `The transaction of the handler ${name} is not in the database of the inbox, so the message was not handled.`,
     {
       cause,

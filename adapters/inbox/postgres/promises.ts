@@ -37,6 +37,7 @@ export function promisedBy(row: Row | undefined): Promised {
 
 /** At the start it is a wrong option. Later the server has changed. */
 export const weakError = (weakness: string, code: 'option_invalid' | 'inbox_unavailable'): FleethookError =>
+  // What to do: Turn on `fsync`, `full_page_writes` and `synchronous_commit`.
   new FleethookError(code, `In this Postgres ${weakness}: a crash can lose committed messages.`, {
     hint: 'Turn it on for the user of the inbox. allowWeak: true accepts that messages can be lost.',
   })
@@ -68,10 +69,14 @@ export class Promises {
     if (before === undefined) return
     const { weakness, isReplicated } = promised
     if (weakness !== undefined && weakness !== before.weakness) {
+      // What to do: Turn on the setting in `weakness`. With `allowWeak`, messages are still taken.
       if (this.allowsWeak) this.#say.warn('Postgres can lose what it commits', { weakness })
+      // What to do: Turn on the setting in `weakness`. `allowWeak: true` accepts losses.
       else this.#say.error('Postgres can lose what it commits, and new messages are refused', { weakness })
     }
+    // What to do: Nothing to do.
     if (weakness === undefined && before.weakness !== undefined) this.#say.warn('Postgres keeps what it commits again')
+    // What to do: A failover can now lose the newest messages: look at `synchronous_standby_names` and `synchronous_commit`.
     if (before.isReplicated && !isReplicated) this.#say.warn('commits of Postgres no longer wait for a standby')
   }
 

@@ -135,6 +135,7 @@ export class Reader extends SharedReader<Unsettled> {
         this.change()
       },
       locked: (messages, forMs) =>
+        // What to do: Other vehicles go on. [End the transaction](operating.md#postgres).
         this.say.warn('another session has locked rows of messages that have ended: their vehicles wait', {
           messages,
           forMs,
@@ -152,6 +153,7 @@ export class Reader extends SharedReader<Unsettled> {
     await store.follow()
     if (await this.#mayHandle()) await this.#leases.renew()
     this.#loops = [
+      // What to do: See `reason`. Other processes may take over.
       this.repeat('leases could not be renewed', async () => {
         if (!(await this.#mayHandle())) return settings.leaseMs / 4
         const spare = await this.#leases.renew()
@@ -188,6 +190,7 @@ export class Reader extends SharedReader<Unsettled> {
       if (await this.#areReported('inbox_expired')) {
         const deadLetters = await store.discard(old.map(({ id }) => id))
         inbox.onDropped?.(deadLetters)
+        // What to do: Look at dead letters sooner. A `gap` (`inbox_expired`) says when they were received.
         if (deadLetters > 0) this.say.warn('dead letters were deleted: their retention is over', { deadLetters })
       }
     }
@@ -320,6 +323,9 @@ export class Reader extends SharedReader<Unsettled> {
     await this.#leases.release().catch((error: unknown) => this.failed('leases could not be given back', error))
   }
 
+  // What to do about `what became of messages could not be written yet`, `old messages could not be deleted`, `leases could not be given back`, `a
+  // stop could not be written`, `timers of vehicles could not be read`, `a vehicle could not be forgotten yet`, `messages could not be read`: The
+  // inbox tries again. If the process ends meanwhile, messages are handled again.
   protected failed(what: string, error: unknown): void {
     const { code, message } = databaseError(error)
     this.say.warn(what, { code, state: stateOf(error), reason: message })
@@ -418,6 +424,7 @@ export class Reader extends SharedReader<Unsettled> {
 
   /** Another session keeps the row of this process locked, so its lease would end, and nobody could take over. */
   async #moveOn(): Promise<void> {
+    // What to do: Its vehicles wait for up to a lease. [End the transaction](operating.md#postgres).
     this.say.warn('another session has locked the row of this process, which goes on with a new one', {
       schema: this.#options.db.schema,
     })
@@ -432,12 +439,14 @@ export class Reader extends SharedReader<Unsettled> {
     await handling.check()
     if (handling.mayHandle) {
       if (handling.isNews && handling.waiting.length > 0)
+        // What to do: Normal in a deploy: the other process lacks handlers.
         this.say.warn('another process of this schema waits, because its handlers differ', {
           lacksHere: handling.waiting.join(', '),
         })
       return true
     }
     if (handling.isNews)
+      // What to do: Normal in a deploy. Otherwise [give each application its own schema](several-machines.md#the-same-handlers-in-every-process).
       this.say.error('this process handles nothing: it lacks handlers that others of this schema have', {
         schema: this.#options.db.schema,
         lacks: handling.lacks.join(', '),

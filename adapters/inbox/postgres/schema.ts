@@ -110,6 +110,7 @@ export async function checkEncoding(db: Database): Promise<void> {
   if (row?.['encoding'] === 'UTF8') return
   throw new FleethookError(
     'inbox_unsupported',
+    // What to do about `The database … has the encoding …`: `CREATE DATABASE fleet TEMPLATE template0 ENCODING 'UTF8'`.
     `The database ${String(row?.['name'])} has the encoding ${String(row?.['encoding'])}, which cannot keep every message: UTF8 can.`,
     { hint: "Create one for the inbox: CREATE DATABASE fleet TEMPLATE template0 ENCODING 'UTF8'." },
   )
@@ -142,6 +143,8 @@ export async function checkServer(db: Database, allowWeak: boolean): Promise<Pro
 
 /** Says which side is older, because only one of the two can be changed. */
 export function otherVersion(schema: string, version: number): FleethookError {
+  // What to do about `The tables in the schema … have version …, and this fleethook knows …`: Stop the older processes, then `fleethook postgres
+  // schema --apply`.
   const message = `The tables in the schema ${schema} have version ${version}, and this fleethook knows ${schemaVersion}.`
   const hint =
     version < schemaVersion

@@ -185,6 +185,7 @@ export function messageValues(messages: readonly InboxMessage[]): readonly unkno
 }
 
 const unreplicatedError = (): FleethookError =>
+  // What to do: Look at the standby. The message was refused.
   new FleethookError('inbox_unavailable', 'Postgres no longer waits for its synchronous standby.', {
     hint: 'The primary alone has the message, so it is refused. Look at the standby.',
   })

@@ -42,6 +42,7 @@ export function createControl(path: string, settings: InboxSettings): Control {
       if (operator === undefined) return
       const socket = controlPath(path)
       const failed = (error: unknown): void =>
+        // What to do: The socket beside the file could not be opened: check the folder's permissions, or use `--url`.
         log.warn('operators cannot reach this receiver through its inbox', { socket, error: nameOf(error) })
       // Starts before anybody looks, because what went wrong until then is worth showing.
       feed ??= operator.observe && new Feed(operator.observe)

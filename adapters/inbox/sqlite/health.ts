@@ -110,12 +110,14 @@ export class Health {
 
   #refuse(error: FleethookError): void {
     const { log } = this.#options.settings
+    // What to do: The line says why. It [recovers by itself](inbox.md#when-the-disk-is-full-failing-or-slow) when the cause is gone.
     if (this.refusal?.code !== error.code) log.error(`messages are refused: ${error.message}`)
     this.refusal = error
   }
 
   #recover(): void {
     const { settings, options, onWritable } = this.#options
+    // What to do: Look at the `gap` events.
     if (this.refusal !== undefined) settings.log.warn(`the inbox ${options.path} takes messages again`)
     this.refusal = undefined
     this.isUsable = true
@@ -183,5 +185,6 @@ export class Health {
 }
 
 export function logDamage(log: Log, path: string, damage: Damage): void {
+  // What to do: Check the disk. The damaged file stays beside the inbox.
   log.error(`the file of the inbox ${path} was damaged: a new file has everything that could be read`, { ...damage })
 }

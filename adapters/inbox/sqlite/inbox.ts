@@ -150,8 +150,10 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
 
   function logDropped(): void {
     const { room, expired } = unlogged
+    // What to do: Free space. A `gap` says when they were received.
     if (room > 0) settings.log.error(`the inbox ${path} dropped ${room} dead letters to make room for new messages`)
     if (expired > 0)
+      // What to do: Look at dead letters sooner. A `gap` (`inbox_expired`) says when they were received.
       settings.log.warn('dead letters were deleted: their retention is over', { path, deadLetters: expired })
     Object.assign(unlogged, { room: 0, expired: 0 })
   }

@@ -34,6 +34,7 @@ export async function openWhenFree(
     } catch (error) {
       const isLocked = error instanceof FleethookError && error.code === 'inbox_locked'
       if (!isLocked || isClosed() || elapsedMs(clock) >= untilMs) throw error
+      // What to do: Normal in a deploy. If it stays, stop the other process.
       if (!isWaiting) log.warn(`another process has the inbox ${path}: waiting up to ${waitMs} ms for it to end`)
       await pause(clock, lockedMs)
     }
@@ -46,6 +47,7 @@ export function logAdopted(log: Log, { path, messages, deadLetters }: UnopenedIn
 
 export function logUnopened(log: Log, { path, messages, deadLetters }: UnopenedInbox): void {
   log.warn(
+    // What to do: Start the receiver of that file, or give this one `adopt`.
     `${messages} messages and ${deadLetters} dead letters wait in the inbox ${path}, and no receiver has it open`,
   )
 }

@@ -61,7 +61,7 @@ export interface StoredConfig<Fields extends FieldCatalogue = BuiltInFields> ext
 /**
  * What a change of a config did. Other members of the answer are kept as they came.
  *
- * Specification: "Per-vehicle streaming config", which does not show the answers. See reading 8 in docs/interface.md.
+ * Specification: "Per-vehicle streaming config", which does not show the answers. See reading 8 in docs/decisions/0021-interface.md.
  */
 export interface ConfigChange {
   /**
@@ -197,6 +197,7 @@ async function sendConfig<Fields extends FieldCatalogue>(
   const { ignoredFields } = result
   if (ignoredFields.length > 0) {
     const { log } = connection
+    // What to do: Correct the field names in your config.
     guarded(() => log.warn('the service does not know some of the fields and dropped them', { ignoredFields }))
   }
   warnOfNoChange(connection, result)
@@ -205,6 +206,7 @@ async function sendConfig<Fields extends FieldCatalogue>(
 
 /** A caller that does not look at the count would wait for data that never comes. */
 function warnOfNoChange({ log }: Connection, { updatedVehicles, skipped }: ConfigChange): void {
+  // What to do: `skipped` lists the VINs by reason. After a retry, the first try may have done it.
   if (updatedVehicles === 0) guarded(() => log.warn('the service changed the config of no vehicle', { skipped }))
 }
 

@@ -146,6 +146,7 @@ export function readConnection(options: ClientOptions): Connection {
   const { log = consoleLog, clock = systemClock, timeoutMs = 30_000 } = options
   const { origin, pathname, protocol, hostname } = new URL(options.baseUrl ?? '')
   if (protocol === 'http:' && !isLoopback(hostname)) {
+    // What to do: Use `https:`, except for a sandbox on your machine.
     log.warn('the API key travels without encryption: `baseUrl` begins with http:')
   }
   return {

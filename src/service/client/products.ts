@@ -5,7 +5,7 @@ import type { CallOptions, ReadOptions, ServiceRequest } from './connection.ts'
 /**
  * A vehicle or an energy site that a customer shares with the business.
  *
- * Specification: "Consented products", which does not show the shape. See reading 29 in docs/interface.md.
+ * Specification: "Consented products", which does not show the shape. See reading 29 in docs/decisions/0021-interface.md.
  */
 export interface Product {
   readonly product_type: 'vehicle' | 'energy' | (string & {})
@@ -34,7 +34,7 @@ export interface Document {
 /**
  * A vehicle, as `vehicle(vin).summary()` and `wakeUp` return it. Members that are not named here are kept as they came.
  *
- * Specification: "Vehicles", which does not show the members. See reading 20 in docs/interface.md.
+ * Specification: "Vehicles", which does not show the members. See reading 20 in docs/decisions/0021-interface.md.
  */
 export interface VehicleSummary {
   readonly vin?: string

@@ -15,23 +15,41 @@ import { type Connection, nameOf, readWithin, type ServiceRequest } from './conn
  * The codes are stable. A service can send others too.
  */
 export type ServiceErrorCode =
+  /** Give a URL that the internet can reach. For development, use the sandbox with `--allow-local`. */
   | 'invalid_webhook_url'
+  /** Set a webhook with `webhook.set`. */
   | 'webhook_not_found'
+  /** Your business may not do this. The hint says why, and what to do. */
   | 'insufficient_scope'
+  /** No customer shares it. `products()` lists what is shared. A stream ends with this error. */
   | 'business_product_not_consented'
+  /** The text says which setting, VIN or command is wrong. */
   | 'invalid_request'
+  /** Check the name of the command and its parameters. The maker documents both. */
   | 'invalid_command'
+  /** Pass the business's bearer token as `apiKey`, without the word "Bearer". */
   | 'invalid_token'
+  /** Pass the business's bearer token as `apiKey`, without the word "Bearer". */
   | 'unauthorized'
+  /** `status` and `requestId` help the service's support. */
   | 'not_found'
+  /** `products()` lists what is shared. */
   | 'vehicle_not_found'
+  /** `products()` lists what is shared. */
   | 'energy_site_not_found'
+  /** The vehicle does not stream. Call `config(vin).replace` or `patch` first. */
   | 'config_not_found'
+  /** It is asleep or offline, or a command did not reach it. Call `wakeUp(vin)` or wait. */
   | 'vehicle_unavailable'
+  /** Wait for `retryAfterMs`. */
   | 'too_many_requests'
+  /** Check `baseUrl` and the network. */
   | 'unreachable'
+  /** Check `baseUrl` and the network. */
   | 'timeout'
+  /** The answer has another shape than the specification shows. Check `baseUrl`, or update fleethook. */
   | 'answer_unreadable'
+  /** `status` and `requestId` help the service's support. */
   | 'refused'
   | (string & {})
 

@@ -16,7 +16,7 @@ export type StreamTopic = WireTopic | SiteTopic | 'config' | 'credits' | (string
 /**
  * The streaming config of the vehicle has changed.
  *
- * Specification: "Streaming config". The message is not part of it: see reading 16 in docs/interface.md.
+ * Specification: "Streaming config". The message is not part of it: see reading 16 in docs/decisions/0021-interface.md.
  */
 export interface ConfigEvent extends EventBase {
   readonly topic: 'config'
@@ -27,7 +27,7 @@ export interface ConfigEvent extends EventBase {
 /**
  * A document of an energy site. Each one replaces the last one of its topic.
  *
- * Specification: "Energy sites". The message is not part of it: see reading 16 in docs/interface.md.
+ * Specification: "Energy sites". The message is not part of it: see reading 16 in docs/decisions/0021-interface.md.
  */
 export interface SiteEvent extends Omit<EventBase, 'vin'> {
   readonly topic: SiteTopic

@@ -62,7 +62,7 @@ export interface StreamMessage {
  *
  * `receiver.from(stream)` handles the messages as if they had been posted to the webhook.
  *
- * Specification: "Streaming by SSE", which shows neither event names nor data. See readings 15 to 19 in docs/interface.md.
+ * Specification: "Streaming by SSE", which shows neither event names nor data. See readings 15 to 19 in docs/decisions/0021-interface.md.
  */
 export interface EventStream<Fields extends FieldCatalogue> extends AsyncIterable<StreamEvent<Fields>>, Source {
   /** All messages as unparsed JSON text, including those that a snapshot repeats. */
@@ -174,6 +174,7 @@ export function createStream<Fields extends FieldCatalogue>(
       const waitMs = Math.max(backoffMs(retry, failures), leastMs, askedMs) - (endedAfterMs ?? 0)
       // The service closes streams from time to time. Only a stream that fails again is worth a log line.
       if (failures > 1)
+        // What to do: If it repeats, look at `why`.
         log.warn('a stream is interrupted and reconnects', {
           ...streamed,
           waitMs,
@@ -194,6 +195,7 @@ export function createStream<Fields extends FieldCatalogue>(
       if (turn.gap !== undefined) continue
       const { event, message, changed } = turn
       if (event === undefined) {
+        // What to do: Nothing to do.
         log.warn('an item of a stream is not a JSON object', { ...streamed, length: message.text.length })
       } else if (event.meta.isCache !== true && changed.length > 0) {
         yield event
@@ -221,6 +223,7 @@ export function createStream<Fields extends FieldCatalogue>(
     guarded(
       () => options.onResumed?.(gap),
       (error) =>
+        // What to do: It must not throw.
         log.warn('`onResumed` of a stream failed', {
           ...streamed,
           error: error instanceof Error ? error.name : typeof error,

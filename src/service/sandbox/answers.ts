@@ -1,6 +1,6 @@
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
 
-/** The codes with which the sandbox refuses a request, and their statuses (docs/interface.md, reading 3). */
+/** The codes with which the sandbox refuses a request, and their statuses (docs/decisions/0021-interface.md, reading 3). */
 const statuses = {
   invalid_webhook_url: 400,
   invalid_request: 400,

@@ -44,7 +44,7 @@ const tickMs = 500
  * await sandbox.close()
  * ```
  *
- * Specification: all of it. docs/interface.md says how we read what it does not show.
+ * Specification: all of it. docs/decisions/0021-interface.md says how we read what it does not show.
  */
 export function createSandbox(options: SandboxOptions): Sandbox {
   const settings = readOptions(options)
