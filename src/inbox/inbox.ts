@@ -370,6 +370,8 @@ export interface InboxSettings {
   readonly notListeningMs?: () => number
   /** The receiver keeps states of vehicles in `Inbox.vehicles`. Default `false`. */
   readonly keepsVehicles?: boolean
+  /** It is that of a branch, whose writes must not hold up the receiver in front. */
+  readonly givesWay?: boolean
   /** With `keepsVehicles`: makes a store for an inbox in memory. */
   readonly vehiclesInMemory?: (() => VehicleStore) | undefined
   /** Something failed outside of any call that could reject: a write that happens later, or by itself. */

@@ -97,6 +97,8 @@ export interface Settings {
   readonly inbox: InboxFactory
   readonly ack: Ack | undefined
   readonly concurrency: number
+  /** It is a branch: what waits there must not slow the receiver in front. */
+  readonly givesWay: boolean
   readonly retry: Partial<RetryOptions>
   readonly parts: readonly AnyPart[]
   readonly timeoutMs: number
@@ -174,6 +176,7 @@ export function readOptions(options: GivenOptions): Settings {
     inbox: options.inbox ?? memoryInbox(),
     ack: options.ack,
     concurrency: options.concurrency ?? 16,
+    givesWay: false,
     retry: defined(options.retry),
     parts: options.parts ?? [],
     timeoutMs: options.timeoutMs ?? 30_000,
