@@ -76,8 +76,8 @@ export interface EpisodeOccurrence extends Occurrence {
 /** An edge that tells of episodes: the result of {@link episode}. */
 export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episode<Of>> {
   /**
-   * The episode of a vehicle that lasts, or is over and not told yet, as far as it is known now. `undefined`: there is none, or the vehicle was
-   * not kept by the part `vehicles`.
+   * The newest episode of a vehicle as it is known now: it lasts, or is over and not told yet, or not told so yet. `undefined`: there is none, or
+   * the vehicle was not kept by the part `vehicles`.
    */
   open<Fields extends FieldCatalogue>(vehicle: VehicleView<Fields>): Episode<Of> | undefined
   /**
@@ -211,7 +211,12 @@ function definitionOf(name: unknown, options: EpisodeOptions) {
   const fields = [...new Set([...deciding, ...measures.map(([, { field }]) => field)])]
   const said = [during.name, until?.name, splits?.name, times, keyed.map(({ key }) => key)]
   return {
-    ...{ name, during, until, splits, ...times, fields },
+    name,
+    during,
+    until,
+    splits,
+    ...times,
+    fields,
     corrects: Math.max(times.waits, times.corrects),
     measures: keyed,
     /** By the number of a field: whether it decides a condition, and the measures of it. */
@@ -681,16 +686,19 @@ class Memory {
     this.#samples = textOf(left, head.origin)
   }
 
-  /** The newest episode, when it is not told yet. */
+  /** The newest episode, when it is not told yet as it is known now. */
   open(hasGap: boolean): EpisodeOccurrence | undefined {
     const { running } = this.#fold().run(samplesOf(this.#samples, this.head.origin)).known
     if (running === undefined) return undefined
     const { start, end = this.head.heard } = running
     pair([running], this.#told)
-    const { told = { first: start, nth: 0, revision: 0 } } = running
-    if (running.end !== undefined && (told.revision > 0 || end - start < this.#definition.atLeast)) return undefined
+    const { told } = running
+    if (running.end !== undefined && end - start < this.#definition.atLeast) return undefined
+    // One that is told as over by silence does not say so in its samples.
+    const over: Running = running.end === undefined ? { ...running, end, cut: true } : running
+    if (told !== undefined && ['', contentOf(this.#definition, over).hash].includes(told.hash)) return undefined
     if (hasGap) running.gap = true
-    return occurrence(this.#definition, this.#vin, running, end, told)
+    return occurrence(this.#definition, this.#vin, running, end, told ?? { first: start, nth: 0, revision: 0 })
   }
 }
 
