@@ -54,7 +54,7 @@ export interface Branch<
 
 /**
  * A receiver of its own behind `receiver`: its own inbox, lanes, retries, circuit breakers, dead letters, counts and parts, but no webhook. The
- * receiver hands each message over before its own handlers run, and is done with it as soon as the inbox of the branch has it. So a handler on a
+ * receiver hands each message over before its own handlers run, at once where it can, and is done with it as soon as the inbox of the branch has it. So a handler on a
  * branch that fails, is slow, or waits for somebody else's server delays only what is on that branch.
  *
  * Each message reaches the branch at least once, in order per vehicle, with its `delivery.id`: one that is handed over twice, because a process ended
@@ -108,8 +108,9 @@ export function branch<
     idsFor(front, settings.inbox),
   )
   const branches = (front.behind.branches ??= new Branches())
-  branches.add(options.name, { branch: behind, failed: hosted.reports.inboxFailed }, front.behind.opened)
   const handOver = new HandOver(front, hosted)
+  const { inboxFailed: failed } = hosted.reports
+  branches.add(options.name, { branch: behind, failed, handOver: handOver.early }, front.behind.opened)
   front.registry.addBranch(options.name, (message) => handOver.take(message))
   const whole: object = Object.assign(behind, { name: options.name })
   // Whether `vehicles` is there depends on the parts, whose types say the same.
@@ -201,5 +202,5 @@ function settingsOfBranch(
     inbox,
     ...defined({ concurrency, retry, parts, timeoutMs, limits, observe }),
   })
-  return { ...own, format, decode, fields, logErrorText, clock, log: logOf(log) }
+  return { ...own, branch: options.name, format, decode, fields, logErrorText, clock, log: logOf(log) }
 }

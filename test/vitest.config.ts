@@ -32,7 +32,7 @@ const onThePackage = ['test/package/**/*.test.ts']
 
 /** Kills, disks, every version of a runtime, what each template does, and programs under commands. */
 const machines: readonly string[] = [
-  'test/faults/{deploy,disk,http,kills,process,secret,workers}/**/*.test.ts',
+  'test/faults/{deploy,disk,http,kills,process,secret}/**/*.test.ts',
   'test/{runtimes,start,templates}/**/*.test.ts',
   'test/{client/runtimes,observe/otel-runtimes,fuzz/socket}.test.ts',
   // Programs that run for a while, each with commands or kills around it.
@@ -51,12 +51,10 @@ const onVersions = ['test/conformance/**/*.test.ts']
 const onlyFull: readonly string[] = [
   // The unit tests inside Bun and Deno. The conformance suite runs there.
   'test/runtimes/units.test.ts',
-  // Times that are up under kills. `test/when/time-restart.test.ts` crashes at each point.
-  'test/faults/workers/time.test.ts',
   // Restarts behind proxies. `test/runtimes/load.test.ts` stops under load, and `test/node/signals.test.ts` at each point.
   'test/faults/deploy/restarts.test.ts',
-  // The same faces as `test/fuzz/http.test.ts` and `test/wire`, for longer, and times.
-  'test/fuzz/{campaign,growth}.test.ts',
+  // The same faces as `test/fuzz/http.test.ts` and `test/wire`, for longer.
+  'test/fuzz/campaign.test.ts',
   // The model of episodes once for each error.
   'test/faults/episodes/**/*.test.ts',
 ]

@@ -7,7 +7,7 @@ import { resolve } from 'node:path'
 import type { InboxFactory, InboxSettings } from '../../src/inbox/inbox.ts'
 import { loadSqlite } from './sqlite/file/database.ts'
 import { createInboxFile } from './sqlite/file/file.ts'
-import { createInboxFileInThread } from './sqlite/file/in-thread.ts'
+import { createInboxFileInThread, hasThread } from './sqlite/file/in-thread.ts'
 import { createSqliteInbox } from './sqlite/inbox.ts'
 import { readSqliteOptions, type SqliteInboxOptions } from './sqlite/options.ts'
 
@@ -34,9 +34,12 @@ export type { SqliteInboxOptions } from './sqlite/options.ts'
 export function sqliteInbox(options: SqliteInboxOptions): InboxFactory {
   const settings = readSqliteOptions(options)
   loadSqlite()
-  const createFile = settings.thread ? createInboxFileInThread : createInboxFile
   return Object.assign(
-    (inboxSettings: InboxSettings) => createSqliteInbox(createFile(settings), inboxSettings, settings),
+    (inboxSettings: InboxSettings) => {
+      const { thread = inboxSettings.givesWay === true && hasThread() } = settings
+      const createFile = thread ? createInboxFileInThread : createInboxFile
+      return createSqliteInbox(createFile(settings), inboxSettings, settings)
+    },
     { file: resolve(settings.path) },
   )
 }

@@ -35,7 +35,7 @@ function save(vehicle: Parameters<typeof charge.open>[0], told?: ReturnType<type
     const incomplete = Number(c.acrossGap || c.cut || needed.some((name) => missing.includes(name)))
     const [id, started] = [c.revision === 0 ? c.vin : c.id, c.startedAt.toISOString().slice(0, 19).replace('T', ' ')]
     const values = [id, c.vin, started, c.durationMs / 60_000, kwh, percent.from, percent.to, incomplete]
-    db.prepare('INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)').run(...values)
+    db.prepare('INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)').run(...values)
   }
 }
 

@@ -25,7 +25,7 @@ function save(vehicle: Parameters<typeof trip.open>[0], told?: ReturnType<typeof
     const [id, started] = [t.revision === 0 ? t.vin : t.id, t.startedAt.toISOString().slice(0, 19).replace('T', ' ')]
     const values = [difference(t.odometer.to, t.odometer.from), difference(t.energy.from, t.energy.to)]
     const incomplete = Number(t.acrossGap || t.cut || t.missing.length > 0)
-    const insert = db.prepare('INSERT INTO trips VALUES (?, ?, ?, ?, ?, ?, ?)')
+    const insert = db.prepare('INSERT OR REPLACE INTO trips VALUES (?, ?, ?, ?, ?, ?, ?)')
     insert.run(id, t.vin, started, t.durationMs / 60_000, ...values, incomplete)
   }
 }

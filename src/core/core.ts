@@ -118,7 +118,7 @@ export class Core {
       resume: (message, afterMs) => this.#resumeFromBreaker(message, afterMs),
     })
     this.runner = new Runner(options, this.#endedLate)
-    this.#yielding = new Yielding(clock, this.#runStarted)
+    this.#yielding = new Yielding(clock, options.startsAtOnce, this.#runStarted)
     this.#deadlines = new RequestDeadlines(clock, events, this.#expire)
   }
 
@@ -249,27 +249,21 @@ export class Core {
   /** Gives up messages that are over, and resolves to what is lost: a durable inbox keeps them for a later process. Never rejects. */
   async giveUp(messages: readonly Message[]): Promise<readonly Message[]> {
     const { inbox, events } = this.options
-
-    async function isLost(message: Message): Promise<boolean> {
+    const lost: Message[] = []
+    const lose = async (message: Message): Promise<void> => {
       try {
         // One that is settled meanwhile is no longer in the inbox.
-        if (inbox.durability !== 'memory' || (await inbox.claim(message.id)) === undefined) return false
+        if ((await inbox.claim(message.id)) === undefined) return
         await inbox.settle(message.id)
       } catch (error) {
         events.inboxFailed(error)
       }
-      return message.counts
+      if (!message.counts) return
+      this.counts.lost += 1
+      lost.push(message)
+      this.#reportSettled(message, 'lost')
     }
-
-    const lost: Message[] = []
-    await Promise.all(
-      messages.map(async (message) => {
-        if (!(await isLost(message))) return
-        this.counts.lost += 1
-        lost.push(message)
-        this.#reportSettled(message, 'lost')
-      }),
-    )
+    if (inbox.durability === 'memory') await Promise.all(messages.map(lose))
     if (lost.length > 0) events.lost(lost.length)
     // An answer must not wait for its handlers any more, even if a later process runs them.
     for (const { request } of messages) request.oneIsOver(true)
@@ -359,7 +353,14 @@ export class Core {
           if (handler === undefined) break
           attempt.at += 1
           if (this.#leavesOut(message, handler, attempt)) continue
-          const result = this.#run(message, handler, attempt)
+          if (attempt.delivery === undefined) {
+            message.countAttempt(this.counts)
+            attempt.delivery = message.delivery()
+          }
+          const result =
+            handler.gather === undefined
+              ? this.runner.run(handler, message, attempt.delivery)
+              : this.runner.runBatch(handler, [message], message.request)
           const failure = result instanceof Promise ? await result : result
           this.#ran(message, handler, failure, attempt)
         }
@@ -665,16 +666,6 @@ export class Core {
     if (!runsNoMore && breaker === undefined) return false
     attempt.leave(handler, breaker)
     return true
-  }
-
-  #run(message: Message, handler: Handler, attempt: Attempt): MaybeFailure | Promise<MaybeFailure> {
-    if (attempt.delivery === undefined) {
-      message.countAttempt(this.counts)
-      attempt.delivery = message.delivery()
-    }
-    return handler.gather === undefined
-      ? this.runner.run(handler, message, attempt.delivery)
-      : this.runner.runBatch(handler, [message], message.request)
   }
 
   #ran(message: Message, handler: Handler, failure: MaybeFailure, attempt: Attempt): void {

@@ -88,6 +88,8 @@ export interface CoreOptions {
   readonly parts: readonly Part[]
   readonly retry: Required<RetryOptions>
   readonly concurrency: number
+  /** The most handlers that start in one turn of the event loop. */
+  readonly startsAtOnce: number
   readonly timeoutMs: number
   readonly events: CoreEvents
   readonly read: ReadMessage

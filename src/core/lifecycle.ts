@@ -7,13 +7,16 @@ const sliceMs = 10
 export class Yielding {
   readonly #clock: Clock
   readonly #run: () => void
+  readonly #startsAtOnce: number
+  #starts = 0
   #wanted = false
   #isArmed = false
   #startedAtMs = 0
   #timersEndWithRequests = false
 
-  constructor(clock: Clock, run: () => void) {
+  constructor(clock: Clock, startsAtOnce: number, run: () => void) {
     this.#clock = clock
+    this.#startsAtOnce = startsAtOnce
     this.#run = run
   }
 
@@ -34,16 +37,18 @@ export class Yielding {
     // Such a runtime limits the CPU time of a request itself.
     if (this.#timersEndWithRequests) return true
     if (!this.#isArmed) this.#arm()
-    else if (this.#clock.now() - this.#startedAtMs >= sliceMs) {
+    else if (this.#starts >= this.#startsAtOnce || this.#clock.now() - this.#startedAtMs >= sliceMs) {
       this.#wanted = true
       return false
     }
+    this.#starts += 1
     return true
   }
 
   /** Until this timer fires, the process is still in the task that set it, or in tasks that followed without a pause. */
   #arm(): void {
     this.#isArmed = true
+    this.#starts = 0
     this.#startedAtMs = this.#clock.now()
     setTimeout(() => {
       this.#isArmed = false

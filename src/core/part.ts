@@ -58,11 +58,10 @@ export function admittedBy(parts: readonly Part[], message: MessageView): 'skip'
     const answer: unknown = part.admit?.(message)
     if (answer === undefined) continue
     if (answer === 'skip' || answer === 'wait') return answer
-    throw new FleethookError('handler_invalid', `\`admit\` of a part returned ${describe(answer)}.`, {
+    const what = typeof answer === 'string' ? `"${answer}"` : `a ${typeof answer}`
+    throw new FleethookError('handler_invalid', `\`admit\` of a part returned ${what}.`, {
       hint: "Return 'skip', 'wait' or undefined.",
     })
   }
   return undefined
 }
-
-const describe = (answer: unknown): string => (typeof answer === 'string' ? `"${answer}"` : `a ${typeof answer}`)

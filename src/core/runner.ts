@@ -136,10 +136,7 @@ export class Runner {
       this.#active.set(run, run)
       run.timer = clock.after(timeoutMs, () => {
         run.timedOutAtMs = clock.now()
-        const reason = new FleethookError('handler_timeout', `A handler took longer than ${timeoutMs} ms.`, {
-          hint: 'Pass `context.signal` on to what it waits for, or raise `timeoutMs`.',
-        })
-        this.#abort(run, reason)
+        this.#abort(run, timeoutError(timeoutMs, handler))
       })
       try {
         result.then(
@@ -175,6 +172,15 @@ export class Runner {
     RunContext.abort(run.context, reason)
     this.#finish(run, { error: reason })
   }
+}
+
+/** A handler with a mark has a transaction. One that waits for itself looks like any other that takes too long, so each is told. */
+function timeoutError(timeoutMs: number, { mark }: Handler): FleethookError {
+  const itself =
+    'If it takes a second connection of the pool of its transaction, it waits for itself: use the transaction.'
+  return new FleethookError('handler_timeout', `A handler took longer than ${timeoutMs} ms.`, {
+    hint: `Pass \`context.signal\` on to what it waits for, or raise \`timeoutMs\`.${mark === undefined ? '' : ` ${itself}`}`,
+  })
 }
 
 function isThenable(value: object | null): value is PromiseLike<unknown> {

@@ -188,15 +188,27 @@ export const done: Outcome = { as: 'done' }
 /** The error of a dead letter whose own error the store refuses. */
 export const unwritable = 'The inbox refused to write the error and what the message changed.'
 
-/** For messages of one body that never fit, however empty the inbox is: who sends them again after a 503 would do so for ever. */
-export const neverFits = (pendingBytes: number): FleethookError =>
-  new FleethookError(
-    'body_too_large',
-    `The messages of a body take more than \`limits.pendingBytes\` (${pendingBytes}).`,
-    {
-      hint: `Send smaller batches, or raise \`limits.pendingBytes\` (${pendingBytes}).`,
-    },
-  )
+/**
+ * For messages of one body that never fit, however empty the inbox is: who sends them again after a 503 would do so for ever. `limit`: the option
+ * that refuses them.
+ */
+export const neverFits = (limit: string, most: number): FleethookError =>
+  new FleethookError('body_too_large', `The messages of a body exceed \`${limit}\` (${most}).`, {
+    hint: `Send smaller batches, or raise \`${limit}\` (${most}).`,
+  })
+
+/** Why messages of one body never fit into an inbox with these limits. `undefined`: an empty one has room for them. */
+export function whyNeverFit(
+  messages: number,
+  bytes: number,
+  {
+    pendingMessages = Infinity,
+    pendingBytes = Infinity,
+  }: Partial<Pick<InboxSettings, 'pendingMessages' | 'pendingBytes'>>,
+): FleethookError | undefined {
+  if (messages > pendingMessages) return neverFits('limits.pendingMessages', pendingMessages)
+  return bytes > pendingBytes ? neverFits('limits.pendingBytes', pendingBytes) : undefined
+}
 
 /** A message that was given up, kept so that a person can look at it and replay it. */
 export interface DeadLetter extends DeadLetterReason {
@@ -291,8 +303,8 @@ export interface Inbox {
   window?(host: WindowHost<Waiting>): Window<Waiting>
   /**
    * Keeps all of the messages or none. Resolves only once they are as durable as `durability` says. Otherwise rejects with a
-   * `FleethookError` of code `inbox_full`, `inbox_unavailable` or `body_too_large`, or with {@link RefusedElsewhere}. Messages keep the order of the calls. `from`
-   * has the bindings of the request that brought them.
+   * `FleethookError` of code `inbox_full`, `inbox_unavailable`, or `body_too_large` for what no empty inbox takes, or with {@link RefusedElsewhere}.
+   * Messages keep the order of the calls. `from` has the bindings of the request that brought them.
    */
   put(messages: readonly InboxMessage[], from?: RequestScope): void | Promise<void>
   /**
@@ -370,6 +382,8 @@ export interface InboxSettings {
   readonly notListeningMs?: () => number
   /** The receiver keeps states of vehicles in `Inbox.vehicles`. Default `false`. */
   readonly keepsVehicles?: boolean
+  /** It is that of a branch, whose writes must not hold up the receiver in front. */
+  readonly givesWay?: boolean
   /** With `keepsVehicles`: makes a store for an inbox in memory. */
   readonly vehiclesInMemory?: (() => VehicleStore) | undefined
   /** Something failed outside of any call that could reject: a write that happens later, or by itself. */
@@ -394,7 +408,7 @@ export interface InboxSettings {
    */
   readonly onRefused?: (id: string, reason: string) => void
   /**
-   * The number of messages in lanes, without those of lanes that rest, up to a limit: what an inbox with `onWaiting` hands over must not grow, and
+   * The number of messages in lanes, without those of lanes whose oldest message has failed, up to a limit: what an inbox with `onWaiting` hands over must not grow, and
    * a vehicle whose messages fail must not keep others waiting. Left out: all that it handed over count.
    */
   readonly inLanes?: () => number

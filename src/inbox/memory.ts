@@ -12,7 +12,7 @@ import {
   isAbout,
   isSelected,
   type ListedMessage,
-  neverFits,
+  whyNeverFit,
 } from './inbox.ts'
 import { bytesOfMessage, nothing, pageOf } from './pages.ts'
 import { listedLetter } from './stored-row.ts'
@@ -67,7 +67,8 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     let more = 0
     for (const message of messages) more += message.bytes
     if (closed) throw new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
-    if (!hasRoom(messages.length, more)) throw more > pendingBytes ? neverFits(pendingBytes) : full
+    if (!hasRoom(messages.length, more))
+      throw whyNeverFit(messages.length, more, { pendingMessages, pendingBytes }) ?? full
     for (const message of messages) kept.set(message.id, { message, deliveries: 0, replayed, changed })
     bytes += more
   }

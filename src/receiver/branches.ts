@@ -1,5 +1,7 @@
 import type { DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
+import type { Message } from '../core/message.ts'
 import type { Forgotten } from '../inbox/dead-letters.ts'
+import type { InboxMessage } from '../inbox/inbox.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
 import type { Stats } from '../inbox/stats.ts'
 
@@ -15,6 +17,8 @@ interface Joined {
   readonly branch: BranchBehind
   /** Its inbox could not be opened. The next message tries again. */
   readonly failed: (error: unknown) => void
+  /** The receiver has put the message into its inbox, and no handler has run for it. */
+  readonly handOver: (given: Message, message: InboxMessage) => void
 }
 
 /** Where a receiver has its branches. Who has none does not bundle what they need. */
@@ -37,6 +41,14 @@ export class Branches {
 
   open(options: OpenOptions): void {
     for (const { branch, failed } of this.#joined) void branch.open(options).catch(failed)
+  }
+
+  handOver(given: readonly Message[], messages: readonly InboxMessage[]): void {
+    for (const { handOver } of this.#joined)
+      for (const [at, message] of messages.entries()) {
+        const own = given[at]
+        if (own !== undefined) handOver(own, message)
+      }
   }
 
   /** They take messages until the receiver has drained, in the same deadline. */

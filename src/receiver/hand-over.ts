@@ -17,12 +17,17 @@ const mostBytes = 64 * 1_048_576
 /** A branch that keeps messages stops and starts with the receiver, and reports that itself. */
 const ofStops: readonly GapReason[] = ['stopped', 'restarted']
 
-/** Hands the messages of a receiver over to a branch. The receiver never waits long, and a message that the branch cannot keep is a gap there. */
+/**
+ * Hands the messages of a receiver over to a branch: as soon as the receiver has them where it can, and before their own handlers run. The receiver
+ * never waits long, and a message that the branch cannot keep is a gap there.
+ */
 export class HandOver {
   readonly #front: HostedReceiver
   readonly #branch: HostedReceiver
   readonly #clock: Clock
   #bytes = 0
+  /** Messages that were handed over, and those that are under way. */
+  readonly #given = new WeakMap<Message, true | Promise<void>>()
   /** Since when nobody waits for the branch, because it is slow. A crash meanwhile is a gap of the branch. */
   #slowSinceMs: number | undefined
 
@@ -32,7 +37,21 @@ export class HandOver {
     this.#clock = branch.settings.clock
   }
 
+  /**
+   * The receiver has just put the message into its inbox, and nothing has run for it. In order: one that waits behind a message which the branch does
+   * not have yet is handed over at its turn.
+   */
+  readonly early = (given: Message, message: InboxMessage): void => {
+    const { previous, request } = given
+    if (message.kind !== 'wire' || this.#bytes + message.bytes > mostBytes) return
+    if (previous !== undefined && !this.#given.has(previous)) return
+    this.#note(given, this.#put(message, request, false))
+  }
+
+  /** The turn of the message. */
   take(given: Message): undefined | Promise<void> {
+    const known = this.#given.get(given)
+    if (known !== undefined) return known === true ? undefined : this.#inTime(known, given.request)
     const { claim, event, request } = given
     // The replay of a handled message. That of a dead letter may be new to the branch: processes may have ended before it was handed over.
     if (claim === undefined || event === undefined || claim.replay !== undefined) return undefined
@@ -42,20 +61,34 @@ export class HandOver {
     }
     const { id, lane, receivedAt, door, kind, text, bytes } = claim.message
     const message: InboxMessage = { id, lane, receivedAt, door, kind, text, bytes, event }
-    const { intake } = this.#branch
-    const mayBeThere = claim.replayed || given.delivery().redelivered
     if (this.#bytes + bytes > mostBytes) {
       this.#noteMissed(message)
       this.#noteRefused(message, { error: 'inbox_unavailable', hint: slowHint })
       return undefined
     }
+    const kept = this.#put(message, request, claim.replayed || given.delivery().redelivered)
+    this.#note(given, kept)
+    return kept && this.#inTime(kept, request)
+  }
+
+  /** `undefined`: it is over. */
+  #put(message: InboxMessage, request: Message['request'], mayBeThere: boolean): undefined | Promise<void> {
+    const { intake } = this.#branch
     const put =
-      intake.isReady && kind === 'wire' && !mayBeThere
+      intake.isReady && message.kind === 'wire' && !mayBeThere
         ? intake.put([message], request)
         : this.#keep(message, request, mayBeThere)
-    if (put instanceof Promise) return this.#inTime(message, put, request)
+    if (put instanceof Promise) return this.#kept(message, put)
     if (put !== undefined) this.#noteRefused(message, put)
     return undefined
+  }
+
+  #note(given: Message, kept: undefined | Promise<void>): void {
+    this.#given.set(given, kept ?? true)
+    kept?.then(
+      () => this.#given.set(given, true),
+      () => this.#given.delete(given),
+    )
   }
 
   async #keep(message: InboxMessage, from: Message['request'], mayBeThere: boolean): Promise<Refusal | undefined> {
@@ -70,12 +103,7 @@ export class HandOver {
   }
 
   /** Waits until the branch has the message, or until it is slow. */
-  async #inTime(
-    message: InboxMessage,
-    put: Promise<Refusal | undefined>,
-    { context }: Message['request'],
-  ): Promise<void> {
-    const kept = this.#kept(message, put)
+  async #inTime(kept: Promise<void>, { context }: Message['request']): Promise<void> {
     if (this.#slowSinceMs !== undefined) {
       const ended = kept.catch(() => {})
       if (isBound(context)) context.waitUntil(ended)

@@ -46,6 +46,9 @@ export interface ReceiverParts {
   readonly behind: Behind
 }
 
+/** The most handlers that a branch starts in one turn of the event loop: a backlog there must not slow the answers of the receiver. */
+const startsOfBranch = 3
+
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
 const startMs = 1_000
 
@@ -83,6 +86,8 @@ export class Intake implements OperatorApi {
   readonly #kept: KeptStates | undefined
   /** The core hands out what is put. */
   readonly #isHere: boolean
+  /** Branches get messages before their turns: no other process handles them, and no part skips any. */
+  readonly #handsOverEarly: boolean
   #draining: Promise<DrainResult> | undefined
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
@@ -132,6 +137,7 @@ export class Intake implements OperatorApi {
       log,
       ack: settings.ack,
       keepsVehicles: vehicles !== undefined,
+      givesWay: settings.branch !== undefined,
       vehiclesInMemory: vehicles && (() => vehicles.inMemory(log)),
       read: receipts.reread,
       handlers: () => registry.added,
@@ -178,10 +184,13 @@ export class Intake implements OperatorApi {
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
     const added: Part[] = []
     for (const part of settings.parts) if ('create' in part) added.push(part.create())
+    this.#handsOverEarly =
+      this.#isHere && settings.inbox.place === undefined && added.every(({ admit }) => admit === undefined)
     this.#core = new Core({
       clock,
       log: settings.log,
       concurrency,
+      startsAtOnce: settings.branch === undefined ? Infinity : startsOfBranch,
       timeoutMs,
       retry,
       inbox,
@@ -304,6 +313,7 @@ export class Intake implements OperatorApi {
     }
     const request = this.#core.add(this.#isHere && window === undefined ? messages : [], from)
     const start = (): Result | Promise<Result> => {
+      if (this.#handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
       this.#core.start(request)
       return kept(request)
     }

@@ -106,7 +106,9 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
   return [
     counter('messages.received', 'message', 'Messages that were accepted.', by('fleethook.topic', received)),
     counter(
-      ...(['messages.settled', 'message', 'Messages that need no more work.'] as const),
+      'messages.settled',
+      'message',
+      'Messages that need no more work.',
       by('fleethook.outcome', { handled, dead, duplicate, lost }),
     ),
     counter(
@@ -117,7 +119,9 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
     ),
     counter('messages.replayed', 'message', 'Messages that were replayed.', one(stats.replayed)),
     counter(
-      ...(['requests.authorized', 'request', 'Requests with a right secret, by its place in the list.'] as const),
+      'requests.authorized',
+      'request',
+      'Requests with a right secret, by its place in the list.',
       by('fleethook.secret_index', Object.fromEntries(stats.secrets.entries())),
     ),
     counter('requests.refused', 'request', 'Requests that were refused.', by('error.type', refused)),
@@ -129,7 +133,9 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
     gauge('pending.size', 'By', 'Size of the pending messages.', pending.bytes),
     gauge('pending.oldest.age', 's', 'Age of the oldest pending message.', seconds(age)),
     gauge(
-      ...(['last_received.timestamp', 's', 'When the last message was received; 0 before the first.'] as const),
+      'last_received.timestamp',
+      's',
+      'When the last message was received; 0 before the first.',
       seconds(stats.lastReceivedAtMs ?? 0),
     ),
     gauge(
@@ -154,7 +160,9 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
     },
     gauge('vehicles.clocks_behind', '{vehicle}', 'Vehicles whose clock was set back.', stats.clocksBehind),
     gauge(
-      ...(['certificate.end.timestamp', 's', 'When the certificate of the server ends.'] as const),
+      'certificate.end.timestamp',
+      's',
+      'When the certificate of the server ends.',
       stats.certificateUntilMs === undefined ? undefined : seconds(stats.certificateUntilMs),
     ),
     gauge('lanes', '{lane}', 'Vehicles that have work.', stats.lanes),
@@ -170,7 +178,9 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
     gauge('spooled.messages', '{message}', 'Messages that wait on the disk for the brokers.', inbox.spooled),
     gauge('inbox.dead_rows', '{row}', 'Deleted rows in Postgres that still take space.', inbox.deadRows),
     gauge(
-      ...(['inbox.snapshot.age', 's', 'How long a snapshot has kept Postgres from removing dead rows.'] as const),
+      'inbox.snapshot.age',
+      's',
+      'How long a snapshot has kept Postgres from removing dead rows.',
       inbox.oldestSnapshotMs === undefined ? undefined : inbox.oldestSnapshotMs / 1000,
     ),
     gauge(
@@ -180,7 +190,9 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
       inbox.deadLetters,
     ),
     counter(
-      ...(['dead_letters.deleted', 'message', 'Dead letters that the inbox deleted by itself.'] as const),
+      'dead_letters.deleted',
+      'message',
+      'Dead letters that the inbox deleted by itself.',
       one(stats.deadLettersDropped),
     ),
     counter(

@@ -8,19 +8,17 @@ type Listeners = Omit<Required<Observer>, 'attached' | 'around' | 'dead'>
 type Heard<Member extends keyof Listeners> = (...report: Parameters<Listeners[Member]>) => void
 
 const members: readonly (keyof Observer)[] = [
-  ...([
-    'attached',
-    'received',
-    'refused',
-    'tested',
-    'around',
-    'ran',
-    'failed',
-    'settled',
-    'dead',
-    'gap',
-    'forgotten',
-  ] as const),
+  'attached',
+  'received',
+  'refused',
+  'tested',
+  'around',
+  'ran',
+  'failed',
+  'settled',
+  'dead',
+  'gap',
+  'forgotten',
 ]
 
 /** Whether every member that an observer has is a function. */

@@ -97,6 +97,8 @@ export interface Settings {
   readonly inbox: InboxFactory
   readonly ack: Ack | undefined
   readonly concurrency: number
+  /** The name of the branch. `undefined`: it is a receiver with a webhook. */
+  readonly branch: string | undefined
   readonly retry: Partial<RetryOptions>
   readonly parts: readonly AnyPart[]
   readonly timeoutMs: number
@@ -174,6 +176,7 @@ export function readOptions(options: GivenOptions): Settings {
     inbox: options.inbox ?? memoryInbox(),
     ack: options.ack,
     concurrency: options.concurrency ?? 16,
+    branch: undefined,
     retry: defined(options.retry),
     parts: options.parts ?? [],
     timeoutMs: options.timeoutMs ?? 30_000,

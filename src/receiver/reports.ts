@@ -147,7 +147,10 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
     // it`: Run the command in `show`, fix the handler, then [replay](operating.md#dead-letters). When processes ended, the message may be
     // [innocent](delivery.md#a-message-that-ends-its-process).
     const crashes = crashText(Number.parseInt(error, 10))
-    const command = `fleethook dead show ${id}${durability === 'disk' ? '' : ' --url …'}`
+    const { branch } = this.#settings
+    const ofBranch = branch === undefined ? '' : ` --branch ${branch}`
+    const command = `fleethook dead show ${id}${ofBranch}${durability === 'disk' ? '' : ' --url …'}`
+    const where = branch === undefined ? 'receiver' : `receiver.branches.get('${branch}')`
     this.#say.error(
       error.startsWith(crashes)
         ? `a message of topic ${event.topic} is a dead letter: ${crashes}`
@@ -156,7 +159,7 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
         vehicle: shownVehicle(vinOfEvent(event)),
         delivery: id,
         reason: this.#settings.logErrorText ? escapeControls(error) : undefined,
-        show: durability === 'memory' ? `receiver.deadLetters.get('${id}')` : command,
+        show: durability === 'memory' ? `${where}.deadLetters.get('${id}')` : command,
       },
       'dead letter',
     )

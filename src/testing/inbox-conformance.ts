@@ -136,6 +136,19 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     { ...usualSettings, pendingBytes: 100 },
   )
 
+  check(
+    'What no empty inbox takes is rejected with body_too_large, and the next put is kept',
+    async (inbox) => {
+      await rejects(() => inbox.put([message(1, 101)]), 'body_too_large')
+      await rejects(() => inbox.put([message(2, 1), message(3, 1), message(4, 1)]), 'body_too_large')
+      equal(inbox.usage(), { messages: 0, bytes: 0 })
+      equal(inbox.refusing(), undefined)
+      await inbox.put([message(5, 50), message(6, 50)])
+      await rejects(() => inbox.put([message(7, 101)]), 'body_too_large')
+    },
+    { ...usualSettings, pendingMessages: 2, pendingBytes: 100 },
+  )
+
   checkArchive('A dead letter is kept with its reason, and is no longer pending', async (inbox) => {
     await inbox.put([message(1), message(2)])
     await inbox.claim(id(1))

@@ -76,8 +76,8 @@ export interface EpisodeOccurrence extends Occurrence {
 /** An edge that tells of episodes: the result of {@link episode}. */
 export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episode<Of>> {
   /**
-   * The episode of a vehicle that lasts, or is over and not told yet, as far as it is known now. `undefined`: there is none, or the vehicle was
-   * not kept by the part `vehicles`.
+   * The newest episode of a vehicle as it is known now: it lasts, or is over and not told yet, or not told so yet. `undefined`: there is none, or
+   * the vehicle was not kept by the part `vehicles`.
    */
   open<Fields extends FieldCatalogue>(vehicle: VehicleView<Fields>): Episode<Of> | undefined
   /**
@@ -180,9 +180,12 @@ function definitionOf(name: unknown, options: EpisodeOptions) {
   const measures = Object.entries(options.measures)
   for (const [each, measure] of measures) {
     if (members.includes(each))
-      throw invalid(`A measure of the episode \`${name}\` is named \`${each}\`, as a member of each episode`, 'Give it another name.') // prettier-ignore
+      throw invalid(
+        `A measure of \`${name}\` is named \`${each}\`, as a member of each episode`,
+        'Give it another name.',
+      )
     if (!isObject(measure) || typeof measure.field !== 'string' || typeof measure.kind !== 'string')
-      throw invalid(`The measure \`${each}\` of the episode \`${name}\` is none`, 'Make it with span, growth, range or path.') // prettier-ignore
+      throw invalid(`\`${each}\` of \`${name}\` is no measure`, 'Make it with span, growth, range or path.')
   }
   const points = measures.reduce((sum, [, { mostPoints = 0 }]) => sum + mostPoints, 0)
   if (measures.length > mostMeasures || points > 2 * mostOfPath)
@@ -208,7 +211,12 @@ function definitionOf(name: unknown, options: EpisodeOptions) {
   const fields = [...new Set([...deciding, ...measures.map(([, { field }]) => field)])]
   const said = [during.name, until?.name, splits?.name, times, keyed.map(({ key }) => key)]
   return {
-    ...{ name, during, until, splits, ...times, fields },
+    name,
+    during,
+    until,
+    splits,
+    ...times,
+    fields,
     corrects: Math.max(times.waits, times.corrects),
     measures: keyed,
     /** By the number of a field: whether it decides a condition, and the measures of it. */
@@ -233,21 +241,17 @@ const heardOf = -1
 /** In place of a field: values up to now are uncertain, because messages may be missing. The value is when the receiver listened again. */
 const gapOf = -2
 
-/** An episode that began. */
+/** An episode that began. It is interrupted or over since `end`, and certainly over when it is `cut`, `split`, or the next one began: `closed`. */
 interface Running {
   start: number
-  /** Since when it is interrupted or over. */
   end?: number
   paused: number
-  /** It ended by silence. */
   cut?: true
-  /** It does not go on. */
   split?: true
-  gap?: true
-  /** Messages may be missing since it was over. */
-  gapAfter?: true
-  /** When the next one began. */
   closed?: number
+  /** Messages may be missing, or only since it was over. */
+  gap?: true
+  gapAfter?: true
   notes: Record<string, Notes>
   /** What was told of it. Not stored. */
   told?: Told
@@ -259,10 +263,9 @@ interface Known {
   values: Record<string, Seen>
   /** What the condition was last. `null`: not known. */
   was: boolean | null
-  /** Values up to these times are uncertain, or too old to be those of a start. */
+  /** Values up to these times are uncertain, or too old to be those of a start. And `splits` was true last at `splitAt`. */
   gapAt: number
   staleAt: number
-  /** When `splits` was true last. */
   splitAt: number
   /** The last message, and since when the receiver listens. */
   heard: number
@@ -272,16 +275,8 @@ interface Known {
   running?: Running
 }
 
-const nothingKnown = (): Known => ({
-  at: 0,
-  values: {},
-  was: null,
-  gapAt: 0,
-  staleAt: 0,
-  splitAt: 0,
-  heard: 0,
-  listens: 0,
-})
+// prettier-ignore
+const nothingKnown = (): Known => ({ at: 0, values: {}, was: null, gapAt: 0, staleAt: 0, splitAt: 0, heard: 0, listens: 0 })
 
 const seenOf = (at: number, value: FieldValue, longitude: number | undefined): Seen =>
   longitude === undefined ? [at, value] : [at, { latitude: Number(value), longitude }]
@@ -437,7 +432,8 @@ class Fold {
     if (isNewest) known.values[use.field] = seen
     const isFinal = running?.end !== undefined && known.heard > running.end + this.#definition.corrects
     if (use.decides) {
-      if (running !== undefined && !isFinal && at >= running.start && at <= (running.end ?? Infinity)) running.gap = true
+      if (running !== undefined && !isFinal && at >= running.start && at <= (running.end ?? Infinity))
+        running.gap = true
       if (isNewest && at > (running?.start ?? -Infinity)) this.#decide(at)
       if (known.running !== undefined && known.running !== running) known.running.gap = true
     }
@@ -449,15 +445,12 @@ class Fold {
 
 /** What conditions see: the values that are known, and which of them are certain. */
 function viewOf(vin: string, known: Known): AnyVehicleView {
-  const at = (field: string): Date | undefined => {
-    const seen = known.values[field]
-    return seen && new Date(seen[0])
-  }
+  const at = (field: string): Date | undefined => known.values[field] && new Date(known.values[field][0])
   return {
     vin,
+    value: (field) => known.values[field]?.[1],
     at,
     since: at,
-    value: (field) => known.values[field]?.[1],
     ageMs: (field) => known.values[field] && known.heard - known.values[field][0],
     isCertain: (field) => (known.values[field]?.[0] ?? 0) > known.gapAt,
     invalidSince: () => undefined,
@@ -473,19 +466,19 @@ function viewOf(vin: string, known: Known): AnyVehicleView {
   }
 }
 
-/** What was told of an episode that may still be corrected. */
+/**
+ * What was told of an episode that may still be corrected: first with the start `first`, which `nth` others had before, and last `at` this time of the
+ * receiver. It is known to be another one since `wrong`.
+ */
 interface Told {
-  /** The start that was told first, and how many others were told with the same one before. */
   readonly first: number
   readonly nth: number
   revision: number
   start: number
   end: number
   hash: string
-  /** When it was told, by the receiver's clock. */
   at: number
-  /** Since when it is known to be another one. */
-  wrong?: number | undefined
+  wrong?: number
   revoked?: boolean
 }
 
@@ -494,16 +487,14 @@ interface Head {
   readonly shape: string
   /** Times of samples are relative to it. */
   readonly origin: number
-  /** The newest time of the vehicle, and when that arrived. */
+  /** The newest time of the vehicle, when that arrived, and the newest time of a sample. */
   heard: number
   arrived: number
-  /** The newest time of a sample. */
   noted: number
   /** What the condition is: `on` while it lasts, `off`, or `ask`: a value of the condition decides something. */
   mode: 'on' | 'off' | 'ask'
-  /** Values that are older may change what was told. */
+  /** Values that are older may change what was told. And something may be told when the vehicle's time is at `wakes`. */
   calm: number
-  /** Something may be told when the vehicle's time is there. */
   wakes: number
   /** When the newest silence ended that was long enough: an older message may say that there was none. */
   hole: number
@@ -514,15 +505,13 @@ interface Head {
   old: number
 }
 
-/** Something that is to be told, corrected or revoked. */
+/** Something that is to be told, corrected or, without `of`, revoked. A value may make it due at `wakes`. */
 interface Todo {
   readonly due: number
-  /** When a value may make it due. */
   readonly wakes: number
   readonly start: number
   readonly end: number
   readonly entry: Told | undefined
-  /** `undefined`: what was told is revoked. */
   readonly of: Running | undefined
 }
 
@@ -608,11 +597,7 @@ class Memory {
   }
 
   /** Compares what was found with what was told. One is told at a time, and what shares a moment with it is corrected first. */
-  #decide(
-    found: readonly Running[],
-    now: number,
-    arrivedMs: number,
-  ): { readonly happened: EpisodeOccurrence | undefined; readonly dueMs: number } {
+  #decide(found: readonly Running[], now: number, arrivedMs: number) {
     const { waits, joins, atLeast } = this.#definition
     const long = found.filter(({ start, end }) => end === undefined || end - start >= atLeast)
     pair(long, this.#told)
@@ -701,16 +686,19 @@ class Memory {
     this.#samples = textOf(left, head.origin)
   }
 
-  /** The newest episode, when it is not told yet. */
+  /** The newest episode, when it is not told yet as it is known now. */
   open(hasGap: boolean): EpisodeOccurrence | undefined {
     const { running } = this.#fold().run(samplesOf(this.#samples, this.head.origin)).known
     if (running === undefined) return undefined
     const { start, end = this.head.heard } = running
     pair([running], this.#told)
-    const { told = { first: start, nth: 0, revision: 0 } } = running
-    if (running.end !== undefined && (told.revision > 0 || end - start < this.#definition.atLeast)) return undefined
+    const { told } = running
+    if (running.end !== undefined && end - start < this.#definition.atLeast) return undefined
+    // One that is told as over by silence does not say so in its samples.
+    const over: Running = running.end === undefined ? { ...running, end, cut: true } : running
+    if (told !== undefined && ['', contentOf(this.#definition, over).hash].includes(told.hash)) return undefined
     if (hasGap) running.gap = true
-    return occurrence(this.#definition, this.#vin, running, end, told)
+    return occurrence(this.#definition, this.#vin, running, end, told ?? { first: start, nth: 0, revision: 0 })
   }
 }
 
@@ -838,6 +826,8 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<EpisodeOcc
   const isGap = !isNew && (timer === undefined || timer.acrossGap === true || gapMs > head.gapMs)
   const length = text.length - text.lastIndexOf('\n') - 1
   if (!isTimer && !isGap && head.shape === definition.shape && isCalm(definition, head, length, own, step, sentMs)) {
+    // Nothing to write: the last word of a vehicle is known to half a minute.
+    if (samples.length === 0 && sentMs < head.heard + signMs / 2) return undefined
     const line = textOf(samples, head.origin)
     hear(head, definition, sentMs, arrivedMs)
     for (const [at] of samples) head.noted = Math.max(head.noted, at)
@@ -866,15 +856,10 @@ function hear(head: Head, { silence }: Definition, sentMs: number, arrivedMs: nu
 const hasAll = ({ measures }: Definition, { notes }: Running, isToTell: boolean): boolean =>
   measures.every(({ measure, key }) => isComplete(measure, notes[key] ?? {}, isToTell))
 
-interface Content {
-  readonly missing: readonly string[]
-  readonly values: Readonly<Record<string, unknown>>
-  /** Differs for another content. */
-  readonly hash: string
-}
+type Content = ReturnType<typeof contentOf>
 
-/** What is told of an episode. */
-function contentOf(definition: Definition, running: Running): Content {
+/** What is told of an episode, and a hash that differs for another content. */
+function contentOf(definition: Definition, running: Running) {
   const missing: string[] = []
   const values: Record<string, unknown> = {}
   const told: unknown[] = [running.start, running.end, running.paused, running.cut, running.gap]

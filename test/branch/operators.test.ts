@@ -1,6 +1,10 @@
-import { createReceiver, memoryInbox } from 'fleethook'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createReceiver, type Log, memoryInbox } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import { inspectorRoutes } from 'fleethook/inspector'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { metricsText } from 'fleethook/metrics'
 import { operatorRoutes } from 'fleethook/operator'
 import { expect, test } from 'vitest'
@@ -84,4 +88,23 @@ test('the page of a branch is at an address of its own', async () => {
   expect(page.status).toBe(200)
   expect(await page.text()).toContain('assets/')
   expect((await app.request('/branches/crm/about')).status).toBe(401)
+})
+
+test('the log says how to look at a dead letter of a branch', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-branch-'))
+  const lines: string[] = []
+  const log: Log = { ...silent, error: (text, details) => void lines.push(`${text} ${JSON.stringify(details)}`) }
+  const receiver = createReceiver({ secret: false, log })
+  const places = { crm: memoryInbox(), staging: sqliteInbox({ path: join(folder, 'staging.db') }) }
+  for (const [name, inbox] of Object.entries(places))
+    branch(receiver, { name, inbox, retry: { attempts: 1 } }).on('data', () => {
+      throw new Error('no')
+    })
+  await receiver.accept({ authorization: undefined, body: data('A', 1) })
+  await soon(() =>
+    expect(lines.join('\n')).toMatch(/receiver\.branches\.get\('crm'\)\.deadLetters\.get\('[\da-f-]{36}'\)/),
+  )
+  await soon(() => expect(lines.join('\n')).toMatch(/fleethook dead show [\da-f-]{36} --branch staging/))
+  await receiver.drain()
+  rmSync(folder, { recursive: true })
 })

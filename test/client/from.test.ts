@@ -8,7 +8,6 @@ import { json, refusal, rejection, stub, vin } from './stub.ts'
 
 const createdAt = '2026-11-21T10:00:00.123456789Z'
 const data = (level: number, of = vin): object => ({ data: { BatteryLevel: String(level) }, createdAt, vin: of })
-const retry = { attempts: 3, minMs: 10, maxMs: 20 }
 const nothingMore = (): Response => new Response(null, { status: 204 })
 
 /** The messages that a memory inbox got. */
@@ -61,31 +60,6 @@ describe('receiver.from', () => {
     expect(core(kept[0])).toEqual(core(kept[1]))
     expect(kept[0]?.map(({ text }) => text)).toEqual(texts)
     expect(streamed?.stats()).toMatchObject({ received: 4, handled: 4 })
-  })
-
-  test('retries failing handlers in order per VIN, and then makes a dead letter', async () => {
-    const clock = fakeClock()
-    const runs: string[] = []
-    const receiver = createReceiver({ secret: false, clock, retry, log: remember() }).on(
-      'data',
-      (event, { delivery }) => {
-        runs.push(`${event.vin} ${String(event.data.BatteryLevel)} #${delivery.attempt}`)
-        if (event.data.BatteryLevel === 1) throw new Error('not yet')
-      },
-    )
-    const text = [data(1), data(2), data(3, 'OTHER')].map((message) => item(message)).join('')
-    const { client } = stub([ended(text), nothingMore], { clock })
-    const done = receiver.from(client.stream(vin))
-    await clock.advance(5_000)
-    await done
-    expect(runs.filter((run) => run.startsWith(vin))).toEqual([
-      `${vin} 1 #1`,
-      `${vin} 1 #2`,
-      `${vin} 1 #3`,
-      `${vin} 2 #1`,
-    ])
-    expect(runs.indexOf('OTHER 3 #1')).toBeLessThan(runs.indexOf(`${vin} 1 #2`))
-    expect(await Array.fromAsync(receiver.deadLetters.list())).toHaveLength(1)
   })
 
   test('waits while the inbox is full, where a posted message would be refused: nothing is lost, and there is no gap', async () => {

@@ -1,4 +1,5 @@
 import { FleethookError } from 'fleethook'
+import { createOnce } from 'fleethook/once'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { turn } from './fake-clock.ts'
 import { data, gates, scene, state } from './scene.ts'
@@ -437,4 +438,16 @@ test('a log that throws or rejects stops nothing', async () => {
   expect(await post([data('A', 1), data('A', 2)])).toMatchObject({ status: 200 })
   await turn()
   expect(receiver.stats()).toMatchObject({ handled: 1, deadLettered: 1, lanes: 0 })
+})
+
+test('of a handler in a transaction that takes too long, the log says that it may wait for itself', async () => {
+  const { receiver, post, clock, lines } = scene({ timeoutMs: 1_000, retry: { attempts: 1 } })
+  const once = createOnce<object>({ database: 'postgres', run: async () => 1, transaction: (work) => work({}) })
+  receiver.on(
+    'data',
+    once('billing', () => new Promise(() => {})),
+  )
+  await post(data('A', 1))
+  await clock.advance(1_000)
+  expect(lines.join('\n')).toMatch(/"handler":"billing".*takes a second connection of the pool of its transaction/)
 })

@@ -6,7 +6,7 @@ const data = (value: string): string => `{"vin":"A","createdAt":"2024-02-24T04:5
 const field = (name: string, text: string): string => data(`{"${name}":"${text}"}`)
 const state = '{"vin":"A","state":"online"}'
 
-/** Bodies of any size, of the kinds that make parsers slow. Twice the size must take about twice the time. */
+/** Bodies of any size, of the kinds that make parsers slow. */
 export const growing: Readonly<Record<string, (size: number) => string>> = {
   'lists in lists': (size) => '['.repeat(size) + ']'.repeat(size),
   'lists that never end': (size) => '['.repeat(size),

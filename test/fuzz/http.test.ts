@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { inForm } from '../form.ts'
 import { readAnswer } from './answer.ts'
 import { runCases } from './cases.ts'
+import { growing } from './growing.ts'
 import { createHttpFace } from './http-face.ts'
 import { expectNoLeftovers } from './leftovers.ts'
 import { normalizerFace } from './normalizer-face.ts'
@@ -70,25 +71,16 @@ describe('Input that breaks parsers', () => {
     createReceiver({ secret, log, limits: { bodyBytes: 4_194_304 } }).on('*', () => {})
   const state = '{"vin":"A","state":"online"}'
 
-  test.each([
+  /** Bodies that a reader whose time grows with the square of the size would take minutes for, and others. */
+  const bodies: readonly (readonly [what: string, body: string, status?: number])[] = [
+    ...Object.entries(growing).map(([what, textOf]) => [what, textOf(60_000)] as const),
     ['lists nested deep', '['.repeat(deep) + ']'.repeat(deep), 400],
-    ['lists that never end', '['.repeat(deep), 400],
-    ['objects nested deep', '{"a":'.repeat(deep) + '1' + '}'.repeat(deep), undefined],
-    ['objects that never end', '{"a":'.repeat(deep), 400],
-    ['data nested deep', `{"vin":"A","data":{"x":${'['.repeat(deep)}${']'.repeat(deep)}}}`, undefined],
-    ['an event nested deep', `{"source":"A","event":${'{"a":'.repeat(deep)}1${'}'.repeat(deep)}}`, undefined],
-    ['alerts nested deep', `{"vin":"A","alerts":${'[['.repeat(deep)}${']]'.repeat(deep)}}`, undefined],
-    ['a message after one nested deep', `${'{"a":'.repeat(deep)}1${'}'.repeat(deep)}${state}`, undefined],
+    ['an event nested deep', `{"source":"A","event":${'{"a":'.repeat(deep)}1${'}'.repeat(deep)}}`],
+    ['alerts nested deep', `{"vin":"A","alerts":${'[['.repeat(deep)}${']]'.repeat(deep)}}`],
+    ['a message after one nested deep', `${'{"a":'.repeat(deep)}1${'}'.repeat(deep)}${state}`],
     ['a huge string', `{"vin":"A","state":"${'x'.repeat(4_000_000)}"}`, 200],
     ['a huge key', `{"${'x'.repeat(4_000_000)}":1}`, 200],
     ['a huge number', `{"vin":"A","data":{"x":${'9'.repeat(1_000_000)}}}`, 200],
-    ['very many fields', `{"vin":"A","data":{${Array.from({ length: 200_000 }, (_, n) => `"f${n}":1`).join()}}}`, 200],
-    [
-      'very many numeric fields',
-      `{"vin":"A","data":{${Array.from({ length: 200_000 }, (_, n) => `"${n}":1`).join()}}}`,
-      200,
-    ],
-    ['very many alerts', `{"vin":"A","alerts":[${Array.from({ length: 100_000 }, () => '{"name":"x"}').join()}]}`, 200],
     ['very many quotes', '"'.repeat(4_000_000), 400],
     ['very many backslashes', `"${'\\'.repeat(4_000_000)}`, 400],
     ['very many blanks', ' '.repeat(4_194_304), 400],
@@ -97,14 +89,12 @@ describe('Input that breaks parsers', () => {
     ['a number beyond doubles', '{"vin":"A","createdAt":"2024-02-24T04:58:44Z","data":{"BatteryLevel":1e999}}', 200],
     ['a time beyond dates', '{"event":{},"source":"A","time":1e999}', 400],
     ['lone surrogates', '{"vin":"\\ud800","state":"\\udfff"}', 200],
-    [
-      'prototypes',
-      '{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}},"vin":"A","data":{"__proto__":1,"constructor":2}}',
-      200,
-    ],
+    ['prototypes', '{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}},"vin":"A","data":{"__proto__":1,"constructor":2}}', 200],
     ['the prototype as VIN', '{"vin":"__proto__","state":"online"}', 200],
     ['keys of Object', '{"hasOwnProperty":1,"toString":2,"valueOf":3,"vin":"toString","state":"constructor"}', 200],
-  ])('%s', async (_case, body, status) => {
+  ] // prettier-ignore
+
+  test.each(bodies)('%s', async (_case, body, status) => {
     const receiver = withLargeBodies()
     const started = process.cpuUsage()
     for (const path of ['/', '/services/collector']) {

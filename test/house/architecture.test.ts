@@ -115,7 +115,6 @@ const inside: Readonly<Record<string, readonly string[]>> = {
   'test/postgres/failover.test.ts': ['client', 'snapshots'],
   'test/postgres/idle.test.ts': ['client', 'leases'],
   'test/postgres/locks.test.ts': ['schema'],
-  'test/postgres/program.ts': ['snapshots'],
   'test/postgres/retention.test.ts': ['client', 'store'],
   'test/postgres/scene.ts': ['schema'],
   'test/postgres/search-path.test.ts': ['qualified'],

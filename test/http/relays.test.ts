@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib'
-import { createReceiver, type Receiver } from 'fleethook'
-import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { createReceiver, memoryInbox, type Receiver } from 'fleethook'
+import { sqliteInbox, type SqliteInboxOptions } from 'fleethook/inbox/sqlite'
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -34,7 +34,8 @@ async function post(receiver: Receiver, body: string | Uint8Array<ArrayBuffer>, 
 describe('the batches of a relay are taken as they come, with the default limits', () => {
   const inboxes = {
     memory: undefined,
-    sqlite: () => sqliteInbox({ path: join(mkdtempSync(join(tmpdir(), 'fleethook-relays-')), 'inbox.db') }),
+    sqlite: (options?: Partial<SqliteInboxOptions>) =>
+      sqliteInbox({ path: join(mkdtempSync(join(tmpdir(), 'fleethook-relays-')), 'inbox.db'), ...options }),
   }
   const bodies: Readonly<Record<string, string | Uint8Array<ArrayBuffer>>> = {
     plain: batch,
@@ -74,16 +75,21 @@ describe('the batches of a relay are taken as they come, with the default limits
     await receiver.drain()
   })
 
-  test.each(['memory', 'sqlite'] as const)(
-    'a body that never fits into `limits.pendingBytes` is a 413 and a gap, since a relay sends it again after a 503; inbox: %s',
-    async (kind) => {
-      const inbox = kind === 'sqlite' ? inboxes.sqlite() : undefined
-      const limits = { pendingBytes: 1_000_000 }
-      const receiver = createReceiver({ secret, log: remember(), limits, ...(inbox === undefined ? {} : { inbox }) })
+  test.each([
+    ['`limits.pendingBytes` (1000000)', 'memory', { pendingBytes: 1_000_000 }],
+    ['`limits.pendingBytes` (1000000)', 'sqlite', { pendingBytes: 1_000_000 }],
+    ['`maxBytes` (8388608)', 'sqlite', { bodyBytes: 16 * 1_048_576 }],
+  ] as const)(
+    'a body that never fits into %s is a 413 and a gap, since a relay sends it again after a 503; inbox: %s',
+    async (limit, kind, limits) => {
+      const inbox = kind === 'sqlite' ? inboxes.sqlite({ maxBytes: 8_388_608 }) : memoryInbox()
+      const receiver = createReceiver({ secret, log: remember(), limits, inbox })
       const gaps: unknown[] = []
       receiver.on('gap', ({ reason }) => void gaps.push(reason))
-      const hint = expect.stringContaining('`limits.pendingBytes` (1000000)')
-      expect(await post(receiver, batch)).toMatchObject({ status: 413, error: 'body_too_large', hint })
+      const hint = expect.stringContaining(limit)
+      const body = limit.includes('maxBytes') ? relayed(0, { Name: 'x'.repeat(7_000_000) }) : batch
+      expect(await post(receiver, relayed(1))).toMatchObject({ status: 200 })
+      expect(await post(receiver, body)).toMatchObject({ status: 413, error: 'body_too_large', hint })
       expect(receiver.stats().refused).toMatchObject({ body_too_large: 1 })
       await expect.poll(() => gaps).toContain('body_too_large')
       await expect.poll(() => receiver.stats().pending.messages).toBe(0)

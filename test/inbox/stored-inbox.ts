@@ -87,8 +87,10 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
     let closed = false
     const makeSure = (messages: readonly InboxMessage[]): void => {
       if (closed) throw new FleethookError('inbox_unavailable', 'The disk is closed.')
-      const bytes = messages.reduce((sum, message) => sum + message.bytes, usage().bytes)
-      if (on.messages.size + messages.length > pendingMessages || bytes > pendingBytes)
+      const bytes = messages.reduce((sum, message) => sum + message.bytes, 0)
+      if (messages.length > pendingMessages || bytes > pendingBytes)
+        throw new FleethookError('body_too_large', 'The disk never has room for that.')
+      if (on.messages.size + messages.length > pendingMessages || usage().bytes + bytes > pendingBytes)
         throw new FleethookError('inbox_full', 'The disk is full.')
     }
     return {

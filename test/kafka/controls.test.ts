@@ -5,16 +5,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import {
-  Consumer,
-  type Message,
-  MessagesStreamModes,
-  ProduceAcks,
-  Producer,
-  type ProducerOptions,
-  stringDeserializers,
-  stringSerializers,
-} from '@platformatic/kafka'
+import { ProduceAcks, Producer, type ProducerOptions, stringSerializers } from '@platformatic/kafka'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { type Row, writeFigures } from '../faults/figures.ts'
@@ -23,8 +14,8 @@ import { programCommand } from '../runtimes/targets.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { judge, pause, readJournal } from './fleet.ts'
 import type { PeerSettings } from './peer.ts'
-import { createProxy, errorCodes, type Proxy } from './proxy.ts'
-import { configure, createAdmin, createTopics, eventually, ledBy, placeReplicas } from './topics.ts'
+import { createProxy, type Proxy } from './proxy.ts'
+import { createAdmin, createTopics, eventually } from './topics.ts'
 
 let brokers: Brokers
 let proxy: Proxy
@@ -52,7 +43,7 @@ afterAll(async () => {
 })
 
 function createProducer(
-  options: Pick<ProducerOptions<string, string, string, string>, 'acks' | 'retries' | 'retryDelay'> = {},
+  options: Pick<ProducerOptions<string, string, string, string>, 'acks' | 'retries'> = {},
 ): Producer<string, string, string, string> & AsyncDisposable {
   const producer = new Producer({
     clientId: 'control',
@@ -66,29 +57,6 @@ function createProducer(
       await producer.close(true)
     },
   })
-}
-
-/** All messages of the topic, in order within each partition. Waits up to 30 seconds for at least `atLeast` of them. */
-async function contentOf(topic: string, atLeast: number): Promise<readonly Message<string, string, string, string>[]> {
-  const consumer = new Consumer({
-    groupId: `${topic}-reader`,
-    clientId: 'control',
-    bootstrapBrokers: [...brokers.addresses],
-    deserializers: stringDeserializers,
-  })
-  consumer.on('error', () => {})
-  const found: Message<string, string, string, string>[] = []
-  const stream = await consumer.consume({ topics: [topic], mode: MessagesStreamModes.EARLIEST, autocommit: false })
-  stream.on('data', (message) => found.push(message))
-  stream.on('error', () => {})
-  const giveUpAt = performance.now() + 30_000
-  for (let last = -1, quiet = 0; quiet < 4 && performance.now() < giveUpAt;) {
-    await pause(500)
-    quiet = found.length === last && found.length >= atLeast ? quiet + 1 : 0
-    last = found.length
-  }
-  await consumer.close(true)
-  return found
 }
 
 test('with acks only in the constructor, the client sends acks=1, and acknowledged messages are lost with a killed leader', async () => {
@@ -129,67 +97,6 @@ test('with acks only in the constructor, the client sends acks=1, and acknowledg
     [1, 1],
   ])
   expect(left).toBe(1)
-})
-
-test('with a send for each message, a retry reorders the messages of a vehicle', async () => {
-  const topic = 'control-order'
-  await createTopics(brokers.addresses, topic, 3)
-  await using producer = createProducer()
-  const count = 60
-  const sends = Array.from({ length: count }, async (_, number) => {
-    await pause(number * 20)
-    if (number % 15 === 5) proxy.failProduce({ kind: 'refused', error: errorCodes.notEnoughReplicas })
-    await producer.send({ messages: [{ topic, key: 'V', value: String(number) }], acks: ProduceAcks.ALL })
-  })
-  await Promise.all(sends)
-  const numbers = (await contentOf(topic, count)).map(({ value }) => Number(value))
-  const behind = numbers.filter((number, place) => number < Math.max(-1, ...numbers.slice(0, place)))
-  rows.push({
-    control: '`producer.send` for each message, 4 refused by the broker',
-    messages: count,
-    failure: `${behind.length} out of order`,
-  })
-  expect(behind.length).toBeGreaterThan(0)
-})
-
-test('a spool that takes single messages reorders the messages of a vehicle', async () => {
-  const topic = 'control-spool'
-  await createTopics(brokers.addresses, topic, 3)
-  await using producer = createProducer({ retries: 0 })
-  const spool: string[] = []
-  const send = (value: string): Promise<unknown> =>
-    producer.send({ messages: [{ topic, key: 'V', value }], acks: ProduceAcks.ALL })
-  let isOver = false
-  const forwarding = (async () => {
-    while (!isOver || spool.length > 0) {
-      const [oldest] = spool
-      if (oldest === undefined) await pause(10)
-      else
-        await send(oldest).then(
-          () => spool.shift(),
-          () => pause(100),
-        )
-    }
-  })()
-  // The last hundred come when the brokers can be reached again, and most of them while the spool is being emptied.
-  const count = 160
-  const sends = Array.from({ length: count }, async (_, number) => {
-    await pause(number * 30)
-    if (number === 30) proxy.cut()
-    if (number === 60) proxy.heal()
-    await send(String(number)).catch(() => spool.push(String(number)))
-  })
-  await Promise.all(sends)
-  isOver = true
-  await forwarding
-  const numbers = (await contentOf(topic, count)).map(({ value }) => Number(value))
-  const behind = numbers.filter((number, place) => number < Math.max(-1, ...numbers.slice(0, place)))
-  rows.push({
-    control: 'a spool for single messages, brokers cut off for a second',
-    messages: count,
-    failure: `${behind.length} out of order`,
-  })
-  expect(behind.length).toBeGreaterThan(0)
 })
 
 function startPeer(settings: PeerSettings): Promise<Target> {
@@ -243,46 +150,3 @@ test.each<NodeJS.Signals>(['SIGKILL', 'SIGTERM'])(
     expect(lost.length + outOfOrder.length).toBeGreaterThan(0)
   },
 )
-
-test('a consumer with `retries: true` stalls when partitions move from one broker to two others', async () => {
-  const topic = 'control-stall'
-  const journal = join(folder, 'stall')
-  const partitions = 6
-  await createTopics(brokers.addresses, topic, partitions)
-  const all = Array.from({ length: partitions }, (_, partition) => partition)
-  // A broker answers for each partition of which it has a replica, even if another one leads it. So the first one must have none left.
-  const place = async (brokerOf: (partition: number) => number): Promise<void> => {
-    const leaders = all.map(brokerOf)
-    await placeReplicas(
-      brokers.addresses,
-      topic,
-      leaders.map((leader) => [leader]),
-    )
-    await ledBy(brokers.addresses, topic, leaders)
-  }
-  await configure(brokers.addresses, topic, { 'min.insync.replicas': '1' })
-  await place(() => 1)
-  await using peer = await startPeer({ brokers: brokers.addresses, topic, role: 'handle', journal, retries: true })
-  const handledOnes = (): number => readJournal(journal).runs.length
-  const send = async (number: number): Promise<void> => {
-    await using producer = createProducer()
-    const messages = all.map((partition) => ({
-      ...{ topic, partition, key: `V${partition}`, value: messageOf(`V${partition}`, number) },
-    }))
-    await producer.send({ messages, acks: ProduceAcks.ALL })
-  }
-  await send(1)
-  await expect.poll(handledOnes, { timeout: 30_000, interval: 100 }).toBe(partitions)
-  await place((partition) => 2 + (partition % 2))
-  await send(2)
-  const waitMs = 15_000
-  await pause(waitMs)
-  const missing = 2 * partitions - handledOnes()
-  rows.push({
-    control: '`retries: true`, partitions moved from one broker to two others',
-    messages: 2 * partitions,
-    failure: `${missing} not handled ${waitMs / 1_000} s later`,
-  })
-  expect(peer.pid).toBeGreaterThan(0)
-  expect(missing).toBeGreaterThan(0)
-})

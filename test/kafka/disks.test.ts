@@ -6,12 +6,11 @@ import { randomInt } from 'node:crypto'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
-import { account } from '../faults/accounting.ts'
 import { createVolume, noVolumes, type Volume } from '../faults/disk/volume.ts'
 import { type Row, writeFigures } from '../faults/figures.ts'
 import { form, inForm } from '../form.ts'
 import { type Broker, type Brokers, startBrokers } from './brokers.ts'
-import { broken, createFleet, type Found, nothingBroken, pause, rowOf, underLoad } from './fleet.ts'
+import { broken, createFleet, type Found, nothingBroken, pause, rowOf, unaccounted, underLoad } from './fleet.ts'
 import { inSync } from './topics.ts'
 
 const rows: Row[] = []
@@ -80,13 +79,7 @@ describe.skipIf(noVolumes !== undefined)('disks of brokers', { timeout }, () => 
       note(`${count} of three disks full`, found)
       expect(broken(found)).toEqual(nothingBroken)
       expect(Object.keys(found.refused)).toEqual(count === 1 ? [] : ['503'])
-      const unaccounted = (): readonly string[] =>
-        account({
-          sent: found.all,
-          journal: { ...fleet.journal(), dead: [], edges: [] },
-          refusals: new Map(),
-        }).violations.unaccounted
-      await expect.poll(unaccounted, { timeout: 30_000, interval: 500 }).toEqual([])
+      await expect.poll(() => unaccounted(found, fleet), { timeout: 30_000, interval: 500 }).toEqual([])
     },
   )
 

@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { expect } from 'vitest'
 import { percentile } from '../../bench/median.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import { account } from '../faults/accounting.ts'
 import type { Row } from '../faults/figures.ts'
 import type { GapLine, RunLine } from '../faults/process/journal.ts'
 import { createTraffic, type Sent, type Traffic } from '../faults/process/traffic.ts'
@@ -378,6 +379,11 @@ export async function underLoad(
   else await handled(fleet, traffic, handledWithinMs)
   return { ...judge(traffic.sent, fleet.journal()), all: traffic.sent }
 }
+
+/** Messages that are neither handled nor inside a gap, each with its story. */
+export const unaccounted = ({ all }: Loaded, fleet: Fleet): readonly string[] =>
+  account({ sent: all, journal: { ...fleet.journal(), dead: [], edges: [] }, refusals: new Map() }).violations
+    .unaccounted
 
 /** The part of a result that must be empty after every fault: lost, out of order, and handled twice without a mark. */
 export const broken = ({ lost, outOfOrder, unmarked }: Found): Pick<Found, 'lost' | 'outOfOrder' | 'unmarked'> => ({

@@ -65,20 +65,12 @@ async function lettersOf(topic: string): Promise<readonly string[]> {
 const others = Array.from({ length: 12 }, (_, vin) => [1, 2, 3].map((number) => `V${vin} ${number}`)).flat()
 const why = '3 processes ended while they handled it, and it may be the reason.'
 
-test.each([
-  { what: 'at once, in one process', processes: 1, killsAfterMs: 0, killers: ['kills-1'] },
-  ...(form === 'long'
-    ? [
-        {
-          what: 'after others have begun, in one of two processes',
-          processes: 2,
-          killsAfterMs: 50,
-          killers: ['kills-1'],
-        },
-        { what: 'for several vehicles', processes: 2, killsAfterMs: 20, killers: ['kills-1', 'kills-2', 'kills-3'] },
-      ]
-    : []),
-])(
+test.each(
+  [
+    { what: 'at once, in one process', processes: 1, killsAfterMs: 0, killers: ['kills-1'] },
+    { what: 'for several vehicles, after others have begun', processes: 2, killsAfterMs: 50, killers: ['kills-1', 'kills-2', 'kills-3'] }, // prettier-ignore
+  ].slice(0, form === 'long' ? 2 : 1),
+)(
   'a message that ends its process three times is a dead letter, and no other one: $what',
   async ({ processes, killsAfterMs, killers }) => {
     const settings = { handlerMs: 20, killsAfterMs }

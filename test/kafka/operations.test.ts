@@ -7,7 +7,6 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { createReceiver } from '../../src/index.ts'
-import { form } from '../form.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { createProxy, type Proxy } from './proxy.ts'
 import { count, numbersOf, receiversOn, type Way } from './receivers.ts'
@@ -201,24 +200,6 @@ describe('gaps', () => {
     expect(gap?.to.getTime()).toBeGreaterThanOrEqual(restartedAt)
   })
 
-  test.skipIf(form !== 'long')(
-    'the first receiver of all reports no gap, and neither does one that starts while another listens',
-    async () => {
-      const topic = await newTopic()
-      await using first = await run({ topic })
-      {
-        await using second = await run({ topic, role: 'receive' })
-        expect(await second.post('V1', 1)).toBe(200)
-      }
-      await using third = await run({ topic, role: 'receive' })
-      expect(await third.post('V1', 2)).toBe(200)
-      // Longer than the third one waits for signs.
-      await new Promise((resolve) => setTimeout(resolve, 18_000))
-      expect(numbersOf(first, 'V1')).toEqual([1, 2])
-      expect(first.gaps).toEqual([])
-    },
-  )
-
   test('the time in which no receiver listened is a gap', async () => {
     const topic = await newTopic()
     await using back = await run({ topic, role: 'handle' })
@@ -248,28 +229,21 @@ describe('gaps', () => {
   })
 })
 
-describe.skipIf(form !== 'long')('gaps of a receiver that vanished', () => {
-  test('the time since its last sign is a gap', async () => {
-    const topic = await newTopic()
-    await using back = await run({ topic, role: 'handle', brokers: brokers.otherAddresses })
-    await using first = await run({ topic, role: 'receive' })
-    expect(await first.post('V1', 1)).toBe(200)
-    const vanishedAt = Date.now()
-    proxy.cut()
-    try {
-      // Longer than a receiver may be silent.
-      await new Promise((resolve) => setTimeout(resolve, 17_000))
-      await using second = await run({ topic, role: 'receive', brokers: brokers.otherAddresses })
-      expect(await second.post('V1', 2)).toBe(200)
-      await expect.poll(() => back.gaps.map(({ reason }) => reason), patience).toEqual(['restarted'])
-      expect(back.gaps[0]?.from.getTime()).toBeLessThan(vanishedAt + 6_000)
-    } finally {
-      proxy.heal()
-    }
-  })
-})
-
 describe('the spool', () => {
+  test('the file of an inbox in SQLite is the spool: what it had not handled comes before new messages', async () => {
+    const topic = await newTopic()
+    const inbox = (): ReturnType<typeof sqliteInbox> => sqliteInbox({ path: join(folder, `${topic}.db`) })
+    const handle = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 50))
+    const old = await run({ topic, handle, options: { inbox: inbox(), concurrency: 4 } })
+    for (const n of count(300)) expect(await old.post(`V${n % 10}`, n)).toBe(200)
+    expect((await old.receiver.drain({ deadlineMs: 500, handlerGraceMs: 200 })).left).toBeGreaterThan(100)
+    await using next = await run({ topic, spool: inbox() })
+    for (const n of count(50)) expect(await next.post(`V${n % 10}`, 300 + n)).toBe(200)
+    const seen = (vin: string): readonly number[] => [...new Set([old, next].flatMap((one) => numbersOf(one, vin)))]
+    const expected = count(10).map((vehicle) => count(350).filter((n) => n % 10 === vehicle))
+    await expect.poll(() => count(10).map((vehicle) => seen(`V${vehicle}`)), patience).toEqual(expected)
+  })
+
   test('messages go to the disk while no broker answers, and to the topic from the next process, in order', async () => {
     const topic = await newTopic()
     const spool = { spool: sqliteInbox({ path: join(folder, `${topic}.db`) }), confirmMs: 500 }

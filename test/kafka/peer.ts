@@ -23,12 +23,10 @@ export interface PeerSettings {
   readonly journal?: string
   /** The duration of a handler in milliseconds. Default 0. */
   readonly handlerMs?: number
-  /** The client's FAQ advises this against errors: it retries without limit. */
-  readonly retries?: true
 }
 
 const settings: PeerSettings = JSON.parse(process.env['SETTINGS'] ?? '{}')
-const { topic, role, journal, handlerMs = 0, retries } = settings
+const { topic, role, journal, handlerMs = 0 } = settings
 const bootstrapBrokers = [...settings.brokers]
 const now = (): number => performance.timeOrigin + performance.now()
 
@@ -62,7 +60,6 @@ if (role === 'receive') {
     clientId: 'peer',
     bootstrapBrokers,
     deserializers: stringDeserializers,
-    ...(retries === undefined ? {} : { retries }),
   })
   const stream = await consumer.consume({
     autocommit: true,

@@ -12,7 +12,6 @@ import { fromRecord, partitionOf } from '../../adapters/inbox/kafka/records.ts'
 import { TopicReader } from '../../adapters/inbox/kafka/topic-reader.ts'
 import { median } from '../../bench/median.ts'
 import { createReceiver } from '../../src/index.ts'
-import { account } from '../faults/accounting.ts'
 import { type Row, writeFigures } from '../faults/figures.ts'
 import { weigh } from '../faults/process/start.ts'
 import { createTraffic } from '../faults/process/traffic.ts'
@@ -30,6 +29,7 @@ import {
   pause,
   rowOf,
   type TimedRun,
+  unaccounted,
   underLoad,
 } from './fleet.ts'
 import { addPartitions, createAdmin, endsOf } from './topics.ts'
@@ -287,10 +287,7 @@ test(
     const ends = await endsOf(brokers.addresses, fleet.topic)
     expect(ends.slice(partitions).filter((end) => end === 0)).toEqual([])
     // While no receiver listened, messages may be missing, and a gap says so.
-    const unaccounted = (): readonly string[] =>
-      account({ sent: found.all, journal: { ...fleet.journal(), dead: [], edges: [] }, refusals: new Map() }).violations
-        .unaccounted
-    await expect.poll(unaccounted, { timeout: 40_000, interval: 500 }).toEqual([])
+    await expect.poll(() => unaccounted(found, fleet), { timeout: 40_000, interval: 500 }).toEqual([])
     expect(fleet.journal().gaps.map(({ reason }) => reason)).toContain('stopped')
   },
   minutes(10),

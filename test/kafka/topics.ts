@@ -1,6 +1,6 @@
 // Creates and changes topics of the tests, and moves them between brokers.
 import { setTimeout as pause } from 'node:timers/promises'
-import { Admin, alterPartitionReassignmentsV1, ConfigResourceTypes, Connection, metadataV12 } from '@platformatic/kafka'
+import { Admin, alterPartitionReassignmentsV1, Connection, metadataV12 } from '@platformatic/kafka'
 
 /** Creates the topics that the inbox of this topic needs, and waits until every partition has a leader. */
 export async function createTopics(
@@ -39,24 +39,6 @@ export function createAdmin(brokers: readonly string[]): Admin & AsyncDisposable
     async [Symbol.asyncDispose]() {
       await admin.close()
     },
-  })
-}
-
-/** Changes settings of a topic. */
-export async function configure(
-  brokers: readonly string[],
-  topic: string,
-  settings: Readonly<Record<string, string>>,
-): Promise<void> {
-  await using admin = createAdmin(brokers)
-  await admin.incrementalAlterConfigs({
-    resources: [
-      {
-        resourceType: ConfigResourceTypes.TOPIC,
-        resourceName: topic,
-        configs: Object.entries(settings).map(([name, value]) => ({ name, configOperation: 0, value })),
-      },
-    ],
   })
 }
 

@@ -19,7 +19,7 @@ export function remembering(options: Partial<ReceiverOptions> = {}): {
  * inflates a body whose header says gzip, so `accept` cannot know that the body was not gzip.
  */
 const ofHosts =
-  /OPTIONS|GET|PUT|HEAD|DELETE|method|health|before the body has arrived|not gzip although its header says so/
+  /OPTIONS|GET|PUT|PATCH|PROPFIND|HEAD|DELETE|health|before the body has arrived|not gzip although its header says so/
 export const answeredByHost = (name: string): boolean => ofHosts.test(name)
 
 /**

@@ -1,27 +1,24 @@
 /* The time in which no receiver listened, over several receivers. */
 import type { GapEvent } from 'fleethook'
 import { describe, expect, test } from 'vitest'
-import { inForm } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
-import { post, receiverOn, sceneOfFile } from './scene.ts'
+import { receiverOn, sceneOfFile } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('gaps of several receivers', () => {
   const scene = sceneOfFile(async () => {
-    for (const schema of ['alone', 'crashed', 'between', 'unaccounted', 'together', 'company'])
-      await scene.prepare(schema)
+    for (const schema of ['alone', 'crashed', 'between', 'unaccounted', 'together']) await scene.prepare(schema)
   })
 
   /** A receiver that collects the gaps that its handlers see. */
   async function start(schema: string): Promise<{
     readonly gaps: GapEvent[]
     readonly end: () => Promise<unknown>
-    readonly one: ReturnType<typeof receiverOn>['receiver']
   }> {
     const { receiver } = receiverOn({ db: scene.newPool(), schema })
     const gaps: GapEvent[] = []
     receiver.on('gap', (gap) => void gaps.push(gap)).on('data', () => {})
     await receiver.open()
-    return { gaps, one: receiver, end: () => receiver.drain() }
+    return { gaps, end: () => receiver.drain() }
   }
   const signed = async (schema: string): Promise<number> =>
     (await scene.pool.query(`SELECT FROM ${schema}.receiver WHERE NOT closed`)).rowCount ?? 0
@@ -92,22 +89,4 @@ describe.skipIf(!hasPostgres)('gaps of several receivers', () => {
     expect(reasons()).toEqual(['restarted'])
     for (const { end } of both) await end()
   })
-
-  test.skipIf(inForm({ short: true, full: false }))(
-    'while another one listens, a start and a stop are no gap',
-    { timeout: 60_000 },
-    async () => {
-      const first = await start('company')
-      await expect.poll(() => signed('company')).toBe(1)
-      const second = await start('company')
-      await expect.poll(() => signed('company')).toBe(2)
-      // Three signs of each.
-      await new Promise((resolve) => setTimeout(resolve, 16_000))
-      await second.end()
-      expect(await post(first.one, 1, 1)).toBe(200)
-      await expect.poll(() => first.one.stats().handled).toBeGreaterThan(0)
-      expect([...first.gaps, ...second.gaps]).toEqual([])
-      await first.end()
-    },
-  )
 })

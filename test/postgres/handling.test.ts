@@ -93,6 +93,25 @@ describe.skipIf(!hasPostgres)('processes of one schema', () => {
     expect((await written()).toSorted(byNumber)).toEqual(rowsOf('trips', 30))
   })
 
+  test('two plain handlers for the same fields count as two: a process with one of them settles nothing', async () => {
+    const make = (count: number): Made => {
+      const made = withHandlers()
+      for (let nth = 1; nth <= count; nth += 1)
+        made.receiver.on('data', ({ data: { Odometer } }) =>
+          scene.pool.query(`INSERT INTO ${schema}.written VALUES ($1, $2)`, [`plain ${nth}`, Number(Odometer)]),
+        )
+      return made
+    }
+    await using both = make(2)
+    await both.receiver.open()
+    await using one = make(1)
+    await one.receiver.open()
+    await postAll(one.receiver, 20)
+    await expect.poll(waiting, { timeout: 20_000 }).toBe(0)
+    expect(await written()).toEqual([...rowsOf('plain 1', 20), ...rowsOf('plain 2', 20)])
+    expect(one.said.join('\n')).toContain('data (handler 2)')
+  })
+
   test('a version with one more handler takes over while the old one still runs', { timeout: 60_000 }, async () => {
     await using old = withHandlers('trips')
     await old.receiver.open()

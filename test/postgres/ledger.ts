@@ -8,28 +8,6 @@ import { expect } from 'vitest'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
 import type { ProgramSettings } from './program.ts'
-import { vinOf } from './scene.ts'
-
-/** What the ledger shows. */
-export interface Account {
-  /** Messages that were acknowledged, have no row, and are no dead letters: those in hand at three ends of a process are. */
-  readonly lost: number
-  /** Rows beyond the first of a message. */
-  readonly doubled: number
-  /** Rows of acknowledged messages that stand behind one with a higher number of the same vehicle. */
-  readonly outOfOrder: number
-}
-
-export const clean: Account = { lost: 0, doubled: 0, outOfOrder: 0 }
-
-/** The numbers that were acknowledged, by vehicle. */
-export type Acked = ReadonlyMap<number, readonly number[]>
-
-export interface Load {
-  /** How many were acknowledged and how many were not, so far. */
-  readonly counts: { readonly acked: number; readonly refused: number }
-  stop(): Promise<Acked>
-}
 
 export type Mode = ProgramSettings['mode']
 
@@ -45,7 +23,6 @@ export interface Ledger extends AsyncDisposable {
   grows(by: number): Promise<void>
   /** Waits until no message waits. */
   isDone(timeout?: number): Promise<void>
-  account(acked: Acked): Promise<Account>
   /** What handlers wrote, in its order. */
   rows(): Promise<readonly { readonly vin: string; readonly n: number }[]>
   /** The dead letters, as `vin number`. */
@@ -103,58 +80,8 @@ export async function createLedger({ pool, schema, port, leaseMs }: LedgerOption
     },
     rows,
     dead,
-    async account(acked) {
-      const written = Map.groupBy(await rows(), ({ vin }) => vin)
-      const buried = await dead()
-      let [lost, doubled, outOfOrder] = [0, 0, 0]
-      for (const [vehicle, numbers] of acked) {
-        const vin = vinOf(vehicle)
-        const own = (written.get(vin) ?? []).map(({ n }) => n)
-        const [known, found] = [new Set(numbers), new Set(own)]
-        lost += numbers.filter((n) => !found.has(n) && !buried.has(`${vin} ${n}`)).length
-        doubled += own.length - found.size
-        let highest = -1
-        for (const n of own) {
-          // A message without an answer may be committed later than the next one.
-          if (n < highest && known.has(n)) outOfOrder += 1
-          highest = Math.max(highest, n)
-        }
-      }
-      return { lost, doubled, outOfOrder }
-    },
     async [Symbol.asyncDispose]() {
       await Promise.all([...processes].map((one) => one.stop('SIGKILL')))
-    },
-  }
-}
-
-/** Sends messages of each vehicle one after the other, until it is stopped. `send` resolves to the status. */
-export function load(
-  vehicles: number,
-  send: (vehicle: number, n: number) => Promise<number>,
-  /** The pace of a vehicle, so that faults meet load and not a backlog. */
-  everyMs = 30,
-): Load {
-  let isOver = false
-  const acked = new Map<number, number[]>()
-  const counts = { acked: 0, refused: 0 }
-  const loops = Array.from({ length: vehicles }, async (_, vehicle) => {
-    const numbers: number[] = []
-    acked.set(vehicle, numbers)
-    for (let n = 0; !isOver; n += 1) {
-      if ((await send(vehicle, n)) === 200) {
-        numbers.push(n)
-        counts.acked += 1
-      } else counts.refused += 1
-      await new Promise((resolve) => setTimeout(resolve, everyMs))
-    }
-  })
-  return {
-    counts,
-    async stop() {
-      isOver = true
-      await Promise.all(loops)
-      return acked
     },
   }
 }

@@ -2,7 +2,6 @@
 // of `exactlyOnce`, or in one without a mark (a control). `SETTINGS` has the port of the server, the schema, and what to do.
 import pg from 'pg'
 import { postgresInbox } from '../../adapters/inbox/postgres.ts'
-import { Position } from '../../adapters/inbox/postgres/snapshots.ts'
 import { pause, systemClock } from '../../src/base/clock.ts'
 import { createReceiver } from '../../src/index.ts'
 import { quiet } from './quiet.ts'
@@ -12,8 +11,8 @@ export interface ProgramSettings {
   readonly port: number
   readonly schema: string
   readonly leaseMs: number
-  /** Two are controls. `unmarked`: writes without a mark. `by-number`: reads what comes behind the last number. */
-  readonly mode: 'receive' | 'single' | 'batch' | 'unmarked' | 'by-number'
+  /** `unmarked`, a control, writes without a mark. */
+  readonly mode: 'receive' | 'single' | 'batch' | 'unmarked'
 }
 
 const { port, schema, leaseMs, mode }: ProgramSettings = JSON.parse(process.env['SETTINGS'] ?? '{}')
@@ -45,20 +44,7 @@ const receiver = createReceiver({ secret: false, inbox, log: quiet, retry, concu
 const insert = (tx: pg.PoolClient, vin: string, n: number): Promise<unknown> =>
   tx.query(`INSERT INTO ${schema}.ledger (vin, n) VALUES ($1, $2)`, [vin, n])
 
-if (mode === 'by-number') {
-  let last = '0'
-  Position.prototype.read = async (db, parts) => {
-    const rows = await db.run(
-      `SELECT w.part, w.seq::text AS seq, w.attempts, w.not_before, w.deliveries, w.replayed::text AS replayed, w.changed, m.*
-FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id
-WHERE w.part = ANY ($1::smallint[]) AND w.seq > $2::bigint ORDER BY w.seq LIMIT 500`,
-      [parts, last],
-    )
-    last = String(rows.at(-1)?.['seq'] ?? last)
-    return rows
-  }
-}
-if (mode === 'single' || mode === 'by-number')
+if (mode === 'single')
   receiver.on(
     'data',
     exactly('ledger', (event, _, tx) => insert(tx, event.vin, Number(event.data.Odometer))),

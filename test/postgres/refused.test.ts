@@ -11,15 +11,25 @@ const scene = sceneOfFile()
 /** By the first letter of the VIN: refused are the message, that it waits for its next attempt, the error of its dead letter, and its state. */
 type Kind = 'P' | 'U' | 'E' | 'S' | 'G' | 'R'
 
-/** Tables that refuse rows of some vehicles. */
-async function strictTables(schema: string): Promise<void> {
+/**
+ * What a trigger raises: its own states, those of values, and those that also mean that no such statement works, such as a missing right or table.
+ */
+const states = [
+  ...['P0001', '45000', 'MY001', '22012', '23514', '0A000', '25006', '28000', '2F004'],
+  ...['3F000', '42501', '42703', '42P01', '55000', 'F0000', 'HV000', 'P0002', 'XX000'],
+]
+
+/** Tables that refuse rows of some vehicles, with an SQLSTATE. */
+async function strictTables(schema: string, state: string): Promise<void> {
   await scene.prepare(schema)
   await scene.pool.query(`
-CREATE FUNCTION ${schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused for a test'; END $$;
+CREATE FUNCTION ${schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  RAISE EXCEPTION 'refused for a test' USING ERRCODE = '${state}'; END $$;
 CREATE FUNCTION ${schema}.refuse_try() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-  IF NEW.attempts > 0 AND EXISTS (SELECT FROM ${schema}.message m WHERE m.id = NEW.id AND m.lane LIKE 'U%') THEN RAISE EXCEPTION 'refused for a test'; END IF;
+  IF NEW.attempts > 0 AND EXISTS (SELECT FROM ${schema}.message m WHERE m.id = NEW.id AND m.lane LIKE 'U%') THEN
+    RAISE EXCEPTION 'refused for a test' USING ERRCODE = '${state}'; END IF;
   RETURN NEW; END $$;
-ALTER TABLE ${schema}.message ADD CHECK (lane NOT LIKE 'P%');
+CREATE TRIGGER p BEFORE INSERT ON ${schema}.message FOR EACH ROW WHEN (NEW.lane LIKE 'P%') EXECUTE FUNCTION ${schema}.refuse();
 CREATE TRIGGER u BEFORE UPDATE ON ${schema}.waiting FOR EACH ROW EXECUTE FUNCTION ${schema}.refuse_try();
 CREATE TRIGGER e BEFORE INSERT ON ${schema}.dead FOR EACH ROW WHEN (NEW.error LIKE '%unwritable%') EXECUTE FUNCTION ${schema}.refuse();
 CREATE TRIGGER s BEFORE INSERT ON ${schema}.vehicle FOR EACH ROW WHEN (NEW.vin LIKE 'S%') EXECUTE FUNCTION ${schema}.refuse()`)
@@ -37,7 +47,7 @@ test('rows that Postgres refuses take no others with them: good messages are han
       async (kinds) => {
         schemas += 1
         const schema = `refused_${schemas}`
-        await strictTables(schema)
+        await strictTables(schema, states[schemas % states.length] ?? '')
         const lines: string[] = []
         const handled = new Set<string>()
         const failed = new Set<string>()
@@ -77,16 +87,45 @@ test('rows that Postgres refuses take no others with them: good messages are han
         expect(dead.map(({ event }) => String(event.topic === 'data' && event.vin)).toSorted()).toEqual(
           [...of('U'), ...of('E')].toSorted(),
         )
-        const states = (await Array.fromAsync(receiver.vehicles?.list() ?? [])).map(({ vin }) => vin)
-        for (const vin of [...of('G'), ...of('R')]) expect(states).toContain(vin)
+        const kept = (await Array.fromAsync(receiver.vehicles?.list() ?? [])).map(({ vin }) => vin)
+        for (const vin of [...of('G'), ...of('R')]) expect(kept).toContain(vin)
         if (vins.some((vin) => /^[EPSU]/.test(vin))) expect(lines.join('\n')).toMatch('SQLSTATE')
         await receiver.drain()
         const { rows } = await scene.pool.query(`SELECT count(*) FROM ${schema}.waiting`)
         expect(Number(rows[0].count)).toBe(0)
       },
     ),
-    { numRuns: 8 },
+    { numRuns: states.length },
   )
+})
+
+test('a handled message whose row cannot be deleted is told, and holds up no other', async () => {
+  await scene.prepare('undeletable')
+  await scene.pool.query(`
+CREATE FUNCTION undeletable.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  IF EXISTS (SELECT FROM undeletable.message m WHERE m.id = OLD.id AND m.lane = 'KEPT') THEN
+    RAISE EXCEPTION 'refused for a test' USING ERRCODE = 'MY001'; END IF;
+  RETURN OLD; END $$;
+CREATE TRIGGER k BEFORE DELETE ON undeletable.waiting FOR EACH ROW EXECUTE FUNCTION undeletable.keep()`)
+  const lines: string[] = []
+  const receiver = createReceiver({
+    secret: false,
+    inbox: postgresInbox({ db: scene.newPool(), schema: 'undeletable', leaseMs: 3_000 }),
+    log: logInto(lines),
+  }).on('data', () => {})
+  await receiver.open()
+  const vins = ['KEPT', ...Array.from({ length: 20 }, (_, at) => `GOOD${at}`)]
+  await Promise.all(vins.map((vin) => receiver.accept({ authorization: undefined, body: data(vin, 1) })))
+  const left = async (): Promise<readonly unknown[]> =>
+    (await scene.pool.query('SELECT lane FROM undeletable.waiting JOIN undeletable.message USING (id)')).rows
+  await expect.poll(left).toEqual([{ lane: 'KEPT' }])
+  // Long enough for a line about locks, which would be wrong.
+  await scene.pool.query('SELECT pg_sleep(6)')
+  expect(lines.join('\n')).toMatch('MY001')
+  expect(lines.join('\n')).not.toMatch(/nother session has locked/)
+  await scene.pool.query('DROP TRIGGER k ON undeletable.waiting')
+  await expect.poll(left).toEqual([])
+  await receiver.drain()
 })
 
 test('a NUL, half of a character or a million characters in a VIN, a value or an error keep no other vehicle waiting', async () => {

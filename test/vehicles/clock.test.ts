@@ -1,8 +1,9 @@
-import { createReceiver, type EventOf, type Receiver, type Vehicles, vehicles } from 'fleethook'
+import { createReceiver, type Receiver, type Vehicles, vehicles } from 'fleethook'
 import { alertStarts, becomes, comesOnline, starts, is } from 'fleethook/when'
 import { describe, expect, test } from 'vitest'
 import { settableClock } from '../dispatch/fake-clock.ts'
 import { logInto } from '../dispatch/scene.ts'
+import { gapOf } from './everywhere.ts'
 import { durablePlaces, type Place, places } from './places.ts'
 
 const backMs = 120_000
@@ -43,19 +44,7 @@ const behind = (lines: readonly string[]): number => lines.filter((line) => line
 /** A gap of the last second. */
 async function gap(receiver: Receiver, clock: ReturnType<typeof settableClock>, of?: string): Promise<void> {
   const at = new Date(clock.now())
-  const told: EventOf<'gap'> = {
-    ...{ topic: 'gap', from: new Date(at.getTime() - 1_000), to: at, reason: 'stream_interrupted', missed: 0 },
-    ...{
-      createdAt: at.toISOString(),
-      at,
-      receivedAt: at,
-      format: null,
-      raw: null,
-      meta: {},
-      id: `gap ${at.getTime()}`,
-    },
-    ...(of === undefined ? {} : { vin: of }),
-  }
+  const told = gapOf(of, new Date(at.getTime() - 1_000), at)
   await receiver.from({ feed: async ({ tell }) => void (await tell(told)) })
   while (receiver.stats().pending.messages > 0) await turn()
 }

@@ -133,11 +133,13 @@ export function lineOf({ edge, event, change }: Pick<Happening, 'edge' | 'event'
   return `${edge} ${event.createdAt} ${change.at.toISOString()}${change.acrossGap ? ' across a gap' : ''}`
 }
 
-/** A gap that ends now. The next message must not arrive in the same millisecond. */
-export function gapNow(vin: string | undefined): EventOf<'gap'> {
-  const at = new Date()
-  const about = { topic: 'gap', from: at, to: at, reason: 'stream_interrupted', missed: 0 } as const
-  const id = `gap:stream_interrupted:${vin ?? ''}:${at.getTime()}`
-  const common = { createdAt: at.toISOString(), at, receivedAt: at, id, format: null, raw: null, meta: {} }
+/** Messages of this vehicle, or of any, may be missing between two times. It was noticed at its end, or later. */
+export function gapOf(vin: string | undefined, from: Date, to: Date, receivedAt: Date = to): EventOf<'gap'> {
+  const about = { topic: 'gap', from, to, reason: 'stream_interrupted', missed: 0 } as const
+  const id = `gap:stream_interrupted:${vin ?? ''}:${to.getTime()}`
+  const common = { createdAt: from.toISOString(), at: from, receivedAt, id, format: null, raw: null, meta: {} }
   return { ...about, ...common, ...(vin === undefined ? {} : { vin }) }
 }
+
+/** A gap that ends now. The next message must not arrive in the same millisecond. */
+export const gapNow = (vin: string | undefined): EventOf<'gap'> => gapOf(vin, new Date(), new Date())

@@ -7,6 +7,7 @@ import { vehicle } from 'fleethook/testing'
 import { becomes } from 'fleethook/when'
 import { expect, onTestFinished, test } from 'vitest'
 import { json, stub } from '../client/stub.ts'
+import { gapOf } from './everywhere.ts'
 import { shown, silent, vehicleScene } from './scene.ts'
 
 const vin = '0FLEETV14T0000004'
@@ -50,15 +51,7 @@ test('A document that `client.refill` fetches closes a gap: what is the same is 
   receiver.on('gap', (gap) => void receiver.from(client.refill({ ...gap, vin })))
   await send({ BatteryLevel: 50.4, ChargeLimitSoc: 80, DetailedChargeState: 'Stopped', Gear: 'P', Locked: true }, { vin })
   const from = new Date(clock.now() - 100)
-  await receiver.from({
-    async feed(sink) {
-      await sink.tell({
-        ...{ topic: 'gap', vin, from, to: new Date(clock.now()), reason: 'stream_interrupted', missed: 0 },
-        ...{ createdAt: from.toISOString(), at: from, receivedAt: new Date(clock.now()) },
-        ...{ format: null, raw: null, meta: {}, id: 'a gap' },
-      })
-    },
-  })
+  await receiver.from({ feed: async ({ tell }) => void (await tell(gapOf(vin, from, new Date(clock.now())))) })
   for (let turn = 0; turn < 20; turn += 1) await clock.advance(10)
   const state = await receiver.vehicles.get(vin)
   const certain = (['BatteryLevel', 'ChargeLimitSoc', 'DetailedChargeState', 'Gear', 'Locked'] as const).map((field) => state?.isCertain(field))

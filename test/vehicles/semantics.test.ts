@@ -1,11 +1,12 @@
-import { cpSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver, type EventOf, vehicles } from 'fleethook'
+import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, message } from 'fleethook/testing'
 import { all, becomes, below, circle, inside, is, starts } from 'fleethook/when'
 import { afterAll, describe, expect, test } from 'vitest'
+import { gapOf } from './everywhere.ts'
 import { places } from './places.ts'
 import { edgeOf, shown, silent, unwatched, vehicleScene, type VehicleScene, vin } from './scene.ts'
 
@@ -206,13 +207,7 @@ describe('the time since which a value is what it is', () => {
 /** Messages of this vehicle, or of any, may be missing up to a time. */
 async function gap({ receiver, clock }: VehicleScene, of?: string, agoMs: number = 0): Promise<void> {
   const to = new Date(clock.now() - agoMs)
-  const from = new Date(to.getTime() - 100)
-  const told: EventOf<'gap'> = {
-    ...{ topic: 'gap', from, to, reason: 'stream_interrupted', missed: 0 },
-    ...{ createdAt: from.toISOString(), at: from, receivedAt: new Date(clock.now()) },
-    ...{ format: null, raw: null, meta: {}, id: `a gap at ${to.getTime()}` },
-    ...(of === undefined ? {} : { vin: of }),
-  }
+  const told = gapOf(of, new Date(to.getTime() - 100), to, new Date(clock.now()))
   await receiver.from({ feed: async ({ tell }) => void (await tell(told)) })
   await clock.advance(10)
 }
@@ -520,37 +515,6 @@ describe('receiver.vehicles', () => {
       await expect.poll(() => receiver.vehicles.get(vin), slow).toBeUndefined()
       await receiver.drain()
     }
-  })
-
-  test('has, after a crash, the changes of messages that were handled while states were being written', async () => {
-    const clock = fakeClock()
-    const scene = vehicleScene({ clock, ...inboxOf('file', 'rounds') })
-    // More than one commit writes.
-    const vins = Array.from({ length: 600 }, (_, n) => `V${n}`)
-    const sendAll = async (Gear: string): Promise<void> => {
-      const createdAt = new Date(clock.now()).toISOString()
-      const body = vins.map((of) => ({ vin: of, createdAt, data: { Gear } }))
-      expect((await scene.receiver.accept({ authorization: undefined, body })).status).toBe(200)
-    }
-    const idle = async (): Promise<void> => {
-      await expect.poll(() => scene.receiver.stats().pending.messages, slow).toBe(0)
-    }
-    await sendAll('P')
-    await idle()
-    await clock.advance(1)
-    const sent = sendAll('D')
-    await clock.advance(5_000)
-    await sent
-    await idle()
-    await expect.poll(() => scene.told.length, slow).toBe(1_200)
-    await new Promise((resolve) => setTimeout(resolve, 50))
-    for (const suffix of ['', '-wal']) cpSync(join(folder, `rounds.db${suffix}`), join(folder, `after.db${suffix}`))
-    const after = vehicleScene({ clock, ...inboxOf('file', 'after') })
-    const gears = async (): Promise<unknown> =>
-      (await Array.fromAsync(after.receiver.vehicles.list())).map((vehicle) => vehicle.value('Gear'))
-    // Messages that were not settled are handled again.
-    await expect.poll(gears, slow).toEqual(vins.map(() => 'D'))
-    await Promise.all([scene.receiver.drain(), after.receiver.drain()])
   })
 
   test('is not there without the part', () => {

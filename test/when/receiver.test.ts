@@ -27,8 +27,6 @@ import { describe, expect, test } from 'vitest'
 import { createFleet } from '../../src/service/fleet/fleet.ts'
 import { wireMessage } from '../../src/service/fleet/messages.ts'
 import { inForm } from '../form.ts'
-import { happenings } from '../vehicles/fold.ts'
-import { eventsOf } from './messages.ts'
 
 const vin = '0FLEETV14T0000004'
 const place = { latitude: 52.3731, longitude: 4.8926 }
@@ -110,31 +108,6 @@ test('the simulated fleet makes every edge happen, and each of them has an id of
   const ids = [...found.values()].flat()
   expect(new Set(ids).size).toBe(ids.length)
   expect([...found].filter(([, happened]) => happened.length === 0).map(([name]) => name)).toEqual([])
-}) // prettier-ignore
-
-test('what the receiver reports over messages, gaps apart, is what the plain fold reports', async () => {
-  const told = [
-    ...[80, 62, 58, 63, 66, 50].map((Soc) => ({ data: { Soc } })),
-    ...['asleep', 'online'].map((state) => ({ state })),
-    ...[3_000, 1_000, 2_020, 2_060, 100].map((north) => ({ data: { Location: { latitude: place.latitude + north / 111_195, longitude: place.longitude } } })),
-    ...(['P', 'D', 'P'] as const).map((Gear) => ({ data: { Gear, BatteryLevel: 40 } })),
-    { alerts: [{ name: 'Low', startedAt: '2026-11-21T10:00:00Z' }] },
-    { alerts: [{ name: 'Low', startedAt: '2026-11-21T10:00:00Z', endedAt: '2026-11-21T10:00:09Z' }] },
-  ] // prettier-ignore
-  const seen: string[] = []
-  const receiver: Receiver = createReceiver({ secret: false, parts: [vehicles({ fields: 'all' })], log: silent })
-  const harbor = circle({ ...place, radiusMeters: 2_000 })
-  const all_ = [...edges, enters(harbor, { marginMeters: 50 }), leaves(harbor, { marginMeters: 50 })]
-  for (const edge of all_) receiver.when(edge, ({ event }) => void seen.push(`${edge.name} ${event.createdAt}`))
-  const events = eventsOf(told)
-  for (const event of events) {
-    const answer = await receiver.accept({ authorization: undefined, body: event.raw })
-    expect(answer.status).toBe(200)
-  }
-  await receiver.drain()
-  const expected = all_.flatMap((edge) => happenings(edge, events).map(({ index }) => `${edge.name} ${events[index]?.createdAt}`))
-  expect(seen.toSorted()).toEqual(expected.toSorted())
-  expect(new Set(expected.map((line) => line.split(' ')[0])).size).toBeGreaterThan(8)
 }) // prettier-ignore
 
 test.each<readonly [name: string, register: (receiver: Receiver) => unknown, message: string, hint: string]>([

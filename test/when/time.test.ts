@@ -1,13 +1,18 @@
+import { mkdirSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { createReceiver, memoryInbox, type ReceiverOptions, vehicles } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, type FakeClock, vehicle, type TestVehicle } from 'fleethook/testing'
 import { all, becomes, below, changed, type Edge, heardAgain, is, silent, starts } from 'fleethook/when'
 import { describe, expect, test } from 'vitest'
+import { createFiles } from '../inbox/sqlite-files.ts'
 import { silent as silentLog, unwatched } from '../vehicles/scene.ts'
 
 const vin = '0FLEETV14T0000004'
 const fields = ['Gear', 'BatteryLevel'] as const
 const parkedLow = all(is('Gear', 'P'), below('BatteryLevel', 20))
 const startMs = Date.UTC(2026, 10, 21, 10)
+const files = createFiles()
 
 /** Minutes since the start of the test. */
 const minute = (at: Date): number => (at.getTime() - startMs) / 60_000
@@ -253,6 +258,37 @@ describe('after', () => {
   test.each([{}, { minutes: -1 }, { years: 2 }, { days: 367 }])('%o is no time', (duration) => {
     expect(() => starts(parkedLow).after(duration as never)).toThrow(/after/)
   })
+})
+
+test('a time that is up while nobody runs is told after the start, as late and across a gap', async () => {
+  const path = files.path()
+  const edge = starts(parkedLow).after({ minutes: 1 })
+  const first = scene([edge], { inbox: sqliteInbox({ path }) })
+  await first.car.data({ Gear: 'D', BatteryLevel: 19 })
+  await first.car.data({ Gear: 'P' })
+  await first.receiver.drain()
+  await first.clock.advance(120_000)
+  const after = scene([edge], { clock: first.clock, inbox: sqliteInbox({ path }) })
+  await after.receiver.open()
+  await expect.poll(() => first.clock.advance(1_000).then(() => after.told)).toEqual(['at 1, since 0, late, ~'])
+  await after.receiver.drain()
+})
+
+test('a crash while its handler runs repeats it with the same id', async () => {
+  const [path, copy] = [files.path(), files.path()]
+  const edge = starts(parkedLow).after({ minutes: 1 })
+  const first = scene([edge], { inbox: sqliteInbox({ path }) })
+  first.receiver.when(edge, () => new Promise(() => {}))
+  await first.car.data({ Gear: 'D', BatteryLevel: 19 })
+  await first.car.data({ Gear: 'P' })
+  await first.clock.advance(60_000)
+  await expect.poll(() => first.told).toEqual(['at 1, since 0'])
+  mkdirSync(dirname(copy), { recursive: true })
+  files.copy(path, copy)
+  const after = scene([edge], { clock: first.clock, inbox: sqliteInbox({ path: copy }) })
+  await after.receiver.open()
+  await expect.poll(() => after.ids).toEqual(first.ids)
+  await after.receiver.drain()
 })
 
 describe('silent and heardAgain', () => {

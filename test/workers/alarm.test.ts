@@ -1,5 +1,5 @@
 import { createReceiver } from 'fleethook'
-import { durableObjectInbox, inboxObject } from 'fleethook/inbox/durable-object'
+import { durableObjectInbox, type InboxObject, inboxObject } from 'fleethook/inbox/durable-object'
 import { expect, test } from 'vitest'
 import { message as kept } from '../../src/testing/kept-message.ts'
 import { objectStorage } from './object-storage.ts'
@@ -30,4 +30,43 @@ test('the next message sets an alarm that could not be set before', async () => 
   expect(asked).toBe(2)
   await put(3)
   expect(asked).toBe(2)
+})
+
+// The platform waits 2, 4, 8 seconds and so on before it tries an alarm again that was cut off.
+test('an alarm sets the next one before its handlers run, so that an object that ends meanwhile goes on as soon, and leaves none when all are done', async () => {
+  const log = { debug() {}, info() {}, warn() {}, error() {} }
+  let finish = (): void => {}
+  const finished = new Promise<void>((resolve) => {
+    finish = resolve
+  })
+  let runs = 0
+  const started = Promise.withResolvers<void>()
+  const alarms: (number | undefined)[] = []
+  const storage = objectStorage(
+    async (atMs) => void alarms.push(atMs),
+    async () => void alarms.push(undefined),
+  )
+  const create = (): InboxObject => {
+    const inbox = durableObjectInbox({
+      objects: () => ({ idFromName: () => ({}), get: () => ({ fetch: Promise.reject }) }),
+    })
+    const receiver = createReceiver({ secret: false, inbox, log }).on('*', async () => {
+      runs += 1
+      // That of the object that ends.
+      if (runs === 1) await new Promise(() => {})
+      started.resolve()
+      await finished
+    })
+    return new (inboxObject(receiver))({ storage }, {})
+  }
+  const body = JSON.stringify({ question: 'put', about: [{ ...kept(1), text: kept(1).text }] })
+  await create().fetch(new Request('https://object.invalid/', { method: 'POST', body }))
+  expect(alarms).toHaveLength(1)
+  const alarm = create().alarm()
+  await started.promise
+  expect(alarms).toHaveLength(2)
+  expect(alarms.at(-1)).toBeLessThanOrEqual(Date.now() + 5_000)
+  finish()
+  await alarm
+  expect(alarms.slice(2)).toEqual([undefined])
 })

@@ -1,57 +1,17 @@
 import { describe, test } from 'vitest'
-import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { post } from '../runtimes/client.ts'
-import { kill, storedWorker } from './command.ts'
-import { type Entry, type HandledLog, startLog } from './log.ts'
-import { type DurableSettings, durableSource } from './programs/durable.ts'
+import { patiently, started } from './running.ts'
 
-const numbersOf = ({ entries }: HandledLog, vin: string): readonly unknown[] =>
-  entries.filter((entry) => entry.vin === vin).map(({ number }) => number)
 const upTo = (count: number): readonly number[] => Array.from({ length: count }, (_, n) => n + 1)
-const json = async (target: Target, path: string): Promise<unknown> => (await fetch(target.url + path)).json()
-
-/** A running Worker, and what its handlers saw. */
-async function started(settings: DurableSettings): Promise<
-  AsyncDisposable & {
-    readonly target: Target
-    readonly log: HandledLog
-    readonly entries: readonly Entry[]
-    /** Kills the Worker and starts it again on the same storage. */
-    readonly again: () => Promise<Target>
-  }
-> {
-  const log = await startLog()
-  const worker = await storedWorker(durableSource(settings), log.port)
-  let target = await spawnTarget(worker.commands.workerd)
-  return {
-    log,
-    entries: log.entries,
-    get target() {
-      return target
-    },
-    async again() {
-      await kill(target)
-      return (target = await spawnTarget(worker.commands.workerd))
-    },
-    async [Symbol.asyncDispose]() {
-      await target.stop('SIGKILL')
-      worker[Symbol.dispose]()
-      await log[Symbol.asyncDispose]()
-    },
-  }
-}
-
-const patiently = { timeout: 15_000 }
-
 describe.concurrent('messages are kept in Durable Objects, and handled there', () => {
   test('each once and in order per VIN', async ({ expect }) => {
     await using running = await started({ handlerMs: 5 })
     const vins = ['V1', 'V2', 'V3']
-    for (const number of upTo(20)) for (const vin of vins) expect(await post(running.target.url, vin, number)).toBe(200)
+    for (const number of upTo(20)) for (const vin of vins) expect(await post(running.url, vin, number)).toBe(200)
     await expect.poll(() => running.entries.length, patiently).toBe(60)
-    for (const vin of vins) expect(numbersOf(running.log, vin)).toEqual(upTo(20))
+    for (const vin of vins) expect(running.numbersOf(vin)).toEqual(upTo(20))
     expect(running.entries.every(({ attempt, redelivered }) => attempt === 1 && !redelivered)).toBe(true)
-    expect(await json(running.target, '/stats')).toMatchObject({ received: 60, refused: {} })
+    expect(await running.json('/stats')).toMatchObject({ received: 60, refused: {} })
   })
 
   test('a body of many vehicles reaches the objects of all of them', async ({ expect }) => {
@@ -59,7 +19,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     const vins = upTo(40).map((n) => `V${n}`)
     const body = vins.map((vin) => ({ data: { BatteryLevel: 1 }, createdAt: '2026-05-01T00:00:00Z', vin }))
     const authorization = 'a-secret-of-the-tests'
-    const answer = await fetch(running.target.url, {
+    const answer = await fetch(running.url, {
       method: 'POST',
       headers: { authorization },
       body: JSON.stringify(body),
@@ -75,11 +35,11 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
       inbox: { shards: 1 },
     })
     for (const number of upTo(3))
-      for (const vin of ['BAD', 'GOOD']) expect(await post(running.target.url, vin, number)).toBe(200)
-    await expect.poll(() => numbersOf(running.log, 'GOOD'), patiently).toEqual(upTo(3))
-    expect(numbersOf(running.log, 'BAD')).toEqual([])
+      for (const vin of ['BAD', 'GOOD']) expect(await post(running.url, vin, number)).toBe(200)
+    await expect.poll(() => running.numbersOf('GOOD'), patiently).toEqual(upTo(3))
+    expect(running.numbersOf('BAD')).toEqual([])
     // Six waits of two seconds.
-    await expect.poll(() => numbersOf(running.log, 'BAD'), { timeout: 40_000 }).toEqual(upTo(3))
+    await expect.poll(() => running.numbersOf('BAD'), { timeout: 40_000 }).toEqual(upTo(3))
     expect(running.entries.find(({ vin }) => vin === 'BAD')).toMatchObject({ attempt: 3, redelivered: true })
   }, 60_000)
 
@@ -90,18 +50,18 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
       failing: { BAD: 3 },
       receiver: { retry: { attempts: 2, minMs: 1, maxMs: 1 } },
     })
-    for (const vin of ['BAD', 'OK', 'BAD']) expect(await post(running.target.url, vin, 1)).toBe(200)
+    for (const vin of ['BAD', 'OK', 'BAD']) expect(await post(running.url, vin, 1)).toBe(200)
     const dead = async (): Promise<readonly { readonly id: string }[]> =>
-      (await json(running.target, '/dead')) as readonly { readonly id: string }[]
+      (await running.json('/dead')) as readonly { readonly id: string }[]
     await expect.poll(dead, patiently).toMatchObject([
       { event: { vin: 'BAD' }, error: 'Error: not yet: 2', attempts: 2 },
       { event: { vin: 'BAD' }, error: 'Error: not yet: 2', attempts: 2 },
     ])
     const [{ id } = { id: '' }] = await dead()
-    expect(await json(running.target, `/replay?id=${id}`)).toBe(1)
+    expect(await running.json(`/replay?id=${id}`)).toBe(1)
     await expect.poll(() => running.entries, patiently).toMatchObject([{ vin: 'OK' }, { vin: 'BAD', replayed: true }])
     expect(await dead()).toHaveLength(1)
-    expect(await json(running.target, '/replay?id=018dd9c4-0000-7000-8000-000000000000')).toBe(0)
+    expect(await running.json('/replay?id=018dd9c4-0000-7000-8000-000000000000')).toBe(0)
   })
 
   test('the Worker shows, discards and counts the dead letters of all objects, by vehicle', async ({ expect }) => {
@@ -110,16 +70,16 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
       failing: Object.fromEntries(vins.map((vin) => [vin, 9])),
       receiver: { retry: { attempts: 1 } },
     })
-    for (const vin of vins) expect(await post(running.target.url, vin, 1)).toBe(200)
-    const dead = (query = ''): Promise<unknown> => json(running.target, `/dead${query}`)
+    for (const vin of vins) expect(await post(running.url, vin, 1)).toBe(200)
+    const dead = (query = ''): Promise<unknown> => running.json(`/dead${query}`)
     await expect.poll(async () => Object(await dead()).length, patiently).toBe(6)
     expect(await dead('?limit=2')).toMatchObject([{ event: { vin: 'V1' } }, { event: { vin: 'V2' } }])
     const [{ id }] = (await dead('?vin=V3')) as [{ id: string }]
-    expect(await json(running.target, `/find?id=${id}`)).toMatchObject({ id, event: { vin: 'V3' } })
-    expect(await json(running.target, '/discard?vin=V3&dryRun=1')).toBe(1)
-    expect(await json(running.target, '/discard?vin=V3')).toBe(1)
-    expect(await json(running.target, `/find?id=${id}`)).toBe(null)
-    expect(await json(running.target, '/discard')).toBe(5)
+    expect(await running.json(`/find?id=${id}`)).toMatchObject({ id, event: { vin: 'V3' } })
+    expect(await running.json('/discard?vin=V3&dryRun=1')).toBe(1)
+    expect(await running.json('/discard?vin=V3')).toBe(1)
+    expect(await running.json(`/find?id=${id}`)).toBe(null)
+    expect(await running.json('/discard')).toBe(5)
     expect(await dead()).toEqual([])
   })
 
@@ -131,17 +91,17 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
       failing: Object.fromEntries(vins.map((vin) => [vin, 99])),
       receiver: { retry: { minMs: 600_000, maxMs: 600_000 } },
     })
-    for (const vin of vins) expect(await post(running.target.url, vin, 1)).toBe(200)
-    const failing = (): Promise<unknown> => json(running.target, '/failing')
+    for (const vin of vins) expect(await post(running.url, vin, 1)).toBe(200)
+    const failing = (): Promise<unknown> => running.json('/failing')
     const handlers = [{ messages: 3, vehicles: 3, error: 'Error: not yet: 1' }]
     await expect.poll(failing, patiently).toMatchObject({ messages: 3, vehicles: 3, handlers })
     await running.again()
     await expect.poll(failing, patiently).toMatchObject({ messages: 3, handlers })
     const erased = { messages: 1, waiting: 1, deadLetters: 0 }
-    expect(await json(running.target, '/erase?vin=B&dryRun=1')).toEqual(erased)
-    expect(await json(running.target, '/erase?vin=B')).toEqual(erased)
+    expect(await running.json('/erase?vin=B&dryRun=1')).toEqual(erased)
+    expect(await running.json('/erase?vin=B')).toEqual(erased)
     expect(await failing()).toMatchObject({ messages: 2 })
-    expect(await json(running.target, '/erase?vin=B')).toEqual({ messages: 0, waiting: 0, deadLetters: 0 })
+    expect(await running.json('/erase?vin=B')).toEqual({ messages: 0, waiting: 0, deadLetters: 0 })
   }, 40_000)
 
   test('an attempt, and the wait before the next one, outlive the process', async ({ expect }) => {
@@ -149,7 +109,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
       failing: { BAD: 3 },
       receiver: { retry: { attempts: 3, minMs: 4_000, maxMs: 4_000 } },
     })
-    expect(await post(running.target.url, 'BAD', 1)).toBe(200)
+    expect(await post(running.url, 'BAD', 1)).toBe(200)
     await running.target.line(/a handler for data failed/)
     await running.again()
     await running.target.line(/ attempt: '?2\b/)
@@ -164,20 +124,20 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
       hanging: 'BAD',
       inbox: { shards: 1 },
     })
-    for (const number of upTo(2)) expect(await post(running.target.url, 'BAD', number)).toBe(200)
+    for (const number of upTo(2)) expect(await post(running.url, 'BAD', number)).toBe(200)
     for (let time = 1; time <= 3; time++) {
       await expect.poll(() => running.entries.length, patiently).toBe(time)
       await running.again()
     }
-    await expect.poll(() => numbersOf(running.log, 'BAD'), patiently).toEqual([1, 1, 1, 2])
-    expect(await json(running.target, '/dead')).toMatchObject([
+    await expect.poll(() => running.numbersOf('BAD'), patiently).toEqual([1, 1, 1, 2])
+    expect(await running.json('/dead')).toMatchObject([
       { event: { vin: 'BAD', data: { BatteryLevel: 1 } }, error: expect.stringContaining('3 processes ended') },
     ])
   }, 90_000)
 
   test('the batch handler gets the messages that its object has collected', async ({ expect }) => {
     await using running = await started({ batch: 5, inbox: { shards: 1 } })
-    for (const number of upTo(12)) expect(await post(running.target.url, `V${number % 2}`, number)).toBe(200)
+    for (const number of upTo(12)) expect(await post(running.url, `V${number % 2}`, number)).toBe(200)
     await expect
       .poll(() => running.entries.map(({ vin }) => vin), patiently)
       .toEqual(['5 at once', '5 at once', '2 at once'])
@@ -192,10 +152,10 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
       inbox: { shards: 1 },
     })
     const statuses = []
-    for (const number of upTo(4)) statuses.push(await post(running.target.url, 'V1', number))
+    for (const number of upTo(4)) statuses.push(await post(running.url, 'V1', number))
     expect(statuses).toEqual([200, 200, 503, 503])
-    expect((await fetch(`${running.target.url}/services/collector/health`)).status).toBe(503)
-    expect(await json(running.target, '/stats')).toMatchObject({ received: 2, refused: { inbox_full: 2 } })
-    await expect.poll(() => numbersOf(running.log, 'V1'), patiently).toEqual([1, 2, 'gap'])
+    expect((await fetch(`${running.url}/services/collector/health`)).status).toBe(503)
+    expect(await running.json('/stats')).toMatchObject({ received: 2, refused: { inbox_full: 2 } })
+    await expect.poll(() => running.numbersOf('V1'), patiently).toEqual([1, 2, 'gap'])
   })
 })

@@ -2,7 +2,10 @@ import { DatabaseSync } from 'node:sqlite'
 import type { ObjectStorage } from 'fleethook/inbox/durable-object'
 
 /** The storage of a Durable Object, in memory, with alarms that the test sets. */
-export function objectStorage(setAlarm: (atMs: number) => Promise<void> = async () => {}): ObjectStorage {
+export function objectStorage(
+  setAlarm: (atMs: number) => Promise<void> = async () => {},
+  deleteAlarm: () => Promise<void> = async () => {},
+): ObjectStorage {
   const db = new DatabaseSync(':memory:')
   return {
     sql: {
@@ -27,5 +30,6 @@ export function objectStorage(setAlarm: (atMs: number) => Promise<void> = async 
     },
     sync: async () => {},
     setAlarm,
+    deleteAlarm,
   }
 }

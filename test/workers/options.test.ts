@@ -5,17 +5,11 @@ import { durableObjectInbox, inboxObject, type ObjectNamespace } from '../../ada
 import { objectInbox } from './object-inbox.ts'
 import { worker } from '../../adapters/workers.ts'
 import { withHint } from '../../src/base/errors.ts'
-import {
-  createReceiver,
-  memoryInbox,
-  type EventOf,
-  FleethookError,
-  type ReceiverOptions,
-  vehicles,
-} from '../../src/index.ts'
+import { createReceiver, memoryInbox, FleethookError, type ReceiverOptions, vehicles } from '../../src/index.ts'
 import type { InboxMessage } from '../../src/extend.ts'
 import { message, msOfSeq, seqOf } from '../../src/testing/kept-message.ts'
 import { fnv1a } from '../../src/wire/identity.ts'
+import { gapOf } from '../vehicles/everywhere.ts'
 import { objectStorage } from './object-storage.ts'
 
 /** Objects with prepared answers that record their calls. */
@@ -57,11 +51,7 @@ const receiverWith = (
   createReceiver({ secret: 'a', log: silent, inbox: durableObjectInbox({ objects: () => namespace }), ...options })
 const body = { data: { BatteryLevel: 1 }, createdAt: '2026-05-01T00:00:00Z', vin: 'V1' }
 const { namespace } = objects(() => ({}))
-const at = new Date(0)
-const gap: EventOf<'gap'> = {
-  ...{ topic: 'gap', vin: 'V1', createdAt: at.toISOString(), at, receivedAt: at, from: at, to: at, missed: 0 },
-  ...{ reason: 'stream_interrupted', id: 'gap:stream_interrupted:V1:0', format: null, raw: null, meta: {} },
-}
+const gap = gapOf('V1', new Date(0), new Date(0))
 
 describe('options of durableObjectInbox', () => {
   const cases: readonly (readonly [what: string, make: () => unknown, says: RegExp])[] = [

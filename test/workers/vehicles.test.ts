@@ -1,49 +1,12 @@
 import { describe, test } from 'vitest'
-import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { inForm } from '../form.ts'
 import { post } from '../runtimes/client.ts'
 import { secret } from '../runtimes/targets.ts'
 import { expected } from '../vehicles/everywhere-expected.ts'
 import { fields, script, vins } from '../vehicles/everywhere.ts'
-import { kill, storedWorker } from './command.ts'
-import { type Entry, startLog } from './log.ts'
-import { type DurableSettings, durableSource } from './programs/durable.ts'
+import type { DurableSettings } from './programs/durable.ts'
+import { patiently, started } from './running.ts'
 
-interface Running extends AsyncDisposable {
-  readonly entries: readonly Entry[]
-  /** What handlers of edges received, in order. */
-  readonly told: (vin: string) => readonly unknown[]
-  readonly json: (path: string) => Promise<unknown>
-  readonly url: () => string
-  /** Kills the Worker and starts it again on the same storage. */
-  readonly again: () => Promise<void>
-}
-
-async function started(settings: DurableSettings): Promise<Running> {
-  const log = await startLog()
-  const worker = await storedWorker(durableSource(settings), log.port)
-  let target: Target = await spawnTarget(worker.commands.workerd)
-  return {
-    entries: log.entries,
-    told: (vin) =>
-      log.entries.flatMap((entry) =>
-        entry.vin === vin && entry.happened !== undefined ? [[entry.happened.from, entry.happened.to]] : [],
-      ),
-    json: async (path) => (await fetch(target.url + path)).json(),
-    url: () => target.url,
-    async again() {
-      await kill(target)
-      target = await spawnTarget(worker.commands.workerd)
-    },
-    async [Symbol.asyncDispose]() {
-      await target.stop('SIGKILL')
-      worker[Symbol.dispose]()
-      await log[Symbol.asyncDispose]()
-    },
-  }
-}
-
-const patiently = { timeout: 15_000 }
 const numbers: DurableSettings = { edges: 'numbers', vehicles: { fields: ['BatteryLevel'] } }
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
@@ -60,7 +23,7 @@ describe('states of vehicles in Durable Objects', () => {
           await pause(2)
           continue
         }
-        const answer = await fetch(running.url(), {
+        const answer = await fetch(running.url, {
           method: 'POST',
           headers: { authorization: secret },
           body: JSON.stringify(line.body),
@@ -82,7 +45,7 @@ describe('states of vehicles in Durable Objects', () => {
   test('the Worker reads, lists and forgets the vehicles of all objects, also after a kill', async ({ expect }) => {
     await using running = await started(numbers)
     const names = Array.from({ length: 12 }, (_, n) => `V${String(n).padStart(2, '0')}`)
-    for (const number of [1, 2]) for (const vin of names) expect(await post(running.url(), vin, number)).toBe(200)
+    for (const number of [1, 2]) for (const vin of names) expect(await post(running.url, vin, number)).toBe(200)
     await expect.poll(() => names.flatMap((vin) => running.told(vin)), patiently).toEqual(names.map(() => [1, 2]))
     // The handler in the object saw the newest state, by way of `receiver.vehicles`.
     expect(running.entries.flatMap(({ happened }) => Reflect.get(happened ?? {}, 'newest') ?? [])).toEqual(
@@ -107,7 +70,7 @@ describe('states of vehicles in Durable Objects', () => {
     expect(await running.json('/vehicle?vin=V03')).toBe(null)
     expect(await running.json('/count')).toMatchObject({ vehicles: 11 })
     // The first value after it is no change, and that of another vehicle is one.
-    for (const vin of ['V03', 'V04']) expect(await post(running.url(), vin, 3)).toBe(200)
+    for (const vin of ['V03', 'V04']) expect(await post(running.url, vin, 3)).toBe(200)
     await expect.poll(() => running.told('V04').at(-1), patiently).toEqual([2, 3])
     expect(running.told('V03')).toEqual([[1, 2]])
   })
@@ -117,7 +80,7 @@ describe('states of vehicles in Durable Objects', () => {
   }) => {
     await using running = await started(numbers)
     const names = Array.from({ length: 8 }, (_, n) => `V${n}`)
-    for (const vin of names) expect(await post(running.url(), vin, 1)).toBe(200)
+    for (const vin of names) expect(await post(running.url, vin, 1)).toBe(200)
     await expect.poll(() => running.entries.length, patiently).toBe(8)
     // Nothing was heard of this one but a gap.
     await running.json('/gap?vin=W')
@@ -127,7 +90,7 @@ describe('states of vehicles in Durable Objects', () => {
     for (const vin of names)
       expect(await running.json(`/vehicle?vin=${vin}`)).toMatchObject({ values: { BatteryLevel: [1, 'uncertain'] } })
     expect(await running.json('/vehicle?vin=W')).toEqual({ vin: 'W', online: null, seenAt: null, values: {} })
-    for (const vin of names) expect(await post(running.url(), vin, 2)).toBe(200)
+    for (const vin of names) expect(await post(running.url, vin, 2)).toBe(200)
     await expect.poll(() => names.flatMap((vin) => running.told(vin)), patiently).toEqual(names.map(() => [1, 2]))
     for (const { happened } of running.entries)
       if (happened !== undefined) expect(happened.line).toMatch(/across a gap$/)
@@ -141,7 +104,7 @@ describe('states of vehicles in Durable Objects', () => {
       failing: { BAD: 3 },
       receiver: { ...numbers.receiver, retry: { attempts: 2, minMs: 1, maxMs: 1 } },
     })
-    for (const number of [1, 2, 3]) expect(await post(running.url(), 'BAD', number)).toBe(200)
+    for (const number of [1, 2, 3]) expect(await post(running.url, 'BAD', number)).toBe(200)
     await expect.poll(async () => Object(await running.json('/dead')).length, patiently).toBe(3)
     expect(await running.json('/vehicle?vin=BAD')).toMatchObject({ values: { BatteryLevel: [3, 'certain'] } })
     await running.again()

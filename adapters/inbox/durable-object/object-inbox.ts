@@ -44,6 +44,13 @@ const staleKey = 'vehicles_stale_from'
 
 const firstId = '00000000-0000-7000-8000-000000000000'
 
+/** However empty the object is. */
+const tooLarge = (cause: unknown): FleethookError =>
+  new FleethookError('body_too_large', 'A Durable Object does not take a message of this size.', {
+    cause,
+    hint: 'The platform takes rows of up to 2 MB. Send smaller messages.',
+  })
+
 const pageSize = 1_000
 
 /** Nothing waits for the disk: the platform holds back each answer until what was written is on several machines. */
@@ -123,6 +130,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     }
     const why = error instanceof Error ? error.message : String(error)
     if (/SQLITE_FULL|disk is full/.test(why)) return error
+    if (/SQLITE_TOOBIG|too big/.test(why)) return tooLarge(error)
     return new FleethookError('message_refused', `The inbox of this object refuses a row: ${why}.`, { cause: error })
   }
 

@@ -212,6 +212,8 @@ class Shard {
       clock.wake()
       // Rejects when the inbox cannot be opened. The platform then tries the alarm again.
       await this.#intake.open()
+      // When the object ends during this alarm, the platform tries the same one again after 2, 4, 8 seconds and so on. Another one is not delayed.
+      if (inbox.usage().messages > 0) this.#setAlarm(clock.now() + lookAfterMs)
       // Also when it has read the timers of vehicles.
       if (this.#parts.vehicles !== undefined) await this.#intake.becomeReady()
       if (await this.#isQuiet()) restsUntil = clock.sleep()
@@ -219,8 +221,12 @@ class Shard {
       forgetAtMs = await this.#forgetSilent()
     } finally {
       this.#isInAlarm = false
+      const wasSet = this.#alarmAt !== undefined
+      this.#alarmAt = undefined
       if (inbox.usage().messages > 0) this.#lookAfter(restsUntil ?? clock.now() + lookAfterMs)
       else this.#lookAfter(Math.min(forgetAtMs ?? Infinity, this.#intake.nextTimerMs() ?? Infinity))
+      if (wasSet && this.#alarmAt === undefined)
+        this.#storage.deleteAlarm().catch((error: unknown) => this.#parts.reports.inboxFailed(error))
     }
   }
 
@@ -236,6 +242,10 @@ class Shard {
   /** Sets an alarm for the messages that wait. While an alarm runs, it sets the next one itself when it ends. */
   #lookAfter(atMs: number): void {
     if (this.#isInAlarm || atMs === Infinity || (this.#alarmAt !== undefined && this.#alarmAt <= atMs)) return
+    this.#setAlarm(atMs)
+  }
+
+  #setAlarm(atMs: number): void {
     this.#alarmAt = atMs
     this.#storage.setAlarm(atMs).catch((error: unknown) => {
       // No alarm is set now. The next message sets one.

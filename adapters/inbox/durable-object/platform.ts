@@ -25,6 +25,7 @@ export interface ObjectStorage {
   sync(): Promise<void>
   /** Calls `alarm` of the object's class at that time, in milliseconds since the epoch; there is one alarm at a time. */
   setAlarm(scheduledTime: number): Promise<void>
+  deleteAlarm(): Promise<void>
 }
 
 /** What the platform gives the constructor of an object's class. */

@@ -1,6 +1,7 @@
 import type { Retention } from '../../../src/inbox/inbox.ts'
 import { msOfSeq } from '../../../src/inbox/delivery-id.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
+import { neverFits, whyNeverFit } from '../../../src/inbox/inbox.ts'
 import { dead, type Rows, waiting } from './rows.ts'
 
 export interface Keeping {
@@ -50,15 +51,19 @@ export class Room {
     )
   }
 
-  /** Counts new messages. Throws `inbox_full` when there is no room for them. */
+  /** Counts new messages. Throws `inbox_full` when there is no room for them, and `body_too_large` when there never will be. */
   enter(messages: number, bytes: number): void {
     const { maxBytes, pendingMessages, pendingBytes } = this.#keeping
+    if (bytes > maxBytes) throw neverFits('maxBytes', maxBytes)
     if (!this.fits(messages, bytes))
-      throw new FleethookError(
-        'inbox_full',
-        // What to do about `This object is full`: Make handlers faster, or raise `concurrency`, `shards` or `limits`.
-        `This object is full: it may hold ${pendingMessages} messages or ${pendingBytes} bytes that wait, ${maxBytes} bytes in all.`,
-        { hint: 'Make the handlers faster, or raise `concurrency`, `shards` or `limits`.' },
+      throw (
+        whyNeverFit(messages, bytes, this.#keeping) ??
+        new FleethookError(
+          'inbox_full',
+          // What to do about `This object is full`: Make handlers faster, or raise `concurrency`, `shards` or `limits`.
+          `This object is full: it may hold ${pendingMessages} messages or ${pendingBytes} bytes that wait, ${maxBytes} bytes in all.`,
+          { hint: 'Make the handlers faster, or raise `concurrency`, `shards` or `limits`.' },
+        )
       )
     this.pending.messages += messages
     this.pending.bytes += bytes

@@ -396,7 +396,7 @@ function fullError(): FleethookError {
 /** The brokers take none of the records of an append, because one is too large. */
 export class TooLargeError extends FleethookError {
   constructor() {
-    super('inbox_full', 'The brokers refused a message because of its size.', {
+    super('body_too_large', 'The brokers refused a message because of its size.', {
       hint: 'Raise `max.message.bytes` of the topic, and `message.max.bytes` of the brokers.',
     })
   }

@@ -115,8 +115,41 @@ export function stateOf(error: unknown): string {
   return ''
 }
 
-/** Errors about the values of a row: another try with the same values fails too. Triggers and checks of a database raise 23, 44 and P0001. */
-export const isAboutData = (error: unknown): boolean => /^(?:2[123]|44|54|P0001)/.test(stateOf(error))
+/** The connection, a conflict, resources, an operator, the system, a lock: the same statement may succeed in a moment. */
+const passing = /^(?:08|40|53|55P03|57|58)/
+
+/** No such statement works, whatever it writes. But a trigger can raise these, too. */
+const ofStatements = /^(?:0A|25|28|3D|3F|42|55|XX)/
+
+/**
+ * Whether an error is about the rows that a statement writes: another try with the same rows fails too, and others are written. A trigger may raise any
+ * SQLSTATE, also one of its own, so a state that could mean that no such statement works is put to the test: `withoutRows` runs it with none.
+ */
+export async function isAboutRows(error: unknown, withoutRows: () => Promise<unknown>): Promise<boolean> {
+  const state = stateOf(error)
+  if (state === '' || passing.test(state)) return false
+  if (!ofStatements.test(state)) return true
+  return withoutRows().then(
+    () => true,
+    () => false,
+  )
+}
+
+/** For an error that {@link isAboutRows}: what its SQLSTATE says about statements would mislead. */
+export function rowError(error: unknown): FleethookError {
+  const state = stateOf(error)
+  const isSize = state.startsWith('54')
+  return new FleethookError(
+    isSize ? 'body_too_large' : 'inbox_unavailable',
+    isSize
+      ? 'Postgres does not take a message of this size.'
+      : `Postgres refuses the row of a message (SQLSTATE ${state}).`,
+    {
+      cause: error,
+      hint: isSize ? 'Send smaller messages.' : 'The log of Postgres says which trigger or check refuses it.',
+    },
+  )
+}
 
 /** Somebody has locked a row for longer than the statement waits. */
 export const isLocked = (error: unknown): boolean => stateOf(error) === '55P03'

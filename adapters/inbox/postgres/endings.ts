@@ -2,7 +2,7 @@ import { type Clock, elapsedMs, pause, type Timer } from '../../../src/base/cloc
 import { resolvedOr } from '../../../src/core/draining.ts'
 import type { LastFailure } from '../../../src/inbox/failing.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
-import { type Database, isAboutData, isLocked } from './client.ts'
+import { type Database, isAboutRows, isLocked, rowError } from './client.ts'
 import { storable } from './schema.ts'
 import { endSql, lockedSql, stateValues } from './vehicles.ts'
 
@@ -29,11 +29,17 @@ interface On {
   readonly failed: (error: unknown) => void
   readonly deleted: (endings: readonly Ending[]) => void
   /** Postgres does not take what is written of a message that will be tried again. */
-  readonly refused: (place: Place, error: unknown) => void
+  readonly refused: (place: Place, error: Error) => void
   /** Messages that will be tried again are in no table any more: their vehicle was erased in another process. */
   readonly erased: (seqs: readonly string[]) => void
   /** Another session has locked this number of rows, the first of them for this long. Called while that is so. */
   readonly locked: (rows: number, forMs: number) => void
+}
+
+interface Deferred {
+  readonly sinceMs: number
+  /** Otherwise Postgres refuses it. */
+  readonly isLocked: boolean
 }
 
 /** The most rows that one statement changes. */
@@ -55,10 +61,10 @@ export class Endings {
   readonly #on: On
   readonly #settled = new Map<string, Ending>()
   readonly #tries = new Map<string, Place & Tries>()
-  /** Rows that somebody else has locked, and since when. They are tried again after a pause. */
-  #later = new Map<string, number>()
+  /** Rows that somebody else has locked or that Postgres refuses, and since when. They are tried again after a pause. */
+  #later = new Map<string, Deferred>()
   /** The same, of the round before. */
-  #lockedSince: ReadonlyMap<string, number> = new Map()
+  #before: ReadonlyMap<string, Deferred> = new Map()
   #again: Timer | undefined
   #isWriting = false
   /** The number of rounds that were written. A round is what fits into one statement. */
@@ -94,7 +100,7 @@ export class Endings {
     const untilMs = elapsedMs(this.#clock) + withinMs
     const waiting = new Set(this.#waiting())
     const isLeft = (): boolean =>
-      !this.#isClosed && this.#waiting().some((one) => waiting.has(one) && this.#lockedMs(one) < patientMs)
+      !this.#isClosed && this.#waiting().some((one) => waiting.has(one) && this.#deferredMs(one) < patientMs)
     while (isLeft()) {
       const leftMs = untilMs - elapsedMs(this.#clock)
       if (leftMs <= 0) return false
@@ -108,10 +114,10 @@ export class Endings {
     return [...this.#settled.values(), ...this.#tries.values()]
   }
 
-  /** How long somebody has had it locked, in milliseconds. */
-  #lockedMs({ seq }: Place): number {
-    const sinceMs = this.#later.get(seq) ?? this.#lockedSince.get(seq)
-    return sinceMs === undefined ? 0 : elapsedMs(this.#clock) - sinceMs
+  /** How long it could not be written, in milliseconds. */
+  #deferredMs({ seq }: Place): number {
+    const deferred = this.#later.get(seq) ?? this.#before.get(seq)
+    return deferred === undefined ? 0 : elapsedMs(this.#clock) - deferred.sinceMs
   }
 
   async #written(): Promise<void> {
@@ -189,7 +195,7 @@ export class Endings {
     try {
       await write(some)
     } catch (error) {
-      if (!isAboutData(error) && !isLocked(error)) throw error
+      if (!isLocked(error) && !(await isAboutRows(error, () => write([])))) throw error
       const half = Math.ceil(some.length / 2)
       if (some.length === 1) refused(first, error)
       else for (const part of [some.slice(0, half), some.slice(half)]) await this.#eachAlone(part, write, refused)
@@ -220,7 +226,10 @@ UNION ALL SELECT g.seq::text, true::text FROM g JOIN ${schema}.part p ON p.part 
         tries.map(({ failure }) => (failure === undefined ? null : storable(failure.error))),
       ],
     )
-    this.#defer(found.filter(({ erased }) => erased !== 'true'))
+    this.#defer(
+      found.filter(({ erased }) => erased !== 'true'),
+      true,
+    )
     const erased = found.flatMap((row) => (row['erased'] === 'true' ? [String(row['seq'])] : []))
     // Without those that were settled meanwhile.
     if (erased.length > 0) this.#on.erased(erased.filter((seq) => this.#tries.has(seq)))
@@ -242,7 +251,7 @@ ${lockedSql(schema, '$3')}`,
         ...stateValues([...states.values()]),
       ],
     )
-    this.#defer(locked)
+    this.#defer(locked, true)
     // Without those that were given up meanwhile: this process may have handled them again.
     const written = settled.filter((ending) => !this.#later.has(ending.seq) && this.#settled.get(ending.seq) === ending)
     for (const { seq } of written) this.#settled.delete(seq)
@@ -250,33 +259,34 @@ ${lockedSql(schema, '$3')}`,
   }
 
   readonly #refuseTries = (one: Place & Tries, error: unknown): void => {
-    if (isLocked(error)) this.#defer([one])
+    if (isLocked(error)) this.#defer([one], true)
     else {
       if (this.#tries.get(one.seq) === one) this.#tries.delete(one.seq)
-      this.#on.failed(error)
-      this.#on.refused(one, error)
+      this.#on.failed(rowError(error))
+      this.#on.refused(one, rowError(error))
     }
   }
 
   /** A state that is refused does not hold its message: the older state stays. */
   readonly #refuseSettled = (one: Ending, error: unknown): void => {
-    if (!isLocked(error)) this.#on.failed(error)
-    if (isLocked(error) || one.vehicle === undefined) this.#defer([one])
+    if (!isLocked(error)) this.#on.failed(rowError(error))
+    if (isLocked(error) || one.vehicle === undefined) this.#defer([one], isLocked(error))
     one.vehicle = isLocked(error) ? one.vehicle : undefined
   }
 
   /** These come later, and others go on meanwhile. Says so when somebody has them locked for long. */
-  #defer(rows: readonly { readonly seq?: unknown }[]): void {
+  #defer(rows: readonly { readonly seq?: unknown }[], isLocked: boolean): void {
     const now = elapsedMs(this.#clock)
-    for (const { seq } of rows) this.#later.set(String(seq), this.#lockedSince.get(String(seq)) ?? now)
+    for (const { seq } of rows)
+      this.#later.set(String(seq), { sinceMs: this.#before.get(String(seq))?.sinceMs ?? now, isLocked })
     if (rows.length === 0 || this.#again !== undefined) return
     this.#again = this.#clock.after(pauseMs, () => {
       this.#again = undefined
-      this.#lockedSince = this.#later
+      this.#before = this.#later
       this.#later = new Map()
-      const sinceMs = Math.min(...this.#lockedSince.values())
-      const forMs = elapsedMs(this.#clock) - sinceMs
-      if (forMs >= tellAfterMs) this.#on.locked(this.#lockedSince.size, Math.round(forMs))
+      const locked = [...this.#before.values()].filter((deferred) => deferred.isLocked)
+      const forMs = elapsedMs(this.#clock) - Math.min(...locked.map(({ sinceMs }) => sinceMs))
+      if (forMs >= tellAfterMs) this.#on.locked(locked.length, Math.round(forMs))
       void this.#write()
     })
   }

@@ -128,14 +128,21 @@ function compared(
 
 /**
  * What a process has handlers for, in a form that is the same in every process with the same handlers: subjects, with the fields of their
- * filters, and the names of handlers that leave marks.
+ * filters, and the names of handlers that leave marks. Two handlers for the same count as two: a process with one of them lacks the other.
  */
 export function declaredBy(added: readonly HandledSubjects[]): readonly string[] {
   const declared = added.flatMap(({ keys, filter, mark }) => [
     ...[...keys].flatMap((key) => declarations(key, filter)),
     ...(mark === undefined ? [] : [`handler ${mark}`]),
   ])
-  return [...new Set(declared)].toSorted()
+  const times = new Map<string, number>()
+  return declared
+    .map((one) => {
+      const nth = (times.get(one) ?? 0) + 1
+      times.set(one, nth)
+      return nth === 1 ? one : `${one} (handler ${nth})`
+    })
+    .toSorted()
 }
 
 function declarations(key: string, filter: HandledSubjects['filter']): readonly string[] {
@@ -149,5 +156,8 @@ function declarations(key: string, filter: HandledSubjects['filter']): readonly 
 
 /** Whether processes with these handlers do what a declared one does. A handler without a filter gets what one with a filter gets. */
 function coveredBy(declared: readonly string[], one: string): boolean {
-  return declared.some((other) => one === other || one.startsWith(`${other}: `) || one === `${other} of some vehicles`)
+  const wanted = one.replace(/ \(handler \d+\)$/, '')
+  return declared.some(
+    (other) => one === other || wanted.startsWith(`${other}: `) || wanted === `${other} of some vehicles`,
+  )
 }

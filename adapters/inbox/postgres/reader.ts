@@ -19,7 +19,7 @@ import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type PartitionOf, SharedReader } from '../shared-reader.ts'
 import { failureOf } from './backlog.ts'
-import { type Database, databaseError, isAboutData, type Row, stateOf } from './client.ts'
+import { type Database, databaseError, isAboutRows, type Row, rowError, stateOf } from './client.ts'
 import { type Ending, Endings, type Place, type Tries } from './endings.ts'
 import { Handling } from './handling.ts'
 import { tableHealth } from './health.ts'
@@ -69,6 +69,8 @@ interface Partition extends PartitionOf<Unsettled> {
 }
 
 const busyMs = 25
+/** Of no row. */
+const noPlace: Place = { part: -1, seq: '0' }
 /** The time after which reading begins again from the start, in case it missed something, in milliseconds. */
 const againMs = 30_000
 /** How long the last statements may take at a stop, in milliseconds. */
@@ -123,7 +125,7 @@ export class Reader extends SharedReader<Unsettled> {
       },
       refused: ({ seq }, error) => {
         for (const { ending, message } of this.byId.values())
-          if (ending.seq === seq) inbox.onRefused?.(message.id, databaseError(error).message)
+          if (ending.seq === seq) inbox.onRefused?.(message.id, error.message)
       },
       erased: (seqs) => {
         // One that becomes a dead letter now is in `#over`.
@@ -292,8 +294,10 @@ export class Reader extends SharedReader<Unsettled> {
       try {
         return await store.bury(ending, this.me, what, state)
       } catch (error) {
-        if (!isAboutData(error) || (what === plain && state === undefined)) throw error
-        this.failed('what became of a message could not be written yet', error)
+        if (what === plain && state === undefined) throw error
+        const withoutRows = (): Promise<boolean> => store.bury(noPlace, this.me, plain, undefined)
+        if (!(await isAboutRows(error, withoutRows))) throw error
+        this.failed('what became of a message could not be written yet', rowError(error))
       }
     }
     return false

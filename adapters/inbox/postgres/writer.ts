@@ -2,7 +2,7 @@ import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import { vinOf } from '../../../src/inbox/receipts.ts'
-import { type Database, isAboutData, isFinal } from './client.ts'
+import { type Database, isAboutRows, isFinal, rowError } from './client.ts'
 import { aboutServer, keepsSql, type Promised, type Promises, promisedBy, weakError } from './promises.ts'
 import { partitionOf, storable } from './schema.ts'
 
@@ -70,6 +70,12 @@ SELECT ${aboutServer}`
   put(messages: readonly InboxMessage[]): Promise<void> {
     if (this.#isClosed) return Promise.reject(new FleethookError('inbox_unavailable', 'The inbox was closed.'))
     const bytes = messages.reduce((sum, message) => sum + message.bytes, 0)
+    if (bytes > mostWaiting)
+      return Promise.reject(
+        new FleethookError('body_too_large', `The messages of a body take more than ${mostWaiting} bytes.`, {
+          hint: 'Send smaller batches.',
+        }),
+      )
     if (this.#bytes + bytes > mostWaiting)
       return Promise.reject(
         new FleethookError('inbox_full', `Messages of ${mostWaiting} bytes wait for Postgres, and no more fit.`, {
@@ -141,11 +147,11 @@ SELECT ${aboutServer}`
   }
 
   async #failed(puts: readonly Put[], error: unknown): Promise<void> {
-    if (isAboutData(error)) {
+    if (await isAboutRows(error, () => this.#db.run(this.#sql, valuesOf([]), tryMs))) {
       // Only the body with that value is refused.
       if (puts.length === 1) {
         this.#waiting = this.#waiting.slice(1)
-        refuse(puts, error)
+        refuse(puts, rowError(error))
       } else for (const put of puts) put.isAlone = true
       return
     }

@@ -21,6 +21,7 @@ import {
   type Outcome,
   unwritable,
   type Waiting,
+  whyNeverFit,
 } from '../../../src/inbox/inbox.ts'
 import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
 import { bytesOfMessage, pageBytes } from '../../../src/inbox/pages.ts'
@@ -42,7 +43,7 @@ import type {
   StoredMessage,
 } from './file/interface.ts'
 import { BelievedTime, clockAhead } from '../../../src/inbox/believed-time.ts'
-import { rowBytes } from './file/retention.ts'
+import { mostNewBytes, rowBytes } from './file/retention.ts'
 import { createGroupCommit } from './group-commit.ts'
 import { Health } from './health.ts'
 import { type CachedMessage, MessageCache } from './message-cache.ts'
@@ -74,6 +75,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     `The inbox is at the limits of the receiver: ${limits.messages} messages or ${limits.bytes} bytes.`,
     { hint: 'Make the handlers faster, or raise `concurrency` or `limits`.' },
   )
+  const mostNew = mostNewBytes(options.maxBytes)
   const pending = { messages: 0, bytes: 0 }
   const pendingBytes = (): number => pending.bytes + pending.messages * rowBytes
   const cache = new MessageCache()
@@ -238,8 +240,10 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   function reserve(messages: number, bytes: number): void {
     const refused = refusal()
     if (refused !== undefined) throw refused
+    // A commit would drop all that is kept for replays, to make room that is never enough.
+    if (bytes + messages * rowBytes > mostNew) throw neverFits('maxBytes', options.maxBytes)
     if (pending.messages + messages > limits.messages || pending.bytes + bytes > limits.bytes)
-      throw bytes > limits.bytes ? neverFits(limits.bytes) : limitError
+      throw whyNeverFit(messages, bytes, settings) ?? limitError
     pending.messages += messages
     pending.bytes += bytes
   }

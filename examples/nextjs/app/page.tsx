@@ -12,7 +12,7 @@ export default async function Page() {
       <ul>
         {lasting.map(
           (each) =>
-            each && (
+            each?.lasts && (
               <li key={each.id}>
                 {each.vin} drives since {each.startedAt.toISOString()}
               </li>

@@ -13,7 +13,7 @@ const adapters = {
   deno: () => import('../../../adapters/deno.ts'),
 }
 const { serve } = await adapters[argv[2] === 'bun' || argv[2] === 'deno' ? argv[2] : 'node']()
-const { INBOX: path, ADOPT: adopt, JOURNAL: journal } = env
+const { INBOX: path = '', ADOPT: adopt, JOURNAL: journal } = env
 
 function note(line: JournalLine): void {
   if (journal !== undefined) appendFileSync(journal, `${JSON.stringify(line)}\n`)
@@ -21,9 +21,7 @@ function note(line: JournalLine): void {
 
 const receiver = createReceiver({
   secret: 'a-secret-of-the-tests',
-  ...(path === undefined
-    ? {}
-    : { inbox: sqliteInbox({ path, waitMs: 30_000, ...(adopt === undefined ? {} : { adopt }) }) }),
+  inbox: sqliteInbox({ path, waitMs: 30_000, ...(adopt === undefined ? {} : { adopt }) }),
   concurrency: 64,
 })
   .on('data', async ({ vin, data }, { delivery: { id: delivery, attempt, redelivered } }) => {

@@ -3,11 +3,10 @@ import { afterAll, describe, expect, test } from 'vitest'
 import { inForm } from '../../form.ts'
 import { account, refusalsIn } from '../accounting.ts'
 import type { Journal } from '../process/journal.ts'
+import { createTraffic } from '../process/traffic.ts'
 import { type Row, versionsOf, writeFigures } from '../figures.ts'
-import { type Connections, pour, refused } from './load.ts'
 import {
   behind,
-  delayed,
   type Deployment,
   fleethookRun,
   plain,
@@ -34,6 +33,9 @@ interface Measured {
 }
 const measured: Measured[] = []
 
+/** Whether each message gets a connection of its own. */
+type Connections = 'new' | 'kept'
+
 interface Case {
   readonly way: string
   readonly deploy: () => Promise<Deployment>
@@ -47,8 +49,6 @@ interface Case {
   readonly isUnseen?: boolean
   readonly table?: string
   readonly rate?: number
-  /** The time that bytes take to the receiver and back, in milliseconds. */
-  readonly delayMs?: number
 }
 
 const both: readonly Connections[] = ['new', 'kept']
@@ -77,8 +77,6 @@ const full: readonly Case[] = [
 const long: readonly Case[] = [
   ...full,
   { way: 'systemd, busy event loop', deploy: () => systemdStyle(busy), connections: both, promised: true, rate: 40 },
-  { way: 'systemd, 50 ms of delay', deploy: () => systemdStyle(), connections: ['kept'], promised: true, delayMs: 50 },
-  { way: 'systemd', deploy: () => systemdStyle(), connections: ['pipelined'], promised: false, isUnseen: true },
   ...(proxies.includes('nginx')
     ? [
         {
@@ -120,24 +118,30 @@ async function measure({
   promised,
   isUnseen = false,
   rate = ratePerSecond,
-  delayMs = 0,
   table = 'Restarts',
 }: (typeof cases)[number]): Promise<void> {
   await using deployment = await deploy()
-  const slow = delayMs === 0 ? undefined : await delayed(deployment.port, delayMs / 2)
-  const load = pour(slow?.port ?? deployment.port, connections, rate)
+  const vins = Array.from({ length: 50 }, (_, n) => `V${n}`)
+  const opensConnections = connections === 'new' ? 'all' : 'none'
+  const traffic = createTraffic({ vins, ratePerSecond: rate, goesOn: true, timeoutMs: 30_000, opensConnections })
+  let isOver = false
+  const pouring = traffic.pour(`http://127.0.0.1:${deployment.port}`, () => isOver)
   await new Promise((resolve) => setTimeout(resolve, 500))
   for (let restart = 0; restart < restarts; restart++) {
     await deployment.restart()
     await new Promise((resolve) => setTimeout(resolve, 500))
   }
-  const count = await load.stop()
-  slow?.close()
-  const { sent } = count
-  const acknowledged = sent.filter(({ status }) => status === 200).map(({ number }) => number)
-  const unhandled = ({ runs }: Journal): readonly number[] => {
-    const handled = new Set(runs.map(({ number }) => number))
-    return acknowledged.filter((number) => !handled.has(number))
+  isOver = true
+  await pouring
+  const { sent } = traffic
+  const failures = Map.groupBy(
+    sent.filter(({ status }) => status !== 200),
+    ({ status, error }) => error ?? String(status),
+  )
+  const acknowledged = [...traffic.acknowledged]
+  const unhandled = ({ runs }: Journal): readonly string[] => {
+    const handled = new Set(runs.map(({ vin, number }) => `${vin} ${number}`))
+    return acknowledged.filter((name) => !handled.has(name))
   }
   let journal = await deployment.journal()
   // The process with nothing left to do may be the one before the last.
@@ -148,16 +152,16 @@ async function measure({
     connections,
     restarts,
     sent: sent.length,
-    'not acknowledged': refused(count),
+    'not acknowledged': sent.length - acknowledged.length,
     'inside a gap': fates.gap,
     'in no gap': fates.unaccounted,
-    why: [...count.failures].map(([why, times]) => `${why} ${times}`).join(', '),
-    'slowest answer ms': Math.round(count.slowestMs),
+    why: [...failures].map(([why, { length }]) => `${why} ${length}`).join(', '),
+    'slowest answer ms': Math.round(Math.max(...traffic.ackMs.map(({ ms }) => ms))),
   }
   measured.push({ table, row })
   if (rowsFile !== undefined) appendFileSync(rowsFile, `${JSON.stringify({ table, row })}\n`)
   expect(sent.length).toBeGreaterThan(20)
-  if (promised) expect([...count.failures]).toEqual([])
+  if (promised) expect([...failures.keys()]).toEqual([])
   // The first stories are enough to find a cause.
   if (!isUnseen) expect(violations.unaccounted.slice(0, 5), `${fates.unaccounted} unaccounted for`).toEqual([])
   // Acknowledged messages are never lost.
@@ -181,7 +185,7 @@ afterAll(() => {
     title: 'Messages that are not acknowledged during deploys',
     file: 'test/faults/deploy/restarts.test.ts',
     about:
-      'A sender posts 200 messages a second of 50 vehicles, each once, while the receiver is restarted six times. Handlers take 200 ms. The inbox is a SQLite file. With a busy event loop, every handler burns 20 ms of CPU and 40 messages a second are sent. Behind a proxy there are two receivers with a file each, and each of them is restarted six times, one after the other. A relay in the sender adds the delay to bytes, and none to the connecting. The configurations are in `examples/deploy`. The checker of `test/faults/accounting.ts` says for each message that was not acknowledged whether it lies inside a gap event. Every acknowledged message was handled.',
+      'A sender posts 200 messages a second of 50 vehicles, each once, while the receiver is restarted six times. Handlers take 200 ms. The inbox is a SQLite file. With a busy event loop, every handler burns 20 ms of CPU and 40 messages a second are sent. Behind a proxy there are two receivers with a file each, and each of them is restarted six times, one after the other. The configurations are in `examples/deploy`. The checker of `test/faults/accounting.ts` says for each message that was not acknowledged whether it lies inside a gap event. Every acknowledged message was handled.',
     tables,
     versions: {
       ...versionsOf(['bun', 'deno']),

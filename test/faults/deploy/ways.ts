@@ -24,8 +24,6 @@ export interface Wanted {
   readonly runtime?: 'node22' | 'node24' | 'node26' | 'bun' | 'deno'
   readonly serve?: object
   readonly settings?: object
-  /** Without a file, the inbox is in memory. */
-  readonly isDurable?: boolean
 }
 
 const program = fileURLToPath(new URL('program.ts', import.meta.url))
@@ -40,7 +38,7 @@ interface Files {
 }
 
 function commandOf(
-  { runtime = 'node24', serve = {}, settings = {}, isDurable = true }: Wanted,
+  { runtime = 'node24', serve = {}, settings = {} }: Wanted,
   { inbox, journal, adopt }: Files,
 ): TargetCommand {
   const flags = { deno: ['run', '--allow-all', '--unstable-net'], bun: ['run'], node22: [], node24: [], node26: [] }
@@ -52,7 +50,7 @@ function commandOf(
       SERVE: JSON.stringify({ hostname: '127.0.0.1', ...serve }),
       SETTINGS: JSON.stringify(settings),
       JOURNAL: journal,
-      ...(isDurable ? { INBOX: inbox } : {}),
+      INBOX: inbox,
       ...(adopt === undefined ? {} : { ADOPT: adopt }),
     },
   }
@@ -283,26 +281,4 @@ export async function behind(
       await Promise.all(receivers.map((receiver) => receiver.stop('SIGKILL')))
     },
   }
-}
-
-/** A port through which bytes take this time in each direction. Connecting takes none. */
-export async function delayed(
-  port: number,
-  ms: number,
-): Promise<{ readonly port: number; readonly close: () => void }> {
-  const later = (from: net.Socket, to: net.Socket): void => {
-    from.on('data', (chunk) => setTimeout(() => to.write(chunk), ms))
-    from.on('end', () => setTimeout(() => to.end(), ms))
-    from.on('error', () => setTimeout(() => to.resetAndDestroy(), ms))
-    from.on('close', () => setTimeout(() => to.destroy(), 2 * ms))
-  }
-  const server = net.createServer({ allowHalfOpen: true }, (near) => {
-    const far = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true })
-    later(near, far)
-    later(far, near)
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  return { port: typeof address === 'object' && address !== null ? address.port : 0, close: () => void server.close() }
 }

@@ -156,17 +156,26 @@ export interface PostgresOptions extends LedgerOptions {
   /** Of the processes with handlers. */
   readonly modes: readonly Mode[]
   readonly runtime?: ServerRuntime
-  /** What happens in a round. `end` kills a process with handlers, and starts another one. */
-  readonly fault: (handlers: readonly Target[], end: () => Promise<void>, round: number) => Promise<void>
+  /** What happens in a round. `end` kills a process with handlers, or the one that receives, and starts another one. */
+  readonly fault: (
+    handlers: readonly Target[],
+    end: (role?: 'handles' | 'receives') => Promise<void>,
+    round: number,
+  ) => Promise<void>
 }
 
 /** A process that receives and some that handle, with a row of their own for each message, which no part of the product reads. */
 export async function onPostgres({ modes, runtime, fault, ...options }: PostgresOptions): Promise<Victim> {
   const ledger: Ledger = await createLedger(options)
   const changed = runtime === undefined ? {} : { runtime }
-  const receiver = await ledger.begin('receive', changed)
+  let receiver = await ledger.begin('receive', changed)
   const handlers = await Promise.all(modes.map(async (mode) => ({ mode, target: await ledger.begin(mode, changed) })))
-  async function end(): Promise<void> {
+  async function end(role: 'handles' | 'receives' = 'handles'): Promise<void> {
+    if (role === 'receives') {
+      await receiver.stop('SIGKILL')
+      receiver = await ledger.begin('receive', changed)
+      return
+    }
     const place = randomInt(handlers.length)
     const one = handlers[place] ?? expect.fail('No process runs.')
     await one.target.stop('SIGKILL')

@@ -26,6 +26,7 @@ async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean): Pr
   const inbox = objectInbox(
     {
       setAlarm: (at) => storage.setAlarm(at),
+      deleteAlarm: () => storage.deleteAlarm(),
       sync: () => storage.sync(),
       transactionSync: (change) => storage.transactionSync(change),
       sql: {

@@ -13,7 +13,7 @@ import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../../s
 import { rulesText } from '../../../../src/inbox/vehicle-store.ts'
 import type { FileSettings } from '../options.ts'
 import { isHalfReplaced, replaceDamaged } from './damage.ts'
-import { checkpoint, closeQuietly, copyMoved, failureOf, openDatabase, pageBytes } from './database.ts'
+import { checkpoint, closeQuietly, copyMoved, failureOf, openDatabase } from './database.ts'
 import type {
   Committed,
   FileFigures,
@@ -30,7 +30,7 @@ import type {
   VehicleRow,
   VehicleWrites,
 } from './interface.ts'
-import { createSpaceKeeper, releaseReserve, spaceFor, type SpaceKeeper } from './retention.ts'
+import { createSpaceKeeper, releaseReserve, spaceFor, type SpaceKeeper, walPagesFor } from './retention.ts'
 import { type Adopting, adoptPart, findSiblings } from './siblings.ts'
 import {
   downtimeOf,
@@ -67,8 +67,7 @@ const listedRows = 10_000
 /** The file itself. Each step blocks the thread that it runs in. */
 export function createInboxFile(settings: FileSettings): InboxFile {
   const { path, maxBytes, adopt, isVisit = false } = settings
-  // SQLite starts the journal over at this size. Its space is part of the budget.
-  const walPages = Math.max(64, Math.min(2000, Math.floor(Math.min(maxBytes, spaceFor(path)) / 8 / pageBytes)))
+  const walPages = walPagesFor(Math.min(maxBytes, spaceFor(path)))
   let connection: OpenDatabase | undefined
   let holdsGaps = false
   let deadLetters = 0

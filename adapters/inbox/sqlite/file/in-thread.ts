@@ -89,17 +89,19 @@ export function createInboxFileInThread(settings: FileSettings): InboxFile {
   return file as InboxFile // oxlint-disable-line no-unsafe-type-assertion -- the thread has the methods
 }
 
-/** Tests and Deno run the sources, and the package has compiled files. */
+/** Whether a thread can be started here, and is worth it. */
+export const hasThread = (): boolean => !isDeno() && threadFile() !== undefined
+
+const isDeno = (): boolean => 'deno' in process.versions
+
 function threadEntry(): URL {
-  if ('deno' in process.versions) {
+  if (isDeno()) {
     throw new FleethookError('inbox_unsupported', 'Option `thread` of sqliteInbox is for Node and Bun.', {
       hint: 'Leave it out on Deno, where a thread makes the inbox several times slower.',
     })
   }
-  // In one `new URL`, bundlers would look for the file. In a CommonJS bundle there is no `import.meta.url`.
-  const [, folder, extension] = /^(.*\/)[^/]*(\.[jt]s)$/.exec(import.meta.url) ?? []
-  const entry = folder === undefined ? undefined : new URL(`${folder}thread${extension}`)
-  if (entry === undefined || (entry.protocol === 'file:' && !existsSync(fileURLToPath(entry)))) {
+  const entry = threadFile()
+  if (entry === undefined) {
     throw new FleethookError(
       'inbox_unsupported',
       'Option `thread` of sqliteInbox needs the file thread.js of fleethook.',
@@ -107,6 +109,14 @@ function threadEntry(): URL {
     )
   }
   return entry
+}
+
+/** Tests and Deno run the sources, and the package has compiled files. */
+function threadFile(): URL | undefined {
+  // In one `new URL`, bundlers would look for the file. In a CommonJS bundle there is no `import.meta.url`.
+  const [, folder, extension] = /^(.*\/)[^/]*(\.[jt]s)$/.exec(import.meta.url) ?? []
+  const entry = folder === undefined ? undefined : new URL(`${folder}thread${extension}`)
+  return entry?.protocol === 'file:' && !existsSync(fileURLToPath(entry)) ? undefined : entry
 }
 
 export function sentError(error: unknown): SentError {

@@ -4,7 +4,7 @@ import type { DatabaseSync } from 'node:sqlite'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import { firstSeqAt, msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import type { FileSettings } from '../options.ts'
-import { diskFull, isOutOfSpace } from './database.ts'
+import { diskFull, isOutOfSpace, pageBytes as newPageBytes } from './database.ts'
 import type { Dropped, Transaction } from './interface.ts'
 import { inTransaction, type SqlRow, type Statements, valueOf } from './schema.ts'
 
@@ -56,6 +56,15 @@ const deadCountMs = 5_000
 /** Free pages that stay in the file for new messages, and how many others go back to the disk at once. */
 const sparePages = 1_024
 const vacuumPages = 256
+/** The pages of a file without messages, at most. */
+const emptyPages = 32
+
+/** SQLite starts the journal over at this number of pages, when the inbox can have so many bytes. That space is part of them. */
+export const walPagesFor = (bytes: number): number => Math.max(64, Math.min(2000, Math.floor(bytes / 8 / newPageBytes)))
+
+/** The most bytes that the messages of one body can take in a file of this size, when it is empty. */
+export const mostNewBytes = (maxBytes: number): number =>
+  maxBytes - (2 * walPagesFor(maxBytes) + emptyPages) * newPageBytes
 
 export function createSpaceKeeper(
   db: DatabaseSync,
