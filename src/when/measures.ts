@@ -197,10 +197,10 @@ export function noteLate(
 
 /**
  * Whether a value belongs to the end: for a while any, and then the first one, because a parked vehicle has not moved since. But a number
- * that goes the other way has changed since: the vehicle was charged, or lost charge.
+ * that goes the other way has changed since: the vehicle was charged, or lost charge. Then no later one is that of the end either.
  */
 function isOfEnd(
-  { from, before, after }: Notes,
+  { from, before, latest }: Notes,
   [at, value]: Seen,
   end: number,
   { cut }: Bounded,
@@ -208,7 +208,7 @@ function isOfEnd(
 ): boolean {
   if (cut === true) return false
   if (at <= end + waits) return true
-  if (after !== undefined || at > end + corrects) return false
+  if (latest !== undefined || at > end + corrects) return false
   if (before === undefined || typeof value !== 'number') return true
   return (Number(before[1]) - Number(from?.[1])) * (value - Number(before[1])) >= 0
 }
