@@ -12,6 +12,7 @@ import { charge, type Disorder, fields, fleet, isSame, modelOf, type Plain, plai
 import { idle, pendingOf, type SteppingClock, steppingClock, untidied } from './stepping.ts'
 
 const startMs = Date.UTC(2026, 10, 21, 6)
+const minute = 60_000
 const folder = mkdtempSync(join(tmpdir(), 'fleethook-episodes-'))
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 let files = 0
@@ -20,6 +21,7 @@ interface Told extends Plain {
   readonly vin: string
   readonly name: string
   readonly isDeclared: boolean
+  readonly acrossGap: boolean
 }
 
 interface Life {
@@ -33,6 +35,8 @@ interface Scene {
   tellings: number
   readonly revisions: Map<string, number>
   readonly wrong: string[]
+  /** When nobody listened. */
+  readonly downs: (readonly [fromMs: number, toMs: number])[]
 }
 
 function live(scene: Scene, clock: SteppingClock, inbox: InboxFactory): Life {
@@ -47,14 +51,19 @@ function live(scene: Scene, clock: SteppingClock, inbox: InboxFactory): Life {
       if (change.revision !== expected) scene.wrong.push(`${change.id}: ${change.revision} in place of ${expected}`)
       scene.revisions.set(change.id, change.revision)
       const isDeclared = change.acrossGap || change.cut || change.missing.length > 0
-      scene.last.set(change.id, change.revoked ? undefined : { ...plainOf(change), vin, name: edge.name, isDeclared })
+      scene.last.set(
+        change.id,
+        change.revoked
+          ? undefined
+          : { ...plainOf(change), vin, name: edge.name, isDeclared, acrossGap: change.acrossGap },
+      )
     })
   return { receiver, clock }
 }
 
 /** Sends all values as they arrive. With `restarts`, the receiver stops each so many messages, and misses what arrives meanwhile. */
 async function play(values: readonly Value[], restarts = 0): Promise<Scene & { readonly received: readonly Value[] }> {
-  const scene: Scene = { last: new Map(), tellings: 0, revisions: new Map(), wrong: [] }
+  const scene: Scene = { last: new Map(), tellings: 0, revisions: new Map(), wrong: [], downs: [] }
   const clock = steppingClock(startMs)
   files += 1
   const path = join(folder, `${files}.db`)
@@ -99,6 +108,7 @@ async function play(values: readonly Value[], restarts = 0): Promise<Scene & { r
       await clock.advance(1_000, settled)
       await drained
       downTo = clock.now() + 1_000 + ((sent * 7_919) % 119_000)
+      scene.downs.push([clock.now(), downTo])
     }
   }
   await settled()
@@ -119,8 +129,8 @@ interface Outcome {
   readonly tellings: number
 }
 
-function compared(scene: Awaited<ReturnType<typeof play>>, isWhole: boolean): Outcome {
-  const { received, last, tellings, wrong } = scene
+function compared(scene: Awaited<ReturnType<typeof play>>): Outcome {
+  const { received, last, tellings, wrong, downs } = scene
   const endMs = (received.at(-1)?.arrivesMs ?? 0) + 14 * 3_600_000
   const undeclared: unknown[] = [...wrong]
   let [episodes, differ] = [0, 0]
@@ -137,12 +147,14 @@ function compared(scene: Awaited<ReturnType<typeof play>>, isWhole: boolean): Ou
         const same = told.find((one) => isSame(each, one))
         if (same !== undefined) {
           left.delete(same)
+          // What it says may be right by chance.
+          const isAcross = downs.some(([from, to]) => each.start < from - minute && each.end > to + minute)
+          if (isAcross && !same.acrossGap) undeclared.push({ vin, which, acrossGap: same })
           continue
         }
         differ += 1
         const near = told.filter(({ start, end }) => start <= each.end && end >= each.start)
-        if (isWhole || !near.some(({ isDeclared }) => isDeclared))
-          undeclared.push({ vin, which, expected: each, told: near })
+        if (!near.some(({ isDeclared }) => isDeclared)) undeclared.push({ vin, which, expected: each, told: near })
       }
       for (const extra of left) {
         if (expected.some(({ start, end }) => start <= extra.end && end >= extra.start)) continue
@@ -181,11 +193,12 @@ const figures: Figure[] = []
 
 test.each(rows)('episodes are those of a plain model, or say why not: $name', { timeout: 3_600_000 }, async ({ name, disorder, restarts }) => {
   const values = fleet(cars, activities, 1, disorder, startMs)
-  const { undeclared, episodes, messages, differ, tellings } = compared(await play(values, restarts), restarts === undefined)
+  const { undeclared, episodes, messages, differ, tellings } = compared(await play(values, restarts))
   figures.push({ disorder: name, ...{ messages, episodes, tellings }, different: differ, 'and does not say so': undeclared.length })
   expect(undeclared).toEqual([])
   expect(episodes).toBeGreaterThan(cars)
-  if (restarts === undefined) expect(differ).toBe(0)
+  // What comes too late for its place is declared, and rare.
+  if (restarts === undefined) expect(differ).toBeLessThan(episodes * (disorder.holes === undefined ? 0.02 : 0.1))
 }) // prettier-ignore
 
 afterAll(async () => {
@@ -195,7 +208,7 @@ afterAll(async () => {
     piece: 'episodes',
     title: 'Episodes of a fleet, against a plain model',
     file: 'test/when/episodes-model.test.ts',
-    about: `${cars} vehicles drive and charge: trips of one to three legs, stops of five seconds to ten minutes, charges with pauses, some without one of the fields, each field in a message of its own unless the row says otherwise. 3 % of the messages come twice, and in 2 % of the hours a vehicle is out of reach for ten minutes to two hours: half of what it says then is lost, and half comes afterwards at once. The model computes all episodes from lists of all values, by the vehicle's time. Compared are start, end, pauses, both ends of each value, growth, range, the length of the path and \`missing\`; of an episode that ended by silence, the start, the pauses and the end within a minute. Vehicles whose clocks are fast say nothing twice. Restarts: the receiver ends each thousand messages, and misses what arrives in the two seconds to two minutes until the next one listens. Different: the last telling is another one than the model's. Those say \`acrossGap\`, \`cut\` or \`missing\`, unless they are in the last column.`,
+    about: `${cars} vehicles drive and charge: trips of one to three legs, stops of five seconds to ten minutes, charges with pauses, some without one of the fields, each field in a message of its own unless the row says otherwise. 3 % of the messages come twice, and in 2 % of the hours a vehicle is out of reach for ten minutes to two hours: half of what it says then is lost, and half comes afterwards at once. The model computes all episodes from lists of all values, by the vehicle's time. Compared are start, end, pauses, both ends of each value, growth, range, the length of the path (within 10 m, or half a percent) and \`missing\`; of an episode that ended by silence, the start, the pauses and the end within a minute. Vehicles whose clocks are fast say nothing twice. Restarts: the receiver ends each thousand messages, and misses what arrives in the two seconds to two minutes until the next one listens. Different: the last telling is another one than the model's. Those say \`acrossGap\`, \`cut\` or \`missing\`, unless they are in the last column.`,
     tables: [{ title: 'Rows', rows: figures }],
   })
 })

@@ -261,7 +261,8 @@ export function isSame(one: Plain, other: Plain): boolean {
   if (one.end !== other.end || one.missing.join() !== other.missing.join()) return false
   return Object.entries(one.values).every(([name, value]) => {
     const its = other.values[name]
-    if (name === 'meters' && typeof value === 'number' && typeof its === 'number') return Math.abs(value - its) <= 10
+    if (name === 'meters' && typeof value === 'number' && typeof its === 'number')
+      return Math.abs(value - its) <= Math.max(10, value / 200)
     return JSON.stringify(value) === JSON.stringify(its)
   })
 }
@@ -323,9 +324,10 @@ export function fleet(
       const begins = said.length
       now += between(4 * minute, 40 * minute)
       const drives = random() < 0.6
+      let isAway = false
       if (drives) {
         for (let legs = between(1, 3); legs > 0; legs -= 1) {
-          const end = now + between(2 * minute, 9 * minute)
+          const end = now + (random() < 0.05 ? between(40 * minute, 70 * minute) : between(2 * minute, 9 * minute))
           say(now, { Gear: random() < 0.3 ? 'R' : 'D' })
           for (let at = now + between(1, 9_000); at < end; at += between(5_000, 9_000)) {
             odometer += 0.08
@@ -338,11 +340,15 @@ export function fleet(
             say(at, turn < 0.4 ? { Location: place } : turn < 0.6 ? { VehicleSpeed: between(0, 70) } : turn < 0.8 ? { Odometer: round(odometer) } : { EnergyRemaining: round(energy) }) // prettier-ignore
           }
           now = end
-          say(now, { Gear: 'P' })
+          // An end can be lost.
+          if (legs > 1 || random() > 0.08) say(now, { Gear: 'P' })
+          else if (random() < 0.5) isAway = true
           if (legs > 1) now += between(5_000, 10 * minute)
         }
         for (const [name, value] of Object.entries(state()))
           if (random() < 0.7) say(now + between(0, 100_000), { [name]: value })
+        // A parked vehicle says the same again, and its energy falls a little.
+        if (random() < 0.3) say(now + between(101_000, 118_000), { EnergyRemaining: round(energy - 0.02) })
         if (random() < 0.2) say(now + between(3 * minute, 50 * minute), { Odometer: round(odometer) })
       } else {
         if (random() < 0.5) counter = 0
@@ -360,7 +366,11 @@ export function fleet(
         }
         say(now + between(0, 100_000), { ACChargingEnergyIn: round(counter) })
         say(now + between(0, 100_000), { BatteryLevel: round(energy) })
+        // The vehicle heats itself from the socket.
+        if (random() < 0.3) say(now + between(4 * minute, 12 * minute), { ACChargingEnergyIn: round((counter += 0.2)) })
       }
+      // Nothing is heard for a while.
+      if (isAway) now += between(120 * minute, 150 * minute)
       now += 2 * minute
       // A field that does not come at all.
       if (random() < 0.05) {

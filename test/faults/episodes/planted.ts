@@ -21,10 +21,10 @@ export const planted: readonly Planted[] = [
     instead: 'running.paused += 0',
   },
   {
-    what: 'silence counts from the last value of a field, and not from the last message',
+    what: 'an episode that ends by silence ends when that is noticed, and not with its last message',
     file: 'episode',
-    code: 'at - Math.max(known.heard, known.listens) < this.#definition.silence',
-    instead: 'at - known.at < this.#definition.silence',
+    code: 'running.end = known.heard',
+    instead: 'running.end = at',
   },
   {
     what: 'after a silence, the same value of the condition starts nothing',
@@ -45,16 +45,16 @@ export const planted: readonly Planted[] = [
     instead: 'notes.after = seen',
   },
   {
-    what: 'a late value of a measure corrects nothing that was told',
+    what: 'a correction is told only when a start or an end changes',
     file: 'episode',
-    code: 'if (at < head.calm) return false',
-    instead: 'if (at < 0) return false',
+    code: 'if (entry.hash === hash) delete entry.wrong',
+    instead: 'if (entry.start === start && entry.end === end) delete entry.wrong',
   },
   {
-    what: 'what is not told yet is folded with what is old',
+    what: 'a minute of values is lost when old ones are folded',
     file: 'episode',
-    code: 'if (!isTold) foldTo = Math.min(foldTo, closed - 1)',
-    instead: '',
+    code: 'const left = samples.filter(([at]) => at > foldTo)',
+    instead: 'const left = samples.filter(([at]) => at > foldTo + 60_000)',
   },
   {
     what: 'the energy that comes long after the end counts',
