@@ -261,8 +261,9 @@ export function isSame(one: Plain, other: Plain): boolean {
   if (one.end !== other.end || one.missing.join() !== other.missing.join()) return false
   return Object.entries(one.values).every(([name, value]) => {
     const its = other.values[name]
+    // Whether a position that is 25 meters away counts is a matter of rounding.
     if (name === 'meters' && typeof value === 'number' && typeof its === 'number')
-      return Math.abs(value - its) <= Math.max(10, value / 200)
+      return Math.abs(value - its) <= Math.max(30, value / 200)
     return JSON.stringify(value) === JSON.stringify(its)
   })
 }
