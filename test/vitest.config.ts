@@ -55,6 +55,8 @@ const onlyFull: readonly string[] = [
   'test/faults/deploy/restarts.test.ts',
   // The same faces as `test/fuzz/http.test.ts` and `test/wire`, for longer.
   'test/fuzz/campaign.test.ts',
+  // The model of episodes once for each error.
+  'test/faults/episodes/**/*.test.ts',
 ]
 
 /** What `npm test` leaves to `npm run test:real`. */

@@ -1,0 +1,49 @@
+import { execFile } from 'node:child_process'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { expect, test } from 'vitest'
+import { planted } from './planted.ts'
+
+const root = join(import.meta.dirname, '../../..')
+const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
+const args = [
+  'run',
+  '--config',
+  'test/faults/episodes/planted.config.ts',
+  '--reporter',
+  'json',
+  'test/when/episodes-model.test.ts',
+]
+
+interface Report {
+  readonly numFailedTests: number
+  readonly numTotalTests: number
+}
+
+/** What the model says of the code with this error. */
+function modelWith(error: string): Promise<Report> {
+  const env = { ...process.env, PLANTED: error }
+  return new Promise((resolve, reject) =>
+    execFile(process.execPath, [vitest, ...args], { cwd: root, env, maxBuffer: 2 ** 28 }, (_, out, errors) => {
+      try {
+        resolve(JSON.parse(out))
+      } catch {
+        reject(new Error(`${out}\n${errors}`))
+      }
+    }),
+  )
+}
+
+test('the model finds nine of ten errors that are planted in the code of episodes', { timeout: 3_600_000 }, async () => {
+  const { numFailedTests, numTotalTests } = await modelWith('none')
+  expect(numFailedTests).toBe(0)
+  const missed: string[] = []
+  for (const [n, { what }] of planted.entries()) {
+    const found = await modelWith(String(n))
+    // An error that keeps the tests from running is not found by the model.
+    expect(found.numTotalTests).toBe(numTotalTests)
+    console.log(`${found.numFailedTests} of ${numTotalTests} rows: ${what}`)
+    if (found.numFailedTests === 0) missed.push(what)
+  }
+  expect(missed.length, missed.join('; ')).toBeLessThanOrEqual(planted.length / 10)
+}) // prettier-ignore
