@@ -32,21 +32,27 @@ interface Emitter {
 const canEmit = (value: unknown): value is Emitter =>
   typeof value === 'object' && value !== null && 'on' in value && typeof value.on === 'function'
 
+/** Pools and connections whose errors are heard. Each handler that writes exactly once has the same pool. */
+const heard = /* @__PURE__ */ new WeakSet<object>()
+
 /**
  * Listens to errors of a pool and of its connections, also of those that it has already: with `pg`, an error that nobody listens to ends the
  * process. Call what it returns with each connection that is taken. Before that, nothing of the connection can be heard.
  */
 export function watchPool(pool: object, noticed?: (notice: unknown) => void): (connection: object) => void {
-  const watched = new WeakSet<object>()
+  const asked = new WeakSet<object>()
   const watch = (connection: unknown): void => {
-    if (!canEmit(connection) || watched.has(connection)) return
-    watched.add(connection)
-    connection.on('error', () => {})
-    if (noticed !== undefined) connection.on('notice', noticed)
+    if (!canEmit(connection)) return
+    if (!heard.has(connection)) connection.on('error', () => {})
+    heard.add(connection)
+    if (noticed !== undefined && !asked.has(connection)) connection.on('notice', noticed)
+    asked.add(connection)
   }
+  const isKnown = heard.has(pool)
   // A client that is no pool is its own connection.
   watch(pool)
-  if (canEmit(pool)) for (const event of ['connect', 'acquire']) pool.on(event, watch)
+  if (canEmit(pool) && !(isKnown && noticed === undefined))
+    for (const event of ['connect', 'acquire']) pool.on(event, watch)
   return watch
 }
 

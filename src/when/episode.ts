@@ -98,6 +98,8 @@ const mostMeasures = 20
 const mostTold = 20
 /** Of messages without one of the fields, one in this time is kept, so that there is no silence. */
 const signMs = 60_000
+/** The end of 2001: numbers of messages that are less count from 1. */
+const firstTimeMs = 1e12
 /** Later than every time, and a number in JSON. */
 const never = 1e16
 
@@ -810,11 +812,17 @@ function isCalm(
   return until === undefined ? during.test(step.after) === true : until.test(step.after) === false
 }
 
+/** When the newest gap ended. 0: not known. In an inbox that processes share, the numbers of messages are no times. */
+function gapEndOf(view: AnyVehicleView): number {
+  const ms = view instanceof Snapshot ? msOfSeq(view.parts().gapTo) : 0
+  return ms < firstTimeMs ? 0 : ms
+}
+
 function detected(definition: Definition, step: EdgeStep): EdgeResult<EpisodeOccurrence> | undefined {
   const { event, arrivedMs, timer, before, after } = step
   const isTimer = event.topic === 'timer'
   const sentMs = credibleMs(step.at.getTime(), arrivedMs)
-  const gapMs = after instanceof Snapshot ? msOfSeq(after.parts().gapTo) : 0
+  const gapMs = gapEndOf(after)
   const isNew = typeof step.memory !== 'string'
   const text = typeof step.memory === 'string' ? step.memory : Memory.blank(definition, sentMs, arrivedMs, gapMs)
   const end = text.indexOf('\n')
