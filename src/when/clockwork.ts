@@ -132,8 +132,12 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
       known.delete(vin)
       return arm()
     }
-    if (dueMs !== pending.dueMs || pending.isFollowed)
-      pending.at = elapsedMs(clock) + Math.max(dueMs - nowMs(), isFollowed ? quietMs : -Infinity)
+    if (dueMs !== pending.dueMs || pending.isFollowed) {
+      const waitMs = dueMs - nowMs()
+      // What an earlier process left sets a timer that became due while nobody ran: see `postpone`.
+      const waits = isFollowed || (isStarted && waitMs < -driftMs)
+      pending.at = elapsedMs(clock) + Math.max(waitMs, waits ? quietMs : -Infinity)
+    }
     pending.dueMs = dueMs
     pending.isFollowed = isFollowed
     if (!pending.isQueued || pending.at < pending.key) enter(pending)
