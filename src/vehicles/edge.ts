@@ -248,18 +248,41 @@ export function isEdge(value: unknown): value is Edge {
   return typeof value === 'object' && value !== null && 'detect' in value && 'name' in value && 'reads' in value
 }
 
-const timesOfChange: readonly string[] = ['at', 'fromAt', 'toAt', 'since', 'dueAt', 'lastAt', 'startedAt', 'endedAt']
+/** Members of a change that are times, and are written as texts. */
+const timesOfChange: readonly string[] = ['at', 'fromAt', 'since', 'dueAt', 'lastAt', 'startedAt', 'endedAt']
 
-/** JSON has no dates. An episode has some deeper inside. */
-export function dated<What extends Occurrence>(written: What): What {
-  return { ...written, ...withDates(written) }
+/** Any other date is written as an object with this member: a text of the wire that looks like one stays a text. */
+const dateMark = 'fleethook:date'
+
+const isPlain = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && [Object.prototype, null].includes(Object.getPrototypeOf(value))
+
+const each = (object: object, of: (name: string, value: unknown) => unknown): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(object).map(([name, value]) => [name, of(name, value)]))
+
+/** A change as JSON can keep it: {@link dated} makes it whole again. */
+export function undated<What extends Occurrence>(change: What): What {
+  const write = (value: unknown): unknown => {
+    if (value instanceof Date) return { [dateMark]: value.getTime() }
+    if (Array.isArray(value)) return value.map(write)
+    return isPlain(value) ? each(value, (_, inner) => write(inner)) : value
+  }
+  return Object.assign(
+    {},
+    change,
+    each(change, (name, value) => (timesOfChange.includes(name) ? value : write(value))),
+  )
 }
 
-function withDates(written: object): Record<string, unknown> {
-  const read = (name: string, value: unknown): unknown => {
-    if (timesOfChange.includes(name) && typeof value === 'string') return new Date(value)
-    if (Array.isArray(value)) return value.map((each) => read('', each))
-    return typeof value === 'object' && value !== null && !(value instanceof Date) ? withDates(value) : value
+/** JSON has no dates. */
+export function dated<What extends Occurrence>(written: What): What {
+  const read = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(read)
+    if (!isPlain(value)) return value
+    return dateMark in value ? new Date(Number(value[dateMark] ?? Number.NaN)) : each(value, (_, inner) => read(inner))
   }
-  return Object.fromEntries(Object.entries(written).map(([name, value]) => [name, read(name, value)]))
+  const whole = each(written, (name, value) =>
+    timesOfChange.includes(name) && typeof value === 'string' ? new Date(value) : read(value),
+  )
+  return Object.assign({}, written, whole)
 }

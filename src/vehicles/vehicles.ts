@@ -15,6 +15,7 @@ import {
   type Change,
   type Clockwork,
   dated,
+  undated,
   type Edge,
   type EdgeMemory,
   type EdgeStep,
@@ -186,8 +187,9 @@ interface KeptStep extends StoredRow {
 /** A change as JSON can write it. An edge of your own may return anything, and a replay must still report that it happened. */
 function writable(change: Occurrence): Occurrence {
   try {
-    JSON.stringify(change)
-    return change
+    const written = undated(change)
+    JSON.stringify(written)
+    return written
   } catch {
     return { at: change.at, acrossGap: change.acrossGap }
   }

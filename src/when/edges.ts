@@ -8,6 +8,7 @@ import {
   type Change,
   type Condition,
   dated,
+  undated,
   type Edge,
   type EdgeResult,
   type EdgeStep,
@@ -202,7 +203,7 @@ function limited<Happened extends Occurrence>(
       }
       if (!mayBeTrue(after)) return isOver
       const memory = found?.memory === undefined ? waiting.memory : (found.memory ?? undefined)
-      const waits = `${mark}${JSON.stringify({ memory, happened: laterTold(happened) })}`
+      const waits = `${mark}${JSON.stringify({ memory, happened: undated(laterTold(happened)) })}`
       // An edge remembers little. It is told without waiting, and marked.
       return waits.length > longestMemory
         ? { ...isOver, happened: { ...happened, acrossGap: true } }

@@ -197,14 +197,13 @@ async function told({ sent, away, end }: Fleet, inbox: (path: string) => InboxFa
   await lives[0]?.receiver.open()
   const pauses = away.map(([from, to, isCrash]) => ({ from, to, isCrash }))
   for (const [index, one] of sent.entries()) {
-    const { from, to, isCrash } = pauses[0] ?? { from: Infinity, to: Infinity, isCrash: false }
-    if (one.at >= from) {
+    for (let next = pauses[0]; next !== undefined && one.at >= next.from; next = pauses[0]) {
+      const { from, to, isCrash } = next
       await pass(from)
       await restart(to, isCrash)
       await clock.advance(1)
       pauses.shift()
-      const waited = sent.slice(index).filter(({ at }) => at < to)
-      await send(waited)
+      await send(sent.slice(index).filter(({ at }) => at >= from && at < to))
     }
     if (sent.slice(0, index).some(({ at }) => at >= one.at) || away.some(([a, b]) => one.at >= a && one.at < b))
       continue
