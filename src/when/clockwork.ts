@@ -117,7 +117,7 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
     arm()
   }
 
-  function set(vin: string, dueMs: number | undefined, isAwake = false, isFollowed = false): void {
+  function set(vin: string, dueMs: number | undefined, isAwake = false, isFollowed = false, isNew = false): void {
     let pending = known.get(vin)
     if (pending === undefined) {
       if (dueMs === undefined) return
@@ -134,8 +134,8 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
     }
     if (dueMs !== pending.dueMs || pending.isFollowed) {
       const waitMs = dueMs - nowMs()
-      // What an earlier process left sets a timer that became due while nobody ran: see `postpone`.
-      const waits = isFollowed || (isStarted && waitMs < -driftMs)
+      // A message that an earlier process left sets a time that was up while nobody ran: see `postpone`.
+      const waits = isFollowed || (isStarted && !isAwake && !isNew && waitMs < -driftMs)
       pending.at = elapsedMs(clock) + Math.max(waitMs, waits ? quietMs : -Infinity)
     }
     pending.dueMs = dueMs
@@ -151,7 +151,7 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
 
     add(vin, dueMs) {
       const knownMs = known.get(vin)?.dueMs
-      if (knownMs === undefined || dueMs < knownMs) set(vin, dueMs)
+      if (knownMs === undefined || dueMs < knownMs) set(vin, dueMs, false, false, true)
     },
 
     nowMs,

@@ -90,9 +90,10 @@ describe('traps of the client', () => {
     for (const n of count(20)) expect(await one.post('V1', 20 + n)).toBe(200)
     const handled = (): ReadonlySet<number> => new Set(numbersOf(one, 'V1'))
     await expect.poll(() => handled().size, patience).toBe(40)
-    // Messages are handed out again from the group's position on, in order.
+    // Messages are handed out again from the group's position on, in order: under load, in more than one assignment.
     const again = one.runs.filter(({ redelivered }) => redelivered).map(({ number }) => number)
-    expect(again).toEqual([...again].sort((a, b) => a - b))
+    const skips = again.filter((number, at) => at > 0 && number > (again[at - 1] ?? 0) + 1)
+    expect(skips).toEqual([])
   })
 
   test('8: a topic with fewer partitions than the option is refused, and one with more moves no vehicle', async () => {

@@ -244,7 +244,7 @@ test('every occurrence that all messages in the order of the vehicle show is tol
     fc.asyncProperty(fleet, async (one) => {
       expect(await told(one, (path) => sqliteInbox({ path: join(path, 'inbox.db') }))).toEqual(expected(one))
     }),
-    { numRuns: inForm({ short: 8, full: 30, long: 3_000 }) },
+    { endOnFailure: true, numRuns: inForm({ short: 8, full: 30, long: 3_000 }) },
   )
 }) // prettier-ignore
 
@@ -254,6 +254,6 @@ test('the same in memory, without restarts', { timeout: 600_000 }, async () => {
       const one = { sent, end, away: [] }
       expect(await told(one, () => memoryInbox())).toEqual(expected(one))
     }),
-    { numRuns: inForm({ short: 20, full: 200, long: 10_000 }) },
+    { endOnFailure: true, numRuns: inForm({ short: 20, full: 200, long: 10_000 }) },
   )
 })
