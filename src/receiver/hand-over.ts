@@ -45,7 +45,8 @@ export class HandOver {
     const { previous, request } = given
     if (message.kind !== 'wire' || this.#bytes + message.bytes > mostBytes) return
     if (previous !== undefined && !this.#given.has(previous)) return
-    this.#note(given, this.#put(message, request, false))
+    if (!this.#branch.intake.isReady) return
+    this.#note(given, this.#put(message, request, false), true)
   }
 
   /** The turn of the message. */
@@ -66,8 +67,10 @@ export class HandOver {
       this.#noteRefused(message, { error: 'inbox_unavailable', hint: slowHint })
       return undefined
     }
-    const kept = this.#put(message, request, claim.replayed || given.delivery().redelivered)
-    this.#note(given, kept)
+    const mayBeThere = claim.replayed || given.delivery().redelivered
+    const isPut = this.#branch.intake.isReady && kind === 'wire' && !mayBeThere
+    const kept = this.#put(message, request, mayBeThere)
+    this.#note(given, kept, isPut)
     return kept && this.#inTime(kept, request)
   }
 
@@ -83,8 +86,10 @@ export class HandOver {
     return undefined
   }
 
-  #note(given: Message, kept: undefined | Promise<void>): void {
-    this.#given.set(given, kept ?? true)
+  /** The messages behind it in its lane may follow once it was put: while the branch is asked for it, they would overtake it. */
+  #note(given: Message, kept: undefined | Promise<void>, isPut: boolean): void {
+    if (kept === undefined) this.#given.set(given, true)
+    else if (isPut) this.#given.set(given, kept)
     kept?.then(
       () => this.#given.set(given, true),
       () => this.#given.delete(given),

@@ -117,7 +117,7 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
     arm()
   }
 
-  function set(vin: string, dueMs: number | undefined, isAwake = false, isFollowed = false, isNew = false): void {
+  function set(vin: string, dueMs: number | undefined, isAwake = false, isFollowed = false): void {
     let pending = known.get(vin)
     if (pending === undefined) {
       if (dueMs === undefined) return
@@ -132,12 +132,8 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
       known.delete(vin)
       return arm()
     }
-    if (dueMs !== pending.dueMs || pending.isFollowed) {
-      const waitMs = dueMs - nowMs()
-      // A message that an earlier process left sets a time that was up while nobody ran: see `postpone`.
-      const waits = isFollowed || (isStarted && !isAwake && !isNew && waitMs < -driftMs)
-      pending.at = elapsedMs(clock) + Math.max(waitMs, waits ? quietMs : -Infinity)
-    }
+    if (dueMs !== pending.dueMs || pending.isFollowed)
+      pending.at = elapsedMs(clock) + Math.max(dueMs - nowMs(), isFollowed ? quietMs : -Infinity)
     pending.dueMs = dueMs
     pending.isFollowed = isFollowed
     if (!pending.isQueued || pending.at < pending.key) enter(pending)
@@ -151,7 +147,7 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
 
     add(vin, dueMs) {
       const knownMs = known.get(vin)?.dueMs
-      if (knownMs === undefined || dueMs < knownMs) set(vin, dueMs, false, false, true)
+      if (knownMs === undefined || dueMs < knownMs) set(vin, dueMs)
     },
 
     nowMs,

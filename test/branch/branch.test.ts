@@ -111,15 +111,18 @@ describe.each(pairs)('a branch %s', (_, places) => {
     const stored: string[] = []
     receiver.on('data', ({ vin }) => {
       if (vin === 'A') throw new Retry(60_000)
-      return new Promise(() => {})
+      return vin === 'B' ? new Promise(() => {}) : undefined
     })
     branch(receiver, { name: 'crm', inbox: place('crm') }).on(
       'data',
       (event) => void stored.push(`${event.vin} ${odometer(event)}`),
     )
+    // Its inbox is open.
+    await receiver.accept({ authorization: undefined, body: data('C', 0) })
+    await soon(() => expect(stored).toEqual(['C 0']))
     for (let at = 0; at < 10; at += 1)
       for (const vin of ['A', 'B']) await receiver.accept({ authorization: undefined, body: data(vin, at) })
-    await soon(() => expect(stored).toHaveLength(20))
+    await soon(() => expect(stored).toHaveLength(21))
     for (const vin of ['A', 'B'])
       expect(stored.filter((one) => one.startsWith(vin))).toEqual(
         Array.from({ length: 10 }, (_one, at) => `${vin} ${at}`),
