@@ -64,7 +64,7 @@ test('writes each trip and charge once, whatever the format, with fields that co
       createReceiver({ secret, inbox, parts: [vehicles({ fields })] }),
       inbox.exactlyOnce((work) => db.transaction(work)),
     )
-    // The restart is a gap. What comes after it is told of is certain.
+    // The restart is a gap. What comes after its report is certain.
     const gap = new Promise((resolve) => receiver.on('gap', resolve))
     await receiver.open()
     if (part === charges) await gap

@@ -106,7 +106,7 @@ export interface Opened {
   readonly unapplied?: AsyncIterable<readonly InboxMessage[]> | undefined
   /** The messages that an earlier process left, claimed or not, in the order of ids, in pages. Read once, and with `Inbox.window` as far as there is room. */
   readonly waiting: AsyncIterable<readonly Waiting[]>
-  /** Resolves when `InboxSettings.onGap` has told of the time before this process: timers of vehicles start then. Left out: at once. */
+  /** Resolves when `InboxSettings.onGap` has reported the time before this process: timers of vehicles start then. Left out: at once. */
   readonly gapsKnown?: Promise<void> | undefined
 }
 
@@ -189,7 +189,7 @@ export const done: Outcome = { as: 'done' }
 export const unwritable = 'The inbox refused to write the error and what the message changed.'
 
 /**
- * For messages of one body that never fit, however empty the inbox is: who sends them again after a 503 would do so for ever. `limit`: the option
+ * For messages of one body that never fit, however empty the inbox is: who sends them again after a 503 would never stop. `limit`: the option
  * that refuses them.
  */
 export const neverFits = (limit: string, most: number): FleethookError =>

@@ -42,11 +42,11 @@ export class HandOver {
    * not have yet is handed over at its turn.
    */
   readonly early = (given: Message, message: InboxMessage): void => {
-    const { previous, request } = given
+    const { previous } = given
     if (message.kind !== 'wire' || this.#bytes + message.bytes > mostBytes) return
     if (previous !== undefined && !this.#given.has(previous)) return
     if (!this.#branch.intake.isReady) return
-    this.#note(given, this.#put(message, request, false), true)
+    void this.#put(given, message, false)
   }
 
   /** The turn of the message. */
@@ -67,33 +67,28 @@ export class HandOver {
       this.#noteRefused(message, { error: 'inbox_unavailable', hint: slowHint })
       return undefined
     }
-    const mayBeThere = claim.replayed || given.delivery().redelivered
-    const isPut = this.#branch.intake.isReady && kind === 'wire' && !mayBeThere
-    const kept = this.#put(message, request, mayBeThere)
-    this.#note(given, kept, isPut)
+    const kept = this.#put(given, message, claim.replayed || given.delivery().redelivered)
     return kept && this.#inTime(kept, request)
   }
 
-  /** `undefined`: it is over. */
-  #put(message: InboxMessage, request: Message['request'], mayBeThere: boolean): undefined | Promise<void> {
+  /** Those behind it in its lane may follow once it is put. While the branch is asked for it, they would overtake it. `undefined`: it is over. */
+  #put(given: Message, message: InboxMessage, mayBeThere: boolean): undefined | Promise<void> {
     const { intake } = this.#branch
-    const put =
-      intake.isReady && message.kind === 'wire' && !mayBeThere
-        ? intake.put([message], request)
-        : this.#keep(message, request, mayBeThere)
-    if (put instanceof Promise) return this.#kept(message, put)
+    const { request } = given
+    const isAtOnce = intake.isReady && message.kind === 'wire' && !mayBeThere
+    const put = isAtOnce ? intake.put([message], request) : this.#keep(message, request, mayBeThere)
+    if (put instanceof Promise) {
+      const kept = this.#kept(message, put)
+      if (isAtOnce) this.#given.set(given, kept)
+      kept.then(
+        () => this.#given.set(given, true),
+        () => this.#given.delete(given),
+      )
+      return kept
+    }
     if (put !== undefined) this.#noteRefused(message, put)
+    this.#given.set(given, true)
     return undefined
-  }
-
-  /** The messages behind it in its lane may follow once it was put: while the branch is asked for it, they would overtake it. */
-  #note(given: Message, kept: undefined | Promise<void>, isPut: boolean): void {
-    if (kept === undefined) this.#given.set(given, true)
-    else if (isPut) this.#given.set(given, kept)
-    kept?.then(
-      () => this.#given.set(given, true),
-      () => this.#given.delete(given),
-    )
   }
 
   async #keep(message: InboxMessage, from: Message['request'], mayBeThere: boolean): Promise<Refusal | undefined> {

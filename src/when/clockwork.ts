@@ -25,7 +25,7 @@ const mostUnderWay = 1_000
 /** The time until messages of timers are put again that the inbox did not take. */
 const refusedMs = 5_000
 
-/** Entries of timers that have moved or gone, before the queue is made anew. */
+/** Entries of timers that have moved or gone, before the queue is rebuilt. */
 const mostStale = 1_000
 
 /**

@@ -28,7 +28,7 @@ export interface EpisodeOptions<Of extends Measures = Measures> {
   readonly joins?: Duration
   /**
    * An interruption in which this is true does not belong to it, for instance when the vehicle is unplugged. A `growth` with `startsAt` begins
-   * anew after it. Default: none.
+   * again after it. Default: none.
    */
   readonly splits?: Condition
   /** A shorter one is left out. Default: none is. */
@@ -73,7 +73,7 @@ export interface EpisodeOccurrence extends Occurrence {
   readonly missing: readonly string[]
 }
 
-/** An edge that tells of episodes: the result of {@link episode}. */
+/** An edge that reports episodes: the result of {@link episode}. */
 export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episode<Of>> {
   /**
    * The newest episode of a vehicle as it is known now: it lasts, or is over and not told yet, or not told so yet. `undefined`: there is none, or
@@ -255,7 +255,7 @@ interface Running {
   gap?: true
   gapAfter?: true
   notes: Record<string, Notes>
-  /** What was told of it. Not stored. */
+  /** What its handler got. Not stored. */
   told?: Told
 }
 
@@ -469,7 +469,7 @@ function viewOf(vin: string, known: Known): AnyVehicleView {
 }
 
 /**
- * What was told of an episode that may still be corrected: first with the start `first`, which `nth` others had before, and last `at` this time of the
+ * What its handler got of an episode that may still be corrected: first with the start `first`, which `nth` others had before, and last `at` this time of the
  * receiver. It is known to be another one since `wrong`.
  */
 interface Told {
@@ -563,7 +563,7 @@ class Memory {
     return new Fold(this.#definition, this.#vin, JSON.parse(this.#known))
   }
 
-  /** Finds the episodes in all that is remembered, and what is to be told of them now. */
+  /** Finds the episodes in all that is remembered, and what is to be told now. */
   evaluate(added: readonly Sample[], arrivedMs: number, dueMs: number): EdgeResult<EpisodeOccurrence> {
     const { head } = this
     const { joins, silence, corrects } = this.#definition
@@ -704,7 +704,7 @@ class Memory {
   }
 }
 
-/** What was told of each episode: the one with the same start, or the first one that shares a moment with it. */
+/** Gives each episode what was told before: the entry with the same start, or the first one that shares a moment with it. */
 function pair(found: readonly Running[], told: readonly Told[]): void {
   const free = new Set(told)
   const by = (isSame: (entry: Told, each: Running) => boolean): void => {
@@ -866,7 +866,7 @@ const hasAll = ({ measures }: Definition, { notes }: Running, isToTell: boolean)
 
 type Content = ReturnType<typeof contentOf>
 
-/** What is told of an episode, and a hash that differs for another content. */
+/** What the handler gets of an episode, and a hash that differs for another content. */
 function contentOf(definition: Definition, running: Running) {
   const missing: string[] = []
   const values: Record<string, unknown> = {}

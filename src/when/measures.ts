@@ -144,7 +144,7 @@ export function begun(measure: Measure, known: Seen | undefined, start: number):
   return notes
 }
 
-/** Notes a value after the start. `isAnew`: the counter began anew before it. */
+/** Notes a value after the start. `isAnew`: the counter started again before it. */
 export function note(
   measure: Measure,
   notes: Notes,

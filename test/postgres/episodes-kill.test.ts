@@ -1,4 +1,4 @@
-/* Episodes into a table, exactly once, while the process that is told of one is killed: at each telling, before, in and after its transaction. */
+/* Episodes into a table, exactly once, while the process that handles one is killed: at each telling, before, in and after its transaction. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { createReceiver, vehicles } from 'fleethook'

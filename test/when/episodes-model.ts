@@ -401,7 +401,7 @@ export function fleet(
         const late =
           (disorder.lateMs !== undefined && random() < 0.1 ? random() * disorder.lateMs : 0) +
           random() * (disorder.shuffledMs ?? 0)
-        // An upload is six times as fast as what it tells of.
+        // An upload is six times as fast as what it reports.
         const arrives = hole === undefined ? at + Math.round(late) : hole.to + Math.round((at - hole.from) / 6)
         const one = { vin, sentMs: at + clock, arrivesMs: arrives + 300, field, value, message }
         all.push(one)

@@ -77,7 +77,7 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
   const scene = <Of extends Measures>(
     of: Partial<EpisodeOptions<Of>> & Pick<EpisodeOptions<Of>, 'measures'>,
   ): Promise<EpisodeScene<Episode<Of>>> => sceneOf(episode('trip', { ...options, ...of }))
-  /** What is told of these messages in two hours after the last of them. */
+  /** What these messages tell in two hours after the last of them. */
   const toldBy = async <Of extends Measures>(
     { say, until, told: found, stop }: EpisodeScene<Episode<Of>>,
     said: readonly Said[],
@@ -324,7 +324,7 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     ])
   })
 
-  test('open for too long: without `silence` it goes on, and `after` tells of it', async () => {
+  test('open for too long: without `silence` it goes on, and `after` reports it', async () => {
     const endless = episode('trip', { during: driving, measures })
     const { say, until, receiver, told: found } = await sceneOf(endless)
     const tooLong: Date[] = []
@@ -624,7 +624,7 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     const view = await again.receiver.vehicles.get(vin)
     await again.say([600, { Gear: 'P' }], ...values)
     await again.until(8_000)
-    // Where no message is missing, it begins anew with what is known of the vehicle.
+    // Where no message is missing, it starts again with what is known of the vehicle.
     const found = [view && trip.open(view), ...again.told].filter((one) => one !== undefined)
     expect(found.filter(({ odometer, acrossGap }) => odometer.from === 1000 || !acrossGap)).toEqual([])
     await again.stop()
