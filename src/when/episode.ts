@@ -6,7 +6,7 @@ import { firstSeqAt, msOfSeq } from '../inbox/delivery-id.ts'
 import { documentValues } from '../vehicles/document.ts'
 import type { AnyVehicleView, Condition, Edge, EdgeResult, EdgeStep, Occurrence, VehicleView } from '../vehicles/edge.ts' // prettier-ignore
 import { markOf } from '../vehicles/edge-index.ts'
-import { credibleMs } from '../vehicles/lag.ts'
+import { credibleMs, quietMs } from '../vehicles/lag.ts'
 import { applied, lengthOf, nullMeansNone, Slots, Snapshot, VehicleState } from '../vehicles/state.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { isPlace } from './areas.ts'
@@ -373,12 +373,16 @@ class Fold {
     const { known } = this
     if (known.running !== undefined) this.finished.push(Object.assign(known.running, { closed: at }))
     const started: Running = { start: at, paused: 0, notes: {} }
-    if (known.was === null) started.gap = true
+    // Its first messages may be missing.
+    if (known.was === null || at <= known.listens) started.gap = true
     for (const { measure, key } of this.#definition.measures) {
       const seen = known.values[measure.field]
       if (seen !== undefined && seen[0] <= known.gapAt) started.gap = true
-      const notes = begun(measure, seen !== undefined && seen[0] > known.staleAt ? seen : undefined, at)
-      started.notes[key] = at < (known.since?.[measure.field] ?? 0) ? { ...notes, isPartial: true } : notes
+      const certain = seen !== undefined && seen[0] > known.staleAt ? seen : undefined
+      const notes = (started.notes[key] = begun(measure, certain, at))
+      // What a counter stood at is not known, or the measure is newer than the episode.
+      const isUnknown = started.gap === true && certain === undefined && measure.startsAt !== undefined
+      if (isUnknown || at < (known.since?.[measure.field] ?? 0)) notes.isPartial = true
     }
     known.running = started
   }
@@ -754,10 +758,11 @@ function samplesIn(
     }
   if (event.topic !== 'data') return samples
   const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
-  // A clock that was ahead and is right again says an earlier time of what is newer.
+  // A clock that was ahead and is right again says an earlier time of what is newer: by as much as a message takes.
   const isEarlier = (name: string): boolean =>
     data[name] !== undefined && Number(before.at(name)) > sentMs && Number(after.at(name)) === at.getTime()
-  const ms = sentMs < heardMs && fields.some(isEarlier) ? heardMs + 1 : sentMs
+  const isLive = sentMs < heardMs && arrivedMs - sentMs <= quietMs
+  const ms = isLive && fields.some(isEarlier) ? heardMs + 1 : sentMs
   for (const name of fields) {
     const value = data[name]
     if (value !== undefined && !(value === null && Object.hasOwn(event.undecoded, name))) add(name, value, ms)
