@@ -90,7 +90,7 @@ export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episod
 }
 
 /** The most characters of samples. When there are more, the older half is folded. */
-const mostSamples = 6_000
+const mostSamples = 4_000
 /** The longest value. */
 const longestValue = 256
 const mostMeasures = 20
@@ -488,7 +488,7 @@ interface Told {
   revoked?: boolean
 }
 
-/** What most messages change: the newest time of the vehicle, when that arrived, and the newest time of a sample. */
+/** What most messages change: the newest time of the vehicle, when that arrived, and the time of the sample that came last. */
 interface Last {
   heard: number
   arrived: number
@@ -498,8 +498,6 @@ interface Last {
 /** What most messages need to know. */
 interface Head {
   readonly shape: string
-  /** Times of samples are relative to it. */
-  readonly origin: number
   /** What the condition is: `on` while it lasts, `off`, or `ask`: a value of the condition decides something. */
   mode: 'on' | 'off' | 'ask'
   /** Values that are older may change what was told. And something may be told when the vehicle's time is at `wakes`. */
@@ -551,7 +549,7 @@ class Memory {
     if (this.head.shape === shape) return
     // Another definition had other fields, in another order.
     const { fields: before, ...found }: Known & { readonly fields: readonly string[] } = JSON.parse(known)
-    const moved = samplesOf(samples, 0).flatMap(([at, field, ...value]): Sample[] => {
+    const moved = samplesOf(samples, this.last.noted).flatMap(([at, field, ...value]): Sample[] => {
       const index = field < 0 ? field : fields.indexOf(before[field] ?? '')
       return field >= 0 && index < 0 ? [] : [[at, index, ...value]]
     })
@@ -560,14 +558,19 @@ class Memory {
     this.#known = textOfKnown(found, definition)
     // What was told stays as it was told.
     for (const told of this.#told) told.hash = ''
-    this.#samples = textOf(moved, 0)
+    this.#keep(moved)
   }
 
   static blank(definition: Definition, sentMs: number, arrivedMs: number, gapMs: number): string {
     const last: Last = { heard: sentMs, arrived: arrivedMs, noted: sentMs }
-    const times = { origin: sentMs, checked: arrivedMs, gapMs }
-    const head: Head = { shape: definition.shape, mode: 'ask', calm: never, wakes: 0, hole: 0, old: 0, ...times }
+    const { shape } = definition
+    const head: Head = { shape, mode: 'ask', calm: never, wakes: 0, hole: 0, gapMs, checked: arrivedMs, old: 0 }
     return [JSON.stringify(last), '', JSON.stringify(head), '[]', textOfKnown(nothingKnown(), definition)].join('\n')
+  }
+
+  #keep(samples: readonly Sample[]): void {
+    this.#samples = textOf(samples, 0)
+    this.last.noted = samples.at(-1)?.[0] ?? this.last.noted
   }
 
   #fold(): Fold {
@@ -582,15 +585,15 @@ class Memory {
     const now = Math.max(dueMs, last.heard + Math.max(0, arrivedMs - last.arrived))
     const fold = this.#fold()
     const knownAt = fold.known.at
-    const all = [...samplesOf(this.#samples, head.origin), ...added]
+    const all = [...samplesOf(this.#samples, last.noted), ...added]
     const samples = all.filter(([at]) => at >= knownAt)
-    this.#samples = textOf(added, head.origin) + this.#samples
+    this.#samples = textOf(added, last.noted) + this.#samples
+    last.noted = added.at(-1)?.[0] ?? last.noted
     if (samples.length < all.length) {
       for (const sample of all) if (sample[0] < knownAt) fold.late(sample)
       this.#known = textOfKnown(fold.known, this.#definition)
-      this.#samples = textOf(samples, head.origin)
+      this.#keep(samples)
     }
-    last.noted = Math.max(last.noted, ...added.map(([at]) => at))
     fold.run(samples)
     fold.known.heard = Math.max(fold.known.heard, last.heard)
     const found = fold.pass(now).all
@@ -697,12 +700,12 @@ class Memory {
     head.old = left.length
     this.#told = this.#told.filter((told) => !found.some((each) => each.told === told && gone.has(each.start)))
     this.#known = textOfKnown(fold.known, this.#definition)
-    this.#samples = textOf(left, head.origin)
+    this.#keep(left)
   }
 
   /** The newest episode, when it is not told yet as it is known now. */
   open(hasGap: boolean): EpisodeOccurrence | undefined {
-    const { running } = this.#fold().run(samplesOf(this.#samples, this.head.origin)).known
+    const { running } = this.#fold().run(samplesOf(this.#samples, this.last.noted)).known
     if (running === undefined) return undefined
     const { start, end = this.last.heard } = running
     pair([running], this.#told)
@@ -734,15 +737,27 @@ function pair(found: readonly Running[], told: readonly Told[]): void {
 
 const textOfKnown = (known: Known, { fields }: Definition): string => JSON.stringify({ ...known, fields })
 
-function samplesOf(text: string, origin: number): Sample[] {
-  const samples: [at: number, field: number, value: FieldValue, longitude?: number][] = JSON.parse(`[${text}0]`)
+/** In the text, the newest sample comes first, at this time. The number of each is the time since the one before it. */
+function samplesOf(text: string, newestMs: number): Sample[] {
+  const samples: [ms: number, field: number, value: FieldValue, longitude?: number][] = JSON.parse(`[${text}0]`)
   samples.pop()
-  for (const sample of samples) sample[0] += origin
+  let at = newestMs
+  for (const sample of samples) {
+    const [sinceMs] = sample
+    sample[0] = at
+    at -= sinceMs
+  }
   return samples.reverse()
 }
 
-const textOf = (samples: readonly Sample[], origin: number): string =>
-  samples.map(([at, ...value]) => `${JSON.stringify([at - origin, ...value])},`).toReversed().join('')
+function textOf(samples: readonly Sample[], beforeMs: number): string {
+  let [text, before] = ['', beforeMs]
+  for (const [at, ...value] of samples) {
+    text = `${JSON.stringify([at - before, ...value])},${text}`
+    before = at
+  }
+  return text
+}
 
 /** The values of a message that an episode needs, each with its time. */
 function samplesIn(
@@ -792,7 +807,13 @@ function keptSamples({ uses }: Definition, before: AnyVehicleView): Sample[] {
 }
 
 /** Messages without one of the fields, as far as they say that there was no silence. */
-function signs({ silence }: Definition, { heard, noted }: Last, hole: number, sentMs: number, isOther: boolean): Sample[] {
+function signs(
+  { silence }: Definition,
+  { heard, noted }: Last,
+  hole: number,
+  sentMs: number,
+  isOther: boolean,
+): Sample[] {
   if (silence === Infinity) return []
   // The last one before a silence.
   const isLast = heard > noted && sentMs - heard >= Math.min(silence, signMs)
@@ -853,9 +874,10 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<EpisodeOcc
   if (isSame && isCalm(definition, last, head, length, own, step, sentMs)) {
     // Nothing to write: the last word of a vehicle is known to half a minute.
     if (samples.length === 0 && sentMs < last.heard + signMs / 2) return undefined
+    const added = textOf(samples, last.noted)
     hear(last, sentMs, arrivedMs)
-    for (const [at] of samples) last.noted = Math.max(last.noted, at)
-    return { memory: `${JSON.stringify(last)}\n${textOf(samples, head.origin)}${text.slice(samplesAt)}` }
+    last.noted = samples.at(-1)?.[0] ?? last.noted
+    return { memory: `${JSON.stringify(last)}\n${added}${text.slice(samplesAt)}` }
   }
   const memory = new Memory(definition, after.vin, text)
   if (isGap) {
