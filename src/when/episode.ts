@@ -90,7 +90,7 @@ export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episod
 }
 
 /** The most characters of samples. When there are more, the older half is folded. */
-const mostSamples = 4_000
+const mostSamples = 5_000
 /** The longest value. */
 const longestValue = 256
 const mostMeasures = 20
