@@ -747,7 +747,7 @@ function samplesOf(text: string, newestMs: number): Sample[] {
     sample[0] = at
     at -= sinceMs
   }
-  return samples.reverse()
+  return samples.toReversed()
 }
 
 function textOf(samples: readonly Sample[], beforeMs: number): string {
