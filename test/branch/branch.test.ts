@@ -249,6 +249,78 @@ describe('behind a receiver that stops', () => {
     expect(second.stats().branches?.['crm']).toMatchObject({ received: 1, handled: 1 })
   })
 
+  test('a message that the branch got early, and that nothing had run for, is one message there', async () => {
+    const place = inFolder(newFolder())
+    const seen: number[] = []
+    const gaps: string[] = []
+    const start = (isStuck: boolean): ReturnType<typeof createReceiver> => {
+      const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+      receiver.on('data', () => (isStuck ? new Promise(() => {}) : undefined))
+      branch(receiver, { name: 'crm', inbox: place('crm') })
+        .on('data', (event) => void seen.push(odometer(event)))
+        .on('gap', ({ reason }) => void gaps.push(reason))
+      return receiver
+    }
+    const first = start(true)
+    // Its inbox is open.
+    await first.accept({ authorization: undefined, body: data('B', 9) })
+    await soon(() => expect(seen).toEqual([9]))
+    for (let at = 0; at < 3; at += 1) await first.accept({ authorization: undefined, body: data('A', at) })
+    await soon(() => expect(seen).toEqual([9, 0, 1, 2]))
+    expect((await first.drain({ handlerGraceMs: 0 })).left).toBe(4)
+    const second = start(false)
+    stops.push(() => second.drain())
+    await second.open()
+    await soon(() => expect(second.stats().handled).toBe(4))
+    await second.accept({ authorization: undefined, body: data('A', 3) })
+    await soon(() => expect(seen).toEqual([9, 0, 1, 2, 3]))
+    const crm = second.stats().branches?.['crm']
+    const { received, handled, refused } = crm ?? {}
+    expect({ received, handled, refused }).toEqual({ received: 1, handled: 1, refused: {} })
+    await soon(() => expect(gaps).toEqual(['stopped']), 4_000)
+  })
+
+  test('no newer message overtakes one there, while the branch is slow to say whether it has it', async () => {
+    const clock = fakeClock()
+    const place = inFolder(newFolder())
+    const first = createReceiver({ secret: false, clock, inbox: place('inbox'), log: silence })
+    first.on('data', () => new Promise(() => {}))
+    for (let at = 0; at < 3; at += 1) await first.accept({ authorization: undefined, body: data('A', at) })
+    await soon(() => expect(first.stats().running).toBe(1))
+    const drained = first.drain({ handlerGraceMs: 0 })
+    await clock.advance(1_000)
+    expect((await drained).left).toBe(3)
+    let answer = (): void => {}
+    const answers = new Promise<void>((resolve) => (answer = resolve))
+    let asked = 0
+    const slow: InboxFactory = (settings) => {
+      const inbox = place('crm')(settings)
+      const { archive } = inbox
+      if (archive === undefined) return expect.fail('The file has a list of messages.')
+      const list: typeof archive.list = async (what, which) => {
+        asked += 1
+        if (asked === 1) await answers
+        return archive.list(what, which)
+      }
+      return Object.assign(inbox, { archive: { ...archive, list } })
+    }
+    const second = createReceiver({ secret: false, clock, inbox: place('inbox'), log: silence })
+    stops.push(() => second.drain())
+    const front: number[] = []
+    const behind: number[] = []
+    second.on('data', (event) => void front.push(odometer(event)))
+    branch(second, { name: 'crm', inbox: slow }).on('data', (event) => void behind.push(odometer(event)))
+    await second.open()
+    await soon(() => expect(asked).toBe(1))
+    await clock.advance(1_000)
+    await soon(() => expect(front).toEqual([0, 1, 2]))
+    for (const at of [3, 4]) await second.accept({ authorization: undefined, body: data('A', at) })
+    await soon(() => expect(front).toEqual([0, 1, 2, 3, 4]))
+    expect(behind).toEqual([])
+    answer()
+    await soon(() => expect(behind).toEqual([0, 1, 2, 3, 4]))
+  })
+
   test('what waits on the branch is handled after the restart, and one gap says that nobody listened', async () => {
     const place = inFolder(newFolder())
     const seen: number[] = []
