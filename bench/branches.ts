@@ -165,8 +165,8 @@ export async function run(load: Load, isBehind: boolean, say: (line: string) => 
         if (status === 200) acknowledged[vehicle]?.push(at)
         else refused += 1
       })
-      const dueMs = startedMs + ((at + 1) * 1_000) / rate
-      if (dueMs - performance.now() > 2) await pause(dueMs - performance.now())
+      const aheadMs = startedMs + ((at + 1) * 1_000) / rate - performance.now()
+      if (aheadMs > 2) await pause(aheadMs)
     }
     await Promise.all(next)
     await restarted
