@@ -1,4 +1,4 @@
-import { type Clock, elapsedMs } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
 
 /** How long handlers may be started one after another before other tasks get their turn, in milliseconds. */
 const sliceMs = 10
@@ -9,7 +9,6 @@ const longestRestMs = 50
 
 /** Says when handlers may start: in tasks of their own and only for a short time in each, so that no answer waits. */
 export class Yielding {
-  readonly #clock: Clock
   readonly #run: () => void
   readonly #givesWay: boolean
   #starts = 0
@@ -18,8 +17,7 @@ export class Yielding {
   #startedMs = 0
   #timersEndWithRequests = false
 
-  constructor(clock: Clock, givesWay: boolean, run: () => void) {
-    this.#clock = clock
+  constructor(givesWay: boolean, run: () => void) {
     this.#givesWay = givesWay
     this.#run = run
   }
@@ -41,7 +39,7 @@ export class Yielding {
     // Such a runtime limits the CPU time of a request itself.
     if (this.#timersEndWithRequests) return true
     if (!this.#isArmed) this.#arm()
-    else if ((this.#givesWay && this.#starts >= startsAtOnce) || elapsedMs(this.#clock) - this.#startedMs >= sliceMs) {
+    else if ((this.#givesWay && this.#starts >= startsAtOnce) || performance.now() - this.#startedMs >= sliceMs) {
       this.#wanted = true
       return false
     }
@@ -53,7 +51,7 @@ export class Yielding {
   #arm(): void {
     this.#isArmed = true
     this.#starts = 0
-    this.#startedMs = elapsedMs(this.#clock)
+    this.#startedMs = performance.now()
     const run = (): void => {
       this.#isArmed = false
       if (!this.#wanted) return
@@ -62,7 +60,7 @@ export class Yielding {
     }
     setTimeout(() => {
       // The task is over, with all that others did in it. Starting nothing for as long again gives way: the busier the process is, the more.
-      if (this.#givesWay) setTimeout(run, Math.min(longestRestMs, elapsedMs(this.#clock) - this.#startedMs))
+      if (this.#givesWay) setTimeout(run, Math.min(longestRestMs, performance.now() - this.#startedMs))
       else run()
     }, 0)
   }
