@@ -22,6 +22,7 @@ import {
   type EdgeTimer,
   isWaiting,
   type Occurrence,
+  type Port,
   type Timing,
   type VehicleView,
 } from './edge.ts'
@@ -375,12 +376,12 @@ export class VehicleStates {
 
   /**
    * Call this when the stored states are complete. Resolves when the timers of all vehicles are known, to a function that starts them.
-   * Those that are due get a message by `put`. `isAtOnce`: no messages wait for this process at its port.
+   * Those that are due get a message by `put`.
    */
-  async findTimers(put: (due: readonly Due[]) => Promise<boolean>, isAtOnce: boolean = false): Promise<() => void> {
+  async findTimers(put: (due: readonly Due[]) => Promise<boolean>, port?: Port): Promise<() => void> {
     this.#put = put
     const start = (): void => {
-      this.#clockwork?.start(isAtOnce)
+      this.#clockwork?.start(port)
       void this.#begin()
     }
     if (this.edges.timing !== undefined) await this.#keepTime(this.edges.timing)
@@ -388,6 +389,11 @@ export class VehicleStates {
     this.edges.onTiming = (timing) =>
       void (this.#clockwork === undefined ? this.#keepTime(timing).then(start) : this.#begin())
     return start
+  }
+
+  /** The process stood still until now. */
+  stoodStill(): void {
+    this.#clockwork?.stoodStill()
   }
 
   /** When the next timer is due. */
