@@ -53,6 +53,8 @@ export interface Place {
   next(): InboxFactory
   /** The process before is gone from now on, with all that it has in hand. */
   crash(): void | Promise<void>
+  /** It knows of a gap a moment after the start. */
+  readonly isLate?: true
   /** How many messages wait, where the receiver cannot say. */
   pending?(): Promise<number>
 }
@@ -102,10 +104,13 @@ const arrival = ({ at }: Sent, { away }: Fleet): number =>
 const levelAt = (sent: readonly Sent[], vin: string, due: number): Sent | undefined =>
   sent.findLast((one) => one.vin === vin && one.level !== undefined && one.at < due)
 
-/** After a restart, a level from before it is uncertain. When it was not low, what depends on it may be told with the next one. */
-function mayBeTold({ sent, away }: Fleet, vin: string, due: number): boolean {
+/**
+ * After a restart, a level from before it is uncertain. When it was not low, what depends on it may be told with the next one. `isLate`: where the gap
+ * is known a moment after the start, so is one that waited at the port.
+ */
+function mayBeTold({ sent, away }: Fleet, vin: string, due: number, isLate = false): boolean {
   const { at: known = -Infinity, level = 100 } = levelAt(sent, vin, due) ?? {}
-  return level >= 50 && away.some(({ from }) => known < from && from < due)
+  return level >= 50 && away.some(({ from, readsAt }) => known < (isLate ? readsAt : from) && from < due)
 }
 
 /** All messages of a vehicle at once, in the order of its time. */
@@ -171,10 +176,12 @@ export async function told(fleet: Fleet, place: Place): Promise<readonly string[
   const begin = async (): Promise<void> => {
     const tell = (id: string, vin: string, what: string, due: number, isByArrival = false): void => {
       if (life.isOver) return
-      if (log.has(id) && log.get(id) !== what) wrong.push(`${what} has the id of ${log.get(id)}`)
+      // A message that a crash left is handled again.
+      const known = log.get(id)
+      if (known !== undefined && known !== what) wrong.push(`${what} has the id of ${known}`)
       log.set(id, what)
       if (seconds(clock.now()) < due) wrong.push(`${what} early`)
-      if (!isByArrival && (newest.get(vin) ?? 0) > due) wrong.push(`${what} after a message of ${newest.get(vin)}`)
+      if (known === undefined && !isByArrival && (newest.get(vin) ?? 0) > due) wrong.push(`${what} after a message of ${newest.get(vin)}`)
     }
     const receiver = createReceiver({
       secret: false,
@@ -190,7 +197,7 @@ export async function told(fleet: Fleet, place: Place): Promise<readonly string[
       })
       .when(parked, ({ id, vin, change }) => tell(id, vin, `${vin} parked ${seconds(change.since)}`, seconds(change.dueAt)))
       .when(parkedLow, ({ id, vin, change }) => tell(id, vin, `${vin} parkedLow ${seconds(change.since)}`, seconds(change.dueAt)))
-      .when(parksHalf, ({ id, vin, change }) => mayBeTold(fleet, vin, seconds(change.dueAt)) || tell(id, vin, `${vin} parksHalf ${seconds(change.since)}`, seconds(change.dueAt)))
+      .when(parksHalf, ({ id, vin, change }) => mayBeTold(fleet, vin, seconds(change.dueAt), place.isLate) || tell(id, vin, `${vin} parksHalf ${seconds(change.since)}`, seconds(change.dueAt)))
       .when(lost, ({ id, vin, change }) => tell(id, vin, `${vin} lost ${seconds(change.lastAt)}`, seconds(change.dueAt), true))
       .when(noGear, ({ id, vin, change }) => tell(id, vin, `${vin} noGear ${seconds(change.lastAt)}`, seconds(change.dueAt), true))
       .when(heardAgain(lost), ({ id, vin, change }) => tell(id, vin, `${vin} heard ${seconds(change.lastAt)} ${Math.round(change.silentMs)}`, 0, true))
