@@ -131,7 +131,7 @@ export interface EdgeStep {
   readonly changes: readonly Change[]
   /** What the edge remembers of this vehicle. `undefined`: nothing. */
   readonly memory: EdgeMemory | undefined
-  /** When the message was received, in milliseconds since the epoch. Never earlier than an earlier message. */
+  /** When the message was received, in milliseconds since the epoch. Never earlier than an earlier message, unless the clock was ahead then. */
   readonly arrivedMs: number
   /**
    * The timer that the edge set, and that is not over. When it is due, `detect` is called with an `event` of the topic `timer`, before

@@ -639,8 +639,9 @@ export class VehicleStates {
     const at = new Date(found.sentMs)
     if (!isTimer) this.#clockwork?.heard(at.getTime())
     const sent = credibleMs(at.getTime(), nowMs)
-    // While the clock is set forward, nothing is late and nobody is silent.
+    // While the clock is set forward, nothing is late and nobody is silent. And a silence that begins then is none that begins in the future.
     const heardMs = Math.min(nowMs, this.#clockwork?.nowMs() ?? Infinity)
+    const arrived = heardMs < nowMs - driftMs ? heardMs : nowMs
     let timers = timersOf(before, Math.max(gapTo, after.gapTo))
     let memory: Map<string, EdgeMemory> | undefined
     const happened: Happened[] = []
@@ -652,7 +653,7 @@ export class VehicleStates {
       // What was due is over.
       if (step.event.topic === 'timer') timers = changed(timers, name, null)
       try {
-        const result = checkedResult(name, edge.detect({ ...step, arrivedMs: nowMs, memory: memory.get(name), timer }))
+        const result = checkedResult(name, edge.detect({ ...step, arrivedMs: arrived, memory: memory.get(name), timer }))
         if (result?.happened !== undefined) happened.push({ edge: name, isEarlier, change: result.happened })
         if (result?.memory === null) memory.delete(name)
         else if (result?.memory !== undefined) memory.set(name, result.memory)

@@ -20,7 +20,7 @@ describe.skipIf(!hasPostgres)('on Postgres', () => {
     const own = (pool ??= scene.newPool(20))
     let life = { isOver: false, puts: 0 }
     return {
-      isLate: true,
+      beginsLate: true,
       next() {
         const mine = (life = { isOver: false, puts: 0 })
         const query = async (text: string, values?: unknown[]) => {

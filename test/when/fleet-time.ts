@@ -53,8 +53,8 @@ export interface Place {
   next(): InboxFactory
   /** The process before is gone from now on, with all that it has in hand. */
   crash(): void | Promise<void>
-  /** It knows of a gap a moment after the start. */
-  readonly isLate?: true
+  /** It knows of a gap, and tells what is due, some real time after its start. */
+  readonly beginsLate?: true
   /** How many messages wait, where the receiver cannot say. */
   pending?(): Promise<number>
 }
@@ -104,13 +104,10 @@ const arrival = ({ at }: Sent, { away }: Fleet): number =>
 const levelAt = (sent: readonly Sent[], vin: string, due: number): Sent | undefined =>
   sent.findLast((one) => one.vin === vin && one.level !== undefined && one.at < due)
 
-/**
- * After a restart, a level from before it is uncertain. When it was not low, what depends on it may be told with the next one. `isLate`: where the gap
- * is known a moment after the start, so is one that waited at the port.
- */
-function mayBeTold({ sent, away }: Fleet, vin: string, due: number, isLate = false): boolean {
+/** After a restart, a level from before it is uncertain. When it was not low, what depends on it may be told with the next one. */
+function mayBeTold({ sent, away }: Fleet, vin: string, due: number): boolean {
   const { at: known = -Infinity, level = 100 } = levelAt(sent, vin, due) ?? {}
-  return level >= 50 && away.some(({ from, readsAt }) => known < (isLate ? readsAt : from) && from < due)
+  return level >= 50 && away.some(({ from }) => known < from && from < due)
 }
 
 /** All messages of a vehicle at once, in the order of its time. */
@@ -160,6 +157,7 @@ interface Life {
   readonly receiver: Receiver
   /** The next handler of a message never ends. */
   hang: (() => void) | undefined
+  knowsGap: boolean
   isOver: boolean
 }
 
@@ -195,15 +193,17 @@ export async function told(fleet: Fleet, place: Place): Promise<readonly string[
         if (life.hang !== undefined) return new Promise(life.hang)
         newest.set(vin, Math.max(newest.get(vin) ?? 0, seconds(at)))
       })
+      .on('gap', () => void (life.knowsGap = true))
       .when(parked, ({ id, vin, change }) => tell(id, vin, `${vin} parked ${seconds(change.since)}`, seconds(change.dueAt)))
       .when(parkedLow, ({ id, vin, change }) => tell(id, vin, `${vin} parkedLow ${seconds(change.since)}`, seconds(change.dueAt)))
-      .when(parksHalf, ({ id, vin, change }) => mayBeTold(fleet, vin, seconds(change.dueAt), place.isLate) || tell(id, vin, `${vin} parksHalf ${seconds(change.since)}`, seconds(change.dueAt)))
+      .when(parksHalf, ({ id, vin, change }) => mayBeTold(fleet, vin, seconds(change.dueAt)) || tell(id, vin, `${vin} parksHalf ${seconds(change.since)}`, seconds(change.dueAt)))
       .when(lost, ({ id, vin, change }) => tell(id, vin, `${vin} lost ${seconds(change.lastAt)}`, seconds(change.dueAt), true))
       .when(noGear, ({ id, vin, change }) => tell(id, vin, `${vin} noGear ${seconds(change.lastAt)}`, seconds(change.dueAt), true))
       .when(heardAgain(lost), ({ id, vin, change }) => tell(id, vin, `${vin} heard ${seconds(change.lastAt)} ${Math.round(change.silentMs)}`, 0, true))
-    const life: Life = { receiver, hang: undefined, isOver: false }
+    const life: Life = { receiver, hang: undefined, knowsGap: false, isOver: false }
     lives.push(life)
     await receiver.open()
+    if (place.beginsLate && lives.length > 1) await expect.poll(() => life.knowsGap, { interval: 1, timeout: 30_000 }).toBe(true)
   } // prettier-ignore
   const alive = (): Life => lives.at(-1) ?? expect.fail('No life began.')
   const quiet = async (): Promise<void> => {
