@@ -155,7 +155,7 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
     await post(receiver, 1, 1)
     await expect.poll(() => receiver.stats().retried).toBeGreaterThan(0)
     for (let n = 2; n < 6; n += 1) await post(receiver, n, n)
-    await expect.poll(waiting, { timeout: 5_000 }).toBe(1)
+    await expect.poll(waiting).toBe(1)
     end()
     await expect.poll(waiting, { timeout: 30_000 }).toBe(0)
     expect(await written()).toEqual(['stuck 1', 'stuck 2', 'stuck 3', 'stuck 4', 'stuck 5'])
@@ -234,7 +234,7 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
     await first.open()
     for (const body of bodiesOf(vinOf(1)))
       expect((await first.accept({ authorization: undefined, body })).status).toBe(200)
-    await expect.poll(written, { timeout: 10_000 }).toEqual(['times 18', 'times 19'])
+    await expect.poll(written).toEqual(['times 18', 'times 19'])
     await pool.end()
 
     const second = rules(scene.newPool(), async () => {})
