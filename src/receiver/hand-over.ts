@@ -9,8 +9,9 @@ import type { InboxGap, InboxMessage } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { HostedReceiver } from './hosted.ts'
 
-/** How long the receiver waits until the branch has a message, in milliseconds. */
+/** The branch is slow when its inbox has put nothing for this long, or not a message for that long, in milliseconds. */
 const patienceMs = 1_000
+const longestMs = 5_000
 /** The most bytes that are on their way to the inbox of a branch. */
 const mostBytes = 64 * 1_048_576
 
@@ -30,6 +31,8 @@ export class HandOver {
   readonly #given = new WeakMap<Message, true | Promise<void>>()
   /** By lane: resolves when the newest message for which the branch is asked, or that waits behind such a one, is put. */
   readonly #asked = new Map<string, Promise<unknown>>()
+  /** When its inbox last answered. */
+  #answeredMs = -Infinity
   /** Since when nobody waits for the branch, because it is slow. A crash meanwhile is a gap of the branch. */
   #slowSinceMs: number | undefined
 
@@ -129,8 +132,18 @@ export class HandOver {
       return
     }
     let timer: Timer | undefined
+    const sinceMs = elapsedMs(this.#clock)
     const late = new Promise<void>((resolve) => {
-      timer = this.#clock.after(patienceMs, resolve)
+      const wait = (ms: number): void => void (timer = this.#clock.after(ms, look))
+      const look = (): void => {
+        // One that opens its file has not answered yet.
+        const quietMs = this.#branch.intake.isReady ? patienceMs : longestMs
+        const untilMs = Math.min(sinceMs + longestMs, Math.max(sinceMs, this.#answeredMs) + quietMs)
+        const leftMs = untilMs - elapsedMs(this.#clock)
+        if (leftMs > 0) wait(leftMs)
+        else resolve()
+      }
+      wait(patienceMs)
     }).then(() => {
       if (this.#slowSinceMs !== undefined) return
       this.#slowSinceMs = elapsedMs(this.#clock)
@@ -157,6 +170,7 @@ export class HandOver {
       lifecycle.leave()
     })
     const nowMs = elapsedMs(this.#clock)
+    this.#answeredMs = nowMs
     if (nowMs - sinceMs < patienceMs && this.#slowSinceMs !== undefined) {
       const ms = Math.round(nowMs - this.#slowSinceMs)
       this.#slowSinceMs = undefined

@@ -498,6 +498,41 @@ test('an inbox of a branch that does not answer holds the receiver for a second,
   expect(lines.filter((line) => line.includes('fast enough again'))).toHaveLength(1)
 })
 
+test('an inbox of a branch that answers others is busy, and the receiver waits until it has a message', async () => {
+  const clock = fakeClock()
+  const lines: string[] = []
+  const answers = new Map<string, () => void>()
+  const memory = memoryInbox()
+  const busy: InboxFactory = (settings) => {
+    const inbox: Inbox = memory(settings)
+    const { put } = inbox
+    return Object.assign(inbox, {
+      async put(messages: Parameters<Inbox['put']>[0]) {
+        const [first] = messages
+        if (first?.kind === 'wire') await new Promise<void>((resolve) => answers.set(first.lane.at(-1) ?? '', resolve))
+        return put(messages)
+      },
+    })
+  }
+  const receiver = createReceiver({ secret: false, clock, log: logInto(lines) })
+  const rung: string[] = []
+  receiver.on('data', (event) => void rung.push(event.vin))
+  branch(receiver, { name: 'crm', inbox: busy }).on('data', () => {})
+  for (const vin of ['A', 'B', 'C']) await receiver.accept({ authorization: undefined, body: data(vin, 1) })
+  await soon(() => expect(answers.size).toBe(3))
+  await clock.advance(900)
+  answers.get('B')?.()
+  await soon(() => expect(rung).toEqual(['B']))
+  await clock.advance(900)
+  answers.get('C')?.()
+  await soon(() => expect(rung).toEqual(['B', 'C']))
+  await clock.advance(900)
+  expect(lines.filter((line) => line.includes('slow'))).toEqual([])
+  answers.get('A')?.()
+  await soon(() => expect(rung).toEqual(['B', 'C', 'A']))
+  await receiver.drain()
+})
+
 test('rules about time work on both sides, each with its own state', async () => {
   const clock = fakeClock()
   const receiver = createReceiver({ secret: false, clock, log: silence, parts: [vehicles({ fields: ['Gear'] })] })
