@@ -118,7 +118,7 @@ export class Core {
       resume: (message, afterMs) => this.#resumeFromBreaker(message, afterMs),
     })
     this.runner = new Runner(options, this.#endedLate)
-    this.#yielding = new Yielding(clock, options.startsAtOnce, this.#runStarted)
+    this.#yielding = new Yielding(clock, options.givesWay, this.#runStarted)
     this.#deadlines = new RequestDeadlines(clock, events, this.#expire)
   }
 

@@ -88,8 +88,8 @@ export interface CoreOptions {
   readonly parts: readonly Part[]
   readonly retry: Required<RetryOptions>
   readonly concurrency: number
-  /** The most handlers that start in one turn of the event loop. */
-  readonly startsAtOnce: number
+  /** Handlers start more slowly while the process is busy: a backlog must not slow the answers of a receiver in front. */
+  readonly givesWay: boolean
   readonly timeoutMs: number
   readonly events: CoreEvents
   readonly read: ReadMessage
