@@ -303,10 +303,4 @@ describe('A secret that is right behind another scheme word is in the log, once,
     expect(log.lines.join()).not.toContain('although')
     expect(log.lines.join()).not.toContain(plain)
   })
-
-  test('a list of both forms takes both', async () => {
-    const secret = [plain, own]
-    expect(await check(secret, own)).toMatchObject({ status: 200 })
-    expect(await check(secret, plain)).toMatchObject({ status: 200 })
-  })
 })
