@@ -14,7 +14,7 @@ import { type CoreCounts, type CoreOptions, inboxRestMs } from './events.ts'
 import { Lanes } from './lanes.ts'
 import { Lifecycle, Yielding } from './lifecycle.ts'
 import { admittedBy, type Ended } from './part.ts'
-import { backoffMs, errorText, expectedMs, ownRetry, requestOf, type RetryOptions } from './retry.ts'
+import { backoffMs, errorText, expectedMs, leastWaitMs, ownRetry, requestOf, type RetryOptions } from './retry.ts'
 import { type Failure, Runner } from './runner.ts'
 
 /**
@@ -689,8 +689,10 @@ export class Core {
       message.noteError(handler.name, errorText(error), clock.now())
       this.#troubled.add(message)
     }
-    const open = request === undefined && !startsNoMore ? this.breakers.failed(message, handler) : undefined
-    const restMs = open?.restMs ?? (request?.kind === 'retry' ? request.afterMs : backoffMs(retry, message.attempt))
+    const leastMs = leastWaitMs(error)
+    const open = request === undefined && !startsNoMore ? this.breakers.failed(message, handler, leastMs) : undefined
+    const ownMs = request?.kind === 'retry' ? request.afterMs : Math.max(leastMs, backoffMs(retry, message.attempt))
+    const restMs = open?.restMs ?? ownMs
     if (request !== undefined) this.breakers.askedToWait(handler)
     else if (!startsNoMore && message.event !== undefined) {
       const now = elapsedMs(clock)
