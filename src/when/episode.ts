@@ -781,11 +781,12 @@ function samplesIn(
   if (event.topic !== 'data') return samples
   const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
   // A clock that was ahead and is right again says an earlier time of what is newer: by as much as a message takes.
-  const isNewer = (name: string): boolean => {
-    const earlyMs = data[name] === undefined ? 0 : Number(before.at(name)) - sentMs
-    return earlyMs > 0 && earlyMs <= quietMs && Number(after.at(name)) === at.getTime()
+  let ms = sentMs
+  for (const name of fields) {
+    const knownMs = data[name] === undefined ? 0 : Number(before.at(name))
+    const isEarly = knownMs > sentMs && knownMs - sentMs <= quietMs
+    if (isEarly && Number(after.at(name)) === at.getTime()) ms = Math.max(ms, knownMs + 1)
   }
-  const ms = Math.max(sentMs, ...fields.filter(isNewer).map((name) => Number(before.at(name)) + 1))
   for (const name of fields) {
     const value = data[name]
     if (value !== undefined && !(value === null && Object.hasOwn(event.undecoded, name))) add(name, value, ms)
