@@ -1,17 +1,23 @@
 import { execFile } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { planted } from './planted.ts'
 
 const root = join(import.meta.dirname, '../../..')
 const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
+const folder = mkdtempSync(join(tmpdir(), 'fleethook-planted-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const report = join(folder, 'report.json')
 const args = [
   'run',
   '--config',
   'test/faults/episodes/planted.config.ts',
   '--reporter',
   'json',
+  `--outputFile=${report}`,
   'test/when/episodes-model.test.ts',
 ]
 
@@ -26,7 +32,8 @@ function modelWith(error: string): Promise<Report> {
   return new Promise((resolve, reject) =>
     execFile(process.execPath, [vitest, ...args], { cwd: root, env, maxBuffer: 2 ** 28 }, (_, out, errors) => {
       try {
-        resolve(JSON.parse(out))
+        resolve(JSON.parse(readFileSync(report, 'utf8')))
+        rmSync(report)
       } catch {
         reject(new Error(`${out}\n${errors}`))
       }
