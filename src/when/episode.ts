@@ -765,7 +765,6 @@ function samplesIn(
   { event, before, after, at }: Pick<EdgeStep, 'event' | 'before' | 'after' | 'at'>,
   sentMs: number,
   arrivedMs: number,
-  heardMs: number,
 ): Sample[] {
   const samples: Sample[] = []
   const add = (name: string, value: FieldValue, ms: number): void => {
@@ -782,10 +781,12 @@ function samplesIn(
   if (event.topic !== 'data') return samples
   const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
   // A clock that was ahead and is right again says an earlier time of what is newer: by as much as a message takes.
-  const isEarlier = (name: string): boolean =>
-    data[name] !== undefined && Number(before.at(name)) > sentMs && Number(after.at(name)) === at.getTime()
-  const isLive = sentMs < heardMs && arrivedMs - sentMs <= quietMs
-  const ms = isLive && fields.some(isEarlier) ? heardMs + 1 : sentMs
+  let ms = sentMs
+  for (const name of fields) {
+    const knownMs = data[name] === undefined ? 0 : Number(before.at(name))
+    const isEarly = knownMs > sentMs && knownMs - sentMs <= quietMs
+    if (isEarly && Number(after.at(name)) === at.getTime()) ms = Math.max(ms, knownMs + 1)
+  }
   for (const name of fields) {
     const value = data[name]
     if (value !== undefined && !(value === null && Object.hasOwn(event.undecoded, name))) add(name, value, ms)
@@ -864,7 +865,7 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<EpisodeOcc
   const headAt = text.indexOf('\n', samplesAt) + 1
   const last: Last = JSON.parse(text.slice(0, samplesAt))
   const head: Head = JSON.parse(text.slice(headAt, text.indexOf('\n', headAt)))
-  const own = samplesIn(definition, step, sentMs, arrivedMs, isNew ? 0 : last.heard)
+  const own = samplesIn(definition, step, sentMs, arrivedMs)
   if (isNew && !isTimer) own.unshift(...keptSamples(definition, before))
   if (isNew && own.length === 0) return undefined
   const samples = isTimer || isNew ? own : [...signs(definition, last, head.hole, sentMs, own.length === 0), ...own]
@@ -979,7 +980,7 @@ function historySamples(definition: Definition, vin: string, events: readonly Fl
     const views = { before: new Snapshot(state, receivedMs, -1), after: new Snapshot(after, receivedMs, -1) }
     state = after
     const sent = credibleMs(sentMs, receivedMs)
-    const own = samplesIn(definition, { event, ...views, at: new Date(sentMs) }, sent, receivedMs, heard)
+    const own = samplesIn(definition, { event, ...views, at: new Date(sentMs) }, sent, receivedMs)
     samples.push(...own)
     if (own.length === 0) samples.push([sent, heardOf, 0])
     if (sent > heard) [heard, arrived] = [sent, receivedMs]

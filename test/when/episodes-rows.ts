@@ -487,6 +487,9 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     const said: readonly Said[] = [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [460, { Gear: 'D' }], [600, { Gear: 'P' }], ...values] // prettier-ignore
     const found = await told(said.map(([second, data]): Said => [second + 600, data, -600]))
     expect(found).toMatchObject([{ ...lasts(0, 600), ...whole, odometer: { toAt: at(630) }, pausedMs: 160_000 }])
+    // One that comes late keeps its time.
+    const late: readonly Said[] = [...parked, [200, { Gear: 'D' }, -200], [210, { Odometer: 1002 }, -200], [-100, { Odometer: 1001 }, 120], [600, { Gear: 'P' }], ...values] // prettier-ignore
+    expect(await told(late)).toMatchObject([{ ...lasts(0, 600), odometer: { from: 1001, fromAt: at(-100), to: 1013 } }])
   })
 
   test('`atLeast` leaves shorter ones out, and one that was told and gets shorter is revoked', async () => {

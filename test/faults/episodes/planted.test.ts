@@ -1,17 +1,23 @@
 import { execFile } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { planted } from './planted.ts'
 
 const root = join(import.meta.dirname, '../../..')
 const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
+const folder = mkdtempSync(join(tmpdir(), 'fleethook-planted-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const report = join(folder, 'report.json')
 const args = [
   'run',
   '--config',
   'test/faults/episodes/planted.config.ts',
   '--reporter',
   'json',
+  `--outputFile=${report}`,
   'test/when/episodes-model.test.ts',
 ]
 
@@ -21,17 +27,17 @@ interface Report {
 }
 
 /** What the model says of the code with this error. */
-function modelWith(error: string): Promise<Report> {
+async function modelWith(error: string): Promise<Report> {
   const env = { ...process.env, PLANTED: error }
-  return new Promise((resolve, reject) =>
-    execFile(process.execPath, [vitest, ...args], { cwd: root, env, maxBuffer: 2 ** 28 }, (_, out, errors) => {
-      try {
-        resolve(JSON.parse(out))
-      } catch {
-        reject(new Error(`${out}\n${errors}`))
-      }
-    }),
-  )
+  const output = await new Promise<string>((resolve) => {
+    execFile(process.execPath, [vitest, ...args], { cwd: root, env, maxBuffer: 2 ** 28 }, (_, out, errors) =>
+      resolve(`${out}\n${errors}`),
+    )
+  })
+  if (!existsSync(report)) throw new Error(output)
+  const found: Report = JSON.parse(readFileSync(report, 'utf8'))
+  rmSync(report)
+  return found
 }
 
 test('the model finds nine of ten errors that are planted in the code of episodes', { timeout: 3_600_000 }, async () => {
