@@ -224,10 +224,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     messages: withEvents(intake.messages),
     replay: (which, from) => intake.replay(which, from),
     replaySome: intake.replaySome,
-    async forget(vin, { dryRun = false } = {}) {
-      const erased = await intake.forget(vin, { dryRun })
-      return behind.branches?.forget(vin, dryRun, erased) ?? erased
-    },
+    forget: (vin, how) => intake.forget(vin, how),
     get branches() {
       return behind.branches?.byName ?? noBranches
     },

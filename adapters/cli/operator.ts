@@ -168,6 +168,8 @@ export class Operator {
   readonly #needs: Needs
   /** Whether a running receiver gave the last answer, and not the file of a stopped one. */
   isRunning = true
+  /** When the last stream ended, or was heard for the last time. */
+  lostAt: Date = new Date()
   #isSaid = false
 
   constructor(to: ConnectionOptions, needs: Needs = 'inbox') {
@@ -233,6 +235,7 @@ export class Operator {
   /** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks or is silent. */
   async *stream(path: string, signal: AbortSignal): AsyncGenerator<EventSourceMessage> {
     const silence = new AbortController()
+    let heardAt = new Date()
     let timer: NodeJS.Timeout | undefined
     const listen = (): void => void (timer = setTimeout(() => silence.abort(silent), silentMs))
     listen()
@@ -242,6 +245,7 @@ export class Operator {
       const heard = new TransformStream<string, string>({
         transform(part, to) {
           timer?.refresh()
+          heardAt = new Date()
           to.enqueue(part)
         },
       })
@@ -255,6 +259,7 @@ export class Operator {
       }
     } finally {
       clearTimeout(timer)
+      this.lostAt = silence.signal.aborted ? heardAt : new Date()
     }
   }
 }

@@ -156,7 +156,7 @@ export async function postOn(
 
   let lostAt = new Date()
   const onLost = (): void => {
-    lostAt = new Date()
+    lostAt = operator.lostAt
     console.error('The receiver stopped. Waiting until it runs again. Press Ctrl+C to end.')
   }
   const onFound = (): void => {

@@ -5,6 +5,7 @@ import { checkOptions, oneOf, required, type Rule, type Rules, trueOrFalse, whol
 import type { FleetEvent, Topic } from '../events/event.ts'
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { summarize } from '../events/summarize.ts'
+import { notReady } from '../http/answers.ts'
 import type { DeadMessage, KnownVehicle, KnownVehicles, MessageRecord } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
 import { shownError } from '../inbox/failing.ts'
@@ -360,6 +361,9 @@ const forgetRules: Rules<{ vin: string; dryRun?: boolean }> = {
 /** The time between comments on a stream, in milliseconds. A proxy may close a stream that is silent for a minute. */
 const aliveMs = 15_000
 
+/** A stream would keep the server open that stops, and meanwhile nobody takes messages. So it ends, within this time in milliseconds. */
+const untilNoticedMs = 250
+
 /** The most items in one event of the stream: readers limit the size of an event. */
 const atOnce = 50
 
@@ -519,11 +523,14 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     app.get('/feed', (c) => {
       const { since = c.req.header('last-event-id'), errors, received, ...about } = read(c.req.query(), feedRules)
       const which = { ...about, errors: errors === 'true', received: received === 'true' }
+      const isStopping = (): boolean => operator.readiness?.().reason === notReady.draining
+      if (isStopping()) return c.json({ error: 'draining', text: 'The receiver is stopping.' }, 503)
       const toJson = (item: FeedItem): object => (which.received ? receivedOf(item, shows) : itemOf(item, shows))
       return streamSSE(c, async (stream) => {
         const ended = new AbortController()
         stream.onAbort(() => ended.abort())
         const alive = setInterval(() => void stream.write(': alive\n\n'), aliveMs)
+        const watching = setInterval(() => isStopping() && ended.abort(), untilNoticedMs)
         const sampling = setInterval(() => samples?.take(), Samples.stepMs)
         const stopTiming = samples?.timeAnswers()
         try {
@@ -536,6 +543,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
           }
         } finally {
           clearInterval(alive)
+          clearInterval(watching)
           clearInterval(sampling)
           stopTiming?.()
         }

@@ -393,8 +393,14 @@ export class Intake implements OperatorApi {
     this.#inbox.operator?.failing?.() ?? failingOf(this.#core.failing(), true)
 
   /** Erases what is kept of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
+  /** Also on its branches, however an operator reaches it. */
   async forget(vin: string, { dryRun = false }: { readonly dryRun?: boolean } = {}): Promise<Forgotten> {
     await this.#whenRecovered()
+    const erased = await this.#forgetHere(vin, dryRun)
+    return this.parts.behind.branches?.forget(vin, dryRun, erased) ?? erased
+  }
+
+  async #forgetHere(vin: string, dryRun: boolean): Promise<Forgotten> {
     const erase = this.#inbox.forget?.bind(this.#inbox) ?? cannotForget
     if (dryRun) return erase(vin, true)
     const { counts } = this.#core

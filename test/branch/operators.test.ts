@@ -8,6 +8,7 @@ import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { metricsText } from 'fleethook/metrics'
 import { operatorRoutes } from 'fleethook/operator'
 import { expect, test } from 'vitest'
+import { Operator } from '../../adapters/cli/operator.ts'
 import { soon } from './soon.ts'
 import { data } from '../dispatch/scene.ts'
 import { silent } from '../vehicles/scene.ts'
@@ -49,6 +50,22 @@ test('operators ask a branch in the words that they use for its receiver', async
     { text: expect.stringContaining('its branches are crm') },
   ])
   expect((await app.request('/branches/crm/stats')).status).toBe(401)
+})
+
+test('a vehicle is erased on the branches too, also by a command that reaches the receiver through its file', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-forget-'))
+  const place = (name: string): string => join(folder, `${name}.db`)
+  const receiver = createReceiver({ secret: false, log: silent, inbox: sqliteInbox({ path: place('inbox') }) })
+  const crm = branch(receiver, { name: 'crm', inbox: sqliteInbox({ path: place('crm') }) }).on('data', () => {})
+  await receiver.open()
+  await receiver.accept({ authorization: undefined, body: data('A', 1) })
+  await soon(() => expect(crm.stats().handled).toBe(1))
+  const past = { from: new Date(0), to: new Date(Date.now() + 60_000), dryRun: true }
+  await soon(async () => expect(await crm.replay(past)).toBe(1))
+  await new Operator({ inbox: place('inbox') }).ask('POST', '/forget', { vin: 'A' })
+  expect(await crm.replay(past)).toBe(0)
+  await receiver.drain()
+  rmSync(folder, { recursive: true })
 })
 
 test('the feed of a branch says what happens there', async () => {

@@ -18,7 +18,7 @@ afterEach(() => {
 
 test('a stream on which even the comments of the receiver no longer come is over, but not while its reader is busy', async () => {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] })
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const operator = new Operator({ inbox: 'none', url, secret: 'a-secret' }, 'receiver')
   const items = operator.stream('/feed', new AbortController().signal)
@@ -28,13 +28,18 @@ test('a stream on which even the comments of the receiver no longer come is over
   const next = items.next()
   await vi.advanceTimersByTimeAsync(30_000)
   const response = await opened
+  vi.setSystemTime('2026-01-01T00:00:10Z')
   response.write('data: 2\n\n')
   expect((await next).value).toMatchObject({ data: '2' })
 
+  const heardAt = new Date()
+  vi.setSystemTime('2026-01-01T00:01:00Z')
   const last = items.next().then(
     () => 'more',
     (error: unknown) => error,
   )
   await vi.advanceTimersByTimeAsync(40_000)
   expect(await last).toBeInstanceOf(Error)
+  // Messages may be missing from the last word on, and not from the moment at which that was noticed.
+  expect(operator.lostAt).toEqual(heardAt)
 })

@@ -1,8 +1,11 @@
-import { createReceiver } from 'fleethook'
+import { createReceiver, memoryInbox } from 'fleethook'
+import { branch } from 'fleethook/branch'
 import { inspectorRoutes } from 'fleethook/inspector'
+import { serve } from 'fleethook/node'
 import { metricsRoutes } from 'fleethook/metrics'
 import { operatorRoutes } from 'fleethook/operator'
 import { deliver, message } from 'fleethook/testing'
+import { Hono } from 'hono'
 import { describe, expect, test } from 'vitest'
 
 const secret = 'an-operator-of-the-tests'
@@ -20,6 +23,23 @@ async function withDeadLetters(): Promise<ReturnType<typeof operatorRoutes>> {
 }
 
 describe('operatorRoutes', () => {
+  test('nobody who reads the feed keeps a server open that stops, of the receiver or of a branch', async () => {
+    const receiver = createReceiver({ secret: 'the-webhook', log })
+    branch(receiver, { name: 'crm', inbox: memoryInbox() })
+    const app = new Hono().route('/', receiver.routes()).route('/operator', operatorRoutes(receiver, { secret }))
+    const server = await serve(app, { port: 0, announce: false, signals: false, graceMs: 60_000 })
+    const headers = { authorization: secret }
+    const feeds = await Promise.all(
+      ['/feed', '/branches/crm/feed'].map((path) => fetch(`${server.url}/operator${path}`, { headers })),
+    )
+    expect(feeds.map(({ status }) => status)).toEqual([200, 200])
+    const texts = feeds.map((feed) => feed.text())
+    // Otherwise it takes half of the time to stop.
+    await server.close()
+    for (const text of texts) expect(await text).toContain('"items"')
+    expect((await app.request('/operator/feed', { headers })).status).toBe(503)
+  })
+
   test('ask for their secret before anything else', async () => {
     const app = await withDeadLetters()
     expect((await app.request('/dead')).status).toBe(401)
