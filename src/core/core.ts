@@ -14,7 +14,7 @@ import { type CoreCounts, type CoreOptions, inboxRestMs } from './events.ts'
 import { Lanes } from './lanes.ts'
 import { Lifecycle, Yielding } from './lifecycle.ts'
 import { admittedBy, type Ended } from './part.ts'
-import { backoffMs, errorText, expectedMs, ownRetry, requestOf, type RetryOptions } from './retry.ts'
+import { backoffMs, errorText, expectedMs, leastWaitMs, ownRetry, requestOf, type RetryOptions } from './retry.ts'
 import { type Failure, Runner } from './runner.ts'
 
 /**
@@ -118,7 +118,7 @@ export class Core {
       resume: (message, afterMs) => this.#resumeFromBreaker(message, afterMs),
     })
     this.runner = new Runner(options, this.#endedLate)
-    this.#yielding = new Yielding(options.givesWay, this.#runStarted)
+    this.#yielding = new Yielding(clock, options.givesWay, this.#runStarted)
     this.#deadlines = new RequestDeadlines(clock, events, this.#expire)
   }
 
@@ -332,10 +332,13 @@ export class Core {
             message.change = event && claim && vehicles.step(id, event, state, claim, following !== undefined)
           }
           const { event, trouble, change } = message
-          message.handlers =
-            event === undefined || trouble?.fatal !== undefined
-              ? noHandlers
-              : registry.handlersFor(event, message, change?.subjects)
+          const wanted = event === undefined ? noHandlers : registry.handlersFor(event, message, change?.subjects)
+          if (trouble?.fatal === undefined) message.handlers = wanted
+          else {
+            message.handlers = noHandlers
+            // Their marks may be there: processes that ended had handled it.
+            if (wanted.length > 0 && message.crashes <= mostCrashes) message.failForGood(trouble.fatal, wanted)
+          }
         }
         next = this.#admit(message)
       }
@@ -538,17 +541,22 @@ export class Core {
       inbox.isStillHeld === undefined ? [] : begun.map(async ({ id }) => inbox.isStillHeld?.(id)),
     )
     const messages: Message[] = []
+    // One that does not run now keeps those of its vehicle that gathered behind it.
+    const kept = new Set<string>()
     for (const [place, message] of begun.entries()) {
       if (!batch.has(message)) continue
       const answer = held[place]
-      if (answer?.status === 'rejected') this.#endTurn(message, this.#failedTurn(message, answer.reason))
-      else if (answer?.value === false) this.#endTurn(message, 'over')
-      else {
-        const attempt = new Attempt(message.attempt, 1)
+      const attempt = new Attempt(message.attempt, 1)
+      if (answer?.status === 'fulfilled' && answer.value === false) this.#endTurn(message, 'over')
+      else if (kept.has(message.lane)) this.#endTurn(message, 'wait')
+      else if (answer?.status === 'rejected') {
+        kept.add(message.lane)
+        this.#endTurn(message, this.#failedTurn(message, answer.reason))
+      } else if (this.#leavesOut(message, handler, attempt)) {
         // Asked for each: a paused handler is tried with one message, and the others wait.
-        if (this.#leavesOut(message, handler, attempt)) void this.#turn(message, attempt)
-        else messages.push(message)
-      }
+        kept.add(message.lane)
+        void this.#turn(message, attempt)
+      } else messages.push(message)
     }
     if (messages.length > 0) {
       for (const message of messages) message.countAttempt(this.counts)
@@ -689,8 +697,10 @@ export class Core {
       message.noteError(handler.name, errorText(error), clock.now())
       this.#troubled.add(message)
     }
-    const open = request === undefined && !startsNoMore ? this.breakers.failed(message, handler) : undefined
-    const restMs = open?.restMs ?? (request?.kind === 'retry' ? request.afterMs : backoffMs(retry, message.attempt))
+    const leastMs = leastWaitMs(error)
+    const open = request === undefined && !startsNoMore ? this.breakers.failed(message, handler, leastMs) : undefined
+    const ownMs = request?.kind === 'retry' ? request.afterMs : Math.max(leastMs, backoffMs(retry, message.attempt))
+    const restMs = open?.restMs ?? ownMs
     if (request !== undefined) this.breakers.askedToWait(handler)
     else if (!startsNoMore && message.event !== undefined) {
       const now = elapsedMs(clock)

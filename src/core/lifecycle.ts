@@ -9,15 +9,17 @@ const longestRestMs = 50
 
 /** Says when handlers may start: in tasks of their own and only for a short time in each, so that no answer waits. */
 export class Yielding {
+  readonly #clock: Clock
   readonly #run: () => void
   readonly #givesWay: boolean
   #starts = 0
   #wanted = false
   #isArmed = false
-  #startedMs = 0
+  #startedAtMs = 0
   #timersEndWithRequests = false
 
-  constructor(givesWay: boolean, run: () => void) {
+  constructor(clock: Clock, givesWay: boolean, run: () => void) {
+    this.#clock = clock
     this.#givesWay = givesWay
     this.#run = run
   }
@@ -39,7 +41,7 @@ export class Yielding {
     // Such a runtime limits the CPU time of a request itself.
     if (this.#timersEndWithRequests) return true
     if (!this.#isArmed) this.#arm()
-    else if ((this.#givesWay && this.#starts >= startsAtOnce) || performance.now() - this.#startedMs >= sliceMs) {
+    else if ((this.#givesWay && this.#starts >= startsAtOnce) || this.#clock.now() - this.#startedAtMs >= sliceMs) {
       this.#wanted = true
       return false
     }
@@ -51,7 +53,8 @@ export class Yielding {
   #arm(): void {
     this.#isArmed = true
     this.#starts = 0
-    this.#startedMs = performance.now()
+    this.#startedAtMs = this.#clock.now()
+    const startedMs = performance.now()
     const run = (): void => {
       this.#isArmed = false
       if (!this.#wanted) return
@@ -60,7 +63,7 @@ export class Yielding {
     }
     setTimeout(() => {
       // The task is over, with all that others did in it. Starting nothing for as long again gives way: the busier the process is, the more.
-      if (this.#givesWay) setTimeout(run, Math.min(longestRestMs, performance.now() - this.#startedMs))
+      if (this.#givesWay) setTimeout(run, Math.min(longestRestMs, performance.now() - startedMs))
       else run()
     }, 0)
   }
