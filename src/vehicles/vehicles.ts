@@ -902,8 +902,9 @@ function timersOf({ timers, seq }: VehicleState, gapTo: number): Timers | undefi
 }
 
 /** Whether the clock that made the ids was ahead: a vehicle says what the receiver's clock says now. */
-function wasAhead({ at, receivedAt }: FleetEvent, seq: number): boolean {
+function wasAhead({ at, receivedAt, meta }: FleetEvent, seq: number): boolean {
   const nowMs = receivedAt.getTime()
+  if (meta.createdAtMissing === true) return false
   return msOfSeq(seq) - nowMs > toleranceMs && Math.abs(at.getTime() - nowMs) < driftMs
 }
 
