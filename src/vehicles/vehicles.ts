@@ -314,6 +314,8 @@ export class VehicleStates {
   #forgetting: Timer | undefined
   readonly #believed: BelievedTime
   #isStopped = false
+  /** What began in the future, by a clock that was ahead, begins now. */
+  #isTakenBack = false
 
   constructor({
     store,
@@ -639,6 +641,7 @@ export class VehicleStates {
     const at = new Date(found.sentMs)
     if (!isTimer) this.#clockwork?.heard(at.getTime())
     const sent = credibleMs(at.getTime(), nowMs)
+    if (isSent && wasAhead(event, seq)) void this.#takeBack()
     // While the clock is set forward, nothing is late and nobody is silent. And a silence that begins then is none that begins in the future.
     const heardMs = Math.min(nowMs, this.#clockwork?.nowMs() ?? Infinity)
     const arrived = heardMs < nowMs - driftMs ? heardMs : nowMs
@@ -653,7 +656,10 @@ export class VehicleStates {
       // What was due is over.
       if (step.event.topic === 'timer') timers = changed(timers, name, null)
       try {
-        const result = checkedResult(name, edge.detect({ ...step, arrivedMs: arrived, memory: memory.get(name), timer }))
+        const result = checkedResult(
+          name,
+          edge.detect({ ...step, arrivedMs: arrived, memory: memory.get(name), timer }),
+        )
         if (result?.happened !== undefined) happened.push({ edge: name, isEarlier, change: result.happened })
         if (result?.memory === null) memory.delete(name)
         else if (result?.memory !== undefined) memory.set(name, result.memory)
@@ -703,6 +709,32 @@ export class VehicleStates {
     }
     const lag = isSent && this.edges.timing !== undefined ? lagAfter(lagBefore, sent, heardMs) : lagBefore
     return { after: remembering(after, memory, timers, lag, this.edges), found, happened, gapTo }
+  }
+
+  /**
+   * The clock of an earlier process was ahead: what its vehicles wait for began in the future, and would come late by that, or for those that send
+   * nothing more, never.
+   */
+  async #takeBack(): Promise<void> {
+    const clockwork = this.#clockwork
+    if (this.#isTakenBack || clockwork === undefined) return
+    this.#isTakenBack = true
+    try {
+      for (const vin of [...clockwork.known.keys()]) {
+        const found = this.#store.load(vin)
+        const stored = found instanceof Promise ? await found : found
+        // The messages of one that sends something do it.
+        if (this.#open.get(vin) !== undefined || this.#isStopped) continue
+        const state = this.#read(vin, stored)
+        const right = begunBy(state, clockwork.nowMs())
+        if (right === state) continue
+        this.#store.keep(right)
+        clockwork.set(vin, right.dueMs)
+      }
+    } catch {
+      // The inbox has said so. The next message tries it again.
+      this.#isTakenBack = false
+    }
   }
 
   /** The timer that is due first, of an edge that is registered. */
@@ -819,6 +851,9 @@ const seqNow = Number.MAX_SAFE_INTEGER
 /** The most timers that one message can tell. The rest gets messages of its own. */
 const mostDue = 64
 
+/** Ids that are ahead of the clock by less say nothing about it. */
+const toleranceMs = 60_000
+
 /** When the states are read again after the store failed, in milliseconds. */
 const againMs = 60_000
 
@@ -864,6 +899,27 @@ function waitingIn(memory: VehicleState['memory']): readonly string[] {
 function timersOf({ timers, seq }: VehicleState, gapTo: number): Timers | undefined {
   if (timers === undefined || seq > gapTo) return timers
   return Object.fromEntries(Object.entries(timers).map(([name, timer]) => [name, { ...timer, acrossGap: true }]))
+}
+
+/** Whether the clock that made the ids was ahead: a vehicle says what the receiver's clock says now. */
+function wasAhead({ at, receivedAt, meta }: FleetEvent, seq: number): boolean {
+  const nowMs = receivedAt.getTime()
+  if (meta.createdAtMissing === true) return false
+  return msOfSeq(seq) - nowMs > toleranceMs && Math.abs(at.getTime() - nowMs) < driftMs
+}
+
+/** The same state, without what begins after this time. */
+function begunBy(state: VehicleState, nowMs: number): VehicleState {
+  const { lag } = state
+  let { timers } = state
+  for (const [name, timer] of Object.entries(timers ?? {})) {
+    const { since, due } = timer
+    const laterMs = since - nowMs
+    if (laterMs > 0)
+      timers = changed(timers, name, { ...timer, since: nowMs, due: due === null ? null : due - laterMs })
+  }
+  if (timers === state.timers && (lag === undefined || lag.atMs <= nowMs)) return state
+  return state.with({ timers, lag: lag && { ...lag, atMs: Math.min(lag.atMs, nowMs) } })
 }
 
 /** Whether an edge that was removed for a time has reported this, or waits for it, and its values have not changed since. */

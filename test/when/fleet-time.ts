@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import type { InboxFactory } from 'fleethook/extend'
-import { vehicle } from 'fleethook/testing'
+import { message } from 'fleethook/testing'
 import { all, becomes, below, heardAgain, is, silent, starts } from 'fleethook/when'
 import { expect } from 'vitest'
 import { silent as silentLog } from '../vehicles/scene.ts'
@@ -213,16 +213,19 @@ export async function told(fleet: Fleet, place: Place): Promise<readonly string[
   const pass = async (until: number): Promise<void> => {
     await clock.advance(Math.max(0, until - seconds(clock.now())) * 1_000, quiet)
   }
-  const post = ({ vin, at, gear, level }: Sent): void => {
+  const post = async ({ vin, at, gear, level }: Sent): Promise<void> => {
     const data = { ...(gear && { Gear: gear }), ...(level !== undefined && { BatteryLevel: level }) }
-    void vehicle(alive().receiver, vin).data(data, { createdAt: new Date(startMs + at * 1_000).toISOString() })
+    const body = message.data(data, { vin, createdAt: new Date(startMs + at * 1_000).toISOString() })
+    expect((await alive().receiver.accept({ authorization: undefined, body })).status).toBe(200)
   }
   const send = async (some: readonly Sent[]): Promise<void> => {
+    const posts: Promise<void>[] = []
     for (const one of some) {
-      post(one)
+      posts.push(post(one))
       // The requests of a burst come one after another.
       await Promise.resolve()
     }
+    await Promise.all(posts)
     await quiet()
   }
   const restart = async ({ to, readsAt, ends }: Away): Promise<void> => {
@@ -252,10 +255,9 @@ export async function told(fleet: Fleet, place: Place): Promise<readonly string[
       next += 1
       await pass(one.at)
       if (pause?.ends === 'hanging' && (sent[next]?.at ?? Infinity) >= pause.from) {
-        await new Promise<void>((resolve) => {
-          alive().hang = resolve
-          post(one)
-        })
+        const hangs = new Promise<void>((resolve) => (alive().hang = resolve))
+        await post(one)
+        await hangs
       } else await send([one])
     }
   }

@@ -371,6 +371,28 @@ describe('silent and heardAgain', () => {
     expect(told.slice(1)).toEqual(['heard after 61', 'silent after 81, late: false'])
   }) // prettier-ignore
 
+  test('a vehicle that says nothing more is silent in time, also when the clock of an earlier process was ahead', async () => {
+    const path = files.path()
+    const real = fakeClock()
+    const ahead = { ...unwatched(real), now: () => real.now() + 40 * 86_400_000, elapsedMs: () => real.now() }
+    const before = receiverOf({ clock: ahead, inbox: sqliteInbox({ path }) }).when(lost, () => undefined)
+    await before.open()
+    await vehicle(before, vin).data({ Gear: 'P' }, at(0))
+    await before.drain()
+    const told: string[] = []
+    const after = receiverOf({ clock: unwatched(real), inbox: sqliteInbox({ path }) }).when(
+      lost,
+      ({ vin: of, change }) => void told.push(`${of} ${minute(change.lastAt)}`),
+    )
+    await after.open()
+    await real.advance(600_000)
+    await vehicle(after, 'OTHER', { clock: real }).data({ Gear: 'P' }, at(10))
+    await real.advance(3_590_000)
+    expect(told).toEqual([])
+    await expect.poll(() => real.advance(10_000).then(() => told.toSorted())).toEqual([`${vin} 10`, 'OTHER 10'].toSorted())
+    await after.drain()
+  }) // prettier-ignore
+
   test('names the wrong argument', () => {
     expect(() => silent({ hours: 1 }, { topics: ['gap' as never] })).toThrow('"gap"')
     expect(() => heardAgain(starts(parkedLow) as never)).toThrow('heardAgain')
