@@ -15,6 +15,8 @@ interface GapHost {
   hasRoom(): boolean
   /** Keeps gap events. Resolves to `undefined` when the inbox does not take them, otherwise to a way to wait for their handlers. */
   put(gaps: readonly GapEvent[], from: RequestScope): Promise<Kept | undefined>
+  /** The process stood still until now. */
+  stoodStill(): void
   /** What is known of these vehicles is uncertain. */
   uncertain(vin: string | undefined, fromMs: number, toMs: number): void
   /** Runs work that no answer waits for: a drain waits for it, and a bound request lives on until it is done. */
@@ -117,6 +119,7 @@ export class GapReporting {
       log.warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
       this.note({ reason: 'stalled', fromMs, toMs })
       this.#stalledUntilMs = toMs
+      this.#host.stoodStill()
       this.#catchingUp?.cancel()
       this.#catchingUp = backgroundTimer(clock, catchUpMs, () => {
         this.#endCatchUp()

@@ -125,6 +125,7 @@ export class Intake implements OperatorApi {
         const request = await this.#store(events.map(receipts.own), from)
         return request && { handled: async () => (this.lifecycle.startsNoMore ? undefined : request.settled()) }
       },
+      stoodStill: () => this.#kept?.states.stoodStill(),
       uncertain: (vin, fromMs, toMs) => this.#kept?.states.noteGap(vin, fromMs, toMs),
       hold: (from, run) => this.#hold(from, run),
     })

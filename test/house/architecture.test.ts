@@ -53,22 +53,8 @@ const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'gaps', 've
 /** Beside the path of a message: folders that build on all of it. */
 const beside = ['when', 'operator', 'inspector', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
 const entries = [
-  'branch',
-  'client',
-  'extend',
-  'forward',
-  'index',
-  'inspector',
-  'metrics',
-  'normalize',
-  'once',
-  'operator',
-  'otel',
-  'receiver',
-  'sandbox',
-  'schemas',
-  'testing',
-  'when',
+  ...['branch', 'client', 'extend', 'forward', 'index', 'inspector', 'metrics', 'normalize', 'once', 'operator'],
+  ...['otel', 'receiver', 'sandbox', 'schemas', 'testing', 'when'],
 ]
 
 const importing = /(?:\bfrom|\bimport)\s*\(?\s*'(\.[^']+)'/g
