@@ -40,7 +40,7 @@ function startAs(uid: number | undefined, command: readonly string[], options: r
     ended: once(child, 'exit').then(([code, signal]) => code ?? signal),
     async line() {
       const { done, value } = await lines.next()
-      return done === true ? expect.fail(`It has ended: ${errors.join('')}`) : String(value)
+      return done === true ? expect.fail(`It has ended: ${errors.join('')}`) : value
     },
   }
 }

@@ -137,7 +137,7 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
   test('a handler that never ends keeps no other message from being settled', async () => {
     const inbox = postgresInbox({ db: scene.newPool(), schema })
     const exactly = inbox.exactlyOnce(transactionsOf(scene.newPool()))
-    const receiver = createReceiver({ secret: false, inbox, log: quiet, timeoutMs: 100, retry: { minMs: 500 } })
+    const receiver = createReceiver({ secret: false, inbox, log: quiet, timeoutMs: 2_000, retry: { minMs: 500 } })
     let isStuck = true
     let end = (): void => {}
     receiver.on(

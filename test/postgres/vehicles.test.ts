@@ -110,12 +110,13 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     await third.drain()
   })
 
-  test('a process that joins takes over states and timers', { timeout: 60_000 }, async () => {
+  test('a process that joins takes over states and timers', { timeout: 120_000 }, async () => {
     const schema = await newSchema()
     const told: string[] = []
-    const parked = starts(is('Gear', 'P')).after({ seconds: 4 })
+    // Enough for the other process to join.
+    const parked = starts(is('Gear', 'P')).after({ seconds: 10 })
     const start = async (name: string): Promise<Receiver & { readonly vehicles: Vehicles }> => {
-      const receiver = keeping(schema).when(parked, ({ vin: of }) => void told.push(`${name} ${of}`))
+      const receiver = keeping(schema).when(parked, ({ vin: of, id }) => void told.push(`${name} ${of} ${id}`))
       await receiver.open()
       return receiver
     }
@@ -128,24 +129,25 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     const second = await start('second')
     await expect.poll(() => parts(schema)).toEqual([32, 32])
     expect(told).toEqual([])
-    await expect.poll(() => told.length).toBe(20)
+    // By vehicle, and by id: a process that is too slow to keep its lease hands over what it has told.
+    const different = (at: number): number => new Set(told.map((line) => line.split(' ')[at])).size
+    await expect.poll(() => different(1)).toBe(20)
     await settled(schema)
-    expect(new Set(told.map((line) => line.split(' ')[1])).size).toBe(20)
-    expect(new Set(told.map((line) => line.split(' ')[0])).size).toBe(2)
     await Promise.all([first.drain(), second.drain()])
-    expect(told).toHaveLength(20)
+    expect([different(0), different(1), different(2)]).toEqual([2, 20, 20])
   })
 
   test('rules that are new count from the stored states, once, whichever process has the vehicle', { timeout: 120_000 }, async () => {
     const schema = await newSchema()
-    const told: string[] = []
+    // By id: a process that is too slow to keep its lease hands over what it has told.
+    const told = new Map<string, string>()
     const parked = starts(is('Gear', 'P'), { first: true }).after({ seconds: 1 })
     const start = async (withRules: boolean): Promise<Receiver> => {
       const receiver = keeping(schema)
       if (withRules)
         receiver
-          .when(parked, ({ vin: of, change }) => void told.push(`${of} parked, late: ${change.late}`))
-          .when(silent({ seconds: 2 }), ({ vin: of, change }) => void told.push(`${of} silent, late: ${change.late}`))
+          .when(parked, ({ vin: of, id, change }) => void told.set(id, `${of} parked, late: ${change.late}`))
+          .when(silent({ seconds: 2 }), ({ vin: of, id, change }) => void told.set(id, `${of} silent, late: ${change.late}`))
       await receiver.open()
       return receiver
     }
@@ -158,10 +160,10 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     await new Promise((resolve) => setTimeout(resolve, 3_100))
     const expected = all.flatMap((of, n) => [...(n < 3 ? [] : [`${of} parked, late: true`]), `${of} silent, late: true`])
     const both = await Promise.all([start(true), start(true)])
-    await expect.poll(() => told.length, { timeout: 60_000 }).toBeGreaterThanOrEqual(expected.length)
+    await expect.poll(() => told.size, { timeout: 60_000 }).toBeGreaterThanOrEqual(expected.length)
     await settled(schema)
     await Promise.all(both.map((receiver) => receiver.drain()))
-    expect(told.toSorted()).toEqual(expected.toSorted())
+    expect([...told.values()].toSorted()).toEqual(expected.toSorted())
     // Nor does a process without them, or the next one with them, tell anything again.
     for (const withRules of [false, true]) {
       const next = await start(withRules)
@@ -169,7 +171,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
       await settled(schema)
       await next.drain()
     }
-    expect(told).toHaveLength(expected.length)
+    expect(told.size).toBe(expected.length)
   }) // prettier-ignore
 
   test('a list is refused while Postgres is down', { timeout: 60_000 }, async () => {
