@@ -1,7 +1,6 @@
 import { elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { noRequest, type RequestScope } from '../hosting/execution-context.ts'
-import { crashText, mostCrashes } from '../inbox/crash-suspects.ts'
 import type { FailingMessage } from '../inbox/failing.ts'
 import { type Claim, done, type Outcome, type Settled, type Waiting } from '../inbox/inbox.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
@@ -14,7 +13,7 @@ import { type CoreCounts, type CoreOptions, inboxRestMs } from './events.ts'
 import { Lanes } from './lanes.ts'
 import { Lifecycle, Yielding } from './lifecycle.ts'
 import { admittedBy, type Ended } from './part.ts'
-import { backoffMs, errorText, expectedMs, ownRetry, requestOf, type RetryOptions } from './retry.ts'
+import { backoffMs, crashText, errorText, expectedMs, mostCrashes, ownRetry, requestOf, type RetryOptions } from './retry.ts'
 import { type Failure, Runner } from './runner.ts'
 
 /**

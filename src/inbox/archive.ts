@@ -40,6 +40,11 @@ async function* kept(
     }
 }
 
+/** A dead letter as an archive lists it. */
+export function listedLetter({ message, error, attempts, diedAt }: DeadLetter): ListedMessage {
+  return { message, state: 'dead', reason: { error, attempts, diedAt } }
+}
+
 /** Reads dead letters, with the event instead of the text. */
 export function createDeadLetterReader(
   archive: Pick<Archive, 'list'>,

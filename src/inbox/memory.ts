@@ -1,6 +1,7 @@
 import { FleethookError } from '../base/errors.ts'
 import { checkOptions, wholeNumber } from '../base/options.ts'
 import { PassingMap } from '../base/passing-map.ts'
+import { listedLetter } from './archive.ts'
 import {
   type DeadLetter,
   type DeadLetterReason,
@@ -15,7 +16,6 @@ import {
   whyNeverFit,
 } from './inbox.ts'
 import { bytesOfMessage, nothing, pageOf } from './pages.ts'
-import { listedLetter } from './stored-row.ts'
 
 interface Kept {
   /** Emptied at the end, because V8 keeps entries of a map for a while after they were deleted. */

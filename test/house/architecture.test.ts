@@ -49,7 +49,7 @@ describe('what is in src/ runs anywhere', () => {
 })
 
 /** The folders of src/ in the order of imports: a file may import from its own folder and from those before it. */
-const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'gaps', 'vehicles', 'core', 'parts', 'receiver']
+const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'once', 'gaps', 'vehicles', 'core', 'parts', 'receiver']
 /** Beside the path of a message: folders that build on all of it. */
 const beside = ['when', 'operator', 'inspector', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
 const entries = [
@@ -93,7 +93,6 @@ const middle =
 
 /** The only tests that know a file of the middle: of a unit with a meaning of its own, or as the one door to what no entry has. */
 const inside: Readonly<Record<string, readonly string[]>> = {
-  'test/inbox/believed-time.test.ts': ['believed-time'],
   'test/inbox/delivery-id.test.ts': ['delivery-id'],
   'test/inbox/group-commit.test.ts': ['group-commit'],
   'test/inbox/kafka-client.test.ts': ['client', 'options'],

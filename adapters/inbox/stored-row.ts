@@ -1,5 +1,6 @@
-import { failureIn } from './failing.ts'
-import type { Claim, DeadLetter, InboxMessage, ListedMessage, Waiting } from './inbox.ts'
+import { listedLetter } from '../../src/inbox/archive.ts'
+import { failureIn } from '../../src/inbox/failing.ts'
+import type { Claim, DeadLetter, InboxMessage, ListedMessage, Waiting } from '../../src/inbox/inbox.ts'
 
 /** A row of an inbox in a database. Every version of fleethook names the columns like this. */
 type StoredRow = Readonly<Record<string, unknown>>
@@ -55,10 +56,6 @@ export function letterOf(row: StoredRow): DeadLetter {
 
 export function listedOf(row: StoredRow, state: ListedMessage['state']): ListedMessage {
   return state === 'dead' ? listedLetter(letterOf(row)) : { message: messageOf(row), state }
-}
-
-export function listedLetter({ message, error, attempts, diedAt }: DeadLetter): ListedMessage {
-  return { message, state: 'dead', reason: { error, attempts, diedAt } }
 }
 
 export function waitingOf(row: StoredRow): Waiting {
