@@ -59,11 +59,11 @@ export class Runner {
     if (event === undefined) return undefined
     const context = new MessageContext(this.#options.log, request.env ?? {}, delivery, message)
     try {
-      const { wants, input } = handler
+      const { wants, input, nth } = handler
       // The filter of a handler that throws fails the handler, so it is asked again here.
       if (wants !== undefined && !wants(event, message)) return undefined
       const first = { subject: message, event, delivery, messages: undefined }
-      return this.#call(handler, input === undefined ? event : input(message), context, request, first)
+      return this.#call(handler, input === undefined ? event : input(message, nth), context, request, first)
     } catch (error) {
       return { error }
     }
@@ -75,14 +75,14 @@ export class Runner {
     owner: RequestScope,
   ): Failure | undefined | Promise<Failure | undefined> {
     try {
-      const { wants, input } = handler
+      const { wants, input, nth } = handler
       const wanted = messages.filter(({ event }, at) => event !== undefined && (wants?.(event, messages[at]) ?? true))
       const deliveries = wanted.map((message) => message.delivery())
       const [message] = wanted
       const [delivery] = deliveries
       if (message?.event === undefined || delivery === undefined) return undefined
       const context = new BatchContext(this.#options.log, owner.env ?? {}, deliveries, wanted)
-      const given = wanted.map((each) => (input === undefined ? each.event : input(each)))
+      const given = wanted.map((each) => (input === undefined ? each.event : input(each, nth)))
       const first = { subject: wanted, event: message.event, delivery, messages: messages.length }
       return this.#call(handler, given, context, owner, first)
     } catch (error) {
