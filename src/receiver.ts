@@ -21,7 +21,7 @@ import type { AddedBy, Handling, KeepsVehicles, Receiver, Webhook } from './rece
 import type { KeptVehicles } from './parts/vehicles.ts'
 import { isEdge } from './vehicles/edge.ts'
 import type { BatchOptions } from './core/handler.ts'
-import { Reports } from './receiver/reports.ts'
+import { Reports } from './reports/reports.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
 /**

@@ -1,6 +1,6 @@
 import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import type { Message, Handler } from './message.ts'
-import type { CoreEvents } from './events.ts'
+import type { Reports } from '../reports/reports.ts'
 
 export interface PausedHandler {
   readonly handler: string
@@ -12,7 +12,7 @@ export interface PausedHandler {
 /** What breakers need of their core. */
 interface BreakerHost {
   readonly clock: Clock
-  readonly events: Pick<CoreEvents, 'stillPaused' | 'recovered'>
+  readonly reports: Reports
   /** A message may have its turn again. Does nothing unless a breaker keeps it. */
   resume(message: Message, afterMs?: number): void
 }
@@ -68,7 +68,7 @@ export class Breakers {
   askedToWait(handler: Handler): void {
     const breaker = this.#failing.get(handler)
     const atMs = breaker?.askedToWait()
-    if (breaker !== undefined && atMs !== undefined) this.#host.events.stillPaused(handler.name, atMs, breaker.failures)
+    if (breaker !== undefined && atMs !== undefined) this.#host.reports.stillPaused(handler.name, atMs, breaker.failures)
   }
 
   succeeded(handler: Handler): void {
@@ -76,7 +76,7 @@ export class Breakers {
     const breaker = this.#failing.get(handler)
     if (breaker === undefined) return
     this.#failing.delete(handler)
-    if (breaker.sinceMs !== undefined) this.#host.events.recovered(handler.name)
+    if (breaker.sinceMs !== undefined) this.#host.reports.recovered(handler.name)
     breaker.close()
   }
 

@@ -1,20 +1,71 @@
-import { elapsedMs } from '../base/clock.ts'
+import { type Clock, elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
+import type { Log } from '../base/log.ts'
 import { noRequest, type RequestScope } from '../hosting/execution-context.ts'
 import type { FailingMessage } from '../inbox/failing.ts'
-import { type Claim, done, type Outcome, type Settled, type Waiting } from '../inbox/inbox.ts'
+import {
+  type Claim,
+  crashText,
+  type DeadLetter,
+  done,
+  type Inbox,
+  mostCrashes,
+  type Outcome,
+  type ReadMessage,
+  type Settled,
+  type Waiting,
+} from '../inbox/inbox.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
+import type { Reports } from '../reports/reports.ts'
+import type { VehicleStates } from '../vehicles/vehicles.ts'
 import { type Batch, Gathering } from './batches.ts'
 import { Breaker, Breakers } from './breaker.ts'
 import { RequestDeadlines } from './deadlines.ts'
 import { type Message, contextHop, RequestWork, type Handler } from './message.ts'
-import { type CoreCounts, type CoreOptions, inboxRestMs } from './events.ts'
 import { Lanes } from './lanes.ts'
 import { Lifecycle, Yielding } from './lifecycle.ts'
-import { admittedBy, type Ended } from './part.ts'
-import { backoffMs, crashText, errorText, expectedMs, mostCrashes, ownRetry, requestOf, type RetryOptions } from './retry.ts'
+import { admittedBy, type Ended, type Part } from './part.ts'
+import type { Registry } from './registry.ts'
+import { backoffMs, errorText, expectedMs, ownRetry, requestOf, type RetryOptions } from './retry.ts'
 import { type Failure, Runner } from './runner.ts'
+
+/** Results since construction. Messages that the receiver made itself do not count. */
+interface CoreCounts {
+  handled: number
+  retried: number
+  deadLettered: number
+  duplicates: number
+  lost: number
+  handedOver: number
+  forgotten: number
+}
+
+/** How long a message rests when the inbox failed during its attempt, in milliseconds. */
+const inboxRestMs = 5_000
+
+interface CoreOptions {
+  readonly inbox: Inbox
+  readonly clock: Clock
+  readonly log: Log
+  readonly registry: Registry
+  /** The states of vehicles. `undefined`: nobody keeps them. */
+  readonly vehicles: VehicleStates | undefined
+  readonly parts: readonly Part[]
+  readonly retry: Required<RetryOptions>
+  readonly concurrency: number
+  /** The most handlers that start in one turn of the event loop. */
+  readonly startsAtOnce: number
+  readonly timeoutMs: number
+  readonly read: ReadMessage
+  readonly reports: Reports
+  /** A message of this request was given up. */
+  died(letter: DeadLetter, request: RequestWork): void
+  /** A message of this lane, received at or after `sinceMs`, was given up while the receiver goes on. */
+  missed(lane: string, sinceMs: number): void
+  /** The inbox has room again, because a message of `request` is over. */
+  onCapacity(request: RequestWork): void
+}
 
 /**
  * What follows a turn. `over`: nothing, it has ended elsewhere. `wait`: for those before it in its lane. `gather`: in a batch. `again`: at
@@ -108,17 +159,17 @@ export class Core {
   #isPumping = false
 
   constructor(options: CoreOptions) {
-    const { clock, events } = options
+    const { clock, reports } = options
     this.options = options
     this.lifecycle = new Lifecycle(clock)
     this.breakers = new Breakers({
       clock,
-      events,
+      reports,
       resume: (message, afterMs) => this.#resumeFromBreaker(message, afterMs),
     })
     this.runner = new Runner(options, this.#endedLate)
     this.#yielding = new Yielding(clock, options.startsAtOnce, this.#runStarted)
-    this.#deadlines = new RequestDeadlines(clock, events, this.#expire)
+    this.#deadlines = new RequestDeadlines(clock, reports, this.#expire)
   }
 
   /** Gives messages their places in their lanes, before the inbox has them: their order is the order of these calls. */
@@ -241,13 +292,13 @@ export class Core {
     try {
       await this.options.inbox.settle(message.id, this.#later(message, restMs))
     } catch (error) {
-      this.options.events.inboxFailed(error)
+      this.options.reports.inboxFailed(error)
     }
   }
 
   /** Gives up messages that are over, and resolves to what is lost: a durable inbox keeps them for a later process. Never rejects. */
   async giveUp(messages: readonly Message[]): Promise<readonly Message[]> {
-    const { inbox, events } = this.options
+    const { inbox, reports } = this.options
     const lost: Message[] = []
     const lose = async (message: Message): Promise<void> => {
       try {
@@ -255,7 +306,7 @@ export class Core {
         if ((await inbox.claim(message.id)) === undefined) return
         await inbox.settle(message.id)
       } catch (error) {
-        events.inboxFailed(error)
+        reports.inboxFailed(error)
       }
       if (!message.counts) return
       this.counts.lost += 1
@@ -263,7 +314,7 @@ export class Core {
       this.#reportSettled(message, 'lost')
     }
     if (inbox.durability === 'memory') await Promise.all(messages.map(lose))
-    if (lost.length > 0) events.lost(lost.length)
+    if (lost.length > 0) reports.lost(lost.length)
     // An answer must not wait for its handlers any more, even if a later process runs them.
     for (const { request } of messages) request.oneIsOver(true)
     return lost
@@ -529,7 +580,7 @@ export class Core {
 
   /** Runs the handler of a batch. Each of its messages then goes on with its own turn. Never rejects. */
   async #runBatch(batch: Batch): Promise<void> {
-    const { inbox, events } = this.options
+    const { inbox, reports } = this.options
     const { handler } = batch
     const begun = batch.begin()
     // Other processes can take messages over until the handler runs.
@@ -559,7 +610,7 @@ export class Core {
       let failed: Rest | undefined
       if (failure === undefined || request?.kind === 'discard') {
         this.breakers.succeeded(handler)
-        if (request?.kind === 'discard') events.discarded(request.reason, first?.event?.topic ?? '', left.length)
+        if (request?.kind === 'discard') reports.discarded(request.reason, first?.event?.topic ?? '', left.length)
       } else if (first !== undefined) failed = this.#failed(first, handler, failure.error, messages.length)
       for (const message of left) {
         const attempt = new Attempt(message.attempt - 1, 1)
@@ -576,7 +627,7 @@ export class Core {
   #callBatch({ handler, owner }: Batch, messages: readonly Message[]): MaybeFailure | Promise<MaybeFailure> {
     const call = (): MaybeFailure | Promise<MaybeFailure> =>
       this.runner.runBatch(handler, messages, owner ?? messages[0]?.request ?? noRequest)
-    const { around } = this.options.events.observers
+    const { around } = this.options.reports.observers
     if (around === undefined) return call()
     const observed = messages.flatMap((message) =>
       message.event === undefined ? [] : [{ event: message.event, delivery: message.delivery() }],
@@ -588,7 +639,7 @@ export class Core {
 
   /** Runs an attempt inside of what observers put around it. `undefined`: nobody observes it, or nothing runs. */
   #observed(message: Message, attempt: Attempt): Promise<unknown> | undefined {
-    const { around } = this.options.events.observers
+    const { around } = this.options.reports.observers
     if (around === undefined || message.event === undefined) return undefined
     if (this.lifecycle.startsNoMore || this.#handlerAt(message, attempt) === undefined) return undefined
     const what: ObservedRun = {
@@ -672,14 +723,14 @@ export class Core {
     if (message.isGone) attempt.failure = failure
     else if (failure === undefined || request?.kind === 'discard') {
       this.breakers.succeeded(handler)
-      if (request?.kind === 'discard') this.options.events.discarded(request.reason, message.event?.topic ?? '', 1)
+      if (request?.kind === 'discard') this.options.reports.discarded(request.reason, message.event?.topic ?? '', 1)
     } else if (request?.kind === 'give-up') this.#gaveUp(message, handler, failure.error)
     else attempt.fail(handler, failure, this.#failed(message, handler, failure.error))
   }
 
   /** A handler failed. Reports it, and returns the breaker at which the message waits, and the time until it is tried again. */
   #failed(message: Message, handler: Handler, error: unknown, messages: number = 1): Rest {
-    const { events, clock } = this.options
+    const { reports, clock } = this.options
     const retry = ownRetry(handler.run) ?? this.options.retry
     const { startsNoMore } = this.lifecycle
     const request = requestOf(error)
@@ -696,7 +747,7 @@ export class Core {
       const sinceMs = message.trouble?.sinceMs ?? now - expectedMs(retry, message.attemptsBefore)
       const isCertain = open !== undefined || messages > 1
       const isLast = !isCertain && this.#isSpent(message, now, sinceMs)
-      events.failed(
+      reports.failed(
         error,
         message.event,
         { id: message.id, attempt: message.attempt },
@@ -715,12 +766,12 @@ export class Core {
 
   /** Another try would end the same way, and what the handler calls works. */
   #gaveUp(message: Message, handler: Handler, error: unknown): void {
-    const { events, clock } = this.options
+    const { reports, clock } = this.options
     this.breakers.succeeded(handler)
     message.failForGood(errorText(error), [handler])
     const { id, attempt, event } = message
     const how = { handler: handler.name, failures: 0, nextAtMs: undefined, limit: attempt, untilMs: clock.now() }
-    if (event !== undefined) events.failed(error, event, { id, attempt }, how)
+    if (event !== undefined) reports.failed(error, event, { id, attempt }, how)
   }
 
   /** Whether the failed attempt was the last one. Notes that it failed. */
@@ -757,7 +808,7 @@ export class Core {
 
   /** The inbox failed, or could not read the state of a vehicle. The message is tried again, or given up after the longest time of retries. */
   #failedTurn(message: Message, error: unknown): number {
-    this.options.events.inboxFailed(error)
+    this.options.reports.inboxFailed(error)
     // The inbox takes other rows, but not that this message waits: there is no next attempt.
     const isRefused = error instanceof FleethookError && error.code === 'message_refused'
     if (isRefused && message.handlers !== undefined && message.trouble?.fatal === undefined) {
@@ -819,7 +870,7 @@ export class Core {
       const { id, claim, trouble, request } = message
       this.#over(message, 'dead')
       if (message.isGone || claim === undefined) return
-      this.options.events.died({ id, message: claim.message, ...outcome.reason }, request)
+      this.options.died({ id, message: claim.message, ...outcome.reason }, request)
       // Meanwhile its handler was done.
       if (trouble?.failed?.length === 0) this.#takeBack(message)
     }
@@ -831,11 +882,11 @@ export class Core {
   }
 
   #takeBack({ id }: Message): void {
-    const { inbox, events, log } = this.options
+    const { inbox, reports, log } = this.options
     void inbox.archive?.discard(id).then((isGone) => {
       // What to do: Nothing is missing or written twice. If it happens often, raise `timeoutMs`.
       if (isGone) log.warn('a handler was done after its time limit, so its dead letter is gone', { delivery: id })
-    }, events.inboxFailed)
+    }, reports.inboxFailed)
   }
 
   /** The inbox has written the end of a message. A process that has it since then has counted it as handed over. */
@@ -845,7 +896,7 @@ export class Core {
     this.#reportOver(message, outcome)
     if (message.counts) counts[outcome === 'done' ? 'handled' : outcome === 'dead' ? 'deadLettered' : 'duplicates'] += 1
     // That of a dead letter is reported with its error.
-    if (outcome !== 'dead' && this.options.events.observers.settled !== undefined)
+    if (outcome !== 'dead' && this.options.reports.observers.settled !== undefined)
       this.#reportSettled(message, outcome === 'done' ? 'handled' : 'duplicate')
   }
 
@@ -860,7 +911,7 @@ export class Core {
   /** Reports to observers that a message needs no more work. */
   #reportSettled(message: Message, outcome: SettledMessage['outcome']): void {
     const { id, lane, mostAttempts, claim, event } = message
-    this.options.events.observers.settled?.({
+    this.options.reports.observers.settled?.({
       id,
       vin: vinOf(lane),
       outcome,
@@ -874,14 +925,13 @@ export class Core {
   #end(message: Message, isSettled: boolean = false): void {
     const { request } = message
     this.#leave(message)
-    if (isSettled) this.options.events.onCapacity(request)
+    if (isSettled) this.options.onCapacity(request)
     if (isSettled && message.trouble?.fatal !== undefined) (request.givenUp ??= []).push(message.lane)
     request.oneIsOver()
   }
 
   /** The runtime is about to end the request's work, or has ended it: anything unfinished is lost. */
   readonly #expire = (request: RequestWork, sinceMs: number): void => {
-    const { events } = this.options
     const reason = new FleethookError(
       'drain_deadline',
       'The runtime ends the work of the request now, and handlers have not finished.',
@@ -891,7 +941,7 @@ export class Core {
     const unfinished = request.messages.filter(({ isOver }) => !isOver)
     for (const message of unfinished) this.#leave(message)
     void this.giveUp(unfinished).then((lost) => {
-      for (const { lane } of lost) events.missed(lane, sinceMs)
+      for (const { lane } of lost) this.options.missed(lane, sinceMs)
     })
     this.pump()
   }

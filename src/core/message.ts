@@ -5,12 +5,11 @@ import type { MalformedBody } from '../events/malformed.ts'
 import { type ExecutionContext, isBound, type RequestScope } from '../hosting/execution-context.ts'
 import { msOfSeq, seqOf } from '../inbox/delivery-id.ts'
 import type { LastFailure } from '../inbox/failing.ts'
-import type { Claim, Waiting } from '../inbox/inbox.ts'
+import { type Claim, mostCrashes, type Waiting } from '../inbox/inbox.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { Step } from '../vehicles/vehicles.ts'
 import type { BatchOptions } from './handler.ts'
 import type { MessageView } from './part.ts'
-import { mostCrashes } from './retry.ts'
 
 /** The queue of one VIN. It exists only while it has work. Only `Lanes` changes it. */
 export interface Lane {

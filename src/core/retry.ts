@@ -23,12 +23,6 @@ export function retryOptions(given: Partial<RetryOptions>, isDurable: boolean): 
   return { attempts, minMs, maxMs, maxAgeMs }
 }
 
-/** A message during which this many processes ended is given up: it is probably the reason. */
-export const mostCrashes = 3
-
-/** Why such a message is given up. */
-export const crashText = (crashes: number): string => `${crashes} processes ended while they handled it`
-
 const ownOptions = /* @__PURE__ */ new WeakMap<object, Required<RetryOptions>>()
 
 /** This handler is tried again as it says itself, whatever the option `retry` of its receiver is. */

@@ -1,4 +1,4 @@
-import { elapsedMs, type Timer } from '../base/clock.ts'
+import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { PassingMap } from '../base/passing-map.ts'
@@ -8,7 +8,7 @@ import type { RequestScope } from '../hosting/execution-context.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { AnyVehicleView, Change } from '../vehicles/edge.ts'
 import type { Context, Message, Handler } from './message.ts'
-import type { CoreOptions } from './events.ts'
+import type { Reports } from '../reports/reports.ts'
 
 /** A handler's failure. `error` is whatever was thrown; it need not be an `Error`. */
 export interface Failure {
@@ -38,7 +38,12 @@ interface FirstMessage {
   readonly messages: number | undefined
 }
 
-type RunnerOptions = Pick<CoreOptions, 'clock' | 'log' | 'timeoutMs' | 'events'>
+interface RunnerOptions {
+  readonly clock: Clock
+  readonly log: Log
+  readonly timeoutMs: number
+  readonly reports: Reports
+}
 
 const none: readonly never[] = []
 
@@ -108,8 +113,8 @@ export class Runner {
     owner: RequestScope,
     first: FirstMessage,
   ): Failure | undefined | Promise<Failure | undefined> {
-    const { events, clock, timeoutMs } = this.#options
-    const startedMs = events.observers.ran === undefined ? undefined : elapsedMs(clock)
+    const { reports, clock, timeoutMs } = this.#options
+    const startedMs = reports.observers.ran === undefined ? undefined : elapsedMs(clock)
     let result: unknown
     try {
       result = handler.run(input, context)
@@ -150,12 +155,12 @@ export class Runner {
   }
 
   #finish(run: ActiveRun, failure: Failure | undefined): void {
-    const { clock, events } = this.#options
+    const { clock, reports } = this.#options
     if (!this.#active.delete(run)) {
       if (run.timedOutAtMs === undefined) return
       const { event, delivery, messages, subject } = run.first
       if (failure === undefined && run.handler.mark !== undefined) this.#endedLate(run.handler, [subject].flat())
-      events.endedLate(clock.now() - run.timedOutAtMs, event, delivery, { handler: run.handler.name, messages })
+      reports.endedLate(clock.now() - run.timedOutAtMs, event, delivery, { handler: run.handler.name, messages })
       return
     }
     run.timer?.cancel()
@@ -164,8 +169,8 @@ export class Runner {
   }
 
   #ran({ name }: Handler, startedMs: number | undefined): void {
-    const { events, clock } = this.#options
-    if (startedMs !== undefined) events.observers.ran?.(name, elapsedMs(clock) - startedMs)
+    const { reports, clock } = this.#options
+    if (startedMs !== undefined) reports.observers.ran?.(name, elapsedMs(clock) - startedMs)
   }
 
   #abort(run: ActiveRun, reason: unknown): void {

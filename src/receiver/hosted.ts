@@ -7,9 +7,9 @@ import type { DeliveryIds } from '../inbox/delivery-id.ts'
 import type { Behind } from './branches.ts'
 import type { Intake, ReceiverParts } from './intake.ts'
 import type { Settings } from './options.ts'
-import type { Reports } from './reports.ts'
+import type { Reports } from '../reports/reports.ts'
 import type { KeptVehicles } from '../parts/vehicles.ts'
-import type { Refusals } from './refusals.ts'
+import type { Refusals } from '../reports/refusals.ts'
 
 /** A receiver as the server that serves it sees it. Only adapters use it. */
 export interface HostedReceiver {

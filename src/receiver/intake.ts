@@ -34,7 +34,7 @@ import type { KeptStates, KeptVehicles } from '../parts/vehicles.ts'
 import type { LocalVehicles, Vehicles } from '../vehicles/vehicles.ts'
 import type { Behind } from './branches.ts'
 import type { Settings } from './options.ts'
-import type { Reports } from './reports.ts'
+import type { Reports } from '../reports/reports.ts'
 
 /** What a receiver consists of beside its intake. */
 export interface ReceiverParts {
@@ -198,26 +198,16 @@ export class Intake implements OperatorApi {
       vehicles: kept?.states,
       parts: added,
       read: receipts.reread,
-      events: {
-        observers: reports.observers,
-        failed: reports.failed,
-        discarded: reports.discarded,
-        stillPaused: reports.stillPaused,
-        recovered: reports.recovered,
-        endedLate: reports.endedLate,
-        inboxFailed,
-        lost: reports.lost,
-        died: (letter, request) => {
-          const told = reports.noteDead(deadMessage(letter, receipts.reread), this.durability)
-          // On a function, what goes on after the answer is frozen.
-          if (told !== undefined) request.alsoWaitFor(this.#during(() => resolvedOr(told, clock, settings.timeoutMs)))
-        },
-        requestEnds: reports.requestEnds,
-        missed: (lane, fromMs) => gaps.note({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
-        onCapacity: (request) => {
-          this.#window?.refill()
-          gaps.emit(request)
-        },
+      reports,
+      died: (letter, request) => {
+        const told = reports.noteDead(deadMessage(letter, receipts.reread), this.durability)
+        // On a function, what goes on after the answer is frozen.
+        if (told !== undefined) request.alsoWaitFor(this.#during(() => resolvedOr(told, clock, settings.timeoutMs)))
+      },
+      missed: (lane, fromMs) => gaps.note({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
+      onCapacity: (request) => {
+        this.#window?.refill()
+        gaps.emit(request)
       },
     })
     this.lifecycle = this.#core.lifecycle

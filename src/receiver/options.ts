@@ -23,7 +23,7 @@ import type { InboxFactory } from '../inbox/inbox.ts'
 import { memoryInbox } from '../inbox/memory.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { consoleLog, type Log } from '../base/log.ts'
-import { isObserver } from './observers.ts'
+import { isObserver } from '../reports/observers.ts'
 
 /** The most that a receiver takes at once. */
 export interface Limits {

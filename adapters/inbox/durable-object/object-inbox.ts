@@ -1,6 +1,5 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { idWithSeq, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
-import { mostCrashes } from '../../../src/core/retry.ts'
 import { CrashSuspects } from '../crash-suspects.ts'
 import {
   type Archive,

@@ -17,6 +17,7 @@ import {
   type InboxSettings,
   type KeptGap,
   type ListedMessage,
+  mostCrashes,
   neverFits,
   type NextAttempt,
   type Outcome,
@@ -24,7 +25,6 @@ import {
   type Waiting,
   whyNeverFit,
 } from '../../../src/inbox/inbox.ts'
-import { mostCrashes } from '../../../src/core/retry.ts'
 import { CrashSuspects } from '../crash-suspects.ts'
 import { bytesOfMessage, pageBytes } from '../../../src/inbox/pages.ts'
 import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
