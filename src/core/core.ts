@@ -720,12 +720,19 @@ export class Core {
 
   #ran(message: Message, handler: Handler, failure: MaybeFailure, attempt: Attempt): void {
     const request = failure && requestOf(failure.error)
+    const { reports, clock } = this.options
     if (message.isGone) attempt.failure = failure
     else if (failure === undefined || request?.kind === 'discard') {
       this.breakers.succeeded(handler)
-      if (request?.kind === 'discard') this.options.reports.discarded(request.reason, message.event?.topic ?? '', 1)
-    } else if (request?.kind === 'give-up') this.#gaveUp(message, handler, failure.error)
-    else attempt.fail(handler, failure, this.#failed(message, handler, failure.error))
+      if (request?.kind === 'discard') reports.discarded(request.reason, message.event?.topic ?? '', 1)
+    } else if (request?.kind === 'give-up') {
+      // Another try would end the same way, and what the handler calls works.
+      this.breakers.succeeded(handler)
+      message.failForGood(errorText(failure.error), [handler])
+      const { event, attempt: limit } = message
+      const how = { handler: handler.name, failures: 0, nextAtMs: undefined, limit, untilMs: clock.now() }
+      if (event !== undefined) reports.failed(failure.error, event, { id: message.id, attempt: limit }, how)
+    } else attempt.fail(handler, failure, this.#failed(message, handler, failure.error))
   }
 
   /** A handler failed. Reports it, and returns the breaker at which the message waits, and the time until it is tried again. */
@@ -762,16 +769,6 @@ export class Core {
       )
     }
     return { breaker: open?.breaker, restMs }
-  }
-
-  /** Another try would end the same way, and what the handler calls works. */
-  #gaveUp(message: Message, handler: Handler, error: unknown): void {
-    const { reports, clock } = this.options
-    this.breakers.succeeded(handler)
-    message.failForGood(errorText(error), [handler])
-    const { id, attempt, event } = message
-    const how = { handler: handler.name, failures: 0, nextAtMs: undefined, limit: attempt, untilMs: clock.now() }
-    if (event !== undefined) reports.failed(error, event, { id, attempt }, how)
   }
 
   /** Whether the failed attempt was the last one. Notes that it failed. */
@@ -859,21 +856,27 @@ export class Core {
     return { as: 'later', next }
   }
 
-  /** The inbox has written how a turn ended. `after`: a message that was to die is done after all. */
+  /**
+   * The inbox has written how a turn ended. `after`: a message that was to die is done after all. A process that has a message since then has
+   * counted it as handed over.
+   */
   #written(message: Message, outcome: Outcome, next: Next, after: Settled): void {
-    if (outcome.as === 'later') return
-    if (outcome.as === 'done') this.#over(message, next === 'skipped' ? 'skipped' : 'done')
-    else if (after === 'done') {
-      message.trouble = undefined
-      this.#over(message, 'done')
-    } else {
-      const { id, claim, trouble, request } = message
-      this.#over(message, 'dead')
-      if (message.isGone || claim === undefined) return
+    if (outcome.as === 'later' || message.isGone) return
+    const { id, claim, trouble, request, counts: isCounted } = message
+    if (outcome.as === 'dead' && after !== 'done') {
+      this.#reportOver(message, 'dead')
+      if (isCounted) this.counts.deadLettered += 1
+      if (claim === undefined) return
       this.options.died({ id, message: claim.message, ...outcome.reason }, request)
       // Meanwhile its handler was done.
       if (trouble?.failed?.length === 0) this.#takeBack(message)
+      return
     }
+    if (outcome.as === 'dead') message.trouble = undefined
+    const isSkipped = next === 'skipped'
+    this.#reportOver(message, isSkipped ? 'skipped' : 'done')
+    if (isCounted) this.counts[isSkipped ? 'duplicates' : 'handled'] += 1
+    this.#reportSettled(message, isSkipped ? 'duplicate' : 'handled')
   }
 
   /** The transaction of a handler that leaves a mark was committed after its time limit: nothing is left of a dead letter that only it made. */
@@ -889,17 +892,6 @@ export class Core {
     }, reports.inboxFailed)
   }
 
-  /** The inbox has written the end of a message. A process that has it since then has counted it as handed over. */
-  #over(message: Message, outcome: Exclude<Ended, 'gone'>): void {
-    if (message.isGone) return
-    const { counts } = this
-    this.#reportOver(message, outcome)
-    if (message.counts) counts[outcome === 'done' ? 'handled' : outcome === 'dead' ? 'deadLettered' : 'duplicates'] += 1
-    // That of a dead letter is reported with its error.
-    if (outcome !== 'dead' && this.options.reports.observers.settled !== undefined)
-      this.#reportSettled(message, outcome === 'done' ? 'handled' : 'duplicate')
-  }
-
   /** For the states of vehicles and for parts. */
   #reportOver(message: Message, outcome: Ended): void {
     if (message.toParts === 'ended') return
@@ -908,17 +900,12 @@ export class Core {
     for (const part of this.options.parts) part.over?.(message, outcome)
   }
 
-  /** Reports to observers that a message needs no more work. */
+  /** Reports to observers that a message needs no more work. A dead letter is reported with its error. */
   #reportSettled(message: Message, outcome: SettledMessage['outcome']): void {
-    const { id, lane, mostAttempts, claim, event } = message
-    this.options.reports.observers.settled?.({
-      id,
-      vin: vinOf(lane),
-      outcome,
-      attempts: mostAttempts,
-      bytes: claim?.message.bytes,
-      event,
-    })
+    const { settled } = this.options.reports.observers
+    if (settled === undefined) return
+    const { id, lane, mostAttempts: attempts, claim, event } = message
+    settled({ id, vin: vinOf(lane), outcome, attempts, bytes: claim?.message.bytes, event })
   }
 
   /** It leaves its lane for good, whatever its state. `isSettled`: the inbox no longer has it as waiting. */

@@ -12,7 +12,7 @@ import type { BatchOptions } from './handler.ts'
 import type { MessageView } from './part.ts'
 
 /** The queue of one VIN. It exists only while it has work. Only `Lanes` changes it. */
-export interface Lane {
+export class Lane {
   readonly key: string
   /** The oldest message. */
   head: Message | undefined
@@ -20,11 +20,15 @@ export interface Lane {
   /** The message whose turn it is: the head, or the first one behind those that were passed over. */
   turn: Message | undefined
   /** Whether it stands in the queue of lanes. If not, its message runs or is not ready. */
-  isQueued: boolean
+  isQueued = false
   following: Lane | undefined
-  messages: number
+  messages = 0
   /** The message that has made it rest. Until that one is over, the lane does not count in `Lanes.messages`. */
   aside: Message | undefined
+
+  constructor(key: string) {
+    this.key = key
+  }
 }
 
 /** The second argument of every handler. */
@@ -60,11 +64,11 @@ export interface Slot {
 }
 
 /** What went wrong with a message. Only a failure makes one. */
-interface Trouble {
+class Trouble {
   /** When the handler that failed began to fail, by the clock that is never set back. */
   sinceMs: number | undefined
   /** Attempts that do not count, because the handler fails for every vehicle. */
-  exempt: number
+  exempt = 0
   /** A handler failed for the last time: once the others are done, the message becomes a dead letter with this error. */
   fatal: string | undefined
   /** Those handlers. `undefined`: something else than a handler is the reason. */
@@ -295,14 +299,7 @@ export class Message implements MessageView {
   }
 
   inTrouble(): Trouble {
-    return (this.trouble ??= {
-      sinceMs: undefined,
-      exempt: 0,
-      fatal: undefined,
-      failed: undefined,
-      rest: undefined,
-      failure: undefined,
-    })
+    return (this.trouble ??= new Trouble())
   }
 
   /** What handlers learn of this attempt. */

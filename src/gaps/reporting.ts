@@ -28,6 +28,9 @@ interface Kept {
 /** How long messages can still be lost after a stall: connections that waited too long fill the kernel's queue. */
 const catchUpMs = 3_000
 
+/** The shortest time between two reports of refused requests, in milliseconds: bodies can be refused as fast as they come. */
+const leastMs = 1_000
+
 /** Gap events in the inbox at the same time, when each of them has to be handled here. */
 const atOnce = 16
 
@@ -38,12 +41,15 @@ const atOnce = 16
 export class GapReporting {
   readonly #host: GapHost
   readonly #gaps: Gaps
-  readonly #pace: Pace
   #underWay = 0
   /** Rises with each sign of room: room that comes while an event is being refused is room for the next try. */
   #signs = 0
   #isStarted = false
   #isDraining = false
+  /** When the gaps of refused requests were last reported. */
+  #reportedMs = -Infinity
+  /** Ends the wait for their next report. */
+  #endWait: (() => void) | undefined
   #stopWatching = (): void => {}
   /** Set when the process stood still a moment ago. Until this timer fires, that gap grows, and `emit` does nothing. */
   #catchingUp: Timer | undefined
@@ -52,7 +58,6 @@ export class GapReporting {
   constructor(host: GapHost) {
     this.#host = host
     this.#gaps = new Gaps(host.clock)
-    this.#pace = new Pace(host.clock)
   }
 
   /** The number of gaps that no event reports. */
@@ -78,10 +83,31 @@ export class GapReporting {
     this.#gaps.forget(vin)
   }
 
-  /** Reports what is open, never sooner than `waitMs` from now. */
+  /**
+   * Reports gaps of refused requests: now, then at most once a second, and never sooner than `waitMs` from now. They do not wait for the next message
+   * that is accepted: whoever sends only what is refused would never hear of it. A bound request is kept alive until then.
+   */
   soon(from: RequestScope, waitMs: number = 0): void {
-    if (this.#isDraining) this.start(from)
-    else this.#pace.soon(from, (scope) => this.start(scope), waitMs)
+    if (this.#isDraining) return this.start(from)
+    if (this.#endWait !== undefined) return
+    const { clock } = this.#host
+    const report = (): void => {
+      this.#reportedMs = elapsedMs(clock)
+      this.start(from)
+    }
+    const restMs = Math.max(waitMs, Math.min(leastMs, this.#reportedMs + leastMs - elapsedMs(clock)))
+    if (restMs <= 0) return report()
+    const waited = new Promise<void>((resolve) => {
+      const timer = backgroundTimer(clock, restMs, () => {
+        report()
+        this.#stopWaiting()
+      })
+      this.#endWait = () => {
+        timer.cancel()
+        resolve()
+      }
+    })
+    if (isBound(from.context)) from.context.waitUntil(waited)
   }
 
   /** The inbox is open and takes messages. */
@@ -129,7 +155,7 @@ export class GapReporting {
   drain(): void {
     this.#isDraining = true
     this.#stopWatching()
-    this.#pace.stop()
+    this.#stopWaiting()
     this.#endCatchUp()
     this.#emitNext(this.#host.scope)
   }
@@ -154,13 +180,18 @@ export class GapReporting {
 
   #take(): GapEvent | undefined {
     const gap = this.#gaps.take()
-    if (this.#gaps.size === 0) this.#pace.stop()
+    if (this.#gaps.size === 0) this.#stopWaiting()
     return gap
   }
 
   #ended(gap: GapEvent, kept: Kept | undefined): void {
     if (kept === undefined) this.#gaps.giveBack(gap)
     else this.#gaps.stored(gap)
+  }
+
+  #stopWaiting(): void {
+    this.#endWait?.()
+    this.#endWait = undefined
   }
 
   #endCatchUp(): void {
@@ -174,53 +205,5 @@ export class GapReporting {
     const now = this.#host.clock.now()
     this.note({ reason: 'stalled', fromMs: Math.min(this.#stalledUntilMs, now), toMs: now })
     this.#stalledUntilMs = now
-  }
-}
-
-/** The shortest time between two reports of refused requests, in milliseconds: bodies can be refused as fast as they come. */
-const leastMs = 1_000
-
-/**
- * Reports gaps of refused requests at once, and then at most once a second. They do not wait for the next message that is accepted: whoever sends only
- * what is refused would never hear of it.
- */
-class Pace {
-  readonly #clock: Clock
-  #lastMs = -Infinity
-  /** Ends the wait for the next report. */
-  #endWait: (() => void) | undefined
-
-  constructor(clock: Clock) {
-    this.#clock = clock
-  }
-
-  /** Calls `report` now, or in a moment, and never sooner than `waitMs` from now. A bound request is kept alive until then. */
-  soon(from: RequestScope, report: (from: RequestScope) => void, waitMs: number = 0): void {
-    if (this.#endWait !== undefined) return
-    const nowMs = elapsedMs(this.#clock)
-    const restMs = Math.max(waitMs, Math.min(leastMs, this.#lastMs + leastMs - nowMs))
-    if (restMs <= 0) {
-      this.#lastMs = nowMs
-      report(from)
-      return
-    }
-    const waited = new Promise<void>((resolve) => {
-      const timer = backgroundTimer(this.#clock, restMs, () => {
-        this.#lastMs = elapsedMs(this.#clock)
-        report(from)
-        this.stop()
-      })
-      this.#endWait = () => {
-        timer.cancel()
-        resolve()
-      }
-    })
-    if (isBound(from.context)) from.context.waitUntil(waited)
-  }
-
-  /** Nothing is left to report, or the receiver drains and reports what is open itself. */
-  stop(): void {
-    this.#endWait?.()
-    this.#endWait = undefined
   }
 }
