@@ -1,5 +1,5 @@
 import { listedLetter } from '../../src/inbox/archive.ts'
-import { failureIn } from '../../src/inbox/failing.ts'
+import type { LastFailure } from '../../src/inbox/failing.ts'
 import type { Claim, DeadLetter, InboxMessage, ListedMessage, Waiting } from '../../src/inbox/inbox.ts'
 
 /** A row of an inbox in a database. Every version of fleethook names the columns like this. */
@@ -75,3 +75,17 @@ export function waitingOf(row: StoredRow): Waiting {
 const replayIn = (run: unknown): string | undefined => (Number(run) > 1 ? String(run) : undefined)
 
 const changedIn = ({ changed }: StoredRow): string | undefined => (typeof changed === 'string' ? changed : undefined)
+
+function failureIn(text: unknown): LastFailure | undefined {
+  if (typeof text !== 'string') return undefined
+  try {
+    const found: unknown = JSON.parse(text)
+    if (typeof found !== 'object' || found === null) return undefined
+    const { handler, error, sinceMs }: { handler?: unknown; error?: unknown; sinceMs?: unknown } = found
+    return typeof handler === 'string' && typeof error === 'string' && typeof sinceMs === 'number'
+      ? { handler, error, sinceMs }
+      : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,4 +1,4 @@
-import { type DeadLetterStore, listedLetter, pageOf, replayable } from '../../../src/inbox/archive.ts'
+import { type DeadLetterStore, listedLetter, partOf, replayable } from '../../../src/inbox/archive.ts'
 import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
 import { BelievedTime } from '../../../src/base/believed-time.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
@@ -205,7 +205,7 @@ WHERE ${inPage} ORDER BY m.id DESC`,
   }
 
   async replaySome(which: ReplayPage, reread: ReadMessage): Promise<Replayed> {
-    const { found, next } = await pageOf(replayable(this, which, reread), which.limit)
+    const { found, next } = await partOf(this, which, reread)
     return { messages: await this.#replay(found), next }
   }
 
