@@ -75,6 +75,8 @@ type Next = 'done' | 'skipped' | 'dead' | 'over' | 'wait' | 'gather' | 'again' |
 
 type MaybeFailure = Failure | undefined
 
+type Around = NonNullable<Reports['observers']['around']>
+
 /** After a failure: the breaker at which the message waits, if it is open, and the time until the next try. */
 interface Rest {
   readonly breaker: Breaker | undefined
@@ -197,7 +199,10 @@ export class Core {
 
   /** The inbox did not take its messages. */
   cancel(request: RequestWork): void {
-    for (const message of request.messages) this.#end(message)
+    for (const message of request.messages) {
+      this.#leave(message)
+      request.oneIsOver()
+    }
     this.pump()
   }
 
@@ -354,7 +359,7 @@ export class Core {
    * handler needs one. Never rejects. `begun`: an attempt that its batch has run already, or that an observer is around of.
    */
   async #turn(message: Message, begun?: Attempt, isObserved: boolean = false): Promise<void> {
-    const { inbox, vehicles, registry } = this.options
+    const { inbox, vehicles, registry, reports } = this.options
     let next: Next | undefined
     try {
       if (begun === undefined) {
@@ -392,7 +397,8 @@ export class Core {
       // 3. Its handlers run, one after another.
       if (next === undefined) {
         const attempt = begun ?? new Attempt(message.attempt)
-        const observed = begun === undefined ? this.#observed(message, attempt) : undefined
+        const around = begun === undefined ? reports.observers.around : undefined
+        const observed = around && this.#observed(around, message, attempt)
         if (observed !== undefined) {
           await observed
           // Outside of the observer's context, because other messages start now.
@@ -489,8 +495,13 @@ export class Core {
     }
     if (this.#suspect === message) this.#suspect = undefined
     if (message.state === 'running') {
-      if (next === 'over' || next === 'done' || next === 'skipped' || next === 'dead') this.#end(message, true)
-      else {
+      if (next === 'over' || next === 'done' || next === 'skipped' || next === 'dead') {
+        const { request } = message
+        this.#leave(message)
+        this.options.onCapacity(request)
+        if (message.trouble?.fatal !== undefined) (request.givenUp ??= []).push(message.lane)
+        request.oneIsOver()
+      } else {
         const wasInBatch = message.slot !== undefined
         this.#freeSlot(message)
         if (message.request.isBound) this.#bind(message)
@@ -637,11 +648,10 @@ export class Core {
     )
   }
 
-  /** Runs an attempt inside of what observers put around it. `undefined`: nobody observes it, or nothing runs. */
-  #observed(message: Message, attempt: Attempt): Promise<unknown> | undefined {
-    const { around } = this.options.reports.observers
-    if (around === undefined || message.event === undefined) return undefined
-    if (this.lifecycle.startsNoMore || this.#handlerAt(message, attempt) === undefined) return undefined
+  /** Runs an attempt inside of what observers put around it. `undefined`: nothing runs. */
+  #observed(around: Around, message: Message, attempt: Attempt): Promise<unknown> | undefined {
+    if (message.event === undefined || this.lifecycle.startsNoMore) return undefined
+    if (this.#handlerAt(message, attempt) === undefined) return undefined
     const what: ObservedRun = {
       messages: [{ event: message.event, delivery: message.delivery(message.attempt + 1) }],
       isBatch: message.isAlone,
@@ -671,7 +681,8 @@ export class Core {
     const { handlers = noHandlers } = message
     if (handlers.length === 0) return this.#mayEnd(message) ? endOf(message) : 'wait'
     if (message.previous !== undefined && !this.#mayFollow(message)) return 'wait'
-    if (!message.mayBeSkipped) return undefined
+    // Parts may skip what came over the wire, unless an operator replays it or its handlers have run.
+    if (!message.counts || message.toParts !== 'new' || message.claim?.replayed === true) return undefined
     try {
       const admitted = admittedBy(this.options.parts, message)
       // With none before it, nothing would wake it.
@@ -908,15 +919,6 @@ export class Core {
     settled({ id, vin: vinOf(lane), outcome, attempts, bytes: claim?.message.bytes, event })
   }
 
-  /** It leaves its lane for good, whatever its state. `isSettled`: the inbox no longer has it as waiting. */
-  #end(message: Message, isSettled: boolean = false): void {
-    const { request } = message
-    this.#leave(message)
-    if (isSettled) this.options.onCapacity(request)
-    if (isSettled && message.trouble?.fatal !== undefined) (request.givenUp ??= []).push(message.lane)
-    request.oneIsOver()
-  }
-
   /** The runtime is about to end the request's work, or has ended it: anything unfinished is lost. */
   readonly #expire = (request: RequestWork, sinceMs: number): void => {
     const reason = new FleethookError(
@@ -933,7 +935,7 @@ export class Core {
     this.pump()
   }
 
-  /** As `#end`, for a message that somebody else counts. */
+  /** It leaves its lane for good, whatever its state. */
   #leave(message: Message): void {
     const { inLane } = message
     if (message.toParts === 'admitted') this.#reportOver(message, 'gone')

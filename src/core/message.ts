@@ -162,11 +162,6 @@ export class Message implements MessageView {
     return this.state === 'over'
   }
 
-  /** Parts may skip it: it came over the wire, no operator replayed it, and its handlers have not run. */
-  get mayBeSkipped(): boolean {
-    return this.counts && this.toParts === 'new' && this.claim?.replayed !== true
-  }
-
   get receivedAt(): number {
     return this.claim?.message.receivedAt ?? msOfSeq(seqOf(this.id))
   }

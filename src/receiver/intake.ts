@@ -312,8 +312,10 @@ export class Intake implements OperatorApi {
       return refused(error)
     }
     try {
-      const put = (): void | Promise<void> => this.#inbox.put(messages, from)
-      const stored = window === undefined ? put() : window.put(messages, put)
+      const stored =
+        window === undefined
+          ? this.#inbox.put(messages, from)
+          : window.put(messages, () => this.#inbox.put(messages, from))
       if (stored instanceof Promise) return stored.then(start, cancel)
     } catch (error) {
       return cancel(error)

@@ -87,27 +87,22 @@ export interface ReceiverOptions<Bindings extends object = object, Fields extend
   readonly clock?: Clock
 }
 
-export interface Settings {
+/** The options with their defaults. `basePath` has no slash at its end. */
+export interface Settings extends Required<
+  Pick<
+    ReceiverOptions,
+    'basePath' | 'format' | 'decode' | 'fields' | 'inbox' | 'concurrency' | 'timeoutMs' | 'log' | 'logErrorText' | 'clock'
+  >
+> {
   readonly secret: Secret
-  /** Without a slash at its end. */
-  readonly basePath: string
-  readonly format: 'auto' | Format
-  readonly decode: boolean
-  readonly fields: FieldCatalogue
-  readonly inbox: InboxFactory
   readonly ack: Ack | undefined
-  readonly concurrency: number
   /** The name of the branch. `undefined`: it is a receiver with a webhook. */
   readonly branch: string | undefined
   readonly retry: Partial<RetryOptions>
   readonly parts: readonly AnyPart[]
-  readonly timeoutMs: number
   readonly limits: Omit<Limits, 'bodyBytes'>
   readonly bodyBytes: Readonly<Record<Door, number>>
-  readonly log: Log
-  readonly logErrorText: boolean
   readonly observe: readonly Observer[]
-  readonly clock: Clock
 }
 
 export const receiverRules: Rules<ReceiverOptions> = {
