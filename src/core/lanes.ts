@@ -1,5 +1,5 @@
 import { PassingMap } from '../base/passing-map.ts'
-import { Lane, type Message } from './message.ts'
+import type { Lane, Message } from './message.ts'
 
 /** The most messages that need not count because their lanes are set aside. */
 const mostAside = 90_000
@@ -37,7 +37,16 @@ export class Lanes {
     const key = message.lane
     let lane = this.#lanes.get(key)
     if (lane === undefined) {
-      lane = new Lane(key)
+      lane = {
+        key,
+        head: undefined,
+        tail: undefined,
+        turn: undefined,
+        isQueued: false,
+        following: undefined,
+        messages: 0,
+        aside: undefined,
+      }
       this.#lanes.set(key, lane)
     }
     message.inLane = lane

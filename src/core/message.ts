@@ -12,7 +12,7 @@ import type { BatchOptions } from './handler.ts'
 import type { MessageView } from './part.ts'
 
 /** The queue of one VIN. It exists only while it has work. Only `Lanes` changes it. */
-export class Lane {
+export interface Lane {
   readonly key: string
   /** The oldest message. */
   head: Message | undefined
@@ -20,15 +20,11 @@ export class Lane {
   /** The message whose turn it is: the head, or the first one behind those that were passed over. */
   turn: Message | undefined
   /** Whether it stands in the queue of lanes. If not, its message runs or is not ready. */
-  isQueued = false
+  isQueued: boolean
   following: Lane | undefined
-  messages = 0
+  messages: number
   /** The message that has made it rest. Until that one is over, the lane does not count in `Lanes.messages`. */
   aside: Message | undefined
-
-  constructor(key: string) {
-    this.key = key
-  }
 }
 
 /** The second argument of every handler. */

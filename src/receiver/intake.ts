@@ -358,7 +358,15 @@ export class Intake implements OperatorApi {
   becomeReady(): Promise<boolean> {
     this.#countWaiters(1)
     const fromMs = this.parts.settings.clock.now()
-    const shared = (this.#readiness ??= this.#prepare())
+    const shared = (this.#readiness ??= this.#whenRecovered().then(
+      () => true,
+      (error: unknown) => {
+        this.#readiness = undefined
+        this.notReadyHint = this.#hintOf(error)
+        this.parts.reports.inboxFailed(error)
+        return false
+      },
+    ))
     void shared.then((ready) => {
       if (!ready) this.#gaps.note({ reason: 'inbox_unavailable', fromMs, missed: 1 })
       // By then every request that waited for the same promise has gone on.
@@ -590,18 +598,6 @@ export class Intake implements OperatorApi {
   async #whenRecovered(): Promise<void> {
     await this.open()
     await this.#recovered
-  }
-
-  async #prepare(): Promise<boolean> {
-    try {
-      await this.#whenRecovered()
-      return true
-    } catch (error) {
-      this.#readiness = undefined
-      this.notReadyHint = this.#hintOf(error)
-      this.parts.reports.inboxFailed(error)
-      return false
-    }
   }
 
   async #drain(options: DrainOptions): Promise<DrainResult> {

@@ -7,6 +7,7 @@ import {
   done,
   type Inbox,
   type InboxMessage,
+  mostCrashes,
   type NextAttempt,
   type Opened,
   unwritable,
