@@ -40,7 +40,7 @@ const longestPauseMs = 60_000
  */
 export class Breakers {
   /** Handlers that have failed since their last success. */
-  readonly #failing = new Map<Handler, Breaker>()
+  readonly failing: Map<Handler, Breaker> = new Map()
   readonly #host: BreakerHost
 
   constructor(host: BreakerHost) {
@@ -49,43 +49,41 @@ export class Breakers {
 
   /** The breaker that keeps a message from a handler now. `undefined`: the handler may run, and the breaker counts on it. */
   keeperOf(message: Message, handler: Handler): Breaker | undefined {
-    if (this.#failing.size === 0) return undefined
-    const breaker = this.#failing.get(handler)
+    const breaker = this.failing.get(handler)
     return breaker === undefined || breaker.lets(message) ? undefined : breaker
   }
 
   /** A handler failed with something other than `Retry` or `Discard`. */
   failed(message: Message, handler: Handler): OpenBreaker | undefined {
-    let breaker = this.#failing.get(handler)
+    let breaker = this.failing.get(handler)
     if (breaker === undefined) {
       breaker = new Breaker(this.#host)
-      this.#failing.set(handler, breaker)
+      this.failing.set(handler, breaker)
     }
     return breaker.failed(message)
   }
 
   /** A handler threw `Retry`, which is neither a success nor a failure. */
   askedToWait(handler: Handler): void {
-    const breaker = this.#failing.get(handler)
+    const breaker = this.failing.get(handler)
     const atMs = breaker?.askedToWait()
     if (breaker !== undefined && atMs !== undefined) this.#host.reports.stillPaused(handler.name, atMs, breaker.failures)
   }
 
   succeeded(handler: Handler): void {
-    if (this.#failing.size === 0) return
-    const breaker = this.#failing.get(handler)
+    const breaker = this.failing.get(handler)
     if (breaker === undefined) return
-    this.#failing.delete(handler)
+    this.failing.delete(handler)
     if (breaker.sinceMs !== undefined) this.#host.reports.recovered(handler.name)
     breaker.close()
   }
 
   stop(): void {
-    for (const breaker of this.#failing.values()) breaker.stop()
+    for (const breaker of this.failing.values()) breaker.stop()
   }
 
   paused(): readonly PausedHandler[] {
-    return [...this.#failing].flatMap(([{ name }, { sinceMs, nextTryMs }]) =>
+    return [...this.failing].flatMap(([{ name }, { sinceMs, nextTryMs }]) =>
       sinceMs === undefined ? [] : [{ handler: name, sinceMs, nextTryMs }],
     )
   }

@@ -369,7 +369,12 @@ export class Core {
           const claim = found instanceof Promise ? await found : found
           // Ended while we waited; already counted.
           if (claim === undefined || message.isOver) return this.#endTurn(message, 'over')
-          this.#open(message, claim)
+          message.claim = claim
+          try {
+            message.event = claim.message.event ?? this.options.read(claim.message)
+          } catch (error) {
+            message.failForGood(errorText(error))
+          }
         } else if (inbox.isStillHeld !== undefined) {
           // It waited since it was handed out. Another process may have it now.
           const isHeld = await inbox.isStillHeld(message.id)
@@ -377,6 +382,8 @@ export class Core {
         }
         // 2. It changes the state of its vehicle, once, and that says which handlers it is for.
         if (message.handlers === undefined) {
+          const spent = this.#whySpent(message)
+          if (spent !== undefined) message.failForGood(spent)
           // Even when it is given up, unless it ends the process.
           if (vehicles !== undefined && message.event !== undefined && message.crashes <= mostCrashes) {
             const found = vehicles.find(message.lane)
@@ -418,7 +425,7 @@ export class Core {
               ? this.runner.run(handler, message, attempt.delivery)
               : this.runner.runBatch(handler, [message], message.request)
           const failure = result instanceof Promise ? await result : result
-          this.#ran(message, handler, failure, attempt)
+          if (failure !== undefined || this.breakers.failing.size > 0) this.#ran(message, handler, failure, attempt)
         }
         next = this.#nextOf(message, attempt)
       }
@@ -662,36 +669,24 @@ export class Core {
     }, what)
   }
 
-  /** The inbox handed it out. Notes why it is given up before it is tried here. */
-  #open(message: Message, claim: Claim): void {
-    message.claim = claim
-    try {
-      message.event = claim.message.event ?? this.options.read(claim.message)
-    } catch (error) {
-      message.failForGood(errorText(error))
-    }
-    if (message.handlers !== undefined) return
-    message.crashes = Math.max(0, claim.deliveries - message.attemptsBefore)
-    const spent = claim.deliveries > 0 || message.attemptsBefore > 0 ? this.#whySpent(message) : undefined
-    if (spent !== undefined) message.failForGood(spent)
-  }
-
   /** What follows without a run of its handlers. `undefined`: they may run now. */
   #admit(message: Message): Next | undefined {
     const { handlers = noHandlers } = message
     if (handlers.length === 0) return this.#mayEnd(message) ? endOf(message) : 'wait'
     if (message.previous !== undefined && !this.#mayFollow(message)) return 'wait'
+    const { parts } = this.options
     // Parts may skip what came over the wire, unless an operator replays it or its handlers have run.
-    if (!message.counts || message.toParts !== 'new' || message.claim?.replayed === true) return undefined
-    try {
-      const admitted = admittedBy(this.options.parts, message)
-      // With none before it, nothing would wake it.
-      if (admitted === 'wait' && message.previous !== undefined) return 'wait'
-      if (admitted === 'skip') return this.#mayEnd(message) ? 'skipped' : 'wait'
-    } catch (error) {
-      message.failForGood(errorText(error))
-      message.handlers = noHandlers
-      return this.#admit(message)
+    if (parts.length > 0 && message.counts && message.toParts === 'new' && message.claim?.replayed !== true) {
+      try {
+        const admitted = admittedBy(parts, message)
+        // With none before it, nothing would wake it.
+        if (admitted === 'wait' && message.previous !== undefined) return 'wait'
+        if (admitted === 'skip') return this.#mayEnd(message) ? 'skipped' : 'wait'
+      } catch (error) {
+        message.failForGood(errorText(error))
+        message.handlers = noHandlers
+        return this.#admit(message)
+      }
     }
     message.toParts = 'admitted'
     return undefined
@@ -720,15 +715,19 @@ export class Core {
     return handler?.gather === undefined || (isAlone && at === 0) ? handler : undefined
   }
 
+  /** Whether a breaker keeps it from the handler, or nothing runs any more. */
   #leavesOut(message: Message, handler: Handler, attempt: Attempt): boolean {
-    const runsNoMore = this.lifecycle.startsNoMore || message.isOver
+    let breaker: Breaker | undefined
     // A breaker that lets it pass counts on the run, so it is not asked when nothing runs any more.
-    const breaker = runsNoMore ? undefined : this.breakers.keeperOf(message, handler)
-    if (!runsNoMore && breaker === undefined) return false
+    if (!this.lifecycle.startsNoMore && message.state !== 'over') {
+      if (this.breakers.failing.size > 0) breaker = this.breakers.keeperOf(message, handler)
+      if (breaker === undefined) return false
+    }
     attempt.leave(handler, breaker)
     return true
   }
 
+  /** A handler has failed, or any of them has before. */
   #ran(message: Message, handler: Handler, failure: MaybeFailure, attempt: Attempt): void {
     const request = failure && requestOf(failure.error)
     const { reports, clock } = this.options
@@ -804,11 +803,13 @@ export class Core {
     return message.attempt - exempt >= retry.attempts || nowMs - sinceMs >= retry.maxAgeMs
   }
 
-  /** Why a message that an earlier process left is given up before it is tried here. */
-  #whySpent({ attemptsBefore, crashes, trouble }: Message): string | undefined {
-    const { attempts } = this.options.retry
+  /** Why a message that an earlier process left is given up before it is tried here. Notes how many processes ended while they had it. */
+  #whySpent(message: Message): string | undefined {
+    const { attemptsBefore, claim, trouble } = message
+    const crashes = Math.max(0, (claim?.deliveries ?? 0) - attemptsBefore)
+    message.crashes = crashes
     if (crashes >= mostCrashes) return `${crashText(crashes)}, and it may be the reason.`
-    if (attemptsBefore < attempts || this.options.registry.hasOwnRetry) return undefined
+    if (attemptsBefore < this.options.retry.attempts || this.options.registry.hasOwnRetry) return undefined
     const tried = `arlier processes tried it ${attemptsBefore} times`
     const { failure } = trouble ?? {}
     return failure === undefined ? `E${tried}.` : `${failure.error} (${failure.handler}; e${tried})`

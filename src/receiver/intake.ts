@@ -10,7 +10,7 @@ import type { Registry } from '../core/registry.ts'
 import { retryOptions } from '../core/retry.ts'
 import type { GapReason } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
-import { GapReporting } from '../gaps/reporting.ts'
+import { GapReporting } from '../gaps/gaps.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound, noRequest, type RequestScope } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
@@ -280,7 +280,7 @@ export class Intake implements OperatorApi {
       from,
       (request) => {
         this.parts.reports.noteAccepted(messages)
-        if (this.#gaps.size > 0) this.#gaps.start(request)
+        if (this.#gaps.open.size > 0) this.#gaps.start(request)
         request.context?.watch?.(request.settled())
         return this.ack === 'handled' ? this.#whenHandled(request, messages) : undefined
       },
@@ -400,7 +400,7 @@ export class Intake implements OperatorApi {
     const { counts } = this.#core
     const before = counts.forgotten
     this.#core.forget(laneOf(vin))
-    this.#gaps.forget(vin)
+    this.#gaps.open.forget(vin)
     await this.vehicles?.forget(vin)
     const erased = await erase(vin, false)
     // Not all that wait have a place in memory.
@@ -436,7 +436,7 @@ export class Intake implements OperatorApi {
         since: new Date(sinceMs),
         nextTryAt: new Date(nextTryMs),
       })),
-      openGaps: this.#gaps.size,
+      openGaps: this.#gaps.open.size,
       topics: { ...topics },
       secrets: [...secrets],
       refused: { ...refusals.counts },
@@ -459,7 +459,7 @@ export class Intake implements OperatorApi {
     this.#hold(from, async () => {
       if ((await stored) === undefined) return
       this.parts.reports.noteAccepted(messages)
-      if (this.#gaps.size > 0) this.#gaps.start(from)
+      if (this.#gaps.open.size > 0) this.#gaps.start(from)
     })
   }
 
@@ -618,7 +618,7 @@ export class Intake implements OperatorApi {
     const result = await drain(this.#core, options)
     refuse()
     this.#isClosed = true
-    this.parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.size)
+    this.parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.open.size)
     const left = this.#window?.isBehind === true ? this.#inbox.usage().messages : result.left
     await this.#inbox.close(clock.now() - Math.ceil(this.#notListeningMs()))
     return { ...result, left }
