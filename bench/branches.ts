@@ -126,7 +126,8 @@ function post(agent: Agent, port: number, body: string): Promise<number> {
 export async function run(load: Load, isBehind: boolean, say: (line: string) => void): Promise<Run & Partial<Account>> {
   const { messages, vehicles, rate, kills } = load
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-branches-'))
-  const [port, other] = isBehind ? [47_311, 47_312] : [47_313, 0]
+  // Below the ports that a system gives to clients: one that tries a port on which nobody listens can connect to itself.
+  const [port, other] = isBehind ? [27_311, 27_312] : [27_313, 0]
   const file = join(folder, 'arrived.txt')
   const to = isBehind ? `http://127.0.0.1:${other}/` : ''
   const agent = new Agent({ keepAlive: true, maxSockets: 64 })
@@ -165,8 +166,8 @@ export async function run(load: Load, isBehind: boolean, say: (line: string) => 
         if (status === 200) acknowledged[vehicle]?.push(at)
         else refused += 1
       })
-      const dueMs = startedMs + ((at + 1) * 1_000) / rate
-      if (dueMs - performance.now() > 2) await pause(dueMs - performance.now())
+      const aheadMs = startedMs + ((at + 1) * 1_000) / rate - performance.now()
+      if (aheadMs > 2) await pause(aheadMs)
     }
     await Promise.all(next)
     await restarted

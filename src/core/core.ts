@@ -54,8 +54,8 @@ interface CoreOptions {
   readonly parts: readonly Part[]
   readonly retry: Required<RetryOptions>
   readonly concurrency: number
-  /** The most handlers that start in one turn of the event loop. */
-  readonly startsAtOnce: number
+  /** Handlers start more slowly while the process is busy: a backlog must not slow the answers of a receiver in front. */
+  readonly givesWay: boolean
   readonly timeoutMs: number
   readonly read: ReadMessage
   readonly reports: Reports
@@ -170,7 +170,7 @@ export class Core {
       resume: (message, afterMs) => this.#resumeFromBreaker(message, afterMs),
     })
     this.runner = new Runner(options, this.#endedLate)
-    this.#yielding = new Yielding(clock, options.startsAtOnce, this.#runStarted)
+    this.#yielding = new Yielding(clock, options.givesWay, this.#runStarted)
     this.#deadlines = new RequestDeadlines(clock, reports, this.#expire)
   }
 

@@ -1,22 +1,26 @@
-import type { Clock } from '../base/clock.ts'
+import { type Clock, elapsedMs } from '../base/clock.ts'
 
 /** How long handlers may be started one after another before other tasks get their turn, in milliseconds. */
 const sliceMs = 10
+
+/** How many handlers a receiver that gives way starts in a task, and its longest rest between two, in milliseconds. */
+const startsAtOnce = 4
+const longestRestMs = 50
 
 /** Says when handlers may start: in tasks of their own and only for a short time in each, so that no answer waits. */
 export class Yielding {
   readonly #clock: Clock
   readonly #run: () => void
-  readonly #startsAtOnce: number
+  readonly #givesWay: boolean
   #starts = 0
   #wanted = false
   #isArmed = false
-  #startedAtMs = 0
+  #startedMs = 0
   #timersEndWithRequests = false
 
-  constructor(clock: Clock, startsAtOnce: number, run: () => void) {
+  constructor(clock: Clock, givesWay: boolean, run: () => void) {
     this.#clock = clock
-    this.#startsAtOnce = startsAtOnce
+    this.#givesWay = givesWay
     this.#run = run
   }
 
@@ -37,7 +41,7 @@ export class Yielding {
     // Such a runtime limits the CPU time of a request itself.
     if (this.#timersEndWithRequests) return true
     if (!this.#isArmed) this.#arm()
-    else if (this.#starts >= this.#startsAtOnce || this.#clock.now() - this.#startedAtMs >= sliceMs) {
+    else if ((this.#givesWay && this.#starts >= startsAtOnce) || elapsedMs(this.#clock) - this.#startedMs >= sliceMs) {
       this.#wanted = true
       return false
     }
@@ -49,12 +53,17 @@ export class Yielding {
   #arm(): void {
     this.#isArmed = true
     this.#starts = 0
-    this.#startedAtMs = this.#clock.now()
-    setTimeout(() => {
+    this.#startedMs = elapsedMs(this.#clock)
+    const run = (): void => {
       this.#isArmed = false
       if (!this.#wanted) return
       this.#wanted = false
       this.#run()
+    }
+    setTimeout(() => {
+      // The task is over, with all that others did in it. Starting nothing for as long again gives way: the busier the process is, the more.
+      if (this.#givesWay) setTimeout(run, Math.min(longestRestMs, elapsedMs(this.#clock) - this.#startedMs))
+      else run()
     }, 0)
   }
 }

@@ -46,9 +46,6 @@ export interface ReceiverParts {
   readonly behind: Behind
 }
 
-/** The most handlers that a branch starts in one turn of the event loop: a backlog there must not slow the answers of the receiver. */
-const startsOfBranch = 3
-
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
 const startMs = 1_000
 
@@ -190,7 +187,7 @@ export class Intake implements OperatorApi {
       clock,
       log: settings.log,
       concurrency,
-      startsAtOnce: settings.branch === undefined ? Infinity : startsOfBranch,
+      givesWay: settings.branch !== undefined,
       timeoutMs,
       retry,
       inbox,

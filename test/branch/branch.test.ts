@@ -359,6 +359,34 @@ test('what waits on a branch need not fit into memory, also when older messages 
   expect(crm.stats()).toMatchObject({ pending: { messages: 0 }, recovered: 0 })
 }, 200_000)
 
+test('a branch starts few handlers of its backlog while the process is busy', async () => {
+  const receiver = createReceiver({ secret: false, log: silence })
+  stops.push(() => receiver.drain())
+  let open = (): void => {}
+  const isOpen = new Promise<void>((resolve) => (open = resolve))
+  let isBusy = true
+  let started = 0
+  const crm = branch(receiver, { name: 'crm', inbox: memoryInbox() }).on('data', () => {
+    started += 1
+    return isBusy ? isOpen : undefined
+  })
+  const body = Array.from({ length: 2_000 }, (_one, at) => data(`V${at % 100}`, at))
+  expect((await receiver.accept({ authorization: undefined, body })).status).toBe(200)
+  await soon(() => expect(crm.stats().received).toBe(2_000))
+  await soon(() => expect(started).toBe(16))
+  open()
+  isBusy = false
+  for (let task = 0; task < 40; task += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 0))
+    const untilMs = performance.now() + 5
+    while (performance.now() < untilMs);
+  }
+  // Four in one task, and none in the next.
+  expect(started).toBeGreaterThan(16)
+  expect(started).toBeLessThanOrEqual(16 + 20 * 4 + 8)
+  await soon(() => expect(crm.stats().handled).toBe(2_000))
+})
+
 test('an inbox of a branch that does not answer holds the receiver for a second, once', async () => {
   const clock = fakeClock()
   const lines: string[] = []

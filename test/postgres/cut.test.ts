@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { hasPostgres } from '../once/servers.ts'
 import { programCommand } from '../runtimes/targets.ts'
 import type { CutSettings } from './cut-program.ts'
-import { bodyOf, startScene } from './scene.ts'
+import { bodyOf, post, receiverOn, startScene } from './scene.ts'
 
 const survives =
   'connections that are cut while idle, before there is a receiver or within a transaction end no process'
@@ -57,4 +57,31 @@ test.skipIf(!hasPostgres)(survives, { timeout: 120_000 }, async () => {
   expect(await exited, errors).toEqual([0, null])
   const { rows } = await scene.pool.query('SELECT n FROM cut.readings ORDER BY n')
   expect(rows.map(({ n }) => n)).toEqual(Array.from({ length: 41 }, (_, n) => n))
+})
+
+test.skipIf(!hasPostgres)('a receiver starts on a pool all of whose connections were cut meanwhile', async () => {
+  await using scene = await startScene()
+  await scene.prepare('stale')
+  const db = scene.newPool(6)
+  const connect = db.connect.bind(db)
+  let cuts = 0
+  const stale = Object.assign(db, {
+    async connect() {
+      const connection = await connect()
+      // One is cut before its first statement, and another one between two.
+      if ([0, 1, 3, 4, 7, 9].includes(cuts++)) {
+        const { rows } = await connection.query('SELECT pg_backend_pid() AS pid')
+        await scene.pool.query('SELECT pg_terminate_backend($1, 10000)', [rows[0].pid])
+      }
+      return connection
+    },
+  })
+  const { receiver } = receiverOn({ db: stale, schema: 'stale' })
+  const seen: unknown[] = []
+  receiver.on('data', (event) => void seen.push(event.data.Odometer))
+  await receiver.open()
+  expect(cuts).toBeGreaterThan(7)
+  expect(await post(receiver, 1, 1)).toBe(200)
+  await expect.poll(() => seen).toEqual([1])
+  await receiver.drain()
 })

@@ -157,6 +157,31 @@ export const isLocked = (error: unknown): boolean => stateOf(error) === '55P03'
 /** Errors that a retry within seconds does not fix: something is missing, forbidden, or the password is wrong. */
 export const isFinal = (error: unknown): boolean => /^(?:28|3F|42)/.test(stateOf(error))
 
+/** What `pg` and Node say of a connection that was cut while nobody used it. */
+const cutTexts = /^(?:Connection terminated|Client has encountered a connection error|read ECONNRESET|write EPIPE)/
+
+/** Whether the connection of a statement was gone. Another one may work at once. */
+function isCut(error: unknown): boolean {
+  for (let inner = error; inner instanceof Error; inner = inner.cause) if (cutTexts.test(inner.message)) return true
+  return stateOf(error) === '57P01'
+}
+
+/** More than a pool has. */
+const mostCuts = 50
+
+/**
+ * Runs again what may run twice, as long as its connection was gone: connections of a pool can be cut while nobody uses them, and only the next
+ * statement finds out. While the inbox starts, nothing else would try again.
+ */
+export async function despiteCuts<Result>(work: () => Promise<Result>): Promise<Result> {
+  for (let cuts = 0; ; cuts += 1)
+    try {
+      return await work()
+    } catch (error) {
+      if (cuts >= mostCuts || !isCut(error)) throw error
+    }
+}
+
 // What to do: Check `DATABASE_URL` and `schema`. Then `fleethook postgres schema --apply`.
 const missing = ['The tables of the inbox are missing.', 'Create them: fleethook postgres schema --apply'] as const
 const readOnly = [

@@ -8,7 +8,7 @@ import type { Backlog, Failing, InboxStats } from '../../../src/inbox/stats.ts'
 import type { Signs } from '../signs-of-life.ts'
 import type { SharedSystem, SystemOperator } from '../shared-inbox.ts'
 import { failingMessages, Watch } from './backlog.ts'
-import { Database } from './client.ts'
+import { Database, despiteCuts } from './client.ts'
 import { declaredBy } from './handling.ts'
 import type { Place } from './endings.ts'
 import type { Marks } from './exactly-once.ts'
@@ -68,7 +68,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   }
 
   async connect(): Promise<undefined> {
-    await checkServer(this.db, this.#settings.allowWeak)
+    await despiteCuts(() => checkServer(this.db, this.#settings.allowWeak))
     void this.#watch.start()
   }
 
