@@ -256,8 +256,8 @@ export class Intake implements OperatorApi {
     return this.#inbox.facts?.() ?? []
   }
 
-  /** Keeps messages. Returns or resolves when the answer may leave; with a refusal when they are not kept. */
-  put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined> {
+  /** Keeps messages. Resolves when the answer may leave; with a refusal when they are not kept. */
+  async put(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
     const { takesNone, keepsOrder } = this.#inbox
     // A balancer that posts here loses messages.
@@ -272,26 +272,20 @@ export class Intake implements OperatorApi {
       this.#putAfterAnswer(messages, from)
       return undefined
     }
-    return this.#keep<Refusal | undefined>(
-      messages,
-      from,
-      (request) => {
-        this.parts.reports.noteAccepted(messages)
-        if (this.#gaps.open.size > 0) this.#gaps.start(request)
-        request.context?.watch?.(request.settled())
-        return this.ack === 'handled' ? this.#whenHandled(request, messages) : undefined
-      },
-      (error) => this.#noteRefused(messages, error, from),
-    )
+    let request: RequestWork
+    try {
+      request = await this.#keep(messages, from)
+    } catch (error) {
+      return this.#noteRefused(messages, error, from)
+    }
+    this.parts.reports.noteAccepted(messages)
+    if (this.#gaps.open.size > 0) this.#gaps.start(request)
+    request.context?.watch?.(request.settled())
+    return this.ack === 'handled' ? this.#whenHandled(request, messages) : undefined
   }
 
-  /** Gives messages their places and puts them into the inbox. When it has them, their handlers start. */
-  #keep<Result>(
-    messages: readonly InboxMessage[],
-    from: RequestScope,
-    kept: (request: RequestWork) => Result | Promise<Result>,
-    refused: (error: unknown) => Result,
-  ): Result | Promise<Result> {
+  /** Gives messages their places and puts them into the inbox. When it has them, their handlers start. Rejects with what the inbox says. */
+  async #keep(messages: readonly InboxMessage[], from: RequestScope): Promise<RequestWork> {
     // When too many messages wait already, these wait in the inbox only.
     const window = this.#window?.takes(messages.at(-1)?.id ?? '') === false ? this.#window : undefined
     if (window !== undefined) {
@@ -299,25 +293,17 @@ export class Intake implements OperatorApi {
       for (const { id } of messages) if (id <= this.#lastId) this.#putBefore.add(id)
     }
     const request = this.#core.add(this.#isHere && window === undefined ? messages : [], from)
-    const start = (): Result | Promise<Result> => {
-      if (this.#handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
-      this.#core.start(request)
-      return kept(request)
-    }
-    const cancel = (error: unknown): Result => {
-      this.#core.cancel(request)
-      return refused(error)
-    }
     try {
-      const stored =
-        window === undefined
-          ? this.#inbox.put(messages, from)
-          : window.put(messages, () => this.#inbox.put(messages, from))
-      if (stored instanceof Promise) return stored.then(start, cancel)
+      const put = (): void | Promise<void> => this.#inbox.put(messages, from)
+      const stored = window === undefined ? put() : window.put(messages, put)
+      if (stored instanceof Promise) await stored
     } catch (error) {
-      return cancel(error)
+      this.#core.cancel(request)
+      throw error
     }
-    return start()
+    if (this.#handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
+    this.#core.start(request)
+    return request
   }
 
   async #whenHandled(request: RequestWork, [first]: readonly InboxMessage[]): Promise<Refusal | undefined> {
@@ -448,37 +434,32 @@ export class Intake implements OperatorApi {
 
   /** Stores messages whose answer leaves now. */
   #putAfterAnswer(messages: readonly InboxMessage[], from: RequestScope): void {
-    const stored = this.#store(messages, from, (error) => {
-      this.#noteRefused(messages, error, from)
-      this.parts.reports.noteLost(messages)
-    })
-    from.context?.watch?.(stored.then((request) => request?.settled()))
+    const kept = this.#keep(messages, from)
     this.#hold(from, async () => {
-      if ((await stored) === undefined) return
+      try {
+        await kept
+      } catch (error) {
+        this.#noteRefused(messages, error, from)
+        this.parts.reports.noteLost(messages)
+        return
+      }
       this.parts.reports.noteAccepted(messages)
       if (this.#gaps.open.size > 0) this.#gaps.start(from)
     })
+    from.context?.watch?.(kept.then((request) => request.settled()).catch(() => {}))
   }
 
-  /** Stores messages that no answer waits for. Calls `failed` and resolves to `undefined` when the inbox refuses. */
-  async #store(
-    messages: readonly InboxMessage[],
-    from: RequestScope,
-    failed: (error: unknown) => void = (error) => this.#noteFailed(error),
-  ): Promise<RequestWork | undefined> {
-    return this.#keep<RequestWork | undefined>(
-      messages,
-      from,
-      (request) => {
-        const { gap } = this.parts.reports.observers
-        if (gap !== undefined) for (const { event } of messages) if (event?.topic === 'gap') gap(event)
-        return request
-      },
-      (error) => {
-        failed(error)
-        return undefined
-      },
-    )
+  /** Stores messages that no request brought. Resolves to `undefined` when the inbox refuses. */
+  async #store(messages: readonly InboxMessage[], from: RequestScope): Promise<RequestWork | undefined> {
+    try {
+      const request = await this.#keep(messages, from)
+      const { gap } = this.parts.reports.observers
+      if (gap !== undefined) for (const { event } of messages) if (event?.topic === 'gap') gap(event)
+      return request
+    } catch (error) {
+      this.#noteFailed(error)
+      return undefined
+    }
   }
 
   /** The inbox did not take these messages. Notes the gap, unless the other side has, and returns why. */
