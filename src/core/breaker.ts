@@ -1,13 +1,7 @@
 import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
+import type { Stats } from '../inbox/stats.ts'
 import type { Message, Handler } from './message.ts'
 import type { Reports } from '../reports/reports.ts'
-
-export interface PausedHandler {
-  readonly handler: string
-  readonly sinceMs: number
-  /** When it is tried again with one message. */
-  readonly nextTryMs: number
-}
 
 /** What breakers need of their core. */
 interface BreakerHost {
@@ -67,7 +61,8 @@ export class Breakers {
   askedToWait(handler: Handler): void {
     const breaker = this.failing.get(handler)
     const atMs = breaker?.askedToWait()
-    if (breaker !== undefined && atMs !== undefined) this.#host.reports.stillPaused(handler.name, atMs, breaker.failures)
+    if (breaker !== undefined && atMs !== undefined)
+      this.#host.reports.stillPaused(handler.name, atMs, breaker.failures)
   }
 
   succeeded(handler: Handler): void {
@@ -82,9 +77,9 @@ export class Breakers {
     for (const breaker of this.failing.values()) breaker.stop()
   }
 
-  paused(): readonly PausedHandler[] {
+  paused(): Stats['paused'] {
     return [...this.failing].flatMap(([{ name }, { sinceMs, nextTryMs }]) =>
-      sinceMs === undefined ? [] : [{ handler: name, sinceMs, nextTryMs }],
+      sinceMs === undefined ? [] : [{ handler: name, since: new Date(sinceMs), nextTryAt: new Date(nextTryMs) }],
     )
   }
 }

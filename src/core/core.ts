@@ -4,7 +4,6 @@ import type { Log } from '../base/log.ts'
 import { noRequest, type RequestScope } from '../hosting/execution-context.ts'
 import type { FailingMessage } from '../inbox/failing.ts'
 import {
-  type Claim,
   crashText,
   type DeadLetter,
   done,

@@ -22,11 +22,7 @@ export class RequestDeadlines {
   /** When each request began, as far as it is known: the runtime counts from then. */
   readonly #began = new WeakMap<object, number>()
 
-  constructor(
-    clock: Clock,
-    reports: Reports,
-    expire: (request: RequestWork, sinceMs: number) => void,
-  ) {
+  constructor(clock: Clock, reports: Reports, expire: (request: RequestWork, sinceMs: number) => void) {
     this.#clock = clock
     this.#reports = reports
     this.#expire = expire

@@ -414,11 +414,7 @@ export class Intake implements OperatorApi {
       inbox,
       running: this.lifecycle.running,
       lanes: lanes.size,
-      paused: breakers.paused().map(({ handler, sinceMs, nextTryMs }) => ({
-        handler,
-        since: new Date(sinceMs),
-        nextTryAt: new Date(nextTryMs),
-      })),
+      paused: breakers.paused(),
       openGaps: this.#gaps.open.size,
       topics: { ...topics },
       secrets: [...secrets],

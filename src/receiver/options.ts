@@ -91,7 +91,16 @@ export interface ReceiverOptions<Bindings extends object = object, Fields extend
 export interface Settings extends Required<
   Pick<
     ReceiverOptions,
-    'basePath' | 'format' | 'decode' | 'fields' | 'inbox' | 'concurrency' | 'timeoutMs' | 'log' | 'logErrorText' | 'clock'
+    | 'basePath'
+    | 'format'
+    | 'decode'
+    | 'fields'
+    | 'inbox'
+    | 'concurrency'
+    | 'timeoutMs'
+    | 'log'
+    | 'logErrorText'
+    | 'clock'
   >
 > {
   readonly secret: Secret

@@ -49,7 +49,21 @@ describe('what is in src/ runs anywhere', () => {
 })
 
 /** The folders of src/ in the order of imports: a file may import from its own folder and from those before it. */
-const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'once', 'reports', 'gaps', 'vehicles', 'core', 'parts', 'receiver']
+const order = [
+  'base',
+  'hosting',
+  'events',
+  'http',
+  'wire',
+  'inbox',
+  'once',
+  'reports',
+  'gaps',
+  'vehicles',
+  'core',
+  'parts',
+  'receiver',
+]
 /** Beside the path of a message: folders that build on all of it. */
 const beside = ['when', 'operator', 'inspector', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
 const entries = [
