@@ -109,7 +109,7 @@ class Attempt {
   }
 
   /** A breaker keeps the message from a handler, or nothing starts any more. */
-  leave(handler: Handler, breaker: Breaker | undefined): void {
+  leaveOut(handler: Handler, breaker: Breaker | undefined): void {
     this.left = [...this.left, handler]
     if (breaker === undefined) return
     this.paused = [...this.paused, handler]
@@ -118,7 +118,7 @@ class Attempt {
 
   /** A handler failed. With an open breaker, it fails for every vehicle, and that is no failure of the message. */
   fail(handler: Handler, failure: Failure, { breaker, restMs }: Rest): void {
-    this.leave(handler, breaker)
+    this.leaveOut(handler, breaker)
     if (breaker !== undefined) return
     this.failure = failure
     this.restMs = Math.max(this.restMs, restMs)
@@ -187,7 +187,7 @@ export class Core {
   start(request: RequestWork): void {
     if (request.messages.length === 0) return
     if (request.isBound) {
-      this.#deadlines.hold(request)
+      this.#deadlines.keepAlive(request)
       this.#yielding.laterInContext(() => this.#runBound(request))
       return
     }
@@ -199,7 +199,7 @@ export class Core {
   /** The inbox did not take its messages. */
   cancel(request: RequestWork): void {
     for (const message of request.messages) {
-      this.#leave(message)
+      this.#remove(message)
       request.oneIsOver()
     }
     this.pump()
@@ -209,18 +209,18 @@ export class Core {
   gone(ids: readonly string[]): void {
     const given = new Set(ids)
     const reason = new FleethookError('handed_over', 'Another process has taken over the message.')
-    this.#letGo(({ id }) => given.has(id), 'handedOver', reason)
+    this.#drop(({ id }) => given.has(id), 'handedOver', reason)
   }
 
   /** An operator erases a vehicle: the work on its messages ends at once, whatever its state, and is not settled. */
   forget(lane: string): void {
     const reason = new FleethookError('vehicle_forgotten', 'The vehicle of the message was erased.')
-    this.#letGo((message) => message.lane === lane, 'forgotten', reason)
+    this.#drop((message) => message.lane === lane, 'forgotten', reason)
   }
 
-  #letGo(which: (message: Message) => boolean, count: 'handedOver' | 'forgotten', reason: FleethookError): void {
+  #drop(which: (message: Message) => boolean, count: 'handedOver' | 'forgotten', reason: FleethookError): void {
     for (const message of [...this.lanes.all()].filter(which)) {
-      this.#leave(message)
+      this.#remove(message)
       message.go()
       this.#reportOver(message, 'gone')
       if (message.counts) this.counts[count] += 1
@@ -348,7 +348,7 @@ export class Core {
     const now = this.options.clock.now()
     for (const message of messages) {
       if (message.isOver) continue
-      if (message.notBefore > now) this.#keep(message, message.notBefore - now)
+      if (message.notBefore > now) this.#hold(message, message.notBefore - now)
       else this.#resume(message)
     }
   }
@@ -463,7 +463,7 @@ export class Core {
     const { handlers = noHandlers } = message
     const toGather = at < handlers.length ? handlers.slice(at) : noHandlers
     if (this.lifecycle.startsNoMore && left.length + toGather.length > 0) {
-      message.leave([...left, ...toGather])
+      message.goOnWith([...left, ...toGather])
       message.uncountAttempt(before)
       return 0
     }
@@ -479,13 +479,13 @@ export class Core {
       )
     const again = isLast ? paused : left
     if (again.length > 0) {
-      message.leave([...again, ...toGather])
+      message.goOnWith([...again, ...toGather])
       if (failure !== undefined && !isLast) return restMs
       // No handler failed but those that fail for every vehicle.
       if (failure === undefined && message.attempt > before) message.exemptAttempt()
       return breaker ?? 0
     }
-    message.leave(toGather)
+    message.goOnWith(toGather)
     if (toGather.length === 0) return endOf(message)
     if (!message.isSuspect) return 'gather'
     // At once: its claim counts, and another suspect's turn must not come between.
@@ -503,7 +503,7 @@ export class Core {
     if (message.state === 'running') {
       if (next === 'over' || next === 'done' || next === 'skipped' || next === 'dead') {
         const { request } = message
-        this.#leave(message)
+        this.#remove(message)
         this.options.onCapacity(request)
         if (message.trouble?.fatal !== undefined) (request.givenUp ??= []).push(message.lane)
         request.oneIsOver()
@@ -514,10 +514,10 @@ export class Core {
         // Those behind it had their turns while the batch gathered.
         if (wasInBatch) this.lanes.recall(message)
         const [handler] = message.handlers ?? noHandlers
-        if (next !== 'gather' || handler === undefined) this.#keep(message, next)
-        else if (wasInBatch || !this.#mayFollow(message)) this.#keep(message, 'wait')
+        if (next !== 'gather' || handler === undefined) this.#hold(message, next)
+        else if (wasInBatch || !this.#mayFollow(message)) this.#hold(message, 'wait')
         else {
-          this.#gatheringOf(handler).take(message)
+          this.#gatheringOf(handler).add(message)
           this.lanes.pass(message)
           this.#wake(message.inLane?.turn)
         }
@@ -527,16 +527,16 @@ export class Core {
   }
 
   /** It keeps its place in its lane until it is resumed. */
-  #keep(message: Message, next: Exclude<Next, 'over' | 'done' | 'skipped' | 'dead'>): void {
+  #hold(message: Message, next: Exclude<Next, 'over' | 'done' | 'skipped' | 'dead'>): void {
     if (typeof next === 'number') this.#rest(message, next)
     else if (next instanceof Breaker && message.previous === undefined) {
-      message.letGo()
+      message.unload()
       message.hold(next)
       this.lanes.setAside(message)
       if (!next.keep(message)) this.#resume(message)
     } else {
       // Only the first message of a lane waits at a breaker: one behind it would be let through in vain.
-      if (next instanceof Breaker) message.letGo()
+      if (next instanceof Breaker) message.unload()
       message.hold(itsPlace)
       // Those before it may be over already.
       if (message.previous === undefined) this.#wake(message)
@@ -722,7 +722,7 @@ export class Core {
       if (this.breakers.failing.size > 0) breaker = this.breakers.keeperOf(message, handler)
       if (breaker === undefined) return false
     }
-    attempt.leave(handler, breaker)
+    attempt.leaveOut(handler, breaker)
     return true
   }
 
@@ -928,7 +928,7 @@ export class Core {
     )
     this.runner.abort(reason, request)
     const unfinished = request.messages.filter(({ isOver }) => !isOver)
-    for (const message of unfinished) this.#leave(message)
+    for (const message of unfinished) this.#remove(message)
     void this.giveUp(unfinished).then((lost) => {
       for (const { lane } of lost) this.options.missed(lane, sinceMs)
     })
@@ -936,7 +936,7 @@ export class Core {
   }
 
   /** It leaves its lane for good, whatever its state. */
-  #leave(message: Message): void {
+  #remove(message: Message): void {
     const { inLane } = message
     if (message.toParts === 'admitted') this.#reportOver(message, 'gone')
     if (this.#suspect === message) this.#suspect = undefined
@@ -951,7 +951,7 @@ export class Core {
     const { slot } = message
     message.slot = undefined
     if (slot === undefined) this.lifecycle.running -= 1
-    else slot.leave()
+    else slot.release()
   }
 }
 

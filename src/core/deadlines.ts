@@ -29,7 +29,7 @@ export class RequestDeadlines {
   }
 
   /** Keeps the request's work alive until its messages are settled. */
-  hold(request: RequestWork): void {
+  keepAlive(request: RequestWork): void {
     const now = this.#clock.now()
     // The timer of a request is gone when the runtime has ended the request. The requests are nearly in order of age, so this
     // looks at a few at most.

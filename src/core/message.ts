@@ -56,7 +56,7 @@ export interface Handler {
 /** A place of `concurrency` that several messages share: the run of a batch. */
 export interface Slot {
   /** One of its messages needs it no more. */
-  leave(): void
+  release(): void
 }
 
 /** What went wrong with a message. Only a failure makes one. */
@@ -186,7 +186,7 @@ export class Message implements MessageView {
   rest(timer: Timer | undefined): void {
     this.state = 'held'
     this.heldBy = undefined
-    this.letGo()
+    this.unload()
     this.inTrouble().rest = timer
   }
 
@@ -204,7 +204,7 @@ export class Message implements MessageView {
   }
 
   /** Frees the memory of the message. Its next turn asks the inbox again. */
-  letGo(): void {
+  unload(): void {
     this.claim = undefined
     this.event = undefined
   }
@@ -229,7 +229,7 @@ export class Message implements MessageView {
   }
 
   /** These handlers still have to succeed. A batch counts its own attempts. */
-  leave(handlers: readonly Handler[]): void {
+  goOnWith(handlers: readonly Handler[]): void {
     const isNext = handlers[0]?.gather !== undefined && handlers[0] !== this.handlers?.[0]
     this.handlers = handlers
     const { trouble } = this

@@ -14,14 +14,14 @@ interface GapHost {
   /** Whether the inbox takes gap events now: they must not take the room that messages need. */
   hasRoom(): boolean
   /** Keeps gap events. Resolves to `undefined` when the inbox does not take them, otherwise to a way to wait for their handlers. */
-  put(gaps: readonly GapEvent[], from: RequestScope): Promise<Kept | undefined>
+  put(gaps: readonly GapEvent[], from: RequestScope): Promise<Stored | undefined>
   /** What is known of these vehicles is uncertain. */
   uncertain(vin: string | undefined, fromMs: number, toMs: number): void
   /** Runs work that no answer waits for: a drain waits for it, and a bound request lives on until it is done. */
-  hold(from: RequestScope, run: () => Promise<void>): void
+  inBackground(from: RequestScope, run: () => Promise<void>): void
 }
 
-interface Kept {
+interface Stored {
   handled(): Promise<void>
 }
 
@@ -115,14 +115,14 @@ export class GapReporting {
 
   /** Reports all open gaps in one call of `put`, before it returns. */
   emitAll(from: RequestScope): void {
-    const { put, hold } = this.#host
+    const { put, inBackground } = this.#host
     this.#extendStall()
     const gaps: GapEvent[] = []
     for (let gap = this.#take(); gap !== undefined; gap = this.#take()) gaps.push(gap)
     if (gaps.length === 0) return
-    hold(from, async () => {
-      const kept = await put(gaps, from)
-      for (const gap of gaps) this.#ended(gap, kept)
+    inBackground(from, async () => {
+      const stored = await put(gaps, from)
+      for (const gap of gaps) this.#ended(gap, stored)
     })
   }
 
@@ -152,20 +152,20 @@ export class GapReporting {
   }
 
   #emitNext(from: RequestScope): void {
-    const { hasRoom, put, hold } = this.#host
+    const { hasRoom, put, inBackground } = this.#host
     if (!this.#isStarted || this.#catchingUp !== undefined || this.#underWay >= atOnce || !hasRoom()) return
     const gap = this.#take()
     if (gap === undefined) return
     const signs = this.#signs
     this.#underWay += 1
-    hold(from, async () => {
-      const kept = await put([gap], from)
-      this.#ended(gap, kept)
+    inBackground(from, async () => {
+      const stored = await put([gap], from)
+      this.#ended(gap, stored)
       // Where one gap found room there may be room for another.
-      if (kept !== undefined || signs !== this.#signs) this.#emitNext(from)
-      await kept?.handled()
+      if (stored !== undefined || signs !== this.#signs) this.#emitNext(from)
+      await stored?.handled()
       this.#underWay -= 1
-      if (kept !== undefined && !isBound(from.context)) this.#emitNext(from)
+      if (stored !== undefined && !isBound(from.context)) this.#emitNext(from)
     })
   }
 
@@ -175,8 +175,8 @@ export class GapReporting {
     return gap
   }
 
-  #ended(gap: GapEvent, kept: Kept | undefined): void {
-    if (kept === undefined) this.open.giveBack(gap)
+  #ended(gap: GapEvent, stored: Stored | undefined): void {
+    if (stored === undefined) this.open.giveBack(gap)
     else this.open.stored(gap)
   }
 

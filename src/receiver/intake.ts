@@ -120,11 +120,11 @@ export class Intake implements OperatorApi {
       scope,
       hasRoom: () => this.#isRecovered && this.#window?.isBehind !== true && !this.#takesNothing(),
       put: async (events, from) => {
-        const request = await this.#store(events.map(receipts.own), from)
+        const request = await this.#storeOwn(events.map(receipts.own), from)
         return request && { handled: async () => (this.lifecycle.startsNoMore ? undefined : request.settled()) }
       },
       uncertain: (vin, fromMs, toMs) => this.#kept?.states.noteGap(vin, fromMs, toMs),
-      hold: (from, run) => this.#hold(from, run),
+      inBackground: (from, run) => this.#inBackground(from, run),
     })
     this.#gaps = gaps
     const inbox = createInbox({
@@ -274,7 +274,7 @@ export class Intake implements OperatorApi {
     }
     let request: RequestWork
     try {
-      request = await this.#keep(messages, from)
+      request = await this.#store(messages, from)
     } catch (error) {
       return this.#noteRefused(messages, error, from)
     }
@@ -285,7 +285,7 @@ export class Intake implements OperatorApi {
   }
 
   /** Gives messages their places and puts them into the inbox. When it has them, their handlers start. Rejects with what the inbox says. */
-  async #keep(messages: readonly InboxMessage[], from: RequestScope): Promise<RequestWork> {
+  async #store(messages: readonly InboxMessage[], from: RequestScope): Promise<RequestWork> {
     // When too many messages wait already, these wait in the inbox only.
     const window = this.#window?.takes(messages.at(-1)?.id ?? '') === false ? this.#window : undefined
     if (window !== undefined) {
@@ -430,10 +430,10 @@ export class Intake implements OperatorApi {
 
   /** Stores messages whose answer leaves now. */
   #putAfterAnswer(messages: readonly InboxMessage[], from: RequestScope): void {
-    const kept = this.#keep(messages, from)
-    this.#hold(from, async () => {
+    const stored = this.#store(messages, from)
+    this.#inBackground(from, async () => {
       try {
-        await kept
+        await stored
       } catch (error) {
         this.#noteRefused(messages, error, from)
         this.parts.reports.noteLost(messages)
@@ -442,13 +442,13 @@ export class Intake implements OperatorApi {
       this.parts.reports.noteAccepted(messages)
       if (this.#gaps.open.size > 0) this.#gaps.start(from)
     })
-    from.context?.watch?.(kept.then((request) => request.settled()).catch(() => {}))
+    from.context?.watch?.(stored.then((request) => request.settled()).catch(() => {}))
   }
 
   /** Stores messages that no request brought. Resolves to `undefined` when the inbox refuses. */
-  async #store(messages: readonly InboxMessage[], from: RequestScope): Promise<RequestWork | undefined> {
+  async #storeOwn(messages: readonly InboxMessage[], from: RequestScope): Promise<RequestWork | undefined> {
     try {
-      const request = await this.#keep(messages, from)
+      const request = await this.#store(messages, from)
       const { gap } = this.parts.reports.observers
       if (gap !== undefined) for (const { event } of messages) if (event?.topic === 'gap') gap(event)
       return request
@@ -555,7 +555,7 @@ export class Intake implements OperatorApi {
 
   /** Messages that the receiver made get their places behind those of their vehicles. */
   async #putOwn(messages: readonly InboxMessage[], from: RequestScope): Promise<boolean> {
-    return !this.#takesNothing() && (await this.#store(messages, from)) !== undefined
+    return !this.#takesNothing() && (await this.#storeOwn(messages, from)) !== undefined
   }
 
   /** For what no request brought. */
@@ -608,7 +608,7 @@ export class Intake implements OperatorApi {
   }
 
   /** Work that no answer waits for. A drain waits for it, and a bound request is kept alive for it. */
-  #hold({ context }: RequestScope, run: () => Promise<void>): void {
+  #inBackground({ context }: RequestScope, run: () => Promise<void>): void {
     const done = this.#during(run)
     if (isBound(context)) context.waitUntil(done)
   }
