@@ -10,6 +10,9 @@ const columns = 'vin, started, minutes, kwh, percent_from, percent_to, incomplet
 db.exec(`PRAGMA journal_mode = WAL;
   CREATE TABLE IF NOT EXISTS sessions (id TEXT PRIMARY KEY, ${columns});
   CREATE VIEW IF NOT EXISTS finished AS SELECT ${columns} FROM sessions`)
+const insert = db.prepare(
+  "INSERT OR REPLACE INTO sessions VALUES (?, ?, datetime(? / 1000, 'unixepoch'), ? / 60000.0, ?, ?, ?, ?)",
+)
 
 const charge = episode('charge', {
   during: any(is('DetailedChargeState', 'Starting'), is('DetailedChargeState', 'Charging')),
@@ -31,11 +34,10 @@ function save(vehicle: Parameters<typeof charge.open>[0], told?: ReturnType<type
     const { ac, dc, percent, missing } = c
     // With AC both count: what the socket gave, and what reached the battery. With DC only the second does. So never add them.
     const kwh = ac === null || dc === null ? ac || dc || null : Math.max(ac, dc)
-    const needed = ['percent', ...(ac ? ['ac'] : dc ? ['dc'] : ['ac', 'dc'])]
-    const incomplete = Number(c.acrossGap || c.cut || needed.some((name) => missing.includes(name)))
-    const [id, started] = [c.revision === 0 ? c.vin : c.id, c.startedAt.toISOString().slice(0, 19).replace('T', ' ')]
-    const values = [id, c.vin, started, c.durationMs / 60_000, kwh, percent.from, percent.to, incomplete]
-    db.prepare('INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)').run(...values)
+    const other = ac ? 'dc' : dc ? 'ac' : ''
+    const isDoubtful = c.acrossGap || c.cut || missing.some((name) => name !== other)
+    const id = c.revision === 0 ? c.vin : c.id
+    insert.run(id, c.vin, +c.startedAt, c.durationMs, kwh, percent.from, percent.to, +isDoubtful)
   }
 }
 

@@ -9,6 +9,9 @@ const db = new DatabaseSync(DATABASE)
 db.exec(`PRAGMA journal_mode = WAL;
   CREATE TABLE IF NOT EXISTS trips (id TEXT PRIMARY KEY, vin, started, minutes, miles, kwh, incomplete);
   CREATE VIEW IF NOT EXISTS finished AS SELECT vin, started, minutes, round(miles, 3) AS miles, round(kwh, 3) AS kwh, incomplete FROM trips`)
+// What is not known is NULL, and so is the difference to it: never 0.
+const insert = db.prepare(`INSERT OR REPLACE INTO trips
+  VALUES (?, ?, datetime(? / 1000, 'unixepoch'), ? / 60000.0, ? - ?, ? - ?, ?)`)
 
 const trip = episode('trip', {
   during: any(is('Gear', 'D'), is('Gear', 'R'), is('Gear', 'N')),
@@ -22,15 +25,12 @@ function save(vehicle: Parameters<typeof trip.open>[0], told?: ReturnType<typeof
   db.prepare('DELETE FROM trips WHERE id IN (?, ?)').run(vehicle.vin, told?.id ?? '')
   for (const t of [told, trip.open(vehicle)]) {
     if (t === undefined || t.revoked || t.lasts) continue
-    const [id, started] = [t.revision === 0 ? t.vin : t.id, t.startedAt.toISOString().slice(0, 19).replace('T', ' ')]
-    const values = [difference(t.odometer.to, t.odometer.from), difference(t.energy.from, t.energy.to)]
-    const incomplete = Number(t.acrossGap || t.cut || t.missing.length > 0)
-    const insert = db.prepare('INSERT OR REPLACE INTO trips VALUES (?, ?, ?, ?, ?, ?, ?)')
-    insert.run(id, t.vin, started, t.durationMs / 60_000, ...values, incomplete)
+    const { odometer: o, energy: e } = t
+    const isDoubtful = t.acrossGap || t.cut || t.missing.length > 0
+    const id = t.revision === 0 ? t.vin : t.id
+    insert.run(id, t.vin, +t.startedAt, t.durationMs, o.to, o.from, e.from, e.to, +isDoubtful)
   }
 }
-// What is not known is null, and never 0.
-const difference = (a: number | null, b: number | null) => (a === null || b === null ? null : a - b)
 
 const fields = ['Gear', 'Odometer', 'EnergyRemaining'] as const
 const inbox = sqliteInbox({ path: FLEETHOOK_INBOX })

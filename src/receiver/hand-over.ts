@@ -9,8 +9,9 @@ import type { InboxGap, InboxMessage } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { HostedReceiver } from './hosted.ts'
 
-/** How long the receiver waits until the branch has a message, in milliseconds. */
+/** The branch is slow when its inbox has put nothing for this long, or not a message for that long, in milliseconds. */
 const patienceMs = 1_000
+const longestMs = 5_000
 /** The most bytes that are on their way to the inbox of a branch. */
 const mostBytes = 64 * 1_048_576
 
@@ -28,6 +29,10 @@ export class HandOver {
   #bytes = 0
   /** Messages that were handed over, and those that are under way. */
   readonly #given = new WeakMap<Message, true | Promise<void>>()
+  /** By lane: resolves when the newest message for which the branch is asked, or that waits behind such a one, is put. */
+  readonly #asked = new Map<string, Promise<unknown>>()
+  /** When its inbox last answered. */
+  #answeredMs = -Infinity
   /** Since when nobody waits for the branch, because it is slow. A crash meanwhile is a gap of the branch. */
   #slowSinceMs: number | undefined
 
@@ -45,7 +50,7 @@ export class HandOver {
     const { previous } = given
     if (message.kind !== 'wire' || this.#bytes + message.bytes > mostBytes) return
     if (previous !== undefined && !this.#given.has(previous)) return
-    if (!this.#branch.intake.isReady) return
+    if (!this.#branch.intake.isReady || this.#asked.has(message.lane)) return
     void this.#put(given, message, false)
   }
 
@@ -67,15 +72,19 @@ export class HandOver {
       this.#noteRefused(message, { error: 'inbox_unavailable', hint: slowHint })
       return undefined
     }
-    const kept = this.#put(given, message, claim.replayed || given.delivery().redelivered)
+    const mayBeThere = claim.replayed || given.delivery().redelivered || id <= this.#front.intake.othersUpTo
+    const kept = this.#put(given, message, mayBeThere)
     return kept && this.#inTime(kept, request)
   }
 
-  /** Those behind it in its lane may follow once it is put. While the branch is asked for it, they would overtake it. `undefined`: it is over. */
+  /**
+   * Messages of a vehicle are put in their order. One for which the branch is asked first keeps those behind it waiting until it is put, also when
+   * the receiver is done with it, because the branch is slow. `undefined`: it is over.
+   */
   #put(given: Message, message: InboxMessage, mayBeThere: boolean): undefined | Promise<void> {
     const { intake } = this.#branch
     const { request } = given
-    const isAtOnce = intake.isReady && message.kind === 'wire' && !mayBeThere
+    const isAtOnce = intake.isReady && message.kind === 'wire' && !mayBeThere && !this.#asked.has(message.lane)
     const put = isAtOnce ? intake.put([message], request) : this.#keep(message, request, mayBeThere)
     if (put instanceof Promise) {
       const kept = this.#kept(message, put)
@@ -93,13 +102,26 @@ export class HandOver {
 
   async #keep(message: InboxMessage, from: Message['request'], mayBeThere: boolean): Promise<Refusal | undefined> {
     const { intake } = this.#branch
-    // It notes the gap itself.
-    if (!intake.isReady && !(await intake.becomeReady())) return { error: 'inbox_unavailable' }
-    if (mayBeThere && (await intake.messages.get(message.id).catch(() => undefined)) !== undefined) return undefined
+    const { lane } = message
+    const asked = Promise.all([this.#ask(message, mayBeThere), this.#asked.get(lane)])
+    this.#asked.set(lane, asked)
+    const [answer] = await asked
+    if (this.#asked.get(lane) === asked) this.#asked.delete(lane)
+    if (answer === 'closed') return { error: 'inbox_unavailable' }
+    if (answer === 'there') return undefined
     if (message.kind === 'wire') return intake.put([message], from)
     if (await intake.putInternal(message, from)) return undefined
     this.#noteMissed(message)
     return { error: 'inbox_unavailable' }
+  }
+
+  /** Whether the branch has the message. Never rejects. */
+  async #ask({ id }: InboxMessage, mayBeThere: boolean): Promise<'there' | 'missing' | 'closed'> {
+    const { intake } = this.#branch
+    // It notes the gap itself.
+    if (!intake.isReady && !(await intake.becomeReady())) return 'closed'
+    const isThere = mayBeThere && (await intake.messages.get(id).catch(() => undefined)) !== undefined
+    return isThere ? 'there' : 'missing'
   }
 
   /** Waits until the branch has the message, or until it is slow. */
@@ -110,8 +132,16 @@ export class HandOver {
       return
     }
     let timer: Timer | undefined
+    const sinceMs = elapsedMs(this.#clock)
     const late = new Promise<void>((resolve) => {
-      timer = this.#clock.after(patienceMs, resolve)
+      const wait = (ms: number): void => void (timer = this.#clock.after(ms, look))
+      const look = (): void => {
+        const untilMs = Math.min(sinceMs + longestMs, Math.max(sinceMs, this.#answeredMs) + patienceMs)
+        const leftMs = untilMs - elapsedMs(this.#clock)
+        if (leftMs > 0) wait(leftMs)
+        else resolve()
+      }
+      wait(patienceMs)
     }).then(() => {
       if (this.#slowSinceMs !== undefined) return
       this.#slowSinceMs = elapsedMs(this.#clock)
@@ -138,6 +168,7 @@ export class HandOver {
       lifecycle.leave()
     })
     const nowMs = elapsedMs(this.#clock)
+    this.#answeredMs = nowMs
     if (nowMs - sinceMs < patienceMs && this.#slowSinceMs !== undefined) {
       const ms = Math.round(nowMs - this.#slowSinceMs)
       this.#slowSinceMs = undefined

@@ -71,6 +71,8 @@ export class Intake implements OperatorApi {
   readonly parts: ReceiverParts
   isDraining = false
   isReady = false
+  /** Messages up to this id are of other processes, which may have handed them over to branches before their turns. */
+  othersUpTo = ''
   /** Why it did not become ready, for the answer. */
   notReadyHint: string | undefined
   /** For what no request brings: messages that the inbox finds, and gaps. */
@@ -504,6 +506,7 @@ export class Intake implements OperatorApi {
       try {
         const startTimers = handsOut === 'elsewhere' ? undefined : await this.#kept?.recover(unapplied, lastId)
         this.#lastId = lastId ?? ''
+        this.#noteOthers(this.#lastId)
         if (this.#window === undefined) for await (const page of waiting) this.#addWaiting(page)
         else await this.#window.recover(waiting)
         if (gapsKnown === undefined) startTimers?.()
@@ -530,7 +533,13 @@ export class Intake implements OperatorApi {
   #addAdopted(page: readonly Waiting[]): void {
     const known = page.filter(({ id }) => this.#window?.includes(id) !== false)
     this.parts.reports.noteRecovered(page.filter((each) => known.includes(each) || each.id > this.#lastId))
+    for (const { id } of page) this.#noteOthers(id)
     this.#add(known)
+  }
+
+  /** Where others handle messages, too, each of them hands over what it handles. */
+  #noteOthers(id: string): void {
+    if (this.#isHere && this.parts.settings.inbox.place === undefined && id > this.othersUpTo) this.othersUpTo = id
   }
 
   #add(page: readonly Waiting[]): void {

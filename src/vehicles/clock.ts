@@ -73,7 +73,8 @@ interface OlderRun {
   readonly messages: number
   /** When the first one was received. */
   readonly sinceMs: number
-  /** The least time from the clock's to the receipt. */
+  /** The time from the clock's to the receipt: of the first one, and the least. */
+  readonly firstMs?: number
   readonly lagMs: number
 }
 
@@ -133,10 +134,12 @@ export function readClock(
   return read(Math.min(saidMs + byMs, arrived), { behindMs: byMs }, true)
 }
 
+/** In an upload the time shrinks step by step. So each message is compared with the first one, and not with the one before. */
 function withMessage(run: OlderRun | undefined, arrived: number, lagMs: number): OlderRun {
-  if (run === undefined || lagMs < run.lagMs - liveMs) return { messages: 1, sinceMs: arrived, lagMs }
-  if (lagMs > run.lagMs + liveMs) return run
-  return { ...run, messages: run.messages + 1, lagMs: Math.min(run.lagMs, lagMs) }
+  const firstMs = run?.firstMs ?? run?.lagMs ?? Infinity
+  if (run === undefined || lagMs < firstMs - liveMs) return { messages: 1, sinceMs: arrived, firstMs: lagMs, lagMs }
+  if (lagMs > firstMs + liveMs) return run
+  return { messages: run.messages + 1, sinceMs: run.sinceMs, firstMs, lagMs: Math.min(run.lagMs, lagMs) }
 }
 
 /** `undefined`: the clock is right as far as anybody knows. */

@@ -6,7 +6,7 @@ import { firstSeqAt, msOfSeq } from '../inbox/delivery-id.ts'
 import { documentValues } from '../vehicles/document.ts'
 import type { AnyVehicleView, Condition, Edge, EdgeResult, EdgeStep, Occurrence, VehicleView } from '../vehicles/edge.ts' // prettier-ignore
 import { markOf } from '../vehicles/edge-index.ts'
-import { credibleMs } from '../vehicles/lag.ts'
+import { credibleMs, quietMs } from '../vehicles/lag.ts'
 import { applied, lengthOf, nullMeansNone, Slots, Snapshot, VehicleState } from '../vehicles/state.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { isPlace } from './areas.ts'
@@ -90,7 +90,7 @@ export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episod
 }
 
 /** The most characters of samples. When there are more, the older half is folded. */
-const mostSamples = 6_000
+const mostSamples = 5_000
 /** The longest value. */
 const longestValue = 256
 const mostMeasures = 20
@@ -373,12 +373,16 @@ class Fold {
     const { known } = this
     if (known.running !== undefined) this.finished.push(Object.assign(known.running, { closed: at }))
     const started: Running = { start: at, paused: 0, notes: {} }
-    if (known.was === null) started.gap = true
+    // Its first messages may be missing.
+    if (known.was === null || at <= known.listens) started.gap = true
     for (const { measure, key } of this.#definition.measures) {
       const seen = known.values[measure.field]
       if (seen !== undefined && seen[0] <= known.gapAt) started.gap = true
-      const notes = begun(measure, seen !== undefined && seen[0] > known.staleAt ? seen : undefined, at)
-      started.notes[key] = at < (known.since?.[measure.field] ?? 0) ? { ...notes, isPartial: true } : notes
+      const certain = seen !== undefined && seen[0] > known.staleAt ? seen : undefined
+      const notes = (started.notes[key] = begun(measure, certain, at))
+      // What a counter stood at is not known, or the measure is newer than the episode.
+      const isUnknown = started.gap === true && certain === undefined && measure.startsAt !== undefined
+      if (isUnknown || at < (known.since?.[measure.field] ?? 0)) notes.isPartial = true
     }
     known.running = started
   }
@@ -484,15 +488,16 @@ interface Told {
   revoked?: boolean
 }
 
-/** What most messages need to know, and may change. */
-interface Head {
-  readonly shape: string
-  /** Times of samples are relative to it. */
-  readonly origin: number
-  /** The newest time of the vehicle, when that arrived, and the newest time of a sample. */
+/** What most messages change: the newest time of the vehicle, when that arrived, and the time of the sample that came last. */
+interface Last {
   heard: number
   arrived: number
   noted: number
+}
+
+/** What most messages need to know. */
+interface Head {
+  readonly shape: string
   /** What the condition is: `on` while it lasts, `off`, or `ask`: a value of the condition decides something. */
   mode: 'on' | 'off' | 'ask'
   /** Values that are older may change what was told. And something may be told when the vehicle's time is at `wakes`. */
@@ -518,21 +523,24 @@ interface Todo {
 }
 
 /**
- * What an edge remembers of a vehicle: four lines. Most messages read the first one and write at the end. The others are JSON: what was told, what is
- * known, and the samples after that, in the order of arrival.
+ * What an edge remembers of a vehicle: lines of JSON. Most messages write the first one, and their samples before the others in the second one. What only
+ * an evaluation changes comes last: of a row whose end stays the same, Postgres logs only what is before that.
  */
 class Memory {
   readonly #definition: Definition
   readonly #vin: string
+  readonly last: Last
   readonly head: Head
+  /** The newest one comes first. */
+  #samples: string
   #told: Told[]
   #known: string
-  #samples: string
 
   constructor(definition: Definition, vin: string, text: string) {
-    const [head = '', told = '', known = '', samples = ''] = text.split('\n')
+    const [last = '', samples = '', head = '', told = '', known = ''] = text.split('\n')
     this.#definition = definition
     this.#vin = vin
+    this.last = JSON.parse(last)
     this.head = JSON.parse(head)
     this.#told = JSON.parse(told)
     this.#known = known
@@ -541,22 +549,28 @@ class Memory {
     if (this.head.shape === shape) return
     // Another definition had other fields, in another order.
     const { fields: before, ...found }: Known & { readonly fields: readonly string[] } = JSON.parse(known)
-    const moved = samplesOf(samples, 0).flatMap(([at, field, ...value]): Sample[] => {
+    const moved = samplesOf(samples, this.last.noted).flatMap(([at, field, ...value]): Sample[] => {
       const index = field < 0 ? field : fields.indexOf(before[field] ?? '')
       return field >= 0 && index < 0 ? [] : [[at, index, ...value]]
     })
     this.head = { ...this.head, shape }
-    for (const field of fields) if (!before.includes(field)) found.since = { ...found.since, [field]: this.head.heard }
+    for (const field of fields) if (!before.includes(field)) found.since = { ...found.since, [field]: this.last.heard }
     this.#known = textOfKnown(found, definition)
     // What was told stays as it was told.
     for (const told of this.#told) told.hash = ''
-    this.#samples = textOf(moved, 0)
+    this.#keep(moved)
   }
 
   static blank(definition: Definition, sentMs: number, arrivedMs: number, gapMs: number): string {
-    const times = { origin: sentMs, heard: sentMs, arrived: arrivedMs, noted: sentMs, checked: arrivedMs, gapMs }
-    const head: Head = { shape: definition.shape, mode: 'ask', calm: never, wakes: 0, hole: 0, old: 0, ...times }
-    return `${JSON.stringify(head)}\n[]\n${textOfKnown(nothingKnown(), definition)}\n`
+    const last: Last = { heard: sentMs, arrived: arrivedMs, noted: sentMs }
+    const { shape } = definition
+    const head: Head = { shape, mode: 'ask', calm: never, wakes: 0, hole: 0, gapMs, checked: arrivedMs, old: 0 }
+    return [JSON.stringify(last), '', JSON.stringify(head), '[]', textOfKnown(nothingKnown(), definition)].join('\n')
+  }
+
+  #keep(samples: readonly Sample[]): void {
+    this.#samples = textOf(samples, 0)
+    this.last.noted = samples.at(-1)?.[0] ?? this.last.noted
   }
 
   #fold(): Fold {
@@ -565,23 +579,23 @@ class Memory {
 
   /** Finds the episodes in all that is remembered, and what is to be told now. */
   evaluate(added: readonly Sample[], arrivedMs: number, dueMs: number): EdgeResult<EpisodeOccurrence> {
-    const { head } = this
+    const { last, head } = this
     const { joins, silence, corrects } = this.#definition
     // The vehicle's time: that of its newest message, and what has passed since that arrived.
-    const now = Math.max(dueMs, head.heard + Math.max(0, arrivedMs - head.arrived))
+    const now = Math.max(dueMs, last.heard + Math.max(0, arrivedMs - last.arrived))
     const fold = this.#fold()
     const knownAt = fold.known.at
-    const all = [...samplesOf(this.#samples, head.origin), ...added]
+    const all = [...samplesOf(this.#samples, last.noted), ...added]
     const samples = all.filter(([at]) => at >= knownAt)
-    this.#samples += textOf(added, head.origin)
+    this.#samples = textOf(added, last.noted) + this.#samples
+    last.noted = added.at(-1)?.[0] ?? last.noted
     if (samples.length < all.length) {
       for (const sample of all) if (sample[0] < knownAt) fold.late(sample)
       this.#known = textOfKnown(fold.known, this.#definition)
-      this.#samples = textOf(samples, head.origin)
+      this.#keep(samples)
     }
-    head.noted = Math.max(head.noted, ...added.map(([at]) => at))
     fold.run(samples)
-    fold.known.heard = Math.max(fold.known.heard, head.heard)
+    fold.known.heard = Math.max(fold.known.heard, last.heard)
     const found = fold.pass(now).all
     const { happened, dueMs: due } = this.#decide(found, now, arrivedMs)
     this.#settle(samples, found, now, arrivedMs)
@@ -589,12 +603,13 @@ class Memory {
     const isOn = running !== undefined && running.end === undefined
     const isPaused = running?.end !== undefined && !running.cut && !running.split && now - running.end <= joins
     head.mode = isOn ? 'on' : isPaused || was !== false ? 'ask' : 'off'
-    const memory = [JSON.stringify(head), JSON.stringify(this.#told), this.#known, this.#samples].join('\n')
-    const silent = isOn ? Math.max(head.heard, listens) + silence - head.heard + head.arrived : Infinity
+    const told = JSON.stringify(this.#told)
+    const memory = [JSON.stringify(last), this.#samples, JSON.stringify(head), told, this.#known].join('\n')
+    const silent = isOn ? Math.max(last.heard, listens) + silence - last.heard + last.arrived : Infinity
     const checks = this.#samples !== '' && !isOn ? head.checked + corrects : Infinity
     const byArrival = due === Infinity
     const next = byArrival ? Math.ceil(Math.min(silent, checks)) : due
-    const timer = { due: next === Infinity ? null : next, since: running?.start ?? head.heard, byArrival }
+    const timer = { due: next === Infinity ? null : next, since: running?.start ?? last.heard, byArrival }
     return happened === undefined ? { memory, timer } : { happened, memory, timer }
   }
 
@@ -675,24 +690,24 @@ class Memory {
     const left = samples.filter(([at]) => at > foldTo)
     const fold = this.#fold().run(samples.filter(([at]) => at <= foldTo))
     const gone = new Set(fold.finished.map(({ start }) => start))
-    const last = found.at(-1)
-    const idleMs = head.heard - (last?.end ?? head.heard)
-    if (last !== undefined && left.length === 0 && idleMs > Math.max(joins, corrects) && isExpired(last.told)) {
+    const newest = found.at(-1)
+    const idleMs = this.last.heard - (newest?.end ?? this.last.heard)
+    if (newest !== undefined && left.length === 0 && idleMs > Math.max(joins, corrects) && isExpired(newest.told)) {
       delete fold.pass(now).known.running
-      gone.add(last.start)
+      gone.add(newest.start)
     }
     head.checked = arrivedMs
     head.old = left.length
     this.#told = this.#told.filter((told) => !found.some((each) => each.told === told && gone.has(each.start)))
     this.#known = textOfKnown(fold.known, this.#definition)
-    this.#samples = textOf(left, head.origin)
+    this.#keep(left)
   }
 
   /** The newest episode, when it is not told yet as it is known now. */
   open(hasGap: boolean): EpisodeOccurrence | undefined {
-    const { running } = this.#fold().run(samplesOf(this.#samples, this.head.origin)).known
+    const { running } = this.#fold().run(samplesOf(this.#samples, this.last.noted)).known
     if (running === undefined) return undefined
-    const { start, end = this.head.heard } = running
+    const { start, end = this.last.heard } = running
     pair([running], this.#told)
     const { told } = running
     if (running.end !== undefined && end - start < this.#definition.atLeast) return undefined
@@ -722,15 +737,27 @@ function pair(found: readonly Running[], told: readonly Told[]): void {
 
 const textOfKnown = (known: Known, { fields }: Definition): string => JSON.stringify({ ...known, fields })
 
-function samplesOf(text: string, origin: number): Sample[] {
-  const samples: [at: number, field: number, value: FieldValue, longitude?: number][] = JSON.parse(`[${text}0]`)
+/** In the text, the newest sample comes first, at this time. The number of each is the time since the one before it. */
+function samplesOf(text: string, newestMs: number): Sample[] {
+  const samples: [ms: number, field: number, value: FieldValue, longitude?: number][] = JSON.parse(`[${text}0]`)
   samples.pop()
-  for (const sample of samples) sample[0] += origin
-  return samples
+  let at = newestMs
+  for (const sample of samples) {
+    const [sinceMs] = sample
+    sample[0] = at
+    at -= sinceMs
+  }
+  return samples.toReversed()
 }
 
-const textOf = (samples: readonly Sample[], origin: number): string =>
-  samples.map(([at, ...value]) => `${JSON.stringify([at - origin, ...value])},`).join('')
+function textOf(samples: readonly Sample[], beforeMs: number): string {
+  let [text, before] = ['', beforeMs]
+  for (const [at, ...value] of samples) {
+    text = `${JSON.stringify([at - before, ...value])},${text}`
+    before = at
+  }
+  return text
+}
 
 /** The values of a message that an episode needs, each with its time. */
 function samplesIn(
@@ -754,10 +781,11 @@ function samplesIn(
     }
   if (event.topic !== 'data') return samples
   const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
-  // A clock that was ahead and is right again says an earlier time of what is newer.
+  // A clock that was ahead and is right again says an earlier time of what is newer: by as much as a message takes.
   const isEarlier = (name: string): boolean =>
     data[name] !== undefined && Number(before.at(name)) > sentMs && Number(after.at(name)) === at.getTime()
-  const ms = sentMs < heardMs && fields.some(isEarlier) ? heardMs + 1 : sentMs
+  const isLive = sentMs < heardMs && arrivedMs - sentMs <= quietMs
+  const ms = isLive && fields.some(isEarlier) ? heardMs + 1 : sentMs
   for (const name of fields) {
     const value = data[name]
     if (value !== undefined && !(value === null && Object.hasOwn(event.undecoded, name))) add(name, value, ms)
@@ -779,17 +807,24 @@ function keptSamples({ uses }: Definition, before: AnyVehicleView): Sample[] {
 }
 
 /** Messages without one of the fields, as far as they say that there was no silence. */
-function signs({ silence }: Definition, head: Head, sentMs: number, hasSamples: boolean): Sample[] {
+function signs(
+  { silence }: Definition,
+  { heard, noted }: Last,
+  hole: number,
+  sentMs: number,
+  isOther: boolean,
+): Sample[] {
   if (silence === Infinity) return []
   // The last one before a silence.
-  const isLast = head.heard > head.noted && sentMs - head.heard >= Math.min(silence, signMs)
-  const isSign = !hasSamples && (sentMs > head.noted + signMs || sentMs < head.hole)
-  return [...(isLast ? [sampleOf(head.heard, heardOf, 0)] : []), ...(isSign ? [sampleOf(sentMs, heardOf, 0)] : [])]
+  const isLast = heard > noted && sentMs - heard >= Math.min(silence, signMs)
+  const isSign = isOther && (sentMs > noted + signMs || sentMs < hole)
+  return [...(isLast ? [sampleOf(heard, heardOf, 0)] : []), ...(isSign ? [sampleOf(sentMs, heardOf, 0)] : [])]
 }
 
 /** Whether a message can decide nothing, so that its samples are only kept. */
 function isCalm(
   definition: Definition,
+  { heard }: Last,
   head: Head,
   length: number,
   own: readonly Sample[],
@@ -799,13 +834,13 @@ function isCalm(
   // prettier-ignore
   const { uses, corrects, silence, during, until } = definition
   if (length > mostSamples || (length > 0 && step.arrivedMs - head.checked >= corrects)) return false
-  if (Math.max(sentMs, head.heard) >= head.wakes) return false
-  if (sentMs - head.heard >= silence || (sentMs < head.hole && own.length === 0)) return false
+  if (Math.max(sentMs, heard) >= head.wakes) return false
+  if (sentMs - heard >= silence || (sentMs < head.hole && own.length === 0)) return false
   let isDeciding = false
   for (const [at, field] of own)
     if (uses[field]?.decides !== true) {
       if (at < head.calm) return false
-    } else if (at < head.heard || head.mode === 'ask') return false
+    } else if (at < heard || head.mode === 'ask') return false
     else isDeciding = true
   if (!isDeciding) return true
   if (head.mode === 'off') return during.test(step.after) === false
@@ -825,39 +860,42 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<EpisodeOcc
   const gapMs = gapEndOf(after)
   const isNew = typeof step.memory !== 'string'
   const text = typeof step.memory === 'string' ? step.memory : Memory.blank(definition, sentMs, arrivedMs, gapMs)
-  const end = text.indexOf('\n')
-  const head: Head = JSON.parse(text.slice(0, end))
-  const own = samplesIn(definition, step, sentMs, arrivedMs, isNew ? 0 : head.heard)
+  const samplesAt = text.indexOf('\n') + 1
+  const headAt = text.indexOf('\n', samplesAt) + 1
+  const last: Last = JSON.parse(text.slice(0, samplesAt))
+  const head: Head = JSON.parse(text.slice(headAt, text.indexOf('\n', headAt)))
+  const own = samplesIn(definition, step, sentMs, arrivedMs, isNew ? 0 : last.heard)
   if (isNew && !isTimer) own.unshift(...keptSamples(definition, before))
   if (isNew && own.length === 0) return undefined
-  const samples = isTimer || isNew ? own : [...signs(definition, head, sentMs, own.length > 0), ...own]
+  const samples = isTimer || isNew ? own : [...signs(definition, last, head.hole, sentMs, own.length === 0), ...own]
   const isGap = !isNew && (timer === undefined || timer.acrossGap === true || gapMs > head.gapMs)
-  const length = text.length - text.lastIndexOf('\n') - 1
-  if (!isTimer && !isGap && head.shape === definition.shape && isCalm(definition, head, length, own, step, sentMs)) {
+  const length = headAt - samplesAt
+  const isSame = !isTimer && !isGap && head.shape === definition.shape
+  if (isSame && isCalm(definition, last, head, length, own, step, sentMs)) {
     // Nothing to write: the last word of a vehicle is known to half a minute.
-    if (samples.length === 0 && sentMs < head.heard + signMs / 2) return undefined
-    const line = textOf(samples, head.origin)
-    hear(head, definition, sentMs, arrivedMs)
-    for (const [at] of samples) head.noted = Math.max(head.noted, at)
-    return { memory: JSON.stringify(head) + text.slice(end) + line }
+    if (samples.length === 0 && sentMs < last.heard + signMs / 2) return undefined
+    const added = textOf(samples, last.noted)
+    hear(last, sentMs, arrivedMs)
+    last.noted = samples.at(-1)?.[0] ?? last.noted
+    return { memory: `${JSON.stringify(last)}\n${added}${text.slice(samplesAt)}` }
   }
   const memory = new Memory(definition, after.vin, text)
   if (isGap) {
     // By the vehicle's time. A gap of which the receiver learns late does not make uncertain what came after it.
-    const gapEnd = head.heard - head.arrived + (gapMs > head.gapMs ? gapMs : Math.max(arrivedMs, head.arrived))
-    samples.unshift([Math.min(head.heard, gapEnd), gapOf, gapEnd])
+    const gapEnd = last.heard - last.arrived + (gapMs > head.gapMs ? gapMs : Math.max(arrivedMs, last.arrived))
+    samples.unshift([Math.min(last.heard, gapEnd), gapOf, gapEnd])
     memory.head.gapMs = Math.max(gapMs, head.gapMs)
   }
-  hear(memory.head, definition, isTimer ? 0 : sentMs, arrivedMs)
+  if (!isTimer && sentMs - last.heard >= definition.silence) memory.head.hole = sentMs
+  hear(memory.last, isTimer ? 0 : sentMs, arrivedMs)
   // A time that is up by the vehicle's clock, and not by ours.
   return memory.evaluate(samples, arrivedMs, isTimer && timer?.byArrival !== true ? sentMs : 0)
 }
 
-function hear(head: Head, { silence }: Definition, sentMs: number, arrivedMs: number): void {
-  if (sentMs <= head.heard) return
-  if (sentMs - head.heard >= silence) head.hole = sentMs
-  head.heard = sentMs
-  head.arrived = arrivedMs
+function hear(last: Last, sentMs: number, arrivedMs: number): void {
+  if (sentMs <= last.heard) return
+  last.heard = sentMs
+  last.arrived = arrivedMs
 }
 
 /** Whether each span and growth has its value of the end, and, if it need not be told yet, each path too. */

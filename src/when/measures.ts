@@ -221,7 +221,7 @@ function advance(measure: Measure, notes: Notes, [at, value]: Seen): void {
     notes.least = Math.min(notes.least ?? value, value)
     notes.most = Math.max(notes.most ?? value, value)
   } else if (kind === 'growth') {
-    const last = notes.last ?? startsAt ?? value
+    const last = notes.last ?? (notes.isPartial === true ? value : (startsAt ?? value))
     // A fall to less than half is a reset.
     notes.sum = (notes.sum ?? 0) + value - (value < last / 2 ? 0 : last)
     notes.last = value
@@ -285,7 +285,7 @@ export function resultOf(
   const isStale = end !== undefined && after === undefined && (to?.[0] ?? 0) < end - waits
   const isLate = (from?.[0] ?? Infinity) > start + waits
   if (kind === 'growth') {
-    const isNothing = startsAt === undefined ? isOne : to === undefined
+    const isNothing = startsAt === undefined || isPartial ? isOne : to === undefined
     // Sums of decimal fractions have tails.
     const value = isNothing ? null : Math.round((notes.held ?? notes.sum ?? 0) * 1e6) / 1e6
     return { value, isMissing: isNothing || isStale || isPartial || (isLate && startsAt === undefined) }

@@ -249,6 +249,78 @@ describe('behind a receiver that stops', () => {
     expect(second.stats().branches?.['crm']).toMatchObject({ received: 1, handled: 1 })
   })
 
+  test('a message that the branch got early, and that nothing had run for, is one message there', async () => {
+    const place = inFolder(newFolder())
+    const seen: number[] = []
+    const gaps: string[] = []
+    const start = (isStuck: boolean): ReturnType<typeof createReceiver> => {
+      const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+      receiver.on('data', () => (isStuck ? new Promise(() => {}) : undefined))
+      branch(receiver, { name: 'crm', inbox: place('crm') })
+        .on('data', (event) => void seen.push(odometer(event)))
+        .on('gap', ({ reason }) => void gaps.push(reason))
+      return receiver
+    }
+    const first = start(true)
+    // Its inbox is open.
+    await first.accept({ authorization: undefined, body: data('B', 9) })
+    await soon(() => expect(seen).toEqual([9]))
+    for (let at = 0; at < 3; at += 1) await first.accept({ authorization: undefined, body: data('A', at) })
+    await soon(() => expect(seen).toEqual([9, 0, 1, 2]))
+    expect((await first.drain({ handlerGraceMs: 0 })).left).toBe(4)
+    const second = start(false)
+    stops.push(() => second.drain())
+    await second.open()
+    await soon(() => expect(second.stats().handled).toBe(4))
+    await second.accept({ authorization: undefined, body: data('A', 3) })
+    await soon(() => expect(seen).toEqual([9, 0, 1, 2, 3]))
+    const crm = second.stats().branches?.['crm']
+    const { received, handled, refused } = crm ?? {}
+    expect({ received, handled, refused }).toEqual({ received: 1, handled: 1, refused: {} })
+    await soon(() => expect(gaps).toEqual(['stopped']), 4_000)
+  })
+
+  test('no newer message overtakes one there, while the branch is slow to say whether it has it', async () => {
+    const clock = fakeClock()
+    const place = inFolder(newFolder())
+    const first = createReceiver({ secret: false, clock, inbox: place('inbox'), log: silence })
+    first.on('data', () => new Promise(() => {}))
+    for (let at = 0; at < 3; at += 1) await first.accept({ authorization: undefined, body: data('A', at) })
+    await soon(() => expect(first.stats().running).toBe(1))
+    const drained = first.drain({ handlerGraceMs: 0 })
+    await clock.advance(1_000)
+    expect((await drained).left).toBe(3)
+    let answer = (): void => {}
+    const answers = new Promise<void>((resolve) => (answer = resolve))
+    let asked = 0
+    const slow: InboxFactory = (settings) => {
+      const inbox = place('crm')(settings)
+      const { archive } = inbox
+      if (archive === undefined) return expect.fail('The file has a list of messages.')
+      const list: typeof archive.list = async (what, which) => {
+        asked += 1
+        if (asked === 1) await answers
+        return archive.list(what, which)
+      }
+      return Object.assign(inbox, { archive: { ...archive, list } })
+    }
+    const second = createReceiver({ secret: false, clock, inbox: place('inbox'), log: silence })
+    stops.push(() => second.drain())
+    const front: number[] = []
+    const behind: number[] = []
+    second.on('data', (event) => void front.push(odometer(event)))
+    branch(second, { name: 'crm', inbox: slow }).on('data', (event) => void behind.push(odometer(event)))
+    await second.open()
+    await soon(() => expect(asked).toBe(1))
+    await clock.advance(1_000)
+    await soon(() => expect(front).toEqual([0, 1, 2]))
+    for (const at of [3, 4]) await second.accept({ authorization: undefined, body: data('A', at) })
+    await soon(() => expect(front).toEqual([0, 1, 2, 3, 4]))
+    expect(behind).toEqual([])
+    answer()
+    await soon(() => expect(behind).toEqual([0, 1, 2, 3, 4]))
+  })
+
   test('what waits on the branch is handled after the restart, and one gap says that nobody listened', async () => {
     const place = inFolder(newFolder())
     const seen: number[] = []
@@ -423,6 +495,41 @@ test('an inbox of a branch that does not answer holds the receiver for a second,
   answers[0]?.()
   await soon(() => expect(behind).toEqual([0, 1, 2, 3, 4]))
   expect(lines.filter((line) => line.includes('fast enough again'))).toHaveLength(1)
+})
+
+test('an inbox of a branch that answers others is busy, and the receiver waits until it has a message', async () => {
+  const clock = fakeClock()
+  const lines: string[] = []
+  const answers = new Map<string, () => void>()
+  const memory = memoryInbox()
+  const busy: InboxFactory = (settings) => {
+    const inbox: Inbox = memory(settings)
+    const { put } = inbox
+    return Object.assign(inbox, {
+      async put(messages: Parameters<Inbox['put']>[0]) {
+        const [first] = messages
+        if (first?.kind === 'wire') await new Promise<void>((resolve) => answers.set(first.lane.at(-1) ?? '', resolve))
+        return put(messages)
+      },
+    })
+  }
+  const receiver = createReceiver({ secret: false, clock, log: logInto(lines) })
+  const rung: string[] = []
+  receiver.on('data', (event) => void rung.push(event.vin))
+  branch(receiver, { name: 'crm', inbox: busy }).on('data', () => {})
+  for (const vin of ['A', 'B', 'C']) await receiver.accept({ authorization: undefined, body: data(vin, 1) })
+  await soon(() => expect(answers.size).toBe(3))
+  await clock.advance(900)
+  answers.get('B')?.()
+  await soon(() => expect(rung).toEqual(['B']))
+  await clock.advance(900)
+  answers.get('C')?.()
+  await soon(() => expect(rung).toEqual(['B', 'C']))
+  await clock.advance(900)
+  expect(lines.filter((line) => line.includes('slow'))).toEqual([])
+  answers.get('A')?.()
+  await soon(() => expect(rung).toEqual(['B', 'C', 'A']))
+  await receiver.drain()
 })
 
 test('rules about time work on both sides, each with its own state', async () => {

@@ -1,6 +1,8 @@
+import { createReceiver } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { logInto } from '../dispatch/scene.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { post, receiverOn, type Scene, startScene, vinOf } from './scene.ts'
 
@@ -62,6 +64,57 @@ test.skipIf(!hasPostgres)(
     )
     expect(same[0].n).toBe(80)
     await second.receiver.drain()
+  },
+  120_000,
+)
+
+test.skipIf(!hasPostgres)(
+  'no newer message overtakes one that a crash left, while the branch is slow to say whether it has it',
+  async () => {
+    const { pool, newPool, prepare } = scene
+    await prepare('front_slow')
+    await prepare('crm_slow')
+    const lines: string[] = []
+    const db = newPool(6)
+    const receiver = createReceiver({
+      secret: false,
+      inbox: postgresInbox({ db, schema: 'front_slow', leaseMs: 30_000 }),
+      log: logInto(lines),
+    })
+    const seen: string[] = []
+    receiver.on('data', () => {})
+    branch(receiver, { name: 'crm', inbox: postgresInbox({ db, schema: 'crm_slow', leaseMs: 30_000 }) }).on(
+      'data',
+      ({ vin, data }) => void seen.push(`${vin} ${String(data.Odometer)}`),
+    )
+    await receiver.open()
+    expect(await post(receiver, 0, 0)).toBe(200)
+    await vi.waitFor(() => expect(seen).toHaveLength(1), 20_000)
+    // As a process that was killed leaves them: handed out once.
+    await pool.query(`CREATE FUNCTION front_slow.crashed() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN NEW.deliveries := 1; RETURN NEW; END $$`)
+    await pool.query(`CREATE TRIGGER crashed BEFORE INSERT ON front_slow.waiting
+      FOR EACH ROW EXECUTE FUNCTION front_slow.crashed()`)
+    const handled = (count: number): Promise<void> =>
+      vi.waitFor(() => expect(receiver.stats().handled).toBe(count), 20_000)
+    const locker = await pool.connect()
+    try {
+      await locker.query('BEGIN')
+      await locker.query('LOCK TABLE crm_slow.message IN ACCESS EXCLUSIVE MODE')
+      for (const n of [1, 2]) expect(await post(receiver, 0, n)).toBe(200)
+      await handled(3)
+      await pool.query('DROP TRIGGER crashed ON front_slow.waiting')
+      for (const n of [3, 4]) expect(await post(receiver, 0, n)).toBe(200)
+      await handled(5)
+      expect(lines.filter((line) => line.includes('the inbox of the branch is slow'))).toHaveLength(1)
+      expect(seen).toHaveLength(1)
+    } finally {
+      await locker.query('COMMIT')
+      locker.release()
+    }
+    await vi.waitFor(() => expect(seen).toHaveLength(5), 20_000)
+    expect(seen).toEqual([0, 1, 2, 3, 4].map((n) => `${vinOf(0)} ${n}`))
+    await receiver.drain()
   },
   120_000,
 )

@@ -171,3 +171,37 @@ test('a lock of a moment, as of the failed transaction of a handler, is no error
   await expect.poll(() => rows('dead'), { timeout: 15_000 }).toBe(1)
   expect(fleet.lines.join('\n')).not.toMatch(/nother session has locked/)
 })
+
+test('a message does not end without its state while the next one of its vehicle is locked', async () => {
+  const schema = 'locks_next'
+  await using fleet = await startFleet(schema, 3)
+  const { receiver, handled, lines } = fleet
+  await post(receiver, 0, 1)
+  const waiting = async (): Promise<readonly number[]> => {
+    const sql = `SELECT m.text FROM ${schema}.waiting w JOIN ${schema}.message m USING (id) WHERE m.lane = '${vinOf(0)}' ORDER BY w.seq`
+    const { rows } = await scene.pool.query<{ text: string }>(sql)
+    return rows.map(({ text }) => Number(JSON.parse(text).data.Odometer))
+  }
+  const settled = async (n: number): Promise<void> => {
+    await expect.poll(async () => [handled.includes(`${vinOf(0)} ${n}`), await waiting()]).toEqual([true, []])
+  }
+  await settled(1)
+  const vehicle = await lock(rowsOf['vehicle']?.(schema) ?? '')
+  for (const n of [2, 3]) await post(receiver, 0, n)
+  await expect.poll(() => handled.slice(-2)).toEqual([2, 3].map((n) => `${vinOf(0)} ${n}`))
+  const last = await lock(`SELECT 1 FROM ${schema}.waiting ORDER BY seq DESC LIMIT 1 FOR UPDATE`)
+  await vehicle.release()
+  await expect.poll(() => lines.join('\n'), { timeout: 20_000 }).toMatch(/locked rows of messages.*"messages":\d/)
+  const other = createReceiver({
+    secret: false,
+    inbox: postgresInbox({ db: scene.newPool(), schema, role: 'receive' }),
+    parts: [vehicles({ fields: ['Odometer'] })],
+  })
+  await other.open()
+  const [left, state] = [await waiting(), await other.vehicles.get(vinOf(0))]
+  expect([state?.value('Odometer'), ...left]).toEqual([1, 2, 3])
+  await last.release()
+  await settled(3)
+  expect((await other.vehicles.get(vinOf(0)))?.value('Odometer')).toBe(3)
+  await other.drain()
+})

@@ -392,6 +392,27 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     ])
   })
 
+  test('a gap: a counter that starts at 0 counts from the next value, because what it stood at is not known', async () => {
+    const { say, gap, until, told: found } = await scene(charging)
+    await say(...charge([-500, { ACChargingEnergyIn: 13.5 }]))
+    await gap(-100)
+    await say([0, { DetailedChargeState: 'Charging' }], [60, { ACChargingEnergyIn: 14 }], [600, { DetailedChargeState: 'Complete' }]) // prettier-ignore
+    await say([620, { ACChargingEnergyIn: 22.6 }])
+    await until(4_000)
+    expect(settledOf(found)).toMatchObject([{ ...lasts(0, 600), acrossGap: true, kwh: 8.6, missing: ['kwh'] }])
+  })
+
+  test('a gap: one that began before its end, as a message says that came after it, says `acrossGap`', async () => {
+    const { say, gap, until, told: found } = await sceneOf(trip)
+    await say(...parked)
+    await gap(100)
+    // Between the newest message before the gap and its end.
+    await say([-60, { Gear: 'P', Odometer: 1000, EnergyRemaining: 50 }, 170], [0, { Gear: 'D' }, 120])
+    await say([600, { Gear: 'P' }], ...values)
+    await until(4_000)
+    expect(settledOf(found)).toMatchObject([{ ...lasts(0, 600), ...whole, acrossGap: true }])
+  })
+
   test('the values of `client.refill` count at their own times, are certain, and may end it', async () => {
     const { say, gap, refill, until, told: found } = await sceneOf(trip)
     const document = (second: number, gear: string, odometer: number): object => ({

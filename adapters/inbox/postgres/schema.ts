@@ -54,9 +54,10 @@ export function schemaStatements(schema: string): readonly string[] {
     `CREATE TABLE IF NOT EXISTS ${schema}.receiver (
   id uuid PRIMARY KEY, seen_at bigint NOT NULL, closed boolean NOT NULL, gaps text NOT NULL, accounted boolean NOT NULL DEFAULT false,
   since bigint NOT NULL DEFAULT floor(extract(epoch FROM clock_timestamp()) * 1000))`,
+    // A row that is not compressed, and whose next version has room in the same page, is logged only as far as it changed.
     `CREATE TABLE IF NOT EXISTS ${schema}.vehicle (
   vin text COLLATE "C" PRIMARY KEY, part smallint NOT NULL, seq bigint NOT NULL, seen_at bigint, due bigint, text text NOT NULL
-) WITH (fillfactor = 80)`,
+) WITH (fillfactor = 50, toast_tuple_target = 4080)`,
     `CREATE INDEX IF NOT EXISTS vehicle_due ON ${schema}.vehicle (part) WHERE due IS NOT NULL`,
     // What all processes must know: the place of each gap of all vehicles (vin ''), and vehicles to forget.
     `CREATE TABLE IF NOT EXISTS ${schema}.notice (

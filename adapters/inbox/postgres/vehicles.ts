@@ -266,7 +266,8 @@ export function stateValues(vehicles: readonly StoredVehicle[]): readonly (reado
 
 /**
  * Ends messages: `gone` are the rows of `waiting` that it deletes, of those in `g(part, seq, vin)`. It writes the states of their vehicles, from the
- * parameters after `first`. It waits for no lock while it has others: what somebody else has locked, a message, its partition or its vehicle, is
+ * parameters after `first`, one for each vehicle: that of its last message here. If that one cannot end now, none of its vehicle does, because
+ * no state would have them. It waits for no lock while it has others: what somebody else has locked, a message, its partition or its vehicle, is
  * not in `gone`, and comes later. No other process gets a partition before the statement ends, so it finds all that this one wrote, and a
  * process that was frozen for longer than its lease writes nothing.
  */
@@ -279,15 +280,18 @@ held AS (SELECT p.part FROM (SELECT set_config('lock_timeout', '${lockMs}', true
   WHERE p.part = ANY ($1::smallint[]) AND p.owner = ${me} FOR SHARE OF p SKIP LOCKED),
 free AS (SELECT w.part, w.seq FROM g JOIN held ON held.part = g.part JOIN ${schema}.waiting w ON w.part = g.part AND w.seq = g.seq
   WHERE NOT EXISTS (SELECT FROM busy b WHERE b.vin = g.vin) FOR UPDATE OF w SKIP LOCKED),
-gone AS (DELETE FROM ${schema}.waiting w USING free f WHERE w.part = f.part AND w.seq = f.seq RETURNING w.*),
+behind AS (SELECT n.vin FROM (SELECT g.part, g.seq FROM n JOIN g ON g.part = n.part AND g.seq = n.seq EXCEPT SELECT part, seq FROM free) l
+  JOIN n ON n.part = l.part AND n.seq = l.seq),
+ends AS (SELECT f.part, f.seq FROM free f JOIN g ON g.part = f.part AND g.seq = f.seq WHERE NOT EXISTS (SELECT FROM behind b WHERE b.vin = g.vin)),
+gone AS (DELETE FROM ${schema}.waiting w USING ends e WHERE w.part = e.part AND w.seq = e.seq RETURNING w.*),
 states AS (${upsertSql(schema)})`
 
 /**
- * The rows of `g` that {@link endSql} found locked. EXCEPT compares sets: without statistics, Postgres would compare each row of the one with each of
+ * The rows of `g` that {@link endSql} left, because somebody has locked them or the last one of their vehicle. EXCEPT compares sets: without statistics, Postgres would compare each row of the one with each of
  * the other.
  */
 export const lockedSql = (schema: string, me: string): string =>
-  `SELECT l.seq::text AS seq FROM (SELECT part, seq FROM g EXCEPT SELECT part, seq FROM free) l
+  `SELECT l.seq::text AS seq FROM (SELECT part, seq FROM g EXCEPT SELECT part, seq FROM ends) l
   JOIN ${schema}.waiting w ON w.part = l.part AND w.seq = l.seq JOIN ${schema}.part p ON p.part = l.part AND p.owner = ${me}`
 
 /** How long a statement waits for somebody who is about to insert the same row, in milliseconds. */
