@@ -15,6 +15,8 @@ interface GapHost {
   hasRoom(): boolean
   /** Keeps gap events. Resolves to `undefined` when the inbox does not take them, otherwise to a way to wait for their handlers. */
   put(gaps: readonly GapEvent[], from: RequestScope): Promise<Stored | undefined>
+  /** Whether handlers may start. */
+  mayHandle(): boolean
   /** What is known of these vehicles is uncertain. */
   uncertain(vin: string | undefined, fromMs: number, toMs: number): void
   /** Runs work that no answer waits for: a drain waits for it, and a bound request lives on until it is done. */
@@ -22,7 +24,8 @@ interface GapHost {
 }
 
 interface Stored {
-  handled(): Promise<void>
+  /** Resolves when their handlers are done. */
+  settled(): Promise<void>
 }
 
 /** How long messages can still be lost after a stall: connections that waited too long fill the kernel's queue. */
@@ -152,7 +155,7 @@ export class GapReporting {
   }
 
   #emitNext(from: RequestScope): void {
-    const { hasRoom, put, inBackground } = this.#host
+    const { hasRoom, put, mayHandle, inBackground } = this.#host
     if (!this.#isStarted || this.#catchingUp !== undefined || this.#underWay >= atOnce || !hasRoom()) return
     const gap = this.#take()
     if (gap === undefined) return
@@ -163,7 +166,7 @@ export class GapReporting {
       this.#ended(gap, stored)
       // Where one gap found room there may be room for another.
       if (stored !== undefined || signs !== this.#signs) this.#emitNext(from)
-      await stored?.handled()
+      if (mayHandle()) await stored?.settled()
       this.#underWay -= 1
       if (stored !== undefined && !isBound(from.context)) this.#emitNext(from)
     })

@@ -121,10 +121,8 @@ export class Intake implements OperatorApi {
       log,
       scope,
       hasRoom: () => this.#isRecovered && this.#window?.isBehind !== true && !this.#takesNothing(),
-      put: async (events, from) => {
-        const request = await this.#storeOwn(events.map(receipts.own), from)
-        return request && { handled: async () => (this.lifecycle.startsNoMore ? undefined : request.settled()) }
-      },
+      mayHandle: () => !this.lifecycle.startsNoMore,
+      put: (events, from) => this.#storeOwn(events.map(receipts.own), from),
       uncertain: (vin, fromMs, toMs) => this.#kept?.states.noteGap(vin, fromMs, toMs),
       inBackground: (from, run) => this.#inBackground(from, run),
     })
