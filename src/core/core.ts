@@ -70,7 +70,12 @@ interface CoreOptions {
  * What follows a turn. `over`: nothing, it has ended elsewhere. `wait`: for those before it in its lane. `gather`: in a batch. `again`: at
  * once. A number: it rests for that many milliseconds. A breaker: it waits there.
  */
-type Next = 'done' | 'skipped' | 'dead' | 'over' | 'wait' | 'gather' | 'again' | number | Breaker
+type Next = End | 'wait' | 'gather' | 'again' | number | Breaker
+
+type End = 'done' | 'skipped' | 'dead' | 'over'
+
+const isEnd = (next: Next): next is End =>
+  next === 'done' || next === 'skipped' || next === 'dead' || next === 'over'
 
 type MaybeFailure = Failure | undefined
 
@@ -495,39 +500,37 @@ export class Core {
 
   /** The turn has ended. A message that something keeps holds its lane, but no slot of `concurrency`. */
   #endTurn(message: Message, next: Next): void {
-    if (next === 'again' && message.state === 'running') {
+    const { request, slot } = message
+    const isRunning = message.state === 'running'
+    if (isRunning && next === 'again') {
       void this.#turn(message)
       return
     }
     if (this.#suspect === message) this.#suspect = undefined
-    if (message.state === 'running') {
-      if (next === 'over' || next === 'done' || next === 'skipped' || next === 'dead') {
-        const { request } = message
-        this.#remove(message)
-        this.options.onCapacity(request)
-        if (message.trouble?.fatal !== undefined) (request.givenUp ??= []).push(message.lane)
-        request.oneIsOver()
-      } else {
-        const wasInBatch = message.slot !== undefined
-        this.#freeSlot(message)
-        if (message.request.isBound) this.#bind(message)
-        // Those behind it had their turns while the batch gathered.
-        if (wasInBatch) this.lanes.recall(message)
-        const [handler] = message.handlers ?? noHandlers
-        if (next !== 'gather' || handler === undefined) this.#hold(message, next)
-        else if (wasInBatch || !this.#mayFollow(message)) this.#hold(message, 'wait')
-        else {
-          this.#gatheringOf(handler).add(message)
-          this.lanes.pass(message)
-          this.#wake(message.inLane?.turn)
-        }
+    if (isRunning && isEnd(next)) {
+      this.#remove(message)
+      this.options.onCapacity(request)
+      if (message.trouble?.fatal !== undefined) (request.givenUp ??= []).push(message.lane)
+      request.oneIsOver()
+    } else if (isRunning && !isEnd(next)) {
+      this.#freeSlot(message)
+      if (request.isBound) this.#bind(message)
+      // Those behind it had their turns while the batch gathered.
+      if (slot !== undefined) this.lanes.recall(message)
+      const [handler] = message.handlers ?? noHandlers
+      if (next !== 'gather' || handler === undefined) this.#hold(message, next)
+      else if (slot !== undefined || !this.#mayFollow(message)) this.#hold(message, 'wait')
+      else {
+        this.#gatheringOf(handler).add(message)
+        this.lanes.pass(message)
+        this.#wake(message.inLane?.turn)
       }
     }
     this.pump()
   }
 
   /** It keeps its place in its lane until it is resumed. */
-  #hold(message: Message, next: Exclude<Next, 'over' | 'done' | 'skipped' | 'dead'>): void {
+  #hold(message: Message, next: Exclude<Next, End>): void {
     if (typeof next === 'number') this.#rest(message, next)
     else if (next instanceof Breaker && message.previous === undefined) {
       message.unload()
