@@ -74,8 +74,7 @@ type Next = End | 'wait' | 'gather' | 'again' | number | Breaker
 
 type End = 'done' | 'skipped' | 'dead' | 'over'
 
-const isEnd = (next: Next): next is End =>
-  next === 'done' || next === 'skipped' || next === 'dead' || next === 'over'
+const isEnd = (next: Next): next is End => next === 'done' || next === 'skipped' || next === 'dead' || next === 'over'
 
 type MaybeFailure = Failure | undefined
 
