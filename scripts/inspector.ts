@@ -27,7 +27,10 @@ interface Topology {
   }
 }
 
-/** The outline of land, which is in the public domain, as an SVG path in tenths of a degree, with south below. */
+/**
+ * The outline of land, which is in the public domain, as an SVG path in tenths of a degree, with south below. What crosses the date line goes on
+ * beyond it, so the page draws all of it once more to the east and to the west.
+ */
 function land(): string {
   const path = new URL('../node_modules/world-atlas/land-110m.json', import.meta.url)
   const { transform, arcs, objects }: Topology = JSON.parse(readFileSync(path, 'utf8'))
@@ -42,7 +45,7 @@ function land(): string {
     arc < 0 ? (lines[~arc] ?? []).toReversed() : (lines[arc] ?? [])
   const rings = objects.land.geometries.flatMap(({ arcs: polygons }) => polygons.flat())
   // Relative points are short, and several in a row are the same place in tenths of a degree.
-  const pathOf = (points: readonly (readonly [number, number])[]): string => {
+  const pathOf = (points: readonly Point[]): string => {
     let [lastX, lastY] = [0, 0]
     const moves = points.flatMap(([x, y], index) => {
       const [dx, dy] = [x - lastX, y - lastY]
@@ -51,7 +54,23 @@ function land(): string {
     })
     return `${moves[0]}l${moves.slice(1).join(' ')}z`
   }
-  return rings.map((ring) => pathOf(ring.flatMap(lineOf))).join('')
+  return rings.map((ring) => pathOf(unbroken(ring.flatMap(lineOf)))).join('')
+}
+
+type Point = readonly [x: number, y: number]
+
+/** The same ring without a jump from one edge of the map to the other. One that goes around the world is closed at its pole. */
+function unbroken(ring: readonly Point[]): readonly Point[] {
+  let turns = 0
+  const points = ring.map(([x, y], index): Point => {
+    const jump = x - (ring[index - 1]?.[0] ?? x)
+    if (Math.abs(jump) > 1800) turns -= Math.sign(jump)
+    return [x + 3600 * turns, y]
+  })
+  const [first = [0, 0], last = [0, 0]] = [points[0], points.at(-1)]
+  if (Math.abs(last[0] - first[0]) < 1800) return points
+  const pole = 900 * Math.sign(first[1])
+  return [...points, [last[0], pole], [first[0], pole]]
 }
 
 /** A built page. */

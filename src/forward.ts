@@ -8,7 +8,7 @@ import { longestMs } from './base/clock.ts'
 import { FleethookError } from './base/errors.ts'
 import { checkOptions, milliseconds, required, type Rule, type Rules } from './base/options.ts'
 import type { HandlerContext } from './core/handler.ts'
-import { Retry, retriedAs } from './core/retry.ts'
+import { notBefore, retriedAs } from './core/retry.ts'
 import type { FleetEvent } from './events/event.ts'
 import { authorization } from './wire/encode.ts'
 import { jsonText } from './wire/json.ts'
@@ -65,8 +65,9 @@ const rules: Rules<ForwardOptions> = {
   timeoutMs: milliseconds(1),
 }
 
-/** The most of an answer that is read, in bytes, so that its connection can be used again. */
+/** The most of an answer that is read, in bytes and milliseconds, so that its connection can be used again. */
 const mostAnswerBytes = 65_536
+const mostAnswerMs = 1_000
 
 /** What may be better with another try. */
 const passing: ReadonlySet<number> = /* @__PURE__ */ new Set([408, 425, 429])
@@ -77,7 +78,7 @@ const passing: ReadonlySet<number> = /* @__PURE__ */ new Set([408, 425, 429])
  *
  * Messages come in order per vehicle and at least once, through crashes of this process and of the other server. The header `fleethook-delivery` is
  * the same each time, so the server can drop what it has. An answer of 2xx ends it. After 408, 425, 429, 5xx, no answer in time or a lost connection
- * it is tried again for `forMs`, as late as `Retry-After` says. Any other answer makes the message a dead letter at once, a redirect too: the secret is
+ * it is tried again for `forMs`, not before `Retry-After`. Any other answer makes the message a dead letter at once, a redirect too: the secret is
  * for `to` only. Answers are never logged. Gaps are not posted.
  *
  * Throws `option_invalid` for a wrong option.
@@ -133,7 +134,7 @@ export function forward(options: ForwardOptions): Forwarding {
       )
     }
     await readSome(answer)
-    judge(where, answer)
+    judge(where, answer, forMs)
   }
   Object.defineProperty(post, 'name', { value: `forward to ${address.host}` })
   return retriedAs(post, { attempts: Infinity, minMs: 1_000, maxMs: 60_000, maxAgeMs: forMs })
@@ -145,16 +146,15 @@ class GiveUp extends FleethookError {
 }
 
 /** Throws what follows from an answer that is not a 2xx. */
-function judge(where: string, { ok, status, headers }: Response): void {
+function judge(where: string, { ok, status, headers }: Response, forMs: number): void {
   if (ok) return
   const text = status === 0 || (status >= 300 && status < 400) ? 'redirects' : `answered ${status}`
   if (status < 500 && !passing.has(status))
     throw new GiveUp('forward_refused', `${where} ${text}.`, {
       hint: 'Look at the other server, then replay the dead letter.',
     })
-  const error = unanswered(where, text)
-  const afterMs = retryAfterMs(headers.get('retry-after'))
-  throw afterMs === undefined ? error : new Retry(afterMs, { cause: error })
+  // After `forMs` nobody tries it again.
+  throw notBefore(unanswered(where, text), Math.min(forMs, retryAfterMs(headers.get('retry-after'))))
 }
 
 const unanswered = (where: string, what: string, cause?: unknown): FleethookError =>
@@ -167,25 +167,30 @@ function why(error: unknown): string {
   return typeof code === 'string' ? `: ${code}` : ''
 }
 
-/** Seconds, or a date of HTTP. `undefined`: it says nothing that can be read. */
-function retryAfterMs(given: string | null): number | undefined {
-  if (given === null) return undefined
-  const ms = /^\s*\d+\s*$/.test(given) ? Number(given) * 1000 : Date.parse(given) - Date.now()
-  return Number.isNaN(ms) ? undefined : Math.min(longestMs, Math.max(0, ms))
+/** Seconds, or a date of HTTP. 0: it says nothing that can be read. */
+function retryAfterMs(given: string | null): number {
+  const ms = /^\s*\d+\s*$/.test(given ?? '') ? Number(given) * 1000 : Date.parse(given ?? '') - Date.now()
+  return Number.isNaN(ms) ? 0 : Math.min(longestMs, Math.max(0, ms))
 }
 
 /** The rest of a long answer is not read, and its connection is closed. */
 async function readSome({ body }: Response): Promise<void> {
-  const reader = body?.getReader()
+  if (body === null) return
+  const reader = body.getReader()
+  const cancel = (): Promise<void> => reader.cancel().catch(() => {})
+  const late = AbortSignal.timeout(mostAnswerMs)
+  late.addEventListener('abort', cancel)
   try {
-    for (let bytes = 0; reader !== undefined && bytes <= mostAnswerBytes;) {
+    for (let bytes = 0; bytes <= mostAnswerBytes;) {
       const { done, value } = await reader.read()
       if (done) return
       bytes += value.byteLength
     }
-    await reader?.cancel()
+    await cancel()
   } catch {
     // The status has come, and that is the answer.
+  } finally {
+    late.removeEventListener('abort', cancel)
   }
 }
 

@@ -89,7 +89,9 @@ const program = new Command('fleethook')
 
 // People type these as words, as for other programs.
 const [, , word, ...about] = process.argv
-if (word === 'help') process.argv.splice(2, Infinity, ...about, '--help')
+// Without `--help`, an unknown command is told, with what is like it.
+const hasHelp = about[0] === undefined || Object.hasOwn(commands, about[0])
+if (word === 'help') process.argv.splice(2, Infinity, ...about, ...(hasHelp ? ['--help'] : []))
 else if (word === 'version') process.argv.splice(2, Infinity, '--version')
 
 for (const [name, [summary, load]] of Object.entries(commands)) {

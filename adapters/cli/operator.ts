@@ -155,6 +155,13 @@ interface Asked {
   readonly signal?: AbortSignal | undefined
 }
 
+/**
+ * A receiver sends a comment every 15 seconds. A stream that is silent for this long is dead, in milliseconds: a laptop that slept, or a network
+ * that has changed, closes no connection.
+ */
+const silentMs = 40_000
+const silent = new FleethookError('inbox_unavailable', 'The receiver sends nothing any more.')
+
 /** Sends requests to the receiver of an inbox: the process that has the file, or else the file. */
 export class Operator {
   readonly #to: ConnectionOptions
@@ -223,11 +230,32 @@ export class Operator {
     }
   }
 
-  /** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks. */
+  /** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks or is silent. */
   async *stream(path: string, signal: AbortSignal): AsyncGenerator<EventSourceMessage> {
-    const answer = await this.pass({ method: 'GET', path, signal })
-    if (answer.status !== 200) await valueOf(answer)
-    yield* answer.body?.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream()) ?? []
+    const silence = new AbortController()
+    let timer: NodeJS.Timeout | undefined
+    const listen = (): void => void (timer = setTimeout(() => silence.abort(silent), silentMs))
+    listen()
+    try {
+      const answer = await this.pass({ method: 'GET', path, signal: AbortSignal.any([signal, silence.signal]) })
+      if (answer.status !== 200) await valueOf(answer)
+      const heard = new TransformStream<string, string>({
+        transform(part, to) {
+          timer?.refresh()
+          to.enqueue(part)
+        },
+      })
+      const text = answer.body?.pipeThrough(new TextDecoderStream()).pipeThrough(heard)
+      for await (const event of text?.pipeThrough(new EventSourceParserStream()) ?? []) {
+        // What comes while the reader is busy waits in the connection.
+        clearTimeout(timer)
+        timer = undefined
+        yield event
+        listen()
+      }
+    } finally {
+      clearTimeout(timer)
+    }
   }
 }
 

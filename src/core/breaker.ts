@@ -47,14 +47,14 @@ export class Breakers {
     return breaker === undefined || breaker.lets(message) ? undefined : breaker
   }
 
-  /** A handler failed with something other than `Retry` or `Discard`. */
-  failed(message: Message, handler: Handler): OpenBreaker | undefined {
+  /** A handler failed with something other than `Retry` or `Discard`. It may not run again for this message for `leastMs`. */
+  failed(message: Message, handler: Handler, leastMs: number): OpenBreaker | undefined {
     let breaker = this.failing.get(handler)
     if (breaker === undefined) {
       breaker = new Breaker(this.#host)
       this.failing.set(handler, breaker)
     }
-    return breaker.failed(message)
+    return breaker.failed(message, leastMs)
   }
 
   /** A handler threw `Retry`, which is neither a success nor a failure. */
@@ -92,8 +92,8 @@ export class Breaker {
   /** Messages that wait: those that the handler has not failed for, and the others. */
   readonly #untried = new Set<Message>()
   readonly #tried = new Set<Message>()
-  /** The messages that it has failed for while the breaker was open, and that are not over. */
-  readonly #failedFor = new WeakSet<Message>()
+  /** The messages that it has failed for while the breaker was open, and that are not over, and the time before which it may not run for them. */
+  readonly #failedFor = new WeakMap<Message, number>()
   #pauseMs = firstPauseMs
   #nextTryMs = 0
   /** The message that tries the handler. */
@@ -126,7 +126,7 @@ export class Breaker {
     return isProbing ? this.#probe !== message : this.#failedFor.has(message) && this.#leftMs() > 0
   }
 
-  failed(message: Message): OpenBreaker | undefined {
+  failed(message: Message, leastMs: number): OpenBreaker | undefined {
     this.failures += 1
     if (this.sinceMs === undefined) {
       this.#lanes.add(message.lane)
@@ -140,8 +140,8 @@ export class Breaker {
         this.#pause()
       }
     }
-    this.#failedFor.add(message)
-    return { breaker: this, failures: this.failures, restMs: Math.max(firstPauseMs, this.#leftMs()) }
+    this.#failedFor.set(message, elapsedMs(this.#core.clock) + leastMs)
+    return { breaker: this, failures: this.failures, restMs: Math.max(firstPauseMs, leastMs, this.#leftMs()) }
   }
 
   /** Stays paused, and returns until when. `undefined`: it is not paused. */
@@ -153,13 +153,14 @@ export class Breaker {
 
   /** Keeps a message, and resumes it later. `false`: the handler may be tried. */
   keep(message: Message): boolean {
+    const notBefore = this.#failedFor.get(message)
+    const restMs = Math.ceil((notBefore ?? 0) - elapsedMs(this.#core.clock))
+    if (notBefore !== undefined && restMs > 0) this.#core.resume(message, restMs)
     // While its other handlers ran, the breaker may have closed, or the run for another vehicle may have ended.
-    if (this.#isClosed || !this.#mustWait(message)) return false
-    const hasFailed = this.#failedFor.has(message)
-    if (hasFailed) this.#tried.add(message)
-    else this.#untried.add(message)
+    else if (this.#isClosed || !this.#mustWait(message)) return false
+    else (notBefore === undefined ? this.#untried : this.#tried).add(message)
     // The try has ended, so the handler may be tried with a vehicle that it has not failed for.
-    if (hasFailed && (this.#probe === undefined || this.#probe.isOver)) this.#wakeFirst(this.#untried)
+    if (notBefore !== undefined && (this.#probe === undefined || this.#probe.isOver)) this.#wakeFirst(this.#untried)
     return true
   }
 

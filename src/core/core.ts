@@ -26,7 +26,7 @@ import { Lanes } from './lanes.ts'
 import { Lifecycle, Yielding } from './lifecycle.ts'
 import { admittedBy, type Ended, type Part } from './part.ts'
 import type { Registry } from './registry.ts'
-import { backoffMs, errorText, expectedMs, ownRetry, requestOf, type RetryOptions } from './retry.ts'
+import { backoffMs, errorText, expectedMs, leastWaitMs, ownRetry, requestOf, type RetryOptions } from './retry.ts'
 import { type Failure, Runner } from './runner.ts'
 
 /** Results since construction. Messages that the receiver made itself do not count. */
@@ -757,8 +757,10 @@ export class Core {
       message.noteError(handler.name, errorText(error), clock.now())
       this.#troubled.add(message)
     }
-    const open = request === undefined && !startsNoMore ? this.breakers.failed(message, handler) : undefined
-    const restMs = open?.restMs ?? (request?.kind === 'retry' ? request.afterMs : backoffMs(retry, message.attempt))
+    const leastMs = leastWaitMs(error)
+    const open = request === undefined && !startsNoMore ? this.breakers.failed(message, handler, leastMs) : undefined
+    const ownMs = request?.kind === 'retry' ? request.afterMs : Math.max(leastMs, backoffMs(retry, message.attempt))
+    const restMs = open?.restMs ?? ownMs
     if (request !== undefined) this.breakers.askedToWait(handler)
     else if (!startsNoMore && message.event !== undefined) {
       const now = elapsedMs(clock)

@@ -1,4 +1,4 @@
-import { type Clock, elapsedMs } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
 
 /** How long handlers may be started one after another before other tasks get their turn, in milliseconds. */
 const sliceMs = 10
@@ -15,7 +15,7 @@ export class Yielding {
   #starts = 0
   #wanted = false
   #isArmed = false
-  #startedMs = 0
+  #startedAtMs = 0
   #timersEndWithRequests = false
 
   constructor(clock: Clock, givesWay: boolean, run: () => void) {
@@ -41,7 +41,7 @@ export class Yielding {
     // Such a runtime limits the CPU time of a request itself.
     if (this.#timersEndWithRequests) return true
     if (!this.#isArmed) this.#arm()
-    else if ((this.#givesWay && this.#starts >= startsAtOnce) || elapsedMs(this.#clock) - this.#startedMs >= sliceMs) {
+    else if ((this.#givesWay && this.#starts >= startsAtOnce) || this.#clock.now() - this.#startedAtMs >= sliceMs) {
       this.#wanted = true
       return false
     }
@@ -53,7 +53,8 @@ export class Yielding {
   #arm(): void {
     this.#isArmed = true
     this.#starts = 0
-    this.#startedMs = elapsedMs(this.#clock)
+    this.#startedAtMs = this.#clock.now()
+    const startedMs = performance.now()
     const run = (): void => {
       this.#isArmed = false
       if (!this.#wanted) return
@@ -62,7 +63,7 @@ export class Yielding {
     }
     setTimeout(() => {
       // The task is over, with all that others did in it. Starting nothing for as long again gives way: the busier the process is, the more.
-      if (this.#givesWay) setTimeout(run, Math.min(longestRestMs, elapsedMs(this.#clock) - this.#startedMs))
+      if (this.#givesWay) setTimeout(run, Math.min(longestRestMs, performance.now() - startedMs))
       else run()
     }, 0)
   }

@@ -34,6 +34,18 @@ export function retriedAs<Handler extends object>(handler: Handler, options: Req
 /** `undefined`: as its receiver says. */
 export const ownRetry = (handler: object): Required<RetryOptions> | undefined => ownOptions.get(handler)
 
+const leastWaits = /* @__PURE__ */ new WeakMap<object, number>()
+
+/** It fails like any other error, but the next try comes no sooner, because the other side has said so. */
+export function notBefore<Failure extends Error>(failure: Failure, afterMs: number): Failure {
+  leastWaits.set(failure, afterMs)
+  return failure
+}
+
+/** The shortest wait after this failure, in milliseconds. */
+export const leastWaitMs = (thrown: unknown): number =>
+  (typeof thrown === 'object' && thrown !== null && leastWaits.get(thrown)) || 0
+
 /** The time that the attempts of an earlier process have probably taken, in milliseconds. The process did not write it down. */
 export function expectedMs({ minMs, maxMs }: RetryOptions, attempts: number): number {
   let sum = 0

@@ -42,7 +42,7 @@ export interface InboxStats {
  * process reports the same figures then, so do not add them up.
  */
 export interface Backlog {
-  /** From 100,000 on it is an estimate. */
+  /** Above 100,000 it is an estimate. */
   readonly messages: number
   /** The age of the oldest message, in milliseconds. Left out when nothing waits, and with `kafkaInbox`. */
   readonly oldestMs?: number | undefined

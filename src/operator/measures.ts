@@ -141,7 +141,7 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
     gauge(
       'backlog.messages',
       '{message}',
-      'Messages that wait, of all processes; an estimate from 100,000 on.',
+      'Messages that wait, of all processes; an estimate above 100,000.',
       stats.backlog?.messages,
     ),
     gauge(

@@ -130,7 +130,9 @@ export class HandOver {
     const late = new Promise<void>((resolve) => {
       const wait = (ms: number): void => void (timer = this.#clock.after(ms, look))
       const look = (): void => {
-        const untilMs = Math.min(sinceMs + longestMs, Math.max(sinceMs, this.#answeredMs) + patienceMs)
+        // One that opens its file has not answered yet.
+        const quietMs = this.#branch.intake.isReady ? patienceMs : longestMs
+        const untilMs = Math.min(sinceMs + longestMs, Math.max(sinceMs, this.#answeredMs) + quietMs)
         const leftMs = untilMs - elapsedMs(this.#clock)
         if (leftMs > 0) wait(leftMs)
         else resolve()

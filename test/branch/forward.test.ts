@@ -181,6 +181,59 @@ describe('what follows from the answer', () => {
     })
   })
 
+  test.each(['0', new Date(0).toUTCString()])('Retry-After %s makes no wait shorter', async (after) => {
+    const { url, requests } = await destination((response, _request, at) =>
+      at === 1 ? response.writeHead(503, { 'retry-after': after }).end() : ok(response),
+    )
+    const clock = fakeClock()
+    const receiver = receiverTo(url, {}, clock)
+    await receiver.accept({ authorization: undefined, body: data('A', 1) })
+    await soon(() => expect(staging(receiver)?.failing?.messages).toBe(1))
+    await clock.advance(400)
+    expect([requests.length, staging(receiver)?.running]).toEqual([1, 0])
+    await soon(async () => {
+      await clock.advance(100)
+      expect(requests).toHaveLength(2)
+    })
+  })
+
+  test('a server that is down and says when to come back gets no message sooner, and the log says that it is down', async () => {
+    let isDown = true
+    const { url, requests } = await destination((response) =>
+      isDown ? response.writeHead(503, { 'retry-after': '120' }).end() : ok(response),
+    )
+    const clock = fakeClock()
+    const receiver = receiverTo(url, {}, clock)
+    const vins = Array.from({ length: 20 }, (_, at) => `V${at}`)
+    for (const at of [1, 2])
+      for (const vin of vins) await receiver.accept({ authorization: undefined, body: data(vin, at) })
+    await soon(() => expect(requests).toHaveLength(20))
+    for (let seconds = 0; seconds < 115; seconds += 5) {
+      await clock.advance(5_000)
+      await soon(() => expect(staging(receiver)?.running).toBe(0))
+    }
+    expect(requests).toHaveLength(20)
+    expect(lines.join('\n')).toContain('/hook answered 503')
+    expect(staging(receiver)?.paused).toHaveLength(1)
+    isDown = false
+    await soon(async () => {
+      await clock.advance(1_000)
+      expect(staging(receiver)?.handled).toBe(40)
+    })
+    expect(requests.slice(20)).toHaveLength(40)
+  })
+
+  test('an answer that never ends does not keep the next message', async () => {
+    const { url, requests } = await destination((response) => {
+      response.writeHead(200)
+      response.write('and so on')
+    })
+    const receiver = receiverTo(url)
+    for (const at of [1, 2]) await receiver.accept({ authorization: undefined, body: data('A', at) })
+    await soon(() => expect(staging(receiver)?.handled).toBe(2))
+    expect(requests).toHaveLength(2)
+  })
+
   test('a lost connection and a server that does not answer are tried again', async () => {
     const { url, requests } = await destination((response, _request, at) => {
       if (at === 1) response.destroy()

@@ -43,6 +43,7 @@ describe('fleethook', () => {
   test('help and version are words too', async () => {
     expect((await command(['help'])).stdout).toMatch(/^Usage: fleethook <command>/)
     expect(await command(['help', 'dead', 'list'])).toEqual(await command(['dead', 'list', '--help']))
+    expect(await command(['help', 'tial'])).toMatchObject({ status: 2, stderr: expect.stringContaining('mean tail?') })
     expect(await command(['version'])).toEqual(await command(['--version']))
   })
 

@@ -14,6 +14,20 @@ test('the generated page is what `npm run generate -- inspector` writes', async 
   expect(land).toBeLessThanOrEqual(landBudgetBytes)
 })
 
+test('no line of the land goes across the map from one edge to the other', async () => {
+  const { assets } = await buildPage()
+  const [, { body: outline = '' } = {}] = Object.entries(assets).find(([name]) => name.endsWith('.txt')) ?? []
+  const rings = outline
+    .split('z')
+    .filter(Boolean)
+    .map((ring) => ring.split('l')[1]?.split(' ').map(Number) ?? [])
+  expect(rings.length).toBeGreaterThan(100)
+  expect(Math.max(...rings.flat().map(Math.abs))).toBeLessThanOrEqual(3600)
+  // One ring goes around the world: it is closed at its pole.
+  const wide = rings.filter((ring) => ring.some((place, at) => at % 2 === 0 && Math.abs(place) > 1800))
+  expect(wide).toHaveLength(1)
+})
+
 const id = '01a201b8-48a8-7000-b2fb-d79363f968e2'
 const event = { topic: 'data', vin: 'A', receivedAt: '2026-11-22T05:26:24.168Z', data: { Gear: 'D' } }
 const at = '2026-11-22T05:26:24.178Z'

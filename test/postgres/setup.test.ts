@@ -118,7 +118,9 @@ describe.skipIf(!hasPostgres)('a database of postgresInbox', () => {
     const unset = new pg.Pool({ connectionString: undefined, port: 1 })
     expect(await openedOn(unset)).toMatch(/ECONNREFUSED\. Nothing listens at .*:1\. Is DATABASE_URL empty\?/)
     const nowhere = new pg.Pool({ connectionString: 'postgres://me:secret@nowhere.invalid/fleet' })
-    expect(await openedOn(nowhere)).toMatch(/(?:ENOTFOUND|EAI_AGAIN)\. .* at nowhere\.invalid/)
+    expect(await openedOn(nowhere)).toMatch(/(?:ENOTFOUND|EAI_AGAIN)\. .*: nowhere\.invalid/)
+    const unreadable = new pg.Pool({ connectionString: 'postgres://me:pass#word@127.0.0.1:5432/fleet' })
+    expect(await openedOn(unreadable)).toMatch(/ERR_INVALID_URL\. The address is not a URL\. .* as %23/)
   })
 
   test('a wrong user, a wrong database and a full server have their own advice', async () => {

@@ -236,13 +236,18 @@ const classes: typeof advice = { '28': ['Postgres does not let this user in.', n
 const failures: Readonly<Record<string, readonly [message: string, hint: string]>> = {
   // What to do about `ECONNREFUSED`, `ENOTFOUND`, `ETIMEDOUT`: With an empty `DATABASE_URL`, `pg` asks this machine.
   ECONNREFUSED: ['Nothing listens', `Is Postgres running there? ${goesOn}`],
-  ENOTFOUND: ['No machine has the name', `Check the host in the address (DATABASE_URL). ${goesOn}`],
+  ENOTFOUND: ['No machine has this name:', `Check the host in the address (DATABASE_URL). ${goesOn}`],
   EAI_AGAIN: ['The name could not be looked up:', `Is the network or its name server down? ${goesOn}`],
   ETIMEDOUT: ['There was no answer', `Check the address, the firewall and the allowed networks. ${goesOn}`],
   EHOSTUNREACH: ['No way leads', `Check the address, the firewall and the allowed networks. ${goesOn}`],
   ENETUNREACH: ['No way leads', `Check the address, the firewall and the allowed networks. ${goesOn}`],
   ECONNRESET: ['The connection was cut', `A proxy, a firewall or the server ended it. ${goesOn}`],
   ENOENT: ['There is no socket', `Is Postgres running on this machine? ${goesOn}`],
+  // What to do about `ERR_INVALID_URL`: A password with `#`, `/`, `@` or `%` in `DATABASE_URL` needs `%23`, `%2F`, `%40` or `%25`.
+  ERR_INVALID_URL: [
+    'The address is not a URL',
+    'Write it as postgres://user:password@host:5432/name, and # / @ % of the password as %23 %2F %40 %25.',
+  ],
 }
 
 /**
@@ -295,7 +300,8 @@ function connectionAdvice(error: unknown, address: string | undefined): readonly
     return ['The pool has no password, or not one that Postgres takes.', 'Set it in the address (DATABASE_URL).']
   const isLate = /timeout|timed out/i.test(cause?.message ?? '')
   const [text, hint] = failures[code] ?? failures[isLate ? 'ETIMEDOUT' : ''] ?? ['The connection failed', goesOn]
-  return [`Postgres cannot be used: ${code === '' ? '' : `${code}. `}${text}${at}.`, `${unset}${hint}`]
+  const about = text.endsWith(':') && where !== undefined ? ` ${where}` : at
+  return [`Postgres cannot be used: ${code === '' ? '' : `${code}. `}${text}${about}.`, `${unset}${hint}`]
 }
 
 /** The address of a pool that was given none. */

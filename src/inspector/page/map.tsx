@@ -54,7 +54,11 @@ export function PlainMap({
   const land = useLand()
   const all = [...markers, ...path]
   const [south, north] = boundsOf(all.map(({ latitude }) => latitude))
-  const [west, east] = boundsOf(all.map(({ longitude }) => longitude))
+  const longitudes = all.map(({ longitude }) => longitude)
+  const [here, around] = [boundsOf(longitudes), boundsOf(longitudes.map(eastward))]
+  // A fleet on both sides of the date line is near it, and not at both edges of the world.
+  const crosses = around[1] - around[0] < here[1] - here[0]
+  const [west, east] = crosses ? around : here
   const middle = (south + north) / 2
   const narrowing = Math.max(0.05, Math.cos((middle * Math.PI) / 180))
   const pxPerDegree = Math.min(
@@ -62,20 +66,24 @@ export function PlainMap({
     (width - 2 * margin) / Math.max(leastDegrees, (east - west) * narrowing),
   )
   const center = (west + east) / 2
-  const x = (longitude: number): number => width / 2 + (longitude - center) * narrowing * pxPerDegree
+  const across = (degrees: number): number => width / 2 + (degrees - center) * narrowing * pxPerDegree
+  const x = (longitude: number): number => across(crosses ? eastward(longitude) : longitude)
   const y = (latitude: number): number => height / 2 - (latitude - middle) * pxPerDegree
   const grid = steps.find((step) => step * narrowing * pxPerDegree >= 80) ?? 90
   const digits = grid < 0.01 ? 3 : grid < 0.1 ? 2 : grid < 1 ? 1 : 0
-  const parallels = linesOf(middle, height / pxPerDegree, grid)
+  const parallels = linesOf(middle, height / pxPerDegree, grid).filter((latitude) => Math.abs(latitude) <= 90)
   const meridians = linesOf(center, width / pxPerDegree / narrowing, grid)
   return (
     <div class="map" ref={frame}>
       <svg width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="group" aria-label={label}>
-        <path
-          class="land"
-          d={land}
-          transform={`translate(${x(0)} ${y(0)}) scale(${(narrowing * pxPerDegree) / 10} ${pxPerDegree / 10})`}
-        />
+        {[-360, 0, 360].map((turn) => (
+          <path
+            key={`l${turn}`}
+            class="land"
+            d={land}
+            transform={`translate(${across(turn)} ${y(0)}) scale(${(narrowing * pxPerDegree) / 10} ${pxPerDegree / 10})`}
+          />
+        ))}
         {parallels.map((latitude) => (
           <g key={`p${latitude}`}>
             <line x1={0} x2={width} y1={y(latitude)} y2={y(latitude)} />
@@ -85,13 +93,12 @@ export function PlainMap({
             >{`${Math.abs(latitude).toFixed(digits)}° ${latitude < 0 ? 'S' : 'N'}`}</text>
           </g>
         ))}
-        {meridians.map((longitude) => (
-          <g key={`m${longitude}`}>
-            <line y1={0} y2={height} x1={x(longitude)} x2={x(longitude)} />
-            <text
-              x={x(longitude) + 4}
-              y={height - 6}
-            >{`${Math.abs(longitude).toFixed(digits)}° ${longitude < 0 ? 'W' : 'E'}`}</text>
+        {meridians.map((degrees) => (
+          <g key={`m${degrees}`}>
+            <line y1={0} y2={height} x1={across(degrees)} x2={across(degrees)} />
+            <text x={across(degrees) + 4} y={height - 6}>
+              {meridianOf(degrees, digits)}
+            </text>
           </g>
         ))}
         {path.length > 1 && (
@@ -124,7 +131,15 @@ export function PlainMap({
 }
 
 function boundsOf(values: readonly number[]): readonly [number, number] {
-  return [values.reduce((a, b) => Math.min(a, b), 180), values.reduce((a, b) => Math.max(a, b), -180)]
+  return [values.reduce((a, b) => Math.min(a, b), 360), values.reduce((a, b) => Math.max(a, b), -180)]
+}
+
+const eastward = (longitude: number): number => (longitude < 0 ? longitude + 360 : longitude)
+
+/** The map goes on beyond the date line. */
+function meridianOf(degrees: number, digits: number): string {
+  const longitude = degrees > 180 ? degrees - 360 : degrees < -180 ? degrees + 360 : degrees
+  return `${Math.abs(longitude).toFixed(digits)}° ${longitude < 0 ? 'W' : 'E'}`
 }
 
 function linesOf(middle: number, span: number, step: number): readonly number[] {

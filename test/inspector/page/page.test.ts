@@ -32,10 +32,15 @@ async function throughViews(tab: Tab, look: (view: string) => Promise<void>): Pr
   await page.goto(`${scene.url}#/vehicles`)
   await page.locator('.map circle').first().waitFor()
   await look('vehicles')
+  await page.goto(`${scene.url}#/vehicles/0FLEETV14T0000001`)
+  await page.locator('.row').first().waitFor()
+  await look('vehicle')
   await page.goto(`${scene.url}#/vehicles/${encodeURIComponent(hostile)}`)
   await page.locator('.row').first().waitFor()
   await look('vehicle of a hostile VIN')
   await page.goto(`${scene.url}#/dead`)
+  await page.locator('.row a').first().waitFor()
+  await look('dead letters')
   await page.locator('.row a').first().click()
   await page.locator('.detail pre.error').first().waitFor()
   await look('dead letter')
@@ -295,10 +300,31 @@ test('the list of vehicles has battery, gear, charge, place and when each was he
   const row = page.locator('tbody tr', { hasText: '0FLEETV14T0000001' })
   await row.waitFor()
   expect(await row.innerText()).toMatch(/65 %\s+D\s+52\.4680, 13\.3550\s+.*\s+\d.* ago/)
-  await page.locator('.land[d^="M"]').waitFor({ state: 'attached' })
+  await page.locator('.land[d^="M"]').first().waitFor({ state: 'attached' })
   expect(asked.filter((path) => path.endsWith('.txt'))).toHaveLength(1)
   expect(complaints).toEqual([])
   await page.context().close()
+})
+
+test('a fleet on both sides of the date line is in one place of the map', async () => {
+  const far = await openScene({ isEmpty: true })
+  for (const [vin, longitude] of [
+    ['0FLEETV14T0000001', 179.9],
+    ['0FLEETV14T0000002', -179.9],
+  ] as const)
+    await (
+      await deliver(far.receiver, message.data({ Location: { latitude: -17, longitude } }, { vin }), {
+        secret: webhookSecret,
+      })
+    ).settled
+  const { page } = await openTab(browser, far)
+  await page.goto(`${far.url}#/vehicles`)
+  await page.locator('.map circle').nth(1).waitFor()
+  expect((await page.locator('.map svg text').allTextContents()).filter((text) => /[EW]$/.test(text)).join()).toMatch(
+    /179\.\d+° E.*180\.0+° E.*179\.\d+° W/,
+  )
+  await page.context().close()
+  await far.close()
 })
 
 test('a chart is as wide as its frame from its second value on', async () => {
