@@ -65,8 +65,8 @@ const notInShort = [...onThePackage, ...databases, ...machines, ...onlyFull]
 /** Real brokers, a real browser, and a registry. `npm run test:kafka`, `test:page` and `test:release` run them. */
 const elsewhere = ['test/kafka/**', 'test/inspector/page/**', 'test/docs/site/**', 'test/release/**']
 
-/** `expect.poll` gives up after this time, in milliseconds, where a test names none. Vitest's second is too short beside other tests. */
-export const patience = { poll: { timeout: 10_000 } } as const
+/** `expect.poll` gives up after this time, in milliseconds, where a test names none. Only one that hangs takes it, also on a slow machine. */
+export const patience = { poll: { timeout: 30_000 } } as const
 
 /** Ends the processes that a test file leaves. */
 export const setup: string = source('test/setup.ts')

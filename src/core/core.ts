@@ -397,10 +397,13 @@ export class Core {
             message.change = event && claim && vehicles.step(id, event, state, claim, following !== undefined)
           }
           const { event, trouble, change } = message
-          message.handlers =
-            event === undefined || trouble?.fatal !== undefined
-              ? noHandlers
-              : registry.handlersFor(event, message, change?.subjects)
+          const wanted = event === undefined ? noHandlers : registry.handlersFor(event, message, change?.subjects)
+          if (trouble?.fatal === undefined) message.handlers = wanted
+          else {
+            message.handlers = noHandlers
+            // Their marks may be there: processes that ended had handled it.
+            if (wanted.length > 0 && message.crashes <= mostCrashes) message.failForGood(trouble.fatal, wanted)
+          }
         }
         next = this.#admit(message)
       }
@@ -607,17 +610,22 @@ export class Core {
       inbox.isStillHeld === undefined ? [] : begun.map(async ({ id }) => inbox.isStillHeld?.(id)),
     )
     const messages: Message[] = []
+    // One that does not run now keeps those of its vehicle that gathered behind it.
+    const kept = new Set<string>()
     for (const [place, message] of begun.entries()) {
       if (!batch.has(message)) continue
       const answer = held[place]
-      if (answer?.status === 'rejected') this.#endTurn(message, this.#failedTurn(message, answer.reason))
-      else if (answer?.value === false) this.#endTurn(message, 'over')
-      else {
-        const attempt = new Attempt(message.attempt, 1)
+      const attempt = new Attempt(message.attempt, 1)
+      if (answer?.status === 'fulfilled' && answer.value === false) this.#endTurn(message, 'over')
+      else if (kept.has(message.lane)) this.#endTurn(message, 'wait')
+      else if (answer?.status === 'rejected') {
+        kept.add(message.lane)
+        this.#endTurn(message, this.#failedTurn(message, answer.reason))
+      } else if (this.#leavesOut(message, handler, attempt)) {
         // Asked for each: a paused handler is tried with one message, and the others wait.
-        if (this.#leavesOut(message, handler, attempt)) void this.#turn(message, attempt)
-        else messages.push(message)
-      }
+        kept.add(message.lane)
+        void this.#turn(message, attempt)
+      } else messages.push(message)
     }
     if (messages.length > 0) {
       for (const message of messages) message.countAttempt(this.counts)

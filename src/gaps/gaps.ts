@@ -17,6 +17,8 @@ interface GapHost {
   put(gaps: readonly GapEvent[], from: RequestScope): Promise<Stored | undefined>
   /** Whether handlers may start. */
   mayHandle(): boolean
+  /** The process stood still until now. */
+  stoodStill(): void
   /** What is known of these vehicles is uncertain. */
   uncertain(vin: string | undefined, fromMs: number, toMs: number): void
   /** Runs work that no answer waits for: a drain waits for it, and a bound request lives on until it is done. */
@@ -137,6 +139,7 @@ export class GapReporting {
       log.warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
       this.note({ reason: 'stalled', fromMs, toMs })
       this.#stalledUntilMs = toMs
+      this.#host.stoodStill()
       this.#catchingUp?.cancel()
       this.#catchingUp = backgroundTimer(clock, catchUpMs, () => {
         this.#endCatchUp()

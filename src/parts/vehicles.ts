@@ -191,7 +191,7 @@ export class KeptVehicles {
         await states.recover(unapplied, receipts.reread, lastId)
         return states.findTimers(
           (due) => put(due.map(({ vin, dueMs }) => receipts.own(timerEvent(vin, dueMs, new Date(clock.now()))))),
-          !receives,
+          receives ? (watchesTime ? 'own' : 'elsewhere') : 'none',
         )
       },
     }

@@ -118,9 +118,14 @@ export class HandOver {
     return isThere ? 'there' : 'missing'
   }
 
-  /** Waits until the branch has the message, or until it is slow. */
+  /**
+   * Waits until the branch has the message, or until it is slow. Where several processes handle, it waits for as long as it takes: if this one ends,
+   * another one goes on, which neither knows of messages that only this one has, nor waits for them.
+   */
   async #inTime(kept: Promise<void>, { context }: Message['request']): Promise<void> {
+    const goesOn = this.#front.settings.inbox.place === undefined
     if (this.#slowSinceMs !== undefined) {
+      if (!goesOn) return kept
       const ended = kept.catch(() => {})
       if (isBound(context)) context.waitUntil(ended)
       return
@@ -144,10 +149,12 @@ export class HandOver {
       const { log } = this.#branch.settings
       // What to do about `the inbox of the branch is slow, so the receiver does not wait until it has a message`, `the inbox of the branch is fast
       // enough again`: Its disk or database takes more than a second per message. A crash meanwhile is a gap of the [branch](branches.md).
-      log.warn('the inbox of the branch is slow, so the receiver does not wait until it has a message')
+      if (goesOn) log.warn('the inbox of the branch is slow, so the receiver does not wait until it has a message')
+      // What to do: Has a session locked its tables, or is its server slow? Vehicles wait until it has their messages, or refuses them.
+      else log.warn('the inbox of the branch is slow, and the receiver waits until it has a message')
     })
     try {
-      await Promise.race([kept, late])
+      await (goesOn ? Promise.race([kept, late]) : kept)
     } finally {
       timer?.cancel()
     }

@@ -123,6 +123,7 @@ export class Intake implements OperatorApi {
       hasRoom: () => this.#isRecovered && this.#window?.isBehind !== true && !this.#takesNothing(),
       mayHandle: () => !this.lifecycle.startsNoMore,
       put: (events, from) => this.#storeOwn(events.map(receipts.own), from),
+      stoodStill: () => this.#kept?.states.stoodStill(),
       uncertain: (vin, fromMs, toMs) => this.#kept?.states.noteGap(vin, fromMs, toMs),
       inBackground: (from, run) => this.#inBackground(from, run),
     })

@@ -131,7 +131,7 @@ export interface EdgeStep {
   readonly changes: readonly Change[]
   /** What the edge remembers of this vehicle. `undefined`: nothing. */
   readonly memory: EdgeMemory | undefined
-  /** When the message was received, in milliseconds since the epoch. Never earlier than an earlier message. */
+  /** When the message was received, in milliseconds since the epoch. Never earlier than an earlier message, unless the clock was ahead then. */
   readonly arrivedMs: number
   /**
    * The timer that the edge set, and that is not over. When it is due, `detect` is called with an `event` of the topic `timer`, before
@@ -208,6 +208,12 @@ export interface TimingHost {
   readonly put: (due: readonly Due[]) => Promise<boolean>
 }
 
+/**
+ * Where messages wait for a process that does not run. `own`: at its port. `elsewhere`: at other processes, which wake it for its timers, and it waits
+ * only where that came late. `none`: others have taken them.
+ */
+export type Port = 'own' | 'elsewhere' | 'none'
+
 /** Knows when the next timer of each vehicle is due. */
 export interface Clockwork {
   /**
@@ -225,10 +231,10 @@ export interface Clockwork {
   heard(atMs: number): void
   /** When the next timer is due, by the time of day. `undefined`: there is none. */
   nextMs(): number | undefined
-  /**
-   * Everything that was due while nobody ran is due soon: messages that waited at the port come first. `isAtOnce`: this process has no port.
-   */
-  start(isAtOnce?: boolean): void
+  /** Nobody ran until now: what is due waits until the messages at the port are here. */
+  start(port?: Port): void
+  /** The process stood still until now. */
+  stoodStill(): void
   stop(): void
 }
 

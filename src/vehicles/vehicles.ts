@@ -22,6 +22,7 @@ import {
   type EdgeTimer,
   isWaiting,
   type Occurrence,
+  type Port,
   type Timing,
   type VehicleView,
 } from './edge.ts'
@@ -375,12 +376,12 @@ export class VehicleStates {
 
   /**
    * Call this when the stored states are complete. Resolves when the timers of all vehicles are known, to a function that starts them.
-   * Those that are due get a message by `put`. `isAtOnce`: no messages wait for this process at its port.
+   * Those that are due get a message by `put`.
    */
-  async findTimers(put: (due: readonly Due[]) => Promise<boolean>, isAtOnce: boolean = false): Promise<() => void> {
+  async findTimers(put: (due: readonly Due[]) => Promise<boolean>, port?: Port): Promise<() => void> {
     this.#put = put
     const start = (): void => {
-      this.#clockwork?.start(isAtOnce)
+      this.#clockwork?.start(port)
       void this.#begin()
     }
     if (this.edges.timing !== undefined) await this.#keepTime(this.edges.timing)
@@ -388,6 +389,11 @@ export class VehicleStates {
     this.edges.onTiming = (timing) =>
       void (this.#clockwork === undefined ? this.#keepTime(timing).then(start) : this.#begin())
     return start
+  }
+
+  /** The process stood still until now. */
+  stoodStill(): void {
+    this.#clockwork?.stoodStill()
   }
 
   /** When the next timer is due. */
@@ -633,8 +639,9 @@ export class VehicleStates {
     const at = new Date(found.sentMs)
     if (!isTimer) this.#clockwork?.heard(at.getTime())
     const sent = credibleMs(at.getTime(), nowMs)
-    // While the clock is set forward, nothing is late and nobody is silent.
+    // While the clock is set forward, nothing is late and nobody is silent. And a silence that begins then is none that begins in the future.
     const heardMs = Math.min(nowMs, this.#clockwork?.nowMs() ?? Infinity)
+    const arrived = heardMs < nowMs - driftMs ? heardMs : nowMs
     let timers = timersOf(before, Math.max(gapTo, after.gapTo))
     let memory: Map<string, EdgeMemory> | undefined
     const happened: Happened[] = []
@@ -646,7 +653,7 @@ export class VehicleStates {
       // What was due is over.
       if (step.event.topic === 'timer') timers = changed(timers, name, null)
       try {
-        const result = checkedResult(name, edge.detect({ ...step, arrivedMs: nowMs, memory: memory.get(name), timer }))
+        const result = checkedResult(name, edge.detect({ ...step, arrivedMs: arrived, memory: memory.get(name), timer }))
         if (result?.happened !== undefined) happened.push({ edge: name, isEarlier, change: result.happened })
         if (result?.memory === null) memory.delete(name)
         else if (result?.memory !== undefined) memory.set(name, result.memory)

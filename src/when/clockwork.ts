@@ -2,7 +2,7 @@ import FlatQueue from 'flatqueue'
 import { backgroundTimer, elapsedMs, longestMs, type Timer } from '../base/clock.ts'
 import { driftMs } from '../inbox/delivery-id.ts'
 import type { Due } from '../inbox/vehicle-store.ts'
-import type { Clockwork, TimingHost } from '../vehicles/edge.ts'
+import type { Clockwork, Port, TimingHost } from '../vehicles/edge.ts'
 import { quietMs } from '../vehicles/lag.ts'
 
 /** The first timer of a vehicle. */
@@ -17,6 +17,8 @@ interface Pending {
   isQueued: boolean
   /** A newer message of the vehicle was in its lane. */
   isFollowed: boolean
+  /** It has waited for the port, and does so once. */
+  hasWaited: boolean
 }
 
 /** Messages of timers that were not handed out yet: after a long downtime they must not take the room of others. */
@@ -42,6 +44,10 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
   let wakesAt = Infinity
   let firesAt = Infinity
   let isStarted = false
+  let port: Port = 'own'
+  /** What is due before `waitsTo` waits until `portIsReadAt`. */
+  let waitsTo = -Infinity
+  let portIsReadAt = -Infinity
   /** The time of day when the other clock was at 0, as of the newest message that was sent after it. */
   let zeroMs = clock.now() - elapsedMs(clock)
 
@@ -77,14 +83,29 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
     timer = backgroundTimer(clock, ms, run)
   }
 
-  /** Nobody ran, and messages may wait at the port, which say otherwise. So everything that became due meanwhile waits until they are here. */
-  function postpone(now: number): void {
-    const late = now - driftMs
-    for (let next = first(); next !== undefined && next.key < late; next = first()) {
+  function setAt(pending: Pending, at: number): void {
+    pending.hasWaited = at < waitsTo
+    pending.at = at < waitsTo ? Math.max(at, portIsReadAt) : at
+  }
+
+  /**
+   * Nobody ran until now, and messages may wait at the port that say otherwise. So whatever is due before they are here waits for them, whoever sets
+   * its timer.
+   */
+  function awaitPort(): void {
+    if (port === 'none') return
+    const now = elapsedMs(clock)
+    portIsReadAt = now + quietMs
+    waitsTo = port === 'own' ? portIsReadAt : now - driftMs
+    const soon: Pending[] = []
+    for (let next = first(); next !== undefined && next.key < waitsTo; next = first()) {
       queue.pop()
       next.isQueued = false
-      if (next.at < late) next.at = now + quietMs
-      enter(next)
+      soon.push(next)
+    }
+    for (const each of soon) {
+      if (!each.hasWaited) setAt(each, each.at)
+      enter(each)
     }
   }
 
@@ -92,7 +113,7 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
     const due: Due[] = []
     const now = elapsedMs(clock)
     wakesAt = Infinity
-    if (now - firesAt > driftMs) postpone(now)
+    if (now - firesAt > driftMs) awaitPort()
     for (let next = first(); next !== undefined && next.key <= now && underWay < mostUnderWay; next = first()) {
       queue.pop()
       next.isQueued = false
@@ -121,7 +142,7 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
     let pending = known.get(vin)
     if (pending === undefined) {
       if (dueMs === undefined) return
-      pending = { vin, dueMs: undefined, at: 0, key: 0, isQueued: false, isFollowed }
+      pending = { vin, dueMs: undefined, at: 0, key: 0, isQueued: false, isFollowed, hasWaited: false }
       known.set(vin, pending)
     } else if (!pending.isQueued) {
       // What its message changes is known when that is handed out.
@@ -132,8 +153,10 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
       known.delete(vin)
       return arm()
     }
-    if (dueMs !== pending.dueMs || pending.isFollowed)
-      pending.at = elapsedMs(clock) + Math.max(dueMs - nowMs(), isFollowed ? quietMs : -Infinity)
+    if (dueMs !== pending.dueMs || pending.isFollowed) {
+      const now = elapsedMs(clock)
+      setAt(pending, now + Math.max(dueMs - nowMs(), isFollowed ? quietMs : -Infinity))
+    }
     pending.dueMs = dueMs
     pending.isFollowed = isFollowed
     if (!pending.isQueued || pending.at < pending.key) enter(pending)
@@ -161,10 +184,15 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
       return next && Math.ceil(clock.now() + Math.max(0, next.key - elapsedMs(clock)))
     },
 
-    start(isAtOnce = false) {
+    start(where = 'own') {
       isStarted = true
-      if (!isAtOnce) postpone(elapsedMs(clock))
+      port = where
+      awaitPort()
       run()
+    },
+
+    stoodStill() {
+      if (isStarted) awaitPort()
     },
 
     stop() {

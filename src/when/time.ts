@@ -248,7 +248,7 @@ export function hearing(silent: Edge<Silence> & Counting): Sensing<Heard> {
       const next = found?.timer === undefined ? {} : { timer: found.timer }
       if (timer?.due !== null || !silent.counts(event)) return timer?.due === null ? undefined : next
       const { since, acrossGap = false } = timer
-      return { ...next, happened: { at, lastAt: new Date(since), silentMs: arrivedMs - since, acrossGap } }
+      return { ...next, happened: { at, lastAt: new Date(since), silentMs: Math.max(0, arrivedMs - since), acrossGap } }
     },
   }
 }

@@ -190,7 +190,7 @@ test(
     writeFileSync(file, program(2))
     await line(/^fleethook run: a file changed: starting a new receiver/)
     await line(/^version 2 handled data/)
-    await expect.poll(async () => (await get('/stats')).status, { timeout: 10_000 }).toBe(200)
+    await expect.poll(async () => (await get('/stats')).status).toBe(200)
     expect(JSON.parse((await get('/stats')).body)).toMatchObject({ refused: {} })
     writeFileSync(file, 'this is no program')
     await line(/the new receiver ended with status 1: the old one keeps running/)

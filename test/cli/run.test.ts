@@ -55,7 +55,7 @@ async function run(
     port,
     async pid(nth) {
       const pids = (): readonly string[] => target.output.filter((line) => line.startsWith('pid '))
-      await expect.poll(() => pids().length, { timeout: 15_000 }).toBeGreaterThan(nth)
+      await expect.poll(() => pids().length).toBeGreaterThan(nth)
       return Number(pids()[nth]?.split(' ')[1])
     },
   }
@@ -120,12 +120,12 @@ test.skipIf(!existsSync('/usr/bin/script'))(
         ({ status }) => status,
         () => 0,
       )
-    await expect.poll(health, { timeout: 15_000 }).toBe(200)
+    await expect.poll(health).toBe(200)
     process.kill(launcher, 'SIGHUP')
-    await expect.poll(() => readFileSync(said, 'utf8'), { timeout: 15_000 }).toContain('has replaced the receiver')
+    await expect.poll(() => readFileSync(said, 'utf8')).toContain('has replaced the receiver')
     expect(await health()).toBe(200)
     terminal.kill('SIGKILL')
-    await expect.poll(() => isAlive(launcher), { timeout: 15_000 }).toBe(false)
+    await expect.poll(() => isAlive(launcher)).toBe(false)
     expect(await health()).toBe(0)
   },
 )
@@ -159,7 +159,7 @@ test('a receiver whose launcher was killed drains and ends', async () => {
   const receiver = await pid(0)
   target.kill('SIGKILL')
   await target.line(/^closed/)
-  await expect.poll(() => isAlive(receiver), { timeout: 10_000 }).toBe(false)
+  await expect.poll(() => isAlive(receiver)).toBe(false)
 })
 
 test('a program that ends before it listens ends the command with its status', async () => {

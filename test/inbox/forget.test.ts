@@ -38,10 +38,10 @@ async function filled(receiver: Receiver): Promise<void> {
     await receiver.accept({ authorization: undefined, body: `{"vin":"${vin.toLowerCase()}","broken` })
     await receiver.accept({ authorization: undefined, body: { source: vin, what: 'is this' } })
   }
-  await expect.poll(() => receiver.stats().pending.messages, { timeout: 10_000 }).toBe(0)
+  await expect.poll(() => receiver.stats().pending.messages).toBe(0)
   for (const vin of [gone, stays])
     for (const n of [1, 2]) await post(receiver, vin, { VehicleName: 'fails', Odometer: n })
-  await expect.poll(() => receiver.stats().failing?.messages, { timeout: 10_000 }).toBe(2)
+  await expect.poll(() => receiver.stats().failing?.messages).toBe(2)
 }
 
 describe('receiver.forget', () => {
@@ -162,7 +162,7 @@ test(
     await old.drain()
     const receiver = made(sqliteInbox({ path: second, adopt: join(folder, 'inbox*.db') }))
     await receiver.open()
-    await expect.poll(() => receiver.stats().failing?.messages, { timeout: 10_000 }).toBe(2)
+    await expect.poll(() => receiver.stats().failing?.messages).toBe(2)
     expect(await receiver.forget(gone)).toMatchObject({ messages: 2, waiting: 2 })
     const forgotten = await command(['forget', '--vin', gone, '--inbox', first, '--yes'])
     expect(forgotten).toMatchObject({ status: 0, stderr: '' })

@@ -38,7 +38,10 @@ function startAs(uid: number | undefined, command: readonly string[], options: r
     child,
     errors,
     ended: once(child, 'exit').then(([code, signal]) => code ?? signal),
-    line: async () => String((await lines.next()).value),
+    async line() {
+      const { done, value } = await lines.next()
+      return done === true ? expect.fail(`It has ended: ${errors.join('')}`) : String(value)
+    },
   }
 }
 

@@ -53,7 +53,7 @@ test('a page that does not read delays no acknowledgment, holds no messages, and
     bytes += text.length
     parser.feed(text)
   })
-  await expect.poll(() => shown + missed, { timeout: 10_000 }).toBe(items)
+  await expect.poll(() => shown + missed).toBe(items)
   expect(missed).toBeGreaterThan(0)
   // All items together have about 45 MB. At most two batches waited for the reader, beside what the sockets hold.
   expect(bytes).toBeLessThan(15_000_000)

@@ -111,9 +111,7 @@ test('what was handled and is still held is replayed by time and vehicle, after 
   for (const [index, vin] of ['A', 'B', 'A'].entries()) expect(await post(target.url, vin, index)).toBe(200)
   await target.line(/^handled B .* live$/)
   const range = ['--from', '1h', '--vin', 'A']
-  await expect
-    .poll(async () => (await at.cli('replay', ...range, '--dry-run')).stdout, { timeout: 10_000 })
-    .toBe('2 messages match.\n')
+  await expect.poll(async () => (await at.cli('replay', ...range, '--dry-run')).stdout).toBe('2 messages match.\n')
   // Nobody is at a terminal to say yes.
   const asked = await at.cli('replay', ...range)
   expect(asked).toMatchObject({ status: 1, stdout: '' })
@@ -206,7 +204,7 @@ test.skipIf(!hasTerminals)(
     onTestFinished(() => void terminal.kill())
     let shown = ''
     terminal.stdout.on('data', (chunk) => (shown += String(chunk)))
-    await expect.poll(() => shown, { timeout: 10_000 }).toContain('Replay 2 messages?')
+    await expect.poll(() => shown).toContain('Replay 2 messages?')
 
     rmSync(at.broken)
     const startedMs = performance.now()

@@ -58,7 +58,7 @@ describe.skipIf(!hasPostgres)('a machine whose clock is wrong', () => {
       }
       // The rule of one second is over, and the next one is that of a minute.
       await expect.poll(() => fired, { timeout: 20_000 }).toEqual(['soon, late: false'])
-      await expect.poll(dueInMs, { timeout: 10_000 }).toBeGreaterThan(20_000)
+      await expect.poll(dueInMs).toBeGreaterThan(20_000)
       expect(await dueInMs()).toBeLessThan(minute)
       expect(fired).toEqual(['soon, late: false'])
       await Promise.all([receiver.drain(), handler.drain()])

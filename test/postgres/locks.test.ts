@@ -123,7 +123,7 @@ describe.each(Object.entries(rowsOf))('while a row of `%s` is locked', (table, s
         const before = handled.length
         for (const vehicle of table === 'part' ? others : [...others, neighbor ?? 0])
           expect(await post(receiver, vehicle, round)).toBe(200)
-        await expect.poll(() => handled.length - before, { timeout: 5_000 }).toBeGreaterThanOrEqual(others.length)
+        await expect.poll(() => handled.length - before).toBeGreaterThanOrEqual(others.length)
         await new Promise((resolve) => setTimeout(resolve, 1_000))
       }
       // The others are also settled.
@@ -135,10 +135,10 @@ describe.each(Object.entries(rowsOf))('while a row of `%s` is locked', (table, s
             )
           ).rows[0].count,
         )
-      await expect.poll(left, { timeout: 5_000 }).toBe(0)
+      await expect.poll(left).toBe(0)
       expect(receiver.readiness().ready).toBe(true)
       if (table === 'waiting' || (table === 'vehicle' && how === 'succeed'))
-        await expect.poll(() => lines.join('\n'), { timeout: 15_000 }).toMatch(/nother session has locked/)
+        await expect.poll(() => lines.join('\n')).toMatch(/nother session has locked/)
       if (table === 'process') expect(lines.join('\n')).toMatch(/locked the row of this process/)
       // Nothing that the inbox runs stands in a queue behind the lock.
       const { rows: queue } = await scene.pool.query(
@@ -168,7 +168,7 @@ test('a lock of a moment, as of the failed transaction of a handler, is no error
   fleet.behave('fail')
   await scene.pool.query('SELECT pg_sleep(0.4)')
   await locked.release()
-  await expect.poll(() => rows('dead'), { timeout: 15_000 }).toBe(1)
+  await expect.poll(() => rows('dead')).toBe(1)
   expect(fleet.lines.join('\n')).not.toMatch(/nother session has locked/)
 })
 

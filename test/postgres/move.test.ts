@@ -190,7 +190,7 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
     await after.open()
     const car = await after.vehicles.get(vinOf(1))
     expect([car?.value('Gear'), car?.seenAt instanceof Date]).toEqual(['D', true])
-    await expect.poll(() => to, { timeout: 10_000 }).toEqual(['unlocked, true'])
+    await expect.poll(() => to).toEqual(['unlocked, true'])
     await accept(after, gear('P'))
     await expect.poll(() => to).toEqual(['unlocked, true', 'D>P'])
     expect(from).toEqual([])

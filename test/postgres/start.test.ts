@@ -1,5 +1,6 @@
 /* What the inbox says about servers that cannot keep its promise, and about bad input. */
 import { execFileSync, spawnSync } from 'node:child_process'
+import type pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { hasPostgres } from '../once/servers.ts'
 import { post, receiverOn, sceneOfFile } from './scene.ts'
@@ -34,6 +35,22 @@ describe.skipIf(!hasPostgres)('postgresInbox at its start', () => {
       message: 'In this Postgres fsync is off: a crash can lose committed messages.',
     })
     expect(await opened('weak', true)).toBeUndefined()
+  })
+
+  test('starts on a server that is slow to give it leases, and handles when it has them', async () => {
+    await scene.prepare('slow')
+    const pool = scene.newPool()
+    let isSlow = true
+    const query = async (text: string, values?: unknown[]): Promise<pg.QueryResult> => {
+      if (isSlow && text.includes('slow.process')) return new Promise(() => {})
+      return pool.query(text, values)
+    }
+    const { receiver } = receiverOn({ db: { query }, schema: 'slow', leaseMs: 1_000, allowWeak: true })
+    await receiver.open()
+    expect(await post(receiver, 0, 1)).toBe(200)
+    isSlow = false
+    await expect.poll(() => receiver.stats().handled).toBe(1)
+    await receiver.drain()
   })
 
   test('refuses a database that is read-only', async () => {

@@ -1,5 +1,6 @@
 /* States and edges of vehicles while handling processes are killed and frozen, with a ledger in the transactions of handlers. */
 import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { join } from 'node:path'
 import { createReceiver, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
@@ -33,7 +34,9 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
     })
     const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] })
     all.push(child)
-    await new Promise<void>((resolve) => child.stdout?.once('data', () => resolve()))
+    const ended = once(child, 'exit').then(([status]) => expect.fail(`A process ended at its start: ${status}.`))
+    await Promise.race([once(child.stdout ?? child, 'data'), ended])
+    ended.catch(() => {})
     return child
   }
   async function end(child: ChildProcess): Promise<void> {
@@ -103,14 +106,17 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
       await counted
       // The timers of all vehicles run, and half of them get another owner.
       await strike()
-      await expect
-        .poll(async () => new Set((await rowsOf('parked')).map(({ vin }) => vin)).size, { timeout: 30_000 })
-        .toBe(count)
-      await expect
-        .poll(async () => (await scene.pool.query(`SELECT FROM ${schema}.waiting LIMIT 1`)).rowCount, {
-          timeout: 30_000,
-        })
-        .toBe(0)
+      // A process has more in hand than what ends it. What was in hand at three ends is a dead letter, which somebody replays.
+      const late = new Set<string>()
+      const left = async (): Promise<unknown> => {
+        for await (const { event } of front.deadLetters.list())
+          if (event.topic === 'data') late.add(`${event.vin} ${String(event.data.Odometer)}`)
+        await front.deadLetters.replay({})
+        const sql = `SELECT (SELECT count(*) FROM ${schema}.waiting)::int AS waiting, (SELECT count(*) FROM ${schema}.dead)::int AS dead`
+        const { rows } = await scene.pool.query<object>(sql)
+        return { ...rows[0], parked: new Set((await rowsOf('parked')).map(({ vin }) => vin)).size }
+      }
+      await expect.poll(left, { timeout: 60_000 }).toEqual({ waiting: 0, dead: 0, parked: count })
       const views = await Array.fromAsync(front.vehicles.list())
       await front.drain()
       await Promise.all(children.map(end))
@@ -119,7 +125,9 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
         rows.filter(({ vin }) => vin === vinOf(vehicle)).map(({ n }) => n)
       for (const [vehicle, n] of last.entries()) {
         const odd = Array.from({ length: (n + 1) / 2 }, (_, at) => 2 * at + 1)
-        expect(numbers(parks, vehicle)).toEqual(odd)
+        const isInTime = (one: number): boolean => !late.has(`${vinOf(vehicle)} ${one}`)
+        expect(numbers(parks, vehicle).filter(isInTime)).toEqual(odd.filter(isInTime))
+        expect(numbers(parks, vehicle).toSorted((one, other) => one - other)).toEqual(odd)
         expect(numbers(await rowsOf('parked'), vehicle)).toEqual([n])
         expect(views.find(({ vin }) => vin === vinOf(vehicle))?.value('Odometer')).toBe(n)
       }

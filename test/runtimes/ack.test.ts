@@ -15,7 +15,7 @@ describe.concurrent.each(everywhere)('on %s a 2xx is sent', (runtime) => {
     expect(await post(target.url, 'V1')).toBe(200)
     expect((await seen(target.url)).steps).toEqual(['stored V1'])
     await letIt(target.url, 'handle')
-    await expect.poll(() => seen(target.url), { timeout: 5_000 }).toMatchObject({ steps: ['stored V1', 'handled V1'] })
+    await expect.poll(() => seen(target.url)).toMatchObject({ steps: ['stored V1', 'handled V1'] })
   })
 
   test("with ack: 'received' and a durable inbox when the message has arrived, before it is stored", async ({
@@ -26,7 +26,7 @@ describe.concurrent.each(everywhere)('on %s a 2xx is sent', (runtime) => {
     expect((await seen(target.url)).steps).toEqual([])
     await letIt(target.url, 'store')
     await letIt(target.url, 'handle')
-    await expect.poll(() => seen(target.url), { timeout: 5_000 }).toMatchObject({ steps: ['stored V1', 'handled V1'] })
+    await expect.poll(() => seen(target.url)).toMatchObject({ steps: ['stored V1', 'handled V1'] })
   })
 
   test("with ack: 'stored' and a durable inbox when the message is stored, before handlers are done", async ({
@@ -39,7 +39,7 @@ describe.concurrent.each(everywhere)('on %s a 2xx is sent', (runtime) => {
     expect(await answered).toBe(200)
     expect((await seen(target.url)).steps).toEqual(['stored V1'])
     await letIt(target.url, 'handle')
-    await expect.poll(() => seen(target.url), { timeout: 5_000 }).toMatchObject({ steps: ['stored V1', 'handled V1'] })
+    await expect.poll(() => seen(target.url)).toMatchObject({ steps: ['stored V1', 'handled V1'] })
   })
 
   test.for(['memory', 'disk'] as const)(
@@ -48,7 +48,7 @@ describe.concurrent.each(everywhere)('on %s a 2xx is sent', (runtime) => {
       const command = await appCommand(runtime, { ack: 'handled', durability, holdsHandlers: true })
       await using target = await spawnTarget(command)
       const answered = post(target.url, 'V1')
-      await expect.poll(() => seen(target.url), { timeout: 5_000 }).toMatchObject({ steps: ['stored V1'] })
+      await expect.poll(() => seen(target.url)).toMatchObject({ steps: ['stored V1'] })
       expect(await Promise.race([answered, seen(target.url)])).toMatchObject({ steps: ['stored V1'] })
       await letIt(target.url, 'handle')
       expect(await answered).toBe(200)

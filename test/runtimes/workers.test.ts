@@ -10,7 +10,7 @@ describe.concurrent('one receiver of a module serves the requests of its isolate
   test('the messages of one VIN from many requests are handled one after another, in order', async ({ expect }) => {
     await using target = await spawnTarget(await appCommand('workerd', { handlerMs: 5 }))
     for (let number = 0; number < 20; number++) expect(await post(target.url, 'V1', number)).toBe(200)
-    await expect.poll(() => seen(target.url), { timeout: 10_000 }).toMatchObject(handledAll(20))
+    await expect.poll(() => seen(target.url)).toMatchObject(handledAll(20))
     expect((await seen(target.url)).numbers).toEqual(Array.from({ length: 20 }, (_, number) => number))
     expect(target.output.join('\n')).not.toMatch(strayWork)
   })
@@ -21,7 +21,7 @@ describe.concurrent('one receiver of a module serves the requests of its isolate
     expect(await post(target.url, 'V1', 2)).toBe(200)
     expect(await post(target.url, 'V2', 3)).toBe(200)
     await letIt(target.url, 'handle')
-    await expect.poll(() => seen(target.url), { timeout: 10_000 }).toMatchObject(handledAll(3))
+    await expect.poll(() => seen(target.url)).toMatchObject(handledAll(3))
     expect(target.output.join('\n')).not.toMatch(strayWork)
   })
 
@@ -31,14 +31,14 @@ describe.concurrent('one receiver of a module serves the requests of its isolate
       Array.from({ length: 100 }, (_, number) => post(target.url, `V${number % 7}`, number)),
     )
     expect(new Set(answers)).toEqual(new Set([200]))
-    await expect.poll(() => seen(target.url), { timeout: 10_000 }).toMatchObject(handledAll(100))
+    await expect.poll(() => seen(target.url)).toMatchObject(handledAll(100))
     expect(target.output.join('\n')).not.toMatch(strayWork)
   })
 
   test('a handler that fails is retried after a pause, although its request is answered', async ({ expect }) => {
     await using target = await spawnTarget(await appCommand('workerd', { failures: 3, retryMs: 50 }))
     await Promise.all(['V1', 'V1', 'V2'].map((vin) => post(target.url, vin)))
-    await expect.poll(() => seen(target.url), { timeout: 10_000 }).toMatchObject(handledAll(3))
+    await expect.poll(() => seen(target.url)).toMatchObject(handledAll(3))
     expect((await seen(target.url)).steps.filter((step) => step === 'failed V1')).toHaveLength(6)
   })
 
@@ -63,7 +63,7 @@ describe.concurrent('one receiver of a module serves the requests of its isolate
     )
     expect(new Set(answers)).toEqual(new Set([200]))
     const done = async (): Promise<unknown> => (await fetch(`${target.url}/done`)).json()
-    await expect.poll(done, { timeout: 10_000 }).toEqual(Array.from({ length: 30 }, () => 200))
+    await expect.poll(done).toEqual(Array.from({ length: 30 }, () => 200))
     expect(target.output.join('\n')).not.toMatch(strayWork)
   })
 
@@ -88,7 +88,7 @@ describe('work that is not done when workerd ends its request', { concurrent: tr
     expect(await seen(target.url)).toMatchObject({ stats: { received: 1, handled: 0, lost: 1 } })
     await letIt(target.url, 'handle')
     expect(await post(target.url, 'V1', 2)).toBe(200)
-    await expect.poll(() => seen(target.url), { timeout: 5_000 }).toMatchObject({ stats: { handled: 1 }, numbers: [2] })
+    await expect.poll(() => seen(target.url)).toMatchObject({ stats: { handled: 1 }, numbers: [2] })
   }, 60_000)
 
   test('is counted and reported when the platform ends it without a signal', async ({ expect }) => {
@@ -135,7 +135,7 @@ describe.concurrent('the secret is compared', () => {
     const wrong = { method: 'POST', headers: { authorization: 'wrong' }, body: '{}' }
     expect((await fetch(target.url, wrong)).status).toBe(403)
     for (const number of [1, 2, 3]) expect(await post(target.url, 'V1', number)).toBe(200)
-    await expect.poll(() => seen(target.url), { timeout: 5_000 }).toMatchObject(handledAll(3))
+    await expect.poll(() => seen(target.url)).toMatchObject(handledAll(3))
   })
 })
 

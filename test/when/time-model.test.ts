@@ -78,7 +78,7 @@ function model(lines: readonly Line[], end: number): readonly Told[] {
   let isSilenceAcross = false
   /** How late the last message came, when, and whether the vehicle's clock is slow. */
   let lag: { readonly steps: number; readonly at: number; readonly isSlow: boolean } | undefined
-  /** After a start with something overdue, nothing is told before this step. */
+  /** After a start, nothing is told before this step, but what a message tells. */
   let holdTo = 0
 
   const wake = (due: number): number => {
@@ -137,7 +137,6 @@ function model(lines: readonly Line[], end: number): readonly Told[] {
       late === 0
         ? undefined
         : { steps: late, at: now, isSlow: isSame && (lag?.isSlow === true || now - (lag?.at ?? now) >= quiet) }
-    holdTo = 0
     const wasUncertain = [...known.values()].some(({ isCertain }) => !isCertain)
     for (const [name, value] of Object.entries(data)) {
       const before = known.get(name)
@@ -172,7 +171,7 @@ function model(lines: readonly Line[], end: number): readonly Told[] {
     pass(now + wait, true, !isCrash(line))
     if (down !== undefined) {
       pass(now + down, false, true)
-      holdTo = Math.min(lastedAt(), silentAt()) < now ? now + quiet : 0
+      holdTo = now + quiet
       gap()
       pass(now + 1, true, true)
     }

@@ -346,6 +346,31 @@ describe('silent and heardAgain', () => {
     expect(told.slice(1)).toEqual(['at 600, lastAt 0, silentMs 36000000'])
   })
 
+  test.each([40 * 86_400_000, 7_200_000, 600_000])('a clock that is %d ms ahead when a message comes, and right a moment later, makes no silence later', async (aheadMs) => {
+    const real = fakeClock()
+    let isAhead = false
+    const clock = { ...unwatched(real), now: () => real.now() + (isAhead ? aheadMs : 0), elapsedMs: () => real.now() }
+    const told: string[] = []
+    const receiver = receiverOf({ clock, inbox: memoryInbox() })
+      .when(lost, ({ change }) => void told.push(`silent after ${minute(change.lastAt)}, late: ${change.late}`))
+      .when(heardAgain(lost), ({ change }) => void told.push(`heard after ${change.silentMs / 60_000}`))
+    const car = vehicle(receiver, vin, { clock: real })
+    for (const isWrong of [false, true, false]) {
+      isAhead = isWrong
+      await car.data({ Gear: 'P' })
+      await car.wait({ minutes: 10 })
+    }
+    await car.wait({ minutes: 49 })
+    expect(told).toEqual([])
+    await car.wait({ minutes: 2 })
+    expect(told).toEqual(['silent after 20, late: false'])
+    isAhead = true
+    await car.data({ Gear: 'P' })
+    isAhead = false
+    await car.wait({ minutes: 61 })
+    expect(told.slice(1)).toEqual(['heard after 61', 'silent after 81, late: false'])
+  }) // prettier-ignore
+
   test('names the wrong argument', () => {
     expect(() => silent({ hours: 1 }, { topics: ['gap' as never] })).toThrow('"gap"')
     expect(() => heardAgain(starts(parkedLow) as never)).toThrow('heardAgain')

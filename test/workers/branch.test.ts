@@ -1,7 +1,7 @@
 import { createReceiver } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import { durableObjectInbox, inboxObject, type ObjectNamespace } from 'fleethook/inbox/durable-object'
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { silent } from '../vehicles/scene.ts'
 import { objectStorage } from './object-storage.ts'
 
@@ -51,11 +51,11 @@ test('a branch in Durable Objects gets what the objects of its receiver handle, 
       const body = { vin, createdAt: '2026-01-01T00:00:00Z', data: { Odometer: at } }
       expect((await receiver.accept({ authorization: undefined, body })).status).toBe(200)
     }
-  await vi.waitFor(() => expect(behind).toHaveLength(30))
+  await expect.poll(() => [behind.length, front.length]).toEqual([30, 30])
   for (const vin of ['A', 'C', 'D'])
     expect(behind.filter((one) => one.startsWith(vin))).toEqual(front.filter((one) => one.startsWith(vin)))
   expect(new Set(behind).size).toBe(30)
   await receiver.accept({ authorization: undefined, body: { vin: 'B', data: { Odometer: 1 } } })
-  await vi.waitFor(async () => expect(await crm.failing()).toMatchObject({ messages: 1 }))
+  await expect.poll(() => crm.failing()).toMatchObject({ messages: 1 })
   expect(await receiver.failing()).toMatchObject({ messages: 0 })
 })

@@ -19,7 +19,16 @@ import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type PartitionOf, SharedReader } from '../shared-reader.ts'
 import { failureOf } from './backlog.ts'
-import { type Database, databaseError, despiteCuts, isAboutRows, type Row, rowError, stateOf } from './client.ts'
+import {
+  type Database,
+  databaseError,
+  despiteCuts,
+  isAboutRows,
+  isFinal,
+  type Row,
+  rowError,
+  stateOf,
+} from './client.ts'
 import { type Ending, Endings, type Place, type Tries } from './endings.ts'
 import { Handling } from './handling.ts'
 import { tableHealth } from './health.ts'
@@ -154,7 +163,12 @@ export class Reader extends SharedReader<Unsettled> {
       // Rows that were restored from another cluster have its ids of transactions, which snapshots of this one would not show.
       await db.run(`UPDATE ${db.schema}.waiting SET xid = pg_current_xact_id() WHERE xid >= pg_current_xact_id()`)
       await store.follow()
-      if (await this.#mayHandle()) await this.#leases.renew()
+    })
+    const lease = async (): Promise<void> => void ((await this.#mayHandle()) && (await this.#leases.renew()))
+    await despiteCuts(lease).catch((error: unknown) => {
+      if (isFinal(error)) throw error
+      // The server is slow, which is no reason to end the process. The first loop asks again.
+      this.failed('leases could not be renewed', error)
     })
     this.#loops = [
       // What to do: See `reason`. Other processes may take over.

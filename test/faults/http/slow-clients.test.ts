@@ -135,7 +135,7 @@ describe.each(runtimes)(
         handled.push(...(await seen(target)).handled)
         return handled.toSorted((a, b) => a - b)
       }
-      await expect.poll(all, { timeout: 10_000 }).toEqual([...live.acknowledged].toSorted((a, b) => a - b))
+      await expect.poll(all).toEqual([...live.acknowledged].toSorted((a, b) => a - b))
       expect(after.lost).toBe(0)
       const mostBytes = parts.reduce((sum, [kind, amount]) => sum + amount * costs[kind], calm.peakBytes + slackBytes)
       expect(after.peakBytes).toBeLessThan(mostBytes)
