@@ -4,17 +4,7 @@ import { command } from './command.ts'
 
 /** What a terminal obeys: C0 with ESC and BEL, DEL, C1, bidirectional marks, and line separators. */
 const controls = [
-  '\u0000',
-  '\u0007',
-  '\u001b',
-  '\r',
-  '\u007f',
-  '\u009b',
-  '\u202e',
-  '\u2066',
-  '\u200f',
-  '\u2028',
-  '\u{e0001}',
+  ...['\u0000', '\u0007', '\u001b', '\r', '\u007f', '\u009b', '\u202e', '\u2066', '\u200f', '\u2028', '\u{e0001}'],
 ]
 
 test('JSON on the terminal is the same value without anything that a terminal obeys', () => {

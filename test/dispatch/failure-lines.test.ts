@@ -166,13 +166,14 @@ describe('a line about a dead letter', () => {
 describe('a burst of lines of one kind', () => {
   const give = { retry: { attempts: 1 } } as const
 
-  test('ends with its last line, ten seconds after the first, without another message', async () => {
+  test('ends with its last line, ten seconds after the first, without another message or a timer that keeps the process alive', async () => {
     const { receiver, post, lines, clock } = scene(give)
     receiver.on('state', () => Promise.reject(new Error('no')))
     for (const at of [0, 1, 2]) await post(state(`${vin}${at}`, 'online'))
     await clock.advance(9_999)
     const failed = (): readonly string[] => lines.filter((line) => line.includes('a handler for state failed'))
     expect(failed()).toHaveLength(1)
+    expect(clock.timers()).toEqual([])
     await clock.advance(1)
     expect(failed()[1]).toMatch(/"vehicle":"…0042".*"repeated":2/)
     await clock.advance(60_000)
@@ -196,14 +197,6 @@ describe('a burst of lines of one kind', () => {
     await clock.advance(10_000)
     const discarded = lines.filter((line) => line.includes('threw Discard'))
     expect(discarded.map((line) => /"messages":\d+/.exec(line)?.[0])).toEqual(['"messages":1', '"messages":3'])
-  })
-
-  test('keeps no timer that would keep the process alive', async () => {
-    const { receiver, post, clock } = scene(give)
-    receiver.on('state', () => Promise.reject(new Error('no')))
-    for (const at of [0, 1, 2]) await post(state(`${vin}${at}`, 'online'))
-    await turn()
-    expect(clock.timers()).toEqual([])
   })
 })
 

@@ -25,38 +25,6 @@ describe('on', () => {
     ])
   })
 
-  test("'malformed' gets the body that was refused, bounded, and '*' gets a gap", async () => {
-    const { receiver, post, clock } = scene()
-    const seen: unknown[] = []
-    receiver.on('malformed', (body) => void seen.push(body)).on('*', ({ topic }) => void seen.push(topic))
-    const text = `{"vin":"A",${'x'.repeat(10_000)}`
-    expect(await post(text)).toMatchObject({ status: 400 })
-    await turn()
-    expect(seen).toEqual([
-      {
-        topic: 'malformed',
-        receivedAt: new Date(clock.now()),
-        error: 'body_not_json',
-        text: text.slice(0, 4096),
-        length: text.length,
-        eventNumber: 0,
-      },
-      'gap',
-    ])
-    expect(receiver.stats()).toMatchObject({ received: 0, handled: 0, refused: { body_not_json: 1 }, lanes: 0 })
-  })
-
-  test("'malformed' gets an envelope that lacks what the collector's path asks for", async () => {
-    const { receiver } = scene()
-    const seen: unknown[] = []
-    receiver.on('malformed', ({ error, eventNumber }) => void seen.push({ error, eventNumber }))
-    const path = '/services/collector/event'
-    const body = '{"event":{"Odometer":1},"source":"A"}{"source":"A"}'
-    expect(await receiver.accept({ authorization: undefined, body, path })).toMatchObject({ status: 400 })
-    await turn()
-    expect(seen).toEqual([{ error: 'event_missing', eventNumber: 1 }])
-  })
-
   test('a handler registered for several topics runs once for each message', async () => {
     const { receiver, post } = scene()
     let runs = 0

@@ -174,23 +174,7 @@ describe('a handler that fails', () => {
     expect(receiver.stats()).toMatchObject({ deadLettered: 1, handled: 0 })
   })
 
-  test('it is retried alone: the others are not run again', async () => {
-    const { receiver, post, clock } = scene()
-    const runs: string[] = []
-    receiver
-      .on('data', () => void runs.push('before'))
-      .on('data', (_, { delivery }) => {
-        runs.push('fails twice')
-        if (delivery.attempt < 3) throw new Error('no')
-      })
-      .on('*', () => void runs.push('after'))
-    await post(data('A', 1))
-    await clock.advance(1000)
-    expect(runs).toEqual(['before', 'fails twice', 'after', 'fails twice', 'fails twice'])
-    expect(receiver.stats()).toMatchObject({ handled: 1, retried: 2 })
-  })
-
-  test('two that fail are retried together, until each has succeeded', async () => {
+  test('those that fail are retried together until each has succeeded, and no other one runs again', async () => {
     const { receiver, post, clock } = scene()
     const runs: string[] = []
     const failingUntil =
@@ -375,22 +359,6 @@ describe('dead letters', () => {
     expect(seen).toEqual([1, 2, 3, 1])
   })
 
-  test('a dead letter for which there is no room stays one, and the caller is told', async () => {
-    const { receiver, post } = scene({ ...giveUp, limits: { pendingMessages: 1 } })
-    const gate = gates()
-    receiver.on('data', ({ data: { Odometer } }) => {
-      if (Odometer === 1) throw new Error('no')
-      return gate.wait('full')
-    })
-    await post(data('A', 1))
-    await turn()
-    await post(data('A', 2))
-    await turn()
-    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
-    await expect(receiver.deadLetters.replay(letter?.id ?? '')).rejects.toMatchObject({ code: 'inbox_full' })
-    expect(await Array.fromAsync(receiver.deadLetters.list())).toHaveLength(1)
-  })
-
   test('a receiver that drains replays nothing: a dead letter is safe as it is', async () => {
     const { receiver, post } = scene(giveUp)
     receiver.on('data', () => {
@@ -402,26 +370,6 @@ describe('dead letters', () => {
     await receiver.drain()
     await expect(receiver.deadLetters.replay(letter?.id ?? '')).rejects.toMatchObject({ code: 'inbox_unavailable' })
     expect(await Array.fromAsync(receiver.deadLetters.list())).toHaveLength(1)
-  })
-})
-
-describe('an observer of failures', () => {
-  test('receives every failed run, with the event and the delivery', async () => {
-    const { receiver, post, clock } = scene({ retry: { attempts: 2 } })
-    const told: unknown[] = []
-    receiver.observe({ failed: (error, details) => void told.push({ error, ...details }) })
-    receiver.on('data', () => {
-      throw new RangeError('no')
-    })
-    await post(data('A', 1))
-    await clock.advance(1000)
-    const event = expect.objectContaining({ topic: 'data', vin: 'A' })
-    const id = (await Array.fromAsync(receiver.deadLetters.list()))[0]?.id
-    const run = { error: new RangeError('no'), kind: 'handler', event, handler: expect.any(String) }
-    expect(told).toEqual([
-      { ...run, delivery: { id, attempt: 1 }, nextAt: expect.any(Date) },
-      { ...run, delivery: { id, attempt: 2 } },
-    ])
   })
 })
 

@@ -57,11 +57,32 @@ function runOf(vin: string, number: number): RunLine {
   return { kind: 'run', pid: number < 5 ? 1 : 2, vin, number, delivery, attempt: 1, redelivered: false, atMs: startMs }
 }
 
-const withRuns = (runs: readonly RunLine[]): Evidence => ({ ...history(), journal: { ...history().journal, runs } })
-/** The same history with the gaps changed. The first one is of the downtime, the second one of the full inbox. */
-const withGaps = (change: (gap: GapLine, at: number) => GapLine): Evidence => {
-  const { journal } = history()
-  return { ...history(), journal: { ...journal, gaps: journal.gaps.map(change) } }
+const { runs: allRuns, gaps: allGaps } = history().journal
+const withJournal = (journal: Partial<Evidence['journal']>): Evidence => {
+  const given = history()
+  return { ...given, journal: { ...given.journal, ...journal } }
+}
+const withRuns = (runs: readonly RunLine[]): Evidence => withJournal({ runs })
+/** Runs of a second process, before its others. */
+const withAgain = (...again: readonly RunLine[]): Evidence =>
+  withRuns(allRuns.toSpliced(allRuns.findIndex(({ pid }) => pid === 2), 0, ...again)) // prettier-ignore
+/** The first gap is of the downtime, the second one of the full inbox. */
+const withGap = (at: 0 | 1, change: (gap: GapLine) => Partial<GapLine>): Evidence =>
+  withJournal({ gaps: allGaps.map((gap, place) => (place === at ? { ...gap, ...change(gap) } : gap)) })
+const handledAgain = (number: number, marks: Partial<RunLine> = {}): RunLine => ({
+  ...runOf('V1', number),
+  pid: 2,
+  ...marks,
+})
+
+const unhandled = allRuns.filter(({ delivery }) => delivery !== 'V1 2')
+const everywhere: GapLine = {
+  kind: 'gap',
+  pid: 2,
+  reason: 'restarted',
+  fromMs: startMs,
+  toMs: startMs + 2000,
+  missed: 0,
 }
 
 test('a history in which every message is accounted for has no violations', () => {
@@ -72,62 +93,36 @@ test('a history in which every message is accounted for has no violations', () =
   })
 })
 
-test('control: an acknowledged message that no handler saw is unaccounted for', () => {
-  const { violations, fates } = account(withRuns(history().journal.runs.filter(({ delivery }) => delivery !== 'V1 2')))
-  expect(fates.unaccounted).toBe(1)
-  expect(violations.unaccounted).toEqual([expect.stringMatching(/^V1 2: sent at 12:00:00.200, 200 at/)])
-})
-
-test('control: a gap is no excuse for an acknowledged message', () => {
-  const everywhere: GapLine = {
-    kind: 'gap',
-    pid: 2,
-    reason: 'restarted',
-    fromMs: startMs,
-    toMs: startMs + 2000,
-    missed: 0,
-  }
-  const runs = history().journal.runs.filter(({ delivery }) => delivery !== 'V1 2')
-  const { violations } = account({ ...history(), journal: { ...history().journal, runs, gaps: [everywhere] } })
-  expect(violations.unaccounted).toEqual([expect.stringContaining('V1 2')])
-})
-
-test.each([
-  ['begins late', (gap: GapLine): GapLine => ({ ...gap, fromMs: gap.fromMs + 100 }), ['V1 5', 'V2 5']],
-  ['ends early', (gap: GapLine): GapLine => ({ ...gap, toMs: gap.toMs - 100 }), ['V1 7', 'V2 7']],
-  ['is of one vehicle', (gap: GapLine): GapLine => ({ ...gap, vin: 'V2' }), ['V1 5', 'V1 6', 'V1 7']],
-  ['ends before it begins', (gap: GapLine): GapLine => ({ ...gap, fromMs: gap.toMs, toMs: gap.fromMs }), 6],
-])('control: messages outside a gap that %s are unaccounted for', (_, change, expected) => {
-  const { violations } = account(withGaps((gap, at) => (at === 0 ? change(gap) : gap)))
-  if (typeof expected === 'number') expect(violations.unaccounted).toHaveLength(expected)
-  else expect(violations.unaccounted.map((story) => story.slice(0, 4))).toEqual(expected)
-})
-
-test('control: a gap of another vehicle does not cover a refused message', () => {
-  const { violations } = account(withGaps((gap, at) => (at === 1 ? { ...gap, vin: 'V1' } : gap)))
-  expect(violations.unaccounted).toEqual([expect.stringContaining('V2 9: sent at 12:00:00.900, 503 inbox_full')])
-})
-
-test('control: a 4xx that the log did not count is unaccounted for', () => {
-  const { violations } = account({
-    ...history(),
-    refusals: new Map([
-      ['secret_wrong', 1],
-      ['body_not_json', 1],
-    ]),
-  })
-  expect(violations.unaccounted).toEqual([expect.stringMatching(/^V2 8: .* the log counts 1 of these/)])
-})
-
-test('control: a dead letter that the inbox does not have is unaccounted for', () => {
-  const { journal } = history()
-  const { violations } = account({ ...history(), journal: { ...journal, dead: [] } })
-  expect(violations.unaccounted).toEqual([expect.stringContaining('V2 3')])
+test.each<readonly [change: string, history: Evidence, stories: readonly RegExp[]]>([
+  ['an acknowledged message that no handler saw', withRuns(unhandled), [/^V1 2: sent at 12:00:00.200, 200 at/]],
+  ['one inside a gap', withJournal({ runs: unhandled, gaps: [everywhere] }), [/^V1 2/]],
+  ['messages before a gap', withGap(0, ({ fromMs }) => ({ fromMs: fromMs + 100 })), [/^V1 5/, /^V2 5/]],
+  ['messages after a gap', withGap(0, ({ toMs }) => ({ toMs: toMs - 100 })), [/^V1 7/, /^V2 7/]],
+  ['messages of other vehicles than the gap', withGap(0, () => ({ vin: 'V2' })), [/^V1 5/, /^V1 6/, /^V1 7/]],
+  [
+    'messages of a gap that ends before it begins',
+    withGap(0, ({ fromMs, toMs }) => ({ fromMs: toMs, toMs: fromMs })),
+    [/^V1 5/, /^V2 5/, /^V1 6/, /^V2 6/, /^V1 7/, /^V2 7/],
+  ],
+  [
+    'a refused message of another vehicle than the gap',
+    withGap(1, () => ({ vin: 'V1' })),
+    [/^V2 9: sent at 12:00:00.900, 503 inbox_full/],
+  ],
+  [
+    'a 4xx that the log did not count',
+    { ...history(), refusals: new Map(Object.entries({ secret_wrong: 1, body_not_json: 1 })) },
+    [/^V2 8: .* the log counts 1 of these/],
+  ],
+  ['a dead letter that the inbox does not have', withJournal({ dead: [] }), [/^V2 3/]],
+])('control: unaccounted for is %s', (_change, evidence, stories) => {
+  const { violations, fates } = account(evidence)
+  expect(violations.unaccounted).toEqual(stories.map((story) => expect.stringMatching(story)))
+  expect(fates.unaccounted).toBe(stories.length)
 })
 
 test('control: two messages of a vehicle that were handled in the wrong order are reported', () => {
-  const { runs } = history().journal
-  const swapped = runs.toSpliced(0, 3, ...[runs[2], runs[1], runs[0]].flatMap((run) => run ?? []))
+  const swapped = allRuns.toSpliced(0, 3, ...[allRuns[2], allRuns[1], allRuns[0]].flatMap((run) => run ?? []))
   expect(account(withRuns(swapped)).violations).toMatchObject({
     unaccounted: [],
     outOfOrder: expect.arrayContaining(['V1 1']),
@@ -135,28 +130,19 @@ test('control: two messages of a vehicle that were handled in the wrong order ar
 })
 
 test('control: a message that was handled twice without a mark is reported', () => {
-  const { runs } = history().journal
-  const again = runOf('V1', 4)
-  const at = runs.findIndex(({ pid }) => pid === 2)
-  expect(account(withRuns(runs.toSpliced(at, 0, { ...again, pid: 2 }))).violations.handledTwice).toEqual(['V1 4'])
-  const marked = runs.toSpliced(at, 0, { ...again, pid: 2, redelivered: true })
-  expect(account(withRuns(marked)).violations).toEqual(none)
+  expect(account(withAgain(handledAgain(4))).violations.handledTwice).toEqual(['V1 4'])
+  expect(account(withAgain(handledAgain(4, { redelivered: true }))).violations).toEqual(none)
 })
 
 test('control: a message that was handled again although a later one was settled is reported', () => {
-  const { runs } = history().journal
-  const at = runs.findIndex(({ pid }) => pid === 2)
-  const again = { ...runOf('V1', 2), pid: 2, redelivered: true }
-  expect(account(withRuns(runs.toSpliced(at, 0, again))).violations.settledAgain).toContain('V1 2')
+  expect(account(withAgain(handledAgain(2, { redelivered: true }))).violations.settledAgain).toContain('V1 2')
 })
 
 test('messages that a crash left can be handled again by several processes, in order and never from an earlier one on', () => {
-  const { runs } = history().journal
-  const at = runs.findIndex(({ pid }) => pid === 2)
   const again = (pid: number, ...numbers: readonly number[]): readonly RunLine[] =>
-    numbers.map((number) => ({ ...runOf('V1', number), pid, redelivered: true }))
+    numbers.map((number) => handledAgain(number, { pid, redelivered: true }))
   const settledAgain = (...lines: readonly RunLine[]): readonly string[] =>
-    account(withRuns(runs.toSpliced(at, 0, ...lines))).violations.settledAgain
+    account(withAgain(...lines)).violations.settledAgain
   // The first process handled four messages and settled one. The next ones end before they have handled the other three again.
   expect(settledAgain(...again(3, 2, 3), ...again(4, 3), ...again(2, 4))).toEqual([])
   expect(settledAgain(...again(3, 2, 3), ...again(2, 2, 3, 4))).toEqual([])
@@ -166,8 +152,7 @@ test('messages that a crash left can be handled again by several processes, in o
 })
 
 test('a message that was refused and handled is counted', () => {
-  const runs = [...history().journal.runs, runOf('V2', 9)]
-  expect(account(withRuns(runs)).refusedAndHandled).toEqual(['V2 9'])
+  expect(account(withRuns([...allRuns, runOf('V2', 9)])).refusedAndHandled).toEqual(['V2 9'])
 })
 
 test('a message without an answer has no order, because it may arrive after the next one', () => {
@@ -180,9 +165,11 @@ test('a message without an answer has no order, because it may arrive after the 
 })
 
 test('with a clock that was set back, a gap counts by the clock before or after', () => {
-  const moved = withGaps((gap) => ({ ...gap, fromMs: gap.fromMs - 3_600_000, toMs: gap.toMs - 3_600_000 }))
+  const hour = 3_600_000
+  const gaps = allGaps.map((gap) => ({ ...gap, fromMs: gap.fromMs - hour, toMs: gap.toMs - hour }))
+  const moved = withJournal({ gaps })
   expect(account(moved).fates.unaccounted).toBe(7)
-  expect(account({ ...moved, clockOffsetsMs: [0, -3_600_000] }).violations).toEqual(none)
+  expect(account({ ...moved, clockOffsetsMs: [0, -hour] }).violations).toEqual(none)
 })
 
 test('the log counts the first refused request in two lines, and later ones in one', () => {

@@ -67,22 +67,8 @@ const order = [
 /** Beside the path of a message: folders that build on all of it. */
 const beside = ['when', 'operator', 'inspector', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
 const entries = [
-  'branch',
-  'client',
-  'extend',
-  'forward',
-  'index',
-  'inspector',
-  'metrics',
-  'normalize',
-  'once',
-  'operator',
-  'otel',
-  'receiver',
-  'sandbox',
-  'schemas',
-  'testing',
-  'when',
+  ...['branch', 'client', 'extend', 'forward', 'index', 'inspector', 'metrics', 'normalize', 'once', 'operator'],
+  ...['otel', 'receiver', 'sandbox', 'schemas', 'testing', 'when'],
 ]
 
 const importing = /(?:\bfrom|\bimport)\s*\(?\s*'(\.[^']+)'/g

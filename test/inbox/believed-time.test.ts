@@ -62,17 +62,6 @@ test('a clock that comes back was never believed, and the next jump waits for it
   expect(believed.now()).toBe(start + 120 * minute)
 })
 
-test('after a start, a clock that is far ahead of the last known time is not believed at once', () => {
-  const clock = movable()
-  const known = clock.now()
-  clock.jump(40 * day)
-  const believed = new BelievedTime(clock)
-  believed.follow({ knownMs: known, doubtedMs: 0, seenMs: known })
-  expect(believed.now()).toBe(known)
-  clock.pass(hour)
-  expect(believed.now()).toBe(clock.now())
-})
-
 test('processes that live for a minute believe a clock after an hour too, unless it jumps again', () => {
   const clock = movable()
   const known = clock.now()

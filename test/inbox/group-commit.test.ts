@@ -1,5 +1,5 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { createGroupCommit, whenQuiet } from '../../adapters/inbox/sqlite/group-commit.ts'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { createGroupCommit } from '../../adapters/inbox/sqlite/group-commit.ts'
 
 let nowMs = 0
 beforeEach(() => {
@@ -13,65 +13,6 @@ async function turnAt(ms: number): Promise<void> {
   nowMs = ms
   await new Promise((resolve) => setImmediate(resolve))
 }
-
-describe('a commit waits for more messages', () => {
-  const started = (commitMs: number, expected: number) => {
-    const wait = { length: 1, ready: vi.fn<() => void>() }
-    whenQuiet({ ...{ puts: wait, expected, commitMs }, ready: wait.ready })
-    return wait
-  }
-
-  test("until none has arrived for 5% of a commit's duration", async () => {
-    const wait = started(100, 3)
-    await turnAt(4)
-    wait.length = 2
-    await turnAt(6)
-    await turnAt(10)
-    expect(wait.ready).not.toHaveBeenCalled()
-    await turnAt(11)
-    expect(wait.ready).toHaveBeenCalledOnce()
-    await turnAt(500)
-    expect(wait.ready).toHaveBeenCalledOnce()
-  })
-
-  test('for one more turn after a long turn of the event loop, in which nothing could be read', async () => {
-    const wait = started(100, 3)
-    await turnAt(50)
-    wait.length = 2
-    await turnAt(51)
-    await turnAt(60)
-    expect(wait.ready).not.toHaveBeenCalled()
-    await turnAt(60)
-    expect(wait.ready).toHaveBeenCalledOnce()
-  })
-
-  test('for no longer than one commit takes', async () => {
-    const wait = started(10, 1000)
-    for (let ms = 0.25; ms < 10; ms += 0.25) {
-      wait.length += 1
-      await turnAt(ms)
-    }
-    expect(wait.ready).not.toHaveBeenCalled()
-    wait.length += 1
-    await turnAt(10)
-    expect(wait.ready).toHaveBeenCalledOnce()
-  })
-
-  test('only until a turn brings no message, once as many wait as before', async () => {
-    const wait = started(100, 2)
-    wait.length = 2
-    await turnAt(1)
-    expect(wait.ready).not.toHaveBeenCalled()
-    await turnAt(1)
-    expect(wait.ready).toHaveBeenCalledOnce()
-  })
-
-  test('not at all when commits take no time', async () => {
-    const wait = started(0, 1)
-    await turnAt(0)
-    expect(wait.ready).toHaveBeenCalledOnce()
-  })
-})
 
 const written = {
   ...{ retracted: { messages: 0, bytes: 0 }, hasRoom: true },

@@ -49,30 +49,22 @@ async function failingSync(
 }
 
 describe('when a sync fails after the file was written', () => {
-  test('a dead letter whose revival failed is still a dead letter', async () => {
+  test.each([
+    ['a dead letter', { as: 'dead', reason }, lettersIn],
+    ['a settled message', undefined, settledIn],
+  ] as const)('%s whose revival failed is still one', async (_what, settled, listed) => {
     const { inbox, fail, recovered } = await failingSync()
     await inbox.put([kept(1)])
-    await inbox.settle(kept(1).id, { as: 'dead', reason })
+    await inbox.settle(kept(1).id, settled)
+    // Reads after everything was written.
+    await listed(inbox, { limit: 1 })
     fail()
     await expect(inbox.archive?.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
     await recovered()
-    expect(await lettersIn(inbox, { limit: 10 })).toMatchObject([{ id: kept(1).id, ...reason }])
+    expect(await listed(inbox, { limit: 10 })).toMatchObject([{ id: kept(1).id, ...(settled && reason) }])
     expect(inbox.usage()).toEqual(nothing)
     expect(await inbox.archive?.revive(kept(1).id)).toBeDefined()
     expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(1).bytes })
-    await inbox.close()
-  })
-
-  test('a settled message whose revival failed is still settled', async () => {
-    const { inbox, fail, recovered } = await failingSync()
-    await inbox.put([kept(1)])
-    await inbox.settle(kept(1).id)
-    await settledIn(inbox, { limit: 1 })
-    fail()
-    await expect(inbox.archive?.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
-    await recovered()
-    expect((await settledIn(inbox, { limit: 10 })).map(({ id }) => id)).toEqual([kept(1).id])
-    expect(inbox.usage()).toEqual(nothing)
     await inbox.close()
   })
 })

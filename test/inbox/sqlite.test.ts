@@ -157,18 +157,6 @@ test.each([
 })
 
 describe('a message that is no longer pending', () => {
-  test('is kept for replays, also when it is settled', async () => {
-    const inbox = await open(files.path())
-    await inbox.put([kept(1), kept(2)])
-    await inbox.settle(kept(1).id)
-    expect((await settledIn(inbox, { limit: 10 })).map(({ id }) => id)).toEqual([kept(1).id])
-    expect(await inbox.archive?.revive(kept(1).id)).toMatchObject({ id: kept(1).id, lane: 'VIN' })
-    expect(await inbox.claim(kept(1).id)).toMatchObject({ replayed: true, message: { text: kept(1).text } })
-    expect(inbox.usage().messages).toBe(2)
-    expect(await inbox.archive?.revive(kept(1).id)).toBeUndefined()
-    await inbox.close()
-  })
-
   test('is found by lane and time, page by page, with many others in between', async () => {
     const inbox = await open(files.path())
     const make = messages()
@@ -367,19 +355,6 @@ test('messages put out of order between settled ones are pending, and the settle
   const ids = (await waitingIn(await again.open())).map(({ id }) => id)
   expect(ids).toEqual([...odd, ...odd.map((n) => n + 100)].map((n) => kept(n).id))
   await again.close()
-})
-
-test('a file that is not a database is renamed and replaced, and reported as a gap', async () => {
-  const path = files.path()
-  mkdirSync(dirname(path))
-  writeFileSync(path, 'not a database, but as long as one'.repeat(1000))
-  const { settings, reported } = settingsOf()
-  const inbox = sqliteInbox({ path, waitMs: 0 })(settings)
-  expect((await inbox.open()).gaps).toMatchObject([{ reason: 'inbox_damaged' }])
-  expect(reported.log).toEqual([expect.stringContaining('was damaged')])
-  expect(readdirSync(dirname(path)).filter((name) => /^inbox\.db\.damaged-\d{8}T\d{9}Z$/.test(name))).toHaveLength(1)
-  await inbox.put([kept(1)])
-  await inbox.close()
 })
 
 async function everyPage<Item extends { readonly id: string }>(

@@ -2,307 +2,71 @@
 export interface Coverage {
   /** A section of the specification, or an item that public clients of the service rely on beyond it. */
   readonly section: string
-  readonly what: string
-  /** The client, or the receiver. */
+  /** The files of the client or the receiver, what plays the service, and the tests. */
   readonly module: readonly string[]
-  /** What plays the service. */
   readonly sandbox: readonly string[]
   readonly tests: readonly string[]
 }
 
+/** Reads a table: the section, what it says, the client or the receiver, what plays the service, and the tests. */
+function rowsOf(table: string): readonly Coverage[] {
+  const files = (cell: string, folder: string, ending: string): readonly string[] =>
+    cell.split(' ').map((name) => (name.startsWith('adapters/') ? '' : folder) + name + ending)
+  return table
+    .trim()
+    .split('\n')
+    .map((line) => {
+      const [section = '', , module = '', sandbox = '', tests = ''] = line.split('|').map((cell) => cell.trim())
+      return {
+        section,
+        module: files(module, 'src/', '.ts'),
+        sandbox: files(sandbox, 'src/', '.ts'),
+        tests: files(tests, 'test/', '.test.ts'),
+      }
+    })
+}
+
 /** Every section of the specification that says something about the interface. */
-export const specified: readonly Coverage[] = [
-  {
-    section: 'What the service does',
-    what: 'a business uses the whole interface',
-    module: ['src/service/client/client.ts'],
-    sandbox: ['src/service/sandbox/sandbox.ts'],
-    tests: ['test/client/runtimes.test.ts', 'test/interface/service.test.ts'],
-  },
-  {
-    section: 'Streaming config',
-    what: 'field settings are typed and checked; a misspelled name is a type error',
-    module: ['src/service/client/config.ts'],
-    sandbox: ['src/service/sandbox/business-routes.ts'],
-    tests: ['test/client/config.test.ts', 'test/sandbox/config.test.ts'],
-  },
-  {
-    section: 'Business webhook',
-    what: 'set, replaced, paused, read without its `auth`, deleted',
-    module: ['src/service/client/webhook.ts'],
-    sandbox: ['src/service/sandbox/business-routes.ts'],
-    tests: ['test/client/webhook.test.ts', 'test/sandbox/vehicles.test.ts'],
-  },
-  {
-    section: 'Other resources',
-    what: 'returned as the service answered them',
-    module: ['src/service/client/products.ts'],
-    sandbox: ['src/service/sandbox/vehicle-routes.ts'],
-    tests: ['test/client/paths.test.ts', 'test/sandbox/endpoints.test.ts'],
-  },
-  {
-    section: 'States and transitions',
-    what: 'paused, `null` and `config_not_found` are different results',
-    module: ['src/service/client/config.ts'],
-    sandbox: ['src/service/sandbox/world.ts'],
-    tests: ['test/client/config.test.ts', 'test/sandbox/config.test.ts'],
-  },
-  {
-    section: 'Business configuration',
-    what: '`webhook`, `defaultConfig`',
-    module: ['src/service/client/webhook.ts', 'src/service/client/config.ts'],
-    sandbox: ['src/service/sandbox/business-routes.ts'],
-    tests: ['test/client/webhook.test.ts', 'test/client/config.test.ts', 'test/sandbox/config.test.ts'],
-  },
-  {
-    section: 'Per-vehicle streaming config',
-    what: '`config(vin)`, `ignoredFields`',
-    module: ['src/service/client/config.ts'],
-    sandbox: ['src/service/sandbox/business-routes.ts'],
-    tests: ['test/client/config.test.ts', 'test/sandbox/config.test.ts'],
-  },
-  {
-    section: 'Streaming by SSE',
-    what: '`stream(vin)`, which reconnects',
-    module: ['src/service/client/stream.ts', 'src/service/client/sse-items.ts'],
-    sandbox: ['src/service/sandbox/sse.ts'],
-    tests: ['test/client/stream.test.ts', 'test/client/sse-items.test.ts', 'test/sandbox/sse.test.ts'],
-  },
-  {
-    section: 'Vehicles',
-    what: '`vehicle(vin)`',
-    module: ['src/service/client/products.ts'],
-    sandbox: ['src/service/sandbox/vehicle-routes.ts'],
-    tests: ['test/client/paths.test.ts', 'test/sandbox/endpoints.test.ts'],
-  },
-  {
-    section: 'Energy sites',
-    what: '`energySite(id)`',
-    module: ['src/service/client/products.ts'],
-    sandbox: ['src/service/sandbox/energy-sites.ts'],
-    tests: ['test/client/paths.test.ts', 'test/sandbox/endpoints.test.ts'],
-  },
-  {
-    section: 'Commands',
-    what: '`command`, `wakeUp`, sent once',
-    module: ['src/service/client/products.ts'],
-    sandbox: ['src/service/sandbox/commands.ts'],
-    tests: ['test/client/paths.test.ts', 'test/client/retry.test.ts', 'test/sandbox/endpoints.test.ts'],
-  },
-  {
-    section: 'Requests refused with 403 insufficient_scope',
-    what: 'the hint says what to do instead',
-    module: ['src/service/client/service-error.ts'],
-    sandbox: ['src/service/sandbox/sandbox.ts'],
-    tests: ['test/client/errors.test.ts', 'test/sandbox/endpoints.test.ts'],
-  },
-  {
-    section: 'Consented products',
-    what: '`products()`, `refill`',
-    module: ['src/service/client/products.ts', 'src/service/client/refill.ts'],
-    sandbox: ['src/service/sandbox/business-routes.ts'],
-    tests: ['test/client/paths.test.ts', 'test/client/refill.test.ts', 'test/sandbox/vehicles.test.ts'],
-  },
-  {
-    section: 'Authentication',
-    what: 'the key, in one header, to one address',
-    module: ['src/service/client/call.ts', 'src/service/client/connection.ts'],
-    sandbox: ['src/service/sandbox/sandbox.ts'],
-    tests: ['test/client/webhook.test.ts', 'test/client/errors.test.ts', 'test/sandbox/endpoints.test.ts'],
-  },
-  {
-    section: 'Authentication of outgoing webhook messages',
-    what: "the secret, with and without the collector's scheme",
-    module: ['src/http/secret.ts'],
-    sandbox: ['src/wire/encode.ts'],
-    tests: ['test/http/secret.test.ts', 'test/sandbox/vehicles.test.ts'],
-  },
-  {
-    section: 'Webhook delivery',
-    what: 'answered at once, kept, then handled',
-    module: ['src/receiver.ts'],
-    sandbox: ['src/service/sandbox/deliveries.ts'],
-    tests: ['test/http/answers.test.ts', 'test/inbox/acknowledgment.test.ts', 'test/sandbox/vehicles.test.ts'],
-  },
-  {
-    section: 'Topics',
-    what: 'recognized by the key of the payload',
-    module: ['src/wire/envelope.ts'],
-    sandbox: ['src/service/sandbox/world.ts'],
-    tests: ['test/wire/topics.test.ts', 'test/sandbox/receiver.test.ts'],
-  },
-  {
-    section: 'Payload of a data message',
-    what: 'one reading for three formats',
-    module: ['src/wire/normalizer.ts'],
-    sandbox: ['src/wire/encode.ts'],
-    tests: ['test/wire/normalize.test.ts', 'test/wire/round-trip.test.ts', 'test/sandbox/receiver.test.ts'],
-  },
-  {
-    section: 'Server-Sent Events',
-    what: 'items become the same events',
-    module: ['src/service/client/stream.ts'],
-    sandbox: ['src/service/sandbox/sse.ts'],
-    tests: ['test/client/stream.test.ts', 'test/sandbox/sse.test.ts'],
-  },
-  {
-    section: 'Errors',
-    what: '`ServiceError`: code, status, hint, request id',
-    module: ['src/service/client/service-error.ts', 'src/service/client/webhook-url.ts'],
-    sandbox: ['src/service/sandbox/answers.ts'],
-    tests: ['test/client/errors.test.ts', 'test/client/webhook-url.test.ts', 'test/sandbox/endpoints.test.ts'],
-  },
-  {
-    section: 'Limits',
-    what: 'retries respect `Retry-After`',
-    module: ['src/service/client/call.ts', 'src/service/client/service-error.ts'],
-    sandbox: ['src/service/sandbox/deliveries.ts'],
-    tests: ['test/client/retry.test.ts', 'test/sandbox/vehicles.test.ts'],
-  },
-  {
-    section: 'Versioning',
-    what: 'paths have version 1; unknown members are kept',
-    module: ['src/service/client/call.ts'],
-    sandbox: ['src/service/sandbox/sandbox.ts'],
-    tests: ['test/client/paths.test.ts', 'test/client/webhook.test.ts', 'test/sandbox/endpoints.test.ts'],
-  },
-]
+export const specified: readonly Coverage[] = rowsOf(`
+  What the service does | a business uses the whole interface | service/client/client | service/sandbox/sandbox | client/runtimes interface/service
+  Streaming config | field settings are typed and checked; a misspelled name is a type error | service/client/config | service/sandbox/business-routes | client/config sandbox/config
+  Business webhook | set, replaced, paused, read without its 'auth', deleted | service/client/webhook | service/sandbox/business-routes | client/webhook sandbox/vehicles
+  Other resources | returned as the service answered them | service/client/products | service/sandbox/vehicle-routes | client/paths sandbox/endpoints
+  States and transitions | paused, 'null' and 'config_not_found' are different results | service/client/config | service/sandbox/world | client/config sandbox/config
+  Business configuration | 'webhook', 'defaultConfig' | service/client/webhook service/client/config | service/sandbox/business-routes | client/webhook client/config sandbox/config
+  Per-vehicle streaming config | 'config(vin)', 'ignoredFields' | service/client/config | service/sandbox/business-routes | client/config sandbox/config
+  Streaming by SSE | 'stream(vin)', which reconnects | service/client/stream service/client/sse-items | service/sandbox/sse | client/stream client/sse-items sandbox/sse
+  Vehicles | 'vehicle(vin)' | service/client/products | service/sandbox/vehicle-routes | client/paths sandbox/endpoints
+  Energy sites | 'energySite(id)' | service/client/products | service/sandbox/energy-sites | client/paths sandbox/endpoints
+  Commands | 'command', 'wakeUp', sent once | service/client/products | service/sandbox/commands | client/paths client/retry sandbox/endpoints
+  Requests refused with 403 insufficient_scope | the hint says what to do instead | service/client/service-error | service/sandbox/sandbox | client/errors sandbox/endpoints
+  Consented products | 'products()', 'refill' | service/client/products service/client/refill | service/sandbox/business-routes | client/paths client/refill sandbox/vehicles
+  Authentication | the key, in one header, to one address | service/client/call service/client/connection | service/sandbox/sandbox | client/webhook client/errors sandbox/endpoints
+  Authentication of outgoing webhook messages | the secret, with and without the collector's scheme | http/secret | wire/encode | http/secret sandbox/vehicles
+  Webhook delivery | answered at once, kept, then handled | receiver | service/sandbox/deliveries | http/answers inbox/acknowledgment sandbox/vehicles
+  Topics | recognized by the key of the payload | wire/envelope | service/sandbox/world | wire/topics sandbox/receiver
+  Payload of a data message | one reading for three formats | wire/normalizer | wire/encode | wire/normalize wire/round-trip sandbox/receiver
+  Server-Sent Events | items become the same events | service/client/stream | service/sandbox/sse | client/stream sandbox/sse
+  Errors | 'ServiceError': code, status, hint, request id | service/client/service-error service/client/webhook-url | service/sandbox/answers | client/errors client/webhook-url sandbox/endpoints
+  Limits | retries respect 'Retry-After' | service/client/call service/client/service-error | service/sandbox/deliveries | client/retry sandbox/vehicles
+  Versioning | paths have version 1; unknown members are kept | service/client/call | service/sandbox/sandbox | client/paths client/webhook sandbox/endpoints
+`)
 
 /** What public clients of the service rely on beyond the specification. */
-export const reliedOn: readonly Coverage[] = [
-  {
-    section: 'Config',
-    what: 'a setting may be `null`; answers have `updated_vehicles`, `skipped_vehicles` and `ignoredFields`',
-    module: ['src/service/client/config.ts'],
-    sandbox: ['src/service/sandbox/business-routes.ts'],
-    tests: [
-      'test/client/config.test.ts',
-      'test/client/conversation.test.ts',
-      'test/sandbox/config.test.ts',
-      'test/sandbox/conversation.test.ts',
-    ],
-  },
-  {
-    section: 'Products',
-    what: 'each has a `region`; another product is 403 `business_product_not_consented`',
-    module: ['src/service/client/products.ts'],
-    sandbox: ['src/service/sandbox/business-routes.ts'],
-    tests: [
-      'test/client/paths.test.ts',
-      'test/client/conversation.test.ts',
-      'test/sandbox/conversation.test.ts',
-      'test/sandbox/endpoints.test.ts',
-    ],
-  },
-  {
-    section: 'Planned end of a stream',
-    what: 'the service ends a stream after five minutes',
-    module: ['src/service/client/stream.ts'],
-    sandbox: ['src/service/sandbox/sse.ts'],
-    tests: ['test/client/snapshot.test.ts', 'test/sandbox/sse.test.ts'],
-  },
-  {
-    section: 'Snapshot',
-    what: 'a stream begins with `retry: 1000` and messages with `isCache`',
-    module: ['src/service/client/stream.ts', 'src/service/client/stream-events.ts'],
-    sandbox: ['src/service/sandbox/world.ts'],
-    tests: [
-      'test/client/snapshot.test.ts',
-      'test/client/conversation.test.ts',
-      'test/sandbox/sse.test.ts',
-      'test/sandbox/conversation.test.ts',
-    ],
-  },
-  {
-    section: 'Items',
-    what: 'have no name and no id; alerts and errors are lists',
-    module: ['src/service/client/sse-items.ts'],
-    sandbox: ['src/service/sandbox/sse.ts'],
-    tests: ['test/client/conversation.test.ts', 'test/sandbox/sse.test.ts'],
-  },
-  {
-    section: 'More topics',
-    what: '`config`, `credits`, and four topics of energy sites',
-    module: ['src/service/client/stream.ts', 'src/service/client/stream-events.ts'],
-    sandbox: ['src/service/sandbox/world.ts'],
-    tests: ['test/client/conversation.test.ts', 'test/sandbox/sse.test.ts', 'test/sandbox/conversation.test.ts'],
-  },
-  {
-    section: 'States',
-    what: '`online`, `offline`, `asleep`, and `driving` of the specification',
-    module: ['src/service/client/products.ts'],
-    sandbox: ['src/service/sandbox/car.ts'],
-    tests: ['test/sandbox/vehicles.test.ts'],
-  },
-  {
-    section: 'Location',
-    what: 'is an object; text is from old firmware',
-    module: ['src/service/client/stream.ts'],
-    sandbox: ['src/service/fleet/streaming.ts'],
-    tests: ['test/fleet/normalized.test.ts'],
-  },
-  {
-    section: 'Enums',
-    what: 'have the full constant; the short form is from old firmware',
-    module: ['src/service/client/stream.ts'],
-    sandbox: ['src/service/fleet/messages.ts'],
-    tests: ['test/fleet/normalized.test.ts'],
-  },
-  {
-    section: 'Numbers',
-    what: 'are numbers; text is from old firmware',
-    module: ['src/service/client/stream.ts'],
-    sandbox: ['src/service/fleet/streaming.ts'],
-    tests: ['test/fleet/normalized.test.ts'],
-  },
-  {
-    section: 'Refusals',
-    what: '`invalid_token`, `invalid_command`, the text of 408, 403 for `/api/metadata`',
-    module: ['src/service/client/service-error.ts'],
-    sandbox: ['src/service/sandbox/answers.ts'],
-    tests: [
-      'test/client/errors.test.ts',
-      'test/client/conversation.test.ts',
-      'test/sandbox/endpoints.test.ts',
-      'test/sandbox/conversation.test.ts',
-    ],
-  },
-  {
-    section: 'Commands of the maker',
-    what: 'every documented command with its parameters; `wake_up` answers the vehicle; `charge_history` is a `POST`',
-    module: ['src/service/client/products.ts'],
-    sandbox: ['src/service/sandbox/commands.ts'],
-    tests: [
-      'test/client/paths.test.ts',
-      'test/client/conversation.test.ts',
-      'test/sandbox/endpoints.test.ts',
-      'test/sandbox/conversation.test.ts',
-    ],
-  },
-  {
-    section: 'Documents',
-    what: '`endpoints`, `location_data` on request, the members of summary, site and history, rounded numbers',
-    module: ['src/service/client/products.ts'],
-    sandbox: ['src/service/sandbox/vehicle-routes.ts', 'src/service/sandbox/energy-sites.ts'],
-    tests: [
-      'test/client/paths.test.ts',
-      'test/client/conversation.test.ts',
-      'test/sandbox/endpoints.test.ts',
-      'test/fleet/signals.test.ts',
-    ],
-  },
-  {
-    section: 'Chunked GET',
-    what: 'a stray last chunk does no harm',
-    module: ['src/service/client/connection.ts'],
-    sandbox: ['adapters/cli/sandbox.ts'],
-    tests: ['test/cli/sandbox.test.ts'],
-  },
-  {
-    section: 'VIN',
-    what: 'the 4th character tells the model',
-    module: ['src/service/client/products.ts'],
-    sandbox: ['src/service/fleet/vin.ts'],
-    tests: ['test/fleet/fleet.test.ts', 'test/fleet/signals.test.ts'],
-  },
-]
+export const reliedOn: readonly Coverage[] = rowsOf(`
+  Config | a setting may be 'null'; answers have 'updated_vehicles', 'skipped_vehicles' and 'ignoredFields' | service/client/config | service/sandbox/business-routes | client/config client/conversation sandbox/config sandbox/conversation
+  Products | each has a 'region'; another product is 403 'business_product_not_consented' | service/client/products | service/sandbox/business-routes | client/paths client/conversation sandbox/conversation sandbox/endpoints
+  Planned end of a stream | the service ends a stream after five minutes | service/client/stream | service/sandbox/sse | client/snapshot sandbox/sse
+  Snapshot | a stream begins with 'retry: 1000' and messages with 'isCache' | service/client/stream service/client/stream-events | service/sandbox/world | client/snapshot client/conversation sandbox/sse sandbox/conversation
+  Items | have no name and no id; alerts and errors are lists | service/client/sse-items | service/sandbox/sse | client/conversation sandbox/sse
+  More topics | 'config', 'credits', and four topics of energy sites | service/client/stream service/client/stream-events | service/sandbox/world | client/conversation sandbox/sse sandbox/conversation
+  States | 'online', 'offline', 'asleep', and 'driving' of the specification | service/client/products | service/sandbox/car | sandbox/vehicles
+  Location | is an object; text is from old firmware | service/client/stream | service/fleet/streaming | fleet/normalized
+  Enums | have the full constant; the short form is from old firmware | service/client/stream | service/fleet/messages | fleet/normalized
+  Numbers | are numbers; text is from old firmware | service/client/stream | service/fleet/streaming | fleet/normalized
+  Refusals | 'invalid_token', 'invalid_command', the text of 408, 403 for '/api/metadata' | service/client/service-error | service/sandbox/answers | client/errors client/conversation sandbox/endpoints sandbox/conversation
+  Commands of the maker | every documented command with its parameters; 'wake_up' answers the vehicle; 'charge_history' is a 'POST' | service/client/products | service/sandbox/commands | client/paths client/conversation sandbox/endpoints sandbox/conversation
+  Documents | 'endpoints', 'location_data' on request, the members of summary, site and history, rounded numbers | service/client/products | service/sandbox/vehicle-routes service/sandbox/energy-sites | client/paths client/conversation sandbox/endpoints fleet/signals
+  Chunked GET | a stray last chunk does no harm | service/client/connection | adapters/cli/sandbox | cli/sandbox
+  VIN | the 4th character tells the model | service/client/products | service/fleet/vin | fleet/fleet fleet/signals
+`)

@@ -41,24 +41,15 @@ describe('an observer', () => {
     await post('nothing')
     await clock.advance(10)
     const order = [
-      'attached',
-      'received',
-      'received',
-      'settled',
-      'failed',
-      'failed',
-      'dead',
-      'gap',
-      'refused',
-      'settled',
-      'settled',
+      ...['attached', 'received', 'received', 'settled', 'failed', 'failed', 'dead', 'gap', 'refused', 'settled'],
+      ...['settled'],
     ]
     expect(names(told)).toEqual(order)
     const first = (name: string): unknown[] => told.find(([said]) => said === name) ?? []
     expect(first('received')).toMatchObject(['received', [{ event: { vin: 'A', topic: 'data' }, door: 'root' }]])
     const handled = { vin: 'A', outcome: 'handled', attempts: 1, event: { topic: 'data' } }
     expect(first('settled')).toMatchObject(['settled', handled])
-    const run = { event: { vin: 'BAD' }, delivery: { attempt: 1 }, nextAt: expect.any(Date) }
+    const run = { kind: 'handler', event: { vin: 'BAD' }, delivery: { attempt: 1 }, nextAt: expect.any(Date) }
     expect(first('failed')).toMatchObject(['failed', new Error('no'), run])
     expect(first('dead')).toMatchObject(['dead', { error: 'Error: no', attempts: 2 }])
     expect(first('refused')).toMatchObject(['refused', { error: 'body_not_json', isAuthentic: true }])

@@ -91,16 +91,6 @@ test('a stream ends when its vehicle is no longer shared', async () => {
 })
 
 describe('by default', () => {
-  test('items have neither a name nor a number, and the stream begins with `retry: 1000`', async () => {
-    const scene = await sceneOf()
-    const { text, end } = await listen(scene, `/sse/${scene.vin}`)
-    await scene.ask('POST', '/sandbox/messages', { vin: scene.vin, state: 'driving' })
-    await scene.sandbox.close()
-    await end
-    expect(text()).toMatch(/^retry: 1000\n\ndata: /)
-    expect(text()).not.toMatch(/^(event|id):/m)
-  })
-
   test('a stream begins with what the service knows, marked with isCache', async () => {
     const scene = await sceneOf()
     const { ask, vin, sandbox } = scene

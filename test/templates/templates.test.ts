@@ -19,38 +19,15 @@ afterAll(() => rmSync(scratch, { recursive: true, force: true }))
 
 test('the templates are the ones that the documentation names', () => {
   expect(names).toEqual([
-    'bun',
-    'charging-alerts',
-    'charging-sessions',
-    'deno',
-    'express',
-    'fastify',
-    'geofence-alerts',
-    'kafka',
-    'lambda',
-    'logbook',
-    'nextjs',
-    'node',
-    'own-server',
-    'postgres',
-    'sqlite',
-    'trips',
-    'watchdog',
-    'workers',
-    'workers-durable',
-    'workers-storage',
+    ...['bun', 'charging-alerts', 'charging-sessions', 'deno', 'express', 'fastify', 'geofence-alerts', 'kafka'],
+    ...['lambda', 'logbook', 'nextjs', 'node', 'own-server', 'postgres', 'sqlite', 'trips', 'watchdog', 'workers'],
+    ...['workers-durable', 'workers-storage'],
   ])
 })
 
 /** Templates that are an application, and not only a receiver. */
 const applications = [
-  'charging-alerts',
-  'charging-sessions',
-  'geofence-alerts',
-  'logbook',
-  'own-server',
-  'trips',
-  'watchdog',
+  ...['charging-alerts', 'charging-sessions', 'geofence-alerts', 'logbook', 'own-server', 'trips', 'watchdog'],
 ]
 
 test.each(names)(

@@ -1,7 +1,6 @@
 import { createReceiver, type Format, memoryInbox } from 'fleethook'
 import type { InboxFactory } from 'fleethook/extend'
 import { deliver, fakeClock, message } from 'fleethook/testing'
-import { Hono } from 'hono'
 import { describe, expect, test } from 'vitest'
 
 const secret = 'a-long-random-value'
@@ -68,22 +67,6 @@ test('a refused message has its status and code, and settles at once', async () 
   await settled
   expect(status).toBe(403)
   expect(body).toMatchObject({ code: 4, error: 'secret_wrong' })
-})
-
-test('deliver reaches a receiver mounted in an app at its path, with the bindings of the runtime', async () => {
-  const seen: unknown[] = []
-  const receiver = createReceiver<{ SECRET: string }>({ secret: (env) => env.SECRET }).on('state', (_event, { env }) =>
-    seen.push(env.SECRET),
-  )
-  const app = new Hono<{ Bindings: { SECRET: string } }>().route('/telemetry', receiver.routes())
-  const { status, settled } = await deliver(app, message.state(), {
-    path: '/telemetry',
-    secret,
-    env: { SECRET: secret },
-  })
-  await settled
-  expect(status).toBe(200)
-  expect(seen).toEqual([secret])
 })
 
 describe('settled', () => {

@@ -5,15 +5,7 @@ import { builtInFields, type Format } from 'fleethook/normalize'
 export const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
 
 const nastyNames = [
-  '__proto__',
-  'constructor',
-  'toString',
-  'hasOwnProperty',
-  '',
-  '179',
-  'invalid',
-  'fooValue',
-  'é\ud800',
+  ...['__proto__', 'constructor', 'toString', 'hasOwnProperty', '', '179', 'invalid', 'fooValue', 'é\ud800'],
 ]
 
 /** Names as they could be on the wire: from the catalogue, unknown ones, and ones that reach for a prototype. */
@@ -24,25 +16,9 @@ export const fieldName: fc.Arbitrary<string> = fc.oneof(
 )
 
 const nastyText = fc.constantFrom(
-  'D',
-  'ShiftStateD',
-  '"D"',
-  '"\\"D\\""',
-  'true',
-  'FALSE',
-  '81.488',
-  '-0',
-  '1e400',
-  '9007199254740993',
-  'NaN',
-  '-Infinity',
-  '',
-  'DriverFront|TrunkRear',
-  '(37.41 N, 122.14 W)',
-  '(0.0 S, 0.0 W)',
-  'Wed Dec  4 00:15:00 2024',
-  '07:30',
-  '2024-02-24T04:58:44Z',
+  ...['D', 'ShiftStateD', '"D"', '"\\"D\\""', 'true', 'FALSE', '81.488', '-0', '1e400', '9007199254740993', 'NaN'],
+  ...['-Infinity', '', 'DriverFront|TrunkRear', '(37.41 N, 122.14 W)', '(0.0 S, 0.0 W)', 'Wed Dec  4 00:15:00 2024'],
+  ...['07:30', '2024-02-24T04:58:44Z'],
 )
 
 const nastyObject = fc.constantFrom<object>(
@@ -78,19 +54,8 @@ export const plainValue: fc.Arbitrary<unknown> = fc.oneof(
 )
 
 const wrapperName = fc.constantFrom(
-  'stringValue',
-  'intValue',
-  'longValue',
-  'floatValue',
-  'doubleValue',
-  'booleanValue',
-  'locationValue',
-  'doorValue',
-  'tireLocationValue',
-  'timeValue',
-  'shiftStateValue',
-  'neverSeenValue',
-  'door_value',
+  ...['stringValue', 'intValue', 'longValue', 'floatValue', 'doubleValue', 'booleanValue', 'locationValue'],
+  ...['doorValue', 'tireLocationValue', 'timeValue', 'shiftStateValue', 'neverSeenValue', 'door_value'],
 )
 
 /** A value as the maker wraps it. */

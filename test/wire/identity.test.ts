@@ -78,15 +78,3 @@ describe('it can be computed for anything', () => {
     )
   })
 })
-
-describe('an event shows its id', () => {
-  const event = read({ state: 'online', vin: 'V', createdAt })
-
-  test('as JSON', () => {
-    expect(JSON.parse(JSON.stringify(event))).toMatchObject({ id: event.id, topic: 'state', state: 'online', vin: 'V' })
-  })
-
-  test('each time the same', () => {
-    expect(event.id).toBe(event.id)
-  })
-})

@@ -284,7 +284,7 @@ interface Wait {
  * Calls `ready` when the expected puts are here, or when none has arrived for 5% of `commitMs`, and after `commitMs` at the latest.
  * Messages of many connections arrive one after another, and a message that misses a commit waits for two.
  */
-export function whenQuiet({ puts, expected, commitMs, ready }: Wait): void {
+function whenQuiet({ puts, expected, commitMs, ready }: Wait): void {
   const startedAt = performance.now()
   let grownAt = startedAt
   let known = puts.length

@@ -1,19 +1,17 @@
 // `kill -9` under load, against the templates as they are: no session, trip or arrival is missed, and none is counted twice.
-import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { DatabaseSync } from 'node:sqlite'
 import { fileURLToPath } from 'node:url'
 import type { FieldValues } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { endWithFile } from '../../conformance/spawn.ts'
+import { spawnTarget, type Target } from '../../conformance/spawn.ts'
 import { inForm } from '../../form.ts'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
@@ -33,49 +31,36 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }))
 class Killed {
   kills = 0
   url: string | undefined
-  #process: ChildProcess | undefined
+  #target: Target | undefined
   readonly #template: string
-  readonly #env: NodeJS.ProcessEnv
+  readonly #env: Readonly<Record<string, string>>
 
-  constructor(template: string, env: NodeJS.ProcessEnv = {}) {
+  constructor(template: string, env: Readonly<Record<string, string>> = {}) {
     this.#template = template
     this.#env = env
   }
 
   async start(): Promise<void> {
-    const server = spawn(
-      process.execPath,
-      ['--import', join(root, 'test/docs/resolve-sources.ts'), join(root, 'examples', this.#template, 'server.ts')],
-      {
-        cwd: folder,
-        env: {
-          ...process.env,
-          ...{ PORT: '0', WEBHOOK_SECRET: secret, DATABASE: join(folder, 'result.db') },
-          ...{ FLEETHOOK_INBOX: join(folder, 'inbox.db'), NO_COLOR: '1' },
-          ...this.#env,
-        },
-        stdio: ['ignore', 'pipe', 'inherit'],
+    this.#target = await spawnTarget({
+      runtime: this.#template,
+      command: process.execPath,
+      args: [
+        '--import',
+        join(root, 'test/docs/resolve-sources.ts'),
+        join(root, 'examples', this.#template, 'server.ts'),
+      ],
+      cwd: folder,
+      env: {
+        ...{ PORT: '0', WEBHOOK_SECRET: secret, DATABASE: join(folder, 'result.db') },
+        ...{ FLEETHOOK_INBOX: join(folder, 'inbox.db'), NO_COLOR: '1' },
+        ...this.#env,
       },
-    )
-    endWithFile(server)
-    this.#process = server
-    for await (const line of createInterface(server.stdout)) {
-      const url = /listening on (http:\S+)/.exec(line)?.[1]
-      if (url === undefined) continue
-      this.url = url
-      break
-    }
-    // The rest of its output must not fill the pipe.
-    server.stdout.resume()
+    })
+    this.url = this.#target.url
   }
 
   async stop(signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
-    const server = this.#process
-    if (server === undefined) return
-    this.#process = undefined
-    const exited = once(server, 'exit')
-    server.kill(signal)
-    await exited
+    await this.#target?.stop(signal)
   }
 
   /** Kills it until enough kills have happened and the work is done. */
