@@ -5,6 +5,7 @@ import {
   type Ack,
   type Drainable,
   type DrainResult,
+  type Durability,
   isRouted,
   receiversIn,
   type RuntimeRefusal,
@@ -13,7 +14,8 @@ import {
 import { FleethookError } from '../src/base/errors.ts'
 import { checkOptions, type Rules } from '../src/base/options.ts'
 import { detachedContext, envOfRequest, type ExecutionContext } from '../src/hosting/execution-context.ts'
-import { factsOf, type HostedReceiver, hostedBy } from '../src/receiver/hosted.ts'
+import type { UnopenedInbox } from '../src/inbox/stats.ts'
+import { type HostedReceiver, hostedBy } from '../src/receiver/hosted.ts'
 import { markStartupError } from './startup-errors.ts'
 import { type Certificate, createCertificate } from './certificate.ts'
 import { serveRules, type ServeOptions, type Signal, type TlsOptions, type TlsTexts } from './serve-options.ts'
@@ -347,6 +349,41 @@ function meanings(receivers: readonly Drainable[]): string {
 function facts(receivers: readonly Drainable[], moment: 'start' | 'stop'): string {
   const found = receivers.flatMap((receiver) => hostedBy(receiver) ?? []).flatMap((hosted) => factsOf(hosted, moment))
   return found.map((fact) => `\n  ${fact}`).join('')
+}
+
+/** Sentences for the operator, when the receiver has started or has drained. */
+function factsOf({ settings: { secret }, intake }: HostedReceiver, moment: 'start' | 'stop'): readonly string[] {
+  const { unopened = [], deadLetters = 0 } = intake.stats().inbox
+  const atStart =
+    moment === 'start'
+      ? [
+          ...(secret === false ? ['Requests need no secret: anybody can post.'] : []),
+          ...intake.facts(),
+          ...unopenedFacts(unopened),
+        ]
+      : []
+  return [...atStart, ...deadLetterFacts(deadLetters, intake.durability)]
+}
+
+function unopenedFacts(unopened: readonly UnopenedInbox[]): readonly string[] {
+  if (unopened.length === 0) return []
+  const named = unopened
+    .slice(0, 3)
+    .map(
+      ({ path, messages, deadLetters }) =>
+        `${path} (${counted(messages, 'message')}, ${counted(deadLetters, 'dead letter')})`,
+    )
+  const more = unopened.length > named.length ? ` and ${unopened.length - named.length} more` : ''
+  return [`No receiver has opened ${named.join(', ')}${more}.`]
+}
+
+const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
+
+function deadLetterFacts(deadLetters: number, durability: Durability): readonly string[] {
+  if (deadLetters === 0) return []
+  const them = counted(deadLetters, 'dead letter')
+  if (durability === 'memory') return [`${them} in memory: gone when the process ends.`]
+  return [`${them} ${deadLetters === 1 ? 'waits' : 'wait'}: \`fleethook dead list\`.`]
 }
 
 /** What a 2xx means, in plain words. */

@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process'
 const generators: Readonly<Record<string, { readonly writes: readonly string[]; readonly from: string }>> = {
   catalogue: { writes: ['src/events/catalogue.generated.ts'], from: 'scripts/fields.json, or a list of your own' },
   inspector: { writes: ['src/inspector/page.generated.ts'], from: 'src/inspector/page' },
-  metrics: { writes: ['docs/observing.md'], from: 'src/receiver/measures.ts' },
+  metrics: { writes: ['docs/observing.md'], from: 'src/operator/measures.ts' },
   openapi: { writes: ['docs/openapi.json'], from: 'scripts/openapi-document.ts' },
   troubleshooting: {
     writes: ['docs/troubleshooting.md', 'docs/http.md'],

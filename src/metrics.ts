@@ -18,7 +18,7 @@ import {
   timed,
   type Timing,
   together,
-} from './receiver/measures.ts'
+} from './operator/measures.ts'
 import type { Histogram, Stats } from './inbox/stats.ts'
 
 /** Options of {@link metricsRoutes}. */

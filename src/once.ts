@@ -14,13 +14,13 @@ import {
   wholeNumber,
   withMethods,
 } from './base/options.ts'
-import { BelievedTime } from './inbox/believed-time.ts'
+import { BelievedTime } from './base/believed-time.ts'
 import type { Delivery } from './inbox/observer.ts'
-import { type OnceHandlers, onceHandlers } from './inbox/once-handlers.ts'
-import { type ConnectionOf, type PoolConnection, type TransactionPool, transactionsOn } from './inbox/pool.ts'
+import { type OnceHandlers, onceHandlers } from './once/handlers.ts'
+import { type ConnectionOf, type PoolConnection, type TransactionPool, transactionsOn } from './once/pool.ts'
 
-export type { OnceHandler } from './inbox/once-handlers.ts'
-export type { ConnectionOf, PoolConnection, TransactionPool } from './inbox/pool.ts'
+export type { OnceHandler } from './once/handlers.ts'
+export type { ConnectionOf, PoolConnection, TransactionPool } from './once/pool.ts'
 
 /** What {@link createOnce} takes for a Postgres with `pg`. */
 export interface OncePoolOptions<Pool extends TransactionPool> {

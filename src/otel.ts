@@ -25,7 +25,7 @@ import { errorText } from './core/retry.ts'
 import type { FleetEvent } from './events/event.ts'
 import type { MalformedBody } from './events/malformed.ts'
 import type { ObservedRun, Observer, RunEnd } from './inbox/observer.ts'
-import { attemptTiming, measuresOf, timed, type Timing } from './receiver/measures.ts'
+import { attemptTiming, measuresOf, timed, type Timing } from './operator/measures.ts'
 
 /** Options of {@link otel}. */
 export interface OtelOptions {

@@ -21,7 +21,7 @@ import type { AddedBy, Handling, KeepsVehicles, Receiver, Webhook } from './rece
 import type { KeptVehicles } from './parts/vehicles.ts'
 import { isEdge } from './vehicles/edge.ts'
 import type { BatchOptions } from './core/handler.ts'
-import { Reports } from './receiver/reports.ts'
+import { Reports } from './reports/reports.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
 /**
@@ -133,8 +133,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
       }
       const { messages, tests, broken } = receipts.read(body, door, entrance)
       if (tests !== undefined && tests.length > 0) noteTests(tests, request, door)
-      const kept = intake.put(messages, request)
-      const refusal = kept instanceof Promise ? await kept : kept
+      const refusal = await intake.put(messages, request)
       if (broken !== undefined && refusal === undefined)
         await intake.putInternal(receipts.malformed(body, broken), request)
       if (broken !== undefined) noteUnread(broken, request)

@@ -9,7 +9,7 @@ import { aFunction, checkOption, milliseconds, type Rule, withMethods } from '..
 import type { DrainResult, Drainable } from '../../src/hosting/drainable.ts'
 import type { Clock } from '../../src/base/clock.ts'
 import { givenOnce, type InboxFactory } from '../../src/inbox/inbox.ts'
-import { type ConnectionOf, type TransactionPool, transactionsOn, watchPool } from '../../src/inbox/pool.ts'
+import { type ConnectionOf, type TransactionPool, transactionsOn, watchPool } from '../../src/once/pool.ts'
 import {
   type ExactlyOnce,
   exactlyOnceIn,
@@ -23,10 +23,10 @@ import { PostgresSystem } from './postgres/system.ts'
 import { SharedInbox } from './shared-inbox.ts'
 
 export type { PostgresClient, PostgresResult } from './postgres/client.ts'
-export type { OnceHandler } from '../../src/inbox/once-handlers.ts'
+export type { OnceHandler } from '../../src/once/handlers.ts'
 export type { ExactlyOnce, RunStatement, RunTransaction } from './postgres/exactly-once.ts'
 export type { PostgresInboxOptions } from './postgres/options.ts'
-export type { ConnectionOf, PoolConnection, TransactionPool } from '../../src/inbox/pool.ts'
+export type { ConnectionOf, PoolConnection, TransactionPool } from '../../src/once/pool.ts'
 export type { Role } from './shared-inbox.ts'
 
 /** What {@link postgresInbox} returns: the value of the option `inbox`. */

@@ -46,7 +46,7 @@ export class Batch implements Slot {
     return state === 'running' && slot === this
   }
 
-  leave(): void {
+  release(): void {
     this.#inside -= 1
     if (this.#inside === 0) this.#host.free()
   }
@@ -70,7 +70,7 @@ export class Gathering {
   }
 
   /** Adds a message to the open batch, which holds it from now on. */
-  take(message: Message): void {
+  add(message: Message): void {
     const { size = 1, withinMs = 0 } = this.#handler.gather ?? {}
     const owner = ownerOf(message.request)
     let batch: Batch | undefined

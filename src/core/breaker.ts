@@ -1,18 +1,12 @@
 import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
+import type { Stats } from '../inbox/stats.ts'
 import type { Message, Handler } from './message.ts'
-import type { CoreEvents } from './events.ts'
-
-export interface PausedHandler {
-  readonly handler: string
-  readonly sinceMs: number
-  /** When it is tried again with one message. */
-  readonly nextTryMs: number
-}
+import type { Reports } from '../reports/reports.ts'
 
 /** What breakers need of their core. */
 interface BreakerHost {
   readonly clock: Clock
-  readonly events: Pick<CoreEvents, 'stillPaused' | 'recovered'>
+  readonly reports: Reports
   /** A message may have its turn again. Does nothing unless a breaker keeps it. */
   resume(message: Message, afterMs?: number): void
 }
@@ -40,7 +34,7 @@ const longestPauseMs = 60_000
  */
 export class Breakers {
   /** Handlers that have failed since their last success. */
-  readonly #failing = new Map<Handler, Breaker>()
+  readonly failing: Map<Handler, Breaker> = new Map()
   readonly #host: BreakerHost
 
   constructor(host: BreakerHost) {
@@ -49,44 +43,43 @@ export class Breakers {
 
   /** The breaker that keeps a message from a handler now. `undefined`: the handler may run, and the breaker counts on it. */
   keeperOf(message: Message, handler: Handler): Breaker | undefined {
-    if (this.#failing.size === 0) return undefined
-    const breaker = this.#failing.get(handler)
+    const breaker = this.failing.get(handler)
     return breaker === undefined || breaker.lets(message) ? undefined : breaker
   }
 
   /** A handler failed with something other than `Retry` or `Discard`. It may not run again for this message for `leastMs`. */
   failed(message: Message, handler: Handler, leastMs: number): OpenBreaker | undefined {
-    let breaker = this.#failing.get(handler)
+    let breaker = this.failing.get(handler)
     if (breaker === undefined) {
       breaker = new Breaker(this.#host)
-      this.#failing.set(handler, breaker)
+      this.failing.set(handler, breaker)
     }
     return breaker.failed(message, leastMs)
   }
 
   /** A handler threw `Retry`, which is neither a success nor a failure. */
   askedToWait(handler: Handler): void {
-    const breaker = this.#failing.get(handler)
+    const breaker = this.failing.get(handler)
     const atMs = breaker?.askedToWait()
-    if (breaker !== undefined && atMs !== undefined) this.#host.events.stillPaused(handler.name, atMs, breaker.failures)
+    if (breaker !== undefined && atMs !== undefined)
+      this.#host.reports.stillPaused(handler.name, atMs, breaker.failures)
   }
 
   succeeded(handler: Handler): void {
-    if (this.#failing.size === 0) return
-    const breaker = this.#failing.get(handler)
+    const breaker = this.failing.get(handler)
     if (breaker === undefined) return
-    this.#failing.delete(handler)
-    if (breaker.sinceMs !== undefined) this.#host.events.recovered(handler.name)
+    this.failing.delete(handler)
+    if (breaker.sinceMs !== undefined) this.#host.reports.recovered(handler.name)
     breaker.close()
   }
 
   stop(): void {
-    for (const breaker of this.#failing.values()) breaker.stop()
+    for (const breaker of this.failing.values()) breaker.stop()
   }
 
-  paused(): readonly PausedHandler[] {
-    return [...this.#failing].flatMap(([{ name }, { sinceMs, nextTryMs }]) =>
-      sinceMs === undefined ? [] : [{ handler: name, sinceMs, nextTryMs }],
+  paused(): Stats['paused'] {
+    return [...this.failing].flatMap(([{ name }, { sinceMs, nextTryMs }]) =>
+      sinceMs === undefined ? [] : [{ handler: name, since: new Date(sinceMs), nextTryAt: new Date(nextTryMs) }],
     )
   }
 }

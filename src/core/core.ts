@@ -1,29 +1,84 @@
-import { elapsedMs } from '../base/clock.ts'
+import { type Clock, elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
+import type { Log } from '../base/log.ts'
 import { noRequest, type RequestScope } from '../hosting/execution-context.ts'
-import { crashText, mostCrashes } from '../inbox/crash-suspects.ts'
 import type { FailingMessage } from '../inbox/failing.ts'
-import { type Claim, done, type Outcome, type Settled, type Waiting } from '../inbox/inbox.ts'
+import {
+  crashText,
+  type DeadLetter,
+  done,
+  type Inbox,
+  mostCrashes,
+  type Outcome,
+  type ReadMessage,
+  type Settled,
+  type Waiting,
+} from '../inbox/inbox.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
+import type { Reports } from '../reports/reports.ts'
+import type { VehicleStates } from '../vehicles/vehicles.ts'
 import { type Batch, Gathering } from './batches.ts'
 import { Breaker, Breakers } from './breaker.ts'
 import { RequestDeadlines } from './deadlines.ts'
 import { type Message, contextHop, RequestWork, type Handler } from './message.ts'
-import { type CoreCounts, type CoreOptions, inboxRestMs } from './events.ts'
 import { Lanes } from './lanes.ts'
 import { Lifecycle, Yielding } from './lifecycle.ts'
-import { admittedBy, type Ended } from './part.ts'
+import { admittedBy, type Ended, type Part } from './part.ts'
+import type { Registry } from './registry.ts'
 import { backoffMs, errorText, expectedMs, leastWaitMs, ownRetry, requestOf, type RetryOptions } from './retry.ts'
 import { type Failure, Runner } from './runner.ts'
+
+/** Results since construction. Messages that the receiver made itself do not count. */
+interface CoreCounts {
+  handled: number
+  retried: number
+  deadLettered: number
+  duplicates: number
+  lost: number
+  handedOver: number
+  forgotten: number
+}
+
+/** How long a message rests when the inbox failed during its attempt, in milliseconds. */
+const inboxRestMs = 5_000
+
+interface CoreOptions {
+  readonly inbox: Inbox
+  readonly clock: Clock
+  readonly log: Log
+  readonly registry: Registry
+  /** The states of vehicles. `undefined`: nobody keeps them. */
+  readonly vehicles: VehicleStates | undefined
+  readonly parts: readonly Part[]
+  readonly retry: Required<RetryOptions>
+  readonly concurrency: number
+  /** Handlers start more slowly while the process is busy: a backlog must not slow the answers of a receiver in front. */
+  readonly givesWay: boolean
+  readonly timeoutMs: number
+  readonly read: ReadMessage
+  readonly reports: Reports
+  /** A message of this request was given up. */
+  died(letter: DeadLetter, request: RequestWork): void
+  /** A message of this lane, received at or after `sinceMs`, was given up while the receiver goes on. */
+  missed(lane: string, sinceMs: number): void
+  /** The inbox has room again, because a message of `request` is over. */
+  onCapacity(request: RequestWork): void
+}
 
 /**
  * What follows a turn. `over`: nothing, it has ended elsewhere. `wait`: for those before it in its lane. `gather`: in a batch. `again`: at
  * once. A number: it rests for that many milliseconds. A breaker: it waits there.
  */
-type Next = 'done' | 'skipped' | 'dead' | 'over' | 'wait' | 'gather' | 'again' | number | Breaker
+type Next = End | 'wait' | 'gather' | 'again' | number | Breaker
+
+type End = 'done' | 'skipped' | 'dead' | 'over'
+
+const isEnd = (next: Next): next is End => next === 'done' || next === 'skipped' || next === 'dead' || next === 'over'
 
 type MaybeFailure = Failure | undefined
+
+type Around = NonNullable<Reports['observers']['around']>
 
 /** After a failure: the breaker at which the message waits, if it is open, and the time until the next try. */
 interface Rest {
@@ -58,7 +113,7 @@ class Attempt {
   }
 
   /** A breaker keeps the message from a handler, or nothing starts any more. */
-  leave(handler: Handler, breaker: Breaker | undefined): void {
+  leaveOut(handler: Handler, breaker: Breaker | undefined): void {
     this.left = [...this.left, handler]
     if (breaker === undefined) return
     this.paused = [...this.paused, handler]
@@ -67,7 +122,7 @@ class Attempt {
 
   /** A handler failed. With an open breaker, it fails for every vehicle, and that is no failure of the message. */
   fail(handler: Handler, failure: Failure, { breaker, restMs }: Rest): void {
-    this.leave(handler, breaker)
+    this.leaveOut(handler, breaker)
     if (breaker !== undefined) return
     this.failure = failure
     this.restMs = Math.max(this.restMs, restMs)
@@ -109,17 +164,17 @@ export class Core {
   #isPumping = false
 
   constructor(options: CoreOptions) {
-    const { clock, events } = options
+    const { clock, reports } = options
     this.options = options
     this.lifecycle = new Lifecycle(clock)
     this.breakers = new Breakers({
       clock,
-      events,
+      reports,
       resume: (message, afterMs) => this.#resumeFromBreaker(message, afterMs),
     })
     this.runner = new Runner(options, this.#endedLate)
     this.#yielding = new Yielding(clock, options.givesWay, this.#runStarted)
-    this.#deadlines = new RequestDeadlines(clock, events, this.#expire)
+    this.#deadlines = new RequestDeadlines(clock, reports, this.#expire)
   }
 
   /** Gives messages their places in their lanes, before the inbox has them: their order is the order of these calls. */
@@ -136,7 +191,7 @@ export class Core {
   start(request: RequestWork): void {
     if (request.messages.length === 0) return
     if (request.isBound) {
-      this.#deadlines.hold(request)
+      this.#deadlines.keepAlive(request)
       this.#yielding.laterInContext(() => this.#runBound(request))
       return
     }
@@ -147,7 +202,10 @@ export class Core {
 
   /** The inbox did not take its messages. */
   cancel(request: RequestWork): void {
-    for (const message of request.messages) this.#end(message)
+    for (const message of request.messages) {
+      this.#remove(message)
+      request.oneIsOver()
+    }
     this.pump()
   }
 
@@ -155,18 +213,18 @@ export class Core {
   gone(ids: readonly string[]): void {
     const given = new Set(ids)
     const reason = new FleethookError('handed_over', 'Another process has taken over the message.')
-    this.#letGo(({ id }) => given.has(id), 'handedOver', reason)
+    this.#drop(({ id }) => given.has(id), 'handedOver', reason)
   }
 
   /** An operator erases a vehicle: the work on its messages ends at once, whatever its state, and is not settled. */
   forget(lane: string): void {
     const reason = new FleethookError('vehicle_forgotten', 'The vehicle of the message was erased.')
-    this.#letGo((message) => message.lane === lane, 'forgotten', reason)
+    this.#drop((message) => message.lane === lane, 'forgotten', reason)
   }
 
-  #letGo(which: (message: Message) => boolean, count: 'handedOver' | 'forgotten', reason: FleethookError): void {
+  #drop(which: (message: Message) => boolean, count: 'handedOver' | 'forgotten', reason: FleethookError): void {
     for (const message of [...this.lanes.all()].filter(which)) {
-      this.#leave(message)
+      this.#remove(message)
       message.go()
       this.#reportOver(message, 'gone')
       if (message.counts) this.counts[count] += 1
@@ -242,13 +300,13 @@ export class Core {
     try {
       await this.options.inbox.settle(message.id, this.#later(message, restMs))
     } catch (error) {
-      this.options.events.inboxFailed(error)
+      this.options.reports.inboxFailed(error)
     }
   }
 
   /** Gives up messages that are over, and resolves to what is lost: a durable inbox keeps them for a later process. Never rejects. */
   async giveUp(messages: readonly Message[]): Promise<readonly Message[]> {
-    const { inbox, events } = this.options
+    const { inbox, reports } = this.options
     const lost: Message[] = []
     const lose = async (message: Message): Promise<void> => {
       try {
@@ -256,7 +314,7 @@ export class Core {
         if ((await inbox.claim(message.id)) === undefined) return
         await inbox.settle(message.id)
       } catch (error) {
-        events.inboxFailed(error)
+        reports.inboxFailed(error)
       }
       if (!message.counts) return
       this.counts.lost += 1
@@ -264,7 +322,7 @@ export class Core {
       this.#reportSettled(message, 'lost')
     }
     if (inbox.durability === 'memory') await Promise.all(messages.map(lose))
-    if (lost.length > 0) events.lost(lost.length)
+    if (lost.length > 0) reports.lost(lost.length)
     // An answer must not wait for its handlers any more, even if a later process runs them.
     for (const { request } of messages) request.oneIsOver(true)
     return lost
@@ -294,7 +352,7 @@ export class Core {
     const now = this.options.clock.now()
     for (const message of messages) {
       if (message.isOver) continue
-      if (message.notBefore > now) this.#keep(message, message.notBefore - now)
+      if (message.notBefore > now) this.#hold(message, message.notBefore - now)
       else this.#resume(message)
     }
   }
@@ -304,7 +362,7 @@ export class Core {
    * handler needs one. Never rejects. `begun`: an attempt that its batch has run already, or that an observer is around of.
    */
   async #turn(message: Message, begun?: Attempt, isObserved: boolean = false): Promise<void> {
-    const { inbox, vehicles, registry } = this.options
+    const { inbox, vehicles, registry, reports } = this.options
     let next: Next | undefined
     try {
       if (begun === undefined) {
@@ -314,7 +372,12 @@ export class Core {
           const claim = found instanceof Promise ? await found : found
           // Ended while we waited; already counted.
           if (claim === undefined || message.isOver) return this.#endTurn(message, 'over')
-          this.#open(message, claim)
+          message.claim = claim
+          try {
+            message.event = claim.message.event ?? this.options.read(claim.message)
+          } catch (error) {
+            message.failForGood(errorText(error))
+          }
         } else if (inbox.isStillHeld !== undefined) {
           // It waited since it was handed out. Another process may have it now.
           const isHeld = await inbox.isStillHeld(message.id)
@@ -322,6 +385,8 @@ export class Core {
         }
         // 2. It changes the state of its vehicle, once, and that says which handlers it is for.
         if (message.handlers === undefined) {
+          const spent = this.#whySpent(message)
+          if (spent !== undefined) message.failForGood(spent)
           // Even when it is given up, unless it ends the process.
           if (vehicles !== undefined && message.event !== undefined && message.crashes <= mostCrashes) {
             const found = vehicles.find(message.lane)
@@ -345,7 +410,8 @@ export class Core {
       // 3. Its handlers run, one after another.
       if (next === undefined) {
         const attempt = begun ?? new Attempt(message.attempt)
-        const observed = begun === undefined ? this.#observed(message, attempt) : undefined
+        const around = begun === undefined ? reports.observers.around : undefined
+        const observed = around && this.#observed(around, message, attempt)
         if (observed !== undefined) {
           await observed
           // Outside of the observer's context, because other messages start now.
@@ -365,7 +431,7 @@ export class Core {
               ? this.runner.run(handler, message, attempt.delivery)
               : this.runner.runBatch(handler, [message], message.request)
           const failure = result instanceof Promise ? await result : result
-          this.#ran(message, handler, failure, attempt)
+          if (failure !== undefined || this.breakers.failing.size > 0) this.#ran(message, handler, failure, attempt)
         }
         next = this.#nextOf(message, attempt)
       }
@@ -404,7 +470,7 @@ export class Core {
     const { handlers = noHandlers } = message
     const toGather = at < handlers.length ? handlers.slice(at) : noHandlers
     if (this.lifecycle.startsNoMore && left.length + toGather.length > 0) {
-      message.leave([...left, ...toGather])
+      message.goOnWith([...left, ...toGather])
       message.uncountAttempt(before)
       return 0
     }
@@ -420,13 +486,13 @@ export class Core {
       )
     const again = isLast ? paused : left
     if (again.length > 0) {
-      message.leave([...again, ...toGather])
+      message.goOnWith([...again, ...toGather])
       if (failure !== undefined && !isLast) return restMs
       // No handler failed but those that fail for every vehicle.
       if (failure === undefined && message.attempt > before) message.exemptAttempt()
       return breaker ?? 0
     }
-    message.leave(toGather)
+    message.goOnWith(toGather)
     if (toGather.length === 0) return endOf(message)
     if (!message.isSuspect) return 'gather'
     // At once: its claim counts, and another suspect's turn must not come between.
@@ -436,43 +502,46 @@ export class Core {
 
   /** The turn has ended. A message that something keeps holds its lane, but no slot of `concurrency`. */
   #endTurn(message: Message, next: Next): void {
-    if (next === 'again' && message.state === 'running') {
+    const { request, slot } = message
+    const isRunning = message.state === 'running'
+    if (isRunning && next === 'again') {
       void this.#turn(message)
       return
     }
     if (this.#suspect === message) this.#suspect = undefined
-    if (message.state === 'running') {
-      if (next === 'over' || next === 'done' || next === 'skipped' || next === 'dead') this.#end(message, true)
+    if (isRunning && isEnd(next)) {
+      this.#remove(message)
+      this.options.onCapacity(request)
+      if (message.trouble?.fatal !== undefined) (request.givenUp ??= []).push(message.lane)
+      request.oneIsOver()
+    } else if (isRunning && !isEnd(next)) {
+      this.#freeSlot(message)
+      if (request.isBound) this.#bind(message)
+      // Those behind it had their turns while the batch gathered.
+      if (slot !== undefined) this.lanes.recall(message)
+      const [handler] = message.handlers ?? noHandlers
+      if (next !== 'gather' || handler === undefined) this.#hold(message, next)
+      else if (slot !== undefined || !this.#mayFollow(message)) this.#hold(message, 'wait')
       else {
-        const wasInBatch = message.slot !== undefined
-        this.#freeSlot(message)
-        if (message.request.isBound) this.#bind(message)
-        // Those behind it had their turns while the batch gathered.
-        if (wasInBatch) this.lanes.recall(message)
-        const [handler] = message.handlers ?? noHandlers
-        if (next !== 'gather' || handler === undefined) this.#keep(message, next)
-        else if (wasInBatch || !this.#mayFollow(message)) this.#keep(message, 'wait')
-        else {
-          this.#gatheringOf(handler).take(message)
-          this.lanes.pass(message)
-          this.#wake(message.inLane?.turn)
-        }
+        this.#gatheringOf(handler).add(message)
+        this.lanes.pass(message)
+        this.#wake(message.inLane?.turn)
       }
     }
     this.pump()
   }
 
   /** It keeps its place in its lane until it is resumed. */
-  #keep(message: Message, next: Exclude<Next, 'over' | 'done' | 'skipped' | 'dead'>): void {
+  #hold(message: Message, next: Exclude<Next, End>): void {
     if (typeof next === 'number') this.#rest(message, next)
     else if (next instanceof Breaker && message.previous === undefined) {
-      message.letGo()
+      message.unload()
       message.hold(next)
       this.lanes.setAside(message)
       if (!next.keep(message)) this.#resume(message)
     } else {
       // Only the first message of a lane waits at a breaker: one behind it would be let through in vain.
-      if (next instanceof Breaker) message.letGo()
+      if (next instanceof Breaker) message.unload()
       message.hold(itsPlace)
       // Those before it may be over already.
       if (message.previous === undefined) this.#wake(message)
@@ -533,7 +602,7 @@ export class Core {
 
   /** Runs the handler of a batch. Each of its messages then goes on with its own turn. Never rejects. */
   async #runBatch(batch: Batch): Promise<void> {
-    const { inbox, events } = this.options
+    const { inbox, reports } = this.options
     const { handler } = batch
     const begun = batch.begin()
     // Other processes can take messages over until the handler runs.
@@ -568,7 +637,7 @@ export class Core {
       let failed: Rest | undefined
       if (failure === undefined || request?.kind === 'discard') {
         this.breakers.succeeded(handler)
-        if (request?.kind === 'discard') events.discarded(request.reason, first?.event?.topic ?? '', left.length)
+        if (request?.kind === 'discard') reports.discarded(request.reason, first?.event?.topic ?? '', left.length)
       } else if (first !== undefined) failed = this.#failed(first, handler, failure.error, messages.length)
       for (const message of left) {
         const attempt = new Attempt(message.attempt - 1, 1)
@@ -585,7 +654,7 @@ export class Core {
   #callBatch({ handler, owner }: Batch, messages: readonly Message[]): MaybeFailure | Promise<MaybeFailure> {
     const call = (): MaybeFailure | Promise<MaybeFailure> =>
       this.runner.runBatch(handler, messages, owner ?? messages[0]?.request ?? noRequest)
-    const { around } = this.options.events.observers
+    const { around } = this.options.reports.observers
     if (around === undefined) return call()
     const observed = messages.flatMap((message) =>
       message.event === undefined ? [] : [{ event: message.event, delivery: message.delivery() }],
@@ -595,11 +664,10 @@ export class Core {
     )
   }
 
-  /** Runs an attempt inside of what observers put around it. `undefined`: nobody observes it, or nothing runs. */
-  #observed(message: Message, attempt: Attempt): Promise<unknown> | undefined {
-    const { around } = this.options.events.observers
-    if (around === undefined || message.event === undefined) return undefined
-    if (this.lifecycle.startsNoMore || this.#handlerAt(message, attempt) === undefined) return undefined
+  /** Runs an attempt inside of what observers put around it. `undefined`: nothing runs. */
+  #observed(around: Around, message: Message, attempt: Attempt): Promise<unknown> | undefined {
+    if (message.event === undefined || this.lifecycle.startsNoMore) return undefined
+    if (this.#handlerAt(message, attempt) === undefined) return undefined
     const what: ObservedRun = {
       messages: [{ event: message.event, delivery: message.delivery(message.attempt + 1) }],
       isBatch: message.isAlone,
@@ -610,35 +678,24 @@ export class Core {
     }, what)
   }
 
-  /** The inbox handed it out. Notes why it is given up before it is tried here. */
-  #open(message: Message, claim: Claim): void {
-    message.claim = claim
-    try {
-      message.event = claim.message.event ?? this.options.read(claim.message)
-    } catch (error) {
-      message.failForGood(errorText(error))
-    }
-    if (message.handlers !== undefined) return
-    message.crashes = Math.max(0, claim.deliveries - message.attemptsBefore)
-    const spent = claim.deliveries > 0 || message.attemptsBefore > 0 ? this.#whySpent(message) : undefined
-    if (spent !== undefined) message.failForGood(spent)
-  }
-
   /** What follows without a run of its handlers. `undefined`: they may run now. */
   #admit(message: Message): Next | undefined {
     const { handlers = noHandlers } = message
     if (handlers.length === 0) return this.#mayEnd(message) ? endOf(message) : 'wait'
     if (message.previous !== undefined && !this.#mayFollow(message)) return 'wait'
-    if (!message.mayBeSkipped) return undefined
-    try {
-      const admitted = admittedBy(this.options.parts, message)
-      // With none before it, nothing would wake it.
-      if (admitted === 'wait' && message.previous !== undefined) return 'wait'
-      if (admitted === 'skip') return this.#mayEnd(message) ? 'skipped' : 'wait'
-    } catch (error) {
-      message.failForGood(errorText(error))
-      message.handlers = noHandlers
-      return this.#admit(message)
+    const { parts } = this.options
+    // Parts may skip what came over the wire, unless an operator replays it or its handlers have run.
+    if (parts.length > 0 && message.counts && message.toParts === 'new' && message.claim?.replayed !== true) {
+      try {
+        const admitted = admittedBy(parts, message)
+        // With none before it, nothing would wake it.
+        if (admitted === 'wait' && message.previous !== undefined) return 'wait'
+        if (admitted === 'skip') return this.#mayEnd(message) ? 'skipped' : 'wait'
+      } catch (error) {
+        message.failForGood(errorText(error))
+        message.handlers = noHandlers
+        return this.#admit(message)
+      }
     }
     message.toParts = 'admitted'
     return undefined
@@ -667,28 +724,39 @@ export class Core {
     return handler?.gather === undefined || (isAlone && at === 0) ? handler : undefined
   }
 
+  /** Whether a breaker keeps it from the handler, or nothing runs any more. */
   #leavesOut(message: Message, handler: Handler, attempt: Attempt): boolean {
-    const runsNoMore = this.lifecycle.startsNoMore || message.isOver
+    let breaker: Breaker | undefined
     // A breaker that lets it pass counts on the run, so it is not asked when nothing runs any more.
-    const breaker = runsNoMore ? undefined : this.breakers.keeperOf(message, handler)
-    if (!runsNoMore && breaker === undefined) return false
-    attempt.leave(handler, breaker)
+    if (!this.lifecycle.startsNoMore && message.state !== 'over') {
+      if (this.breakers.failing.size > 0) breaker = this.breakers.keeperOf(message, handler)
+      if (breaker === undefined) return false
+    }
+    attempt.leaveOut(handler, breaker)
     return true
   }
 
+  /** A handler has failed, or any of them has before. */
   #ran(message: Message, handler: Handler, failure: MaybeFailure, attempt: Attempt): void {
     const request = failure && requestOf(failure.error)
+    const { reports, clock } = this.options
     if (message.isGone) attempt.failure = failure
     else if (failure === undefined || request?.kind === 'discard') {
       this.breakers.succeeded(handler)
-      if (request?.kind === 'discard') this.options.events.discarded(request.reason, message.event?.topic ?? '', 1)
-    } else if (request?.kind === 'give-up') this.#gaveUp(message, handler, failure.error)
-    else attempt.fail(handler, failure, this.#failed(message, handler, failure.error))
+      if (request?.kind === 'discard') reports.discarded(request.reason, message.event?.topic ?? '', 1)
+    } else if (request?.kind === 'give-up') {
+      // Another try would end the same way, and what the handler calls works.
+      this.breakers.succeeded(handler)
+      message.failForGood(errorText(failure.error), [handler])
+      const { event, attempt: limit } = message
+      const how = { handler: handler.name, failures: 0, nextAtMs: undefined, limit, untilMs: clock.now() }
+      if (event !== undefined) reports.failed(failure.error, event, { id: message.id, attempt: limit }, how)
+    } else attempt.fail(handler, failure, this.#failed(message, handler, failure.error))
   }
 
   /** A handler failed. Reports it, and returns the breaker at which the message waits, and the time until it is tried again. */
   #failed(message: Message, handler: Handler, error: unknown, messages: number = 1): Rest {
-    const { events, clock } = this.options
+    const { reports, clock } = this.options
     const retry = ownRetry(handler.run) ?? this.options.retry
     const { startsNoMore } = this.lifecycle
     const request = requestOf(error)
@@ -707,7 +775,7 @@ export class Core {
       const sinceMs = message.trouble?.sinceMs ?? now - expectedMs(retry, message.attemptsBefore)
       const isCertain = open !== undefined || messages > 1
       const isLast = !isCertain && this.#isSpent(message, now, sinceMs)
-      events.failed(
+      reports.failed(
         error,
         message.event,
         { id: message.id, attempt: message.attempt },
@@ -722,16 +790,6 @@ export class Core {
       )
     }
     return { breaker: open?.breaker, restMs }
-  }
-
-  /** Another try would end the same way, and what the handler calls works. */
-  #gaveUp(message: Message, handler: Handler, error: unknown): void {
-    const { events, clock } = this.options
-    this.breakers.succeeded(handler)
-    message.failForGood(errorText(error), [handler])
-    const { id, attempt, event } = message
-    const how = { handler: handler.name, failures: 0, nextAtMs: undefined, limit: attempt, untilMs: clock.now() }
-    if (event !== undefined) events.failed(error, event, { id, attempt }, how)
   }
 
   /** Whether the failed attempt was the last one. Notes that it failed. */
@@ -756,11 +814,13 @@ export class Core {
     return message.attempt - exempt >= retry.attempts || nowMs - sinceMs >= retry.maxAgeMs
   }
 
-  /** Why a message that an earlier process left is given up before it is tried here. */
-  #whySpent({ attemptsBefore, crashes, trouble }: Message): string | undefined {
-    const { attempts } = this.options.retry
+  /** Why a message that an earlier process left is given up before it is tried here. Notes how many processes ended while they had it. */
+  #whySpent(message: Message): string | undefined {
+    const { attemptsBefore, claim, trouble } = message
+    const crashes = Math.max(0, (claim?.deliveries ?? 0) - attemptsBefore)
+    message.crashes = crashes
     if (crashes >= mostCrashes) return `${crashText(crashes)}, and it may be the reason.`
-    if (attemptsBefore < attempts || this.options.registry.hasOwnRetry) return undefined
+    if (attemptsBefore < this.options.retry.attempts || this.options.registry.hasOwnRetry) return undefined
     const tried = `arlier processes tried it ${attemptsBefore} times`
     const { failure } = trouble ?? {}
     return failure === undefined ? `E${tried}.` : `${failure.error} (${failure.handler}; e${tried})`
@@ -768,7 +828,7 @@ export class Core {
 
   /** The inbox failed, or could not read the state of a vehicle. The message is tried again, or given up after the longest time of retries. */
   #failedTurn(message: Message, error: unknown): number {
-    this.options.events.inboxFailed(error)
+    this.options.reports.inboxFailed(error)
     // The inbox takes other rows, but not that this message waits: there is no next attempt.
     const isRefused = error instanceof FleethookError && error.code === 'message_refused'
     if (isRefused && message.handlers !== undefined && message.trouble?.fatal === undefined) {
@@ -819,21 +879,27 @@ export class Core {
     return { as: 'later', next }
   }
 
-  /** The inbox has written how a turn ended. `after`: a message that was to die is done after all. */
+  /**
+   * The inbox has written how a turn ended. `after`: a message that was to die is done after all. A process that has a message since then has
+   * counted it as handed over.
+   */
   #written(message: Message, outcome: Outcome, next: Next, after: Settled): void {
-    if (outcome.as === 'later') return
-    if (outcome.as === 'done') this.#over(message, next === 'skipped' ? 'skipped' : 'done')
-    else if (after === 'done') {
-      message.trouble = undefined
-      this.#over(message, 'done')
-    } else {
-      const { id, claim, trouble, request } = message
-      this.#over(message, 'dead')
-      if (message.isGone || claim === undefined) return
-      this.options.events.died({ id, message: claim.message, ...outcome.reason }, request)
+    if (outcome.as === 'later' || message.isGone) return
+    const { id, claim, trouble, request, counts: isCounted } = message
+    if (outcome.as === 'dead' && after !== 'done') {
+      this.#reportOver(message, 'dead')
+      if (isCounted) this.counts.deadLettered += 1
+      if (claim === undefined) return
+      this.options.died({ id, message: claim.message, ...outcome.reason }, request)
       // Meanwhile its handler was done.
       if (trouble?.failed?.length === 0) this.#takeBack(message)
+      return
     }
+    if (outcome.as === 'dead') message.trouble = undefined
+    const isSkipped = next === 'skipped'
+    this.#reportOver(message, isSkipped ? 'skipped' : 'done')
+    if (isCounted) this.counts[isSkipped ? 'duplicates' : 'handled'] += 1
+    this.#reportSettled(message, isSkipped ? 'duplicate' : 'handled')
   }
 
   /** The transaction of a handler that leaves a mark was committed after its time limit: nothing is left of a dead letter that only it made. */
@@ -842,22 +908,11 @@ export class Core {
   }
 
   #takeBack({ id }: Message): void {
-    const { inbox, events, log } = this.options
+    const { inbox, reports, log } = this.options
     void inbox.archive?.discard(id).then((isGone) => {
       // What to do: Nothing is missing or written twice. If it happens often, raise `timeoutMs`.
       if (isGone) log.warn('a handler was done after its time limit, so its dead letter is gone', { delivery: id })
-    }, events.inboxFailed)
-  }
-
-  /** The inbox has written the end of a message. A process that has it since then has counted it as handed over. */
-  #over(message: Message, outcome: Exclude<Ended, 'gone'>): void {
-    if (message.isGone) return
-    const { counts } = this
-    this.#reportOver(message, outcome)
-    if (message.counts) counts[outcome === 'done' ? 'handled' : outcome === 'dead' ? 'deadLettered' : 'duplicates'] += 1
-    // That of a dead letter is reported with its error.
-    if (outcome !== 'dead' && this.options.events.observers.settled !== undefined)
-      this.#reportSettled(message, outcome === 'done' ? 'handled' : 'duplicate')
+    }, reports.inboxFailed)
   }
 
   /** For the states of vehicles and for parts. */
@@ -868,31 +923,16 @@ export class Core {
     for (const part of this.options.parts) part.over?.(message, outcome)
   }
 
-  /** Reports to observers that a message needs no more work. */
+  /** Reports to observers that a message needs no more work. A dead letter is reported with its error. */
   #reportSettled(message: Message, outcome: SettledMessage['outcome']): void {
-    const { id, lane, mostAttempts, claim, event } = message
-    this.options.events.observers.settled?.({
-      id,
-      vin: vinOf(lane),
-      outcome,
-      attempts: mostAttempts,
-      bytes: claim?.message.bytes,
-      event,
-    })
-  }
-
-  /** It leaves its lane for good, whatever its state. `isSettled`: the inbox no longer has it as waiting. */
-  #end(message: Message, isSettled: boolean = false): void {
-    const { request } = message
-    this.#leave(message)
-    if (isSettled) this.options.events.onCapacity(request)
-    if (isSettled && message.trouble?.fatal !== undefined) (request.givenUp ??= []).push(message.lane)
-    request.oneIsOver()
+    const { settled } = this.options.reports.observers
+    if (settled === undefined) return
+    const { id, lane, mostAttempts: attempts, claim, event } = message
+    settled({ id, vin: vinOf(lane), outcome, attempts, bytes: claim?.message.bytes, event })
   }
 
   /** The runtime is about to end the request's work, or has ended it: anything unfinished is lost. */
   readonly #expire = (request: RequestWork, sinceMs: number): void => {
-    const { events } = this.options
     const reason = new FleethookError(
       'drain_deadline',
       'The runtime ends the work of the request now, and handlers have not finished.',
@@ -900,15 +940,15 @@ export class Core {
     )
     this.runner.abort(reason, request)
     const unfinished = request.messages.filter(({ isOver }) => !isOver)
-    for (const message of unfinished) this.#leave(message)
+    for (const message of unfinished) this.#remove(message)
     void this.giveUp(unfinished).then((lost) => {
-      for (const { lane } of lost) events.missed(lane, sinceMs)
+      for (const { lane } of lost) this.options.missed(lane, sinceMs)
     })
     this.pump()
   }
 
-  /** As `#end`, for a message that somebody else counts. */
-  #leave(message: Message): void {
+  /** It leaves its lane for good, whatever its state. */
+  #remove(message: Message): void {
     const { inLane } = message
     if (message.toParts === 'admitted') this.#reportOver(message, 'gone')
     if (this.#suspect === message) this.#suspect = undefined
@@ -923,7 +963,7 @@ export class Core {
     const { slot } = message
     message.slot = undefined
     if (slot === undefined) this.lifecycle.running -= 1
-    else slot.leave()
+    else slot.release()
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../base/clock.ts'
 import type { RequestWork } from './message.ts'
-import type { CoreEvents } from './events.ts'
+import type { Reports } from '../reports/reports.ts'
 
 /** How long the work of a request may go on after it began. Workers cut off what `waitUntil` holds at 30 seconds. */
 const requestWorkMs = 25_000
@@ -16,24 +16,20 @@ interface Held {
 /** Follows the requests whose work the runtime ends by itself, with or without notice. */
 export class RequestDeadlines {
   readonly #clock: Clock
-  readonly #events: Pick<CoreEvents, 'requestEnds'>
+  readonly #reports: Reports
   readonly #expire: (request: RequestWork, sinceMs: number) => void
   readonly #held = new Map<RequestWork, Held>()
   /** When each request began, as far as it is known: the runtime counts from then. */
   readonly #began = new WeakMap<object, number>()
 
-  constructor(
-    clock: Clock,
-    events: Pick<CoreEvents, 'requestEnds'>,
-    expire: (request: RequestWork, sinceMs: number) => void,
-  ) {
+  constructor(clock: Clock, reports: Reports, expire: (request: RequestWork, sinceMs: number) => void) {
     this.#clock = clock
-    this.#events = events
+    this.#reports = reports
     this.#expire = expire
   }
 
   /** Keeps the request's work alive until its messages are settled. */
-  hold(request: RequestWork): void {
+  keepAlive(request: RequestWork): void {
     const now = this.#clock.now()
     // The timer of a request is gone when the runtime has ended the request. The requests are nearly in order of age, so this
     // looks at a few at most.
@@ -65,6 +61,6 @@ export class RequestDeadlines {
   #settled(request: RequestWork, { sinceMs, timer }: Held): Promise<void> | undefined {
     timer?.cancel()
     this.#held.delete(request)
-    return this.#events.requestEnds(Math.max(0, sinceMs + requestEndMs - this.#clock.now()))
+    return this.#reports.requestEnds(Math.max(0, sinceMs + requestEndMs - this.#clock.now()))
   }
 }

@@ -77,9 +77,11 @@ async function breakOffAll(core: Core, afterMs: number): Promise<number> {
     new FleethookError('drain_deadline', `The receiver is stopping, and handlers had ${afterMs} ms to finish.`),
   )
   for (const { trouble } of lanes.all()) trouble?.rest?.cancel()
-  // Aborted runs end at once. Only the inbox takes time, to write that down.
+  // Aborted runs end at once. Only the inbox takes time, to write that down. A turn that did not end does not count as an attempt, and a claim without
+  // a turn does not count as a crash. What runs writes that itself.
   let isNoted = false
-  void noteBrokenOff(core).then(() => {
+  const claimed = [...lanes.all()].filter(({ claim, state }) => claim !== undefined && state !== 'running')
+  void Promise.all(claimed.map((message) => core.tryLater(message, 0))).then(() => {
     isNoted = true
     lifecycle.onChange?.()
   })
@@ -89,15 +91,4 @@ async function breakOffAll(core: Core, afterMs: number): Promise<number> {
   lanes.clear()
   await core.giveUp(unfinished)
   return unfinished.filter(({ counts }) => counts).length
-}
-
-/** A turn that did not end does not count as an attempt, and a claim without a turn does not count as a crash. */
-async function noteBrokenOff(core: Core): Promise<void> {
-  const noting: Promise<void>[] = []
-  for (const message of core.lanes.all()) {
-    // What runs writes that itself.
-    if (message.claim === undefined || message.state === 'running') continue
-    noting.push(core.tryLater(message, 0))
-  }
-  await Promise.all(noting)
 }

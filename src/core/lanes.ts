@@ -1,5 +1,5 @@
 import { PassingMap } from '../base/passing-map.ts'
-import type { Message, Lane } from './message.ts'
+import type { Lane, Message } from './message.ts'
 
 /** The most messages that need not count because their lanes are set aside. */
 const mostAside = 90_000

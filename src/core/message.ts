@@ -3,10 +3,9 @@ import type { Log } from '../base/log.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { type ExecutionContext, isBound, type RequestScope } from '../hosting/execution-context.ts'
-import { mostCrashes } from '../inbox/crash-suspects.ts'
 import { msOfSeq, seqOf } from '../inbox/delivery-id.ts'
 import type { LastFailure } from '../inbox/failing.ts'
-import type { Claim, Waiting } from '../inbox/inbox.ts'
+import { type Claim, mostCrashes, type Waiting } from '../inbox/inbox.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { Step } from '../vehicles/vehicles.ts'
 import type { BatchOptions } from './handler.ts'
@@ -45,8 +44,9 @@ export interface Handler {
   readonly run: (input: unknown, context: Context) => unknown
   /** Left out: it is for every message of its subjects. */
   readonly wants: Wants | undefined
-  /** What the handler gets instead of the event. */
-  readonly input: ((message: Message) => unknown) | undefined
+  /** What the handler gets instead of the event. `nth`: how often its subject was there before in the message. */
+  readonly input: ((message: Message, nth: number) => unknown) | undefined
+  readonly nth: number
   /** The limits of a batch. `undefined`: the handler gets one message at a time. */
   readonly gather: Pick<BatchOptions, 'size' | 'withinMs'> | undefined
   /** The name of its mark: when it resolves, its writes are committed. `undefined`: it leaves none. */
@@ -56,15 +56,15 @@ export interface Handler {
 /** A place of `concurrency` that several messages share: the run of a batch. */
 export interface Slot {
   /** One of its messages needs it no more. */
-  leave(): void
+  release(): void
 }
 
 /** What went wrong with a message. Only a failure makes one. */
-interface Trouble {
+class Trouble {
   /** When the handler that failed began to fail, by the clock that is never set back. */
   sinceMs: number | undefined
   /** Attempts that do not count, because the handler fails for every vehicle. */
-  exempt: number
+  exempt = 0
   /** A handler failed for the last time: once the others are done, the message becomes a dead letter with this error. */
   fatal: string | undefined
   /** Those handlers. `undefined`: something else than a handler is the reason. */
@@ -158,11 +158,6 @@ export class Message implements MessageView {
     return this.state === 'over'
   }
 
-  /** Parts may skip it: it came over the wire, no operator replayed it, and its handlers have not run. */
-  get mayBeSkipped(): boolean {
-    return this.counts && this.toParts === 'new' && this.claim?.replayed !== true
-  }
-
   get receivedAt(): number {
     return this.claim?.message.receivedAt ?? msOfSeq(seqOf(this.id))
   }
@@ -191,7 +186,7 @@ export class Message implements MessageView {
   rest(timer: Timer | undefined): void {
     this.state = 'held'
     this.heldBy = undefined
-    this.letGo()
+    this.unload()
     this.inTrouble().rest = timer
   }
 
@@ -209,7 +204,7 @@ export class Message implements MessageView {
   }
 
   /** Frees the memory of the message. Its next turn asks the inbox again. */
-  letGo(): void {
+  unload(): void {
     this.claim = undefined
     this.event = undefined
   }
@@ -234,7 +229,7 @@ export class Message implements MessageView {
   }
 
   /** These handlers still have to succeed. A batch counts its own attempts. */
-  leave(handlers: readonly Handler[]): void {
+  goOnWith(handlers: readonly Handler[]): void {
     const isNext = handlers[0]?.gather !== undefined && handlers[0] !== this.handlers?.[0]
     this.handlers = handlers
     const { trouble } = this
@@ -295,14 +290,7 @@ export class Message implements MessageView {
   }
 
   inTrouble(): Trouble {
-    return (this.trouble ??= {
-      sinceMs: undefined,
-      exempt: 0,
-      fatal: undefined,
-      failed: undefined,
-      rest: undefined,
-      failure: undefined,
-    })
+    return (this.trouble ??= new Trouble())
   }
 
   /** What handlers learn of this attempt. */

@@ -6,7 +6,7 @@ import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { isTextList } from '../wire/record.ts'
 import type { HandledSubjects } from '../inbox/inbox.ts'
-import { markOf, nthRunOf } from '../inbox/once-handlers.ts'
+import { markOf, nthRunOf } from '../once/handlers.ts'
 import type { Message, Handler, Wants } from './message.ts'
 import type { HandlerFilter } from './handler.ts'
 import { ownRetry } from './retry.ts'
@@ -21,9 +21,7 @@ type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {
 /** Filters and subjects that a part brings: the newest state of vehicles knows what changed, and which edges happened. */
 export interface Subjects {
   /** The key of a subject of this kind, and what its handlers get. `undefined`: it is no such subject. */
-  subject(given: unknown): { readonly key: string; readonly input: (message: Message) => unknown } | undefined
-  /** The handler for a subject that is there for the `nth` time in a message. It stays the same object: batches and breakers know it by that. */
-  again(handler: Handler, nth: number): Handler
+  subject(given: unknown): { readonly key: string; readonly input: NonNullable<Handler['input']> } | undefined
   /** The filter `changed`. Throws `handler_invalid` for a field that is not kept. */
   changed(filter: GivenFilter): (message: Message | undefined) => boolean
 }
@@ -49,8 +47,8 @@ export class Registry {
   readonly #ownFields: FieldCatalogue
   readonly #more: Subjects | undefined
   readonly #byKey = new Map<string, Subscribed>()
-  /** Later runs of a handler for one message, by their number. */
-  readonly #runs = new Map<Handler, Handler[]>()
+  /** Later runs of a handler for one message. */
+  readonly #runs = new Map<Handler, Map<string, Handler>>()
 
   /** A filter may name the fields of the built-in catalogue and those of `ownFields`. */
   constructor(ownFields: FieldCatalogue, more: Subjects | undefined) {
@@ -75,7 +73,7 @@ export class Registry {
         'A filter comes before the handler.',
       )
     const mark = markOf(run)
-    const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, gather, mark }
+    const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, nth: 0, gather, mark }
     for (const key of keys) this.#subscribe(key, handler)
     this.added.push({ keys, filter, mark })
     this.hasOwnRetry ||= ownRetry(run) !== undefined
@@ -88,6 +86,7 @@ export class Registry {
       run: (handOver) => (typeof handOver === 'function' ? handOver() : undefined),
       wants: undefined,
       input: (message) => () => take(message),
+      nth: 0,
       gather: undefined,
       mark: undefined,
     }
@@ -103,18 +102,18 @@ export class Registry {
     edges: EdgeSubjects | undefined,
   ): readonly Handler[] {
     const ofTopic = this.#byKey.get(event.topic) ?? nobody
-    if (edges === undefined) {
-      const handlers = matching(ofTopic, event, message)
-      return ofTopic.hasRepeated ? this.#numbered(handlers) : handlers
-    }
-    const order = [...edges.earlier, event.topic, ...edges.keys]
+    if (edges === undefined && !ofTopic.hasRepeated) return matching(ofTopic, event, message)
+    const order = [...(edges?.earlier ?? []), event.topic, ...(edges?.keys ?? [])]
+    const marks: string[] = []
     const all = order.flatMap((key, at) => {
       const nth = order.slice(0, at).filter((other) => other === key).length
-      const handlers = matching(this.#byKey.get(key) ?? nobody, event, message)
-      const more = nth === 0 ? undefined : this.#more
-      return more === undefined ? handlers : handlers.map((handler) => more.again(handler, nth))
+      return matching(this.#byKey.get(key) ?? nobody, event, message).map((handler) => {
+        const marked = handler.mark === undefined ? 0 : marks.filter((mark) => mark === handler.mark).length
+        if (handler.mark !== undefined) marks.push(handler.mark)
+        return this.#runOf(handler, nth, marked)
+      })
     })
-    return inOrder(this.#numbered(all))
+    return inOrder(all)
   }
 
   /** The names of the handlers and batches that an event is for, without those of other subjects than its topic. */
@@ -132,29 +131,22 @@ export class Registry {
   }
 
   /**
-   * Handlers in their order. A handler that leaves a mark runs more than once when it is for several of the message's subjects. Each run leaves a
-   * mark of its own, and stays the same object, like that of `again`.
+   * A handler runs more than once for a message when its subject is there again, or when it is for several of its subjects. Then each run leaves a
+   * mark of its own. A run stays the same object, because batches and breakers know it by that.
    */
-  #numbered(handlers: readonly Handler[]): readonly Handler[] {
-    const counts = new Map<string, number>()
-    return handlers.map((handler) => {
-      const { name, run, wants, input, gather, mark } = handler
-      if (mark === undefined) return handler
-      const nth = counts.get(mark) ?? 0
-      counts.set(mark, nth + 1)
-      if (nth === 0) return handler
-      const known = this.#runs.get(handler) ?? []
-      this.#runs.set(handler, known)
-      const nthRun = nthRunOf(run, nth)
-      return (known[nth - 1] ??= {
-        name,
-        wants,
-        input,
-        gather,
-        run: isFunction(nthRun) ? nthRun : run,
-        mark: markOf(run, nth),
-      })
-    })
+  #runOf(handler: Handler, nth: number, marked: number): Handler {
+    if (nth === 0 && marked === 0) return handler
+    const { name, run, wants, input, gather } = handler
+    const known = this.#runs.get(handler) ?? new Map<string, Handler>()
+    this.#runs.set(handler, known)
+    const which = `${nth} ${marked}`
+    let found = known.get(which)
+    if (found === undefined) {
+      const marking = nthRunOf(run, marked)
+      found = { name, run: isFunction(marking) ? marking : run, wants, input, nth, gather, mark: markOf(run, marked) }
+      known.set(which, found)
+    }
+    return found
   }
 }
 

@@ -1,4 +1,4 @@
-import { elapsedMs, type Timer } from '../base/clock.ts'
+import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { PassingMap } from '../base/passing-map.ts'
@@ -8,7 +8,7 @@ import type { RequestScope } from '../hosting/execution-context.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { AnyVehicleView, Change } from '../vehicles/edge.ts'
 import type { Context, Message, Handler } from './message.ts'
-import type { CoreOptions } from './events.ts'
+import type { Reports } from '../reports/reports.ts'
 
 /** A handler's failure. `error` is whatever was thrown; it need not be an `Error`. */
 export interface Failure {
@@ -38,7 +38,12 @@ interface FirstMessage {
   readonly messages: number | undefined
 }
 
-type RunnerOptions = Pick<CoreOptions, 'clock' | 'log' | 'timeoutMs' | 'events'>
+interface RunnerOptions {
+  readonly clock: Clock
+  readonly log: Log
+  readonly timeoutMs: number
+  readonly reports: Reports
+}
 
 const none: readonly never[] = []
 
@@ -59,11 +64,11 @@ export class Runner {
     if (event === undefined) return undefined
     const context = new MessageContext(this.#options.log, request.env ?? {}, delivery, message)
     try {
-      const { wants, input } = handler
+      const { wants, input, nth } = handler
       // The filter of a handler that throws fails the handler, so it is asked again here.
       if (wants !== undefined && !wants(event, message)) return undefined
       const first = { subject: message, event, delivery, messages: undefined }
-      return this.#call(handler, input === undefined ? event : input(message), context, request, first)
+      return this.#call(handler, input === undefined ? event : input(message, nth), context, request, first)
     } catch (error) {
       return { error }
     }
@@ -75,14 +80,14 @@ export class Runner {
     owner: RequestScope,
   ): Failure | undefined | Promise<Failure | undefined> {
     try {
-      const { wants, input } = handler
+      const { wants, input, nth } = handler
       const wanted = messages.filter(({ event }, at) => event !== undefined && (wants?.(event, messages[at]) ?? true))
       const deliveries = wanted.map((message) => message.delivery())
       const [message] = wanted
       const [delivery] = deliveries
       if (message?.event === undefined || delivery === undefined) return undefined
       const context = new BatchContext(this.#options.log, owner.env ?? {}, deliveries, wanted)
-      const given = wanted.map((each) => (input === undefined ? each.event : input(each)))
+      const given = wanted.map((each) => (input === undefined ? each.event : input(each, nth)))
       const first = { subject: wanted, event: message.event, delivery, messages: messages.length }
       return this.#call(handler, given, context, owner, first)
     } catch (error) {
@@ -108,8 +113,8 @@ export class Runner {
     owner: RequestScope,
     first: FirstMessage,
   ): Failure | undefined | Promise<Failure | undefined> {
-    const { events, clock, timeoutMs } = this.#options
-    const startedMs = events.observers.ran === undefined ? undefined : elapsedMs(clock)
+    const { reports, clock, timeoutMs } = this.#options
+    const startedMs = reports.observers.ran === undefined ? undefined : elapsedMs(clock)
     let result: unknown
     try {
       result = handler.run(input, context)
@@ -150,12 +155,12 @@ export class Runner {
   }
 
   #finish(run: ActiveRun, failure: Failure | undefined): void {
-    const { clock, events } = this.#options
+    const { clock, reports } = this.#options
     if (!this.#active.delete(run)) {
       if (run.timedOutAtMs === undefined) return
       const { event, delivery, messages, subject } = run.first
       if (failure === undefined && run.handler.mark !== undefined) this.#endedLate(run.handler, [subject].flat())
-      events.endedLate(clock.now() - run.timedOutAtMs, event, delivery, { handler: run.handler.name, messages })
+      reports.endedLate(clock.now() - run.timedOutAtMs, event, delivery, { handler: run.handler.name, messages })
       return
     }
     run.timer?.cancel()
@@ -164,8 +169,8 @@ export class Runner {
   }
 
   #ran({ name }: Handler, startedMs: number | undefined): void {
-    const { events, clock } = this.#options
-    if (startedMs !== undefined) events.observers.ran?.(name, elapsedMs(clock) - startedMs)
+    const { reports, clock } = this.#options
+    if (startedMs !== undefined) reports.observers.ran?.(name, elapsedMs(clock) - startedMs)
   }
 
   #abort(run: ActiveRun, reason: unknown): void {

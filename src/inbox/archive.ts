@@ -40,6 +40,11 @@ async function* kept(
     }
 }
 
+/** A dead letter as an archive lists it. */
+export function listedLetter({ message, error, attempts, diedAt }: DeadLetter): ListedMessage {
+  return { message, state: 'dead', reason: { error, attempts, diedAt } }
+}
+
 /** Reads dead letters, with the event instead of the text. */
 export function createDeadLetterReader(
   archive: Pick<Archive, 'list'>,
@@ -172,23 +177,22 @@ export function createReplays({ archive = noArchive, open, read, isDraining, rev
     },
     // Resolves when their handlers are done, so that the next part does not crowd out live messages.
     async replaySome(which) {
-      const { found, next } = await pageOf(replayable(archive, which, read), which.limit)
+      const { found, next } = await partOf(archive, which, read)
       const ids = found.map(({ id }) => id)
       return { messages: await revive(ids, {}, next !== null), next }
     },
   })
 }
 
-/** The first ones. `next`: the last of them, when there may be more. */
-export async function pageOf(
-  messages: AsyncIterable<InboxMessage>,
-  limit: number,
+/** The messages of one part of a replay. `next`: the last of them, when there may be more. */
+export async function partOf(
+  archive: Pick<Archive, 'list'>,
+  which: ReplayPage,
+  read: ReadMessage,
 ): Promise<{ readonly found: readonly InboxMessage[]; readonly next: string | null }> {
   const found: InboxMessage[] = []
-  for await (const message of messages) {
-    found.push(message)
-    if (found.length === limit) return { found, next: message.id }
-  }
+  for await (const message of replayable(archive, which, read))
+    if (found.push(message) === which.limit) return { found, next: message.id }
   return { found, next: null }
 }
 
@@ -204,28 +208,21 @@ export async function* replayable(
 
 /** Asks only when `ready` has resolved. */
 export function askedAfter(ready: () => Promise<unknown>, { deadLetters, messages, replay, replaySome }: Asked): Asked {
-  function listed<Which, Found, One>({
-    list,
-    get,
-  }: {
-    list(which?: Which): AsyncIterable<Found>
-    get(id: string): Promise<One>
-  }): { list(which?: Which): AsyncIterable<Found>; get(id: string): Promise<One> } {
-    return {
-      async *list(which) {
-        await ready()
-        yield* list(which)
-      },
-      get: (id) => ready().then(() => get(id)),
-    }
+  async function* listed<Found>(list: () => AsyncIterable<Found>): AsyncGenerator<Found> {
+    await ready()
+    yield* list()
   }
   return {
     deadLetters: {
-      ...listed(deadLetters),
+      list: (which) => listed(() => deadLetters.list(which)),
+      get: (id) => ready().then(() => deadLetters.get(id)),
       replay: (which, from) => ready().then(() => deadLetters.replay(which, from)),
       discard: (which) => ready().then(() => deadLetters.discard(which)),
     },
-    messages: listed(messages),
+    messages: {
+      list: (which) => listed(() => messages.list(which)),
+      get: (id) => ready().then(() => messages.get(id)),
+    },
     replay: (which, from) => ready().then(() => replay(which, from)),
     replaySome: replaySome && ((which) => ready().then(() => replaySome(which))),
   }

@@ -10,21 +10,6 @@ export interface LastFailure {
   readonly sinceMs: number
 }
 
-/** For an inbox that keeps it as text. `undefined` for a text that says nothing. */
-export function failureIn(text: unknown): LastFailure | undefined {
-  if (typeof text !== 'string') return undefined
-  try {
-    const found: unknown = JSON.parse(text)
-    if (typeof found !== 'object' || found === null) return undefined
-    const { handler, error, sinceMs }: { handler?: unknown; error?: unknown; sinceMs?: unknown } = found
-    return typeof handler === 'string' && typeof error === 'string' && typeof sinceMs === 'number'
-      ? { handler, error, sinceMs }
-      : undefined
-  } catch {
-    return undefined
-  }
-}
-
 /** A message that waits because a handler failed for it. */
 export interface FailingMessage {
   /** Left out for messages of no vehicle. */
@@ -55,29 +40,6 @@ export function failingOf(messages: readonly FailingMessage[], shows: boolean): 
     messages: messages.length,
     vehicles: vehiclesOf(messages),
     handlers: handlers.toSorted((one, other) => other.messages - one.messages),
-  }
-}
-
-/** What several processes report, together. No vehicle is in two of them. */
-export function togetherOf(reports: readonly Failing[]): Failing {
-  const handlers = new Map<string, FailingHandler>()
-  for (const one of reports.flatMap((report) => report.handlers)) {
-    const { handler, error } = one
-    const known = handlers.get(handler)
-    const since = new Date(one.since)
-    handlers.set(handler, {
-      handler,
-      error,
-      messages: one.messages + (known?.messages ?? 0),
-      vehicles: one.vehicles + (known?.vehicles ?? 0),
-      since: known !== undefined && known.since < since ? known.since : since,
-    })
-  }
-  const sum = (of: 'messages' | 'vehicles'): number => reports.reduce((count, report) => count + report[of], 0)
-  return {
-    messages: sum('messages'),
-    vehicles: sum('vehicles'),
-    handlers: [...handlers.values()].toSorted((one, other) => other.messages - one.messages),
   }
 }
 

@@ -154,6 +154,12 @@ export interface Selection {
   readonly toMs?: number | undefined
 }
 
+/** A message during which this many processes ended is given up: it is probably the reason. */
+export const mostCrashes = 3
+
+/** Why such a message is given up. */
+export const crashText = (crashes: number): string => `${crashes} processes ended while they handled it`
+
 /** Why a message was given up. */
 export interface DeadLetterReason {
   /** The handler's error as text, for a person to read. It can quote what the handler saw. */

@@ -1,6 +1,7 @@
 import { FleethookError } from '../base/errors.ts'
 import { checkOptions, wholeNumber } from '../base/options.ts'
 import { PassingMap } from '../base/passing-map.ts'
+import { listedLetter } from './archive.ts'
 import {
   type DeadLetter,
   type DeadLetterReason,
@@ -15,14 +16,13 @@ import {
   whyNeverFit,
 } from './inbox.ts'
 import { bytesOfMessage, nothing, pageOf } from './pages.ts'
-import { listedLetter } from './stored-row.ts'
 
 interface Kept {
   /** Emptied at the end, because V8 keeps entries of a map for a while after they were deleted. */
   message: InboxMessage | undefined
   deliveries: number
-  readonly replayed: boolean
-  readonly changed: string | undefined
+  /** The dead letter that it was, when it is replayed. */
+  readonly letter: DeadLetter | undefined
 }
 
 /**
@@ -60,16 +60,13 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
   let deadBytes = 0
   let closed = false
 
-  const hasRoom = (messages: number, moreBytes: number): boolean =>
-    kept.size + messages <= pendingMessages && bytes + moreBytes <= pendingBytes
-
-  function put(messages: readonly InboxMessage[], replayed: boolean = false, changed?: string): void {
+  /** Throws when there is no room for them. */
+  function reserve(messages: readonly InboxMessage[]): void {
     let more = 0
     for (const message of messages) more += message.bytes
     if (closed) throw new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
-    if (!hasRoom(messages.length, more))
+    if (kept.size + messages.length > pendingMessages || bytes + more > pendingBytes)
       throw whyNeverFit(messages.length, more, { pendingMessages, pendingBytes }) ?? full
-    for (const message of messages) kept.set(message.id, { message, deliveries: 0, replayed, changed })
     bytes += more
   }
 
@@ -113,14 +110,17 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 
     open: async () => ({ waiting: nothing() }),
 
-    put: (messages) => put(messages),
+    put(messages) {
+      reserve(messages)
+      for (const message of messages) kept.set(message.id, { message, deliveries: 0, letter: undefined })
+    },
 
     claim(id) {
       const found = kept.get(id)
       if (found?.message === undefined) return undefined
-      const { message, deliveries, replayed, changed } = found
+      const { message, deliveries, letter } = found
       found.deliveries += 1
-      return changed === undefined ? { message, deliveries, replayed } : { message, deliveries, replayed, changed }
+      return { message, deliveries, replayed: letter !== undefined, changed: letter?.changed }
     },
 
     settle(id, outcome = done) {
@@ -148,9 +148,11 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       async revive(id) {
         const letter = dead.get(id)
         if (letter === undefined) return undefined
-        put([letter.message], true, letter.changed)
+        const { message } = letter
+        reserve([message])
+        kept.set(id, { message, deliveries: 0, letter })
         removeDead(id)
-        return letter.message
+        return message
       },
       discard: async (id) => removeDead(id),
     },
@@ -171,8 +173,8 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     stats() {
       // A replayed message is older than the time that it has waited.
       let oldest: number | undefined
-      for (const { message, replayed } of kept.values()) {
-        if (replayed) continue
+      for (const { message, letter } of kept.values()) {
+        if (letter !== undefined) continue
         oldest = message?.receivedAt
         break
       }
@@ -184,7 +186,10 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       }
     },
 
-    refusing: () => (closed ? 'inbox_unavailable' : hasRoom(1, 1) ? undefined : 'inbox_full'),
+    refusing() {
+      if (closed) return 'inbox_unavailable'
+      return kept.size >= pendingMessages || bytes >= pendingBytes ? 'inbox_full' : undefined
+    },
 
     vehicles,
 

@@ -3,15 +3,16 @@ import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { checkOptions, isObject, required, type Rules, wholeNumber } from '../base/options.ts'
 import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from '../events/fields.ts'
-import type { Message, Handler } from '../core/message.ts'
+import type { Message } from '../core/message.ts'
 import type { Happening } from '../core/handler.ts'
 import type { Subjects } from '../core/registry.ts'
 import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
 import { firstPage, pagesOf } from '../inbox/pages.ts'
 import type { Receipts } from '../inbox/receipts.ts'
-import { memoryVehicles, type SentVehicle, type VehiclesElsewhere, type VehicleStore } from '../inbox/vehicle-store.ts'
+import type { SentVehicle, VehiclesElsewhere, VehicleStore } from '../inbox/vehicle-store.ts'
 import { type AnyVehicleView, isEdge } from '../vehicles/edge.ts'
 import { EdgeIndex } from '../vehicles/edge-index.ts'
+import { memoryVehicles } from '../vehicles/recent.ts'
 import { Slots, Snapshot, VehicleState } from '../vehicles/state.ts'
 import { checkEdge, subjectOf, timerEvent, type Vehicles, VehicleStates } from '../vehicles/vehicles.ts'
 import { isTextList } from '../wire/record.ts'
@@ -254,25 +255,12 @@ const none: readonly never[] = []
 
 /** Edges and the filter `changed`, for the registry. */
 function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalogue): Subjects {
-  const names = new WeakMap<object, string>()
-  const repeated = new Map<Handler, Handler[]>()
   return {
     subject(given) {
       if (!isEdge(given)) return undefined
       const edge = checkEdge(given, slots, ownFields)
       edges.add(edge)
-      const input = (message: Message): unknown => happeningOf(edge.name, message, 0)
-      names.set(input, edge.name)
-      return { key: subjectOf(edge.name), input }
-    },
-    again(handler, nth) {
-      const { name, run, wants, input, gather, mark } = handler
-      const edge = input && names.get(input)
-      if (edge === undefined) return handler
-      const known = repeated.get(handler) ?? []
-      repeated.set(handler, known)
-      const other = (message: Message): unknown => happeningOf(edge, message, nth)
-      return (known[nth - 1] ??= { name, run, wants, input: other, gather, mark })
+      return { key: subjectOf(edge.name), input: (message, nth) => happeningOf(edge.name, message, nth) }
     },
     changed({ changed = none, first = false, invalid = false }) {
       for (const field of changed) {

@@ -73,31 +73,25 @@ export class HandOver {
       return undefined
     }
     const mayBeThere = claim.replayed || given.delivery().redelivered || id <= this.#front.intake.othersUpTo
-    const kept = this.#put(given, message, mayBeThere)
-    return kept && this.#inTime(kept, request)
+    return this.#inTime(this.#put(given, message, mayBeThere), request)
   }
 
   /**
    * Messages of a vehicle are put in their order. One for which the branch is asked first keeps those behind it waiting until it is put, also when
-   * the receiver is done with it, because the branch is slow. `undefined`: it is over.
+   * the receiver is done with it, because the branch is slow.
    */
-  #put(given: Message, message: InboxMessage, mayBeThere: boolean): undefined | Promise<void> {
+  #put(given: Message, message: InboxMessage, mayBeThere: boolean): Promise<void> {
     const { intake } = this.#branch
     const { request } = given
     const isAtOnce = intake.isReady && message.kind === 'wire' && !mayBeThere && !this.#asked.has(message.lane)
     const put = isAtOnce ? intake.put([message], request) : this.#keep(message, request, mayBeThere)
-    if (put instanceof Promise) {
-      const kept = this.#kept(message, put)
-      if (isAtOnce) this.#given.set(given, kept)
-      kept.then(
-        () => this.#given.set(given, true),
-        () => this.#given.delete(given),
-      )
-      return kept
-    }
-    if (put !== undefined) this.#noteRefused(message, put)
-    this.#given.set(given, true)
-    return undefined
+    const kept = this.#kept(message, put)
+    if (isAtOnce) this.#given.set(given, kept)
+    kept.then(
+      () => this.#given.set(given, true),
+      () => this.#given.delete(given),
+    )
+    return kept
   }
 
   async #keep(message: InboxMessage, from: Message['request'], mayBeThere: boolean): Promise<Refusal | undefined> {

@@ -1,16 +1,15 @@
-import type { Drainable, Durability } from '../hosting/drainable.ts'
+import type { Drainable } from '../hosting/drainable.ts'
 import type { Answer } from '../http/answers.ts'
 import type { PathTarget } from '../http/paths.ts'
 import type { Incoming } from '../http/routes.ts'
 import type { Registry } from '../core/registry.ts'
 import type { DeliveryIds } from '../inbox/delivery-id.ts'
-import type { UnopenedInbox } from '../inbox/stats.ts'
 import type { Behind } from './branches.ts'
 import type { Intake, ReceiverParts } from './intake.ts'
 import type { Settings } from './options.ts'
-import type { Reports } from './reports.ts'
+import type { Reports } from '../reports/reports.ts'
 import type { KeptVehicles } from '../parts/vehicles.ts'
-import type { Refusals } from './refusals.ts'
+import type { Refusals } from '../reports/refusals.ts'
 
 /** A receiver as the server that serves it sees it. Only adapters use it. */
 export interface HostedReceiver {
@@ -54,39 +53,4 @@ export function rememberParts(inbox: object, parts: ReceiverParts): void {
 /** The parts of the receiver, or of the branch, with this inbox. */
 export function partsWith(inbox: object): ReceiverParts | undefined {
   return partsByInbox.get(inbox)
-}
-
-/** Sentences for the operator, when the receiver has started or has drained. */
-export function factsOf({ settings: { secret }, intake }: HostedReceiver, moment: 'start' | 'stop'): readonly string[] {
-  const { unopened = [], deadLetters = 0 } = intake.stats().inbox
-  const atStart =
-    moment === 'start'
-      ? [
-          ...(secret === false ? ['Requests need no secret: anybody can post.'] : []),
-          ...intake.facts(),
-          ...unopenedFacts(unopened),
-        ]
-      : []
-  return [...atStart, ...deadLetterFacts(deadLetters, intake.durability)]
-}
-
-function unopenedFacts(unopened: readonly UnopenedInbox[]): readonly string[] {
-  if (unopened.length === 0) return []
-  const named = unopened
-    .slice(0, 3)
-    .map(
-      ({ path, messages, deadLetters }) =>
-        `${path} (${counted(messages, 'message')}, ${counted(deadLetters, 'dead letter')})`,
-    )
-  const more = unopened.length > named.length ? ` and ${unopened.length - named.length} more` : ''
-  return [`No receiver has opened ${named.join(', ')}${more}.`]
-}
-
-const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
-
-function deadLetterFacts(deadLetters: number, durability: Durability): readonly string[] {
-  if (deadLetters === 0) return []
-  const them = counted(deadLetters, 'dead letter')
-  if (durability === 'memory') return [`${them} in memory: gone when the process ends.`]
-  return [`${them} ${deadLetters === 1 ? 'waits' : 'wait'}: \`fleethook dead list\`.`]
 }

@@ -10,7 +10,7 @@ import type { Registry } from '../core/registry.ts'
 import { retryOptions } from '../core/retry.ts'
 import type { GapReason } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
-import { GapReporting } from '../gaps/reporting.ts'
+import { GapReporting } from '../gaps/gaps.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound, noRequest, type RequestScope } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
@@ -34,7 +34,7 @@ import type { KeptStates, KeptVehicles } from '../parts/vehicles.ts'
 import type { LocalVehicles, Vehicles } from '../vehicles/vehicles.ts'
 import type { Behind } from './branches.ts'
 import type { Settings } from './options.ts'
-import type { Reports } from './reports.ts'
+import type { Reports } from '../reports/reports.ts'
 
 /** What a receiver consists of beside its intake. */
 export interface ReceiverParts {
@@ -121,13 +121,11 @@ export class Intake implements OperatorApi {
       log,
       scope,
       hasRoom: () => this.#isRecovered && this.#window?.isBehind !== true && !this.#takesNothing(),
-      put: async (events, from) => {
-        const request = await this.#store(events.map(receipts.own), from)
-        return request && { handled: async () => (this.lifecycle.startsNoMore ? undefined : request.settled()) }
-      },
+      mayHandle: () => !this.lifecycle.startsNoMore,
+      put: (events, from) => this.#storeOwn(events.map(receipts.own), from),
       stoodStill: () => this.#kept?.states.stoodStill(),
       uncertain: (vin, fromMs, toMs) => this.#kept?.states.noteGap(vin, fromMs, toMs),
-      hold: (from, run) => this.#hold(from, run),
+      inBackground: (from, run) => this.#inBackground(from, run),
     })
     this.#gaps = gaps
     const inbox = createInbox({
@@ -198,26 +196,16 @@ export class Intake implements OperatorApi {
       vehicles: kept?.states,
       parts: added,
       read: receipts.reread,
-      events: {
-        observers: reports.observers,
-        failed: reports.failed,
-        discarded: reports.discarded,
-        stillPaused: reports.stillPaused,
-        recovered: reports.recovered,
-        endedLate: reports.endedLate,
-        inboxFailed,
-        lost: reports.lost,
-        died: (letter, request) => {
-          const told = reports.noteDead(deadMessage(letter, receipts.reread), this.durability)
-          // On a function, what goes on after the answer is frozen.
-          if (told !== undefined) request.alsoWaitFor(this.#during(() => resolvedOr(told, clock, settings.timeoutMs)))
-        },
-        requestEnds: reports.requestEnds,
-        missed: (lane, fromMs) => gaps.note({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
-        onCapacity: (request) => {
-          this.#window?.refill()
-          gaps.emit(request)
-        },
+      reports,
+      died: (letter, request) => {
+        const told = reports.noteDead(deadMessage(letter, receipts.reread), this.durability)
+        // On a function, what goes on after the answer is frozen.
+        if (told !== undefined) request.alsoWaitFor(this.#during(() => resolvedOr(told, clock, settings.timeoutMs)))
+      },
+      missed: (lane, fromMs) => gaps.note({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
+      onCapacity: (request) => {
+        this.#window?.refill()
+        gaps.emit(request)
       },
     })
     this.lifecycle = this.#core.lifecycle
@@ -269,8 +257,8 @@ export class Intake implements OperatorApi {
     return this.#inbox.facts?.() ?? []
   }
 
-  /** Keeps messages. Returns or resolves when the answer may leave; with a refusal when they are not kept. */
-  put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined> {
+  /** Keeps messages. Resolves when the answer may leave; with a refusal when they are not kept. */
+  async put(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
     const { takesNone, keepsOrder } = this.#inbox
     // A balancer that posts here loses messages.
@@ -285,26 +273,20 @@ export class Intake implements OperatorApi {
       this.#putAfterAnswer(messages, from)
       return undefined
     }
-    return this.#keep<Refusal | undefined>(
-      messages,
-      from,
-      (request) => {
-        this.parts.reports.noteAccepted(messages)
-        if (this.#gaps.size > 0) this.#gaps.start(request)
-        request.context?.watch?.(request.settled())
-        return this.ack === 'handled' ? this.#whenHandled(request, messages) : undefined
-      },
-      (error) => this.#noteRefused(messages, error, from),
-    )
+    let request: RequestWork
+    try {
+      request = await this.#store(messages, from)
+    } catch (error) {
+      return this.#noteRefused(messages, error, from)
+    }
+    this.parts.reports.noteAccepted(messages)
+    if (this.#gaps.open.size > 0) this.#gaps.start(request)
+    request.context?.watch?.(request.settled())
+    return this.ack === 'handled' ? this.#whenHandled(request, messages) : undefined
   }
 
-  /** Gives messages their places and puts them into the inbox. When it has them, their handlers start. */
-  #keep<Result>(
-    messages: readonly InboxMessage[],
-    from: RequestScope,
-    kept: (request: RequestWork) => Result | Promise<Result>,
-    refused: (error: unknown) => Result,
-  ): Result | Promise<Result> {
+  /** Gives messages their places and puts them into the inbox. When it has them, their handlers start. Rejects with what the inbox says. */
+  async #store(messages: readonly InboxMessage[], from: RequestScope): Promise<RequestWork> {
     // When too many messages wait already, these wait in the inbox only.
     const window = this.#window?.takes(messages.at(-1)?.id ?? '') === false ? this.#window : undefined
     if (window !== undefined) {
@@ -312,23 +294,17 @@ export class Intake implements OperatorApi {
       for (const { id } of messages) if (id <= this.#lastId) this.#putBefore.add(id)
     }
     const request = this.#core.add(this.#isHere && window === undefined ? messages : [], from)
-    const start = (): Result | Promise<Result> => {
-      if (this.#handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
-      this.#core.start(request)
-      return kept(request)
-    }
-    const cancel = (error: unknown): Result => {
-      this.#core.cancel(request)
-      return refused(error)
-    }
     try {
       const put = (): void | Promise<void> => this.#inbox.put(messages, from)
       const stored = window === undefined ? put() : window.put(messages, put)
-      if (stored instanceof Promise) return stored.then(start, cancel)
+      if (stored instanceof Promise) await stored
     } catch (error) {
-      return cancel(error)
+      this.#core.cancel(request)
+      throw error
     }
-    return start()
+    if (this.#handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
+    this.#core.start(request)
+    return request
   }
 
   async #whenHandled(request: RequestWork, [first]: readonly InboxMessage[]): Promise<Refusal | undefined> {
@@ -366,7 +342,15 @@ export class Intake implements OperatorApi {
   becomeReady(): Promise<boolean> {
     this.#countWaiters(1)
     const fromMs = this.parts.settings.clock.now()
-    const shared = (this.#readiness ??= this.#prepare())
+    const shared = (this.#readiness ??= this.#whenRecovered().then(
+      () => true,
+      (error: unknown) => {
+        this.#readiness = undefined
+        this.notReadyHint = this.#hintOf(error)
+        this.parts.reports.inboxFailed(error)
+        return false
+      },
+    ))
     void shared.then((ready) => {
       if (!ready) this.#gaps.note({ reason: 'inbox_unavailable', fromMs, missed: 1 })
       // By then every request that waited for the same promise has gone on.
@@ -406,7 +390,7 @@ export class Intake implements OperatorApi {
     const { counts } = this.#core
     const before = counts.forgotten
     this.#core.forget(laneOf(vin))
-    this.#gaps.forget(vin)
+    this.#gaps.open.forget(vin)
     await this.vehicles?.forget(vin)
     const erased = await erase(vin, false)
     // Not all that wait have a place in memory.
@@ -437,12 +421,8 @@ export class Intake implements OperatorApi {
       inbox,
       running: this.lifecycle.running,
       lanes: lanes.size,
-      paused: breakers.paused().map(({ handler, sinceMs, nextTryMs }) => ({
-        handler,
-        since: new Date(sinceMs),
-        nextTryAt: new Date(nextTryMs),
-      })),
-      openGaps: this.#gaps.size,
+      paused: breakers.paused(),
+      openGaps: this.#gaps.open.size,
       topics: { ...topics },
       secrets: [...secrets],
       refused: { ...refusals.counts },
@@ -457,37 +437,32 @@ export class Intake implements OperatorApi {
 
   /** Stores messages whose answer leaves now. */
   #putAfterAnswer(messages: readonly InboxMessage[], from: RequestScope): void {
-    const stored = this.#store(messages, from, (error) => {
-      this.#noteRefused(messages, error, from)
-      this.parts.reports.noteLost(messages)
-    })
-    from.context?.watch?.(stored.then((request) => request?.settled()))
-    this.#hold(from, async () => {
-      if ((await stored) === undefined) return
+    const stored = this.#store(messages, from)
+    this.#inBackground(from, async () => {
+      try {
+        await stored
+      } catch (error) {
+        this.#noteRefused(messages, error, from)
+        this.parts.reports.noteLost(messages)
+        return
+      }
       this.parts.reports.noteAccepted(messages)
-      if (this.#gaps.size > 0) this.#gaps.start(from)
+      if (this.#gaps.open.size > 0) this.#gaps.start(from)
     })
+    from.context?.watch?.(stored.then((request) => request.settled()).catch(() => {}))
   }
 
-  /** Stores messages that no answer waits for. Calls `failed` and resolves to `undefined` when the inbox refuses. */
-  async #store(
-    messages: readonly InboxMessage[],
-    from: RequestScope,
-    failed: (error: unknown) => void = (error) => this.#noteFailed(error),
-  ): Promise<RequestWork | undefined> {
-    return this.#keep<RequestWork | undefined>(
-      messages,
-      from,
-      (request) => {
-        const { gap } = this.parts.reports.observers
-        if (gap !== undefined) for (const { event } of messages) if (event?.topic === 'gap') gap(event)
-        return request
-      },
-      (error) => {
-        failed(error)
-        return undefined
-      },
-    )
+  /** Stores messages that no request brought. Resolves to `undefined` when the inbox refuses. */
+  async #storeOwn(messages: readonly InboxMessage[], from: RequestScope): Promise<RequestWork | undefined> {
+    try {
+      const request = await this.#store(messages, from)
+      const { gap } = this.parts.reports.observers
+      if (gap !== undefined) for (const { event } of messages) if (event?.topic === 'gap') gap(event)
+      return request
+    } catch (error) {
+      this.#noteFailed(error)
+      return undefined
+    }
   }
 
   /** The inbox did not take these messages. Notes the gap, unless the other side has, and returns why. */
@@ -594,7 +569,7 @@ export class Intake implements OperatorApi {
 
   /** Messages that the receiver made get their places behind those of their vehicles. */
   async #putOwn(messages: readonly InboxMessage[], from: RequestScope): Promise<boolean> {
-    return !this.#takesNothing() && (await this.#store(messages, from)) !== undefined
+    return !this.#takesNothing() && (await this.#storeOwn(messages, from)) !== undefined
   }
 
   /** For what no request brought. */
@@ -611,18 +586,6 @@ export class Intake implements OperatorApi {
   async #whenRecovered(): Promise<void> {
     await this.open()
     await this.#recovered
-  }
-
-  async #prepare(): Promise<boolean> {
-    try {
-      await this.#whenRecovered()
-      return true
-    } catch (error) {
-      this.#readiness = undefined
-      this.notReadyHint = this.#hintOf(error)
-      this.parts.reports.inboxFailed(error)
-      return false
-    }
   }
 
   async #drain(options: DrainOptions): Promise<DrainResult> {
@@ -643,7 +606,7 @@ export class Intake implements OperatorApi {
     const result = await drain(this.#core, options)
     refuse()
     this.#isClosed = true
-    this.parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.size)
+    this.parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.open.size)
     const left = this.#window?.isBehind === true ? this.#inbox.usage().messages : result.left
     await this.#inbox.close(clock.now() - Math.ceil(this.#notListeningMs()))
     return { ...result, left }
@@ -659,7 +622,7 @@ export class Intake implements OperatorApi {
   }
 
   /** Work that no answer waits for. A drain waits for it, and a bound request is kept alive for it. */
-  #hold({ context }: RequestScope, run: () => Promise<void>): void {
+  #inBackground({ context }: RequestScope, run: () => Promise<void>): void {
     const done = this.#during(run)
     if (isBound(context)) context.waitUntil(done)
   }

@@ -23,7 +23,7 @@ import type { InboxFactory } from '../inbox/inbox.ts'
 import { memoryInbox } from '../inbox/memory.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { consoleLog, type Log } from '../base/log.ts'
-import { isObserver } from './observers.ts'
+import { isObserver } from '../reports/observers.ts'
 
 /** The most that a receiver takes at once. */
 export interface Limits {
@@ -87,27 +87,31 @@ export interface ReceiverOptions<Bindings extends object = object, Fields extend
   readonly clock?: Clock
 }
 
-export interface Settings {
+/** The options with their defaults. `basePath` has no slash at its end. */
+export interface Settings extends Required<
+  Pick<
+    ReceiverOptions,
+    | 'basePath'
+    | 'format'
+    | 'decode'
+    | 'fields'
+    | 'inbox'
+    | 'concurrency'
+    | 'timeoutMs'
+    | 'log'
+    | 'logErrorText'
+    | 'clock'
+  >
+> {
   readonly secret: Secret
-  /** Without a slash at its end. */
-  readonly basePath: string
-  readonly format: 'auto' | Format
-  readonly decode: boolean
-  readonly fields: FieldCatalogue
-  readonly inbox: InboxFactory
   readonly ack: Ack | undefined
-  readonly concurrency: number
   /** The name of the branch. `undefined`: it is a receiver with a webhook. */
   readonly branch: string | undefined
   readonly retry: Partial<RetryOptions>
   readonly parts: readonly AnyPart[]
-  readonly timeoutMs: number
   readonly limits: Omit<Limits, 'bodyBytes'>
   readonly bodyBytes: Readonly<Record<Door, number>>
-  readonly log: Log
-  readonly logErrorText: boolean
   readonly observe: readonly Observer[]
-  readonly clock: Clock
 }
 
 export const receiverRules: Rules<ReceiverOptions> = {

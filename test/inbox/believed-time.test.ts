@@ -1,6 +1,6 @@
 /* A clock that jumps forward deletes nothing. */
 import { expect, test } from 'vitest'
-import { type Believed, BelievedTime } from '../../src/inbox/believed-time.ts'
+import { type Believed, BelievedTime } from '../../src/base/believed-time.ts'
 
 const minute = 60_000
 const hour = 60 * minute

@@ -1,19 +1,20 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { idWithSeq, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
-import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
+import { CrashSuspects } from '../crash-suspects.ts'
 import {
   type Archive,
   type DeadLetterReason,
   done,
   type Inbox,
   type InboxMessage,
+  mostCrashes,
   type NextAttempt,
   type Opened,
   unwritable,
   type Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
-import { claimOf, listedOf, messageOf, waitingOf } from '../../../src/inbox/stored-row.ts'
+import { claimOf, listedOf, messageOf, waitingOf } from '../stored-row.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { ObjectStorage } from './platform.ts'
 import { type Dropped, type Keeping, Room } from './room.ts'

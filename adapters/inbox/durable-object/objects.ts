@@ -3,7 +3,6 @@ import { gapOf } from '../../../src/events/gap.ts'
 import type { RequestScope } from '../../../src/hosting/execution-context.ts'
 import { createDeadLetterReader, createMessages, readsNothing } from '../../../src/inbox/archive.ts'
 import type { Forgotten } from '../../../src/inbox/dead-letters.ts'
-import { togetherOf } from '../../../src/inbox/failing.ts'
 import { ForwardingInbox } from '../../../src/inbox/forwarding.ts'
 import {
   type Archive,
@@ -15,6 +14,7 @@ import {
 } from '../../../src/inbox/inbox.ts'
 import { bytesOfMessage, pageBytes } from '../../../src/inbox/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
+import type { Failing, FailingHandler } from '../../../src/inbox/stats.ts'
 import type { SentVehicle, VehiclesElsewhere } from '../../../src/inbox/vehicle-store.ts'
 import { fnv1a } from '../../../src/wire/identity.ts'
 import type { Questions, Reply } from './object.ts'
@@ -177,6 +177,29 @@ export class ObjectsInbox extends ForwardingInbox {
       last = page.at(-1)?.vin
       if (last === undefined || found.length >= limit || sizeOf(found, bytesOfState) >= pageBytes) return found
     }
+  }
+}
+
+/** What all objects report, together. No vehicle is in two of them. */
+function togetherOf(reports: readonly Failing[]): Failing {
+  const handlers = new Map<string, FailingHandler>()
+  for (const one of reports.flatMap((report) => report.handlers)) {
+    const { handler, error } = one
+    const known = handlers.get(handler)
+    const since = new Date(one.since)
+    handlers.set(handler, {
+      handler,
+      error,
+      messages: one.messages + (known?.messages ?? 0),
+      vehicles: one.vehicles + (known?.vehicles ?? 0),
+      since: known !== undefined && known.since < since ? known.since : since,
+    })
+  }
+  const sum = (of: 'messages' | 'vehicles'): number => reports.reduce((count, report) => count + report[of], 0)
+  return {
+    messages: sum('messages'),
+    vehicles: sum('vehicles'),
+    handlers: [...handlers.values()].toSorted((one, other) => other.messages - one.messages),
   }
 }
 

@@ -1,11 +1,11 @@
 import {
   dueOf,
-  RecentVehicles,
   rulesText,
   type SentVehicle,
   type StoredVehicle,
   type VehicleStore,
 } from '../../../src/inbox/vehicle-store.ts'
+import { RecentVehicles } from '../../../src/vehicles/recent.ts'
 import { pageOf } from '../../../src/inbox/pages.ts'
 import type { Snapshot } from '../../../src/vehicles/state.ts'
 import type { Row, Rows } from './rows.ts'

@@ -1,7 +1,7 @@
 import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { qualified } from './qualified.ts'
-import { watchPool } from '../../../src/inbox/pool.ts'
+import { watchPool } from '../../../src/once/pool.ts'
 
 /**
  * A client of Postgres: `pg.Pool`, a pool of Neon, PGlite, or anything with a method `query` like theirs. Each statement may run on another

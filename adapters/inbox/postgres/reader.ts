@@ -3,7 +3,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { GapReason } from '../../../src/events/event.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
 import { resolvedOr } from '../../../src/core/draining.ts'
-import { CrashSuspects } from '../../../src/inbox/crash-suspects.ts'
+import { CrashSuspects } from '../crash-suspects.ts'
 import {
   type Claim,
   type DeadLetterReason,
@@ -14,7 +14,7 @@ import {
   unwritable,
   type Waiting,
 } from '../../../src/inbox/inbox.ts'
-import { messageOf } from '../../../src/inbox/stored-row.ts'
+import { messageOf } from '../stored-row.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type PartitionOf, SharedReader } from '../shared-reader.ts'

@@ -1,6 +1,6 @@
-import { type DeadLetterStore, pageOf, replayable } from '../../../src/inbox/archive.ts'
+import { type DeadLetterStore, listedLetter, partOf, replayable } from '../../../src/inbox/archive.ts'
 import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
-import { BelievedTime } from '../../../src/inbox/believed-time.ts'
+import { BelievedTime } from '../../../src/base/believed-time.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, idWithSeq } from '../../../src/inbox/delivery-id.ts'
 import type { Forgotten, Replayed, ReplayPage, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
@@ -16,7 +16,7 @@ import type {
 import { pageBytes } from '../../../src/inbox/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
-import { letterOf, listedLetter, listedOf, messageOf } from '../../../src/inbox/stored-row.ts'
+import { letterOf, listedOf, messageOf } from '../stored-row.ts'
 import { paced } from '../paced.ts'
 import type { Database, Row } from './client.ts'
 import { patientMs, type Place } from './endings.ts'
@@ -205,7 +205,7 @@ WHERE ${inPage} ORDER BY m.id DESC`,
   }
 
   async replaySome(which: ReplayPage, reread: ReadMessage): Promise<Replayed> {
-    const { found, next } = await pageOf(replayable(this, which, reread), which.limit)
+    const { found, next } = await partOf(this, which, reread)
     return { messages: await this.#replay(found), next }
   }
 

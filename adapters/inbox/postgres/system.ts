@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../../src/base/clock.ts'
 import { createMessages, deadLettersOf, readsNothing } from '../../../src/inbox/archive.ts'
-import { clockAhead } from '../../../src/inbox/believed-time.ts'
+import { clockAhead } from '../../../src/base/believed-time.ts'
 import { failingOf } from '../../../src/inbox/failing.ts'
 import type { Inbox, InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
 import type { Backlog, Failing, InboxStats } from '../../../src/inbox/stats.ts'

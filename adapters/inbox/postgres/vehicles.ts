@@ -1,12 +1,12 @@
 import {
   type Due,
-  RecentVehicles,
   rulesText,
   type SharedVehicles,
   type StoredVehicle,
   type VehicleFollower,
   type VehicleStore,
 } from '../../../src/inbox/vehicle-store.ts'
+import { RecentVehicles } from '../../../src/vehicles/recent.ts'
 import { pageBytes } from '../../../src/inbox/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { Database, Row } from './client.ts'

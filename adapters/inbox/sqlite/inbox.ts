@@ -3,6 +3,7 @@ import { uptime } from 'node:os'
 import { setImmediate } from 'node:timers/promises'
 import { elapsedMs, systemClock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
+import { listedLetter } from '../../../src/inbox/archive.ts'
 import { firstSeqAt, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import {
   type Archive,
@@ -16,6 +17,7 @@ import {
   type InboxSettings,
   type KeptGap,
   type ListedMessage,
+  mostCrashes,
   neverFits,
   type NextAttempt,
   type Outcome,
@@ -23,9 +25,8 @@ import {
   type Waiting,
   whyNeverFit,
 } from '../../../src/inbox/inbox.ts'
-import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
+import { CrashSuspects } from '../crash-suspects.ts'
 import { bytesOfMessage, pageBytes } from '../../../src/inbox/pages.ts'
-import { listedLetter } from '../../../src/inbox/stored-row.ts'
 import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
 import { Window } from '../../../src/inbox/window.ts'
 import { createControl } from './control.ts'
@@ -42,7 +43,7 @@ import type {
   SignOfLife,
   StoredMessage,
 } from './file/interface.ts'
-import { BelievedTime, clockAhead } from '../../../src/inbox/believed-time.ts'
+import { BelievedTime, clockAhead } from '../../../src/base/believed-time.ts'
 import { mostNewBytes, rowBytes } from './file/retention.ts'
 import { createGroupCommit } from './group-commit.ts'
 import { Health } from './health.ts'

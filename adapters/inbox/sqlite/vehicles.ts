@@ -1,7 +1,8 @@
 import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
 import { firstSeqAt, msOfSeq } from '../../../src/inbox/delivery-id.ts'
 import { pageBytes } from '../../../src/inbox/pages.ts'
-import { RecentVehicles, type StoredVehicle, type VehicleStore } from '../../../src/inbox/vehicle-store.ts'
+import type { StoredVehicle, VehicleStore } from '../../../src/inbox/vehicle-store.ts'
+import { RecentVehicles } from '../../../src/vehicles/recent.ts'
 import type { InboxFile, OpenedVehicles, VehicleRow, VehicleWrites } from './file/interface.ts'
 
 /** States of vehicles on their way into the file. Each commit takes from here the states that it writes. */

@@ -1,4 +1,4 @@
-import type { Believed } from '../../../../src/inbox/believed-time.ts'
+import type { Believed } from '../../../../src/base/believed-time.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import type {
   Claim,

@@ -1,5 +1,6 @@
-import { failureIn } from './failing.ts'
-import type { Claim, DeadLetter, InboxMessage, ListedMessage, Waiting } from './inbox.ts'
+import { listedLetter } from '../../src/inbox/archive.ts'
+import type { LastFailure } from '../../src/inbox/failing.ts'
+import type { Claim, DeadLetter, InboxMessage, ListedMessage, Waiting } from '../../src/inbox/inbox.ts'
 
 /** A row of an inbox in a database. Every version of fleethook names the columns like this. */
 type StoredRow = Readonly<Record<string, unknown>>
@@ -57,10 +58,6 @@ export function listedOf(row: StoredRow, state: ListedMessage['state']): ListedM
   return state === 'dead' ? listedLetter(letterOf(row)) : { message: messageOf(row), state }
 }
 
-export function listedLetter({ message, error, attempts, diedAt }: DeadLetter): ListedMessage {
-  return { message, state: 'dead', reason: { error, attempts, diedAt } }
-}
-
 export function waitingOf(row: StoredRow): Waiting {
   const attempts = Number(row['attempts'])
   return {
@@ -78,3 +75,17 @@ export function waitingOf(row: StoredRow): Waiting {
 const replayIn = (run: unknown): string | undefined => (Number(run) > 1 ? String(run) : undefined)
 
 const changedIn = ({ changed }: StoredRow): string | undefined => (typeof changed === 'string' ? changed : undefined)
+
+function failureIn(text: unknown): LastFailure | undefined {
+  if (typeof text !== 'string') return undefined
+  try {
+    const found: unknown = JSON.parse(text)
+    if (typeof found !== 'object' || found === null) return undefined
+    const { handler, error, sinceMs }: { handler?: unknown; error?: unknown; sinceMs?: unknown } = found
+    return typeof handler === 'string' && typeof error === 'string' && typeof sinceMs === 'number'
+      ? { handler, error, sinceMs }
+      : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,14 +1,13 @@
 import type { DeadMessage } from '../inbox/dead-letters.ts'
-import { elapsedMs, pause } from '../base/clock.ts'
-import { throttled } from '../base/log.ts'
-import { vinOfEvent } from '../events/malformed.ts'
+import { type Clock, elapsedMs, pause } from '../base/clock.ts'
+import { type Log, throttled } from '../base/log.ts'
+import type { FleetEvent } from '../events/event.ts'
+import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { escapeControls } from '../events/summarize.ts'
-import type { CoreEvents } from '../core/events.ts'
-import type { Durability } from '../hosting/drainable.ts'
-import { crashText } from '../inbox/crash-suspects.ts'
-import type { InboxMessage } from '../inbox/inbox.ts'
-import type { ReceivedMessage, TestMessage } from '../inbox/observer.ts'
-import type { Settings } from './options.ts'
+import type { Ack, Durability } from '../hosting/drainable.ts'
+import type { Secret } from '../http/secret.ts'
+import { crashText, type InboxMessage } from '../inbox/inbox.ts'
+import type { Delivery, Observer, ReceivedMessage, TestMessage } from '../inbox/observer.ts'
 import { failureDetails, shownVehicle } from './failure-details.ts'
 import { createDriftReport, type DriftReport } from '../wire/data.ts'
 import { Refusals } from './refusals.ts'
@@ -27,8 +26,35 @@ interface ReportCounts {
   lastReceivedAtMs: number | undefined
 }
 
+/** What reports need of the settings of a receiver. */
+interface ReportsOptions {
+  readonly secret: Secret
+  readonly log: Log
+  readonly logErrorText: boolean
+  readonly clock: Clock
+  readonly observe: readonly Observer[]
+  readonly ack: Ack | undefined
+  readonly branch: string | undefined
+}
+
+type FailedDelivery = Pick<Delivery, 'id' | 'attempt'>
+
+/** What is known about a failed run beside its error. */
+interface FailedRun {
+  /** When it runs next, in milliseconds since the epoch. `undefined`: never. It can be later when another handler of the message fails too. */
+  readonly nextAtMs: number | undefined
+  /** The most runs, the first included. `Infinity`: no limit. */
+  readonly limit: number
+  /** No run begins after this time, in milliseconds since the epoch. `Infinity`: no limit. */
+  readonly untilMs: number
+  readonly handler: string
+  readonly messages?: number | undefined
+  /** More than 0 when the handler's circuit breaker is open after this failure: the number of failures in a row. */
+  readonly failures: number
+}
+
 /** Counts what happens, logs what an operator should know, and tells the observers. */
-export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed'> {
+export class Reports {
   readonly counts: ReportCounts = {
     received: 0,
     recovered: 0,
@@ -49,11 +75,11 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
   readonly clocksBehind: Set<string> = new Set()
   /** Of the server. Only `serve` knows it. */
   readonly certificate: { untilMs: number | undefined } = { untilMs: undefined }
-  readonly #settings: Settings
+  readonly #settings: ReportsOptions
   readonly #say: ReturnType<typeof throttled>
   #lingersUntilMs = -Infinity
 
-  constructor(settings: Settings) {
+  constructor(settings: ReportsOptions) {
     const { secret, log, clock, observe } = settings
     this.#settings = settings
     this.#say = throttled(log, clock)
@@ -102,8 +128,8 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
     this.#say.error('acknowledged messages did not reach the inbox and are lost', {}, undefined, { messages })
   }
 
-  /** A request ends. Returns a promise when it has to live on because lines are held back: later ones have no timer. */
-  readonly requestEnds = (atMostMs: number): Promise<void> | undefined => {
+  /** A request ends. Returns a promise when it has to live on, for at most this time, because lines are held back: later ones have no timer. */
+  requestEnds(atMostMs: number): Promise<void> | undefined {
     const { clock } = this.#settings
     const now = elapsedMs(clock)
     const dueAtMs = Math.min(this.#say.dueAtMs() ?? Infinity, this.refusals.dueAtMs() ?? Infinity)
@@ -166,7 +192,8 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
     return this.observers.dead?.(letter)
   }
 
-  readonly failed: CoreEvents['failed'] = (error, event, { id, attempt }, run) => {
+  /** A run of a handler failed. */
+  failed(error: unknown, event: FleetEvent | MalformedBody, { id, attempt }: FailedDelivery, run: FailedRun): void {
     const { handler, messages, failures, nextAtMs, limit, untilMs } = run
     const vin = vinOfEvent(event)
     const details = {
@@ -190,23 +217,31 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
     this.observers.failed?.(error, { kind: 'handler', event, delivery: { id, attempt }, messages, handler, nextAt })
   }
 
-  readonly stillPaused: CoreEvents['stillPaused'] = (handler, atMs, failures) =>
+  /** A paused handler threw `Retry` when it was tried, so it stays paused until `atMs`. `failures`: the runs that failed in a row. */
+  stillPaused(handler: string, atMs: number, failures: number): void {
     this.#sayPaused(handler, { failures, next: iso(atMs) })
+  }
 
-  readonly recovered: CoreEvents['recovered'] = (handler) => {
+  recovered(handler: string): void {
     // What to do: Nothing to do.
     const line = 'a handler succeeds again: its circuit breaker is closed, and its messages go on'
     this.#say.warn(line, { handler }, `recovered ${handler}`)
   }
 
-  readonly discarded: CoreEvents['discarded'] = (given, topic, messages) => {
+  discarded(given: string, topic: string, messages: number): void {
     const reason = given.slice(0, 200)
     this.counts.discarded += messages
     // What to do: Nothing to do.
     this.#say.warn(`a handler for ${topic} threw Discard`, { reason }, undefined, { messages })
   }
 
-  readonly endedLate: CoreEvents['endedLate'] = (lateMs, event, { id, attempt }, { handler, messages }) => {
+  /** A handler ignored its signal and ended this long after its time limit, so it ran beside its retry. */
+  endedLate(
+    lateMs: number,
+    event: FleetEvent | MalformedBody,
+    { id, attempt }: FailedDelivery,
+    { handler, messages }: Pick<FailedRun, 'handler' | 'messages'>,
+  ): void {
     const { topic } = event
     const vehicle = shownVehicle(vinOfEvent(event))
     this.#say.warn(
@@ -217,13 +252,14 @@ export class Reports implements Omit<CoreEvents, 'onCapacity' | 'died' | 'missed
     )
   }
 
-  readonly inboxFailed: CoreEvents['inboxFailed'] = (error) => {
+  readonly inboxFailed = (error: unknown): void => {
     // What to do: Messages may be handled again. Look up the [`code`](#errors-by-code).
     this.#say.error('the inbox failed', this.#where(error))
     this.observers.failed?.(error, { kind: 'inbox' })
   }
 
-  readonly lost: CoreEvents['lost'] = (messages) => {
+  /** Acknowledged messages were given up, because a drain reached its deadline or the runtime ended their request. */
+  lost(messages: number): void {
     const line =
       // What to do about `messages were not handled in time and are lost: they were answered 503`, `acknowledged messages were not handled in time
       // and are lost`: Make handlers faster, allow fewer attempts, or give the process more time to stop (`graceMs`). Use a durable inbox.

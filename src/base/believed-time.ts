@@ -1,4 +1,4 @@
-import { type Clock, elapsedMs } from '../base/clock.ts'
+import { type Clock, elapsedMs } from './clock.ts'
 
 /** The line of the log while a clock is not believed. */
 // What to do: The machine was off for long, or its clock jumped by `aheadMs`.

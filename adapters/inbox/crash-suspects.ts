@@ -1,9 +1,3 @@
-/** A message during which this many processes ended is given up: it is probably the reason. */
-export const mostCrashes = 3
-
-/** Why such a message is given up. */
-export const crashText = (crashes: number): string => `${crashes} processes ended while they handled it`
-
 /** A crashed process can have handed out more messages than ran at once, because it had no time to write that earlier ones were settled. */
 const firstSuspects = 1_024
 
