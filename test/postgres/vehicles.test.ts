@@ -105,7 +105,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     await settled(schema)
     await second.drain()
     const third = await start('third')
-    await expect.poll(() => told).toEqual(['second D>P', 'third parked, late: false'])
+    await expect.poll(() => told).toEqual(['second D>P', 'third parked, late: true'])
     expect(await third.vehicles.get(vin)).toMatchObject({ timers: [] })
     await third.drain()
   })
