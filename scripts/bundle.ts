@@ -49,6 +49,8 @@ const shared: Readonly<Record<string, RegExp>> = {
   // Without what only branches need, and the way to messages that are kept elsewhere.
   receiver: /[\\/]src[\\/](http|inbox[\\/](?!forwarding)|core|gaps|parts|receiver(?![\\/](branches|hand-over)))/,
   serve: /[\\/]adapters[\\/](runtime|serve-options|startup-errors)/,
+  // Objects need it too, and nothing else of SQLite.
+  suspects: /[\\/]adapters[\\/]inbox[\\/]crash-suspects/,
   sqlite: /[\\/]adapters[\\/]inbox[\\/]sqlite[\\/](?!file[\\/]thread)/,
 }
 
