@@ -100,7 +100,7 @@ export function branch<
     throw new FleethookError('option_invalid', `The receiver has a branch \`${options.name}\` already.`, {
       hint: 'Give each branch its own name.',
     })
-  const problem = problemOf(front.settings.inbox, settings.inbox)
+  const problem = problemOf(front.settings.inbox, settings.inbox, front.behind.branches?.places)
   if (problem !== undefined)
     throw new FleethookError('option_invalid', `Option \`inbox\` of branch ${problem.what}`, problem)
   const { receiver: behind, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(
@@ -110,6 +110,8 @@ export function branch<
   const branches = (front.behind.branches ??= new Branches())
   const handOver = new HandOver(front, hosted)
   const { inboxFailed: failed } = hosted.reports
+  const place = placeOf(front.settings.inbox, settings.inbox)
+  if (place !== undefined) branches.places.add(place)
   branches.add(options.name, { branch: behind, failed, handOver: handOver.early }, front.behind.opened)
   front.registry.addBranch(options.name, (message) => handOver.take(message))
   const whole: object = Object.assign(behind, { name: options.name })
@@ -141,7 +143,11 @@ interface Problem {
 }
 
 /** Why a branch with this inbox would lose messages, or their order. */
-function problemOf(front: Settings['inbox'], own: Settings['inbox']): Problem | undefined {
+function problemOf(
+  front: Settings['inbox'],
+  own: Settings['inbox'],
+  taken: ReadonlySet<string> = new Set(),
+): Problem | undefined {
   const [before, behind] = [front.place, own.place]
   if (before?.of === 'kafkaInbox' || behind?.of === 'kafkaInbox')
     return {
@@ -161,13 +167,19 @@ function problemOf(front: Settings['inbox'], own: Settings['inbox']): Problem | 
       what: "has the role 'handle', so it takes no messages.",
       hint: "Leave the role out, or use 'receive' where another process handles what is on the branch.",
     }
-  const [one, other] = [before?.name ?? front.file, behind?.name ?? own.file]
-  if (one === undefined || one !== other) return undefined
+  const place = placeOf(front, own)
+  if (place === undefined) return undefined
+  const isFront = place === (before?.name ?? front.file)
+  if (!isFront && !taken.has(place)) return undefined
   return {
-    what: `is the same place as that of the receiver: ${one}.`,
+    what: `is the same place as that of ${isFront ? 'the receiver' : 'another branch'}: ${place}.`,
     hint: 'Give each branch a file, or a schema, of its own.',
   }
 }
+
+/** Where a branch keeps messages: a file, or beside a receiver with such an inbox, a schema. */
+const placeOf = (front: Settings['inbox'], own: Settings['inbox']): string | undefined =>
+  front.place === undefined ? own.file : own.place?.name
 
 const anInbox: Rule = {
   must: 'must be an inbox',

@@ -31,6 +31,8 @@ export interface Behind {
 /** The branches of a receiver. They open and stop with it, and it never waits for one that fails. */
 export class Branches {
   readonly byName: Map<string, BranchBehind> = new Map()
+  /** Where they keep messages: the files, or the schemas. */
+  readonly places: Set<string> = new Set()
   readonly #joined: Joined[] = []
 
   add(name: string, joined: Joined, opened: OpenOptions | undefined): void {

@@ -600,6 +600,17 @@ describe('at construction', () => {
     expect(() => branch(receiver, options as never)).toThrow(problem)
   })
 
+  test.each(['sqlite', 'postgres'] as const)('refuses a place that another branch has: %s', (kind) => {
+    const receiver = createReceiver({ secret: false, inbox: all[kind](), log: silence })
+    const file = join(newFolder(), 'crm.db')
+    const place = (): InboxFactory =>
+      kind === 'sqlite' ? sqliteInbox({ path: file }) : postgresInbox({ db, schema: 'crm' })
+    branch(receiver, { name: 'crm', inbox: place() })
+    expect(() => branch(receiver, { name: 'staging', inbox: place() })).toThrow(
+      'the same place as that of another branch',
+    )
+  })
+
   test('refuses a name that is taken, and a branch of a branch', () => {
     const receiver = createReceiver({ secret: false, log: silence })
     const crm = branch(receiver, { name: 'crm', inbox: memoryInbox() })
