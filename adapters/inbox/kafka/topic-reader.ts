@@ -1,5 +1,5 @@
 import type { Consumer, RecordsBatch, KafkaRecord } from '@platformatic/kafka'
-import { closeClient, type Connector, errorsIn, metadataRetries } from './client.ts'
+import { closeClient, codesOf, type Connector, errorsIn, metadataRetries } from './client.ts'
 
 type FetchResponsePartition = Awaited<ReturnType<Consumer['fetch']>>['responses'][number]['partitions'][number]
 
@@ -40,6 +40,8 @@ const waitMs = 500
 const requestMs = 8_000
 /** The number of fetches without a result after which a scan gives up: on the partition if its leader answers, else as a whole. */
 const mostFailures = 20
+/** The tries to ask a leader that does not know its partition yet, each after a quarter of a second. */
+const mostLeaderless = 8
 const mostBytes = 4 * 1_048_576
 const mostPartitionBytes = 1_048_576
 
@@ -72,12 +74,24 @@ export class TopicReader {
   /** For each partition, the first offset whose timestamp is not before this time. -1: there is none. */
   async offsets(partitions: readonly number[], timestampMs: number): Promise<ReadonlyMap<number, number>> {
     if (partitions.length === 0) return new Map()
-    const found = await this.#consumer.listOffsets({
-      topics: [this.#topic],
-      partitions: { [this.#topic]: [...partitions] },
-      timestamp: BigInt(timestampMs),
-    })
-    const offsets = found.get(this.#topic) ?? []
+    const ask = async (tries: number): Promise<readonly bigint[]> => {
+      try {
+        const found = await this.#consumer.listOffsets({
+          topics: [this.#topic],
+          partitions: { [this.#topic]: [...partitions] },
+          timestamp: BigInt(timestampMs),
+        })
+        return found.get(this.#topic) ?? []
+      } catch (error) {
+        // For a moment, a new partition has a leader that does not know it yet.
+        const isNew = [...codesOf(error)].some((code) => /^(?:NOT_LEADER|UNKNOWN_TOPIC|LEADER_NOT)/.test(code))
+        if (tries === 0 || !isNew) throw error
+        await new Promise((resolve) => setTimeout(resolve, 250))
+        await this.leaders(true)
+        return ask(tries - 1)
+      }
+    }
+    const offsets = await ask(mostLeaderless)
     return new Map(partitions.map((partition) => [partition, Number(offsets[partition] ?? -1n)]))
   }
 
