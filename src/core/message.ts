@@ -44,7 +44,7 @@ export interface Handler {
   readonly run: (input: unknown, context: Context) => unknown
   /** Left out: it is for every message of its subjects. */
   readonly wants: Wants | undefined
-  /** What the handler gets instead of the event. `nth`: how often its subject was there before in the message. */
+  /** What the handler gets instead of the event. `nth`: the number of times that its subject came before in the message. */
   readonly input: ((message: Message, nth: number) => unknown) | undefined
   readonly nth: number
   /** The limits of a batch. `undefined`: the handler gets one message at a time. */

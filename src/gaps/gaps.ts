@@ -81,7 +81,7 @@ export class GapReporting {
 
   /**
    * Reports gaps of refused requests: now, then at most once a second, and never sooner than `waitMs` from now. They do not wait for the next message
-   * that is accepted: whoever sends only what is refused would never hear of it. A bound request is kept alive until then.
+   * that is accepted: a sender of which everything is refused would never hear of it. A bound request is kept alive until then.
    */
   soon(from: RequestScope, waitMs: number = 0): void {
     if (this.#isDraining) return this.start(from)

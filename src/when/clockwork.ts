@@ -89,7 +89,7 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
   }
 
   /**
-   * Nobody ran until now, and messages may wait at the port that say otherwise. So whatever is due before they are here waits for them, whoever sets
+   * Nobody ran until now, and messages may wait at the port that say otherwise. So whatever is due before they are here waits for them, no matter what sets
    * its timer.
    */
   function awaitPort(): void {
