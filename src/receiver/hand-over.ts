@@ -97,9 +97,10 @@ export class HandOver {
   async #keep(message: InboxMessage, from: Message['request'], mayBeThere: boolean): Promise<Refusal | undefined> {
     const { intake } = this.#branch
     const { lane } = message
-    const asked = Promise.all([this.#ask(message, mayBeThere), this.#asked.get(lane)])
+    // Only the answer: with the ones before it, a lane that never empties would keep all of them.
+    const asked = Promise.all([this.#ask(message, mayBeThere), this.#asked.get(lane)]).then(([answer]) => answer)
     this.#asked.set(lane, asked)
-    const [answer] = await asked
+    const answer = await asked
     if (this.#asked.get(lane) === asked) this.#asked.delete(lane)
     if (answer === 'closed') return { error: 'inbox_unavailable' }
     if (answer === 'there') return undefined
