@@ -580,7 +580,7 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     await before.say(...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }], ...values)
     const next = await after(place_, before, trip, 3_000)
     await next.until(5_000)
-    // Where several processes handle, its timers start when it knows the others, and wait for the port.
+    // Its timers wait for the port.
     await next.until(5_010)
     expect(before.told).toEqual([])
     expect(next.told).toMatchObject([{ ...lasts(0, 600), ...whole, revision: 1 }])
