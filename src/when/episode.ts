@@ -137,7 +137,7 @@ export function episode<const Of extends Measures>(name: string, options: Episod
     timing: createClockwork,
     shape,
     detect(step) {
-      const { happened, ...others } = detected(definition, step) ?? {}
+      const { happened, earlier: _, ...others } = detected(definition, step) ?? {}
       return happened === undefined ? others : { ...others, happened: typed(happened) }
     },
     open(vehicle: unknown) {
