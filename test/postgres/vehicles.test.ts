@@ -343,4 +343,41 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     expect((await two.vehicles.get(vin))?.online).toBe(true)
     await Promise.all([one.drain({ handlerGraceMs: 0, deadlineMs: 100 }), two.drain()])
   }) // prettier-ignore
+
+  test.each([
+    ['it may end the process', 'UPDATE $.waiting SET deliveries = 4 WHERE id = $1'],
+    ['nobody can read it', "UPDATE $.message SET text = '?' WHERE id = $1"],
+  ])('a message that is given up because %s leaves its vehicle uncertain', { timeout: 60_000 }, async (_, sql) => {
+    const schema = await newSchema()
+    const front = keeping(schema, { role: 'receive' })
+    await front.open()
+    const rule = starts(is('Gear', 'D'))
+    const begin = async (): Promise<readonly [Receiver & { readonly vehicles: Vehicles }, boolean[]]> => {
+      const found: boolean[] = []
+      const back = keeping(schema, { role: 'handle' }).when(rule, ({ change }) => void found.push(change.acrossGap))
+      await back.open()
+      return [back, found]
+    }
+    const [first, before] = await begin()
+    await send(front, { vin, createdAt: new Date().toISOString(), data: { Gear: 'P', Odometer: 1_000 } })
+    await settled(schema)
+    expect((await first.vehicles.get(vin))?.isCertain('Odometer')).toBe(true)
+    await first.drain()
+    await send(front, { vin, createdAt: new Date().toISOString(), data: { Odometer: 1_001 } })
+    const { rows } = await scene.pool.query<{ id: string }>(`SELECT id FROM ${schema}.waiting`)
+    expect(rows).toHaveLength(1)
+    await scene.pool.query(sql.replace('$.', `${schema}.`), [rows[0]?.id])
+    const [second, after] = await begin()
+    await settled(schema)
+    const seen = await second.vehicles.get(vin)
+    expect([seen?.value('Odometer'), seen?.isCertain('Odometer'), seen?.isCertain('Gear')]).toEqual([1_000, false, false]) // prettier-ignore
+    expect((await Array.fromAsync(front.deadLetters.list({}))).map(({ id }) => id)).toEqual([rows[0]?.id])
+    await send(front, gear('D'))
+    await settled(schema)
+    expect([before, after]).toEqual([[], [true]])
+    await send(front, { vin, createdAt: new Date().toISOString(), data: { Odometer: 1_002 } })
+    await settled(schema)
+    expect((await second.vehicles.get(vin))?.isCertain('Odometer')).toBe(true)
+    await Promise.all([front.drain(), second.drain()])
+  })
 })
