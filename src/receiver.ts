@@ -261,19 +261,8 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   markRoutes(routes.app, receiver)
   const { answer, targetOf } = routes
   const refused = reports.refusals.noteByRuntime
-  const hosted: HostedReceiver = {
-    answer,
-    targetOf,
-    refused,
-    noteCertificate: (untilMs) => void (reports.certificate.untilMs = untilMs),
-    settings: given,
-    intake,
-    registry,
-    reports,
-    behind,
-    ids: receipts.ids,
-    vehicles,
-  }
+  const noteCertificate = (untilMs: number): void => void (reports.certificateUntilMs = untilMs)
+  const hosted = { answer, targetOf, refused, noteCertificate, settings: given, reports, intake }
   return { receiver, webhook, hosted }
 }
 

@@ -13,8 +13,6 @@ import type { MessageView } from './part.ts'
 
 /** The queue of one VIN. It exists only while it has work. Only `Lanes` changes it. */
 export interface Lane {
-  readonly key: string
-  /** The oldest message. */
   head: Message | undefined
   tail: Message | undefined
   /** The message whose turn it is: the head, or the first one behind those that were passed over. */
@@ -197,12 +195,6 @@ export class Message implements MessageView {
     this.heldBy = undefined
   }
 
-  /** Another process has the message now. */
-  go(): void {
-    this.end()
-    this.isGone = true
-  }
-
   /** Frees the memory of the message. Its next turn asks the inbox again. */
   unload(): void {
     this.claim = undefined
@@ -255,7 +247,7 @@ export class Message implements MessageView {
     this.inTrouble().failure = { handler, error, sinceMs }
   }
 
-  /** Its attempt failed because the handler fails for every vehicle. */
+  /** Its attempt does not count: the handler fails for every vehicle. */
   exemptAttempt(): void {
     const trouble = this.inTrouble()
     trouble.exempt += 1

@@ -89,19 +89,7 @@ export interface ReceiverOptions<Bindings extends object = object, Fields extend
 
 /** The options with their defaults. `basePath` has no slash at its end. */
 export interface Settings extends Required<
-  Pick<
-    ReceiverOptions,
-    | 'basePath'
-    | 'format'
-    | 'decode'
-    | 'fields'
-    | 'inbox'
-    | 'concurrency'
-    | 'timeoutMs'
-    | 'log'
-    | 'logErrorText'
-    | 'clock'
-  >
+  Omit<ReceiverOptions, 'secret' | 'ack' | 'retry' | 'parts' | 'limits' | 'observe'>
 > {
   readonly secret: Secret
   readonly ack: Ack | undefined
@@ -171,6 +159,7 @@ export type GivenOptions = Omit<ReceiverOptions<never>, 'parts'> & { readonly pa
 /** Checks options and fills in the defaults. Throws a `FleethookError` that names the option, what was given and what to do. */
 export function readOptions(options: GivenOptions): Settings {
   checkOptions('createReceiver', options, receiverRules)
+  const { bodyBytes, pendingMessages, pendingBytes } = options.limits ?? {}
   return {
     secret: options.secret as Secret,
     basePath: (options.basePath ?? '').replace(/\/$/, ''),
@@ -184,12 +173,9 @@ export function readOptions(options: GivenOptions): Settings {
     retry: defined(options.retry),
     parts: options.parts ?? [],
     timeoutMs: options.timeoutMs ?? 30_000,
-    limits: { pendingMessages: options.limits?.pendingMessages, pendingBytes: options.limits?.pendingBytes },
+    limits: { pendingMessages, pendingBytes },
     // Relays of the collector protocol send batches of 2 MiB, and drop those that are refused.
-    bodyBytes: {
-      root: options.limits?.bodyBytes ?? 1_048_576,
-      collector: options.limits?.bodyBytes ?? 8 * 1_048_576,
-    },
+    bodyBytes: { root: bodyBytes ?? 1_048_576, collector: bodyBytes ?? 8 * 1_048_576 },
     log: options.log ?? consoleLog,
     logErrorText: options.logErrorText ?? false,
     observe: [options.observe ?? []].flat(),
