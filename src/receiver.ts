@@ -87,11 +87,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     ids,
   })
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
-  const vehicles = vehiclesPart?.keep({
-    ...settings,
-    note: reports.noteState,
-    clocksBehind: reports.clocksBehind,
-  })
+  const vehicles = vehiclesPart?.keep({ ...settings, note: reports.noteState, clocksBehind: reports.clocksBehind })
   const registry = new Registry(settings.fields, vehicles?.subjects)
   const behind: Behind = { branches: undefined, opened: undefined }
   const parts = { settings, registry, receipts, reports, vehicles, behind }
@@ -169,11 +165,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     isStopping ? 'draining' : intake.refusing()
 
   const routes = createRoutes<Bindings>(
-    {
-      receive,
-      busy,
-      refused: (refusal, request) => noteRefused(refusal, { isTest: isTest(request) }),
-    },
+    { receive, busy, refused: (refusal, request) => noteRefused(refusal, { isTest: isTest(request) }) },
     basePath,
   )
 

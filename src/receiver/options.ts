@@ -109,18 +109,10 @@ export const receiverRules: Rules<ReceiverOptions> = {
   decode: trueOrFalse,
   // The types in it are checked where they are read.
   fields: { must: "must map field names to types, for instance { CabinNoise: 'number' }", accepts: isObject },
-  inbox: {
-    must: 'must be an inbox, for instance memoryInbox()',
-    accepts: (value) => typeof value === 'function',
-  },
+  inbox: { must: 'must be an inbox, for instance memoryInbox()', accepts: (value) => typeof value === 'function' },
   ack: oneOf('received', 'stored', 'handled'),
   concurrency: wholeNumber(1),
-  retry: {
-    attempts: wholeNumber(1),
-    minMs: milliseconds(0),
-    maxMs: milliseconds(0),
-    maxAgeMs: wholeNumber(0),
-  },
+  retry: { attempts: wholeNumber(1), minMs: milliseconds(0), maxMs: milliseconds(0), maxAgeMs: wholeNumber(0) },
   parts: {
     must: 'must be a list of parts, such as dedupe(…), with `vehicles(…)` at most once',
     accepts: (value) =>
