@@ -124,7 +124,6 @@ export class Core {
   readonly #yielding: Yielding
   readonly #deadlines: RequestDeadlines
   readonly #gatherings = new Map<Handler, Gathering>()
-  /** Batches to run now. */
   #due: Batch[] = []
   #started: Message[] = []
   /** Those that a handler failed for. */
@@ -395,10 +394,7 @@ export class Core {
             message.countAttempt(this.counts)
             attempt.delivery = message.delivery()
           }
-          const result =
-            handler.gather === undefined
-              ? this.runner.run(handler, message, attempt.delivery)
-              : this.runner.runBatch(handler, [message], message.request)
+          const result = this.runner.run(handler, message, attempt.delivery)
           const failure = result instanceof Promise ? await result : result
           if (failure !== undefined || this.breakers.failing.size > 0) this.#ran(message, handler, failure, attempt)
         }

@@ -93,7 +93,6 @@ export class Message implements MessageView {
   readonly counts: boolean
   /** Attempts that earlier processes made. */
   readonly attemptsBefore: number
-  /** Not to be tried before this time. */
   readonly notBefore: number
 
   state: 'held' | 'waiting' | 'running' | 'over' = 'held'
@@ -167,7 +166,6 @@ export class Message implements MessageView {
     this.slot = slot
   }
 
-  /** It waits for its next turn. */
   wait(): void {
     this.state = 'waiting'
     this.heldBy = undefined
@@ -188,7 +186,6 @@ export class Message implements MessageView {
     this.inTrouble().rest = timer
   }
 
-  /** It is over, whatever its state was. */
   end(): void {
     this.trouble?.rest?.cancel()
     this.state = 'over'
@@ -338,13 +335,11 @@ export class RequestWork implements RequestScope {
     }))
   }
 
-  /** `settled` also waits for this. */
   alsoWaitFor(promise: Promise<unknown>): void {
     this.#unfinished += 1
     void promise.then(() => this.oneIsOver())
   }
 
-  /** One more of its messages is over. */
   oneIsOver(isUnhandled: boolean = false): void {
     if (isUnhandled) this.unhandled += 1
     this.#unfinished -= 1

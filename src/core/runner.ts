@@ -63,6 +63,7 @@ export class Runner {
   run(handler: Handler, message: Message, delivery: Delivery): Ran | Promise<Ran> {
     const { event, request } = message
     if (event === undefined) return undefined
+    if (handler.gather !== undefined) return this.runBatch(handler, [message], request)
     const context = new MessageContext(this.#options.log, request.env ?? {}, delivery, message)
     try {
       const { wants, input, nth } = handler

@@ -13,8 +13,8 @@ interface GapHost {
   readonly scope: RequestScope
   /** Whether the inbox takes gap events now: they must not take the room that messages need. */
   hasRoom(): boolean
-  /** Keeps gap events. Resolves to `undefined` when the inbox does not take them. */
-  put(gaps: readonly GapEvent[], from: RequestScope): Promise<Stored | undefined>
+  /** Keeps gap events. Resolves to `undefined` when the inbox does not take them. `settled` resolves when their handlers are done. */
+  put(gaps: readonly GapEvent[], from: RequestScope): Promise<{ settled(): Promise<void> } | undefined>
   /** Whether handlers may start. */
   mayHandle(): boolean
   /** The process stood still until now. */
@@ -23,11 +23,6 @@ interface GapHost {
   uncertain(vin: string | undefined, fromMs: number, toMs: number): void
   /** Runs work that no answer waits for: a drain waits for it, and a bound request lives on until it is done. */
   inBackground(from: RequestScope, run: () => Promise<void>): void
-}
-
-interface Stored {
-  /** Resolves when their handlers are done. */
-  settled(): Promise<void>
 }
 
 /** How long messages can still be lost after a stall: connections that waited too long fill the kernel's queue. */
