@@ -378,10 +378,10 @@ export class VehicleStates {
 
   /**
    * Call this when the stored states are complete. Resolves when the timers of all vehicles are known, to a function that starts them.
-   * Those that are due get a message by `put`.
+   * Those that are due get a message by `put`, which resolves to whether the inbox took it.
    */
-  async findTimers(put: (due: readonly Due[]) => Promise<boolean>, port?: Port): Promise<() => void> {
-    this.#put = put
+  async findTimers(put: (timers: readonly TimerEvent[]) => Promise<boolean>, port?: Port): Promise<() => void> {
+    this.#put = (due) => put(due.map(({ vin, dueMs }) => timerEvent(vin, dueMs, new Date(this.#clock.now()))))
     const start = (): void => {
       this.#clockwork?.start(port)
       void this.#begin()
@@ -881,7 +881,7 @@ const toleranceMs = 60_000
 const againMs = 60_000
 
 /** Wakes the timers of a vehicle that are due at this time or before. */
-export function timerEvent(vin: string, dueMs: number, receivedAt: Date): TimerEvent {
+function timerEvent(vin: string, dueMs: number, receivedAt: Date): TimerEvent {
   const at = new Date(dueMs)
   return {
     topic: 'timer',
