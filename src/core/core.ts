@@ -387,14 +387,17 @@ export class Core {
         if (message.handlers === undefined) {
           const spent = this.#whySpent(message)
           if (spent !== undefined) message.failForGood(spent)
-          // Even when it is given up, unless it ends the process.
-          if (vehicles !== undefined && message.event !== undefined && message.crashes <= mostCrashes) {
+          // Even when it is given up. What cannot be read, or may end the process, is missing in that state.
+          if (vehicles !== undefined && message.claim !== undefined) {
             const found = vehicles.find(message.lane)
             const state = found instanceof Promise ? await found : found
             if (message.isOver) return this.#endTurn(message, 'over')
-            const { id, event, claim, next: following } = message
+            const { id, event, claim, next: following, crashes } = message
+            const isMissing = event === undefined || crashes > mostCrashes
             // The next one tells what is due before it.
-            message.change = event && claim && vehicles.step(id, event, state, claim, following !== undefined)
+            message.change = isMissing
+              ? vehicles.miss(id, event, state, claim)
+              : vehicles.step(id, event, state, claim, following !== undefined)
           }
           const { event, trouble, change } = message
           const wanted = event === undefined ? noHandlers : registry.handlersFor(event, message, change?.subjects)

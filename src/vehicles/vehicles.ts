@@ -520,13 +520,35 @@ export class VehicleStates {
     this.#clockwork?.set(state.vin, after.dueMs, isTimer, isFollowed)
     const behindMs = after.clock?.behindMs
     if (behindMs !== undefined || state.clock?.behindMs !== undefined) this.#clockRead(state.vin, behindMs)
-    const open = this.#open.get(state.vin)
-    if (open === undefined) this.#open.set(state.vin, { state: after, steps: 1 })
+    this.#take(after)
+    return new Step(after, { nowMs: arrivedMs(event, seq), gapTo, before: state }, found, happened, after)
+  }
+
+  /**
+   * A message that is given up unread, or because it may end the process, changes nothing of its vehicle. What is known from before it is uncertain
+   * from then on: otherwise nothing would say that its values are missing.
+   */
+  miss(
+    id: string,
+    event: FleetEvent | MalformedBody | undefined,
+    state: VehicleState | undefined,
+    { replayed, seq = seqOf(id) }: Pick<Claim, 'replayed' | 'seq'>,
+  ): Step | undefined {
+    if (replayed || state === undefined || state.seq < 0) return undefined
+    const after = state.with({ seq: Math.max(state.seq, seq), gapTo: Math.max(state.gapTo, seq) })
+    this.#clockwork?.set(state.vin, after.dueMs, event?.topic === 'timer')
+    this.#take(after)
+    return new Step(after, { nowMs: this.#clock.now(), gapTo: after.gapTo }, undefined, none, after)
+  }
+
+  /** The state after a message that is not over. */
+  #take(after: VehicleState): void {
+    const open = this.#open.get(after.vin)
+    if (open === undefined) this.#open.set(after.vin, { state: after, steps: 1 })
     else {
       open.state = after
       open.steps += 1
     }
-    return new Step(after, { nowMs: arrivedMs(event, seq), gapTo, before: state }, found, happened, after)
   }
 
   /** The state that the inbox stores when the message is settled or given up. */

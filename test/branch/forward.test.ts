@@ -246,7 +246,7 @@ describe.each([
         else if (at > 2) ok(response)
       })
       const clock = fakeClock()
-      const receiver = receiverTo(url, { timeoutMs: 200 }, clock)
+      const receiver = receiverTo(url, { timeoutMs: 2_000 }, clock)
       await receiver.accept({ authorization: undefined, body: data('A', 1) })
       await soon(async () => {
         await clock.advance(1_000)
@@ -306,7 +306,7 @@ describe.each([
       await soon(async () => {
         await clock.advance(600_000)
         expect(staging(receiver)?.deadLettered).toBe(1)
-      }, 20_000)
+      }, 30_000)
     })
   })
 

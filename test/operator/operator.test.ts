@@ -102,7 +102,7 @@ test('a command that opens the inbox of a receiver that died leaves the gap to t
   const { gaps = [] } = await inbox.open()
   await inbox.close()
   expect(new Set(gaps.map(({ reason }) => reason))).toEqual(new Set(['restarted']))
-}, 30_000)
+})
 
 test('what was handled and is still held is replayed by time and vehicle, after it was counted', async () => {
   const at = site('node24')

@@ -55,7 +55,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
       )
     ).rows.map(({ count }) => Number(count))
 
-  test('two receivers find the same edges as one, in every message and across gaps', { timeout: 120_000 }, async () => {
+  test('two receivers find the same edges as one, in every message and across gaps', async () => {
     const lines = script(inForm({ short: 150, full: 800 }), 7)
     const schema = await newSchema()
     const found: Record<string, string[]> = Object.fromEntries(vins.map((each) => [each, []]))
@@ -84,10 +84,12 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     expect(ids.size).toBe(Object.values(found).flat().length)
   })
 
-  test('the next owner goes on with the state and the timers of the one before', { timeout: 60_000 }, async () => {
+  test('the next owner goes on with the state and the timers of the one before', async () => {
     const schema = await newSchema()
     const told: string[] = []
-    const parked = starts(is('Gear', 'P')).after({ seconds: 1 })
+    // Enough for the process that gets the message to stop.
+    const parkedMs = 8_000
+    const parked = starts(is('Gear', 'P')).after({ seconds: parkedMs / 1_000 })
     const start = async (name: string): Promise<Receiver & { readonly vehicles: Vehicles }> => {
       const receiver = keeping(schema)
         .when(becomes('Gear', 'P'), ({ change }) => void told.push(`${name} ${String(change.from)}>P`))
@@ -102,64 +104,62 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     const second = await start('second')
     expect((await second.vehicles.get(vin))?.value('Gear')).toBe('D')
     await send(second, gear('P'))
+    const dueMs = Date.now() + parkedMs
     await settled(schema)
     await second.drain()
+    await expect.poll(() => Date.now()).toBeGreaterThan(dueMs)
     const third = await start('third')
     await expect.poll(() => told).toEqual(['second D>P', 'third parked, late: true'])
     expect(await third.vehicles.get(vin)).toMatchObject({ timers: [] })
     await third.drain()
   })
 
-  test(
-    'a message that is committed behind a newer one of its vehicle is in the state that the next owner finds',
-    { timeout: 60_000 },
-    async () => {
-      const schema = await newSchema()
-      // Its row has its number, and is committed when nobody holds the lock any more.
-      await scene.pool.query(`CREATE FUNCTION ${schema}.late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  test('a message that is committed behind a newer one of its vehicle is in the state that the next owner finds', async () => {
+    const schema = await newSchema()
+    // Its row has its number, and is committed when nobody holds the lock any more.
+    await scene.pool.query(`CREATE FUNCTION ${schema}.late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
   IF EXISTS (SELECT FROM ${schema}.message m WHERE m.id = NEW.id AND m.text LIKE '%"P"%') THEN PERFORM pg_advisory_xact_lock_shared(33); END IF;
   RETURN NEW; END $$`)
-      await scene.pool.query(
-        `CREATE TRIGGER late AFTER INSERT ON ${schema}.waiting FOR EACH ROW EXECUTE FUNCTION ${schema}.late()`,
+    await scene.pool.query(
+      `CREATE TRIGGER late AFTER INSERT ON ${schema}.waiting FOR EACH ROW EXECUTE FUNCTION ${schema}.late()`,
+    )
+    const told: string[] = []
+    const start = async (name: string): Promise<Receiver & { readonly vehicles: Vehicles }> => {
+      const receiver = keeping(schema).when(
+        starts(is('Gear', 'P')).after({ seconds: 6 }),
+        ({ vehicle }) => void told.push(`${name} ${String(vehicle.value('Odometer'))}`),
       )
-      const told: string[] = []
-      const start = async (name: string): Promise<Receiver & { readonly vehicles: Vehicles }> => {
-        const receiver = keeping(schema).when(
-          starts(is('Gear', 'P')).after({ seconds: 6 }),
-          ({ vehicle }) => void told.push(`${name} ${String(vehicle.value('Odometer'))}`),
-        )
-        await receiver.open()
-        return receiver
-      }
-      const [first, second] = [await start('first'), keeping(schema, { role: 'receive' })]
-      await send(first, gear('D'))
-      await settled(schema)
-      const held = await scene.pool.connect()
-      await held.query('SELECT pg_advisory_lock(33)')
-      const late = send(second, gear('P'))
-      await expect
-        .poll(
-          async () =>
-            (await scene.pool.query(`SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`)).rowCount,
-        )
-        .toBe(1)
-      await send(first, { vin, createdAt: new Date().toISOString(), data: { Odometer: 5 } })
-      await settled(schema)
-      await held.query('SELECT pg_advisory_unlock(33)')
-      held.release()
-      await late
-      await settled(schema)
-      // In the tables, which are all that another process knows.
-      expect((await second.vehicles.get(vin))?.value('Gear')).toBe('P')
-      expect((await second.vehicles.get(vin))?.timers).toHaveLength(1)
-      await first.drain()
-      const third = await start('third')
-      await expect.poll(() => told, { timeout: 20_000 }).toEqual(['third 5'])
-      await Promise.all([second.drain(), third.drain()])
-    },
-  )
+      await receiver.open()
+      return receiver
+    }
+    const [first, second] = [await start('first'), keeping(schema, { role: 'receive' })]
+    await send(first, gear('D'))
+    await settled(schema)
+    const held = await scene.pool.connect()
+    await held.query('SELECT pg_advisory_lock(33)')
+    const late = send(second, gear('P'))
+    await expect
+      .poll(
+        async () =>
+          (await scene.pool.query(`SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`)).rowCount,
+      )
+      .toBe(1)
+    await send(first, { vin, createdAt: new Date().toISOString(), data: { Odometer: 5 } })
+    await settled(schema)
+    await held.query('SELECT pg_advisory_unlock(33)')
+    held.release()
+    await late
+    await settled(schema)
+    // In the tables, which are all that another process knows.
+    expect((await second.vehicles.get(vin))?.value('Gear')).toBe('P')
+    expect((await second.vehicles.get(vin))?.timers).toHaveLength(1)
+    await first.drain()
+    const third = await start('third')
+    await expect.poll(() => told).toEqual(['third 5'])
+    await Promise.all([second.drain(), third.drain()])
+  })
 
-  test('a process that joins takes over states and timers', { timeout: 120_000 }, async () => {
+  test('a process that joins takes over states and timers', async () => {
     const schema = await newSchema()
     const told: string[] = []
     // Enough for the other process to join.
@@ -186,7 +186,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     expect([different(0), different(1), different(2)]).toEqual([2, 20, 20])
   })
 
-  test('rules that are new count from the stored states, once, whichever process has the vehicle', { timeout: 120_000 }, async () => {
+  test('rules that are new count from the stored states, once, whichever process has the vehicle', async () => {
     const schema = await newSchema()
     // By id: a process that is too slow to keep its lease hands over what it has told.
     const told = new Map<string, string>()
@@ -223,7 +223,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     expect(told.size).toBe(expected.length)
   }) // prettier-ignore
 
-  test('a list is refused while Postgres is down', { timeout: 60_000 }, async () => {
+  test('a list is refused while Postgres is down', async () => {
     const schema = await newSchema()
     const pool = scene.newPool()
     let isDown = false
@@ -244,7 +244,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     await receiver.drain()
   })
 
-  test('a process that only receives lists vehicles and forgets them where they are handled', { timeout: 60_000 }, async () => {
+  test('a process that only receives lists vehicles and forgets them where they are handled', async () => {
     const schema = await newSchema()
     const front = keeping(schema, { role: 'receive' })
     const back = keeping(schema, { role: 'handle' }).on('data', () => {})
@@ -267,7 +267,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     await Promise.all([front.drain(), back.drain()])
   }) // prettier-ignore
 
-  test('a message that follows a refused one is across a gap, even at another receiver', { timeout: 60_000 }, async () => {
+  test('a message that follows a refused one is across a gap, even at another receiver', async () => {
     const schema = await newSchema()
     const told: string[] = []
     let isDown = false
@@ -276,7 +276,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
       query: (text: string, values?: unknown[]) =>
         isDown ? Promise.reject(new Error('out of reach')) : pool.query(text, values),
     }
-    const front = keeping(schema, { role: 'receive', db, confirmMs: 200 })
+    const front = keeping(schema, { role: 'receive', db, confirmMs: 3_000 })
     const other = keeping(schema, { role: 'receive' })
     const back = keeping(schema, { role: 'handle' }).on('data', (event, { changes }) => {
       for (const { acrossGap, to } of changes) told.push(`${event.vin} ${String(to)} ${acrossGap}`)
@@ -290,11 +290,12 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     await send(front, gear('P', 'B'))
     await send(other, gear('P', 'A'))
     await settled(schema)
-    expect(told).toEqual(['B P false', 'A P true'])
+    // Two vehicles have no order.
+    expect(told.toSorted()).toEqual(['A P true', 'B P false'])
     await Promise.all([front, other, back].map((receiver) => receiver.drain()))
   }) // prettier-ignore
 
-  test('a dead letter keeps its state, and its replay reports its edge again', { timeout: 60_000 }, async () => {
+  test('a dead letter keeps its state, and its replay reports its edge again', async () => {
     const schema = await newSchema()
     let fails = true
     const ids: string[] = []
@@ -319,7 +320,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     await two.drain()
   })
 
-  test('an edge of a message in a batch is found again after its process ended, whatever came after it', { timeout: 60_000 }, async () => {
+  test('an edge of a message in a batch is found again after its process ended, whatever came after it', async () => {
     const schema = await newSchema()
     const pool = scene.newPool()
     let isCut = false
@@ -342,4 +343,41 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     expect((await two.vehicles.get(vin))?.online).toBe(true)
     await Promise.all([one.drain({ handlerGraceMs: 0, deadlineMs: 100 }), two.drain()])
   }) // prettier-ignore
+
+  test.each([
+    ['it may end the process', 'UPDATE $.waiting SET deliveries = 4 WHERE id = $1'],
+    ['nobody can read it', "UPDATE $.message SET text = '?' WHERE id = $1"],
+  ])('a message that is given up because %s leaves its vehicle uncertain', { timeout: 60_000 }, async (_, sql) => {
+    const schema = await newSchema()
+    const front = keeping(schema, { role: 'receive' })
+    await front.open()
+    const rule = starts(is('Gear', 'D'))
+    const begin = async (): Promise<readonly [Receiver & { readonly vehicles: Vehicles }, boolean[]]> => {
+      const found: boolean[] = []
+      const back = keeping(schema, { role: 'handle' }).when(rule, ({ change }) => void found.push(change.acrossGap))
+      await back.open()
+      return [back, found]
+    }
+    const [first, before] = await begin()
+    await send(front, { vin, createdAt: new Date().toISOString(), data: { Gear: 'P', Odometer: 1_000 } })
+    await settled(schema)
+    expect((await first.vehicles.get(vin))?.isCertain('Odometer')).toBe(true)
+    await first.drain()
+    await send(front, { vin, createdAt: new Date().toISOString(), data: { Odometer: 1_001 } })
+    const { rows } = await scene.pool.query<{ id: string }>(`SELECT id FROM ${schema}.waiting`)
+    expect(rows).toHaveLength(1)
+    await scene.pool.query(sql.replace('$.', `${schema}.`), [rows[0]?.id])
+    const [second, after] = await begin()
+    await settled(schema)
+    const seen = await second.vehicles.get(vin)
+    expect([seen?.value('Odometer'), seen?.isCertain('Odometer'), seen?.isCertain('Gear')]).toEqual([1_000, false, false]) // prettier-ignore
+    expect((await Array.fromAsync(front.deadLetters.list({}))).map(({ id }) => id)).toEqual([rows[0]?.id])
+    await send(front, gear('D'))
+    await settled(schema)
+    expect([before, after]).toEqual([[], [true]])
+    await send(front, { vin, createdAt: new Date().toISOString(), data: { Odometer: 1_002 } })
+    await settled(schema)
+    expect((await second.vehicles.get(vin))?.isCertain('Odometer')).toBe(true)
+    await Promise.all([front.drain(), second.drain()])
+  })
 })
