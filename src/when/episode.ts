@@ -465,14 +465,7 @@ interface Told {
 }
 
 const revoked = 'revoked'
-const untold = (first: number, revision: number): Told => ({
-  first,
-  revision,
-  start: first,
-  end: first,
-  at: 0,
-  hash: '',
-})
+const untold = (first: number, revision: number): Told => ({ first, revision, start: 0, end: 0, at: 0, hash: '' })
 
 /** What most messages change: the newest time of the vehicle, when that arrived, and the time of the sample that came last. */
 interface Last {
@@ -728,13 +721,11 @@ function textOf(samples: readonly Sample[], beforeMs: number): string {
   return text
 }
 
+type Message = Pick<EdgeStep, 'event' | 'before' | 'after' | 'at' | 'arrivedMs'>
+
 /** The values of a message that an episode needs, each with its time. */
-function samplesIn(
-  { fields }: Definition,
-  { event, before, after, at }: Pick<EdgeStep, 'event' | 'before' | 'after' | 'at'>,
-  sentMs: number,
-  arrivedMs: number,
-): Sample[] {
+function samplesIn({ fields }: Definition, { event, before, after, at, arrivedMs }: Message): Sample[] {
+  const sentMs = credibleMs(at.getTime(), arrivedMs)
   const samples: Sample[] = []
   const add = (name: string, value: FieldValue, ms: number): void => {
     const field = fields.indexOf(name)
@@ -748,19 +739,14 @@ function samplesIn(
       add(field, after.at(field)?.getTime() === ms ? (after.value(field) ?? value) : value, ms)
     }
   if (event.topic !== 'data') return samples
+  const { undecoded } = event
   const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
-  const names = fields.filter((name) => data[name] !== undefined)
+  const names = fields.filter((name) => data[name] != null || (data[name] === null && !Object.hasOwn(undecoded, name)))
   // A clock that was ahead and is right again says an earlier time of what is newer: by as much as a message takes.
-  let ms = sentMs
-  for (const name of names) {
-    const knownMs = Number(before.at(name))
-    const isEarly = knownMs > sentMs && knownMs - sentMs <= quietMs
-    if (isEarly && Number(after.at(name)) === at.getTime()) ms = Math.max(ms, knownMs + 1)
-  }
-  for (const name of names) {
-    const value = data[name] ?? null
-    if (value !== null || !Object.hasOwn(event.undecoded, name)) add(name, value, ms)
-  }
+  const isNewer = (name: string): boolean => Number(after.at(name)) === at.getTime()
+  const known = names.map((name) => (isNewer(name) ? Number(before.at(name)) : 0))
+  const ms = Math.max(sentMs, ...known.map((one) => (one > sentMs && one - sentMs <= quietMs ? one + 1 : 0)))
+  for (const name of names) add(name, data[name] ?? null, ms)
   return samples
 }
 
@@ -774,35 +760,19 @@ function keptSamples({ uses }: Definition, before: AnyVehicleView): Sample[] {
   })
 }
 
-/** Messages without one of the fields, as far as they say that there was no silence. */
-function signs(
-  { silence }: Definition,
-  { heard, noted }: Last,
-  hole: number,
-  sentMs: number,
-  isOther: boolean,
-): Sample[] {
-  if (silence === Infinity) return []
-  // The last one before a silence.
-  const isLast = heard > noted && sentMs - heard >= Math.min(silence, signMs)
-  const isSign = isOther && (sentMs > noted + signMs || sentMs < hole)
-  return [...(isLast ? [heard] : []), ...(isSign ? [sentMs] : [])].map((ms) => [ms, heardOf, 0])
-}
-
 /** Whether values can decide nothing, so that they are only kept. */
 function isCalm(
-  definition: Definition,
-  { heard }: Last,
+  { uses, during, until }: Definition,
+  heardMs: number,
   head: Head,
   own: readonly Sample[],
   after: AnyVehicleView,
 ): boolean {
-  const { uses, during, until } = definition
   let isDeciding = false
   for (const [at, field] of own)
     if (uses[field]?.decides !== true) {
       if (at < head.calm) return false
-    } else if (at < heard || head.mode === 'ask') return false
+    } else if (at < heardMs || head.mode === 'ask') return false
     else isDeciding = true
   if (!isDeciding) return true
   if (head.mode === 'off') return during.test(after) === false
@@ -827,16 +797,20 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> |
   const headAt = text.indexOf('\n', samplesAt) + 1
   const last: Last = JSON.parse(text.slice(0, samplesAt))
   const head: Head = JSON.parse(text.slice(headAt, text.indexOf('\n', headAt)))
-  const own = samplesIn(definition, step, sentMs, arrivedMs)
+  const own = samplesIn(definition, step)
   if (isNew && !isTimer) own.unshift(...keptSamples(definition, before))
   if (isNew && own.length === 0) return undefined
-  const samples = isTimer || isNew ? own : [...signs(definition, last, head.hole, sentMs, own.length === 0), ...own]
+  // Messages without one of the fields say that there was no silence: now and then one, and the last one before it.
+  const isLast = last.heard > last.noted && sentMs - last.heard >= Math.min(silence, signMs)
+  const isSign = own.length === 0 && (sentMs > last.noted + signMs || sentMs < head.hole)
+  const signs = isTimer || isNew || silence === Infinity ? [] : [isLast ? last.heard : [], isSign ? sentMs : []].flat()
+  const samples = [...signs.map((ms): Sample => [ms, heardOf, 0]), ...own]
   const isGap = !isNew && (timer === undefined || timer.acrossGap === true || gapMs > head.gapMs)
   const isSilence = !isTimer && sentMs - last.heard >= silence
   const isFull = headAt - samplesAt > mostSamples || arrivedMs - head.checked >= corrects
   const isDue = Math.max(sentMs, last.heard) >= head.wakes || (own.length === 0 && sentMs < head.hole)
   const mayKeep = !isTimer && !isGap && !isSilence && !isFull && !isDue && head.shape === shape
-  if (mayKeep && isCalm(definition, last, head, own, after)) {
+  if (mayKeep && isCalm(definition, last.heard, head, own, after)) {
     // Nothing to write: the last word of a vehicle is known to half a minute.
     if (samples.length === 0 && sentMs < last.heard + signMs / 2) return undefined
     const added = textOf(samples, last.noted)
@@ -931,7 +905,7 @@ function historySamples(definition: Definition, vin: string, events: readonly Fl
     const views = { before: new Snapshot(state, receivedMs, -1), after: new Snapshot(after, receivedMs, -1) }
     state = after
     const sent = credibleMs(sentMs, receivedMs)
-    const own = samplesIn(definition, { event, ...views, at: new Date(sentMs) }, sent, receivedMs)
+    const own = samplesIn(definition, { event, ...views, at: new Date(sentMs), arrivedMs: receivedMs })
     samples.push(...own)
     if (own.length === 0) samples.push([sent, heardOf, 0])
     if (sent > heard) [heard, arrived] = [sent, receivedMs]

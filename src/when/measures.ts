@@ -138,12 +138,13 @@ export function noteLate(measure: Measure, notes: Notes, seen: Seen, episode: Bo
  * that goes the other way has changed since: the vehicle was charged, or lost charge. Then no later one is that of the end either.
  */
 function isOfEnd(
-  { from, before, latest }: Notes,
+  notes: Notes,
   [at, value]: Seen,
   end: number,
   { cut }: Bounded,
   { waits, corrects }: Patience,
 ): boolean {
+  const { from, before, latest } = notes
   if (cut === true) return false
   if (at <= end + waits) return true
   if (latest !== undefined || at > end + corrects) return false
@@ -195,13 +196,14 @@ const pointOf = ([second, north, east]: Point): PathPoint => ({
 export const isComplete = ({ kind }: Measure, { after }: Notes, isToTell: boolean): boolean =>
   after !== undefined || kind === 'range' || (isToTell && kind === 'path')
 
+interface Result {
+  readonly value: unknown
+  readonly isMissing: boolean
+}
+
 /** The value of a measure, and whether its name is `missing`. */
-export function resultOf(
-  { kind, startsAt }: Measure,
-  notes: Notes,
-  { start, end }: Bounded,
-  { waits }: Patience,
-): { readonly value: unknown; readonly isMissing: boolean } {
+export function resultOf(measure: Measure, notes: Notes, { start, end }: Bounded, { waits }: Patience): Result {
+  const { kind, startsAt } = measure
   const { from, before, after, isPartial = false, least = null, most = null } = notes
   if (kind === 'range') return { value: { least, most }, isMissing: least === null || isPartial }
   const to = after ?? before
