@@ -134,6 +134,8 @@ export function episode<const Of extends Measures>(name: string, options: Episod
     timing: createClockwork,
     shape: definition.shape,
     detect: (step) => detected(definition, step),
+    isOutdated: ({ vin, id, revision }: EpisodeOccurrence, memory) =>
+      typeof memory === 'string' && new Memory(definition, vin, memory).revisionOf(id) > revision,
     open(vehicle: unknown) {
       if (!(vehicle instanceof Snapshot)) return undefined
       const { state, gapTo } = vehicle.parts()
@@ -543,6 +545,11 @@ class Memory {
     return [JSON.stringify(last), '', JSON.stringify(head), '[]', textOfKnown(nothingKnown(), definition)].join('\n')
   }
 
+  /** 0: it is not corrected any more. */
+  revisionOf(id: string): number {
+    return this.#told.find(({ first }) => id === idOf(this.#definition, this.#vin, first))?.revision ?? 0
+  }
+
   #keep(samples: readonly Sample[]): void {
     this.#samples = textOf(samples, 0)
     this.last.noted = samples.at(-1)?.[0] ?? this.last.noted
@@ -839,6 +846,9 @@ function hear(last: Last, sentMs: number, arrivedMs: number): void {
 const hasAll = ({ measures }: Definition, { notes }: Running, isToTell: boolean): boolean =>
   measures.every(({ measure, key }) => isComplete(measure, notes[key] ?? {}, isToTell))
 
+const idOf = ({ name }: Definition, vin: string, first: number): string =>
+  `${vin}:${name}:${new Date(first).toISOString()}`
+
 /** What the handler gets of an episode, and a hash that differs for another content. */
 function contentOf(definition: Definition, running: Running) {
   const values: Record<string, unknown> = {}
@@ -857,7 +867,7 @@ function occurrence(definition: Definition, vin: string, running: Running, told:
   const { missing, values } = contentOf(definition, running)
   return {
     vin,
-    id: `${vin}:${definition.name}:${new Date(told.first).toISOString()}`,
+    id: idOf(definition, vin, told.first),
     revision: told.revision,
     lasts: end === undefined,
     at: new Date(endMs),

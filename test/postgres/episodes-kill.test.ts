@@ -113,7 +113,8 @@ describe.skipIf(!hasPostgres)('episodes of processes that end at each telling', 
     const wrong: string[] = []
     const revisions = new Map<string, number>()
     for (const { vin, edge, id, revision, told } of rows) {
-      if (revision !== (revisions.get(id) ?? 0) + 1) wrong.push(`${id}: ${revision} after ${revisions.get(id) ?? 0}`)
+      // One that was a dead letter is not told when a newer one was meanwhile.
+      if (revision <= (revisions.get(id) ?? 0)) wrong.push(`${id}: ${revision} after ${revisions.get(id)}`)
       revisions.set(id, revision)
       const change = JSON.parse(told, (_, value: unknown) => typeof value === 'string' && /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? new Date(value) : value) // prettier-ignore
       if (change.revoked) last.delete(id)
