@@ -58,7 +58,7 @@ describe.skipIf(!hasPostgres)('episodes of processes that end at each telling', 
     }
   }
 
-  test('each is told once, and in the end as `in(events)` says', { timeout: 300_000 }, async () => {
+  test('each is told once, and in the end as `in(events)` says', { timeout: 600_000 }, async () => {
     const schema = 'episodes'
     await scene.prepare(schema)
     await scene.pool.query(`CREATE TABLE ${schema}.deaths (id text, revision int, PRIMARY KEY (id, revision))`)
@@ -145,7 +145,10 @@ describe.skipIf(!hasPostgres)('episodes of processes that end at each telling', 
     }
     expect(different).toEqual([])
     expect(expected).toBeGreaterThan(cars)
-    expect(processes.ended()).toBeGreaterThanOrEqual(expected)
+    // Two that are told at the same time end one process.
+    const { rowCount: deaths } = await scene.pool.query(`SELECT FROM ${schema}.deaths`)
+    expect(deaths).toBeGreaterThanOrEqual(expected)
+    expect(processes.ended()).toBeGreaterThan(expected / 2)
     await Promise.all(receivers.map((receiver) => receiver.drain()))
   })
 })
