@@ -513,7 +513,7 @@ describe.each([
     await expect.poll(() => (expectRows([...columns, 'incomplete']), true)).toBe(true)
   })
 
-  test('has each row right over a restart and a kill', async () => {
+  test('has each row right over a restart and a kill', { timeout: 120_000 }, async () => {
     const half = async (server: Target, part: number): Promise<void> => {
       await Promise.all(
         vehicles.map(async ({ pieces }) => {
