@@ -13,9 +13,9 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { sqliteInbox } from '../adapters/inbox/sqlite.ts'
+import { forward } from '../adapters/forward.ts'
 import { serve } from '../adapters/node.ts'
 import { branch } from '../src/branch.ts'
-import { forward } from '../src/forward.ts'
 import { createReceiver } from '../src/index.ts'
 
 const here = fileURLToPath(import.meta.url)

@@ -38,7 +38,9 @@ function isExternal(name: string, importer: string | undefined): boolean {
 }
 
 const entries = Object.values(own.exports ?? {}).flatMap((entry) =>
-  typeof entry === 'string' ? [] : [entry.default.replace('./dist/', '').replace(/\.js$/, '')],
+  Object.values(entry).flatMap((file) =>
+    file.endsWith('.js') ? [file.replace('./dist/', '').replace(/\.js$/, '')] : [],
+  ),
 )
 
 /** The files that entries share: what is always loaded together is one file. */
@@ -47,7 +49,8 @@ const shared: Readonly<Record<string, RegExp>> = {
   // The client needs it too, and nothing else of the core.
   retry: /[\\/]src[\\/]core[\\/]retry/,
   // Without what only branches need, and the way to messages that are kept elsewhere.
-  receiver: /[\\/]src[\\/](http|inbox[\\/](?!forwarding)|core|gaps|parts|receiver(?![\\/](branches|hand-over)))/,
+  receiver:
+    /[\\/]src[\\/](http|inbox[\\/](?!forwarding)|core|gaps|parts|receiver(?![\\/](branches|hand-over|posting)))/,
   serve: /[\\/]adapters[\\/](runtime|serve-options|startup-errors)/,
   // Objects need it too, and nothing else of SQLite.
   suspects: /[\\/]adapters[\\/]inbox[\\/]crash-suspects/,

@@ -3,74 +3,17 @@
  *
  * @module
  */
-import { Webhook } from 'standardwebhooks'
-import { longestMs } from './base/clock.ts'
-import { FleethookError } from './base/errors.ts'
-import { checkOptions, milliseconds, required, type Rule, type Rules } from './base/options.ts'
-import type { HandlerContext } from './core/handler.ts'
-import { notBefore, retriedAs } from './core/retry.ts'
-import type { FleetEvent } from './events/event.ts'
-import { authorization } from './wire/encode.ts'
-import { jsonText } from './wire/json.ts'
+import { systemClock } from './base/clock.ts'
+import {
+  type Forwarding,
+  forwardingWith,
+  type ForwardOptions,
+  mostAnswerBytes,
+  mostAnswerMs,
+  type Post,
+} from './receiver/posting.ts'
 
-/** What {@link forward} takes. */
-export interface ForwardOptions {
-  /** The webhook of the other server. */
-  readonly to: string | URL
-  /**
-   * The secret that the other server expects, sent in `Authorization` as the service sends it: the value itself, or behind the word `Splunk` for a
-   * message in the format `event_collector` when it has no scheme. `false` sends none, and has to be written out.
-   */
-  readonly auth: string | false | undefined
-  /** A secret of Standard Webhooks, `whsec_…`: then each request also has `webhook-id`, `webhook-timestamp` and `webhook-signature`. */
-  readonly sign?: string | undefined
-  /** How long a message is tried again, in milliseconds. Default 24 hours. Time in which the server answers nobody does not count. */
-  readonly forMs?: number
-  /** The longest that one request may take, in milliseconds. Default 10,000. */
-  readonly timeoutMs?: number
-}
-
-/** The handler that {@link forward} makes, for `receiver.on` with any topics. */
-export type Forwarding = (
-  event: Pick<FleetEvent, 'raw' | 'format'>,
-  context: Pick<HandlerContext, 'signal' | 'delivery'>,
-) => Promise<void>
-
-const aSecret = (must: string, accepts: (value: string) => boolean): Rule => ({
-  must,
-  accepts: (value) => typeof value === 'string' && accepts(value),
-  isSecret: true,
-})
-
-const auth = aSecret('must be visible ASCII characters, with spaces only in between', (value) =>
-  /^[!-~](?:[ -~]*[!-~])?$/.test(value),
-)
-
-const rules: Rules<ForwardOptions> = {
-  to: required(
-    {
-      must: 'must be an address with http:// or https:// and without a user',
-      accepts: (value) => addressOf(value) !== undefined,
-      // Its query can hold a token.
-      isSecret: true,
-    },
-    "For instance 'https://staging.example.com/telemetry'.",
-  ),
-  auth: required(
-    { ...auth, accepts: (value) => value === false || auth.accepts(value) },
-    'Give the secret of the other server, or write out `auth: false`.',
-  ),
-  sign: aSecret('must be a secret of Standard Webhooks: whsec_ and base64', (value) => signerOf(value) !== undefined),
-  forMs: milliseconds(0),
-  timeoutMs: milliseconds(1),
-}
-
-/** The most of an answer that is read, in bytes and milliseconds, so that its connection can be used again. */
-const mostAnswerBytes = 65_536
-const mostAnswerMs = 1_000
-
-/** What may be better with another try. */
-const passing: ReadonlySet<number> = /* @__PURE__ */ new Set([408, 425, 429])
+export type { Forwarding, ForwardOptions } from './receiver/posting.ts'
 
 /**
  * A handler that posts each message to another server, in its own format, so that whatever reads the service's webhook reads this: a second
@@ -102,75 +45,13 @@ const passing: ReadonlySet<number> = /* @__PURE__ */ new Set([408, 425, 429])
  * ```
  */
 export function forward(options: ForwardOptions): Forwarding {
-  checkOptions('forward', options, rules)
-  const { to, auth: secret, sign, forMs = 86_400_000, timeoutMs = 10_000 } = options
-  const address = addressOf(to)
-  if (address === undefined) throw new Error('The rule of `to` has checked it.')
-  const signer = sign === undefined ? undefined : signerOf(sign)
-  /** Without its query, which can hold a token. */
-  const where = `${address.origin}${address.pathname}`
-
-  const post: Forwarding = async ({ raw, format }, { signal, delivery: { id } }) => {
-    if (typeof raw !== 'object' || raw === null || format === null) return
-    const body = jsonText(raw)
-    const headers = new Headers({ 'content-type': 'application/json', 'fleethook-delivery': id })
-    if (typeof secret === 'string') headers.set('authorization', authorization(secret, format))
-    if (signer !== undefined) {
-      const now = new Date()
-      headers.set('webhook-id', id)
-      headers.set('webhook-timestamp', String(Math.floor(now.getTime() / 1000)))
-      headers.set('webhook-signature', signer.sign(id, now, body))
-    }
-    const ends = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
-    let answer: Response
-    try {
-      answer = await fetch(address, { method: 'POST', headers, body, redirect: 'manual', signal: ends })
-    } catch (error) {
-      signal.throwIfAborted()
-      throw unanswered(
-        where,
-        ends.aborted ? `did not answer in ${timeoutMs} ms` : `could not be reached${why(error)}`,
-        error,
-      )
-    }
-    await readSome(answer)
-    judge(where, answer, forMs)
-  }
-  Object.defineProperty(post, 'name', { value: `forward to ${address.host}` })
-  return retriedAs(post, { attempts: Infinity, minMs: 1_000, maxMs: 60_000, maxAgeMs: forMs })
+  return forwardingWith(post, options)
 }
 
-/** Another try would end the same way, so the core makes the message a dead letter at once. */
-class GiveUp extends FleethookError {
-  readonly fleethook = 'give-up'
-}
-
-/** Throws what follows from an answer that is not a 2xx. */
-function judge(where: string, { ok, status, headers }: Response, forMs: number): void {
-  if (ok) return
-  const text = status === 0 || (status >= 300 && status < 400) ? 'redirects' : `answered ${status}`
-  if (status < 500 && !passing.has(status))
-    throw new GiveUp('forward_refused', `${where} ${text}.`, {
-      hint: 'Look at the other server, then replay the dead letter.',
-    })
-  // After `forMs` nobody tries it again.
-  throw notBefore(unanswered(where, text), Math.min(forMs, retryAfterMs(headers.get('retry-after'))))
-}
-
-const unanswered = (where: string, what: string, cause?: unknown): FleethookError =>
-  new FleethookError('forward_failed', `${where} ${what}.`, { cause })
-
-/** The code of the system, such as `ECONNREFUSED`, where the runtime tells it. */
-function why(error: unknown): string {
-  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
-  const code = cause instanceof Error && 'code' in cause ? cause.code : undefined
-  return typeof code === 'string' ? `: ${code}` : ''
-}
-
-/** Seconds, or a date of HTTP. 0: it says nothing that can be read. */
-function retryAfterMs(given: string | null): number {
-  const ms = /^\s*\d+\s*$/.test(given ?? '') ? Number(given) * 1000 : Date.parse(given ?? '') - Date.now()
-  return Number.isNaN(ms) ? 0 : Math.min(longestMs, Math.max(0, ms))
+const post: Post = async (to, request) => {
+  const answer = await fetch(to, { method: 'POST', redirect: 'manual', ...request })
+  await readSome(answer)
+  return { status: answer.status, retryAfter: answer.headers.get('retry-after') }
 }
 
 /** The rest of a long answer is not read, and its connection is closed. */
@@ -178,8 +59,7 @@ async function readSome({ body }: Response): Promise<void> {
   if (body === null) return
   const reader = body.getReader()
   const cancel = (): Promise<void> => reader.cancel().catch(() => {})
-  const late = AbortSignal.timeout(mostAnswerMs)
-  late.addEventListener('abort', cancel)
+  const timer = systemClock.after(mostAnswerMs, cancel)
   try {
     for (let bytes = 0; bytes <= mostAnswerBytes;) {
       const { done, value } = await reader.read()
@@ -190,21 +70,6 @@ async function readSome({ body }: Response): Promise<void> {
   } catch {
     // The status has come, and that is the answer.
   } finally {
-    late.removeEventListener('abort', cancel)
-  }
-}
-
-function addressOf(given: unknown): URL | undefined {
-  const text = given instanceof URL ? given.href : given
-  if (typeof text !== 'string' || !URL.canParse(text)) return undefined
-  const url = new URL(text)
-  return /^https?:$/.test(url.protocol) && url.username === '' && url.password === '' ? url : undefined
-}
-
-function signerOf(secret: string): Webhook | undefined {
-  try {
-    return new Webhook(secret)
-  } catch {
-    return undefined
+    timer.cancel()
   }
 }

@@ -92,7 +92,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     note: reports.noteState,
     clocksBehind: reports.clocksBehind,
   })
-  const registry = new Registry(settings.fields, vehicles?.subjects)
+  const registry = new Registry(settings.fields, vehicles?.subjects, settings.branch)
   const behind: Behind = { branches: undefined, opened: undefined }
   const parts = { settings, registry, receipts, reports, vehicles, behind }
   const intake = new Intake(parts)

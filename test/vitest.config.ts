@@ -83,10 +83,10 @@ export function configFor(form: Form): ViteUserConfig {
         { find: '#timing-safe-equal', replacement: 'timing-safe-equal' },
         { find: /^fleethook$/, replacement: source('src/index.ts') },
         {
-          find: /^fleethook\/(normalize|schemas|branch|client|extend|forward|once|inspector|metrics|operator|otel|sandbox|testing|when)$/,
+          find: /^fleethook\/(normalize|schemas|branch|client|extend|once|inspector|metrics|operator|otel|sandbox|testing|when)$/,
           replacement: source('src/$1.ts'),
         },
-        { find: /^fleethook\/(node|bun|deno|workers|inbox\/[\w-]+)$/, replacement: source('adapters/$1.ts') },
+        { find: /^fleethook\/(forward|node|bun|deno|workers|inbox\/[\w-]+)$/, replacement: source('adapters/$1.ts') },
       ],
     },
     test: {

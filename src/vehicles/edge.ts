@@ -144,6 +144,8 @@ export interface EdgeStep {
 export interface EdgeResult<Happened extends Occurrence = Occurrence> {
   /** Left out: nothing happened. */
   readonly happened?: Happened
+  /** What happened before that and was not told then, the oldest first. */
+  readonly earlier?: readonly Happened[]
   /** What the edge remembers from now on. Left out: as before. `null`: nothing. */
   readonly memory?: EdgeMemory
   /** The timer from now on. Left out: as before, and after it was due, none. `null`: none. */

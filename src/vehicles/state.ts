@@ -531,7 +531,8 @@ export interface Applied {
  */
 export function applied(before: VehicleState, arrival: Arrival): Applied {
   const { event, seq, gapTo } = arrival
-  const common = { seq: Math.max(before.seq, seq), seenMs: event.receivedAt.getTime() }
+  // With Postgres, a message can be committed behind a newer one. The state after it is newer than the one before all the same.
+  const common = { seq: Math.max(before.seq + 1, seq), seenMs: event.receivedAt.getTime() }
   const own = (after: VehicleState, sentMs: number): Applied => ({ after, sentMs, changes: nothing, touched: nothing })
   const bySelf = sentAt(event.at.getTime(), arrivedMs(event, seq), neverSent)
   switch (event.topic) {
@@ -791,9 +792,11 @@ function linked(
   if (event.topic === 'state') {
     if (isOlderThanState || event.state.length > longestName) return link
     const online = isOnBy(event.state) ?? link.online
+    const now: Link = { ...link, online, state: event.state, stateMs: stampOf(sent), heard: seq }
+    if (online !== false) return now
     // Connections that were never reported as closed are closed now.
-    const connections = online === false ? {} : link.connections
-    return { ...link, online, state: event.state, stateMs: stampOf(sent), heard: seq, connections }
+    const ended = Object.keys(link.connections).reduce((all, open) => withConnection(all, open, sent), link.ended)
+    return { ...now, connections: {}, ended }
   }
   const key = (event.connectionId ?? event.networkInterface).slice(0, longestName)
   const opened = Object.hasOwn(link.connections, key) ? link.connections[key] : undefined
@@ -818,7 +821,11 @@ const saidMs = ({ atMs, aheadMs }: Sent): number => Math.max(atMs, aheadMs)
 
 /** Whether the message that opened a connection comes after the one that ended it. A network without an id can be opened again at once. */
 function startsBefore(start: Sent, end: Stamp, hasId: boolean): boolean {
-  return isOlder(start, end) || (hasId && saidMs(start) <= saidMs(sentOf(end)))
+  if (isOlder(start, end)) return true
+  if (!hasId) return false
+  const { atMs, aheadMs } = sentOf(end)
+  // The clock was corrected between them, and only says since when the start can have been sent.
+  return aheadMs === 0 && isFarAhead(start) ? start.fromMs <= atMs : saidMs(start) <= Math.max(atMs, aheadMs)
 }
 
 /** The newest ones, with one more. */

@@ -686,7 +686,8 @@ export class VehicleStates {
           name,
           edge.detect({ ...step, arrivedMs: arrived, memory: memory.get(name), timer }),
         )
-        if (result?.happened !== undefined) happened.push({ edge: name, isEarlier, change: result.happened })
+        for (const change of [...(result?.earlier ?? none), result?.happened])
+          if (change !== undefined) happened.push({ edge: name, isEarlier, change })
         if (result?.memory === null) memory.delete(name)
         else if (result?.memory !== undefined) memory.set(name, result.memory)
         if (result?.timer !== undefined) timers = changed(timers, name, result.timer)
@@ -697,7 +698,7 @@ export class VehicleStates {
 
     const tellDue = (isDue: (timer: EdgeTimer, edge: Edge) => boolean, isEarlier: boolean): void => {
       const view = isEarlier ? views.before : views.after
-      for (let left = mostDue; timers !== undefined && left > 0; left -= 1) {
+      for (let left = mostAgain + this.edges.size; timers !== undefined && left > 0; left -= 1) {
         const next = this.#firstDue(timers, isDue)
         if (next === undefined) return
         const dueMs = Math.min(next.dueMs, nowMs)
@@ -874,8 +875,8 @@ interface Advanced {
 /** A `seq` after every message. */
 const seqNow = Number.MAX_SAFE_INTEGER
 
-/** The most timers that one message can tell. The rest gets messages of its own. */
-const mostDue = 64
+/** One message tells what is due of every edge, because it may begin them anew. An edge that is due again at once is told no more often than this. */
+const mostAgain = 64
 
 /** Ids that are ahead of the clock by less say nothing about it. */
 const toleranceMs = 60_000

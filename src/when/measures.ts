@@ -230,9 +230,10 @@ const dateOf = (seen: Seen | undefined): Date | null => (seen === undefined ? nu
 /** A parked vehicle's position jumps by some meters. */
 const jitterMeters = 10
 
-function pathOf({ from, before, after, points: kept = [], meters = 0, counted }: Notes): Path {
-  const points = kept.map(pointOf)
-  let last = counted
+function pathOf(notes: Notes): Path {
+  const { from, before, after } = notes
+  const points = (notes.points ?? []).map(pointOf)
+  let { meters = 0, counted: last } = notes
   for (const [seen, least] of [
     [before, 0],
     [after, jitterMeters],

@@ -1,13 +1,15 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver, type GapEvent, memoryInbox, Retry, vehicles } from 'fleethook'
+import { DatabaseSync } from 'node:sqlite'
+import { createReceiver, type Delivery, type GapEvent, memoryInbox, Retry, vehicles } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import type { Inbox, InboxFactory } from 'fleethook/extend'
 import { durableObjectInbox } from 'fleethook/inbox/durable-object'
 import { kafkaInbox } from 'fleethook/inbox/kafka'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { createOnce, type Once } from 'fleethook/once'
 import { fakeClock, message } from 'fleethook/testing'
 import { silent } from 'fleethook/when'
 import { silent as silence, unwatched } from '../vehicles/scene.ts'
@@ -38,6 +40,41 @@ const pairs = [
   ['in memory', () => (): InboxFactory => memoryInbox()],
   ['in SQLite files', () => inFolder(newFolder())],
 ] as const
+
+test('handlers of one name that write once do so on the receiver and on each branch', async () => {
+  const db = new DatabaseSync(':memory:')
+  db.exec('CREATE TABLE rows (text TEXT)')
+  let last: Promise<unknown> = Promise.resolve()
+  const newOnce = (): Once<DatabaseSync> =>
+    createOnce<DatabaseSync>({
+      database: 'sqlite',
+      run: async (tx, sql, values) => Number(tx.prepare(sql).run(...values).changes),
+      transaction(work) {
+        const done = last.then(async () => {
+          db.exec('BEGIN')
+          await work(db)
+          db.exec('COMMIT')
+        })
+        last = done
+        return done
+      },
+    })
+  for (const sql of newOnce().schema) db.exec(sql)
+  const writes = (place: string): ((event: { vin: string }, context: { delivery: Delivery }) => Promise<void>) =>
+    newOnce()('rows', ({ vin }, _, tx) => void tx.prepare('INSERT INTO rows VALUES (?)').run(`${vin} ${place}`))
+  const receiver = createReceiver({ secret: false, log: silence }).on('data', writes('receiver'))
+  stops.push(() => receiver.drain())
+  for (const name of ['crm', 'staging']) branch(receiver, { name, inbox: memoryInbox() }).on('data', writes(name))
+  for (const vin of ['A', 'B']) await receiver.accept({ authorization: undefined, body: data(vin, 1) })
+  await soon(() =>
+    expect(
+      db
+        .prepare('SELECT text FROM rows ORDER BY text')
+        .all()
+        .map(({ text }) => text),
+    ).toEqual(['A', 'B'].flatMap((vin) => ['crm', 'receiver', 'staging'].map((place) => `${vin} ${place}`))),
+  )
+})
 
 const odometer = (event: { readonly data: { readonly Odometer?: unknown } }): number => Number(event.data.Odometer)
 

@@ -43,7 +43,7 @@ async function shown(
   for (const output of [child.stdout, child.stderr])
     if (output !== null) createInterface({ input: output }).on('line', (line) => lines.push(line))
   const line = async (pattern: RegExp): Promise<string> => {
-    await expect.poll(() => lines.some((each) => pattern.test(each)), { timeout: 30_000 }).toBe(true)
+    await expect.poll(() => lines.some((each) => pattern.test(each))).toBe(true)
     return lines.find((each) => pattern.test(each)) ?? ''
   }
   const url = new URL(await line(/^http:\/\/127\.0\.0\.1:\d+\/#secret=[\w-]{24}$/))
@@ -149,7 +149,7 @@ test('inspect --json prints the address as JSON, and nothing else to its output'
   const { child, ended } = start(['inspect', '--json', '--inbox', inbox])
   let printed = ''
   child.stdout?.on('data', (chunk) => (printed += String(chunk)))
-  await expect.poll(() => printed, { timeout: 30_000 }).toMatch(/}\n$/)
+  await expect.poll(() => printed).toMatch(/}\n$/)
   const url = new URL(JSON.parse(printed).url)
   const page = await ask(new URL('/', url), {}, '</html>')
   expect(page).toMatchObject({ status: 200, body: expect.stringContaining('<!doctype html>') })

@@ -126,7 +126,7 @@ test.skipIf(!existsSync('/usr/bin/script'))(
     expect(await health()).toBe(200)
     terminal.kill('SIGKILL')
     await expect.poll(() => isAlive(launcher)).toBe(false)
-    expect(await health()).toBe(0)
+    await expect.poll(health).toBe(0)
   },
 )
 

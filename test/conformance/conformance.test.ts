@@ -22,19 +22,15 @@ for (const { runtime, command, how } of targetCommands) {
       describe(mount === '' ? 'at the root' : `mounted at ${mount}`, () => {
         const at = (): string => target.url + mount
         const checks = receiverConformance({ url: 'http://not.yet', secret, slowVins, events: async () => [] })
-        test.each(checks.map(({ name }, index) => [name, index] as const))(
-          '%s',
-          { timeout: 30_000 },
-          async (_name, index) => {
-            const subject = {
-              url: at(),
-              secret,
-              slowVins,
-              events: async () => (await fetch(`${eventsUrl}/target/events`)).json(),
-            }
-            await receiverConformance(subject)[index]?.run()
-          },
-        )
+        test.each(checks.map(({ name }, index) => [name, index] as const))('%s', async (_name, index) => {
+          const subject = {
+            url: at(),
+            secret,
+            slowVins,
+            events: async () => (await fetch(`${eventsUrl}/target/events`)).json(),
+          }
+          await receiverConformance(subject)[index]?.run()
+        })
       })
     }
   })

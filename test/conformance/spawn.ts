@@ -140,13 +140,17 @@ export async function spawnTarget({
 /** The ports that this process was given. One on which nobody listens for a moment is still somebody's. */
 const given = new Set<number>()
 
+/** Each worker of Vitest has ports of its own, because it does not know those that others were given. */
+const portsEach = 600
+const firstPort = 20_000 + portsEach * ((Number(process.env['VITEST_POOL_ID']) || 0) % 20)
+
 /**
  * A free port of 127.0.0.1 for a process that a test starts, and for its successors. It is below those that the system gives
  * away, so no other test gets it meanwhile. And a sender that keeps connecting to a closed port of those can connect to itself.
  */
 export async function freePort(): Promise<number> {
   for (;;) {
-    const port = randomInt(20_000, 32_000)
+    const port = randomInt(firstPort, firstPort + portsEach)
     if (given.has(port)) continue
     given.add(port)
     const isFree = await new Promise<boolean>((resolve) => {

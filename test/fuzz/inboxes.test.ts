@@ -156,7 +156,6 @@ test.each(everywhere)(
         place.end()
       }),
       {
-        timeout: 20_000,
         numRuns: inForm({ short: 6, full: 60, long: 2_000 }),
         examples: [[[{ messages: worst, isCollector: false }]]],
       },

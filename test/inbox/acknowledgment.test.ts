@@ -146,21 +146,21 @@ describe('handlers start after the answer is on its way', () => {
     let handledAtAnswer: number | undefined
     const receiver = createReceiver({ secret: false })
       .on('data', () => {
-        burn(5)
+        if (handledAtAnswer === undefined) burn(5)
         handled += 1
         if (handledAtAnswer === undefined && client.hasAnswer()) handledAtAnswer = handled
       })
       .on('state', () => {})
     const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false, announce: false })
     try {
-      for (let n = 0; n < 400; n += 1) await receiver.accept({ authorization: undefined, body: data('A', n) })
+      for (let n = 0; n < 2_000; n += 1) await receiver.accept({ authorization: undefined, body: data('A', n) })
       await client.post(server.port, JSON.stringify({ vin: 'B', createdAt: '2024-02-24T04:58:44Z', state: 'online' }))
       await receiver.drain()
     } finally {
       await server.close()
     }
-    expect(handled).toBe(400)
-    expect(handledAtAnswer).toBeLessThan(400)
+    expect(handled).toBe(2_000)
+    expect(handledAtAnswer).toBeLessThan(2_000)
   })
 })
 

@@ -5,6 +5,7 @@ import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
 import { expect, test } from 'vitest'
 import { DeliveryIds, reason, lettersIn, settledIn } from '../../src/testing/kept-message.ts'
+import { unwatched } from '../vehicles/scene.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf } from './sqlite-settings.ts'
 
@@ -15,7 +16,7 @@ const soon = 30_000
 
 /** A clock whose time of day a test sets, while the other one goes on. */
 function settable(): { readonly clock: InboxSettings['clock']; readonly real: FakeClock; aheadMs: number } {
-  const real = fakeClock(startMs)
+  const real = unwatched(fakeClock(startMs))
   const set = { real, aheadMs: 0, clock: { ...real, now: () => real.now() + set.aheadMs, elapsedMs: () => real.now() } }
   return set
 }

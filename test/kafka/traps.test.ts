@@ -19,7 +19,6 @@ afterAll(() => brokers?.[Symbol.asyncDispose]())
 
 const partitions = 6
 const { run, newTopic } = receiversOn(() => brokers, partitions)
-const patience = { timeout: 20_000, interval: 50 }
 
 /** Counts the heartbeats of a member in the second after its close. It closes `afterMs` milliseconds after it began to join again. */
 async function heartbeatsAfterClose(topic: string, groupId: string, afterMs: number): Promise<number> {
@@ -29,7 +28,7 @@ async function heartbeatsAfterClose(topic: string, groupId: string, afterMs: num
   consumer.topics.track(topic)
   let heartbeats = 0
   const joined = (): Promise<boolean> => consumer.joinGroup({}).then(Boolean, () => false)
-  await expect.poll(joined, patience).toBe(true)
+  await expect.poll(joined).toBe(true)
   const joining = consumer.joinGroup({}).catch(() => {})
   await pause(afterMs)
   await closeClient(consumer)
@@ -55,11 +54,11 @@ describe('traps of the client', () => {
     await place(count(partitions).map(() => 1))
     await using one = await run({ topic, allowWeak: true })
     for (const n of count(50)) expect(await one.post(`V${n % 10}`, n)).toBe(200)
-    await expect.poll(() => one.runs.length, patience).toBe(50)
+    await expect.poll(() => one.runs.length).toBe(50)
     // The broker that has all partitions keeps none, so a request for several of them no longer has a single leader.
     await place(count(partitions).map((partition) => 2 + (partition % 2)))
     for (const n of count(50)) expect(await one.post(`V${n % 10}`, 50 + n)).toBe(200)
-    await expect.poll(() => one.runs.length, patience).toBe(100)
+    await expect.poll(() => one.runs.length).toBe(100)
     for (const vehicle of count(10))
       expect(numbersOf(one, `V${vehicle}`)).toEqual(count(100).filter((n) => n % 10 === vehicle))
   })
@@ -69,7 +68,7 @@ describe('traps of the client', () => {
     await using front = await run({ topic, role: 'receive' })
     for (const n of count(20)) expect(await front.post('V1', n)).toBe(200)
     await using back = await run({ topic, role: 'handle' })
-    await expect.poll(() => numbersOf(back, 'V1'), patience).toEqual(count(20))
+    await expect.poll(() => numbersOf(back, 'V1')).toEqual(count(20))
   })
 
   test('7: a process that the group has removed commits nothing, and joins again', async () => {
@@ -77,7 +76,7 @@ describe('traps of the client', () => {
     const groupId = `${topic}-handlers`
     await using one = await run({ topic })
     for (const n of count(20)) expect(await one.post('V1', n)).toBe(200)
-    await expect.poll(() => one.runs.length, patience).toBe(20)
+    await expect.poll(() => one.runs.length).toBe(20)
     const admin = createAdmin(brokers.addresses)
     try {
       const groups = await admin.describeGroups({ groups: [groupId] })
@@ -89,7 +88,7 @@ describe('traps of the client', () => {
     }
     for (const n of count(20)) expect(await one.post('V1', 20 + n)).toBe(200)
     const handled = (): ReadonlySet<number> => new Set(numbersOf(one, 'V1'))
-    await expect.poll(() => handled().size, patience).toBe(40)
+    await expect.poll(() => handled().size).toBe(40)
     // Messages are handed out again from the group's position on, in order: under load, in more than one assignment.
     const again = one.runs.filter(({ redelivered }) => redelivered).map(({ number }) => number)
     const skips = again.filter((number, at) => at > 0 && number > (again[at - 1] ?? 0) + 1)
@@ -105,7 +104,7 @@ describe('traps of the client', () => {
     await addPartitions(brokers.addresses, topic, 12)
     await using one = await run({ topic })
     for (const n of count(60)) expect(await one.post(`V${n}`, n)).toBe(200)
-    await expect.poll(() => one.runs.length, patience).toBe(60)
+    await expect.poll(() => one.runs.length).toBe(60)
     expect(one.logged).toContain('the topic has more partitions than the option says, and the others stay empty')
     expect(one.receiver.stats().inbox.lag).toMatchObject({ 0: 0 })
     expect((await endsOf(brokers.addresses, topic)).slice(6)).toEqual([0, 0, 0, 0, 0, 0])
@@ -116,7 +115,7 @@ describe('traps of the client', () => {
     await using one = await run({ topic })
     const statuses = await Promise.all([one.post('V1', 0), one.post('V1', 1, 30_000), one.post('V1', 2)])
     expect(statuses).toEqual([200, 413, 200])
-    await expect.poll(() => numbersOf(one, 'V1'), patience).toEqual([0, 2])
+    await expect.poll(() => numbersOf(one, 'V1')).toEqual([0, 2])
   })
 
   test('11: a process that closes while it joins the group sends no heartbeat afterwards', async () => {

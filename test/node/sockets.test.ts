@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { connect } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { createReceiver } from 'fleethook'
@@ -102,10 +103,12 @@ describe('pipelined requests while the server stops', () => {
       received += chunk.toString()
     })
     await new Promise((resolve) => socket.once('connect', resolve))
+    // The server listens to it before this test does.
+    const signal = once(process, 'SIGHUP')
     process.kill(process.pid, 'SIGHUP')
     const body = message('V1')
     const one = `POST / HTTP/1.1\r\nhost: a\r\nauthorization: ${secret}\r\ncontent-length: ${body.length}\r\n\r\n${body}`
-    await new Promise((resolve) => setTimeout(resolve, 100))
+    await signal
     socket.write(one.repeat(3))
     await new Promise((resolve) => socket.once('close', resolve))
     expect(received.match(/HTTP\/1\.1 200 OK/g)).toHaveLength(3)

@@ -7,7 +7,6 @@ import { endpoint } from '../cli/endpoint.ts'
 import { freePort, spawnTarget, type Target } from '../conformance/spawn.ts'
 import { programCommand, secret } from '../runtimes/targets.ts'
 
-const patience = { timeout: 20_000 }
 const program = join(import.meta.dirname, 'programs/listening.ts')
 
 /** A receiver in a process of its own. */
@@ -32,7 +31,7 @@ async function listens(
   const [lines, said]: [string[], string[]] = [[], []]
   if (child.stdout !== null) createInterface({ input: child.stdout }).on('line', (line) => lines.push(line))
   if (child.stderr !== null) createInterface({ input: child.stderr }).on('line', (line) => said.push(line))
-  await expect.poll(() => said, patience).toContainEqual(expect.stringMatching(/^Listening/))
+  await expect.poll(() => said).toContainEqual(expect.stringMatching(/^Listening/))
   return {
     lines,
     said,
@@ -64,7 +63,7 @@ test('posts each message as it came, in its own format, and says what was answer
     '{"time":1717228800.5,"host":"h","source":"V","sourcetype":"maker:telemetry:data","event":{"Gear":"P"}}',
   ]
   for (const body of bodies) await post(remote.url, body)
-  await expect.poll(() => shown.lines.length, patience).toBe(4)
+  await expect.poll(() => shown.lines.length).toBe(4)
   expect(local.posted.map(({ body }) => body)).toEqual(bodies)
   expect(local.posted.map(({ headers }) => headers.authorization)).toEqual(['local', 'local', 'local', 'Splunk local'])
   expect(local.posted[0]?.headers['fleethook-delivery']).toMatch(/^[\da-f-]{36}$/)
@@ -81,7 +80,7 @@ test(
     for (const vin of ['A', 'B']) await post(remote.url, of(vin, 1))
     await post(remote.url, JSON.stringify({ state: 'online', createdAt: '2026-06-01T08:00:01Z', vin: 'A' }))
     await post(remote.url, of('A', 2))
-    await expect.poll(() => shown.lines.length, patience).toBe(2)
+    await expect.poll(() => shown.lines.length).toBe(2)
     expect(shown.lines.map((line) => JSON.parse(line))).toEqual(
       Array.from({ length: 2 }, () => ({
         id: expect.stringMatching(/^[\da-f-]{36}$/),
@@ -100,10 +99,11 @@ test('goes on in order after the local receiver restarts, and loses nothing', { 
   const local = await receiver(port, 'local')
   const shown = await listens(remote.url, `http://127.0.0.1:${port}`)
   await post(remote.url, of('V', 0))
-  await local.line(/"Odometer":0/)
+  // Without the answer, it would be posted again.
+  await expect.poll(() => shown.lines.length).toBe(1)
   await local.stop('SIGKILL')
   for (let n = 1; n <= 20; n += 1) await post(remote.url, of('V', n))
-  await expect.poll(() => shown.said, patience).toContainEqual(expect.stringMatching(/does not answer \(ECONN\w+\)/))
+  await expect.poll(() => shown.said).toContainEqual(expect.stringMatching(/does not answer \(ECONN\w+\)/))
   const next = await receiver(port, 'local')
   await next.line(/"Odometer":20/)
   const got = next.output.flatMap((line) => /"Odometer":(\d+)/.exec(line)?.[1] ?? [])
@@ -118,10 +118,10 @@ test('goes on after the running receiver restarts, and says what it has not seen
   await post(remote.url, of('V', 1))
   await local.line(/"Odometer":1,?/)
   await remote.stop('SIGKILL')
-  await expect.poll(() => shown.said, patience).toContainEqual(expect.stringMatching(/^The receiver stopped/))
+  await expect.poll(() => shown.said).toContainEqual(expect.stringMatching(/^The receiver stopped/))
   const next = await receiver(port)
   await expect
-    .poll(() => shown.said, patience)
+    .poll(() => shown.said)
     .toContainEqual(expect.stringMatching(/^The receiver runs again. What it took between .* is not posted here/))
   await post(next.url, of('V', 2))
   await local.line(/"Odometer":2/)
@@ -131,21 +131,21 @@ test('says how much the feed dropped while the local receiver was away', { timeo
   const [remote, port] = [await receiver(), await freePort()]
   const shown = await listens(remote.url, `http://127.0.0.1:${port}`)
   await post(remote.url, of('V', 0))
-  await expect.poll(() => shown.said, patience).toContainEqual(expect.stringMatching(/does not answer/))
+  await expect.poll(() => shown.said).toContainEqual(expect.stringMatching(/does not answer/))
   const sent = 2_000
   await post(remote.url, Array.from({ length: sent }, (_, n) => of('V', n + 1)).join('\n'))
   const local = await receiver(port, 'local')
-  await expect.poll(() => shown.lines, patience).toContainEqual(expect.stringMatching(/^The feed dropped \d+ items/))
-  await local.line(new RegExp(`"Odometer":${sent}\\b`))
+  await expect.poll(() => shown.lines).toContainEqual(expect.stringMatching(/^The feed dropped \d+ items/))
+  // The feed may have dropped the last of those too, if their handlers were faster than its reader.
+  await post(remote.url, of('V', sent + 1))
+  await local.line(new RegExp(`"Odometer":${sent + 1}\\b`))
 })
 
 test('ends when it posts to the receiver that it reads', { timeout: 60_000 }, async () => {
   const remote = await receiver()
   const shown = await listens(remote.url, remote.url, ['--auth', secret])
   await post(remote.url, of('V', 1))
-  await expect
-    .poll(() => shown.said, patience)
-    .toContainEqual(expect.stringMatching(/^error: .* is the one that is read/))
+  await expect.poll(() => shown.said).toContainEqual(expect.stringMatching(/^error: .* is the one that is read/))
   expect(shown.lines.length).toBeLessThan(10)
 })
 

@@ -32,7 +32,7 @@ function tail(...args: readonly string[]): {
   const lines: string[] = []
   if (child.stdout !== null) createInterface({ input: child.stdout }).on('line', (line) => lines.push(line))
   const linesTo = async (pattern: RegExp): Promise<readonly string[]> => {
-    await expect.poll(() => lines.some((line) => pattern.test(line)), { timeout: 20_000 }).toBe(true)
+    await expect.poll(() => lines.some((line) => pattern.test(line))).toBe(true)
     return lines.slice(0, lines.findIndex((line) => pattern.test(line)) + 1)
   }
   return {
@@ -55,7 +55,7 @@ test('shows what happens, one line per event, and what went wrong before it bega
   expect(await shown.line(/^failed/)).toMatch(
     /^failed +run 1 {2}.* 0FLEETV14T0000004 data .*the database is gone, next none$/,
   )
-  expect(await shown.line(/^dead/)).toMatch(/^dead +1 run {2}.*fleethook dead show [\da-f-]{36}$/)
+  expect(await shown.line(/^dead/)).toMatch(/^dead +1 run {2}.*fleethook dead show [\da-f-]{36} --inbox=\S+$/)
   expect(await shown.end()).toMatchObject({ status: 0, stderr: '' })
 })
 
@@ -76,9 +76,7 @@ test('with --json, each line is an item of the feed', { timeout: 60_000 }, async
   const { inbox, target } = await running()
   const shown = tail('--json', '--inbox', inbox, '--vin', 'A')
   await fetch(target.url, { method: 'POST', headers: { authorization: 'wrong' } })
-  await expect
-    .poll(async () => (await post(target.url, 'A', 1), shown.line(/"dead"/)), { timeout: 20_000 })
-    .toBeTruthy()
+  await expect.poll(async () => (await post(target.url, 'A', 1), shown.line(/"dead"/))).toBeTruthy()
   expect(JSON.parse(await shown.line(/"kind":"dead"/))).toMatchObject({
     kind: 'dead',
     event: { vin: 'A' },
@@ -101,7 +99,7 @@ test('-n shows what was handled before it began, and --no-follow ends after that
   for (const n of [1, 2, 3]) expect((await fetch(target.url, { method: 'POST', body: String(n) })).status).toBe(401)
   for (const n of [1, 2, 3]) expect(await post(target.url, '0FLEETV14T0000004', n)).toBe(200)
   await expect
-    .poll(async () => (await command(['tail', '--inbox', inbox, '--no-follow', '-n', '2'])).stdout, { timeout: 20_000 })
+    .poll(async () => (await command(['tail', '--inbox', inbox, '--no-follow', '-n', '2'])).stdout)
     .toMatch(/^handled .*BatteryLevel 2\nhandled .*BatteryLevel 3\n$/)
   const json = await command(['tail', '--inbox', inbox, '--no-follow', '-n', '1', '--json'])
   expect(JSON.parse(json.stdout)).toMatchObject({ kind: 'settled', outcome: 'handled' })

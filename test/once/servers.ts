@@ -72,7 +72,8 @@ async function startOn(
   const options: Options = { ...as, cwd: folder, stdio: 'ignore' }
   fill(data, options)
   const port = await freePort()
-  const given = ['listen_addresses=127.0.0.1', `unix_socket_directories=${folder}`, ...settings]
+  // The tests of a file share it, and their pools keep idle connections for a while.
+  const given = ['listen_addresses=127.0.0.1', `unix_socket_directories=${folder}`, 'max_connections=300', ...settings]
   const args = ['-D', data, '-p', String(port), ...given.flatMap((setting) => ['-c', setting])]
   let isWanted = true
   let server: ChildProcess | undefined

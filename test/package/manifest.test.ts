@@ -10,7 +10,7 @@ const manifest = z
   .object({
     version: z.string(),
     license: z.string(),
-    exports: z.record(z.string(), z.union([z.string(), z.object({ types: z.string(), default: z.string() })])),
+    exports: z.record(z.string(), z.union([z.string(), z.looseObject({ types: z.string(), default: z.string() })])),
     imports: z.record(z.string(), z.object({ node: z.string(), default: z.string() })),
     bin: z.record(z.string(), z.string()),
     dependencies: z.record(z.string(), z.string()),

@@ -58,7 +58,7 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     await receiver.open()
     for (let n = 0; n < 20; n += 1) expect(await post(receiver, n, n)).toBe(200)
     await expect
-      .poll(() => receiver.stats().backlog, { timeout: 20_000 })
+      .poll(() => receiver.stats().backlog)
       .toMatchObject({ messages: 20, oldestMs: expect.any(Number), processes: 0, unhandledPartitions: 64 })
     const text = metricsText(receiver)
     expect(text).toMatch(/^fleethook_backlog_messages 20$/m)
@@ -72,7 +72,7 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
 
     const handling = await made('alone', 'handle')
     await handling.open()
-    await expect.poll(() => receiver.stats().backlog, { timeout: 20_000 }).toMatchObject({ messages: 0, processes: 1 })
+    await expect.poll(() => receiver.stats().backlog).toMatchObject({ messages: 0, processes: 1 })
     expect(cli('doctor', '--only', 'postgres', '--schema', 'alone').out).toContain('1 process runs handlers')
   })
 
@@ -92,7 +92,7 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     ] as const)
       expect(await post(receiver, vehicle, number)).toBe(200)
     const failing = { messages: 2, vehicles: 2, handlers: [{ handler: 'billing', messages: 2, error: 'TypeError' }] }
-    await expect.poll(() => receiver.stats().failing, { timeout: 20_000 }).toMatchObject(failing)
+    await expect.poll(() => receiver.stats().failing).toMatchObject(failing)
     expect(metricsText(receiver)).toMatch(/^fleethook_failing_messages\{fleethook_handler="billing"\} 2$/m)
     const { rows } = await scene.pool.query('SELECT * FROM failing.failing ORDER BY vin')
     expect(rows).toMatchObject([
@@ -113,9 +113,7 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     second.on('data', billing)
     await second.open()
     await expect
-      .poll(async () => (await Array.fromAsync(receiver.deadLetters.list())).map(({ error }) => error), {
-        timeout: 20_000,
-      })
+      .poll(async () => (await Array.fromAsync(receiver.deadLetters.list())).map(({ error }) => error))
       .toEqual(
         [1, 2].map(() => expect.stringMatching(/^TypeError: the invoice service is down \(billing; earlier processes/)),
       )
@@ -130,7 +128,7 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     })
     await receiver.open()
     expect(await post(receiver, 1, 1)).toBe(200)
-    await expect.poll(() => receiver.stats().deadLettered, { timeout: 20_000 }).toBe(1)
+    await expect.poll(() => receiver.stats().deadLettered).toBe(1)
     const list = cli('dead', 'list', '--json')
     expect(list.status).toBe(0)
     const { letters }: { letters: readonly { id: string }[] } = JSON.parse(list.out)
@@ -152,7 +150,7 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     })
     await receiver.open()
     expect(await post(receiver, 1, 1)).toBe(200)
-    await expect.poll(() => receiver.stats().deadLettered, { timeout: 20_000 }).toBe(1)
+    await expect.poll(() => receiver.stats().deadLettered).toBe(1)
     const project = mkdtempSync(join(tmpdir(), 'fleethook-beside-'))
     onTestFinished(() => rmSync(project, { recursive: true }))
     symlinkSync(resolve('node_modules'), join(project, 'node_modules'))

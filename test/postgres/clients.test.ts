@@ -164,7 +164,7 @@ describe.skipIf(!hasPostgres)('clients', () => {
   })
 
   // It takes seconds to start.
-  test.skipIf(form === 'short')('the inbox runs on PGlite', { timeout: 120_000 }, async () => {
+  test.skipIf(form === 'short')('the inbox runs on PGlite', async () => {
     const db = new PGlite()
     await db.exec(tablesOf(schema))
     await keepsMessages(db)

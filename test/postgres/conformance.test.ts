@@ -31,7 +31,6 @@ describe.skipIf(!hasPostgres).each(few(['on a server', 'behind PgBouncer in tran
         return postgresInbox({ db: scene.newPool(3, bouncer?.port), schema, leaseMs: 3_000 })
       },
     })
-    for (const { name, run } of checks)
-      test.skipIf(where !== 'on a server' && !hasPgBouncer)(name, { timeout: 60_000 }, run)
+    for (const { name, run } of checks) test.skipIf(where !== 'on a server' && !hasPgBouncer)(name, run)
   },
 )

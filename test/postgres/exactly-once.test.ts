@@ -157,7 +157,7 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
     for (let n = 2; n < 6; n += 1) await post(receiver, n, n)
     await expect.poll(waiting).toBe(1)
     end()
-    await expect.poll(waiting, { timeout: 30_000 }).toBe(0)
+    await expect.poll(waiting).toBe(0)
     expect(await written()).toEqual(['stuck 1', 'stuck 2', 'stuck 3', 'stuck 4', 'stuck 5'])
     await receiver.drain()
   })
@@ -239,7 +239,7 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
 
     const second = rules(scene.newPool(), async () => {})
     await second.open()
-    await expect.poll(waiting, { timeout: 20_000 }).toBe(0)
+    await expect.poll(waiting).toBe(0)
     expect(await written()).toEqual(['times 18', 'times 19'])
     expect(new Set(ids).size).toBe(2)
     // A replay is a new run of both.
@@ -405,13 +405,13 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
       .poll(() => errors)
       .toContainEqual(expect.objectContaining({ message: expect.stringContaining('second connection of its pool') }))
     takesSecond = false
-    await expect.poll(waiting, { timeout: 20_000 }).toBe(0)
+    await expect.poll(waiting).toBe(0)
     await receiver.deadLetters.replay({})
-    await expect.poll(written, { timeout: 20_000 }).toHaveLength(8)
+    await expect.poll(written).toHaveLength(8)
     await receiver.drain()
   })
 
-  test('such handlers do not wait for ever, although the pool has no time limit', { timeout: 60_000 }, async () => {
+  test('such handlers do not wait for ever, although the pool has no time limit', async () => {
     const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
     // The server ends what is idle in a transaction, by the limit of the pool or by that of 20 seconds.
     const pool = scene.newPool(2, scene.server.port, 'postgres', { idle_in_transaction_session_timeout: 500 })
@@ -427,7 +427,7 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
     receiver.observe({ failed: (error) => errors.push(error) })
     await receiver.open()
     await Promise.all(Array.from({ length: 4 }, (_, n) => post(receiver, n, n)))
-    await expect.poll(waiting, { timeout: 30_000 }).toBe(0)
+    await expect.poll(waiting).toBe(0)
     expect(await written()).toEqual(['second 0', 'second 1', 'second 2', 'second 3'])
     expect(errors).toContainEqual(expect.objectContaining({ code: 'handler_timeout' }))
     await receiver.drain()

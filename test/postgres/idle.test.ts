@@ -9,7 +9,7 @@ import { receiverOn, sceneOfFile } from './scene.ts'
 describe.skipIf(!hasPostgres)('processes without traffic', () => {
   const scene = sceneOfFile(async () => {}, ['autovacuum=off'])
 
-  test('write at most 100 MB a day into the log of Postgres', { timeout: 120_000 }, async () => {
+  test('write at most 100 MB a day into the log of Postgres', async () => {
     await scene.prepare('idle')
     const roles = ['receive', 'receive', 'handle', 'handle'] as const
     const receivers = roles.map(
@@ -21,7 +21,7 @@ describe.skipIf(!hasPostgres)('processes without traffic', () => {
       (await scene.pool.query<{ n: string }>('SELECT count(*) AS n FROM idle.part GROUP BY owner')).rows.map(({ n }) =>
         Number(n),
       )
-    await expect.poll(shares, { timeout: 20_000 }).toEqual([32, 32])
+    await expect.poll(shares).toEqual([32, 32])
     const look = async (): Promise<{ readonly ms: number; readonly bytes: number }> => {
       const { rows } = await scene.pool.query<{ ms: string; bytes: string }>(
         `SELECT extract(epoch FROM clock_timestamp()) * 1000 AS ms, pg_current_wal_lsn() - '0/0' AS bytes`,
@@ -37,9 +37,8 @@ describe.skipIf(!hasPostgres)('processes without traffic', () => {
       const to = await look()
       return ((to.bytes - from.bytes) / (to.ms - from.ms)) * 86_400_000
     }
-    // The first change of a page after a checkpoint writes all of it.
-    await rate()
-    expect(await rate()).toBeLessThan(100_000_000)
+    // The first change of a page after a checkpoint writes all of it, which happens in one of them at the most.
+    expect(Math.min(await rate(), await rate())).toBeLessThan(100_000_000)
     await Promise.all(receivers.map((receiver) => receiver.drain()))
   })
 })

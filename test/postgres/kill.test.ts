@@ -96,13 +96,12 @@ describe.skipIf(!hasPostgres)('handling processes that end at any moment', () =>
     expect(acknowledged).toBeGreaterThan(100)
   }
 
-  test.each(kills)('nothing is lost, written twice or out of order: %s', { timeout: 180_000 }, async (_, kill) => {
+  test.each(kills)('nothing is lost, written twice or out of order: %s', async (_, kill) => {
     expectClean(await killed(kill))
   })
 
   test.skipIf(!hasPgBouncer)(
     'nothing is lost, written twice or out of order: killed, and then the server crashes, behind PgBouncer in transaction mode',
-    { timeout: 180_000 },
     async () => {
       await using bouncer: DatabaseServer = await startPgBouncer(scene.server)
       await vi.waitFor(() => scene.newPool(1, bouncer.port).query('SELECT 1'), { timeout: 30_000, interval: 100 })
@@ -110,7 +109,7 @@ describe.skipIf(!hasPostgres)('handling processes that end at any moment', () =>
     },
   )
 
-  test('control: without the mark, some messages are written twice', { timeout: 180_000 }, async () => {
+  test('control: without the mark, some messages are written twice', async () => {
     const { lost, duplicates } = await killed({ modes: ['unmarked', 'unmarked'], fault: kill, rounds: inForm({ short: 2, full: 6 }) }) // prettier-ignore
     expect({ lost, isDoubled: duplicates.length > 0 }).toEqual({ lost: [], isDoubled: true })
   })

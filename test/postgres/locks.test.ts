@@ -139,7 +139,7 @@ describe.each(Object.entries(rowsOf))('while a row of `%s` is locked', (table, s
       expect(receiver.readiness().ready).toBe(true)
       if (table === 'waiting' || (table === 'vehicle' && how === 'succeed'))
         await expect.poll(() => lines.join('\n')).toMatch(/nother session has locked/)
-      if (table === 'process') expect(lines.join('\n')).toMatch(/locked the row of this process/)
+      if (table === 'process') await expect.poll(() => lines.join('\n')).toMatch(/locked the row of this process/)
       // Nothing that the inbox runs stands in a queue behind the lock.
       const { rows: queue } = await scene.pool.query(
         "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND xact_start < now() - interval '2 seconds'",
@@ -148,9 +148,7 @@ describe.each(Object.entries(rowsOf))('while a row of `%s` is locked', (table, s
 
       await locked.release()
       fleet.behave(how === 'again' ? 'succeed' : how)
-      await expect
-        .poll(async () => (await scene.pool.query(`SELECT 1 FROM ${schema}.waiting`)).rowCount, { timeout: 30_000 })
-        .toBe(0)
+      await expect.poll(async () => (await scene.pool.query(`SELECT 1 FROM ${schema}.waiting`)).rowCount).toBe(0)
       expect(await Array.fromAsync(receiver.deadLetters.list())).toHaveLength(how === 'fail' ? 1 : 0)
     },
   )
@@ -166,7 +164,7 @@ test('a lock of a moment, as of the failed transaction of a handler, is no error
   await expect.poll(() => rows('waiting'), { interval: 20 }).toBe(1)
   const locked = await lock(`SELECT 1 FROM ${schema}.waiting FOR UPDATE`)
   fleet.behave('fail')
-  await scene.pool.query('SELECT pg_sleep(0.4)')
+  await scene.pool.query('SELECT pg_sleep(0.2)')
   await locked.release()
   await expect.poll(() => rows('dead')).toBe(1)
   expect(fleet.lines.join('\n')).not.toMatch(/nother session has locked/)
@@ -191,7 +189,7 @@ test('a message does not end without its state while the next one of its vehicle
   await expect.poll(() => handled.slice(-2)).toEqual([2, 3].map((n) => `${vinOf(0)} ${n}`))
   const last = await lock(`SELECT 1 FROM ${schema}.waiting ORDER BY seq DESC LIMIT 1 FOR UPDATE`)
   await vehicle.release()
-  await expect.poll(() => lines.join('\n'), { timeout: 20_000 }).toMatch(/locked rows of messages.*"messages":\d/)
+  await expect.poll(() => lines.join('\n')).toMatch(/locked rows of messages.*"messages":\d/)
   const other = createReceiver({
     secret: false,
     inbox: postgresInbox({ db: scene.newPool(), schema, role: 'receive' }),

@@ -51,7 +51,7 @@ const trip = { minutes: '10.0', miles: '13.0', kwh: '3.50' }
 const charge = { minutes: '60.0', kwh: '10.40', percent_from: 70, percent_to: 85, place: 'home', cost: '3.12' }
 
 const once = 'logbook has each trip and charge once, with its values, although its process is killed while it writes'
-test.skipIf(!hasPostgres)(once, { timeout: 120_000 }, async () => {
+test.skipIf(!hasPostgres)(once, async () => {
   await using scene = await startScene()
   await prepare(scene)
   const vehicles = Array.from({ length: 12 }, (_, n) => n)
@@ -87,7 +87,6 @@ test.skipIf(!hasPostgres)(once, { timeout: 120_000 }, async () => {
 
 test.skipIf(!hasPostgres)(
   'each panel of the dashboard asks the datasource that is provisioned, and its query runs as the user that only reads',
-  { timeout: 120_000 },
   async () => {
     await using scene = await startScene()
     // Before the tables, as in compose.yaml.

@@ -77,7 +77,7 @@ test('rows that Postgres refuses take no others with them: good messages are han
         )
         expect(vins.filter((_, at) => answers[at]?.status !== 200)).toEqual(of('P'))
         await expect
-          .poll(() => receiver.stats(), { timeout: 30_000 })
+          .poll(() => receiver.stats())
           .toMatchObject({
             handled: of('G').length + of('R').length + of('S').length,
             deadLettered: of('U').length + of('E').length,
@@ -151,7 +151,7 @@ test('a NUL, half of a character or a million characters in a VIN, a value or an
     bodies.map((body) => receiver.accept({ authorization: undefined, body: JSON.stringify(body) })),
   )
   expect(answers.map(({ status }) => status)).toEqual(bodies.map(() => 200))
-  await expect.poll(() => receiver.stats(), { timeout: 30_000 }).toMatchObject({ handled: 9, deadLettered: 3 })
+  await expect.poll(() => receiver.stats()).toMatchObject({ handled: 9, deadLettered: 3 })
   await receiver.drain()
   const { rows } = await scene.pool.query('SELECT count(*) FROM odd_texts.waiting')
   expect(Number(rows[0].count)).toBe(0)

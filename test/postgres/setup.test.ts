@@ -44,34 +44,30 @@ describe.skipIf(!hasPostgres)('a database of postgresInbox', () => {
     return said
   }
 
-  test.each([1, 2])(
-    'tables of version %i are brought up to date, and their messages are handled',
-    async (version) => {
-      const schema = `version${version}`
-      await scene.pool.query(olderTables(schema, version))
-      // An owner that ended without a goodbye.
-      await scene.pool.query(
-        `UPDATE ${schema}.part SET owner = gen_random_uuid(), until = clock_timestamp() WHERE part < 40`,
-      )
-      const receiver = receiverOn({ db: scene.newPool(), schema }).receiver
-      expect(await failure(receiver.open())).toBe(
-        `The tables in the schema ${schema} have version ${version}, and this fleethook knows ${schemaVersion}. ` +
-          'Stop the processes of the older fleethook, then update the tables: fleethook postgres schema --apply',
-      )
-      await receiver.drain()
-      expect(apply(schema)).toBe(
-        `The tables in the schema ${schema} now have version ${schemaVersion}; they had version ${version}.`,
-      )
-      expect(apply(schema)).toBe(`The tables in the schema ${schema} are ready.`)
-      const next = receiverOn({ db: scene.newPool(), schema }).receiver.on('data', () => {})
-      await next.open()
-      await expect.poll(() => next.stats().handled, { timeout: 20_000 }).toBe(1)
-      expect(await post(next, 1, 1)).toBe(200)
-      await expect.poll(() => next.stats().handled, { timeout: 20_000 }).toBe(2)
-      await next.drain()
-    },
-    60_000,
-  )
+  test.each([1, 2])('tables of version %i are brought up to date, and their messages are handled', async (version) => {
+    const schema = `version${version}`
+    await scene.pool.query(olderTables(schema, version))
+    // An owner that ended without a goodbye.
+    await scene.pool.query(
+      `UPDATE ${schema}.part SET owner = gen_random_uuid(), until = clock_timestamp() WHERE part < 40`,
+    )
+    const receiver = receiverOn({ db: scene.newPool(), schema }).receiver
+    expect(await failure(receiver.open())).toBe(
+      `The tables in the schema ${schema} have version ${version}, and this fleethook knows ${schemaVersion}. ` +
+        'Stop the processes of the older fleethook, then update the tables: fleethook postgres schema --apply',
+    )
+    await receiver.drain()
+    expect(apply(schema)).toBe(
+      `The tables in the schema ${schema} now have version ${schemaVersion}; they had version ${version}.`,
+    )
+    expect(apply(schema)).toBe(`The tables in the schema ${schema} are ready.`)
+    const next = receiverOn({ db: scene.newPool(), schema }).receiver.on('data', () => {})
+    await next.open()
+    await expect.poll(() => next.stats().handled).toBe(1)
+    expect(await post(next, 1, 1)).toBe(200)
+    await expect.poll(() => next.stats().handled).toBe(2)
+    await next.drain()
+  })
 
   test('tables of a newer version stay as they are', async () => {
     await scene.prepare('newest')
@@ -103,7 +99,7 @@ describe.skipIf(!hasPostgres)('a database of postgresInbox', () => {
     await holder.query(`SELECT pg_advisory_unlock_all()`)
     holder.release()
     expect(apply('locked')).toContain('are ready')
-  }, 60_000)
+  })
 
   test('a pool without an address, and an address where nothing listens, are named', async () => {
     const { PGHOST: _, ...env } = process.env
@@ -141,47 +137,43 @@ describe.skipIf(!hasPostgres)('a database of postgresInbox', () => {
   test.each([
     ['for all', 'ALTER SYSTEM SET synchronous_commit = off', 'ALTER SYSTEM RESET synchronous_commit'],
     ['for its user', 'ALTER ROLE test SET synchronous_commit = off', 'ALTER ROLE test RESET synchronous_commit'],
-  ])(
-    'that begins to lose what it commits, %s, gets no more messages',
-    async (_, turnOff, turnOn) => {
-      const schema = `weak${turnOff.length}`
-      await scene.prepare(schema)
-      const lines: string[] = []
-      const log = {
-        ...quiet,
-        error: (line: string) => void lines.push(line),
-        warn: (line: string) => void lines.push(line),
-      }
-      const db = scene.newPool()
-      const receiver = createReceiver({ secret: false, log, inbox: postgresInbox({ db, schema, leaseMs: 3_000 }) })
-      const strict = createReceiver({
-        secret: false,
-        log: quiet,
-        inbox: postgresInbox({ db: scene.newPool(), schema, allowWeak: true }),
-      })
-      await Promise.all([receiver.open(), strict.open()])
-      expect(await post(receiver, 1, 1)).toBe(200)
-      const change = async (sql: string): Promise<void> => {
-        await scene.pool.query(sql)
-        await setSetting(scene.pool, 'log_min_messages', 'warning')
-        // A setting of a user is for new connections.
-        await scene.pool.query(
-          `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`,
-        )
-      }
-      await change(turnOff)
-      await expect.poll(() => post(receiver, 1, 2), { timeout: 20_000 }).toBe(503)
-      await expect.poll(() => receiver.readiness(), { timeout: 20_000 }).toMatchObject({ ready: false })
-      expect(lines).toContain('Postgres can lose what it commits, and new messages are refused')
-      await expect.poll(() => post(strict, 1, 3), { timeout: 20_000 }).toBe(200)
-      await change(turnOn)
-      await expect.poll(() => receiver.readiness(), { timeout: 20_000 }).toMatchObject({ ready: true })
-      await expect.poll(() => post(receiver, 1, 4), { timeout: 20_000 }).toBe(200)
-      await expect.poll(() => lines).toContain('Postgres keeps what it commits again')
-      await Promise.all([receiver.drain(), strict.drain()])
-    },
-    90_000,
-  )
+  ])('that begins to lose what it commits, %s, gets no more messages', async (_, turnOff, turnOn) => {
+    const schema = `weak${turnOff.length}`
+    await scene.prepare(schema)
+    const lines: string[] = []
+    const log = {
+      ...quiet,
+      error: (line: string) => void lines.push(line),
+      warn: (line: string) => void lines.push(line),
+    }
+    const db = scene.newPool()
+    const receiver = createReceiver({ secret: false, log, inbox: postgresInbox({ db, schema, leaseMs: 3_000 }) })
+    const strict = createReceiver({
+      secret: false,
+      log: quiet,
+      inbox: postgresInbox({ db: scene.newPool(), schema, allowWeak: true }),
+    })
+    await Promise.all([receiver.open(), strict.open()])
+    expect(await post(receiver, 1, 1)).toBe(200)
+    const change = async (sql: string): Promise<void> => {
+      await scene.pool.query(sql)
+      await setSetting(scene.pool, 'log_min_messages', 'warning')
+      // A setting of a user is for new connections.
+      await scene.pool.query(
+        `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`,
+      )
+    }
+    await change(turnOff)
+    await expect.poll(() => post(receiver, 1, 2)).toBe(503)
+    await expect.poll(() => receiver.readiness()).toMatchObject({ ready: false })
+    await expect.poll(() => lines).toContain('Postgres can lose what it commits, and new messages are refused')
+    await expect.poll(() => post(strict, 1, 3)).toBe(200)
+    await change(turnOn)
+    await expect.poll(() => receiver.readiness()).toMatchObject({ ready: true })
+    await expect.poll(() => post(receiver, 1, 4)).toBe(200)
+    await expect.poll(() => lines).toContain('Postgres keeps what it commits again')
+    await Promise.all([receiver.drain(), strict.drain()])
+  })
 })
 
 /** What fleethook created before, with one message that waits. */

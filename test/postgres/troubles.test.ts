@@ -40,7 +40,7 @@ describe.skipIf(!hasPostgres)('troubles of a running receiver', () => {
     const receiver = createReceiver({
       secret: false,
       log: quiet,
-      inbox: postgresInbox({ db, schema, confirmMs: 1_000, leaseMs: 3_000 }),
+      inbox: postgresInbox({ db, schema, confirmMs: 3_000, leaseMs: 3_000 }),
     })
       .on('data', (event) => void numbers.push(Number(event.data.Odometer)))
       .on('gap', (gap) => void gaps.push(gap))

@@ -47,7 +47,6 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
 
   test.each(few(['killed', 'frozen'] as const, 2))(
     '%s: each edge and each timer has one row, and each vehicle its newest state',
-    { timeout: 180_000 },
     async (fault) => {
       const schema = `edges_${fault}`
       await scene.prepare(schema)

@@ -116,4 +116,4 @@ describe('a clock that is set back', () => {
   test('hides no edge and no gap, and the log says so once', () => everywhere(places, inOneProcess))
 
   test('hides none between two processes either', () => everywhere(durablePlaces, betweenTwo))
-}, 30_000)
+})

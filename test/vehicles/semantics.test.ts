@@ -10,8 +10,6 @@ import { gapOf } from './everywhere.ts'
 import { places } from './places.ts'
 import { edgeOf, shown, silent, unwatched, vehicleScene, type VehicleScene, vin } from './scene.ts'
 
-/** For a busy machine. */
-const slow = { timeout: 10_000 }
 const last = <T>(list: readonly T[]): T | undefined => list.at(-1)
 
 describe('the newest value wins', () => {
@@ -310,7 +308,7 @@ describe('a replay', () => {
     await send({ Gear: 'R' })
     await send({ BatteryLevel: 49 })
     expect(await receiver.deadLetters.replay({})).toBe(1)
-    await expect.poll(() => seen.length, slow).toBe(4)
+    await expect.poll(() => seen.length).toBe(4)
     expect(seen[1]).toEqual([true, false, ['Gear "P">"R"~']])
     expect(seen[3]).toEqual(seen[1])
     await receiver.drain()
@@ -512,7 +510,7 @@ describe('receiver.vehicles', () => {
       await clock.advance(3_500_000)
       expect(await receiver.vehicles.get(vin)).toBeDefined()
       await clock.advance(3_600_000)
-      await expect.poll(() => receiver.vehicles.get(vin), slow).toBeUndefined()
+      await expect.poll(() => receiver.vehicles.get(vin)).toBeUndefined()
       await receiver.drain()
     }
   })

@@ -186,6 +186,19 @@ describe('several that are due at once', () => {
     await Promise.all([first, second].map(({ receiver }) => receiver.drain({ deadlineMs: 1, handlerGraceMs: 1 })))
   })
 
+  test('are all told before the message that ends them, however many rules there are', async () => {
+    const many = Array.from({ length: 200 }, (_, n) => starts(is('Gear', 'P')).after({ seconds: 60 + n }))
+    const { car, clock, told } = scene(Object.fromEntries(many.map((edge, n) => [`rule${n}`, edge])))
+    await car.data({ Gear: 'D' })
+    await clock.advance(3_600_000)
+    await car.data({ Gear: 'P' }, at(15))
+    await car.data({ Gear: 'D' }, at(35))
+    await clock.advance(60_000)
+    expect(told.slice(0, 2)).toEqual(['D', 'P'])
+    expect(told.slice(2, -1).map((one) => one.split(' ')[0])).toEqual(many.map((_, n) => `rule${n}`))
+    expect(told.at(-1)).toBe('D')
+  })
+
   test('of one edge are told one after another, each with an id of its own', async () => {
     const every: Edge = {
       ...parked,

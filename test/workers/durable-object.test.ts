@@ -1,6 +1,6 @@
 import { describe, test } from 'vitest'
 import { post } from '../runtimes/client.ts'
-import { patiently, started } from './running.ts'
+import { started } from './running.ts'
 
 const upTo = (count: number): readonly number[] => Array.from({ length: count }, (_, n) => n + 1)
 describe.concurrent('messages are kept in Durable Objects, and handled there', () => {
@@ -8,7 +8,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     await using running = await started({ handlerMs: 5 })
     const vins = ['V1', 'V2', 'V3']
     for (const number of upTo(20)) for (const vin of vins) expect(await post(running.url, vin, number)).toBe(200)
-    await expect.poll(() => running.entries.length, patiently).toBe(60)
+    await expect.poll(() => running.entries.length).toBe(60)
     for (const vin of vins) expect(running.numbersOf(vin)).toEqual(upTo(20))
     expect(running.entries.every(({ attempt, redelivered }) => attempt === 1 && !redelivered)).toBe(true)
     expect(await running.json('/stats')).toMatchObject({ received: 60, refused: {} })
@@ -25,7 +25,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
       body: JSON.stringify(body),
     })
     expect(answer.status).toBe(200)
-    await expect.poll(() => running.entries.map(({ vin }) => vin).toSorted(), patiently).toEqual(vins.toSorted())
+    await expect.poll(() => running.entries.map(({ vin }) => vin).toSorted()).toEqual(vins.toSorted())
   })
 
   test('a message that fails is retried while its VIN waits and other VINs continue', async ({ expect }) => {
@@ -36,7 +36,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     })
     for (const number of upTo(3))
       for (const vin of ['BAD', 'GOOD']) expect(await post(running.url, vin, number)).toBe(200)
-    await expect.poll(() => running.numbersOf('GOOD'), patiently).toEqual(upTo(3))
+    await expect.poll(() => running.numbersOf('GOOD')).toEqual(upTo(3))
     expect(running.numbersOf('BAD')).toEqual([])
     // Six waits of two seconds.
     await expect.poll(() => running.numbersOf('BAD'), { timeout: 40_000 }).toEqual(upTo(3))
@@ -53,13 +53,13 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     for (const vin of ['BAD', 'OK', 'BAD']) expect(await post(running.url, vin, 1)).toBe(200)
     const dead = async (): Promise<readonly { readonly id: string }[]> =>
       (await running.json('/dead')) as readonly { readonly id: string }[]
-    await expect.poll(dead, patiently).toMatchObject([
+    await expect.poll(dead).toMatchObject([
       { event: { vin: 'BAD' }, error: 'Error: not yet: 2', attempts: 2 },
       { event: { vin: 'BAD' }, error: 'Error: not yet: 2', attempts: 2 },
     ])
     const [{ id } = { id: '' }] = await dead()
     expect(await running.json(`/replay?id=${id}`)).toBe(1)
-    await expect.poll(() => running.entries, patiently).toMatchObject([{ vin: 'OK' }, { vin: 'BAD', replayed: true }])
+    await expect.poll(() => running.entries).toMatchObject([{ vin: 'OK' }, { vin: 'BAD', replayed: true }])
     expect(await dead()).toHaveLength(1)
     expect(await running.json('/replay?id=018dd9c4-0000-7000-8000-000000000000')).toBe(0)
   })
@@ -72,7 +72,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     })
     for (const vin of vins) expect(await post(running.url, vin, 1)).toBe(200)
     const dead = (query = ''): Promise<unknown> => running.json(`/dead${query}`)
-    await expect.poll(async () => Object(await dead()).length, patiently).toBe(6)
+    await expect.poll(async () => Object(await dead()).length).toBe(6)
     expect(await dead('?limit=2')).toMatchObject([{ event: { vin: 'V1' } }, { event: { vin: 'V2' } }])
     const [{ id }] = (await dead('?vin=V3')) as [{ id: string }]
     expect(await running.json(`/find?id=${id}`)).toMatchObject({ id, event: { vin: 'V3' } })
@@ -94,15 +94,15 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     for (const vin of vins) expect(await post(running.url, vin, 1)).toBe(200)
     const failing = (): Promise<unknown> => running.json('/failing')
     const handlers = [{ messages: 3, vehicles: 3, error: 'Error: not yet: 1' }]
-    await expect.poll(failing, patiently).toMatchObject({ messages: 3, vehicles: 3, handlers })
+    await expect.poll(failing).toMatchObject({ messages: 3, vehicles: 3, handlers })
     await running.again()
-    await expect.poll(failing, patiently).toMatchObject({ messages: 3, handlers })
+    await expect.poll(failing).toMatchObject({ messages: 3, handlers })
     const erased = { messages: 1, waiting: 1, deadLetters: 0 }
     expect(await running.json('/erase?vin=B&dryRun=1')).toEqual(erased)
     expect(await running.json('/erase?vin=B')).toEqual(erased)
     expect(await failing()).toMatchObject({ messages: 2 })
     expect(await running.json('/erase?vin=B')).toEqual({ messages: 0, waiting: 0, deadLetters: 0 })
-  }, 40_000)
+  })
 
   test('an attempt, and the wait before the next one, outlive the process', async ({ expect }) => {
     await using running = await started({
@@ -114,8 +114,8 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     await running.again()
     await running.target.line(/ attempt: '?2\b/)
     await running.again()
-    await expect.poll(() => running.entries, patiently).toMatchObject([{ vin: 'BAD', attempt: 3, redelivered: true }])
-  }, 40_000)
+    await expect.poll(() => running.entries).toMatchObject([{ vin: 'BAD', attempt: 3, redelivered: true }])
+  })
 
   test('a message whose object ends each time it is handled becomes a dead letter, and those behind it are handled', async ({
     expect,
@@ -126,10 +126,10 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     })
     for (const number of upTo(2)) expect(await post(running.url, 'BAD', number)).toBe(200)
     for (let time = 1; time <= 3; time++) {
-      await expect.poll(() => running.entries.length, patiently).toBe(time)
+      await expect.poll(() => running.entries.length).toBe(time)
       await running.again()
     }
-    await expect.poll(() => running.numbersOf('BAD'), patiently).toEqual([1, 1, 1, 2])
+    await expect.poll(() => running.numbersOf('BAD')).toEqual([1, 1, 1, 2])
     expect(await running.json('/dead')).toMatchObject([
       { event: { vin: 'BAD', data: { BatteryLevel: 1 } }, error: expect.stringContaining('3 processes ended') },
     ])
@@ -138,9 +138,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
   test('the batch handler gets the messages that its object has collected', async ({ expect }) => {
     await using running = await started({ batch: 5, inbox: { shards: 1 } })
     for (const number of upTo(12)) expect(await post(running.url, `V${number % 2}`, number)).toBe(200)
-    await expect
-      .poll(() => running.entries.map(({ vin }) => vin), patiently)
-      .toEqual(['5 at once', '5 at once', '2 at once'])
+    await expect.poll(() => running.entries.map(({ vin }) => vin)).toEqual(['5 at once', '5 at once', '2 at once'])
     expect(running.entries.map(({ number }) => number)).toEqual([15, 40, 23])
   })
 
@@ -156,6 +154,6 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     expect(statuses).toEqual([200, 200, 503, 503])
     expect((await fetch(`${running.url}/services/collector/health`)).status).toBe(503)
     expect(await running.json('/stats')).toMatchObject({ received: 2, refused: { inbox_full: 2 } })
-    await expect.poll(() => running.numbersOf('V1'), patiently).toEqual([1, 2, 'gap'])
+    await expect.poll(() => running.numbersOf('V1')).toEqual([1, 2, 'gap'])
   })
 })

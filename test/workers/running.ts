@@ -17,9 +17,6 @@ export interface Running extends AsyncDisposable {
   readonly again: () => Promise<void>
 }
 
-/** For what a Worker does within seconds. */
-export const patiently = { timeout: 15_000 }
-
 export async function started(settings: DurableSettings): Promise<Running> {
   const log = await startLog()
   const { entries } = log

@@ -5,7 +5,7 @@ import { secret } from '../runtimes/targets.ts'
 import { expected } from '../vehicles/everywhere-expected.ts'
 import { fields, script, vins } from '../vehicles/everywhere.ts'
 import type { DurableSettings } from './programs/durable.ts'
-import { patiently, started } from './running.ts'
+import { started } from './running.ts'
 
 const numbers: DurableSettings = { edges: 'numbers', vehicles: { fields: ['BatteryLevel'] } }
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
@@ -46,7 +46,7 @@ describe('states of vehicles in Durable Objects', () => {
     await using running = await started(numbers)
     const names = Array.from({ length: 12 }, (_, n) => `V${String(n).padStart(2, '0')}`)
     for (const number of [1, 2]) for (const vin of names) expect(await post(running.url, vin, number)).toBe(200)
-    await expect.poll(() => names.flatMap((vin) => running.told(vin)), patiently).toEqual(names.map(() => [1, 2]))
+    await expect.poll(() => names.flatMap((vin) => running.told(vin))).toEqual(names.map(() => [1, 2]))
     // The handler in the object saw the newest state, by way of `receiver.vehicles`.
     expect(running.entries.flatMap(({ happened }) => Reflect.get(happened ?? {}, 'newest') ?? [])).toEqual(
       names.map(() => 2),
@@ -71,7 +71,7 @@ describe('states of vehicles in Durable Objects', () => {
     expect(await running.json('/count')).toMatchObject({ vehicles: 11 })
     // The first value after it is no change, and that of another vehicle is one.
     for (const vin of ['V03', 'V04']) expect(await post(running.url, vin, 3)).toBe(200)
-    await expect.poll(() => running.told('V04').at(-1), patiently).toEqual([2, 3])
+    await expect.poll(() => running.told('V04').at(-1)).toEqual([2, 3])
     expect(running.told('V03')).toEqual([[1, 2]])
   })
 
@@ -81,17 +81,17 @@ describe('states of vehicles in Durable Objects', () => {
     await using running = await started(numbers)
     const names = Array.from({ length: 8 }, (_, n) => `V${n}`)
     for (const vin of names) expect(await post(running.url, vin, 1)).toBe(200)
-    await expect.poll(() => running.entries.length, patiently).toBe(8)
+    await expect.poll(() => running.entries.length).toBe(8)
     // Nothing was heard of this one but a gap.
     await running.json('/gap?vin=W')
     await running.json('/gap')
-    await expect.poll(() => running.entries.length, patiently).toBe(10)
+    await expect.poll(() => running.entries.length).toBe(10)
     await running.again()
     for (const vin of names)
       expect(await running.json(`/vehicle?vin=${vin}`)).toMatchObject({ values: { BatteryLevel: [1, 'uncertain'] } })
     expect(await running.json('/vehicle?vin=W')).toEqual({ vin: 'W', online: null, seenAt: null, values: {} })
     for (const vin of names) expect(await post(running.url, vin, 2)).toBe(200)
-    await expect.poll(() => names.flatMap((vin) => running.told(vin)), patiently).toEqual(names.map(() => [1, 2]))
+    await expect.poll(() => names.flatMap((vin) => running.told(vin))).toEqual(names.map(() => [1, 2]))
     for (const { happened } of running.entries)
       if (happened !== undefined) expect(happened.line).toMatch(/across a gap$/)
     expect(running.entries.filter(({ number, vin }) => String(number) === 'gap' && vin === '')).toHaveLength(1)
@@ -105,12 +105,12 @@ describe('states of vehicles in Durable Objects', () => {
       receiver: { ...numbers.receiver, retry: { attempts: 2, minMs: 1, maxMs: 1 } },
     })
     for (const number of [1, 2, 3]) expect(await post(running.url, 'BAD', number)).toBe(200)
-    await expect.poll(async () => Object(await running.json('/dead')).length, patiently).toBe(3)
+    await expect.poll(async () => Object(await running.json('/dead')).length).toBe(3)
     expect(await running.json('/vehicle?vin=BAD')).toMatchObject({ values: { BatteryLevel: [3, 'certain'] } })
     await running.again()
     const letters = (await running.json('/dead')) as { id: string }[]
     for (const { id } of letters) expect(await running.json(`/replay?id=${id}`)).toBe(1)
-    await expect.poll(() => running.told('BAD'), patiently).toEqual([[1, 2], [2, 3]]) // prettier-ignore
+    await expect.poll(() => running.told('BAD')).toEqual([[1, 2], [2, 3]]) // prettier-ignore
     const ids = running.entries.flatMap(({ happened, delivery }) =>
       happened === undefined ? [] : [[happened.id, delivery]],
     )

@@ -163,7 +163,7 @@ describe('in a browser', () => {
       await page.locator('#localsearch-input').fill(title)
       const address = `${base}${file.replace(/index\.html$/, '')}`
       const found = page.locator(`.results li:nth-child(-n + 5) a[href^="${address}"]`).first()
-      await found.waitFor({ timeout: 10_000 }).catch(() => missed.push(`${file}: ${title}`))
+      await found.waitFor().catch(() => missed.push(`${file}: ${title}`))
     }
     expect(missed).toEqual([])
     await page.close()

@@ -74,7 +74,7 @@ async function through(
     await reaches(traffic, 200, 50)
     await fault.begin(target)
     await reaches(traffic, 503, 30)
-    await expect.poll(() => health(target), { timeout: 10_000, interval: 10 }).toBe(503)
+    await expect.poll(() => health(target), { interval: 10 }).toBe(503)
     const before = answered(traffic, 200)
     await fault.end()
     await expect.poll(() => health(target), { timeout: 60_000, interval: 10 }).toBe(200)
@@ -133,7 +133,7 @@ async function between({ pid, kill }: Target, run: () => void): Promise<void> {
       const about = readFileSync(`/proc/${pid}/task/${task}/stat`, 'utf8')
       return about.slice(about.lastIndexOf(')') + 2)[0] ?? ''
     })
-  await expect.poll(() => states().every((state) => state === 'T'), { timeout: 10_000, interval: 5 }).toBe(true)
+  await expect.poll(() => states().every((state) => state === 'T'), { interval: 5 }).toBe(true)
   run()
   kill('SIGCONT')
 }

@@ -41,7 +41,6 @@ async function handledMs(site: Site, over: () => boolean, url: string): Promise<
   await traffic.pour(url, over)
   await expect
     .poll(() => judge(traffic.acknowledged, site.journal().runs.slice(before)).lost.length, {
-      timeout: 20_000,
       interval: 50,
     })
     .toBe(0)

@@ -55,7 +55,7 @@ export async function weigh({ output, kill }: Target): Promise<number> {
   const from = output.length
   kill('SIGUSR2')
   const found = (): string | undefined => output.slice(from).find((line) => line.startsWith('weight '))
-  await expect.poll(found, { timeout: 10_000, interval: 20 }).toBeDefined()
+  await expect.poll(found, { interval: 20 }).toBeDefined()
   return Number(found()?.slice('weight '.length))
 }
 

@@ -123,7 +123,6 @@ export async function openTab(
 ): Promise<Tab> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options })
   const page = await context.newPage()
-  page.setDefaultTimeout(10_000)
   const complaints: string[] = []
   page.on('console', (entry) => ['error', 'warning'].includes(entry.type()) && complaints.push(entry.text()))
   page.on('pageerror', (error) => complaints.push(String(error)))

@@ -1,0 +1,25 @@
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import { patience } from '../vitest.config.ts'
+import { filesUnder, root } from './project.ts'
+
+/** What has a time in these is no wait of a test: a lock of SQLite, a transaction, and options that are refused. */
+const others = new Set([
+  'test/client/errors.test.ts',
+  'test/faults/process/once-program.ts',
+  'test/house/patience.test.ts',
+  'test/http/options.test.ts',
+  'test/kafka/own-server.test.ts',
+  'test/postgres/clients.test.ts',
+])
+
+test('no wait gives up sooner than those that name no time: on a busy machine it would fail by chance', () => {
+  const hurried = filesUnder('test')
+    .filter((path) => path.endsWith('.ts') && !others.has(path))
+    .flatMap((path) =>
+      [...readFileSync(`${root}${path}`, 'utf8').matchAll(/\btimeout: ([\d_]+)|\bvi\.wait.*, ([\d_]+)\)/g)]
+        .filter(([, named, given]) => Number((named ?? given ?? '').replaceAll('_', '')) < patience.poll.timeout)
+        .map(([wait]) => `${path}: ${wait}`),
+    )
+  expect(hurried).toEqual([])
+})
