@@ -163,12 +163,14 @@ export class Step {
   }
 
   /** Reads what {@link text} wrote. */
-  static read(text: string, slots: Slots): Step {
+  static read(text: string, slots: Slots, isOutdated: (edge: string, change: Occurrence) => boolean): Step {
     const kept: KeptStep = JSON.parse(text)
-    // A dead letter of an earlier version does not say when.
-    const happened = kept.happened.flatMap((each) =>
-      'change' in each ? { edge: each.edge, isEarlier: each.isEarlier ?? false, change: dated(each.change) } : [],
-    )
+    const happened = kept.happened.flatMap((each) => {
+      const change = 'change' in each ? dated(each.change) : undefined
+      if (change === undefined || isOutdated(each.edge, change)) return []
+      // A dead letter of an earlier version does not say when.
+      return { edge: each.edge, isEarlier: each.isEarlier ?? false, change }
+    })
     const { nowMs, gapTo, earlier } = kept
     const state = VehicleState.read(kept, slots)
     const before = earlier === undefined ? state : VehicleState.read({ ...kept, text: earlier }, slots)
@@ -504,7 +506,9 @@ export class VehicleStates {
   ): Step | undefined {
     if (event.topic === 'malformed') return undefined
     if (replayed) {
-      if (before !== undefined) return Step.read(before, this.slots)
+      const isOutdated = (edge: string, change: Occurrence): boolean =>
+        this.edges.get(edge)?.isOutdated?.(change, state?.memory?.[edge]) === true
+      if (before !== undefined) return Step.read(before, this.slots, isOutdated)
       return new Step(state, { nowMs: this.#clock.now(), gapTo: this.#gapTo(seqNow, state?.vin) })
     }
     if (event.vin === undefined || state === undefined)
