@@ -1,7 +1,7 @@
 import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Message } from '../core/message.ts'
-import type { GapReason } from '../events/event.ts'
+import type { GapReason, TimerEvent } from '../events/event.ts'
 import { gapOf } from '../events/gap.ts'
 import { isBound } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
@@ -40,6 +40,28 @@ export class HandOver {
     this.#front = front
     this.#branch = branch
     this.#clock = branch.settings.clock
+    const { intake, settings } = front
+    if (!intake.handsOverEarly && settings.inbox.place?.of !== 'durableObjectInbox')
+      branch.intake.timersBy = this.#timers
+  }
+
+  /**
+   * Where messages of a vehicle can wait in the inbox of the receiver, a timer of the branch waits behind them: they may say that it is not due.
+   * It takes their way.
+   */
+  readonly #timers = (messages: readonly InboxMessage[]): Promise<boolean> => {
+    const { intake } = this.#front
+    // All that it had is handed over.
+    if (intake.isDraining) return this.#branch.intake.putTimers(messages)
+    return intake.putTimers(messages.map((message) => this.#addressed(message)))
+  }
+
+  #addressed(message: InboxMessage): InboxMessage {
+    const { event } = message
+    if (event?.topic !== 'timer') return message
+    const addressed: TimerEvent = { ...event, meta: { branch: this.#branch.settings.branch } }
+    const text = JSON.stringify(addressed)
+    return { ...message, event: addressed, text, bytes: text.length }
   }
 
   /**
@@ -61,6 +83,8 @@ export class HandOver {
     const { claim, event, request } = given
     // The replay of a handled message. That of a dead letter may be new to the branch: processes may have ended before it was handed over.
     if (claim === undefined || event === undefined || claim.replay !== undefined) return undefined
+    // One of the receiver, or of another branch.
+    if (event.topic === 'timer' && event.meta['branch'] !== this.#branch.settings.branch) return undefined
     if (event.topic === 'gap') {
       const isKnown = ofStops.includes(event.reason) && this.#branch.intake.durability !== 'memory'
       if (event.reason === 'stalled' || isKnown) return undefined

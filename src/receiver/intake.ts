@@ -86,7 +86,10 @@ export class Intake implements OperatorApi {
   /** The core hands out what is put. */
   readonly #isHere: boolean
   /** Branches get messages before their turns: no other process handles them, and no part skips any. */
-  readonly #handsOverEarly: boolean
+  /** Branches have a message as soon as the inbox has it, and not only at its turn. */
+  readonly handsOverEarly: boolean
+  /** Of a branch: the way of its timers, if that is not {@link putTimers}. */
+  timersBy: ((messages: readonly InboxMessage[]) => Promise<boolean>) | undefined
   #draining: Promise<DrainResult> | undefined
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
@@ -171,7 +174,7 @@ export class Intake implements OperatorApi {
             watchesTime: inbox.watchesTime !== false,
             receives: inbox.takesNone === undefined,
             failed: inboxFailed,
-            put: (messages) => this.#putOwn(messages, this.#ownScope),
+            put: (messages) => (this.timersBy ?? this.putTimers)(messages),
           })
         : undefined
     this.#kept = kept
@@ -182,7 +185,7 @@ export class Intake implements OperatorApi {
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
     const added: Part[] = []
     for (const part of settings.parts) if ('create' in part) added.push(part.create())
-    this.#handsOverEarly =
+    this.handsOverEarly =
       this.#isHere && settings.inbox.place === undefined && added.every(({ admit }) => admit === undefined)
     this.#core = new Core({
       clock,
@@ -302,7 +305,7 @@ export class Intake implements OperatorApi {
       this.#core.cancel(request)
       throw error
     }
-    if (this.#handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
+    if (this.handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
     this.#core.start(request)
     return request
   }
@@ -324,6 +327,9 @@ export class Intake implements OperatorApi {
   async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
     return this.#inbox.takesNone === undefined && this.#putOwn([message], from)
   }
+
+  /** Timers get their places behind the messages of their vehicles. Resolves to whether they are kept. */
+  readonly putTimers = (messages: readonly InboxMessage[]): Promise<boolean> => this.#putOwn(messages, this.#ownScope)
 
   /**
    * Opens the inbox and goes on with the messages that an earlier process left: once, and before any new message. Resolves
