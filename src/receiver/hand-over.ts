@@ -49,19 +49,12 @@ export class HandOver {
    * Where messages of a vehicle can wait in the inbox of the receiver, a timer of the branch waits behind them: they may say that it is not due.
    * It takes their way.
    */
-  readonly #timers = (messages: readonly InboxMessage[]): Promise<boolean> => {
+  readonly #timers = (timers: readonly TimerEvent[]): Promise<boolean> => {
     const { intake } = this.#front
+    const { branch } = this.#branch.settings
     // All that it had is handed over.
-    if (intake.isDraining) return this.#branch.intake.putTimers(messages)
-    return intake.putTimers(messages.map((message) => this.#addressed(message)))
-  }
-
-  #addressed(message: InboxMessage): InboxMessage {
-    const { event } = message
-    if (event?.topic !== 'timer') return message
-    const addressed: TimerEvent = { ...event, meta: { branch: this.#branch.settings.branch } }
-    const text = JSON.stringify(addressed)
-    return { ...message, event: addressed, text, bytes: text.length }
+    if (intake.isDraining) return this.#branch.intake.putTimers(timers)
+    return intake.putTimers(timers.map((timer) => ({ ...timer, meta: { branch } })))
   }
 
   /**

@@ -194,6 +194,11 @@ export interface Edge<Happened extends Occurrence = Occurrence> {
    */
   readonly begins?: (vehicle: AnyVehicleView) => EdgeTimer | undefined
   detect(step: EdgeStep): EdgeResult<Happened> | undefined
+  /**
+   * Whether something newer was reported of the same thing since, so that the replay of a dead letter does not report this. `memory`: what the edge
+   * remembers now. Left out: a replay reports everything.
+   */
+  isOutdated?(change: Occurrence, memory: EdgeMemory | undefined): boolean
   /** The same edge, but only if all of these conditions are true after the message. */
   where(...conditions: readonly Condition[]): Edge<Happened>
 }

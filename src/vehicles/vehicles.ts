@@ -163,12 +163,14 @@ export class Step {
   }
 
   /** Reads what {@link text} wrote. */
-  static read(text: string, slots: Slots): Step {
+  static read(text: string, slots: Slots, isOutdated: (edge: string, change: Occurrence) => boolean): Step {
     const kept: KeptStep = JSON.parse(text)
-    // A dead letter of an earlier version does not say when.
-    const happened = kept.happened.flatMap((each) =>
-      'change' in each ? { edge: each.edge, isEarlier: each.isEarlier ?? false, change: dated(each.change) } : [],
-    )
+    const happened = kept.happened.flatMap((each) => {
+      const change = 'change' in each ? dated(each.change) : undefined
+      if (change === undefined || isOutdated(each.edge, change)) return []
+      // A dead letter of an earlier version does not say when.
+      return { edge: each.edge, isEarlier: each.isEarlier ?? false, change }
+    })
     const { nowMs, gapTo, earlier } = kept
     const state = VehicleState.read(kept, slots)
     const before = earlier === undefined ? state : VehicleState.read({ ...kept, text: earlier }, slots)
@@ -378,10 +380,10 @@ export class VehicleStates {
 
   /**
    * Call this when the stored states are complete. Resolves when the timers of all vehicles are known, to a function that starts them.
-   * Those that are due get a message by `put`.
+   * Those that are due get a message by `put`, which resolves to whether the inbox took it.
    */
-  async findTimers(put: (due: readonly Due[]) => Promise<boolean>, port?: Port): Promise<() => void> {
-    this.#put = put
+  async findTimers(put: (timers: readonly TimerEvent[]) => Promise<boolean>, port?: Port): Promise<() => void> {
+    this.#put = (due) => put(due.map(({ vin, dueMs }) => timerEvent(vin, dueMs, new Date(this.#clock.now()))))
     const start = (): void => {
       this.#clockwork?.start(port)
       void this.#begin()
@@ -504,7 +506,9 @@ export class VehicleStates {
   ): Step | undefined {
     if (event.topic === 'malformed') return undefined
     if (replayed) {
-      if (before !== undefined) return Step.read(before, this.slots)
+      const isOutdated = (edge: string, change: Occurrence): boolean =>
+        this.edges.get(edge)?.isOutdated?.(change, state?.memory?.[edge]) === true
+      if (before !== undefined) return Step.read(before, this.slots, isOutdated)
       return new Step(state, { nowMs: this.#clock.now(), gapTo: this.#gapTo(seqNow, state?.vin) })
     }
     if (event.vin === undefined || state === undefined)
@@ -882,7 +886,7 @@ const toleranceMs = 60_000
 const againMs = 60_000
 
 /** Wakes the timers of a vehicle that are due at this time or before. */
-export function timerEvent(vin: string, dueMs: number, receivedAt: Date): TimerEvent {
+function timerEvent(vin: string, dueMs: number, receivedAt: Date): TimerEvent {
   const at = new Date(dueMs)
   return {
     topic: 'timer',

@@ -16,7 +16,7 @@ import type {
 import { pageBytes } from '../../../src/inbox/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
-import { letterOf, listedOf, messageOf } from '../../../src/inbox/stored-row.ts'
+import { letterOf, listedOf, messageOf } from '../stored-row.ts'
 import { paced } from '../paced.ts'
 import type { Database, Row } from './client.ts'
 import { patientMs, type Place } from './endings.ts'
