@@ -49,7 +49,7 @@ test('a timer of a branch waits behind messages that its receiver has and the br
   const held = Promise.withResolvers<void>()
   receiver.on('data', { vins: ['A'] }, () => held.promise)
   const told: string[] = []
-  branch(receiver, { name: 'crm', inbox: memoryInbox(), parts: [vehicles({ fields: ['Gear'] })] }).when(
+  const crm = branch(receiver, { name: 'crm', inbox: memoryInbox(), parts: [vehicles({ fields: ['Gear'] })] }).when(
     starts(is('Gear', 'P'), { first: true }).after({ minutes: 2 }),
     ({ vin }) => void told.push(vin),
   )
@@ -58,15 +58,17 @@ test('a timer of a branch waits behind messages that its receiver has and the br
     await receiver.accept({ authorization: undefined, body })
   }
   for (const vin of ['A', 'B']) await says(vin, 'P')
+  await soon(() => expect(crm.stats().handled).toBe(2))
   await clock.advance(30_000)
   // The receiver is busy with the message before it.
   await says('A', 'D')
   await clock.advance(300_000)
-  expect(told).toEqual(['B'])
+  await soon(() => expect(told).toEqual(['B']))
   held.resolve()
+  await soon(() => expect(crm.stats().handled).toBe(3))
   await clock.advance(10_000)
-  expect(told).toEqual(['B'])
   await says('A', 'P')
+  await soon(() => expect(crm.stats().handled).toBe(4))
   await clock.advance(60_000)
   const drained = receiver.drain()
   await clock.advance(60_000)
