@@ -28,7 +28,10 @@ ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, closed = excluded.clo
     }))
   },
   async forget(ids) {
-    await db.run(`DELETE FROM ${db.schema}.receiver USING ${briefly} WHERE id = ANY ($1::uuid[])`, [ids])
+    await db.run(
+      `WITH l AS (SELECT FROM ${briefly}) DELETE FROM ${db.schema}.receiver USING l WHERE id = ANY ($1::uuid[])`,
+      [ids],
+    )
   },
   reasonOf: (error) => databaseError(error).message,
 })

@@ -200,9 +200,10 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     const { schema } = this.#db
     // The process that has the vehicle deletes what it wrote meanwhile, as soon as it reads the notice.
     const rows = await this.#db.run(
-      `WITH noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text WHERE $2::boolean
+      `WITH l AS (SELECT FROM ${briefly}),
+noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text WHERE $2::boolean
   AND EXISTS (SELECT FROM ${schema}.process WHERE until > pg_catalog.clock_timestamp()))
-DELETE FROM ${schema}.vehicle USING ${briefly} WHERE vin = $1 RETURNING seq`,
+DELETE FROM ${schema}.vehicle USING l WHERE vin = $1 RETURNING seq`,
       [storable(vin), !this.#has(vin)],
     )
     return rows.length > 0
