@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { checkOptions, numberBetween, wholeNumber } from './base/options.ts'
 import {
   builtInFields,
   type BuiltInFields,
@@ -16,7 +17,7 @@ import type { FieldValue, Location } from './events/values.ts'
 import type { AlertOccurrence, Change, Condition } from './vehicles/edge.ts'
 import { isDeepEqual } from './vehicles/state.ts'
 import type { Area } from './when/areas.ts'
-import { checkConstant, checkNumber, invalid, valueCondition } from './when/conditions.ts'
+import { checkConstant, checkField, checkNumber, invalid, positionField, valueCondition } from './when/conditions.ts'
 import {
   alertEdge,
   areaEdge,
@@ -37,18 +38,7 @@ import {
   valueEdge,
   type VehicleEdge,
 } from './when/edges.ts'
-import {
-  type GrowthOptions,
-  growthMeasure,
-  type Measure,
-  type Path,
-  pathMeasure,
-  type PathOptions,
-  type Range,
-  rangeMeasure,
-  type Span,
-  spanMeasure,
-} from './when/measures.ts'
+import { type Measure, mostOfPath, type Path, type Range, type Span } from './when/measures.ts'
 import type { Duration, Heard, Silence, SilentOptions } from './when/time.ts'
 
 export type { EdgeBatchHandler, EdgeHandler, Happening } from './core/handler.ts'
@@ -91,7 +81,7 @@ export {
   type EpisodeOptions,
   type Measures,
 } from './when/episode.ts'
-export type { GrowthOptions, Measure, Path, PathOptions, PathPoint, Range, Span } from './when/measures.ts'
+export type { Measure, Path, PathPoint, Range, Span } from './when/measures.ts'
 export type { Duration, Heard, Lasted, Silence, SilentOptions } from './when/time.ts'
 
 /** A value that a field can have. */
@@ -109,6 +99,25 @@ export type NumberField<Fields extends FieldCatalogue = BuiltInFields> =
 /** A field of a catalogue whose values are places, or an {@link OtherField}. */
 export type PlaceField<Fields extends FieldCatalogue = BuiltInFields> =
   { [Name in FieldName<Fields>]: ValueOf<Fields[Name]> extends Location ? Name : never }[FieldName<Fields>] | OtherField
+
+/** Options of `growth`. */
+export interface GrowthOptions {
+  /**
+   * What the counter begins with: when no value before the start is known, and after the episode's `splits` was true. Then its next value counts
+   * from here, also when it is larger than the one before. Default: it counts from the first value that is known, and goes on over `splits`.
+   */
+  readonly startsAt?: number | undefined
+}
+
+/** Options of `path`. */
+export interface PathOptions<Field extends string = string> {
+  /** A position counts when it is this far from the last one that counted, in meters. From 1 to 100,000. Default 25. */
+  readonly everyMeters?: number
+  /** The most points, from 2 to 1,000. When there are more, their distance is doubled. Default 250. */
+  readonly mostPoints?: number
+  /** The field of the position. Default `'Location'`. */
+  readonly field?: Field
+}
 
 /** The measures of an {@link episode} whose types follow from a catalogue. */
 export interface MeasureRules<Fields extends FieldCatalogue = BuiltInFields> {
@@ -180,10 +189,28 @@ export function rulesFor<const Own extends FieldCatalogue>(fields: Own): Rules<E
 
 function measuresOf<Fields extends FieldCatalogue>(catalogue: FieldCatalogue): MeasureRules<Fields> {
   const rules = {
-    span: spanMeasure,
-    growth: (field: string, options?: GrowthOptions) => growthMeasure(catalogue, field, options),
-    range: (field: string) => rangeMeasure(catalogue, field),
-    path: pathMeasure,
+    span(field: string): Measure {
+      checkField('span', field)
+      return { kind: 'span', field }
+    },
+    growth(field: string, options: GrowthOptions = {}): Measure {
+      checkNumber('growth', catalogue, field)
+      checkOptions<GrowthOptions>('growth', options, { startsAt: numberBetween(-1e15, 1e15) })
+      return { kind: 'growth', field, startsAt: options.startsAt }
+    },
+    range(field: string): Measure {
+      checkNumber('range', catalogue, field)
+      return { kind: 'range', field }
+    },
+    path(options: PathOptions = {}): Measure {
+      checkOptions<PathOptions>('path', options, {
+        everyMeters: numberBetween(1, 100_000),
+        mostPoints: wholeNumber(2, mostOfPath),
+        field: { must: 'must be the name of a field', accepts: (value) => typeof value === 'string' && value !== '' },
+      })
+      const { everyMeters = 25, mostPoints = 250, field = positionField } = options
+      return { kind: 'path', field, everyMeters, mostPoints }
+    },
   }
   // The compiler cannot see that a value of a field has the field's type. The interface says it.
   return rules as MeasureRules<Fields> // oxlint-disable-line no-unsafe-type-assertion

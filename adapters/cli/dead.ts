@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import * as z from 'zod/mini'
-import { FleethookError } from '../../src/base/errors.ts'
+import { type ErrorCode, FleethookError } from '../../src/base/errors.ts'
 import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import type { Letter, LetterSummary } from '../../src/operator/app.ts'
@@ -121,7 +121,7 @@ const partSize = 100
 
 /** Asks for one part after the other. When the receiver ends meanwhile, it says what is done and how to go on. */
 async function replayAll(operating: Operating, range: Record<string, string>, dryRun: boolean): Promise<boolean> {
-  const { operator, print, agreed } = operating
+  const { operator, asking, print, agreed } = operating
   const { after: begin, ...all } = range
   const count = changed.parse(await operator.ask('POST', '/replay', { ...all, dryRun: true }))
   if (dryRun || count.messages === 0) {
@@ -131,29 +131,39 @@ async function replayAll(operating: Operating, range: Record<string, string>, dr
   const those =
     begin === undefined ? `${count.messages} messages` : `those of ${count.messages} messages after ${begin}`
   if (count.messages > 1 && !(await agreed(`Replay ${those}?`))) return false
+  const stop = new AbortController()
+  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+    process.once(signal, () => {
+      stop.abort()
+      console.error('Stopping when this part is handled. Press Ctrl+C again to end at once.')
+    })
   let messages = 0
   let after = begin
+  let isDone = false
+  const brokenOff = (code: ErrorCode, what: string, doubt: string, cause?: unknown): FleethookError => {
+    const again = Object.entries({ ...all, ...defined({ after }) }).map(
+      ([name, value]) => ` --${name}=${inShell(value)}`,
+    )
+    return new FleethookError(code, `${what} Before that, ${messages} messages were replayed.`, {
+      hint: `Go on where it stopped, when the receiver runs: fleethook replay${again.join('')}${asking}.${doubt}`,
+      cause,
+    })
+  }
   try {
-    for (;;) {
+    while (!isDone && !stop.signal.aborted) {
       const part = changed.parse(
         await operator.ask('POST', '/replay', { ...all, ...defined({ after }), limit: partSize }),
       )
       messages += part.messages
-      if (part.next == null) break
-      after = part.next
+      isDone = part.next == null
+      after = part.next ?? after
     }
   } catch (error) {
     if (!(error instanceof FleethookError)) throw error
-    const again = Object.entries({ ...all, ...defined({ after }) }).map(
-      ([name, value]) => `--${name}=${inShell(value)}`,
-    )
-    throw new FleethookError(error.code, `${error.message} Before that, ${messages} messages were replayed.`, {
-      hint:
-        `Go on where it stopped, when the receiver runs again: fleethook replay ${again.join(' ')}. ` +
-        `Up to ${partSize} messages after that may have been replayed too.`,
-      cause: error,
-    })
+    const doubt = ` Up to ${partSize} messages after that may have been replayed too.`
+    throw brokenOff(error.code, error.message, doubt, error)
   }
+  if (!isDone) throw brokenOff('inbox_unavailable', 'The replay was stopped.', '')
   print({ messages }, () => done(operating, 'replay', messages))
   return messages > 0
 }

@@ -7,7 +7,7 @@ import { movedState } from '../../src/vehicles/state.ts'
 import type { DeadLetter, InboxMessage } from '../../src/inbox/inbox.ts'
 import { type Database, databaseError } from '../inbox/postgres/client.ts'
 import { checkServer, partitionOf, storable } from '../inbox/postgres/schema.ts'
-import { stateValues } from '../inbox/postgres/vehicles.ts'
+import { type EndState, stateValues } from '../inbox/postgres/vehicles.ts'
 import { messageValues } from '../inbox/postgres/writer.ts'
 import { isMissing, loadSqlite } from '../inbox/sqlite/file/database.ts'
 import { createInboxFile } from '../inbox/sqlite/file/file.ts'
@@ -89,11 +89,11 @@ async function moveStates(file: InboxFile, db: Database, { vehicles }: OpenedFil
   for (;;) {
     const rows = await file.vehicles('', mostMessages)
     if (rows.length === 0) return count
-    const states = rows.map((row) => ({ ...movedState(row, gapTo), bytes: 0 }))
+    const states = rows.map((row): EndState => ['0', { ...movedState(row, gapTo), bytes: 0 }])
     await db.run(
       `INSERT INTO ${db.schema}.vehicle (vin, part, seq, seen_at, due, text) SELECT * FROM unnest($1::text[], $2::smallint[], $3::bigint[],
   $4::bigint[], $5::bigint[], $6::text[]) ON CONFLICT DO NOTHING`,
-      stateValues(states),
+      stateValues(states).slice(0, 6),
     )
     await file.commit({ ...nothing(), vehicles: { rows: [], forgotten: rows.map(({ vin }) => vin) } })
     count += rows.length

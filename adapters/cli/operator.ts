@@ -24,15 +24,26 @@ import { createInboxFile } from '../inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
 import { isMissing, loadSqlite, refusedAccess } from '../inbox/sqlite/file/database.ts'
-import { acts, type Environment, environment, inboxPath, type Print, time } from './arguments.ts'
+import {
+  acts,
+  type Common,
+  dotenvOption,
+  type Environment,
+  environment,
+  inboxPath,
+  type Print,
+  time,
+} from './arguments.ts'
 import { codeOf, open, parsed } from './exchange.ts'
 import { openPool } from './postgres.ts'
-import { logTo } from './terminal.ts'
+import { inShell, logTo } from './terminal.ts'
 
 export interface Operating {
   readonly to: ConnectionOptions
   readonly operator: Operator
   readonly isJson: boolean
+  /** The options that say what is asked, as they were given: a command that this one advises asks the same. */
+  readonly asking: string
   readonly print: Print
   /** Asks before more than one message is changed. Resolves to whether to go on. */
   readonly agreed: (question: string) => Promise<boolean>
@@ -85,9 +96,18 @@ export function operates<Arguments extends unknown[], Options extends object>(
     const to: ConnectionOptions = { ...connectionTo(options, variable), wantsTables }
     const confirm = (question: string): Promise<boolean> => agreed(question, options)
     const operator = new Operator(to, needs)
-    const isDone = await work({ to, operator, isJson: options.json === true, print, agreed: confirm }, options, ...args)
+    const operating = { to, operator, isJson: options.json === true, asking: askingOf(options), print, agreed: confirm }
+    const isDone = await work(operating, options, ...args)
     return isDone ? 0 : 1
   })
+}
+
+/** With a space before each. */
+function askingOf({ inbox, url, schema, branch, dotenv }: OperatorArguments & Common): string {
+  const given = { inbox, url, schema, branch, dotenv: dotenv === dotenvOption.defaultValue ? undefined : dotenv }
+  return Object.entries(given)
+    .map(([name, value]) => (value === undefined ? '' : ` --${name}=${inShell(value)}`))
+    .join('')
 }
 
 export function filters(command: Command): Command {

@@ -42,12 +42,12 @@ export function defineTail(command: Command): void {
     .option('--auth <value>', 'the secret of the receiver at --to, if WEBHOOK_SECRET is not it')
   operates<[], Given>(
     command,
-    async ({ operator, isJson }, { last, vin, topic, errors, follow: isLive, to, auth, dotenv }) => {
+    async ({ operator, isJson, asking }, { last, vin, topic, errors, follow: isLive, to, auth, dotenv }) => {
       const ended = new AbortController()
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort())
       if (to !== undefined)
         return postOn(operator, { to, auth, dotenv, isJson, which: defined({ vin, topic }) }, ended.signal)
-      const show = isJson ? showJson : showLines(colorsFor(process.stdout))
+      const show = isJson ? showJson : showLines(colorsFor(process.stdout), asking)
       const query = new URLSearchParams(defined({ vin, topic, errors: errors && 'true' }))
       const onLost = (): void =>
         console.error('The receiver stopped. Waiting until it runs again. Press Ctrl+C to end.')
@@ -117,17 +117,17 @@ function showJson(items: readonly ShownItem[], missed: number): void {
 }
 
 /** Prints one line for each message when its outcome is known. */
-function showLines(colors: Colors): (items: readonly ShownItem[], missed: number) => void {
+function showLines(colors: Colors, asking: string): (items: readonly ShownItem[], missed: number) => void {
   return (items, missed) => {
     if (missed > 0) console.log(colors.dim(`${missed} events not shown: they arrived too fast.`))
-    for (const one of items) if (one.kind !== 'received') console.log(lineOf(one, colors))
+    for (const one of items) if (one.kind !== 'received') console.log(lineOf(one, colors, asking))
   }
 }
 
 /** The outcome, then the time from receipt to it, then what happened. */
-function lineOf(one: ShownItem, colors: Colors): string {
+function lineOf(one: ShownItem, colors: Colors, asking: string): string {
   const [paint, outcome, measure] = headOf(one, colors)
-  return `${paint(outcome.padEnd(10))} ${measure.padStart(7)}  ${textOf(one)}`
+  return `${paint(outcome.padEnd(10))} ${measure.padStart(7)}  ${textOf(one, asking)}`
 }
 
 function headOf({ kind, isTest, outcome, lagMs, status, attempt, attempts }: ShownItem, colors: Colors): Head {
@@ -148,7 +148,7 @@ function headOf({ kind, isTest, outcome, lagMs, status, attempt, attempts }: Sho
 
 type Head = readonly [paint: (text: string) => string, outcome: string, measure: string]
 
-function textOf(one: ShownItem): string {
+function textOf(one: ShownItem, asking: string): string {
   const { kind, at, id = '', vin, line, event, error = '', handler, nextAt, hint, vins = [], count } = one
   const about = [at.slice(11, 19), vin ?? event?.vin, event?.topic].filter((part) => part !== undefined).join(' ')
   switch (kind) {
@@ -166,7 +166,7 @@ function textOf(one: ShownItem): string {
       )
     }
     case 'dead':
-      return escapeControls(`${about} ${error}, fleethook dead show ${inShell(id)}`)
+      return escapeControls(`${about} ${error}, fleethook dead show ${inShell(id)}${asking}`)
     case 'test': {
       const { test = '', bytes = 0, encoding = 'read by the host', headers = [] } = one
       return escapeControls(`${about} test message ${test}: ${bytes} bytes, ${encoding}, ${headers.length} headers`)

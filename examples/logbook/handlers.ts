@@ -15,6 +15,7 @@ export const addHandlers = (receiver: Receiver, exactly: ExactlyOnce<Transaction
       trip,
       exactly('trips', ({ change: t }, _context, tx) =>
         save(tx, 'trips', t, {
+          revision: t.revision,
           vin: t.vin,
           started: t.startedAt,
           ended: t.endedAt,
@@ -34,6 +35,7 @@ export const addHandlers = (receiver: Receiver, exactly: ExactlyOnce<Transaction
         // With AC both counters run: what the socket gave, and what reached the battery. With DC only the second does. So never add them.
         const counters = ac ? ['ac'] : dc ? ['dc'] : ['ac', 'dc']
         return save(tx, 'charges', c, {
+          revision: c.revision,
           vin: c.vin,
           started: c.startedAt,
           ended: c.endedAt,
@@ -61,12 +63,12 @@ export const addHandlers = (receiver: Receiver, exactly: ExactlyOnce<Transaction
       if (client !== undefined) await receiver.from(client.refill(gap, { endpoints, onFailed, signal }))
     })
 
-/** A correction has the id of what it corrects, so it is the same row. */
+/** A correction has the id of what it corrects, so it is the same row. What is replayed a day later may be older than what is there. */
 function save(tx: Transaction, table: 'trips' | 'charges', { id, revoked }: EpisodeOccurrence, row: object) {
   if (revoked) return tx.query(`DELETE FROM ${table} WHERE id = $1`, [id])
   const columns = Object.keys(row).join(', ')
   const values = `SELECT ${columns} FROM json_populate_record(NULL::${table}, $2)`
-  const sql = `INSERT INTO ${table} (id, ${columns}) SELECT $1, * FROM (${values}) AS new ON CONFLICT (id) DO UPDATE SET (${columns}) = (${values})`
+  const sql = `INSERT INTO ${table} (id, ${columns}) SELECT $1, * FROM (${values}) AS new ON CONFLICT (id) DO UPDATE SET (${columns}) = (${values}) WHERE ${table}.revision < excluded.revision`
   return tx.query(sql, [id, JSON.stringify(row)])
 }
 

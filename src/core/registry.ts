@@ -6,7 +6,7 @@ import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { isTextList } from '../wire/record.ts'
 import type { HandledSubjects } from '../inbox/inbox.ts'
-import { markOf, nthRunOf } from '../once/handlers.ts'
+import { markOf, nthRunOf, onBranch } from '../once/handlers.ts'
 import type { Message, Handler, Wants } from './message.ts'
 import type { HandlerFilter } from './handler.ts'
 import { ownRetry } from './retry.ts'
@@ -46,14 +46,16 @@ export class Registry {
   hasOwnRetry = false
   readonly #ownFields: FieldCatalogue
   readonly #more: Subjects | undefined
+  readonly #branch: string | undefined
   readonly #byKey = new Map<string, Subscribed>()
   /** Later runs of a handler for one message. */
   readonly #runs = new Map<Handler, Map<string, Handler>>()
 
   /** A filter may name the fields of the built-in catalogue and those of `ownFields`. */
-  constructor(ownFields: FieldCatalogue, more: Subjects | undefined) {
+  constructor(ownFields: FieldCatalogue, more: Subjects | undefined, branch?: string) {
     this.#ownFields = ownFields
     this.#more = more
+    this.#branch = branch
   }
 
   /**
@@ -62,16 +64,18 @@ export class Registry {
    */
   add(method: object, given: unknown, handling: readonly unknown[], gather?: Handler['gather']): void {
     if (gather !== undefined) checkBatch(gather)
-    const run = handling.at(-1)
+    const handle = handling.at(-1)
     const [filter] = handling.length > 1 ? [checked(handling[0], this.#ownFields)] : []
     const wants = filter && wantsIn(filter, filter.changed && changedIn(filter, this.#more))
     const other = this.#more?.subject(given)
     const keys = other === undefined ? topicsIn(given) : [other.key]
-    if (!isFunction(run))
+    if (!isFunction(handle))
       throw invalid(
-        `The handler for ${[...keys].join(', ')} is ${typeof run}, not a function.`,
+        `The handler for ${[...keys].join(', ')} is ${typeof handle}, not a function.`,
         'A filter comes before the handler.',
       )
+    const own = this.#branch === undefined ? handle : onBranch(handle, this.#branch)
+    const run = isFunction(own) ? own : handle
     const mark = markOf(run)
     const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, nth: 0, gather, mark }
     for (const key of keys) this.#subscribe(key, handler)

@@ -41,7 +41,13 @@ export interface OnceHandlers<Transaction> {
 }
 
 /** Handlers that leave marks: by the function that the receiver gets, the name of the mark, and the same handler with another mark. */
-const marks = new WeakMap<object, { readonly name: string; readonly withMark: (mark: string) => object }>()
+const marks = new WeakMap<object, Marked>()
+
+interface Marked {
+  readonly of: string
+  readonly name: string
+  readonly withMark: (mark: string) => (...given: never[]) => unknown
+}
 
 /**
  * The mark of the `nth` run of a handler for one message: an edge can happen twice before a message, and each time is handled. When it is in the
@@ -58,10 +64,24 @@ export function nthRunOf(handler: object, nth: number): object {
   return nth === 0 || mark === undefined ? handler : (marks.get(handler)?.withMark(mark) ?? handler)
 }
 
+/**
+ * The handler with marks of its own on a branch, which has the messages of its receiver under the same ids: the table of `createOnce` would take the
+ * run on one for that on the other, and write nothing. No name of a handler has an `@`.
+ */
+export function onBranch(handler: object, branch: string): object {
+  const known = marks.get(handler)
+  if (known?.of !== 'createOnce') return handler
+  return marked(known.of, known.name, (mark) => known.withMark(`${mark}@${branch}`))
+}
+
 /** Logs, metrics and operators call a handler by the name of its function. */
-function marked<Made extends (...given: never[]) => unknown>(name: string, withMark: (mark: string) => Made): Made {
+function marked<Made extends (...given: never[]) => unknown>(
+  of: string,
+  name: string,
+  withMark: (mark: string) => Made,
+): Made {
   const made = withMark(name)
-  marks.set(made, { name, withMark })
+  marks.set(made, { of, name, withMark })
   return Object.defineProperty(made, 'name', { value: name })
 }
 
@@ -96,6 +116,7 @@ export function onceHandlers<Transaction>(
     <What, Context extends Single>(name: string, handler: Handled<What, Context, Transaction>) => {
       take(name)
       return marked(
+        of,
         name,
         (mark) => (what: What, context: Context) => run(mark, [context.delivery], (tx) => handler(what, context, tx)),
       )
@@ -104,6 +125,7 @@ export function onceHandlers<Transaction>(
       batch<What, Context extends Several>(name: string, handler: Handled<readonly What[], Context, Transaction>) {
         take(name)
         return marked(
+          of,
           name,
           (mark) => (what: readonly What[], context: Context) =>
             run(mark, context.deliveries, (tx, which) =>

@@ -23,8 +23,11 @@ export function checkedResult(name: string, result: EdgeResult | undefined): Edg
       `returned ${kindOf(given)}`,
       '`detect` returns { happened, memory, timer }, each optional, or undefined.',
     )
-  const { happened, memory, timer } = given
+  const { happened, earlier, memory, timer } = given
   if (happened !== undefined) checkHappened(name, happened)
+  if (earlier !== undefined && !Array.isArray(earlier))
+    throw wrong(name, `returned ${kindOf(earlier)} as \`earlier\``, 'It is a list of what happened.')
+  for (const each of earlier ?? []) checkHappened(name, each)
   checkMemory(name, memory)
   if (timer !== undefined && timer !== null) checkTimer(name, timer)
   return result

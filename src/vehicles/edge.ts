@@ -144,6 +144,8 @@ export interface EdgeStep {
 export interface EdgeResult<Happened extends Occurrence = Occurrence> {
   /** Left out: nothing happened. */
   readonly happened?: Happened
+  /** What happened before that and was not told then, the oldest first. */
+  readonly earlier?: readonly Happened[]
   /** What the edge remembers from now on. Left out: as before. `null`: nothing. */
   readonly memory?: EdgeMemory
   /** The timer from now on. Left out: as before, and after it was due, none. `null`: none. */
@@ -192,6 +194,11 @@ export interface Edge<Happened extends Occurrence = Occurrence> {
    */
   readonly begins?: (vehicle: AnyVehicleView) => EdgeTimer | undefined
   detect(step: EdgeStep): EdgeResult<Happened> | undefined
+  /**
+   * Whether something newer was reported of the same thing since, so that the replay of a dead letter does not report this. `memory`: what the edge
+   * remembers now. Left out: a replay reports everything.
+   */
+  isOutdated?(change: Occurrence, memory: EdgeMemory | undefined): boolean
   /** The same edge, but only if all of these conditions are true after the message. */
   where(...conditions: readonly Condition[]): Edge<Happened>
 }

@@ -307,7 +307,7 @@ export class VehicleState implements StoredVehicle {
       },
       memory: row.memory,
       timers: readTimers(row.timers),
-      lag: row.lag && { ms: row.lag[0], atMs: row.lag[1], isSlow: row.lag[2] },
+      lag: row.lag && lagOf(row.lag),
       rules: row.rules,
       gapTo: row.gapTo ?? -1,
     })
@@ -362,7 +362,7 @@ export class VehicleState implements StoredVehicle {
       fields,
       link: link && { ...link, stateMs: link.stateMs === neverSent ? null : link.stateMs },
       timers,
-      lag: lag && [lag.ms, lag.atMs, lag.isSlow],
+      lag: lag && [lag.ms, lag.atMs, lag.slowMs ?? null],
       gapTo: gapTo < 0 ? undefined : gapTo,
       newest: newestMs === neverSent ? undefined : newestMs,
       clock,
@@ -426,7 +426,8 @@ interface StoredState {
     | undefined
   readonly memory?: Memory | undefined
   readonly timers?: Timers | undefined
-  readonly lag?: readonly [ms: number, atMs: number, isSlow: boolean] | undefined
+  /** An earlier version wrote whether the clock was slow, by `ms`. */
+  readonly lag?: readonly [ms: number, atMs: number, slowMs: number | boolean | null] | undefined
   readonly gapTo?: number | undefined
   readonly newest?: number | undefined
   readonly clock?: ClockMemory | undefined
@@ -437,6 +438,12 @@ const lastMs = 8_640_000_000_000_000
 
 /** Whether it is a time that a date can have. */
 export const isTime = (ms: unknown): ms is number => typeof ms === 'number' && Math.abs(ms) <= lastMs
+
+const lagOf = ([ms, atMs, slow]: NonNullable<StoredState['lag']>): Lag => ({
+  ms,
+  atMs,
+  slowMs: typeof slow === 'number' ? slow : slow === true ? ms : undefined,
+})
 
 /** Without those whose time no date can have: an earlier version took any number from an edge. */
 function readTimers(timers: Timers | undefined): Timers | undefined {
@@ -531,7 +538,8 @@ export interface Applied {
  */
 export function applied(before: VehicleState, arrival: Arrival): Applied {
   const { event, seq, gapTo } = arrival
-  const common = { seq: Math.max(before.seq, seq), seenMs: event.receivedAt.getTime() }
+  // With Postgres, a message can be committed behind a newer one. The state after it is newer than the one before all the same.
+  const common = { seq: Math.max(before.seq + 1, seq), seenMs: event.receivedAt.getTime() }
   const own = (after: VehicleState, sentMs: number): Applied => ({ after, sentMs, changes: nothing, touched: nothing })
   const bySelf = sentAt(event.at.getTime(), arrivedMs(event, seq), neverSent)
   switch (event.topic) {
@@ -791,9 +799,11 @@ function linked(
   if (event.topic === 'state') {
     if (isOlderThanState || event.state.length > longestName) return link
     const online = isOnBy(event.state) ?? link.online
+    const now: Link = { ...link, online, state: event.state, stateMs: stampOf(sent), heard: seq }
+    if (online !== false) return now
     // Connections that were never reported as closed are closed now.
-    const connections = online === false ? {} : link.connections
-    return { ...link, online, state: event.state, stateMs: stampOf(sent), heard: seq, connections }
+    const ended = Object.keys(link.connections).reduce((all, open) => withConnection(all, open, sent), link.ended)
+    return { ...now, connections: {}, ended }
   }
   const key = (event.connectionId ?? event.networkInterface).slice(0, longestName)
   const opened = Object.hasOwn(link.connections, key) ? link.connections[key] : undefined
@@ -818,7 +828,11 @@ const saidMs = ({ atMs, aheadMs }: Sent): number => Math.max(atMs, aheadMs)
 
 /** Whether the message that opened a connection comes after the one that ended it. A network without an id can be opened again at once. */
 function startsBefore(start: Sent, end: Stamp, hasId: boolean): boolean {
-  return isOlder(start, end) || (hasId && saidMs(start) <= saidMs(sentOf(end)))
+  if (isOlder(start, end)) return true
+  if (!hasId) return false
+  const { atMs, aheadMs } = sentOf(end)
+  // The clock was corrected between them, and only says since when the start can have been sent.
+  return aheadMs === 0 && isFarAhead(start) ? start.fromMs <= atMs : saidMs(start) <= Math.max(atMs, aheadMs)
 }
 
 /** The newest ones, with one more. */

@@ -163,12 +163,14 @@ export class Step {
   }
 
   /** Reads what {@link text} wrote. */
-  static read(text: string, slots: Slots): Step {
+  static read(text: string, slots: Slots, isOutdated: (edge: string, change: Occurrence) => boolean): Step {
     const kept: KeptStep = JSON.parse(text)
-    // A dead letter of an earlier version does not say when.
-    const happened = kept.happened.flatMap((each) =>
-      'change' in each ? { edge: each.edge, isEarlier: each.isEarlier ?? false, change: dated(each.change) } : [],
-    )
+    const happened = kept.happened.flatMap((each) => {
+      const change = 'change' in each ? dated(each.change) : undefined
+      if (change === undefined || isOutdated(each.edge, change)) return []
+      // A dead letter of an earlier version does not say when.
+      return { edge: each.edge, isEarlier: each.isEarlier ?? false, change }
+    })
     const { nowMs, gapTo, earlier } = kept
     const state = VehicleState.read(kept, slots)
     const before = earlier === undefined ? state : VehicleState.read({ ...kept, text: earlier }, slots)
@@ -378,10 +380,10 @@ export class VehicleStates {
 
   /**
    * Call this when the stored states are complete. Resolves when the timers of all vehicles are known, to a function that starts them.
-   * Those that are due get a message by `put`.
+   * Those that are due get a message by `put`, which resolves to whether the inbox took it.
    */
-  async findTimers(put: (due: readonly Due[]) => Promise<boolean>, port?: Port): Promise<() => void> {
-    this.#put = put
+  async findTimers(put: (timers: readonly TimerEvent[]) => Promise<boolean>, port?: Port): Promise<() => void> {
+    this.#put = (due) => put(due.map(({ vin, dueMs }) => timerEvent(vin, dueMs, new Date(this.#clock.now()))))
     const start = (): void => {
       this.#clockwork?.start(port)
       void this.#begin()
@@ -504,7 +506,9 @@ export class VehicleStates {
   ): Step | undefined {
     if (event.topic === 'malformed') return undefined
     if (replayed) {
-      if (before !== undefined) return Step.read(before, this.slots)
+      const isOutdated = (edge: string, change: Occurrence): boolean =>
+        this.edges.get(edge)?.isOutdated?.(change, state?.memory?.[edge]) === true
+      if (before !== undefined) return Step.read(before, this.slots, isOutdated)
       return new Step(state, { nowMs: this.#clock.now(), gapTo: this.#gapTo(seqNow, state?.vin) })
     }
     if (event.vin === undefined || state === undefined)
@@ -520,13 +524,35 @@ export class VehicleStates {
     this.#clockwork?.set(state.vin, after.dueMs, isTimer, isFollowed)
     const behindMs = after.clock?.behindMs
     if (behindMs !== undefined || state.clock?.behindMs !== undefined) this.#clockRead(state.vin, behindMs)
-    const open = this.#open.get(state.vin)
-    if (open === undefined) this.#open.set(state.vin, { state: after, steps: 1 })
+    this.#take(after)
+    return new Step(after, { nowMs: arrivedMs(event, seq), gapTo, before: state }, found, happened, after)
+  }
+
+  /**
+   * A message that is given up unread, or because it may end the process, changes nothing of its vehicle. What is known from before it is uncertain
+   * from then on: otherwise nothing would say that its values are missing.
+   */
+  miss(
+    id: string,
+    event: FleetEvent | MalformedBody | undefined,
+    state: VehicleState | undefined,
+    { replayed, seq = seqOf(id) }: Pick<Claim, 'replayed' | 'seq'>,
+  ): Step | undefined {
+    if (replayed || state === undefined || state.seq < 0) return undefined
+    const after = state.with({ seq: Math.max(state.seq, seq), gapTo: Math.max(state.gapTo, seq) })
+    this.#clockwork?.set(state.vin, after.dueMs, event?.topic === 'timer')
+    this.#take(after)
+    return new Step(after, { nowMs: this.#clock.now(), gapTo: after.gapTo }, undefined, none, after)
+  }
+
+  /** The state after a message that is not over. */
+  #take(after: VehicleState): void {
+    const open = this.#open.get(after.vin)
+    if (open === undefined) this.#open.set(after.vin, { state: after, steps: 1 })
     else {
       open.state = after
       open.steps += 1
     }
-    return new Step(after, { nowMs: arrivedMs(event, seq), gapTo, before: state }, found, happened, after)
   }
 
   /** The state that the inbox stores when the message is settled or given up. */
@@ -660,7 +686,8 @@ export class VehicleStates {
           name,
           edge.detect({ ...step, arrivedMs: arrived, memory: memory.get(name), timer }),
         )
-        if (result?.happened !== undefined) happened.push({ edge: name, isEarlier, change: result.happened })
+        for (const change of [...(result?.earlier ?? none), result?.happened])
+          if (change !== undefined) happened.push({ edge: name, isEarlier, change })
         if (result?.memory === null) memory.delete(name)
         else if (result?.memory !== undefined) memory.set(name, result.memory)
         if (result?.timer !== undefined) timers = changed(timers, name, result.timer)
@@ -671,7 +698,7 @@ export class VehicleStates {
 
     const tellDue = (isDue: (timer: EdgeTimer, edge: Edge) => boolean, isEarlier: boolean): void => {
       const view = isEarlier ? views.before : views.after
-      for (let left = mostDue; timers !== undefined && left > 0; left -= 1) {
+      for (let left = mostAgain + this.edges.size; timers !== undefined && left > 0; left -= 1) {
         const next = this.#firstDue(timers, isDue)
         if (next === undefined) return
         const dueMs = Math.min(next.dueMs, nowMs)
@@ -848,8 +875,8 @@ interface Advanced {
 /** A `seq` after every message. */
 const seqNow = Number.MAX_SAFE_INTEGER
 
-/** The most timers that one message can tell. The rest gets messages of its own. */
-const mostDue = 64
+/** One message tells what is due of every edge, because it may begin them anew. An edge that is due again at once is told no more often than this. */
+const mostAgain = 64
 
 /** Ids that are ahead of the clock by less say nothing about it. */
 const toleranceMs = 60_000
@@ -858,7 +885,7 @@ const toleranceMs = 60_000
 const againMs = 60_000
 
 /** Wakes the timers of a vehicle that are due at this time or before. */
-export function timerEvent(vin: string, dueMs: number, receivedAt: Date): TimerEvent {
+function timerEvent(vin: string, dueMs: number, receivedAt: Date): TimerEvent {
   const at = new Date(dueMs)
   return {
     topic: 'timer',

@@ -190,32 +190,53 @@ function limited<Happened extends Occurrence>(
       const isWaiting = typeof stored === 'string' && stored.startsWith(mark)
       const waiting: Waiting<Happened> = isWaiting ? JSON.parse(stored.slice(mark.length)) : { memory: stored }
       const found = inner.detect(isWaiting ? { ...step, memory: waiting.memory } : step)
-      const happened = found?.happened ?? (waiting.happened && dated(waiting.happened))
-      if (happened === undefined) return found
-      const { happened: _, ...others } = found ?? {}
+      const { happened: last, earlier = [], ...others } = found ?? {}
+      const before: Happened[] = []
+      // An earlier version kept one.
+      const all = before.concat(waiting.happened ?? []).map(dated)
+      all.push(...earlier, ...(last === undefined ? [] : [last]))
+      if (all.length === 0) return found
       const isOver: EdgeResult<Happened> = isWaiting ? { memory: waiting.memory ?? null, ...others } : others
       if (areTrue(after)) {
-        const isAcross = happened.acrossGap || fields.some((field) => isUncertain(after, field))
-        return {
-          ...isOver,
-          happened: isAcross === happened.acrossGap ? happened : { ...happened, acrossGap: isAcross },
-        }
+        const isAcross = fields.some((field) => isUncertain(after, field))
+        return telling(
+          isOver,
+          all.map((each) => (isAcross ? marked(each) : each)),
+        )
       }
       if (!mayBeTrue(after)) return isOver
       const memory = found?.memory === undefined ? waiting.memory : (found.memory ?? undefined)
-      const waits = `${mark}${JSON.stringify({ memory, happened: undated(laterTold(happened)) })}`
-      // An edge remembers little. It is told without waiting, and marked.
-      return waits.length > longestMemory
-        ? { ...isOver, happened: { ...happened, acrossGap: true } }
-        : { ...others, memory: waits }
+      // An edge remembers little. What does not fit is told without waiting, the oldest first, and marked.
+      const told = all.splice(0, Math.max(0, all.length - mostWaiting)).map(marked)
+      for (;;) {
+        if (all.length === 0) return telling(isOver, told)
+        const waits = `${mark}${JSON.stringify({ memory, happened: all.map((each) => undated(laterTold(each))) })}`
+        if (waits.length <= longestMemory) return telling({ ...others, memory: waits }, told)
+        told.push(...all.splice(0, 1).map(marked))
+      }
     },
   })
 }
 
-/** What an edge remembers that has happened and is not told yet. */
+/** The most occurrences of an edge that wait for the same conditions. */
+const mostWaiting = 50
+
+/** What an edge found, and these occurrences, each told on its own. */
+function telling<Happened extends Occurrence>(
+  others: Omit<EdgeResult<Happened>, 'happened' | 'earlier'>,
+  all: readonly Happened[],
+): EdgeResult<Happened> {
+  const happened = all.at(-1)
+  return happened === undefined ? others : { ...others, happened, earlier: all.slice(0, -1) }
+}
+
+const marked = <Happened extends Occurrence>(happened: Happened): Happened =>
+  happened.acrossGap ? happened : { ...happened, acrossGap: true }
+
+/** What an edge remembers, with all that has happened and is not told yet. */
 interface Waiting<Happened> {
   readonly memory?: EdgeStep['memory']
-  readonly happened?: Happened
+  readonly happened?: Happened | readonly Happened[]
 }
 
 function laterTold<Happened extends Occurrence>(happened: Happened): Happened {

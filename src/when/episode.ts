@@ -1,4 +1,4 @@
-import { checkOptions, isObject, type Rule } from '../base/options.ts'
+import { checkOption, checkOptions, isObject, required, type Rule } from '../base/options.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
@@ -126,32 +126,29 @@ const never = 1e16
  */
 export function episode<const Of extends Measures>(name: string, options: EpisodeOptions<Of>): EpisodeEdge<Of> {
   const definition = definitionOf(name, options)
-  const { fields, shape } = definition
-  // What the fold finds has the measures of the definition, which the compiler cannot see.
-  const typed = (found: EpisodeOccurrence): Episode<Of> => found as Episode<Of> // oxlint-disable-line no-unsafe-type-assertion
-  return {
+  const edge: EpisodeEdge = {
     name,
     fields: [],
-    reads: fields,
+    reads: definition.fields,
     topics: wireTopics,
     timing: createClockwork,
-    shape,
-    detect(step) {
-      const { happened, ...others } = detected(definition, step) ?? {}
-      return happened === undefined ? others : { ...others, happened: typed(happened) }
-    },
+    shape: definition.shape,
+    detect: (step) => detected(definition, step),
+    isOutdated: ({ vin, id, revision }: EpisodeOccurrence, memory) =>
+      typeof memory === 'string' && new Memory(definition, vin, memory).revisionOf(id) > revision,
     open(vehicle: unknown) {
       if (!(vehicle instanceof Snapshot)) return undefined
       const { state, gapTo } = vehicle.parts()
       const text = state.memory?.[name]
-      const found = typeof text === 'string' && new Memory(definition, state.vin, text).open(gapTo >= state.seq)
-      return found ? typed(found) : undefined
+      return typeof text === 'string' ? new Memory(definition, state.vin, text).open(gapTo >= state.seq) : undefined
     },
-    in: (events) => history(definition, events).map(typed),
+    in: (events) => history(definition, events),
     where() {
       throw invalid('An episode has no `where`', 'Write the condition into `during`: all(…), or return in the handler.')
     },
   }
+  // What is found has the measures of the definition, which the compiler cannot see.
+  return edge as EpisodeEdge<Of> // oxlint-disable-line no-unsafe-type-assertion
 }
 
 const members = ['vin', 'id', 'revision', 'lasts', 'at', 'startedAt', 'endedAt', 'durationMs', 'pausedMs', 'cut', 'revoked', 'acrossGap', 'missing', '__proto__'] // prettier-ignore
@@ -160,13 +157,13 @@ const members = ['vin', 'id', 'revision', 'lasts', 'at', 'startedAt', 'endedAt',
 type Definition = ReturnType<typeof definitionOf>
 type Use = Definition['uses'][number]
 
-function definitionOf(name: unknown, options: EpisodeOptions) {
-  if (typeof name !== 'string' || name.length === 0 || name.length > 100)
-    throw invalid('The name of an episode must be a text of 1 to 100 characters', "For instance 'trip'.")
+function definitionOf(name: string, options: EpisodeOptions) {
+  const aName = (value: unknown): boolean => typeof value === 'string' && value.length > 0 && value.length <= 100
   const aCondition: Rule = { must: 'must be a condition', accepts: isObject, hint: "For instance is('Gear', 'D')." }
   const aTime: Rule = { must: 'must be a time', accepts: isObject, hint: 'For instance { minutes: 3 }.' }
+  checkOption('episode', 'name', name, required({ must: 'must be a text of 1 to 100 characters', accepts: aName }))
   checkOptions<EpisodeOptions>('episode', options, {
-    during: { ...aCondition, isRequired: true },
+    during: required(aCondition),
     until: aCondition,
     splits: aCondition,
     joins: aTime,
@@ -174,22 +171,21 @@ function definitionOf(name: unknown, options: EpisodeOptions) {
     waits: aTime,
     silence: aTime,
     corrects: aTime,
-    measures: { must: 'must be an object of measures', accepts: isObject, isRequired: true, hint: "For instance { odometer: span('Odometer') }." }, // prettier-ignore
+    measures: required({ must: 'must be an object of measures', accepts: isObject }, "For instance { odometer: span('Odometer') }."), // prettier-ignore
   })
   const { during, until, splits } = options
   const conditions = [during, until, splits].filter((condition) => condition !== undefined)
   checkConditions('episode', conditions)
-  const measures = Object.entries(options.measures)
-  for (const [each, measure] of measures) {
-    if (members.includes(each))
+  const measures = Object.entries(options.measures).map(([each, measure]) => {
+    if (members.includes(each) || !isObject(measure) || typeof measure.kind !== 'string')
       throw invalid(
-        `A measure of \`${name}\` is named \`${each}\`, as a member of each episode`,
-        'Give it another name.',
+        `\`${each}\` of \`${name}\` is no measure, or has the name of a member of each episode`,
+        'Make it with span, growth, range or path, and give it another name.',
       )
-    if (!isObject(measure) || typeof measure.field !== 'string' || typeof measure.kind !== 'string')
-      throw invalid(`\`${each}\` of \`${name}\` is no measure`, 'Make it with span, growth, range or path.')
-  }
-  const points = measures.reduce((sum, [, { mostPoints = 0 }]) => sum + mostPoints, 0)
+    // Notes are kept for the same measure of the same field.
+    return { name: each, measure, key: [each, ...Object.values(measure)].join(' ').trim() }
+  })
+  const points = measures.reduce((sum, { measure: { mostPoints = 0 } }) => sum + mostPoints, 0)
   if (measures.length > mostMeasures || points > 2 * mostOfPath)
     throw invalid(
       `The episode \`${name}\` has ${measures.length} measures with ${points} points`,
@@ -204,28 +200,24 @@ function definitionOf(name: unknown, options: EpisodeOptions) {
     silence: ms(options.silence, Infinity),
     corrects: ms(options.corrects, 3_600_000),
   }
-  const keyed = measures.map(([each, measure]) => {
-    const { kind, field, startsAt, everyMeters, mostPoints } = measure
-    // Notes are kept for the same measure of the same field.
-    return { name: each, measure, key: [each, kind, field, startsAt, everyMeters, mostPoints].join(' ').trim() }
-  })
   const deciding = conditions.flatMap((condition) => condition.fields)
-  const fields = [...new Set([...deciding, ...measures.map(([, { field }]) => field)])]
-  const said = [during.name, until?.name, splits?.name, times, keyed.map(({ key }) => key)]
+  const fields = [...new Set([...deciding, ...measures.map(({ measure }) => measure.field)])]
+  const said = [during.name, until?.name, splits?.name, times, measures.map(({ key }) => key)]
   return {
     name,
     during,
     until,
     splits,
     ...times,
-    fields,
     corrects: Math.max(times.waits, times.corrects),
-    measures: keyed,
+    measures,
+    fields,
+    slots: new Slots({ fields }),
     /** By the number of a field: whether it decides a condition, and the measures of it. */
     uses: fields.map((field) => ({
       field,
       decides: deciding.includes(field),
-      measures: keyed.filter(({ measure }) => measure.field === field),
+      measures: measures.filter(({ measure }) => measure.field === field),
     })),
     /** Differs for another definition. */
     shape: markOf(JSON.stringify(said)),
@@ -233,10 +225,10 @@ function definitionOf(name: unknown, options: EpisodeOptions) {
 }
 
 /**
- * A value as it is kept until it is folded: its time, the number of its field, and the value, a position as two numbers. Its place is that of its
- * time, and of two with the same time and field the later arrival counts.
+ * A value as it is kept until it is folded: its time, the number of its field, and the value. Its place is that of its time, and of two with the
+ * same time and field the later arrival counts.
  */
-type Sample = readonly [at: number, field: number, value: FieldValue, longitude?: number]
+type Sample = readonly [at: number, field: number, value: FieldValue]
 
 /** In place of a field: a message without one of the fields, so that there is no silence. */
 const heardOf = -1
@@ -280,21 +272,20 @@ interface Known {
 // prettier-ignore
 const nothingKnown = (): Known => ({ at: 0, values: {}, was: null, gapAt: 0, staleAt: 0, splitAt: 0, heard: 0, listens: 0 })
 
-const seenOf = (at: number, value: FieldValue, longitude: number | undefined): Seen =>
-  longitude === undefined ? [at, value] : [at, { latitude: Number(value), longitude }]
-
 /** Finds the episodes in samples, moment by moment. */
 class Fold {
   readonly #definition: Definition
-  readonly #view: AnyVehicleView
+  readonly #vin: string
+  #view: AnyVehicleView
   readonly known: Known
   /** Those after which another one began. */
   readonly finished: Running[] = []
 
   constructor(definition: Definition, vin: string, known: Known) {
     this.#definition = definition
+    this.#vin = vin
     this.known = known
-    this.#view = viewOf(vin, known)
+    this.#view = this.#look()
   }
 
   get all(): readonly Running[] {
@@ -302,17 +293,16 @@ class Fold {
     return running === undefined ? this.finished : [...this.finished, running]
   }
 
-  /** None of these samples is older than what is known. */
+  /** The place of samples that are older than what is known is gone. */
   run(samples: readonly Sample[]): this {
-    let moment: Sample[] = []
-    for (const sample of samples.toSorted((one, other) => one[0] - other[0])) {
-      if (moment[0] !== undefined && moment[0][0] !== sample[0]) {
-        this.#take(moment, moment[0][0])
-        moment = []
-      }
-      moment.push(sample)
+    const sorted = samples.toSorted(([one], [other]) => one - other)
+    for (let from = 0, to = 0; from < sorted.length; from = to) {
+      const at = sorted[from]?.[0] ?? 0
+      while (sorted[to]?.[0] === at) to += 1
+      const moment = sorted.slice(from, to)
+      if (at >= this.known.at) this.#take(moment, at)
+      else for (const sample of moment) this.#late(sample)
     }
-    if (moment[0] !== undefined) this.#take(moment, moment[0][0])
     return this
   }
 
@@ -329,6 +319,17 @@ class Fold {
     return this
   }
 
+  /** What conditions see. What is certain was reported after the last gap, so times stand for the numbers of messages. */
+  #look(): AnyVehicleView {
+    const { slots } = this.#definition
+    const { values, heard, gapAt } = this.known
+    const state = VehicleState.unknown(this.#vin, slots).with({
+      values: slots.names.map((field) => values[field]?.[1]),
+      times: slots.names.flatMap((field) => Array<number>(3).fill(values[field]?.[0] ?? 0)),
+    })
+    return new Snapshot(state, heard, gapAt)
+  }
+
   /** All values with the same time count before the condition is asked. */
   #take(samples: readonly Sample[], at: number): void {
     this.pass(at)
@@ -337,15 +338,15 @@ class Fold {
     known.at = at
     known.heard = Math.max(known.heard, at)
     const before = known.running
-    const reported: (readonly [use: Use, last: Seen | undefined])[] = []
-    let isDeciding = false
-    for (const [, field, value, longitude] of samples) {
+    const reported = new Map<Use, Seen | undefined>()
+    for (const [, field, value] of samples) {
       const use = uses[field]
       if (use === undefined) continue
-      if (!reported.some(([other]) => other === use)) reported.push([use, known.values[use.field]])
-      known.values[use.field] = seenOf(at, value, longitude)
-      isDeciding ||= use.decides
+      if (!reported.has(use)) reported.set(use, known.values[use.field])
+      known.values[use.field] = [at, value]
     }
+    const isDeciding = [...reported.keys()].some(({ decides }) => decides)
+    if (isDeciding) this.#view = this.#look()
     if (splits?.test(this.#view) === true) known.splitAt = at
     if (isDeciding) this.#decide(at)
     for (const [use, last] of reported) this.#note(at, use, last, known.running !== before)
@@ -408,7 +409,8 @@ class Fold {
       if (isNew && (measure.kind === 'range' || running.notes[key]?.from !== undefined)) continue
       const notes = (running.notes[key] ??= { isPartial: true })
       const { after } = notes
-      note(measure, notes, seen, running, this.#definition, isFirst && !isOld)
+      if (isFirst && !isOld && measure.startsAt !== undefined) notes.last = measure.startsAt
+      note(measure, notes, seen, running, this.#definition)
       if (running.gapAfter === true && notes.after !== after) running.gap = true
     }
   }
@@ -421,72 +423,51 @@ class Fold {
     if (listens - at > this.#definition.waits) known.staleAt = at
     known.was = null
     known.listens = Math.max(known.listens, listens)
+    this.#view = this.#look()
     if (running === undefined) return
     if (running.end === undefined || at - running.end <= this.#definition.joins) running.gap = true
     else running.gapAfter = true
   }
 
-  /** A sample whose place is gone, because what was known then is folded. */
-  late([at, field, given, longitude]: Sample): void {
+  /** What was known then is folded. */
+  #late([at, field, value]: Sample): void {
     const { known } = this
     const { running } = known
-    const use = this.#definition.uses[field]
-    if (field === gapOf) this.#gap(known.at, Number(given))
+    const { uses, corrects } = this.#definition
+    const use = uses[field]
+    if (field === gapOf) this.#gap(known.at, Number(value))
     if (use === undefined) return
-    const seen = seenOf(at, given, longitude)
     const isNewest = at >= (known.values[use.field]?.[0] ?? -Infinity)
-    if (isNewest) known.values[use.field] = seen
-    const isFinal = running?.end !== undefined && known.heard > running.end + this.#definition.corrects
+    if (isNewest) known.values[use.field] = [at, value]
+    const isFinal = running?.end !== undefined && known.heard > running.end + corrects
     if (use.decides) {
-      if (running !== undefined && !isFinal && at >= running.start && at <= (running.end ?? Infinity))
-        running.gap = true
+      this.#view = this.#look()
+      if (running && !isFinal && at >= running.start && at <= (running.end ?? Infinity)) running.gap = true
       if (isNewest && at > (running?.start ?? -Infinity)) this.#decide(at)
       if (known.running !== undefined && known.running !== running) known.running.gap = true
     }
     if (running === undefined || isFinal) return
     for (const { measure, key } of use.measures)
-      noteLate(measure, (running.notes[key] ??= { isPartial: true }), seen, running, this.#definition)
-  }
-}
-
-/** What conditions see: the values that are known, and which of them are certain. */
-function viewOf(vin: string, known: Known): AnyVehicleView {
-  const at = (field: string): Date | undefined => known.values[field] && new Date(known.values[field][0])
-  return {
-    vin,
-    value: (field) => known.values[field]?.[1],
-    at,
-    since: at,
-    ageMs: (field) => known.values[field] && known.heard - known.values[field][0],
-    isCertain: (field) => (known.values[field]?.[0] ?? 0) > known.gapAt,
-    invalidSince: () => undefined,
-    get fields() {
-      return Object.keys(known.values)
-    },
-    online: undefined,
-    state: undefined,
-    isOnlineCertain: false,
-    seenAt: undefined,
-    clockBehindMs: undefined,
-    timers: [],
+      noteLate(measure, (running.notes[key] ??= { isPartial: true }), [at, value], running, this.#definition)
   }
 }
 
 /**
- * What its handler got of an episode that may still be corrected: first with the start `first`, which `nth` others had before, and last `at` this time of the
- * receiver. It is known to be another one since `wrong`.
+ * What its handler got of an episode that may still be corrected: first with the start `first`, and last `at` this time of the receiver. It is known to be
+ * another one since `wrong`. `hash`: of its content, or `revoked`. Empty: whatever is found first.
  */
 interface Told {
   readonly first: number
-  readonly nth: number
-  revision: number
-  start: number
-  end: number
+  readonly revision: number
+  readonly start: number
+  readonly end: number
+  readonly at: number
   hash: string
-  at: number
   wrong?: number
-  revoked?: boolean
 }
+
+const revoked = 'revoked'
+const untold = (first: number, revision: number): Told => ({ first, revision, start: 0, end: 0, at: 0, hash: '' })
 
 /** What most messages change: the newest time of the vehicle, when that arrived, and the time of the sample that came last. */
 interface Last {
@@ -512,14 +493,12 @@ interface Head {
   old: number
 }
 
-/** Something that is to be told, corrected or, without `of`, revoked. A value may make it due at `wakes`. */
+/** Something that is to be told, corrected or, when it `isGone`, revoked. A value may make it due at `wakes`. */
 interface Todo {
+  readonly of: Running
   readonly due: number
   readonly wakes: number
-  readonly start: number
-  readonly end: number
-  readonly entry: Told | undefined
-  readonly of: Running | undefined
+  readonly isGone?: true
 }
 
 /**
@@ -533,11 +512,12 @@ class Memory {
   readonly head: Head
   /** The newest one comes first. */
   #samples: string
-  #told: Told[]
+  #told: readonly Told[]
   #known: string
 
   constructor(definition: Definition, vin: string, text: string) {
     const [last = '', samples = '', head = '', told = '', known = ''] = text.split('\n')
+    const { fields, shape } = definition
     this.#definition = definition
     this.#vin = vin
     this.last = JSON.parse(last)
@@ -545,19 +525,16 @@ class Memory {
     this.#told = JSON.parse(told)
     this.#known = known
     this.#samples = samples
-    const { fields, shape } = definition
     if (this.head.shape === shape) return
-    // Another definition had other fields, in another order.
-    const { fields: before, ...found }: Known & { readonly fields: readonly string[] } = JSON.parse(known)
-    const moved = samplesOf(samples, this.last.noted).flatMap(([at, field, ...value]): Sample[] => {
-      const index = field < 0 ? field : fields.indexOf(before[field] ?? '')
-      return field >= 0 && index < 0 ? [] : [[at, index, ...value]]
-    })
+    // Another definition had other fields, in another order. What was told stays as it was told.
     this.head = { ...this.head, shape }
+    for (const each of this.#told) each.hash = ''
+    const { fields: before, ...found }: Known & { readonly fields: readonly string[] } = JSON.parse(known)
     for (const field of fields) if (!before.includes(field)) found.since = { ...found.since, [field]: this.last.heard }
     this.#known = textOfKnown(found, definition)
-    // What was told stays as it was told.
-    for (const told of this.#told) told.hash = ''
+    const moved = samplesOf(samples, this.last.noted).map(([at, field, value]): Sample => {
+      return [at, field < 0 ? field : fields.indexOf(before[field] ?? ''), value]
+    })
     this.#keep(moved)
   }
 
@@ -566,6 +543,11 @@ class Memory {
     const { shape } = definition
     const head: Head = { shape, mode: 'ask', calm: never, wakes: 0, hole: 0, gapMs, checked: arrivedMs, old: 0 }
     return [JSON.stringify(last), '', JSON.stringify(head), '[]', textOfKnown(nothingKnown(), definition)].join('\n')
+  }
+
+  /** 0: it is not corrected any more. */
+  revisionOf(id: string): number {
+    return this.#told.find(({ first }) => id === idOf(this.#definition, this.#vin, first))?.revision ?? 0
   }
 
   #keep(samples: readonly Sample[]): void {
@@ -578,23 +560,15 @@ class Memory {
   }
 
   /** Finds the episodes in all that is remembered, and what is to be told now. */
-  evaluate(added: readonly Sample[], arrivedMs: number, dueMs: number): EdgeResult<EpisodeOccurrence> {
+  evaluate(added: readonly Sample[], arrivedMs: number, dueMs: number): EdgeResult<Episode> {
     const { last, head } = this
     const { joins, silence, corrects } = this.#definition
     // The vehicle's time: that of its newest message, and what has passed since that arrived.
     const now = Math.max(dueMs, last.heard + Math.max(0, arrivedMs - last.arrived))
-    const fold = this.#fold()
-    const knownAt = fold.known.at
-    const all = [...samplesOf(this.#samples, last.noted), ...added]
-    const samples = all.filter(([at]) => at >= knownAt)
+    const samples = [...samplesOf(this.#samples, last.noted), ...added]
     this.#samples = textOf(added, last.noted) + this.#samples
     last.noted = added.at(-1)?.[0] ?? last.noted
-    if (samples.length < all.length) {
-      for (const sample of all) if (sample[0] < knownAt) fold.late(sample)
-      this.#known = textOfKnown(fold.known, this.#definition)
-      this.#keep(samples)
-    }
-    fold.run(samples)
+    const fold = this.#fold().run(samples)
     fold.known.heard = Math.max(fold.known.heard, last.heard)
     const found = fold.pass(now).all
     const { happened, dueMs: due } = this.#decide(found, now, arrivedMs)
@@ -619,56 +593,50 @@ class Memory {
     const long = found.filter(({ start, end }) => end === undefined || end - start >= atLeast)
     pair(long, this.#told)
     const todo: Todo[] = []
-    const correct = (entry: Told, readyMs: number, of: Running | undefined): void => {
-      entry.wrong ??= now
-      const due = Math.max(readyMs, entry.wrong + waits)
-      todo.push({ due, wakes: due, start: of?.start ?? entry.start, end: of?.end ?? entry.end, entry, of })
-    }
-    for (const each of long) {
-      const { start, end, closed, cut, split, told: entry } = each
+    for (const of of long) {
+      const { end, closed, cut, split, told } = of
       if (end === undefined) continue
       const joined = joins > 0 && split !== true ? end + joins + 1 : end
-      const hasItsEnd = now < joined || hasAll(this.#definition, each, true)
+      const hasItsEnd = now < joined || hasAll(this.#definition, of, true)
       const ready = closed !== undefined || cut === true ? now : Math.max(joined, hasItsEnd ? 0 : end + waits)
-      if (entry === undefined) todo.push({ due: ready, wakes: joined, start, end, entry, of: each })
+      if (told === undefined) {
+        todo.push({ of, due: ready, wakes: joined })
+        continue
+      }
+      const { hash } = contentOf(this.#definition, of)
+      told.hash ||= hash
+      if (told.hash === hash) delete told.wrong
       else {
-        const { hash } = contentOf(this.#definition, each)
-        entry.hash ||= hash
-        if (entry.hash === hash) delete entry.wrong
-        else correct(entry, ready, each)
+        const due = Math.max(ready, (told.wrong ??= now) + waits)
+        todo.push({ of, due, wakes: due })
       }
     }
-    for (const entry of this.#told)
-      if (entry.revoked !== true && !long.some(({ told }) => told === entry)) correct(entry, 0, undefined)
-    const [first] = todo.filter((each) => each.due <= now).toSorted((one, other) => one.start - other.start)
-    const isInTheWay = ({ entry }: Todo): boolean => entry !== undefined && first !== undefined && entry.start < first.end && entry.end > first.start // prettier-ignore
-    const next = first?.entry === undefined ? (todo.find(isInTheWay) ?? first) : first
-    const happened = next && this.#tell(next, arrivedMs)
+    for (const told of this.#told) {
+      if (told.hash === revoked || long.some((each) => each.told === told)) continue
+      const due = (told.wrong ??= now) + waits
+      todo.push({ of: { start: told.start, end: told.end, paused: 0, notes: {}, told }, due, wakes: due, isGone: true })
+    }
+    const [first] = todo.filter(({ due }) => due <= now).toSorted((one, other) => one.of.start - other.of.start)
+    const { start = 0, end = 0, told: corrected } = first?.of ?? {}
+    const isInTheWay = ({ of: { told } }: Todo): boolean => told !== undefined && told.start < end && told.end > start
+    const next = corrected === undefined ? (todo.find(isInTheWay) ?? first) : first
     const rest = todo.filter((each) => each !== next)
+    const happened = next && this.#tell(next, arrivedMs)
     const calm = long.map((each) => {
       if (each.end === undefined || each.told === undefined) return -never
       return each.closed ?? (hasAll(this.#definition, each, false) ? each.end + waits + 1 : never)
     })
     this.head.calm = Math.max(-never, ...calm)
     this.head.wakes = Math.min(never, ...rest.map(({ wakes }) => wakes))
-    return { happened, dueMs: Math.min(...rest.map((each) => Math.max(each.due, now))) }
+    return { happened, dueMs: Math.min(...rest.map(({ due }) => Math.max(due, now))) }
   }
 
-  #tell({ entry, of: each, start, end }: Todo, arrivedMs: number): EpisodeOccurrence {
-    const nth = this.#told.filter(({ first }) => first === start).length
-    const told: Told = entry ?? { first: start, nth, revision: 0, start, end, hash: '', at: 0 }
-    if (entry === undefined) this.#told.push(told)
-    told.revision += 1
-    told.at = arrivedMs
-    told.revoked = each === undefined
-    delete told.wrong
-    told.start = start
-    told.end = end
-    const found = each ?? { start, end, paused: 0, notes: {} }
-    found.told = told
-    const content = contentOf(this.#definition, found)
-    told.hash = each === undefined ? 'revoked' : content.hash
-    return occurrence(this.#definition, this.#vin, found, end, told, content)
+  #tell({ of, isGone }: Todo, at: number): Episode {
+    const { start, end = start, told: before } = of
+    const hash = isGone === true ? revoked : contentOf(this.#definition, of).hash
+    of.told = { first: before?.first ?? start, revision: (before?.revision ?? 0) + 1, start, end, at, hash }
+    this.#told = [...this.#told.filter((one) => one !== before), of.told]
+    return occurrence(this.#definition, this.#vin, of, of.told, end)
   }
 
   /** Folds what arrived long ago: in the order of arrival, so that an upload after hours is still sorted. Nothing is folded that is not told yet. */
@@ -685,7 +653,7 @@ class Memory {
       const isTold = end - start < atLeast || (told?.start === start && told.wrong === undefined)
       if (!isTold) foldTo = Math.min(foldTo, closed - 1)
     }
-    this.#told = this.#told.filter((told) => told.revoked !== true || !isExpired(told))
+    this.#told = this.#told.filter((told) => told.hash !== revoked || !isExpired(told))
     if (!isOld && !times.some((at) => at <= foldTo)) return
     const left = samples.filter(([at]) => at > foldTo)
     const fold = this.#fold().run(samples.filter(([at]) => at <= foldTo))
@@ -704,22 +672,21 @@ class Memory {
   }
 
   /** The newest episode, when it is not told yet as it is known now. */
-  open(hasGap: boolean): EpisodeOccurrence | undefined {
+  open(hasGap: boolean): Episode | undefined {
     const { running } = this.#fold().run(samplesOf(this.#samples, this.last.noted)).known
     if (running === undefined) return undefined
-    const { start, end = this.last.heard } = running
     pair([running], this.#told)
-    const { told } = running
+    const { start, end = this.last.heard, told } = running
     if (running.end !== undefined && end - start < this.#definition.atLeast) return undefined
     // One that is told as over by silence does not say so in its samples.
     const over: Running = running.end === undefined ? { ...running, end, cut: true } : running
     if (told !== undefined && ['', contentOf(this.#definition, over).hash].includes(told.hash)) return undefined
     if (hasGap) running.gap = true
-    return occurrence(this.#definition, this.#vin, running, end, told ?? { first: start, nth: 0, revision: 0 })
+    return occurrence(this.#definition, this.#vin, running, told ?? untold(start, 0), end)
   }
 }
 
-/** Gives each episode what was told before: the entry with the same start, or the first one that shares a moment with it. */
+/** Gives each episode what was told before: the entry whose start was the same first, or is, or the first one that shares a moment with it. */
 function pair(found: readonly Running[], told: readonly Told[]): void {
   const free = new Set(told)
   const by = (isSame: (entry: Told, each: Running) => boolean): void => {
@@ -730,47 +697,47 @@ function pair(found: readonly Running[], told: readonly Told[]): void {
       free.delete(entry)
     }
   }
-  by((entry, { start }) => entry.start === start)
   by((entry, { start }) => entry.first === start)
-  by((entry, { start, end = Infinity }) => entry.revoked !== true && entry.start < end && entry.end > start)
+  by((entry, { start }) => entry.start === start)
+  by((entry, { start, end = Infinity }) => entry.hash !== revoked && entry.start < end && entry.end > start)
 }
 
 const textOfKnown = (known: Known, { fields }: Definition): string => JSON.stringify({ ...known, fields })
 
 /** In the text, the newest sample comes first, at this time. The number of each is the time since the one before it. */
 function samplesOf(text: string, newestMs: number): Sample[] {
-  const samples: [ms: number, field: number, value: FieldValue, longitude?: number][] = JSON.parse(`[${text}0]`)
-  samples.pop()
+  const kept: readonly (readonly [sinceMs: number, field: number, value: FieldValue, longitude?: number])[] =
+    JSON.parse(`[${text}[0,0,0]]`)
+  const samples: Sample[] = []
   let at = newestMs
-  for (const sample of samples) {
-    const [sinceMs] = sample
-    sample[0] = at
+  for (const [sinceMs, field, value, longitude] of kept) {
+    samples.push([at, field, longitude === undefined ? value : { latitude: Number(value), longitude }])
     at -= sinceMs
   }
+  samples.pop()
   return samples.toReversed()
 }
 
 function textOf(samples: readonly Sample[], beforeMs: number): string {
   let [text, before] = ['', beforeMs]
-  for (const [at, ...value] of samples) {
-    text = `${JSON.stringify([at - before, ...value])},${text}`
+  for (const [at, field, value] of samples) {
+    const isPair = isPlace(value) && Object.keys(value).length === 2
+    text = `${JSON.stringify([at - before, field, ...(isPair ? [value.latitude, value.longitude] : [value])])},${text}`
     before = at
   }
   return text
 }
 
+type Message = Pick<EdgeStep, 'event' | 'before' | 'after' | 'at' | 'arrivedMs'>
+
 /** The values of a message that an episode needs, each with its time. */
-function samplesIn(
-  { fields }: Definition,
-  { event, before, after, at }: Pick<EdgeStep, 'event' | 'before' | 'after' | 'at'>,
-  sentMs: number,
-  arrivedMs: number,
-): Sample[] {
+function samplesIn({ fields }: Definition, { event, before, after, at, arrivedMs }: Message): Sample[] {
+  const sentMs = credibleMs(at.getTime(), arrivedMs)
   const samples: Sample[] = []
   const add = (name: string, value: FieldValue, ms: number): void => {
     const field = fields.indexOf(name)
     if (field < 0 || (value === null && !nullMeansNone.has(name)) || lengthOf(value) > longestValue) return
-    samples.push(sampleOf(ms, field, value))
+    samples.push([ms, field, value])
   }
   if (event.topic === 'vehicle_data')
     for (const { field, value, atMs } of documentValues(event.vehicleData, sentMs)) {
@@ -779,23 +746,16 @@ function samplesIn(
       add(field, after.at(field)?.getTime() === ms ? (after.value(field) ?? value) : value, ms)
     }
   if (event.topic !== 'data') return samples
+  const { undecoded } = event
   const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
+  const names = fields.filter((name) => data[name] != null || (data[name] === null && !Object.hasOwn(undecoded, name)))
   // A clock that was ahead and is right again says an earlier time of what is newer: by as much as a message takes.
-  let ms = sentMs
-  for (const name of fields) {
-    const knownMs = data[name] === undefined ? 0 : Number(before.at(name))
-    const isEarly = knownMs > sentMs && knownMs - sentMs <= quietMs
-    if (isEarly && Number(after.at(name)) === at.getTime()) ms = Math.max(ms, knownMs + 1)
-  }
-  for (const name of fields) {
-    const value = data[name]
-    if (value !== undefined && !(value === null && Object.hasOwn(event.undecoded, name))) add(name, value, ms)
-  }
+  const isNewer = (name: string): boolean => Number(after.at(name)) === at.getTime()
+  const known = names.map((name) => (isNewer(name) ? Number(before.at(name)) : 0))
+  const ms = Math.max(sentMs, ...known.map((one) => (one > sentMs && one - sentMs <= quietMs ? one + 1 : 0)))
+  for (const name of names) add(name, data[name] ?? null, ms)
   return samples
 }
-
-const sampleOf = (at: number, field: number, value: FieldValue): Sample =>
-  isPlace(value) && Object.keys(value).length === 2 ? [at, field, value.latitude, value.longitude] : [at, field, value]
 
 /** What the receiver knew of a vehicle before it was given the episode. */
 function keptSamples({ uses }: Definition, before: AnyVehicleView): Sample[] {
@@ -803,49 +763,27 @@ function keptSamples({ uses }: Definition, before: AnyVehicleView): Sample[] {
     const value = before.value(field)
     const at = decides ? before.since(field) : before.at(field)
     const isKept = value !== undefined && before.isCertain(field) && lengthOf(value) <= longestValue
-    return isKept && at !== undefined ? [sampleOf(at.getTime(), index, value)] : []
+    return isKept && at !== undefined ? [[at.getTime(), index, value]] : []
   })
 }
 
-/** Messages without one of the fields, as far as they say that there was no silence. */
-function signs(
-  { silence }: Definition,
-  { heard, noted }: Last,
-  hole: number,
-  sentMs: number,
-  isOther: boolean,
-): Sample[] {
-  if (silence === Infinity) return []
-  // The last one before a silence.
-  const isLast = heard > noted && sentMs - heard >= Math.min(silence, signMs)
-  const isSign = isOther && (sentMs > noted + signMs || sentMs < hole)
-  return [...(isLast ? [sampleOf(heard, heardOf, 0)] : []), ...(isSign ? [sampleOf(sentMs, heardOf, 0)] : [])]
-}
-
-/** Whether a message can decide nothing, so that its samples are only kept. */
+/** Whether values can decide nothing, so that they are only kept. */
 function isCalm(
-  definition: Definition,
-  { heard }: Last,
+  { uses, during, until }: Definition,
+  heardMs: number,
   head: Head,
-  length: number,
   own: readonly Sample[],
-  step: EdgeStep,
-  sentMs: number,
+  after: AnyVehicleView,
 ): boolean {
-  // prettier-ignore
-  const { uses, corrects, silence, during, until } = definition
-  if (length > mostSamples || (length > 0 && step.arrivedMs - head.checked >= corrects)) return false
-  if (Math.max(sentMs, heard) >= head.wakes) return false
-  if (sentMs - heard >= silence || (sentMs < head.hole && own.length === 0)) return false
   let isDeciding = false
   for (const [at, field] of own)
     if (uses[field]?.decides !== true) {
       if (at < head.calm) return false
-    } else if (at < heard || head.mode === 'ask') return false
+    } else if (at < heardMs || head.mode === 'ask') return false
     else isDeciding = true
   if (!isDeciding) return true
-  if (head.mode === 'off') return during.test(step.after) === false
-  return until === undefined ? during.test(step.after) === true : until.test(step.after) === false
+  if (head.mode === 'off') return during.test(after) === false
+  return until === undefined ? during.test(after) === true : until.test(after) === false
 }
 
 /** When the newest gap ended. 0: not known. In an inbox that processes share, the numbers of messages are no times. */
@@ -854,8 +792,9 @@ function gapEndOf(view: AnyVehicleView): number {
   return ms < firstTimeMs ? 0 : ms
 }
 
-function detected(definition: Definition, step: EdgeStep): EdgeResult<EpisodeOccurrence> | undefined {
+function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> | undefined {
   const { event, arrivedMs, timer, before, after } = step
+  const { silence, corrects, shape } = definition
   const isTimer = event.topic === 'timer'
   const sentMs = credibleMs(step.at.getTime(), arrivedMs)
   const gapMs = gapEndOf(after)
@@ -865,14 +804,20 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<EpisodeOcc
   const headAt = text.indexOf('\n', samplesAt) + 1
   const last: Last = JSON.parse(text.slice(0, samplesAt))
   const head: Head = JSON.parse(text.slice(headAt, text.indexOf('\n', headAt)))
-  const own = samplesIn(definition, step, sentMs, arrivedMs)
+  const own = samplesIn(definition, step)
   if (isNew && !isTimer) own.unshift(...keptSamples(definition, before))
   if (isNew && own.length === 0) return undefined
-  const samples = isTimer || isNew ? own : [...signs(definition, last, head.hole, sentMs, own.length === 0), ...own]
+  // Messages without one of the fields say that there was no silence: now and then one, and the last one before it.
+  const isLast = last.heard > last.noted && sentMs - last.heard >= Math.min(silence, signMs)
+  const isSign = own.length === 0 && (sentMs > last.noted + signMs || sentMs < head.hole)
+  const signs = isTimer || isNew || silence === Infinity ? [] : [isLast ? last.heard : [], isSign ? sentMs : []].flat()
+  const samples = [...signs.map((ms): Sample => [ms, heardOf, 0]), ...own]
   const isGap = !isNew && (timer === undefined || timer.acrossGap === true || gapMs > head.gapMs)
-  const length = headAt - samplesAt
-  const isSame = !isTimer && !isGap && head.shape === definition.shape
-  if (isSame && isCalm(definition, last, head, length, own, step, sentMs)) {
+  const isSilence = !isTimer && sentMs - last.heard >= silence
+  const isFull = headAt - samplesAt > mostSamples || arrivedMs - head.checked >= corrects
+  const isDue = Math.max(sentMs, last.heard) >= head.wakes || (own.length === 0 && sentMs < head.hole)
+  const mayKeep = !isTimer && !isGap && !isSilence && !isFull && !isDue && head.shape === shape
+  if (mayKeep && isCalm(definition, last.heard, head, own, after)) {
     // Nothing to write: the last word of a vehicle is known to half a minute.
     if (samples.length === 0 && sentMs < last.heard + signMs / 2) return undefined
     const added = textOf(samples, last.noted)
@@ -887,60 +832,51 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<EpisodeOcc
     samples.unshift([Math.min(last.heard, gapEnd), gapOf, gapEnd])
     memory.head.gapMs = Math.max(gapMs, head.gapMs)
   }
-  if (!isTimer && sentMs - last.heard >= definition.silence) memory.head.hole = sentMs
-  hear(memory.last, isTimer ? 0 : sentMs, arrivedMs)
+  if (isSilence) memory.head.hole = sentMs
+  if (!isTimer) hear(memory.last, sentMs, arrivedMs)
   // A time that is up by the vehicle's clock, and not by ours.
   return memory.evaluate(samples, arrivedMs, isTimer && timer?.byArrival !== true ? sentMs : 0)
 }
 
 function hear(last: Last, sentMs: number, arrivedMs: number): void {
-  if (sentMs <= last.heard) return
-  last.heard = sentMs
-  last.arrived = arrivedMs
+  if (sentMs > last.heard) Object.assign(last, { heard: sentMs, arrived: arrivedMs })
 }
 
 /** Whether each span and growth has its value of the end, and, if it need not be told yet, each path too. */
 const hasAll = ({ measures }: Definition, { notes }: Running, isToTell: boolean): boolean =>
   measures.every(({ measure, key }) => isComplete(measure, notes[key] ?? {}, isToTell))
 
-type Content = ReturnType<typeof contentOf>
+const idOf = ({ name }: Definition, vin: string, first: number): string =>
+  `${vin}:${name}:${new Date(first).toISOString()}`
 
 /** What the handler gets of an episode, and a hash that differs for another content. */
 function contentOf(definition: Definition, running: Running) {
-  const missing: string[] = []
   const values: Record<string, unknown> = {}
-  const told: unknown[] = [running.start, running.end, running.paused, running.cut, running.gap]
+  const missing: string[] = []
   for (const { name, measure, key } of definition.measures) {
-    const { value, isMissing, mark = value } = resultOf(measure, running.notes[key] ?? {}, running, definition)
-    if (isMissing) missing.push(name)
+    const { value, isMissing } = resultOf(measure, running.notes[key] ?? {}, running, definition)
     values[name] = value
-    told.push(mark, isMissing)
+    if (isMissing) missing.push(name)
   }
-  return { missing, values, hash: markOf(JSON.stringify(told)) }
+  const { start, end, paused, cut, gap } = running
+  return { values, missing, hash: markOf(JSON.stringify([start, end, paused, cut, gap, values, missing])) }
 }
 
-function occurrence(
-  definition: Definition,
-  vin: string,
-  running: Running,
-  endMs: number,
-  entry: Pick<Told, 'first' | 'nth' | 'revision' | 'revoked'>,
-  { missing, values }: Content = contentOf(definition, running),
-): EpisodeOccurrence {
-  const { start, paused, cut = false, gap = false } = running
-  const first = new Date(entry.first).toISOString()
+function occurrence(definition: Definition, vin: string, running: Running, told: Told, endMs: number): Episode {
+  const { start, end, paused, cut = false, gap = false } = running
+  const { missing, values } = contentOf(definition, running)
   return {
     vin,
-    id: `${vin}:${definition.name}:${first}${entry.nth === 0 ? '' : `:${entry.nth}`}`,
-    revision: entry.revision,
-    lasts: running.end === undefined,
+    id: idOf(definition, vin, told.first),
+    revision: told.revision,
+    lasts: end === undefined,
     at: new Date(endMs),
     startedAt: new Date(start),
     endedAt: new Date(endMs),
     durationMs: endMs - start,
     pausedMs: paused,
     cut,
-    revoked: entry.revoked === true,
+    revoked: told.hash === revoked,
     acrossGap: gap,
     missing,
     ...values,
@@ -948,7 +884,7 @@ function occurrence(
 }
 
 /** All episodes of a list of events. */
-function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalogue>>): EpisodeOccurrence[] {
+function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalogue>>): Episode[] {
   // A gap counts from its end, however late its event is. That of a restart ends with the first message after it.
   const order = (event: FleetEvent<FieldCatalogue>): number => {
     if (event.topic !== 'gap') return event.receivedAt.getTime()
@@ -957,21 +893,20 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
   const events = [...given].toSorted((one, other) => order(one) - order(other))
   const vins = new Set(events.flatMap(({ vin }) => vin ?? []))
   return [...vins].toSorted().flatMap((vin) => {
-    const own = events.filter((event) => event.vin === vin || (event.vin === undefined && event.topic === 'gap'))
-    const fold = new Fold(definition, vin, nothingKnown()).run(historySamples(definition, vin, own)).pass(Infinity)
+    const fold = new Fold(definition, vin, nothingKnown()).run(historySamples(definition, vin, events)).pass(Infinity)
     return fold.all.flatMap((each) => {
-      const { start, end } = each
-      if (end === undefined || end - start < definition.atLeast) return []
-      return [occurrence(definition, vin, each, end, { first: start, nth: 0, revision: 1 })]
+      const { start, end = start } = each
+      return end - start < definition.atLeast ? [] : [occurrence(definition, vin, each, untold(start, 1), end)]
     })
   })
 }
 
 function historySamples(definition: Definition, vin: string, events: readonly FleetEvent<FieldCatalogue>[]): Sample[] {
   const samples: Sample[] = []
-  let state = VehicleState.unknown(vin, new Slots({ fields: definition.fields }))
+  let state = VehicleState.unknown(vin, definition.slots)
   let [heard, arrived, seq] = [0, 0, 0]
   for (const event of events) {
+    if (event.vin !== vin && (event.vin !== undefined || event.topic !== 'gap')) continue
     const receivedMs = event.receivedAt.getTime()
     if (event.topic === 'gap' && heard > 0) samples.push([heard, gapOf, heard + event.to.getTime() - arrived])
     if (event.topic === 'gap' || event.topic === 'timer' || event.topic === 'unknown') continue
@@ -980,7 +915,7 @@ function historySamples(definition: Definition, vin: string, events: readonly Fl
     const views = { before: new Snapshot(state, receivedMs, -1), after: new Snapshot(after, receivedMs, -1) }
     state = after
     const sent = credibleMs(sentMs, receivedMs)
-    const own = samplesIn(definition, { event, ...views, at: new Date(sentMs) }, sent, receivedMs)
+    const own = samplesIn(definition, { event, ...views, at: new Date(sentMs), arrivedMs: receivedMs })
     samples.push(...own)
     if (own.length === 0) samples.push([sent, heardOf, 0])
     if (sent > heard) [heard, arrived] = [sent, receivedMs]

@@ -1,13 +1,13 @@
-import { checkOptions, numberBetween, wholeNumber } from '../base/options.ts'
-import type { FieldCatalogue } from '../events/fields.ts'
 import type { FieldValue, Location } from '../events/values.ts'
 import { isPlace, metersBetween } from './areas.ts'
-import { checkField, checkNumber, positionField } from './conditions.ts'
 
 /** What an episode measures: the result of `span`, `growth`, `range` or `path`. */
-export interface Measure<Result = unknown> extends GrowthOptions, Pick<PathOptions, 'everyMeters' | 'mostPoints'> {
+export interface Measure<Result = unknown> {
   readonly kind: 'span' | 'growth' | 'range' | 'path'
   readonly field: string
+  readonly startsAt?: number | undefined
+  readonly everyMeters?: number
+  readonly mostPoints?: number
   /** Only for the compiler: the type of the result. */
   readonly result?: Result
 }
@@ -41,51 +41,6 @@ export interface PathPoint extends Location {
   readonly at: Date
 }
 
-/** Options of `growth`. */
-export interface GrowthOptions {
-  /**
-   * What the counter begins with: when no value before the start is known, and after the episode's `splits` was true. Then its next value counts
-   * from here, also when it is larger than the one before. Default: it counts from the first value that is known, and goes on over `splits`.
-   */
-  readonly startsAt?: number | undefined
-}
-
-/** Options of `path`. */
-export interface PathOptions<Field extends string = string> {
-  /** A position counts when it is this far from the last one that counted, in meters. From 1 to 100,000. Default 25. */
-  readonly everyMeters?: number
-  /** The most points, from 2 to 1,000. When there are more, their distance is doubled. Default 250. */
-  readonly mostPoints?: number
-  /** The field of the position. Default `'Location'`. */
-  readonly field?: Field
-}
-
-export function spanMeasure(field: string): Measure {
-  checkField('span', field)
-  return { kind: 'span', field }
-}
-
-export function growthMeasure(catalogue: FieldCatalogue, field: string, options: GrowthOptions = {}): Measure {
-  checkNumber('growth', catalogue, field)
-  checkOptions<GrowthOptions>('growth', options, { startsAt: numberBetween(-1e15, 1e15) })
-  return { kind: 'growth', field, startsAt: options.startsAt }
-}
-
-export function rangeMeasure(catalogue: FieldCatalogue, field: string): Measure {
-  checkNumber('range', catalogue, field)
-  return { kind: 'range', field }
-}
-
-export function pathMeasure(options: PathOptions = {}): Measure {
-  checkOptions<PathOptions>('path', options, {
-    everyMeters: numberBetween(1, 100_000),
-    mostPoints: wholeNumber(2, mostOfPath),
-    field: { must: 'must be the name of a field', accepts: (value) => typeof value === 'string' && value !== '' },
-  })
-  const { everyMeters = 25, mostPoints = 250, field = positionField } = options
-  return { kind: 'path', field, everyMeters, mostPoints }
-}
-
 /** The most points of a path. */
 export const mostOfPath = 1_000
 
@@ -103,9 +58,8 @@ export interface Notes {
   latest?: Seen
   /** The measure is newer than the episode, or a value came too late for its place. */
   isPartial?: true
-  /** Of `growth`: the sum, and that without values that came too long after the end. */
+  /** Of `growth`: the sum, and the last value in it. */
   sum?: number
-  held?: number
   last?: number
   /** Of `range`. */
   least?: number
@@ -144,26 +98,16 @@ export function begun(measure: Measure, known: Seen | undefined, start: number):
   return notes
 }
 
-/** Notes a value after the start. `isAnew`: the counter started again before it. */
-export function note(
-  measure: Measure,
-  notes: Notes,
-  seen: Seen,
-  episode: Bounded,
-  patience: Patience,
-  isAnew: boolean,
-): void {
-  const [at, value] = seen
+/** Notes a value after the start. */
+export function note(measure: Measure, notes: Notes, seen: Seen, episode: Bounded, patience: Patience): void {
   const { end } = episode
-  const { kind, startsAt } = measure
-  if (!fits(measure, value) || (kind === 'range' && end !== undefined && at !== end)) return
+  const { kind } = measure
+  if (!fits(measure, seen[1]) || (kind === 'range' && end !== undefined && seen[0] !== end)) return
   const isOfIt = end === undefined || isOfEnd(notes, seen, end, episode, patience)
-  if (isOfIt) notes.from ??= seen
-  else notes.held ??= notes.sum ?? 0
-  if (end === undefined) notes.before = seen
-  else notes.latest = seen
-  if (end !== undefined && isOfIt) notes.after ??= seen
-  if (isAnew && startsAt !== undefined) notes.last = startsAt
+  notes[end === undefined ? 'before' : 'latest'] = seen
+  if (!isOfIt) return
+  notes.from ??= seen
+  if (end !== undefined) notes.after ??= seen
   if (end === undefined || kind !== 'path') advance(measure, notes, seen)
 }
 
@@ -171,23 +115,17 @@ export function note(
 export function resumed(measure: Measure, notes: Notes): void {
   const { latest } = notes
   delete notes.after
-  delete notes.held
   delete notes.latest
   if (latest === undefined) return
   notes.from ??= latest
   notes.before = latest
-  if (measure.kind === 'path') advance(measure, notes, latest)
+  advance(measure, notes, latest)
 }
 
 /** A value came too late for its place. Where the order of values does not matter, it counts. Otherwise it may be the one that is needed. */
-export function noteLate(
-  measure: Measure,
-  notes: Notes,
-  seen: Seen,
-  { start, end = Infinity }: Bounded,
-  { waits }: Patience,
-): void {
+export function noteLate(measure: Measure, notes: Notes, seen: Seen, episode: Bounded, { waits }: Patience): void {
   const [at, value] = seen
+  const { start, end = Infinity } = episode
   const { from = [Infinity], before = [-Infinity] } = notes
   if (!fits(measure, value) || at > end + waits) return
   if (measure.kind === 'range') {
@@ -200,12 +138,13 @@ export function noteLate(
  * that goes the other way has changed since: the vehicle was charged, or lost charge. Then no later one is that of the end either.
  */
 function isOfEnd(
-  { from, before, latest }: Notes,
+  notes: Notes,
   [at, value]: Seen,
   end: number,
   { cut }: Bounded,
   { waits, corrects }: Patience,
 ): boolean {
+  const { from, before, latest } = notes
   if (cut === true) return false
   if (at <= end + waits) return true
   if (latest !== undefined || at > end + corrects) return false
@@ -228,23 +167,20 @@ function advance(measure: Measure, notes: Notes, [at, value]: Seen): void {
   }
 }
 
-function extend(
-  notes: Notes,
-  at: number,
-  place: Location,
-  { everyMeters = 0, mostPoints = mostOfPath }: Measure,
-): void {
+function extend(notes: Notes, at: number, place: Location, { everyMeters = 0, mostPoints }: Measure): void {
+  const { latitude, longitude } = place
   const step = notes.counted && metersBetween(notes.counted, place)
   if (step !== undefined && step < everyMeters) return
   notes.meters = (notes.meters ?? 0) + (step ?? 0)
-  notes.counted = { latitude: place.latitude, longitude: place.longitude }
-  const { points = [] } = notes
+  notes.counted = { latitude, longitude }
+  const points = (notes.points ??= [])
+  const spacing = (notes.spacing ??= everyMeters)
   const last = points.at(-1)
-  if (last !== undefined && metersBetween(pointOf(last), place) < (notes.spacing ?? everyMeters)) return
-  points.push([Math.round(at / 1_000), Math.round(place.latitude * degrees), Math.round(place.longitude * degrees)])
-  notes.points = points
-  while (notes.points.length > mostPoints)
-    notes.points = thinned(notes.points, (notes.spacing = 2 * (notes.spacing ?? everyMeters)))
+  if (last !== undefined && metersBetween(pointOf(last), place) < spacing) return
+  points.push([Math.round(at / 1_000), Math.round(latitude * degrees), Math.round(longitude * degrees)])
+  if (points.length <= (mostPoints ?? mostOfPath)) return
+  notes.points = points.filter((_, nth) => nth % 2 === 0)
+  notes.spacing = 2 * spacing
 }
 
 /** A point as it is kept: in seconds and in 1/100,000 degrees. */
@@ -256,27 +192,18 @@ const pointOf = ([second, north, east]: Point): PathPoint => ({
   longitude: east / degrees,
 })
 
-/** Without points that are nearer than this to the one before. The first and the last one stay. */
-function thinned(points: readonly Point[], spacing: number): Point[] {
-  let last: Point | undefined
-  return points.filter((point, index) => {
-    if (last && index < points.length - 1 && metersBetween(pointOf(last), pointOf(point)) < spacing) return false
-    last = point
-    return true
-  })
-}
-
 /** Whether nothing of the end is awaited. An episode is told without the position after it. */
 export const isComplete = ({ kind }: Measure, { after }: Notes, isToTell: boolean): boolean =>
   after !== undefined || kind === 'range' || (isToTell && kind === 'path')
 
+interface Result {
+  readonly value: unknown
+  readonly isMissing: boolean
+}
+
 /** The value of a measure, and whether its name is `missing`. */
-export function resultOf(
-  { kind, startsAt }: Measure,
-  notes: Notes,
-  { start, end }: Bounded,
-  { waits }: Patience,
-): { readonly value: unknown; readonly isMissing: boolean; readonly mark?: unknown } {
+export function resultOf(measure: Measure, notes: Notes, { start, end }: Bounded, { waits }: Patience): Result {
+  const { kind, startsAt } = measure
   const { from, before, after, isPartial = false, least = null, most = null } = notes
   if (kind === 'range') return { value: { least, most }, isMissing: least === null || isPartial }
   const to = after ?? before
@@ -287,19 +214,15 @@ export function resultOf(
   if (kind === 'growth') {
     const isNothing = startsAt === undefined || isPartial ? isOne : to === undefined
     // Sums of decimal fractions have tails.
-    const value = isNothing ? null : Math.round((notes.held ?? notes.sum ?? 0) * 1e6) / 1e6
+    const value = isNothing ? null : Math.round((notes.sum ?? 0) * 1e6) / 1e6
     return { value, isMissing: isNothing || isStale || isPartial || (isLate && startsAt === undefined) }
   }
   const isMissing = isOne || isLate || isStale || isPartial
-  if (kind === 'span') {
-    // One value is that of one end: both would say that nothing changed.
-    const [first, last] = isOne && after !== undefined ? [undefined, to] : [from, isOne ? undefined : to]
-    const value: Span = { from: first?.[1] ?? null, to: last?.[1] ?? null, fromAt: dateOf(first), toAt: dateOf(last) }
-    return { value, isMissing, mark: [first, last] }
-  }
-  const value = pathOf(notes)
-  const { points, meters } = value
-  return { value, isMissing, mark: [meters, points.length, points[0], points.at(-1)] }
+  if (kind === 'path') return { value: pathOf(notes), isMissing }
+  // One value is that of one end: both would say that nothing changed.
+  const [first, last] = isOne && after !== undefined ? [undefined, to] : [from, isOne ? undefined : to]
+  const value: Span = { from: first?.[1] ?? null, to: last?.[1] ?? null, fromAt: dateOf(first), toAt: dateOf(last) }
+  return { value, isMissing }
 }
 
 const dateOf = (seen: Seen | undefined): Date | null => (seen === undefined ? null : new Date(seen[0]))
@@ -311,17 +234,19 @@ function pathOf(notes: Notes): Path {
   const { from, before, after } = notes
   const points = (notes.points ?? []).map(pointOf)
   let { meters = 0, counted: last } = notes
-  const add = (seen: Seen | undefined, least: number): void => {
-    if (seen === undefined || !isPlace(seen[1])) return
+  for (const [seen, least] of [
+    [before, 0],
+    [after, jitterMeters],
+  ] as const) {
+    // prettier-ignore
+    if (seen === undefined || !isPlace(seen[1])) continue
     const { latitude, longitude } = seen[1]
     const more = last && metersBetween(last, seen[1])
-    if (more !== undefined && more <= least) return
+    if (more !== undefined && more <= least) continue
     meters += more ?? 0
     last = seen[1]
     points.push({ at: new Date(Math.round(seen[0] / 1_000) * 1_000), latitude, longitude })
   }
-  add(before, 0)
-  add(after, jitterMeters)
   const known = new Set([from, before, after].flatMap((seen) => seen?.[0] ?? []))
   return { points, meters: known.size < 2 ? null : Math.round(meters * 10) / 10 }
 }

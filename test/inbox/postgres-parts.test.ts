@@ -135,7 +135,8 @@ test('timers that could not be read are read again', async () => {
 })
 
 test('a timer without a time is not written', () => {
-  const dues = stateValues([stateOf(1, Number.NaN), stateOf(2, 1e300), stateOf(3, 4.5), stateOf(4)])[4]
+  const states = [stateOf(1, Number.NaN), stateOf(2, 1e300), stateOf(3, 4.5), stateOf(4)]
+  const dues = stateValues(states.map((state) => ['1', state]))[4]
   expect(dues).toEqual([null, null, 5, null])
 })
 

@@ -55,7 +55,7 @@ test('shows what happens, one line per event, and what went wrong before it bega
   expect(await shown.line(/^failed/)).toMatch(
     /^failed +run 1 {2}.* 0FLEETV14T0000004 data .*the database is gone, next none$/,
   )
-  expect(await shown.line(/^dead/)).toMatch(/^dead +1 run {2}.*fleethook dead show [\da-f-]{36}$/)
+  expect(await shown.line(/^dead/)).toMatch(/^dead +1 run {2}.*fleethook dead show [\da-f-]{36} --inbox=\S+$/)
   expect(await shown.end()).toMatchObject({ status: 0, stderr: '' })
 })
 

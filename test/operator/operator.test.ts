@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { controlPath } from '../../adapters/inbox/sqlite/control.ts'
 import { createReceiver } from '../../src/index.ts'
-import { command, type Ended } from '../cli/command.ts'
+import { command, type Ended, start } from '../cli/command.ts'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { settingsOf } from '../inbox/sqlite-settings.ts'
@@ -142,13 +142,14 @@ test('a replay whose receiver ends says what is done and how to go on, and goes 
   const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`
   const env = { FLEETHOOK_OPERATOR_SECRET: 'operators' }
   const range = ['--from', '2026-01-01', '--to', '2026-01-02', '--vin', "A'B"]
-  const broken = await command(['replay', ...range, '--url', url, '--yes'], env)
+  const broken = await command(['replay', ...range, '--url', url, '--branch', 'crm', '--yes'], env)
   expect(broken).toMatchObject({ status: 1, stdout: '' })
   expect(broken.stderr).toContain('Before that, 100 messages were replayed.')
   expect(broken.stderr).not.toMatch(/^ +at /m)
   const [, again = ''] = /fleethook (replay --[^]*)\. Up to/.exec(broken.stderr.replaceAll('\n', ' ')) ?? []
+  // It asks the same receiver, and the same branch.
   expect(again).toBe(
-    `replay --vin='A'\\''B' --from=2026-01-01T00:00:00.000Z --to=2026-01-02T00:00:00.000Z --after=${id}`,
+    `replay --vin='A'\\''B' --from=2026-01-01T00:00:00.000Z --to=2026-01-02T00:00:00.000Z --after=${id} --url=${url} --branch=crm`,
   )
   const more = await command(['replay', ...range, '--after', id, '--url', url, '--yes'], env)
   expect(more).toMatchObject({ status: 0, stdout: expect.stringContaining('50 messages replayed') })
@@ -157,6 +158,37 @@ test('a replay whose receiver ends says what is done and how to go on, and goes 
     [id, 100],
     [id, 100],
   ])
+}, 60_000)
+
+test('a replay that somebody stops ends with the part that runs, and says how to go on', async () => {
+  const id = '01a200b8-31af-7000-8000-2c5a9c3e1f00'
+  const parts: (() => void)[] = []
+  const server = createServer((request, response) => {
+    void json(request).then((body) => {
+      const { dryRun } = body as { readonly dryRun?: boolean }
+      const answer = dryRun === true ? { messages: 1_000 } : { messages: 100, next: id }
+      const send = (): void => void response.setHeader('content-type', 'application/json').end(JSON.stringify(answer))
+      if (dryRun === true) send()
+      else parts.push(send)
+    })
+  }).listen(0, '127.0.0.1')
+  onTestFinished(() => void server.close())
+  await once(server, 'listening')
+  const address = server.address()
+  const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`
+  const asked = ['replay', '--from', '2026-01-01', '--to', '2026-01-02', '--url', url, '--yes']
+  const { child, ended } = start(asked, { FLEETHOOK_OPERATOR_SECRET: 'operators' })
+  await expect.poll(() => parts.length, { timeout: 30_000 }).toBe(1)
+  const stopping = once(child.stderr ?? child, 'data')
+  child.kill('SIGINT')
+  await stopping
+  parts[0]?.()
+  const { status, stderr } = await ended
+  expect(status).toBe(1)
+  const said = stderr.replaceAll(/\s+/g, ' ')
+  expect(said).toContain('The replay was stopped. Before that, 100 messages were replayed.')
+  expect(said).toContain(`--after=${id} --url=${url}`)
+  expect(parts).toHaveLength(1)
 }, 60_000)
 
 test('the inbox of a receiver that does not run is read from its file, and what is replayed is handled at the next start', async () => {

@@ -58,7 +58,7 @@ describe.skipIf(!hasPostgres)('episodes of processes that end at each telling', 
     }
   }
 
-  test('each is told once, and in the end as `in(events)` says', { timeout: 300_000 }, async () => {
+  test('each is told once, and in the end as `in(events)` says', { timeout: 600_000 }, async () => {
     const schema = 'episodes'
     await scene.prepare(schema)
     await scene.pool.query(`CREATE TABLE ${schema}.deaths (id text, revision int, PRIMARY KEY (id, revision))`)
@@ -75,8 +75,14 @@ describe.skipIf(!hasPostgres)('episodes of processes that end at each telling', 
     const startMs = Date.now() - 48 * hour
     const values = fleet(cars, activities, 3, { shuffledMs: 60_000, lateMs: 600_000, holes: 0 }, startMs)
     await using processes = handlers(schema)
+    // A timer that is due gets its message when a process has noticed it, which takes seconds on a busy machine.
     const waits = async (): Promise<boolean> =>
-      (await scene.pool.query(`SELECT FROM ${schema}.waiting LIMIT 1`)).rowCount !== 0
+      (
+        await scene.pool.query(
+          `SELECT FROM ${schema}.waiting UNION ALL SELECT FROM ${schema}.vehicle WHERE due <= $1 LIMIT 1`,
+          [Date.now()],
+        )
+      ).rowCount !== 0
     await Promise.all(
       [...Map.groupBy(values, ({ vin }) => vin)].map(async ([vin, own]) => {
         const lastMs = Math.max(...own.map(({ sentMs }) => sentMs))
@@ -107,7 +113,8 @@ describe.skipIf(!hasPostgres)('episodes of processes that end at each telling', 
     const wrong: string[] = []
     const revisions = new Map<string, number>()
     for (const { vin, edge, id, revision, told } of rows) {
-      if (revision !== (revisions.get(id) ?? 0) + 1) wrong.push(`${id}: ${revision} after ${revisions.get(id) ?? 0}`)
+      // One that was a dead letter is not told when a newer one was meanwhile.
+      if (revision <= (revisions.get(id) ?? 0)) wrong.push(`${id}: ${revision} after ${revisions.get(id)}`)
       revisions.set(id, revision)
       const change = JSON.parse(told, (_, value: unknown) => typeof value === 'string' && /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? new Date(value) : value) // prettier-ignore
       if (change.revoked) last.delete(id)
@@ -138,7 +145,10 @@ describe.skipIf(!hasPostgres)('episodes of processes that end at each telling', 
     }
     expect(different).toEqual([])
     expect(expected).toBeGreaterThan(cars)
-    expect(processes.ended()).toBeGreaterThanOrEqual(expected)
+    // Two that are told at the same time end one process.
+    const { rowCount: deaths } = await scene.pool.query(`SELECT FROM ${schema}.deaths`)
+    expect(deaths).toBeGreaterThanOrEqual(expected)
+    expect(processes.ended()).toBeGreaterThan(expected / 2)
     await Promise.all(receivers.map((receiver) => receiver.drain()))
   })
 })

@@ -114,6 +114,51 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     await third.drain()
   })
 
+  test('a message that is committed behind a newer one of its vehicle is in the state that the next owner finds', async () => {
+    const schema = await newSchema()
+    // Its row has its number, and is committed when nobody holds the lock any more.
+    await scene.pool.query(`CREATE FUNCTION ${schema}.late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  IF EXISTS (SELECT FROM ${schema}.message m WHERE m.id = NEW.id AND m.text LIKE '%"P"%') THEN PERFORM pg_advisory_xact_lock_shared(33); END IF;
+  RETURN NEW; END $$`)
+    await scene.pool.query(
+      `CREATE TRIGGER late AFTER INSERT ON ${schema}.waiting FOR EACH ROW EXECUTE FUNCTION ${schema}.late()`,
+    )
+    const told: string[] = []
+    const start = async (name: string): Promise<Receiver & { readonly vehicles: Vehicles }> => {
+      const receiver = keeping(schema).when(
+        starts(is('Gear', 'P')).after({ seconds: 6 }),
+        ({ vehicle }) => void told.push(`${name} ${String(vehicle.value('Odometer'))}`),
+      )
+      await receiver.open()
+      return receiver
+    }
+    const [first, second] = [await start('first'), keeping(schema, { role: 'receive' })]
+    await send(first, gear('D'))
+    await settled(schema)
+    const held = await scene.pool.connect()
+    await held.query('SELECT pg_advisory_lock(33)')
+    const late = send(second, gear('P'))
+    await expect
+      .poll(
+        async () =>
+          (await scene.pool.query(`SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`)).rowCount,
+      )
+      .toBe(1)
+    await send(first, { vin, createdAt: new Date().toISOString(), data: { Odometer: 5 } })
+    await settled(schema)
+    await held.query('SELECT pg_advisory_unlock(33)')
+    held.release()
+    await late
+    await settled(schema)
+    // In the tables, which are all that another process knows.
+    expect((await second.vehicles.get(vin))?.value('Gear')).toBe('P')
+    expect((await second.vehicles.get(vin))?.timers).toHaveLength(1)
+    await first.drain()
+    const third = await start('third')
+    await expect.poll(() => told).toEqual(['third 5'])
+    await Promise.all([second.drain(), third.drain()])
+  })
+
   test('a process that joins takes over states and timers', async () => {
     const schema = await newSchema()
     const told: string[] = []
@@ -295,4 +340,41 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     expect((await two.vehicles.get(vin))?.online).toBe(true)
     await Promise.all([one.drain({ handlerGraceMs: 0, deadlineMs: 100 }), two.drain()])
   }) // prettier-ignore
+
+  test.each([
+    ['it may end the process', 'UPDATE $.waiting SET deliveries = 4 WHERE id = $1'],
+    ['nobody can read it', "UPDATE $.message SET text = '?' WHERE id = $1"],
+  ])('a message that is given up because %s leaves its vehicle uncertain', { timeout: 60_000 }, async (_, sql) => {
+    const schema = await newSchema()
+    const front = keeping(schema, { role: 'receive' })
+    await front.open()
+    const rule = starts(is('Gear', 'D'))
+    const begin = async (): Promise<readonly [Receiver & { readonly vehicles: Vehicles }, boolean[]]> => {
+      const found: boolean[] = []
+      const back = keeping(schema, { role: 'handle' }).when(rule, ({ change }) => void found.push(change.acrossGap))
+      await back.open()
+      return [back, found]
+    }
+    const [first, before] = await begin()
+    await send(front, { vin, createdAt: new Date().toISOString(), data: { Gear: 'P', Odometer: 1_000 } })
+    await settled(schema)
+    expect((await first.vehicles.get(vin))?.isCertain('Odometer')).toBe(true)
+    await first.drain()
+    await send(front, { vin, createdAt: new Date().toISOString(), data: { Odometer: 1_001 } })
+    const { rows } = await scene.pool.query<{ id: string }>(`SELECT id FROM ${schema}.waiting`)
+    expect(rows).toHaveLength(1)
+    await scene.pool.query(sql.replace('$.', `${schema}.`), [rows[0]?.id])
+    const [second, after] = await begin()
+    await settled(schema)
+    const seen = await second.vehicles.get(vin)
+    expect([seen?.value('Odometer'), seen?.isCertain('Odometer'), seen?.isCertain('Gear')]).toEqual([1_000, false, false]) // prettier-ignore
+    expect((await Array.fromAsync(front.deadLetters.list({}))).map(({ id }) => id)).toEqual([rows[0]?.id])
+    await send(front, gear('D'))
+    await settled(schema)
+    expect([before, after]).toEqual([[], [true]])
+    await send(front, { vin, createdAt: new Date().toISOString(), data: { Odometer: 1_002 } })
+    await settled(schema)
+    expect((await second.vehicles.get(vin))?.isCertain('Odometer')).toBe(true)
+    await Promise.all([front.drain(), second.drain()])
+  })
 })

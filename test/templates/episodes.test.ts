@@ -142,6 +142,64 @@ const trips: Cases = {
     ],
     rows: [{ minutes: 10, miles: 13, kwh: 3.5, incomplete: 0 }],
   },
+  'three legs with short stops are one trip, and what is said at a stop is not its end': {
+    says: [
+      [-60, { Gear: 'P', Odometer: 1000, EnergyRemaining: 50 }],
+      [0, { Gear: 'D' }],
+      [300, { Gear: 'P' }],
+      [310, { Odometer: 1004 }],
+      [320, { EnergyRemaining: 49 }],
+      [470, { Gear: 'D' }],
+      [900, { Gear: 'P' }],
+      [960, { Gear: 'R' }],
+      [1_000, { Gear: 'D' }],
+      [1_500, { Gear: 'P' }],
+      [1_520, { Odometer: 1016.5 }],
+      [1_530, { EnergyRemaining: 45.25 }],
+    ],
+    rows: [{ minutes: 25, miles: 16.5, kwh: 4.75, incomplete: 0 }],
+  },
+  'downhill, a trip ends with more energy than it began with': {
+    says: [
+      [-60, { Gear: 'P', Odometer: 500, EnergyRemaining: 40 }],
+      [0, { Gear: 'D' }],
+      [300, { EnergyRemaining: 38 }],
+      [900, { Gear: 'P' }],
+      [930, { EnergyRemaining: 40.5 }],
+      [940, { Odometer: 509 }],
+    ],
+    rows: [{ minutes: 15, miles: 9, kwh: -0.5, incomplete: 0 }],
+  },
+  'a new connection says the same again, while it drives and after it': {
+    says: [
+      [-60, { Gear: 'P', Odometer: 100, EnergyRemaining: 30 }],
+      [0, { Gear: 'D' }],
+      [5, { Gear: 'D', Odometer: 100, EnergyRemaining: 30 }],
+      [240, { Gear: 'D', Odometer: 104, EnergyRemaining: 29 }],
+      [420, { Gear: 'P' }],
+      [430, { Odometer: 108, EnergyRemaining: 28 }],
+      [3_000, { Gear: 'P', Odometer: 108, EnergyRemaining: 27.9 }],
+    ],
+    rows: [{ minutes: 7, miles: 8, kwh: 2, incomplete: 0 }],
+  },
+  'to another space, and away a quarter of an hour later': {
+    says: [
+      [-60, { Gear: 'P', Odometer: 10, EnergyRemaining: 5 }],
+      [0, { Gear: 'R' }],
+      [30, { Gear: 'P' }],
+      [40, { Odometer: 10.01 }],
+      [50, { EnergyRemaining: 5 }],
+      [900, { Gear: 'D' }],
+      [930, { Odometer: 10.2 }],
+      [1_500, { Gear: 'P' }],
+      [1_610, { Odometer: 16.01 }],
+      [1_615, { EnergyRemaining: 3.25 }],
+    ],
+    rows: [
+      { minutes: 0.5, miles: 0.01, kwh: 0, incomplete: 0 },
+      { minutes: 10, miles: 6, kwh: 1.75, incomplete: 0 },
+    ],
+  },
 }
 
 const before: Script = [
@@ -278,6 +336,83 @@ const charges: Cases = {
     ],
     rows: [{ minutes: 30, kwh: 4, percent_from: 20, percent_to: 40, incomplete: 1 }],
   },
+  'with AC both counters run through a pause, and the one of the battery comes first': {
+    says: [
+      ...before,
+      [0, { DetailedChargeState: 'Charging' }],
+      [10, { ACChargingEnergyIn: 0 }],
+      [11, { DCChargingEnergyIn: 0 }],
+      [1_200, { DetailedChargeState: 'Stopped' }],
+      [1_230, { DCChargingEnergyIn: 3.1 }],
+      [1_231, { ACChargingEnergyIn: 3.3 }],
+      [1_800, { DetailedChargeState: 'Charging' }],
+      [3_000, { DetailedChargeState: 'Complete' }],
+      [3_050, { DCChargingEnergyIn: 7.2 }],
+      [3_060, { ACChargingEnergyIn: 7.7 }],
+      [3_070, { BatteryLevel: 40 }],
+    ],
+    rows: [{ minutes: 50, kwh: 7.7, percent_from: 20, percent_to: 40, incomplete: 0 }],
+  },
+  'the level falls while the vehicle heats itself': {
+    says: [
+      ...before,
+      [0, { DetailedChargeState: 'Charging' }],
+      [600, { BatteryLevel: 19 }],
+      [1_800, { DetailedChargeState: 'Complete' }],
+      [1_810, { ACChargingEnergyIn: 0.5 }],
+      [1_820, { BatteryLevel: 19 }],
+    ],
+    rows: [{ minutes: 30, kwh: 0.5, percent_from: 20, percent_to: 19, incomplete: 0 }],
+  },
+  'unplugged for a minute, it is another charge': {
+    says: [
+      ...before,
+      [0, { DetailedChargeState: 'Charging' }],
+      [600, { DetailedChargeState: 'Disconnected' }],
+      [610, { ACChargingEnergyIn: 1.5 }],
+      [615, { BatteryLevel: 23 }],
+      [660, { DetailedChargeState: 'Charging' }],
+      [700, { ACChargingEnergyIn: 0.2 }],
+      [1_260, { DetailedChargeState: 'Complete' }],
+      [1_270, { ACChargingEnergyIn: 1.9 }],
+      [1_280, { BatteryLevel: 27 }],
+    ],
+    rows: [
+      { minutes: 10, kwh: 1.5, percent_from: 20, percent_to: 23, incomplete: 0 },
+      { minutes: 10, kwh: 1.9, percent_from: 23, percent_to: 27, incomplete: 0 },
+    ],
+  },
+  'a charge that had begun before the first message of its vehicle is incomplete': {
+    says: [
+      [0, { DetailedChargeState: 'Charging', ACChargingEnergyIn: 3, BatteryLevel: 30 }],
+      [1_200, { DetailedChargeState: 'Complete' }],
+      [1_220, { ACChargingEnergyIn: 5 }],
+      [1_230, { BatteryLevel: 40 }],
+    ],
+    rows: [{ minutes: 20, kwh: 2, percent_from: 30, percent_to: 40, incomplete: 1 }],
+  },
+  'fast charging on the way: two stalls, an hour apart, and both counters of the charge at home before': {
+    says: [
+      ...before,
+      [-580, { ACChargingEnergyIn: 12.5, DCChargingEnergyIn: 11.8 }],
+      [0, { DetailedChargeState: 'Starting' }],
+      [60, { DCChargingEnergyIn: 1.2 }],
+      [900, { DetailedChargeState: 'Stopped' }],
+      [920, { DCChargingEnergyIn: 25.4 }],
+      [930, { BatteryLevel: 70 }],
+      [1_000, { DetailedChargeState: 'Disconnected' }],
+      [4_500, { BatteryLevel: 30 }],
+      [4_600, { DetailedChargeState: 'Charging' }],
+      [4_660, { DCChargingEnergyIn: 2 }],
+      [5_500, { DetailedChargeState: 'Complete' }],
+      [5_510, { BatteryLevel: 75 }],
+      [5_520, { DCChargingEnergyIn: 31 }],
+    ],
+    rows: [
+      { minutes: 15, kwh: 25.4, percent_from: 20, percent_to: 70, incomplete: 0 },
+      { minutes: 15, kwh: 31, percent_from: 30, percent_to: 75, incomplete: 0 },
+    ],
+  },
 }
 
 let folder: string
@@ -378,7 +513,7 @@ describe.each([
     await expect.poll(() => (expectRows([...columns, 'incomplete']), true)).toBe(true)
   })
 
-  test('has each row right over a restart and a kill', async () => {
+  test('has each row right over a restart and a kill', { timeout: 120_000 }, async () => {
     const half = async (server: Target, part: number): Promise<void> => {
       await Promise.all(
         vehicles.map(async ({ pieces }) => {

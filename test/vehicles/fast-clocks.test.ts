@@ -361,6 +361,26 @@ describe('connections that arrive out of order', () => {
     expect(await online()).toBe(false)
   })
 
+  test('nor one whose start is late, by a clock that was minutes ahead and is right at its end', async () => {
+    const { says, receiver } = car(memory())
+    const online = async (): Promise<unknown> => (await receiver.vehicles.get(vin))?.online
+    await says(link('a', 'CONNECTED'), 120_000)
+    await says(link('a', 'DISCONNECTED'), -200)
+    await says(link('a', 'CONNECTED'), 115_000)
+    expect(await online()).toBe(false)
+    await says(link('b', 'DISCONNECTED'), -200)
+    await says(link('b', 'CONNECTED'), 120_000)
+    expect(await online()).toBe(false)
+    await says(link('c', 'CONNECTED'), 120_000)
+    expect(await online()).toBe(true)
+    // A vehicle that is asleep has no connection any more.
+    await says({ state: 'asleep' }, -200)
+    await says(link('c', 'CONNECTED'), 115_000)
+    expect(await online()).toBe(false)
+    await says(link('d', 'CONNECTED'), 100_000)
+    expect(await online()).toBe(true)
+  })
+
   test('the end of an old connection after the start of the next leaves the vehicle online', async () => {
     const { says, receiver } = car(memory())
     await says(link('a', 'CONNECTED'), -5_000)

@@ -121,7 +121,9 @@ export function happenings<Happened extends Occurrence>(
     // Through JSON, like a stored memory.
     if (found?.memory !== undefined)
       memory = found.memory === null ? undefined : JSON.parse(JSON.stringify(found.memory))
-    return found?.happened === undefined ? [] : [{ index, happened: found.happened }]
+    return [...(found?.earlier ?? []), found?.happened].flatMap((happened) =>
+      happened === undefined ? [] : [{ index, happened }],
+    )
   })
 }
 

@@ -280,6 +280,23 @@ describe('where', () => {
     expect(indexes(twice, [...crossed, locked(true), ...battery(26), gear('P'), ...battery(19)])).toEqual([7, 8])
   })
 
+  test('each of several that wait for the same value is told when it comes, and none when it says no', () => {
+    const inPark = changed('BatteryLevel').where(is('Gear', 'P'))
+    const told: readonly Told[] = [gear('D'), ...battery(50), 'gap', ...battery(49, 48, 47)]
+    expect(indexes(inPark, told)).toEqual([])
+    expect(happenings(inPark, eventsOf([...told, gear('P'), ...battery(46)]))).toMatchObject([
+      ...[49, 48, 47].map((to) => ({ index: 6, happened: { to, acrossGap: true } })),
+      { index: 7, happened: { to: 46, acrossGap: false } },
+    ])
+    expect(indexes(inPark, [...told, gear('D'), ...battery(46)])).toEqual([])
+    // An edge remembers little. What does not fit is told without waiting, and marked.
+    const many = Array.from({ length: 60 }, (_, n) => 90 - n)
+    const found = happenings(inPark, eventsOf([gear('D'), ...battery(91), 'gap', ...battery(...many), gear('P')]))
+    expect(found.map(({ happened }) => happened.to)).toEqual(many)
+    expect(found.filter(({ index }) => index < 63)).toHaveLength(10)
+    expect(found.every(({ happened }) => happened.acrossGap)).toBe(true)
+  })
+
   test('what is too long to wait is told at once, and marked', () => {
     const alerts = Array.from({ length: 8 }, (_, n) => ({ name: `Alert ${n}`, more: 'x'.repeat(12_000) }))
     const told: readonly Told[] = [gear('D'), 'gap', { alerts }, gear('P')]

@@ -464,6 +464,21 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     expect(found).toHaveLength(5)
   })
 
+  test('the replay of a dead letter does not tell an older revision after a newer one', async () => {
+    let failures = 2
+    const handle = (): void => {
+      if ((failures -= 1) >= 0) throw new Error('The handler fails.')
+    }
+    const { say, until, receiver, told: found } = await sceneOf(trip, { handle })
+    await say(...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }], ...values, [601, { Odometer: 1012 }, 900])
+    await until(2_000)
+    expect(found.map(({ revision }) => revision)).toEqual([1, 1, 2])
+    expect(await receiver.deadLetters.replay({ vin })).toBe(1)
+    await until(2_100)
+    expect(found).toHaveLength(3)
+    expect(await Array.fromAsync(receiver.deadLetters.list({}))).toEqual([])
+  })
+
   test('`forget` forgets the one that is open, and it is never told', async () => {
     const { say, until, receiver, told: found } = await sceneOf(trip)
     await say(...parked, [0, { Gear: 'D' }], [300, { Odometer: 1005 }])

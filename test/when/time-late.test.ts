@@ -134,6 +134,26 @@ describe('a late upload', () => {
     expect(told).toHaveLength(6)
   })
 
+  test('of a vehicle whose clock is known to be slow does not make its next live message late', async () => {
+    const { car, clock, told } = scene({ stopped })
+    const slow = (state: 'Charging' | 'Stopped', lateMs = 0): Promise<void> =>
+      car.data({ DetailedChargeState: state }, { createdAt: new Date(clock.now() - 3_600_000 - lateMs).toISOString() })
+    for (let message = 0; message < 3; message += 1) {
+      await slow('Charging')
+      await clock.advance(60_000)
+    }
+    // A tunnel: the upload begins with what is 100 seconds old.
+    await slow('Stopped', 100_000)
+    await clock.advance(60_000)
+    await slow('Charging', 30_000)
+    await clock.advance(60_000)
+    await slow('Stopped')
+    await clock.advance(590_000)
+    expect(told).toHaveLength(6)
+    await clock.advance(20_000)
+    expect(told.slice(6)).toEqual([expect.stringMatching(/^stopped/)])
+  })
+
   test('is none where the clock of the vehicle was never set', async () => {
     const { car, clock, told } = scene({ stopped })
     const unset = { createdAt: '1970-01-01T00:00:07.000Z' }
@@ -184,6 +204,19 @@ describe('several that are due at once', () => {
     await second.car.data({ Gear: 'D' })
     expect(second.told.slice(-5)).toEqual(['low 1~', 'parked 2~', 'lost 5~', 'D', 'heard 60~'])
     await Promise.all([first, second].map(({ receiver }) => receiver.drain({ deadlineMs: 1, handlerGraceMs: 1 })))
+  })
+
+  test('are all told before the message that ends them, however many rules there are', async () => {
+    const many = Array.from({ length: 200 }, (_, n) => starts(is('Gear', 'P')).after({ seconds: 60 + n }))
+    const { car, clock, told } = scene(Object.fromEntries(many.map((edge, n) => [`rule${n}`, edge])))
+    await car.data({ Gear: 'D' })
+    await clock.advance(3_600_000)
+    await car.data({ Gear: 'P' }, at(15))
+    await car.data({ Gear: 'D' }, at(35))
+    await clock.advance(60_000)
+    expect(told.slice(0, 2)).toEqual(['D', 'P'])
+    expect(told.slice(2, -1).map((one) => one.split(' ')[0])).toEqual(many.map((_, n) => `rule${n}`))
+    expect(told.at(-1)).toBe('D')
   })
 
   test('of one edge are told one after another, each with an id of its own', async () => {

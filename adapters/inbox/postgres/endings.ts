@@ -4,7 +4,7 @@ import type { LastFailure } from '../../../src/inbox/failing.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type Database, isAboutRows, isLocked, rowError } from './client.ts'
 import { storable } from './schema.ts'
-import { endSql, lockedSql, stateValues } from './vehicles.ts'
+import { type EndState, endSql, lockedSql, stateValues } from './vehicles.ts'
 
 /** A row of `waiting`. */
 export interface Place {
@@ -240,7 +240,8 @@ UNION ALL SELECT g.seq::text, true::text FROM g JOIN ${schema}.part p ON p.part 
   readonly #writeSettled = async (settled: readonly Ending[]): Promise<void> => {
     const { schema } = this.#db
     // The newest state of each vehicle.
-    const states = new Map(settled.flatMap(({ vehicle }) => (vehicle === undefined ? [] : [[vehicle.vin, vehicle]])))
+    const states = new Map<string, EndState>()
+    for (const { seq, vehicle } of settled) if (vehicle !== undefined) states.set(vehicle.vin, [seq, vehicle])
     const locked = await this.#db.run(
       `WITH g AS (SELECT * FROM unnest($1::smallint[], $2::bigint[], $4::text[]) g(part, seq, vin)),
 ${endSql(schema, '$3', 5)}

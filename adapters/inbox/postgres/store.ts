@@ -16,7 +16,7 @@ import type {
 import { pageBytes } from '../../../src/inbox/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
-import { letterOf, listedOf, messageOf } from '../../../src/inbox/stored-row.ts'
+import { letterOf, listedOf, messageOf } from '../stored-row.ts'
 import { paced } from '../paced.ts'
 import { briefly, type Database, type Row } from './client.ts'
 import { patientMs, type Place } from './endings.ts'
@@ -108,7 +108,7 @@ FROM ${schema}.meta`,
       `WITH g AS (SELECT ($1::smallint[])[1] AS part, $2::bigint AS seq, $8::text AS vin),
 ${endSql(schema, '$3', 9)},
 died AS (INSERT INTO ${schema}.dead (id, error, attempts, died_at, changed, done, replay)
-  SELECT id, $4, $5, $6, $7, done, replay FROM gone WHERE $15::text[] IS NULL OR NOT done @> $15::text[] ON CONFLICT (id) DO UPDATE
+  SELECT id, $4, $5, $6, $7, done, replay FROM gone WHERE $16::text[] IS NULL OR NOT done @> $16::text[] ON CONFLICT (id) DO UPDATE
   SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed,
     done = excluded.done, replay = excluded.replay RETURNING id)
 SELECT (EXISTS (${lockedSql(schema, '$3')}))::text AS locked,
@@ -116,7 +116,7 @@ SELECT (EXISTS (${lockedSql(schema, '$3')}))::text AS locked,
       [
         ...[[part], seq, me, storable(error), attempts, diedAt, changed === undefined ? null : storable(changed)],
         vehicle === undefined ? '' : storable(vehicle.vin),
-        ...stateValues(vehicle === undefined ? [] : [vehicle]),
+        ...stateValues(vehicle === undefined ? [] : [[seq, vehicle]]),
         marks ?? null,
       ],
     )

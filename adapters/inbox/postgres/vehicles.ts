@@ -245,24 +245,26 @@ function storedOf(row: Row): StoredVehicle {
 /** The most characters of a VIN with a state: an index has no room for longer ones. */
 const longestVin = 500
 
-/** The parameters of {@link upsertSql}. */
-export function stateValues(vehicles: readonly StoredVehicle[]): readonly (readonly unknown[])[] {
-  const rows = vehicles.flatMap((vehicle) => {
+/** A state of a vehicle, and the `seq` of the row of `waiting` whose message led to it: not the newest one that it includes, when that came late. */
+export type EndState = readonly [endedBy: string, vehicle: StoredVehicle]
+
+/** The parameters of {@link endSql}. */
+export function stateValues(states: readonly EndState[]): readonly (readonly unknown[])[] {
+  const rows = states.flatMap(([endedBy, vehicle]) => {
     const { vin, seq, seenMs, dueMs } = vehicle
     try {
       if (vin === '' || vin.length > longestVin) return []
       const seenAt = Number.isFinite(seenMs) ? Math.floor(seenMs) : null
       // A timer of an edge of your own can have any number, and one bad number would fail the statement of all.
       const due = Math.ceil(dueMs ?? Number.NaN)
-      return [
-        [storable(vin), partOf(vin), seq, seenAt, Number.isSafeInteger(due) ? due : null, storable(vehicle.text())],
-      ]
+      const dueAt = Number.isSafeInteger(due) ? due : null
+      return [[storable(vin), partOf(vin), seq, seenAt, dueAt, storable(vehicle.text()), endedBy]]
     } catch {
       // What an edge of your own remembers is not JSON. The older state stays.
       return []
     }
   })
-  return [0, 1, 2, 3, 4, 5].map((column) => rows.map((row) => row[column]))
+  return [0, 1, 2, 3, 4, 5, 6].map((column) => rows.map((row) => row[column]))
 }
 
 /**
@@ -274,15 +276,15 @@ export function stateValues(vehicles: readonly StoredVehicle[]): readonly (reado
  */
 export const endSql = (schema: string, me: string, first: number): string =>
   `n AS (SELECT * FROM unnest($${first}::text[], $${first + 1}::smallint[], $${first + 2}::bigint[], $${first + 3}::bigint[], $${first + 4}::bigint[],
-  $${first + 5}::text[]) n(vin, part, seq, seen_at, due, text)),
+  $${first + 5}::text[], $${first + 6}::bigint[]) n(vin, part, seq, seen_at, due, text, ended_by)),
 cars AS (SELECT v.vin FROM ${schema}.vehicle v JOIN n ON n.vin = v.vin FOR NO KEY UPDATE OF v SKIP LOCKED),
 busy AS (SELECT v.vin FROM ${schema}.vehicle v JOIN n ON n.vin = v.vin WHERE NOT EXISTS (SELECT FROM cars c WHERE c.vin = v.vin)),
 held AS (SELECT p.part FROM ${briefly} CROSS JOIN ${schema}.part p
   WHERE p.part = ANY ($1::smallint[]) AND p.owner = ${me} FOR SHARE OF p SKIP LOCKED),
 free AS (SELECT w.part, w.seq FROM g JOIN held ON held.part = g.part JOIN ${schema}.waiting w ON w.part = g.part AND w.seq = g.seq
   WHERE NOT EXISTS (SELECT FROM busy b WHERE b.vin = g.vin) FOR UPDATE OF w SKIP LOCKED),
-behind AS (SELECT n.vin FROM (SELECT g.part, g.seq FROM n JOIN g ON g.part = n.part AND g.seq = n.seq EXCEPT SELECT part, seq FROM free) l
-  JOIN n ON n.part = l.part AND n.seq = l.seq),
+behind AS (SELECT n.vin FROM (SELECT g.part, g.seq FROM n JOIN g ON g.part = n.part AND g.seq = n.ended_by EXCEPT SELECT part, seq FROM free) l
+  JOIN n ON n.part = l.part AND n.ended_by = l.seq),
 ends AS (SELECT f.part, f.seq FROM free f JOIN g ON g.part = f.part AND g.seq = f.seq WHERE NOT EXISTS (SELECT FROM behind b WHERE b.vin = g.vin)),
 gone AS (DELETE FROM ${schema}.waiting w USING ends e WHERE w.part = e.part AND w.seq = e.seq RETURNING w.*),
 states AS (${upsertSql(schema)})`
@@ -297,6 +299,7 @@ export const lockedSql = (schema: string, me: string): string =>
 
 /** Writes states whose messages are in `gone`, the rows that the same statement deleted. */
 const upsertSql = (schema: string): string =>
-  `INSERT INTO ${schema}.vehicle AS v (vin, part, seq, seen_at, due, text) SELECT n.* FROM n JOIN gone ON gone.seq = n.seq
+  `INSERT INTO ${schema}.vehicle AS v (vin, part, seq, seen_at, due, text) SELECT n.vin, n.part, n.seq, n.seen_at, n.due, n.text
+  FROM n JOIN gone ON gone.seq = n.ended_by
 ON CONFLICT (vin) DO UPDATE SET seq = excluded.seq, seen_at = excluded.seen_at, due = excluded.due, text = excluded.text
 WHERE v.seq < excluded.seq`

@@ -11,8 +11,8 @@ export const planted: readonly Planted[] = [
   {
     what: 'values are taken in the order of their arrival',
     file: 'episode',
-    code: 'of samples.toSorted((one, other) => one[0] - other[0])',
-    instead: 'of samples',
+    code: 'samples.toSorted(([one], [other]) => one - other)\n    for',
+    instead: 'samples\n    for',
   },
   {
     what: 'an interruption is not counted as paused',
@@ -47,8 +47,8 @@ export const planted: readonly Planted[] = [
   {
     what: 'a correction is told only when a start or an end changes',
     file: 'episode',
-    code: 'if (entry.hash === hash) delete entry.wrong',
-    instead: 'if (entry.start === start && entry.end === end) delete entry.wrong',
+    code: 'if (told.hash === hash) delete told.wrong',
+    instead: 'if (told.start === of.start && told.end === end) delete told.wrong',
   },
   {
     what: 'a minute of values is lost when old ones are folded',
@@ -57,15 +57,15 @@ export const planted: readonly Planted[] = [
     instead: 'const left = samples.filter(([at]) => at > foldTo + 60_000)',
   },
   {
-    what: 'the energy that comes long after the end counts',
+    what: 'a value that comes long after the end counts',
     file: 'measures',
-    code: 'else notes.held ??= notes.sum ?? 0',
+    code: '  if (!isOfIt) return\n',
     instead: '',
   },
   {
     what: 'a clock that is fast is believed',
     file: 'episode',
-    code: 'const sentMs = credibleMs(step.at.getTime(), arrivedMs)',
-    instead: 'const sentMs = step.event.topic === "data" ? Date.parse(step.event.createdAt) : step.at.getTime()',
+    code: 'const sentMs = credibleMs(at.getTime(), arrivedMs)',
+    instead: 'const sentMs = event.topic === "data" ? Date.parse(event.createdAt) : at.getTime()',
   },
 ]
