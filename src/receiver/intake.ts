@@ -86,7 +86,6 @@ export class Intake implements OperatorApi {
   /** The core hands out what is put. */
   readonly #isHere: boolean
   /** Branches get messages before their turns: no other process handles them, and no part skips any. */
-  /** Branches have a message as soon as the inbox has it, and not only at its turn. */
   readonly handsOverEarly: boolean
   /** Of a branch: the way of its timers, if that is not {@link putTimers}. */
   timersBy: ((timers: readonly TimerEvent[]) => Promise<boolean>) | undefined
