@@ -375,7 +375,7 @@ test('to let messages wait again costs the same each time', async () => {
     const startedAt = performance.now()
     for (let round = 0; round < rounds; round += 1) {
       // Together: each claim after the first is on the disk before it is handed out.
-      await Promise.all(numbers.map((n) => inbox.claim(kept(n).id)))
+      await Promise.all(numbers.map(async (n) => inbox.claim(kept(n).id)))
       for (const n of numbers) void inbox.settle(kept(n).id, { as: 'later', next: { attempts: 1, notBefore: 0 } })
     }
     return performance.now() - startedAt
