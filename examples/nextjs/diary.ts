@@ -3,6 +3,7 @@ import type { Episode, Measure, Span } from 'fleethook/when'
 
 type Drive = Episode<{ odometer: Measure<Span<number>>; percent: Measure<Span<number>> }>
 const columns = 'id TEXT PRIMARY KEY, vin, started, minutes, miles, percent, incomplete'
+const save = 'INSERT OR REPLACE INTO drives VALUES (?, ?, ?, round(? / 6e4), round(? - ?, 1), round(? - ?, 1), ?)'
 
 /** Opens the file when it is needed: a build has no disk. */
 function run(sql: string, ...values: (string | number | null)[]) {
@@ -18,11 +19,7 @@ export function write({ id, vin, revoked, startedAt, durationMs, odometer: o, pe
   const isIncomplete = drive.acrossGap || drive.cut || drive.missing.length > 0
   const values = [id, vin, startedAt.toISOString(), durationMs, o.to, o.from, p.from, p.to, Number(isIncomplete)]
   if (revoked) run('DELETE FROM drives WHERE id = ?', id)
-  else
-    run(
-      'INSERT OR REPLACE INTO drives VALUES (?, ?, ?, round(? / 6e4), round(? - ?, 1), round(? - ?, 1), ?)',
-      ...values,
-    )
+  else run(save, ...values)
 }
 
 export const newest = () => run('SELECT * FROM drives ORDER BY started DESC LIMIT 100')

@@ -8,7 +8,7 @@ import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Part } from '../core/part.ts'
 import type { Registry } from '../core/registry.ts'
 import { retryOptions } from '../core/retry.ts'
-import type { GapReason } from '../events/event.ts'
+import type { GapReason, TimerEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import { GapReporting } from '../gaps/gaps.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
@@ -86,7 +86,9 @@ export class Intake implements OperatorApi {
   /** The core hands out what is put. */
   readonly #isHere: boolean
   /** Branches get messages before their turns: no other process handles them, and no part skips any. */
-  readonly #handsOverEarly: boolean
+  readonly handsOverEarly: boolean
+  /** Of a branch: the way of its timers, if that is not {@link putTimers}. */
+  timersBy: ((timers: readonly TimerEvent[]) => Promise<boolean>) | undefined
   #draining: Promise<DrainResult> | undefined
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
@@ -171,7 +173,7 @@ export class Intake implements OperatorApi {
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
     const added = settings.parts.flatMap((part): readonly Part[] => ('create' in part ? [part.create()] : []))
-    this.#handsOverEarly =
+    this.handsOverEarly =
       this.#isHere && settings.inbox.place === undefined && added.every(({ admit }) => admit === undefined)
     this.#core = new Core({
       clock,
@@ -293,7 +295,7 @@ export class Intake implements OperatorApi {
       this.#core.cancel(request)
       throw error
     }
-    if (this.#handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
+    if (this.handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
     this.#core.start(request)
     return request
   }
@@ -315,6 +317,10 @@ export class Intake implements OperatorApi {
   async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
     return this.#inbox.takesNone === undefined && (await this.#storeOwn([message], from)) !== undefined
   }
+
+  /** Timers get their places behind the messages of their vehicles. Resolves to whether they are kept. */
+  readonly putTimers = async (timers: readonly TimerEvent[]): Promise<boolean> =>
+    (await this.#storeOwn(timers.map(this.parts.receipts.own), this.#ownScope)) !== undefined
 
   /**
    * Opens the inbox and goes on with the messages that an earlier process left: once, and before any new message. Resolves
@@ -504,7 +510,7 @@ export class Intake implements OperatorApi {
         const states = handsOut === 'elsewhere' ? undefined : this.#states
         await states?.recover(unapplied, receipts.reread, lastId)
         const startTimers = await states?.findTimers(
-          async (timers) => (await this.#storeOwn(timers.map(receipts.own), this.#ownScope)) !== undefined,
+          (timers) => (this.timersBy ?? this.putTimers)(timers),
           takesNone !== undefined ? 'none' : watchesTime === false ? 'elsewhere' : 'own',
         )
         this.#lastId = lastId ?? ''

@@ -521,7 +521,8 @@ export class VehicleStates {
       return undefined
     }
     const { after, found, happened, gapTo } = this.#advance(state, event, seq)
-    this.#clockwork?.set(state.vin, after.dueMs, isTimer, isFollowed)
+    // The message of a timer may be missing in a gap, too.
+    this.#clockwork?.set(state.vin, after.dueMs, isTimer || event.topic === 'gap', isFollowed)
     const behindMs = after.clock?.behindMs
     if (behindMs !== undefined || state.clock?.behindMs !== undefined) this.#clockRead(state.vin, behindMs)
     this.#take(after)
@@ -539,7 +540,7 @@ export class VehicleStates {
     { replayed, seq = seqOf(id) }: Pick<Claim, 'replayed' | 'seq'>,
   ): Step | undefined {
     if (replayed || state === undefined || state.seq < 0) return undefined
-    const after = state.with({ seq: Math.max(state.seq, seq), gapTo: Math.max(state.gapTo, seq) })
+    const after = state.with({ seq: Math.max(state.seq + 1, seq), gapTo: Math.max(state.gapTo, seq) })
     this.#clockwork?.set(state.vin, after.dueMs, event?.topic === 'timer')
     this.#take(after)
     return new Step(after, { nowMs: this.#clock.now(), gapTo: after.gapTo }, undefined, none, after)

@@ -12,7 +12,7 @@ import { wireTopics } from '../wire/envelope.ts'
 import { isPlace } from './areas.ts'
 import { createClockwork } from './clockwork.ts'
 import { checkConditions, invalid } from './conditions.ts'
-import { begun, isComplete, type Measure, mostOfPath, note, noteLate, type Notes, resultOf, resumed, type Seen } from './measures.ts' // prettier-ignore
+import { begun, type Measure, mostOfPath, note, noteLate, type Notes, resultOf, resumed, type Seen } from './measures.ts' // prettier-ignore
 import { type Duration, readDuration } from './time.ts'
 
 /** The measures of an episode, each under its name. */
@@ -26,10 +26,7 @@ export interface EpisodeOptions<Of extends Measures = Measures> {
   readonly until?: Condition
   /** An interruption that is not longer belongs to it. Default: none does. */
   readonly joins?: Duration
-  /**
-   * An interruption in which this is true does not belong to it, for instance when the vehicle is unplugged. A `growth` with `startsAt` begins
-   * again after it. Default: none.
-   */
+  /** An interruption in which this is true does not belong to it: the vehicle is unplugged. A `growth` with `startsAt` begins again after it. */
   readonly splits?: Condition
   /** A shorter one is left out. Default: none is. */
   readonly atLeast?: Duration
@@ -75,15 +72,9 @@ export interface EpisodeOccurrence extends Occurrence {
 
 /** An edge that reports episodes: the result of {@link episode}. */
 export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episode<Of>> {
-  /**
-   * The newest episode of a vehicle as it is known now: it lasts, or is over and not told yet, or not told so yet. `undefined`: there is none, or
-   * the vehicle was not kept by the part `vehicles`.
-   */
+  /** The newest episode of a vehicle as it is known now: it lasts, or is over and not told yet, or not told so yet. `undefined`: there is none. */
   open<Fields extends FieldCatalogue>(vehicle: VehicleView<Fields>): Episode<Of> | undefined
-  /**
-   * All episodes in a list of events, of any vehicles and in any order, as if no message came after them: to compute them from history, to try a
-   * definition, or in a test. Sorted by vehicle and start. Pass the events of gaps too.
-   */
+  /** All episodes in a list of events, those of gaps too, in any order, as if no message came after them. Sorted by vehicle and start. */
   in(events: Iterable<FleetEvent>): readonly Episode<Of>[]
   /** Throws `option_invalid`: a condition of an episode belongs into `during`. */
   where(): never
@@ -224,10 +215,7 @@ function definitionOf(name: string, options: EpisodeOptions) {
   }
 }
 
-/**
- * A value as it is kept until it is folded: its time, the number of its field, and the value. Its place is that of its time, and of two with the
- * same time and field the later arrival counts.
- */
+/** A value as it is kept until it is folded. Its place is that of its time, and of two with the same time and field the later arrival counts. */
 type Sample = readonly [at: number, field: number, value: FieldValue]
 
 /** In place of a field: a message without one of the fields, so that there is no silence. */
@@ -437,14 +425,14 @@ class Fold {
     const use = uses[field]
     if (field === gapOf) this.#gap(known.at, Number(value))
     if (use === undefined) return
-    const isNewest = at >= (known.values[use.field]?.[0] ?? -Infinity)
-    if (isNewest) known.values[use.field] = [at, value]
+    const isNewest = at >= (known.values[use.field]?.[0] ?? 0)
     const isFinal = running?.end !== undefined && known.heard > running.end + corrects
+    if (isNewest) known.values[use.field] = [at, value]
     if (use.decides) {
       this.#view = this.#look()
-      if (running && !isFinal && at >= running.start && at <= (running.end ?? Infinity)) running.gap = true
-      if (isNewest && at > (running?.start ?? -Infinity)) this.#decide(at)
-      if (known.running !== undefined && known.running !== running) known.running.gap = true
+      if (isNewest && at > (running?.start ?? 0)) this.#decide(at)
+      const isIn = running !== undefined && !isFinal && at >= running.start && at <= (running.end ?? at)
+      if (known.running && (isIn || known.running !== running)) known.running.gap = true
     }
     if (running === undefined || isFinal) return
     for (const { measure, key } of use.measures)
@@ -452,16 +440,14 @@ class Fold {
   }
 }
 
-/**
- * What its handler got of an episode that may still be corrected: first with the start `first`, and last `at` this time of the receiver. It is known to be
- * another one since `wrong`. `hash`: of its content, or `revoked`. Empty: whatever is found first.
- */
+/** What its handler got of an episode that may still be corrected: last `at` this time of the receiver. It is another one since `wrong`. */
 interface Told {
   readonly first: number
   readonly revision: number
   readonly start: number
   readonly end: number
   readonly at: number
+  /** Of its content, or `revoked`. Empty: of whatever is found. */
   hash: string
   wrong?: number
 }
@@ -501,10 +487,7 @@ interface Todo {
   readonly isGone?: true
 }
 
-/**
- * What an edge remembers of a vehicle: lines of JSON. Most messages write the first one, and their samples before the others in the second one. What only
- * an evaluation changes comes last: of a row whose end stays the same, Postgres logs only what is before that.
- */
+/** What an edge remembers of a vehicle: lines of JSON. What most messages write comes first: of a row whose end stays the same, Postgres logs only the rest. */
 class Memory {
   readonly #definition: Definition
   readonly #vin: string
@@ -844,7 +827,10 @@ function hear(last: Last, sentMs: number, arrivedMs: number): void {
 
 /** Whether each span and growth has its value of the end, and, if it need not be told yet, each path too. */
 const hasAll = ({ measures }: Definition, { notes }: Running, isToTell: boolean): boolean =>
-  measures.every(({ measure, key }) => isComplete(measure, notes[key] ?? {}, isToTell))
+  measures.every(
+    ({ measure: { kind }, key }) =>
+      notes[key]?.after !== undefined || kind === 'range' || (isToTell && kind === 'path'),
+  )
 
 const idOf = ({ name }: Definition, vin: string, first: number): string =>
   `${vin}:${name}:${new Date(first).toISOString()}`

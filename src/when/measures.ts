@@ -192,10 +192,6 @@ const pointOf = ([second, north, east]: Point): PathPoint => ({
   longitude: east / degrees,
 })
 
-/** Whether nothing of the end is awaited. An episode is told without the position after it. */
-export const isComplete = ({ kind }: Measure, { after }: Notes, isToTell: boolean): boolean =>
-  after !== undefined || kind === 'range' || (isToTell && kind === 'path')
-
 interface Result {
   readonly value: unknown
   readonly isMissing: boolean
