@@ -258,7 +258,7 @@ function createBroker(id: number, seen: Ports, { folder, properties, ports, plac
       started.once('exit', () => {
         if (child === started) child = undefined
       })
-      const giveUpAt = performance.now() + 60_000
+      const giveUpAt = performance.now() + 110_000
       while (!(await accepts(ports.client))) {
         if (child !== started || performance.now() > giveUpAt)
           throw new Error(`Broker ${id} did not start.\n${this.log()}`)
