@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { FleethookError } from '../src/base/errors.ts'
 import { hostedBy } from '../src/receiver/hosted.ts'
 import type { ExecutionContext } from '../src/hosting/execution-context.ts'
 import { isRouted, receiversIn } from '../src/hosting/drainable.ts'
@@ -55,7 +56,11 @@ export function worker<Bindings = unknown>(served: WorkerServed<Bindings>): Work
 function refuseForgetting(receivers: readonly object[]): void {
   for (const receiver of receivers) {
     const { intake } = hostedBy(receiver) ?? {}
-    const vehicles = intake?.parts.vehicles
-    if (vehicles !== undefined && intake?.durability === 'memory') throw vehicles.noMemory()
+    if (intake?.parts.vehicles === undefined || intake.durability !== 'memory') continue
+    throw new FleethookError(
+      'option_invalid',
+      'The part `vehicles` keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',
+      { hint: 'Use durableObjectInbox(…), or run the receiver on Node, Bun or Deno with sqliteInbox(…).' },
+    )
   }
 }

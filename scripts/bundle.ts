@@ -52,8 +52,8 @@ const shared: Readonly<Record<string, RegExp>> = {
   receiver:
     /[\\/]src[\\/](http|inbox[\\/](?!forwarding)|core|gaps|parts|receiver(?![\\/](branches|hand-over|posting)))/,
   serve: /[\\/]adapters[\\/](runtime|serve-options|startup-errors)/,
-  // Objects need it too, and nothing else of SQLite.
-  suspects: /[\\/]adapters[\\/]inbox[\\/]crash-suspects/,
+  // Objects need them too, and nothing else of SQLite.
+  suspects: /[\\/]adapters[\\/]inbox[\\/](crash-suspects|stored-row)/,
   sqlite: /[\\/]adapters[\\/]inbox[\\/]sqlite[\\/](?!file[\\/]thread)/,
 }
 

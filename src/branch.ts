@@ -14,7 +14,7 @@ import type { VehiclesPart } from './parts/vehicles.ts'
 import { assemble } from './receiver.ts'
 import { Branches } from './receiver/branches.ts'
 import { HandOver } from './receiver/hand-over.ts'
-import { type HostedReceiver, hostedBy } from './receiver/hosted.ts'
+import { hostedBy } from './receiver/hosted.ts'
 import type { AddedBy, Handling, KeepsVehicles, Receiver } from './receiver/interface.ts'
 import {
   type AnyPart,
@@ -96,25 +96,24 @@ export function branch<
       hint: 'Give it what createReceiver returned. A branch has no branches of its own: put them beside each other.',
     })
   const settings = settingsOfBranch(front.settings, options, (log) => logOf(options.name, log))
-  if (front.behind.branches?.byName.has(options.name) === true)
+  const { behind, registry, receipts } = front.intake.parts
+  if (behind.branches?.byName.has(options.name) === true)
     throw new FleethookError('option_invalid', `The receiver has a branch \`${options.name}\` already.`, {
       hint: 'Give each branch its own name.',
     })
-  const problem = problemOf(front.settings.inbox, settings.inbox, front.behind.branches?.places)
+  const problem = problemOf(front.settings.inbox, settings.inbox, behind.branches?.places)
   if (problem !== undefined)
     throw new FleethookError('option_invalid', `Option \`inbox\` of branch ${problem.what}`, problem)
-  const { receiver: behind, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(
-    settings,
-    idsFor(front, settings.inbox),
-  )
-  const branches = (front.behind.branches ??= new Branches())
+  const ids = idsFor(receipts.ids, settings.inbox)
+  const { receiver: own, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(settings, ids)
+  const branches = (behind.branches ??= new Branches())
   const handOver = new HandOver(front, hosted)
   const { inboxFailed: failed } = hosted.reports
   const place = placeOf(front.settings.inbox, settings.inbox)
   if (place !== undefined) branches.places.add(place)
-  branches.add(options.name, { branch: behind, failed, handOver: handOver.early }, front.behind.opened)
-  front.registry.addBranch(options.name, (message) => handOver.take(message))
-  const whole: object = Object.assign(behind, { name: options.name })
+  branches.add(options.name, { branch: own, failed, handOver: handOver.early }, behind.opened)
+  registry.addBranch(options.name, (message) => handOver.take(message))
+  const whole: object = Object.assign(own, { name: options.name })
   // Whether `vehicles` is there depends on the parts, whose types say the same.
   return whole as Branch<Bindings, Fields, KeepsVehicles<Parts>> & AddedBy<Parts, Fields> // oxlint-disable-line no-unsafe-type-assertion
 }
@@ -123,7 +122,7 @@ export function branch<
  * For the messages that a branch makes itself. In one process they follow those of the receiver. An object elsewhere numbers them beyond what a receiver
  * uses of a millisecond.
  */
-function idsFor({ ids }: HostedReceiver, inbox: Settings['inbox']): DeliveryIds {
+function idsFor(ids: DeliveryIds, inbox: Settings['inbox']): DeliveryIds {
   return inbox.place === undefined ? ids : new DeliveryIds(1_536)
 }
 

@@ -87,11 +87,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     ids,
   })
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
-  const vehicles = vehiclesPart?.keep({
-    ...settings,
-    note: reports.noteState,
-    clocksBehind: reports.clocksBehind,
-  })
+  const vehicles = vehiclesPart?.keep({ ...settings, note: reports.noteState, clocksBehind: reports.clocksBehind })
   const registry = new Registry(settings.fields, vehicles?.subjects, settings.branch)
   const behind: Behind = { branches: undefined, opened: undefined }
   const parts = { settings, registry, receipts, reports, vehicles, behind }
@@ -169,11 +165,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     isStopping ? 'draining' : intake.refusing()
 
   const routes = createRoutes<Bindings>(
-    {
-      receive,
-      busy,
-      refused: (refusal, request) => noteRefused(refusal, { isTest: isTest(request) }),
-    },
+    { receive, busy, refused: (refusal, request) => noteRefused(refusal, { isTest: isTest(request) }) },
     basePath,
   )
 
@@ -261,19 +253,8 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   markRoutes(routes.app, receiver)
   const { answer, targetOf } = routes
   const refused = reports.refusals.noteByRuntime
-  const hosted: HostedReceiver = {
-    answer,
-    targetOf,
-    refused,
-    noteCertificate: (untilMs) => void (reports.certificate.untilMs = untilMs),
-    settings: given,
-    intake,
-    registry,
-    reports,
-    behind,
-    ids: receipts.ids,
-    vehicles,
-  }
+  const noteCertificate = (untilMs: number): void => void (reports.certificateUntilMs = untilMs)
+  const hosted = { answer, targetOf, refused, noteCertificate, settings: given, reports, intake }
   return { receiver, webhook, hosted }
 }
 

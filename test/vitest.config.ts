@@ -81,6 +81,7 @@ export function configFor(form: Form): ViteUserConfig {
       alias: [
         // Vite reads conditions of `imports` in two ways. Node takes this one.
         { find: '#timing-safe-equal', replacement: 'timing-safe-equal' },
+        ...(form === 'short' || isReal ? [{ find: /^fast-check$/, replacement: source('test/same-cases.ts') }] : []),
         { find: /^fleethook$/, replacement: source('src/index.ts') },
         {
           find: /^fleethook\/(normalize|schemas|branch|client|extend|once|inspector|metrics|operator|otel|sandbox|testing|when)$/,

@@ -11,12 +11,9 @@ interface BreakerHost {
   resume(message: Message, afterMs?: number): void
 }
 
-/** What follows a failure for which a breaker is open: its attempt does not count, and the message waits there. */
-interface OpenBreaker {
-  readonly breaker: Breaker
-  /** The failures in a row. */
-  readonly failures: number
-  /** The time until the handler runs again, in milliseconds. */
+/** After a failure: the breaker at which the message waits, if it is open, and the time until the next try. */
+export interface Rest {
+  readonly breaker: Breaker | undefined
   readonly restMs: number
 }
 
@@ -48,7 +45,7 @@ export class Breakers {
   }
 
   /** A handler failed with something other than `Retry` or `Discard`. It may not run again for this message for `leastMs`. */
-  failed(message: Message, handler: Handler, leastMs: number): OpenBreaker | undefined {
+  failed(message: Message, handler: Handler, leastMs: number): Rest | undefined {
     let breaker = this.failing.get(handler)
     if (breaker === undefined) {
       breaker = new Breaker(this.#host)
@@ -100,6 +97,7 @@ export class Breaker {
   #probe: Message | undefined
   #timer: Timer | undefined
   #isClosed = false
+  /** In a row. */
   failures = 0
   /** When the breaker opened. `undefined`: it is closed. */
   sinceMs: number | undefined
@@ -126,7 +124,7 @@ export class Breaker {
     return isProbing ? this.#probe !== message : this.#failedFor.has(message) && this.#leftMs() > 0
   }
 
-  failed(message: Message, leastMs: number): OpenBreaker | undefined {
+  failed(message: Message, leastMs: number): Rest | undefined {
     this.failures += 1
     if (this.sinceMs === undefined) {
       this.#lanes.add(message.lane)
@@ -141,7 +139,7 @@ export class Breaker {
       }
     }
     this.#failedFor.set(message, elapsedMs(this.#core.clock) + leastMs)
-    return { breaker: this, failures: this.failures, restMs: Math.max(firstPauseMs, leastMs, this.#leftMs()) }
+    return { breaker: this, restMs: Math.max(firstPauseMs, leastMs, this.#leftMs()) }
   }
 
   /** Stays paused, and returns until when. `undefined`: it is not paused. */

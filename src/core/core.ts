@@ -14,12 +14,12 @@ import {
   type Settled,
   type Waiting,
 } from '../inbox/inbox.ts'
-import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
+import type { Delivery, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Reports } from '../reports/reports.ts'
 import type { VehicleStates } from '../vehicles/vehicles.ts'
 import { type Batch, Gathering } from './batches.ts'
-import { Breaker, Breakers } from './breaker.ts'
+import { Breaker, Breakers, type Rest } from './breaker.ts'
 import { RequestDeadlines } from './deadlines.ts'
 import { type Message, contextHop, RequestWork, type Handler } from './message.ts'
 import { Lanes } from './lanes.ts'
@@ -27,18 +27,7 @@ import { Lifecycle, Yielding } from './lifecycle.ts'
 import { admittedBy, type Ended, type Part } from './part.ts'
 import type { Registry } from './registry.ts'
 import { backoffMs, errorText, expectedMs, leastWaitMs, ownRetry, requestOf, type RetryOptions } from './retry.ts'
-import { type Failure, Runner } from './runner.ts'
-
-/** Results since construction. Messages that the receiver made itself do not count. */
-interface CoreCounts {
-  handled: number
-  retried: number
-  deadLettered: number
-  duplicates: number
-  lost: number
-  handedOver: number
-  forgotten: number
-}
+import { type Failure, type Ran, Runner } from './runner.ts'
 
 /** How long a message rests when the inbox failed during its attempt, in milliseconds. */
 const inboxRestMs = 5_000
@@ -74,18 +63,6 @@ type Next = End | 'wait' | 'gather' | 'again' | number | Breaker
 
 type End = 'done' | 'skipped' | 'dead' | 'over'
 
-const isEnd = (next: Next): next is End => next === 'done' || next === 'skipped' || next === 'dead' || next === 'over'
-
-type MaybeFailure = Failure | undefined
-
-type Around = NonNullable<Reports['observers']['around']>
-
-/** After a failure: the breaker at which the message waits, if it is open, and the time until the next try. */
-interface Rest {
-  readonly breaker: Breaker | undefined
-  readonly restMs: number
-}
-
 const noHandlers: readonly Handler[] = []
 
 /** One attempt at the handlers of a message, or at that of its batch. */
@@ -99,7 +76,7 @@ class Attempt {
   paused: readonly Handler[] = noHandlers
   breaker: Breaker | undefined
   /** The error of the handler that failed last, and the longest wait that any of them asks for. */
-  failure: MaybeFailure
+  failure: Failure | undefined
   restMs = 0
   /** It failed in a batch of several messages, and another one may be the reason. */
   isShared = false
@@ -137,15 +114,8 @@ const itsPlace = {}
  * whole life of a message, and `#nextOf` says what follows an attempt.
  */
 export class Core {
-  readonly counts: CoreCounts = {
-    handled: 0,
-    retried: 0,
-    deadLettered: 0,
-    duplicates: 0,
-    lost: 0,
-    handedOver: 0,
-    forgotten: 0,
-  }
+  /** Results since construction. Messages that the receiver made itself do not count. */
+  readonly counts = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0, handedOver: 0, forgotten: 0 }
   readonly options: CoreOptions
   readonly lanes: Lanes = new Lanes()
   readonly lifecycle: Lifecycle
@@ -154,7 +124,6 @@ export class Core {
   readonly #yielding: Yielding
   readonly #deadlines: RequestDeadlines
   readonly #gatherings = new Map<Handler, Gathering>()
-  /** Batches to run now. */
   #due: Batch[] = []
   #started: Message[] = []
   /** Those that a handler failed for. */
@@ -192,8 +161,7 @@ export class Core {
     if (request.messages.length === 0) return
     if (request.isBound) {
       this.#deadlines.keepAlive(request)
-      this.#yielding.laterInContext(() => this.#runBound(request))
-      return
+      return this.#yielding.laterInContext(() => this.#runBound(request))
     }
     for (const message of request.messages) this.#started.push(message)
     request.messages = []
@@ -225,7 +193,7 @@ export class Core {
   #drop(which: (message: Message) => boolean, count: 'handedOver' | 'forgotten', reason: FleethookError): void {
     for (const message of [...this.lanes.all()].filter(which)) {
       this.#remove(message)
-      message.go()
+      message.isGone = true
       this.#reportOver(message, 'gone')
       if (message.counts) this.counts[count] += 1
       message.request.oneIsOver(true)
@@ -413,8 +381,8 @@ export class Core {
       // 3. Its handlers run, one after another.
       if (next === undefined) {
         const attempt = begun ?? new Attempt(message.attempt)
-        const around = begun === undefined ? reports.observers.around : undefined
-        const observed = around && this.#observed(around, message, attempt)
+        const isWatched = begun === undefined && reports.observers.around !== undefined
+        const observed = isWatched ? this.#observed(message, attempt) : undefined
         if (observed !== undefined) {
           await observed
           // Outside of the observer's context, because other messages start now.
@@ -429,10 +397,7 @@ export class Core {
             message.countAttempt(this.counts)
             attempt.delivery = message.delivery()
           }
-          const result =
-            handler.gather === undefined
-              ? this.runner.run(handler, message, attempt.delivery)
-              : this.runner.runBatch(handler, [message], message.request)
+          const result = this.runner.run(handler, message, attempt.delivery)
           const failure = result instanceof Promise ? await result : result
           if (failure !== undefined || this.breakers.failing.size > 0) this.#ran(message, handler, failure, attempt)
         }
@@ -506,18 +471,17 @@ export class Core {
   /** The turn has ended. A message that something keeps holds its lane, but no slot of `concurrency`. */
   #endTurn(message: Message, next: Next): void {
     const { request, slot } = message
+    // It may have ended while we waited; then it is counted already.
     const isRunning = message.state === 'running'
-    if (isRunning && next === 'again') {
-      void this.#turn(message)
-      return
-    }
+    if (isRunning && next === 'again') return void this.#turn(message)
     if (this.#suspect === message) this.#suspect = undefined
-    if (isRunning && isEnd(next)) {
+    if (!isRunning) return this.pump()
+    if (next === 'done' || next === 'skipped' || next === 'dead' || next === 'over') {
       this.#remove(message)
       this.options.onCapacity(request)
       if (message.trouble?.fatal !== undefined) (request.givenUp ??= []).push(message.lane)
       request.oneIsOver()
-    } else if (isRunning && !isEnd(next)) {
+    } else {
       this.#freeSlot(message)
       if (request.isBound) this.#bind(message)
       // Those behind it had their turns while the batch gathered.
@@ -569,10 +533,7 @@ export class Core {
   /** A breaker lets it go on, after `afterMs`. */
   #resumeFromBreaker(message: Message, afterMs: number = 0): void {
     if (message.state !== 'held' || !(message.heldBy instanceof Breaker)) return
-    if (afterMs > 0) {
-      this.#rest(message, afterMs)
-      return
-    }
+    if (afterMs > 0) return this.#rest(message, afterMs)
     this.#resume(message)
     this.pump()
   }
@@ -654,8 +615,8 @@ export class Core {
     this.pump()
   }
 
-  #callBatch({ handler, owner }: Batch, messages: readonly Message[]): MaybeFailure | Promise<MaybeFailure> {
-    const call = (): MaybeFailure | Promise<MaybeFailure> =>
+  #callBatch({ handler, owner }: Batch, messages: readonly Message[]): Ran | Promise<Ran> {
+    const call = (): Ran | Promise<Ran> =>
       this.runner.runBatch(handler, messages, owner ?? messages[0]?.request ?? noRequest)
     const { around } = this.options.reports.observers
     if (around === undefined) return call()
@@ -668,17 +629,15 @@ export class Core {
   }
 
   /** Runs an attempt inside of what observers put around it. `undefined`: nothing runs. */
-  #observed(around: Around, message: Message, attempt: Attempt): Promise<unknown> | undefined {
-    if (message.event === undefined || this.lifecycle.startsNoMore) return undefined
-    if (this.#handlerAt(message, attempt) === undefined) return undefined
-    const what: ObservedRun = {
-      messages: [{ event: message.event, delivery: message.delivery(message.attempt + 1) }],
-      isBatch: message.isAlone,
-    }
-    return around(async (): Promise<RunEnd> => {
+  #observed(message: Message, attempt: Attempt): Promise<unknown> | undefined {
+    const { event, isAlone } = message
+    if (event === undefined || this.lifecycle.startsNoMore || this.#handlerAt(message, attempt) === undefined) return
+    const run = async (): Promise<RunEnd> => {
       await this.#turn(message, attempt, true)
       return { failure: attempt.failure }
-    }, what)
+    }
+    const delivery = message.delivery(message.attempt + 1)
+    return this.options.reports.observers.around?.(run, { messages: [{ event, delivery }], isBatch: isAlone })
   }
 
   /** What follows without a run of its handlers. `undefined`: they may run now. */
@@ -740,7 +699,7 @@ export class Core {
   }
 
   /** A handler has failed, or any of them has before. */
-  #ran(message: Message, handler: Handler, failure: MaybeFailure, attempt: Attempt): void {
+  #ran(message: Message, handler: Handler, failure: Ran, attempt: Attempt): void {
     const request = failure && requestOf(failure.error)
     const { reports, clock } = this.options
     if (message.isGone) attempt.failure = failure
@@ -785,7 +744,7 @@ export class Core {
         {
           handler: handler.name,
           messages: handler.gather === undefined ? undefined : messages,
-          failures: open?.failures ?? 0,
+          failures: open?.breaker?.failures ?? 0,
           nextAtMs: isLast ? undefined : clock.now() + (messages > 1 ? 0 : restMs),
           limit: retry.attempts,
           untilMs: isCertain ? Infinity : clock.now() + Math.round(sinceMs + retry.maxAgeMs - now),

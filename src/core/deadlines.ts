@@ -43,7 +43,12 @@ export class RequestDeadlines {
     this.#began.set(context, sinceMs)
     const held: Held = { sinceMs, timer: undefined }
     this.#held.set(request, held)
-    context.waitUntil(request.settled().then(() => this.#settled(request, held)))
+    const settled = request.settled().then(() => {
+      held.timer?.cancel()
+      this.#held.delete(request)
+      return this.#reports.requestEnds(Math.max(0, sinceMs + requestEndMs - this.#clock.now()))
+    })
+    context.waitUntil(settled)
   }
 
   /** Its handlers have started and are not done: calls `expire` when they take too long. */
@@ -56,11 +61,5 @@ export class RequestDeadlines {
 
   #end(request: RequestWork, sinceMs: number): void {
     if (this.#held.delete(request)) this.#expire(request, sinceMs)
-  }
-
-  #settled(request: RequestWork, { sinceMs, timer }: Held): Promise<void> | undefined {
-    timer?.cancel()
-    this.#held.delete(request)
-    return this.#reports.requestEnds(Math.max(0, sinceMs + requestEndMs - this.#clock.now()))
   }
 }

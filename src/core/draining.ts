@@ -31,16 +31,16 @@ export async function drain(
     lifecycle.startsNoMore = true
     core.stopTimers()
   }
+  const breakOff = async (afterMs: number): Promise<void> => {
+    startNoMore()
+    left += await breakOffAll(core, afterMs)
+  }
   lifecycle.isDraining = true
-  if (inbox.finish !== undefined)
-    await inbox.finish(graceMs, async () => {
-      startNoMore()
-      left += await breakOffAll(core, handlerGraceMs)
-    })
+  if (inbox.finish !== undefined) await inbox.finish(graceMs, () => breakOff(handlerGraceMs))
   else if (isDurable) {
     startNoMore()
     await lifecycle.until(() => lifecycle.running === 0, graceMs)
-    left += await breakOffAll(core, handlerGraceMs)
+    await breakOff(handlerGraceMs)
   }
   await resolvedOr(takeUntil, clock, endsAtMs - elapsedMs(clock))
   core.pump()
@@ -50,8 +50,7 @@ export async function drain(
   // A durable inbox has the next process tell what is due.
   while (!isDurable && elapsedMs(clock) < endsAtMs && (await core.options.vehicles?.tellDue()) === true)
     await untilIdle()
-  startNoMore()
-  left += await breakOffAll(core, deadlineMs)
+  await breakOff(deadlineMs)
   return {
     handled: counts.handled + counts.deadLettered - handledBefore,
     left: isDurable ? left : 0,

@@ -34,12 +34,10 @@ export class Lanes {
 
   /** Adds a message at the end of its lane. It keeps its place, and those behind it wait, until it is {@link ready}. */
   add(message: Message): void {
-    const key = message.lane
-    let lane = this.#lanes.get(key)
+    let lane = this.#lanes.get(message.lane)
     if (lane === undefined) {
       lane = {
-        key,
-        head: undefined,
+        head: message,
         tail: undefined,
         turn: undefined,
         isQueued: false,
@@ -47,15 +45,16 @@ export class Lanes {
         messages: 0,
         aside: undefined,
       }
-      this.#lanes.set(key, lane)
+      this.#lanes.set(message.lane, lane)
     }
     message.inLane = lane
     message.previous = lane.tail
-    if (lane.tail === undefined) lane.head = message
-    else lane.tail.next = message
+    if (lane.tail !== undefined) lane.tail.next = message
     lane.tail = message
     lane.turn ??= message
-    this.#count(lane, 1)
+    lane.messages += 1
+    this.#messages += 1
+    if (lane.aside !== undefined) this.#aside += 1
   }
 
   /** The message may be taken when its turn comes. Not to be called while it has its turn. */
@@ -109,7 +108,9 @@ export class Lanes {
     else next.previous = previous
     if (previous === undefined) lane.head = next
     else previous.next = next
-    this.#count(lane, -1)
+    if (lane.aside !== undefined) this.#aside -= 1
+    lane.messages -= 1
+    this.#messages -= 1
     if (lane.aside === message) {
       lane.aside = undefined
       this.#aside -= lane.messages
@@ -118,7 +119,7 @@ export class Lanes {
       lane.turn = next
       this.#queue(lane)
     }
-    if (lane.head === undefined) this.#lanes.delete(lane.key)
+    if (lane.head === undefined) this.#lanes.delete(message.lane)
   }
 
   /** Forgets everything. The inbox may still be storing a message: such a message is then in no lane. */
@@ -143,12 +144,6 @@ export class Lanes {
   *all(): Generator<Message> {
     for (const { head } of this.#lanes.values())
       for (let message = head; message !== undefined; message = message.next) yield message
-  }
-
-  #count(lane: Lane, more: 1 | -1): void {
-    lane.messages += more
-    this.#messages += more
-    if (lane.aside !== undefined) this.#aside += more
   }
 
   /** A lane with something to take goes to the back of the queue, unless it stands there already. */

@@ -13,8 +13,6 @@ import type { MessageView } from './part.ts'
 
 /** The queue of one VIN. It exists only while it has work. Only `Lanes` changes it. */
 export interface Lane {
-  readonly key: string
-  /** The oldest message. */
   head: Message | undefined
   tail: Message | undefined
   /** The message whose turn it is: the head, or the first one behind those that were passed over. */
@@ -95,7 +93,6 @@ export class Message implements MessageView {
   readonly counts: boolean
   /** Attempts that earlier processes made. */
   readonly attemptsBefore: number
-  /** Not to be tried before this time. */
   readonly notBefore: number
 
   state: 'held' | 'waiting' | 'running' | 'over' = 'held'
@@ -169,7 +166,6 @@ export class Message implements MessageView {
     this.slot = slot
   }
 
-  /** It waits for its next turn. */
   wait(): void {
     this.state = 'waiting'
     this.heldBy = undefined
@@ -190,17 +186,10 @@ export class Message implements MessageView {
     this.inTrouble().rest = timer
   }
 
-  /** It is over, whatever its state was. */
   end(): void {
     this.trouble?.rest?.cancel()
     this.state = 'over'
     this.heldBy = undefined
-  }
-
-  /** Another process has the message now. */
-  go(): void {
-    this.end()
-    this.isGone = true
   }
 
   /** Frees the memory of the message. Its next turn asks the inbox again. */
@@ -255,7 +244,7 @@ export class Message implements MessageView {
     this.inTrouble().failure = { handler, error, sinceMs }
   }
 
-  /** Its attempt failed because the handler fails for every vehicle. */
+  /** Its attempt does not count: the handler fails for every vehicle. */
   exemptAttempt(): void {
     const trouble = this.inTrouble()
     trouble.exempt += 1
@@ -346,13 +335,11 @@ export class RequestWork implements RequestScope {
     }))
   }
 
-  /** `settled` also waits for this. */
   alsoWaitFor(promise: Promise<unknown>): void {
     this.#unfinished += 1
     void promise.then(() => this.oneIsOver())
   }
 
-  /** One more of its messages is over. */
   oneIsOver(isUnhandled: boolean = false): void {
     if (isUnhandled) this.unhandled += 1
     this.#unfinished -= 1

@@ -94,7 +94,7 @@ export class Registry {
       gather: undefined,
       mark: undefined,
     }
-    for (const key of [...topics, 'malformed']) this.#subscribe(key, handler, true)
+    for (const key of [...topics, 'malformed', 'timer']) this.#subscribe(key, handler, true)
     // Processes that share an inbox have the same branches.
     this.added.push({ keys: [handler.name], filter: undefined, mark: undefined })
   }

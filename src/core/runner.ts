@@ -15,21 +15,21 @@ export interface Failure {
   readonly error: unknown
 }
 
+/** How a run ended. `undefined`: its handler is done. */
+export type Ran = Failure | undefined
+
 interface ActiveRun {
   readonly handler: Handler
   readonly owner: RequestScope
   readonly context: RunContext
   readonly first: FirstMessage
-  readonly resolve: (failure: Failure | undefined) => void
+  readonly resolve: (failure: Ran) => void
   timer: Timer | undefined
   /** When it began, while somebody wants to know. */
   readonly startedMs: number | undefined
   /** When its time limit was reached, in milliseconds since the epoch. */
-  timedOutAtMs: number | undefined
+  lateFromMs: number | undefined
 }
-
-/** A run of a handler that leaves a mark has ended well, after its time limit. */
-type EndedLate = (handler: Handler, messages: readonly Message[]) => void
 
 interface FirstMessage {
   readonly subject: Message | readonly Message[]
@@ -50,18 +50,20 @@ const none: readonly never[] = []
 /** Runs handlers under a time limit, and never throws, whatever a handler does. */
 export class Runner {
   readonly #options: RunnerOptions
-  readonly #endedLate: EndedLate
+  /** A run of a handler that leaves a mark has ended well, after its time limit. */
+  readonly #endedLate: (handler: Handler, messages: readonly Message[]) => void
   readonly #active = new PassingMap<ActiveRun, ActiveRun>()
 
-  constructor(options: RunnerOptions, endedLate: EndedLate) {
+  constructor(options: RunnerOptions, endedLate: (handler: Handler, messages: readonly Message[]) => void) {
     this.#options = options
     this.#endedLate = endedLate
   }
 
-  /** Runs a handler for one message. `undefined` when it is done, or why it failed; a promise of that when it is asynchronous. */
-  run(handler: Handler, message: Message, delivery: Delivery): Failure | undefined | Promise<Failure | undefined> {
+  /** Runs a handler for one message. It needs a promise only if the handler is asynchronous. */
+  run(handler: Handler, message: Message, delivery: Delivery): Ran | Promise<Ran> {
     const { event, request } = message
     if (event === undefined) return undefined
+    if (handler.gather !== undefined) return this.runBatch(handler, [message], request)
     const context = new MessageContext(this.#options.log, request.env ?? {}, delivery, message)
     try {
       const { wants, input, nth } = handler
@@ -74,11 +76,7 @@ export class Runner {
     }
   }
 
-  runBatch(
-    handler: Handler,
-    messages: readonly Message[],
-    owner: RequestScope,
-  ): Failure | undefined | Promise<Failure | undefined> {
+  runBatch(handler: Handler, messages: readonly Message[], owner: RequestScope): Ran | Promise<Ran> {
     try {
       const { wants, input, nth } = handler
       const wanted = messages.filter(({ event }, at) => event !== undefined && (wants?.(event, messages[at]) ?? true))
@@ -112,7 +110,7 @@ export class Runner {
     context: RunContext,
     owner: RequestScope,
     first: FirstMessage,
-  ): Failure | undefined | Promise<Failure | undefined> {
+  ): Ran | Promise<Ran> {
     const { reports, clock, timeoutMs } = this.#options
     const startedMs = reports.observers.ran === undefined ? undefined : elapsedMs(clock)
     let result: unknown
@@ -136,11 +134,11 @@ export class Runner {
         resolve,
         startedMs,
         timer: undefined,
-        timedOutAtMs: undefined,
+        lateFromMs: undefined,
       }
       this.#active.set(run, run)
       run.timer = clock.after(timeoutMs, () => {
-        run.timedOutAtMs = clock.now()
+        run.lateFromMs = clock.now()
         this.#abort(run, timeoutError(timeoutMs, handler))
       })
       try {
@@ -154,13 +152,13 @@ export class Runner {
     })
   }
 
-  #finish(run: ActiveRun, failure: Failure | undefined): void {
+  #finish(run: ActiveRun, failure: Ran): void {
     const { clock, reports } = this.#options
     if (!this.#active.delete(run)) {
-      if (run.timedOutAtMs === undefined) return
+      if (run.lateFromMs === undefined) return
       const { event, delivery, messages, subject } = run.first
       if (failure === undefined && run.handler.mark !== undefined) this.#endedLate(run.handler, [subject].flat())
-      reports.endedLate(clock.now() - run.timedOutAtMs, event, delivery, { handler: run.handler.name, messages })
+      reports.endedLate(clock.now() - run.lateFromMs, event, delivery, { handler: run.handler.name, messages })
       return
     }
     run.timer?.cancel()

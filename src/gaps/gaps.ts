@@ -13,8 +13,8 @@ interface GapHost {
   readonly scope: RequestScope
   /** Whether the inbox takes gap events now: they must not take the room that messages need. */
   hasRoom(): boolean
-  /** Keeps gap events. Resolves to `undefined` when the inbox does not take them, otherwise to a way to wait for their handlers. */
-  put(gaps: readonly GapEvent[], from: RequestScope): Promise<Stored | undefined>
+  /** Keeps gap events. Resolves to `undefined` when the inbox does not take them. `settled` resolves when their handlers are done. */
+  put(gaps: readonly GapEvent[], from: RequestScope): Promise<{ settled(): Promise<void> } | undefined>
   /** Whether handlers may start. */
   mayHandle(): boolean
   /** The process stood still until now. */
@@ -23,11 +23,6 @@ interface GapHost {
   uncertain(vin: string | undefined, fromMs: number, toMs: number): void
   /** Runs work that no answer waits for: a drain waits for it, and a bound request lives on until it is done. */
   inBackground(from: RequestScope, run: () => Promise<void>): void
-}
-
-interface Stored {
-  /** Resolves when their handlers are done. */
-  settled(): Promise<void>
 }
 
 /** How long messages can still be lost after a stall: connections that waited too long fill the kernel's queue. */
@@ -45,7 +40,6 @@ const atOnce = 16
  */
 export class GapReporting {
   readonly #host: GapHost
-  /** What no event reports yet. */
   readonly open: Gaps
   #underWay = 0
   /** Rises with each sign of room: room that comes while an event is being refused is room for the next try. */
@@ -127,7 +121,7 @@ export class GapReporting {
     if (gaps.length === 0) return
     inBackground(from, async () => {
       const stored = await put(gaps, from)
-      for (const gap of gaps) this.#ended(gap, stored)
+      for (const gap of gaps) this.open.ended(gap, stored !== undefined)
     })
   }
 
@@ -166,7 +160,7 @@ export class GapReporting {
     this.#underWay += 1
     inBackground(from, async () => {
       const stored = await put([gap], from)
-      this.#ended(gap, stored)
+      this.open.ended(gap, stored !== undefined)
       // Where one gap found room there may be room for another.
       if (stored !== undefined || signs !== this.#signs) this.#emitNext(from)
       if (mayHandle()) await stored?.settled()
@@ -179,11 +173,6 @@ export class GapReporting {
     const gap = this.open.take()
     if (this.open.size === 0) this.#stopWaiting()
     return gap
-  }
-
-  #ended(gap: GapEvent, stored: Stored | undefined): void {
-    if (stored === undefined) this.open.giveBack(gap)
-    else this.open.stored(gap)
   }
 
   #stopWaiting(): void {
@@ -205,12 +194,11 @@ export class GapReporting {
   }
 }
 
-/** Lost messages that no gap event reports yet. */
+/** Lost messages that no gap event reports yet. `last` is the last known loss. */
 interface OpenGap {
   readonly vin: string | undefined
   readonly reason: GapReason
   readonly from: Moment
-  /** The last known loss. */
   readonly last: Moment
   /** It ends at `last`, not when it is reported. */
   readonly isOver: boolean
@@ -247,7 +235,7 @@ class Gaps {
   }
 
   /** A message was lost at `fromMs` or later. `missed` 0: unknown how many. Without `toMs` it lasts until reported. */
-  note(vin: string | undefined, reason: GapReason, fromMs: number, missed: number = 1, toMs?: number): void {
+  note(vin: string | undefined, reason: GapReason, fromMs: number, missed: number, toMs?: number): void {
     const known = this.#returned.has(key(vin, reason)) || this.#open.has(key(vin, reason))
     const concerned = known || this.#open.size < mostGaps ? vin : undefined
     const gaps = this.#returned.has(key(concerned, reason)) ? this.#returned : this.#open
@@ -265,19 +253,14 @@ class Gaps {
     return event
   }
 
-  /** The event is in the inbox. */
-  stored(event: GapEvent): void {
-    this.#underWay.delete(event)
-  }
-
-  /** The inbox had no room for the event. */
-  giveBack(event: GapEvent): void {
+  /** The inbox has the event, or had no room for it. */
+  ended(event: GapEvent, isStored: boolean): void {
     const { vin, reason, from, to, missed } = event
     this.#underWay.delete(event)
+    if (isStored) return
     widen(this.#returned, { ...this.#opened(vin, reason, from.getTime(), missed), last: this.#moment(to.getTime()) })
   }
 
-  /** Every gap whose event is not in the inbox yet. */
   list(): readonly KeptGap[] {
     const open = [...this.#returned.values(), ...this.#open.values()]
     return [...[...this.#underWay].map(gapOf), ...open.map((gap) => this.#reported(gap, false))]

@@ -21,11 +21,13 @@ export const readsNothing: ReadMessage = () => {
   throw new FleethookError('message_unreadable', 'Only a receiver reads messages.')
 }
 
+type Selected = MessageSelection & { readonly after?: string | undefined }
+
 /** What is kept and matches, in the order of the archive's list, with its event: a topic is known only after reading. */
 async function* kept(
   archive: Pick<Archive, 'list'>,
   what: Parameters<Archive['list']>[0],
-  { vin, from, to, topic, after }: MessageSelection & { readonly after?: string | undefined },
+  { vin, from, to, topic, after }: Selected,
   read: ReadMessage,
   size: number = firstPage,
 ): AsyncGenerator<ListedMessage> {
@@ -45,22 +47,36 @@ export function listedLetter({ message, error, attempts, diedAt }: DeadLetter): 
   return { message, state: 'dead', reason: { error, attempts, diedAt } }
 }
 
-/** Reads dead letters, with the event instead of the text. */
-export function createDeadLetterReader(
+interface Reader<Shown> {
+  list(which?: Selected): AsyncIterable<Shown>
+  get(id: string): Promise<Shown | undefined>
+}
+
+/** Reads what is kept, with the event instead of the text. */
+function readerOf<Shown>(
   archive: Pick<Archive, 'list'>,
+  what: 'dead' | 'all',
   read: ReadMessage,
-): Pick<DeadLetters, 'list' | 'get'> {
-  const letterIn = ({ message, reason }: ListedMessage): readonly DeadMessage[] =>
-    reason === undefined ? [] : [deadMessage({ id: message.id, message, ...reason }, read)]
+  shown: (listed: ListedMessage) => readonly Shown[],
+): Reader<Shown> {
   return {
     async *list(which = {}) {
-      for await (const listed of kept(archive, 'dead', which, read)) yield* letterIn(listed)
+      for await (const listed of kept(archive, what, which, read)) yield* shown(listed)
     },
-    async get(id) {
-      return (await archive.list('dead', { id, limit: 1 })).flatMap(letterIn)[0]
-    },
+    get: async (id) => (await archive.list(what, { id, limit: 1 })).flatMap(shown)[0],
   }
 }
+
+export const createDeadLetterReader = (archive: Pick<Archive, 'list'>, read: ReadMessage): Reader<DeadMessage> =>
+  readerOf(archive, 'dead', read, ({ message, reason }) =>
+    reason === undefined ? [] : [deadMessage({ id: message.id, message, ...reason }, read)],
+  )
+
+export const createMessages = (archive: Pick<Archive, 'list'>, read: ReadMessage): Messages =>
+  readerOf<MessageRecord>(archive, 'all', read, ({ message, state, reason }) => {
+    const death = reason && { ...reason, diedAt: new Date(reason.diedAt) }
+    return [{ id: message.id, event: readable(message, read), bytes: message.bytes, state, death }]
+  })
 
 /** The dead letters of an inbox, by their ids. */
 export interface DeadLetterStore extends Pick<Archive, 'list'> {
@@ -87,25 +103,6 @@ export function deadLettersOf(store: DeadLetterStore, read: ReadMessage): DeadLe
     get: reader.get,
     replay: (which, from) => each(which, (ids) => store.replay(ids, from)),
     discard: (which) => each(which, (ids) => store.discard(ids)),
-  }
-}
-
-export function createMessages(archive: Pick<Archive, 'list'>, read: ReadMessage): Messages {
-  const record = ({ message, state, reason }: ListedMessage): MessageRecord => ({
-    id: message.id,
-    event: readable(message, read),
-    bytes: message.bytes,
-    state,
-    death: reason && { ...reason, diedAt: new Date(reason.diedAt) },
-  })
-  return {
-    async *list(which = {}) {
-      for await (const listed of kept(archive, 'all', which, read)) yield record(listed)
-    },
-    async get(id) {
-      const [found] = await archive.list('all', { id, limit: 1 })
-      return found && record(found)
-    },
   }
 }
 

@@ -430,12 +430,7 @@ export interface InboxSettings {
 export interface HandledSubjects {
   readonly keys: Iterable<string>
   readonly filter:
-    | {
-        readonly vins?: unknown
-        readonly fields?: readonly string[]
-        readonly changed?: readonly string[]
-      }
-    | undefined
+    { readonly vins?: unknown; readonly fields?: readonly string[]; readonly changed?: readonly string[] } | undefined
   /** The name of the mark that its handler leaves. */
   readonly mark: string | undefined
 }

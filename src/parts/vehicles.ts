@@ -6,15 +6,15 @@ import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from 
 import type { Message } from '../core/message.ts'
 import type { Happening } from '../core/handler.ts'
 import type { Subjects } from '../core/registry.ts'
-import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { DeliveryIds } from '../inbox/delivery-id.ts'
+import type { Inbox } from '../inbox/inbox.ts'
 import { firstPage, pagesOf } from '../inbox/pages.ts'
-import type { Receipts } from '../inbox/receipts.ts'
 import type { SentVehicle, VehiclesElsewhere, VehicleStore } from '../inbox/vehicle-store.ts'
 import { type AnyVehicleView, isEdge } from '../vehicles/edge.ts'
 import { EdgeIndex } from '../vehicles/edge-index.ts'
 import { memoryVehicles } from '../vehicles/recent.ts'
 import { Slots, Snapshot, VehicleState } from '../vehicles/state.ts'
-import { checkEdge, subjectOf, timerEvent, type Vehicles, VehicleStates } from '../vehicles/vehicles.ts'
+import { checkEdge, subjectOf, type Vehicles, VehicleStates } from '../vehicles/vehicles.ts'
 import { isTextList } from '../wire/record.ts'
 
 /** What {@link vehicles} takes. */
@@ -67,24 +67,11 @@ interface VehiclesHost {
 
 /** The process in which states are kept. */
 interface StatesHost {
-  readonly inbox: Pick<Inbox, 'vehicles'>
+  readonly inbox: Inbox
   readonly clock: Clock
-  readonly receipts: Receipts
-  /** Whether its timers run while it has no work. If not, it forgets vehicles by itself. */
-  readonly watchesTime: boolean
-  /** Whether messages can wait at its port while it does not run. */
-  readonly receives: boolean
+  readonly ids: DeliveryIds
   /** The inbox failed. */
   failed(error: unknown): void
-  /** Stores messages that the receiver made. Resolves to whether the inbox took them. */
-  put(messages: readonly InboxMessage[]): Promise<boolean>
-}
-
-/** The states in an inbox. */
-export interface KeptStates {
-  readonly states: VehicleStates
-  /** Call this once the inbox is open. Resolves when the states are complete, to a function that starts their timers. */
-  recover(unapplied: AsyncIterable<readonly InboxMessage[]> | undefined, lastId?: string): Promise<() => void>
 }
 
 /**
@@ -147,15 +134,6 @@ export class KeptVehicles {
     })
   }
 
-  /** The error for a Worker, whose memory can end without a crash to report. */
-  noMemory(): FleethookError {
-    return new FleethookError(
-      'option_invalid',
-      'The part `vehicles` keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',
-      { hint: 'Use durableObjectInbox(…), or run the receiver on Node, Bun or Deno with sqliteInbox(…).' },
-    )
-  }
-
   /** A store for an inbox in memory. */
   inMemory(log: Log): VehicleStore {
     return memoryVehicles((vehicles) =>
@@ -165,8 +143,8 @@ export class KeptVehicles {
   }
 
   /** Throws `option_invalid` for an inbox that cannot keep states. */
-  in({ inbox, clock, receipts, watchesTime, receives, failed, put }: StatesHost): KeptStates {
-    const { vehicles: store } = inbox
+  in({ inbox, clock, ids, failed }: StatesHost): VehicleStates {
+    const { vehicles: store, watchesTime } = inbox
     if (store === undefined)
       throw new FleethookError(
         'option_invalid',
@@ -175,26 +153,17 @@ export class KeptVehicles {
           hint: 'Use sqliteInbox(…), postgresInbox(…) or durableObjectInbox(…), or memoryInbox() in a process that stays.',
         },
       )
-    const forgets = watchesTime || store.shared !== undefined ? this.forgets : undefined
-    const states = new VehicleStates({
+    // An inbox without timers of its own forgets vehicles by itself.
+    const forgets = watchesTime !== false || store.shared !== undefined ? this.forgets : undefined
+    return new VehicleStates({
       store,
       slots: this.#slots,
       edges: this.#edges,
       clock,
-      newestSeq: () => receipts.ids.newestSeq,
+      newestSeq: () => ids.newestSeq,
       clockRead: (vin, behindMs) => this.#clockRead(vin, behindMs),
       forgets: forgets && { ...forgets, failed },
     })
-    return {
-      states,
-      async recover(unapplied, lastId) {
-        await states.recover(unapplied, receipts.reread, lastId)
-        return states.findTimers(
-          (due) => put(due.map(({ vin, dueMs }) => receipts.own(timerEvent(vin, dueMs, new Date(clock.now()))))),
-          receives ? (watchesTime ? 'own' : 'elsewhere') : 'none',
-        )
-      },
-    }
   }
 
   /** The states that other processes keep. */

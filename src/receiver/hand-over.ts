@@ -1,7 +1,7 @@
 import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Message } from '../core/message.ts'
-import type { GapReason } from '../events/event.ts'
+import type { GapReason, TimerEvent } from '../events/event.ts'
 import { gapOf } from '../events/gap.ts'
 import { isBound } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
@@ -40,6 +40,21 @@ export class HandOver {
     this.#front = front
     this.#branch = branch
     this.#clock = branch.settings.clock
+    const { intake, settings } = front
+    if (!intake.handsOverEarly && settings.inbox.place?.of !== 'durableObjectInbox')
+      branch.intake.timersBy = this.#timers
+  }
+
+  /**
+   * Where messages of a vehicle can wait in the inbox of the receiver, a timer of the branch waits behind them: they may say that it is not due.
+   * It takes their way.
+   */
+  readonly #timers = (timers: readonly TimerEvent[]): Promise<boolean> => {
+    const { intake } = this.#front
+    const { branch } = this.#branch.settings
+    // All that it had is handed over.
+    if (intake.isDraining) return this.#branch.intake.putTimers(timers)
+    return intake.putTimers(timers.map((timer) => ({ ...timer, meta: { branch } })))
   }
 
   /**
@@ -61,6 +76,8 @@ export class HandOver {
     const { claim, event, request } = given
     // The replay of a handled message. That of a dead letter may be new to the branch: processes may have ended before it was handed over.
     if (claim === undefined || event === undefined || claim.replay !== undefined) return undefined
+    // One of the receiver, or of another branch.
+    if (event.topic === 'timer' && event.meta['branch'] !== this.#branch.settings.branch) return undefined
     if (event.topic === 'gap') {
       const isKnown = ofStops.includes(event.reason) && this.#branch.intake.durability !== 'memory'
       if (event.reason === 'stalled' || isKnown) return undefined

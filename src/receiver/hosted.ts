@@ -2,13 +2,9 @@ import type { Drainable } from '../hosting/drainable.ts'
 import type { Answer } from '../http/answers.ts'
 import type { PathTarget } from '../http/paths.ts'
 import type { Incoming } from '../http/routes.ts'
-import type { Registry } from '../core/registry.ts'
-import type { DeliveryIds } from '../inbox/delivery-id.ts'
-import type { Behind } from './branches.ts'
 import type { Intake, ReceiverParts } from './intake.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from '../reports/reports.ts'
-import type { KeptVehicles } from '../parts/vehicles.ts'
 import type { Refusals } from '../reports/refusals.ts'
 
 /** A receiver as the server that serves it sees it. Only adapters use it. */
@@ -20,15 +16,10 @@ export interface HostedReceiver {
   readonly refused: Refusals['noteByRuntime']
   /** The certificate that the server serves from now on ends at this time, in milliseconds since the epoch. */
   readonly noteCertificate: (untilMs: number) => void
+  /** As they were given, with the clock of this machine. Those of `intake.parts` have the clock of the inbox. */
   readonly settings: Settings
+  readonly reports: Reports
   readonly intake: Intake
-  readonly registry: Pick<Registry, 'addBranch'>
-  readonly reports: Pick<Reports, 'inboxFailed' | 'refusals'>
-  readonly behind: Behind
-  /** Those of new messages. A branch keeps the ids of its messages, so its own must not be among them. */
-  readonly ids: DeliveryIds
-  /** The part `vehicles`, if the receiver has it. */
-  readonly vehicles: Pick<KeptVehicles, 'noMemory'> | undefined
 }
 
 const hosted = /* @__PURE__ */ new WeakMap<object, HostedReceiver>()

@@ -8,7 +8,7 @@ import type { Lifecycle } from '../core/lifecycle.ts'
 import type { Part } from '../core/part.ts'
 import type { Registry } from '../core/registry.ts'
 import { retryOptions } from '../core/retry.ts'
-import type { GapReason } from '../events/event.ts'
+import type { GapReason, TimerEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import { GapReporting } from '../gaps/gaps.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
@@ -30,8 +30,8 @@ import type { Observer, OperatorApi } from '../inbox/observer.ts'
 import { laneOf, type Receipts, vinOf } from '../inbox/receipts.ts'
 import type { Failing, Stats } from '../inbox/stats.ts'
 import type { Window } from '../inbox/window.ts'
-import type { KeptStates, KeptVehicles } from '../parts/vehicles.ts'
-import type { LocalVehicles, Vehicles } from '../vehicles/vehicles.ts'
+import type { KeptVehicles } from '../parts/vehicles.ts'
+import type { LocalVehicles, Vehicles, VehicleStates } from '../vehicles/vehicles.ts'
 import type { Behind } from './branches.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from '../reports/reports.ts'
@@ -82,11 +82,14 @@ export class Intake implements OperatorApi {
   readonly #core: Core
   /** `undefined`: every message that waits has its place. */
   readonly #window: Window<Waiting> | undefined
-  readonly #kept: KeptStates | undefined
+  readonly #states: VehicleStates | undefined
   /** The core hands out what is put. */
   readonly #isHere: boolean
   /** Branches get messages before their turns: no other process handles them, and no part skips any. */
-  readonly #handsOverEarly: boolean
+  /** Branches have a message as soon as the inbox has it, and not only at its turn. */
+  readonly handsOverEarly: boolean
+  /** Of a branch: the way of its timers, if that is not {@link putTimers}. */
+  timersBy: ((timers: readonly TimerEvent[]) => Promise<boolean>) | undefined
   #draining: Promise<DrainResult> | undefined
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
@@ -123,8 +126,8 @@ export class Intake implements OperatorApi {
       hasRoom: () => this.#isRecovered && this.#window?.isBehind !== true && !this.#takesNothing(),
       mayHandle: () => !this.lifecycle.startsNoMore,
       put: (events, from) => this.#storeOwn(events.map(receipts.own), from),
-      stoodStill: () => this.#kept?.states.stoodStill(),
-      uncertain: (vin, fromMs, toMs) => this.#kept?.states.noteGap(vin, fromMs, toMs),
+      stoodStill: () => this.#states?.stoodStill(),
+      uncertain: (vin, fromMs, toMs) => this.#states?.noteGap(vin, fromMs, toMs),
       inBackground: (from, run) => this.#inBackground(from, run),
     })
     this.#gaps = gaps
@@ -144,7 +147,7 @@ export class Intake implements OperatorApi {
       onCapacity: () => gaps.emit(scope),
       onWaiting: (page) => this.#addAdopted(page),
       onGone: (ids) => this.#core.gone(ids),
-      onDropped: (deadLetters) => reports.noteDropped(deadLetters),
+      onDropped: (deadLetters) => void (reports.counts.deadLettersDropped += deadLetters),
       inLanes: () => this.#core.lanes.messages,
       onRefused: (id, reason) => this.#core.refused(id, reason),
       onGap: (gap) => {
@@ -162,27 +165,16 @@ export class Intake implements OperatorApi {
     this.#isHere = (inbox.handsOut ?? 'here') === 'here'
     this.durability = inbox.durability
     const { vehiclesElsewhere: elsewhere } = inbox
-    const kept =
-      elsewhere === undefined
-        ? vehicles?.in({
-            inbox,
-            clock,
-            receipts,
-            watchesTime: inbox.watchesTime !== false,
-            receives: inbox.takesNone === undefined,
-            failed: inboxFailed,
-            put: (messages) => this.#putOwn(messages, this.#ownScope),
-          })
-        : undefined
-    this.#kept = kept
-    this.ownVehicles = kept?.states.api(() => this.#whenRecovered())
+    const { ids } = receipts
+    const states = elsewhere === undefined ? vehicles?.in({ inbox, clock, ids, failed: inboxFailed }) : undefined
+    this.#states = states
+    this.ownVehicles = states?.api(() => this.#whenRecovered())
     this.vehicles = elsewhere === undefined ? this.ownVehicles : vehicles?.elsewhere(elsewhere, clock)
     this.ack = chooseAck(settings.ack, this.durability)
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
-    const added: Part[] = []
-    for (const part of settings.parts) if ('create' in part) added.push(part.create())
-    this.#handsOverEarly =
+    const added = settings.parts.flatMap((part): readonly Part[] => ('create' in part ? [part.create()] : []))
+    this.handsOverEarly =
       this.#isHere && settings.inbox.place === undefined && added.every(({ admit }) => admit === undefined)
     this.#core = new Core({
       clock,
@@ -193,7 +185,7 @@ export class Intake implements OperatorApi {
       retry,
       inbox,
       registry,
-      vehicles: kept?.states,
+      vehicles: states,
       parts: added,
       read: receipts.reread,
       reports,
@@ -225,7 +217,7 @@ export class Intake implements OperatorApi {
         read: receipts.reread,
         isDraining: () => this.isDraining,
         revived: async (message, from) => {
-          reports.noteReplayed(message)
+          if (message.kind === 'wire') reports.counts.replayed += 1
           if (this.#window?.includes(message.id) === false) return
           const request = this.#core.add([message], from)
           this.#core.start(request)
@@ -244,7 +236,7 @@ export class Intake implements OperatorApi {
   }
 
   nextTimerMs(): number | undefined {
-    return this.#kept?.states.nextTimerMs()
+    return this.#states?.nextTimerMs()
   }
 
   /** Why it would refuse a message now; `undefined` when it would not. */
@@ -295,14 +287,16 @@ export class Intake implements OperatorApi {
     }
     const request = this.#core.add(this.#isHere && window === undefined ? messages : [], from)
     try {
-      const put = (): void | Promise<void> => this.#inbox.put(messages, from)
-      const stored = window === undefined ? put() : window.put(messages, put)
+      const stored =
+        window === undefined
+          ? this.#inbox.put(messages, from)
+          : window.put(messages, () => this.#inbox.put(messages, from))
       if (stored instanceof Promise) await stored
     } catch (error) {
       this.#core.cancel(request)
       throw error
     }
-    if (this.#handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
+    if (this.handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
     this.#core.start(request)
     return request
   }
@@ -322,8 +316,12 @@ export class Intake implements OperatorApi {
 
   /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
   async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
-    return this.#inbox.takesNone === undefined && this.#putOwn([message], from)
+    return this.#inbox.takesNone === undefined && (await this.#storeOwn([message], from)) !== undefined
   }
+
+  /** Timers get their places behind the messages of their vehicles. Resolves to whether they are kept. */
+  readonly putTimers = async (timers: readonly TimerEvent[]): Promise<boolean> =>
+    (await this.#storeOwn(timers.map(this.parts.receipts.own), this.#ownScope)) !== undefined
 
   /**
    * Opens the inbox and goes on with the messages that an earlier process left: once, and before any new message. Resolves
@@ -376,8 +374,7 @@ export class Intake implements OperatorApi {
   readonly failing = async (): Promise<Failing> =>
     this.#inbox.operator?.failing?.() ?? failingOf(this.#core.failing(), true)
 
-  /** Erases what is kept of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
-  /** Also on its branches, however an operator reaches it. */
+  /** Erases what is kept of a vehicle, also on its branches. Rejects with `inbox_unsupported` where that is not possible. */
   async forget(vin: string, { dryRun = false }: { readonly dryRun?: boolean } = {}): Promise<Forgotten> {
     await this.#whenRecovered()
     const erased = await this.#forgetHere(vin, dryRun)
@@ -404,16 +401,17 @@ export class Intake implements OperatorApi {
   readonly readiness = (): Readiness => readinessOf(this.isDraining ? 'draining' : this.refusing())
 
   readonly stats = (): Stats => {
-    const { counts, topics, secrets, refusals, drift, clocksBehind, certificate } = this.parts.reports
+    const { reports, behind } = this.parts
     const { counts: ended, lanes, breakers } = this.#core
     const inbox = this.#inbox.stats?.() ?? {}
     const pending = this.#inbox.usage()
     const own = { messages: pending.messages, oldestMs: inbox.oldestWaitingMs, processes: 1 }
     const overall = this.#inbox.overall?.()
     return {
-      ...counts,
+      ...reports.counts,
       ...ended,
-      lost: ended.lost + counts.unkept,
+      lastReceivedAtMs: reports.lastReceivedAtMs,
+      lost: ended.lost + reports.counts.unkept,
       pending,
       backlog: this.#isHere ? own : overall?.backlog,
       failing:
@@ -423,15 +421,15 @@ export class Intake implements OperatorApi {
       lanes: lanes.size,
       paused: breakers.paused(),
       openGaps: this.#gaps.open.size,
-      topics: { ...topics },
-      secrets: [...secrets],
-      refused: { ...refusals.counts },
-      drift: drift.list(),
-      drifted: drift.total(),
-      clocksBehind: clocksBehind.size,
-      certificateUntilMs: certificate.untilMs,
+      topics: { ...reports.topics },
+      secrets: [...reports.secrets],
+      refused: { ...reports.refusals.counts },
+      drift: reports.drift.list(),
+      drifted: reports.drift.total(),
+      clocksBehind: reports.clocksBehind.size,
+      certificateUntilMs: reports.certificateUntilMs,
       draining: this.isDraining,
-      branches: this.parts.behind.branches?.stats(),
+      branches: behind.branches?.stats(),
     }
   }
 
@@ -452,8 +450,9 @@ export class Intake implements OperatorApi {
     from.context?.watch?.(stored.then((request) => request.settled()).catch(() => {}))
   }
 
-  /** Stores messages that no request brought. Resolves to `undefined` when the inbox refuses. */
+  /** Stores messages that the receiver made, behind those of their vehicles. Resolves to `undefined` when the inbox refuses. */
   async #storeOwn(messages: readonly InboxMessage[], from: RequestScope): Promise<RequestWork | undefined> {
+    if (this.#takesNothing()) return undefined
     try {
       const request = await this.#store(messages, from)
       const { gap } = this.parts.reports.observers
@@ -509,7 +508,12 @@ export class Intake implements OperatorApi {
     for (const gap of gaps) this.#gaps.note(gap)
     this.#recovered = this.#during(async () => {
       try {
-        const startTimers = handsOut === 'elsewhere' ? undefined : await this.#kept?.recover(unapplied, lastId)
+        const states = handsOut === 'elsewhere' ? undefined : this.#states
+        await states?.recover(unapplied, receipts.reread, lastId)
+        const startTimers = await states?.findTimers(
+          (timers) => (this.timersBy ?? this.putTimers)(timers),
+          takesNone !== undefined ? 'none' : watchesTime === false ? 'elsewhere' : 'own',
+        )
         this.#lastId = lastId ?? ''
         this.#noteOthers(this.#lastId)
         if (this.#window === undefined) for await (const page of waiting) this.#addWaiting(page)
@@ -565,11 +569,6 @@ export class Intake implements OperatorApi {
       this.#gaps.emit(this.#scope)
       return true
     })
-  }
-
-  /** Messages that the receiver made get their places behind those of their vehicles. */
-  async #putOwn(messages: readonly InboxMessage[], from: RequestScope): Promise<boolean> {
-    return !this.#takesNothing() && (await this.#storeOwn(messages, from)) !== undefined
   }
 
   /** For what no request brought. */

@@ -89,19 +89,7 @@ export interface ReceiverOptions<Bindings extends object = object, Fields extend
 
 /** The options with their defaults. `basePath` has no slash at its end. */
 export interface Settings extends Required<
-  Pick<
-    ReceiverOptions,
-    | 'basePath'
-    | 'format'
-    | 'decode'
-    | 'fields'
-    | 'inbox'
-    | 'concurrency'
-    | 'timeoutMs'
-    | 'log'
-    | 'logErrorText'
-    | 'clock'
-  >
+  Omit<ReceiverOptions, 'secret' | 'ack' | 'retry' | 'parts' | 'limits' | 'observe'>
 > {
   readonly secret: Secret
   readonly ack: Ack | undefined
@@ -121,18 +109,10 @@ export const receiverRules: Rules<ReceiverOptions> = {
   decode: trueOrFalse,
   // The types in it are checked where they are read.
   fields: { must: "must map field names to types, for instance { CabinNoise: 'number' }", accepts: isObject },
-  inbox: {
-    must: 'must be an inbox, for instance memoryInbox()',
-    accepts: (value) => typeof value === 'function',
-  },
+  inbox: { must: 'must be an inbox, for instance memoryInbox()', accepts: (value) => typeof value === 'function' },
   ack: oneOf('received', 'stored', 'handled'),
   concurrency: wholeNumber(1),
-  retry: {
-    attempts: wholeNumber(1),
-    minMs: milliseconds(0),
-    maxMs: milliseconds(0),
-    maxAgeMs: wholeNumber(0),
-  },
+  retry: { attempts: wholeNumber(1), minMs: milliseconds(0), maxMs: milliseconds(0), maxAgeMs: wholeNumber(0) },
   parts: {
     must: 'must be a list of parts, such as dedupe(…), with `vehicles(…)` at most once',
     accepts: (value) =>
@@ -171,6 +151,7 @@ export type GivenOptions = Omit<ReceiverOptions<never>, 'parts'> & { readonly pa
 /** Checks options and fills in the defaults. Throws a `FleethookError` that names the option, what was given and what to do. */
 export function readOptions(options: GivenOptions): Settings {
   checkOptions('createReceiver', options, receiverRules)
+  const { bodyBytes, pendingMessages, pendingBytes } = options.limits ?? {}
   return {
     secret: options.secret as Secret,
     basePath: (options.basePath ?? '').replace(/\/$/, ''),
@@ -184,12 +165,9 @@ export function readOptions(options: GivenOptions): Settings {
     retry: defined(options.retry),
     parts: options.parts ?? [],
     timeoutMs: options.timeoutMs ?? 30_000,
-    limits: { pendingMessages: options.limits?.pendingMessages, pendingBytes: options.limits?.pendingBytes },
+    limits: { pendingMessages, pendingBytes },
     // Relays of the collector protocol send batches of 2 MiB, and drop those that are refused.
-    bodyBytes: {
-      root: options.limits?.bodyBytes ?? 1_048_576,
-      collector: options.limits?.bodyBytes ?? 8 * 1_048_576,
-    },
+    bodyBytes: { root: bodyBytes ?? 1_048_576, collector: bodyBytes ?? 8 * 1_048_576 },
     log: options.log ?? consoleLog,
     logErrorText: options.logErrorText ?? false,
     observe: [options.observe ?? []].flat(),

@@ -149,9 +149,10 @@ function why(error: unknown): string {
   return typeof code === 'string' ? `: ${code}` : ''
 }
 
-/** Seconds, or a date of HTTP. 0: it says nothing that can be read. */
+/** Seconds, or a date of HTTP, which begins with a day: `Date.parse` takes 2050.5 for a year. 0: it says nothing that can be read. */
 function retryAfterMs(given: string | null): number {
-  const ms = /^\s*\d+\s*$/.test(given ?? '') ? Number(given) * 1000 : Date.parse(given ?? '') - Date.now()
+  const text = given?.trim() ?? ''
+  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : /^[a-z]/i.test(text) ? Date.parse(text) - Date.now() : 0
   return Number.isNaN(ms) ? 0 : Math.min(longestMs, Math.max(0, ms))
 }
 

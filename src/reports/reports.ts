@@ -13,19 +13,6 @@ import { createDriftReport, type DriftReport } from '../wire/data.ts'
 import { Refusals } from './refusals.ts'
 import { Observers } from './observers.ts'
 
-interface ReportCounts {
-  received: number
-  recovered: number
-  replayed: number
-  /** Messages that were acknowledged and then refused by the inbox. */
-  unkept: number
-  deadLettersDropped: number
-  discarded: number
-  tests: number
-  /** When the last message was received, in milliseconds since the epoch. */
-  lastReceivedAtMs: number | undefined
-}
-
 /** What reports need of the settings of a receiver. */
 interface ReportsOptions {
   readonly secret: Secret
@@ -55,16 +42,10 @@ interface FailedRun {
 
 /** Counts what happens, logs what an operator should know, and tells the observers. */
 export class Reports {
-  readonly counts: ReportCounts = {
-    received: 0,
-    recovered: 0,
-    replayed: 0,
-    unkept: 0,
-    deadLettersDropped: 0,
-    discarded: 0,
-    tests: 0,
-    lastReceivedAtMs: undefined,
-  }
+  /** `unkept`: messages that were acknowledged and then refused by the inbox. */
+  readonly counts = { received: 0, recovered: 0, replayed: 0, unkept: 0, deadLettersDropped: 0, discarded: 0, tests: 0 }
+  /** When the last message was received, in milliseconds since the epoch. */
+  lastReceivedAtMs: number | undefined
   readonly topics: Record<string, number> = {}
   /** Requests by the place of their secret in its list. */
   readonly secrets: number[]
@@ -73,8 +54,8 @@ export class Reports {
   readonly drift: DriftReport = createDriftReport()
   /** The vehicles whose clock was set back. Only the part `vehicles` knows them. */
   readonly clocksBehind: Set<string> = new Set()
-  /** Of the server. Only `serve` knows it. */
-  readonly certificate: { untilMs: number | undefined } = { untilMs: undefined }
+  /** When the certificate of the server ends. Only `serve` knows it. */
+  certificateUntilMs: number | undefined
   readonly #settings: ReportsOptions
   readonly #say: ReturnType<typeof throttled>
   #lingersUntilMs = -Infinity
@@ -100,7 +81,7 @@ export class Reports {
     for (const { kind, event, receivedAt } of messages) {
       if (kind !== 'wire' || event === undefined) continue
       counts.received += 1
-      counts.lastReceivedAtMs = receivedAt
+      this.lastReceivedAtMs = receivedAt
       topics[event.topic] = (topics[event.topic] ?? 0) + 1
     }
     this.observers.received?.(messages.filter(isReceived))
@@ -113,10 +94,6 @@ export class Reports {
 
   noteRecovered(messages: readonly Pick<InboxMessage, 'kind'>[]): void {
     for (const { kind } of messages) if (kind === 'wire') this.counts.recovered += 1
-  }
-
-  noteReplayed({ kind }: Pick<InboxMessage, 'kind'>): void {
-    if (kind === 'wire') this.counts.replayed += 1
   }
 
   /** Messages were acknowledged before the inbox had them, and it refused them. */
@@ -158,11 +135,6 @@ export class Reports {
     this.#say.stop()
     // What to do: Fetch the full state of the vehicles (`client.refill`).
     if (gaps > 0) this.#say.error('messages were lost, and no gap event could report it before the end', { gaps })
-  }
-
-  /** The inbox deleted dead letters by itself. */
-  noteDropped(deadLetters: number): void {
-    this.counts.deadLettersDropped += deadLetters
   }
 
   /** A message became a dead letter. Returns a promise, which never rejects, while an observer is not done with it. */

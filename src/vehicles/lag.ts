@@ -9,8 +9,8 @@ export interface Lag {
   readonly ms: number
   /** When that message was received. */
   readonly atMs: number
-  /** The vehicle's clock is slow, and its messages are not late: they stay behind by the same time. */
-  readonly isSlow: boolean
+  /** The vehicle's clock is slow by this: its messages stayed behind by the same time. An upload that is later still does not change that. */
+  readonly slowMs: number | undefined
 }
 
 /** A vehicle that uploads late sends its next message within this time, in milliseconds. Messages that are less late are not uploads. */
@@ -36,9 +36,15 @@ export const credibleMs = (sentMs: number, arrivedMs: number): number =>
 export function lagAfter(before: Lag | undefined, sentMs: number, atMs: number): Lag | undefined {
   const ms = atMs - sentMs
   if (ms <= leastMs) return undefined
-  const isSame = before !== undefined && Math.abs(ms - before.ms) <= jitterMs
-  return { ms, atMs, isSlow: isSame && (before.isSlow || atMs - before.atMs >= quietMs) }
+  const { slowMs } = before ?? {}
+  const isSlow =
+    isAbout(ms, slowMs) || (before !== undefined && isAbout(ms, before.ms) && atMs - before.atMs >= quietMs)
+  // No message is less late than its clock is slow.
+  return { ms, atMs, slowMs: isSlow ? ms : slowMs !== undefined && ms < slowMs ? undefined : slowMs }
 }
+
+const isAbout = (ms: number, otherMs: number | undefined): boolean =>
+  otherMs !== undefined && Math.abs(ms - otherMs) <= jitterMs
 
 /** When a timer is up, by the receiver's clock, if no other message comes. `undefined`: it waits for a message. */
 export function wakeMs(
@@ -48,5 +54,6 @@ export function wakeMs(
 ): number | undefined {
   if (due === null) return undefined
   if (lag === undefined || byArrival === true) return due
-  return lag.isSlow || lag.ms <= quiet ? due + lag.ms : Math.max(due, lag.atMs + quiet)
+  const { ms, atMs, slowMs = 0 } = lag
+  return ms === slowMs || ms <= quiet ? due + ms : Math.max(due + slowMs, atMs + quiet)
 }

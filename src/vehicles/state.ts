@@ -307,7 +307,7 @@ export class VehicleState implements StoredVehicle {
       },
       memory: row.memory,
       timers: readTimers(row.timers),
-      lag: row.lag && { ms: row.lag[0], atMs: row.lag[1], isSlow: row.lag[2] },
+      lag: row.lag && lagOf(row.lag),
       rules: row.rules,
       gapTo: row.gapTo ?? -1,
     })
@@ -362,7 +362,7 @@ export class VehicleState implements StoredVehicle {
       fields,
       link: link && { ...link, stateMs: link.stateMs === neverSent ? null : link.stateMs },
       timers,
-      lag: lag && [lag.ms, lag.atMs, lag.isSlow],
+      lag: lag && [lag.ms, lag.atMs, lag.slowMs ?? null],
       gapTo: gapTo < 0 ? undefined : gapTo,
       newest: newestMs === neverSent ? undefined : newestMs,
       clock,
@@ -426,7 +426,8 @@ interface StoredState {
     | undefined
   readonly memory?: Memory | undefined
   readonly timers?: Timers | undefined
-  readonly lag?: readonly [ms: number, atMs: number, isSlow: boolean] | undefined
+  /** An earlier version wrote whether the clock was slow, by `ms`. */
+  readonly lag?: readonly [ms: number, atMs: number, slowMs: number | boolean | null] | undefined
   readonly gapTo?: number | undefined
   readonly newest?: number | undefined
   readonly clock?: ClockMemory | undefined
@@ -437,6 +438,12 @@ const lastMs = 8_640_000_000_000_000
 
 /** Whether it is a time that a date can have. */
 export const isTime = (ms: unknown): ms is number => typeof ms === 'number' && Math.abs(ms) <= lastMs
+
+const lagOf = ([ms, atMs, slow]: NonNullable<StoredState['lag']>): Lag => ({
+  ms,
+  atMs,
+  slowMs: typeof slow === 'number' ? slow : slow === true ? ms : undefined,
+})
 
 /** Without those whose time no date can have: an earlier version took any number from an edge. */
 function readTimers(timers: Timers | undefined): Timers | undefined {

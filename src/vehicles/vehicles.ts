@@ -380,10 +380,10 @@ export class VehicleStates {
 
   /**
    * Call this when the stored states are complete. Resolves when the timers of all vehicles are known, to a function that starts them.
-   * Those that are due get a message by `put`.
+   * Those that are due get a message by `put`, which resolves to whether the inbox took it.
    */
-  async findTimers(put: (due: readonly Due[]) => Promise<boolean>, port?: Port): Promise<() => void> {
-    this.#put = put
+  async findTimers(put: (timers: readonly TimerEvent[]) => Promise<boolean>, port?: Port): Promise<() => void> {
+    this.#put = (due) => put(due.map(({ vin, dueMs }) => timerEvent(vin, dueMs, new Date(this.#clock.now()))))
     const start = (): void => {
       this.#clockwork?.start(port)
       void this.#begin()
@@ -521,7 +521,8 @@ export class VehicleStates {
       return undefined
     }
     const { after, found, happened, gapTo } = this.#advance(state, event, seq)
-    this.#clockwork?.set(state.vin, after.dueMs, isTimer, isFollowed)
+    // The message of a timer may be missing in a gap, too.
+    this.#clockwork?.set(state.vin, after.dueMs, isTimer || event.topic === 'gap', isFollowed)
     const behindMs = after.clock?.behindMs
     if (behindMs !== undefined || state.clock?.behindMs !== undefined) this.#clockRead(state.vin, behindMs)
     this.#take(after)
@@ -539,7 +540,7 @@ export class VehicleStates {
     { replayed, seq = seqOf(id) }: Pick<Claim, 'replayed' | 'seq'>,
   ): Step | undefined {
     if (replayed || state === undefined || state.seq < 0) return undefined
-    const after = state.with({ seq: Math.max(state.seq, seq), gapTo: Math.max(state.gapTo, seq) })
+    const after = state.with({ seq: Math.max(state.seq + 1, seq), gapTo: Math.max(state.gapTo, seq) })
     this.#clockwork?.set(state.vin, after.dueMs, event?.topic === 'timer')
     this.#take(after)
     return new Step(after, { nowMs: this.#clock.now(), gapTo: after.gapTo }, undefined, none, after)
@@ -885,7 +886,7 @@ const toleranceMs = 60_000
 const againMs = 60_000
 
 /** Wakes the timers of a vehicle that are due at this time or before. */
-export function timerEvent(vin: string, dueMs: number, receivedAt: Date): TimerEvent {
+function timerEvent(vin: string, dueMs: number, receivedAt: Date): TimerEvent {
   const at = new Date(dueMs)
   return {
     topic: 'timer',

@@ -13,12 +13,13 @@ import { fakeClock } from 'fleethook/testing'
 import { describe, expect, test } from 'vitest'
 import { DeliveryIds, reason, lettersIn } from '../../src/testing/kept-message.ts'
 import { inForm } from '../form.ts'
+import { unwatched } from '../vehicles/scene.ts'
 import { createFiles, type Files } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
 
 const files: Files = createFiles()
 const startMs = Date.UTC(2026, 10, 21, 10)
-const clock = fakeClock(startMs + 3_600_000)
+const clock = unwatched(fakeClock(startMs + 3_600_000))
 
 interface Life {
   readonly inbox: Inbox

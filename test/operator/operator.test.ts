@@ -178,7 +178,7 @@ test('a replay that somebody stops ends with the part that runs, and says how to
   const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`
   const asked = ['replay', '--from', '2026-01-01', '--to', '2026-01-02', '--url', url, '--yes']
   const { child, ended } = start(asked, { FLEETHOOK_OPERATOR_SECRET: 'operators' })
-  await expect.poll(() => parts.length, { timeout: 20_000 }).toBe(1)
+  await expect.poll(() => parts.length, { timeout: 30_000 }).toBe(1)
   const stopping = once(child.stderr ?? child, 'data')
   child.kill('SIGINT')
   await stopping

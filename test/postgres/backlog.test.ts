@@ -1,5 +1,4 @@
 /* What waits and what fails is visible in every process, in the database, and to commands. */
-import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -9,6 +8,7 @@ import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { metricsText } from 'fleethook/metrics'
 import { operatorRoutes } from 'fleethook/operator'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { command } from '../cli/command.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
 import { post, type Scene, startScene, vinOf } from './scene.ts'
@@ -38,17 +38,13 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     return receiver
   }
 
-  /** A command in an empty project whose DATABASE_URL is this server. */
-  const cli = (...args: readonly string[]): Printed => cliIn('.', ...args)
+  /** A command in an empty project whose DATABASE_URL is this server. Receivers of this process go on beside it, and keep their leases. */
+  const cli = (...args: readonly string[]): Promise<Printed> => cliIn('.', ...args)
 
-  const cliIn = (cwd: string, ...args: readonly string[]): Printed => {
+  const cliIn = async (cwd: string, ...args: readonly string[]): Promise<Printed> => {
     const database = `postgres://test@127.0.0.1:${scene.server.port}/postgres`
-    const node = ['--no-warnings', resolve('adapters/cli/main.ts'), ...args, '--dotenv', join(folder, '.env')]
-    const { status, stdout, stderr } = spawnSync(process.execPath, node, {
-      encoding: 'utf8',
-      cwd,
-      env: { ...process.env, DATABASE_URL: database, FLEETHOOK_INBOX: '' },
-    })
+    const env = { DATABASE_URL: database, FLEETHOOK_INBOX: '' }
+    const { status, stdout, stderr } = await command([...args, '--dotenv', join(folder, '.env')], env, cwd)
     return { status, out: stdout + stderr }
   }
 
@@ -66,14 +62,14 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     expect(receiver.readiness().ready).toBe(true)
     const { rows } = await scene.pool.query('SELECT * FROM alone.backlog')
     expect(rows).toMatchObject([{ messages: '20', processes: '0', unhandled_partitions: '64', failing: '0' }])
-    const { status, out } = cli('doctor', '--only', 'postgres', '--schema', 'alone')
+    const { status, out } = await cli('doctor', '--only', 'postgres', '--schema', 'alone')
     expect(out).toMatch(/postgres\.processes +No process runs handlers: 20 messages wait, the oldest for \d+ s\./)
     expect(status).toBe(1)
 
     const handling = await made('alone', 'handle')
     await handling.open()
     await expect.poll(() => receiver.stats().backlog).toMatchObject({ messages: 0, processes: 1 })
-    expect(cli('doctor', '--only', 'postgres', '--schema', 'alone').out).toContain('1 process runs handlers')
+    expect((await cli('doctor', '--only', 'postgres', '--schema', 'alone')).out).toContain('1 process runs handlers')
   })
 
   test('a failing handler is named with its last error in every process, in a view, and by commands, also after a restart', async () => {
@@ -102,10 +98,10 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     const app = operatorRoutes(receiver, { secret: 'operators' })
     const answer = await app.request('/failing', { headers: { authorization: 'operators' } })
     expect(await answer.json()).toMatchObject({ handlers: [{ error: 'TypeError: the invoice service is down' }] })
-    expect(cli('failing', '--schema', 'failing').out).toMatch(
+    expect((await cli('failing', '--schema', 'failing')).out).toMatch(
       /^2 messages of 2 vehicles have failed for \d+\w+: the handler is billing\.\n[^]*TypeError: the invoice service is down/,
     )
-    expect(cli('doctor', '--only', 'postgres', '--schema', 'failing').out).toContain('the handler is billing.')
+    expect((await cli('doctor', '--only', 'postgres', '--schema', 'failing')).out).toContain('the handler is billing.')
     await first.drain()
 
     // A next process that allows no more attempts gives them up, and says why they failed.
@@ -117,7 +113,7 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
       .toEqual(
         [1, 2].map(() => expect.stringMatching(/^TypeError: the invoice service is down \(billing; earlier processes/)),
       )
-    expect(cli('failing', '--schema', 'failing').out).toBe('Nothing fails now.\n')
+    expect((await cli('failing', '--schema', 'failing')).out).toBe('Nothing fails now.\n')
   })
 
   test('dead letters are listed, shown and replayed by DATABASE_URL alone, and tail says how to reach a receiver', async () => {
@@ -129,17 +125,19 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     await receiver.open()
     expect(await post(receiver, 1, 1)).toBe(200)
     await expect.poll(() => receiver.stats().deadLettered).toBe(1)
-    const list = cli('dead', 'list', '--json')
+    const list = await cli('dead', 'list', '--json')
     expect(list.status).toBe(0)
     const { letters }: { letters: readonly { id: string }[] } = JSON.parse(list.out)
     expect(letters).toMatchObject([{ vin: vinOf(1), error: 'Error: no' }])
-    expect(cli('dead', 'show', letters[0]?.id ?? '').out).toContain('"Odometer": 1')
-    expect(cli('dead', 'show', 'nothing')).toMatchObject({ status: 1 })
-    expect(cli('tail').out).toContain('FLEETHOOK_OPERATOR_URL')
-    expect(cli('dead', 'list', '--schema', 'nowhere').out).toContain('no tables of postgresInbox in the schema nowhere')
-    const doctor = cli('doctor', '--only', 'inbox,receiver')
+    expect((await cli('dead', 'show', letters[0]?.id ?? '')).out).toContain('"Odometer": 1')
+    expect(await cli('dead', 'show', 'nothing')).toMatchObject({ status: 1 })
+    expect((await cli('tail')).out).toContain('FLEETHOOK_OPERATOR_URL')
+    expect((await cli('dead', 'list', '--schema', 'nowhere')).out).toContain(
+      'no tables of postgresInbox in the schema nowhere',
+    )
+    const doctor = await cli('doctor', '--only', 'inbox,receiver')
     expect(doctor.out).toContain('DATABASE_URL names a Postgres')
-    expect(cli('dead', 'replay', '--yes').out).toContain('1 message replayed')
+    expect((await cli('dead', 'replay', '--yes')).out).toContain('1 message replayed')
   })
 
   test('with a file data/inbox.db and DATABASE_URL, the commands say that they ask the file, and --schema names the tables', async () => {
@@ -162,16 +160,16 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     })
     await old.open()
     await old.drain()
-    const ofFile = cliIn(project, 'dead', 'list')
+    const ofFile = await cliIn(project, 'dead', 'list')
     expect(ofFile.out).toContain('There are no dead letters.')
     expect(ofFile.out).toMatch(
       /This is about the file .*data\/inbox\.db\. With --schema fleethook, the command asks the tables in DATABASE_URL\./,
     )
-    expect(JSON.parse(cliIn(project, 'dead', 'list', '--schema', 'beside', '--json').out)).toMatchObject({
+    expect(JSON.parse((await cliIn(project, 'dead', 'list', '--schema', 'beside', '--json')).out)).toMatchObject({
       letters: [{ vin: vinOf(1) }],
     })
     // Who names a file means the file.
-    expect(cliIn(project, 'dead', 'list', '--inbox', 'data/inbox.db').out).not.toContain('DATABASE_URL')
+    expect((await cliIn(project, 'dead', 'list', '--inbox', 'data/inbox.db')).out).not.toContain('DATABASE_URL')
   })
 
   test('what is no id or no VIN is unknown to the operator routes, and no error of the database', async () => {
@@ -204,8 +202,8 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
 ALTER TABLE older.waiting DROP COLUMN failing_since, DROP COLUMN failed_by, DROP COLUMN error; UPDATE older.meta SET version = 2;
 INSERT INTO older.message VALUES ('01a200b8-31af-7000-8000-2c5a9c3e1f00', 'A', 1, 'root', 'wire', 2, '{}');
 INSERT INTO older.waiting (part, id) VALUES (1, '01a200b8-31af-7000-8000-2c5a9c3e1f00')`)
-    expect(cli('doctor', '--only', 'postgres', '--schema', 'older').out).toContain('have version 2')
-    expect(cli('postgres', 'schema', '--apply', '--schema', 'older').status).toBe(0)
-    expect(cli('doctor', '--only', 'postgres', '--schema', 'older').out).toContain('1 message waits')
+    expect((await cli('doctor', '--only', 'postgres', '--schema', 'older')).out).toContain('have version 2')
+    expect((await cli('postgres', 'schema', '--apply', '--schema', 'older')).status).toBe(0)
+    expect((await cli('doctor', '--only', 'postgres', '--schema', 'older')).out).toContain('1 message waits')
   })
 })

@@ -1,6 +1,7 @@
-import { createReceiver } from 'fleethook'
+import { createReceiver, vehicles } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import { postgresInbox } from 'fleethook/inbox/postgres'
+import { is, starts } from 'fleethook/when'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { logInto } from '../dispatch/scene.ts'
 import { hasPostgres } from '../once/servers.ts'
@@ -120,5 +121,49 @@ test.skipIf(!hasPostgres)(
     expect(seen).toEqual([0, 1, 2, 3, 4].map((n) => `${vinOf(0)} ${n}`))
     await expect.poll(waiting).toBe(0)
     await receiver.drain()
+  },
+)
+
+test.skipIf(!hasPostgres)(
+  'a timer of a branch waits behind messages that its receiver has and the branch does not, over two processes',
+  async () => {
+    const { pool, newPool, prepare } = scene
+    await prepare('front_time')
+    await prepare('crm_time')
+    const held = Promise.withResolvers<void>()
+    const told: string[] = []
+    const start = () => {
+      const db = newPool(6)
+      const { receiver } = receiverOn({ db, schema: 'front_time' })
+      receiver.on('data', { vins: [vinOf(1)] }, () => held.promise)
+      const inbox = postgresInbox({ db, schema: 'crm_time', leaseMs: 3_000 })
+      branch(receiver, { name: 'crm', inbox, parts: [vehicles({ fields: ['Gear'] })] }).when(
+        starts(is('Gear', 'P'), { first: true }).after({ seconds: 1 }),
+        ({ vin }) => void told.push(vin),
+      )
+      return receiver
+    }
+    const receivers = [start(), start()]
+    for (const receiver of receivers) await receiver.open()
+    const says = async (vehicle: number, gear: string): Promise<void> => {
+      const body = { vin: vinOf(vehicle), createdAt: new Date().toISOString(), data: { Gear: gear } }
+      const { status } = (await receivers[vehicle % 2]?.accept({ authorization: undefined, body })) ?? {}
+      expect(status).toBe(200)
+    }
+    for (const vehicle of [1, 2, 3]) await says(vehicle, 'P')
+    // The receiver is busy with the message before it.
+    await says(1, 'D')
+    const timers = async (): Promise<unknown> =>
+      (await pool.query(`SELECT FROM front_time.message WHERE kind = 'timer' AND lane LIKE '%' || $1`, [vinOf(1)]))
+        .rowCount
+    await vi.waitFor(async () => expect((await timers()) === 1 || told.includes(vinOf(1))).toBe(true), 30_000)
+    held.resolve()
+    await vi.waitFor(async () => {
+      const { rows } = await pool.query(
+        'SELECT (SELECT count(*) FROM front_time.waiting)::int + (SELECT count(*) FROM crm_time.waiting)::int AS waiting',
+      )
+      expect([rows[0].waiting, told.toSorted()]).toEqual([0, [vinOf(2), vinOf(3)]])
+    }, 30_000)
+    await Promise.all(receivers.map((receiver) => receiver.drain()))
   },
 )

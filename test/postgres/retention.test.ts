@@ -112,6 +112,18 @@ describe.skipIf(!hasPostgres)('what is no longer kept', () => {
     await receiver.drain()
   })
 
+  test('what somebody has locked makes tidying up fail soon, and leaves no statement behind', async () => {
+    const store = await storeWith('tidied', 0, 5_000)
+    const holder = await scene.pool.connect()
+    await holder.query('BEGIN; SELECT FROM tidied.meta FOR UPDATE')
+    await expect(store.tidy()).rejects.toMatchObject({ message: 'Another session has locked a row of the inbox.' })
+    const waiting = await holder.query(`SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'`)
+    expect(waiting.rowCount).toBe(0)
+    await holder.query('ROLLBACK')
+    holder.release()
+    await store.tidy()
+  })
+
   test('a notice stays for as long as a message may need it', async () => {
     const store = await storeWith('notices', 0)
     const notice = (vin: string, seq: number | null, hours: number): Promise<unknown> =>

@@ -163,7 +163,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     const schema = await newSchema()
     const told: string[] = []
     // Enough for the other process to join.
-    const parked = starts(is('Gear', 'P')).after({ seconds: 10 })
+    const parked = starts(is('Gear', 'P')).after({ seconds: 20 })
     const start = async (name: string): Promise<Receiver & { readonly vehicles: Vehicles }> => {
       const receiver = keeping(schema).when(parked, ({ vin: of, id }) => void told.push(`${name} ${of} ${id}`))
       await receiver.open()
@@ -171,10 +171,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     }
     const first = await start('first')
     const many = Array.from({ length: 20 }, (_, n) => `0FLEETV14T${String(n).padStart(7, '0')}`)
-    for (const of of many) {
-      await send(first, gear('D', of))
-      await send(first, gear('P', of))
-    }
+    for (const value of ['D', 'P']) await Promise.all(many.map((of) => send(first, gear(value, of))))
     const second = await start('second')
     await expect.poll(() => parts(schema)).toEqual([32, 32])
     expect(told).toEqual([])

@@ -134,6 +134,26 @@ describe('a late upload', () => {
     expect(told).toHaveLength(6)
   })
 
+  test('of a vehicle whose clock is known to be slow does not make its next live message late', async () => {
+    const { car, clock, told } = scene({ stopped })
+    const slow = (state: 'Charging' | 'Stopped', lateMs = 0): Promise<void> =>
+      car.data({ DetailedChargeState: state }, { createdAt: new Date(clock.now() - 3_600_000 - lateMs).toISOString() })
+    for (let message = 0; message < 3; message += 1) {
+      await slow('Charging')
+      await clock.advance(60_000)
+    }
+    // A tunnel: the upload begins with what is 100 seconds old.
+    await slow('Stopped', 100_000)
+    await clock.advance(60_000)
+    await slow('Charging', 30_000)
+    await clock.advance(60_000)
+    await slow('Stopped')
+    await clock.advance(590_000)
+    expect(told).toHaveLength(6)
+    await clock.advance(20_000)
+    expect(told.slice(6)).toEqual([expect.stringMatching(/^stopped/)])
+  })
+
   test('is none where the clock of the vehicle was never set', async () => {
     const { car, clock, told } = scene({ stopped })
     const unset = { createdAt: '1970-01-01T00:00:07.000Z' }

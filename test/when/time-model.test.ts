@@ -76,14 +76,15 @@ function model(lines: readonly Line[], end: number): readonly Told[] {
   let lastAt: number | undefined
   let isSilent = false
   let isSilenceAcross = false
-  /** How late the last message came, when, and whether the vehicle's clock is slow. */
-  let lag: { readonly steps: number; readonly at: number; readonly isSlow: boolean } | undefined
+  /** How late the last message came, when, and how slow the vehicle's clock is. */
+  let lag: { readonly steps: number; readonly at: number; readonly slow: number | undefined } | undefined
   /** After a start, nothing is told before this step, but what a message tells. */
   let holdTo = 0
 
   const wake = (due: number): number => {
     if (lag === undefined) return due
-    return lag.isSlow || lag.steps <= quiet ? due + lag.steps : Math.max(due, lag.at + quiet)
+    const { steps, at, slow = 0 } = lag
+    return steps === slow || steps <= quiet ? due + steps : Math.max(due + slow, at + quiet)
   }
   const lastedAt = (): number => (lasting?.due === undefined ? Infinity : wake(lasting.due))
   const silentAt = (): number => (lastAt === undefined || isSilent ? Infinity : lastAt + 60)
@@ -132,11 +133,10 @@ function model(lines: readonly Line[], end: number): readonly Told[] {
     if (dueFirst <= at) tellLasting(true)
     tellSilence(true)
     const late = now - at
-    const isSame = lag !== undefined && lag.steps === late
-    lag =
-      late === 0
-        ? undefined
-        : { steps: late, at: now, isSlow: isSame && (lag?.isSlow === true || now - (lag?.at ?? now) >= quiet) }
+    const { slow } = lag ?? {}
+    const isSlow = late === slow || (lag !== undefined && lag.steps === late && now - lag.at >= quiet)
+    const before = slow !== undefined && late < slow ? undefined : slow
+    lag = late === 0 ? undefined : { steps: late, at: now, slow: isSlow ? late : before }
     const wasUncertain = [...known.values()].some(({ isCertain }) => !isCertain)
     for (const [name, value] of Object.entries(data)) {
       const before = known.get(name)

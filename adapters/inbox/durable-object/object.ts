@@ -233,7 +233,7 @@ class Shard {
   /** Dead letters that were received at these times are deleted. */
   #noteDropped(times: readonly number[]): void {
     const { reports, settings } = this.#parts
-    reports.noteDropped(times.length)
+    reports.counts.deadLettersDropped += times.length
     const [fromMs, toMs] = [Math.min(...times), Math.max(...times)]
     this.#intake.noteGap({ reason: 'inbox_expired', fromMs, toMs, missed: times.length })
     guardedLog(settings.log).warn('dead letters were deleted: their retention is over', { deadLetters: times.length })

@@ -1,6 +1,6 @@
 import type { KafkaRecord } from '@platformatic/kafka'
 import type { DeadLetter, InboxMessage } from '../../../src/inbox/inbox.ts'
-import { doorOf } from '../../../src/inbox/stored-row.ts'
+import { doorOf } from '../stored-row.ts'
 import type { Client } from './client.ts'
 
 /** A record on its way to a partition. */

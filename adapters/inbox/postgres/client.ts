@@ -154,6 +154,12 @@ export function rowError(error: unknown): FleethookError {
 /** Somebody has locked a row for longer than the statement waits. */
 export const isLocked = (error: unknown): boolean => stateOf(error) === '55P03'
 
+/**
+ * In the FROM of a statement that changes rows, it limits how long that waits for locks. Postgres waits on when nobody wants the answer any more, so
+ * each try of what is tried again and again would take one more of its connections, for as long as a forgotten session holds the lock.
+ */
+export const briefly = `(SELECT set_config('lock_timeout', '500', true)) briefly`
+
 /** Errors that a retry within seconds does not fix: something is missing, forbidden, or the password is wrong. */
 export const isFinal = (error: unknown): boolean => /^(?:28|3F|42)/.test(stateOf(error))
 

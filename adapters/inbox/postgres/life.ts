@@ -1,5 +1,5 @@
 import type { Signs } from '../signs-of-life.ts'
-import { type Database, databaseError } from './client.ts'
+import { briefly, type Database, databaseError } from './client.ts'
 import { aboutServer } from './promises.ts'
 import { serverMs } from './server-clock.ts'
 
@@ -8,7 +8,7 @@ export const signsIn = (db: Database, me: string): Signs => ({
   me,
   async write({ agoMs, isClosed, gaps, isAccounted }, withinMs) {
     await db.run(
-      `INSERT INTO ${db.schema}.receiver VALUES ($1, ${serverMs} - $2::bigint, $3::boolean, $4, $5::boolean)
+      `INSERT INTO ${db.schema}.receiver SELECT $1::uuid, ${serverMs} - $2::bigint, $3::boolean, $4, $5::boolean FROM ${briefly}
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, closed = excluded.closed, gaps = excluded.gaps, accounted = excluded.accounted RETURNING ${aboutServer}`,
       [me, agoMs, isClosed, JSON.stringify(gaps), isAccounted],
       withinMs,
@@ -28,7 +28,10 @@ ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, closed = excluded.clo
     }))
   },
   async forget(ids) {
-    await db.run(`DELETE FROM ${db.schema}.receiver WHERE id = ANY ($1::uuid[])`, [ids])
+    await db.run(
+      `WITH l AS (SELECT FROM ${briefly}) DELETE FROM ${db.schema}.receiver USING l WHERE id = ANY ($1::uuid[])`,
+      [ids],
+    )
   },
   reasonOf: (error) => databaseError(error).message,
 })

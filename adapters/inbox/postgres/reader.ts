@@ -14,7 +14,7 @@ import {
   unwritable,
   type Waiting,
 } from '../../../src/inbox/inbox.ts'
-import { messageOf } from '../../../src/inbox/stored-row.ts'
+import { messageOf } from '../stored-row.ts'
 import type { InboxStats } from '../../../src/inbox/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type PartitionOf, SharedReader } from '../shared-reader.ts'

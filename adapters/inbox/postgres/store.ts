@@ -16,9 +16,9 @@ import type {
 import { pageBytes } from '../../../src/inbox/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
-import { letterOf, listedOf, messageOf } from '../../../src/inbox/stored-row.ts'
+import { letterOf, listedOf, messageOf } from '../stored-row.ts'
 import { paced } from '../paced.ts'
-import type { Database, Row } from './client.ts'
+import { briefly, type Database, type Row } from './client.ts'
 import { patientMs, type Place } from './endings.ts'
 import type { PostgresSettings } from './options.ts'
 import { partitionOf, storable } from './schema.ts'
@@ -327,7 +327,10 @@ FROM (SELECT id, lane, text FROM ${schema}.message WHERE id > $1::uuid ORDER BY 
     // While nothing is in doubt, it only has to be older than the next jump.
     if (doubtedMs > 0 || Math.abs(now - this.#writtenMs) >= noteEveryMs) {
       const values = [knownMs, doubtedMs, seenMs]
-      await this.#db.run(`UPDATE ${schema}.meta SET known_ms = $1, doubted_ms = $2, seen_ms = $3`, values)
+      await this.#db.run(
+        `UPDATE ${schema}.meta SET known_ms = $1, doubted_ms = $2, seen_ms = $3 FROM ${briefly}`,
+        values,
+      )
       this.#writtenMs = now
     }
     let count = 0

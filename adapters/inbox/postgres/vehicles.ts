@@ -9,7 +9,7 @@ import {
 import { RecentVehicles } from '../../../src/vehicles/recent.ts'
 import { pageBytes } from '../../../src/inbox/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
-import type { Database, Row } from './client.ts'
+import { briefly, type Database, type Row } from './client.ts'
 import { partitionOf, storable } from './schema.ts'
 
 /** The room for states in memory. */
@@ -200,9 +200,10 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     const { schema } = this.#db
     // The process that has the vehicle deletes what it wrote meanwhile, as soon as it reads the notice.
     const rows = await this.#db.run(
-      `WITH noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text WHERE $2::boolean
+      `WITH l AS (SELECT FROM ${briefly}),
+noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text WHERE $2::boolean
   AND EXISTS (SELECT FROM ${schema}.process WHERE until > pg_catalog.clock_timestamp()))
-DELETE FROM ${schema}.vehicle WHERE vin = $1 RETURNING seq`,
+DELETE FROM ${schema}.vehicle USING l WHERE vin = $1 RETURNING seq`,
       [storable(vin), !this.#has(vin)],
     )
     return rows.length > 0
@@ -278,7 +279,7 @@ export const endSql = (schema: string, me: string, first: number): string =>
   $${first + 5}::text[], $${first + 6}::bigint[]) n(vin, part, seq, seen_at, due, text, ended_by)),
 cars AS (SELECT v.vin FROM ${schema}.vehicle v JOIN n ON n.vin = v.vin FOR NO KEY UPDATE OF v SKIP LOCKED),
 busy AS (SELECT v.vin FROM ${schema}.vehicle v JOIN n ON n.vin = v.vin WHERE NOT EXISTS (SELECT FROM cars c WHERE c.vin = v.vin)),
-held AS (SELECT p.part FROM (SELECT set_config('lock_timeout', '${lockMs}', true)) l CROSS JOIN ${schema}.part p
+held AS (SELECT p.part FROM ${briefly} CROSS JOIN ${schema}.part p
   WHERE p.part = ANY ($1::smallint[]) AND p.owner = ${me} FOR SHARE OF p SKIP LOCKED),
 free AS (SELECT w.part, w.seq FROM g JOIN held ON held.part = g.part JOIN ${schema}.waiting w ON w.part = g.part AND w.seq = g.seq
   WHERE NOT EXISTS (SELECT FROM busy b WHERE b.vin = g.vin) FOR UPDATE OF w SKIP LOCKED),
@@ -295,9 +296,6 @@ states AS (${upsertSql(schema)})`
 export const lockedSql = (schema: string, me: string): string =>
   `SELECT l.seq::text AS seq FROM (SELECT part, seq FROM g EXCEPT SELECT part, seq FROM ends) l
   JOIN ${schema}.waiting w ON w.part = l.part AND w.seq = l.seq JOIN ${schema}.part p ON p.part = l.part AND p.owner = ${me}`
-
-/** How long a statement waits for somebody who is about to insert the same row, in milliseconds. */
-const lockMs = 500
 
 /** Writes states whose messages are in `gone`, the rows that the same statement deleted. */
 const upsertSql = (schema: string): string =>

@@ -1,6 +1,6 @@
-import { listedLetter } from './archive.ts'
-import type { LastFailure } from './failing.ts'
-import type { Claim, DeadLetter, InboxMessage, ListedMessage, Waiting } from './inbox.ts'
+import { listedLetter } from '../../src/inbox/archive.ts'
+import type { LastFailure } from '../../src/inbox/failing.ts'
+import type { Claim, DeadLetter, InboxMessage, ListedMessage, Waiting } from '../../src/inbox/inbox.ts'
 
 /** A row of an inbox in a database. Every version of fleethook names the columns like this. */
 type StoredRow = Readonly<Record<string, unknown>>
