@@ -168,7 +168,7 @@ describe.each([
       ['60', 60_000],
       [() => new Date(Date.now() + 60_000).toUTCString(), 60_000],
       ['soon', 1_000],
-    ['2050.5', 1_000],
+      ['2050.5', 1_000],
     ])('Retry-After %s is honored', async (after, ms) => {
       const { url, requests } = await destination((response, _request, at) =>
         at === 1
