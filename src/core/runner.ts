@@ -4,7 +4,7 @@ import type { Log } from '../base/log.ts'
 import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { RequestScope } from '../hosting/execution-context.ts'
+import { isBound, type RequestScope } from '../hosting/execution-context.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { AnyVehicleView, Change } from '../vehicles/edge.ts'
 import type { Context, Message, Handler } from './message.ts'
@@ -24,9 +24,10 @@ interface ActiveRun {
   readonly context: RunContext
   readonly first: FirstMessage
   readonly resolve: (failure: Ran) => void
+  /** Its own timer, if its work is bound to its request: a runtime ends timers with the request that set them. */
   timer: Timer | undefined
-  /** When it began, while somebody wants to know. */
-  readonly startedMs: number | undefined
+  /** When it began, by the clock that is never set back. */
+  readonly startedMs: number
   /** When its time limit was reached, in milliseconds since the epoch. */
   lateFromMs: number | undefined
 }
@@ -52,7 +53,10 @@ export class Runner {
   readonly #options: RunnerOptions
   /** A run of a handler that leaves a mark has ended well, after its time limit. */
   readonly #endedLate: (handler: Handler, messages: readonly Message[]) => void
+  /** In the order in which they began. */
   readonly #active = new PassingMap<ActiveRun, ActiveRun>()
+  /** Fires when the time limit of the oldest run is reached, or of one that was older. All limits are the same, so one timer is enough. */
+  #timer: Timer | undefined
 
   constructor(options: RunnerOptions, endedLate: (handler: Handler, messages: readonly Message[]) => void) {
     this.#options = options
@@ -132,15 +136,13 @@ export class Runner {
         context,
         first,
         resolve,
-        startedMs,
+        startedMs: startedMs ?? elapsedMs(clock),
         timer: undefined,
         lateFromMs: undefined,
       }
       this.#active.set(run, run)
-      run.timer = clock.after(timeoutMs, () => {
-        run.lateFromMs = clock.now()
-        this.#abort(run, timeoutError(timeoutMs, handler))
-      })
+      if (isBound(owner.context)) run.timer = clock.after(timeoutMs, () => this.#timeOut(run))
+      else this.#timer ??= clock.after(timeoutMs, this.#timeOutOldest)
       try {
         result.then(
           () => this.#finish(run, undefined),
@@ -162,8 +164,33 @@ export class Runner {
       return
     }
     run.timer?.cancel()
+    if (this.#active.size === 0) {
+      this.#timer?.cancel()
+      this.#timer = undefined
+    }
     this.#ran(run.handler, run.startedMs)
     run.resolve(failure)
+  }
+
+  readonly #timeOutOldest = (): void => {
+    const { clock, timeoutMs } = this.#options
+    const nowMs = elapsedMs(clock)
+    this.#timer = undefined
+    for (const run of this.#active.values()) {
+      if (run.timer !== undefined) continue
+      const leftMs = run.startedMs + timeoutMs - nowMs
+      if (leftMs <= 0) this.#timeOut(run)
+      else {
+        this.#timer = clock.after(leftMs, this.#timeOutOldest)
+        break
+      }
+    }
+  }
+
+  #timeOut(run: ActiveRun): void {
+    const { clock, timeoutMs } = this.#options
+    run.lateFromMs = clock.now()
+    this.#abort(run, timeoutError(timeoutMs, run.handler))
   }
 
   #ran({ name }: Handler, startedMs: number | undefined): void {
