@@ -15,10 +15,6 @@ export const addHandlers = (receiver: Receiver, exactly: ExactlyOnce<Transaction
       trip,
       exactly('trips', ({ change: t }, _context, tx) =>
         save(tx, 'trips', t, {
-          revision: t.revision,
-          vin: t.vin,
-          started: t.startedAt,
-          ended: t.endedAt,
           miles: difference(t.odometer.to, t.odometer.from),
           kwh: difference(t.energy.from, t.energy.to),
           from_place: t.place.from,
@@ -35,10 +31,6 @@ export const addHandlers = (receiver: Receiver, exactly: ExactlyOnce<Transaction
         // With AC both counters run: what the socket gave, and what reached the battery. With DC only the second does. So never add them.
         const counters = ac ? ['ac'] : dc ? ['dc'] : ['ac', 'dc']
         return save(tx, 'charges', c, {
-          revision: c.revision,
-          vin: c.vin,
-          started: c.startedAt,
-          ended: c.endedAt,
           kwh: ac === null || dc === null ? ac || dc || null : Math.max(ac, dc),
           percent_from: c.percent.from,
           percent_to: c.percent.to,
@@ -64,8 +56,10 @@ export const addHandlers = (receiver: Receiver, exactly: ExactlyOnce<Transaction
     })
 
 /** A correction has the id of what it corrects, so it is the same row. What is replayed a day later may be older than what is there. */
-function save(tx: Transaction, table: 'trips' | 'charges', { id, revoked }: EpisodeOccurrence, row: object) {
+function save(tx: Transaction, table: 'trips' | 'charges', episode: EpisodeOccurrence, measured: object) {
+  const { id, revision, revoked, vin, startedAt, endedAt } = episode
   if (revoked) return tx.query(`DELETE FROM ${table} WHERE id = $1`, [id])
+  const row = { revision, vin, started: startedAt, ended: endedAt, ...measured }
   const columns = Object.keys(row).join(', ')
   const values = `SELECT ${columns} FROM json_populate_record(NULL::${table}, $2)`
   const sql = `INSERT INTO ${table} (id, ${columns}) SELECT $1, * FROM (${values}) AS new ON CONFLICT (id) DO UPDATE SET (${columns}) = (${values}) WHERE ${table}.revision < excluded.revision`

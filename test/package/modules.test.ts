@@ -89,7 +89,7 @@ test.each<readonly [entry: string, files: RegExp, packages: RegExp, loaded: stri
   ['fleethook/workers', /^adapters\/(?!workers|workers\/)/, nothing, 'adapters/workers.ts'],
   [
     'fleethook/inbox/durable-object',
-    /^adapters\/(?!inbox\/durable-object)/,
+    /^adapters\/(?!inbox\/(durable-object|stored-row))/,
     /^cloudflare:/,
     'adapters/inbox/durable-object.ts',
   ],
