@@ -385,7 +385,10 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         const found = adoptPart(db, path, adopt, sign, adopting, sign.nowMs - goneMs)
         if (found.part !== undefined && found.part.gaps.length > 0) holdsGaps = true
         deadLetters += found.part?.deadLetters ?? 0
-        return { ...found, ...figures(statements) }
+        const after = figures(statements)
+        // Taking over has made a new journal, which SQLite opens when it reads.
+        identity = [identity[0], identitiesOf(path)[1]]
+        return { ...found, ...after }
       }),
 
     async probe() {
