@@ -25,7 +25,7 @@ const post: Post = (to, request) =>
     asked.on('error', (error) => {
       // The other server has closed a connection that was open since an earlier request.
       const isStale = asked.reusedSocket && 'code' in error && error.code === 'ECONNRESET'
-      if (isStale && !hasAnswer) resolve(post(to, request))
+      if (isStale && !hasAnswer && !signal.aborted) resolve(post(to, request))
       else reject(error)
     })
     asked.on('close', () => {

@@ -98,7 +98,7 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
 
 /** The newest state of the vehicles of one receiver. */
 export class KeptVehicles {
-  /** How long and how often it forgets silent vehicles. `undefined`: never. */
+  /** After which silence it forgets vehicles, and how long it waits between two looks. `undefined`: never. */
   readonly forgets: { readonly afterMs: number; readonly everyMs: number } | undefined
   readonly subjects: Subjects
   readonly #slots: Slots

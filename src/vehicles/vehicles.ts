@@ -876,7 +876,7 @@ interface Advanced {
 /** A `seq` after every message. */
 const seqNow = Number.MAX_SAFE_INTEGER
 
-/** One message tells what is due of every edge, because it may begin them anew. An edge that is due again at once is told no more often than this. */
+/** One message tells all that is due, whatever the number of edges, because it may set their timers again. An edge that is due again at once is told at most this many times more. */
 const mostAgain = 64
 
 /** Ids that are ahead of the clock by less say nothing about it. */

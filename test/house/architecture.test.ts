@@ -87,7 +87,7 @@ const imports = new Map(
     .map((path) => [path, importsOf(path)] as const),
 )
 
-/** What may be built anew while no promise changes. */
+/** What may change as long as no promise does. */
 const middle =
   /^src\/((core|parts|receiver|reports|gaps|inbox)\/|receiver\.ts)|^adapters\/inbox\/([\w-]+\/|signs-of-life|shared-)/
 

@@ -411,7 +411,7 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
     await receiver.drain()
   })
 
-  test('such handlers do not wait for ever, although the pool has no time limit', async () => {
+  test('such handlers do not wait without end, although the pool has no time limit', async () => {
     const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
     // The server ends what is idle in a transaction, by the limit of the pool or by that of 20 seconds.
     const pool = scene.newPool(2, scene.server.port, 'postgres', { idle_in_transaction_session_timeout: 500 })
