@@ -107,7 +107,6 @@ const inside: Readonly<Record<string, readonly string[]>> = {
   'test/inbox/postgres-parts.test.ts': ['client', 'endings', 'leases', 'life', 'schema', 'signs-of-life', 'vehicles'],
   'test/inbox/sqlite-store.ts': ['file', 'inbox', 'interface', 'options'],
   'test/inbox/sqlite-vehicles.test.ts': ['interface', 'vehicles'],
-  'test/kafka/steady.test.ts': ['client', 'options', 'records', 'topic-reader'],
   'test/kafka/traps.test.ts': ['client', 'options'],
   'test/operator/metrics.test.ts': ['hosted'],
   'test/operator/operator.test.ts': ['control'],

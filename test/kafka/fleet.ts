@@ -8,7 +8,6 @@ import { connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import { percentile } from '../../bench/median.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { account } from '../faults/accounting.ts'
 import type { Row } from '../faults/figures.ts'
@@ -236,7 +235,7 @@ export const nameOf = ({ vin, number }: { readonly vin: string; readonly number:
 const clockMs = 5
 
 /** Compares what the sender counted with what the handlers wrote. Replays do not count. */
-export function judge(sent: readonly Sent[], { runs }: FleetJournal): Found {
+function judge(sent: readonly Sent[], { runs }: FleetJournal): Found {
   const first = new Map<string, TimedRun>()
   const ends = new Map<string, number>()
   let again = 0
@@ -284,40 +283,6 @@ export function judge(sent: readonly Sent[], { runs }: FleetJournal): Found {
 }
 
 const byStart = (a: TimedRun, b: TimedRun): number => a.startedAtMs - b.startedAtMs
-
-/** Runs that started before an earlier run of their vehicle had ended. */
-export function overlapping({ runs }: FleetJournal): readonly string[] {
-  const found: string[] = []
-  for (const some of Map.groupBy(runs, ({ vin }) => vin).values()) {
-    let endedAtMs = -Infinity
-    for (const run of some.toSorted(byStart)) {
-      if (run.startedAtMs + clockMs < endedAtMs) found.push(nameOf(run))
-      endedAtMs = Math.max(endedAtMs, run.atMs)
-    }
-  }
-  return found
-}
-
-/** A time, in milliseconds since the epoch. */
-export interface Span {
-  readonly fromMs: number
-  readonly toMs: number
-}
-
-/**
- * The time from sending a message to the start of its handler, in milliseconds. Of the messages that were sent in the span, 99 of 100
- * took less.
- */
-export function p99Ms(sent: readonly Sent[], { runs }: FleetJournal, { fromMs, toMs }: Span): number {
-  const starts = new Map<string, number>()
-  for (const run of runs)
-    if (!run.replayed) starts.set(nameOf(run), Math.min(run.startedAtMs, starts.get(nameOf(run)) ?? Infinity))
-  const waits = sent
-    .filter(({ sentAtMs, status }) => status === 200 && sentAtMs >= fromMs && sentAtMs < toMs)
-    .map((message) => (starts.get(nameOf(message)) ?? Infinity) - message.sentAtMs)
-  expect(waits.length).toBeGreaterThan(0)
-  return Math.round(percentile(Float64Array.from(waits), 0.99))
-}
 
 /** Resolves when every acknowledged message of the sender was handled. Rejects after this time. */
 export async function handled(fleet: Fleet, traffic: Pick<Traffic, 'acknowledged'>, withinMs: number): Promise<void> {

@@ -1,6 +1,6 @@
 // One process of a fleet: a receiver, handlers, or both, on the runtime that the first argument names. Handlers write each run to the
 // journal that `SETTINGS` names.
-import { appendFileSync, existsSync } from 'node:fs'
+import { appendFileSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { kafkaInbox, type KafkaInboxOptions } from '../../adapters/inbox/kafka.ts'
@@ -18,8 +18,6 @@ export interface Settings {
   readonly journal: string
   /** The duration of a handler in milliseconds. A random one takes up to twice as long. */
   readonly handlerMs: number
-  /** While this file exists, handlers of vehicles whose names begin with `fails` throw. */
-  readonly failing?: string
   /** The handler of the message 2 of a vehicle whose name begins with `kills` ends the process after this time, in milliseconds. */
   readonly killsAfterMs?: number
   /** No run of a handler frees this number of bytes. Default 0. */
@@ -41,7 +39,7 @@ const inbox = kafkaInbox({
   ...(settings.spool === undefined ? {} : { spool: sqliteInbox({ path: settings.spool }) }),
 })
 const receiver = createReceiver({ secret: process.env['WEBHOOK_SECRET'], inbox, ...settings.options })
-const { failing, killsAfterMs, leakBytes = 0 } = settings
+const { killsAfterMs, leakBytes = 0 } = settings
 const leaked: unknown[] = []
 if (settings.inbox.role !== 'receive') {
   receiver
@@ -53,8 +51,6 @@ if (settings.inbox.role !== 'receive') {
       }
       const ms = settings.handlerMs * (1 + Math.random())
       if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms))
-      if (failing !== undefined && vin.startsWith('fails') && existsSync(failing))
-        throw new Error('A handler of the test fails.')
       if (leakBytes > 0) leaked.push(Array.from({ length: leakBytes / 8 }, () => 0))
       note({
         kind: 'run',
