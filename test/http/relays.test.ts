@@ -1,11 +1,10 @@
 import { gzipSync } from 'node:zlib'
 import { createReceiver, memoryInbox, type Receiver } from 'fleethook'
 import { sqliteInbox, type SqliteInboxOptions } from 'fleethook/inbox/sqlite'
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { remember } from './ways.ts'
+import { newFolder } from '../folder.ts'
 
 const secret = 'a-long-random-value'
 const path = '/services/collector/event'
@@ -35,7 +34,7 @@ describe('the batches of a relay are taken as they come, with the default limits
   const inboxes = {
     memory: undefined,
     sqlite: (options?: Partial<SqliteInboxOptions>) =>
-      sqliteInbox({ path: join(mkdtempSync(join(tmpdir(), 'fleethook-relays-')), 'inbox.db'), ...options }),
+      sqliteInbox({ path: join(newFolder('relays'), 'inbox.db'), ...options }),
   }
   const bodies: Readonly<Record<string, string | Uint8Array<ArrayBuffer>>> = {
     plain: batch,

@@ -1,12 +1,11 @@
-import { mkdtempSync } from 'node:fs'
 import { connect } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createReceiver } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type NodeServeOptions, serve } from 'fleethook/node'
 import { describe, expect, test, vi } from 'vitest'
 import { secret } from '../runtimes/targets.ts'
+import { newFolder } from '../folder.ts'
 
 /** Sends text to a server. Resolves to the first line of the answer when the connection is closed. */
 function send(port: number, text: string): Promise<string> {
@@ -108,7 +107,7 @@ describe('the lines of serve', () => {
 
   test('have the number of dead letters in the file when the server stops and when the next one starts', async () => {
     const info = vi.spyOn(console, 'info').mockImplementation(() => {})
-    const path = join(mkdtempSync(join(tmpdir(), 'fleethook-lines-')), 'inbox.db')
+    const path = join(newFolder('lines'), 'inbox.db')
     const log = { debug() {}, info() {}, warn() {}, error() {} }
     for (const posts of [2, 0]) {
       const inbox = sqliteInbox({ path })
@@ -129,7 +128,7 @@ describe('the lines of serve', () => {
 
   test('have the files beside the inbox in which messages wait and that no receiver has opened', async () => {
     const info = vi.spyOn(console, 'info').mockImplementation(() => {})
-    const folder = mkdtempSync(join(tmpdir(), 'fleethook-lines-'))
+    const folder = newFolder('lines')
     const log = { debug() {}, info() {}, warn() {}, error() {} }
     const other = createReceiver({ secret: false, log, inbox: sqliteInbox({ path: join(folder, 'inbox-1.db') }) })
     other.on('state', () => new Promise(() => {}))

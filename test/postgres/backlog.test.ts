@@ -1,6 +1,5 @@
 /* What waits and what fails is visible in every process, in the database, and to commands. */
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, symlinkSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { createReceiver, type Receiver } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
@@ -12,6 +11,7 @@ import { command } from '../cli/command.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
 import { post, type Scene, startScene, vinOf } from './scene.ts'
+import { newFolder } from '../folder.ts'
 
 interface Printed {
   readonly status: number | null
@@ -20,12 +20,11 @@ interface Printed {
 
 describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
   let scene: Scene
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-backlog-'))
+  const folder = newFolder('backlog')
   beforeAll(async () => {
     scene = await startScene()
   }, 120_000)
   afterAll(async () => {
-    rmSync(folder, { recursive: true })
     await scene?.[Symbol.asyncDispose]()
   })
 
@@ -149,8 +148,7 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     await receiver.open()
     expect(await post(receiver, 1, 1)).toBe(200)
     await expect.poll(() => receiver.stats().deadLettered).toBe(1)
-    const project = mkdtempSync(join(tmpdir(), 'fleethook-beside-'))
-    onTestFinished(() => rmSync(project, { recursive: true }))
+    const project = newFolder('beside')
     symlinkSync(resolve('node_modules'), join(project, 'node_modules'))
     mkdirSync(join(project, 'data'))
     const old = createReceiver({

@@ -1,16 +1,15 @@
 /* What stats, metrics and `fleethook doctor` say about the server. */
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import { metricsText } from 'fleethook/metrics'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { hasPostgres } from '../once/servers.ts'
 import { receiverOn, type Scene, startScene } from './scene.ts'
+import { newFolder } from '../folder.ts'
 
 describe.skipIf(!hasPostgres)('the health of the tables', () => {
   let scene: Scene
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-health-'))
+  const folder = newFolder('health')
   beforeAll(async () => {
     // It would remove the dead rows.
     scene = await startScene(['autovacuum=off'])
@@ -22,7 +21,6 @@ describe.skipIf(!hasPostgres)('the health of the tables', () => {
     deleting.release(true)
   }, 120_000)
   afterAll(async () => {
-    rmSync(folder, { recursive: true })
     await scene?.[Symbol.asyncDispose]()
   })
 

@@ -1,7 +1,7 @@
 /* What keeps the inbox from writing, one after the other: each is named in the answer, becomes a gap, and needs no restart. */
 import { execFileSync } from 'node:child_process'
-import { chownSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { tmpdir, userInfo } from 'node:os'
+import { chownSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { userInfo } from 'node:os'
 import { join } from 'node:path'
 import { createReceiver, type GapEvent } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
@@ -11,6 +11,7 @@ import { hasPostgres } from '../once/servers.ts'
 import { type Proxy, startProxy } from './proxy.ts'
 import { quiet } from './quiet.ts'
 import { bodyOf, type Scene, startScene, vinOf } from './scene.ts'
+import { newFolder } from '../folder.ts'
 
 describe.skipIf(!hasPostgres)('troubles of a running receiver', () => {
   let scene: Scene
@@ -157,7 +158,7 @@ describe.skipIf(!hasPostgres)('troubles of a running receiver', () => {
 
   // A volume of its own needs root.
   test.skipIf(userInfo().uid !== 0)('the disk is full', async () => {
-    const volume = mkdtempSync(join(tmpdir(), 'fleethook-full-'))
+    const volume = newFolder('full')
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'full', volume])
     const { uid, gid } = statSync(scene.server.folder)
     chownSync(volume, uid, gid)
@@ -189,7 +190,6 @@ describe.skipIf(!hasPostgres)('troubles of a running receiver', () => {
       await scene.pool.query('DROP TABLESPACE small')
     } finally {
       execFileSync('umount', ['--lazy', volume])
-      rmSync(volume, { recursive: true })
     }
   })
 })

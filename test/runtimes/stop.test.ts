@@ -1,11 +1,11 @@
-import { mkdtempSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'vitest'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { letIt, message, post, seen } from './client.ts'
 import { head, open } from './connection.ts'
 import { appCommand } from './targets.ts'
+import { newFolder } from '../folder.ts'
 
 const stopping = /taking no more messages/
 
@@ -80,7 +80,7 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('stopping on %s', (
 })
 
 test('one Ctrl+C on a program that `deno task` runs is one signal: it drains', async ({ expect }) => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-task-'))
+  const folder = newFolder('task')
   const target = await appCommand('deno', { handlerMs: 1_500 })
   const { command, args } = target
   const start = [command, ...args].map((part) => `"${part}"`).join(' ')

@@ -1,15 +1,14 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 
 import { programCommand, type ServerRuntime } from '../../runtimes/targets.ts'
 import type { KillerSettings } from './killer.ts'
+import { newFolder } from '../../folder.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'fleethook-killers-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = newFolder('killers')
 let sites = 0
 
 interface Outcome {

@@ -1,13 +1,12 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { expect, test } from 'vitest'
 import { inForm } from '../../form.ts'
 import { programCommand } from '../../runtimes/targets.ts'
 import type { OnceSettings } from './once-program.ts'
+import { newFolder } from '../../folder.ts'
 
 const messages = inForm({ real: 3_000, full: 6_000, long: 100_000 })
 
@@ -41,36 +40,28 @@ function timesIn(folder: string): readonly number[] {
 
 /** Kills one process after another while it handles, until one of them is done. */
 async function written(isControl: boolean): Promise<{ readonly kills: number; readonly times: readonly number[] }> {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-once-'))
-  try {
-    for (let kills = 0; kills < 1_000; kills += 1)
-      if (await run({ folder, messages, isControl }, fewHundred())) return { kills, times: timesIn(folder) }
-    throw new Error('A thousand processes were killed before one was done.')
-  } finally {
-    rmSync(folder, { recursive: true, force: true })
-  }
+  const folder = newFolder('once')
+  for (let kills = 0; kills < 1_000; kills += 1)
+    if (await run({ folder, messages, isControl }, fewHundred())) return { kills, times: timesIn(folder) }
+  throw new Error('A thousand processes were killed before one was done.')
 }
 
 test(
   'killed while it replays, a receiver writes each message of each replay exactly once',
   { timeout: 600_000 },
   async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'fleethook-once-'))
+    const folder = newFolder('once')
     const settings = { folder, messages: 600, isControl: false }
-    try {
-      expect(await run(settings)).toBe(true)
-      expect(timesIn(folder)).toEqual(Array.from({ length: 600 }, () => 1))
-      for (let round = 0; round < 4; round += 1) {
-        const before = timesIn(folder)
-        expect(await run({ ...settings, replays: true }, 30 + 20 * round)).toBe(false)
-        // What the replay had begun goes on, also over kills.
-        while (!(await run(settings, 25)));
-        const more = timesIn(folder).map((times, number) => times - (before[number] ?? 0))
-        expect(more.filter((times) => times === 1).length).toBeGreaterThan(30)
-        expect(more.filter((times) => times > 1)).toEqual([])
-      }
-    } finally {
-      rmSync(folder, { recursive: true, force: true })
+    expect(await run(settings)).toBe(true)
+    expect(timesIn(folder)).toEqual(Array.from({ length: 600 }, () => 1))
+    for (let round = 0; round < 4; round += 1) {
+      const before = timesIn(folder)
+      expect(await run({ ...settings, replays: true }, 30 + 20 * round)).toBe(false)
+      // What the replay had begun goes on, also over kills.
+      while (!(await run(settings, 25)));
+      const more = timesIn(folder).map((times, number) => times - (before[number] ?? 0))
+      expect(more.filter((times) => times === 1).length).toBeGreaterThan(30)
+      expect(more.filter((times) => times > 1)).toEqual([])
     }
   },
 )
