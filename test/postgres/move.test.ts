@@ -63,8 +63,7 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
     return { status, said: JSON.parse(parts.join('')) }
   }
 
-  const rows = async (table: string): Promise<number> =>
-    Number((await scene.pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.${table}`)).rows[0]?.count)
+  const rows = (table: string): Promise<number> => scene.count(`${schema}.${table}`)
 
   /** From now on, a part of a move waits for a lock when enough rows are there. */
   async function stopAt(): Promise<void> {

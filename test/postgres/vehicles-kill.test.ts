@@ -73,7 +73,7 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
       let waiting = 0
       const counted = (async () => {
         for (; !isOver; await new Promise((resolve) => setTimeout(resolve, 100)))
-          waiting = Number((await scene.pool.query(`SELECT count(*) FROM ${schema}.waiting`)).rows[0]?.count)
+          waiting = await scene.count(`${schema}.waiting`)
       })()
       const loops = Array.from({ length: count }, async (_, vehicle) => {
         for (let n = 0; ; n += 1) {
