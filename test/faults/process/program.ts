@@ -25,8 +25,12 @@ export interface Settings {
   readonly clockJumpMs?: number
   /** The clock is wrong by this many milliseconds, at first and after a while. */
   readonly clockOffset?: { readonly ms: number; readonly thenMs?: number; readonly afterMs?: number }
+  /** How long a handler keeps the process busy before that. */
+  readonly burnMs?: number
   /** Default: any free one. */
   readonly port?: number
+  /** Options of the server, beside its port. */
+  readonly serve?: object
   /** When nothing is pending, writes all dead letters to the journal, once. */
   readonly listsDead?: boolean
   readonly options?: Pick<ReceiverOptions, 'concurrency' | 'timeoutMs' | 'retry' | 'limits'>
@@ -64,6 +68,7 @@ function behaviourOf(vin: string): BehaviourName | undefined {
 
 async function work(vin: string, number: number, { delivery }: HandlerContext): Promise<void> {
   if (settings.holds === true) await new Promise(() => {})
+  for (const end = performance.now() + (settings.burnMs ?? 0); performance.now() < end;);
   const behaviour = behaviourOf(vin)
   if (behaviour !== undefined) await behaviours[behaviour]()
   else if (settings.handlerMs > 0) await wait(settings.handlerMs * (1 + Math.random()))
@@ -120,7 +125,7 @@ async function noteDeadLetters(): Promise<void> {
   console.log('dead letters listed')
 }
 
-const server = await adapter.serve(receiver, { port: settings.port ?? 0, hostname: '127.0.0.1' })
+const server = await adapter.serve(receiver, { port: settings.port ?? 0, hostname: '127.0.0.1', ...settings.serve })
 let listsDead = settings.listsDead === true
 setInterval(() => {
   const { pending, deadLettered, openGaps } = receiver.stats()
