@@ -96,19 +96,3 @@ describe('the batches of a relay are taken as they come, with the default limits
     },
   )
 })
-
-describe('an event that is missing in the middle of a batch says where the batch stopped', () => {
-  test.each([
-    ['null', relayed(1, null), 'event_missing', 12],
-    ['left out', '{"source":"V1"}', 'event_missing', 12],
-    ['blank', relayed(1, ''), 'event_blank', 13],
-  ])('%s', async (_, broken, error, code) => {
-    const receiver = createReceiver({ secret, log: remember() })
-    const seen: number[] = []
-    receiver.on('data', ({ data }) => void seen.push(Number(data.BatteryLevel)))
-    const body = [relayed(0), relayed(1), relayed(2), broken, relayed(4)].join('\n')
-    expect(await post(receiver, body)).toMatchObject({ status: 400, error, code, 'invalid-event-number': 3 })
-    await receiver.drain()
-    expect(seen.toSorted()).toEqual([0, 1, 2])
-  })
-})

@@ -104,6 +104,7 @@ test('connections above maxConnections are closed at once, and a closed connecti
   using second = await ask()
   using third = await open(server.url)
   expect(await third.received).toBe('')
+  expect(server.refused()).toEqual({ connections_exceeded: 1 })
   first[Symbol.dispose]()
   await expect
     .poll(async () => {

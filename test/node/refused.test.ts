@@ -52,18 +52,6 @@ describe('requests that Node refuses before the receiver sees them', () => {
     expect(seen).toEqual([`${answer.slice(9, 12)} ${error}`])
   })
 
-  test('connections_exceeded is counted', async () => {
-    const receiver = createReceiver({ secret })
-    const options = { port: 0, hostname: '127.0.0.1', signals: false, announce: false, maxConnections: 1 } as const
-    const server = await serve(receiver, options)
-    const first = connect(server.port, '127.0.0.1')
-    await new Promise((resolve) => first.once('connect', resolve))
-    expect(await send(server.port, 'POST / HTTP/1.1\r\n')).toBe('')
-    first.destroy()
-    await server.close()
-    expect(receiver.stats().refused).toEqual({ connections_exceeded: 1 })
-  })
-
   test('a body that ends too early is counted once, by the receiver', async () => {
     const receiver = createReceiver({ secret })
     const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false, announce: false })

@@ -10,6 +10,7 @@ import { createPool } from 'mysql2/promise'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { newFolder } from '../folder.ts'
+import { onceIn } from './in-sqlite.ts'
 import { startScene } from '../postgres/scene.ts'
 import { transactionsOf } from '../postgres/transactions.ts'
 import { silent } from '../vehicles/scene.ts'
@@ -37,29 +38,11 @@ async function made(once: Once<Write>, run: Place['run']): Promise<{ readonly on
 
 function inSqlite(): Place & { readonly once: Once<Write> } {
   const db = new DatabaseSync(':memory:')
-  let last: Promise<unknown> = Promise.resolve()
-  const run = async (sql: string): Promise<void> => db.exec(sql)
-  const once = createOnce<Write>({
-    database: 'sqlite',
-    run: async (_, sql, values) => Number(db.prepare(sql).run(...values).changes),
-    transaction(work) {
-      const done = last.then(async () => {
-        db.exec('BEGIN IMMEDIATE')
-        try {
-          await work(async (sql) => Number(db.prepare(sql).run().changes))
-          db.exec('COMMIT')
-        } finally {
-          if (db.isTransaction) db.exec('ROLLBACK')
-        }
-      })
-      last = done.catch(() => {})
-      return done
-    },
-  })
+  const once = onceIn<Write>(db, async (sql) => Number(db.prepare(sql).run().changes))
   return {
     once,
-    begin: () => made(once, run),
-    run,
+    begin: async () => ({ once }),
+    run: async (sql) => db.exec(sql),
     rows: async () =>
       db
         .prepare('SELECT text FROM written ORDER BY text')
@@ -326,9 +309,39 @@ describe.each(places.filter(([, isThere]) => isThere))('with marks in %s', (wher
   }) // prettier-ignore
 })
 
+test('what a replay had begun goes on in the next process, and writes once', async () => {
+  const path = join(newFolder('once'), 'inbox.db')
+  const place = inSqlite()
+  await place.run('CREATE TABLE written (text VARCHAR(100))')
+  const write = place.once('replays', async ({ vin }: { vin: string }, _: { delivery: Delivery }, run) =>
+    void (await run(`INSERT INTO written VALUES ('${vin}')`))) // prettier-ignore
+  let isStuck = false
+  const begin = async (): Promise<Receiver> => {
+    const receiver = createReceiver({ secret: false, log: silent, inbox: sqliteInbox({ path }) })
+    receiver.on('data', async (event, context) => {
+      await write(event, context)
+      if (isStuck) await new Promise(() => {})
+    })
+    await receiver.open()
+    return receiver
+  }
+  const first = await begin()
+  const body = ['A', 'B'].map((vin) => ({ vin, createdAt: '2026-05-01T00:00:00Z', data: { Odometer: 1 } }))
+  await first.accept({ authorization: undefined, body })
+  await expect.poll(() => first.stats().handled).toBe(2)
+  isStuck = true
+  expect(await first.replay({ from: new Date(0), to: new Date(Date.now() + 60_000) })).toBe(2)
+  await expect.poll(() => place.rows()).toEqual(['A', 'A', 'B', 'B'])
+  expect(await first.drain({ handlerGraceMs: 0 })).toMatchObject({ left: 2 })
+  isStuck = false
+  const second = await begin()
+  await expect.poll(() => second.stats().handled).toBe(2)
+  expect(await place.rows()).toEqual(['A', 'A', 'B', 'B'])
+  await second.drain()
+})
+
 test('old marks are deleted', async () => {
   const database = inSqlite()
-  await database.begin()
   await database.run('CREATE TABLE written (text VARCHAR(100))')
   await database.run(`INSERT INTO fleethook_once VALUES ('old', 'old', 0)`)
   const handle = database.once.batch(

@@ -6,11 +6,11 @@ import { postgresInbox } from 'fleethook/inbox/postgres'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { metricsText } from 'fleethook/metrics'
 import { operatorRoutes } from 'fleethook/operator'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { command } from '../cli/command.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
-import { post, type Scene, startScene, vinOf } from './scene.ts'
+import { post, sceneOfFile, vinOf } from './scene.ts'
 import { newFolder } from '../folder.ts'
 
 interface Printed {
@@ -19,14 +19,8 @@ interface Printed {
 }
 
 describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
-  let scene: Scene
+  const scene = sceneOfFile()
   const folder = newFolder('backlog')
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
-  afterAll(async () => {
-    await scene?.[Symbol.asyncDispose]()
-  })
 
   const made = async (schema: string, role: 'receive' | 'handle' | 'both', attempts = 5): Promise<Receiver> => {
     const receiver = createReceiver({

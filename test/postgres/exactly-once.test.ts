@@ -10,8 +10,8 @@ import { post, receiverOn, sceneOfFile, tablesOf, vinOf } from './scene.ts'
 import { transactionsOf } from './transactions.ts'
 
 describe.skipIf(!hasPostgres)('exactlyOnce', () => {
-  const scene = sceneOfFile(async () => {
-    await scene.pool.query('CREATE TABLE written (schema text, handler text, n int)')
+  const scene = sceneOfFile(async ({ pool }) => {
+    await pool.query('CREATE TABLE written (schema text, handler text, n int)')
   })
   let number = 0
   let schema = ''

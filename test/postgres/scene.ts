@@ -2,8 +2,9 @@
 import { createReceiver, type Receiver } from 'fleethook'
 import { type PostgresInboxOptions, postgresInbox } from 'fleethook/inbox/postgres'
 import type pg from 'pg'
-import { afterAll, beforeAll, expect, vi } from 'vitest'
+import { vi } from 'vitest'
 import { schemaStatements } from '../../adapters/inbox/postgres/schema.ts'
+import { ofFile } from '../of-file.ts'
 import { type PostgresServer, startPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
 import { poolOn } from './transactions.ts'
@@ -49,26 +50,12 @@ export async function startScene(settings: readonly string[] = []): Promise<Scen
 }
 
 /** A scene for the tests of a file or of a `describe`, which call this outside of a test. `begin` prepares it. */
-export function sceneOfFile(begin: () => Promise<unknown> = async () => {}, settings: readonly string[] = []): Scene {
-  let scene: Scene | undefined
-  const here = (): Scene => scene ?? expect.fail('The scene has not begun.')
-  beforeAll(async () => {
-    scene = await startScene(settings)
-    await begin()
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
-  return {
-    get server() {
-      return here().server
-    },
-    get pool() {
-      return here().pool
-    },
-    newPool: (...given) => here().newPool(...given),
-    prepare: (schema) => here().prepare(schema),
-    count: (table) => here().count(table),
-    [Symbol.asyncDispose]: () => here()[Symbol.asyncDispose](),
-  }
+export function sceneOfFile(begin?: (scene: Scene) => Promise<unknown>, settings: readonly string[] = []): Scene {
+  return ofFile(async () => {
+    const scene = await startScene(settings)
+    await begin?.(scene)
+    return scene
+  })
 }
 
 export const vinOf = (n: number): string => `0FLEETV14T${String(n).padStart(7, '0')}`

@@ -10,9 +10,7 @@ import { logInto } from '../dispatch/scene.ts'
 import { post, sceneOfFile, tablesOf, vinOf } from './scene.ts'
 import { transactionsOf } from './transactions.ts'
 
-const scene = sceneOfFile(async () => {
-  await scene.pool.query(trapSql)
-})
+const scene = sceneOfFile(({ pool }) => pool.query(trapSql))
 
 /**
  * A copy in `public` of each function, aggregate and operator of Postgres, which fails when it is called, and of the types of the inbox. Only the

@@ -6,25 +6,18 @@ import { join } from 'node:path'
 import { createReceiver, type GapEvent } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import type pg from 'pg'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test } from 'vitest'
+import { ofFile } from '../of-file.ts'
 import { hasPostgres } from '../once/servers.ts'
-import { type Proxy, startProxy } from './proxy.ts'
+import { startProxy } from './proxy.ts'
 import { quiet } from './quiet.ts'
-import { bodyOf, type Scene, startScene, vinOf } from './scene.ts'
+import { bodyOf, sceneOfFile, vinOf } from './scene.ts'
 import { newFolder } from '../folder.ts'
 
 describe.skipIf(!hasPostgres)('troubles of a running receiver', () => {
-  let scene: Scene
-  let proxy: Proxy
-  beforeAll(async () => {
-    scene = await startScene()
-    proxy = await startProxy(scene.server.port)
-  }, 120_000)
+  const scene = sceneOfFile()
+  const proxy = ofFile(() => startProxy(scene.server.port))
   afterEach(() => proxy.heal())
-  afterAll(async () => {
-    await proxy?.[Symbol.asyncDispose]()
-    await scene?.[Symbol.asyncDispose]()
-  })
 
   interface Trouble {
     readonly begin: () => unknown
