@@ -1,23 +1,15 @@
-import { connect } from 'node:net'
 import { join } from 'node:path'
 import { createReceiver } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type NodeServeOptions, serve } from 'fleethook/node'
 import { describe, expect, test, vi } from 'vitest'
+import { rawConnection } from '../http/raw.ts'
 import { secret } from '../runtimes/targets.ts'
 import { newFolder } from '../folder.ts'
 
-/** Sends text to a server. Resolves to the first line of the answer when the connection is closed. */
-function send(port: number, text: string): Promise<string> {
-  return new Promise((resolve) => {
-    let answer = ''
-    const socket = connect(port, '127.0.0.1')
-    socket.on('data', (chunk) => (answer += chunk.toString()))
-    socket.on('error', () => {})
-    socket.on('close', () => resolve(answer.split('\r\n', 1)[0] ?? ''))
-    socket.write(text)
-  })
-}
+/** The first line of the answer to a text, when the connection is closed. */
+const send = async (url: string, text: string): Promise<string> =>
+  (await (await rawConnection(url, text)).whole).split('\r\n', 1)[0] ?? ''
 
 describe('requests that Node refuses before the receiver sees them', () => {
   test.each<[string, string, string, NodeServeOptions?]>([
@@ -46,7 +38,7 @@ describe('requests that Node refuses before the receiver sees them', () => {
       announce: false,
       ...options,
     })
-    expect(await send(server.port, text)).toBe(answer)
+    expect(await send(server.url, text)).toBe(answer)
     await server.close()
     expect(receiver.stats().refused).toEqual({ [error]: 1 })
     expect(seen).toEqual([`${answer.slice(9, 12)} ${error}`])
@@ -56,7 +48,7 @@ describe('requests that Node refuses before the receiver sees them', () => {
     const receiver = createReceiver({ secret })
     const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false, announce: false })
     const head = `POST / HTTP/1.1\r\nhost: x\r\nauthorization: ${secret}\r\ntransfer-encoding: chunked\r\n\r\n`
-    await send(server.port, `${head}5\r\nabcde\r\nno chunk\r\n`)
+    await send(server.url, `${head}5\r\nabcde\r\nno chunk\r\n`)
     await server.close()
     expect(receiver.stats().refused).toEqual({ body_interrupted: 1 })
   })
