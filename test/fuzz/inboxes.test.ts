@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { createReceiver, type FleetEvent, type Receiver, type ReceiverOptions, vehicles } from 'fleethook'
 import { kafkaInbox } from 'fleethook/inbox/kafka'
 import { fakeClock } from 'fleethook/testing'
-import { alertStarts, becomes, changed } from 'fleethook/when'
+import { alertStarts, becomes, changed, type Edge } from 'fleethook/when'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { spawnTarget } from '../conformance/spawn.ts'
 import { inForm } from '../form.ts'
@@ -87,7 +87,11 @@ const everywhere: readonly (readonly [where: string, withWhat: string, open: () 
 ]
 
 /** What they find in messages. The state of its vehicle is in the dead letter of a message whose handler fails. */
-const rules = [changed('SpeedLimitMode', { first: true }), becomes('Gear', 'P', { first: true }), alertStarts()]
+const rules: readonly Edge[] = [
+  changed('SpeedLimitMode', { first: true }),
+  becomes('Gear', 'P', { first: true }),
+  alertStarts(),
+]
 const options: Options = {
   log: silent,
   retry: { attempts: 1 },

@@ -83,7 +83,7 @@ async function inPostgres(isInbox: boolean): Promise<Place> {
     run,
     rows: async () =>
       (await pool.query<{ text: string }>('SELECT text FROM written ORDER BY text')).rows.map(({ text }) => text),
-    end: () => scene[Symbol.asyncDispose](),
+    end: async () => scene[Symbol.asyncDispose](),
   }
 }
 

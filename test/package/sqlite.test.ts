@@ -3,13 +3,13 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, inject, test } from 'vitest'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
+import { newFolder } from '../folder.ts'
 import { inThisForm } from '../runtimes/targets.ts'
 
 const script = `
 import process from 'node:process'
 import { createReceiver, FleethookError } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
-import { newFolder } from '../folder.ts'
 
 const [path, thread] = process.argv.slice(2)
 try {

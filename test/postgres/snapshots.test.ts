@@ -7,7 +7,7 @@ import { Database, type Row } from '../../adapters/inbox/postgres/client.ts'
 import { Position } from '../../adapters/inbox/postgres/snapshots.ts'
 import { inForm } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
-import { sceneOfFile } from './scene.ts'
+import { sceneOfFile, startScene } from './scene.ts'
 
 /** What happens: a transaction inserts a message, commits or rolls back, or somebody reads. */
 type Step = readonly ['insert' | 'commit' | 'rollback', writer: number] | readonly ['read']
@@ -190,7 +190,7 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
 
   test('a server that crashed gives ids of transactions again, and is read from the start', async () => {
     // It writes ids down late, so that the crash loses some.
-    await using frail = await sceneOfFile(['wal_writer_delay=10s'])
+    await using frail = await startScene(['wal_writer_delay=10s'])
     await frail.prepare('fleethook')
     const db = new Database(frail.newPool(1), 'fleethook', systemClock)
     let position = new Position()

@@ -139,9 +139,11 @@ async function ledger({ path, isMarked }: NonNullable<Settings['ledger']>): Prom
 }
 
 const file = settings.path === undefined ? undefined : sqliteInbox({ ...settings.inbox, path: settings.path })
+const inbox = settings.kafka === undefined ? file : kafkaInbox({ ...settings.kafka, ...(file && { spool: file }) })
+if (inbox === undefined) throw new Error('It needs a file or a topic.')
 const receiver = createReceiver({
   secret: process.env['WEBHOOK_SECRET'],
-  inbox: settings.kafka === undefined ? file : kafkaInbox({ ...settings.kafka, spool: file }),
+  inbox,
   ...(settings.edges === true ? { parts: [vehicles({ fields: ['Odometer'] })] } : {}),
   ...settings.options,
 })
