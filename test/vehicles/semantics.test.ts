@@ -27,6 +27,14 @@ describe('the newest value wins', () => {
     expect(last(told)?.changes).toEqual(['BatteryLevel 50>51'])
   })
 
+  test('and a clock that is five minutes fast does not freeze the state', async () => {
+    const { receiver, send, told } = vehicleScene()
+    await send({ BatteryLevel: 50 }, { agoMs: -300_000 })
+    await send({ BatteryLevel: 49 })
+    expect(last(told)?.changes).toEqual(['BatteryLevel 50>49'])
+    expect((await receiver.vehicles.get(vin))?.value('BatteryLevel')).toBe(49)
+  })
+
   test('per field: an older message can still bring the first value of another field', async () => {
     const { receiver, send } = vehicleScene()
     await send({ BatteryLevel: 50 })
