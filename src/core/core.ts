@@ -2,7 +2,7 @@ import { type Clock, elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { noRequest, type RequestScope } from '../hosting/execution-context.ts'
-import type { FailingMessage } from '../inbox/failing.ts'
+import type { FailingMessage } from '../inbox/stats.ts'
 import {
   crashText,
   type DeadLetter,
