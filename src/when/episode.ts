@@ -104,8 +104,10 @@ export function episode<const Of extends Measures>(name: string, options: Episod
     timing: createClockwork,
     shape: definition.shape,
     detect: (step) => detected(definition, step),
-    isOutdated: (change: EpisodeOccurrence, memory) =>
-      typeof memory === 'string' && new Memory(definition, change.vin, memory).hasNewer(change),
+    isOutdated({ id, revision }: EpisodeOccurrence, memory) {
+      const told: readonly Told[] = JSON.parse(String(memory).split('\n')[3] ?? '[]')
+      return told.some((one) => one.revision > revision && id.endsWith(new Date(one.first).toISOString()))
+    },
     open(vehicle: unknown) {
       if (!(vehicle instanceof Snapshot)) return undefined
       const { state, gapTo } = vehicle.parts()
@@ -467,23 +469,27 @@ class Memory {
   readonly head: Head
   /** The newest one comes first. */
   samples: string
-  #told: readonly Told[]
+  /** The lines of the head and of what was told: most messages change nothing of them. */
+  #lines: readonly [head: string, told: string]
+  #told: readonly Told[] = []
   #known: string
 
   constructor(definition: Definition, vin: string, text?: string | undefined) {
-    const [last, samples = '', head, told, known] = text?.split('\n') ?? []
+    const [last, samples = '', head = '', told = '[]', known] = text?.split('\n') ?? []
     const { fields, shape } = definition
     this.#definition = definition
     this.#vin = vin
     this.last = last ? JSON.parse(last) : { heard: 0, arrived: 0, noted: 0 }
     this.head = head ? JSON.parse(head) : { shape, is: null, calm: 0, hole: 0, gapMs: 0, checked: 0, old: 0 }
-    this.#told = told ? JSON.parse(told) : []
+    this.#lines = [head, told]
     this.#known = known ?? JSON.stringify(nothingKnown(definition))
     this.samples = samples
     if (this.head.shape === shape) return
     // Another definition had other fields, in another order. What was told stays as it was told.
     Object.assign(this.head, { shape, checked: 0, old: 0 })
-    for (const each of this.#told) each.hash = ''
+    const before: Told[] = JSON.parse(told)
+    for (const each of before) each.hash = ''
+    this.#lines = [head, JSON.stringify(before)]
     const found: Known = JSON.parse(this.#known)
     const kept = samplesOf(samples, this.last.noted, found.fields)
     const added = fields.filter((field) => !found.fields.includes(field))
@@ -493,12 +499,7 @@ class Memory {
   }
 
   get text(): string {
-    const [last, head, told] = [this.last, this.head, this.#told].map((part) => JSON.stringify(part))
-    return [last, this.samples, head, told, this.#known].join('\n')
-  }
-
-  hasNewer({ id, revision }: EpisodeOccurrence): boolean {
-    return this.#told.some((one) => one.revision > revision && id.endsWith(new Date(one.first).toISOString()))
+    return [JSON.stringify(this.last), this.samples, ...this.#lines, this.#known].join('\n')
   }
 
   /** The newest episode, when it is not told yet as it is known now. */
@@ -520,7 +521,7 @@ class Memory {
   /** Finds the episodes in all that is remembered, compares them with what was told, and tells one if it is time. */
   evaluate(added: readonly Sample[], arrivedMs: number, dueMs: number): EdgeResult<Episode> {
     const { last, head } = this
-    const { fields, joins, silence, waits, corrects } = this.#definition
+    const { fields, silence, waits, corrects } = this.#definition
     // The vehicle's time: that of its newest message, and what has passed since that arrived.
     const now = Math.max(dueMs, last.heard + Math.max(0, arrivedMs - last.arrived))
     const samples = [...samplesOf(this.samples, last.noted, fields), ...added]
@@ -531,14 +532,15 @@ class Memory {
     const all = this.#compared(found, foldedTo, arrivedMs)
     const { happened, due } = this.#tellNext(all, now, arrivedMs)
     const { running, was, listens } = known
-    const { start = last.heard, end = Infinity, told } = running ?? {}
+    const { start = last.heard, end = Infinity } = running ?? {}
     const isOn = running !== undefined && running.end === undefined
-    const isExpired = (told?.at ?? 0) + corrects <= arrivedMs && last.heard > end + Math.max(joins, corrects)
-    this.#settle(samples, all, isExpired && due === Infinity ? now : 0, arrivedMs)
-    const isOff = was === false && (running === undefined || now >= overAt(this.#definition, running))
-    head.is = isOn || (isOff ? false : null)
+    this.#settle(samples, all, due === Infinity, arrivedMs)
+    const over = running === undefined ? 0 : overAt(this.#definition, running)
+    head.is = isOn || (was === false && now >= over ? false : null)
     if (running === undefined) head.calm = 0
-    else head.calm = isOn ? start : hasAll(this.#definition, running) ? end + waits + 1 : Number.MAX_SAFE_INTEGER
+    else if (now < over) head.calm = start
+    else head.calm = hasAll(this.#definition, running) ? end + waits + 1 : Number.MAX_SAFE_INTEGER
+    this.#lines = [JSON.stringify(head), JSON.stringify(this.#told)]
     const silent = Math.max(0, listens - last.heard) + last.arrived + silence
     const byArrival = due === Infinity
     const wakes = byArrival ? Math.ceil(isOn ? silent : this.samples === '' ? Infinity : head.checked + corrects) : due
@@ -546,16 +548,14 @@ class Memory {
     return happened === undefined ? { memory: this.text, timer } : { happened, memory: this.text, timer }
   }
 
-  /**
-   * What was found, with what was told of it: the entry whose start was the same first, or is, or the first one that shares a moment with it. And
-   * what was told and is no more.
-   */
+  /** What was found, with what was told of it: with the same start at first, or now, or of the same moment. And what was told and is no more. */
   #compared(found: readonly Running[], foldedTo: number, arrivedMs: number): readonly Running[] {
     const rules: readonly ((entry: Told, each: Running) => boolean)[] = [
       ({ first }, { start }) => first === start,
       (entry, { start }) => entry.start === start,
       (entry, each) => entry.revoked !== true && overlap(each, entry),
     ]
+    this.#told = JSON.parse(this.#lines[1])
     const free = new Set(this.#told)
     for (const isSame of rules)
       for (const each of found) {
@@ -578,9 +578,9 @@ class Memory {
     const { end, closed, cut, told } = of
     const { waits } = this.#definition
     if (end === undefined) return Infinity
-    const isWhole = hasAll(this.#definition, of, 'path')
-    const isOver = closed !== undefined || cut === true
-    const ready = isOver ? now : Math.max(overAt(this.#definition, of), isWhole ? 0 : end + waits)
+    const over = overAt(this.#definition, of)
+    const isWhole = closed !== undefined || cut === true || hasAll(this.#definition, of, 'path')
+    const ready = isWhole || now < over ? over : Math.max(over, end + waits)
     if (told === undefined) return ready
     const hash = hashOf(this.#episodeOf(of))
     told.hash ||= hash
@@ -606,9 +606,10 @@ class Memory {
   }
 
   /** Folds what arrived long ago: in the order of arrival, so that an upload after hours is still sorted. Nothing is folded that is not told yet. */
-  #settle(samples: readonly Sample[], all: readonly Running[], finalMs: number, arrivedMs: number): void {
-    const { head } = this
-    const isOld = arrivedMs - head.checked >= this.#definition.corrects
+  #settle(samples: readonly Sample[], all: readonly Running[], isAllTold: boolean, arrivedMs: number): void {
+    const { head, last } = this
+    const { joins, corrects } = this.#definition
+    const isOld = arrivedMs - head.checked >= corrects
     const times = samples.map(([at]) => at)
     let foldTo = isOld ? Math.max(0, ...times.slice(0, head.old)) : 0
     if (this.samples.length > mostSamples || this.#told.length > mostTold)
@@ -617,11 +618,13 @@ class Memory {
       if (told === undefined || told.wrong !== undefined) foldTo = Math.min(foldTo, closed - 1)
     if (!isOld && !times.some((at) => at <= foldTo)) return
     const left = samples.filter(([at]) => at > foldTo)
-    const fold = this.#fold().run(samples.filter(([at]) => at <= foldTo))
-    if (finalMs > 0 && left.length === 0) delete fold.pass(finalMs, this.last.heard).known.running
+    const { known } = this.#fold().run(samples.filter(([at]) => at <= foldTo))
+    // Nothing corrects it any more.
+    const isFinal = left.length === 0 && last.heard > (known.running?.end ?? Infinity) + Math.max(joins, corrects)
+    if (isFinal && isAllTold) delete known.running
     head.checked = arrivedMs
     head.old = left.length
-    this.#known = JSON.stringify(fold.known)
+    this.#known = JSON.stringify(known)
     this.add(left, '')
   }
 
@@ -633,9 +636,10 @@ class Memory {
     return episodeOf(this.#definition, this.#vin, of, this.last.heard)
   }
 
-  add(samples: readonly Sample[], kept: string = this.samples): void {
+  add(samples: readonly Sample[], kept: string = this.samples): this {
     this.samples = textOf(samples, this.last.noted, this.#definition.fields) + kept
     this.last.noted = samples.at(-1)?.[0] ?? this.last.noted
+    return this
   }
 }
 
@@ -703,10 +707,6 @@ function gapSample({ heard, arrived }: Last, endMs: number): Sample {
   return [Math.min(heard, listens), gapOf, listens]
 }
 
-function hear(last: Last, sentMs: number, arrivedMs: number): void {
-  if (sentMs > last.heard) Object.assign(last, { heard: sentMs, arrived: arrivedMs })
-}
-
 function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> | undefined {
   const { event, arrivedMs, timer, before, after } = step
   const { during, until, deciding, silence, corrects } = definition
@@ -728,24 +728,21 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> |
   const samples = [...signs.map((ms): Sample => [ms, heardOf, 0]), ...own]
   const isGap = !isNew && (timer === undefined || timer.acrossGap === true || gapMs > head.gapMs)
   const isSilence = !isTimer && sentMs - last.heard >= silence
+  if (isGap) samples.unshift(gapSample(last, gapMs > head.gapMs ? gapMs : Math.max(arrivedMs, last.arrived)))
   const isFull = memory.samples.length > mostSamples || arrivedMs - head.checked >= corrects
   const isInHole = own.length === 0 && sentMs < head.hole
   const decides = ([, field]: Sample): boolean => deciding.has(field)
   const isInPlace = own.every((sample) => sample[0] >= (decides(sample) ? last.heard : head.calm))
   const goesOn = (): boolean => head.is === (head.is && until ? until.test(after) === false : during.test(after))
   const isCalm = isInPlace && (!own.some(decides) || goesOn())
-  // Such values decide nothing, so they are only kept.
-  if (isCalm && !isTimer && !isGap && !isSilence && !isFull && !isInHole) {
-    // Nothing to write: the last word of a vehicle is known to half a minute.
-    if (samples.length === 0 && sentMs < last.heard + signMs / 2) return undefined
-    memory.add(samples)
-    hear(last, sentMs, arrivedMs)
-    return { memory: memory.text }
-  }
-  if (isGap) samples.unshift(gapSample(last, gapMs > head.gapMs ? gapMs : Math.max(arrivedMs, last.arrived)))
+  // The last word of a vehicle is known to half a minute.
+  const isNothing = samples.length === 0 && sentMs < last.heard + signMs / 2
   head.gapMs = Math.max(gapMs, head.gapMs)
   if (isSilence) head.hole = sentMs
-  if (!isTimer) hear(last, sentMs, arrivedMs)
+  if (!isTimer && sentMs > last.heard) Object.assign(last, { heard: sentMs, arrived: arrivedMs })
+  // Such values decide nothing, so they are only kept.
+  if (isCalm && !isTimer && !isGap && !isSilence && !isFull && !isInHole)
+    return isNothing ? undefined : { memory: memory.add(samples).text }
   // A time that is up by the vehicle's clock, and not by ours.
   return memory.evaluate(samples, arrivedMs, isTimer && timer?.byArrival !== true ? sentMs : 0)
 }
@@ -788,7 +785,7 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
       const own = samplesIn(definition, step)
       const heard = credibleMs(sentMs, arrivedMs)
       samples.push(...(own.length > 0 ? own : [[heard, heardOf, 0] as const]))
-      hear(last, heard, arrivedMs)
+      if (heard > last.heard) Object.assign(last, { heard, arrived: arrivedMs })
     }
     const fold = new Fold(definition, vin, nothingKnown(definition)).run(samples).pass(Infinity)
     return fold.found.map((each) => Object.assign(episodeOf(definition, vin, each, fold.known.at), { revision: 1 }))
