@@ -66,7 +66,6 @@ export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episod
 
 /** The most characters of samples. When there are more, the older half is folded. */
 const mostSamples = 5_000
-/** The longest value. */
 const longestValue = 256
 /** The most episodes that are corrected at the same time. */
 const mostTold = 20
@@ -75,9 +74,8 @@ const signMs = 60_000
 
 /**
  * Tells what happened between two moments: a trip, a charge, a stay. It is told when it is over, with what it measured, and told again with the same
- * `id` and the next `revision` when something that came late corrects it: so a handler is one upsert. Values are sorted by the vehicle's
- * clock, so fields can come in pieces, late, twice and in any order. What is not known is `null` and named in `missing`, never 0. See
- * docs/episodes.md.
+ * `id` and the next `revision` when something that came late corrects it: so a handler is one upsert. Fields can come in pieces, late, twice
+ * and in any order. What is not known is `null` and named in `missing`, never 0. See docs/episodes.md.
  *
  * Throws `option_invalid` for a name that is not 1 to 100 characters, a condition that is none, a time that is out of range, and a measure that is
  * none or has the name of a member of {@link Episode}.
@@ -144,9 +142,8 @@ function definitionOf(name: string, options: EpisodeOptions) {
   const { during, until, splits } = options
   const conditions = [during, until, splits].filter((condition) => condition !== undefined)
   checkConditions('episode', conditions)
-  const taken = [...membersOfEpisode, '__proto__']
   const measures = Object.entries(options.measures).map(([each, measure]) => {
-    if (taken.includes(each) || !isObject(measure) || typeof measure.kind !== 'string')
+    if (membersOfEpisode.includes(each) || !isObject(measure) || typeof measure.kind !== 'string')
       throw invalid(
         `\`${each}\` of \`${name}\` is no measure, or has the name of a member of each episode`,
         'Make it with span, growth, range or path, and give it another name.',
@@ -168,7 +165,6 @@ function definitionOf(name: string, options: EpisodeOptions) {
   times.corrects = Math.max(times.waits, times.corrects)
   const needed = conditions.flatMap((condition) => condition.fields)
   const fields = [...new Set([...needed, ...measures.map(({ measure }) => measure.field)])]
-  // Differs for another definition.
   const shape = markOf(JSON.stringify([during.name, until?.name, splits?.name, times, measures.map(({ key }) => key)]))
   const slots = new Slots({ fields })
   const deciding = new Set<string | number>(needed)
@@ -211,11 +207,12 @@ interface Known {
   values: Record<string, Seen>
   /** What the condition was last. `null`: not known. */
   was: boolean | null
-  /** Values up to these times are uncertain, or too old to be those of a start. And `splits` was true last at `splitAt`. */
+  /** Values up to these times are uncertain, or too old to be those of a start. */
   gapAt: number
   staleAt: number
+  /** Whether `splits` is true, and when it was last. */
+  isSplit?: boolean
   splitAt: number
-  /** Since when the receiver listens. */
   listens: number
   /** Since when the values of a field are kept that came with a new definition. */
   since?: Record<string, number>
@@ -230,16 +227,13 @@ const nothingKnown = ({ fields }: Definition): Known => {
 class Fold {
   readonly #definition: Definition
   readonly #vin: string
-  #view: AnyVehicleView
   readonly known: Known
-  /** Those after which another one began. */
   readonly #closed: Running[] = []
 
   constructor(definition: Definition, vin: string, known: Known) {
     this.#definition = definition
     this.#vin = vin
     this.known = known
-    this.#view = this.#look()
   }
 
   /** Those that are long enough, or last. */
@@ -263,14 +257,13 @@ class Fold {
 
   /** Time goes on to this moment, and the vehicle was heard at another one. */
   pass(at: number, heard: number = 0): this {
-    const { known } = this
-    const { running, listens } = known
-    const last = Math.max(heard, known.at)
+    const { running, listens, at: newest } = this.known
+    const last = Math.max(heard, newest)
     const isOn = running !== undefined && running.end === undefined
     if (isOn && at - Math.max(last, listens) >= this.#definition.silence) {
       Object.assign(running, { end: last, cut: true })
       // It begins again with the next value of its condition.
-      known.was = false
+      this.known.was = false
     }
     return this
   }
@@ -290,7 +283,7 @@ class Fold {
   #take(samples: readonly Sample[], at: number): void {
     this.pass(at)
     const { known } = this
-    const { deciding, splits, measures } = this.#definition
+    const { deciding, measures } = this.#definition
     known.at = at
     const { running: before } = known
     /** The value before, by field. */
@@ -301,9 +294,8 @@ class Fold {
       known.values[field] = [at, value]
     }
     const isDeciding = samples.some(([, field]) => deciding.has(field))
-    if (isDeciding) this.#view = this.#look()
-    if (splits?.test(this.#view) === true) known.splitAt = at
     if (isDeciding) this.#decide(at)
+    if (known.isSplit === true) known.splitAt = at
     const { running, splitAt } = known
     for (const [field, last] of reported) {
       let seen = known.values[field] ?? last
@@ -327,12 +319,14 @@ class Fold {
 
   /** Whether one begins, goes on or ends, as the condition says at a moment. */
   #decide(at: number): void {
-    const { during, until, measures } = this.#definition
+    const { during, until, splits, measures } = this.#definition
     const { known } = this
     const { running, was, values, gapAt, staleAt, since = {} } = known
-    const is = during.test(this.#view)
+    const view = this.#look()
+    const is = during.test(view)
+    known.isSplit = splits?.test(view) === true
     if (running !== undefined && running.end === undefined) {
-      if (until === undefined ? is === false : until.test(this.#view) === true) running.end = at
+      if (until === undefined ? is === false : until.test(view) === true) running.end = at
     } else if (is === true && was !== true) {
       if (running?.end !== undefined && at < overAt(this.#definition, running)) {
         running.paused += at - running.end
@@ -354,7 +348,7 @@ class Fold {
         }
       }
     }
-    if (known.running?.end !== undefined && known.splitAt === at) known.running.split = true
+    if (known.running?.end !== undefined && known.isSplit) known.running.split = true
     known.was = is ?? was
   }
 
@@ -366,8 +360,8 @@ class Fold {
     // In less time a vehicle does not go far.
     if (listens - at > this.#definition.waits) known.staleAt = at
     known.was = null
+    known.isSplit = false
     known.listens = Math.max(known.listens, listens)
-    this.#view = this.#look()
     if (running !== undefined) running[at < overAt(this.#definition, running) ? 'gap' : 'gapAfter'] = true
   }
 
@@ -379,7 +373,6 @@ class Fold {
     const decides = deciding.has(field)
     if (at >= (known.values[field]?.[0] ?? 0)) {
       known.values[field] = [at, value]
-      if (decides) this.#view = this.#look()
       if (decides && at > (known.running?.start ?? 0)) this.#decide(at)
     }
     const { running } = known
@@ -408,7 +401,8 @@ interface Told {
 function episodeOf(definition: Definition, vin: string, running: Running, heard: number): Episode {
   const { start, end = heard, paused, cut = false, gap = false, revoked = false } = running
   const { first = start, revision = 0 } = running.told ?? {}
-  const values: Record<string, unknown> = {}
+  // A measure can have any name.
+  const values: Record<string, unknown> = Object.create(null)
   const missing: string[] = []
   for (const { name, measure, key } of definition.measures) {
     const [value, isMissing] = resultOf(measure, running.notes[key] ?? {}, running, definition)
@@ -432,8 +426,6 @@ function episodeOf(definition: Definition, vin: string, running: Running, heard:
     ...values,
   }
 }
-
-const hashOf = (episode: Episode): string => markOf(JSON.stringify(episode))
 
 const overlap = (one?: Running, other?: Told): boolean =>
   one !== undefined && other !== undefined && one.start < other.end && (one.end ?? Infinity) > other.start
@@ -487,9 +479,7 @@ class Memory {
     if (this.head.shape === shape) return
     // Another definition had other fields, in another order. What was told stays as it was told.
     Object.assign(this.head, { shape, checked: 0, old: 0 })
-    const before: Told[] = JSON.parse(told)
-    for (const each of before) each.hash = ''
-    this.#lines = [head, JSON.stringify(before)]
+    this.#lines = [head, told.replaceAll(/"hash":"[^"]*"/g, '"hash":""')]
     const found: Known = JSON.parse(this.#known)
     const kept = samplesOf(samples, this.last.noted, found.fields)
     const added = fields.filter((field) => !found.fields.includes(field))
@@ -504,16 +494,14 @@ class Memory {
 
   /** The newest episode, when it is not told yet as it is known now. */
   open(hasGap: boolean): Episode | undefined {
-    const { heard, noted } = this.last
-    const running = this.#fold()
-      .run(samplesOf(this.samples, noted, this.#definition.fields))
-      .found.at(-1)
+    const kept = samplesOf(this.samples, this.last.noted, this.#definition.fields)
+    const running = this.#fold().run(kept).found.at(-1)
     if (running === undefined) return undefined
     this.#compared([running], Infinity, 0)
     const { end, told } = running
     // One that was told as over by silence does not say so in its samples.
-    const over: Running = end === undefined ? { ...running, end: heard, cut: true } : running
-    if (told !== undefined && ['', hashOf(this.#episodeOf(over))].includes(told.hash)) return undefined
+    const over: Running = end === undefined ? { ...running, end: this.last.heard, cut: true } : running
+    if (told !== undefined && ['', markOf(JSON.stringify(this.#episodeOf(over)))].includes(told.hash)) return undefined
     if (hasGap) running.gap = true
     return this.#episodeOf(running)
   }
@@ -582,7 +570,7 @@ class Memory {
     const isWhole = closed !== undefined || cut === true || hasAll(this.#definition, of, 'path')
     const ready = isWhole || now < over ? over : Math.max(over, end + waits)
     if (told === undefined) return ready
-    const hash = hashOf(this.#episodeOf(of))
+    const hash = markOf(JSON.stringify(this.#episodeOf(of)))
     told.hash ||= hash
     if (told.hash !== hash) return Math.max(ready, (told.wrong ??= now) + waits)
     delete told.wrong
@@ -600,7 +588,7 @@ class Memory {
     const told: Told = { first: before.first, revision: before.revision + 1, start, end, at, revoked, hash: '' }
     next.of.told = told
     const happened = this.#episodeOf(next.of)
-    told.hash = hashOf(happened)
+    told.hash = markOf(JSON.stringify(happened))
     this.#told = [...this.#told.filter((one) => one !== before), told]
     return { happened, due }
   }
@@ -647,10 +635,9 @@ class Memory {
 function samplesOf(text: string, newestMs: number, fields: readonly string[]): Sample[] {
   const kept: readonly [number, number, FieldValue, longitude?: number][] = JSON.parse(`[${text.slice(0, -1)}]`)
   let at = newestMs
-  const samples = kept.map(([sinceMs, number, value, longitude]): Sample => {
-    at -= sinceMs
-    const place = longitude !== undefined && { latitude: Number(value), longitude }
-    return [at + sinceMs, fields[number] ?? number, place || value]
+  const samples = kept.map(([ms, number, value, longitude]): Sample => {
+    at -= ms
+    return [at + ms, fields[number] ?? number, longitude === undefined ? value : { latitude: Number(value), longitude }]
   })
   return samples.toReversed()
 }
@@ -681,9 +668,8 @@ function samplesIn({ fields }: Definition, { event, before, after, at, arrivedMs
       add(field, after.at(field)?.getTime() === ms ? (after.value(field) ?? value) : value, ms)
     }
   if (event.topic !== 'data') return samples
-  const { undecoded } = event
   const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
-  const names = fields.filter((name) => data[name] !== undefined && !Object.hasOwn(undecoded, name))
+  const names = fields.filter((name) => data[name] !== undefined && !Object.hasOwn(event.undecoded, name))
   // A clock that was ahead and is right again says an earlier time of what is newer: by as much as a message takes.
   const known = names.map((name) => (Number(after.at(name)) === at.getTime() ? Number(before.at(name)) : 0))
   const ms = Math.max(sentMs, ...known.map((one) => (one > sentMs && one - sentMs <= quietMs ? one + 1 : 0)))

@@ -41,7 +41,6 @@ export interface PathPoint extends Location {
   readonly at: Date
 }
 
-/** The most points of a path. */
 export const mostOfPath = 1_000
 
 /** A value and when it was reported, in milliseconds since the epoch. `isOld`: the value from before `splits`, reported again. */
@@ -84,7 +83,6 @@ interface Patience {
   readonly corrects: number
 }
 
-/** Whether a measure can use a value. */
 const fits = ({ kind }: Measure, value: FieldValue): boolean =>
   kind === 'span' || (kind === 'path' ? isPlace(value) : typeof value === 'number')
 
@@ -122,10 +120,7 @@ export function noteLate(measure: Measure, notes: Notes, seen: Seen, episode: Bo
     notes.isPartial = true
 }
 
-/**
- * Whether a value belongs to the end: for a while any, and then the first one, because a parked vehicle has not moved since. But a number
- * that goes the other way has changed since: the vehicle was charged, or lost charge. Then no later one is that of the end either.
- */
+/** For a while any value is that of the end, and then the first one: a parked vehicle has not moved. But not a number that goes the other way: it was charged. */
 function isOfEnd(notes: Notes, seen: Seen, end: number, { cut }: Bounded, { waits, corrects }: Patience): boolean {
   const { from, before, latest } = notes
   const [at, value] = seen
@@ -185,7 +180,6 @@ const pointOf = ([second, north, east]: Point): PathPoint => ({
 })
 
 type Result = readonly [value: unknown, isMissing: boolean]
-
 /** The value of a measure, and whether its name is `missing`. */
 export function resultOf(measure: Measure, notes: Notes, { start, end }: Bounded, { waits }: Patience): Result {
   const { kind, startsAt } = measure

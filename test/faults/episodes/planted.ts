@@ -29,7 +29,7 @@ export const planted: readonly Planted[] = [
   {
     what: 'after a silence, the same value of the condition starts nothing',
     file: 'episode',
-    code: '      known.was = false\n',
+    code: '      this.known.was = false\n',
     instead: '',
   },
   {
