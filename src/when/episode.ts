@@ -165,7 +165,9 @@ function definitionOf(name: string, options: EpisodeOptions) {
   times.corrects = Math.max(times.waits, times.corrects)
   const needed = conditions.flatMap((condition) => condition.fields)
   const fields = [...new Set([...needed, ...measures.map(({ measure }) => measure.field)])]
-  const shape = markOf(JSON.stringify([during.name, until?.name, splits?.name, times, measures.map(({ key }) => key)]))
+  const said = [during.name, until?.name, splits?.name, times, measures.map(({ key }) => key)]
+  // Differs for another definition. The number: for what an older version wrote.
+  const shape = markOf(JSON.stringify([2, ...said]))
   const slots = new Slots({ fields })
   const deciding = new Set<string | number>(needed)
   return { name, during, until, splits, ...times, measures, fields, deciding, slots, shape }
@@ -298,12 +300,11 @@ class Fold {
     if (known.isSplit === true) known.splitAt = at
     const { running, splitAt } = known
     for (const [field, last] of reported) {
-      let seen = known.values[field] ?? last
-      if (seen === undefined) continue
+      const value = known.values[field]?.[1] ?? null
       const isFirst = last !== undefined && at > splitAt && (last[0] <= splitAt || last[2] === true)
       // While it lasts, the same number is still that of the time before: a new connection reports it again.
-      const isOld = isFirst && seen[1] === last[1] && (running?.end === undefined || running.split === true)
-      if (isOld) known.values[field] = seen = [at, seen[1], true]
+      const isOld = isFirst && value === last[1] && (running?.end === undefined || running.split === true)
+      const seen: Seen = (known.values[field] = isOld ? [at, value, true] : [at, value])
       // The value of the start is there already.
       if (running === undefined || running !== before) continue
       for (const { measure, key } of measures) {
