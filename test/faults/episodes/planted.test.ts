@@ -34,7 +34,7 @@ async function modelWith(error: string): Promise<Report> {
   return found
 }
 
-test('the model finds nine of ten errors that are planted in the code of episodes', { timeout: 300_000 }, async () => {
+test('the model finds nine of ten errors that are planted in the code of episodes', { timeout: 600_000 }, async () => {
   const { numPassedTests, numTotalTests } = await modelWith('none')
   expect(numPassedTests).toBe(numTotalTests)
   const missed: string[] = []
