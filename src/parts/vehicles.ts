@@ -5,12 +5,12 @@ import { checkOptions, isObject, required, type Rules, wholeNumber } from '../ba
 import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from '../events/fields.ts'
 import type { Message } from '../core/message.ts'
 import type { Happening } from '../core/handler.ts'
-import type { Subjects } from '../core/registry.ts'
+import type { GivenFilter, Subjects } from '../core/registry.ts'
 import type { DeliveryIds } from '../inbox/delivery-id.ts'
 import type { Inbox } from '../inbox/inbox.ts'
 import { firstPage, pagesOf } from '../inbox/pages.ts'
 import type { SentVehicle, VehiclesElsewhere, VehicleStore } from '../inbox/vehicle-store.ts'
-import { type AnyVehicleView, isEdge } from '../vehicles/edge.ts'
+import { type AnyVehicleView, type Change, isEdge } from '../vehicles/edge.ts'
 import { EdgeIndex } from '../vehicles/edge-index.ts'
 import { memoryVehicles } from '../vehicles/recent.ts'
 import { Slots, Snapshot, VehicleState } from '../vehicles/state.ts'
@@ -97,10 +97,9 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
 }
 
 /** The newest state of the vehicles of one receiver. */
-export class KeptVehicles {
+export class KeptVehicles implements Subjects {
   /** After which silence it forgets vehicles, and how long it waits between two looks. `undefined`: never. */
   readonly forgets: { readonly afterMs: number; readonly everyMs: number } | undefined
-  readonly subjects: Subjects
   readonly #slots: Slots
   readonly #edges = new EdgeIndex()
   readonly #host: VehiclesHost
@@ -123,7 +122,28 @@ export class KeptVehicles {
       forgetAfterMs === undefined
         ? undefined
         : { afterMs: forgetAfterMs, everyMs: Math.min(forgetAfterMs / 2, forgetEveryMs) }
-    this.subjects = vehicleSubjects(this.#slots, this.#edges, ownFields)
+  }
+
+  subject(given: unknown): ReturnType<Subjects['subject']> {
+    if (!isEdge(given)) return undefined
+    const { name } = checkEdge(given, this.#slots, this.#host.fields)
+    this.#edges.add(given)
+    return { key: subjectOf(name), input: (message, nth) => happeningOf(name, message, nth) }
+  }
+
+  changed({ changed = none, first = false, invalid = false }: GivenFilter): (message: Message | undefined) => boolean {
+    for (const field of changed) {
+      if (this.#slots.keeps(field)) continue
+      throw new FleethookError(
+        'handler_invalid',
+        `The filter \`changed\` names \`${field}\`, which is not among the \`fields\` of the part \`vehicles\`.`,
+        { hint: `Give createReceiver the option parts: [vehicles({ fields: ['${field}'] })].` },
+      )
+    }
+    const wanted = new Set<string>(changed)
+    const counts = (change: Change): boolean =>
+      wanted.has(change.field) && (first || !change.first) && (invalid || !change.invalid)
+    return (message) => message?.change?.all.some(counts) === true
   }
 
   /** Throws `handler_invalid` for a first argument of `receiver.when` that is no edge. */
@@ -221,33 +241,6 @@ const invalid = (problem: string, hint: string): FleethookError =>
   new FleethookError('option_invalid', `The part \`vehicles\` ${problem}.`, { hint })
 
 const none: readonly never[] = []
-
-/** Edges and the filter `changed`, for the registry. */
-function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalogue): Subjects {
-  return {
-    subject(given) {
-      if (!isEdge(given)) return undefined
-      const edge = checkEdge(given, slots, ownFields)
-      edges.add(edge)
-      return { key: subjectOf(edge.name), input: (message, nth) => happeningOf(edge.name, message, nth) }
-    },
-    changed({ changed = none, first = false, invalid = false }) {
-      for (const field of changed) {
-        if (slots.keeps(field)) continue
-        throw new FleethookError(
-          'handler_invalid',
-          `The filter \`changed\` names \`${field}\`, which is not among the \`fields\` of the part \`vehicles\`.`,
-          { hint: `Give createReceiver the option parts: [vehicles({ fields: ['${field}'] })].` },
-        )
-      }
-      const wanted = new Set<string>(changed)
-      return (message) =>
-        message?.change?.all.some(
-          (change) => wanted.has(change.field) && (first || !change.first) && (invalid || !change.invalid),
-        ) === true
-    },
-  }
-}
 
 /** More vehicles with a wrong clock are not counted. */
 const mostClocks = 10_000
