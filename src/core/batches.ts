@@ -7,7 +7,6 @@ import type { Lifecycle } from './runner.ts'
 interface BatchHost {
   readonly options: { readonly clock: Clock }
   readonly lifecycle: Lifecycle
-  /** Starts what is due. */
   pump(): void
   /** Never rejects. */
   runBatch(batch: Batch): Promise<void>
@@ -42,7 +41,6 @@ export class Batch {
     return messages
   }
 
-  /** Whether a message has its turn in this batch. */
   has({ state, slot }: Message): boolean {
     return state === 'running' && slot === this
   }

@@ -2,7 +2,6 @@ import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import type { Message, Handler } from './message.ts'
 import type { Reports } from '../reports/reports.ts'
 
-/** What a breaker needs of its core. */
 interface BreakerHost {
   readonly options: { readonly clock: Clock; readonly reports: Reports }
   resume(message: Message, afterMs?: number): void
@@ -48,12 +47,10 @@ export class Breaker {
     this.#clock = core.options.clock
   }
 
-  /** When the handler is tried again, in milliseconds since the epoch. */
   get nextTryMs(): number {
     return this.#clock.now() + this.#leftMs()
   }
 
-  /** Whether a message may try the handler now. */
   lets(message: Message): boolean {
     if (this.sinceMs === undefined) return true
     if (this.#mustWait(message)) return false

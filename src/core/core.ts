@@ -3,17 +3,8 @@ import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { contextHop, noRequest, type RequestScope } from '../hosting/execution-context.ts'
 import type { FailingMessage } from '../inbox/failing.ts'
-import {
-  crashText,
-  type DeadLetter,
-  done,
-  type Inbox,
-  mostCrashes,
-  type Outcome,
-  type ReadMessage,
-  type Settled,
-  type Waiting,
-} from '../inbox/inbox.ts'
+import { crashText, done, mostCrashes } from '../inbox/inbox.ts'
+import type { DeadLetter, Inbox, Outcome, ReadMessage, Settled, Waiting } from '../inbox/inbox.ts'
 import type { Delivery, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Stats } from '../inbox/stats.ts'
@@ -35,7 +26,6 @@ interface CoreOptions {
   readonly clock: Clock
   readonly log: Log
   readonly registry: Registry
-  /** The states of vehicles. `undefined`: nobody keeps them. */
   readonly vehicles: VehicleStates | undefined
   readonly parts: readonly Part[]
   readonly retry: Required<RetryOptions>
@@ -76,7 +66,6 @@ class Attempt {
   readonly message: Message
   /** The number of attempts before it. */
   readonly before: number
-  /** The place of the handler that is next. */
   at: number
   left: readonly Left[] = nothingLeft
   /** The error of the handler that failed last, and the longest wait that any of them asks for. */
@@ -200,7 +189,6 @@ export class Core {
     this.pump()
   }
 
-  /** The messages that wait because a handler failed for them. */
   failing(): readonly FailingMessage[] {
     return [...this.#troubled].flatMap(({ lane, trouble }) =>
       trouble?.failure === undefined ? [] : [{ vin: vinOf(lane), failure: trouble.failure }],
@@ -215,7 +203,6 @@ export class Core {
     this.#batches.stop()
   }
 
-  /** The handlers whose breakers are open. */
   paused(): Stats['paused'] {
     return [...this.breakers].flatMap(([{ name }, { sinceMs, nextTryMs }]) =>
       sinceMs === undefined ? [] : [{ handler: name, since: new Date(sinceMs), nextTryAt: new Date(nextTryMs) }],
@@ -533,7 +520,6 @@ export class Core {
     if (message?.state === 'held') this.lanes.ready(message)
   }
 
-  /** Binds its next turn to the I/O context in which this is called. */
   #bind(message: Message): void {
     message.hop = contextHop(() => {
       if (message.state === 'running') void this.#turn(message)
@@ -856,7 +842,6 @@ export class Core {
     this.pump()
   }
 
-  /** It leaves its lane for good, whatever its state. */
   #remove(message: Message): void {
     const { inLane } = message
     if (message.toParts === 'admitted') this.#reportOver(message, 'gone')

@@ -19,9 +19,8 @@ export interface Handler {
   readonly run: (input: unknown, context: object) => unknown
   /** Whether it is for a message, which is missing when only the event is known. Left out: for every message of its subjects. */
   readonly wants: ((event: FleetEvent | MalformedBody, message: Message | undefined) => boolean) | undefined
-  /** What the handler gets instead of the event. `nth`: the number of times that its subject came before in the message. */
-  readonly input: ((message: Message, nth: number) => unknown) | undefined
-  readonly nth: number
+  /** What the handler gets instead of the event. `nth`: the number of times that its subject came before in the message. Default 0. */
+  readonly input: ((message: Message, nth?: number) => unknown) | undefined
   /** How long it is tried again. `undefined`: as the option `retry` says. */
   readonly retry: Required<RetryOptions> | undefined
   /** The limits of a batch. `undefined`: the handler gets one message at a time. */
@@ -92,7 +91,6 @@ export class Message implements MessageView {
   /** The number of processes that ended while they had it in hand. */
   crashes: number
   trouble: Trouble | undefined
-  /** What it changed in the state of its vehicle. */
   change: Step | undefined
   /** Continues in the I/O context of the request that brought it, where a runtime binds work to a request. */
   hop: (() => void) | undefined
@@ -137,7 +135,6 @@ export class Message implements MessageView {
     this.slot = slot
   }
 
-  /** Something keeps it until it is resumed. */
   hold(by: object | undefined): void {
     this.state = 'held'
     this.heldBy = by
@@ -155,7 +152,6 @@ export class Message implements MessageView {
     this.event = undefined
   }
 
-  /** Its handlers are about to run. */
   countAttempt(counts: { retried: number }): void {
     this.attempt += 1
     if (this.attempt > 1) counts.retried += 1

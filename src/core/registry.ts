@@ -83,7 +83,7 @@ export class Registry {
     const run = isFunction(own) ? own : handle
     const mark = markOf(run)
     const retry = ownRetry(run)
-    const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, nth: 0, retry, gather, mark }
+    const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, retry, gather, mark }
     for (const key of keys) this.#subscribe(key, handler)
     this.added.push({ keys, filter, mark })
     this.hasOwnRetry ||= retry !== undefined
@@ -96,7 +96,6 @@ export class Registry {
       run: (handOver) => (typeof handOver === 'function' ? handOver() : undefined),
       wants: undefined,
       input: (message) => () => take(message),
-      nth: 0,
       retry: undefined,
       gather: undefined,
       mark: undefined,
@@ -155,7 +154,8 @@ export class Registry {
     if (found === undefined) {
       const marking = nthRunOf(run, marked)
       const mark = markOf(run, marked)
-      found = { name, run: isFunction(marking) ? marking : run, wants, input, nth, retry, gather, mark }
+      const nthInput = input && ((message: Message) => input(message, nth))
+      found = { name, run: isFunction(marking) ? marking : run, wants, input: nthInput, retry, gather, mark }
       known.set(which, found)
     }
     return found

@@ -135,11 +135,11 @@ interface Run {
   readonly size: number | undefined
   readonly resolve: (failure: Ran) => void
   /** Its own timer, if its work is bound to its request: a runtime ends timers with the request that set them. */
-  timer: Timer | undefined
+  timer?: Timer
   /** When it began, by the clock that is never set back. */
   readonly startedMs: number
   /** When its time limit was reached, in milliseconds since the epoch. */
-  lateFromMs: number | undefined
+  lateFromMs?: number
 }
 
 interface RunnerOptions {
@@ -172,7 +172,7 @@ export class Runner {
    */
   run(handler: Handler, given: readonly Message[], owner: RequestScope, known?: Delivery): Ran | Promise<Ran> {
     const { log, reports, clock, timeoutMs } = this.#options
-    const { wants, input, nth, gather } = handler
+    const { wants, input, gather } = handler
     let startedMs: number | undefined
     try {
       // The filter of a handler that throws fails the handler, so it is asked again here.
@@ -188,7 +188,7 @@ export class Runner {
       const context = isBatch
         ? new BatchContext(log, env, deliveries, messages)
         : new MessageContext(log, env, delivery, message)
-      const inputs = input === undefined ? undefined : messages.map((each) => input(each, nth))
+      const inputs = input === undefined ? undefined : messages.map((each) => input(each))
       const what = isBatch ? (inputs ?? messages.map((each) => each.event)) : inputs === undefined ? event : inputs[0]
       if (reports.observers.ran !== undefined) startedMs = elapsedMs(clock)
       const result = handler.run(what, context)
@@ -198,19 +198,9 @@ export class Runner {
         return undefined
       }
       return new Promise((resolve) => {
-        const run: Run = {
-          handler,
-          owner,
-          context,
-          messages,
-          event,
-          delivery,
-          size: isBatch ? given.length : undefined,
-          resolve,
-          timer: undefined,
-          startedMs: startedMs ?? elapsedMs(clock),
-          lateFromMs: undefined,
-        }
+        const size = isBatch ? given.length : undefined
+        const beganMs = startedMs ?? elapsedMs(clock)
+        const run: Run = { handler, owner, context, messages, event, delivery, size, resolve, startedMs: beganMs }
         this.#active.set(run, run)
         if (isBound(owner.context)) run.timer = clock.after(timeoutMs, () => this.#timeOut(run))
         else this.#timer ??= clock.after(timeoutMs, this.#timeOutOldest)
@@ -234,7 +224,6 @@ export class Runner {
     for (const run of this.#active.values()) if (owner === undefined || run.owner === owner) this.#abort(run, reason)
   }
 
-  /** Aborts runs all of whose messages another process has now. */
   abortGone(reason: unknown): void {
     for (const run of this.#active.values()) if (run.messages.every(({ isGone }) => isGone)) this.#abort(run, reason)
   }
@@ -318,7 +307,6 @@ class RunContext {
   }
 }
 
-/** That of a handler of one message. */
 class MessageContext extends RunContext {
   readonly delivery: Delivery
   readonly #message: Message
@@ -338,7 +326,6 @@ class MessageContext extends RunContext {
   }
 }
 
-/** That of the handler of a batch. */
 class BatchContext extends RunContext {
   readonly deliveries: readonly Delivery[]
   readonly #messages: readonly Message[]

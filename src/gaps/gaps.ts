@@ -15,9 +15,7 @@ interface GapHost {
   hasRoom(): boolean
   /** Keeps gap events. Resolves to `undefined` when the inbox does not take them. `settled` resolves when their handlers are done. */
   put(gaps: readonly GapEvent[], from: RequestScope): Promise<{ settled(): Promise<void> } | undefined>
-  /** Whether handlers may start. */
   mayHandle(): boolean
-  /** The process stood still until now. */
   stoodStill(): void
   /** What is known of these vehicles is uncertain. */
   uncertain(vin: string | undefined, fromMs: number, toMs: number): void
@@ -97,7 +95,6 @@ export class GapReporting {
     this.#host = host
   }
 
-  /** Every gap whose event is not in the inbox yet. */
   list(): readonly KeptGap[] {
     this.#extendStall()
     return [...this.open.values()].flatMap(({ event, lost }) => [
@@ -299,7 +296,8 @@ export class GapReporting {
   }
 }
 
-const keyOf = ({ vin, reason }: { readonly vin?: string | undefined; readonly reason: GapReason }): string => `${reason} ${vin ?? ''}`
+const keyOf = ({ vin, reason }: { readonly vin?: string | undefined; readonly reason: GapReason }): string =>
+  `${reason} ${vin ?? ''}`
 
 function widened(gap: Gap, known: Gap = gap): Gap {
   const { vin, reason, from, last, isOver, missed } = gap

@@ -128,7 +128,7 @@ export class KeptVehicles implements Subjects {
     if (!isEdge(given)) return undefined
     const { name } = checkEdge(given, this.#slots, this.#host.fields)
     this.#edges.add(given)
-    return { key: subjectOf(name), input: (message, nth) => happeningOf(name, message, nth) }
+    return { key: subjectOf(name), input: (message, nth = 0) => happeningOf(name, message, nth) }
   }
 
   changed({ changed = none, first = false, invalid = false }: GivenFilter): (message: Message | undefined) => boolean {
