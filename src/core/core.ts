@@ -5,7 +5,7 @@ import { contextHop, noRequest, type RequestScope } from '../hosting/execution-c
 import type { FailingMessage } from '../inbox/failing.ts'
 import { crashText, done, mostCrashes } from '../inbox/inbox.ts'
 import type { DeadLetter, Inbox, Outcome, ReadMessage, Settled, Waiting } from '../inbox/inbox.ts'
-import type { Delivery, RunEnd, SettledMessage } from '../inbox/observer.ts'
+import type { Delivery, RunEnd } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Stats } from '../inbox/stats.ts'
 import type { Reports } from '../reports/reports.ts'
@@ -169,7 +169,7 @@ export class Core {
     for (const message of [...this.lanes.all()].filter(which)) {
       this.#remove(message)
       message.isGone = true
-      this.#reportOver(message, 'gone')
+      this.#tell(message, 'gone')
       if (message.counts) this.counts[count] += 1
       message.request.oneIsOver(true)
     }
@@ -274,7 +274,7 @@ export class Core {
       if (!message.counts) return
       this.counts.lost += 1
       lost.push(message)
-      this.#reportSettled(message, 'lost')
+      this.#tell(message, 'lost')
     }
     if (inbox.durability === 'memory') await Promise.all(messages.map(lose))
     if (lost.length > 0) reports.lost(lost.length)
@@ -775,11 +775,10 @@ export class Core {
    */
   #written(message: Message, outcome: Outcome, next: Next, after: Settled): void {
     if (outcome.as === 'later' || message.isGone) return
-    const { observers } = this.options.reports
     const { id, claim, trouble, request, counts: isCounted } = message
     if (outcome.as === 'dead' && after !== 'done') {
-      this.#reportOver(message, 'dead')
       if (isCounted) this.counts.deadLettered += 1
+      this.#tell(message, 'dead')
       if (claim === undefined) return
       this.options.died({ id, message: claim.message, ...outcome.reason }, request)
       // Meanwhile its handler was done.
@@ -787,10 +786,8 @@ export class Core {
       return
     }
     if (outcome.as === 'dead') message.trouble = undefined
-    const isSkipped = next === 'skipped'
-    this.#reportOver(message, isSkipped ? 'skipped' : 'done')
-    if (isCounted) this.counts[isSkipped ? 'duplicates' : 'handled'] += 1
-    if (observers.settled !== undefined) this.#reportSettled(message, isSkipped ? 'duplicate' : 'handled')
+    if (isCounted) this.counts[next === 'skipped' ? 'duplicates' : 'handled'] += 1
+    this.#tell(message, next === 'skipped' ? 'skipped' : 'done')
   }
 
   /** The transaction of a handler that leaves a mark was committed after its time limit: nothing is left of a dead letter that only it made. */
@@ -811,19 +808,18 @@ export class Core {
     }, reports.inboxFailed)
   }
 
-  /** For the states of vehicles and for parts. */
-  #reportOver(message: Message, outcome: Ended): void {
-    if (message.toParts === 'ended') return
-    message.toParts = 'ended'
-    this.options.vehicles?.over(message.change)
-    for (const part of this.options.parts) part.over?.(message, outcome)
-  }
-
-  /** Reports to observers that a message needs no more work. A dead letter is reported with its error. */
-  #reportSettled(message: Message, outcome: SettledMessage['outcome']): void {
+  /** A message needs no more work here: for the states of vehicles, parts and observers. These get a dead letter with its error. */
+  #tell(message: Message, end: Ended | 'lost'): void {
+    const { vehicles, parts, reports } = this.options
+    if (end !== 'lost' && message.toParts !== 'ended') {
+      message.toParts = 'ended'
+      vehicles?.over(message.change)
+      for (const part of parts) part.over?.(message, end)
+    }
+    const outcome = end === 'done' ? 'handled' : end === 'skipped' ? 'duplicate' : end
+    if (reports.observers.settled === undefined || outcome === 'dead' || outcome === 'gone') return
     const { id, lane, mostAttempts: attempts, claim, event } = message
-    const bytes = claim?.message.bytes
-    this.options.reports.observers.settled?.({ id, vin: vinOf(lane), outcome, attempts, bytes, event })
+    reports.observers.settled({ id, vin: vinOf(lane), outcome, attempts, bytes: claim?.message.bytes, event })
   }
 
   /** The runtime is about to end the request's work, or has ended it: anything unfinished is lost. */
@@ -844,7 +840,7 @@ export class Core {
 
   #remove(message: Message): void {
     const { inLane } = message
-    if (message.toParts === 'admitted') this.#reportOver(message, 'gone')
+    if (message.toParts === 'admitted') this.#tell(message, 'gone')
     if (this.#suspect === message) this.#suspect = undefined
     this.#troubled.delete(message)
     if (message.state === 'running') this.#freeSlot(message)
