@@ -15,6 +15,17 @@ const longestMs = 5_000
 /** The most bytes that are on their way to the inbox of a branch. */
 const mostBytes = 64 * 1_048_576
 
+/** A file takes this many messages with one commit, or what has come after this long, in milliseconds: the receiver waits for the same disk. */
+const mostTogether = 64
+const togetherMs = 20
+
+/** Messages that a branch gets together. None of them has its turn before. */
+interface Group {
+  readonly messages: (readonly [Message, InboxMessage])[]
+  readonly handOver: () => void
+  readonly handedOver: Promise<void>
+}
+
 /** A branch that keeps messages stops and starts with the receiver, and reports that itself. */
 const ofStops: readonly GapReason[] = ['stopped', 'restarted']
 
@@ -27,6 +38,7 @@ export class HandOver {
   readonly #branch: HostedReceiver
   readonly #clock: Clock
   #bytes = 0
+  #group: Group | undefined
   /** Messages that were handed over, and those that are under way. */
   readonly #given = new WeakMap<Message, true | Promise<void>>()
   /** By lane: resolves when the newest message for which the branch is asked, or that waits behind such a one, is put. */
@@ -59,14 +71,44 @@ export class HandOver {
 
   /**
    * The receiver has just put the message into its inbox, and nothing has run for it. In order: one that waits behind a message which the branch does
-   * not have yet is handed over at its turn.
+   * not have yet is handed over at its turn. Resolves when its turn may come; `undefined`: at once.
    */
-  readonly early = (given: Message, message: InboxMessage): void => {
+  readonly early = (given: Message, message: InboxMessage): Promise<void> | undefined => {
     const { previous } = given
-    if (message.kind !== 'wire' || this.#bytes + message.bytes > mostBytes) return
-    if (previous !== undefined && !this.#given.has(previous)) return
-    if (!this.#branch.intake.isReady || this.#asked.has(message.lane)) return
+    const { intake } = this.#branch
+    if (message.kind !== 'wire' || this.#bytes + message.bytes > mostBytes) return undefined
+    if (previous !== undefined && !this.#given.has(previous)) return undefined
+    if (!intake.isReady || this.#asked.has(message.lane)) return undefined
+    if (intake.durability === 'disk') return this.#gather(given, message)
     void this.#put(given, message, false)
+    return undefined
+  }
+
+  #gather(given: Message, message: InboxMessage): Promise<void> {
+    const group = (this.#group ??= this.#newGroup())
+    group.messages.push([given, message])
+    this.#given.set(given, true)
+    if (group.messages.length >= mostTogether) group.handOver()
+    return group.handedOver
+  }
+
+  #newGroup(): Group {
+    const messages: Group['messages'] = []
+    let handOver = (): void => {}
+    const handedOver = new Promise<void>((resolve) => {
+      const timer = setTimeout(() => handOver(), togetherMs)
+      handOver = () => {
+        clearTimeout(timer)
+        this.#group = undefined
+        for (const [given, message] of messages) {
+          // Otherwise at its turn.
+          this.#given.delete(given)
+          if (this.#branch.intake.isReady && !this.#asked.has(message.lane)) void this.#put(given, message, false)
+        }
+        resolve()
+      }
+    })
+    return { messages, handOver, handedOver }
   }
 
   /** The turn of the message. */
@@ -98,6 +140,8 @@ export class HandOver {
    * the receiver is done with it, because the branch is slow.
    */
   #put(given: Message, message: InboxMessage, mayBeThere: boolean): Promise<void> {
+    // What came before.
+    this.#group?.handOver()
     const { intake } = this.#branch
     const { request } = given
     const isAtOnce = intake.isReady && message.kind === 'wire' && !mayBeThere && !this.#asked.has(message.lane)

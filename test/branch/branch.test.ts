@@ -353,6 +353,32 @@ describe('behind a receiver that stops', () => {
     await soon(() => expect(gaps).toEqual(['stopped']), 4_000)
   })
 
+  test('a file gets messages that come one after another together, in order, and none has its turn before', async () => {
+    const place = inFolder(newFolder())
+    const [own, there]: [number[], number[]] = [[], []]
+    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    receiver.on('data', (event) => void own.push(odometer(event)))
+    const crm = branch(receiver, { name: 'crm', inbox: place('crm') })
+    crm.on('data', (event) => void there.push(odometer(event)))
+    stops.push(() => receiver.drain())
+    await receiver.open()
+    await soon(() => expect(crm.stats().inbox.commitMs).toBeDefined())
+    const commits = ({ stats }: Pick<typeof crm, 'stats'>): number =>
+      stats().inbox.commitMs?.counts.reduce((sum, count) => sum + count, 0) ?? 0
+    const before = [receiver, crm].map(commits)
+    // Each waits for the answer of the one before it, so the receiver has a commit for each.
+    for (let at = 0; at < 200; at += 1)
+      await receiver.accept({ authorization: undefined, body: data(`V${at % 7}`, at) })
+    const [front = 0, behind = 0] = [receiver, crm].map((each, at) => commits(each) - (before[at] ?? 0))
+    expect(front).toBeGreaterThanOrEqual(200)
+    expect(behind).toBeLessThan(front / 2)
+    // The vehicles one after another, each in its order.
+    const byVehicle = (seen: readonly number[]): number[] => seen.toSorted((one, other) => (one % 7) - (other % 7))
+    const inOrder = byVehicle(Array.from({ length: 200 }, (_one, at) => at))
+    await soon(() => expect(byVehicle(there)).toEqual(inOrder))
+    await soon(() => expect(byVehicle(own)).toEqual(inOrder))
+  })
+
   test('no newer message overtakes one there, while the branch is slow to say whether it has it', async () => {
     const clock = fakeClock()
     const place = inFolder(newFolder())
