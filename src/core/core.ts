@@ -245,7 +245,7 @@ export class Core {
 
   /** A message that something kept goes on, after `afterMs`. */
   resume(message: Message, afterMs: number = 0): void {
-    if (afterMs > 0) return this.#rest(message, afterMs)
+    if (afterMs > 0) return this.#hold(message, afterMs)
     this.#resume(message)
     this.pump()
   }
@@ -290,7 +290,7 @@ export class Core {
     const now = this.options.clock.now()
     for (const request of requests) {
       for (const message of request.messages)
-        if (message.notBefore > now && !message.isOver) this.#rest(message, message.notBefore - now)
+        if (message.notBefore > now && !message.isOver) this.#hold(message, message.notBefore - now)
         else this.#resume(message)
       if (request !== bound) request.messages = []
     }
@@ -492,9 +492,17 @@ export class Core {
     this.pump()
   }
 
-  /** It keeps its place in its lane until it is resumed. */
+  /** It keeps its place in its lane: for that time, unless nothing starts any more, or until something resumes it. */
   #hold(message: Message, next: Exclude<Next, End>): void {
-    if (typeof next === 'number') return this.#rest(message, next)
+    const { clock } = this.options
+    if (typeof next === 'number') {
+      this.lanes.setAside(message)
+      message.hold(undefined)
+      message.unload()
+      const timer = this.lifecycle.startsNoMore ? undefined : clock.after(next, () => this.resume(message))
+      message.inTrouble().rest = timer
+      return
+    }
     const isFirst = message.previous === undefined
     if (next instanceof Breaker) message.unload()
     // Only the first message of a lane waits at a breaker: one behind it would be let through in vain.
@@ -507,15 +515,6 @@ export class Core {
       // Those before it may be over already.
       if (isFirst) this.#resume(message)
     }
-  }
-
-  /** Resumes it after that time, unless nothing starts any more. */
-  #rest(message: Message, restMs: number): void {
-    const { clock } = this.options
-    this.lanes.setAside(message)
-    message.hold(undefined)
-    message.unload()
-    message.inTrouble().rest = this.lifecycle.startsNoMore ? undefined : clock.after(restMs, () => this.resume(message))
   }
 
   #resume(message: Message | undefined): void {

@@ -28,8 +28,7 @@ export async function drain(
   const graceMs = Math.min(handlerGraceMs, deadlineMs)
   let left = 0
   const breakOff = async (afterMs: number): Promise<void> => {
-    const broken = await breakOffAll(core, afterMs)
-    left += broken
+    left += await breakOffAll(core, afterMs)
   }
   lifecycle.isDraining = true
   if (inbox.finish !== undefined) await inbox.finish(graceMs, () => breakOff(handlerGraceMs))

@@ -65,15 +65,6 @@ interface VehiclesHost {
   readonly clocksBehind: Set<string>
 }
 
-/** The process in which states are kept. */
-interface StatesHost {
-  readonly inbox: Inbox
-  readonly clock: Clock
-  readonly ids: DeliveryIds
-  /** The inbox failed. */
-  failed(error: unknown): void
-}
-
 /**
  * A part for the option `parts`: keeps the newest value of these fields for each vehicle, for `context.vehicle` and `context.changes`, the
  * filter `changed`, `receiver.when` and `receiver.vehicles`. It needs an inbox that can keep them: in memory, in SQLite, in Postgres
@@ -162,8 +153,8 @@ export class KeptVehicles implements Subjects {
     )
   }
 
-  /** Throws `option_invalid` for an inbox that cannot keep states. */
-  in({ inbox, clock, ids, failed }: StatesHost): VehicleStates {
+  /** Throws `option_invalid` for an inbox that cannot keep states. `failed`: the inbox failed. */
+  in(inbox: Inbox, clock: Clock, ids: DeliveryIds, failed: (error: unknown) => void): VehicleStates {
     const { vehicles: store, watchesTime } = inbox
     if (store === undefined)
       throw new FleethookError(

@@ -165,7 +165,7 @@ export class Intake implements OperatorApi {
     this.durability = inbox.durability
     const { vehiclesElsewhere: elsewhere } = inbox
     const { ids } = receipts
-    const states = elsewhere === undefined ? vehicles?.in({ inbox, clock, ids, failed: inboxFailed }) : undefined
+    const states = elsewhere === undefined ? vehicles?.in(inbox, clock, ids, inboxFailed) : undefined
     this.#states = states
     this.ownVehicles = states?.api(() => this.#whenRecovered())
     this.vehicles = elsewhere === undefined ? this.ownVehicles : vehicles?.elsewhere(elsewhere, clock)
