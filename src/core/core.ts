@@ -478,6 +478,8 @@ export class Core {
     if (!isRunning) return this.pump()
     if (next === 'done' || next === 'skipped' || next === 'dead' || next === 'over') {
       this.#remove(message)
+      // Where it has waited for long, what it got since would outlive many collections of young objects.
+      message.unload()
       this.options.onCapacity(request)
       if (message.trouble?.fatal !== undefined) (request.givenUp ??= []).push(message.lane)
       request.oneIsOver()
