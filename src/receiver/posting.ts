@@ -21,7 +21,7 @@ export interface ForwardOptions {
   readonly sign?: string | undefined
   /** How long a message is tried again, in milliseconds. Default 24 hours. Time in which the server answers nobody does not count. */
   readonly forMs?: number
-  /** The longest that one request may take, in milliseconds. Default 10,000. */
+  /** The longest that one request may take, in milliseconds. Default 10,000. `timeoutMs` of its branch, 30,000 by default, ends it, too. */
   readonly timeoutMs?: number
 }
 

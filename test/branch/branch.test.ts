@@ -10,7 +10,7 @@ import { kafkaInbox } from 'fleethook/inbox/kafka'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { createOnce, type Once } from 'fleethook/once'
-import { fakeClock, message } from 'fleethook/testing'
+import { deliver, fakeClock, message, vehicle } from 'fleethook/testing'
 import { is, silent, starts } from 'fleethook/when'
 import { silent as silence, unwatched } from '../vehicles/scene.ts'
 import { afterEach, describe, expect, test } from 'vitest'
@@ -142,6 +142,28 @@ describe.each(pairs)('a branch %s', (_, places) => {
       )
     await soon(() => expect(receiver.stats()).toMatchObject({ received: 42, handled: 42 }))
     await soon(() => expect(receiver.stats().branches?.['crm']).toMatchObject({ received: 42, handled: 42 }))
+  })
+
+  test('a test that waits for a message waits for its handlers on the branch, too', async () => {
+    const place = places()
+    const receiver = createReceiver({ secret: false, log: silence, inbox: place('inbox') })
+    stops.push(() => receiver.drain())
+    const stored: number[] = []
+    branch(receiver, { name: 'crm', inbox: place('crm'), retry: { attempts: 2, minMs: 1 } }).on(
+      'data',
+      async (event, { delivery }) => {
+        await new Promise((resolve) => setImmediate(resolve))
+        if (delivery.attempt === 1) throw new Error('again')
+        stored.push(odometer(event))
+      },
+    )
+    for (const at of [1, 2]) {
+      const { settled } = await deliver(receiver, message.data({ Odometer: at }, { vin: 'A' }))
+      await settled
+      expect(stored).toHaveLength(at)
+    }
+    await vehicle(receiver, 'B').data({ Odometer: 3 })
+    expect(stored).toEqual([1, 2, 3])
   })
 
   test('delays nobody while its handlers fail, and is complete and in order afterwards', async () => {

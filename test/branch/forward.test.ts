@@ -240,6 +240,27 @@ describe.each([
       expect(requests).toHaveLength(2)
     })
 
+    test.each([
+      ['its end is late', (response: ServerResponse) => void response.writeHead(200).write('and so on')],
+      [
+        'it breaks off',
+        (response: ServerResponse) => void response.socket?.end('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nOK'),
+      ],
+      [
+        'it has a wrong chunk',
+        (response: ServerResponse) => {
+          response.writeHead(200).write('a chunk')
+          setTimeout(() => response.socket?.end('no chunk at all\r\n'), 50)
+        },
+      ],
+    ])('a 2xx is the answer, also when %s', async (_how, answer) => {
+      const { url, requests } = await destination(answer)
+      const receiver = receiverTo(url, { timeoutMs: 500 })
+      for (const at of [1, 2]) await receiver.accept({ authorization: undefined, body: data('A', at) })
+      await soon(() => expect(staging(receiver)).toMatchObject({ handled: 2, retried: 0 }))
+      expect(requests).toHaveLength(2)
+    })
+
     test('a lost connection and a server that does not answer are tried again', async () => {
       const { url, requests } = await destination((response, _request, at) => {
         if (at === 1) response.destroy()
