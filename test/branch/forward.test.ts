@@ -131,7 +131,7 @@ describe.each([
   })
 
   describe('what follows from the answer', () => {
-    test.each([408, 425, 429, 500, 502, 503, 504])('%i is tried again, in order per vehicle', async (status) => {
+    test.each([408, 425, 429, 500, 502, 503, 504, 599])('%i is tried again, in order per vehicle', async (status) => {
       const { url, requests } = await destination((response, _request, at) =>
         at <= 2 ? response.writeHead(status).end('why it failed') : ok(response),
       )
@@ -146,7 +146,7 @@ describe.each([
       expect(lines.join()).not.toContain('why it failed')
     })
 
-    test.each([400, 401, 403, 404, 409, 410, 413, 422, 301, 302, 307, 308, 304])(
+    test.each([400, 401, 403, 404, 409, 410, 413, 422, 301, 302, 307, 308, 304, 600, 999])(
       '%i is a dead letter at once, and the vehicle goes on',
       async (status) => {
         const other = await destination(ok)
