@@ -18,7 +18,7 @@ interface Joined {
   /** Its inbox could not be opened. The next message tries again. */
   readonly failed: (error: unknown) => void
   /** The receiver has put the message into its inbox, and no handler has run for it. */
-  readonly handOver: (given: Message, message: InboxMessage) => void
+  readonly handOver: (given: Message, message: InboxMessage) => Promise<void> | undefined
 }
 
 /** Where a receiver has its branches. Who has none does not bundle what they need. */
@@ -45,12 +45,16 @@ export class Branches {
     for (const { branch, failed } of this.#joined) void branch.open(options).catch(failed)
   }
 
-  handOver(given: readonly Message[], messages: readonly InboxMessage[]): void {
+  /** Resolves when their turns may come; `undefined`: at once. */
+  handOver(given: readonly Message[], messages: readonly InboxMessage[]): Promise<unknown> | undefined {
+    const waits = new Set<Promise<void>>()
     for (const { handOver } of this.#joined)
       for (const [at, message] of messages.entries()) {
         const own = given[at]
-        if (own !== undefined) handOver(own, message)
+        const handedOver = own && handOver(own, message)
+        if (handedOver !== undefined) waits.add(handedOver)
       }
+    return waits.size === 0 ? undefined : Promise.all(waits)
   }
 
   /** They take messages until the receiver has drained, in the same deadline. */

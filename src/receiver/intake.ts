@@ -295,8 +295,11 @@ export class Intake implements OperatorApi {
       this.#core.cancel(request)
       throw error
     }
-    if (this.handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
-    this.#core.start(request)
+    const { branches } = this.parts.behind
+    const handedOver =
+      this.handsOverEarly && !request.isBound ? branches?.handOver(request.messages, messages) : undefined
+    if (handedOver === undefined) this.#core.start(request)
+    else void handedOver.then(() => this.#core.start(request))
     return request
   }
 

@@ -2,7 +2,16 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { createReceiver, dedupe, type Delivery, type GapEvent, memoryInbox, Retry, vehicles } from 'fleethook'
+import {
+  createReceiver,
+  dedupe,
+  type Delivery,
+  FleethookError,
+  type GapEvent,
+  memoryInbox,
+  Retry,
+  vehicles,
+} from 'fleethook'
 import { branch } from 'fleethook/branch'
 import type { Inbox, InboxFactory } from 'fleethook/extend'
 import { durableObjectInbox } from 'fleethook/inbox/durable-object'
@@ -375,6 +384,32 @@ describe('behind a receiver that stops', () => {
     await soon(() => expect(gaps).toEqual(['stopped']), 4_000)
   })
 
+  test('a file gets messages that come one after another together, in order, and none has its turn before', async () => {
+    const place = inFolder(newFolder())
+    const [own, there]: [number[], number[]] = [[], []]
+    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    receiver.on('data', (event) => void own.push(odometer(event)))
+    const crm = branch(receiver, { name: 'crm', inbox: place('crm') })
+    crm.on('data', (event) => void there.push(odometer(event)))
+    stops.push(() => receiver.drain())
+    await receiver.open()
+    await soon(() => expect(crm.stats().inbox.commitMs).toBeDefined())
+    const commits = ({ stats }: Pick<typeof crm, 'stats'>): number =>
+      stats().inbox.commitMs?.counts.reduce((sum, count) => sum + count, 0) ?? 0
+    const before = [receiver, crm].map(commits)
+    // Each waits for the answer of the one before it, so the receiver has a commit for each.
+    for (let at = 0; at < 200; at += 1)
+      await receiver.accept({ authorization: undefined, body: data(`V${at % 7}`, at) })
+    const [front = 0, behind = 0] = [receiver, crm].map((each, at) => commits(each) - (before[at] ?? 0))
+    expect(front).toBeGreaterThanOrEqual(200)
+    expect(behind).toBeLessThan(front / 2)
+    // The vehicles one after another, each in its order.
+    const byVehicle = (seen: readonly number[]): number[] => seen.toSorted((one, other) => (one % 7) - (other % 7))
+    const inOrder = byVehicle(Array.from({ length: 200 }, (_one, at) => at))
+    await soon(() => expect(byVehicle(there)).toEqual(inOrder))
+    await soon(() => expect(byVehicle(own)).toEqual(inOrder))
+  })
+
   test('no newer message overtakes one there, while the branch is slow to say whether it has it', async () => {
     const clock = fakeClock()
     const place = inFolder(newFolder())
@@ -593,6 +628,54 @@ test('an inbox of a branch that does not answer holds the receiver for a second,
   answers[0]?.()
   await soon(() => expect(behind).toEqual([0, 1, 2, 3, 4]))
   expect(lines.filter((line) => line.includes('fast enough again'))).toHaveLength(1)
+})
+
+test.each([
+  ['fails to open', true],
+  ['refuses each message', false],
+])('an inbox of a branch that %s after seconds holds the receiver once', async (_how, opens) => {
+  const clock = fakeClock()
+  let isDown = true
+  const memory = memoryInbox()
+  const afterSeconds = async (): Promise<void> => {
+    if (!isDown) return
+    await new Promise<void>((resolve) => clock.after(3_000, resolve))
+    throw new FleethookError('inbox_unavailable', 'No connection within 3 s.')
+  }
+  const down: InboxFactory = (settings) => {
+    const inbox: Inbox = memory(settings)
+    const { open, put } = inbox
+    return Object.assign(inbox, {
+      async open(options: Parameters<Inbox['open']>[0]) {
+        if (opens) await afterSeconds()
+        return open(options)
+      },
+      async put(messages: Parameters<Inbox['put']>[0]) {
+        if (!opens) await afterSeconds()
+        return put(messages)
+      },
+    })
+  }
+  const receiver = createReceiver({ secret: false, clock, log: silence })
+  stops.push(() => receiver.drain({ deadlineMs: 0 }))
+  const waited: number[] = []
+  receiver.on('data', (event) => void waited.push(clock.now() - event.receivedAt.getTime()))
+  const crm = branch(receiver, { name: 'crm', inbox: down }).on('data', () => {})
+  const post = (at: number): unknown => receiver.accept({ authorization: undefined, body: data('A', at) })
+  for (let at = 0; at < 20; at += 1) {
+    await post(at)
+    await clock.advance(1_000)
+  }
+  await soon(() => expect(waited).toHaveLength(20))
+  expect(waited.filter((ms) => ms > 0).length).toBeLessThanOrEqual(4)
+  isDown = false
+  await soon(async () => {
+    await clock.advance(1_000)
+    const { handled } = crm.stats()
+    await post(99)
+    await soon(() => expect(crm.stats().handled).toBeGreaterThan(handled), 1_000)
+  })
+  await soon(() => expect(crm.stats().pending.messages).toBe(0))
 })
 
 test('an inbox of a branch that answers others is busy, and the receiver waits until it has a message', async () => {

@@ -40,6 +40,7 @@ interface GroupCommit {
 interface GroupCommitOptions {
   readonly file: Pick<InboxFile, 'commit'>
   readonly clock: Pick<Clock, 'now'>
+  readonly givesWay?: boolean | undefined
   readonly pendingBytes: () => number
   readonly onCommitted: (result: Committed) => void
   readonly onFailed: (error: unknown, puts: number) => void
@@ -51,8 +52,9 @@ const mostMessages = 1_024
 const mostBytes = 4 * 1_048_576
 /** The bounds of the histogram of commit times, in milliseconds. */
 const bounds = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000]
-/** Updates and settled messages wait for other changes this long. */
+/** Updates and settled messages wait for other changes this long, and on a branch this long: the receiver waits for the same disk. */
 const lazyMs = 5
+const branchLazyMs = 50
 /** The longest that a commit waits for more messages, even after a commit on a stalled disk. */
 const longestWaitMs = 50
 
@@ -74,6 +76,7 @@ interface CommitGroup {
 export function createGroupCommit({
   file,
   clock,
+  givesWay,
   pendingBytes,
   onCommitted,
   onFailed,
@@ -108,7 +111,7 @@ export function createGroupCommit({
   function scheduleLazily(): void {
     if (isScheduled || writing !== undefined || !health.isUsable) return
     if (settled.size + updates.size >= mostMessages) schedule()
-    else lazyTimer ??= setTimeout(schedule, lazyMs)
+    else lazyTimer ??= setTimeout(schedule, givesWay ? branchLazyMs : lazyMs)
   }
 
   /** Removes from the queues what the next commit writes. */

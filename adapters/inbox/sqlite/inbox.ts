@@ -120,6 +120,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   const commits = createGroupCommit({
     file,
     clock: believed,
+    givesWay: settings.givesWay,
     pendingBytes,
     onCommitted,
     onFailed: health.failed,
