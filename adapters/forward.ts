@@ -7,9 +7,9 @@
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import type { forward as forwardAnywhere } from '../src/forward.ts'
-import { forwardingWith, mostAnswerBytes, mostAnswerMs, type Post } from '../src/receiver/posting.ts'
+import { forwardingWith, mostAnswerBytes, mostAnswerMs, type Post } from '../src/branch/posting.ts'
 
-export type { Forwarding, ForwardOptions } from '../src/receiver/posting.ts'
+export type { Forwarding, ForwardOptions } from '../src/branch/posting.ts'
 
 /** As on every runtime. */
 export const forward: typeof forwardAnywhere = (options) => forwardingWith(post, options)

@@ -2,7 +2,7 @@ import { type Clock, elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { noRequest, type RequestScope } from '../hosting/execution-context.ts'
-import type { FailingMessage } from '../inbox/failing.ts'
+import type { FailingMessage } from '../inbox/stats.ts'
 import {
   crashText,
   type DeadLetter,
@@ -478,6 +478,8 @@ export class Core {
     if (!isRunning) return this.pump()
     if (next === 'done' || next === 'skipped' || next === 'dead' || next === 'over') {
       this.#remove(message)
+      // Where it has waited for long, what it got since would outlive many collections of young objects.
+      message.unload()
       this.options.onCapacity(request)
       if (message.trouble?.fatal !== undefined) (request.givenUp ??= []).push(message.lane)
       request.oneIsOver()

@@ -65,7 +65,16 @@ const order = [
   'receiver',
 ]
 /** Beside the path of a message: folders that build on all of it. */
-const beside = ['when', 'operator', 'inspector', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
+const beside = [
+  'branch',
+  'when',
+  'operator',
+  'inspector',
+  'service/client',
+  'service/fleet',
+  'service/sandbox',
+  'testing',
+]
 const entries = [
   ...['branch', 'client', 'extend', 'forward', 'index', 'inspector', 'metrics', 'normalize', 'once', 'operator'],
   ...['otel', 'receiver', 'sandbox', 'schemas', 'testing', 'when'],

@@ -15,7 +15,9 @@ const mostMessages = 2_048
 export class MessageCache {
   /** In the order in which they began to wait. */
   readonly #cached = new PassingMap<string, CachedMessage>()
-  readonly #waiting = { messages: 0, bytes: 0 }
+  /** Those that wait. */
+  #messages = 0
+  #bytes = 0
 
   get(id: string): CachedMessage | undefined {
     return this.#cached.get(id)
@@ -27,42 +29,33 @@ export class MessageCache {
     this.remove(id)
     message.isClaimed = false
     this.#cached.set(id, message)
-    this.#count(message, 1)
-    if (this.#isOver(1)) this.#dropOldest()
+    this.#messages += 1
+    this.#bytes += message.message.bytes
+    if (this.#bytes <= mostBytes && this.#messages <= mostMessages) return
+    for (const { message: oldest, isClaimed } of this.#cached.values()) {
+      if (this.#bytes <= mostBytes / 2 && this.#messages <= mostMessages / 2) break
+      if (!isClaimed) this.remove(oldest.id)
+    }
   }
 
   /** The message is handed out. It stays in memory until it is removed or waits again. */
   claim(message: CachedMessage): void {
     const { id } = message.message
-    const known = this.#cached.get(id)
-    if (known?.isClaimed === false) this.#count(known, -1)
+    this.remove(id)
     message.isClaimed = true
     this.#cached.set(id, message)
   }
 
   remove(id: string): void {
     const known = this.#cached.get(id)
-    if (known?.isClaimed === false) this.#count(known, -1)
+    if (known?.isClaimed === false) {
+      this.#messages -= 1
+      this.#bytes -= known.message.bytes
+    }
     this.#cached.delete(id)
   }
 
   forget(vin: string): void {
     for (const { message } of this.#cached.values()) if (isAbout(message, vin)) this.remove(message.id)
-  }
-
-  #count({ message }: CachedMessage, by: 1 | -1): void {
-    this.#waiting.messages += by
-    this.#waiting.bytes += by * message.bytes
-  }
-
-  #isOver(share: number): boolean {
-    return this.#waiting.bytes > share * mostBytes || this.#waiting.messages > share * mostMessages
-  }
-
-  #dropOldest(): void {
-    for (const { message, isClaimed } of this.#cached.values()) {
-      if (!this.#isOver(0.5)) break
-      if (!isClaimed) this.remove(message.id)
-    }
   }
 }

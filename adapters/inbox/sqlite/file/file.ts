@@ -205,10 +205,11 @@ export function createInboxFile(settings: FileSettings): InboxFile {
 
   /** Saves a file or journal that was deleted, renamed or replaced, and would be lost with this process. */
   function saveMoved({ db }: OpenDatabase): FleethookError | undefined {
-    const [file, journal] = identitiesOf(path).map((now, at) => isSame(now, identity[at]))
-    if (file === true && journal === true) return undefined
-    const copy = file === true ? path : copyMoved(db, path)
-    if (file === true) checkpoint(db)
+    const [file, journal] = identitiesOf(path)
+    const isFileHere = isSame(file, identity[0])
+    if (isFileHere && isSame(journal, identity[1])) return undefined
+    const copy = isFileHere ? path : copyMoved(db, path)
+    if (isFileHere) checkpoint(db)
     else if (copy !== path) movedTo = copy
     // Anything written from here on would not be in the copy.
     connection = undefined
@@ -513,7 +514,8 @@ const closedWithSuspects = 3
 const noSiblings: Siblings = { adopted: [], unopened: [], unclean: false }
 
 function identitiesOf(path: string): readonly (BigIntStats | undefined)[] {
-  return [path, `${path}-wal`].map((each) => statSync(each, { bigint: true, throwIfNoEntry: false }))
+  const how = { bigint: true, throwIfNoEntry: false } as const
+  return [statSync(path, how), statSync(`${path}-wal`, how)]
 }
 
 function isSame(now: BigIntStats | undefined, then: BigIntStats | undefined): boolean {

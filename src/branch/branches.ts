@@ -2,16 +2,9 @@ import type { DrainOptions, DrainResult, OpenOptions } from '../hosting/drainabl
 import type { Message } from '../core/message.ts'
 import type { Forgotten } from '../inbox/dead-letters.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
-import type { OperatorApi } from '../inbox/observer.ts'
+import type { BranchBehind } from '../inbox/observer.ts'
 import type { Stats } from '../inbox/stats.ts'
-
-/** A branch, as the receiver in front of it sees it. */
-export interface BranchBehind extends OperatorApi {
-  readonly stats: () => Stats
-  readonly open: (options?: OpenOptions) => Promise<void>
-  readonly drain: (options?: DrainOptions) => Promise<DrainResult>
-  readonly forget: (vin: string, options?: { readonly dryRun?: boolean }) => Promise<Forgotten>
-}
+import type { Behind, BranchesBehind } from '../receiver/intake.ts'
 
 interface Joined {
   readonly branch: BranchBehind
@@ -21,22 +14,19 @@ interface Joined {
   readonly handOver: (given: Message, message: InboxMessage) => Promise<void> | undefined
 }
 
-/** Where a receiver has its branches. Who has none does not bundle what they need. */
-export interface Behind {
-  branches: Branches | undefined
-  /** How the receiver was opened, once it is. */
-  opened: OpenOptions | undefined
-}
-
 /** The branches of a receiver. They open and stop with it, and it never waits for one that fails. */
-export class Branches {
-  readonly byName: Map<string, BranchBehind> = new Map()
+export class Branches implements BranchesBehind {
+  readonly #byName: Behind['byName']
   /** Where they keep messages: the files, or the schemas. */
   readonly places: Set<string> = new Set()
   readonly #joined: Joined[] = []
 
+  constructor(byName: Behind['byName']) {
+    this.#byName = byName
+  }
+
   add(name: string, joined: Joined, opened: OpenOptions | undefined): void {
-    this.byName.set(name, joined.branch)
+    this.#byName.set(name, joined.branch)
     this.#joined.push(joined)
     if (opened !== undefined) void joined.branch.open(opened).catch(joined.failed)
   }
@@ -60,7 +50,7 @@ export class Branches {
   /** They take messages until the receiver has drained, in the same deadline. */
   async drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult> {
     const { deadlineMs, handlerGraceMs, notListeningMs } = options
-    const drained = [...this.byName].map(async ([name, branch]): Promise<[string, DrainResult]> => [
+    const drained = [...this.#byName].map(async ([name, branch]): Promise<[string, DrainResult]> => [
       name,
       await branch.drain({ deadlineMs, handlerGraceMs, notListeningMs, takeUntil: front }),
     ])
@@ -78,6 +68,6 @@ export class Branches {
   }
 
   stats(): Readonly<Record<string, Stats>> {
-    return Object.fromEntries([...this.byName].map(([name, branch]) => [name, branch.stats()]))
+    return Object.fromEntries([...this.#byName].map(([name, branch]) => [name, branch.stats()]))
   }
 }

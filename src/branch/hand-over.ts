@@ -7,7 +7,7 @@ import { isBound } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { InboxGap, InboxMessage } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
-import type { HostedReceiver } from './hosted.ts'
+import type { HostedReceiver } from '../receiver/hosted.ts'
 
 /** The branch is slow when its inbox has put nothing for this long, or not a message for that long, in milliseconds. */
 const patienceMs = 1_000
@@ -176,7 +176,7 @@ export class HandOver {
     const { intake } = this.#branch
     // It notes the gap itself.
     if (!intake.isReady && !(await intake.becomeReady())) return 'closed'
-    const isThere = mayBeThere && (await intake.messages.get(id).catch(() => undefined)) !== undefined
+    const isThere = mayBeThere && (await intake.operator.messages.get(id).catch(() => undefined)) !== undefined
     return isThere ? 'there' : 'missing'
   }
 
@@ -260,7 +260,7 @@ export class HandOver {
 
   #noteMissed({ event, lane, receivedAt }: InboxMessage): void {
     const lost: InboxGap = { vin: vinOf(lane), reason: 'inbox_unavailable', fromMs: receivedAt, missed: 1 }
-    this.#branch.intake.noteGap(event?.topic === 'gap' ? gapOf(event) : lost)
+    this.#branch.intake.gaps.note(event?.topic === 'gap' ? gapOf(event) : lost)
   }
 }
 
