@@ -467,7 +467,7 @@ class Memory {
   #told: readonly Told[] = []
   #known: string
 
-  constructor(definition: Definition, vin: string, text?: string | undefined) {
+  constructor(definition: Definition, vin: string, text?: string) {
     const [last, samples = '', head = '', told = '[]', known] = text?.split('\n') ?? []
     const { fields, shape } = definition
     this.#definition = definition
