@@ -336,12 +336,13 @@ class Fold {
     const isDeciding = [...reported.keys()].some(({ decides }) => decides)
     if (isDeciding) this.#view = this.#look()
     if (splits?.test(this.#view) === true) known.splitAt = at
-    if (isDeciding) this.#decide(at)
+    if (isDeciding) this.#decide(at, reported)
     for (const [use, last] of reported) this.#note(at, use, last, known.running !== before)
     for (const [, field, value] of samples) if (field === gapOf) this.#gap(at, Number(value))
   }
 
-  #decide(at: number): void {
+  /** `reported`: what this moment reports, with the value before. */
+  #decide(at: number, reported: ReadonlyMap<Use, Seen | undefined> = new Map()): void {
     const { during, until, joins } = this.#definition
     const { known } = this
     const { running, was } = known
@@ -350,7 +351,7 @@ class Fold {
       if (until === undefined ? is === false : until.test(this.#view) === true) running.end = at
     } else if (is === true && was !== true) {
       const isOver = running?.end === undefined || running.cut || running.split || at - running.end > joins
-      if (running === undefined || isOver) this.#start(at)
+      if (running === undefined || isOver) this.#start(at, reported)
       else this.#resume(running, at)
     }
     const last = known.running
@@ -358,14 +359,20 @@ class Fold {
     if (is !== undefined) known.was = is
   }
 
-  #start(at: number): void {
+  #start(at: number, reported: ReadonlyMap<Use, Seen | undefined>): void {
     const { known } = this
+    const before = new Map([...reported].map(([{ field }, last]) => [field, last]))
     if (known.running !== undefined) this.finished.push(Object.assign(known.running, { closed: at }))
     const started: Running = { start: at, paused: 0, notes: {} }
     // Its first messages may be missing.
     if (known.was === null || at <= known.listens) started.gap = true
     for (const { measure, key } of this.#definition.measures) {
-      const seen = known.values[measure.field]
+      // A counter that is reported with the start has run since the value before, if that is known.
+      const last = before.get(measure.field)
+      const isKnown =
+        last === undefined ? measure.startsAt !== undefined && started.gap !== true : last[0] > known.gapAt
+      const isCounter = measure.kind === 'growth' && before.has(measure.field) && isKnown
+      const seen = isCounter ? last : known.values[measure.field]
       if (seen !== undefined && seen[0] <= known.gapAt) started.gap = true
       const certain = seen !== undefined && seen[0] > known.staleAt ? seen : undefined
       const notes = (started.notes[key] = begun(measure, certain, at))
@@ -394,7 +401,7 @@ class Fold {
     if (running === undefined) return
     for (const { measure, key } of measures) {
       // The value of the start is there already.
-      if (isNew && (measure.kind === 'range' || running.notes[key]?.from !== undefined)) continue
+      if (isNew && (measure.kind === 'range' || running.notes[key]?.from?.[0] === at)) continue
       const notes = (running.notes[key] ??= { isPartial: true })
       const { after } = notes
       if (isFirst && !isOld && measure.startsAt !== undefined) notes.last = measure.startsAt

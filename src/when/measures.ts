@@ -98,11 +98,15 @@ export function begun(measure: Measure, known: Seen | undefined, start: number):
   return notes
 }
 
-/** Notes a value after the start. */
+/** Notes a value after the start, or a counter with it. */
 export function note(measure: Measure, notes: Notes, seen: Seen, episode: Bounded, patience: Patience): void {
-  const { end } = episode
+  const { start, end } = episode
   const { kind } = measure
   if (!fits(measure, seen[1]) || (kind === 'range' && end !== undefined && seen[0] !== end)) return
+  if (kind === 'growth' && seen[0] === start) {
+    notes.from = seen
+    return advance(measure, notes, seen)
+  }
   const isOfIt = end === undefined || isOfEnd(notes, seen, end, episode, patience)
   notes[end === undefined ? 'before' : 'latest'] = seen
   if (!isOfIt) return
