@@ -8,18 +8,19 @@ const { DATABASE = 'sessions.db', FLEETHOOK_INBOX = 'data/inbox.db', PORT = '300
 const db = new DatabaseSync(DATABASE)
 const columns = 'vin, started, minutes, kwh, percent_from, percent_to, incomplete'
 db.exec(`PRAGMA journal_mode = WAL;
-  CREATE TABLE IF NOT EXISTS sessions (id TEXT PRIMARY KEY, revision, revoked, ${columns});
-  CREATE INDEX IF NOT EXISTS not_told ON sessions (vin) WHERE revision = 0;
-  CREATE VIEW IF NOT EXISTS finished AS SELECT ${columns} FROM sessions WHERE NOT revoked`)
+  CREATE TABLE IF NOT EXISTS sessions (key TEXT PRIMARY KEY, id, revision, revoked, ${columns});
+  CREATE VIEW IF NOT EXISTS finished AS
+    SELECT ${columns} FROM (SELECT *, max(revision) FROM sessions GROUP BY id) WHERE NOT revoked`)
 // A correction has the id of what it corrects, and an older one changes nothing. What is not known is NULL.
 // With AC both counters run: what the socket gave, and what reached the battery. With DC only the second does. So never add them.
 const save = db.prepare(`INSERT OR REPLACE INTO sessions
-  SELECT c->>'id', c->>'revision', c->>'revoked', c->>'vin', datetime(c->>'startedAt'), c->>'durationMs' / 60000.0,
+  SELECT ?1, c->>'id', c->>'revision' + 0.5 * (?1 <> c->>'id'), c->>'revoked',
+    c->>'vin', datetime(c->>'startedAt'), c->>'durationMs' / 60000.0,
     coalesce(max(ac, dc), nullif(ac, 0), nullif(dc, 0)), c->>'$.percent.from', c->>'$.percent.to',
     c->>'acrossGap' OR c->>'cut' OR c->>'missing' NOT IN ('[]', iif(ac > 0, '["dc"]', iif(dc > 0, '["ac"]', '[]')))
-  FROM (SELECT c, c->>'ac' AS ac, c->>'dc' AS dc FROM (SELECT ? AS c))
-  WHERE NOT c->>'lasts' AND NOT EXISTS (SELECT 1 FROM sessions WHERE id = c->>'id' AND revision > c->>'revision')`)
-const forget = db.prepare('DELETE FROM sessions WHERE vin = ? AND revision = 0')
+  FROM (SELECT c, c->>'ac' AS ac, c->>'dc' AS dc FROM (SELECT ?2 AS c))
+  WHERE NOT c->>'lasts' AND NOT EXISTS (SELECT 1 FROM sessions WHERE key = c->>'id' AND revision > c->>'revision')`)
+const forget = db.prepare('DELETE FROM sessions WHERE key = ?')
 
 const charge = episode('charge', {
   during: any(is('DetailedChargeState', 'Starting'), is('DetailedChargeState', 'Charging')),
@@ -36,10 +37,10 @@ const charge = episode('charge', {
 const inbox = sqliteInbox({ path: FLEETHOOK_INBOX })
 const fields = ['DetailedChargeState', 'BatteryLevel', 'ACChargingEnergyIn', 'DCChargingEnergyIn'] as const
 const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox, parts: [vehicles({ fields })] })
-  .when(charge, ({ change }) => save.run(JSON.stringify(change)))
-  // Until it is told, minutes after its end, its row is what is known now.
+  .when(charge, ({ change }) => save.run(change.id, JSON.stringify(change)))
+  // Until it is told, minutes later, a row of its own has what is known now: half a revision more.
   .on(['data', 'vehicle_data'], ({ vin }, { vehicle }) => {
     forget.run(vin)
-    save.run(JSON.stringify(charge.open(vehicle) ?? null))
+    save.run(vin, JSON.stringify(charge.open(vehicle) ?? null))
   })
 await serve(receiver, { port: Number(PORT) })

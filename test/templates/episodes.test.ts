@@ -539,6 +539,29 @@ describe.each([
   })
 })
 
+test('trips shows what was told when a later message takes back what came after it', async () => {
+  await using server = await start('trips')
+  const says: Script = [
+    [-600, { Gear: 'P', Odometer: 1000, EnergyRemaining: 50 }],
+    [0, { Gear: 'D' }],
+    [590, { Odometer: 1012 }],
+    [600, { Gear: 'P' }],
+    [610, { EnergyRemaining: 47 }],
+    // The next value of a parked vehicle, but it was not parked: it drove on before.
+    [3_000, { Odometer: 1014 }],
+    [2_950, { Gear: 'D' }],
+    [3_550, { Gear: 'P' }],
+    [3_560, { Odometer: 1020, EnergyRemaining: 45 }],
+  ]
+  for (const [second, data] of says) await post(server, said('V', 'service', startMs + second * 1_000, data))
+  await expect
+    .poll(() => rowsOf('V'))
+    .toMatchObject([
+      { minutes: 10, miles: 12, kwh: 3, incomplete: 0 },
+      { minutes: 10, miles: 8, kwh: 2, incomplete: 0 },
+    ])
+})
+
 test('trips takes a clock that runs fast, or was never set, for what it is', async () => {
   await using server = await start('trips')
   const say = (vin: string, atMs: number, data: FieldValues): Promise<void> =>
@@ -580,7 +603,7 @@ test.each([
       off,
       say: (second, data) => post(server, said('V', 'service', startMs + second * 1_000, data)),
       stored: async () =>
-        ask(`SELECT revision, revoked FROM ${table} ORDER BY started`).map(({ revision, revoked }) => ({
+        ask(`SELECT revision, revoked FROM ${table} WHERE key = id ORDER BY started`).map(({ revision, revoked }) => ({
           revision: Number(revision),
           revoked: revoked === 1,
         })),
