@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { setImmediate } from 'node:timers/promises'
 import { type Answer, type Refusal, success } from '../src/http/answers.ts'
-import { type Body, type Chunks, filled, isGzip, readChunks, tooLarge } from '../src/http/body.ts'
+import { type Body, type Chunks, isGzip, readChunks, tooLarge } from '../src/http/body.ts'
 import type { PathTarget } from '../src/http/paths.ts'
 import type { Incoming } from '../src/http/routes.ts'
 import type { HostedReceiver } from '../src/receiver/hosted.ts'
@@ -23,13 +23,13 @@ export class NodeRequest implements Incoming {
   readonly context: undefined
   readonly #incoming: IncomingMessage
 
-  constructor(incoming: IncomingMessage, env: unknown, targetOf: HostedReceiver['targetOf'] | undefined) {
+  constructor(incoming: IncomingMessage, env: unknown, targets: HostedReceiver['targets'] | undefined) {
     const { method = '', url = '' } = incoming
     const { host } = incoming.headers
     const query = url.indexOf('?')
     const isOurs = host === undefined || plainHost.test(host)
     this.method = method
-    this.target = isOurs ? targetOf?.(query === -1 ? url : url.slice(0, query)) : undefined
+    this.target = isOurs ? targets?.get(query === -1 ? url : url.slice(0, query)) : undefined
     this.authorization = authorizationOf(incoming.rawHeaders)
     this.env = env
     this.context = undefined
@@ -65,7 +65,7 @@ export class NodeRequest implements Incoming {
         // `TextDecoder` would cost twice as much.
         const text = (first !== undefined && chunks.length === 1 ? first : Buffer.concat(chunks)).toString()
         // A byte order mark is no part of the text, as in `Request.text()`.
-        resolve(filled(text.charCodeAt(0) === 0xfeff ? text.slice(1) : text))
+        resolve({ text: text.charCodeAt(0) === 0xfeff ? text.slice(1) : text })
       }
       const close = (): void => {
         if (incoming.readableEnded) return

@@ -75,7 +75,7 @@ const node: Runtime<NodeServeOptions> = {
     const listener = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
       if (answeredLast.has(incoming.socket)) return
       if (isStopping) lastRequests.set(incoming.socket, incoming)
-      const request = new NodeRequest(incoming, env, receiver?.targetOf)
+      const request = new NodeRequest(incoming, env, receiver?.targets)
       if (receiver === undefined || request.target === undefined) {
         appListener ??= await createAppListener(fetch)
         appListener(incoming, outgoing)

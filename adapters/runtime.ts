@@ -144,6 +144,7 @@ async function start<Options extends ServeOptions>(
   const answer = (request: Request, connection: object): Response | Promise<Response> =>
     // The context says that nothing has to be kept alive. An app gets the connection beside the environment variables.
     served.fetch(request, (isReceiver ? envOfReceiver : envOfRequest(env, connection)) as never, detachedContext)
+  const reports = receivers.flatMap((receiver) => hostedBy(receiver)?.reports ?? [])
   const listening: Listening = await runtime
     .listen(
       {
@@ -155,7 +156,7 @@ async function start<Options extends ServeOptions>(
         receiver: hostedBy(served),
         env,
         refused(error) {
-          for (const receiver of receivers) hostedBy(receiver)?.refused({ error, ...runtimeRefusals[error] })
+          for (const { refusals } of reports) refusals.noteByRuntime({ error, ...runtimeRefusals[error] })
         },
       },
       options,
@@ -174,7 +175,7 @@ async function start<Options extends ServeOptions>(
   const forget: (() => void)[] = []
   const { useCertificate } = listening
   certificate?.watch(useCertificate && ((texts) => useCertificate.call(listening, texts)), (untilMs) => {
-    for (const receiver of receivers) hostedBy(receiver)?.noteCertificate(untilMs)
+    for (const one of reports) one.certificateUntilMs = untilMs
   })
   forget.push(() => certificate?.stop())
 
@@ -353,12 +354,12 @@ function facts(receivers: readonly Drainable[], moment: 'start' | 'stop'): strin
 
 /** Sentences for the operator, when the receiver has started or has drained. */
 function factsOf({ settings: { secret }, intake }: HostedReceiver, moment: 'start' | 'stop'): readonly string[] {
-  const { unopened = [], deadLetters = 0 } = intake.stats().inbox
+  const { unopened = [], deadLetters = 0 } = intake.operator.stats().inbox
   const atStart =
     moment === 'start'
       ? [
           ...(secret === false ? ['Requests need no secret: anybody can post.'] : []),
-          ...intake.facts(),
+          ...(intake.inbox.facts?.() ?? []),
           ...unopenedFacts(unopened),
         ]
       : []

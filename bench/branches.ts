@@ -127,7 +127,7 @@ export async function run(load: Load, isBehind: boolean, say: (line: string) => 
   const { messages, vehicles, rate, kills } = load
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-branches-'))
   // Below the ports that a system gives to clients: one that tries a port on which nobody listens can connect to itself.
-  const [port, other] = isBehind ? [27_311, 27_312] : [27_313, 0]
+  const [port, other] = isBehind ? [27_311, 27_312] : [27_313, 27_314]
   const file = join(folder, 'arrived.txt')
   const to = isBehind ? `http://127.0.0.1:${other}/` : ''
   const agent = new Agent({ keepAlive: true, maxSockets: 64 })
@@ -146,7 +146,8 @@ export async function run(load: Load, isBehind: boolean, say: (line: string) => 
   try {
     for (let at = 0; at < messages; at += 1) {
       // Nobody waits for it: a pause here would become a burst.
-      if (isBehind && (at === Math.floor(messages / 2) || stagingKills.includes(at)))
+      // In both runs: to start a process takes the same machine from the receiver.
+      if (at === Math.floor(messages / 2) || stagingKills.includes(at))
         restarted = restarted.then(async () => {
           if (behind !== undefined) await kill(behind)
           behind = await start('staging', String(other), file)

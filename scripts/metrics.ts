@@ -15,7 +15,7 @@ async function everything(): Promise<string> {
       return { ...inbox, stats: () => ({ ...inbox.stats?.(), ...known, commitMs }) }
     },
   }).on('state', function save() {})
-  hostedBy(receiver)?.noteCertificate(0)
+  Object.assign(hostedBy(receiver)?.reports ?? {}, { certificateUntilMs: 0 })
   metricsText(receiver)
   const headers = { authorization: 'a-long-random-value' }
   await receiver.accept({ headers, body: { vin: '0FLEETV14T0000004', state: 'online' } })

@@ -12,8 +12,8 @@ import { DeliveryIds } from './inbox/delivery-id.ts'
 import type { InboxFactory } from './inbox/inbox.ts'
 import type { VehiclesPart } from './parts/vehicles.ts'
 import { assemble } from './receiver.ts'
-import { Branches } from './receiver/branches.ts'
-import { HandOver } from './receiver/hand-over.ts'
+import { Branches } from './branch/branches.ts'
+import { HandOver } from './branch/hand-over.ts'
 import { hostedBy } from './receiver/hosted.ts'
 import type { AddedBy, Handling, KeepsVehicles, Receiver } from './receiver/interface.ts'
 import {
@@ -97,16 +97,17 @@ export function branch<
     })
   const settings = settingsOfBranch(front.settings, options, (log) => logOf(options.name, log))
   const { behind, registry, receipts } = front.intake.parts
-  if (behind.branches?.byName.has(options.name) === true)
+  if (behind.byName.has(options.name))
     throw new FleethookError('option_invalid', `The receiver has a branch \`${options.name}\` already.`, {
       hint: 'Give each branch its own name.',
     })
-  const problem = problemOf(front.settings.inbox, settings.inbox, behind.branches?.places)
+  const branches = behind.branches instanceof Branches ? behind.branches : new Branches(behind.byName)
+  const problem = problemOf(front.settings.inbox, settings.inbox, branches.places)
   if (problem !== undefined)
     throw new FleethookError('option_invalid', `Option \`inbox\` of branch ${problem.what}`, problem)
   const ids = idsFor(receipts.ids, settings.inbox)
   const { receiver: own, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(settings, ids)
-  const branches = (behind.branches ??= new Branches())
+  behind.branches = branches
   const handOver = new HandOver(front, hosted)
   const { inboxFailed: failed } = hosted.reports
   const place = placeOf(front.settings.inbox, settings.inbox)
@@ -142,11 +143,7 @@ interface Problem {
 }
 
 /** Why a branch with this inbox would lose messages, or their order. */
-function problemOf(
-  front: Settings['inbox'],
-  own: Settings['inbox'],
-  taken: ReadonlySet<string> = new Set(),
-): Problem | undefined {
+function problemOf(front: Settings['inbox'], own: Settings['inbox'], taken: ReadonlySet<string>): Problem | undefined {
   const [before, behind] = [front.place, own.place]
   if (before?.of === 'kafkaInbox' || behind?.of === 'kafkaInbox')
     return {

@@ -11,9 +11,9 @@ import {
   mostAnswerBytes,
   mostAnswerMs,
   type Post,
-} from './receiver/posting.ts'
+} from './branch/posting.ts'
 
-export type { Forwarding, ForwardOptions } from './receiver/posting.ts'
+export type { Forwarding, ForwardOptions } from './branch/posting.ts'
 
 /**
  * A handler that posts each message to another server, in its own format, so that whatever reads the service's webhook reads this: a second

@@ -1,13 +1,12 @@
 import { Registry } from './core/registry.ts'
 import type { EnumType, ExtendedBy, FieldCatalogue } from './events/fields.ts'
-import { type Answer, readinessOf, type Refusal, refuse, success } from './http/answers.ts'
+import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
 import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, GivenRequest, type Incoming } from './http/routes.ts'
 import type { Door } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
-import type { Behind, BranchBehind } from './receiver/branches.ts'
-import { type HostedReceiver, markHosted, rememberParts } from './receiver/hosted.ts'
-import { Intake, type ReceiverParts } from './receiver/intake.ts'
+import { type HostedReceiver, markHosted } from './receiver/hosted.ts'
+import { type Behind, Intake, type ReceiverParts } from './receiver/intake.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import { FleethookError } from './base/errors.ts'
 import { checkOption, numberBetween } from './base/options.ts'
@@ -15,7 +14,6 @@ import { quietMs } from './base/log.ts'
 import { isBound } from './hosting/execution-context.ts'
 import type { DeliveryIds } from './inbox/delivery-id.ts'
 import { Receipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
-import { withEvents } from './inbox/dead-letters.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { AddedBy, Handling, KeepsVehicles, Receiver, Webhook } from './receiver/interface.ts'
 import type { KeptVehicles } from './parts/vehicles.ts'
@@ -88,11 +86,10 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   })
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
   const vehicles = vehiclesPart?.keep({ ...settings, note: reports.noteState, clocksBehind: reports.clocksBehind })
-  const registry = new Registry(settings.fields, vehicles?.subjects, settings.branch)
-  const behind: Behind = { branches: undefined, opened: undefined }
+  const registry = new Registry(settings.fields, vehicles, settings.branch)
+  const behind: Behind = { byName: new Map(), branches: undefined, opened: undefined }
   const parts = { settings, registry, receipts, reports, vehicles, behind }
   const intake = new Intake(parts)
-  rememberParts(inbox, parts)
 
   /** The whole path of a request: check the secret, read, keep, answer. Handlers run in a task of their own. */
   async function receive(incoming: Incoming, door: Door): Promise<Answer> {
@@ -118,7 +115,8 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     if (intake.isDraining) return { error: 'draining' }
     intake.lifecycle.enter()
     try {
-      const body = await request.read(bodyBytes[door])
+      let body = await request.read(bodyBytes[door])
+      if ('text' in body && body.text.trim() === '') body = { error: 'body_empty' }
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
       if (!intake.isReady && !(await intake.becomeReady()))
         return { error: 'inbox_unavailable', hint: intake.notReadyHint }
@@ -144,7 +142,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     if (isTest(request)) return
     const reason = error === 'body_too_large' ? error : 'body_unreadable'
     const now = clock.now()
-    intake.noteGap({ reason, fromMs: now, toMs: now, missed: 1 }, request)
+    intake.gaps.note({ reason, fromMs: now, toMs: now, missed: 1 }, request)
   }
 
   function noteTests(tests: readonly ReceivedTest[], request: AuthorizedRequest, door: Door): void {
@@ -159,18 +157,14 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     return refuse(refusal)
   }
 
-  let isStopping = false
-  /** From the call of `drain` on, load balancers are sent to another process, even while messages are still taken. */
-  const busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
-    isStopping ? 'draining' : intake.refusing()
-
   const routes = createRoutes<Bindings>(
-    { receive, busy, refused: (refusal, request) => noteRefused(refusal, { isTest: isTest(request) }) },
+    { receive, busy: intake.busy, refused: (refusal, request) => noteRefused(refusal, { isTest: isTest(request) }) },
     basePath,
   )
 
   let closing: AbortController | undefined
   const receiver: Handling<Bindings, Fields, Keeps> = {
+    ...intake.operator,
     inbox,
     ack: intake.ack,
     durability: intake.durability,
@@ -198,7 +192,6 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
       // NaN would end it at once, and lose what is in memory.
       for (const name of ['deadlineMs', 'handlerGraceMs'] as const)
         checkOption('drain', name, options[name], numberBetween(0, Infinity))
-      isStopping = true
       closing?.abort()
       const drained = intake.drain(options)
       return behind.branches?.drain(options, drained) ?? drained
@@ -206,26 +199,13 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     async [Symbol.asyncDispose]() {
       await receiver.drain()
     },
-    readiness: () => readinessOf(busy()),
-    handlersOf: registry.namesFor,
-    stats: intake.stats,
-    failing: intake.failing,
-    observe: intake.observe,
-    deadLetters: intake.deadLetters,
-    messages: withEvents(intake.messages),
-    replay: (which, from) => intake.replay(which, from),
-    replaySome: intake.replaySome,
-    forget: (vin, how) => intake.forget(vin, how),
-    get branches() {
-      return behind.branches?.byName ?? noBranches
-    },
   }
   const webhook: Webhook<Bindings> = {
     routes: () => routes.app,
     fetch: routes.fetch,
     async accept(message) {
       const request = new GivenRequest(message)
-      const door = message.path === undefined ? 'root' : routes.targetOf(message.path.split('?', 1).join())
+      const door = message.path === undefined ? 'root' : routes.targets.get(message.path.split('?', 1).join())
       if (door === 'root' || door === 'collector') return receive(request, door)
       return noteAndRefuse({ error: 'path_unknown' }, undefined, isTest(request))
     },
@@ -238,7 +218,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
         signal: closing.signal,
         async take(text) {
           // When the inbox is full, the source gives its message again later.
-          const error = intake.refusing()
+          const error = intake.inbox.refusing()
           if (error !== undefined) return error
           const refusal = await admit({ env, context, read: async () => ({ text }) }, 'root', 'root')
           if (refusal !== undefined) noteRefused(refusal, { ...refusal, door: 'root' })
@@ -248,13 +228,11 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
       })
     },
   }
-  if (intake.vehicles !== undefined) Object.assign(receiver, { vehicles: intake.vehicles })
   reports.observers.attach(receiver)
   markRoutes(routes.app, receiver)
-  const { answer, targetOf } = routes
-  const refused = reports.refusals.noteByRuntime
-  const noteCertificate = (untilMs: number): void => void (reports.certificateUntilMs = untilMs)
-  const hosted = { answer, targetOf, refused, noteCertificate, settings: given, reports, intake }
+  const { answer, targets } = routes
+  const hosted = { answer, targets, settings: given, reports, intake }
+  markHosted(inbox, hosted)
   return { receiver, webhook, hosted }
 }
 
@@ -278,7 +256,5 @@ function isTest(request: AuthorizedRequest): boolean {
   for (const [name] of request.headers?.() ?? []) if (name === testHeader) return true
   return false
 }
-
-const noBranches: ReadonlyMap<string, BranchBehind> = /* @__PURE__ */ new Map()
 
 type RefusalOfMessages = Refusal & { readonly messages?: readonly InboxMessage[] }

@@ -6,8 +6,9 @@
 import { FleethookError } from '../../src/base/errors.ts'
 import { aFunction, checkOptions, defined, required, type Rules, wholeNumber } from '../../src/base/options.ts'
 import type { Drainable } from '../../src/hosting/drainable.ts'
-import { givenOnce, type InboxFactory, type Retention } from '../../src/inbox/inbox.ts'
-import { partsWith } from '../../src/receiver/hosted.ts'
+import type { InboxFactory, Retention } from '../../src/inbox/inbox.ts'
+import { givenOnce } from './forwarding.ts'
+import { hostedBy } from '../../src/receiver/hosted.ts'
 import { createInboxObject } from './durable-object/object.ts'
 import { ObjectsInbox } from './durable-object/objects.ts'
 import type { InboxObjectClass, ObjectNamespace } from './durable-object/platform.ts'
@@ -121,7 +122,7 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
  */
 export function inboxObject(receiver: Drainable): InboxObjectClass {
   const keeping = made.get(receiver.inbox)
-  const parts = partsWith(receiver.inbox)
+  const parts = hostedBy(receiver.inbox)?.intake.parts
   if (keeping === undefined || parts === undefined) {
     throw new FleethookError(
       'option_invalid',

@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { givenOnce, type InboxFactory } from '../../src/inbox/inbox.ts'
+import type { InboxFactory } from '../../src/inbox/inbox.ts'
+import { givenOnce } from './forwarding.ts'
 import { type KafkaInboxOptions, readKafkaOptions } from './kafka/options.ts'
 import { KafkaSystem } from './kafka/system.ts'
 import { SharedInbox } from './shared-inbox.ts'

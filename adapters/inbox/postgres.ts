@@ -8,7 +8,8 @@ import { FleethookError } from '../../src/base/errors.ts'
 import { aFunction, checkOption, milliseconds, type Rule, withMethods } from '../../src/base/options.ts'
 import type { DrainResult, Drainable } from '../../src/hosting/drainable.ts'
 import type { Clock } from '../../src/base/clock.ts'
-import { givenOnce, type InboxFactory } from '../../src/inbox/inbox.ts'
+import type { InboxFactory } from '../../src/inbox/inbox.ts'
+import { givenOnce } from './forwarding.ts'
 import { type ConnectionOf, type TransactionPool, transactionsOn, watchPool } from '../../src/once/pool.ts'
 import {
   type ExactlyOnce,

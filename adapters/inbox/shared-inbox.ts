@@ -1,8 +1,6 @@
 import { FleethookError } from '../../src/base/errors.ts'
 import type { Durability, OpenOptions } from '../../src/hosting/drainable.ts'
 import type { Refusal } from '../../src/http/answers.ts'
-import { askedAfter } from '../../src/inbox/archive.ts'
-import { ForwardingInbox } from '../../src/inbox/forwarding.ts'
 import type {
   Claim,
   Inbox,
@@ -13,22 +11,22 @@ import type {
   Outcome,
   Settled,
 } from '../../src/inbox/inbox.ts'
+import type { Asked } from '../../src/inbox/observer.ts'
 import { nothing } from '../../src/inbox/pages.ts'
 import type { Backlog, Failing, InboxStats } from '../../src/inbox/stats.ts'
 import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
+import { ForwardingInbox } from './forwarding.ts'
 import { Life, type Signs } from './signs-of-life.ts'
 import type { SharedPart } from './shared-reader.ts'
 
 /** What a process does: `'receive'` only accepts messages, `'handle'` only runs handlers. */
 export type Role = 'both' | 'receive' | 'handle'
 
-/** What operators ask of a system, once it is connected. */
-export type SystemOperator = NonNullable<Inbox['operator']>
-
 /** A system that several processes share: it keeps the messages. */
 export interface SharedSystem {
   readonly durability: Durability
-  readonly operator: SystemOperator
+  /** What operators ask, once it is connected. */
+  readonly operator: Asked
   /** The states of vehicles. Left out: it cannot keep them. */
   readonly vehicles?: VehicleStore | undefined
   /** Left out: it cannot erase a vehicle. */
@@ -67,7 +65,7 @@ export class SharedInbox extends ForwardingInbox {
   readonly takesNone: Refusal | undefined
   readonly keepsOrder: boolean
   readonly vehicles: VehicleStore | undefined
-  readonly operator: SystemOperator
+  readonly operator: Asked
   readonly forget: Inbox['forget']
   readonly #role: Role
   readonly #settings: InboxSettings
@@ -92,7 +90,7 @@ export class SharedInbox extends ForwardingInbox {
     // An operator may ask before the first message arrives, so each call connects first.
     const { failing = role === 'receive' ? notKnown : undefined } = operator
     const connect = (): Promise<unknown> => this.#connect()
-    this.operator = { ...askedAfter(connect, operator), failing: failing && (() => connect().then(failing)) }
+    this.operator = askedAfter(connect, { ...operator, failing })
   }
 
   override async open({ listeningWasKept = false }: OpenOptions = {}): Promise<Opened> {
@@ -182,6 +180,32 @@ export class SharedInbox extends ForwardingInbox {
       this.#connecting = undefined
       throw error
     }))
+  }
+}
+
+/** Asks only when `ready` has resolved. */
+function askedAfter(
+  ready: () => Promise<unknown>,
+  { deadLetters, messages, replay, replaySome, failing }: Asked,
+): Asked {
+  async function* listed<Found>(list: () => AsyncIterable<Found>): AsyncGenerator<Found> {
+    await ready()
+    yield* list()
+  }
+  return {
+    deadLetters: {
+      list: (which) => listed(() => deadLetters.list(which)),
+      get: (id) => ready().then(() => deadLetters.get(id)),
+      replay: (which, from) => ready().then(() => deadLetters.replay(which, from)),
+      discard: (which) => ready().then(() => deadLetters.discard(which)),
+    },
+    messages: {
+      list: (which) => listed(() => messages.list(which)),
+      get: (id) => ready().then(() => messages.get(id)),
+    },
+    replay: (which, from) => ready().then(() => replay(which, from)),
+    replaySome: replaySome && ((which) => ready().then(() => replaySome(which))),
+    failing: failing && (() => ready().then(failing)),
   }
 }
 

@@ -1,5 +1,5 @@
 import { listedLetter } from '../../src/inbox/archive.ts'
-import type { LastFailure } from '../../src/inbox/failing.ts'
+import type { LastFailure } from '../../src/inbox/stats.ts'
 import type { Claim, DeadLetter, InboxMessage, ListedMessage, Waiting } from '../../src/inbox/inbox.ts'
 
 /** A row of an inbox in a database. Every version of fleethook names the columns like this. */

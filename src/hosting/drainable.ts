@@ -50,7 +50,17 @@ export interface OpenOptions {
 
 /** A receiver as a server sees it: how to open and drain it, and what its 2xx promises. */
 export interface Drainable {
+  /**
+   * Opens the inbox and goes on with the messages that an earlier process left. `serve` calls it before it listens; without
+   * `serve` the first request does. Resolves at once when the inbox is open. Rejects when it cannot be opened.
+   */
   readonly open: (options?: OpenOptions) => Promise<void>
+  /**
+   * Takes no more messages (503) and ends all work. With an inbox in memory it waits until all messages are handled, or until
+   * the deadline (default 25,000 ms). With a durable inbox no handler starts, those that run get `handlerGraceMs` (default
+   * 2,000), and the next process handles the rest. Then it aborts signals and counts what is left. Never ends the process. A
+   * second call returns the same promise. `await using receiver = …` drains at the end of the block.
+   */
   readonly drain: (options?: DrainOptions) => Promise<DrainResult>
   readonly ack: Ack
   readonly durability: Durability

@@ -30,7 +30,7 @@ export async function readRequest(
     // This is the fastest way to read. It stays within the limit, because the runtime ends a body at its declared length.
     if (!gzip && declared >= 0) {
       const text = await request.text()
-      return text.length > limitBytes ? tooLarge(limitBytes) : filled(text)
+      return text.length > limitBytes ? tooLarge(limitBytes) : { text }
     }
     return request.body === null ? { error: 'body_empty' } : await readChunks(chunksOf(request.body), gzip, limitBytes)
   } catch (error) {
@@ -47,7 +47,7 @@ export async function readGiven(
   if (body === undefined || body === null) return nothingGiven
   if (typeof body === 'string') {
     if (longerThan(body, limitBytes)) return tooLarge(limitBytes)
-    return body.charCodeAt(0) === gzipMagic ? gzipAsText : filled(body)
+    return body.charCodeAt(0) === gzipMagic ? gzipAsText : { text: body }
   }
   const isBuffer = body instanceof ArrayBuffer
   if (!isBuffer && !ArrayBuffer.isView(body)) return { value: body }
@@ -56,7 +56,7 @@ export async function readGiven(
   if (body.byteLength > limitBytes) return tooLarge(limitBytes)
   const bytes = isBuffer ? new Uint8Array(body) : new Uint8Array(body.buffer, body.byteOffset, body.byteLength)
   // Some hosts inflate a body and leave its header unchanged. So the bytes decide.
-  if (!gzip || bytes[0] !== gzipMagic) return filled(new TextDecoder().decode(bytes))
+  if (!gzip || bytes[0] !== gzipMagic) return { text: new TextDecoder().decode(bytes) }
   return readChunks(chunksOf(new Blob([Uint8Array.from(bytes)]).stream()), true, limitBytes)
 }
 
@@ -182,7 +182,7 @@ export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number
       return problem
     }
   }
-  return filled(text + decoder.decode())
+  return { text: text + decoder.decode() }
 }
 
 /** Some runtimes inflate a whole chunk at once, to a thousand times its size. So they get small chunks. */
@@ -202,10 +202,6 @@ function inflate(next: () => Promise<Uint8Array<ArrayBuffer> | undefined>): Chun
     { highWaterMark: 0 },
   )
   return chunksOf(pieces.pipeThrough(new DecompressionStream('gzip')))
-}
-
-export function filled(text: string): Body | Refusal {
-  return text.trim() === '' ? { error: 'body_empty' } : { text }
 }
 
 function longerThan(text: string, limitBytes: number): boolean {

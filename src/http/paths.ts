@@ -6,19 +6,17 @@ export const collectorPath = '/services/collector'
 
 export type PathTarget = Door | 'health' | 'healthz' | 'readyz'
 
-const targets: ReadonlyMap<string, PathTarget> = /* @__PURE__ */ new Map([
-  ['', 'root'],
-  [collectorPath, 'collector'],
-  [`${collectorPath}/event`, 'collector'],
-  [`${collectorPath}/event/1.0`, 'collector'],
-  [`${collectorPath}/health`, 'health'],
-  [`${collectorPath}/health/1.0`, 'health'],
-  ['/healthz', 'healthz'],
-  ['/readyz', 'readyz'],
-])
-
-/** The target of a path, with or without a trailing slash. `undefined` for an unknown path, and for one outside of `basePath`. */
-export function targetOf(path: string, basePath: string = ''): PathTarget | undefined {
-  if (!path.startsWith(basePath)) return undefined
-  return targets.get(path.slice(basePath.length, path.endsWith('/') ? -1 : undefined))
+/** The targets of paths below `basePath`, with and without a trailing slash. All others are unknown. */
+export function targetsBelow(basePath: string): ReadonlyMap<string, PathTarget> {
+  const targets: readonly (readonly [path: string, target: PathTarget])[] = [
+    ['', 'root'],
+    [collectorPath, 'collector'],
+    [`${collectorPath}/event`, 'collector'],
+    [`${collectorPath}/event/1.0`, 'collector'],
+    [`${collectorPath}/health`, 'health'],
+    [`${collectorPath}/health/1.0`, 'health'],
+    ['/healthz', 'healthz'],
+    ['/readyz', 'readyz'],
+  ]
+  return new Map(targets.flatMap(([path, target]) => [path, `${path}/`].map((end) => [basePath + end, target])))
 }

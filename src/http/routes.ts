@@ -14,7 +14,7 @@ import {
   unhealthy,
 } from './answers.ts'
 import { type Body, readGiven, readRequest } from './body.ts'
-import { type Door, collectorPath, type PathTarget, targetOf } from './paths.ts'
+import { type Door, collectorPath, type PathTarget, targetsBelow } from './paths.ts'
 import { type ExecutionContext, lastingEnv } from '../hosting/execution-context.ts'
 
 /** A request before its secret is checked and before a byte of its body is read. Every way into the receiver makes one. */
@@ -51,7 +51,8 @@ interface Routes<Bindings extends object> {
     env: unknown,
     context: ExecutionContext | undefined,
   ) => Response | Promise<Response>
-  readonly targetOf: (path: string) => PathTarget | undefined
+  /** The targets of whole paths. */
+  readonly targets: ReadonlyMap<string, PathTarget>
   /** The answer to a request at a target. The app, `fetch`, and servers that make no `Request` all call it. */
   readonly answer: (target: PathTarget | undefined, request: Incoming) => Answer | Promise<Answer>
 }
@@ -96,17 +97,20 @@ export function createRoutes<Bindings extends object>(receiver: Answering, baseP
   // The second pattern is the root with a trailing slash, in the only spelling that the routers of every Hono since 4.9 read. All other
   // paths belong to the host.
   app.all('/', root).all('/:slash{.{0}}', root)
-  app.all(`${collectorPath}/*`, (c) => mounted(c, targetOf(c.req.path.slice(c.req.path.lastIndexOf(collectorPath)))))
+  const mountedTargets = targetsBelow('')
+  app.all(`${collectorPath}/*`, (c) =>
+    mounted(c, mountedTargets.get(c.req.path.slice(c.req.path.lastIndexOf(collectorPath)))),
+  )
   app.all('/healthz', (c) => mounted(c, 'healthz'))
   app.all('/readyz', (c) => mounted(c, 'readyz'))
   app.notFound((c) => mounted(c, undefined))
 
-  const below = (path: string): PathTarget | undefined => targetOf(path, basePath)
+  const targets = targetsBelow(basePath)
   return {
     app,
     answer,
-    targetOf: below,
-    fetch: (request, env, context) => respond(below(getPath(request)), new FetchRequest(request, env, context)),
+    targets,
+    fetch: (request, env, context) => respond(targets.get(getPath(request)), new FetchRequest(request, env, context)),
   }
 }
 

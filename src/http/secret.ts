@@ -54,18 +54,15 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
       `messages are refused although their secret is right: the header has ${word} as its scheme word. Set \`secret\` to the whole value of \`auth\`.`,
     )
   }
-  if (typeof secret !== 'function') {
-    const expected = prepare(secret)
-    return (authorization, door, _env, used) => check(expected, used, misplaced, authorization, door)
-  }
+  if (typeof secret !== 'function') return checkFor(secret, misplaced)
 
-  let known: { readonly of: string; readonly expected: Expected } | undefined
+  let known: { readonly of: string; readonly check: ReturnType<typeof checkFor> } | undefined
   let complained = false
   return async (authorization, door, env, used) => {
     try {
       const value = await secret(env)
       const of = JSON.stringify(value) ?? ''
-      if (known?.of !== of) known = { of, expected: prepare(value) }
+      if (known?.of !== of) known = { of, check: checkFor(value, misplaced) }
       complained = false
     } catch (error) {
       // Logged once, until there is a secret again. The text of the error can quote the secret, so the log has only its name.
@@ -74,7 +71,7 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
       complained = true
       return { error: 'secret_unavailable' }
     }
-    return check(known.expected, used, misplaced, authorization, door)
+    return known.check(authorization, door, env, used)
   }
 }
 
@@ -83,19 +80,15 @@ function complaint(error: unknown): string {
   return `the function given as \`secret\` threw ${error instanceof Error ? `a ${error.name}` : typeof error}.`
 }
 
-interface Expected {
-  readonly secrets: readonly ExpectedSecret[]
-  readonly isListed: boolean
-}
-
-function prepare(secret: unknown): Expected {
+/** Throws for a value that can never work. */
+function prepare(secret: unknown): readonly ExpectedSecret[] {
   const values: readonly unknown[] = Array.isArray(secret) ? secret : [secret]
   if (values.length === 0 || values.some((value) => value === '' || value === undefined || value === null)) {
     throw new FleethookError('secret_missing', `Option \`secret\` ${missing(secret)}.`, {
       hint: 'Pass the value that is set as `auth` of the webhook (is the environment variable set?), or `secret: false` to accept every request.',
     })
   }
-  return { secrets: values.map(expect), isListed: Array.isArray(secret) }
+  return values.map(expect)
 }
 
 function missing(secret: unknown): string {
@@ -129,41 +122,43 @@ function splitScheme(value: string): { readonly scheme: string | undefined; read
   return { scheme: value.slice(0, blank).toLowerCase(), rest: value.slice(blank).trimStart() }
 }
 
-function check(
-  { secrets: expected, isListed }: Expected,
-  used: Used | undefined,
+/** The check for these secrets. `misplaced` is told the scheme word of a header whose secret is right. */
+function checkFor(
+  secret: unknown,
   misplaced: (word: string) => void,
-  authorization: string | null | undefined,
-  door: Door,
-): Refusal | undefined {
-  if (typeof authorization !== 'string' || authorization.trim() === '') return { error: 'authorization_missing' }
+): (authorization: string | null | undefined, door: Door, _env: unknown, used?: Used) => Refusal | undefined {
+  const expected = prepare(secret)
+  const isListed = Array.isArray(secret)
+  return (authorization, door, _env, used) => {
+    if (typeof authorization !== 'string' || authorization.trim() === '') return { error: 'authorization_missing' }
 
-  const { scheme, rest } = splitScheme(authorization)
-  const basic = scheme === 'basic' && door === 'collector'
-  const token = basic ? password(rest) : rest
-  const withToken = basic || scheme === collectorScheme
-  const bareAllowed = door === 'root'
-  let right: ExpectedSecret | undefined
-  // Every candidate is compared, without an early return. So the time does not show which secret is near, or how near.
-  for (const candidate of expected) {
-    // One comparison is enough: after the collector's scheme word, the whole value is right exactly when the token is.
-    if (withToken && candidate.token !== undefined) right = candidate.token.equals(token) ? candidate : right
-    else if (bareAllowed || candidate.scheme !== undefined)
-      right = candidate.whole.equals(authorization) ? candidate : right
-  }
-  if (right === undefined) {
-    const refusal = wrong(authorization, scheme, basic, door, expected)
-    const mayBeNear = refusal.error === 'authorization_scheme' || (scheme !== undefined && !withToken)
-    if (mayBeNear && (scheme !== undefined || bareAllowed)) {
-      let isNear = false
-      for (const candidate of expected) isNear = candidate.rest.equals(rest) || isNear
-      // Behind a comma it is the second of two headers, and the word before it is the first one.
-      if (isNear && scheme?.endsWith(',') !== true) misplaced(shownWord(authorization, scheme, expected))
+    const { scheme, rest } = splitScheme(authorization)
+    const basic = scheme === 'basic' && door === 'collector'
+    const token = basic ? password(rest) : rest
+    const withToken = basic || scheme === collectorScheme
+    const bareAllowed = door === 'root'
+    let right: ExpectedSecret | undefined
+    // Every candidate is compared, without an early return. So the time does not show which secret is near, or how near.
+    for (const candidate of expected) {
+      // One comparison is enough: after the collector's scheme word, the whole value is right exactly when the token is.
+      if (withToken && candidate.token !== undefined) right = candidate.token.equals(token) ? candidate : right
+      else if (bareAllowed || candidate.scheme !== undefined)
+        right = candidate.whole.equals(authorization) ? candidate : right
     }
-    return refusal
+    if (right === undefined) {
+      const refusal = wrong(authorization, scheme, basic, door, expected)
+      const mayBeNear = refusal.error === 'authorization_scheme' || (scheme !== undefined && !withToken)
+      if (mayBeNear && (scheme !== undefined || bareAllowed)) {
+        let isNear = false
+        for (const candidate of expected) isNear = candidate.rest.equals(rest) || isNear
+        // Behind a comma it is the second of two headers, and the word before it is the first one.
+        if (isNear && scheme?.endsWith(',') !== true) misplaced(shownWord(authorization, scheme, expected))
+      }
+      return refusal
+    }
+    used?.(expected.indexOf(right), isListed)
+    return undefined
   }
-  used?.(expected.indexOf(right), isListed)
-  return undefined
 }
 
 /** What is before the secret can be a secret too, of this receiver or of somebody else. So only a plain word is shown. */
@@ -257,27 +252,6 @@ function bytesOf(length: number): Uint8Array {
 
 const encoder = new TextEncoder()
 
-/** A text padded with zeros to a window of fixed size, so that comparing takes the same time for every text. */
-interface PaddedText {
-  readonly bytes: Uint8Array
-  written: number
-  fits: boolean
-}
-
-/** The time of a comparison shows only the size of the window: the power of two above the secret's length. */
-function windowFor(secret: string): PaddedText {
-  let bytes = leastBytes
-  while (bytes < secret.length) bytes *= 2
-  return { bytes: bytesOf(bytes), written: 0, fits: false }
-}
-
-function fill(window: PaddedText, text: string): void {
-  window.bytes.fill(0)
-  const { read, written } = encoder.encodeInto(text, window.bytes)
-  window.written = written
-  window.fits = read === text.length
-}
-
 /** A secret that is ready to be compared. */
 interface Comparable {
   /** Whether `text` is the secret. The time does not depend on how much of it is right. */
@@ -285,15 +259,19 @@ interface Comparable {
 }
 
 export function comparable(secret: string): Comparable {
-  const expected = windowFor(secret)
-  fill(expected, secret)
-  // Comparing is synchronous, so all requests can share one window.
-  const offered = windowFor(secret)
+  // Padded with zeros, so the time of a comparison shows only this size: the power of two above the secret's length.
+  let size = leastBytes
+  while (size < secret.length) size *= 2
+  const expected = bytesOf(size)
+  const { written: length } = encoder.encodeInto(secret, expected)
+  // Comparing is synchronous, so all requests can share it.
+  const offered = bytesOf(size)
   return {
     equals(text) {
-      fill(offered, text)
-      const same = equalBytes(offered.bytes, expected.bytes)
-      return same && offered.fits && offered.written === expected.written
+      offered.fill(0)
+      const { read, written } = encoder.encodeInto(text, offered)
+      const same = equalBytes(offered, expected)
+      return same && read === text.length && written === length
     },
   }
 }

@@ -11,15 +11,10 @@ import type {
   ReplayPage,
   ReplaySelection,
 } from './dead-letters.ts'
-import type { OperatorApi } from './observer.ts'
+import type { Asked } from './observer.ts'
 import { laneOf } from './receipts.ts'
 import { bytesOfMessage, firstPage, largestPage, pagesOf } from './pages.ts'
 import type { Archive, DeadLetter, InboxMessage, ListedMessage, ReadMessage, Waiting } from './inbox.ts'
-
-/** For an inbox without a receiver. */
-export const readsNothing: ReadMessage = () => {
-  throw new FleethookError('message_unreadable', 'Only a receiver reads messages.')
-}
 
 type Selected = MessageSelection & { readonly after?: string | undefined }
 
@@ -52,30 +47,30 @@ interface Reader<Shown> {
   get(id: string): Promise<Shown | undefined>
 }
 
-/** Reads what is kept, with the event instead of the text. */
 function readerOf<Shown>(
   archive: Pick<Archive, 'list'>,
   what: 'dead' | 'all',
   read: ReadMessage,
-  shown: (listed: ListedMessage) => readonly Shown[],
+  shown: (listed: ListedMessage) => Shown,
 ): Reader<Shown> {
   return {
     async *list(which = {}) {
-      for await (const listed of kept(archive, what, which, read)) yield* shown(listed)
+      for await (const listed of kept(archive, what, which, read)) yield shown(listed)
     },
-    get: async (id) => (await archive.list(what, { id, limit: 1 })).flatMap(shown)[0],
+    get: async (id) => (await archive.list(what, { id, limit: 1 })).map(shown)[0],
   }
 }
 
+/** Reads dead letters, with the event instead of the text. */
 export const createDeadLetterReader = (archive: Pick<Archive, 'list'>, read: ReadMessage): Reader<DeadMessage> =>
-  readerOf(archive, 'dead', read, ({ message, reason }) =>
-    reason === undefined ? [] : [deadMessage({ id: message.id, message, ...reason }, read)],
+  readerOf(archive, 'dead', read, ({ message, reason = { error: '', attempts: 0, diedAt: 0 } }) =>
+    deadMessage({ id: message.id, message, ...reason }, read),
   )
 
 export const createMessages = (archive: Pick<Archive, 'list'>, read: ReadMessage): Messages =>
   readerOf<MessageRecord>(archive, 'all', read, ({ message, state, reason }) => {
     const death = reason && { ...reason, diedAt: new Date(reason.diedAt) }
-    return [{ id: message.id, event: readable(message, read), bytes: message.bytes, state, death }]
+    return { id: message.id, event: readable(message, read), bytes: message.bytes, state, death }
   })
 
 /** The dead letters of an inbox, by their ids. */
@@ -124,14 +119,17 @@ interface ReplaysOptions {
   readonly revived: (message: Waiting, scope: RequestScope) => Promise<void>
 }
 
-/** What operators ask of the messages that an inbox keeps. */
-export type Asked = Pick<OperatorApi, 'deadLetters' | 'messages' | 'replay' | 'replaySome'>
-
 /** Replayed at once. The next ones follow when these are handled, so that live messages run in between. */
 const atOnce = 100
 
-/** The dead letters and handled messages that the inbox still keeps: to look at, and to replay. */
-export function createReplays({ archive = noArchive, open, read, isDraining, revived }: ReplaysOptions): Asked {
+/** The dead letters and handled messages that the inbox still keeps: to look at, and to replay, once it is open. */
+export function createReplays({ archive: given = noArchive, open, read, isDraining, revived }: ReplaysOptions): Asked {
+  const archive: Archive = {
+    list: (what, which) => open().then(() => given.list(what, which)),
+    revive: (id) => open().then(() => given.revive(id)),
+    discard: (id) => open().then(() => given.discard(id)),
+  }
+
   /** Replays messages in the order given. All ids are known before the first one, so no message is replayed twice. */
   async function revive(
     ids: readonly string[],
@@ -164,7 +162,7 @@ export function createReplays({ archive = noArchive, open, read, isDraining, rev
     return count
   }
 
-  return askedAfter(open, {
+  return {
     messages: createMessages(archive, read),
     deadLetters: deadLettersOf({ list: (what, which) => archive.list(what, which), replay: revive, discard }, read),
     async replay(which, from) {
@@ -178,7 +176,7 @@ export function createReplays({ archive = noArchive, open, read, isDraining, rev
       const ids = found.map(({ id }) => id)
       return { messages: await revive(ids, {}, next !== null), next }
     },
-  })
+  }
 }
 
 /** The messages of one part of a replay. `next`: the last of them, when there may be more. */
@@ -201,28 +199,6 @@ export async function* replayable(
 ): AsyncGenerator<InboxMessage> {
   for await (const { message } of kept(archive, 'settled', which, read, largestPage))
     if (message.kind === 'wire') yield message
-}
-
-/** Asks only when `ready` has resolved. */
-export function askedAfter(ready: () => Promise<unknown>, { deadLetters, messages, replay, replaySome }: Asked): Asked {
-  async function* listed<Found>(list: () => AsyncIterable<Found>): AsyncGenerator<Found> {
-    await ready()
-    yield* list()
-  }
-  return {
-    deadLetters: {
-      list: (which) => listed(() => deadLetters.list(which)),
-      get: (id) => ready().then(() => deadLetters.get(id)),
-      replay: (which, from) => ready().then(() => deadLetters.replay(which, from)),
-      discard: (which) => ready().then(() => deadLetters.discard(which)),
-    },
-    messages: {
-      list: (which) => listed(() => messages.list(which)),
-      get: (id) => ready().then(() => messages.get(id)),
-    },
-    replay: (which, from) => ready().then(() => replay(which, from)),
-    replaySome: replaySome && ((which) => ready().then(() => replaySome(which))),
-  }
 }
 
 /** Throws `option_invalid` for an invalid time. */

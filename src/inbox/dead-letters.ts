@@ -1,6 +1,6 @@
 import type { FleetEvent, Topic, WireTopic } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { ExecutionContext } from '../hosting/execution-context.ts'
+import type { RequestScope } from '../hosting/execution-context.ts'
 
 /** A message that was given up, and why. */
 export interface DeadMessage {
@@ -69,7 +69,7 @@ export interface DeadLetters {
    */
   replay(
     which: string | (MessageSelection & { readonly dryRun?: boolean | undefined }),
-    from?: { readonly env?: unknown; readonly context?: ExecutionContext | undefined },
+    from?: Partial<RequestScope>,
   ): Promise<number>
   /** Deletes one by its id, or all that match. Resolves to the number of messages. */
   discard(which: string | (MessageSelection & { readonly dryRun?: boolean | undefined })): Promise<number>

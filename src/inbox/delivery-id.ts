@@ -27,29 +27,29 @@ export class DeliveryIds {
   next(nowMs: number): string {
     this.#counter += 1
     // If the clock was set back, ids stay in the last millisecond until its numbers are used up, and then move on to the next.
-    if (nowMs > this.newestMs || this.#counter === perMs) this.#begin(Math.max(nowMs, this.newestMs + 1))
+    if (nowMs > this.newestMs || this.#counter >= perMs) {
+      this.newestMs = Math.max(nowMs, this.newestMs + 1)
+      this.#counter = this.#first
+      const time = this.newestMs.toString(16).padStart(12, '0')
+      this.#head = `${time.slice(0, 8)}-${time.slice(8)}-7`
+      if (nextWord === words.length) {
+        crypto.getRandomValues(words)
+        nextWord = 0
+      }
+      const first = words[nextWord++] ?? 0
+      const second = words[nextWord++] ?? 0
+      const high = (((first & 0x3fff_ffff) | 0x8000_0000) >>> 0).toString(16)
+      this.#tail = `-${high.slice(0, 4)}-${high.slice(4)}${second.toString(16).padStart(8, '0')}`
+    }
     return this.#head + this.#counter.toString(16).padStart(3, '0') + this.#tail
   }
 
   /** From now on all ids sort after this id of an earlier process, whatever the clock says. */
   follow(id: string): void {
     const ms = millisecondOf(id)
-    if (ms >= this.newestMs) this.#begin(ms + 1)
-  }
-
-  #begin(ms: number): void {
+    if (ms < this.newestMs) return
     this.newestMs = ms
-    this.#counter = this.#first
-    const time = ms.toString(16).padStart(12, '0')
-    this.#head = `${time.slice(0, 8)}-${time.slice(8)}-7`
-    if (nextWord === words.length) {
-      crypto.getRandomValues(words)
-      nextWord = 0
-    }
-    const first = words[nextWord++] ?? 0
-    const second = words[nextWord++] ?? 0
-    const high = (((first & 0x3fff_ffff) | 0x8000_0000) >>> 0).toString(16)
-    this.#tail = `-${high.slice(0, 4)}-${high.slice(4)}${second.toString(16).padStart(8, '0')}`
+    this.#counter = perMs - 1
   }
 }
 

@@ -8,10 +8,9 @@ import type { Refusal } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
 import type { StoredVehicle, VehiclesElsewhere, VehicleStore } from './vehicle-store.ts'
 import type { Window, WindowHost } from './window.ts'
-import type { OperatorApi } from './observer.ts'
+import type { Asked, OperatorApi } from './observer.ts'
 import type { Forgotten } from './dead-letters.ts'
-import type { LastFailure } from './failing.ts'
-import type { Backlog, Failing, InboxStats } from './stats.ts'
+import type { Backlog, Failing, InboxStats, LastFailure } from './stats.ts'
 import type { Log } from '../base/log.ts'
 
 /** One accepted message, as an inbox keeps it. */
@@ -353,7 +352,7 @@ export interface Inbox {
   /** The states of vehicles, where other processes keep them. */
   readonly vehiclesElsewhere?: VehiclesElsewhere | undefined
   /** What operators ask, where not all messages are in this process. Left out: the receiver asks the inbox for them. */
-  readonly operator?: Pick<OperatorApi, 'deadLetters' | 'messages' | 'replay' | 'replaySome' | 'failing'>
+  readonly operator?: Asked
   /** What waits and what fails in all processes, at the last look. Left out: it is not known here, or all of it is in this process. */
   overall?(): { readonly backlog: Backlog | undefined; readonly failing: Failing | undefined }
   /** Sentences for the operator when the receiver has started. */
@@ -423,7 +422,7 @@ export interface InboxSettings {
   /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */
   readonly openGaps?: () => readonly KeptGap[]
   /** What operators may ask of the receiver, for an inbox through which they can reach it. Not to be used before `open`. */
-  readonly operator?: OperatorApi
+  readonly operator?: () => OperatorApi
 }
 
 /** One call of `receiver.on`, `batch` or `when`. */
@@ -433,18 +432,6 @@ export interface HandledSubjects {
     { readonly vins?: unknown; readonly fields?: readonly string[]; readonly changed?: readonly string[] } | undefined
   /** The name of the mark that its handler leaves. */
   readonly mark: string | undefined
-}
-
-/** For the inbox of one receiver: throws `option_invalid` when it is given to a second one. */
-export function givenOnce(name: string, own: string): () => void {
-  let isGiven = false
-  return () => {
-    if (isGiven)
-      throw new FleethookError('option_invalid', `One ${name} was given to two receivers.`, {
-        hint: `Make one for each receiver, with its own ${own}.`,
-      })
-    isGiven = true
-  }
 }
 
 /** How long messages that are no longer pending are kept, and how many bytes of them. The oldest are dropped first. */

@@ -61,23 +61,29 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
   let closed = false
 
   /** Throws when there is no room for them. */
-  function reserve(messages: readonly InboxMessage[]): void {
+  function put(messages: readonly InboxMessage[]): void {
     let more = 0
     for (const message of messages) more += message.bytes
     if (closed) throw new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
     if (kept.size + messages.length > pendingMessages || bytes + more > pendingBytes)
       throw whyNeverFit(messages.length, more, { pendingMessages, pendingBytes }) ?? full
     bytes += more
+    for (const message of messages) kept.set(message.id, { message, deliveries: 0, letter: undefined })
   }
 
-  function forget(id: string): InboxMessage | undefined {
+  const settle: Inbox['settle'] = (id, outcome = done) => {
     const found = kept.get(id)
-    if (found?.message === undefined) return undefined
+    if (found?.message === undefined) return
+    if (outcome.as === 'later') {
+      found.deliveries = outcome.next.deliveries ?? found.deliveries
+      return
+    }
     const { message } = found
     kept.delete(id)
     found.message = undefined
     bytes -= message.bytes
-    return message
+    if (outcome.vehicle !== undefined) vehicles?.keep(outcome.vehicle)
+    if (outcome.as === 'dead') bury(message, outcome.reason)
   }
 
   /** The newest are kept. */
@@ -110,10 +116,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 
     open: async () => ({ waiting: nothing() }),
 
-    put(messages) {
-      reserve(messages)
-      for (const message of messages) kept.set(message.id, { message, deliveries: 0, letter: undefined })
-    },
+    put,
 
     claim(id) {
       const found = kept.get(id)
@@ -123,18 +126,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       return { message, deliveries, replayed: letter !== undefined, changed: letter?.changed }
     },
 
-    settle(id, outcome = done) {
-      if (outcome.as === 'later') {
-        const found = kept.get(id)
-        const { deliveries } = outcome.next
-        if (found !== undefined && deliveries !== undefined) found.deliveries = deliveries
-        return
-      }
-      const message = forget(id)
-      if (message === undefined) return
-      if (outcome.vehicle !== undefined) vehicles?.keep(outcome.vehicle)
-      if (outcome.as === 'dead') bury(message, outcome.reason)
-    },
+    settle,
 
     archive: {
       async list(what, which) {
@@ -149,7 +141,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
         const letter = dead.get(id)
         if (letter === undefined) return undefined
         const { message } = letter
-        reserve([message])
+        put([message])
         kept.set(id, { message, deliveries: 0, letter })
         removeDead(id)
         return message
@@ -160,7 +152,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     async forget(vin, dryRun) {
       const own = listed().filter(({ message }) => isAbout(message, vin))
       if (!dryRun) {
-        for (const { message } of own) if (forget(message.id) === undefined) removeDead(message.id)
+        for (const { message, state } of own) void (state === 'dead' ? removeDead(message.id) : settle(message.id))
         await vehicles?.forget(vin)
       }
       const deadLetters = own.filter(({ state }) => state === 'dead').length

@@ -1,6 +1,6 @@
 import type { FleetEvent, GapEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { RuntimeRefusal } from '../hosting/drainable.ts'
+import type { Drainable, RuntimeRefusal } from '../hosting/drainable.ts'
 import type { RequestScope } from '../hosting/execution-context.ts'
 import type { Readiness, RefusalError } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
@@ -8,11 +8,12 @@ import type {
   DeadLetters,
   DeadMessage,
   Forgotten,
+  KeptMessages,
+  KnownVehicles,
   Messages,
   Replayed,
-  ReplaySelection,
   ReplayPage,
-  KnownVehicles,
+  ReplaySelection,
 } from './dead-letters.ts'
 import type { Backlog, Failing, Stats } from './stats.ts'
 
@@ -186,30 +187,110 @@ export interface Observer {
   forgotten?(vin: string): unknown
 }
 
-/** What an operator can ask of a receiver, or of the inbox of a stopped one. */
-export interface OperatorApi {
+/** What operators ask of a receiver that runs, and of a branch. */
+export interface Operated {
+  /**
+   * Tells an observer of refused requests, errors, dead letters and more. Returns a function that removes it. The option `observe` does
+   * the same from the start. Throws `option_invalid` for a member that is no function.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   *
+   * const receiver = createReceiver({ secret: 'a-long-random-value' })
+   * receiver.observe({
+   *   refused: ({ error, isAuthentic, vins }) => isAuthentic && console.warn('refused', error, vins),
+   *   failed: (error, { handler }) => console.error(handler, error),
+   * })
+   * ```
+   */
+  readonly observe: (observer: Observer) => () => void
+  /** Counts since construction, and the current state. */
+  readonly stats: () => Stats
+  /** What fails now: `stats().failing` with the texts of errors, which can quote messages. `fleethook failing` shows it. */
+  readonly failing: () => Promise<Failing>
+  /**
+   * Erases everything that this receiver keeps of a vehicle, for a customer who asks for it: messages in every state, dead letters, the newest
+   * state, timers, gaps, and what the feed has in memory. Messages that wait are erased too: their handlers never run, and those that run are
+   * aborted. `dryRun` only counts. What handlers have written elsewhere, logs and backups are yours to erase: see `docs/operating.md`.
+   *
+   * Rejects with `inbox_unsupported` with `kafkaInbox`: no record of a topic can be deleted by its vehicle.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   *
+   * const receiver = createReceiver({ secret: 'a-long-random-value' })
+   * const { messages, waiting, deadLetters } = await receiver.forget('0FLEETV14T0000004')
+   * ```
+   */
+  readonly forget: (vin: string, options?: { readonly dryRun?: boolean }) => Promise<Forgotten>
+  /** Whether the receiver takes messages now, and why not. `GET /readyz` answers the same. */
+  readonly readiness: () => Readiness
+  /**
+   * The names of the handlers that an event is for, in their order, batches last. A handler without a name is named by the
+   * place where it was registered. Handlers of `receiver.when` are left out, because they depend on what the event changed.
+   */
+  readonly handlersOf: (event: FleetEvent | MalformedBody) => readonly string[]
   readonly deadLetters: DeadLetters
-  readonly messages: Messages
-  /** Replays messages that were handled and that the inbox still keeps. Resolves to the number of messages. */
+  /**
+   * The messages that the inbox keeps, newest first: those that wait, and dead letters and handled messages until their
+   * retention is over. An inbox in memory keeps no handled messages, and `kafkaInbox` cannot list any.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   *
+   * const receiver = createReceiver({ secret: 'a-long-random-value' })
+   * for await (const { id, state, event } of receiver.messages.list({ vin: '0FLEETV14T0000004' }))
+   *   console.log(id, state, event.topic)
+   * ```
+   */
+  readonly messages: KeptMessages
+  /**
+   * Replays messages that were handled and that the inbox still keeps (its retention), in the order in which they came: all
+   * handlers run again, with `context.delivery.replayed`. It replays a hundred at a time, and the next hundred when those are
+   * done, so that live messages run in between. Resolves to the number of messages once the last ones are waiting again, and
+   * to 0 with an inbox that keeps none, such as the one in memory. Rejects with `inbox_full` when there is no room for the
+   * next.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   *
+   * const receiver = createReceiver({ secret: 'a-long-random-value' })
+   * await receiver.replay({ from: new Date('2026-11-20T06:00Z'), to: new Date('2026-11-20T09:00Z'), topic: 'data' })
+   * ```
+   */
   readonly replay: (which: ReplaySelection, from?: Partial<RequestScope>) => Promise<number>
-  /** One part of such a replay. Left out: the inbox cannot go on where a replay was broken off. */
-  readonly replaySome?: ((which: ReplayPage) => Promise<Replayed>) | undefined
-  /** `receiver.forget`. Left out: the inbox cannot erase a vehicle. */
-  readonly forget?: (vin: string, options?: { readonly dryRun?: boolean }) => Promise<Forgotten>
+  /**
+   * One part of such a replay, of at most `limit` messages. With the `next` of one part as `after` of the next, a replay goes on where it was
+   * broken off. `undefined`: the inbox cannot do that.
+   */
+  readonly replaySome: ((which: ReplayPage) => Promise<Replayed>) | undefined
+  /** What `branch` of `fleethook/branch` has put behind it, by name. */
+  readonly branches: ReadonlyMap<string, BranchBehind>
+}
+
+/** What an operator can ask of a receiver, or of the inbox of a stopped one. That one leaves out what needs a process. */
+export interface OperatorApi
+  extends
+    Pick<Operated, 'deadLetters' | 'replay'>,
+    Partial<Omit<Operated, 'deadLetters' | 'messages' | 'replay' | 'failing' | 'branches'>> {
+  readonly messages: Messages
+  /** Left out, or `undefined`: handlers run elsewhere, and nobody asks them. */
+  readonly failing?: Operated['failing'] | undefined
   /** `stats().backlog` as of now, for tables that are asked when no receiver runs. */
   readonly backlog?: () => Promise<Backlog>
   /** The newest state of each vehicle: `receiver.vehicles`. Left out, or `undefined`: it is not kept. */
   readonly vehicles?: KnownVehicles | undefined
-  /** Counts since construction, and the current state. Left out when no receiver runs. */
-  readonly stats?: () => Stats
-  /** `stats().failing` as of now, with the texts of errors, which can quote messages. Left out when no receiver runs. */
-  readonly failing?: (() => Promise<Failing>) | undefined
-  /** Adds an observer. Returns a function that removes it. Left out when no receiver runs. */
-  readonly observe?: (observer: Observer) => () => void
-  /** Whether the receiver takes messages now. Left out when no receiver runs. */
-  readonly readiness?: () => Readiness
-  /** The branches of the receiver, by their names. Left out when no receiver runs. */
   readonly branches?: ReadonlyMap<string, OperatorApi>
-  /** `receiver.handlersOf`. Left out when no receiver runs, or when its handlers run elsewhere. */
-  readonly handlersOf?: (event: FleetEvent | MalformedBody) => readonly string[]
+}
+
+/** The part of that which an inbox answers itself, where not all messages are in this process. */
+export type Asked = Pick<OperatorApi, 'deadLetters' | 'messages' | 'replay' | 'replaySome' | 'failing'>
+
+/** A branch, as the receiver in front of it sees it. */
+export interface BranchBehind extends Operated, Drainable {
+  readonly vehicles?: KnownVehicles | undefined
 }

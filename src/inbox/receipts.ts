@@ -87,7 +87,8 @@ export class Receipts {
         if (addIfTest(tests, value, text)) continue
         return { messages, tests, broken: { error: flaw, eventNumber: messages.length + tests.length } }
       }
-      const event = withSecret(normalizer.normalize(value, receivedAt), entrance)
+      const plain = normalizer.normalize(value, receivedAt)
+      const event = entrance === door ? plain : withSecret(plain, entrance)
       // Only a message that is not telemetry can be a test message, so telemetry is not checked again.
       if (event.topic === 'unknown' && addIfTest(tests, value, text)) continue
       messages.push({

@@ -1,10 +1,10 @@
-import { backgroundTimer, elapsedMs } from '../base/clock.ts'
+import { backgroundTimer, elapsedMs, resolvedOr } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import { Core } from '../core/core.ts'
-import { drain, resolvedOr } from '../core/draining.ts'
-import type { RequestWork } from '../core/message.ts'
-import type { Lifecycle } from '../core/lifecycle.ts'
+import { drain } from '../core/draining.ts'
+import type { Message, RequestWork } from '../core/message.ts'
+import type { Lifecycle } from '../core/runner.ts'
 import type { Part } from '../core/part.ts'
 import type { Registry } from '../core/registry.ts'
 import { retryOptions } from '../core/retry.ts'
@@ -13,28 +13,43 @@ import type { FieldCatalogue } from '../events/fields.ts'
 import { GapReporting } from '../gaps/gaps.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound, noRequest, type RequestScope } from '../hosting/execution-context.ts'
-import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
+import { readinessOf, type Refusal } from '../http/answers.ts'
 import { createReplays, deadMessage } from '../inbox/archive.ts'
-import type { DeadLetters, Forgotten, Messages } from '../inbox/dead-letters.ts'
-import { failingOf } from '../inbox/failing.ts'
+import { type Forgotten, withEvents } from '../inbox/dead-letters.ts'
+import { failingOf, type Stats } from '../inbox/stats.ts'
 import {
   type Inbox,
   type InboxFactory,
-  type InboxGap,
   type InboxMessage,
   RefusedElsewhere,
   refusingMs,
   type Waiting,
 } from '../inbox/inbox.ts'
-import type { Observer, OperatorApi } from '../inbox/observer.ts'
+import type { BranchBehind, Operated, OperatorApi } from '../inbox/observer.ts'
 import { laneOf, type Receipts, vinOf } from '../inbox/receipts.ts'
-import type { Failing, Stats } from '../inbox/stats.ts'
 import type { Window } from '../inbox/window.ts'
 import type { KeptVehicles } from '../parts/vehicles.ts'
 import type { LocalVehicles, Vehicles, VehicleStates } from '../vehicles/vehicles.ts'
-import type { Behind } from './branches.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from '../reports/reports.ts'
+
+/** Where a receiver has its branches. */
+export interface Behind {
+  readonly byName: Map<string, BranchBehind>
+  branches: BranchesBehind | undefined
+  /** How the receiver was opened, once it is. */
+  opened: OpenOptions | undefined
+}
+
+/** All of them. What they need is in `src/branch`, so who has none does not bundle it. */
+export interface BranchesBehind {
+  open(options: OpenOptions): void
+  /** The receiver has put these messages into its inbox, and no handler has run for them. Resolves when their turns may come; `undefined`: at once. */
+  handOver(given: readonly Message[], messages: readonly InboxMessage[]): Promise<unknown> | undefined
+  drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult>
+  forget(vin: string, dryRun: boolean, front: Forgotten): Promise<Forgotten>
+  stats(): Stats['branches']
+}
 
 /** What a receiver consists of beside its intake. */
 export interface ReceiverParts {
@@ -56,14 +71,15 @@ const leastRestMs = 60_000
  * Where a receiver puts messages: the inbox keeps them, and the core runs their handlers, unless the inbox hands them out elsewhere. What the
  * inbox refuses is a gap.
  */
-export class Intake implements OperatorApi {
+export class Intake {
   readonly ack: Ack
   readonly durability: Durability
-  readonly deadLetters: DeadLetters
-  readonly messages: Messages
-  readonly replay: OperatorApi['replay']
-  readonly replaySome: OperatorApi['replaySome']
-  /** The states of vehicles in this process. */
+  readonly inbox: Inbox
+  readonly gaps: GapReporting
+  /** What operators ask. */
+  readonly operator: Operated & Pick<OperatorApi, 'vehicles'>
+  /** The states of vehicles in this process, as messages change them and as operators see them. */
+  readonly states: VehicleStates | undefined
   readonly ownVehicles: LocalVehicles | undefined
   /** The newest state of each vehicle. `undefined`: nothing keeps it. */
   readonly vehicles: Vehicles<FieldCatalogue> | undefined
@@ -77,12 +93,9 @@ export class Intake implements OperatorApi {
   notReadyHint: string | undefined
   /** For what no request brings: messages that the inbox finds, and gaps. */
   readonly #scope: RequestScope
-  readonly #gaps: GapReporting
-  readonly #inbox: Inbox
   readonly #core: Core
   /** `undefined`: every message that waits has its place. */
   readonly #window: Window<Waiting> | undefined
-  readonly #states: VehicleStates | undefined
   /** The core hands out what is put. */
   readonly #isHere: boolean
   /** Branches get messages before their turns: no other process handles them, and no part skips any. */
@@ -93,11 +106,12 @@ export class Intake implements OperatorApi {
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
   #readiness: Promise<boolean> | undefined
-  /** The number of requests that wait until it is ready, or were released and have not gone on yet. */
-  #waiters = 0
+  /**
+   * What new requests wait for: that earlier messages have their places, a window that is about to be closed, and those requests that wait already,
+   * or were released and have not gone on yet.
+   */
+  #waitsFor = 1
   #isRecovered = false
-  /** New requests wait for a moment, because the window is about to be closed. */
-  #isHeldBack = false
   /** The newest message of earlier processes. */
   #lastId = ''
   /** Messages of this process with smaller ids, which a branch gets, that wait in the inbox only. */
@@ -107,7 +121,6 @@ export class Intake implements OperatorApi {
   #isClosed = false
   #notListeningMs = (): number => 0
   readonly #longestWaitMs: number
-  readonly handlersOf: Registry['namesFor']
 
   constructor(parts: ReceiverParts, createInbox: InboxFactory = parts.settings.inbox, scope: RequestScope = noRequest) {
     const { settings, registry, receipts, reports, vehicles } = parts
@@ -116,7 +129,6 @@ export class Intake implements OperatorApi {
     const log = guardedLog(settings.log)
     const { inboxFailed } = reports
     this.parts = parts
-    this.handlersOf = registry.namesFor
     this.#scope = scope
     const gaps = new GapReporting({
       clock,
@@ -125,11 +137,11 @@ export class Intake implements OperatorApi {
       hasRoom: () => this.#isRecovered && this.#window?.isBehind !== true && !this.#takesNothing(),
       mayHandle: () => !this.lifecycle.startsNoMore,
       put: (events, from) => this.#storeOwn(events.map(receipts.own), from),
-      stoodStill: () => this.#states?.stoodStill(),
-      uncertain: (vin, fromMs, toMs) => this.#states?.noteGap(vin, fromMs, toMs),
+      stoodStill: () => this.states?.stoodStill(),
+      uncertain: (vin, fromMs, toMs) => this.states?.noteGap(vin, fromMs, toMs),
       inBackground: (from, run) => this.#inBackground(from, run),
     })
-    this.#gaps = gaps
+    this.gaps = gaps
     const inbox = createInbox({
       pendingMessages: limits.pendingMessages,
       pendingBytes: limits.pendingBytes,
@@ -158,15 +170,15 @@ export class Intake implements OperatorApi {
         reports.refusals.flush()
         return gaps.list()
       },
-      operator: this,
+      operator: () => this.operator,
     })
-    this.#inbox = inbox
+    this.inbox = inbox
     this.#isHere = (inbox.handsOut ?? 'here') === 'here'
     this.durability = inbox.durability
     const { vehiclesElsewhere: elsewhere } = inbox
     const { ids } = receipts
-    const states = elsewhere === undefined ? vehicles?.in({ inbox, clock, ids, failed: inboxFailed }) : undefined
-    this.#states = states
+    const states = elsewhere === undefined ? vehicles?.in(inbox, clock, ids, inboxFailed) : undefined
+    this.states = states
     this.ownVehicles = states?.api(() => this.#whenRecovered())
     this.vehicles = elsewhere === undefined ? this.ownVehicles : vehicles?.elsewhere(elsewhere, clock)
     this.ack = chooseAck(settings.ack, this.durability)
@@ -196,7 +208,7 @@ export class Intake implements OperatorApi {
       missed: (lane, fromMs) => gaps.note({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
       onCapacity: (request) => {
         this.#window?.refill()
-        gaps.emit(request)
+        if (gaps.open.size > 0) gaps.emit(request)
       },
     })
     this.lifecycle = this.#core.lifecycle
@@ -208,7 +220,7 @@ export class Intake implements OperatorApi {
         holdBack: (until) => this.#holdBack(until),
         failed: inboxFailed,
       })
-    const operator =
+    const { deadLetters, messages, replay, replaySome, failing } =
       inbox.operator ??
       createReplays({
         archive: inbox.archive,
@@ -223,43 +235,46 @@ export class Intake implements OperatorApi {
           await request.settled()
         },
       })
-    this.deadLetters = operator.deadLetters
-    this.messages = operator.messages
-    this.replay = operator.replay
-    this.replaySome = operator.replaySome
+    this.operator = {
+      deadLetters,
+      messages: withEvents(messages),
+      replay,
+      replaySome,
+      // An inbox that does not know it of all processes: what this one knows.
+      failing: async () => failing?.() ?? failingOf(this.#core.failing(), true),
+      stats: () => this.#stats(),
+      readiness: () => readinessOf(this.busy()),
+      observe: (observer) => reports.observers.add(observer),
+      handlersOf: registry.namesFor,
+      forget: async (vin, { dryRun = false } = {}) => {
+        await this.#whenRecovered()
+        const erased = await this.#forget(vin, dryRun)
+        return parts.behind.branches?.forget(vin, dryRun, erased) ?? erased
+      },
+      branches: parts.behind.byName,
+    }
+    if (this.vehicles !== undefined) Object.assign(this.operator, { vehicles: this.vehicles })
   }
 
-  /** For operators that reach it through its inbox. */
-  get branches(): NonNullable<OperatorApi['branches']> {
-    return this.parts.behind.branches?.byName ?? new Map<string, OperatorApi>()
-  }
-
-  nextTimerMs(): number | undefined {
-    return this.#states?.nextTimerMs()
-  }
-
-  /** Why it would refuse a message now; `undefined` when it would not. */
-  refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
-    return this.#inbox.refusing()
-  }
-
-  /** Sentences for the operator when it has started. */
-  facts(): readonly string[] {
-    return this.#inbox.facts?.() ?? []
-  }
+  /**
+   * Why load balancers should send messages elsewhere; `undefined`: here they are taken. From the call of `drain` on, another process is to get them,
+   * although this one still takes some.
+   */
+  readonly busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
+    this.#draining === undefined ? this.inbox.refusing() : 'draining'
 
   /** Keeps messages. Resolves when the answer may leave; with a refusal when they are not kept. */
   async put(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
-    const { takesNone, keepsOrder } = this.#inbox
+    const { takesNone, keepsOrder } = this.inbox
     // A balancer that posts here loses messages.
     if (takesNone !== undefined) {
       this.#noteMissed(messages, 'inbox_unavailable')
-      this.#gaps.soon(from)
+      this.gaps.soon(from)
       return takesNone
     }
     if (this.#takesNothing()) return { error: 'draining' }
-    if (keepsOrder === true) this.#gaps.emitAll(from)
+    if (keepsOrder === true) this.gaps.emitAll(from)
     if (this.ack === 'received' && this.durability !== 'memory') {
       this.#putAfterAnswer(messages, from)
       return undefined
@@ -271,7 +286,7 @@ export class Intake implements OperatorApi {
       return this.#noteRefused(messages, error, from)
     }
     this.parts.reports.noteAccepted(messages)
-    if (this.#gaps.open.size > 0) this.#gaps.start(request)
+    if (this.gaps.open.size > 0) this.gaps.start(request)
     request.context?.watch?.(request.settled())
     return this.ack === 'handled' ? this.#whenHandled(request, messages) : undefined
   }
@@ -288,15 +303,18 @@ export class Intake implements OperatorApi {
     try {
       const stored =
         window === undefined
-          ? this.#inbox.put(messages, from)
-          : window.put(messages, () => this.#inbox.put(messages, from))
+          ? this.inbox.put(messages, from)
+          : window.put(messages, () => this.inbox.put(messages, from))
       if (stored instanceof Promise) await stored
     } catch (error) {
       this.#core.cancel(request)
       throw error
     }
-    if (this.handsOverEarly && !request.isBound) this.parts.behind.branches?.handOver(request.messages, messages)
-    this.#core.start(request)
+    const { branches } = this.parts.behind
+    const handedOver =
+      this.handsOverEarly && !request.isBound ? branches?.handOver(request.messages, messages) : undefined
+    if (handedOver === undefined) this.#core.start(request)
+    else void handedOver.then(() => this.#core.start(request))
     return request
   }
 
@@ -308,14 +326,14 @@ export class Intake implements OperatorApi {
     // Only a dead letter that survives this process can be replayed later.
     if (request.givenUp === undefined || this.durability !== 'memory') return undefined
     const fromMs = first?.receivedAt ?? this.parts.settings.clock.now()
-    for (const lane of request.givenUp) this.#gaps.note({ vin: vinOf(lane), reason: 'not_handled', fromMs, missed: 1 })
-    this.#gaps.start(request)
+    for (const lane of request.givenUp) this.gaps.note({ vin: vinOf(lane), reason: 'not_handled', fromMs, missed: 1 })
+    this.gaps.start(request)
     return { error: 'not_handled' }
   }
 
   /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
   async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
-    return this.#inbox.takesNone === undefined && (await this.#storeOwn([message], from)) !== undefined
+    return this.inbox.takesNone === undefined && (await this.#storeOwn([message], from)) !== undefined
   }
 
   /** Timers get their places behind the messages of their vehicles. Resolves to whether they are kept. */
@@ -337,7 +355,7 @@ export class Intake implements OperatorApi {
 
   /** One promise for all requests, so that they go on in the order in which they came, and none overtakes them. */
   becomeReady(): Promise<boolean> {
-    this.#countWaiters(1)
+    this.#waitFor(1)
     const fromMs = this.parts.settings.clock.now()
     const shared = (this.#readiness ??= this.#whenRecovered().then(
       () => true,
@@ -349,19 +367,11 @@ export class Intake implements OperatorApi {
       },
     ))
     void shared.then((ready) => {
-      if (!ready) this.#gaps.note({ reason: 'inbox_unavailable', fromMs, missed: 1 })
+      if (!ready) this.gaps.note({ reason: 'inbox_unavailable', fromMs, missed: 1 })
       // By then every request that waited for the same promise has gone on.
-      queueMicrotask(() => this.#countWaiters(-1))
+      queueMicrotask(() => this.#waitFor(-1))
     })
     return shared
-  }
-
-  /**
-   * Messages are missing for a reason that `put` does not see. Their vehicles are uncertain from now on, and a gap event follows: with `from` at
-   * once, because the inbox has room.
-   */
-  noteGap(gap: InboxGap, from?: RequestScope): void {
-    this.#gaps.note(gap, from)
   }
 
   /** Takes no more messages once `takeUntil` resolves, ends all work, and closes the inbox. */
@@ -369,24 +379,14 @@ export class Intake implements OperatorApi {
     return (this.#draining ??= this.#drain(options))
   }
 
-  /** What fails now, with the texts of errors. Of an inbox that does not know it of all processes: what this one knows. */
-  readonly failing = async (): Promise<Failing> =>
-    this.#inbox.operator?.failing?.() ?? failingOf(this.#core.failing(), true)
-
-  /** Erases what is kept of a vehicle, also on its branches. Rejects with `inbox_unsupported` where that is not possible. */
-  async forget(vin: string, { dryRun = false }: { readonly dryRun?: boolean } = {}): Promise<Forgotten> {
-    await this.#whenRecovered()
-    const erased = await this.#forgetHere(vin, dryRun)
-    return this.parts.behind.branches?.forget(vin, dryRun, erased) ?? erased
-  }
-
-  async #forgetHere(vin: string, dryRun: boolean): Promise<Forgotten> {
-    const erase = this.#inbox.forget?.bind(this.#inbox) ?? cannotForget
+  /** Erases what is kept of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
+  async #forget(vin: string, dryRun: boolean): Promise<Forgotten> {
+    const erase = this.inbox.forget?.bind(this.inbox) ?? cannotForget
     if (dryRun) return erase(vin, true)
     const { counts } = this.#core
     const before = counts.forgotten
     this.#core.forget(laneOf(vin))
-    this.#gaps.open.forget(vin)
+    this.gaps.forget(vin)
     await this.vehicles?.forget(vin)
     const erased = await erase(vin, false)
     // Not all that wait have a place in memory.
@@ -395,17 +395,13 @@ export class Intake implements OperatorApi {
     return erased
   }
 
-  readonly observe = (observer: Observer): (() => void) => this.parts.reports.observers.add(observer)
-
-  readonly readiness = (): Readiness => readinessOf(this.isDraining ? 'draining' : this.refusing())
-
-  readonly stats = (): Stats => {
+  #stats(): Stats {
     const { reports, behind } = this.parts
-    const { counts: ended, lanes, breakers } = this.#core
-    const inbox = this.#inbox.stats?.() ?? {}
-    const pending = this.#inbox.usage()
+    const { counts: ended, lanes } = this.#core
+    const inbox = this.inbox.stats?.() ?? {}
+    const pending = this.inbox.usage()
     const own = { messages: pending.messages, oldestMs: inbox.oldestWaitingMs, processes: 1 }
-    const overall = this.#inbox.overall?.()
+    const overall = this.inbox.overall?.()
     return {
       ...reports.counts,
       ...ended,
@@ -414,12 +410,12 @@ export class Intake implements OperatorApi {
       pending,
       backlog: this.#isHere ? own : overall?.backlog,
       failing:
-        overall?.failing ?? (this.#inbox.handsOut === 'elsewhere' ? undefined : failingOf(this.#core.failing(), false)),
+        overall?.failing ?? (this.inbox.handsOut === 'elsewhere' ? undefined : failingOf(this.#core.failing(), false)),
       inbox,
       running: this.lifecycle.running,
       lanes: lanes.size,
-      paused: breakers.paused(),
-      openGaps: this.#gaps.open.size,
+      paused: this.#core.paused(),
+      openGaps: this.gaps.open.size,
       topics: { ...reports.topics },
       secrets: [...reports.secrets],
       refused: { ...reports.refusals.counts },
@@ -444,7 +440,7 @@ export class Intake implements OperatorApi {
         return
       }
       this.parts.reports.noteAccepted(messages)
-      if (this.#gaps.open.size > 0) this.#gaps.start(from)
+      if (this.gaps.open.size > 0) this.gaps.start(from)
     })
     from.context?.watch?.(stored.then((request) => request.settled()).catch(() => {}))
   }
@@ -471,15 +467,15 @@ export class Intake implements OperatorApi {
     this.#noteFailed(error)
     this.#noteMissed(messages, reason)
     // There is room for the event of the gap. An inbox in this process says itself when it has room again.
-    if (reason === 'body_too_large') this.#gaps.soon(from)
-    else if (!this.#isHere) this.#gaps.soon(from, refusingMs)
+    if (reason === 'body_too_large') this.gaps.soon(from)
+    else if (!this.#isHere) this.gaps.soon(from, refusingMs)
     // A full disk and slow handlers need different advice.
     return { error: reason, hint: reason === 'inbox_unavailable' ? this.#hintOf(error) : hint }
   }
 
   #noteMissed(messages: readonly InboxMessage[], reason: GapReason): void {
     for (const { lane, receivedAt } of messages)
-      this.#gaps.note({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
+      this.gaps.note({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
   }
 
   /** That it is full, or a body too large, is no failure. */
@@ -501,13 +497,13 @@ export class Intake implements OperatorApi {
 
   async #begin(options?: OpenOptions): Promise<void> {
     const { receipts, reports, settings } = this.parts
-    const { lastId, gaps = [], waiting, unapplied, gapsKnown } = await this.#inbox.open(options)
-    const { handsOut, watchesTime, takesNone } = this.#inbox
+    const { lastId, gaps = [], waiting, unapplied, gapsKnown } = await this.inbox.open(options)
+    const { handsOut, watchesTime, takesNone } = this.inbox
     if (lastId !== undefined) receipts.follow(lastId)
-    for (const gap of gaps) this.#gaps.note(gap)
+    for (const gap of gaps) this.gaps.note(gap)
     this.#recovered = this.#during(async () => {
       try {
-        const states = handsOut === 'elsewhere' ? undefined : this.#states
+        const states = handsOut === 'elsewhere' ? undefined : this.states
         await states?.recover(unapplied, receipts.reread, lastId)
         const startTimers = await states?.findTimers(
           (timers) => (this.timersBy ?? this.putTimers)(timers),
@@ -523,12 +519,12 @@ export class Intake implements OperatorApi {
         reports.inboxFailed(error)
       }
       this.#isRecovered = true
-      this.#countWaiters(0)
-      if (gaps.length === 0) this.#gaps.start(this.#scope)
-      else backgroundTimer(settings.clock, startMs, () => this.#gaps.start(this.#scope))
+      this.#waitFor(-1)
+      if (gaps.length === 0) this.gaps.start(this.#scope)
+      else backgroundTimer(settings.clock, startMs, () => this.gaps.start(this.#scope))
     })
     // A stall of one that takes no messages is no gap: others receive meanwhile.
-    if (watchesTime !== false && takesNone === undefined && !this.isDraining) this.#gaps.watchForStalls()
+    if (watchesTime !== false && takesNone === undefined && !this.isDraining) this.gaps.watchForStalls()
   }
 
   /** Messages that wait in the inbox. Those up to `#lastId` are from an earlier process. */
@@ -560,12 +556,10 @@ export class Intake implements OperatorApi {
   /** New requests wait until the promise resolves, and then go on in the order in which they came. */
   #holdBack(until: Promise<void>): void {
     if (!this.#isRecovered) return
-    this.#isHeldBack = true
-    this.#countWaiters(0)
+    this.#waitFor(1)
     this.#readiness = until.then(() => {
-      this.#isHeldBack = false
-      this.#countWaiters(0)
-      this.#gaps.emit(this.#scope)
+      this.#waitFor(-1)
+      this.gaps.emit(this.#scope)
       return true
     })
   }
@@ -576,9 +570,9 @@ export class Intake implements OperatorApi {
     return { env, context }
   }
 
-  #countWaiters(more: number): void {
-    this.#waiters += more
-    this.isReady = this.#isRecovered && !this.#isHeldBack && this.#waiters === 0
+  #waitFor(more: 1 | -1): void {
+    this.#waitsFor += more
+    this.isReady = this.#waitsFor === 0
   }
 
   async #whenRecovered(): Promise<void> {
@@ -591,12 +585,12 @@ export class Intake implements OperatorApi {
     const { takeUntil, notListeningMs = () => 0 } = options
     let refusesSinceMs = Infinity
     this.#notListeningMs = () => Math.max(elapsedMs(clock) - refusesSinceMs, notListeningMs())
-    this.#gaps.start(this.#scope)
+    this.gaps.start(this.#scope)
     const refuse = (): void => {
       if (this.isDraining) return
       refusesSinceMs = elapsedMs(clock)
       this.isDraining = true
-      this.#gaps.drain()
+      this.gaps.drain()
     }
     // An answer that waits for handlers would wait in vain.
     if (takeUntil === undefined || this.ack === 'handled') refuse()
@@ -604,9 +598,9 @@ export class Intake implements OperatorApi {
     const result = await drain(this.#core, options)
     refuse()
     this.#isClosed = true
-    this.parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.open.size)
-    const left = this.#window?.isBehind === true ? this.#inbox.usage().messages : result.left
-    await this.#inbox.close(clock.now() - Math.ceil(this.#notListeningMs()))
+    this.parts.reports.noteUnreportedGaps(this.inbox.keepsGaps === true ? 0 : this.gaps.open.size)
+    const left = this.#window?.isBehind === true ? this.inbox.usage().messages : result.left
+    await this.inbox.close(clock.now() - Math.ceil(this.#notListeningMs()))
     return { ...result, left }
   }
 

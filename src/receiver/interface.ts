@@ -12,25 +12,14 @@ import type {
 import type { Edge, Occurrence } from '../vehicles/edge.ts'
 import type { VehiclesPart } from '../parts/vehicles.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
+import type { Clock } from '../base/clock.ts'
+import type { GapEvent } from '../events/event.ts'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
-import type {
-  DeadLetters,
-  Forgotten,
-  KeptMessages,
-  Replayed,
-  ReplayPage,
-  ReplaySelection,
-} from '../inbox/dead-letters.ts'
-import type { Answer, Readiness } from '../http/answers.ts'
+import type { Answer, RefusalError } from '../http/answers.ts'
 import type { GivenMessage } from '../http/routes.ts'
-import type { MalformedBody } from '../events/malformed.ts'
-import type { FleetEvent } from '../events/event.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
-import type { Drainable, DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
-import type { Observer } from '../inbox/observer.ts'
-import type { BranchBehind } from './branches.ts'
-import type { Source } from './source.ts'
-import type { Failing, Stats } from '../inbox/stats.ts'
+import type { Drainable } from '../hosting/drainable.ts'
+import type { Operated } from '../inbox/observer.ts'
 
 /** The webhook of a receiver, and other ways by which messages come. */
 export interface Webhook<Bindings extends object = object> {
@@ -66,6 +55,26 @@ export interface Webhook<Bindings extends object = object> {
   ) => Promise<void>
 }
 
+/** Messages that do not come by the webhook: a stream of `fleethook/client`, or the result of its `refill`. */
+export interface Source {
+  /** Hands over all of its messages, in order. Resolves at the end, or when the receiver takes no more. */
+  feed(sink: Sink): Promise<void>
+}
+
+/** What a source sees of a receiver. */
+export interface Sink {
+  /**
+   * Takes one message, as JSON text. Resolves to the reason when it was not taken. When the inbox is full, give it again
+   * later.
+   */
+  take(text: string): Promise<RefusalError | undefined>
+  /** Takes a `gap` that the source noticed. Resolves to whether there was room for it. */
+  tell(gap: GapEvent): Promise<boolean>
+  /** Aborted when the receiver takes no more messages. */
+  readonly signal: AbortSignal
+  readonly clock: Clock
+}
+
 /** The receiver of one webhook. `Keeps`: whether it has the part `vehicles`. Default: it may. */
 export interface Receiver<
   Bindings extends object = object,
@@ -80,7 +89,7 @@ export interface Handling<
   Fields extends FieldCatalogue = BuiltInFields,
   Keeps extends boolean = boolean,
 >
-  extends Drainable, AsyncDisposable {
+  extends Drainable, Operated, AsyncDisposable {
   /**
    * Registers a handler for a topic, several topics, `'*'` (every event), `'unknown'`, `'gap'` or `'malformed'`. The handlers
    * of a message run one after another in the order of registration. One that fails does not stop the others.
@@ -163,102 +172,6 @@ export interface Handling<
     filter: Pick<HandlerFilter<Fields>, 'vins'>,
     handler: EdgeHandler<Happened, Bindings, Fields>,
   ): this
-  /**
-   * Tells an observer of refused requests, errors, dead letters and more. Returns a function that removes it. The option `observe` does
-   * the same from the start. Throws `option_invalid` for a member that is no function.
-   *
-   * @example
-   * ```ts
-   * import { createReceiver } from 'fleethook'
-   *
-   * const receiver = createReceiver({ secret: 'a-long-random-value' })
-   * receiver.observe({
-   *   refused: ({ error, isAuthentic, vins }) => isAuthentic && console.warn('refused', error, vins),
-   *   failed: (error, { handler }) => console.error(handler, error),
-   * })
-   * ```
-   */
-  readonly observe: (observer: Observer) => () => void
-  /**
-   * Opens the inbox and goes on with the messages that an earlier process left. `serve` calls it before it listens; without
-   * `serve` the first request does. Resolves at once when the inbox is open. Rejects when it cannot be opened.
-   */
-  readonly open: (options?: OpenOptions) => Promise<void>
-  /**
-   * Takes no more messages (503) and ends all work. With an inbox in memory it waits until all messages are handled, or until
-   * the deadline (default 25,000 ms). With a durable inbox no handler starts, those that run get `handlerGraceMs` (default
-   * 2,000), and the next process handles the rest. Then it aborts signals and counts what is left. Never ends the process. A
-   * second call returns the same promise. `await using receiver = …` drains at the end of the block.
-   */
-  readonly drain: (options?: DrainOptions) => Promise<DrainResult>
-  /** Counts since construction, and the current state. */
-  readonly stats: () => Stats
-  /** What fails now: `stats().failing` with the texts of errors, which can quote messages. `fleethook failing` shows it. */
-  readonly failing: () => Promise<Failing>
-  /**
-   * Erases everything that this receiver keeps of a vehicle, for a customer who asks for it: messages in every state, dead letters, the newest
-   * state, timers, gaps, and what the feed has in memory. Messages that wait are erased too: their handlers never run, and those that run are
-   * aborted. `dryRun` only counts. What handlers have written elsewhere, logs and backups are yours to erase: see `docs/operating.md`.
-   *
-   * Rejects with `inbox_unsupported` with `kafkaInbox`: no record of a topic can be deleted by its vehicle.
-   *
-   * @example
-   * ```ts
-   * import { createReceiver } from 'fleethook'
-   *
-   * const receiver = createReceiver({ secret: 'a-long-random-value' })
-   * const { messages, waiting, deadLetters } = await receiver.forget('0FLEETV14T0000004')
-   * ```
-   */
-  forget(vin: string, options?: { readonly dryRun?: boolean }): Promise<Forgotten>
-  /** Whether the receiver takes messages now, and why not. `GET /readyz` answers the same. */
-  readonly readiness: () => Readiness
-  /**
-   * The names of the handlers that an event is for, in their order, batches last. A handler without a name is named by the
-   * place where it was registered. Handlers of `receiver.when` are left out, because they depend on what the event changed.
-   */
-  readonly handlersOf: (event: FleetEvent | MalformedBody) => readonly string[]
-  readonly deadLetters: DeadLetters
-  /**
-   * The messages that the inbox keeps, newest first: those that wait, and dead letters and handled messages until their
-   * retention is over. An inbox in memory keeps no handled messages, and `kafkaInbox` cannot list any.
-   *
-   * @example
-   * ```ts
-   * import { createReceiver } from 'fleethook'
-   *
-   * const receiver = createReceiver({ secret: 'a-long-random-value' })
-   * for await (const { id, state, event } of receiver.messages.list({ vin: '0FLEETV14T0000004' }))
-   *   console.log(id, state, event.topic)
-   * ```
-   */
-  readonly messages: KeptMessages
-  /**
-   * Replays messages that were handled and that the inbox still keeps (its retention), in the order in which they came: all
-   * handlers run again, with `context.delivery.replayed`. It replays a hundred at a time, and the next hundred when those are
-   * done, so that live messages run in between. Resolves to the number of messages once the last ones are waiting again, and
-   * to 0 with an inbox that keeps none, such as the one in memory. Rejects with `inbox_full` when there is no room for the
-   * next.
-   *
-   * @example
-   * ```ts
-   * import { createReceiver } from 'fleethook'
-   *
-   * const receiver = createReceiver({ secret: 'a-long-random-value' })
-   * await receiver.replay({ from: new Date('2026-11-20T06:00Z'), to: new Date('2026-11-20T09:00Z'), topic: 'data' })
-   * ```
-   */
-  replay(
-    which: ReplaySelection,
-    from?: { readonly env?: unknown; readonly context?: ExecutionContext | undefined },
-  ): Promise<number>
-  /**
-   * One part of such a replay, of at most `limit` messages. With the `next` of one part as `after` of the next, a replay goes on where it was
-   * broken off. `undefined`: the inbox cannot do that.
-   */
-  readonly replaySome: ((which: ReplayPage) => Promise<Replayed>) | undefined
-  /** What `branch` of `fleethook/branch` has put behind it, by name. */
-  readonly branches: ReadonlyMap<string, BranchBehind>
 }
 
 /** What parts add to a receiver: the part `vehicles` adds the newest state of each vehicle. */

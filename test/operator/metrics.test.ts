@@ -28,7 +28,7 @@ function measured(options: Parameters<typeof scene>[0] = {}): ReturnType<typeof 
 /** The text of a receiver that has handled a message, so that there is every metric. */
 async function everything(options: Parameters<typeof scene>[0] = {}): Promise<string> {
   const { receiver, post, clock } = measured(options)
-  hostedBy(receiver)?.noteCertificate(1_800_000_000_000)
+  Object.assign(hostedBy(receiver)?.reports ?? {}, { certificateUntilMs: 1_800_000_000_000 })
   metricsText(receiver)
   receiver.on('data', function save() {})
   await post(data(vin, 1))

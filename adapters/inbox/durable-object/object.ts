@@ -131,11 +131,11 @@ class Shard {
   }
 
   replayDead(which: Which): Promise<number> {
-    return this.#intake.deadLetters.replay(withDates(which), { env: this.#scope.env })
+    return this.#intake.operator.deadLetters.replay(withDates(which), { env: this.#scope.env })
   }
 
   discardDead(which: Which): Promise<number> {
-    return this.#intake.deadLetters.discard(withDates(which))
+    return this.#intake.operator.deadLetters.discard(withDates(which))
   }
 
   async vehicle(vin: string): Promise<SentVehicle | undefined> {
@@ -167,11 +167,11 @@ class Shard {
 
   async failing(_: undefined): Promise<Failing> {
     await this.#intake.open()
-    return this.#intake.failing()
+    return this.#intake.operator.failing()
   }
 
   forget({ vin, dryRun }: { readonly vin: string; readonly dryRun: boolean }): Promise<Forgotten> {
-    return this.#intake.forget(vin, { dryRun })
+    return this.#intake.operator.forget(vin, { dryRun })
   }
 
   countVehicles(_: undefined): Promise<VehiclesStats> {
@@ -224,7 +224,7 @@ class Shard {
       const wasSet = this.#alarmAt !== undefined
       this.#alarmAt = undefined
       if (inbox.usage().messages > 0) this.#lookAfter(restsUntil ?? clock.now() + lookAfterMs)
-      else this.#lookAfter(Math.min(forgetAtMs ?? Infinity, this.#intake.nextTimerMs() ?? Infinity))
+      else this.#lookAfter(Math.min(forgetAtMs ?? Infinity, this.#intake.states?.nextTimerMs() ?? Infinity))
       if (wasSet && this.#alarmAt === undefined)
         this.#storage.deleteAlarm().catch((error: unknown) => this.#parts.reports.inboxFailed(error))
     }
@@ -235,7 +235,7 @@ class Shard {
     const { reports, settings } = this.#parts
     reports.counts.deadLettersDropped += times.length
     const [fromMs, toMs] = [Math.min(...times), Math.max(...times)]
-    this.#intake.noteGap({ reason: 'inbox_expired', fromMs, toMs, missed: times.length })
+    this.#intake.gaps.note({ reason: 'inbox_expired', fromMs, toMs, missed: times.length })
     guardedLog(settings.log).warn('dead letters were deleted: their retention is over', { deadLetters: times.length })
   }
 

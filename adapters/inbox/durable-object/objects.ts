@@ -1,9 +1,8 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { gapOf } from '../../../src/events/gap.ts'
 import type { RequestScope } from '../../../src/hosting/execution-context.ts'
-import { createDeadLetterReader, createMessages, readsNothing } from '../../../src/inbox/archive.ts'
+import { createDeadLetterReader, createMessages } from '../../../src/inbox/archive.ts'
 import type { Forgotten } from '../../../src/inbox/dead-letters.ts'
-import { ForwardingInbox } from '../../../src/inbox/forwarding.ts'
 import {
   type Archive,
   type Inbox,
@@ -17,6 +16,7 @@ import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { Failing, FailingHandler } from '../../../src/inbox/stats.ts'
 import type { SentVehicle, VehiclesElsewhere } from '../../../src/inbox/vehicle-store.ts'
 import { fnv1a } from '../../../src/wire/identity.ts'
+import { ForwardingInbox, readsNothing } from '../forwarding.ts'
 import type { Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'
 

@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { backgroundTimer, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
-import { createMessages, noArchive, readsNothing } from '../../../src/inbox/archive.ts'
+import { createMessages, noArchive } from '../../../src/inbox/archive.ts'
 import type { Backlog, InboxStats } from '../../../src/inbox/stats.ts'
 import type { InboxGap, InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
+import { readsNothing } from '../forwarding.ts'
 import type { Signs } from '../signs-of-life.ts'
-import type { SharedSystem, SystemOperator } from '../shared-inbox.ts'
+import type { Asked } from '../../../src/inbox/observer.ts'
+import type { SharedSystem } from '../shared-inbox.ts'
 import { backlogOf } from './backlog.ts'
 import { clusterError, closeClient, codesOf, Connector, loadClient } from './client.ts'
 import { DeadTopic } from './dead-topic.ts'
@@ -43,7 +45,7 @@ const marginBytes = 1_024
 
 export class KafkaSystem implements SharedSystem {
   readonly durability = 'replicated'
-  readonly operator: SystemOperator
+  readonly operator: Asked
   readonly #inbox: InboxSettings
   readonly #settings: KafkaSettings
   /** Identifies this process in its records. Its message ids rise within a partition, so a reader can tell when a record is there twice. */

@@ -1,9 +1,14 @@
 import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
 import { throttled } from '../../../src/base/log.ts'
 import type { Log } from '../../../src/base/log.ts'
-import { type FailingMessage, failingOf, type LastFailure } from '../../../src/inbox/failing.ts'
+import {
+  type Backlog,
+  type Failing,
+  type FailingMessage,
+  failingOf,
+  type LastFailure,
+} from '../../../src/inbox/stats.ts'
 import { vinOf } from '../../../src/inbox/receipts.ts'
-import type { Backlog, Failing } from '../../../src/inbox/stats.ts'
 import { type Database, databaseError, type Row } from './client.ts'
 
 /** The most rows that one look counts. A scrape must cost the same with a million messages that wait. */

@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../../src/base/clock.ts'
-import { createMessages, deadLettersOf, readsNothing } from '../../../src/inbox/archive.ts'
+import { createMessages, deadLettersOf } from '../../../src/inbox/archive.ts'
 import { clockAhead } from '../../../src/base/believed-time.ts'
-import { failingOf } from '../../../src/inbox/failing.ts'
+import { type Backlog, type Failing, failingOf, type InboxStats } from '../../../src/inbox/stats.ts'
 import type { Inbox, InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
-import type { Backlog, Failing, InboxStats } from '../../../src/inbox/stats.ts'
+import { readsNothing } from '../forwarding.ts'
 import type { Signs } from '../signs-of-life.ts'
-import type { SharedSystem, SystemOperator } from '../shared-inbox.ts'
+import type { Asked } from '../../../src/inbox/observer.ts'
+import type { SharedSystem } from '../shared-inbox.ts'
 import { failingMessages, Watch } from './backlog.ts'
 import { Database, despiteCuts } from './client.ts'
 import { declaredBy } from './handling.ts'
@@ -25,7 +26,7 @@ import { Writer } from './writer.ts'
 /** A Postgres that several processes share. */
 export class PostgresSystem implements SharedSystem, Marks {
   readonly durability = 'database'
-  readonly operator: SystemOperator
+  readonly operator: Asked
   readonly db: Database
   readonly clock: Clock
   readonly #settings: PostgresSettings

@@ -37,8 +37,8 @@ export function createControl(path: string, settings: InboxSettings): Control {
   let sampling: NodeJS.Timeout | undefined
   return {
     open() {
-      // Read only now: while the receiver is being created, it has no operator yet.
-      const { operator, log } = settings
+      const { log } = settings
+      const operator = settings.operator?.()
       if (operator === undefined) return
       const socket = controlPath(path)
       const failed = (error: unknown): void =>

@@ -71,9 +71,9 @@ export class Health {
     this.#closeFile()
   }
 
-  /** Called after a commit, with whether the budget has room for more. */
-  noteRoom(hasRoom: boolean): void {
-    if (hasRoom || this.refusal !== undefined) return
+  /** The budget has no room for more. */
+  noRoom(): void {
+    if (this.refusal !== undefined) return
     const { options, pendingBytes } = this.#options
     this.#refuse(budgetUsed(options.path, options.maxBytes, pendingBytes()))
     this.#later(fullMs, () => this.#probe())

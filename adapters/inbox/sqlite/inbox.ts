@@ -119,7 +119,8 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       : undefined
   const commits = createGroupCommit({
     file,
-    clock: believed,
+    believed,
+    givesWay: settings.givesWay,
     pendingBytes,
     onCommitted,
     onFailed: health.failed,
@@ -129,9 +130,9 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
 
   function onCommitted(committed: Committed): void {
     figures = committed
-    noteDropped(committed.dropped)
+    if (committed.dropped !== undefined) noteDropped(committed.dropped)
     release(committed.retracted.messages, committed.retracted.bytes)
-    health.noteRoom(committed.hasRoom)
+    if (!committed.hasRoom) health.noRoom()
     for (const { row, id, reason } of committed.refused ?? []) {
       // Its caller hears of a put and of a move.
       if (row === 'put' || row === 'move') continue
@@ -140,9 +141,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     }
   }
 
-  function noteDropped(dropped: Dropped | undefined): void {
-    if (dropped === undefined) return
-    const { messages, expired, settled, fromMs, toMs } = dropped
+  function noteDropped({ messages, expired, settled, fromMs, toMs }: Dropped): void {
     purged += settled
     if (messages === 0) return
     unlogged.room += messages - expired
@@ -179,9 +178,9 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   async function tidy(): Promise<boolean> {
     const tidied = await file.tidy(sign(), pendingBytes())
     figures = tidied
-    noteDropped(tidied.dropped)
+    if (tidied.dropped !== undefined) noteDropped(tidied.dropped)
     logDropped()
-    health.noteRoom(tidied.hasRoom)
+    if (!tidied.hasRoom) health.noRoom()
     return tidied.more
   }
 
@@ -283,12 +282,14 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   function handOut(found: CachedMessage): Claim | Promise<Claim> {
     const { message, seq, deliveries: before, replayed, replay, changed } = found
     const known = { lane: message.lane, seq, deliveries: before, replayed }
-    const deliveries = crashSuspects.deliveriesOf(known)
+    // It is handed out for the first time, and no process has crashed since it came.
+    const isNew = before === 0 && !replayed && seq > crashSuspects.upTo
+    const deliveries = isNew ? 0 : crashSuspects.deliveriesOf(known)
     found.deliveries = deliveries + 1
     cache.claim(found)
     commits.update({ seq, deliveries: found.deliveries - before })
     const claim = { message, deliveries, replayed, replay, changed }
-    if (!crashSuspects.mustWrite(known)) return claim
+    if (isNew || !crashSuspects.mustWrite(known)) return claim
     return commits.flush().then(
       () => claim,
       (error: unknown) => {
@@ -301,11 +302,11 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     )
   }
 
-  /** That a message ran alone and did not end its process must be on the disk before others run, because they may end it. */
-  function writeEnd(deliveries: number): void | Promise<void> {
-    // If the commit fails, a later one writes it.
-    if (deliveries >= mostCrashes) return commits.flush().catch(() => {})
-  }
+  /**
+   * That a message which was handed out so often ran alone, and did not end its process, must be on the disk before others run, because they may end
+   * it. If the commit fails, a later one writes it.
+   */
+  const writeEnd = (): Promise<void> => commits.flush().catch(() => {})
 
   function reschedule(seq: number, next: NextAttempt, found: CachedMessage | undefined): void | Promise<void> {
     const { attempts, notBefore, deliveries: deliveriesFrom, failure = null } = next
@@ -316,7 +317,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     }
     const update = { seq, deliveries: 0, attempts, notBefore, failure }
     commits.update(deliveriesFrom === undefined ? update : { ...update, deliveriesFrom })
-    return writeEnd(deliveries)
+    return deliveries >= mostCrashes ? writeEnd() : undefined
   }
 
   /** The file has more of the message than this process knows, or keeps it as a dead letter. */
@@ -324,7 +325,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     if (outcome.as === 'dead') await bury(seq, outcome.reason)
     else if (Number.isNaN(seq) || commits.isSettling(seq)) return
     else await moveFromPending({ to: 'settled', seq })
-    cache.remove(id)
+    cache.delete(id)
   }
 
   async function bury(seq: number, reason: DeadLetterReason): Promise<void> {
@@ -488,7 +489,9 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       reserve(messages.length, bytes)
       try {
         const first = seqOf(messages[0]?.id ?? '')
-        const stored = messages.map((message) => storedMessage(message, first))
+        const stored: StoredMessage[] = []
+        for (const { id, lane, receivedAt, door, kind, text, bytes: size } of messages)
+          stored.push({ seq: seqOf(id), first, id, lane, receivedAt, door, kind, text, bytes: size })
         newestSeq = Math.max(newestSeq, stored.at(-1)?.seq ?? newestSeq)
         await commits.put(stored)
         for (const [at, message] of messages.entries())
@@ -511,10 +514,10 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       if (outcome.as === 'later') return reschedule(seq, outcome.next, found)
       if (outcome.vehicle !== undefined) vehicles?.settled(seq, outcome.vehicle)
       if (outcome.as === 'dead' || found === undefined || seq <= damagedUpTo) return settleInFile(id, seq, outcome)
-      cache.remove(id)
+      cache.delete(id)
       release(1, found.message.bytes)
       commits.settle(seq)
-      return writeEnd(found.deliveries)
+      return found.deliveries >= mostCrashes ? writeEnd() : undefined
     },
 
     archive: {
@@ -646,8 +649,4 @@ function machineUptimeMs(): number | undefined {
 
 function bytesOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0
-}
-
-function storedMessage({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage, first: number): StoredMessage {
-  return { seq: seqOf(id), first, id, lane, receivedAt, door, kind, text, bytes }
 }

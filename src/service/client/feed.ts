@@ -2,7 +2,7 @@ import { gapEvent } from '../../events/gap.ts'
 import { pause } from '../../base/clock.ts'
 import { backoffMs } from '../../core/retry.ts'
 import type { GapEvent } from '../../events/event.ts'
-import type { Sink } from '../../receiver/source.ts'
+import type { Sink } from '../../receiver/interface.ts'
 
 /** A time in which messages of a vehicle or of an energy site may be missing. */
 interface MissedTime {

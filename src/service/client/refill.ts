@@ -1,6 +1,6 @@
 import { aFunction, anything, checkOptions, type Rules } from '../../base/options.ts'
 import type { VehicleDataEvent } from '../../events/event.ts'
-import type { Source } from '../../receiver/source.ts'
+import type { Source } from '../../receiver/interface.ts'
 import { jsonText } from '../../wire/json.ts'
 import type { Normalizer } from '../../wire/normalizer.ts'
 import type { Call } from './call.ts'

@@ -12,9 +12,8 @@ import type {
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
 import type { Forgotten } from '../../../../src/inbox/dead-letters.ts'
-import type { LastFailure } from '../../../../src/inbox/failing.ts'
+import type { LastFailure, UnopenedInbox } from '../../../../src/inbox/stats.ts'
 import type { Due, StoredVehicle } from '../../../../src/inbox/vehicle-store.ts'
-import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 
 /** All that touches the disk. It may run in a thread, so what it takes and returns is plain data. */
 export interface InboxFile {

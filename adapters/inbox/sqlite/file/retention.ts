@@ -96,8 +96,11 @@ export function createSpaceKeeper(
   const usedBytes = (): number => (count('pageCount') - count('freePages')) * pageBytes
   const settledBytes = (pendingBytes: number): number => usedBytes() - pendingBytes - deadBytes
   const hasRoom = (): boolean => isUnlimited || usedBytes() + pageBytes * 16 <= budget
-  const needs = ({ puts }: Pick<Transaction, 'puts'>): number =>
-    puts.reduce((sum, { bytes }) => sum + bytes + rowBytes, 0)
+  const needs = ({ puts }: Pick<Transaction, 'puts'>): number => {
+    let needed = puts.length * rowBytes
+    for (const { bytes } of puts) needed += bytes
+    return needed
+  }
   let dropped: Dropped | undefined
   /** The same before the current transaction. */
   let droppedBefore: Dropped | undefined
@@ -224,6 +227,7 @@ export function createSpaceKeeper(
       const needed = needs({ puts })
       unseenBytes -= needed
       if (unseenBytes <= 0) look()
+      if (!isShort && usedBytes() + needed <= keptBudget) return
       const isCramped = (): boolean => isShort && !hasFreePages(roomFor(needed))
       const isOver = (): boolean => !isUnlimited && usedBytes() + needed > budget
       dropWhile(
@@ -235,7 +239,7 @@ export function createSpaceKeeper(
     },
 
     sweepBeside({ puts, moves, nowMs, pendingBytes }) {
-      if (puts.length + moves.length > 0) dropWhile(() => !hasRoom())
+      if (puts.length + moves.length > 0 && !hasRoom()) dropWhile(() => !hasRoom())
       countdown -= puts.length
       if (countdown > 0) return
       // Not at every commit, because most would find nothing to do.

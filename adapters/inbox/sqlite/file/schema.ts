@@ -325,12 +325,17 @@ type StatementName = keyof typeof statements
 export type Statements = Readonly<Record<StatementName, StatementSync>>
 
 export function prepareStatements(db: DatabaseSync): Statements {
-  const prepared: Partial<Record<StatementName, StatementSync>> = {}
-  const names = Object.keys(statements) as StatementName[]
-  const lazily = (name: StatementName): PropertyDescriptor => ({
-    get: () => (prepared[name] ??= db.prepare(statements[name])),
-  })
-  return Object.defineProperties({}, Object.fromEntries(names.map((name) => [name, lazily(name)]))) as Statements
+  const prepared = {}
+  for (const [name, sql] of Object.entries(statements))
+    Object.defineProperty(prepared, name, {
+      configurable: true,
+      get() {
+        const value = db.prepare(sql)
+        Object.defineProperty(prepared, name, { value })
+        return value
+      },
+    })
+  return prepared as Statements
 }
 
 export type SqlRow = Readonly<Record<string, SQLOutputValue>>

@@ -2,41 +2,31 @@ import type { DrainOptions, DrainResult, OpenOptions } from '../hosting/drainabl
 import type { Message } from '../core/message.ts'
 import type { Forgotten } from '../inbox/dead-letters.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
-import type { OperatorApi } from '../inbox/observer.ts'
+import type { BranchBehind } from '../inbox/observer.ts'
 import type { Stats } from '../inbox/stats.ts'
-
-/** A branch, as the receiver in front of it sees it. */
-export interface BranchBehind extends OperatorApi {
-  readonly stats: () => Stats
-  readonly open: (options?: OpenOptions) => Promise<void>
-  readonly drain: (options?: DrainOptions) => Promise<DrainResult>
-  readonly forget: (vin: string, options?: { readonly dryRun?: boolean }) => Promise<Forgotten>
-}
+import type { Behind, BranchesBehind } from '../receiver/intake.ts'
 
 interface Joined {
   readonly branch: BranchBehind
   /** Its inbox could not be opened. The next message tries again. */
   readonly failed: (error: unknown) => void
   /** The receiver has put the message into its inbox, and no handler has run for it. */
-  readonly handOver: (given: Message, message: InboxMessage) => void
-}
-
-/** Where a receiver has its branches. Who has none does not bundle what they need. */
-export interface Behind {
-  branches: Branches | undefined
-  /** How the receiver was opened, once it is. */
-  opened: OpenOptions | undefined
+  readonly handOver: (given: Message, message: InboxMessage) => Promise<void> | undefined
 }
 
 /** The branches of a receiver. They open and stop with it, and it never waits for one that fails. */
-export class Branches {
-  readonly byName: Map<string, BranchBehind> = new Map()
+export class Branches implements BranchesBehind {
+  readonly #byName: Behind['byName']
   /** Where they keep messages: the files, or the schemas. */
   readonly places: Set<string> = new Set()
   readonly #joined: Joined[] = []
 
+  constructor(byName: Behind['byName']) {
+    this.#byName = byName
+  }
+
   add(name: string, joined: Joined, opened: OpenOptions | undefined): void {
-    this.byName.set(name, joined.branch)
+    this.#byName.set(name, joined.branch)
     this.#joined.push(joined)
     if (opened !== undefined) void joined.branch.open(opened).catch(joined.failed)
   }
@@ -45,18 +35,22 @@ export class Branches {
     for (const { branch, failed } of this.#joined) void branch.open(options).catch(failed)
   }
 
-  handOver(given: readonly Message[], messages: readonly InboxMessage[]): void {
+  /** Resolves when their turns may come; `undefined`: at once. */
+  handOver(given: readonly Message[], messages: readonly InboxMessage[]): Promise<unknown> | undefined {
+    const waits = new Set<Promise<void>>()
     for (const { handOver } of this.#joined)
       for (const [at, message] of messages.entries()) {
         const own = given[at]
-        if (own !== undefined) handOver(own, message)
+        const handedOver = own && handOver(own, message)
+        if (handedOver !== undefined) waits.add(handedOver)
       }
+    return waits.size === 0 ? undefined : Promise.all(waits)
   }
 
   /** They take messages until the receiver has drained, in the same deadline. */
   async drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult> {
     const { deadlineMs, handlerGraceMs, notListeningMs } = options
-    const drained = [...this.byName].map(async ([name, branch]): Promise<[string, DrainResult]> => [
+    const drained = [...this.#byName].map(async ([name, branch]): Promise<[string, DrainResult]> => [
       name,
       await branch.drain({ deadlineMs, handlerGraceMs, notListeningMs, takeUntil: front }),
     ])
@@ -74,6 +68,6 @@ export class Branches {
   }
 
   stats(): Readonly<Record<string, Stats>> {
-    return Object.fromEntries([...this.byName].map(([name, branch]) => [name, branch.stats()]))
+    return Object.fromEntries([...this.#byName].map(([name, branch]) => [name, branch.stats()]))
   }
 }

@@ -7,13 +7,24 @@ import { isBound } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { InboxGap, InboxMessage } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
-import type { HostedReceiver } from './hosted.ts'
+import type { HostedReceiver } from '../receiver/hosted.ts'
 
 /** The branch is slow when its inbox has put nothing for this long, or not a message for that long, in milliseconds. */
 const patienceMs = 1_000
 const longestMs = 5_000
 /** The most bytes that are on their way to the inbox of a branch. */
 const mostBytes = 64 * 1_048_576
+
+/** A file takes this many messages with one commit, or what has come after this long, in milliseconds: the receiver waits for the same disk. */
+const mostTogether = 64
+const togetherMs = 20
+
+/** Messages that a branch gets together. None of them has its turn before. */
+interface Group {
+  readonly messages: (readonly [Message, InboxMessage])[]
+  readonly handOver: () => void
+  readonly handedOver: Promise<void>
+}
 
 /** A branch that keeps messages stops and starts with the receiver, and reports that itself. */
 const ofStops: readonly GapReason[] = ['stopped', 'restarted']
@@ -27,6 +38,7 @@ export class HandOver {
   readonly #branch: HostedReceiver
   readonly #clock: Clock
   #bytes = 0
+  #group: Group | undefined
   /** Messages that were handed over, and those that are under way. */
   readonly #given = new WeakMap<Message, true | Promise<void>>()
   /** By lane: resolves when the newest message for which the branch is asked, or that waits behind such a one, is put. */
@@ -59,14 +71,44 @@ export class HandOver {
 
   /**
    * The receiver has just put the message into its inbox, and nothing has run for it. In order: one that waits behind a message which the branch does
-   * not have yet is handed over at its turn.
+   * not have yet is handed over at its turn. Resolves when its turn may come; `undefined`: at once.
    */
-  readonly early = (given: Message, message: InboxMessage): void => {
+  readonly early = (given: Message, message: InboxMessage): Promise<void> | undefined => {
     const { previous } = given
-    if (message.kind !== 'wire' || this.#bytes + message.bytes > mostBytes) return
-    if (previous !== undefined && !this.#given.has(previous)) return
-    if (!this.#branch.intake.isReady || this.#asked.has(message.lane)) return
+    const { intake } = this.#branch
+    if (message.kind !== 'wire' || this.#bytes + message.bytes > mostBytes) return undefined
+    if (previous !== undefined && !this.#given.has(previous)) return undefined
+    if (!intake.isReady || this.#asked.has(message.lane)) return undefined
+    if (intake.durability === 'disk') return this.#gather(given, message)
     void this.#put(given, message, false)
+    return undefined
+  }
+
+  #gather(given: Message, message: InboxMessage): Promise<void> {
+    const group = (this.#group ??= this.#newGroup())
+    group.messages.push([given, message])
+    this.#given.set(given, true)
+    if (group.messages.length >= mostTogether) group.handOver()
+    return group.handedOver
+  }
+
+  #newGroup(): Group {
+    const messages: Group['messages'] = []
+    let handOver = (): void => {}
+    const handedOver = new Promise<void>((resolve) => {
+      const timer = setTimeout(() => handOver(), togetherMs)
+      handOver = () => {
+        clearTimeout(timer)
+        this.#group = undefined
+        for (const [given, message] of messages) {
+          // Otherwise at its turn.
+          this.#given.delete(given)
+          if (this.#branch.intake.isReady && !this.#asked.has(message.lane)) void this.#put(given, message, false)
+        }
+        resolve()
+      }
+    })
+    return { messages, handOver, handedOver }
   }
 
   /** The turn of the message. */
@@ -98,6 +140,8 @@ export class HandOver {
    * the receiver is done with it, because the branch is slow.
    */
   #put(given: Message, message: InboxMessage, mayBeThere: boolean): Promise<void> {
+    // What came before.
+    this.#group?.handOver()
     const { intake } = this.#branch
     const { request } = given
     const isAtOnce = intake.isReady && message.kind === 'wire' && !mayBeThere && !this.#asked.has(message.lane)
@@ -132,7 +176,7 @@ export class HandOver {
     const { intake } = this.#branch
     // It notes the gap itself.
     if (!intake.isReady && !(await intake.becomeReady())) return 'closed'
-    const isThere = mayBeThere && (await intake.messages.get(id).catch(() => undefined)) !== undefined
+    const isThere = mayBeThere && (await intake.operator.messages.get(id).catch(() => undefined)) !== undefined
     return isThere ? 'there' : 'missing'
   }
 
@@ -141,7 +185,7 @@ export class HandOver {
    * another one goes on, which neither knows of messages that only this one has, nor waits for them.
    */
   async #inTime(kept: Promise<void>, { context }: Message['request']): Promise<void> {
-    const goesOn = this.#front.settings.inbox.place === undefined
+    const goesOn = this.#goesOn
     if (this.#slowSinceMs !== undefined) {
       if (!goesOn) return kept
       const ended = kept.catch(() => {})
@@ -161,21 +205,28 @@ export class HandOver {
         else resolve()
       }
       wait(patienceMs)
-    }).then(() => {
-      if (this.#slowSinceMs !== undefined) return
-      this.#slowSinceMs = elapsedMs(this.#clock)
-      const { log } = this.#branch.settings
-      // What to do about `the inbox of the branch is slow, so the receiver does not wait until it has a message`, `the inbox of the branch is fast
-      // enough again`: Its disk or database takes more than a second per message. A crash meanwhile is a gap of the [branch](branches.md).
-      if (goesOn) log.warn('the inbox of the branch is slow, so the receiver does not wait until it has a message')
-      // What to do: Has a session locked its tables, or is its server slow? Vehicles wait until it has their messages, or refuses them.
-      else log.warn('the inbox of the branch is slow, and the receiver waits until it has a message')
-    })
+    }).then(() => this.#noteSlow())
     try {
       await (goesOn ? Promise.race([kept, late]) : kept)
     } finally {
       timer?.cancel()
     }
+  }
+
+  #noteSlow(): void {
+    if (this.#slowSinceMs !== undefined) return
+    this.#slowSinceMs = elapsedMs(this.#clock)
+    const { log } = this.#branch.settings
+    // What to do about `the inbox of the branch is slow, so the receiver does not wait until it has a message`, `the inbox of the branch is fast
+    // enough again`: Its disk or database takes more than a second per message. A crash meanwhile is a gap of the [branch](branches.md).
+    if (this.#goesOn) log.warn('the inbox of the branch is slow, so the receiver does not wait until it has a message')
+    // What to do: Has a session locked its tables, or is its server slow? Vehicles wait until it has their messages, or refuses them.
+    else log.warn('the inbox of the branch is slow, and the receiver waits until it has a message')
+  }
+
+  /** No other process goes on after a crash of this one, so it need not wait for a slow branch. */
+  get #goesOn(): boolean {
+    return this.#front.settings.inbox.place === undefined
   }
 
   async #kept(message: InboxMessage, put: Promise<Refusal | undefined>): Promise<void> {
@@ -190,7 +241,10 @@ export class HandOver {
     })
     const nowMs = elapsedMs(this.#clock)
     this.#answeredMs = nowMs
-    if (nowMs - sinceMs < patienceMs && this.#slowSinceMs !== undefined) {
+    const isSlow = nowMs - sinceMs >= patienceMs
+    // One that is down says so to each message after the same time, as when it cannot be reached: the receiver waits for that once.
+    if (isSlow && refusal !== undefined) this.#noteSlow()
+    if (!isSlow && refusal === undefined && this.#slowSinceMs !== undefined) {
       const ms = Math.round(nowMs - this.#slowSinceMs)
       this.#slowSinceMs = undefined
       this.#branch.settings.log.warn('the inbox of the branch is fast enough again', { ms })
@@ -206,7 +260,7 @@ export class HandOver {
 
   #noteMissed({ event, lane, receivedAt }: InboxMessage): void {
     const lost: InboxGap = { vin: vinOf(lane), reason: 'inbox_unavailable', fromMs: receivedAt, missed: 1 }
-    this.#branch.intake.noteGap(event?.topic === 'gap' ? gapOf(event) : lost)
+    this.#branch.intake.gaps.note(event?.topic === 'gap' ? gapOf(event) : lost)
   }
 }
 

@@ -1,7 +1,7 @@
-import { type Clock, elapsedMs } from '../base/clock.ts'
-import { FleethookError } from '../base/errors.ts'
-import type { Durability, OpenOptions } from '../hosting/drainable.ts'
-import type { RequestScope } from '../hosting/execution-context.ts'
+import { type Clock, elapsedMs } from '../../src/base/clock.ts'
+import { FleethookError } from '../../src/base/errors.ts'
+import type { Durability, OpenOptions } from '../../src/hosting/drainable.ts'
+import type { RequestScope } from '../../src/hosting/execution-context.ts'
 import {
   type Claim,
   type Inbox,
@@ -9,11 +9,12 @@ import {
   type InboxSettings,
   type Opened,
   type Outcome,
+  type ReadMessage,
   RefusedElsewhere,
   refusingMs,
   type Settled,
-} from './inbox.ts'
-import { nothing } from './pages.ts'
+} from '../../src/inbox/inbox.ts'
+import { nothing } from '../../src/inbox/pages.ts'
 
 type Refusing = 'inbox_full' | 'inbox_unavailable'
 
@@ -77,4 +78,21 @@ function refusingBy(error: unknown): Refusing | undefined {
     error instanceof RefusedElsewhere ? error.refusal.error : error instanceof FleethookError ? error.code : undefined
   if (code === 'body_too_large') return undefined
   return code === 'inbox_full' ? code : 'inbox_unavailable'
+}
+
+/** For the inbox of one receiver: throws `option_invalid` when it is given to a second one. */
+export function givenOnce(name: string, own: string): () => void {
+  let isGiven = false
+  return () => {
+    if (isGiven)
+      throw new FleethookError('option_invalid', `One ${name} was given to two receivers.`, {
+        hint: `Make one for each receiver, with its own ${own}.`,
+      })
+    isGiven = true
+  }
+}
+
+/** For an inbox without a receiver. */
+export const readsNothing: ReadMessage = () => {
+  throw new FleethookError('message_unreadable', 'Only a receiver reads messages.')
 }
