@@ -252,9 +252,9 @@ async function episodesOf(operator: OperatorApi, vehicle: KnownVehicle): Promise
   }
   return edges
     .flatMap((edge) => {
-      // The state of the vehicle knows more of one that is not told yet than the messages do.
+      // The state of the vehicle knows more of the newest one than the messages do: its first ones may be gone.
       const open = edge.open(vehicle)
-      const over = edge.in(events).filter(({ id }) => id !== open?.id)
+      const over = edge.in(events).filter(({ endedAt }) => open === undefined || endedAt <= open.startedAt)
       return [...over.slice(-mostEpisodes), ...(open ? [open] : [])].map((each) => episodeReportOf(edge.name, each))
     })
     .toSorted((one, other) => other.startedAt.localeCompare(one.startedAt))

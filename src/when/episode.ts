@@ -305,13 +305,19 @@ class Fold {
       // While it lasts, the same number is still that of the time before: a new connection reports it again.
       const isOld = isFirst && value === last[1] && (running?.end === undefined || running.split === true)
       const seen: Seen = (known.values[field] = isOld ? [at, value, true] : [at, value])
-      // The value of the start is there already.
-      if (running === undefined || running !== before) continue
+      if (running === undefined) continue
       for (const { measure, key } of measures) {
         if (measure.field !== field) continue
         const notes = (running.notes[key] ??= { isPartial: true })
         const { after } = notes
-        if (isFirst && !isOld && measure.startsAt !== undefined) notes.last = measure.startsAt
+        const restarts = isFirst && !isOld && measure.startsAt !== undefined
+        if (running !== before) {
+          // The value of the start is there already. But a counter has run since the value before, if that is known.
+          const stood = last === undefined || restarts ? measure.startsAt : last[1]
+          const isKnown = last === undefined ? running.gap !== true : last[0] > known.gapAt
+          if (measure.kind !== 'growth' || typeof stood !== 'number' || !isKnown) continue
+          notes.last = stood
+        } else if (restarts) notes.last = measure.startsAt
         note(measure, notes, seen, running, this.#definition)
         if (running.gapAfter === true && notes.after !== after) running.gap = true
       }

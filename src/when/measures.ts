@@ -96,11 +96,12 @@ export function begun(measure: Measure, known: Seen | undefined, start: number):
   return notes
 }
 
-/** Notes a value after the start. */
+/** Notes a value after the start, or what a counter grew up to the start. */
 export function note(measure: Measure, notes: Notes, seen: Seen, episode: Bounded, patience: Patience): void {
   const { start, end } = episode
   const { kind } = measure
   if (!fits(measure, seen[1]) || (kind === 'range' && (seen[0] < start || seen[0] > (end ?? seen[0])))) return
+  if (kind === 'growth' && seen[0] === start) return advance(measure, notes, seen)
   const isOfIt = end === undefined || isOfEnd(notes, seen, end, episode, patience)
   notes[end === undefined ? 'before' : 'latest'] = seen
   if (!isOfIt) return

@@ -197,12 +197,13 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
     } else {
       spanOf('percent', 'BatteryLevel')
       const list = listOf('ACChargingEnergyIn')
-      const before = list.findLast(({ at }) => at <= start)
+      // A counter that is reported with the start has run since the value before.
+      const before = list.findLast(({ at }) => at < start)
       const { to } = ends('ACChargingEnergyIn')
       const isOfEnd = to !== undefined && to.at >= end && !cut
       const counted = list.filter(
         ({ at }) =>
-          at > start &&
+          at >= start &&
           at < next &&
           (at < end || (cut && at === end) || (!cut && at <= end + waits) || (isOfEnd && at === to.at)),
       )
@@ -212,7 +213,7 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
         sum += Number(value) < last / 2 ? Number(value) : Number(value) - last
         last = Number(value)
       }
-      const isNothing = counted.length === 0
+      const isNothing = counted.every(({ at }) => at === start)
       // A counter that starts at 0 has its first value of the end.
       const isStale = !isNothing && !isOfEnd && (to?.at ?? 0) < end - waits
       if (isNothing || isStale) missing.push('kwh')
