@@ -59,13 +59,13 @@ interface Gap {
   readonly missed: number
 }
 
-/** A gap that is not in the inbox. What is lost while its event is being stored belongs to the next event. */
+/** What is missing of a vehicle, for one reason. */
 interface OpenGap {
+  readonly vin: string | undefined
   /** What no event reports yet. */
   lost: Gap | undefined
-  /** What the event that is being stored reports. */
-  told: Gap | undefined
-  event: GapEvent | undefined
+  /** Events that are being stored, and what they report. */
+  readonly underWay: Map<GapEvent, Gap>
 }
 
 /**
@@ -97,8 +97,8 @@ export class GapReporting {
 
   list(): readonly KeptGap[] {
     this.#extendStall()
-    return [...this.open.values()].flatMap(({ event, lost }) => [
-      ...(event === undefined ? [] : [gapOf(event)]),
+    return [...this.open.values()].flatMap(({ underWay, lost }) => [
+      ...[...underWay.keys()].map(gapOf),
       ...(lost === undefined ? [] : [this.#reported(lost, false)]),
     ])
   }
@@ -116,7 +116,7 @@ export class GapReporting {
       missed,
     }
     const open = this.open.get(keyOf(gap))
-    if (open === undefined) this.open.set(keyOf(gap), { lost: gap, told: undefined, event: undefined })
+    if (open === undefined) this.open.set(keyOf(gap), { vin: gap.vin, lost: gap, underWay: new Map() })
     else open.lost = widened(gap, open.lost)
     this.#host.uncertain(vin, fromMs, toMs ?? now)
     if (from !== undefined) this.soon(from)
@@ -124,7 +124,7 @@ export class GapReporting {
 
   /** Its vehicle is erased, so nobody has to learn what is missing of it. */
   forget(vin: string): void {
-    for (const [key, { lost, told }] of this.open) if ((lost ?? told)?.vin === vin) this.open.delete(key)
+    for (const [key, open] of this.open) if (open.vin === vin) this.open.delete(key)
   }
 
   /**
@@ -227,22 +227,22 @@ export class GapReporting {
   /** Takes what no event reports yet. */
   *#take(): Generator<GapEvent> {
     for (const open of this.open.values()) {
-      if (open.event !== undefined || open.lost === undefined) continue
-      open.event = gapEvent(this.#reported(open.lost, true), this.#host.clock.now())
-      open.told = open.lost
+      if (open.lost === undefined) continue
+      const event = gapEvent(this.#reported(open.lost, true), this.#host.clock.now())
+      open.underWay.set(event, open.lost)
       open.lost = undefined
-      yield open.event
+      yield event
     }
   }
 
   /** The inbox has the event, or had no room for it. */
   #ended(event: GapEvent, isStored: boolean): void {
     const open = this.open.get(keyOf(event))
-    if (open?.event !== event) return
-    if (!isStored && open.told !== undefined) open.lost = widened(open.told, open.lost)
-    open.event = undefined
-    open.told = undefined
-    if (open.lost === undefined) this.open.delete(keyOf(event))
+    const gap = open?.underWay.get(event)
+    if (open === undefined || gap === undefined) return
+    open.underWay.delete(event)
+    if (!isStored) open.lost = widened(gap, open.lost)
+    if (open.lost === undefined && open.underWay.size === 0) this.open.delete(keyOf(event))
     if (this.open.size === 0) this.#stopWaiting()
   }
 
