@@ -1,10 +1,11 @@
 import { execFileSync, spawn } from 'node:child_process'
-import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, existsSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { json } from 'node:stream/consumers'
-import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { getRequestListener } from '@hono/node-server'
+import { operatorRoutes } from 'fleethook/operator'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { controlPath } from '../../adapters/inbox/sqlite/control.ts'
 import { createReceiver } from '../../src/index.ts'
@@ -14,6 +15,7 @@ import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { settingsOf } from '../inbox/sqlite-settings.ts'
 import { post } from '../runtimes/client.ts'
 import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
+import { newFolder } from '../folder.ts'
 
 interface Site {
   readonly inbox: string
@@ -23,7 +25,7 @@ interface Site {
 }
 
 function site(runtime: ServerRuntime): Site {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-operator-'))
+  const folder = newFolder('operator')
   const inbox = join(folder, 'inbox.db')
   const broken = join(folder, 'broken')
   writeFileSync(broken, '')
@@ -252,7 +254,7 @@ test.skipIf(!hasTerminals)(
 
 describe.skipIf(process.platform === 'win32')('the socket of an inbox with a long path', () => {
   function longPath(): string {
-    const folder = join(mkdtempSync(join(tmpdir(), 'fleethook-operator-')), 'a-long-name-'.repeat(10))
+    const folder = join(newFolder('operator'), 'a-long-name-'.repeat(10))
     mkdirSync(folder)
     return join(folder, 'inbox.db')
   }
@@ -302,7 +304,7 @@ describe.skipIf(process.platform === 'win32')('the socket of an inbox with a lon
 })
 
 test('the socket can be opened by its user only, also in a worker of a cluster', async () => {
-  const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-cluster-')), 'inbox.db')
+  const inbox = join(newFolder('cluster'), 'inbox.db')
   const modes = `
     import cluster from 'node:cluster'
     import { statSync } from 'node:fs'
@@ -359,4 +361,15 @@ test('what cannot be asked is said, with what to do', async () => {
   expect(await at.cli('replay')).toMatchObject({ status: 2 })
   const remote = await at.cli('dead', 'list', '--url', 'http://127.0.0.1:9')
   expect(remote.stderr).toContain('FLEETHOOK_OPERATOR_SECRET is not set')
+  const app = operatorRoutes(createReceiver({ secret: false }), { secret: 'operators' })
+  const server = createServer(getRequestListener(app.fetch)).listen(0, '127.0.0.1')
+  onTestFinished(() => void server.close())
+  await once(server, 'listening')
+  const address = server.address()
+  const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`
+  for (const asked of [['dead', 'list'], ['tail']]) {
+    const refused = await command([...asked, '--url', url], { FLEETHOOK_OPERATOR_SECRET: 'that of the webhook' })
+    expect(refused).toMatchObject({ status: 1, stdout: '' })
+    expect(refused.stderr).toContain('Set FLEETHOOK_OPERATOR_SECRET to the secret of its operatorRoutes')
+  }
 })
