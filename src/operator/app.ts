@@ -11,8 +11,8 @@ import type { OperatorApi } from '../inbox/observer.ts'
 import { shownError } from '../inbox/stats.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { pageBytes } from '../inbox/pages.ts'
+import { type EpisodeOccurrence, membersOfEpisode } from '../vehicles/edge.ts'
 import { jsonText } from '../wire/json.ts'
-import type { EpisodeOccurrence } from '../when/episode.ts'
 import { maxValueDepth, placeOf, withoutDeeper } from '../wire/record.ts'
 import { Feed, type FeedItem } from './feed.ts'
 import { Samples } from './samples.ts'
@@ -260,15 +260,9 @@ async function episodesOf(operator: OperatorApi, vehicle: KnownVehicle): Promise
     .toSorted((one, other) => other.startedAt.localeCompare(one.startedAt))
 }
 
-/** The members of each episode. The others are its measures. */
-const members: readonly string[] = [
-  ...['vin', 'id', 'revision', 'lasts', 'at', 'startedAt', 'endedAt', 'durationMs', 'pausedMs', 'cut', 'revoked'],
-  ...['acrossGap', 'missing'],
-]
-
 function episodeReportOf(name: string, episode: EpisodeOccurrence): EpisodeReport {
   const { startedAt, endedAt, durationMs, missing, acrossGap } = episode
-  const measures = Object.entries(episode).filter(([each]) => !members.includes(each))
+  const measures = Object.entries(episode).filter(([each]) => !membersOfEpisode.includes(each))
   return {
     name,
     startedAt: startedAt.toISOString(),

@@ -1,10 +1,10 @@
-import { backgroundTimer, elapsedMs } from '../base/clock.ts'
+import { backgroundTimer, elapsedMs, resolvedOr } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import { Core } from '../core/core.ts'
-import { drain, resolvedOr } from '../core/draining.ts'
+import { drain } from '../core/draining.ts'
 import type { Message, RequestWork } from '../core/message.ts'
-import type { Lifecycle } from '../core/lifecycle.ts'
+import type { Lifecycle } from '../core/runner.ts'
 import type { Part } from '../core/part.ts'
 import type { Registry } from '../core/registry.ts'
 import { retryOptions } from '../core/retry.ts'
@@ -177,7 +177,7 @@ export class Intake {
     this.durability = inbox.durability
     const { vehiclesElsewhere: elsewhere } = inbox
     const { ids } = receipts
-    const states = elsewhere === undefined ? vehicles?.in({ inbox, clock, ids, failed: inboxFailed }) : undefined
+    const states = elsewhere === undefined ? vehicles?.in(inbox, clock, ids, inboxFailed) : undefined
     this.states = states
     this.ownVehicles = states?.api(() => this.#whenRecovered())
     this.vehicles = elsewhere === undefined ? this.ownVehicles : vehicles?.elsewhere(elsewhere, clock)
@@ -208,7 +208,7 @@ export class Intake {
       missed: (lane, fromMs) => gaps.note({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
       onCapacity: (request) => {
         this.#window?.refill()
-        gaps.emit(request)
+        if (gaps.open.size > 0) gaps.emit(request)
       },
     })
     this.lifecycle = this.#core.lifecycle
@@ -386,7 +386,7 @@ export class Intake {
     const { counts } = this.#core
     const before = counts.forgotten
     this.#core.forget(laneOf(vin))
-    this.gaps.open.forget(vin)
+    this.gaps.forget(vin)
     await this.vehicles?.forget(vin)
     const erased = await erase(vin, false)
     // Not all that wait have a place in memory.
@@ -397,7 +397,7 @@ export class Intake {
 
   #stats(): Stats {
     const { reports, behind } = this.parts
-    const { counts: ended, lanes, breakers } = this.#core
+    const { counts: ended, lanes } = this.#core
     const inbox = this.inbox.stats?.() ?? {}
     const pending = this.inbox.usage()
     const own = { messages: pending.messages, oldestMs: inbox.oldestWaitingMs, processes: 1 }
@@ -414,7 +414,7 @@ export class Intake {
       inbox,
       running: this.lifecycle.running,
       lanes: lanes.size,
-      paused: breakers.paused(),
+      paused: this.#core.paused(),
       openGaps: this.gaps.open.size,
       topics: { ...reports.topics },
       secrets: [...reports.secrets],

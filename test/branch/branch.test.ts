@@ -478,57 +478,6 @@ describe('behind a receiver that stops', () => {
   })
 })
 
-test('a handler on a branch fails for ten minutes: 100 of 100 alarms and 10 of 10 silences are on time', async () => {
-  const clock = unwatched(fakeClock())
-  const place = inFolder(newFolder())
-  const parts = [vehicles({ fields: ['Gear'] })]
-  const receiver = createReceiver({ secret: false, clock, inbox: place('inbox'), log: silence, parts })
-  stops.push(() => receiver.drain())
-  const rung: number[] = []
-  const silences: string[] = []
-  const stored: string[] = []
-  receiver.on('alerts', (event) => void rung.push(clock.now() - event.receivedAt.getTime()))
-  receiver.when(silent({ minutes: 5 }), ({ vin, change }) => {
-    silences.push(`${vin} ${Math.round((clock.now() - change.at.getTime()) / 60_000)}`)
-  })
-  let isDown = true
-  branch(receiver, { name: 'crm', inbox: place('crm') }).on('*', (event) => {
-    if (event.topic === 'gap') return
-    if (isDown) throw new Error('the CRM is down')
-    stored.push(`${event.vin} ${event.topic} ${event.createdAt}`)
-  })
-  const posted: string[] = []
-  const post = async (vin: string, body: object): Promise<void> => {
-    const createdAt = new Date(clock.now()).toISOString()
-    posted.push(`${vin} ${'alerts' in body ? 'alerts' : 'data'} ${createdAt}`)
-    const { status } = await receiver.accept({ authorization: undefined, body: { vin, createdAt, ...body } })
-    expect(status).toBe(200)
-  }
-  // 20 vehicles, of which 10 fall silent after the first minute.
-  for (let minute = 0; minute < 10; minute += 1) {
-    for (let at = 0; at < (minute === 0 ? 20 : 10); at += 1) {
-      await post(`V${at}`, { data: { Gear: 'D' } })
-      if (at < 10) await post(`V${at}`, { alerts: [{ name: 'Tow' }] })
-    }
-    await soon(() => expect(rung).toHaveLength(10 * (minute + 1)))
-    await clock.advance(60_000)
-  }
-  expect(rung.every((ms) => ms < 1_000)).toBe(true)
-  await soon(() =>
-    expect(silences.toSorted()).toEqual(Array.from({ length: 10 }, (_one, at) => `V${at + 10} 0`).toSorted()),
-  )
-  expect(stored).toEqual([])
-  isDown = false
-  await soon(async () => {
-    await clock.advance(1_000)
-    expect(stored).toHaveLength(posted.length)
-  })
-  for (let at = 0; at < 20; at += 1) {
-    const ofVehicle = (list: readonly string[]): readonly string[] => list.filter((one) => one.startsWith(`V${at} `))
-    expect(ofVehicle(stored)).toEqual(ofVehicle(posted))
-  }
-})
-
 test('what waits on a branch need not fit into memory, also when older messages of a vehicle come later', async () => {
   const place = inFolder(newFolder())
   // A message that a part may skip is handed over at its turn.

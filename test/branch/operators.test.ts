@@ -1,5 +1,3 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createReceiver, type Log, memoryInbox } from 'fleethook'
 import { branch } from 'fleethook/branch'
@@ -12,6 +10,7 @@ import { Operator } from '../../adapters/cli/operator.ts'
 import { soon } from './soon.ts'
 import { data } from '../dispatch/scene.ts'
 import { silent } from '../vehicles/scene.ts'
+import { newFolder } from '../folder.ts'
 
 const secret = 'a-secret-of-the-operator'
 
@@ -53,7 +52,7 @@ test('operators ask a branch in the words that they use for its receiver', async
 })
 
 test('a vehicle is erased on the branches too, also by a command that reaches the receiver through its file', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-forget-'))
+  const folder = newFolder('forget')
   const place = (name: string): string => join(folder, `${name}.db`)
   const receiver = createReceiver({ secret: false, log: silent, inbox: sqliteInbox({ path: place('inbox') }) })
   const crm = branch(receiver, { name: 'crm', inbox: sqliteInbox({ path: place('crm') }) }).on('data', () => {})
@@ -65,7 +64,6 @@ test('a vehicle is erased on the branches too, also by a command that reaches th
   await new Operator({ inbox: place('inbox') }).ask('POST', '/forget', { vin: 'A' })
   expect(await crm.replay(past)).toBe(0)
   await receiver.drain()
-  rmSync(folder, { recursive: true })
 })
 
 test('the feed of a branch says what happens there', async () => {
@@ -108,7 +106,7 @@ test('the page of a branch is at an address of its own', async () => {
 })
 
 test('the log says how to look at a dead letter of a branch', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-branch-'))
+  const folder = newFolder('branch')
   const lines: string[] = []
   const log: Log = { ...silent, error: (text, details) => void lines.push(`${text} ${JSON.stringify(details)}`) }
   const receiver = createReceiver({ secret: false, log })
@@ -123,5 +121,4 @@ test('the log says how to look at a dead letter of a branch', async () => {
   )
   await soon(() => expect(lines.join('\n')).toMatch(/fleethook dead show [\da-f-]{36} --branch staging/))
   await receiver.drain()
-  rmSync(folder, { recursive: true })
 })

@@ -1,21 +1,11 @@
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, statSync, writeFileSync } from 'node:fs'
 import { execFileSync, spawnSync } from 'node:child_process'
-import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { nextCommands, readTemplate, writeProject } from '../../adapters/cli/init.ts'
 import { runtimePath } from '../../scripts/runtimes.ts'
 import { command } from './command.ts'
+import { newFolder } from '../folder.ts'
 
 // The others are configuration to copy by hand.
 const templates = readdirSync('examples').filter(
@@ -34,12 +24,7 @@ const sendTo: Readonly<Record<string, RegExp>> = {
   'workers-durable': /--url http:\/\/localhost:8787 --dotenv \.dev\.vars /,
   'workers-storage': /--url http:\/\/localhost:8787\/telemetry --dotenv \.dev\.vars /,
 }
-let scratch: string
-
-beforeAll(() => {
-  scratch = realpathSync(mkdtempSync(join(tmpdir(), 'fleethook-init-')))
-})
-afterAll(() => rmSync(scratch, { recursive: true, force: true }))
+const scratch = newFolder('init')
 
 const secretIn = (folder: string): string => {
   const file = readdirSync(folder).includes('.dev.vars') ? '.dev.vars' : '.env'

@@ -1,4 +1,4 @@
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { type IncomingHttpHeaders, request } from 'node:http'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -10,6 +10,7 @@ import { freePort, spawnTarget, type Target } from '../conformance/spawn.ts'
 import { post } from '../runtimes/client.ts'
 import { programCommand } from '../runtimes/targets.ts'
 import { command, start } from './command.ts'
+import { newFolder } from '../folder.ts'
 
 const root = new URL('../../', import.meta.url)
 
@@ -94,7 +95,7 @@ async function receiver(inbox: string): Promise<Target> {
 }
 
 test('inspect shows a receiver, says when it is gone, and goes on with the next one', { timeout: 90_000 }, async () => {
-  const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-inspect-')), 'inbox.db')
+  const inbox = join(newFolder('inspect'), 'inbox.db')
   await using first = await receiver(inbox)
   expect(await post(first.url, 'V1', 1)).toBe(200)
   const { ask: get, follow, line, lines, end } = await shown(['inspect', '--inbox', inbox])
@@ -122,7 +123,7 @@ test('inspect shows a receiver, says when it is gone, and goes on with the next 
 })
 
 test('inspect answers only its own address, and no other site', { timeout: 60_000 }, async () => {
-  const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-inspect-')), 'inbox.db')
+  const inbox = join(newFolder('inspect'), 'inbox.db')
   await using _running = await receiver(inbox)
   const { ask: get } = await shown(['inspect', '--inbox', inbox])
   for (const path of ['/', '/stats', '/assets/x']) {
@@ -136,7 +137,7 @@ test('inspect says what to do when no receiver runs, and when its port is taken'
   const nowhere = await command(['inspect', '--inbox', join(tmpdir(), 'nothing-here.db')])
   expect(nowhere.status).toBe(1)
   expect(nowhere.stderr).toMatch(/No receiver runs with the inbox .*nothing-here\.db\. Start it, or name the file/)
-  const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-inspect-')), 'inbox.db')
+  const inbox = join(newFolder('inspect'), 'inbox.db')
   await using running = await receiver(inbox)
   const taken = await command(['inspect', '--inbox', inbox, '--port', new URL(running.url).port])
   expect(taken.status).toBe(1)
@@ -144,7 +145,7 @@ test('inspect says what to do when no receiver runs, and when its port is taken'
 })
 
 test('inspect --json prints the address as JSON, and nothing else to its output', { timeout: 60_000 }, async () => {
-  const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-inspect-')), 'inbox.db')
+  const inbox = join(newFolder('inspect'), 'inbox.db')
   await using running = await receiver(inbox)
   const { child, ended } = start(['inspect', '--json', '--inbox', inbox])
   let printed = ''
@@ -180,7 +181,7 @@ test(
   'dev posts a fleet to a receiver, shows it, and restarts it when its file changes',
   { timeout: 120_000 },
   async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'fleethook-dev-'))
+    const folder = newFolder('dev')
     const file = join(folder, 'server.ts')
     writeFileSync(file, program(1))
     const port = await freePort()

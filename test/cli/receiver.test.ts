@@ -1,11 +1,11 @@
-import { mkdtempSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createReceiver, type FleetEvent } from 'fleethook'
 import { serve } from 'fleethook/node'
 import { describe, expect, test } from 'vitest'
 import { command } from './command.ts'
 import { resultOf } from './result.ts'
+import { newFolder } from '../folder.ts'
 
 const secret = 'correct-horse-battery'
 
@@ -31,7 +31,7 @@ describe('fleethook send and a real receiver', () => {
 
   test('a wrong secret is refused, with the receiver’s own hint', async () => {
     const server = await serve(createReceiver({ secret }), { port: 0, hostname: '127.0.0.1', signals: [] })
-    const folder = mkdtempSync(join(tmpdir(), 'fleethook-receiver-'))
+    const folder = newFolder('receiver')
     writeFileSync(join(folder, '.env'), `WEBHOOK_SECRET=${secret}\n`)
     const send = ['send', '--url', server.url, '-c', '9', '-r', '2000']
     const ended = await command(send, { WEBHOOK_SECRET: 'another' }, folder)

@@ -1,14 +1,14 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chownSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { chownSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, onTestFinished, test } from 'vitest'
 import { freePort, spawnTarget, type Target } from '../conformance/spawn.ts'
 import { post } from '../runtimes/client.ts'
 import { command } from './command.ts'
+import { newFolder } from '../folder.ts'
 
 const root = new URL('../../', import.meta.url)
 const cli = fileURLToPath(new URL('adapters/cli/main.ts', root))
@@ -23,7 +23,7 @@ console.log('closed', JSON.stringify(await server.closed))
 `
 
 function writeProgram(text: string): string {
-  const path = join(mkdtempSync(join(tmpdir(), 'fleethook-run-')), 'server.ts')
+  const path = join(newFolder('run'), 'server.ts')
   writeFileSync(path, text)
   return path
 }
@@ -90,7 +90,7 @@ test('fleethook reload replaces the receiver with a new process', async () => {
 test.skipIf(process.getuid?.() !== 0)(
   'reload works although another user has taken its folder among the temporary files',
   async () => {
-    const taken = mkdtempSync(join(tmpdir(), 'fleethook-taken-'))
+    const taken = newFolder('taken')
     const [env, ofUser] = [{ TMPDIR: taken }, { TMPDIR: taken, XDG_RUNTIME_DIR: join(taken, 'runtime') }]
     mkdirSync(ofUser.XDG_RUNTIME_DIR)
     mkdirSync(join(taken, 'fleethook-run-0'))

@@ -1,11 +1,11 @@
 import type { ServerResponse } from 'node:http'
 import { createServer } from 'node:https'
-import { connect } from 'node:net'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { afterEach, describe, expect, test } from 'vitest'
 import { createPost } from '../../adapters/cli/exchange.ts'
 import { certificate, privateKey } from '../runtimes/certificate.ts'
+import { rawConnection } from '../http/raw.ts'
 import { command, type Running, start } from './command.ts'
 import { type Endpoint, endpoint } from './endpoint.ts'
 
@@ -109,35 +109,25 @@ describe('fleethook sandbox', () => {
 
   test('goes on with a stream after a chunked GET whose last chunk comes twice', async () => {
     const { env } = await sandbox('--speed', '0')
-    const { port, host } = new URL(env['SERVICE_URL'] ?? '')
+    const { SERVICE_URL: url = '' } = env
+    const { host } = new URL(url)
     const head = (path: string): string =>
       `GET ${path} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${key}\r\nTransfer-Encoding: chunked\r\n\r\n`
     for (const parts of [
       [`${head(`/sse/${vin}`)}0\r\n\r\n0\r\n\r\n`],
       [head(`/sse/${vin}`), '0\r\n\r\n', '0\r\n\r\n'],
     ]) {
-      const socket = connect(Number(port), '127.0.0.1')
-      let received = ''
-      socket.on('data', (chunk: Buffer) => (received += chunk.toString()))
-      const closed = once(socket, 'close')
-      for (const part of parts) {
-        socket.write(part)
-        await expect.poll(() => part === parts.at(-1) || received.length >= 0).toBe(true)
-      }
-      await expect.poll(() => received).toContain('retry: 1000')
+      using connection = await rawConnection(url)
+      const { send, until, received } = connection
+      for (const part of parts) await send(part)
+      await until('retry: 1000')
       await ask(env, '/sandbox/messages', { vin, state: 'driving' })
-      await expect.poll(() => received).toContain('"state":"driving"')
-      expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200'])
-      socket.destroy()
-      await closed
+      await until('"state":"driving"')
+      expect(received().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200'])
     }
     // Bytes that are no request at all are still refused.
-    const broken = connect(Number(port), '127.0.0.1')
-    let answer = ''
-    broken.on('data', (chunk: Buffer) => (answer += chunk.toString()))
-    broken.end('NONSENSE\r\n\r\n')
-    await once(broken, 'close')
-    expect(answer).toMatch(/^HTTP\/1\.1 400/)
+    const broken = await rawConnection(url, 'NONSENSE\r\n\r\n')
+    expect(await broken.whole).toMatch(/^HTTP\/1\.1 400/)
   })
 
   const wrong = [

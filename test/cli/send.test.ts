@@ -1,5 +1,4 @@
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { FleetEvent } from 'fleethook'
 import { normalize } from 'fleethook/normalize'
@@ -10,6 +9,7 @@ import { createFleet } from '../../src/service/fleet/fleet.ts'
 import { command, start } from './command.ts'
 import { endpoint, success, type Posted } from './endpoint.ts'
 import { resultOf } from './result.ts'
+import { newFolder } from '../folder.ts'
 
 const secret = 'correct-horse-battery'
 const fast = ['--rate', '2000']
@@ -220,7 +220,7 @@ describe('fleethook send reports', () => {
 
 test('fleethook send reads the secret from .env, posts to port 3000 of this machine unless --url says otherwise, and has the defaults that the README shows', async () => {
   await using server = await endpoint()
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-send-'))
+  const folder = newFolder('send')
   writeFileSync(join(folder, '.env'), 'WEBHOOK_SECRET=of-the-file\n')
   writeFileSync(join(folder, '.dev.vars'), 'WEBHOOK_SECRET=of-the-other-file\n')
   const send = ['send', '--url', server.url, '-c', '1', '--format', 'service']

@@ -1,12 +1,12 @@
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { ServerResponse } from 'node:http'
 import { afterEach, describe, expect, test } from 'vitest'
 import { few } from '../form.ts'
 import { command, type Ended, start } from './command.ts'
 import { type Endpoint, endpoint, type Posted } from './endpoint.ts'
+import { newFolder } from '../folder.ts'
 
 const key = 'the-key-of-the-business'
 const secret = 'a-long-random-value'
@@ -142,7 +142,7 @@ describe('fleethook config', () => {
 
   test('a config can come from a file', async () => {
     const { asked, run } = await service(() => ({ body: {} }))
-    const file = join(mkdtempSync(join(tmpdir(), 'fleethook-cli-')), 'config.json')
+    const file = join(newFolder('cli'), 'config.json')
     for (const content of [{ fields }, fields]) {
       writeFileSync(file, JSON.stringify(content))
       expect((await run('config', 'replace', vin, '--file', file)).status).toBe(0)
@@ -263,7 +263,7 @@ describe('the address and the key', () => {
 
   test('are read from a file, beneath the environment', async () => {
     const { asked, env } = await service(() => ({ body: { response: [] } }))
-    const file = join(mkdtempSync(join(tmpdir(), 'fleethook-cli-')), '.env')
+    const file = join(newFolder('cli'), '.env')
     writeFileSync(file, `SERVICE_URL=${env['SERVICE_URL']}\nSERVICE_API_KEY='key-of-the-file'\n`)
     expect((await command(['products', '--dotenv', file], bare)).status).toBe(0)
     expect((await command(['products', '--dotenv', file], { ...bare, SERVICE_API_KEY: key })).status).toBe(0)
@@ -302,7 +302,7 @@ describe('fleethook completion', () => {
   test.skipIf(process.platform === 'win32')(
     'in bash, TAB runs nothing of the line, and the script can be read again',
     async () => {
-      const folder = mkdtempSync(join(tmpdir(), 'fleethook-completion-'))
+      const folder = newFolder('completion')
       const { stdout } = await command(['completion', 'bash'])
       const main = resolve('adapters/cli/main.ts')
       const lines = [
@@ -316,7 +316,6 @@ describe('fleethook completion', () => {
       expect(ran).toMatchObject({ status: 0, stderr: '' })
       expect(ran.stdout.split('\n', 1)).toEqual(['<config>'])
       expect(readdirSync(folder)).toEqual([])
-      rmSync(folder, { recursive: true })
     },
     60_000,
   )

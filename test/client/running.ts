@@ -1,6 +1,4 @@
 import { execFile } from 'node:child_process'
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -9,6 +7,7 @@ import { expect } from 'vitest'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
 import { spawnTarget } from '../conformance/spawn.ts'
 import { workerCommand } from '../runtimes/targets.ts'
+import { newFolder } from '../folder.ts'
 
 const programs = fileURLToPath(new URL('programs/', import.meta.url))
 
@@ -51,7 +50,7 @@ export async function seenOn(runtime: Runtime, program: Program, url: string, ke
 
 /** The program as one JavaScript file, because Node 22.13 cannot run TypeScript. */
 async function compiled(file: string): Promise<string> {
-  const outfile = join(mkdtempSync(join(tmpdir(), 'fleethook-journey-')), 'run.mjs')
+  const outfile = join(newFolder('journey'), 'run.mjs')
   // Bundled CommonJS modules load Node's own modules by `require`.
   const banner = { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" }
   const entryPoints = [`${programs}${file}`]

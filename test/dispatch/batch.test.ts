@@ -314,22 +314,6 @@ describe('a drain', () => {
     await second.clock.advance(10)
     expect(seen).toEqual([[1, 2, 3], [[1, true], [1, true], [1, false]]]) // prettier-ignore
   })
-
-  test('leaves a message after Retry as it is: its time and its attempt hold for the next process', async () => {
-    const on = disk()
-    const first = scene({ inbox: storedInbox(on) })
-    first.receiver.batch('data', { size: 2, withinMs: 10 }, () => {
-      throw new Retry(3_600_000)
-    })
-    await first.post([data('A', 1), data('B', 2)])
-    await turn()
-    const notBefore = first.clock.now() + 3_600_000
-    const drained = first.receiver.drain({ deadlineMs: 100 })
-    await first.clock.advance(100)
-    expect(await drained).toEqual({ handled: 0, left: 2, lost: 0 })
-    expect([...on.next.values()]).toEqual(Array.from({ length: 2 }, () => ({ attempts: 1, notBefore })))
-    expect(first.clock.timers()).toEqual([])
-  })
 })
 
 test.each([

@@ -158,15 +158,4 @@ describe('the drain of a durable inbox', () => {
       expect([...on.deliveries.values()], `after stop ${process}`).toEqual([1, 1, 1])
     }
   })
-
-  test("with ack: 'handled' an answer to what was not handled is 503", async () => {
-    const { receiver, post, clock } = scene({ inbox: storedInbox(disk()), ack: 'handled' })
-    receiver.on('data', () => new Promise(() => {}))
-    const answer = post(data('A', 1))
-    await turn()
-    const drained = receiver.drain()
-    await clock.advance(2_000)
-    expect((await answer).status).toBe(503)
-    expect(await drained).toEqual({ handled: 0, left: 1, lost: 0 })
-  })
 })

@@ -149,18 +149,6 @@ describe('a line about a dead letter', () => {
       show: `receiver.deadLetters.get('${letter?.id}')`,
     })
   })
-
-  test('comes at most once in ten seconds, with the number of repetitions', async () => {
-    const { receiver, post, lines, clock } = scene({ retry: { attempts: 1 } })
-    receiver.on('state', () => Promise.reject(new Error('no')))
-    for (const at of [0, 1, 2]) await post(state(`${at}${vin}`, 'online'))
-    await clock.advance(10_000)
-    await post(state(vin, 'online'))
-    await turn()
-    const letters = lines.filter((line) => line.includes('is a dead letter'))
-    expect(letters).toHaveLength(2)
-    expect(letters[1]).toContain('"repeated":2')
-  })
 })
 
 describe('a burst of lines of one kind', () => {

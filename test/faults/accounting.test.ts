@@ -40,7 +40,7 @@ function history(): Evidence & { readonly journal: { readonly runs: RunLine[]; r
           missed: 1,
         },
       ],
-      dead: [{ kind: 'dead', vin: 'V2', number: 3, delivery: 'V2 3' }],
+      dead: [{ kind: 'dead', vin: 'V2', number: 3, delivery: 'V2 3', error: 'Error: no' }],
     },
     refusals: new Map([['secret_wrong', 2]]),
   }
@@ -54,7 +54,8 @@ function answerOf(vin: string, number: number): readonly [number, string?] {
 
 function runOf(vin: string, number: number): RunLine {
   const delivery = `${vin} ${number}`
-  return { kind: 'run', pid: number < 5 ? 1 : 2, vin, number, delivery, attempt: 1, redelivered: false, atMs: startMs }
+  const once = { attempt: 1, redelivered: false, replayed: false, startedAtMs: startMs, atMs: startMs }
+  return { kind: 'run', pid: number < 5 ? 1 : 2, vin, number, delivery, ...once }
 }
 
 const { runs: allRuns, gaps: allGaps } = history().journal

@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { createReceiver, type FleetEvent, type Receiver, type ReceiverOptions, vehicles } from 'fleethook'
 import { kafkaInbox } from 'fleethook/inbox/kafka'
 import { fakeClock } from 'fleethook/testing'
+import { alertStarts, becomes, changed, type Edge } from 'fleethook/when'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { spawnTarget } from '../conformance/spawn.ts'
 import { inForm } from '../form.ts'
@@ -85,6 +86,12 @@ const everywhere: readonly (readonly [where: string, withWhat: string, open: () 
   ['on Kafka', 'without vehicles', onKafka, []],
 ]
 
+/** What they find in messages. The state of its vehicle is in the dead letter of a message whose handler fails. */
+const rules: readonly Edge[] = [
+  changed('SpeedLimitMode', { first: true }),
+  becomes('Gear', 'P', { first: true }),
+  alertStarts(),
+]
 const options: Options = {
   log: silent,
   retry: { attempts: 1 },
@@ -109,15 +116,20 @@ test.each(everywhere)(
       fc.asyncProperty(posts, async (bodies) => {
         const place = open()
         const seen: FleetEvent[] = []
-        const make = (mayFail: boolean): Receiver =>
-          place
+        const told: string[] = []
+        // Not for many vehicles in a row, which would open its circuit breaker.
+        const fail = (mayFail: boolean, { length }: readonly unknown[]): void => {
+          if (mayFail && length % 2 === 0) throw new Error('for the last time')
+        }
+        const make = (mayFail: boolean): Receiver => {
+          const receiver = place
             .next({ ...options, parts })
-            .on('*', (event) => {
-              seen.push(event)
-              // Not for many vehicles in a row, which would open its circuit breaker.
-              if (mayFail && seen.length % 2 === 0) throw new Error('for the last time')
-            })
+            .on('*', (event) => fail(mayFail, (seen.push(event), seen)))
             .on('malformed', () => {})
+          for (const rule of parts.length === 0 ? [] : rules)
+            receiver.when(rule, ({ vin }) => fail(mayFail, (told.push(vin), told)))
+          return receiver
+        }
         const first = make(true)
         await opened(first, place)
         let accepted = 0
@@ -152,6 +164,7 @@ test.each(everywhere)(
         )
         await quiet(second, place)
         expect(seen.map(({ vin }) => vin)).toContain('last')
+        if (parts.length > 0) expect(told).toContain('last')
         await during(second.drain(), place)
         place.end()
       }),

@@ -6,7 +6,7 @@ import { filesUnder, root } from './project.ts'
 /** What has a time in these is no wait of a test: a lock of SQLite, a transaction, and options that are refused. */
 const others = new Set([
   'test/client/errors.test.ts',
-  'test/faults/process/once-program.ts',
+  'test/faults/process/program.ts',
   'test/house/patience.test.ts',
   'test/http/options.test.ts',
   'test/kafka/own-server.test.ts',

@@ -1,16 +1,15 @@
 import { execFileSync } from 'node:child_process'
-import { cpSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { root } from './project.ts'
+import { newFolder } from '../folder.ts'
 
 test(
   'one command makes the next version of the notes: manifests, changelog, commit and tag',
   { timeout: 60_000 },
   () => {
-    const folder = realpathSync(mkdtempSync(join(tmpdir(), 'fleethook-version-')))
-    onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+    const folder = newFolder('version')
     for (const name of [
       'package.json',
       'package-lock.json',

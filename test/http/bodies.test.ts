@@ -100,6 +100,13 @@ describe('Events before a broken one are accepted', () => {
       2,
     ],
     [
+      'an event that is null',
+      '{"event":{},"source":"A"}{"event":{},"source":"B"}{"event":null,"source":"C"}{"event":{},"source":"D"}',
+      '/services/collector',
+      'event_missing',
+      2,
+    ],
+    [
       'a blank event',
       '{"event":{},"source":"A"}{"event":{},"source":"B"}{"event":""}',
       '/services/collector',

@@ -1,11 +1,10 @@
 import { gzipSync } from 'node:zlib'
 import { createReceiver, memoryInbox, type Receiver } from 'fleethook'
 import { sqliteInbox, type SqliteInboxOptions } from 'fleethook/inbox/sqlite'
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { remember } from './ways.ts'
+import { newFolder } from '../folder.ts'
 
 const secret = 'a-long-random-value'
 const path = '/services/collector/event'
@@ -35,7 +34,7 @@ describe('the batches of a relay are taken as they come, with the default limits
   const inboxes = {
     memory: undefined,
     sqlite: (options?: Partial<SqliteInboxOptions>) =>
-      sqliteInbox({ path: join(mkdtempSync(join(tmpdir(), 'fleethook-relays-')), 'inbox.db'), ...options }),
+      sqliteInbox({ path: join(newFolder('relays'), 'inbox.db'), ...options }),
   }
   const bodies: Readonly<Record<string, string | Uint8Array<ArrayBuffer>>> = {
     plain: batch,
@@ -96,20 +95,4 @@ describe('the batches of a relay are taken as they come, with the default limits
       await receiver.drain()
     },
   )
-})
-
-describe('an event that is missing in the middle of a batch says where the batch stopped', () => {
-  test.each([
-    ['null', relayed(1, null), 'event_missing', 12],
-    ['left out', '{"source":"V1"}', 'event_missing', 12],
-    ['blank', relayed(1, ''), 'event_blank', 13],
-  ])('%s', async (_, broken, error, code) => {
-    const receiver = createReceiver({ secret, log: remember() })
-    const seen: number[] = []
-    receiver.on('data', ({ data }) => void seen.push(Number(data.BatteryLevel)))
-    const body = [relayed(0), relayed(1), relayed(2), broken, relayed(4)].join('\n')
-    expect(await post(receiver, body)).toMatchObject({ status: 400, error, code, 'invalid-event-number': 3 })
-    await receiver.drain()
-    expect(seen.toSorted()).toEqual([0, 1, 2])
-  })
 })

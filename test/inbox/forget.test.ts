@@ -1,6 +1,5 @@
 /* A customer is erased: nothing of the vehicle is left in what an inbox keeps. */
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createReceiver, memoryInbox, type Receiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
@@ -8,6 +7,7 @@ import { operatorRoutes } from 'fleethook/operator'
 import { becomes } from 'fleethook/when'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { command } from '../cli/command.ts'
+import { newFolder } from '../folder.ts'
 
 const gone = '0FLEETV14T0000GON'
 const stays = '0FLEETV14T0000STY'
@@ -46,7 +46,7 @@ async function filled(receiver: Receiver): Promise<void> {
 
 describe('receiver.forget', () => {
   test('leaves no byte of a vehicle in the file, its journal and the feed, and touches no other vehicle', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'fleethook-forget-'))
+    const folder = newFolder('forget')
     const path = join(folder, 'inbox.db')
     const receiver = made(sqliteInbox({ path }))
     const app = operatorRoutes(receiver, { secret: 'operators' })
@@ -61,10 +61,7 @@ describe('receiver.forget', () => {
         return text.toUpperCase()
       return ''
     }
-    onTestFinished(async () => {
-      await receiver.drain()
-      rmSync(folder, { recursive: true })
-    })
+    onTestFinished(async () => void (await receiver.drain()))
     await filled(receiver)
     const bytes = (): string =>
       readdirSync(folder)
@@ -127,8 +124,7 @@ describe('receiver.forget', () => {
 })
 
 test('fleethook forget erases a vehicle from the file of a stopped receiver', { timeout: 60_000 }, async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-forget-'))
-  onTestFinished(() => rmSync(folder, { recursive: true }))
+  const folder = newFolder('forget')
   const path = join(folder, 'inbox.db')
   const receiver = made(sqliteInbox({ path }))
   await filled(receiver)
@@ -154,8 +150,7 @@ test(
   'a vehicle is erased from a file that was taken over, and from the one that it was taken from',
   { timeout: 60_000 },
   async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'fleethook-forget-'))
-    onTestFinished(() => rmSync(folder, { recursive: true }))
+    const folder = newFolder('forget')
     const [first, second] = [join(folder, 'inbox-1.db'), join(folder, 'inbox-2.db')]
     const old = made(sqliteInbox({ path: first }))
     await filled(old)
@@ -174,13 +169,10 @@ test(
 )
 
 test('fleethook failing and forget ask a running receiver by its inbox file', { timeout: 60_000 }, async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-forget-'))
+  const folder = newFolder('forget')
   const path = join(folder, 'inbox.db')
   const receiver = made(sqliteInbox({ path }))
-  onTestFinished(async () => {
-    await receiver.drain()
-    rmSync(folder, { recursive: true })
-  })
+  onTestFinished(async () => void (await receiver.drain()))
   await filled(receiver)
   const failing = await command(['failing', '--inbox', path])
   expect(failing.stdout).toMatch(

@@ -1,9 +1,8 @@
-import { copyFileSync, existsSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { copyFileSync, existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Inbox, InboxSettings } from 'fleethook/extend'
 import { sqliteInbox, type SqliteInboxOptions } from 'fleethook/inbox/sqlite'
-import { afterAll } from 'vitest'
+import { newFolder } from '../folder.ts'
 
 /** Inboxes of a test, each in its own file. */
 export interface Files {
@@ -17,8 +16,7 @@ export interface Files {
 }
 
 export function createFiles(options: Partial<SqliteInboxOptions> = {}): Files {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-sqlite-'))
-  afterAll(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = newFolder('sqlite')
   const paths = new WeakMap<Inbox, string>()
   let count = 0
 

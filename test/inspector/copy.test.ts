@@ -1,13 +1,13 @@
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { copyFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Format } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { testOf } from '../../src/inspector/page/copy.ts'
+import { newFolder } from '../folder.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const kafka = join(root, 'examples/kafka')
@@ -17,8 +17,7 @@ const messages = [low, message.state('asleep'), message.vehicleData(), message.a
 
 /** Puts copied tests into a folder with the handlers of the Kafka template, and runs its `npm test` on the sources. */
 function run(tests: readonly string[], handlers: string = join(kafka, 'handlers.ts')): ReturnType<typeof spawnSync> {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-copied-'))
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = newFolder('copied')
   copyFileSync(join(kafka, 'package.json'), join(folder, 'package.json'))
   copyFileSync(handlers, join(folder, 'handlers.ts'))
   for (const [index, text] of tests.entries()) writeFileSync(join(folder, `${index}.test.ts`), text)
@@ -37,7 +36,7 @@ test('a copied test runs as it is in the Kafka template, with a message of each 
 })
 
 test('a copied test fails when a handler fails', () => {
-  const handlers = join(mkdtempSync(join(tmpdir(), 'fleethook-handlers-')), 'handlers.ts')
+  const handlers = join(newFolder('handlers'), 'handlers.ts')
   writeFileSync(
     handlers,
     `export const addHandlers = (receiver) => receiver.on('data', () => { throw new Error('No.') })`,

@@ -1,5 +1,3 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createReceiver } from 'fleethook'
 import type { MessageRecord, OperatorApi } from 'fleethook/extend'
@@ -9,6 +7,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { createOperatorApp } from '../../src/operator/app.ts'
 import { Feed } from '../../src/operator/feed.ts'
 import { Samples } from '../../src/operator/samples.ts'
+import { newFolder } from '../folder.ts'
 
 const log = { debug() {}, info() {}, warn() {}, error() {} }
 
@@ -22,7 +21,7 @@ interface Page {
 }
 
 test('lists the messages of the inbox by outcome, and shows the history of one', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-history-'))
+  const folder = newFolder('history')
   const receiver = createReceiver({
     ...{ secret: false, log, retry: { attempts: 2, minMs: 1 } },
     inbox: sqliteInbox({ path: join(folder, 'inbox.db') }),
@@ -31,10 +30,7 @@ test('lists the messages of the inbox by outcome, and shows the history of one',
       if (vin === 'BAD') throw new RangeError('no')
     })
     .batch('data', { size: 1, withinMs: 0 }, function archive() {})
-  onTestFinished(async () => {
-    await receiver.drain()
-    rmSync(folder, { recursive: true })
-  })
+  onTestFinished(async () => void (await receiver.drain()))
   const feed = new Feed(receiver.observe)
   const app = createOperatorApp(receiver, { feed })
   const ask = async <Body>(path: string): Promise<Body> => (await app.request(path)).json() as Promise<Body>

@@ -1,16 +1,12 @@
 import { execFile } from 'node:child_process'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
-import { type Brokers, startBrokers } from './brokers.ts'
+import { ofFile } from '../of-file.ts'
+import { startBrokers } from './brokers.ts'
 import { conformanceOn, type Outcome } from './conformance.ts'
 
-let brokers: Brokers
-
-beforeAll(async () => {
-  brokers = await startBrokers()
-})
-afterAll(() => brokers?.[Symbol.asyncDispose]())
+const brokers = ofFile(() => startBrokers())
 
 /** The names of the checks need no brokers. */
 const names = conformanceOn({ brokers: [], prefix: '' }).map(({ name }) => name)

@@ -256,7 +256,7 @@ test.each([...kills, ...deploys, ...wire, ...(form === 'long' ? [...outages, ...
   async ({ piece, what, runtime = 'node24', inbox = {}, roles, spool = false, behindProxy, ...fault }) => {
     await inSync(all())
     await using fleet = await createFleet({ brokers: direct(), runtime, inbox })
-    const settings = spool ? { spool: `${fleet.folder}/spool.db` } : {}
+    const settings = spool ? { path: `${fleet.folder}/spool.db` } : {}
     const start = (role: Role): Promise<unknown> =>
       fleet.start(role, { other: role === behindProxy, ...(role === 'receive' ? { settings } : {}) })
     await Promise.all(roles.map(start))

@@ -3,33 +3,19 @@
  * write a journal, and `judge` compares the two.
  */
 import { randomUUID } from 'node:crypto'
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import { percentile } from '../../bench/median.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { account } from '../faults/accounting.ts'
 import type { Row } from '../faults/figures.ts'
-import type { GapLine, RunLine } from '../faults/process/journal.ts'
+import { type Journal, readJournal, type RunLine } from '../faults/process/journal.ts'
+import type { Settings } from '../faults/process/program.ts'
 import { createTraffic, type Sent, type Traffic } from '../faults/process/traffic.ts'
 import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
 import type { Brokers } from './brokers.ts'
-import type { Settings } from './program.ts'
 import { createTopics } from './topics.ts'
-
-/** One run of a handler, with its start. */
-export interface TimedRun extends RunLine {
-  readonly startedAtMs: number
-  readonly replayed: boolean
-}
-
-/** The journal that the handlers of all processes wrote. */
-export interface FleetJournal {
-  readonly runs: readonly TimedRun[]
-  readonly gaps: readonly GapLine[]
-}
+import { newFolder } from '../folder.ts'
 
 export type Role = 'both' | 'receive' | 'handle'
 
@@ -39,8 +25,8 @@ export interface FleetOptions {
   /** More settings of the topic, beside replication 3 and `min.insync.replicas` 2. */
   readonly topic?: Readonly<Record<string, string>>
   readonly runtime?: ServerRuntime
-  readonly settings?: Partial<Omit<Settings, 'inbox' | 'journal'>>
-  readonly inbox?: Partial<Settings['inbox']>
+  readonly settings?: Partial<Omit<Settings, 'kafka' | 'journal'>>
+  readonly inbox?: Partial<Settings['kafka']>
 }
 
 /** The processes of one test. */
@@ -54,13 +40,13 @@ export interface Fleet extends AsyncDisposable {
   readonly members: ReadonlySet<Member>
   /** Starts a process and resolves when it listens. Receivers take part in the balancing as long as they are ready. */
   start(role: Role, changed?: StartOptions): Promise<Member>
-  journal(): FleetJournal
+  journal(): Pick<Journal, 'runs' | 'gaps'>
 }
 
 export interface StartOptions {
   readonly runtime?: ServerRuntime
-  readonly settings?: Partial<Omit<Settings, 'inbox' | 'journal'>>
-  readonly inbox?: Partial<Settings['inbox']>
+  readonly settings?: Partial<Omit<Settings, 'kafka' | 'journal'>>
+  readonly inbox?: Partial<Settings['kafka']>
   /** Whether it connects to the second listener of the brokers. */
   readonly other?: boolean
 }
@@ -74,7 +60,7 @@ export const pause = (ms: number): Promise<void> => new Promise((resolve) => set
 export async function createFleet(options: FleetOptions): Promise<Fleet> {
   const { brokers, partitions = 12, runtime = 'node24' } = options
   const topic = `t-${randomUUID().slice(0, 8)}`
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-fleet-'))
+  const folder = newFolder('fleet')
   const journal = join(folder, 'journal')
   await createTopics(brokers.addresses, topic, partitions, options.topic)
   const members = new Set<Member>()
@@ -87,10 +73,12 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
     async start(role, changed = {}) {
       const settings: Settings = {
         handlerMs: 2,
+        // The balancer needs time to notice: docs/operating.md.
+        serve: { delayBeforeCloseMs: 1_500 },
         ...options.settings,
         ...changed.settings,
         journal,
-        inbox: {
+        kafka: {
           brokers: changed.other === true ? brokers.otherAddresses : brokers.addresses,
           topic,
           partitions,
@@ -99,7 +87,7 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
           ...changed.inbox,
         },
       }
-      const program = join(import.meta.dirname, 'program.ts')
+      const program = join(import.meta.dirname, '../faults/process/program.ts')
       const command = programCommand(changed.runtime ?? runtime, program, { SETTINGS: JSON.stringify(settings) })
       const target = await spawnTarget(command)
       const member: Member = { ...target, role }
@@ -111,7 +99,6 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
     async [Symbol.asyncDispose]() {
       await Promise.all([...members].map((member) => member.stop('SIGKILL')))
       await balancer[Symbol.asyncDispose]()
-      rmSync(folder, { recursive: true, force: true })
     },
   }
 }
@@ -197,18 +184,6 @@ async function createBalancer(members: ReadonlySet<Member>): Promise<{ readonly 
   }
 }
 
-export function readJournal(path: string): FleetJournal {
-  const lines = existsSync(path) ? readFileSync(path, 'utf8').split('\n').slice(0, -1) : []
-  const runs: TimedRun[] = []
-  const gaps: GapLine[] = []
-  for (const line of lines) {
-    const read = JSON.parse(line) as TimedRun | GapLine
-    if (read.kind === 'run') runs.push(read)
-    else gaps.push(read)
-  }
-  return { runs, gaps }
-}
-
 /** The result of one test. */
 export interface Found {
   readonly sent: number
@@ -236,8 +211,8 @@ export const nameOf = ({ vin, number }: { readonly vin: string; readonly number:
 const clockMs = 5
 
 /** Compares what the sender counted with what the handlers wrote. Replays do not count. */
-export function judge(sent: readonly Sent[], { runs }: FleetJournal): Found {
-  const first = new Map<string, TimedRun>()
+function judge(sent: readonly Sent[], { runs }: Pick<Journal, 'runs' | 'gaps'>): Found {
+  const first = new Map<string, RunLine>()
   const ends = new Map<string, number>()
   let again = 0
   const unmarked: string[] = []
@@ -283,41 +258,7 @@ export function judge(sent: readonly Sent[], { runs }: FleetJournal): Found {
   }
 }
 
-const byStart = (a: TimedRun, b: TimedRun): number => a.startedAtMs - b.startedAtMs
-
-/** Runs that started before an earlier run of their vehicle had ended. */
-export function overlapping({ runs }: FleetJournal): readonly string[] {
-  const found: string[] = []
-  for (const some of Map.groupBy(runs, ({ vin }) => vin).values()) {
-    let endedAtMs = -Infinity
-    for (const run of some.toSorted(byStart)) {
-      if (run.startedAtMs + clockMs < endedAtMs) found.push(nameOf(run))
-      endedAtMs = Math.max(endedAtMs, run.atMs)
-    }
-  }
-  return found
-}
-
-/** A time, in milliseconds since the epoch. */
-export interface Span {
-  readonly fromMs: number
-  readonly toMs: number
-}
-
-/**
- * The time from sending a message to the start of its handler, in milliseconds. Of the messages that were sent in the span, 99 of 100
- * took less.
- */
-export function p99Ms(sent: readonly Sent[], { runs }: FleetJournal, { fromMs, toMs }: Span): number {
-  const starts = new Map<string, number>()
-  for (const run of runs)
-    if (!run.replayed) starts.set(nameOf(run), Math.min(run.startedAtMs, starts.get(nameOf(run)) ?? Infinity))
-  const waits = sent
-    .filter(({ sentAtMs, status }) => status === 200 && sentAtMs >= fromMs && sentAtMs < toMs)
-    .map((message) => (starts.get(nameOf(message)) ?? Infinity) - message.sentAtMs)
-  expect(waits.length).toBeGreaterThan(0)
-  return Math.round(percentile(Float64Array.from(waits), 0.99))
-}
+const byStart = (a: RunLine, b: RunLine): number => a.startedAtMs - b.startedAtMs
 
 /** Resolves when every acknowledged message of the sender was handled. Rejects after this time. */
 export async function handled(fleet: Fleet, traffic: Pick<Traffic, 'acknowledged'>, withinMs: number): Promise<void> {

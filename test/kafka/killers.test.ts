@@ -1,19 +1,14 @@
 /* A message whose handler ends its process, in a group in which every process that ends is started again. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { kafkaInbox } from '../../adapters/inbox/kafka.ts'
 import { createReceiver } from '../../src/index.ts'
 import { form } from '../form.ts'
 import { secret } from '../runtimes/targets.ts'
-import { type Brokers, startBrokers } from './brokers.ts'
+import { ofFile } from '../of-file.ts'
+import { startBrokers } from './brokers.ts'
 import { createFleet, type Fleet, nameOf } from './fleet.ts'
 
-let brokers: Brokers
-beforeAll(async () => {
-  brokers = await startBrokers()
-})
-afterAll(async () => {
-  await brokers?.[Symbol.asyncDispose]()
-})
+const brokers = ofFile(() => startBrokers())
 
 const partitions = 6
 
@@ -67,13 +62,13 @@ const why = '3 processes ended while they handled it, and it may be the reason.'
 
 test.each(
   [
-    { what: 'at once, in one process', processes: 1, killsAfterMs: 0, killers: ['kills-1'] },
-    { what: 'for several vehicles, after others have begun', processes: 2, killsAfterMs: 50, killers: ['kills-1', 'kills-2', 'kills-3'] }, // prettier-ignore
+    { what: 'at once, in one process', processes: 1, afterMs: 0, killers: ['kills-1'] },
+    { what: 'for several vehicles, after others have begun', processes: 2, afterMs: 50, killers: ['kills-1', 'kills-2', 'kills-3'] }, // prettier-ignore
   ].slice(0, form === 'long' ? 2 : 1),
 )(
   'a message that ends its process three times is a dead letter, and no other one: $what',
-  async ({ processes, killsAfterMs, killers }) => {
-    const settings = { handlerMs: 20, killsAfterMs }
+  async ({ processes, afterMs, killers }) => {
+    const settings = { handlerMs: 20, kills: { how: 'exit', afterMs } } as const
     await using fleet = await createFleet({
       brokers,
       partitions,

@@ -1,31 +1,25 @@
 /* What operators see: replays, gaps, the spool over a restart, clear errors, and the topics that the command line makes. */
 import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { createReceiver } from '../../src/index.ts'
-import { type Brokers, startBrokers } from './brokers.ts'
+import { ofFile } from '../of-file.ts'
+import { startBrokers } from './brokers.ts'
 import { createProxy, type Proxy } from './proxy.ts'
 import { count, numbersOf, receiversOn, type Way } from './receivers.ts'
 import { addPartitions, createAdmin, ledBy, placeReplicas } from './topics.ts'
+import { newFolder } from '../folder.ts'
 
 const proxy: Proxy = createProxy()
-let brokers: Brokers
-const folder = mkdtempSync(join(tmpdir(), 'fleethook-operations-'))
-
-beforeAll(async () => {
-  brokers = await startBrokers({
+const folder = newFolder('operations')
+const brokers = ofFile(() =>
+  startBrokers({
     proxied: (port, listener) => (listener === 'first' ? proxy.before(port) : Promise.resolve(port)),
-  })
-})
-afterAll(async () => {
-  await brokers?.[Symbol.asyncDispose]()
-  await proxy[Symbol.asyncDispose]()
-  rmSync(folder, { recursive: true, force: true })
-})
+  }),
+)
+afterAll(() => proxy[Symbol.asyncDispose]())
 
 const partitions = 6
 const patience = { timeout: 40_000, interval: 50 }
@@ -297,47 +291,35 @@ describe('what is wrong is one clear sentence', () => {
   const opened = (way: Partial<Way>): Promise<void> =>
     create({ topic: 'nowhere', confirmMs: 2_000, ...way }).receiver.open()
 
-  test('a wrong address', async () => {
-    await expect(opened({ brokers: ['127.0.0.1:1'] })).rejects.toMatchObject({
-      code: 'inbox_unavailable',
-      message: 'The broker 127.0.0.1:1 could not be reached: ECONNREFUSED.',
-    })
-  })
-
-  test('a missing topic', async () => {
-    await expect(opened({})).rejects.toMatchObject({
-      code: 'inbox_unavailable',
-      message: expect.stringMatching(/^There is no topic nowhere/),
-      hint: 'Create the topics: fleethook kafka topics --apply.',
-    })
-  })
-
-  test('TLS to brokers without TLS', async () => {
-    await expect(opened({ tls: true })).rejects.toMatchObject({
-      code: 'inbox_unavailable',
-      message: expect.stringContaining('TLS'),
-    })
-  })
-
-  test('no login to brokers that require one', async () => {
-    await expect(opened({ brokers: brokers.addressesWithPassword })).rejects.toMatchObject({
-      code: 'inbox_unavailable',
-      hint: 'They may want `tls` or `sasl`.',
-    })
+  test.each<readonly [what: string, way: () => Partial<Way>, said: object]>([
+    [
+      'a wrong address',
+      () => ({ brokers: ['127.0.0.1:1'] }),
+      { message: 'The broker 127.0.0.1:1 could not be reached: ECONNREFUSED.' },
+    ],
+    [
+      'a missing topic',
+      () => ({}),
+      {
+        message: expect.stringMatching(/^There is no topic nowhere/),
+        hint: 'Create the topics: fleethook kafka topics --apply.',
+      },
+    ],
+    ['TLS to brokers without TLS', () => ({ tls: true }), { message: expect.stringContaining('TLS') }],
+    [
+      'no login to brokers that require one',
+      () => ({ brokers: brokers.addressesWithPassword }),
+      { hint: 'They may want `tls` or `sasl`.' },
+    ],
+  ])('%s', async (_, way, said) => {
+    await expect(opened(way())).rejects.toMatchObject({ code: 'inbox_unavailable', ...said })
   })
 
   test('a topic with too few replicas', async () => {
     const topic = await newTopic()
-    await placeReplicas(
-      brokers.otherAddresses,
-      topic,
-      count(partitions).map(() => [1, 2]),
-    )
-    await ledBy(
-      brokers.otherAddresses,
-      topic,
-      count(partitions).map(() => 1),
-    )
+    const each = <Value>(value: Value): readonly Value[] => count(partitions).map(() => value)
+    await placeReplicas(brokers.otherAddresses, topic, each([1, 2]))
+    await ledBy(brokers.otherAddresses, topic, each(1))
     await expect(opened({ topic })).rejects.toMatchObject({
       code: 'option_invalid',
       message: `The topic ${topic} has 2 of the 3 replicas that keep a message safe.`,

@@ -4,33 +4,32 @@
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { fileURLToPath } from 'node:url'
 import { Producer, stringSerializers } from '@platformatic/kafka'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { endWithFile } from '../conformance/spawn.ts'
-import { type Brokers, startBrokers } from './brokers.ts'
+import { ofFile } from '../of-file.ts'
+import { startBrokers } from './brokers.ts'
 import { createAdmin } from './topics.ts'
+import { newFolder } from '../folder.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const kinds = ['V', 'alerts', 'errors', 'connectivity']
 const vins = Array.from({ length: 20 }, (_, n) => `0FLEETV14T${String(n).padStart(7, '0')}`)
-let brokers: Brokers
-
-beforeAll(async () => {
+const brokers = ofFile(async () => {
   const alone = [
     'offsets.topic.replication.factor',
     'transaction.state.log.replication.factor',
     'transaction.state.log.min.isr',
   ]
-  brokers = await startBrokers({ count: 1, properties: Object.fromEntries(alone.map((name) => [name, 1])) })
-  await using admin = createAdmin(brokers.addresses)
+  const started = await startBrokers({ count: 1, properties: Object.fromEntries(alone.map((name) => [name, 1])) })
+  await using admin = createAdmin(started.addresses)
   await admin.createTopics({ topics: kinds.map((kind) => `fleet_${kind}`), partitions: 4, replicas: 1 })
+  return started
 })
-afterAll(async () => brokers?.[Symbol.asyncDispose]())
 
 /** A record as the server writes it with decoded records on: the JSON of its message, by the VIN. */
 const record = (
@@ -81,8 +80,7 @@ interface Scene {
 }
 
 function scene(): Scene {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-own-server-'))
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = newFolder('own-server')
   const database = join(folder, 'readings.db')
   return {
     start(preload = '') {

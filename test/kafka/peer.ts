@@ -12,7 +12,7 @@ import {
   stringSerializers,
 } from '@platformatic/kafka'
 import { Hono } from 'hono'
-import type { TimedRun } from './fleet.ts'
+import type { RunLine } from '../faults/process/journal.ts'
 
 /** The settings from the test. */
 export interface PeerSettings {
@@ -35,7 +35,7 @@ async function handle(text: string): Promise<void> {
   const startedAtMs = now()
   if (handlerMs > 0) await new Promise((resolve) => setTimeout(resolve, handlerMs))
   if (journal === undefined) return
-  const run: TimedRun = {
+  const run: RunLine = {
     ...{ kind: 'run', pid: process.pid, vin, number: data.Odometer, delivery: '', attempt: 1, redelivered: false },
     replayed: false,
     startedAtMs,

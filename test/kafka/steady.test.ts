@@ -1,43 +1,26 @@
-/*
- * What goes on for a while under load and kills nobody: a vehicle whose handler fails, a replay, partitions that are added, and
- * half an hour that passes.
- */
-import { readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+/* What goes on for a while under load and kills nobody: partitions that are added, and half an hour that passes. */
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { kafkaInbox } from '../../adapters/inbox/kafka.ts'
-import { Connector, loadClient } from '../../adapters/inbox/kafka/client.ts'
-import { readKafkaOptions } from '../../adapters/inbox/kafka/options.ts'
-import { fromRecord, partitionOf } from '../../adapters/inbox/kafka/records.ts'
-import { TopicReader } from '../../adapters/inbox/kafka/topic-reader.ts'
 import { median } from '../../bench/median.ts'
-import { createReceiver } from '../../src/index.ts'
 import { type Row, writeFigures } from '../faults/figures.ts'
 import { weigh } from '../faults/process/start.ts'
-import { createTraffic } from '../faults/process/traffic.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import {
   broken,
   createFleet,
   handled,
-  judge,
   type Member,
-  nameOf,
   nothingBroken,
-  overlapping,
-  p99Ms,
   pause,
   rowOf,
-  type TimedRun,
   unaccounted,
   underLoad,
 } from './fleet.ts'
-import { addPartitions, createAdmin, endsOf } from './topics.ts'
+import { addPartitions, endsOf } from './topics.ts'
 
 let brokers: Brokers
 const partitions = 12
 const loadRows: Row[] = []
-const waitRows: Row[] = []
 const memoryRows: Row[] = []
 
 beforeAll(async () => {
@@ -45,208 +28,22 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await brokers?.[Symbol.asyncDispose]()
-  console.log(loadRows, waitRows, memoryRows)
+  console.log(loadRows, memoryRows)
   const tables = [
     { title: 'Under load', rows: loadRows },
-    { title: 'How long the other messages waited', rows: waitRows },
     { title: 'Memory and sockets', rows: memoryRows },
   ]
   await writeFigures({
     piece: 'kafka-steady',
-    title: 'Kafka: failing handlers, replays, more partitions, and time',
+    title: 'Kafka: more partitions, and time',
     file: 'test/kafka/steady.test.ts',
     about:
-      'Three brokers with replication 3 and `min.insync.replicas` 2. Vehicles send through a TCP balancer. The sender counts answers, and the handlers write a journal. Longest wait: from the acknowledgment to the start of the handler. p99: of 100 messages, 99 took less from sending to the start of the handler. Memory: what is alive on the heap and beside it after a full collection, the median of the first and of the last third of the samples.',
+      'Three brokers with replication 3 and `min.insync.replicas` 2. Vehicles send through a TCP balancer. The sender counts answers, and the handlers write a journal. Longest wait: from the acknowledgment to the start of the handler. Memory: what is alive on the heap and beside it after a full collection, the median of the first and of the last third of the samples.',
     tables: tables.filter(({ rows }) => rows.length > 0),
   })
 })
 
 const minutes = (count: number): number => count * 60_000
-
-/** Times below this one only show what else runs on the machine, in milliseconds. */
-const noiseMs = 250
-
-/** Messages may wait for twice the usual time. */
-function expectNoDelay(what: string, usualMs: number, meanwhileMs: number): void {
-  waitRows.push({ what, 'p99 before, ms': usualMs, 'p99 meanwhile, ms': meanwhileMs })
-  expect(meanwhileMs).toBeLessThanOrEqual(2 * Math.max(usualMs, noiseMs))
-}
-
-/** The message at the position that the group has committed for a partition, as `vin number`. */
-async function atPosition(topic: string, partition: number): Promise<string> {
-  const connector = new Connector(
-    await loadClient(),
-    readKafkaOptions({ brokers: brokers.addresses, topic, partitions }),
-  )
-  const reader = new TopicReader(connector, topic)
-  await using admin = createAdmin(brokers.addresses)
-  try {
-    const [group] = await admin.listConsumerGroupOffsets({ groups: [`${topic}-handlers`] })
-    const positions = group?.topics.find(({ name }) => name === topic)?.partitions
-    const position = positions?.find(({ partitionIndex }) => partitionIndex === partition)
-    const offset = Number(position?.committedOffset ?? -1)
-    const leaders = await reader.leaders(true)
-    const [fetched] = await reader.fetch(leaders[partition] ?? -1, [{ partition, offset }])
-    const [placed] = fetched?.records ?? []
-    const text = placed === undefined ? undefined : fromRecord(placed.record)?.message.text
-    if (text === undefined || placed?.offset !== offset) return `nothing at ${offset}`
-    const { vin, data }: { readonly vin: string; readonly data: { readonly Odometer: number } } = JSON.parse(text)
-    return nameOf({ vin, number: data.Odometer })
-  } finally {
-    await reader.close()
-  }
-}
-
-test(
-  'a vehicle whose handler fails delays none of a thousand others, and after a restart only what lies behind it runs again',
-  async () => {
-    const failsMs = minutes(2)
-    await using fleet = await createFleet({ brokers, partitions })
-    const failing = join(fleet.folder, 'failing')
-    const settings = { failing }
-    await Promise.all([
-      fleet.start('receive'),
-      fleet.start('handle', { settings }),
-      fleet.start('handle', { settings }),
-    ])
-    const sick = createTraffic({ vins: ['fails'], ratePerSecond: 10, goesOn: true })
-    /** The last message of the vehicle before its handler failed. */
-    const lastNumber = (): number =>
-      Math.max(0, ...fleet.journal().runs.flatMap(({ vin, number }) => (vin === 'fails' ? [number] : [])))
-    const partition = partitionOf(await loadClient(), 'fails', partitions)
-    let oldest = ''
-    let owner: Member | undefined
-    const usual = { fromMs: 0, toMs: 0 }
-    const meanwhile = { fromMs: 0, toMs: 0 }
-
-    const load = { ratePerSecond: 500, vehicles: 1_000, handledWithinMs: minutes(3) }
-    const found = await underLoad(fleet, load, async () => {
-      let isOver = false
-      const pouring = sick.pour(fleet.url, () => isOver)
-      try {
-        // The group settles first.
-        await pause(2_000)
-        usual.fromMs = Date.now()
-        await pause(failsMs / 2)
-        writeFileSync(failing, '')
-        usual.toMs = meanwhile.fromMs = Date.now()
-        await pause(failsMs / 2)
-        meanwhile.toMs = Date.now()
-        oldest = nameOf({ vin: 'fails', number: lastNumber() + 1 })
-        expect(await atPosition(fleet.topic, partition)).toBe(oldest)
-        const pid = fleet.journal().runs.findLast(({ vin }) => vin === 'fails')?.pid
-        owner = [...fleet.members].find((member) => member.pid === pid)
-        expect(await owner?.stop()).toEqual({ status: 0, signal: null })
-        await fleet.start('handle', { settings })
-        await pause(failsMs / 2)
-        expect(await atPosition(fleet.topic, partition)).toBe(oldest)
-      } finally {
-        rmSync(failing, { force: true })
-        isOver = true
-        await pouring
-      }
-      await handled(fleet, sick, minutes(3))
-    })
-
-    const journal = fleet.journal()
-    const result = judge([...found.all, ...sick.sent], journal)
-    loadRows.push(rowOf(`the handler of one vehicle failed for ${(1.5 * failsMs) / 1_000} s`, result))
-    expect(broken(result)).toEqual(nothingBroken)
-    expect({ refused: result.refused, unanswered: result.unanswered }).toEqual({ refused: {}, unanswered: {} })
-    expectNoDelay(
-      'a handler fails for one of 1,001 vehicles',
-      p99Ms(found.all, journal, usual),
-      p99Ms(found.all, journal, meanwhile),
-    )
-
-    // What the stopped process had handled behind the oldest message runs again elsewhere, and nothing else does.
-    const first = sick.sent.find((message) => nameOf(message) === oldest)
-    const runs = Map.groupBy(journal.runs, nameOf)
-    const client = await loadClient()
-    const beside = found.all.filter(({ vin }) => partitionOf(client, vin, partitions) === partition)
-    const again = [...runs].flatMap(([name, some]) => (some.length > 1 ? [name] : []))
-    const must = beside
-      .filter(({ sentAtMs }) => sentAtMs > (first?.endedAtMs ?? Infinity))
-      .map(nameOf)
-      .filter((name) => runs.get(name)?.some(({ pid }) => pid === owner?.pid))
-    const may = new Set(beside.filter(({ endedAtMs }) => endedAtMs >= (first?.sentAtMs ?? Infinity)).map(nameOf))
-    expect(must.length).toBeGreaterThan(0)
-    expect(must.filter((name) => !again.includes(name))).toEqual([])
-    expect(again.filter((name) => !may.has(name))).toEqual([])
-  },
-  minutes(20),
-)
-
-test(
-  'a replay under load: each message of its time runs once more, with its id and a mark, in order, and others do not wait',
-  async () => {
-    const count = 50_000
-    await using fleet = await createFleet({ brokers, partitions })
-    await Promise.all([fleet.start('receive'), fleet.start('handle'), fleet.start('handle')])
-    const silent = (): void => {}
-    const operator = createReceiver({
-      secret: false,
-      inbox: kafkaInbox({ brokers: brokers.addresses, topic: fleet.topic, partitions, role: 'receive' }),
-      log: { debug: silent, info: silent, warn: silent, error: silent },
-    })
-    const from = new Date()
-    let to = from
-    let replayed = 0
-    let tookMs = 0
-    const usual = { fromMs: 0, toMs: 0 }
-    const meanwhile = { fromMs: 0, toMs: 0 }
-    const replays = (): readonly TimedRun[] => fleet.journal().runs.filter((run) => run.replayed)
-
-    const load = { ratePerSecond: 300, vehicles: 100, handledWithinMs: minutes(2) }
-    const found = await underLoad(fleet, load, async ({ sent, acknowledged }) => {
-      // The group settles first.
-      await pause(2_000)
-      usual.fromMs = Date.now()
-      await expect.poll(() => sent.length, { timeout: minutes(10), interval: 100 }).toBeGreaterThanOrEqual(count)
-      to = new Date()
-      // Positions are committed every second, and what lies behind them is not replayed.
-      await handled(fleet, { acknowledged: new Set(acknowledged) }, minutes(1))
-      await pause(3_000)
-      usual.toMs = meanwhile.fromMs = Date.now()
-      const startedAt = performance.now()
-      replayed = await operator.replay({ from, to })
-      tookMs = performance.now() - startedAt
-      await expect.poll(() => replays().length, { timeout: minutes(2), interval: 1_000 }).toBe(replayed)
-      meanwhile.toMs = Date.now()
-    }).finally(() => operator.drain())
-
-    const journal = fleet.journal()
-    loadRows.push(rowOf(`a replay of ${replayed} messages in ${Math.round(tookMs / 1_000)} s`, found))
-    expect(broken(found)).toEqual(nothingBroken)
-    const { refused, unanswered, again } = found
-    expect({ refused, unanswered, again }).toEqual({ refused: {}, unanswered: {}, again: 0 })
-    expectNoDelay(
-      `a replay of ${replayed} messages`,
-      p99Ms(found.all, journal, usual),
-      p99Ms(found.all, journal, meanwhile),
-    )
-    // At most 500 a second. A timer may be a little early.
-    expect(tookMs).toBeGreaterThanOrEqual(0.98 * 2 * replayed)
-
-    const runs = replays().toSorted((a, b) => a.startedAtMs - b.startedAtMs)
-    const names = new Set(runs.map(nameOf))
-    expect([runs.length, names.size]).toEqual([replayed, replayed])
-    const inside = found.all.filter(({ status, endedAtMs }) => status === 200 && endedAtMs < to.getTime())
-    const outside = found.all.filter(({ sentAtMs }) => sentAtMs > to.getTime())
-    expect(inside.length).toBeGreaterThanOrEqual(count - load.vehicles)
-    expect(inside.map(nameOf).filter((name) => !names.has(name))).toEqual([])
-    expect(outside.map(nameOf).filter((name) => names.has(name))).toEqual([])
-    const ids = new Map(journal.runs.flatMap((run) => (run.replayed ? [] : [[nameOf(run), run.delivery] as const])))
-    expect(runs.filter((run) => run.delivery !== ids.get(nameOf(run))).map(nameOf)).toEqual([])
-    const numbers = Map.groupBy(runs, ({ vin }) => vin)
-    const behind = [...numbers.values()].flatMap((some) =>
-      some.filter(({ number }, place) => number < (some[place - 1]?.number ?? 0)),
-    )
-    expect(behind.map(nameOf)).toEqual([])
-    expect(overlapping(journal)).toEqual([])
-  },
-  minutes(30),
-)
 
 test(
   'partitions that are added under load move no vehicle, and the steps that put them to use lose nothing and keep the order',

@@ -3,19 +3,15 @@
  * the client can be used. `faults.test.ts` has those about acks, retries, moving leaders and rebalances (1, 2, 3, 6).
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { closeClient, Connector, loadClient } from '../../adapters/inbox/kafka/client.ts'
 import { readKafkaOptions } from '../../adapters/inbox/kafka/options.ts'
-import { type Brokers, startBrokers } from './brokers.ts'
+import { ofFile } from '../of-file.ts'
+import { startBrokers } from './brokers.ts'
 import { count, numbersOf, receiversOn } from './receivers.ts'
 import { addPartitions, createAdmin, endsOf, ledBy, placeReplicas } from './topics.ts'
 
-let brokers: Brokers
-
-beforeAll(async () => {
-  brokers = await startBrokers()
-})
-afterAll(() => brokers?.[Symbol.asyncDispose]())
+const brokers = ofFile(() => startBrokers())
 
 const partitions = 6
 const { run, newTopic } = receiversOn(() => brokers, partitions)

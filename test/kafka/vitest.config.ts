@@ -7,8 +7,8 @@ const config: ViteUserConfig = {
   ...base,
   test: {
     include: ['test/kafka/**/*.test.ts'],
-    // For minutes under load, and controls that prove what the client does without us: in the long form only.
-    exclude: ['test/kafka/{controls,steady}.test.ts'],
+    // For minutes under load: in the long form only.
+    exclude: ['test/kafka/steady.test.ts'],
     env: { ...base.test?.env, [formVariable]: 'full' },
     fileParallelism: false,
     testTimeout: 180_000,

@@ -213,12 +213,6 @@ test("receiver.accept takes the body that Fastify's own parser made", async () =
   expect(receiver.stats().topics).toEqual({ state: 1 })
 })
 
-test('on plain node:http the whole suite passes', { timeout: 60_000 }, async () => {
-  const { receiver, events } = remembering()
-  await using server = await listening(createServer(getRequestListener(receiver.fetch)))
-  await conforms(server.url, events)
-})
-
 test('the answer says where to look when the host passes its whole path', async () => {
   const { receiver } = remembering()
   const answer = await receiver.fetch(new Request('http://localhost/api/telemetry', posted))

@@ -1,5 +1,4 @@
-import { mkdirSync, mkdtempSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { connect, type TLSSocket } from 'node:tls'
 import { createReceiver } from 'fleethook'
@@ -7,6 +6,7 @@ import { type Server, serve, type TlsOptions } from 'fleethook/node'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { createAuthority } from '../kafka/certificates.ts'
 import { secret } from '../runtimes/targets.ts'
+import { newFolder } from '../folder.ts'
 
 const quiet = { port: 0, hostname: '127.0.0.1', signals: false, announce: false } as const
 const authority = await createAuthority()
@@ -22,7 +22,7 @@ async function pair(name: string, days?: number): Promise<Pair> {
 }
 
 function folder(): string {
-  return mkdtempSync(join(tmpdir(), 'fleethook-certificate-'))
+  return newFolder('certificate')
 }
 
 /** What the log says. */

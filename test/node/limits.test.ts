@@ -5,8 +5,8 @@ import { type NodeServeOptions, serve } from 'fleethook/node'
 import { describe, expect, test } from 'vitest'
 import { withHint } from '../../src/base/errors.ts'
 import { spawnTarget } from '../conformance/spawn.ts'
-import { post } from '../runtimes/client.ts'
-import { type Connection, head, open } from '../runtimes/connection.ts'
+import { head, post } from '../runtimes/client.ts'
+import { type RawConnection, rawConnection } from '../http/raw.ts'
 import { secret } from '../runtimes/targets.ts'
 
 interface Serving extends AsyncDisposable {
@@ -27,10 +27,10 @@ async function serving(options: NodeServeOptions): Promise<Serving> {
 }
 
 /** Sends a piece again and again until the server has had enough. */
-async function trickle(client: Connection, piece: string): Promise<string> {
-  const sending = setInterval(() => client.send(piece), 20)
+async function trickle(client: RawConnection, piece: string): Promise<string> {
+  const sending = setInterval(() => void client.send(piece).catch(() => {}), 20)
   try {
-    return await client.received
+    return await client.whole
   } finally {
     clearInterval(sending)
   }
@@ -39,7 +39,7 @@ async function trickle(client: Connection, piece: string): Promise<string> {
 describe.concurrent('the server closes the connection of a slow client', () => {
   test('that never ends its headers, after headersTimeoutMs', async () => {
     await using server = await serving({ headersTimeoutMs: 1_000 })
-    using client = await open(server.url, 'POST / HTTP/1.1\r\nhost: localhost\r\n')
+    using client = await rawConnection(server.url, 'POST / HTTP/1.1\r\nhost: localhost\r\n')
     // A client that writes to the closed connection before it reads loses the answer, as on a busy machine.
     expect(await trickle(client, 'x: y\r\n')).toMatch(/^(HTTP\/1\.1 408 |$)/)
     expect(server.refused()).toEqual({ request_timeout: 1 })
@@ -47,7 +47,7 @@ describe.concurrent('the server closes the connection of a slow client', () => {
 
   test('that never ends its body, after requestTimeoutMs, and nothing of the body becomes a message', async () => {
     await using server = await serving({ requestTimeoutMs: 300 })
-    using client = await open(server.url, `${head(100_000)}{"vin":"`)
+    using client = await rawConnection(server.url, `${head(100_000)}{"vin":"`)
     expect(await trickle(client, 'x')).not.toMatch(/ 2\d\d /)
     expect(server.received()).toBe(0)
   })
@@ -55,13 +55,13 @@ describe.concurrent('the server closes the connection of a slow client', () => {
   test('that is idle between two messages, after keepAliveTimeoutMs', async () => {
     await using server = await serving({ keepAliveTimeoutMs: 100 })
     const body = '{"vin":"V","state":"online"}'
-    using client = await open(server.url, head(body.length) + body)
-    expect(await client.received).toMatch(/^HTTP\/1\.1 200 [^]*"text":"Success"/)
+    using client = await rawConnection(server.url, head(body.length) + body)
+    expect(await client.whole).toMatch(/^HTTP\/1\.1 200 [^]*"text":"Success"/)
   })
 
   test('while other clients are served', async () => {
     await using server = await serving({ headersTimeoutMs: 600_000, requestTimeoutMs: 600_000 })
-    const slow = await Promise.all(Array.from({ length: 50 }, () => open(server.url, 'POST / HTTP/1.1\r\n')))
+    const slow = await Promise.all(Array.from({ length: 50 }, () => rawConnection(server.url, 'POST / HTTP/1.1\r\n')))
     expect(await post(server.url, 'V1')).toBe(200)
     for (const client of slow) client[Symbol.dispose]()
   })
@@ -99,16 +99,20 @@ test.skipIf(process.platform !== 'linux')('connections for which there are no de
 test('connections above maxConnections are closed at once, and a closed connection makes room for a new one', async () => {
   await using server = await serving({ maxConnections: 2 })
   const body = '{"vin":"V","state":"online"}'
-  const ask = (): Promise<Connection> => open(server.url, `${head(body.length)}${body}`)
+  const ask = (): Promise<RawConnection> => rawConnection(server.url, `${head(body.length)}${body}`)
   using first = await ask()
   using second = await ask()
-  using third = await open(server.url)
-  expect(await third.received).toBe('')
+  using third = await rawConnection(server.url)
+  expect(await third.whole).toBe('')
+  expect(server.refused()).toEqual({ connections_exceeded: 1 })
   first[Symbol.dispose]()
   await expect
     .poll(async () => {
-      using next = await open(server.url, head(body.length).replace('\r\n\r\n', '\r\nconnection: close\r\n\r\n') + body)
-      return await next.received
+      using next = await rawConnection(
+        server.url,
+        head(body.length).replace('\r\n\r\n', '\r\nconnection: close\r\n\r\n') + body,
+      )
+      return await next.whole
     })
     .toMatch(/^HTTP\/1\.1 200 /)
   expect(second).toBeDefined()

@@ -1,10 +1,10 @@
 import { once } from 'node:events'
-import { connect } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { createReceiver } from 'fleethook'
 import { type NodeServeOptions, serve } from 'fleethook/node'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { spawnTarget } from '../conformance/spawn.ts'
+import { rawConnection } from '../http/raw.ts'
 import { bindPort } from '../faults/deploy/ways.ts'
 import { message, post } from '../runtimes/client.ts'
 import { secret } from '../runtimes/targets.ts'
@@ -82,14 +82,8 @@ describe('Expect: 100-continue', () => {
 
   test('a wrong secret is refused without 100 Continue, and the connection closes', async () => {
     const server = await serve(createReceiver({ secret }), quiet)
-    const socket = connect(server.port, '127.0.0.1')
-    let received = ''
-    socket.on('data', (chunk) => {
-      received += chunk.toString()
-    })
-    socket.write(head('wrong'))
-    await new Promise((resolve) => socket.once('close', resolve))
-    expect(received).toMatch(/^HTTP\/1\.1 403 [^]*\r\nconnection: close\r\n/i)
+    const { whole } = await rawConnection(server.url, head('wrong'))
+    expect(await whole).toMatch(/^HTTP\/1\.1 403 [^]*\r\nconnection: close\r\n/i)
     await server.close()
   })
 })
@@ -97,20 +91,15 @@ describe('Expect: 100-continue', () => {
 describe('pipelined requests while the server stops', () => {
   test('only the last answer closes the connection, so that every request is answered', async () => {
     const server = await serve(createReceiver({ secret }), { ...quiet, signals: ['SIGHUP'], exit: false })
-    const socket = connect(server.port, '127.0.0.1')
-    let received = ''
-    socket.on('data', (chunk) => {
-      received += chunk.toString()
-    })
-    await new Promise((resolve) => socket.once('connect', resolve))
+    const { send, whole } = await rawConnection(server.url)
     // The server listens to it before this test does.
     const signal = once(process, 'SIGHUP')
     process.kill(process.pid, 'SIGHUP')
     const body = message('V1')
     const one = `POST / HTTP/1.1\r\nhost: a\r\nauthorization: ${secret}\r\ncontent-length: ${body.length}\r\n\r\n${body}`
     await signal
-    socket.write(one.repeat(3))
-    await new Promise((resolve) => socket.once('close', resolve))
+    await send(one.repeat(3))
+    const received = await whole
     expect(received.match(/HTTP\/1\.1 200 OK/g)).toHaveLength(3)
     expect(received.match(/connection: close/gi)).toHaveLength(1)
     await server.closed

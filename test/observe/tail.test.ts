@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { once } from 'node:events'
@@ -8,10 +8,11 @@ import { command, start } from '../cli/command.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { post } from '../runtimes/client.ts'
 import { programCommand } from '../runtimes/targets.ts'
+import { newFolder } from '../folder.ts'
 
 /** A receiver whose handler fails, with an SQLite inbox. */
 async function running(): Promise<{ readonly inbox: string; readonly target: Target }> {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-tail-'))
+  const folder = newFolder('tail')
   const [inbox, broken] = [join(folder, 'inbox.db'), join(folder, 'broken')]
   writeFileSync(broken, '')
   const program = join(import.meta.dirname, '../operator/program.ts')

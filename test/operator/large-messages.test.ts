@@ -1,16 +1,15 @@
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { spawnTarget } from '../conformance/spawn.ts'
 import { programCommand, secret } from '../runtimes/targets.ts'
+import { newFolder } from '../folder.ts'
 
 const large = 'x'.repeat(900_000)
 const kinds = ['WAIT', 'DEAD', 'DONE'] as const
 const each = 12
 
 test('looking at large messages costs a receiver with a small heap neither its life nor the time of live messages', async () => {
-  const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-large-')), 'inbox.db')
+  const inbox = join(newFolder('large'), 'inbox.db')
   const heap = { NODE_OPTIONS: '--max-old-space-size=256' }
   await using target = await spawnTarget(
     programCommand('node24', join(import.meta.dirname, 'large-program.ts'), { INBOX: inbox, ...heap }),

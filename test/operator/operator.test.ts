@@ -1,9 +1,8 @@
 import { execFileSync, spawn } from 'node:child_process'
-import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, existsSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { json } from 'node:stream/consumers'
-import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { operatorRoutes } from 'fleethook/operator'
@@ -16,6 +15,7 @@ import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { settingsOf } from '../inbox/sqlite-settings.ts'
 import { post } from '../runtimes/client.ts'
 import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
+import { newFolder } from '../folder.ts'
 
 interface Site {
   readonly inbox: string
@@ -25,7 +25,7 @@ interface Site {
 }
 
 function site(runtime: ServerRuntime): Site {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-operator-'))
+  const folder = newFolder('operator')
   const inbox = join(folder, 'inbox.db')
   const broken = join(folder, 'broken')
   writeFileSync(broken, '')
@@ -254,7 +254,7 @@ test.skipIf(!hasTerminals)(
 
 describe.skipIf(process.platform === 'win32')('the socket of an inbox with a long path', () => {
   function longPath(): string {
-    const folder = join(mkdtempSync(join(tmpdir(), 'fleethook-operator-')), 'a-long-name-'.repeat(10))
+    const folder = join(newFolder('operator'), 'a-long-name-'.repeat(10))
     mkdirSync(folder)
     return join(folder, 'inbox.db')
   }
@@ -304,7 +304,7 @@ describe.skipIf(process.platform === 'win32')('the socket of an inbox with a lon
 })
 
 test('the socket can be opened by its user only, also in a worker of a cluster', async () => {
-  const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-cluster-')), 'inbox.db')
+  const inbox = join(newFolder('cluster'), 'inbox.db')
   const modes = `
     import cluster from 'node:cluster'
     import { statSync } from 'node:fs'

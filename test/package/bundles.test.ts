@@ -1,17 +1,18 @@
 import { execFile, spawnSync } from 'node:child_process'
-import { cpSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import * as esbuild from 'esbuild'
 import * as rolldown from 'rolldown'
-import { expect, inject, onTestFinished, test } from 'vitest'
+import { expect, inject, test } from 'vitest'
 import { runtimePath } from '../../scripts/runtimes.ts'
 import { spawnTarget, type TargetCommand } from '../conformance/spawn.ts'
 import { form, inForm } from '../form.ts'
 import { workerCommand } from '../runtimes/targets.ts'
 import { npm } from './packed.ts'
+import { newFolder } from '../folder.ts'
 
 type Format = 'esm' | 'cjs'
 
@@ -95,8 +96,7 @@ test.skipIf(form === 'real')(
   'what Turbopack makes of the installed package receives messages in a route on Node, into a file, and in an edge route',
   { timeout: 300_000 },
   async () => {
-    const project = realpathSync(mkdtempSync(join(tmpdir(), 'fleethook-next-')))
-    onTestFinished(() => rmSync(project, { recursive: true, force: true }))
+    const project = newFolder('next')
     cpSync(fileURLToPath(new URL('next', import.meta.url)), project, { recursive: true })
     cpSync(join(inject('consumer'), 'post.js'), join(project, 'post.js'))
     writeFileSync(join(project, 'package.json'), '{"private":true}')

@@ -1,9 +1,9 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, inject, test } from 'vitest'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
+import { newFolder } from '../folder.ts'
 import { inThisForm } from '../runtimes/targets.ts'
 
 const script = `
@@ -57,7 +57,7 @@ test('the installed package says what it needs where SQLite is switched off', ()
 function printed(runtime: Runtime, thread: '' | 'thread', ...flags: readonly string[]): unknown {
   const file = join(inject('consumer'), 'sqlite-inbox.js')
   writeFileSync(file, script)
-  const path = join(mkdtempSync(join(tmpdir(), 'fleethook-package-')), 'inbox.db')
+  const path = join(newFolder('package'), 'inbox.db')
   const args = [...flags, ...(runtime === 'deno' ? ['run', '--allow-all'] : []), file, path, thread]
   return JSON.parse(
     execFileSync(runtimePath(runtime), args, { cwd: inject('consumer'), encoding: 'utf8', stdio: 'pipe' }),

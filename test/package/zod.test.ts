@@ -1,11 +1,11 @@
 import { execFileSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, symlinkSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, expect, inject, test } from 'vitest'
+import { newFolder } from '../folder.ts'
 
 /** A project in which the package is installed, and zod is not. */
-const folder = realpathSync(mkdtempSync(join(tmpdir(), 'fleethook-without-zod-')))
+const folder = newFolder('without-zod')
 const packages = join(folder, 'node_modules')
 
 beforeAll(() => {

@@ -1,17 +1,17 @@
 /* What waits and what fails is visible in every process, in the database, and to commands. */
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, symlinkSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { createReceiver, type Receiver } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { metricsText } from 'fleethook/metrics'
 import { operatorRoutes } from 'fleethook/operator'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { command } from '../cli/command.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
-import { post, type Scene, startScene, vinOf } from './scene.ts'
+import { post, sceneOfFile, vinOf } from './scene.ts'
+import { newFolder } from '../folder.ts'
 
 interface Printed {
   readonly status: number | null
@@ -19,15 +19,8 @@ interface Printed {
 }
 
 describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
-  let scene: Scene
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-backlog-'))
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
-  afterAll(async () => {
-    rmSync(folder, { recursive: true })
-    await scene?.[Symbol.asyncDispose]()
-  })
+  const scene = sceneOfFile()
+  const folder = newFolder('backlog')
 
   const made = async (schema: string, role: 'receive' | 'handle' | 'both', attempts = 5): Promise<Receiver> => {
     const receiver = createReceiver({
@@ -149,8 +142,7 @@ describe.skipIf(!hasPostgres)('what waits in Postgres', () => {
     await receiver.open()
     expect(await post(receiver, 1, 1)).toBe(200)
     await expect.poll(() => receiver.stats().deadLettered).toBe(1)
-    const project = mkdtempSync(join(tmpdir(), 'fleethook-beside-'))
-    onTestFinished(() => rmSync(project, { recursive: true }))
+    const project = newFolder('beside')
     symlinkSync(resolve('node_modules'), join(project, 'node_modules'))
     mkdirSync(join(project, 'data'))
     const old = createReceiver({

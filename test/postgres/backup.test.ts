@@ -3,8 +3,8 @@ import { execFileSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { createReceiver } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
-import pg from 'pg'
-import { afterAll, describe, expect, test } from 'vitest'
+import type pg from 'pg'
+import { describe, expect, test } from 'vitest'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
 import { post, receiverOn, sceneOfFile } from './scene.ts'
@@ -13,15 +13,7 @@ import { transactionsOf } from './transactions.ts'
 describe.skipIf(!hasPostgres || !existsSync('/usr/bin/pg_dump'))('a backup', () => {
   const scene = sceneOfFile()
 
-  const pools: pg.Pool[] = []
-  afterAll(() => Promise.all(pools.map((pool) => pool.end())))
-  function poolOf(database: string): pg.Pool {
-    const pool = new pg.Pool({ host: '127.0.0.1', port: scene.server.port, user: 'test', database })
-    pool.on('error', () => {})
-    pool.on('connect', (client) => client.on('error', () => {}))
-    pools.push(pool)
-    return pool
-  }
+  const poolOf = (database: string): pg.Pool => scene.newPool(3, scene.server.port, database)
   const run = (program: string, database: string, input?: string, ...more: readonly string[]): string =>
     execFileSync(program, ['-h', '127.0.0.1', '-p', String(scene.server.port), '-U', 'test', '-d', database, ...more], {
       encoding: 'utf8',

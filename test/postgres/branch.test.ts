@@ -2,16 +2,12 @@ import { createReceiver, vehicles } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { is, starts } from 'fleethook/when'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { logInto } from '../dispatch/scene.ts'
 import { hasPostgres } from '../once/servers.ts'
-import { post, receiverOn, type Scene, startScene, vinOf } from './scene.ts'
+import { post, receiverOn, sceneOfFile, vinOf } from './scene.ts'
 
-let scene: Scene
-beforeAll(async () => {
-  if (hasPostgres) scene = await startScene()
-}, 60_000)
-afterAll(async () => scene?.[Symbol.asyncDispose]())
+const scene = sceneOfFile()
 
 test.skipIf(!hasPostgres)(
   'a branch in a schema of its own on the same pool gets each message once, in order, over two processes and a takeover',

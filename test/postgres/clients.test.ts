@@ -13,8 +13,8 @@ import { type PrismaTransaction, prismaOn } from './prisma.ts'
 import { post, receiverOn, sceneOfFile, tablesOf } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('clients', () => {
-  const scene = sceneOfFile(async () => {
-    await scene.pool.query('CREATE TABLE readings (schema text NOT NULL, vin text NOT NULL, n int NOT NULL)')
+  const scene = sceneOfFile(async ({ pool }) => {
+    await pool.query('CREATE TABLE readings (schema text NOT NULL, vin text NOT NULL, n int NOT NULL)')
   })
   let schema = ''
   let number = 0

@@ -31,8 +31,7 @@ test.skipIf(!hasPostgres)(survives, async () => {
         `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name IN ('inbox', 'handlers') AND ${where}`,
       )
     ).rowCount ?? 0
-  const count = async (table: string): Promise<number> =>
-    Number((await scene.pool.query(`SELECT count(*) FROM cut.${table}`)).rows[0].count)
+  const count = (table: string): Promise<number> => scene.count(`cut.${table}`)
 
   expect(await lines.next(), errors).toEqual({ done: false, value: 'ready' })
   // Each pool has two, and no receiver has them.

@@ -10,8 +10,8 @@ import { post, receiverOn, sceneOfFile, tablesOf, vinOf } from './scene.ts'
 import { transactionsOf } from './transactions.ts'
 
 describe.skipIf(!hasPostgres)('exactlyOnce', () => {
-  const scene = sceneOfFile(async () => {
-    await scene.pool.query('CREATE TABLE written (schema text, handler text, n int)')
+  const scene = sceneOfFile(async ({ pool }) => {
+    await pool.query('CREATE TABLE written (schema text, handler text, n int)')
   })
   let number = 0
   let schema = ''
@@ -29,8 +29,7 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
         [schema],
       )
     ).rows.map(({ row }) => row)
-  const waiting = async (): Promise<number> =>
-    Number((await scene.pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.waiting`)).rows[0]?.count)
+  const waiting = (): Promise<number> => scene.count(`${schema}.waiting`)
 
   test('a statement has the same text for all messages, because each text is read to qualify it', async () => {
     const pool = scene.newPool()
@@ -93,47 +92,6 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
     },
   )
 
-  test('two handlers of one message have a mark each, and one that fails does not repeat the other', async () => {
-    const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
-    const exactly = inbox.exactlyOnce(transactionsOf(scene.newPool()))
-    let failures = 0
-    receiver
-      .on(
-        'data',
-        exactly('first', (event, _, tx) => write(tx, 'first', Number(event.data.Odometer))),
-      )
-      .on(
-        'data',
-        exactly('second', async (event, _, tx) => {
-          await write(tx, 'second', Number(event.data.Odometer))
-          if (failures++ < 2) throw new Error('It fails after its write.')
-        }),
-      )
-    await receiver.open()
-    expect(await post(receiver, 1, 7)).toBe(200)
-    await expect.poll(waiting).toBe(0)
-    expect(await written()).toEqual(['first 7', 'second 7'])
-    await receiver.drain()
-  })
-
-  test('a handler that swallows an error of the database runs again, because its transaction was rolled back', async () => {
-    const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
-    const exactly = inbox.exactlyOnce(transactionsOf(scene.newPool()))
-    let runs = 0
-    receiver.on(
-      'data',
-      exactly('swallows', async (event, _, tx) => {
-        await write(tx, 'swallows', Number(event.data.Odometer))
-        if (runs++ === 0) await tx.query('SELECT no_such_column').catch(() => {})
-      }),
-    )
-    await receiver.open()
-    await post(receiver, 1, 3)
-    await expect.poll(waiting).toBe(0)
-    expect({ runs, rows: await written() }).toEqual({ runs: 2, rows: ['swallows 3'] })
-    await receiver.drain()
-  })
-
   test('a handler that never ends keeps no other message from being settled', async () => {
     const inbox = postgresInbox({ db: scene.newPool(), schema })
     const exactly = inbox.exactlyOnce(transactionsOf(scene.newPool()))
@@ -189,27 +147,6 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
     await receiver.drain()
   })
 
-  test('a batch writes each of its messages once, also when the batch failed before', async () => {
-    const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
-    const exactly = inbox.exactlyOnce(transactionsOf(scene.newPool()))
-    let isBroken = true
-    receiver.batch(
-      'data',
-      { size: 10, withinMs: 20 },
-      exactly.batch('batch', async (events, _, tx) => {
-        for (const event of events) await write(tx, 'batch', Number(event.data.Odometer))
-        if (!isBroken) return
-        isBroken = false
-        throw new Error('It fails after its writes.')
-      }),
-    )
-    await receiver.open()
-    await Promise.all(Array.from({ length: 30 }, (_, n) => post(receiver, n, 100 + n)))
-    await expect.poll(waiting).toBe(0)
-    expect(await written()).toEqual(Array.from({ length: 30 }, (_, n) => `batch ${100 + n}`))
-    await receiver.drain()
-  })
-
   test('two times that one message tells write two rows, once each, also when the process ends before the message is settled', async () => {
     const ids: string[] = []
     const rules = (db: pg.Pool, last: () => Promise<void>): Receiver => {
@@ -246,78 +183,6 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
     expect(await second.replay({ from: new Date(0), to: new Date(Date.now() + 60_000) })).toBe(2)
     await second.drain()
     await first.drain({ deadlineMs: 100 })
-  })
-
-  test('a replay runs again, because somebody asked for it', async () => {
-    const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
-    const exactly = inbox.exactlyOnce(transactionsOf(scene.newPool()))
-    receiver.on(
-      'data',
-      exactly('again', (event, _, tx) => write(tx, 'again', Number(event.data.Odometer))),
-    )
-    await receiver.open()
-    await post(receiver, 1, 5)
-    await expect.poll(waiting).toBe(0)
-    expect(await receiver.replay({ from: new Date(0), to: new Date(Date.now() + 60_000) })).toBe(1)
-    await expect.poll(written).toEqual(['again 5', 'again 5'])
-    await receiver.drain()
-  })
-
-  test('a dead letter keeps its marks: its replay runs only what had failed', async () => {
-    const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
-    const exactly = inbox.exactlyOnce(scene.newPool())
-    let fails = true
-    receiver.on(
-      'data',
-      exactly('succeeds', (_event, _context, tx) => write(tx, 'succeeds', 1)),
-    )
-    receiver.on(
-      'data',
-      exactly('fails', async (_event, _context, tx) => {
-        await write(tx, 'fails', 1)
-        if (fails) throw new Error('no')
-      }),
-    )
-    await receiver.open()
-    await post(receiver, 1, 1)
-    await expect.poll(() => receiver.stats().deadLettered).toBe(1)
-    fails = false
-    expect(await receiver.deadLetters.replay({})).toBe(1)
-    await expect.poll(() => receiver.stats().handled).toBe(1)
-    expect(await written()).toEqual(['fails 1', 'succeeds 1'])
-    await expect.poll(waiting).toBe(0)
-    // A replay of what is handled by now is a new run of both.
-    expect(await receiver.replay({ from: new Date(0), to: new Date(Date.now() + 60_000) })).toBe(1)
-    await expect.poll(written).toEqual(['fails 1', 'fails 1', 'succeeds 1', 'succeeds 1'])
-    await receiver.drain()
-  })
-
-  test('a transaction that is committed after the time limit ends its message: one row, and no dead letter', async () => {
-    const inbox = postgresInbox({ db: scene.newPool(), schema })
-    const exactly = inbox.exactlyOnce(scene.newPool())
-    const receiver = createReceiver({ secret: false, inbox, log: quiet, timeoutMs: 100, retry: { attempts: 1 } })
-    let commit = (): void => {}
-    const committing = new Promise<void>((resolve) => {
-      commit = resolve
-    })
-    receiver.on(
-      'data',
-      exactly('late', async (event, _, tx) => {
-        await write(tx, 'late', Number(event.data.Odometer))
-        await committing
-      }),
-    )
-    let failures = 0
-    receiver.observe({ failed: () => (failures += 1) })
-    await receiver.open()
-    await post(receiver, 1, 1)
-    await expect.poll(() => failures).toBeGreaterThan(0)
-    commit()
-    await expect.poll(waiting).toBe(0)
-    await expect.poll(() => receiver.stats().handled).toBe(1)
-    expect(await written()).toEqual(['late 1'])
-    expect(await Array.fromAsync(receiver.deadLetters.list())).toEqual([])
-    await receiver.drain()
   })
 
   describe('when the transactions of a handler are in another database', () => {

@@ -1,22 +1,16 @@
 /* A customer is erased: no table has the VIN. */
 import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
-import { type Scene, startScene } from './scene.ts'
+import { sceneOfFile } from './scene.ts'
 
 const gone = '0FLEETV14T0000GON'
 const stays = '0FLEETV14T0000STY'
 
 describe.skipIf(!hasPostgres)('receiver.forget on Postgres', () => {
-  let scene: Scene
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
-  afterAll(async () => {
-    await scene?.[Symbol.asyncDispose]()
-  })
+  const scene = sceneOfFile()
 
   const made = (schema: string, role: 'both' | 'receive' | 'handle'): Receiver => {
     const receiver: Receiver = createReceiver({

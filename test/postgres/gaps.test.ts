@@ -5,8 +5,8 @@ import { hasPostgres } from '../once/servers.ts'
 import { receiverOn, sceneOfFile } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('gaps of several receivers', () => {
-  const scene = sceneOfFile(async () => {
-    for (const schema of ['alone', 'crashed', 'between', 'unaccounted', 'together']) await scene.prepare(schema)
+  const scene = sceneOfFile(async ({ prepare }) => {
+    for (const schema of ['alone', 'crashed', 'between', 'unaccounted', 'together']) await prepare(schema)
   })
 
   /** A receiver that collects the gaps that its handlers see. */

@@ -1,8 +1,8 @@
 // A process that receives and handles. `SETTINGS` has the port of the server, the schema, and the handlers: each writes a row with its name.
-import pg from 'pg'
 import { postgresInbox } from '../../adapters/inbox/postgres.ts'
 import { serve } from '../../adapters/node.ts'
 import { createReceiver } from '../../src/index.ts'
+import { poolOn } from './transactions.ts'
 
 export interface HandlingSettings {
   readonly port: number
@@ -11,11 +11,8 @@ export interface HandlingSettings {
 }
 
 const { port, schema, handlers }: HandlingSettings = JSON.parse(process.env['SETTINGS'] ?? '{}')
-const newPool = (max: number): pg.Pool =>
-  new pg.Pool({ host: '127.0.0.1', port, user: 'test', database: 'postgres', max })
-
-const inbox = postgresInbox({ db: newPool(3), schema, leaseMs: 1_500 })
-const exactly = inbox.exactlyOnce(newPool(8))
+const inbox = postgresInbox({ db: poolOn(port, 3), schema, leaseMs: 1_500 })
+const exactly = inbox.exactlyOnce(poolOn(port, 8))
 const receiver = createReceiver({ secret: false, inbox })
 for (const name of handlers)
   receiver.on(
@@ -25,6 +22,5 @@ for (const name of handlers)
     ),
   )
 const server = await serve(receiver, { port: 0, hostname: '127.0.0.1' })
-console.log(`at http://127.0.0.1:${server.port}`)
 await server.closed
 process.exit()

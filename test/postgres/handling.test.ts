@@ -1,11 +1,9 @@
 /* Processes of one schema with different handlers: a message is handled by one process, which must have all of them. */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { createReceiver, type Log, type Receiver } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { beforeEach, describe, expect, test } from 'vitest'
+import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { programCommand } from '../runtimes/targets.ts'
 import type { HandlingSettings } from './handling-program.ts'
@@ -51,8 +49,7 @@ describe.skipIf(!hasPostgres)('processes of one schema', () => {
         `SELECT handler || ' ' || n AS row FROM ${schema}.written ORDER BY handler, n`,
       )
     ).rows.map(({ row }) => row)
-  const waiting = async (): Promise<number> =>
-    Number((await scene.pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.waiting`)).rows[0]?.count)
+  const waiting = (): Promise<number> => scene.count(`${schema}.waiting`)
   /** The last sign of life of the process with this handler. */
   const sign = async (handler: string): Promise<unknown> =>
     (
@@ -143,15 +140,21 @@ describe.skipIf(!hasPostgres)('processes of one schema', () => {
     expect(rows).toEqual([...rowsOf('trips', 20), ...rowsOf('tours', 20, 20)])
   })
 
+  function start(...handlers: readonly string[]): Promise<Target> {
+    const settings: HandlingSettings = { port: scene.server.port, schema, handlers }
+    const program = join(import.meta.dirname, 'handling-program.ts')
+    return spawnTarget(programCommand('node24', program, { SETTINGS: JSON.stringify(settings) }))
+  }
+
   test('while the process that has the handlers is killed and comes back, another service takes nothing', async () => {
-    const first = await start(['trips'])
-    await using second = await start(['billing'])
+    const first = await start('trips')
+    await using second = await start('billing')
     // Each sees the other live on: the first gives its next sign of life, and the second looks after it.
     for (const name of ['trips', 'billing']) {
       const before = await sign(name)
       await expect.poll(() => sign(name)).not.toBe(before)
     }
-    await first[Symbol.asyncDispose]()
+    await first.stop('SIGKILL')
     for (let n = 0; n < 20; n += 1) {
       const answer = await fetch(second.url, { method: 'POST', body: JSON.stringify(bodyOf(n, n)) })
       expect(answer.status).toBe(200)
@@ -159,44 +162,9 @@ describe.skipIf(!hasPostgres)('processes of one schema', () => {
     // Longer than the leases, and than a process counts that has said that it ends.
     await scene.pool.query('SELECT pg_sleep(8)')
     expect(await waiting()).toBe(20)
-    await using _again = await start(['trips'])
+    await using _again = await start('trips')
     await expect.poll(waiting).toBe(0)
     expect((await written()).toSorted(byNumber)).toEqual(rowsOf('trips', 20))
-    expect(second.output()).toContain('it lacks handlers')
+    expect(second.output.join('\n')).toContain('it lacks handlers')
   })
-
-  interface Started extends AsyncDisposable {
-    readonly url: string
-    readonly output: () => string
-  }
-
-  async function start(handlers: readonly string[]): Promise<Started> {
-    const settings: HandlingSettings = { port: scene.server.port, schema, handlers }
-    const { command, args, env } = programCommand('node24', join(import.meta.dirname, 'handling-program.ts'), {
-      SETTINGS: JSON.stringify(settings),
-    })
-    const child: ChildProcess = spawn(command, args, {
-      env: { ...process.env, ...env },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    })
-    let output = ''
-    child.stderr?.on('data', (data) => (output += String(data)))
-    if (child.stdout === null) throw new Error('It has an output.')
-    for await (const line of createInterface(child.stdout)) {
-      const url = /at (http:\S+)/.exec(line)?.[1]
-      if (url === undefined) continue
-      child.stdout.resume()
-      return {
-        url,
-        output: () => output,
-        async [Symbol.asyncDispose]() {
-          if (child.exitCode !== null || child.signalCode !== null) return
-          const exited = once(child, 'exit')
-          child.kill('SIGKILL')
-          await exited
-        },
-      }
-    }
-    throw new Error(`The process ended: ${output}`)
-  }
 })

@@ -1,30 +1,24 @@
 /* What stats, metrics and `fleethook doctor` say about the server. */
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import { metricsText } from 'fleethook/metrics'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { hasPostgres } from '../once/servers.ts'
-import { receiverOn, type Scene, startScene } from './scene.ts'
+import { receiverOn, sceneOfFile } from './scene.ts'
+import { newFolder } from '../folder.ts'
 
 describe.skipIf(!hasPostgres)('the health of the tables', () => {
-  let scene: Scene
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-health-'))
-  beforeAll(async () => {
-    // It would remove the dead rows.
-    scene = await startScene(['autovacuum=off'])
-    await scene.prepare('fleethook')
+  const folder = newFolder('health')
+  // It would remove the dead rows.
+  const settings = ['autovacuum=off']
+  const scene = sceneOfFile(async ({ prepare, pool }) => {
+    await prepare('fleethook')
     // Statistics are written at once when a connection ends.
-    const deleting = await scene.pool.connect()
+    const deleting = await pool.connect()
     await deleting.query('INSERT INTO fleethook.process SELECT gen_random_uuid(), now() FROM generate_series(1, 500)')
     await deleting.query('DELETE FROM fleethook.process')
     deleting.release(true)
-  }, 120_000)
-  afterAll(async () => {
-    rmSync(folder, { recursive: true })
-    await scene?.[Symbol.asyncDispose]()
-  })
+  }, settings)
 
   const doctor = (database: string, ...more: readonly string[]): Readonly<Record<string, string>> => {
     const args = ['--no-warnings', resolve('adapters/cli/main.ts'), 'doctor', '--only', 'postgres', '--json', ...more]

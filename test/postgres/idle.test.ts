@@ -7,7 +7,7 @@ import { hasPostgres } from '../once/servers.ts'
 import { receiverOn, sceneOfFile } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('processes without traffic', () => {
-  const scene = sceneOfFile(async () => {}, ['autovacuum=off'])
+  const scene = sceneOfFile(undefined, ['autovacuum=off'])
 
   test('write at most 100 MB a day into the log of Postgres', async () => {
     await scene.prepare('idle')

@@ -2,19 +2,15 @@
 import { createReceiver, type Receiver, Retry, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import type pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { partitionOf } from '../../adapters/inbox/postgres/schema.ts'
 import { logInto } from '../dispatch/scene.ts'
-import { post, type Scene, startScene, vinOf } from './scene.ts'
+import { post, sceneOfFile, vinOf } from './scene.ts'
 
-let scene: Scene
-beforeAll(async () => {
-  scene = await startScene()
-})
+const scene = sceneOfFile()
 // A lock that a failed test left would keep the server from stopping.
 afterAll(async () => {
   await scene.pool.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'")
-  await scene[Symbol.asyncDispose]()
 })
 
 interface Fleet extends AsyncDisposable {

@@ -1,8 +1,6 @@
 /* `fleethook postgres move`: an inbox file goes into the tables. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Clock, createReceiver, type GapEvent, type Receiver, type Vehicles, vehicles } from 'fleethook'
 import type { InboxFactory } from 'fleethook/extend'
@@ -10,13 +8,14 @@ import { postgresInbox } from 'fleethook/inbox/postgres'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
 import { becomes, is, starts } from 'fleethook/when'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { systemClock } from '../../src/base/clock.ts'
 import { endWithFile } from '../conformance/spawn.ts'
 import { inForm } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
 import { bodyOf, post, receiverOn, sceneOfFile, vinOf } from './scene.ts'
+import { newFolder } from '../folder.ts'
 
 describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () => {
   const scene = sceneOfFile()
@@ -25,12 +24,11 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
   let schema = ''
   let number = 0
   beforeEach(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'fleethook-move-'))
+    folder = newFolder('move')
     path = join(folder, 'inbox.db')
     schema = `move${++number}`
     await scene.prepare(schema)
   })
-  afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
   /** A receiver on the file, whose handlers give up messages of vehicle 0 and never end those of others. */
   async function receiverOnFile(): Promise<Receiver> {
@@ -65,8 +63,7 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
     return { status, said: JSON.parse(parts.join('')) }
   }
 
-  const rows = async (table: string): Promise<number> =>
-    Number((await scene.pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.${table}`)).rows[0]?.count)
+  const rows = (table: string): Promise<number> => scene.count(`${schema}.${table}`)
 
   /** From now on, a part of a move waits for a lock when enough rows are there. */
   async function stopAt(): Promise<void> {

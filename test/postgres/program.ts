@@ -1,11 +1,11 @@
 // A process on the runtime that the first argument names: it receives, or it handles. Each message becomes a row of `ledger`, in the transaction
 // of `exactlyOnce`, or in one without a mark (a control). `SETTINGS` has the port of the server, the schema, and what to do.
-import pg from 'pg'
+import type pg from 'pg'
 import { postgresInbox } from '../../adapters/inbox/postgres.ts'
 import { pause, systemClock } from '../../src/base/clock.ts'
 import { createReceiver } from '../../src/index.ts'
 import { quiet } from './quiet.ts'
-import { transactionsOf } from './transactions.ts'
+import { poolOn, transactionsOf } from './transactions.ts'
 
 export interface ProgramSettings {
   readonly port: number
@@ -17,26 +17,16 @@ export interface ProgramSettings {
 
 const { port, schema, leaseMs, mode }: ProgramSettings = JSON.parse(process.env['SETTINGS'] ?? '{}')
 const adapter: typeof import('../../adapters/node.ts') = await import(`../../adapters/${process.argv[2]}.ts`)
-const newPool = (max: number): pg.Pool => {
-  const pool = new pg.Pool({
-    host: '127.0.0.1',
-    port,
-    user: 'test',
-    database: 'postgres',
-    max,
-    connectionTimeoutMillis: 3_000,
-    // A server that stands still does not end connections.
-    query_timeout: 10_000,
-  })
-  pool.on('error', () => {})
-  pool.on('connect', (client) => {
-    client.on('error', () => {})
-  })
-  return pool
-}
+// A server that stands still does not end connections.
+const patience = { connectionTimeoutMillis: 3_000, query_timeout: 10_000 }
 
-const inbox = postgresInbox({ db: newPool(3), schema, leaseMs, role: mode === 'receive' ? 'receive' : 'handle' })
-const transaction = transactionsOf(newPool(8))
+const inbox = postgresInbox({
+  db: poolOn(port, 3, patience),
+  schema,
+  leaseMs,
+  role: mode === 'receive' ? 'receive' : 'handle',
+})
+const transaction = transactionsOf(poolOn(port, 8, patience))
 const exactly = inbox.exactlyOnce(transaction)
 // Retries go on for as long as the server is down.
 const retry = { attempts: 1_000, minMs: 20, maxMs: 200 }

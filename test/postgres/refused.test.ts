@@ -91,8 +91,7 @@ test('rows that Postgres refuses take no others with them: good messages are han
         for (const vin of [...of('G'), ...of('R')]) expect(kept).toContain(vin)
         if (vins.some((vin) => /^[EPSU]/.test(vin))) expect(lines.join('\n')).toMatch('SQLSTATE')
         await receiver.drain()
-        const { rows } = await scene.pool.query(`SELECT count(*) FROM ${schema}.waiting`)
-        expect(Number(rows[0].count)).toBe(0)
+        expect(await scene.count(`${schema}.waiting`)).toBe(0)
       },
     ),
     { numRuns: states.length },
@@ -153,6 +152,5 @@ test('a NUL, half of a character or a million characters in a VIN, a value or an
   expect(answers.map(({ status }) => status)).toEqual(bodies.map(() => 200))
   await expect.poll(() => receiver.stats()).toMatchObject({ handled: 9, deadLettered: 3 })
   await receiver.drain()
-  const { rows } = await scene.pool.query('SELECT count(*) FROM odd_texts.waiting')
-  expect(Number(rows[0].count)).toBe(0)
+  expect(await scene.count('odd_texts.waiting')).toBe(0)
 })

@@ -69,7 +69,6 @@ test.each([
     await expect.poll(() => failing.map((n) => handled.get(vinOf(n))?.length)).toEqual(failing.map(() => 31))
     expect(failing.map((n) => handled.get(vinOf(n)))).toEqual(failing.map(() => all))
     await second.receiver.drain()
-    const { rows } = await scene.pool.query(`SELECT count(*) FROM ${schema}.waiting`)
-    expect(Number(rows[0].count)).toBe(0)
+    expect(await scene.count(`${schema}.waiting`)).toBe(0)
   },
 )

@@ -31,8 +31,6 @@ describe.skipIf(!hasPostgres)('what is no longer kept', () => {
       confirmMs: 10_000,
     })
   }
-  const count = async (table: string): Promise<number> =>
-    Number((await scene.pool.query<{ count: string }>(`SELECT count(*) FROM ${table}`)).rows[0]?.count)
   const always = { from: new Date(0), to: new Date(clock.now() + minute) }
   const unread = (): never => expect.fail('No topic was asked for.')
   async function replayed(store: Store): Promise<number> {
@@ -46,20 +44,20 @@ describe.skipIf(!hasPostgres)('what is no longer kept', () => {
     const keepForMs = 10 * minute
     const store = await storeWith('replays', keepForMs, keepForMs - minute, keepForMs + minute / 2, keepForMs + 2 * minute)
     await store.tidy()
-    expect(await count('replays.message')).toBe(2)
+    expect(await scene.count('replays.message')).toBe(2)
     expect(await store.replayHandled({ ...always, dryRun: true }, unread)).toBe(1)
     expect(await replayed(store)).toBe(1)
-    expect(await count('replays.waiting')).toBe(1)
+    expect(await scene.count('replays.waiting')).toBe(1)
   }) // prettier-ignore
 
   test('with keepForMs 0, an insert that is sent again still finds its message', async () => {
     const store = await storeWith('none', 0, 5_000)
     await store.tidy()
-    expect(await count('none.message')).toBe(1)
+    expect(await scene.count('none.message')).toBe(1)
     expect(await replayed(store)).toBe(0)
     await clock.advance(2 * minute)
     await store.tidy()
-    expect(await count('none.message')).toBe(0)
+    expect(await scene.count('none.message')).toBe(0)
   })
 
   test('a server whose clock is far ahead deletes nothing for an hour, in any process', async () => {
@@ -83,7 +81,7 @@ describe.skipIf(!hasPostgres)('what is no longer kept', () => {
       expect(await store.expired()).toEqual([])
       await store.tidy()
     }
-    expect(await count(`${schema}.message`)).toBe(1)
+    expect(await scene.count(`${schema}.message`)).toBe(1)
     for (let at = 0; at <= 60; at += 1) {
       await clock.advance(minute)
       await started.tidy()
@@ -101,11 +99,11 @@ describe.skipIf(!hasPostgres)('what is no longer kept', () => {
     first.on('data', () => Promise.reject(new Error('no')))
     await first.open()
     expect(await post(first, 1, 1)).toBe(200)
-    await expect.poll(() => count('expired.dead')).toBe(1)
+    await expect.poll(() => scene.count('expired.dead')).toBe(1)
     await first.drain()
     const receiver = createReceiver({ secret: false, inbox, log }).on('gap', (gap) => void gaps.push(gap))
     await receiver.open()
-    await expect.poll(() => count('expired.dead')).toBe(0)
+    await expect.poll(() => scene.count('expired.dead')).toBe(0)
     await expect.poll(() => gaps.map(({ reason }) => reason)).toContain('inbox_expired')
     expect(receiver.stats().deadLettersDropped).toBe(1)
     expect(lines).toContain('dead letters were deleted: their retention is over')

@@ -1,11 +1,13 @@
 /* A Postgres server of the machine, with the tables of the inbox. */
 import { createReceiver, type Receiver } from 'fleethook'
 import { type PostgresInboxOptions, postgresInbox } from 'fleethook/inbox/postgres'
-import pg from 'pg'
-import { afterAll, beforeAll, expect, vi } from 'vitest'
+import type pg from 'pg'
+import { vi } from 'vitest'
 import { schemaStatements } from '../../adapters/inbox/postgres/schema.ts'
+import { ofFile } from '../of-file.ts'
 import { type PostgresServer, startPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
+import { poolOn } from './transactions.ts'
 
 export interface Scene extends AsyncDisposable {
   readonly server: PostgresServer
@@ -14,6 +16,8 @@ export interface Scene extends AsyncDisposable {
   newPool(max?: number, port?: number, database?: string, more?: pg.PoolConfig): pg.Pool
   /** Creates the tables in a schema of this name. */
   prepare(schema: string): Promise<void>
+  /** How many rows a table has, for instance `once.waiting`. */
+  count(table: string): Promise<number>
 }
 
 /** The statements that create the tables of the inbox in a schema. */
@@ -23,9 +27,7 @@ export async function startScene(settings: readonly string[] = []): Promise<Scen
   const server = await startPostgres(settings)
   const pools: pg.Pool[] = []
   const newPool: Scene['newPool'] = (max = 3, port = server.port, database = 'postgres', more = {}) => {
-    const made = new pg.Pool({ host: '127.0.0.1', port, user: 'test', database, max, ...more })
-    made.on('error', () => {})
-    made.on('connect', (client) => client.on('error', () => {}))
+    const made = poolOn(port, max, { database, ...more })
     pools.push(made)
     return made
   }
@@ -38,6 +40,8 @@ export async function startScene(settings: readonly string[] = []): Promise<Scen
     async prepare(schema) {
       await pool.query(tablesOf(schema))
     },
+    count: async (table) =>
+      (await pool.query<{ rows: number }>(`SELECT count(*)::int AS rows FROM ${table}`)).rows[0]?.rows ?? 0,
     async [Symbol.asyncDispose]() {
       await Promise.all(pools.map((each) => each.end()))
       await server[Symbol.asyncDispose]()
@@ -46,25 +50,12 @@ export async function startScene(settings: readonly string[] = []): Promise<Scen
 }
 
 /** A scene for the tests of a file or of a `describe`, which call this outside of a test. `begin` prepares it. */
-export function sceneOfFile(begin: () => Promise<unknown> = async () => {}, settings: readonly string[] = []): Scene {
-  let scene: Scene | undefined
-  const here = (): Scene => scene ?? expect.fail('The scene has not begun.')
-  beforeAll(async () => {
-    scene = await startScene(settings)
-    await begin()
-  }, 120_000)
-  afterAll(() => scene?.[Symbol.asyncDispose]())
-  return {
-    get server() {
-      return here().server
-    },
-    get pool() {
-      return here().pool
-    },
-    newPool: (...given) => here().newPool(...given),
-    prepare: (schema) => here().prepare(schema),
-    [Symbol.asyncDispose]: () => here()[Symbol.asyncDispose](),
-  }
+export function sceneOfFile(begin?: (scene: Scene) => Promise<unknown>, settings: readonly string[] = []): Scene {
+  return ofFile(async () => {
+    const scene = await startScene(settings)
+    await begin?.(scene)
+    return scene
+  })
 }
 
 export const vinOf = (n: number): string => `0FLEETV14T${String(n).padStart(7, '0')}`

@@ -3,15 +3,14 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { createReceiver, Retry, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { createOnce } from 'fleethook/once'
-import pg from 'pg'
+import type pg from 'pg'
 import { expect, test } from 'vitest'
 import { qualified } from '../../adapters/inbox/postgres/qualified.ts'
 import { logInto } from '../dispatch/scene.ts'
 import { post, sceneOfFile, tablesOf, vinOf } from './scene.ts'
+import { transactionsOf } from './transactions.ts'
 
-const scene = sceneOfFile(async () => {
-  await scene.pool.query(trapSql)
-})
+const scene = sceneOfFile(({ pool }) => pool.query(trapSql))
 
 /**
  * A copy in `public` of each function, aggregate and operator of Postgres, which fails when it is called, and of the types of the inbox. Only the
@@ -61,15 +60,12 @@ GRANT CREATE ON SCHEMA public TO inbox;
 ALTER ROLE inbox SET search_path = public, pg_catalog;
 `
 
-function poolOf(user: string, max = 3): pg.Pool {
-  const pool = new pg.Pool({ host: '127.0.0.1', port: scene.server.port, user, database: 'postgres', max })
-  pool.on('error', () => {})
-  pool.on('connect', (client) => client.on('error', () => {}))
-  return pool
-}
+/** Connections of the role that finds the traps first. */
+const trappedPool = (options?: string): pg.Pool =>
+  scene.newPool(3, scene.server.port, 'postgres', { user: 'inbox', options })
 
 test('with traps for every function, operator and type in front of those of Postgres, the inbox does all that it does', async () => {
-  const pool = poolOf('inbox')
+  const pool = trappedPool()
   await expect(pool.query('SELECT now()')).rejects.toThrow('trapped now')
   await expect(pool.query('SELECT count(*)')).rejects.toThrow('count is not an aggregate function')
   await expect(pool.query('SELECT 1 + 1')).rejects.toThrow('trapped operator +')
@@ -80,20 +76,7 @@ test('with traps for every function, operator and type in front of those of Post
   await pool.query(tablesOf('fleethook'))
   const lines: string[] = []
   const inbox = postgresInbox({ db: pool, leaseMs: 1_000, keepForMs: 3_600_000 })
-  const handlers = poolOf('inbox')
-  const exactly = inbox.exactlyOnce<pg.PoolClient>(async (work) => {
-    const client = await handlers.connect()
-    try {
-      await client.query('BEGIN')
-      await work(client)
-      await client.query('COMMIT')
-    } catch (error) {
-      await client.query('ROLLBACK')
-      throw error
-    } finally {
-      client.release()
-    }
-  })
+  const exactly = inbox.exactlyOnce(transactionsOf(trappedPool()))
   const receiver = createReceiver({
     secret: false,
     inbox,
@@ -156,28 +139,15 @@ test('with traps for every function, operator and type in front of those of Post
   await expect.poll(() => second.stats().handled).toBeGreaterThan(0)
   await second.drain()
   expect(lines.filter((line) => /trapped|SQLSTATE|cannot be used/.test(line))).toEqual([])
-  await Promise.all([pool.end(), handlers.end()])
 })
 
 test('with the same traps, fleethook/once writes its marks', async () => {
-  const pool = poolOf('inbox')
+  // Of a thousand transactions, none has to wait for the disk.
+  const pool = trappedPool('-c synchronous_commit=off')
   const once = createOnce<pg.PoolClient>({
     database: 'postgres',
     run: async (client, sql, values) => (await client.query(sql, values)).rowCount ?? 0,
-    async transaction(work) {
-      const client = await pool.connect()
-      try {
-        // Of a thousand transactions, none has to wait for the disk.
-        await client.query('BEGIN; SET LOCAL synchronous_commit = off')
-        await work(client)
-        await client.query('COMMIT')
-      } catch (error) {
-        await client.query('ROLLBACK')
-        throw error
-      } finally {
-        client.release()
-      }
-    },
+    transaction: async (work) => void (await transactionsOf(pool)(work)),
   })
   for (const sql of once.schema) await pool.query(sql)
   const lines: string[] = []
@@ -191,7 +161,6 @@ test('with the same traps, fleethook/once writes its marks', async () => {
   await expect.poll(() => receiver.stats(), { timeout: 60_000 }).toMatchObject({ handled: 1_010, deadLettered: 0 })
   expect(lines).toEqual([])
   await receiver.drain()
-  await pool.end()
 })
 
 test('each statement keeps its meaning: operators bind as before', () => {

@@ -1,13 +1,13 @@
 /* Reading what was committed, in whatever order, on a real server. */
 import fc from 'fast-check'
 import type pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { systemClock } from '../../src/base/clock.ts'
 import { Database, type Row } from '../../adapters/inbox/postgres/client.ts'
 import { Position } from '../../adapters/inbox/postgres/snapshots.ts'
 import { inForm } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
-import { type Scene, startScene } from './scene.ts'
+import { sceneOfFile, startScene } from './scene.ts'
 
 /** What happens: a transaction inserts a message, commits or rolls back, or somebody reads. */
 type Step = readonly ['insert' | 'commit' | 'rollback', writer: number] | readonly ['read']
@@ -24,17 +24,14 @@ const steps = fc.array(
 type Read = () => Promise<readonly string[]>
 
 describe.skipIf(!hasPostgres)('messages whose transactions end in any order', () => {
-  let scene: Scene
   const writers: pg.PoolClient[] = []
-  beforeAll(async () => {
-    scene = await startScene()
-    await scene.prepare('fleethook')
-    const pool = scene.newPool(4)
+  const scene = sceneOfFile(async ({ prepare, newPool }) => {
+    await prepare('fleethook')
+    const pool = newPool(4)
     for (let n = 0; n < 4; n += 1) writers.push(await pool.connect())
-  }, 120_000)
-  afterAll(async () => {
+  })
+  afterAll(() => {
     for (const writer of writers) writer.release()
-    await scene?.[Symbol.asyncDispose]()
   })
 
   async function insert(writer: pg.PoolClient): Promise<string> {

@@ -6,7 +6,7 @@ import { hasPostgres } from '../once/servers.ts'
 import { post, receiverOn, sceneOfFile } from './scene.ts'
 
 describe.skipIf(!hasPostgres)('postgresInbox at its start', () => {
-  const scene = sceneOfFile(async () => {}, ['fsync=off'])
+  const scene = sceneOfFile(undefined, ['fsync=off'])
 
   const opened = async (schema: string, allowWeak: boolean, settings?: string): Promise<unknown> => {
     const db = scene.newPool(1)

@@ -27,22 +27,23 @@ test.skipIf(form === 'short' || !hasPostgres)(survives, async () => {
     CREATE TRIGGER held BEFORE INSERT ON readings FOR EACH ROW EXECUTE FUNCTION held()`)
   const holder = await scene.pool.connect()
   await holder.query('SELECT pg_advisory_lock(7)')
-  const count = async (table: string): Promise<number> =>
-    Number((await scene.pool.query(`SELECT count(*) FROM ${table}`)).rows[0].count)
 
   const first = await start(env)
   const sent = Array.from({ length: 300 }, (_, n) => [n % 30, n] as const)
   const statuses = await Promise.all(sent.map(([vehicle, n]) => post(first.url, vehicle, n)))
   expect(statuses).toEqual(sent.map(() => 200))
   const held = `pg_stat_activity WHERE wait_event = 'advisory'`
-  await vi.waitFor(async () => expect(await count(held)).toBeGreaterThan(0), { timeout: 30_000, interval: 10 })
+  await vi.waitFor(async () => expect(await scene.count(held)).toBeGreaterThan(0), { timeout: 30_000, interval: 10 })
   await end(first.server, 'SIGKILL')
-  expect(await count('fleethook.waiting')).toBeGreaterThan(0)
+  expect(await scene.count('fleethook.waiting')).toBeGreaterThan(0)
   await holder.query('SELECT pg_advisory_unlock(7)')
   holder.release()
 
   const second = await start(env)
-  await vi.waitFor(async () => expect(await count('fleethook.waiting')).toBe(0), { timeout: 60_000, interval: 100 })
+  await vi.waitFor(async () => expect(await scene.count('fleethook.waiting')).toBe(0), {
+    timeout: 60_000,
+    interval: 100,
+  })
   await end(second.server, 'SIGTERM')
   const { rows } = await scene.pool.query('SELECT vin, value FROM readings ORDER BY vin, value::text::int')
   expect(rows).toEqual(
@@ -61,14 +62,12 @@ for (const mode of ['transaction', 'session'] as const)
       const env = envFor(bouncer.port)
       await vi.waitFor(() => scene.newPool(1, bouncer.port).query('SELECT 1'), { timeout: 30_000, interval: 100 })
       migrate(env)
-      const count = async (table: string): Promise<number> =>
-        Number((await scene.pool.query(`SELECT count(*) FROM ${table}`)).rows[0].count)
       for (const [round, signal] of [[0, 'SIGKILL'] as const, [1, 'SIGTERM'] as const]) {
         const { url, server } = await start(env)
         const statuses = await Promise.all(Array.from({ length: 50 }, (_, n) => post(url, n, 50 * round + n)))
         expect(statuses).toEqual(statuses.map(() => 200))
         if (round === 1)
-          await vi.waitFor(async () => expect(await count('fleethook.waiting')).toBe(0), { timeout: 60_000 })
+          await vi.waitFor(async () => expect(await scene.count('fleethook.waiting')).toBe(0), { timeout: 60_000 })
         await end(server, signal)
       }
       const { rows } = await scene.pool.query('SELECT value FROM readings ORDER BY value::text::int')

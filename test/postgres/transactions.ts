@@ -1,4 +1,4 @@
-import type pg from 'pg'
+import pg from 'pg'
 import type { RunTransaction } from '../../adapters/inbox/postgres.ts'
 
 /** Transactions of `pg` as a function of the user's own. */
@@ -18,3 +18,11 @@ export const transactionsOf =
       client.release(failure)
     }
   }
+
+/** A pool that survives when its connections are cut. */
+export function poolOn(port: number, max: number, more: pg.PoolConfig = {}): pg.Pool {
+  const pool = new pg.Pool({ host: '127.0.0.1', port, user: 'test', database: 'postgres', max, ...more })
+  pool.on('error', () => {})
+  pool.on('connect', (client) => void client.on('error', () => {}))
+  return pool
+}

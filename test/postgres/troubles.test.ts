@@ -1,29 +1,23 @@
 /* What keeps the inbox from writing, one after the other: each is named in the answer, becomes a gap, and needs no restart. */
 import { execFileSync } from 'node:child_process'
-import { chownSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { tmpdir, userInfo } from 'node:os'
+import { chownSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { userInfo } from 'node:os'
 import { join } from 'node:path'
 import { createReceiver, type GapEvent } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import type pg from 'pg'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test } from 'vitest'
+import { ofFile } from '../of-file.ts'
 import { hasPostgres } from '../once/servers.ts'
-import { type Proxy, startProxy } from './proxy.ts'
+import { startProxy } from './proxy.ts'
 import { quiet } from './quiet.ts'
-import { bodyOf, type Scene, startScene, vinOf } from './scene.ts'
+import { bodyOf, sceneOfFile, vinOf } from './scene.ts'
+import { newFolder } from '../folder.ts'
 
 describe.skipIf(!hasPostgres)('troubles of a running receiver', () => {
-  let scene: Scene
-  let proxy: Proxy
-  beforeAll(async () => {
-    scene = await startScene()
-    proxy = await startProxy(scene.server.port)
-  }, 120_000)
+  const scene = sceneOfFile()
+  const proxy = ofFile(() => startProxy(scene.server.port))
   afterEach(() => proxy.heal())
-  afterAll(async () => {
-    await proxy?.[Symbol.asyncDispose]()
-    await scene?.[Symbol.asyncDispose]()
-  })
 
   interface Trouble {
     readonly begin: () => unknown
@@ -157,7 +151,7 @@ describe.skipIf(!hasPostgres)('troubles of a running receiver', () => {
 
   // A volume of its own needs root.
   test.skipIf(userInfo().uid !== 0)('the disk is full', async () => {
-    const volume = mkdtempSync(join(tmpdir(), 'fleethook-full-'))
+    const volume = newFolder('full')
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'full', volume])
     const { uid, gid } = statSync(scene.server.folder)
     chownSync(volume, uid, gid)
@@ -189,7 +183,6 @@ describe.skipIf(!hasPostgres)('troubles of a running receiver', () => {
       await scene.pool.query('DROP TABLESPACE small')
     } finally {
       execFileSync('umount', ['--lazy', volume])
-      rmSync(volume, { recursive: true })
     }
   })
 })

@@ -4,12 +4,12 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { createReceiver, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { few, inForm } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { programCommand } from '../runtimes/targets.ts'
 import { quiet } from './quiet.ts'
-import { type Scene, startScene, vinOf } from './scene.ts'
+import { sceneOfFile, vinOf } from './scene.ts'
 import type { VehiclesProgramSettings } from './vehicles-program.ts'
 
 const count = 30
@@ -17,14 +17,10 @@ const leaseMs = 1_500
 const mostWaiting = 200
 
 describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any moment', () => {
-  let scene: Scene
-  beforeAll(async () => {
-    scene = await startScene()
-  }, 120_000)
+  const scene = sceneOfFile()
   const all: ChildProcess[] = []
-  afterAll(async () => {
+  afterAll(() => {
     for (const child of all) child.kill('SIGKILL')
-    await scene?.[Symbol.asyncDispose]()
   })
 
   async function begin(schema: string, parkedSeconds: number): Promise<ChildProcess> {
@@ -73,7 +69,7 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
       let waiting = 0
       const counted = (async () => {
         for (; !isOver; await new Promise((resolve) => setTimeout(resolve, 100)))
-          waiting = Number((await scene.pool.query(`SELECT count(*) FROM ${schema}.waiting`)).rows[0]?.count)
+          waiting = await scene.count(`${schema}.waiting`)
       })()
       const loops = Array.from({ length: count }, async (_, vehicle) => {
         for (let n = 0; ; n += 1) {

@@ -2,9 +2,9 @@
 import { createReceiver, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { becomes, is, starts } from 'fleethook/when'
-import pg from 'pg'
+import type pg from 'pg'
 import { quiet } from './quiet.ts'
-import { transactionsOf } from './transactions.ts'
+import { poolOn, transactionsOf } from './transactions.ts'
 
 export interface VehiclesProgramSettings {
   readonly port: number
@@ -14,17 +14,9 @@ export interface VehiclesProgramSettings {
 }
 
 const { port, schema, leaseMs, parkedSeconds }: VehiclesProgramSettings = JSON.parse(process.env['SETTINGS'] ?? '{}')
-const newPool = (max: number): pg.Pool => {
-  const pool = new pg.Pool({ host: '127.0.0.1', port, user: 'test', database: 'postgres', max })
-  pool.on('error', () => {})
-  pool.on('connect', (client) => {
-    client.on('error', () => {})
-  })
-  return pool
-}
 
-const inbox = postgresInbox({ db: newPool(3), schema, leaseMs, role: 'handle' })
-const exactly = inbox.exactlyOnce(transactionsOf(newPool(8)))
+const inbox = postgresInbox({ db: poolOn(port, 3), schema, leaseMs, role: 'handle' })
+const exactly = inbox.exactlyOnce(transactionsOf(poolOn(port, 8)))
 const retry = { attempts: 1_000, minMs: 20, maxMs: 200 }
 const parts = [vehicles({ fields: ['Gear', 'Odometer'] })] as const
 const receiver = createReceiver({ secret: false, inbox, log: quiet, retry, concurrency: 16, parts })

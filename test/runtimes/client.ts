@@ -31,3 +31,7 @@ export async function seen(url: string): Promise<Seen> {
 export async function letIt(url: string, step: 'store' | 'handle'): Promise<void> {
   await fetch(`${url}/let/${step}`, { method: 'POST' })
 }
+
+/** The beginning of a request, up to its body. */
+export const head = (bodyBytes: number): string =>
+  `POST / HTTP/1.1\r\nhost: localhost\r\nauthorization: ${secret}\r\ncontent-length: ${bodyBytes}\r\n\r\n`

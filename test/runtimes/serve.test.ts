@@ -9,8 +9,7 @@ import { createReceiver } from '../../src/index.ts'
 import { spawnTarget } from '../conformance/spawn.ts'
 import { rawConnection } from '../http/raw.ts'
 import { certificate, privateKey } from './certificate.ts'
-import { letIt, message, post, seen } from './client.ts'
-import { head, open } from './connection.ts'
+import { head, letIt, message, post, seen } from './client.ts'
 import { appCommand, secret } from './targets.ts'
 
 describe.concurrent.each(['node24', 'bun', 'deno'] as const)('serve on %s', (runtime) => {
@@ -56,7 +55,7 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('serve on %s', (run
     ['with a wrong secret', 'wrong', ''],
   ])('a message behind one %s is answered, unless the refusal announces the end', async (_case, wrong, encoding) => {
     await using target = await spawnTarget(await appCommand(runtime, {}))
-    const { send, until, received, closed, socket } = await rawConnection(Number(new URL(target.url).port))
+    const { send, until, received, closed, socket } = await rawConnection(target.url)
     const body = gzipSync(randomBytes(1_500_000), { level: 0 })
     const next = JSON.stringify({ vin: 'V2', state: 'online' })
     await send(head(body.length).replace(secret, `${wrong}${secret}`).replace('\r\n\r\n', `\r\n${encoding}\r\n`))
@@ -115,8 +114,8 @@ test('Bun closes connections that stay silent in the middle of a request, and no
   const command = await appCommand('bun', { ack: 'handled', holdsHandlers: true }, { idleTimeoutMs: 1_000 })
   await using target = await spawnTarget(command)
   const answered = post(target.url, 'V1')
-  using silent = await open(target.url, `${head(500)}{"data"`)
-  expect(await silent.received).not.toContain('200 OK')
+  using silent = await rawConnection(target.url, `${head(500)}{"data"`)
+  expect(await silent.whole).not.toContain('200 OK')
   await letIt(target.url, 'handle')
   expect(await answered).toBe(200)
 })

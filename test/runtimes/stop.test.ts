@@ -1,11 +1,11 @@
-import { mkdtempSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'vitest'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
-import { letIt, message, post, seen } from './client.ts'
-import { head, open } from './connection.ts'
+import { head, letIt, message, post, seen } from './client.ts'
+import { rawConnection } from '../http/raw.ts'
 import { appCommand } from './targets.ts'
+import { newFolder } from '../folder.ts'
 
 const stopping = /taking no more messages/
 
@@ -31,21 +31,21 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('stopping on %s', (
   test('receives a body that was still arriving when the signal came', async ({ expect }) => {
     await using target = await spawnTarget(await appCommand(runtime, {}))
     const body = message('V1')
-    using client = await open(target.url, head(body.length) + body.slice(0, 10))
+    using client = await rawConnection(target.url, head(body.length) + body.slice(0, 10))
     // This answer comes over another connection. By then the server knows the first one.
     await seen(target.url)
     await terminate(target)
-    client.send(body.slice(10))
-    expect(await client.received).toContain('"text":"Success"')
+    await client.send(body.slice(10))
+    expect(await client.whole).toContain('"text":"Success"')
     expect(await target.line(/^stats/)).toMatch('"handled":1,"lost":0')
     expect((await target.exited).status).toBe(0)
   })
 
   test('waits neither for silent connections nor for requests that never end', async ({ expect }) => {
     await using target = await spawnTarget(await appCommand(runtime, {}, { graceMs: 1_000 }))
-    using silent = await open(target.url)
-    using headless = await open(target.url, 'POST / HTTP/1.1\r\n')
-    using endless = await open(target.url, `${head(500)}{"data"`)
+    using silent = await rawConnection(target.url)
+    using headless = await rawConnection(target.url, 'POST / HTTP/1.1\r\n')
+    using endless = await rawConnection(target.url, `${head(500)}{"data"`)
     await seen(target.url)
     await terminate(target)
     expect(await target.exited).toEqual({ status: 0, signal: null })
@@ -80,7 +80,7 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('stopping on %s', (
 })
 
 test('one Ctrl+C on a program that `deno task` runs is one signal: it drains', async ({ expect }) => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-task-'))
+  const folder = newFolder('task')
   const target = await appCommand('deno', { handlerMs: 1_500 })
   const { command, args } = target
   const start = [command, ...args].map((part) => `"${part}"`).join(' ')

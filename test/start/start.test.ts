@@ -1,13 +1,12 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { stripVTControlCharacters } from 'node:util'
 import { expect, test } from 'vitest'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { createReceiver } from '../../src/index.ts'
+import { newFolder } from '../folder.ts'
 
 const topics = ['data', 'state', 'connectivity', 'vehicle_data', 'alerts', 'errors']
 const noteLine =
@@ -28,7 +27,7 @@ test.concurrent.each([
   'npm start %s shows every format and topic, a rule, a trip, a charge, a retry and a dead letter within 20 seconds; Ctrl+C ends it with a table',
   { timeout: 60_000 },
   async (_where, colors) => {
-    const folder = mkdtempSync(join(tmpdir(), 'fleethook-start-'))
+    const folder = newFolder('start')
     const { FORCE_COLOR: _forced, NO_COLOR: _none, ...inherited } = process.env
     const env = { ...inherited, ...colors, PORT: '0', FLEETHOOK_INBOX: join(folder, 'inbox.db') }
     const child = spawn(process.execPath, ['scripts/start.ts'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
@@ -78,14 +77,13 @@ test.concurrent.each([
     expect(handled + dead + left).toBe(received)
     expect(events.length).toBeGreaterThanOrEqual(handled + dead)
     expect(events.length).toBeLessThanOrEqual(received)
-    rmSync(folder, { recursive: true })
   },
 )
 
 test.concurrent(
   'npm start counts messages that its last run left apart from those that it receives',
   async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'fleethook-start-'))
+    const folder = newFolder('start')
     const path = join(folder, 'inbox.db')
     const last = createReceiver({ secret: false, inbox: sqliteInbox({ path }) }).on('*', () => new Promise(() => {}))
     for (const state of ['online', 'driving'])
@@ -116,7 +114,6 @@ test.concurrent(
     const [received = 0, handled = 0, dead = 0, left = 0] = totals(sums)
     expect(handled + dead + left, sums).toBe(received)
     expect(handled).toBeGreaterThan(0)
-    rmSync(folder, { recursive: true })
   },
   60_000,
 )

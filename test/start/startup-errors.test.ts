@@ -1,22 +1,17 @@
 import { type SpawnSyncReturns, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
 import { inThisForm } from '../runtimes/targets.ts'
+import { newFolder } from '../folder.ts'
 
 const program = fileURLToPath(new URL('startup-program.ts', import.meta.url))
-let scratch: string
-
-beforeAll(() => {
-  scratch = realpathSync(mkdtempSync(join(tmpdir(), 'fleethook-startup-')))
-  writeFileSync(join(scratch, 'a-file'), '')
-})
-afterAll(() => rmSync(scratch, { recursive: true }))
+const scratch = newFolder('startup')
+writeFileSync(join(scratch, 'a-file'), '')
 
 const runs: readonly (readonly [Runtime, adapter: string, flags: readonly string[]])[] = [
   ['node22', 'node', ['--experimental-strip-types', '--no-warnings']],

@@ -1,5 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { createReceiver, memoryInbox, vehicles } from 'fleethook'
 import type { InboxFactory } from 'fleethook/extend'
@@ -9,11 +8,12 @@ import { inForm } from '../form.ts'
 import { expected } from './everywhere-expected.ts'
 import { fields, gapNow, lineOf, rules, script, vins } from './everywhere.ts'
 import { silent } from './scene.ts'
+import { newFolder } from '../folder.ts'
 
 const lines = script(inForm({ short: 150, full: 1_500 }), 7)
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
-const folder = (): string => mkdtempSync(join(tmpdir(), 'fleethook-rules-'))
+const folder = (): string => newFolder('rules')
 
 const places: readonly (readonly [where: string, inbox: (path: string) => InboxFactory])[] = [
   ['in memory', () => memoryInbox()],

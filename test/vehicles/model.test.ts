@@ -3,15 +3,14 @@ import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import type { Change, Edge } from 'fleethook/when'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
-import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { inForm } from '../form.ts'
 import { edgeOf, silent } from './scene.ts'
+import { newFolder } from '../folder.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'fleethook-vehicles-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = newFolder('vehicles')
 
 /** One message of a script, and what happens around it. */
 interface Line {

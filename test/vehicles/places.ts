@@ -1,11 +1,11 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { memoryInbox } from 'fleethook'
 import type { InboxFactory } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { objectInbox } from '../workers/object-inbox.ts'
 import { objectStorage } from '../workers/object-storage.ts'
+import { newFolder } from '../folder.ts'
 
 /** A place that keeps states. Each call of `next` is the inbox of the next process. */
 export interface Place {
@@ -17,7 +17,7 @@ export const durablePlaces: readonly (readonly [where: string, open: () => Place
   [
     'in SQLite',
     () => {
-      const folder = mkdtempSync(join(tmpdir(), 'fleethook-vehicles-'))
+      const folder = newFolder('vehicles')
       return {
         next: () => sqliteInbox({ path: join(folder, 'inbox.db'), waitMs: 0 }),
         end: () => rmSync(folder, { recursive: true, force: true }),

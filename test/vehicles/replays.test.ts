@@ -1,21 +1,19 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { vehicle } from 'fleethook/testing'
 import { becomes } from 'fleethook/when'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { json, stub } from '../client/stub.ts'
 import { gapOf } from './everywhere.ts'
 import { shown, silent, vehicleScene } from './scene.ts'
+import { newFolder } from '../folder.ts'
 
 const vin = '0FLEETV14T0000004'
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
 test('A replay of handled messages reports no changes', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-edges-'))
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = newFolder('edges')
   const path = join(folder, 'inbox.db')
   const edges: string[] = []
   const seen: string[] = []

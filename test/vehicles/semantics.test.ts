@@ -1,14 +1,13 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, message } from 'fleethook/testing'
 import { all, becomes, below, circle, inside, is, starts } from 'fleethook/when'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { gapOf } from './everywhere.ts'
 import { places } from './places.ts'
 import { edgeOf, shown, silent, unwatched, vehicleScene, type VehicleScene, vin } from './scene.ts'
+import { newFolder } from '../folder.ts'
 
 const last = <T>(list: readonly T[]): T | undefined => list.at(-1)
 
@@ -289,8 +288,7 @@ describe('a gap', () => {
 })
 
 describe('a replay', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-replay-'))
-  afterAll(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = newFolder('replay')
   const stored = (name: string): VehicleScene =>
     vehicleScene({ inbox: sqliteInbox({ path: join(folder, `${name}.db`) }), retry: { attempts: 1 } })
 
@@ -463,8 +461,7 @@ describe('receiver.when', () => {
 })
 
 describe('receiver.vehicles', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-vehicles-'))
-  afterAll(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = newFolder('vehicles')
   const places = [
     ['in memory', undefined],
     ['in SQLite', 'file'],

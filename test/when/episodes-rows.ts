@@ -479,6 +479,23 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     expect(await Array.fromAsync(receiver.deadLetters.list({}))).toEqual([])
   })
 
+  test('the replay of a dead letter does not tell an older revision when the vehicle has said much since', async () => {
+    let failures = 2
+    const handle = (): void => {
+      if ((failures -= 1) >= 0) throw new Error('The handler fails.')
+    }
+    const { say, until, receiver, told: found } = await sceneOf(trip, { handle })
+    await say(...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }], ...values, [601, { Odometer: 1012 }, 400])
+    await until(1_500)
+    expect(found.map(({ revision }) => revision)).toEqual([1, 1, 2])
+    // More than is kept: what was known of the first trip is folded.
+    const drive = Array.from({ length: 500 }, (_, n): Said => [1_510 + 3 * n, { Odometer: 1013.125 + n / 16 }])
+    await say([1_505, { Gear: 'D' }], ...drive)
+    expect(await receiver.deadLetters.replay({ vin })).toBe(1)
+    await until(3_500)
+    expect(found).toHaveLength(3)
+  })
+
   test('`forget` forgets the one that is open, and it is never told', async () => {
     const { say, until, receiver, told: found } = await sceneOf(trip)
     await say(...parked, [0, { Gear: 'D' }], [300, { Odometer: 1005 }])

@@ -1,18 +1,17 @@
-import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { cpSync, readdirSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { createReceiver, memoryInbox, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, vehicle } from 'fleethook/testing'
 import { type Edge, type EdgeResult, is, silent, starts } from 'fleethook/when'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { silent as silentLog, unwatched } from '../vehicles/scene.ts'
+import { newFolder } from '../folder.ts'
 
 const vin = '0FLEETV14T0000004'
-const folder = mkdtempSync(join(tmpdir(), 'fleethook-own-edges-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = newFolder('own-edges')
 
 const own = (result: unknown, others: object = {}): Edge => ({
   ...silent({ hours: 1 }),

@@ -1,18 +1,17 @@
-import { cpSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import { createReceiver, memoryInbox, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, vehicle } from 'fleethook/testing'
 import { is, starts } from 'fleethook/when'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { silent } from '../vehicles/scene.ts'
 import { objectInbox } from '../workers/object-inbox.ts'
 import { objectStorage } from '../workers/object-storage.ts'
 import { portRows } from './port-rows.ts'
+import { newFolder } from '../folder.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'fleethook-port-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = newFolder('port')
 let files = 0
 
 describe('in a file', () => {

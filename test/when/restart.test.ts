@@ -1,11 +1,11 @@
-import { cpSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { vehicle } from 'fleethook/testing'
 import { all, any, becomes, below, ends, is, starts } from 'fleethook/when'
 import { expect, test } from 'vitest'
+import { newFolder } from '../folder.ts'
 
 const vin = '0FLEETV14T0000004'
 const charges = any(is('DetailedChargeState', 'Starting'), is('DetailedChargeState', 'Charging'))
@@ -17,7 +17,7 @@ const edges = [
 ]
 
 test('a crash after any message neither repeats an edge under another id nor loses one', { timeout: 60_000 }, async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-restart-'))
+  const folder = newFolder('restart')
   const script = [
     { DetailedChargeState: 'Disconnected', BatteryLevel: 15 },
     { DetailedChargeState: 'Charging' },
@@ -45,7 +45,6 @@ test('a crash after any message neither repeats an edge under another id nor los
     rmSync(`${folder}-after`, { recursive: true })
     expect([...found.values()].toSorted()).toEqual(expected)
   }
-  rmSync(folder, { recursive: true })
 
   function timeOf(data: (typeof script)[number]): { readonly createdAt: string } {
     return { createdAt: new Date(Date.UTC(2026, 10, 21, 10, script.indexOf(data))).toISOString() }

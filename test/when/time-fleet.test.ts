@@ -1,16 +1,15 @@
 import fc from 'fast-check'
-import { cpSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import { memoryInbox } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { inForm } from '../form.ts'
 import { expected, fleets, type Place, told } from './fleet-time.ts'
 import { untidied } from './stepping.ts'
+import { newFolder } from '../folder.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'fleethook-fleet-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = newFolder('fleet')
 let files = 0
 
 /** After a crash, the next process has a copy of the file as it was then. */

@@ -1,18 +1,17 @@
-import { cpSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import { createReceiver, memoryInbox, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, type FakeClock, vehicle, type TestVehicle } from 'fleethook/testing'
 import { all, becomes, below, type Edge, type EdgeResult, heardAgain, is, silent, starts } from 'fleethook/when'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { silent as silentLog, unwatched } from '../vehicles/scene.ts'
+import { newFolder } from '../folder.ts'
 
 const vin = '0FLEETV14T0000004'
 const fields = ['Gear', 'BatteryLevel', 'DetailedChargeState', 'Locked'] as const
 const startMs = Date.UTC(2026, 10, 21, 10)
-const folder = mkdtempSync(join(tmpdir(), 'fleethook-late-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = newFolder('late')
 
 /** A message that was sent at this minute. */
 const at = (minutes: number): { createdAt: string } => ({

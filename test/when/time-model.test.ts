@@ -1,15 +1,15 @@
 import fc from 'fast-check'
-import { cpSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import { createReceiver, memoryInbox, type Receiver, type Vehicles, vehicles } from 'fleethook'
 import type { InboxFactory } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, type FakeClock, vehicle } from 'fleethook/testing'
 import { all, below, heardAgain, is, silent, starts } from 'fleethook/when'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { inForm } from '../form.ts'
 import { silent as silentLog, unwatched } from '../vehicles/scene.ts'
+import { newFolder } from '../folder.ts'
 
 const vin = '0FLEETV14T0000004'
 const startMs = Date.UTC(2026, 10, 21, 10)
@@ -181,8 +181,7 @@ function model(lines: readonly Line[], end: number): readonly Told[] {
   return found
 }
 
-const folder = mkdtempSync(join(tmpdir(), 'fleethook-time-model-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = newFolder('time-model')
 let files = 0
 
 /** One life of the receiver. */

@@ -1,5 +1,4 @@
-import { chmodSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
@@ -15,10 +14,11 @@ import { certificate, privateKey } from '../../runtimes/certificate.ts'
 import { command, start } from '../command.ts'
 import { endpoint } from '../endpoint.ts'
 import { type Fault, proxy } from './proxies.ts'
+import { newFolder } from '../../folder.ts'
 
 const secret = '0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0'
 const silent = { debug() {}, info() {}, warn() {}, error() {} }
-const folder = (): string => mkdtempSync(join(tmpdir(), 'fleethook-doctor-'))
+const folder = (): string => newFolder('doctor')
 
 const findings = z.object({
   findings: z.array(z.object({ id: z.string(), status: z.string(), found: z.string(), todo: z.string().optional() })),

@@ -1,4 +1,3 @@
-import { appendFileSync, readFileSync } from 'node:fs'
 import { afterAll, describe, expect, test } from 'vitest'
 import { inForm } from '../../form.ts'
 import { account, refusalsIn } from '../accounting.ts'
@@ -22,11 +21,6 @@ import {
 const restarts = inForm({ full: 2, long: 6 })
 const ratePerSecond = 200
 
-/**
- * All ways take half an hour. They can run in parts, which add up in a file that each part extends: `ROWS=rows.jsonl npm run
- * test:faults -- test/faults/deploy/restarts.test.ts -t nginx`, then with another `-t`.
- */
-const rowsFile = process.env['ROWS']
 interface Measured {
   readonly table: string
   readonly row: Row
@@ -159,7 +153,6 @@ async function measure({
     'slowest answer ms': Math.round(Math.max(...traffic.ackMs.map(({ ms }) => ms))),
   }
   measured.push({ table, row })
-  if (rowsFile !== undefined) appendFileSync(rowsFile, `${JSON.stringify({ table, row })}\n`)
   expect(sent.length).toBeGreaterThan(20)
   if (promised) expect([...failures.keys()]).toEqual([])
   // The first stories are enough to find a cause.
@@ -169,14 +162,7 @@ async function measure({
 }
 
 afterAll(() => {
-  const all: readonly Measured[] =
-    rowsFile === undefined
-      ? measured
-      : readFileSync(rowsFile, 'utf8')
-          .trimEnd()
-          .split('\n')
-          .map((line): Measured => JSON.parse(line))
-  const tables = [...Map.groupBy(all, ({ table }) => table)].map(([title, of]) => ({
+  const tables = [...Map.groupBy(measured, ({ table }) => table)].map(([title, of]) => ({
     title,
     rows: of.map(({ row }) => row),
   }))
@@ -185,7 +171,7 @@ afterAll(() => {
     title: 'Messages that are not acknowledged during deploys',
     file: 'test/faults/deploy/restarts.test.ts',
     about:
-      'A sender posts 200 messages a second of 50 vehicles, each once, while the receiver is restarted six times. Handlers take 200 ms. The inbox is a SQLite file. With a busy event loop, every handler burns 20 ms of CPU and 40 messages a second are sent. Behind a proxy there are two receivers with a file each, and each of them is restarted six times, one after the other. The configurations are in `examples/deploy`. The checker of `test/faults/accounting.ts` says for each message that was not acknowledged whether it lies inside a gap event. Every acknowledged message was handled.',
+      'A sender posts 200 messages a second of 50 vehicles, each once, while the receiver is restarted six times. Handlers take 100 to 200 ms. The inbox is a SQLite file. With a busy event loop, every handler burns 20 ms of CPU and 40 messages a second are sent. Behind a proxy there are two receivers with a file each, and each of them is restarted six times, one after the other. The configurations are in `examples/deploy`. The checker of `test/faults/accounting.ts` says for each message that was not acknowledged whether it lies inside a gap event. Every acknowledged message was handled.',
     tables,
     versions: {
       ...versionsOf(['bun', 'deno']),

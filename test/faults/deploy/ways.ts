@@ -1,13 +1,15 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { runtimePath } from '../../../scripts/runtimes.ts'
+import { newFolder } from '../../folder.ts'
 import { freePort, spawnTarget, type Target, type TargetCommand } from '../../conformance/spawn.ts'
+import { secret } from '../../runtimes/targets.ts'
 import { type Journal, readJournal } from '../process/journal.ts'
+import type { Settings } from '../process/program.ts'
 
 /** A receiver that is deployed in one of the documented ways. */
 export interface Deployment extends AsyncDisposable {
@@ -23,10 +25,10 @@ export interface Deployment extends AsyncDisposable {
 export interface Wanted {
   readonly runtime?: 'node22' | 'node24' | 'node26' | 'bun' | 'deno'
   readonly serve?: object
-  readonly settings?: object
+  readonly settings?: Partial<Settings>
 }
 
-const program = fileURLToPath(new URL('program.ts', import.meta.url))
+const program = fileURLToPath(new URL('../process/program.ts', import.meta.url))
 const cli = fileURLToPath(new URL('../../../adapters/cli/main.ts', import.meta.url))
 
 /** The files of a deployment. */
@@ -41,23 +43,21 @@ function commandOf(
   { runtime = 'node24', serve = {}, settings = {} }: Wanted,
   { inbox, journal, adopt }: Files,
 ): TargetCommand {
+  const all: Settings = {
+    ...{ path: inbox, journal, handlerMs: 100, serve, options: { concurrency: 64 } },
+    inbox: { waitMs: 30_000, ...(adopt === undefined ? {} : { adopt }) },
+  }
   const flags = { deno: ['run', '--allow-all', '--unstable-net'], bun: ['run'], node22: [], node24: [], node26: [] }
   return {
     runtime,
     command: runtimePath(runtime),
     args: [...flags[runtime], program, runtime.replace(/\d+/, '')],
-    env: {
-      SERVE: JSON.stringify({ hostname: '127.0.0.1', ...serve }),
-      SETTINGS: JSON.stringify(settings),
-      JOURNAL: journal,
-      INBOX: inbox,
-      ...(adopt === undefined ? {} : { ADOPT: adopt }),
-    },
+    env: { SETTINGS: JSON.stringify({ ...all, ...settings }), WEBHOOK_SECRET: secret },
   }
 }
 
 function newFiles(): Files {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-deploy-'))
+  const folder = newFolder('deploy')
   return { inbox: join(folder, 'inbox.db'), journal: join(folder, 'journal') }
 }
 
@@ -65,7 +65,8 @@ function newFiles(): Files {
 async function whenIdle(targets: readonly Target[]): Promise<void> {
   for (const { output } of targets) {
     const from = output.length
-    while (!output.slice(from).includes('idle')) await new Promise((resolve) => setTimeout(resolve, 50))
+    while (!output.slice(from).some((line) => /^pending 0 .* gaps 0$/.test(line)))
+      await new Promise((resolve) => setTimeout(resolve, 50))
   }
 }
 
@@ -221,7 +222,7 @@ export async function behind(
   change: (config: string) => string = (config) => config,
 ): Promise<Deployment> {
   const [port, one, two] = [await freePort(), await freePort(), await freePort()]
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-proxy-'))
+  const folder = newFolder('proxy')
   const inboxes = [join(folder, 'one.db'), join(folder, 'two.db')]
   const journal = join(folder, 'journal')
   const starts = [one, two].map(

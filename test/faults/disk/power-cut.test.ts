@@ -5,7 +5,7 @@ import { type Row, writeFigures } from '../figures.ts'
 import { inForm } from '../../form.ts'
 import { type Found, underLoad, type Victim } from '../kills/kills.ts'
 import { pause } from '../kills/victims.ts'
-import type { RunLine } from '../process/journal.ts'
+import { type RunLine, runsOf } from '../process/journal.ts'
 import { createSite, idle } from '../process/start.ts'
 import { DatabaseSync } from 'node:sqlite'
 import { spawnTarget, type Target } from '../../conformance/spawn.ts'
@@ -87,8 +87,7 @@ function storedByHand(path: string): readonly RunLine[] {
     const text = "SELECT body ->> 'vin' AS vin, body ->> '$.data.Odometer' AS number FROM messages"
     const tables = db.prepare("SELECT name FROM sqlite_schema WHERE name = 'messages'").all()
     const rows = tables.length === 0 ? [] : db.prepare(text).all()
-    const once = { kind: 'run', delivery: '', attempt: 1, redelivered: false } as const
-    return rows.map(({ vin, number }, at) => ({ ...once, vin: String(vin), number: Number(number), pid: at, atMs: at }))
+    return runsOf(rows)
   } finally {
     db.close()
   }

@@ -49,6 +49,12 @@ const kills: readonly Kill[] = [
     what: { runtime: 'node24, a clock that jumps by an hour', signal: 'both' },
     open: () => onSqlite({ runtime: 'node24', clockJumpMs: 3_600_000, signals: ['SIGKILL', 'SIGTERM'] }),
   },
+  {
+    ...{ piece: 'process-killed', rounds: inForm({ real: 3, full: 6, long: 100 }) },
+    what: { runtime: 'node24, rows of fleethook/once', signal: 'SIGKILL' },
+    open: () => onSqlite({ runtime: 'node24', rows: 'marked' }),
+    promises: ({ duplicates }) => expect(duplicates).toEqual([]),
+  },
   ...inForm<readonly Platform[]>({ real: ['workerd'], full: platforms }).map((platform): Kill => ({
     ...{ piece: 'workers-kill', rounds, what: { inbox: 'durableObjectInbox', platform } },
     open: () => onObjects({ platform, source: durableSource({ handlerMs: 20 }) }),
@@ -113,6 +119,13 @@ describe('processes that are ended under load lose no acknowledged message and k
     inForm({ full: 240_000, long: 3_600_000 }),
   )
 
+  test('control: without a mark, some rows are written twice', { timeout: 600_000 }, async () => {
+    await using victim = await onSqlite({ runtime: 'node24', rows: 'unmarked' })
+    const found = await underLoad(victim, { ...loadOf('process-killed'), rounds: 2 })
+    note('process-killed', { runtime: 'node24, rows without a mark, the control', signal: 'SIGKILL' }, 2, found)
+    expect(found.duplicates).not.toEqual([])
+  })
+
   test('control: a Worker with its inbox in memory loses some', { timeout: 600_000 }, async () => {
     const source = memorySource({ handlerMs: 20 })
     await using victim = await onObjects({ platform: 'workerd', source, patienceMs: 1_000 })
@@ -126,7 +139,7 @@ const why = '[why](../delivery.md#a-message-that-ends-its-process)'
 const pages: Readonly<Record<Piece, readonly [title: string, about: string]>> = {
   'process-killed': [
     'Receivers that are killed under load',
-    `A receiver with the SQLite inbox. 32 vehicles each send their next message when the last one was answered. Handlers take 2 to 4 ms, 8 at once. Each round ends the process at a random moment up to 400 ms after its twentieth acknowledgment, and the next process continues. The sender counts the acknowledgments. Dead letters: messages that three kills met before their handler had ended (${why}). Handled again: the handler had run, and the process ended before that was on the disk.`,
+    `A receiver with the SQLite inbox. 32 vehicles each send their next message when the last one was answered. Handlers take 2 to 4 ms, 8 at once. Each round ends the process at a random moment up to 400 ms after its twentieth acknowledgment, and the next process continues. The sender counts the acknowledgments. Dead letters: messages that three kills met before their handler had ended (${why}). Handled again: the handler had run, and the process ended before that was on the disk. Rows: the handler writes one into a database of its own, with a mark of \`fleethook/once\` or without.`,
   ],
   'process-edges': [
     'Changes of vehicles through crashes',

@@ -5,12 +5,13 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { expect } from 'vitest'
 import { spawnTarget, type Target } from '../../conformance/spawn.ts'
+import { newFolder } from '../../folder.ts'
 import { inForm } from '../../form.ts'
 import { createLedger, type Ledger, type LedgerOptions, type Mode } from '../../postgres/ledger.ts'
 import type { ServerRuntime } from '../../runtimes/targets.ts'
 import { kill, type Platform, storedWorker } from '../../workers/command.ts'
 import { startLog } from '../../workers/log.ts'
-import type { RunLine } from '../process/journal.ts'
+import { type RunLine, runsOf } from '../process/journal.ts'
 import { createSite, idle } from '../process/start.ts'
 import type { Victim } from './kills.ts'
 
@@ -28,14 +29,20 @@ export interface SqliteOptions {
   readonly edges?: boolean
   /** The clock keeps jumping forward and back by this many milliseconds. */
   readonly clockJumpMs?: number
+  /** Handlers write a row for each message, with or without a mark of `fleethook/once`. Those are the runs. */
+  readonly rows?: 'marked' | 'unmarked'
 }
 
 /** One process after the other on a file. States of vehicles are written in rounds that begin after five seconds. */
 export async function onSqlite(given: SqliteOptions): Promise<Victim> {
-  const { runtime, thread, signals = ['SIGKILL'], edges = false, clockJumpMs } = given
+  const { runtime, thread, signals = ['SIGKILL'], edges = false, clockJumpMs, rows } = given
   const inbox = thread === undefined ? {} : { thread }
   const jumps = clockJumpMs === undefined ? {} : { clockJumpMs }
-  const site = createSite(runtime, { handlerMs: 2, inbox, edges, ...jumps, options: { concurrency: 8 } })
+  const ledger = rows && { path: join(newFolder('ledger'), 'ledger.db'), isMarked: rows === 'marked' }
+  const site = createSite(runtime, {
+    ...{ handlerMs: 2, inbox, edges, ...jumps, options: { concurrency: 8 } },
+    ...(ledger && { ledger }),
+  })
   let target: Target | undefined
   let round = 0
   return {
@@ -53,7 +60,11 @@ export async function onSqlite(given: SqliteOptions): Promise<Victim> {
       await idle(target, backlogMs)
       expect(await target.stop()).toEqual({ status: 0, signal: null })
     },
-    runs: () => site.journal().runs,
+    runs() {
+      if (ledger === undefined) return site.journal().runs
+      using db = new DatabaseSync(ledger.path, { readOnly: true })
+      return runsOf(db.prepare('SELECT vin, number FROM ledger ORDER BY rowid').all())
+    },
     dead: () => site.dead(),
     ...(edges ? { changes: () => site.journal().edges } : {}),
     async [Symbol.asyncDispose]() {
@@ -83,7 +94,7 @@ export async function onObjects(options: WorkerOptions): Promise<Victim> {
   const runs = (): readonly RunLine[] =>
     log.entries.flatMap((entry, at) =>
       entry.happened === undefined && typeof entry.number === 'number'
-        ? [{ ...entry, kind: 'run' as const, pid: at, atMs: at }]
+        ? [{ ...entry, kind: 'run' as const, pid: at, startedAtMs: at, atMs: at }]
         : [],
     )
   const missing = (names: ReadonlySet<string>): readonly string[] => {
@@ -196,11 +207,7 @@ export async function onPostgres({ modes, runtime, fault, ...options }: Postgres
       await ledger.isDone()
       for (const one of [...ledger.processes]) expect(await one.stop()).toEqual({ status: 0, signal: null })
     },
-    async runs() {
-      const rows = await ledger.rows()
-      const once = { kind: 'run', delivery: '', attempt: 1, redelivered: false } as const
-      return rows.map(({ vin, n }, at) => ({ ...once, vin, number: n, pid: at, atMs: at }))
-    },
+    runs: async () => runsOf((await ledger.rows()).map(({ vin, n }) => ({ vin, number: n }))),
     dead: ledger.dead,
     [Symbol.asyncDispose]: ledger[Symbol.asyncDispose],
   }

@@ -10,7 +10,9 @@ export interface RunLine {
   readonly delivery: string
   readonly attempt: number
   readonly redelivered: boolean
-  /** Milliseconds since the epoch, by a clock that does not jump. */
+  readonly replayed: boolean
+  /** Milliseconds since the epoch, by a clock that does not jump: of its start, and of its end. */
+  readonly startedAtMs: number
   readonly atMs: number
 }
 
@@ -31,6 +33,7 @@ export interface DeadLine {
   readonly vin: string
   readonly number: number
   readonly delivery: string
+  readonly error: string
 }
 
 /** A change of a vehicle's `Odometer`, as an edge reported it. */
@@ -70,4 +73,13 @@ function readLine(text: string): readonly JournalLine[] {
   } catch {
     return []
   }
+}
+
+/** Rows that handlers have written, as their runs, in the order of the rows. */
+export function runsOf(rows: readonly Readonly<Record<string, unknown>>[]): readonly RunLine[] {
+  const once = { kind: 'run', delivery: '', attempt: 1, redelivered: false, replayed: false } as const
+  return rows.map(({ vin, number }, at) => ({
+    ...once,
+    ...{ vin: String(vin), number: Number(number), pid: at, startedAtMs: at, atMs: at },
+  }))
 }

@@ -1,48 +1,45 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { afterAll, describe, expect, test } from 'vitest'
-
-import { programCommand, type ServerRuntime } from '../../runtimes/targets.ts'
-import type { KillerSettings } from './killer.ts'
-
-const folder = mkdtempSync(join(tmpdir(), 'fleethook-killers-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
-let sites = 0
+import { describe, expect, test } from 'vitest'
+import { secret, type ServerRuntime } from '../../runtimes/targets.ts'
+import type { DeadLine } from './journal.ts'
+import type { Settings } from './program.ts'
+import { createSite } from './start.ts'
 
 interface Outcome {
   /** The number of processes that ended before their messages were handled. */
   readonly deaths: number
-  readonly dead: readonly { readonly vin: string; readonly number: number; readonly error: string }[]
+  readonly dead: readonly DeadLine[]
   /** `VIN number`, of each run. */
   readonly runs: readonly string[]
 }
 
-/** Starts processes on one inbox until one of them has nothing left to do. */
+/** Posts messages, each as `VIN number`, and starts processes on one inbox until one of them has nothing left to do. */
 async function untilQuiet(
-  given: Omit<KillerSettings, 'path' | 'journal'>,
+  given: Partial<Settings>,
+  messages: readonly string[],
   runtime: ServerRuntime = 'node24',
 ): Promise<Outcome> {
-  sites += 1
-  const settings = { ...given, path: join(folder, `${sites}`, 'inbox.db'), journal: join(folder, `${sites}.journal`) }
-  for (let deaths = 0; deaths < 20; deaths += 1) {
-    const { command, args, env } = programCommand(runtime, join(import.meta.dirname, 'killer.ts'), {
-      SETTINGS: JSON.stringify(settings),
-      ...(given.how === 'oom' ? { NODE_OPTIONS: '--max-old-space-size=64' } : {}),
-    })
-    const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'ignore'] })
-    let output = ''
-    child.stdout.on('data', (data) => (output += String(data)))
-    const [code] = await once(child, 'close')
-    if (code !== 0) continue
-    const letters: { event: { vin: string; data: { Odometer: number } }; error: string }[] = JSON.parse(output)
-    return {
-      deaths,
-      dead: letters.map(({ event, error }) => ({ vin: event.vin, number: event.data.Odometer, error })),
-      runs: readFileSync(settings.journal, 'utf8').trim().split('\n'),
-    }
+  const site = createSite(runtime, { handlerMs: 0, ...given })
+  const env = given.kills?.how === 'oom' ? { NODE_OPTIONS: '--max-old-space-size=64' } : {}
+  const body = messages.map((text) => {
+    const [vin, number] = text.split(' ')
+    return { vin, createdAt: '2026-05-01T00:00:00Z', data: { Odometer: Number(number) } }
+  })
+  const first = await site.start({}, env)
+  // It may end before its answer.
+  const posted = { method: 'POST', headers: { authorization: secret }, body: JSON.stringify(body) }
+  await fetch(first.url, posted).catch(() => {})
+  await first.exited
+  for (let deaths = 1; deaths < 20; deaths += 1) {
+    // It may end before it listens.
+    const target = await site.start({ listsDead: true }, env).catch(() => undefined)
+    const isQuiet = target?.line(/^dead letters listed/).then(
+      () => true,
+      () => false,
+    )
+    if (target === undefined || (await isQuiet) !== true) continue
+    await target.stop()
+    const { dead, runs } = site.journal()
+    return { deaths, dead, runs: runs.map(({ vin, number }) => `${vin} ${number}`) }
   }
   throw new Error('Each of 20 processes died.')
 }
@@ -56,43 +53,40 @@ function expectOthersHandled({ runs, dead }: Outcome, messages: readonly string[
   for (const message of messages) if (!killers.includes(message)) expect(runs).toContain(message)
 }
 
-const ways: readonly [string, Omit<KillerSettings, 'path' | 'journal' | 'messages'>][] = [
-  ['uses up its memory', { how: 'oom', takesMs: 5 }],
-  ['ends it at once, with exit', { how: 'exit' }],
-  ['ends it while others run, with exit', { how: 'exit', afterMs: 30, takesMs: 20 }],
-  ['ends it at once, as if killed', { how: 'kill', takesMs: 5 }],
-  ['ends it, with attempts: 1', { how: 'exit', options: { retry: { attempts: 1 } } }],
-  ['ends it, with attempts: 5', { how: 'exit', afterMs: 5, takesMs: 5, options: { retry: { attempts: 5 } } }],
-  ['ends it, in a batch', { how: 'exit', afterMs: 5, batch: 8 }],
-]
+const ways: readonly [string, Partial<Settings>][] = [
+  ['uses up its memory', { kills: { how: 'oom' }, handlerMs: 5 }],
+  ['ends it at once, with exit', { kills: { how: 'exit' } }],
+  ['ends it while others run, with exit', { kills: { how: 'exit', afterMs: 30 }, handlerMs: 20 }],
+  ['ends it at once, as if killed', { kills: { how: 'kill' }, handlerMs: 5 }],
+  ['ends it, with attempts: 1', { kills: { how: 'exit' }, options: { retry: { attempts: 1 } } }],
+  ['ends it, with attempts: 5', { kills: { how: 'exit', afterMs: 5 }, handlerMs: 5, options: { retry: { attempts: 5 } } }],
+  ['ends it, in a batch', { kills: { how: 'exit', afterMs: 5 }, batch: 8 }],
+] // prettier-ignore
 
 describe('a message whose handler ends the process three times is a dead letter, and no other message is', () => {
   test.concurrent.each(ways)('when the handler %s', { timeout: 120_000 }, async (_, settings) => {
-    const messages = ['K 2', 'K 3', ...others]
-    const outcome = await untilQuiet({ ...settings, messages })
-    expect(outcome).toMatchObject({ deaths: 3, dead: [{ ...died, vin: 'K' }] })
-    expectOthersHandled(outcome, messages)
-  })
-
-  test('when it comes behind messages that were just handled', { timeout: 60_000 }, async () => {
-    const messages = ['K 0', 'K 1', 'K 2', 'K 3', ...others]
-    const outcome = await untilQuiet({ how: 'exit', messages })
-    expect(outcome).toMatchObject({ deaths: 3, dead: [{ ...died, vin: 'K' }] })
+    const messages = ['kills 2', 'kills 3', ...others]
+    const outcome = await untilQuiet(settings, messages)
+    expect(outcome).toMatchObject({ deaths: 3, dead: [{ ...died, vin: 'kills' }] })
     expectOthersHandled(outcome, messages)
   })
 
   test('when there are several', { timeout: 60_000 }, async () => {
-    const messages = ['K1 2', 'K2 2', 'K1 3', 'K3 2', ...others]
-    const outcome = await untilQuiet({ how: 'kill', afterMs: 2, takesMs: 2, messages })
+    const messages = ['kills-1 2', 'kills-2 2', 'kills-1 3', 'kills-3 2', ...others]
+    const outcome = await untilQuiet({ kills: { how: 'kill', afterMs: 2 }, handlerMs: 2 }, messages)
     expect(outcome.deaths).toBeLessThanOrEqual(9)
-    expect(outcome.dead).toMatchObject(['K1', 'K2', 'K3'].map((vin) => ({ ...died, vin })))
+    expect(outcome.dead).toMatchObject(['kills-1', 'kills-2', 'kills-3'].map((vin) => ({ ...died, vin })))
     expectOthersHandled(outcome, messages)
   })
 
-  test.each(['deno', 'bun', 'node22', 'node26'] as const)('on %s', { timeout: 120_000 }, async (runtime) => {
-    const messages = ['K 1', 'K 2', 'K 3', ...others]
-    const outcome = await untilQuiet({ how: 'exit', takesMs: 2, messages }, runtime)
-    expect(outcome).toMatchObject({ deaths: 3, dead: [{ ...died, vin: 'K' }] })
-    expectOthersHandled(outcome, messages)
-  })
+  test.each(['deno', 'bun', 'node22', 'node26'] as const)(
+    'on %s, behind messages that were just handled',
+    { timeout: 120_000 },
+    async (runtime) => {
+      const messages = ['kills 0', 'kills 1', 'kills 2', 'kills 3', ...others]
+      const outcome = await untilQuiet({ kills: { how: 'exit' }, handlerMs: 2 }, messages, runtime)
+      expect(outcome).toMatchObject({ deaths: 3, dead: [{ ...died, vin: 'kills' }] })
+      expectOthersHandled(outcome, messages)
+    },
+  )
 })

@@ -3,16 +3,27 @@
 import { appendFileSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+import { kafkaInbox, type KafkaInboxOptions } from '../../../adapters/inbox/kafka.ts'
 import { sqliteInbox, type SqliteInboxOptions } from '../../../adapters/inbox/sqlite.ts'
-import { createReceiver, type HandlerContext, type ReceiverOptions, vehicles } from '../../../src/index.ts'
+import {
+  createReceiver,
+  type Delivery,
+  type EventOf,
+  type Handler,
+  type ReceiverOptions,
+  vehicles,
+} from '../../../src/index.ts'
 import type { Change, Edge } from '../../../src/when.ts'
+import { onceIn } from '../../once/in-sqlite.ts'
 import { behaviours, type BehaviourName, isBehaviour } from './behaviours.ts'
 import type { JournalLine } from './journal.ts'
 
 /** The settings from the test. */
 export interface Settings {
-  /** The inbox's file. */
-  readonly path: string
+  /** The inbox's file. With `kafka`, that of its spool. Default: it has none. */
+  readonly path?: string
+  /** The messages are in a topic. */
+  readonly kafka?: Omit<KafkaInboxOptions, 'spool'>
   /** The file to which every run of a handler is written. */
   readonly journal: string
   /** The duration of a handler without a behaviour, in milliseconds. A random one takes up to twice as long. */
@@ -25,8 +36,23 @@ export interface Settings {
   readonly clockJumpMs?: number
   /** The clock is wrong by this many milliseconds, at first and after a while. */
   readonly clockOffset?: { readonly ms: number; readonly thenMs?: number; readonly afterMs?: number }
+  /** The handler of the message 2 of a vehicle whose name begins with `kills` ends the process, at once or after a while. */
+  readonly kills?: { readonly how: 'exit' | 'kill' | 'oom'; readonly afterMs?: number }
+  /**
+   * Each message becomes a row `vin, number` of the table `ledger` in this file. `isMarked`: with a mark of `fleethook/once`. Without one there
+   * is a time in which the row is written and the inbox does not know it.
+   */
+  readonly ledger?: { readonly path: string; readonly isMarked: boolean }
+  /** No run of a handler frees this number of bytes. */
+  readonly leakBytes?: number
+  /** Messages are handled in batches of this size. */
+  readonly batch?: number
+  /** How long a handler keeps the process busy before that. */
+  readonly burnMs?: number
   /** Default: any free one. */
   readonly port?: number
+  /** Options of the server, beside its port. */
+  readonly serve?: object
   /** When nothing is pending, writes all dead letters to the journal, once. */
   readonly listsDead?: boolean
   readonly options?: Pick<ReceiverOptions, 'concurrency' | 'timeoutMs' | 'retry' | 'limits'>
@@ -62,11 +88,28 @@ function behaviourOf(vin: string): BehaviourName | undefined {
   return isBehaviour(name) ? name : undefined
 }
 
-async function work(vin: string, number: number, { delivery }: HandlerContext): Promise<void> {
+const now = (): number => performance.timeOrigin + performance.now()
+const leaked: unknown[] = []
+
+function end(how: 'exit' | 'kill' | 'oom'): void {
+  if (how === 'exit') process.exit(7)
+  if (how === 'kill') process.kill(process.pid, 'SIGKILL')
+  for (const kept: unknown[] = []; ;) kept.push(Array.from({ length: 100_000 }, () => kept.length))
+}
+
+async function work(vin: string, number: number, delivery: Delivery): Promise<void> {
+  const startedAtMs = now()
+  if (settings.kills !== undefined && vin.startsWith('kills') && number === 2) {
+    const { how, afterMs = 0 } = settings.kills
+    if (afterMs > 0) await wait(afterMs)
+    end(how)
+  }
   if (settings.holds === true) await new Promise(() => {})
+  for (const end = performance.now() + (settings.burnMs ?? 0); performance.now() < end;);
   const behaviour = behaviourOf(vin)
   if (behaviour !== undefined) await behaviours[behaviour]()
   else if (settings.handlerMs > 0) await wait(settings.handlerMs * (1 + Math.random()))
+  if (settings.leakBytes !== undefined) leaked.push(Array.from({ length: settings.leakBytes / 8 }, () => 0))
   note({
     kind: 'run',
     pid: process.pid,
@@ -75,18 +118,38 @@ async function work(vin: string, number: number, { delivery }: HandlerContext): 
     delivery: delivery.id,
     attempt: delivery.attempt,
     redelivered: delivery.redelivered,
-    atMs: performance.timeOrigin + performance.now(),
+    replayed: delivery.replayed,
+    startedAtMs,
+    atMs: now(),
   })
 }
 
+async function ledger({ path, isMarked }: NonNullable<Settings['ledger']>): Promise<Handler<'data'>> {
+  // Bun has none.
+  const { DatabaseSync } = await import('node:sqlite')
+  const db = new DatabaseSync(path, { timeout: 5_000 })
+  db.exec('PRAGMA journal_mode = WAL; CREATE TABLE IF NOT EXISTS ledger (vin TEXT, number INTEGER)')
+  const write = ({ vin, data }: EventOf<'data'>): unknown =>
+    db.prepare('INSERT INTO ledger VALUES (?, ?)').run(vin, Number(data.Odometer))
+  if (isMarked) return onceIn(db, db)('ledger', write)
+  return async (event) => {
+    write(event)
+    await wait(50)
+  }
+}
+
+const file = settings.path === undefined ? undefined : sqliteInbox({ ...settings.inbox, path: settings.path })
+const inbox = settings.kafka === undefined ? file : kafkaInbox({ ...settings.kafka, ...(file && { spool: file }) })
+if (inbox === undefined) throw new Error('It needs a file or a topic.')
 const receiver = createReceiver({
   secret: process.env['WEBHOOK_SECRET'],
-  inbox: sqliteInbox({ ...settings.inbox, path: settings.path }),
+  inbox,
   ...(settings.edges === true ? { parts: [vehicles({ fields: ['Odometer'] })] } : {}),
   ...settings.options,
 })
-  .on('data', (event, context) => work(event.vin, event.data.Odometer ?? -1, context))
-  .on('gap', ({ vin, reason, from, to, missed }) => {
+// A process that only receives has no handlers.
+if (settings.kafka?.role !== 'receive') {
+  receiver.on('gap', ({ vin, reason, from, to, missed }) => {
     note({
       kind: 'gap',
       pid: process.pid,
@@ -98,6 +161,17 @@ const receiver = createReceiver({
     })
     console.log(`gap ${reason} ${to.getTime() - from.getTime()}`)
   })
+  if (settings.ledger !== undefined) receiver.on('data', await ledger(settings.ledger))
+  if (settings.batch === undefined)
+    receiver.on('data', ({ vin, data }, { delivery }) => work(vin, data.Odometer ?? -1, delivery))
+  else
+    receiver.batch('data', { size: settings.batch, withinMs: 20 }, async (events, { deliveries }) => {
+      for (const [at, { vin, data }] of events.entries()) {
+        const delivery = deliveries[at]
+        if (delivery !== undefined) await work(vin, data.Odometer ?? -1, delivery)
+      }
+    })
+}
 
 const driven: Edge<Change> = {
   ...{ name: 'driven', fields: ['Odometer'], reads: ['Odometer'], topics: [] },
@@ -114,13 +188,14 @@ if (settings.edges === true) {
 }
 
 async function noteDeadLetters(): Promise<void> {
-  for await (const { id, event } of receiver.deadLetters.list()) {
-    if (event.topic === 'data') note({ kind: 'dead', vin: event.vin, number: event.data.Odometer ?? -1, delivery: id })
+  for await (const { id: delivery, event, error } of receiver.deadLetters.list()) {
+    if (event.topic === 'data')
+      note({ kind: 'dead', vin: event.vin, number: event.data.Odometer ?? -1, delivery, error })
   }
   console.log('dead letters listed')
 }
 
-const server = await adapter.serve(receiver, { port: settings.port ?? 0, hostname: '127.0.0.1' })
+const server = await adapter.serve(receiver, { port: settings.port ?? 0, hostname: '127.0.0.1', ...settings.serve })
 let listsDead = settings.listsDead === true
 setInterval(() => {
   const { pending, deadLettered, openGaps } = receiver.stats()

@@ -1,5 +1,3 @@
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { expect } from 'vitest'
@@ -7,6 +5,7 @@ import { spawnTarget, type Target } from '../../conformance/spawn.ts'
 import { programCommand, type ServerRuntime } from '../../runtimes/targets.ts'
 import { type Journal, readJournal } from './journal.ts'
 import type { Settings } from './program.ts'
+import { newFolder } from '../../folder.ts'
 
 /** The inbox's file and the journal of one receiver and its successors. */
 export interface Site {
@@ -22,10 +21,10 @@ export interface Site {
 export function createSite(
   runtime: ServerRuntime,
   settings: Omit<Settings, 'path' | 'journal'>,
-  folder: string = mkdtempSync(join(tmpdir(), 'fleethook-faults-')),
+  folder: string = newFolder('faults'),
 ): Site {
   const path = join(folder, 'inbox.db')
-  const journal = join(mkdtempSync(join(tmpdir(), 'fleethook-faults-')), 'journal')
+  const journal = join(newFolder('faults'), 'journal')
   return {
     path,
     start(changed = {}, env = {}) {

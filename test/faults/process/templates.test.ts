@@ -1,18 +1,17 @@
 // `kill -9` under load, against the templates as they are: no session, trip or arrival is missed, and none is counted twice.
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { fileURLToPath } from 'node:url'
 import type { FieldValues } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { spawnTarget, type Target } from '../../conformance/spawn.ts'
 import { inForm } from '../../form.ts'
+import { newFolder } from '../../folder.ts'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 const secret = 'a-secret-for-this-test'
@@ -23,9 +22,8 @@ const { kills, vehicles, rounds } = inForm({
 
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'fleethook-template-'))
+  folder = newFolder('template')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 /** A template in one process after the other. */
 class Killed {
