@@ -44,6 +44,8 @@ export interface Behind {
 /** All of them. What they need is in `src/branch`, so who has none does not bundle it. */
 export interface BranchesBehind {
   open(options: OpenOptions): void
+  /** Resolves when each of them is open, or could not be opened. */
+  whenOpen(options: OpenOptions): Promise<unknown>
   /** The receiver has put these messages into its inbox, and no handler has run for them. Resolves when their turns may come; `undefined`: at once. */
   handOver(given: readonly Message[], messages: readonly InboxMessage[]): Promise<unknown> | undefined
   drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult>
@@ -60,6 +62,9 @@ export interface ReceiverParts {
   readonly vehicles: KeptVehicles | undefined
   readonly behind: Behind
 }
+
+/** The longest that messages of an earlier process wait until branches are open, in milliseconds. */
+const branchesMs = 5_000
 
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
 const startMs = 1_000
@@ -105,6 +110,11 @@ export class Intake {
   #draining: Promise<DrainResult> | undefined
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
+  /**
+   * When messages of an earlier process have their turns, because branches are open by then. One that waited for a branch in its turn would look like
+   * one that ends processes, should this one be killed. `undefined`: at once.
+   */
+  #turnsFrom: Promise<void> | undefined
   #readiness: Promise<boolean> | undefined
   /**
    * What new requests wait for: that earlier messages have their places, a window that is about to be closed, and those requests that wait already,
@@ -499,6 +509,11 @@ export class Intake {
     const { receipts, reports, settings } = this.parts
     const { lastId, gaps = [], waiting, unapplied, gapsKnown } = await this.inbox.open(options)
     const { handsOut, watchesTime, takesNone } = this.inbox
+    const { branches } = this.parts.behind
+    if (branches !== undefined && this.durability !== 'memory' && settings.inbox.place === undefined) {
+      this.#turnsFrom = resolvedOr(branches.whenOpen(options ?? {}), settings.clock, branchesMs)
+      void this.#turnsFrom.then(() => (this.#turnsFrom = undefined))
+    }
     if (lastId !== undefined) receipts.follow(lastId)
     for (const gap of gaps) this.gaps.note(gap)
     this.#recovered = this.#during(async () => {
@@ -550,7 +565,9 @@ export class Intake {
     // A rest lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead.
     const latest = this.parts.settings.clock.now() + this.#longestWaitMs
     const clamped = page.map((each) => ((each.notBefore ?? 0) > latest ? { ...each, notBefore: latest } : each))
-    this.#core.start(this.#core.add(clamped, this.#ownScope))
+    const request = this.#core.add(clamped, this.#ownScope)
+    if (this.#turnsFrom === undefined) this.#core.start(request)
+    else void this.#turnsFrom.then(() => this.#core.start(request))
   }
 
   /** New requests wait until the promise resolves, and then go on in the order in which they came. */

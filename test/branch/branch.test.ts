@@ -579,6 +579,57 @@ test('an inbox of a branch that does not answer holds the receiver for a second,
   expect(lines.filter((line) => line.includes('fast enough again'))).toHaveLength(1)
 })
 
+test.each(['opens late', 'never opens'])(
+  'what waits at a start has its turn once a branch is open, so that kills meanwhile are no crashes of it: one that %s',
+  async (how) => {
+    const clock = fakeClock()
+    const place = inFolder(newFolder())
+    const before = createReceiver({ secret: false, clock, log: silence, inbox: place('inbox') })
+    before.on('data', () => {
+      throw new Error('not in this process')
+    })
+    await before.accept({ authorization: undefined, body: data('A', 1) })
+    await soon(() => expect(before.stats().retried + (before.stats().failing?.messages ?? 0)).toBeGreaterThan(0))
+    await before.drain()
+    let claims = 0
+    const kept = place('inbox')
+    const counting: InboxFactory = (settings) => {
+      const inbox: Inbox = kept(settings)
+      const { claim } = inbox
+      return Object.assign(inbox, {
+        claim(id: string) {
+          claims += 1
+          return claim(id)
+        },
+      })
+    }
+    const opened = Promise.withResolvers<void>()
+    const late: InboxFactory = (settings) => {
+      const inbox: Inbox = memoryInbox()(settings)
+      const { open } = inbox
+      return Object.assign(inbox, {
+        open: (options: Parameters<Inbox['open']>[0]) => opened.promise.then(() => open(options)),
+      })
+    }
+    const receiver = createReceiver({ secret: false, clock, log: silence, inbox: counting })
+    stops.push(() => receiver.drain({ deadlineMs: 0 }))
+    const handled: number[] = []
+    receiver.on('data', (event) => void handled.push(odometer(event)))
+    branch(receiver, { name: 'crm', inbox: late }).on('data', () => {})
+    await receiver.open()
+    await clock.advance(4_000)
+    expect(claims).toBe(0)
+    if (how === 'opens late') opened.resolve()
+    else await clock.advance(1_000)
+    await soon(async () => {
+      await clock.advance(1_000)
+      expect(handled).toEqual([1])
+    })
+    expect(claims).toBe(1)
+    opened.resolve()
+  },
+)
+
 test.each([
   ['fails to open', true],
   ['refuses each message', false],
