@@ -5,10 +5,8 @@ import { metricsText } from 'fleethook/metrics'
 import { describe, expect, test } from 'vitest'
 import { hasPostgres } from '../once/servers.ts'
 import { receiverOn, sceneOfFile } from './scene.ts'
-import { newFolder } from '../folder.ts'
 
 describe.skipIf(!hasPostgres)('the health of the tables', () => {
-  const folder = newFolder('health')
   // It would remove the dead rows.
   const settings = ['autovacuum=off']
   const scene = sceneOfFile(async ({ prepare, pool }) => {
