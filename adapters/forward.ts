@@ -23,9 +23,11 @@ const post: Post = (to, request) =>
     const end = (): void => void asked.destroy(new Error('Ended.'))
     signal.addEventListener('abort', end)
     asked.on('error', (error) => {
+      // The status has come, and that is the answer.
+      if (hasAnswer) return
       // The other server has closed a connection that was open since an earlier request.
-      const isStale = asked.reusedSocket && 'code' in error && error.code === 'ECONNRESET'
-      if (isStale && !hasAnswer && !signal.aborted) resolve(post(to, request))
+      const isStale = asked.reusedSocket && 'code' in error && /^(?:ECONNRESET|EPIPE)$/.test(String(error.code))
+      if (isStale && !signal.aborted) resolve(post(to, request))
       else reject(error)
     })
     asked.on('close', () => {
@@ -40,7 +42,6 @@ const post: Post = (to, request) =>
         bytes += length
         if (bytes > mostAnswerBytes) answer.destroy()
       })
-      // The status has come, and that is the answer.
       answer.on('error', () => {})
       answer.on('close', () => {
         clearTimeout(timer)

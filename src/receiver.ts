@@ -86,7 +86,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   })
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
   const vehicles = vehiclesPart?.keep({ ...settings, note: reports.noteState, clocksBehind: reports.clocksBehind })
-  const registry = new Registry(settings.fields, vehicles?.subjects, settings.branch)
+  const registry = new Registry(settings.fields, vehicles, settings.branch)
   const behind: Behind = { byName: new Map(), branches: undefined, opened: undefined }
   const parts = { settings, registry, receipts, reports, vehicles, behind }
   const intake = new Intake(parts)

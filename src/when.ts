@@ -55,6 +55,7 @@ export type {
   EdgeStep,
   EdgeTimer,
   EdgeTopic,
+  EpisodeOccurrence,
   Occurrence,
   PendingTimer,
   Timing,
@@ -73,14 +74,7 @@ export type {
   MarginOption,
   VehicleEdge,
 } from './when/edges.ts'
-export {
-  episode,
-  type Episode,
-  type EpisodeEdge,
-  type EpisodeOccurrence,
-  type EpisodeOptions,
-  type Measures,
-} from './when/episode.ts'
+export { episode, type Episode, type EpisodeEdge, type EpisodeOptions, type Measures } from './when/episode.ts'
 export type { Measure, Path, PathPoint, Range, Span } from './when/measures.ts'
 export type { Duration, Heard, Lasted, Silence, SilentOptions } from './when/time.ts'
 

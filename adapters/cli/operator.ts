@@ -327,6 +327,15 @@ async function valueOf(answer: Response): Promise<unknown> {
   const { status } = answer
   const value = parsed(await answer.text())
   if (status === 200 && value !== undefined) return value
+  if (status === 401 || status === 403)
+    // What to do about `The receiver refuses the operator's secret: it answered …`: Set `FLEETHOOK_OPERATOR_SECRET` to that of its `operatorRoutes`.
+    throw new FleethookError(
+      'inbox_unavailable',
+      `The receiver refuses the operator's secret: it answered ${status}.`,
+      {
+        hint: 'Set FLEETHOOK_OPERATOR_SECRET to the secret of its operatorRoutes, which is not that of the webhook.',
+      },
+    )
   const said = typeof value === 'object' && value !== null && 'text' in value ? String(value.text) : ''
   throw new FleethookError('inbox_unavailable', said === '' ? `The receiver answered with status ${status}.` : said)
 }

@@ -1,6 +1,5 @@
-import { type Clock, pause } from '../../src/base/clock.ts'
+import { type Clock, pause, resolvedOr } from '../../src/base/clock.ts'
 import { type Log, throttled } from '../../src/base/log.ts'
-import { resolvedOr } from '../../src/core/draining.ts'
 import type { InboxGap, KeptGap } from '../../src/inbox/inbox.ts'
 
 /* Receivers that share a system leave signs of life in it. One that starts reports the time in which none listened. */

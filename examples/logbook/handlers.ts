@@ -55,11 +55,10 @@ export const addHandlers = (receiver: Receiver, exactly: ExactlyOnce<Transaction
       if (client !== undefined) await receiver.from(client.refill(gap, { endpoints, onFailed, signal }))
     })
 
-/** A correction has the id of what it corrects, so it is the same row. What is replayed a day later may be older than what is there. */
+/** A correction has the id of what it corrects. An older one, replayed days later, changes nothing: so one that is revoked stays as a row. */
 function save(tx: Transaction, table: 'trips' | 'charges', episode: EpisodeOccurrence, measured: object) {
   const { id, revision, revoked, vin, startedAt, endedAt } = episode
-  if (revoked) return tx.query(`DELETE FROM ${table} WHERE id = $1`, [id])
-  const row = { revision, vin, started: startedAt, ended: endedAt, ...measured }
+  const row = { revision, revoked, vin, started: startedAt, ended: endedAt, ...measured }
   const columns = Object.keys(row).join(', ')
   const values = `SELECT ${columns} FROM json_populate_record(NULL::${table}, $2)`
   const sql = `INSERT INTO ${table} (id, ${columns}) SELECT $1, * FROM (${values}) AS new ON CONFLICT (id) DO UPDATE SET (${columns}) = (${values}) WHERE ${table}.revision < excluded.revision`

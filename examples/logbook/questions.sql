@@ -7,6 +7,7 @@ SELECT vin, started, ended, round(extract(epoch FROM ended - started) / 60, 1) A
   round(kwh::numeric, 2) AS kwh, a.name AS from_area, b.name AS to_area, coalesce(b.purpose, a.purpose) AS purpose,
   doubts <> '{}' AS incomplete
 FROM trips LEFT JOIN area_of(from_place) a ON true LEFT JOIN area_of(to_place) b ON true
+WHERE NOT revoked
 ORDER BY started;
 
 -- Each charge and its cost. The price is that of its area, or else of charging at home or away.
@@ -15,6 +16,7 @@ SELECT vin, started, ended, round(extract(epoch FROM ended - started) / 60, 1) A
   CASE at_home WHEN true THEN 'home' WHEN false THEN 'away' ELSE 'unknown' END AS place, a.name AS area,
   round(kwh::numeric * coalesce(a.price_per_kwh, p.price_per_kwh), 2) AS cost, doubts <> '{}' AS incomplete
 FROM charges LEFT JOIN area_of(place) a ON true LEFT JOIN prices p USING (at_home)
+WHERE NOT revoked
 ORDER BY started;
 
 -- What charging costs at home and away, by vehicle and month. `unpriced` charges have no energy or no price, and are not in the sum.
@@ -36,5 +38,9 @@ GROUP BY 1, 2 ORDER BY 2, 1;
 -- What is doubtful, and why.
 CREATE VIEW doubtful AS
 SELECT started, vin, kind, array_to_string(doubts, ', ') AS why
-FROM (SELECT started, vin, 'trip' AS kind, doubts FROM trips UNION ALL SELECT started, vin, 'charge', doubts FROM charges) AS episodes
+FROM (
+  SELECT started, vin, 'trip' AS kind, doubts FROM trips WHERE NOT revoked
+  UNION ALL
+  SELECT started, vin, 'charge', doubts FROM charges WHERE NOT revoked
+) AS episodes
 WHERE doubts <> '{}' ORDER BY started;

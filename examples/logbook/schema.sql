@@ -1,13 +1,13 @@
--- One row for each trip and charge, by the vehicles' clocks. What is not known is NULL, and never 0.
+-- One row for each trip and charge, by the vehicles' clocks. What is not known is NULL, and never 0. A row that is `revoked` was none.
 CREATE TABLE IF NOT EXISTS trips (
-  id text PRIMARY KEY, revision int NOT NULL, vin text NOT NULL, started timestamptz NOT NULL, ended timestamptz NOT NULL,
+  id text PRIMARY KEY, revision int NOT NULL, revoked boolean NOT NULL, vin text NOT NULL, started timestamptz NOT NULL, ended timestamptz NOT NULL,
   miles float8, kwh float8, from_place jsonb, to_place jsonb, route jsonb,
   doubts text[] NOT NULL -- why it may be wrong
 );
 CREATE INDEX IF NOT EXISTS trips_by_time ON trips (started);
 
 CREATE TABLE IF NOT EXISTS charges (
-  id text PRIMARY KEY, revision int NOT NULL, vin text NOT NULL, started timestamptz NOT NULL, ended timestamptz NOT NULL,
+  id text PRIMARY KEY, revision int NOT NULL, revoked boolean NOT NULL, vin text NOT NULL, started timestamptz NOT NULL, ended timestamptz NOT NULL,
   kwh float8, percent_from float8, percent_to float8, place jsonb, at_home boolean,
   doubts text[] NOT NULL
 );

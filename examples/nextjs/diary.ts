@@ -1,12 +1,16 @@
 import { DatabaseSync } from 'node:sqlite'
-import type { Episode, Measure, Span } from 'fleethook/when'
+import type { EpisodeOccurrence } from 'fleethook/when'
 
-type Drive = Episode<{ odometer: Measure<Span<number>>; percent: Measure<Span<number>> }>
-const columns = 'id TEXT PRIMARY KEY, vin, started, minutes, miles, percent, incomplete'
-const save = 'INSERT OR REPLACE INTO drives VALUES (?, ?, ?, round(? / 6e4), round(? - ?, 1), round(? - ?, 1), ?)'
+const columns = 'id TEXT PRIMARY KEY, revision, revoked, vin, started, minutes, miles, percent, incomplete'
+// A correction has the id of what it corrects, and an older one changes nothing. What is not known is NULL, and so is the difference to it.
+const save = `INSERT OR REPLACE INTO drives
+  SELECT d->>'id', d->>'revision', d->>'revoked', d->>'vin', datetime(d->>'startedAt'), round(d->>'durationMs' / 6e4),
+    round(d->>'$.odometer.to' - d->>'$.odometer.from', 1), round(d->>'$.percent.from' - d->>'$.percent.to', 1),
+    d->>'acrossGap' OR d->>'cut' OR d->>'missing' <> '[]'
+  FROM (SELECT ? AS d) WHERE NOT EXISTS (SELECT 1 FROM drives WHERE id = d->>'id' AND revision > d->>'revision')`
 
 /** Opens the file when it is needed: a build has no disk. */
-function run(sql: string, ...values: (string | number | null)[]) {
+function run(sql: string, ...values: string[]) {
   const db = new DatabaseSync(process.env.DIARY ?? 'data/diary.db')
   db.exec(`PRAGMA busy_timeout = 5000; CREATE TABLE IF NOT EXISTS drives (${columns})`)
   const rows = db.prepare(sql).all(...values)
@@ -14,12 +18,5 @@ function run(sql: string, ...values: (string | number | null)[]) {
   return rows
 }
 
-/** A correction has the id of what it corrects, so it is the same row. What is not known is NULL, and so is the difference to it: never 0. */
-export function write({ id, vin, revoked, startedAt, durationMs, odometer: o, percent: p, ...drive }: Drive): void {
-  const isIncomplete = drive.acrossGap || drive.cut || drive.missing.length > 0
-  const values = [id, vin, startedAt.toISOString(), durationMs, o.to, o.from, p.from, p.to, Number(isIncomplete)]
-  if (revoked) run('DELETE FROM drives WHERE id = ?', id)
-  else run(save, ...values)
-}
-
-export const newest = () => run('SELECT * FROM drives ORDER BY started DESC LIMIT 100')
+export const write = (drive: EpisodeOccurrence) => run(save, JSON.stringify(drive))
+export const newest = () => run('SELECT * FROM drives WHERE NOT revoked ORDER BY started DESC LIMIT 100')

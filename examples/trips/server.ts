@@ -7,11 +7,18 @@ import { any, episode, is, span } from 'fleethook/when'
 const { DATABASE = 'trips.db', FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBHOOK_SECRET } = process.env
 const db = new DatabaseSync(DATABASE)
 db.exec(`PRAGMA journal_mode = WAL;
-  CREATE TABLE IF NOT EXISTS trips (id TEXT PRIMARY KEY, vin, started, minutes, miles, kwh, incomplete);
-  CREATE VIEW IF NOT EXISTS finished AS SELECT vin, started, minutes, round(miles, 3) AS miles, round(kwh, 3) AS kwh, incomplete FROM trips`)
-// What is not known is NULL, and so is the difference to it: never 0.
-const insert = db.prepare(`INSERT OR REPLACE INTO trips
-  VALUES (?, ?, datetime(? / 1000, 'unixepoch'), ? / 60000.0, ? - ?, ? - ?, ?)`)
+  CREATE TABLE IF NOT EXISTS trips (key TEXT PRIMARY KEY, id, revision, revoked, vin, started, minutes, miles, kwh, incomplete);
+  CREATE VIEW IF NOT EXISTS finished AS
+    SELECT vin, started, minutes, miles, kwh, incomplete FROM (SELECT *, max(revision) FROM trips GROUP BY id) WHERE NOT revoked`)
+// A correction has the id of what it corrects, and an older one changes nothing. What is not known is NULL, and so is the difference to it.
+const save = db.prepare(`INSERT OR REPLACE INTO trips
+  SELECT ?1, t->>'id', t->>'revision' + 0.5 * (?1 <> t->>'id'), t->>'revoked',
+    t->>'vin', datetime(t->>'startedAt'), t->>'durationMs' / 60000.0,
+    round(t->>'$.odometer.to' - t->>'$.odometer.from', 3), round(t->>'$.energy.from' - t->>'$.energy.to', 3),
+    t->>'acrossGap' OR t->>'cut' OR t->>'missing' <> '[]'
+  FROM (SELECT ?2 AS t)
+  WHERE NOT t->>'lasts' AND NOT EXISTS (SELECT 1 FROM trips WHERE key = t->>'id' AND revision > t->>'revision')`)
+const forget = db.prepare('DELETE FROM trips WHERE key = ?')
 
 const trip = episode('trip', {
   during: any(is('Gear', 'D'), is('Gear', 'R'), is('Gear', 'N')),
@@ -20,21 +27,13 @@ const trip = episode('trip', {
   measures: { odometer: span('Odometer'), energy: span('EnergyRemaining') },
 })
 
-/** A correction has the id of what it corrects, so it is the same row. Until it is told, minutes after the end, its id is the VIN. */
-function save(vehicle: Parameters<typeof trip.open>[0], told?: ReturnType<typeof trip.open>): void {
-  db.prepare('DELETE FROM trips WHERE id IN (?, ?)').run(vehicle.vin, told?.id ?? '')
-  for (const t of [told, trip.open(vehicle)]) {
-    if (t === undefined || t.revoked || t.lasts) continue
-    const { odometer: o, energy: e } = t
-    const isDoubtful = t.acrossGap || t.cut || t.missing.length > 0
-    const id = t.revision === 0 ? t.vin : t.id
-    insert.run(id, t.vin, +t.startedAt, t.durationMs, o.to, o.from, e.from, e.to, +isDoubtful)
-  }
-}
-
-const fields = ['Gear', 'Odometer', 'EnergyRemaining'] as const
 const inbox = sqliteInbox({ path: FLEETHOOK_INBOX })
+const fields = ['Gear', 'Odometer', 'EnergyRemaining'] as const
 const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox, parts: [vehicles({ fields })] })
-  .when(trip, ({ vehicle, change }) => save(vehicle, change))
-  .on('data', (_, { vehicle }) => save(vehicle))
+  .when(trip, ({ change }) => save.run(change.id, JSON.stringify(change)))
+  // Until it is told, minutes later, a row of its own has what is known now: half a revision more.
+  .on(['data', 'vehicle_data'], ({ vin }, { vehicle }) => {
+    forget.run(vin)
+    save.run(vin, JSON.stringify(trip.open(vehicle) ?? null))
+  })
 await serve(receiver, { port: Number(PORT) })

@@ -26,7 +26,8 @@ export interface Believed {
 export class BelievedTime {
   readonly #clock: Clock
   readonly #onAhead: (aheadMs: number) => void
-  #knownMs: number
+  /** The last answer of `now`. */
+  knownMs: number
   /** When that was, by the clock that is never set. */
   #atMs: number
   /** How far the clock was ahead at the last look, and for how long it has been. 0: it was not. */
@@ -37,24 +38,24 @@ export class BelievedTime {
   constructor(clock: Clock, onAhead: (aheadMs: number) => void = () => {}) {
     this.#clock = clock
     this.#onAhead = onAhead
-    this.#knownMs = clock.now()
+    this.knownMs = clock.now()
     this.#atMs = elapsedMs(clock)
   }
 
   get state(): Believed {
     const doubtedMs = this.#aheadMs > 0 ? Math.max(1, Math.floor(this.#doubtedMs)) : 0
-    return { knownMs: this.#knownMs, doubtedMs, seenMs: this.#knownMs + this.#aheadMs }
+    return { knownMs: this.knownMs, doubtedMs, seenMs: this.knownMs + this.#aheadMs }
   }
 
   /** An earlier process left this. */
   follow({ knownMs, doubtedMs, seenMs }: Believed): void {
     const clockMs = this.#clock.now()
     const goneMs = clockMs - seenMs
-    this.#knownMs = Math.min(clockMs, knownMs)
+    this.knownMs = Math.min(clockMs, knownMs)
     this.#atMs = elapsedMs(this.#clock)
     // Another jump begins another doubt.
     const goesOn = doubtedMs > 0 && goneMs >= 0 && goneMs <= confirmMs
-    this.#aheadMs = goesOn ? clockMs - this.#knownMs : 0
+    this.#aheadMs = goesOn ? clockMs - this.knownMs : 0
     this.#doubtedMs = goesOn ? doubtedMs + goneMs : 0
   }
 
@@ -62,17 +63,17 @@ export class BelievedTime {
   now(): number {
     const [atMs, clockMs] = [elapsedMs(this.#clock), this.#clock.now()]
     const passedMs = atMs - this.#atMs
-    const believedMs = Math.floor(this.#knownMs + passedMs)
+    const believedMs = Math.floor(this.knownMs + passedMs)
     const aheadMs = clockMs - believedMs
     if (aheadMs > this.#aheadMs + toleranceMs) {
       this.#doubtedMs = 0
       if (aheadMs > confirmMs) this.#onAhead(aheadMs)
     } else this.#doubtedMs += passedMs
     const isBelieved = aheadMs <= toleranceMs || (this.#aheadMs > 0 && this.#doubtedMs >= confirmMs)
-    this.#knownMs = isBelieved ? clockMs : believedMs
+    this.knownMs = isBelieved ? clockMs : believedMs
     this.#aheadMs = isBelieved ? 0 : aheadMs
     this.#atMs = atMs
     if (isBelieved) this.#doubtedMs = 0
-    return this.#knownMs
+    return this.knownMs
   }
 }

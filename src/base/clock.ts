@@ -64,6 +64,17 @@ export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
   })
 }
 
+/** Resolves when the promise settles, or when the time has passed. */
+export async function resolvedOr(promise: Promise<unknown> | undefined, clock: Clock, atMostMs: number): Promise<void> {
+  if (promise === undefined) return
+  let timer: Timer | undefined
+  const timeIsUp = new Promise<void>((resolve) => {
+    timer = clock.after(Math.max(0, atMostMs), resolve)
+  })
+  await Promise.race([timeIsUp, promise.catch(() => {})])
+  timer?.cancel()
+}
+
 /** Only some runtimes keep a process alive for a timer. */
 function unref(handle: unknown): void {
   if (typeof handle === 'object' && handle !== null && 'unref' in handle && typeof handle.unref === 'function')

@@ -35,6 +35,10 @@ export class Branches implements BranchesBehind {
     for (const { branch, failed } of this.#joined) void branch.open(options).catch(failed)
   }
 
+  whenOpen(options: OpenOptions): Promise<unknown> {
+    return Promise.all(this.#joined.map(({ branch }) => branch.open(options).catch(() => {})))
+  }
+
   /** Resolves when their turns may come; `undefined`: at once. */
   handOver(given: readonly Message[], messages: readonly InboxMessage[]): Promise<unknown> | undefined {
     const waits = new Set<Promise<void>>()

@@ -185,7 +185,7 @@ export class HandOver {
    * another one goes on, which neither knows of messages that only this one has, nor waits for them.
    */
   async #inTime(kept: Promise<void>, { context }: Message['request']): Promise<void> {
-    const goesOn = this.#front.settings.inbox.place === undefined
+    const goesOn = this.#goesOn
     if (this.#slowSinceMs !== undefined) {
       if (!goesOn) return kept
       const ended = kept.catch(() => {})
@@ -205,21 +205,28 @@ export class HandOver {
         else resolve()
       }
       wait(patienceMs)
-    }).then(() => {
-      if (this.#slowSinceMs !== undefined) return
-      this.#slowSinceMs = elapsedMs(this.#clock)
-      const { log } = this.#branch.settings
-      // What to do about `the inbox of the branch is slow, so the receiver does not wait until it has a message`, `the inbox of the branch is fast
-      // enough again`: Its disk or database takes more than a second per message. A crash meanwhile is a gap of the [branch](branches.md).
-      if (goesOn) log.warn('the inbox of the branch is slow, so the receiver does not wait until it has a message')
-      // What to do: Has a session locked its tables, or is its server slow? Vehicles wait until it has their messages, or refuses them.
-      else log.warn('the inbox of the branch is slow, and the receiver waits until it has a message')
-    })
+    }).then(() => this.#noteSlow())
     try {
       await (goesOn ? Promise.race([kept, late]) : kept)
     } finally {
       timer?.cancel()
     }
+  }
+
+  #noteSlow(): void {
+    if (this.#slowSinceMs !== undefined) return
+    this.#slowSinceMs = elapsedMs(this.#clock)
+    const { log } = this.#branch.settings
+    // What to do about `the inbox of the branch is slow, so the receiver does not wait until it has a message`, `the inbox of the branch is fast
+    // enough again`: Its disk or database takes more than a second per message. A crash meanwhile is a gap of the [branch](branches.md).
+    if (this.#goesOn) log.warn('the inbox of the branch is slow, so the receiver does not wait until it has a message')
+    // What to do: Has a session locked its tables, or is its server slow? Vehicles wait until it has their messages, or refuses them.
+    else log.warn('the inbox of the branch is slow, and the receiver waits until it has a message')
+  }
+
+  /** No other process goes on after a crash of this one, so it need not wait for a slow branch. */
+  get #goesOn(): boolean {
+    return this.#front.settings.inbox.place === undefined
   }
 
   async #kept(message: InboxMessage, put: Promise<Refusal | undefined>): Promise<void> {
@@ -234,7 +241,10 @@ export class HandOver {
     })
     const nowMs = elapsedMs(this.#clock)
     this.#answeredMs = nowMs
-    if (nowMs - sinceMs < patienceMs && this.#slowSinceMs !== undefined) {
+    const isSlow = nowMs - sinceMs >= patienceMs
+    // One that is down says so to each message after the same time, as when it cannot be reached: the receiver waits for that once.
+    if (isSlow && refusal !== undefined) this.#noteSlow()
+    if (!isSlow && refusal === undefined && this.#slowSinceMs !== undefined) {
       const ms = Math.round(nowMs - this.#slowSinceMs)
       this.#slowSinceMs = undefined
       this.#branch.settings.log.warn('the inbox of the branch is fast enough again', { ms })

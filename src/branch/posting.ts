@@ -21,7 +21,7 @@ export interface ForwardOptions {
   readonly sign?: string | undefined
   /** How long a message is tried again, in milliseconds. Default 24 hours. Time in which the server answers nobody does not count. */
   readonly forMs?: number
-  /** The longest that one request may take, in milliseconds. Default 10,000. */
+  /** The longest that one request may take, in milliseconds. Default 10,000. `timeoutMs` of its branch, 30,000 by default, ends it, too. */
   readonly timeoutMs?: number
 }
 
@@ -64,8 +64,9 @@ const rules: Rules<ForwardOptions> = {
 export const mostAnswerBytes = 65_536
 export const mostAnswerMs = 1_000
 
-/** What may be better with another try. */
-const passing: ReadonlySet<number> = /* @__PURE__ */ new Set([408, 425, 429])
+/** What may be better with another try. The answer to a POST is never a 1xx: the connection is of no use. */
+const isPassing = (status: number): boolean =>
+  [408, 425, 429].includes(status) || (status >= 500 && status < 600) || (status >= 100 && status < 200)
 
 /** An answer of the other server. */
 export interface Answer {
@@ -131,7 +132,7 @@ class GiveUp extends FleethookError {
 function judge(where: string, { status, retryAfter }: Answer, forMs: number): void {
   if (status >= 200 && status < 300) return
   const text = status === 0 || (status >= 300 && status < 400) ? 'redirects' : `answered ${status}`
-  if (status < 500 && !passing.has(status))
+  if (!isPassing(status))
     throw new GiveUp('forward_refused', `${where} ${text}.`, {
       hint: 'Look at the other server, then replay the dead letter.',
     })

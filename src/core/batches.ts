@@ -1,35 +1,35 @@
 import type { Clock, Timer } from '../base/clock.ts'
-import { type Message, contextHop, type RequestWork, type Slot, type Handler } from './message.ts'
+import { contextHop } from '../hosting/execution-context.ts'
+import type { Handler, Message, RequestWork } from './message.ts'
+import type { Lifecycle } from './runner.ts'
 
 /** What batches need of their core. */
 interface BatchHost {
-  readonly clock: Clock
-  /** A batch is full, or has waited long enough: it runs as soon as there is a slot. */
-  due(batch: Batch): void
-  /** Starts what is due. */
+  readonly options: { readonly clock: Clock }
+  readonly lifecycle: Lifecycle
   pump(): void
-  /** Runs it, in the I/O context of its request. */
-  run(batch: Batch): void
-  /** None of its messages needs its slot any more. */
-  free(): void
+  /** Never rejects. */
+  runBatch(batch: Batch): Promise<void>
 }
 
 /** Messages for one run of a handler. It holds them until it runs, and then they share its slot. */
-export class Batch implements Slot {
+export class Batch {
   readonly handler: Handler
   /** The request to which its work is bound. */
   readonly owner: RequestWork | undefined
   readonly hop: (() => void) | undefined
+  /** It takes more messages. */
+  isOpen = true
   messages: Message[] = []
   timer: Timer | undefined
-  readonly #host: BatchHost
+  readonly #lifecycle: Lifecycle
   #inside = 0
 
-  constructor(handler: Handler, owner: RequestWork | undefined, host: BatchHost) {
+  constructor(handler: Handler, owner: RequestWork | undefined, core: BatchHost) {
     this.handler = handler
     this.owner = owner
-    this.#host = host
-    this.hop = owner && contextHop(() => host.run(this))
+    this.#lifecycle = core.lifecycle
+    this.hop = owner && contextHop(() => void core.runBatch(this))
   }
 
   /** Begins the turns of the messages that it still holds, and returns them. */
@@ -37,49 +37,49 @@ export class Batch implements Slot {
     const messages = this.messages.filter(({ heldBy }) => heldBy === this)
     this.#inside = messages.length
     for (const message of messages) message.begin(this)
-    if (messages.length === 0) this.#host.free()
+    if (messages.length === 0) this.#lifecycle.running -= 1
     return messages
   }
 
-  /** Whether a message has its turn in this batch. */
   has({ state, slot }: Message): boolean {
     return state === 'running' && slot === this
   }
 
+  /** One of its messages needs its slot no more. */
   release(): void {
     this.#inside -= 1
-    if (this.#inside === 0) this.#host.free()
+    if (this.#inside === 0) this.#lifecycle.running -= 1
   }
 }
 
-/** Gathers messages for one batch handler. */
-export class Gathering {
-  readonly #handler: Handler
-  readonly #host: BatchHost
-  /** Batches that take more messages: one, or one for each request where a runtime binds work to requests. */
+/** Gathers messages for the handlers of batches. */
+export class Batches {
+  /** Those that are full, or have waited long enough. They run as soon as there is a slot. */
+  due: Batch[] = []
+  readonly #core: BatchHost
+  /** One for each handler, or one for each of its requests where a runtime binds work to requests. */
   readonly #open = new Set<Batch>()
 
-  constructor(handler: Handler, host: BatchHost) {
-    this.#handler = handler
-    this.#host = host
+  constructor(core: BatchHost) {
+    this.#core = core
   }
 
-  /** Whether a message is in an open batch that a message of this request may join. */
-  holds({ heldBy }: Message, request: RequestWork): boolean {
-    return heldBy instanceof Batch && this.#open.has(heldBy) && heldBy.owner === ownerOf(request)
+  /** Whether a message of this request may join the batch that holds a message, for this handler. */
+  mayJoin({ heldBy }: Message, handler: Handler, request: RequestWork): boolean {
+    return heldBy instanceof Batch && heldBy.isOpen && heldBy.handler === handler && heldBy.owner === ownerOf(request)
   }
 
   /** Adds a message to the open batch, which holds it from now on. */
-  add(message: Message): void {
-    const { size = 1, withinMs = 0 } = this.#handler.gather ?? {}
+  add(message: Message, handler: Handler): void {
+    const { size = 1, withinMs = 0 } = handler.gather ?? {}
     const owner = ownerOf(message.request)
     let batch: Batch | undefined
-    for (const open of this.#open) if (open.owner === owner) batch = open
+    for (const open of this.#open) if (open.handler === handler && open.owner === owner) batch = open
     if (batch === undefined) {
-      const opened = new Batch(this.#handler, owner, this.#host)
-      opened.timer = this.#host.clock.after(withinMs, () => {
+      const opened = new Batch(handler, owner, this.#core)
+      opened.timer = this.#core.options.clock.after(withinMs, () => {
         this.#close(opened)
-        this.#host.pump()
+        this.#core.pump()
       })
       this.#open.add(opened)
       batch = opened
@@ -93,9 +93,7 @@ export class Gathering {
   dropOver(): void {
     for (const batch of this.#open) {
       batch.messages = batch.messages.filter(({ heldBy }) => heldBy === batch)
-      if (batch.messages.length > 0) continue
-      batch.timer?.cancel()
-      this.#open.delete(batch)
+      if (batch.messages.length === 0) this.#close(batch)
     }
   }
 
@@ -104,14 +102,17 @@ export class Gathering {
     for (const batch of this.#open) this.#close(batch)
   }
 
+  /** None of them runs any more. */
   stop(): void {
     for (const { timer } of this.#open) timer?.cancel()
+    this.due = []
   }
 
   #close(batch: Batch): void {
-    if (!this.#open.delete(batch)) return
+    this.#open.delete(batch)
+    batch.isOpen = false
     batch.timer?.cancel()
-    this.#host.due(batch)
+    this.due.push(batch)
   }
 }
 

@@ -1,33 +1,21 @@
 import { type Clock, elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
-import { noRequest, type RequestScope } from '../hosting/execution-context.ts'
-import type { FailingMessage } from '../inbox/stats.ts'
-import {
-  crashText,
-  type DeadLetter,
-  done,
-  type Inbox,
-  mostCrashes,
-  type Outcome,
-  type ReadMessage,
-  type Settled,
-  type Waiting,
-} from '../inbox/inbox.ts'
-import type { Delivery, RunEnd, SettledMessage } from '../inbox/observer.ts'
+import { contextHop, noRequest, type RequestScope } from '../hosting/execution-context.ts'
+import { crashText, done, mostCrashes } from '../inbox/inbox.ts'
+import type { DeadLetter, Inbox, Outcome, ReadMessage, Settled, Waiting } from '../inbox/inbox.ts'
+import type { Delivery, RunEnd } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
+import type { FailingMessage, Stats } from '../inbox/stats.ts'
 import type { Reports } from '../reports/reports.ts'
 import type { VehicleStates } from '../vehicles/vehicles.ts'
-import { type Batch, Gathering } from './batches.ts'
-import { Breaker, Breakers, type Rest } from './breaker.ts'
-import { RequestDeadlines } from './deadlines.ts'
-import { type Message, contextHop, RequestWork, type Handler } from './message.ts'
-import { Lanes } from './lanes.ts'
-import { Lifecycle, Yielding } from './lifecycle.ts'
+import { type Batch, Batches } from './batches.ts'
+import { Breaker } from './breaker.ts'
+import { type Handler, Lanes, type Message, RequestWork } from './message.ts'
 import { admittedBy, type Ended, type Part } from './part.ts'
 import type { Registry } from './registry.ts'
-import { backoffMs, errorText, expectedMs, leastWaitMs, ownRetry, requestOf, type RetryOptions } from './retry.ts'
-import { type Failure, type Ran, Runner } from './runner.ts'
+import { backoffMs, errorText, expectedMs, leastWaitMs, requestOf, type RetryOptions } from './retry.ts'
+import { type Failure, Lifecycle, type Ran, RequestDeadlines, Runner } from './runner.ts'
 
 /** How long a message rests when the inbox failed during its attempt, in milliseconds. */
 const inboxRestMs = 5_000
@@ -37,7 +25,6 @@ interface CoreOptions {
   readonly clock: Clock
   readonly log: Log
   readonly registry: Registry
-  /** The states of vehicles. `undefined`: nobody keeps them. */
   readonly vehicles: VehicleStates | undefined
   readonly parts: readonly Part[]
   readonly retry: Required<RetryOptions>
@@ -65,44 +52,38 @@ type End = 'done' | 'skipped' | 'dead' | 'over'
 
 const noHandlers: readonly Handler[] = []
 
+/** A handler that an attempt did not get done: it failed, or a breaker keeps its messages. */
+interface Left {
+  readonly handler: Handler
+  readonly breaker: Breaker | undefined
+}
+
+const nothingLeft: readonly Left[] = []
+
 /** One attempt at the handlers of a message, or at that of its batch. */
 class Attempt {
+  readonly message: Message
   /** The number of attempts before it. */
   readonly before: number
-  /** The place of the handler that is next. */
   at: number
-  /** Handlers that failed or were left out, and those of them that a breaker keeps. */
-  left: readonly Handler[] = noHandlers
-  paused: readonly Handler[] = noHandlers
-  breaker: Breaker | undefined
+  left: readonly Left[] = nothingLeft
   /** The error of the handler that failed last, and the longest wait that any of them asks for. */
   failure: Failure | undefined
   restMs = 0
   /** It failed in a batch of several messages, and another one may be the reason. */
   isShared = false
-  delivery: Delivery | undefined
   /** How it ended, for an observer around it. */
   next: Next = 'over'
 
-  constructor(before: number, at: number = 0) {
+  constructor(message: Message, before: number, at: number = 0) {
+    this.message = message
     this.before = before
     this.at = at
   }
 
-  /** A breaker keeps the message from a handler, or nothing starts any more. */
+  /** The handler has still to succeed. `breaker`: keeps the message from it. */
   leaveOut(handler: Handler, breaker: Breaker | undefined): void {
-    this.left = [...this.left, handler]
-    if (breaker === undefined) return
-    this.paused = [...this.paused, handler]
-    this.breaker ??= breaker
-  }
-
-  /** A handler failed. With an open breaker, it fails for every vehicle, and that is no failure of the message. */
-  fail(handler: Handler, failure: Failure, { breaker, restMs }: Rest): void {
-    this.leaveOut(handler, breaker)
-    if (breaker !== undefined) return
-    this.failure = failure
-    this.restMs = Math.max(this.restMs, restMs)
+    this.left = [...this.left, { handler, breaker }]
   }
 }
 
@@ -119,13 +100,12 @@ export class Core {
   readonly options: CoreOptions
   readonly lanes: Lanes = new Lanes()
   readonly lifecycle: Lifecycle
-  readonly breakers: Breakers
+  /** Those of handlers that have failed since their last success. */
+  readonly breakers: Map<Handler, Breaker> = new Map()
   readonly runner: Runner
-  readonly #yielding: Yielding
   readonly #deadlines: RequestDeadlines
-  readonly #gatherings = new Map<Handler, Gathering>()
-  #due: Batch[] = []
-  #started: Message[] = []
+  readonly #batches: Batches
+  #started: RequestWork[] = []
   /** Those that a handler failed for. */
   readonly #troubled = new Set<Message>()
   /** The message beside which nothing runs, from the time at which its turn came. */
@@ -133,17 +113,12 @@ export class Core {
   #isPumping = false
 
   constructor(options: CoreOptions) {
-    const { clock, reports } = options
+    const { clock } = options
     this.options = options
-    this.lifecycle = new Lifecycle(clock)
-    this.breakers = new Breakers({
-      clock,
-      reports,
-      resume: (message, afterMs) => this.#resumeFromBreaker(message, afterMs),
-    })
+    this.lifecycle = new Lifecycle(clock, options.givesWay, () => this.#begin())
     this.runner = new Runner(options, this.#endedLate)
-    this.#yielding = new Yielding(clock, options.givesWay, this.#runStarted)
-    this.#deadlines = new RequestDeadlines(clock, reports, this.#expire)
+    this.#deadlines = new RequestDeadlines(this)
+    this.#batches = new Batches(this)
   }
 
   /** Gives messages their places in their lanes, before the inbox has them: their order is the order of these calls. */
@@ -161,11 +136,10 @@ export class Core {
     if (request.messages.length === 0) return
     if (request.isBound) {
       this.#deadlines.keepAlive(request)
-      return this.#yielding.laterInContext(() => this.#runBound(request))
+      return this.lifecycle.laterInContext(() => this.#begin(request))
     }
-    for (const message of request.messages) this.#started.push(message)
-    request.messages = []
-    this.#yielding.later()
+    this.#started.push(request)
+    this.lifecycle.later()
   }
 
   /** The inbox did not take its messages. */
@@ -194,11 +168,11 @@ export class Core {
     for (const message of [...this.lanes.all()].filter(which)) {
       this.#remove(message)
       message.isGone = true
-      this.#reportOver(message, 'gone')
+      this.#tell(message, 'gone')
       if (message.counts) this.counts[count] += 1
       message.request.oneIsOver(true)
     }
-    for (const gathering of this.#gatherings.values()) gathering.dropOver()
+    this.#batches.dropOver()
     this.runner.abortGone(reason)
     this.pump()
   }
@@ -214,37 +188,42 @@ export class Core {
     this.pump()
   }
 
-  /** The messages that wait because a handler failed for them. */
   failing(): readonly FailingMessage[] {
     return [...this.#troubled].flatMap(({ lane, trouble }) =>
       trouble?.failure === undefined ? [] : [{ vin: vinOf(lane), failure: trouble.failure }],
     )
   }
 
-  /** A drain lets no more handlers start, and some may still run. No timer may fire any more. Can be called twice. */
-  stopTimers(): void {
+  /** For a drain: no more handlers start, and no timer fires any more, but some handlers may still run. Can be called twice. */
+  startNoMore(): void {
+    this.lifecycle.startsNoMore = true
     this.options.vehicles?.stopTimers()
-    this.breakers.stop()
-    for (const gathering of this.#gatherings.values()) gathering.stop()
-    this.#due = []
+    for (const breaker of this.breakers.values()) breaker.stop()
+    this.#batches.stop()
+  }
+
+  paused(): Stats['paused'] {
+    return [...this.breakers].flatMap(([{ name }, { sinceMs, nextTryMs }]) =>
+      sinceMs === undefined ? [] : [{ handler: name, since: new Date(sinceMs), nextTryAt: new Date(nextTryMs) }],
+    )
   }
 
   /** Starts due batches and messages whose turn it is, until `concurrency` of them run. */
   readonly pump = (): void => {
     const { lifecycle } = this
+    const batches = this.#batches
     if (this.#isPumping) return
     this.#isPumping = true
     while (lifecycle.running < this.options.concurrency && !lifecycle.startsNoMore) {
       if (this.#suspect !== undefined && lifecycle.running > 0) break
       // The last messages of a drain do not wait for others.
-      if (lifecycle.isDraining && !this.lanes.hasNext)
-        for (const gathering of this.#gatherings.values()) gathering.flush()
-      const hasNext = this.#suspect !== undefined || this.#due.length > 0 || this.lanes.hasNext
-      if (!hasNext || !this.#yielding.mayStart()) break
-      const batch = this.#suspect === undefined ? this.#due.shift() : undefined
+      if (lifecycle.isDraining && this.lanes.first === undefined) batches.flush()
+      const hasNext = this.#suspect !== undefined || batches.due.length > 0 || this.lanes.first !== undefined
+      if (!hasNext || !lifecycle.mayStart()) break
+      const batch = this.#suspect === undefined ? batches.due.shift() : undefined
       if (batch !== undefined) {
         lifecycle.running += 1
-        if (batch.hop === undefined) void this.#runBatch(batch)
+        if (batch.hop === undefined) void this.runBatch(batch)
         else batch.hop()
         continue
       }
@@ -261,6 +240,13 @@ export class Core {
     }
     this.#isPumping = false
     lifecycle.onChange?.()
+  }
+
+  /** A message that something kept goes on, after `afterMs`. */
+  resume(message: Message, afterMs: number = 0): void {
+    if (afterMs > 0) return this.#hold(message, afterMs)
+    this.#resume(message)
+    this.pump()
   }
 
   /** Writes that a message waits again, and is not tried before `restMs` from now. Never rejects. */
@@ -287,7 +273,7 @@ export class Core {
       if (!message.counts) return
       this.counts.lost += 1
       lost.push(message)
-      this.#reportSettled(message, 'lost')
+      this.#tell(message, 'lost')
     }
     if (inbox.durability === 'memory') await Promise.all(messages.map(lose))
     if (lost.length > 0) reports.lost(lost.length)
@@ -296,33 +282,22 @@ export class Core {
     return lost
   }
 
-  /** Runs in a task of its own, after messages have started. */
-  readonly #runStarted = (): void => {
-    const started = this.#started
-    this.#started = []
-    this.#resumeAll(started)
-    this.pump()
-  }
-
-  /** The same for messages of a request to which the runtime binds work, in its I/O context. */
-  #runBound(request: RequestWork): void {
-    this.#resumeAll(request.messages)
-    this.pump()
-    if (request.isOver) return
-    for (const message of request.messages) {
-      const waits = message.state === 'waiting' || message.state === 'held'
-      if (waits && message.hop === undefined) this.#bind(message)
-    }
-    this.#deadlines.watch(request)
-  }
-
-  #resumeAll(messages: readonly Message[]): void {
+  /** Runs in a task of its own, after messages have started. `bound`: in the I/O context of that request. */
+  #begin(bound?: RequestWork): void {
+    const requests = bound === undefined ? this.#started : [bound]
+    if (bound === undefined) this.#started = []
     const now = this.options.clock.now()
-    for (const message of messages) {
-      if (message.isOver) continue
-      if (message.notBefore > now) this.#hold(message, message.notBefore - now)
-      else this.#resume(message)
+    for (const request of requests) {
+      for (const message of request.messages)
+        if (message.notBefore > now && !message.isOver) this.#hold(message, message.notBefore - now)
+        else this.#resume(message)
+      if (request !== bound) request.messages = []
     }
+    this.pump()
+    if (bound === undefined) return
+    for (const message of bound.messages)
+      if (message.state !== 'running' && !message.isOver && message.hop === undefined) this.#bind(message)
+    this.#deadlines.watch(bound)
   }
 
   /**
@@ -353,8 +328,7 @@ export class Core {
         }
         // 2. It changes the state of its vehicle, once, and that says which handlers it is for.
         if (message.handlers === undefined) {
-          const spent = this.#whySpent(message)
-          if (spent !== undefined) message.failForGood(spent)
+          if (message.attemptsBefore > 0 || message.claim?.deliveries !== 0) this.#noteEarlier(message)
           // Even when it is given up. What cannot be read, or may end the process, is missing in that state.
           if (vehicles !== undefined && message.claim !== undefined) {
             const found = vehicles.find(message.lane)
@@ -380,7 +354,7 @@ export class Core {
       }
       // 3. Its handlers run, one after another.
       if (next === undefined) {
-        const attempt = begun ?? new Attempt(message.attempt)
+        const attempt = begun ?? new Attempt(message, message.attempt)
         const isWatched = begun === undefined && reports.observers.around !== undefined
         const observed = isWatched ? this.#observed(message, attempt) : undefined
         if (observed !== undefined) {
@@ -388,20 +362,28 @@ export class Core {
           // Outside of the observer's context, because other messages start now.
           return this.#endTurn(message, attempt.next)
         }
-        for (;;) {
-          const handler = this.#handlerAt(message, attempt)
-          if (handler === undefined) break
+        const { handlers = noHandlers } = message
+        let delivery: Delivery | undefined
+        for (let handler = handlers[attempt.at]; handler !== undefined; handler = handlers[attempt.at]) {
+          // Batches come last, and only a message that is alone runs in one here.
+          if (handler.gather !== undefined && !(message.isAlone && attempt.at === 0)) break
+          if (message.isOver || this.lifecycle.startsNoMore) break
           attempt.at += 1
-          if (this.#leavesOut(message, handler, attempt)) continue
-          if (attempt.delivery === undefined) {
-            message.countAttempt(this.counts)
-            attempt.delivery = message.delivery()
+          const breaker = this.breakers.get(handler)
+          if (breaker?.lets(message) === false) {
+            attempt.leaveOut(handler, breaker)
+            continue
           }
-          const result = this.runner.run(handler, message, attempt.delivery)
+          if (delivery === undefined) {
+            message.countAttempt(this.counts)
+            delivery = message.delivery()
+          }
+          const result = this.runner.run(handler, [message], message.request, delivery)
           const failure = result instanceof Promise ? await result : result
-          if (failure !== undefined || this.breakers.failing.size > 0) this.#ran(message, handler, failure, attempt)
+          if (message.isGone) attempt.failure = failure
+          else if (failure !== undefined || this.breakers.size > 0) this.#ran(handler, [attempt], failure)
         }
-        next = this.#nextOf(message, attempt)
+        next = this.#nextOf(attempt)
       }
       // 4. How the turn ended is written.
       const outcome = this.#outcomeOf(message, next)
@@ -433,32 +415,40 @@ export class Core {
    * | only batches are left                                | yes                | the batches                         | it gathers         |
    * | none is left                                         | yes                |                                     | done, or dead      |
    */
-  #nextOf(message: Message, { before, at, left, paused, breaker, failure, restMs, isShared }: Attempt): Next {
+  #nextOf({ message, before, at, left, failure, restMs, isShared }: Attempt): Next {
     if (message.isOver) return 'over'
     const { handlers = noHandlers } = message
     const toGather = at < handlers.length ? handlers.slice(at) : noHandlers
     if (this.lifecycle.startsNoMore && left.length + toGather.length > 0) {
-      message.goOnWith([...left, ...toGather])
-      message.uncountAttempt(before)
+      message.goOnWith([...left.map(({ handler }) => handler), ...toGather])
+      message.attempt = Math.min(before, message.attempt)
       return 0
     }
     if (isShared && failure !== undefined) {
-      message.goAlone(before)
+      message.attempt = Math.min(before, message.attempt)
+      message.redelivered = true
+      message.isAlone = true
       return 'wait'
     }
     const isLast = failure !== undefined && this.#isLast(message)
-    if (isLast)
+    const again = isLast ? left.filter(({ breaker }) => breaker !== undefined) : left
+    if (isLast) {
+      const failed = left.filter(({ breaker }) => breaker === undefined)
       message.failForGood(
         errorText(failure.error),
-        left.filter((handler) => !paused.includes(handler)),
+        failed.map(({ handler }) => handler),
       )
-    const again = isLast ? paused : left
+    }
     if (again.length > 0) {
-      message.goOnWith([...again, ...toGather])
+      message.goOnWith([...again.map(({ handler }) => handler), ...toGather])
       if (failure !== undefined && !isLast) return restMs
       // No handler failed but those that fail for every vehicle.
-      if (failure === undefined && message.attempt > before) message.exemptAttempt()
-      return breaker ?? 0
+      if (failure === undefined && message.attempt > before) {
+        const trouble = message.inTrouble()
+        trouble.exempt += 1
+        trouble.sinceMs = undefined
+      }
+      return again.find(({ breaker }) => breaker !== undefined)?.breaker ?? 0
     }
     message.goOnWith(toGather)
     if (toGather.length === 0) return endOf(message)
@@ -470,7 +460,7 @@ export class Core {
 
   /** The turn has ended. A message that something keeps holds its lane, but no slot of `concurrency`. */
   #endTurn(message: Message, next: Next): void {
-    const { request, slot } = message
+    const { request, slot, previous } = message
     // It may have ended while we waited; then it is counted already.
     const isRunning = message.state === 'running'
     if (isRunning && next === 'again') return void this.#turn(message)
@@ -490,136 +480,97 @@ export class Core {
       if (slot !== undefined) this.lanes.recall(message)
       const [handler] = message.handlers ?? noHandlers
       if (next !== 'gather' || handler === undefined) this.#hold(message, next)
-      else if (slot !== undefined || !this.#mayFollow(message)) this.#hold(message, 'wait')
+      else if (slot !== undefined || (previous !== undefined && !this.#mayFollow(message, previous)))
+        this.#hold(message, 'wait')
       else {
-        this.#gatheringOf(handler).add(message)
+        this.#batches.add(message, handler)
         this.lanes.pass(message)
-        this.#wake(message.inLane?.turn)
+        if (message.inLane?.turn?.heldBy === itsPlace) this.#resume(message.inLane.turn)
       }
     }
     this.pump()
   }
 
-  /** It keeps its place in its lane until it is resumed. */
+  /** It keeps its place in its lane: for that time, unless nothing starts any more, or until something resumes it. */
   #hold(message: Message, next: Exclude<Next, End>): void {
-    if (typeof next === 'number') this.#rest(message, next)
-    else if (next instanceof Breaker && message.previous === undefined) {
+    const { clock } = this.options
+    if (typeof next === 'number') {
+      this.lanes.setAside(message)
+      message.hold(undefined)
       message.unload()
+      const timer = this.lifecycle.startsNoMore ? undefined : clock.after(next, () => this.resume(message))
+      message.inTrouble().rest = timer
+      return
+    }
+    const isFirst = message.previous === undefined
+    if (next instanceof Breaker) message.unload()
+    // Only the first message of a lane waits at a breaker: one behind it would be let through in vain.
+    if (next instanceof Breaker && isFirst) {
       message.hold(next)
       this.lanes.setAside(message)
       if (!next.keep(message)) this.#resume(message)
     } else {
-      // Only the first message of a lane waits at a breaker: one behind it would be let through in vain.
-      if (next instanceof Breaker) message.unload()
       message.hold(itsPlace)
       // Those before it may be over already.
-      if (message.previous === undefined) this.#wake(message)
+      if (isFirst) this.#resume(message)
     }
   }
 
-  #rest(message: Message, restMs: number): void {
-    const goOn = (): void => {
-      this.#resume(message)
-      this.pump()
-    }
-    this.lanes.setAside(message)
-    message.rest(this.lifecycle.startsNoMore ? undefined : this.options.clock.after(restMs, goOn))
+  #resume(message: Message | undefined): void {
+    if (message?.state === 'held') this.lanes.ready(message)
   }
 
-  #resume(message: Message): void {
-    if (message.state !== 'held') return
-    message.wait()
-    this.lanes.ready(message)
-  }
-
-  /** A breaker lets it go on, after `afterMs`. */
-  #resumeFromBreaker(message: Message, afterMs: number = 0): void {
-    if (message.state !== 'held' || !(message.heldBy instanceof Breaker)) return
-    if (afterMs > 0) return this.#rest(message, afterMs)
-    this.#resume(message)
-    this.pump()
-  }
-
-  #wake(message: Message | undefined): void {
-    if (message?.heldBy === itsPlace) this.#resume(message)
-  }
-
-  /** Binds its next turn to the I/O context in which this is called. */
   #bind(message: Message): void {
     message.hop = contextHop(() => {
       if (message.state === 'running') void this.#turn(message)
     })
   }
 
-  #gatheringOf(handler: Handler): Gathering {
-    let gathering = this.#gatherings.get(handler)
-    if (gathering === undefined) {
-      gathering = new Gathering(handler, {
-        clock: this.options.clock,
-        due: (batch) => void this.#due.push(batch),
-        pump: this.pump,
-        run: (batch) => void this.#runBatch(batch),
-        free: () => void (this.lifecycle.running -= 1),
-      })
-      this.#gatherings.set(handler, gathering)
-    }
-    return gathering
-  }
-
   /** Runs the handler of a batch. Each of its messages then goes on with its own turn. Never rejects. */
-  async #runBatch(batch: Batch): Promise<void> {
-    const { inbox, reports } = this.options
+  async runBatch(batch: Batch): Promise<void> {
+    const { inbox } = this.options
     const { handler } = batch
     const begun = batch.begin()
     // Other processes can take messages over until the handler runs.
-    const held = await Promise.allSettled(
-      inbox.isStillHeld === undefined ? [] : begun.map(async ({ id }) => inbox.isStillHeld?.(id)),
-    )
+    const held = inbox.isStillHeld && (await Promise.allSettled(begun.map(async ({ id }) => inbox.isStillHeld?.(id))))
     const messages: Message[] = []
     // One that does not run now keeps those of its vehicle that gathered behind it.
     const kept = new Set<string>()
     for (const [place, message] of begun.entries()) {
       if (!batch.has(message)) continue
-      const answer = held[place]
-      const attempt = new Attempt(message.attempt, 1)
+      const answer = held?.[place]
+      const breaker = this.breakers.get(handler)
       if (answer?.status === 'fulfilled' && answer.value === false) this.#endTurn(message, 'over')
       else if (kept.has(message.lane)) this.#endTurn(message, 'wait')
       else if (answer?.status === 'rejected') {
         kept.add(message.lane)
         this.#endTurn(message, this.#failedTurn(message, answer.reason))
-      } else if (this.#leavesOut(message, handler, attempt)) {
+      } else if (this.lifecycle.startsNoMore) void this.#turn(message, new Attempt(message, message.attempt))
+      else if (breaker?.lets(message) === false) {
         // Asked for each: a paused handler is tried with one message, and the others wait.
         kept.add(message.lane)
+        const attempt = new Attempt(message, message.attempt, 1)
+        attempt.leaveOut(handler, breaker)
         void this.#turn(message, attempt)
       } else messages.push(message)
     }
     if (messages.length > 0) {
       for (const message of messages) message.countAttempt(this.counts)
-      const failure = await this.#callBatch(batch, messages)
+      const result = this.#callBatch(batch, messages)
+      const failure = result instanceof Promise ? await result : result
       // Messages that ended meanwhile are accounted for.
-      const left = messages.filter((message) => batch.has(message))
-      const [first] = left
-      const request = failure && requestOf(failure.error)
-      let failed: Rest | undefined
-      if (failure === undefined || request?.kind === 'discard') {
-        this.breakers.succeeded(handler)
-        if (request?.kind === 'discard') reports.discarded(request.reason, first?.event?.topic ?? '', left.length)
-      } else if (first !== undefined) failed = this.#failed(first, handler, failure.error, messages.length)
-      for (const message of left) {
-        const attempt = new Attempt(message.attempt - 1, 1)
-        if (failure !== undefined && failed !== undefined) {
-          attempt.isShared = messages.length > 1 && request === undefined && failed.breaker === undefined
-          attempt.fail(handler, failure, failed)
-        }
-        void this.#turn(message, attempt)
-      }
+      const attempts = messages
+        .filter((message) => batch.has(message))
+        .map((message) => new Attempt(message, message.attempt - 1, 1))
+      this.#ran(handler, attempts, failure, messages.length)
+      for (const attempt of attempts) void this.#turn(attempt.message, attempt)
     }
     this.pump()
   }
 
   #callBatch({ handler, owner }: Batch, messages: readonly Message[]): Ran | Promise<Ran> {
     const call = (): Ran | Promise<Ran> =>
-      this.runner.runBatch(handler, messages, owner ?? messages[0]?.request ?? noRequest)
+      this.runner.run(handler, messages, owner ?? messages[0]?.request ?? noRequest)
     const { around } = this.options.reports.observers
     if (around === undefined) return call()
     const observed = messages.flatMap((message) =>
@@ -633,7 +584,9 @@ export class Core {
   /** Runs an attempt inside of what observers put around it. `undefined`: nothing runs. */
   #observed(message: Message, attempt: Attempt): Promise<unknown> | undefined {
     const { event, isAlone } = message
-    if (event === undefined || this.lifecycle.startsNoMore || this.#handlerAt(message, attempt) === undefined) return
+    const [first] = message.handlers ?? noHandlers
+    const isGathered = first?.gather !== undefined && !isAlone
+    if (event === undefined || this.lifecycle.startsNoMore || first === undefined || isGathered) return
     const run = async (): Promise<RunEnd> => {
       await this.#turn(message, attempt, true)
       return { failure: attempt.failure }
@@ -644,21 +597,22 @@ export class Core {
 
   /** What follows without a run of its handlers. `undefined`: they may run now. */
   #admit(message: Message): Next | undefined {
-    const { handlers = noHandlers } = message
-    if (handlers.length === 0) return this.#mayEnd(message) ? endOf(message) : 'wait'
-    if (message.previous !== undefined && !this.#mayFollow(message)) return 'wait'
-    const { parts } = this.options
+    const { handlers = noHandlers, previous } = message
+    const { parts, vehicles } = this.options
+    // The state of its vehicle includes those before it, which may wait in a batch: after a crash, their edges would be lost.
+    const mayEnd = previous === undefined || vehicles === undefined
+    if (handlers.length === 0) return mayEnd ? endOf(message) : 'wait'
+    if (previous !== undefined && !this.#mayFollow(message, previous)) return 'wait'
     // Parts may skip what came over the wire, unless an operator replays it or its handlers have run.
     if (parts.length > 0 && message.counts && message.toParts === 'new' && message.claim?.replayed !== true) {
       try {
         const admitted = admittedBy(parts, message)
         // With none before it, nothing would wake it.
-        if (admitted === 'wait' && message.previous !== undefined) return 'wait'
-        if (admitted === 'skip') return this.#mayEnd(message) ? 'skipped' : 'wait'
+        if (admitted === 'wait' && previous !== undefined) return 'wait'
+        if (admitted === 'skip') return mayEnd ? 'skipped' : 'wait'
       } catch (error) {
-        message.failForGood(errorText(error))
-        message.handlers = noHandlers
-        return this.#admit(message)
+        message.refuse(errorText(error))
+        return mayEnd ? 'dead' : 'wait'
       }
     }
     message.toParts = 'admitted'
@@ -666,128 +620,95 @@ export class Core {
   }
 
   /** Whether it may run although those before it in its lane are not over: they wait in an open batch, and it joins them. */
-  #mayFollow(message: Message): boolean {
-    const { previous } = message
-    if (previous === undefined) return true
-    const handler = message.handlers?.find(({ gather }) => gather !== undefined)
+  #mayFollow(message: Message, previous: Message): boolean {
+    const { request, handlers = noHandlers } = message
+    const handler = handlers.find(({ gather }) => gather !== undefined)
     const isAlone = message.isAlone || message.isSuspect
-    return handler !== undefined && !isAlone && this.#gatherings.get(handler)?.holds(previous, message.request) === true
+    return handler !== undefined && !isAlone && this.#batches.mayJoin(previous, handler, request)
   }
 
   /**
-   * Whether it may be settled without a handler. The state of its vehicle includes those before it, which may wait in a batch: after a crash,
-   * their edges would be lost.
+   * A handler has run, for the messages of these attempts that are still here, of so many. Reports a failure once, and notes it in each attempt.
    */
-  #mayEnd({ previous }: Message): boolean {
-    return previous === undefined || this.options.vehicles === undefined
-  }
-
-  /** The next handler of an attempt. Batches come last, and only a message that is alone runs in one here. */
-  #handlerAt({ handlers, isAlone }: Message, { at }: Attempt): Handler | undefined {
-    const handler = handlers?.[at]
-    return handler?.gather === undefined || (isAlone && at === 0) ? handler : undefined
-  }
-
-  /** Whether a breaker keeps it from the handler, or nothing runs any more. */
-  #leavesOut(message: Message, handler: Handler, attempt: Attempt): boolean {
-    let breaker: Breaker | undefined
-    // A breaker that lets it pass counts on the run, so it is not asked when nothing runs any more.
-    if (!this.lifecycle.startsNoMore && message.state !== 'over') {
-      if (this.breakers.failing.size > 0) breaker = this.breakers.keeperOf(message, handler)
-      if (breaker === undefined) return false
-    }
-    attempt.leaveOut(handler, breaker)
-    return true
-  }
-
-  /** A handler has failed, or any of them has before. */
-  #ran(message: Message, handler: Handler, failure: Ran, attempt: Attempt): void {
-    const request = failure && requestOf(failure.error)
+  #ran(handler: Handler, attempts: readonly Attempt[], failure: Ran, size: number = 1): void {
     const { reports, clock } = this.options
-    if (message.isGone) attempt.failure = failure
-    else if (failure === undefined || request?.kind === 'discard') {
-      this.breakers.succeeded(handler)
-      if (request?.kind === 'discard') reports.discarded(request.reason, message.event?.topic ?? '', 1)
-    } else if (request?.kind === 'give-up') {
-      // Another try would end the same way, and what the handler calls works.
-      this.breakers.succeeded(handler)
-      message.failForGood(errorText(failure.error), [handler])
-      const { event, attempt: limit } = message
-      const how = { handler: handler.name, failures: 0, nextAtMs: undefined, limit, untilMs: clock.now() }
-      if (event !== undefined) reports.failed(failure.error, event, { id: message.id, attempt: limit }, how)
-    } else attempt.fail(handler, failure, this.#failed(message, handler, failure.error))
-  }
-
-  /** A handler failed. Reports it, and returns the breaker at which the message waits, and the time until it is tried again. */
-  #failed(message: Message, handler: Handler, error: unknown, messages: number = 1): Rest {
-    const { reports, clock } = this.options
-    const retry = ownRetry(handler.run) ?? this.options.retry
     const { startsNoMore } = this.lifecycle
-    const request = requestOf(error)
+    const asks = failure && requestOf(failure.error)
+    const first = attempts[0]?.message
+    let breaker = this.breakers.get(handler)
+    if (failure === undefined || asks?.kind === 'discard' || asks?.kind === 'give-up') {
+      // What the handler calls works.
+      this.breakers.delete(handler)
+      breaker?.close()
+    }
+    if (asks?.kind === 'discard') reports.discarded(asks.reason, first?.event?.topic ?? '', attempts.length)
+    if (failure === undefined || asks?.kind === 'discard' || first === undefined) return
+    const { error } = failure
+    // Another try would end the same way.
+    const isGivenUp = asks?.kind === 'give-up'
     // Of a batch, each message is tried alone at once. What a drain aborts has not failed.
-    if (messages === 1 && !startsNoMore) {
-      message.noteError(handler.name, errorText(error), clock.now())
-      this.#troubled.add(message)
+    if (size === 1 && !startsNoMore && !isGivenUp) {
+      const trouble = first.inTrouble()
+      const sinceMs = trouble.failure?.sinceMs ?? clock.now()
+      trouble.failure = { handler: handler.name, error: errorText(error), sinceMs }
+      this.#troubled.add(first)
     }
+    const retry = handler.retry ?? this.options.retry
     const leastMs = leastWaitMs(error)
-    const open = request === undefined && !startsNoMore ? this.breakers.failed(message, handler, leastMs) : undefined
-    const ownMs = request?.kind === 'retry' ? request.afterMs : Math.max(leastMs, backoffMs(retry, message.attempt))
-    const restMs = open?.restMs ?? ownMs
-    if (request !== undefined) this.breakers.askedToWait(handler)
-    else if (!startsNoMore && message.event !== undefined) {
-      const now = elapsedMs(clock)
-      const sinceMs = message.trouble?.sinceMs ?? now - expectedMs(retry, message.attemptsBefore)
-      const isCertain = open !== undefined || messages > 1
-      const isLast = !isCertain && this.#isSpent(message, now, sinceMs)
-      reports.failed(
-        error,
-        message.event,
-        { id: message.id, attempt: message.attempt },
-        {
-          handler: handler.name,
-          messages: handler.gather === undefined ? undefined : messages,
-          failures: open?.breaker?.failures ?? 0,
-          nextAtMs: isLast ? undefined : clock.now() + (messages > 1 ? 0 : restMs),
-          limit: retry.attempts,
-          untilMs: isCertain ? Infinity : clock.now() + Math.round(sinceMs + retry.maxAgeMs - now),
-        },
-      )
+    let pausedMs: number | undefined
+    if (asks?.kind === 'retry') breaker?.askedToWait()
+    else if (!startsNoMore && !isGivenUp) {
+      if (breaker === undefined) this.breakers.set(handler, (breaker = new Breaker(handler, this)))
+      pausedMs = breaker.failed(first, leastMs)
     }
-    return { breaker: open?.breaker, restMs }
+    const ownMs = asks?.kind === 'retry' ? asks.afterMs : Math.max(leastMs, backoffMs(retry, first.attempt))
+    const restMs = pausedMs ?? ownMs
+    if (asks?.kind !== 'retry' && (isGivenUp || !startsNoMore) && first.event !== undefined) {
+      const isCertain = pausedMs !== undefined || size > 1
+      const isLast = isGivenUp || (!isCertain && this.#isLast(first))
+      const leftMs = (first.trouble?.sinceMs ?? 0) + retry.maxAgeMs - elapsedMs(clock)
+      const run = {
+        handler: handler.name,
+        messages: handler.gather === undefined ? undefined : size,
+        failures: pausedMs === undefined ? 0 : (breaker?.failures ?? 0),
+        nextAtMs: isLast ? undefined : clock.now() + (size > 1 ? 0 : restMs),
+        limit: isGivenUp ? first.attempt : retry.attempts,
+        untilMs: isCertain ? Infinity : clock.now() + Math.round(leftMs),
+      }
+      reports.failed(error, first.event, { id: first.id, attempt: first.attempt }, run)
+    }
+    for (const attempt of attempts) {
+      if (isGivenUp) attempt.message.failForGood(errorText(error), [handler])
+      else attempt.leaveOut(handler, pausedMs === undefined ? undefined : breaker)
+      // With an open breaker, the handler fails for every vehicle, and that is no failure of the message.
+      if (isGivenUp || pausedMs !== undefined) continue
+      attempt.failure = failure
+      attempt.restMs = Math.max(attempt.restMs, restMs)
+      attempt.isShared = size > 1 && asks === undefined
+    }
   }
 
-  /** Whether the failed attempt was the last one. Notes that it failed. */
+  /** Whether the failed attempt was the last one. Notes since when it fails. */
   #isLast(message: Message): boolean {
+    // Of its handlers that still have to succeed, one that says itself how long it is tried decides for all.
+    const retry = message.handlers?.find((handler) => handler.retry !== undefined)?.retry ?? this.options.retry
     const now = elapsedMs(this.options.clock)
-    const earlierMs = expectedMs(this.#retryOf(message), message.attemptsBefore)
-    return this.#isSpent(message, now, message.noteFailure(now, earlierMs))
+    const trouble = message.inTrouble()
+    // An earlier process began to fail before this one.
+    trouble.sinceMs ??= now - expectedMs(retry, message.attemptsBefore)
+    return message.attempt - trouble.exempt >= retry.attempts || now - trouble.sinceMs >= retry.maxAgeMs
   }
 
-  /** Of its handlers that still have to succeed, one that says itself how long it is tried decides for all. */
-  #retryOf({ handlers = noHandlers }: Message): Required<RetryOptions> {
-    for (const { run } of handlers) {
-      const own = ownRetry(run)
-      if (own !== undefined) return own
-    }
-    return this.options.retry
-  }
-
-  #isSpent(message: Message, nowMs: number, sinceMs: number): boolean {
-    const retry = this.#retryOf(message)
-    const exempt = message.trouble?.exempt ?? 0
-    return message.attempt - exempt >= retry.attempts || nowMs - sinceMs >= retry.maxAgeMs
-  }
-
-  /** Why a message that an earlier process left is given up before it is tried here. Notes how many processes ended while they had it. */
-  #whySpent(message: Message): string | undefined {
+  /** Notes how many processes ended while they had the message. One that they left for good is given up before it is tried here. */
+  #noteEarlier(message: Message): void {
     const { attemptsBefore, claim, trouble } = message
     const crashes = Math.max(0, (claim?.deliveries ?? 0) - attemptsBefore)
     message.crashes = crashes
-    if (crashes >= mostCrashes) return `${crashText(crashes)}, and it may be the reason.`
-    if (attemptsBefore < this.options.retry.attempts || this.options.registry.hasOwnRetry) return undefined
+    if (crashes >= mostCrashes) return message.failForGood(`${crashText(crashes)}, and it may be the reason.`)
+    if (attemptsBefore < this.options.retry.attempts || this.options.registry.hasOwnRetry) return
     const tried = `arlier processes tried it ${attemptsBefore} times`
     const { failure } = trouble ?? {}
-    return failure === undefined ? `E${tried}.` : `${failure.error} (${failure.handler}; e${tried})`
+    message.failForGood(failure === undefined ? `E${tried}.` : `${failure.error} (${failure.handler}; e${tried})`)
   }
 
   /** The inbox failed, or could not read the state of a vehicle. The message is tried again, or given up after the longest time of retries. */
@@ -814,12 +735,17 @@ export class Core {
       return vehicle === undefined ? done : { as: 'done', vehicle }
     }
     if (next === 'dead') {
+      const marks = message.trouble?.failed?.flatMap(({ mark }) => mark ?? [])
       const reason = {
         error: message.trouble?.fatal ?? '',
         attempts: message.mostAttempts,
         diedAt: clock.now(),
         changed: changedBy(message),
-        marks: message.missingMarks,
+        // Only if each of the handlers that failed leaves one.
+        marks:
+          marks !== undefined && marks.length > 0 && marks.length === message.trouble?.failed?.length
+            ? marks
+            : undefined,
       }
       return { as: 'dead', reason, vehicle: vehicles?.settling(message.change) }
     }
@@ -851,8 +777,8 @@ export class Core {
     if (outcome.as === 'later' || message.isGone) return
     const { id, claim, trouble, request, counts: isCounted } = message
     if (outcome.as === 'dead' && after !== 'done') {
-      this.#reportOver(message, 'dead')
       if (isCounted) this.counts.deadLettered += 1
+      this.#tell(message, 'dead')
       if (claim === undefined) return
       this.options.died({ id, message: claim.message, ...outcome.reason }, request)
       // Meanwhile its handler was done.
@@ -860,15 +786,18 @@ export class Core {
       return
     }
     if (outcome.as === 'dead') message.trouble = undefined
-    const isSkipped = next === 'skipped'
-    this.#reportOver(message, isSkipped ? 'skipped' : 'done')
-    if (isCounted) this.counts[isSkipped ? 'duplicates' : 'handled'] += 1
-    this.#reportSettled(message, isSkipped ? 'duplicate' : 'handled')
+    if (isCounted) this.counts[next === 'skipped' ? 'duplicates' : 'handled'] += 1
+    this.#tell(message, next === 'skipped' ? 'skipped' : 'done')
   }
 
   /** The transaction of a handler that leaves a mark was committed after its time limit: nothing is left of a dead letter that only it made. */
   readonly #endedLate = (handler: Handler, messages: readonly Message[]): void => {
-    for (const message of messages) if (message.succeedLate(handler) && message.isOver) this.#takeBack(message)
+    for (const message of messages) {
+      const { trouble } = message
+      if (trouble?.failed?.includes(handler) !== true) continue
+      trouble.failed = trouble.failed.filter((other) => other !== handler)
+      if (trouble.failed.length === 0 && message.isOver) this.#takeBack(message)
+    }
   }
 
   #takeBack({ id }: Message): void {
@@ -879,24 +808,22 @@ export class Core {
     }, reports.inboxFailed)
   }
 
-  /** For the states of vehicles and for parts. */
-  #reportOver(message: Message, outcome: Ended): void {
-    if (message.toParts === 'ended') return
-    message.toParts = 'ended'
-    this.options.vehicles?.over(message.change)
-    for (const part of this.options.parts) part.over?.(message, outcome)
-  }
-
-  /** Reports to observers that a message needs no more work. A dead letter is reported with its error. */
-  #reportSettled(message: Message, outcome: SettledMessage['outcome']): void {
-    const { settled } = this.options.reports.observers
-    if (settled === undefined) return
+  /** A message needs no more work here: for the states of vehicles, parts and observers. These get a dead letter with its error. */
+  #tell(message: Message, end: Ended | 'lost'): void {
+    const { vehicles, parts, reports } = this.options
+    if (end !== 'lost' && message.toParts !== 'ended') {
+      message.toParts = 'ended'
+      vehicles?.over(message.change)
+      for (const part of parts) part.over?.(message, end)
+    }
+    const outcome = end === 'done' ? 'handled' : end === 'skipped' ? 'duplicate' : end
+    if (reports.observers.settled === undefined || outcome === 'dead' || outcome === 'gone') return
     const { id, lane, mostAttempts: attempts, claim, event } = message
-    settled({ id, vin: vinOf(lane), outcome, attempts, bytes: claim?.message.bytes, event })
+    reports.observers.settled({ id, vin: vinOf(lane), outcome, attempts, bytes: claim?.message.bytes, event })
   }
 
   /** The runtime is about to end the request's work, or has ended it: anything unfinished is lost. */
-  readonly #expire = (request: RequestWork, sinceMs: number): void => {
+  expire(request: RequestWork, sinceMs: number): void {
     const reason = new FleethookError(
       'drain_deadline',
       'The runtime ends the work of the request now, and handlers have not finished.',
@@ -911,16 +838,15 @@ export class Core {
     this.pump()
   }
 
-  /** It leaves its lane for good, whatever its state. */
   #remove(message: Message): void {
     const { inLane } = message
-    if (message.toParts === 'admitted') this.#reportOver(message, 'gone')
+    if (message.toParts === 'admitted') this.#tell(message, 'gone')
     if (this.#suspect === message) this.#suspect = undefined
     this.#troubled.delete(message)
     if (message.state === 'running') this.#freeSlot(message)
     message.end()
     this.lanes.remove(message)
-    this.#wake(inLane?.head)
+    if (inLane?.head?.heldBy === itsPlace) this.#resume(inLane.head)
   }
 
   #freeSlot(message: Message): void {

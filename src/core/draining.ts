@@ -1,4 +1,4 @@
-import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
+import { elapsedMs, resolvedOr } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Core } from './core.ts'
@@ -27,24 +27,19 @@ export async function drain(
   const isDurable = inbox.durability !== 'memory'
   const graceMs = Math.min(handlerGraceMs, deadlineMs)
   let left = 0
-  const startNoMore = (): void => {
-    lifecycle.startsNoMore = true
-    core.stopTimers()
-  }
   const breakOff = async (afterMs: number): Promise<void> => {
-    startNoMore()
     left += await breakOffAll(core, afterMs)
   }
   lifecycle.isDraining = true
   if (inbox.finish !== undefined) await inbox.finish(graceMs, () => breakOff(handlerGraceMs))
   else if (isDurable) {
-    startNoMore()
+    core.startNoMore()
     await lifecycle.until(() => lifecycle.running === 0, graceMs)
     await breakOff(handlerGraceMs)
   }
   await resolvedOr(takeUntil, clock, endsAtMs - elapsedMs(clock))
   core.pump()
-  const isIdle = (): boolean => lifecycle.isQuiet && (isDurable || lanes.size === 0)
+  const isIdle = (): boolean => lifecycle.expected === 0 && (isDurable || lanes.size === 0)
   const untilIdle = (): Promise<void> => lifecycle.until(isIdle, Math.max(0, endsAtMs - elapsedMs(clock)))
   await untilIdle()
   // A durable inbox has the next process tell what is due.
@@ -58,20 +53,10 @@ export async function drain(
   }
 }
 
-/** Resolves when the promise settles, or when the time has passed. */
-export async function resolvedOr(promise: Promise<unknown> | undefined, clock: Clock, atMostMs: number): Promise<void> {
-  if (promise === undefined) return
-  let timer: Timer | undefined
-  const timeIsUp = new Promise<void>((resolve) => {
-    timer = clock.after(Math.max(0, atMostMs), resolve)
-  })
-  await Promise.race([timeIsUp, promise.catch(() => {})])
-  timer?.cancel()
-}
-
 /** Aborts what runs and gives up what waits. Resolves to the number of messages that came over the wire and are not done. */
 async function breakOffAll(core: Core, afterMs: number): Promise<number> {
   const { lanes, lifecycle } = core
+  core.startNoMore()
   core.runner.abort(
     new FleethookError('drain_deadline', `The receiver is stopping, and handlers had ${afterMs} ms to finish.`),
   )
@@ -86,8 +71,10 @@ async function breakOffAll(core: Core, afterMs: number): Promise<number> {
   })
   await lifecycle.until(() => isNoted && lifecycle.running === 0, inboxGraceMs)
   const unfinished = [...lanes.all()]
-  for (const message of unfinished) message.end()
-  lanes.clear()
+  for (const message of unfinished) {
+    message.end()
+    lanes.remove(message)
+  }
   await core.giveUp(unfinished)
   return unfinished.filter(({ counts }) => counts).length
 }

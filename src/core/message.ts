@@ -1,5 +1,5 @@
 import type { Timer } from '../base/clock.ts'
-import type { Log } from '../base/log.ts'
+import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { type ExecutionContext, isBound, type RequestScope } from '../hosting/execution-context.ts'
@@ -10,51 +10,23 @@ import type { Delivery } from '../inbox/observer.ts'
 import type { Step } from '../vehicles/vehicles.ts'
 import type { BatchOptions } from './handler.ts'
 import type { MessageView } from './part.ts'
-
-/** The queue of one VIN. It exists only while it has work. Only `Lanes` changes it. */
-export interface Lane {
-  head: Message | undefined
-  tail: Message | undefined
-  /** The message whose turn it is: the head, or the first one behind those that were passed over. */
-  turn: Message | undefined
-  /** Whether it stands in the queue of lanes. If not, its message runs or is not ready. */
-  isQueued: boolean
-  following: Lane | undefined
-  messages: number
-  /** The message that has made it rest. Until that one is over, the lane does not count in `Lanes.messages`. */
-  aside: Message | undefined
-}
-
-/** The second argument of every handler. */
-export interface Context {
-  readonly log: Log
-  readonly env: object
-  readonly signal: AbortSignal
-}
-
-/** Whether a handler is for a message. `message` is missing when only the event is known. */
-export type Wants = (event: FleetEvent | MalformedBody, message: Message | undefined) => boolean
+import type { RetryOptions } from './retry.ts'
 
 /** One call of `receiver.on`, `batch` or `when`: a handler that a message still has to pass. */
 export interface Handler {
   /** The handler's own name, or the file and line where it was registered. */
   readonly name: string
-  readonly run: (input: unknown, context: Context) => unknown
-  /** Left out: it is for every message of its subjects. */
-  readonly wants: Wants | undefined
-  /** What the handler gets instead of the event. `nth`: the number of times that its subject came before in the message. */
-  readonly input: ((message: Message, nth: number) => unknown) | undefined
-  readonly nth: number
+  readonly run: (input: unknown, context: object) => unknown
+  /** Whether it is for a message, which is missing when only the event is known. Left out: for every message of its subjects. */
+  readonly wants: ((event: FleetEvent | MalformedBody, message: Message | undefined) => boolean) | undefined
+  /** What the handler gets instead of the event. `nth`: the number of times that its subject came before in the message. Default 0. */
+  readonly input: ((message: Message, nth?: number) => unknown) | undefined
+  /** How long it is tried again. `undefined`: as the option `retry` says. */
+  readonly retry: Required<RetryOptions> | undefined
   /** The limits of a batch. `undefined`: the handler gets one message at a time. */
   readonly gather: Pick<BatchOptions, 'size' | 'withinMs'> | undefined
   /** The name of its mark: when it resolves, its writes are committed. `undefined`: it leaves none. */
   readonly mark: string | undefined
-}
-
-/** A place of `concurrency` that several messages share: the run of a batch. */
-export interface Slot {
-  /** One of its messages needs it no more. */
-  release(): void
 }
 
 /** What went wrong with a message. Only a failure makes one. */
@@ -74,8 +46,7 @@ class Trouble {
 }
 
 /**
- * A message in progress, from its receipt until it is over. Its state, attempts and trouble change only by the methods of this class. Its
- * place in its lane belongs to `Lanes`.
+ * A message in progress, from its receipt until it is over. Only the core changes it, and only `Lanes` its place in its lane.
  *
  * | state     | meaning                                                                              |
  * | --------- | ------------------------------------------------------------------------------------ |
@@ -110,7 +81,7 @@ export class Message implements MessageView {
   /** What keeps it, when that is a batch, a circuit breaker or the messages before it in its lane. */
   heldBy: object | undefined
   /** The slot that it shares with other messages of a batch while it runs. `undefined`: it has its own. */
-  slot: Slot | undefined
+  slot: { release(): void } | undefined
   /** Parts let it pass, or they and the state of its vehicle have heard of its end. */
   toParts: 'new' | 'admitted' | 'ended' = 'new'
   /** Its handler, that of a batch, gets it alone: a batch failed, or it is a suspect. */
@@ -120,13 +91,11 @@ export class Message implements MessageView {
   /** The number of processes that ended while they had it in hand. */
   crashes: number
   trouble: Trouble | undefined
-  /** What it changed in the state of its vehicle. */
   change: Step | undefined
   /** Continues in the I/O context of the request that brought it, where a runtime binds work to a request. */
   hop: (() => void) | undefined
 
-  /** May be taken when its turn comes. Only `Lanes` changes this field and the four below. */
-  isReady = false
+  /** Only `Lanes` changes its place: this field and the two below. */
   inLane: Lane | undefined
   previous: Message | undefined
   next: Message | undefined
@@ -160,30 +129,15 @@ export class Message implements MessageView {
   }
 
   /** Its turn begins, in a slot of its own or in that of its batch. */
-  begin(slot?: Slot): void {
+  begin(slot?: Message['slot']): void {
     this.state = 'running'
     this.heldBy = undefined
     this.slot = slot
   }
 
-  wait(): void {
-    this.state = 'waiting'
-    this.heldBy = undefined
-    if (this.trouble !== undefined) this.trouble.rest = undefined
-  }
-
-  /** Something keeps it until it is resumed. */
   hold(by: object | undefined): void {
     this.state = 'held'
     this.heldBy = by
-  }
-
-  /** It rests until the timer fires. The inbox knows, and hands it out again. */
-  rest(timer: Timer | undefined): void {
-    this.state = 'held'
-    this.heldBy = undefined
-    this.unload()
-    this.inTrouble().rest = timer
   }
 
   end(): void {
@@ -192,29 +146,16 @@ export class Message implements MessageView {
     this.heldBy = undefined
   }
 
-  /** Frees the memory of the message. Its next turn asks the inbox again. */
+  /** Frees the memory of the message: its next turn asks the inbox again. */
   unload(): void {
     this.claim = undefined
     this.event = undefined
   }
 
-  /** Its handlers are about to run. */
   countAttempt(counts: { retried: number }): void {
     this.attempt += 1
     if (this.attempt > 1) counts.retried += 1
     if (this.attempt > this.mostAttempts) this.mostAttempts = this.attempt
-  }
-
-  /** The attempt was broken off, or was that of a batch that failed: it does not count. */
-  uncountAttempt(before: number): void {
-    this.attempt = Math.min(before, this.attempt)
-  }
-
-  /** The batch that it was in failed, and each of its messages is tried by itself. */
-  goAlone(before: number): void {
-    this.uncountAttempt(before)
-    this.redelivered = true
-    this.isAlone = true
   }
 
   /** These handlers still have to succeed. A batch counts its own attempts. */
@@ -233,24 +174,6 @@ export class Message implements MessageView {
     }
   }
 
-  /** A handler failed at `nowMs`, by the clock that is never set back. An earlier process began to fail `earlierMs` before this one. */
-  noteFailure(nowMs: number, earlierMs: number): number {
-    return (this.inTrouble().sinceMs ??= nowMs - earlierMs)
-  }
-
-  /** A handler failed, at this time of day. */
-  noteError(handler: string, error: string, nowMs: number): void {
-    const sinceMs = this.trouble?.failure?.sinceMs ?? nowMs
-    this.inTrouble().failure = { handler, error, sinceMs }
-  }
-
-  /** Its attempt does not count: the handler fails for every vehicle. */
-  exemptAttempt(): void {
-    const trouble = this.inTrouble()
-    trouble.exempt += 1
-    trouble.sinceMs = undefined
-  }
-
   /** Handlers failed for the last time, or something else is wrong with it. */
   failForGood(error: string, handlers?: readonly Handler[]): void {
     const trouble = this.inTrouble()
@@ -258,21 +181,7 @@ export class Message implements MessageView {
     trouble.fatal ??= error
   }
 
-  /** The marks of the handlers that failed for the last time, if all of them leave one. */
-  get missingMarks(): readonly string[] | undefined {
-    const marks = this.trouble?.failed?.map(({ mark }) => mark)
-    return marks?.every((mark) => mark !== undefined) === true && marks.length > 0 ? marks : undefined
-  }
-
-  /** A handler that had failed for the last time has ended well after all. Returns whether nothing else is wrong. */
-  succeedLate(handler: Handler): boolean {
-    const { trouble } = this
-    if (trouble?.failed?.includes(handler) !== true) return false
-    trouble.failed = trouble.failed.filter((other) => other !== handler)
-    return trouble.failed.length === 0
-  }
-
-  /** The inbox cannot keep it for another attempt, so there is none. */
+  /** It cannot be tried again, and no handler is the reason. */
   refuse(reason: string): void {
     this.failForGood(reason)
     this.handlers = []
@@ -293,6 +202,148 @@ export class Message implements MessageView {
       replayed: claim?.replayed === true,
       replay: claim?.replay,
     }
+  }
+}
+
+/** The queue of one VIN. It exists only while it has work. Only `Lanes` changes it. */
+interface Lane {
+  head: Message | undefined
+  tail: Message | undefined
+  /** The message whose turn it is: the head, or the first one behind those that were passed over. */
+  turn: Message | undefined
+  /** The lane behind it in the queue of lanes. */
+  following: Lane | undefined
+  messages: number
+  /** The message that has made it rest. Until that one is over, the lane does not count in `Lanes.messages`. */
+  aside: Message | undefined
+}
+
+/** The most messages that need not count because their lanes are set aside. */
+const mostAside = 90_000
+
+/**
+ * Decides which message is next. Messages of one lane come out in the order in which they went in, one at a time. Lanes take turns, so
+ * that a busy vehicle does not keep the others waiting. The cost does not depend on the number of lanes.
+ */
+export class Lanes {
+  /** The next lane with a message to take, and the last one. */
+  first: Lane | undefined
+  #last: Lane | undefined
+  readonly #lanes = new PassingMap<string, Lane>()
+  /** The number of messages in all lanes, and of those in lanes that were set aside. */
+  #messages = 0
+  #aside = 0
+
+  get size(): number {
+    return this.#lanes.size
+  }
+
+  /**
+   * The number of messages in lanes. A vehicle whose message fails for an hour must not keep others waiting, so a lane that was set aside does not
+   * count: neither while its message is tried again, nor when new ones come.
+   */
+  get messages(): number {
+    return this.#messages - Math.min(this.#aside, mostAside)
+  }
+
+  /** Adds a message at the end of its lane. It keeps its place, and those behind it wait, until it is {@link ready}. */
+  add(message: Message): void {
+    let lane = this.#lanes.get(message.lane)
+    if (lane === undefined) {
+      lane = { head: message, tail: undefined, turn: undefined, following: undefined, messages: 0, aside: undefined }
+      this.#lanes.set(message.lane, lane)
+    }
+    message.inLane = lane
+    message.previous = lane.tail
+    if (lane.tail !== undefined) lane.tail.next = message
+    lane.tail = message
+    lane.turn ??= message
+    lane.messages += 1
+    this.#messages += 1
+    if (lane.aside !== undefined) this.#aside += 1
+  }
+
+  /** A message that was held waits for its turn. */
+  ready(message: Message): void {
+    const { inLane: lane } = message
+    message.state = 'waiting'
+    message.heldBy = undefined
+    if (lane?.turn === message) this.#queue(lane)
+  }
+
+  /** Takes the message whose turn it is in the next lane. The lane leaves the queue until the message is ready again, passed over or removed. */
+  take(): Message | undefined {
+    for (let lane = this.first; lane !== undefined; lane = this.first) {
+      this.first = lane.following
+      if (this.first === undefined) this.#last = undefined
+      lane.following = undefined
+      // The message can have been removed while its lane waited.
+      if (lane.turn?.state === 'waiting') return lane.turn
+    }
+    return undefined
+  }
+
+  /** The message keeps its place, and the turn goes to the one behind it. */
+  pass(message: Message): void {
+    const { inLane: lane } = message
+    if (lane?.turn !== message) return
+    lane.turn = message.next
+    this.#queue(lane)
+  }
+
+  /** The turn goes back to a message that was passed over, unless one before it has the turn. */
+  recall(message: Message): void {
+    const { inLane: lane } = message
+    if (lane === undefined) return
+    for (let before = message.previous; before !== undefined; before = before.previous) if (lane.turn === before) return
+    lane.turn = message
+  }
+
+  /** Takes a message out of its lane for good, wherever it stands. */
+  remove(message: Message): void {
+    const { inLane: lane, previous, next } = message
+    if (lane === undefined) return
+    message.inLane = undefined
+    message.previous = undefined
+    message.next = undefined
+    if (next === undefined) lane.tail = previous
+    else next.previous = previous
+    if (previous === undefined) lane.head = next
+    else previous.next = next
+    if (lane.aside !== undefined) this.#aside -= 1
+    lane.messages -= 1
+    this.#messages -= 1
+    if (lane.aside === message) {
+      lane.aside = undefined
+      this.#aside -= lane.messages
+    }
+    if (lane.turn === message) {
+      lane.turn = next
+      this.#queue(lane)
+    }
+    if (lane.head === undefined) this.#lanes.delete(message.lane)
+  }
+
+  /** A message rests, so its lane does not count until that message is over: see {@link messages}. */
+  setAside(message: Message): void {
+    const { inLane: lane } = message
+    if (lane === undefined || lane.aside !== undefined) return
+    lane.aside = message
+    this.#aside += lane.messages
+  }
+
+  /** Every message, lane by lane in order. */
+  *all(): Generator<Message> {
+    for (const { head } of this.#lanes.values())
+      for (let message = head; message !== undefined; message = message.next) yield message
+  }
+
+  /** A lane with something to take goes to the back of the queue, unless it stands there already. */
+  #queue(lane: Lane): void {
+    if (lane.following !== undefined || lane === this.#last || lane.turn?.state !== 'waiting') return
+    if (this.#last === undefined) this.first = lane
+    else this.#last.following = lane
+    this.#last = lane
   }
 }
 
@@ -322,10 +373,6 @@ export class RequestWork implements RequestScope {
     this.messages = messages
   }
 
-  get isOver(): boolean {
-    return this.#unfinished === 0
-  }
-
   /** Resolves when each of its messages is settled, dead or given up. */
   settled(): Promise<void> {
     // Made on demand: most answers wait for no handler.
@@ -345,16 +392,4 @@ export class RequestWork implements RequestScope {
     this.#unfinished -= 1
     if (this.#unfinished === 0) this.#resolve?.()
   }
-}
-
-/**
- * Returns a function that calls `run` in the I/O context of this call. On Workers, work may run only in the context of
- * its own request, and its turn may come while another one is served. A continuation runs where it was registered.
- */
-export function contextHop(run: () => void): () => void {
-  let open = (): void => {}
-  void new Promise<void>((resolve) => {
-    open = resolve
-  }).then(run)
-  return open
 }

@@ -7,13 +7,13 @@ import { wireTopics } from '../wire/envelope.ts'
 import { isTextList } from '../wire/record.ts'
 import type { HandledSubjects } from '../inbox/inbox.ts'
 import { markOf, nthRunOf, onBranch } from '../once/handlers.ts'
-import type { Message, Handler, Wants } from './message.ts'
+import type { Handler, Message } from './message.ts'
 import type { HandlerFilter } from './handler.ts'
 import { ownRetry } from './retry.ts'
 import type { EdgeSubjects } from '../vehicles/vehicles.ts'
 
 /** A filter as it was given, with unchecked names of fields. */
-type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {
+export type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {
   readonly fields?: readonly string[]
   readonly changed?: readonly string[]
 }
@@ -66,7 +66,12 @@ export class Registry {
     if (gather !== undefined) checkBatch(gather)
     const handle = handling.at(-1)
     const [filter] = handling.length > 1 ? [checked(handling[0], this.#ownFields)] : []
-    const wants = filter && wantsIn(filter, filter.changed && changedIn(filter, this.#more))
+    if (filter?.changed !== undefined && this.#more === undefined)
+      throw invalid(
+        'The filter `changed` needs the part `vehicles`, and the receiver has none.',
+        `Give createReceiver the option parts: [vehicles({ fields: ['${filter.changed[0] ?? 'Gear'}'] })].`,
+      )
+    const wants = filter && wantsIn(filter, filter.changed && this.#more?.changed(filter))
     const other = this.#more?.subject(given)
     const keys = other === undefined ? topicsIn(given) : [other.key]
     if (!isFunction(handle))
@@ -77,10 +82,11 @@ export class Registry {
     const own = this.#branch === undefined ? handle : onBranch(handle, this.#branch)
     const run = isFunction(own) ? own : handle
     const mark = markOf(run)
-    const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, nth: 0, gather, mark }
+    const retry = ownRetry(run)
+    const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, retry, gather, mark }
     for (const key of keys) this.#subscribe(key, handler)
     this.added.push({ keys, filter, mark })
-    this.hasOwnRetry ||= ownRetry(run) !== undefined
+    this.hasOwnRetry ||= retry !== undefined
   }
 
   /** A branch gets every message, before the handlers of its topic: one that ends the process must not keep it from the branch. */
@@ -90,7 +96,7 @@ export class Registry {
       run: (handOver) => (typeof handOver === 'function' ? handOver() : undefined),
       wants: undefined,
       input: (message) => () => take(message),
-      nth: 0,
+      retry: undefined,
       gather: undefined,
       mark: undefined,
     }
@@ -105,13 +111,13 @@ export class Registry {
     message: Message | undefined,
     edges: EdgeSubjects | undefined,
   ): readonly Handler[] {
-    const ofTopic = this.#byKey.get(event.topic) ?? nobody
-    if (edges === undefined && !ofTopic.hasRepeated) return matching(ofTopic, event, message)
+    const { handlers, isFiltered, hasRepeated } = this.#byKey.get(event.topic) ?? nobody
+    if (edges === undefined && !hasRepeated) return isFiltered ? matching(handlers, event, message) : handlers
     const order = [...(edges?.earlier ?? []), event.topic, ...(edges?.keys ?? [])]
     const marks: string[] = []
     const all = order.flatMap((key, at) => {
       const nth = order.slice(0, at).filter((other) => other === key).length
-      return matching(this.#byKey.get(key) ?? nobody, event, message).map((handler) => {
+      return matching(this.#byKey.get(key)?.handlers ?? [], event, message).map((handler) => {
         const marked = handler.mark === undefined ? 0 : marks.filter((mark) => mark === handler.mark).length
         if (handler.mark !== undefined) marks.push(handler.mark)
         return this.#runOf(handler, nth, marked)
@@ -140,14 +146,16 @@ export class Registry {
    */
   #runOf(handler: Handler, nth: number, marked: number): Handler {
     if (nth === 0 && marked === 0) return handler
-    const { name, run, wants, input, gather } = handler
+    const { name, run, wants, input, retry, gather } = handler
     const known = this.#runs.get(handler) ?? new Map<string, Handler>()
     this.#runs.set(handler, known)
     const which = `${nth} ${marked}`
     let found = known.get(which)
     if (found === undefined) {
       const marking = nthRunOf(run, marked)
-      found = { name, run: isFunction(marking) ? marking : run, wants, input, nth, gather, mark: markOf(run, marked) }
+      const mark = markOf(run, marked)
+      const nthInput = input && ((message: Message) => input(message, nth))
+      found = { name, run: isFunction(marking) ? marking : run, wants, input: nthInput, retry, gather, mark }
       known.set(which, found)
     }
     return found
@@ -162,11 +170,10 @@ const inOrder = (handlers: readonly Handler[]): readonly Handler[] => [
 
 /** The handlers whose filters match. When a filter throws, the handler counts as wanted, and fails with that error when it runs. */
 function matching(
-  { handlers, isFiltered }: Subscribed,
+  handlers: readonly Handler[],
   event: FleetEvent | MalformedBody,
   message: Message | undefined,
 ): readonly Handler[] {
-  if (!isFiltered) return handlers
   return handlers.filter(({ wants }) => {
     try {
       return wants === undefined || wants(event, message)
@@ -219,7 +226,7 @@ function invalid(message: string, hint?: string): FleethookError {
 function wantsIn(
   { fields, vins }: GivenFilter,
   changed: ((message: Message | undefined) => boolean) | undefined,
-): Wants {
+): NonNullable<Handler['wants']> {
   const listed = typeof vins === 'function' || vins === undefined ? undefined : new Set(vins)
   const wantsVin = typeof vins === 'function' ? vins : listed && ((vin: string) => listed.has(vin))
   return (event, message) => {
@@ -231,14 +238,6 @@ function wantsIn(
     if (fields === undefined) return true
     return event.topic === 'data' && fields.some((field) => event.data[field as OtherField] !== undefined)
   }
-}
-
-function changedIn(filter: GivenFilter, more: Subjects | undefined): (message: Message | undefined) => boolean {
-  if (more !== undefined) return more.changed(filter)
-  throw invalid(
-    'The filter `changed` needs the part `vehicles`, and the receiver has none.',
-    `Give createReceiver the option parts: [vehicles({ fields: ['${filter.changed?.[0] ?? 'Gear'}'] })].`,
-  )
 }
 
 function checked(filter: unknown, ownFields: FieldCatalogue): GivenFilter {
@@ -253,25 +252,23 @@ function checked(filter: unknown, ownFields: FieldCatalogue): GivenFilter {
       'The filters of a handler are `fields`, `changed` (with `first` and `invalid`) and `vins`.',
     )
   }
-  // Without this check, text in place of a list would be read letter by letter and match nothing.
-  if (fields !== undefined && !isTextList(fields)) throw invalid('The filter `fields` must be a list of field names.')
+  for (const [name, names] of Object.entries({ fields, changed })) {
+    // Without this check, text in place of a list would be read letter by letter and match nothing.
+    if (names !== undefined && !isTextList(names))
+      throw invalid(`The filter \`${name}\` must be a list of field names.`)
+    for (const field of names ?? []) {
+      if (isInCatalogue(field, ownFields)) continue
+      throw invalid(
+        `The filter \`${name}\` names \`${field}\`, which is not in the catalogue.`,
+        `${guessOf(field, ownFields)}Add a field of your own to the option \`fields\`, for instance { ${field}: 'any' }.`,
+      )
+    }
+  }
   if (vins !== undefined && typeof vins !== 'function' && !isTextList(vins))
     throw invalid('The filter `vins` must be a list of VINs or a function of one VIN.')
-  if (changed !== undefined && !isTextList(changed))
-    throw invalid('The filter `changed` must be a list of field names.')
   for (const [name, value] of Object.entries({ first, invalid: isInvalidWanted })) {
     if (value === undefined || (typeof value === 'boolean' && changed !== undefined)) continue
     throw invalid(`The filter \`${name}\` must be true or false, and needs \`changed\`.`)
   }
-  for (const field of fields ?? []) checkField('fields', field, ownFields)
-  for (const field of changed ?? []) checkField('changed', field, ownFields)
   return filter
-}
-
-function checkField(filter: 'fields' | 'changed', field: string, ownFields: FieldCatalogue): void {
-  if (isInCatalogue(field, ownFields)) return
-  throw invalid(
-    `The filter \`${filter}\` names \`${field}\`, which is not in the catalogue.`,
-    `${guessOf(field, ownFields)}Add a field of your own to the option \`fields\`, for instance { ${field}: 'any' }.`,
-  )
 }

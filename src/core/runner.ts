@@ -7,8 +7,112 @@ import type { MalformedBody } from '../events/malformed.ts'
 import { isBound, type RequestScope } from '../hosting/execution-context.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { AnyVehicleView, Change } from '../vehicles/edge.ts'
-import type { Context, Message, Handler } from './message.ts'
+import type { Handler, Message, RequestWork } from './message.ts'
 import type { Reports } from '../reports/reports.ts'
+
+/** How long handlers may be started one after another before other tasks get their turn, in milliseconds. */
+const sliceMs = 10
+
+/** How many handlers a receiver that gives way starts in a task, and its longest rest between two, in milliseconds. */
+const startsAtOnce = 4
+const longestRestMs = 50
+
+/**
+ * What is under way in a receiver, and how far its drain is. Says when handlers may start: in tasks of their own, and only for a short time in each,
+ * so that no answer waits.
+ */
+export class Lifecycle {
+  /** Turns: messages and batches that have one of the `concurrency` slots. Only the core changes it. */
+  running = 0
+  /** Where messages may still come from: a drain waits until there is none. */
+  expected = 0
+  /** A drain has begun: batches do not wait to fill up. Only `drain` changes this and the next one. */
+  isDraining = false
+  /** No handler starts any more, but some may still run. A durable inbox's drain begins so; in memory it ends so. */
+  startsNoMore = false
+  /** Called whenever something has ended, while a drain waits for it. */
+  onChange: (() => void) | undefined
+  readonly #clock: Clock
+  readonly #givesWay: boolean
+  readonly #start: () => void
+  #starts = 0
+  #wanted = false
+  #isArmed = false
+  #startedAtMs = 0
+  #timersEndWithRequests = false
+
+  constructor(clock: Clock, givesWay: boolean, start: () => void) {
+    this.#clock = clock
+    this.#givesWay = givesWay
+    this.#start = start
+  }
+
+  /** Messages may come until `leave` is called. */
+  enter(): void {
+    this.expected += 1
+  }
+
+  leave(): void {
+    this.expected -= 1
+    this.onChange?.()
+  }
+
+  /** Resolves when `isOver` holds, which is checked at every change, or when the time has passed. */
+  until(isOver: () => boolean, atMostMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = this.#clock.after(atMostMs, resolve)
+      this.onChange = () => {
+        if (!isOver()) return
+        this.onChange = undefined
+        timer.cancel()
+        resolve()
+      }
+      this.onChange()
+    })
+  }
+
+  /** Starts handlers in a new task. */
+  later(): void {
+    this.#wanted = true
+    if (!this.#isArmed) this.#arm()
+  }
+
+  /** The same for work that is bound to its request, which cannot use the timer of another one. */
+  laterInContext(run: () => void): void {
+    this.#timersEndWithRequests = true
+    setTimeout(run, 0)
+  }
+
+  /** Whether one more handler may start in this task. If not, more start in a new one. */
+  mayStart(): boolean {
+    // Such a runtime limits the CPU time of a request itself.
+    if (this.#timersEndWithRequests) return true
+    if (!this.#isArmed) this.#arm()
+    else if ((this.#givesWay && this.#starts >= startsAtOnce) || this.#clock.now() - this.#startedAtMs >= sliceMs) {
+      this.#wanted = true
+      return false
+    }
+    this.#starts += 1
+    return true
+  }
+
+  /** Until this timer fires, the process is still in the task that set it, or in tasks that followed without a pause. */
+  #arm(): void {
+    this.#isArmed = true
+    this.#starts = 0
+    this.#startedAtMs = this.#clock.now()
+    const startedMs = performance.now()
+    const run = (): void => {
+      this.#isArmed = false
+      if (!this.#wanted) return
+      this.#wanted = false
+      this.#start()
+    }
+    // The task is over then, with all that others did in it. Starting nothing for as long again gives way: the busier the process is, the more.
+    const rest = (): unknown => setTimeout(run, Math.min(longestRestMs, performance.now() - startedMs))
+    setTimeout(this.#givesWay ? rest : run, 0)
+  }
+}
 
 /** A handler's failure. `error` is whatever was thrown; it need not be an `Error`. */
 export interface Failure {
@@ -18,25 +122,24 @@ export interface Failure {
 /** How a run ended. `undefined`: its handler is done. */
 export type Ran = Failure | undefined
 
-interface ActiveRun {
+/** A run whose handler is asynchronous. */
+interface Run {
   readonly handler: Handler
   readonly owner: RequestScope
   readonly context: RunContext
-  readonly first: FirstMessage
+  readonly messages: readonly Message[]
+  /** Of the first message, as they were when it began. */
+  readonly event: FleetEvent | MalformedBody
+  readonly delivery: Delivery
+  /** The number of messages of a batch. */
+  readonly size: number | undefined
   readonly resolve: (failure: Ran) => void
   /** Its own timer, if its work is bound to its request: a runtime ends timers with the request that set them. */
-  timer: Timer | undefined
+  timer?: Timer
   /** When it began, by the clock that is never set back. */
   readonly startedMs: number
   /** When its time limit was reached, in milliseconds since the epoch. */
-  lateFromMs: number | undefined
-}
-
-interface FirstMessage {
-  readonly subject: Message | readonly Message[]
-  readonly event: FleetEvent | MalformedBody
-  readonly delivery: Delivery
-  readonly messages: number | undefined
+  lateFromMs?: number
 }
 
 interface RunnerOptions {
@@ -54,7 +157,7 @@ export class Runner {
   /** A run of a handler that leaves a mark has ended well, after its time limit. */
   readonly #endedLate: (handler: Handler, messages: readonly Message[]) => void
   /** In the order in which they began. */
-  readonly #active = new PassingMap<ActiveRun, ActiveRun>()
+  readonly #active = new PassingMap<Run, Run>()
   /** Fires when the time limit of the oldest run is reached, or of one that was older. All limits are the same, so one timer is enough. */
   #timer: Timer | undefined
 
@@ -63,36 +166,55 @@ export class Runner {
     this.#endedLate = endedLate
   }
 
-  /** Runs a handler for one message. It needs a promise only if the handler is asynchronous. */
-  run(handler: Handler, message: Message, delivery: Delivery): Ran | Promise<Ran> {
-    const { event, request } = message
-    if (event === undefined) return undefined
-    if (handler.gather !== undefined) return this.runBatch(handler, [message], request)
-    const context = new MessageContext(this.#options.log, request.env ?? {}, delivery, message)
+  /**
+   * Runs a handler for one message, or that of a batch for several. It needs a promise only if the handler is asynchronous. `known`: the delivery of
+   * the one message.
+   */
+  run(handler: Handler, given: readonly Message[], owner: RequestScope, known?: Delivery): Ran | Promise<Ran> {
+    const { log, reports, clock, timeoutMs } = this.#options
+    const { wants, input, gather } = handler
+    let startedMs: number | undefined
     try {
-      const { wants, input, nth } = handler
       // The filter of a handler that throws fails the handler, so it is asked again here.
-      if (wants !== undefined && !wants(event, message)) return undefined
-      const first = { subject: message, event, delivery, messages: undefined }
-      return this.#call(handler, input === undefined ? event : input(message, nth), context, request, first)
-    } catch (error) {
-      return { error }
-    }
-  }
-
-  runBatch(handler: Handler, messages: readonly Message[], owner: RequestScope): Ran | Promise<Ran> {
-    try {
-      const { wants, input, nth } = handler
-      const wanted = messages.filter(({ event }, at) => event !== undefined && (wants?.(event, messages[at]) ?? true))
-      const deliveries = wanted.map((message) => message.delivery())
-      const [message] = wanted
+      const messages =
+        wants === undefined ? given : given.filter((each) => each.event !== undefined && wants(each.event, each))
+      const [message] = messages
+      const deliveries = known === undefined ? messages.map((each) => each.delivery()) : [known]
       const [delivery] = deliveries
       if (message?.event === undefined || delivery === undefined) return undefined
-      const context = new BatchContext(this.#options.log, owner.env ?? {}, deliveries, wanted)
-      const given = wanted.map((each) => (input === undefined ? each.event : input(each, nth)))
-      const first = { subject: wanted, event: message.event, delivery, messages: messages.length }
-      return this.#call(handler, given, context, owner, first)
+      const { event } = message
+      const env = owner.env ?? {}
+      const isBatch = gather !== undefined
+      const context = isBatch
+        ? new BatchContext(log, env, deliveries, messages)
+        : new MessageContext(log, env, delivery, message)
+      const inputs = input === undefined ? undefined : messages.map((each) => input(each))
+      const what = isBatch ? (inputs ?? messages.map((each) => each.event)) : inputs === undefined ? event : inputs[0]
+      if (reports.observers.ran !== undefined) startedMs = elapsedMs(clock)
+      const result = handler.run(what, context)
+      // A synchronous handler needs neither a timer nor a place among the active runs.
+      if ((typeof result !== 'object' && typeof result !== 'function') || !isThenable(result)) {
+        if (startedMs !== undefined) this.#ran(handler, startedMs)
+        return undefined
+      }
+      return new Promise((resolve) => {
+        const size = isBatch ? given.length : undefined
+        const beganMs = startedMs ?? elapsedMs(clock)
+        const run: Run = { handler, owner, context, messages, event, delivery, size, resolve, startedMs: beganMs }
+        this.#active.set(run, run)
+        if (isBound(owner.context)) run.timer = clock.after(timeoutMs, () => this.#timeOut(run))
+        else this.#timer ??= clock.after(timeoutMs, this.#timeOutOldest)
+        try {
+          result.then(
+            () => this.#finish(run, undefined),
+            (error: unknown) => this.#finish(run, { error }),
+          )
+        } catch (error) {
+          this.#finish(run, { error })
+        }
+      })
     } catch (error) {
+      if (startedMs !== undefined) this.#ran(handler, startedMs)
       return { error }
     }
   }
@@ -102,65 +224,17 @@ export class Runner {
     for (const run of this.#active.values()) if (owner === undefined || run.owner === owner) this.#abort(run, reason)
   }
 
-  /** Aborts runs all of whose messages another process has now. */
   abortGone(reason: unknown): void {
-    for (const run of this.#active.values())
-      if ([run.first.subject].flat().every(({ isGone }) => isGone)) this.#abort(run, reason)
+    for (const run of this.#active.values()) if (run.messages.every(({ isGone }) => isGone)) this.#abort(run, reason)
   }
 
-  #call(
-    handler: Handler,
-    input: unknown,
-    context: RunContext,
-    owner: RequestScope,
-    first: FirstMessage,
-  ): Ran | Promise<Ran> {
-    const { reports, clock, timeoutMs } = this.#options
-    const startedMs = reports.observers.ran === undefined ? undefined : elapsedMs(clock)
-    let result: unknown
-    try {
-      result = handler.run(input, context)
-    } catch (error) {
-      this.#ran(handler, startedMs)
-      throw error
-    }
-    // A synchronous handler needs neither a timer nor a place among the active runs.
-    if ((typeof result !== 'object' && typeof result !== 'function') || !isThenable(result)) {
-      if (startedMs !== undefined) this.#ran(handler, startedMs)
-      return undefined
-    }
-    return new Promise((resolve) => {
-      const run: ActiveRun = {
-        handler,
-        owner,
-        context,
-        first,
-        resolve,
-        startedMs: startedMs ?? elapsedMs(clock),
-        timer: undefined,
-        lateFromMs: undefined,
-      }
-      this.#active.set(run, run)
-      if (isBound(owner.context)) run.timer = clock.after(timeoutMs, () => this.#timeOut(run))
-      else this.#timer ??= clock.after(timeoutMs, this.#timeOutOldest)
-      try {
-        result.then(
-          () => this.#finish(run, undefined),
-          (error: unknown) => this.#finish(run, { error }),
-        )
-      } catch (error) {
-        this.#finish(run, { error })
-      }
-    })
-  }
-
-  #finish(run: ActiveRun, failure: Ran): void {
+  #finish(run: Run, failure: Ran): void {
     const { clock, reports } = this.#options
     if (!this.#active.delete(run)) {
-      if (run.lateFromMs === undefined) return
-      const { event, delivery, messages, subject } = run.first
-      if (failure === undefined && run.handler.mark !== undefined) this.#endedLate(run.handler, [subject].flat())
-      reports.endedLate(clock.now() - run.lateFromMs, event, delivery, { handler: run.handler.name, messages })
+      const { handler, messages, event, delivery, size, lateFromMs } = run
+      if (lateFromMs === undefined) return
+      if (failure === undefined && handler.mark !== undefined) this.#endedLate(handler, messages)
+      reports.endedLate(clock.now() - lateFromMs, event, delivery, { handler: handler.name, messages: size })
       return
     }
     run.timer?.cancel()
@@ -187,30 +261,25 @@ export class Runner {
     }
   }
 
-  #timeOut(run: ActiveRun): void {
+  #timeOut(run: Run): void {
     const { clock, timeoutMs } = this.#options
+    // A handler with a mark has a transaction. One that waits for itself looks like any other that takes too long, so each is told.
+    const itself =
+      ' If it takes a second connection of the pool of its transaction, it waits for itself: use the transaction.'
+    const hint = `Pass \`context.signal\` on to what it waits for, or raise \`timeoutMs\`.${run.handler.mark === undefined ? '' : itself}`
     run.lateFromMs = clock.now()
-    this.#abort(run, timeoutError(timeoutMs, run.handler))
+    this.#abort(run, new FleethookError('handler_timeout', `A handler took longer than ${timeoutMs} ms.`, { hint }))
   }
 
-  #ran({ name }: Handler, startedMs: number | undefined): void {
+  #ran({ name }: Handler, startedMs: number): void {
     const { reports, clock } = this.#options
-    if (startedMs !== undefined) reports.observers.ran?.(name, elapsedMs(clock) - startedMs)
+    reports.observers.ran?.(name, elapsedMs(clock) - startedMs)
   }
 
-  #abort(run: ActiveRun, reason: unknown): void {
+  #abort(run: Run, reason: unknown): void {
     RunContext.abort(run.context, reason)
     this.#finish(run, { error: reason })
   }
-}
-
-/** A handler with a mark has a transaction. One that waits for itself looks like any other that takes too long, so each is told. */
-function timeoutError(timeoutMs: number, { mark }: Handler): FleethookError {
-  const itself =
-    'If it takes a second connection of the pool of its transaction, it waits for itself: use the transaction.'
-  return new FleethookError('handler_timeout', `A handler took longer than ${timeoutMs} ms.`, {
-    hint: `Pass \`context.signal\` on to what it waits for, or raise \`timeoutMs\`.${mark === undefined ? '' : ` ${itself}`}`,
-  })
 }
 
 function isThenable(value: object | null): value is PromiseLike<unknown> {
@@ -218,7 +287,7 @@ function isThenable(value: object | null): value is PromiseLike<unknown> {
 }
 
 /** The second argument of a handler. A class, because a getter on each object costs more than the rest of the run. */
-class RunContext implements Context {
+class RunContext {
   readonly log: Log
   readonly env: object
   #controller: AbortController | undefined
@@ -238,7 +307,6 @@ class RunContext implements Context {
   }
 }
 
-/** That of a handler of one message. */
 class MessageContext extends RunContext {
   readonly delivery: Delivery
   readonly #message: Message
@@ -258,7 +326,6 @@ class MessageContext extends RunContext {
   }
 }
 
-/** That of the handler of a batch. */
 class BatchContext extends RunContext {
   readonly deliveries: readonly Delivery[]
   readonly #messages: readonly Message[]
@@ -275,5 +342,66 @@ class BatchContext extends RunContext {
 
   get changes(): readonly (readonly Change[])[] {
     return this.#messages.map(({ change }) => change?.changes ?? none)
+  }
+}
+
+/** How long the work of a request may go on after it began. Workers cut off what `waitUntil` holds at 30 seconds. */
+const requestWorkMs = 25_000
+
+/** When the last line about a request has to be written, counted from its beginning. */
+const requestEndMs = 28_000
+
+/** What the deadlines of requests need of their core. */
+interface DeadlineHost {
+  readonly options: { readonly clock: Clock; readonly reports: Reports }
+  /** The runtime is about to end the request's work, or has ended it. */
+  expire(request: RequestWork, sinceMs: number): void
+}
+
+/** Follows the requests whose work the runtime ends by itself, with or without notice. */
+export class RequestDeadlines {
+  readonly #core: DeadlineHost
+  readonly #held = new Map<RequestWork, { readonly sinceMs: number; timer: Timer | undefined }>()
+  /** When each request began, as far as it is known: the runtime counts from then. */
+  readonly #began = new WeakMap<object, number>()
+
+  constructor(core: DeadlineHost) {
+    this.#core = core
+  }
+
+  /** Keeps the request's work alive until its messages are settled. */
+  keepAlive(request: RequestWork): void {
+    const { clock, reports } = this.#core.options
+    const now = clock.now()
+    // The timer of a request is gone when the runtime has ended the request. The requests are nearly in order of age, so this
+    // looks at a few at most.
+    for (const [other, { sinceMs }] of this.#held) {
+      if (now - sinceMs <= requestWorkMs) break
+      this.#end(other, sinceMs)
+    }
+    const { context } = request
+    if (context === undefined) return
+    const sinceMs = this.#began.get(context) ?? now
+    this.#began.set(context, sinceMs)
+    this.#held.set(request, { sinceMs, timer: undefined })
+    const settled = request.settled().then(() => {
+      this.#held.get(request)?.timer?.cancel()
+      this.#held.delete(request)
+      return reports.requestEnds(Math.max(0, sinceMs + requestEndMs - clock.now()))
+    })
+    context.waitUntil(settled)
+  }
+
+  /** Its handlers have started and are not done: calls `expire` when they take too long. */
+  watch(request: RequestWork): void {
+    const held = this.#held.get(request)
+    if (held === undefined) return
+    const { clock } = this.#core.options
+    const leftMs = held.sinceMs + requestWorkMs - clock.now()
+    held.timer = clock.after(Math.max(0, leftMs), () => this.#end(request, held.sinceMs))
+  }
+
+  #end(request: RequestWork, sinceMs: number): void {
+    if (this.#held.delete(request)) this.#core.expire(request, sinceMs)
   }
 }

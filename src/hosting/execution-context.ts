@@ -50,3 +50,15 @@ export function lastingEnv(env: unknown): unknown {
   const isConnection = ('incoming' in env && 'outgoing' in env) || ('remoteAddr' in env && 'completed' in env)
   return isConnection && Object.keys(env).every((key) => ofConnection.has(key)) ? undefined : env
 }
+
+/**
+ * Returns a function that calls `run` in the I/O context of this call. On Workers, work may run only in the context of
+ * its own request, and its turn may come while another one is served. A continuation runs where it was registered.
+ */
+export function contextHop(run: () => void): () => void {
+  let open = (): void => {}
+  void new Promise<void>((resolve) => {
+    open = resolve
+  }).then(run)
+  return open
+}

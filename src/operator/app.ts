@@ -11,8 +11,8 @@ import type { OperatorApi } from '../inbox/observer.ts'
 import { shownError } from '../inbox/stats.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { pageBytes } from '../inbox/pages.ts'
+import { type EpisodeOccurrence, membersOfEpisode } from '../vehicles/edge.ts'
 import { jsonText } from '../wire/json.ts'
-import type { EpisodeOccurrence } from '../when/episode.ts'
 import { maxValueDepth, placeOf, withoutDeeper } from '../wire/record.ts'
 import { Feed, type FeedItem } from './feed.ts'
 import { Samples } from './samples.ts'
@@ -252,23 +252,17 @@ async function episodesOf(operator: OperatorApi, vehicle: KnownVehicle): Promise
   }
   return edges
     .flatMap((edge) => {
-      // The state of the vehicle knows more of one that is not told yet than the messages do.
+      // The state of the vehicle knows more of the newest one than the messages do: its first ones may be gone.
       const open = edge.open(vehicle)
-      const over = edge.in(events).filter(({ id }) => id !== open?.id)
+      const over = edge.in(events).filter(({ endedAt }) => open === undefined || endedAt <= open.startedAt)
       return [...over.slice(-mostEpisodes), ...(open ? [open] : [])].map((each) => episodeReportOf(edge.name, each))
     })
     .toSorted((one, other) => other.startedAt.localeCompare(one.startedAt))
 }
 
-/** The members of each episode. The others are its measures. */
-const members: readonly string[] = [
-  ...['vin', 'id', 'revision', 'lasts', 'at', 'startedAt', 'endedAt', 'durationMs', 'pausedMs', 'cut', 'revoked'],
-  ...['acrossGap', 'missing'],
-]
-
 function episodeReportOf(name: string, episode: EpisodeOccurrence): EpisodeReport {
   const { startedAt, endedAt, durationMs, missing, acrossGap } = episode
-  const measures = Object.entries(episode).filter(([each]) => !members.includes(each))
+  const measures = Object.entries(episode).filter(([each]) => !membersOfEpisode.includes(each))
   return {
     name,
     startedAt: startedAt.toISOString(),

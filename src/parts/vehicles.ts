@@ -5,12 +5,12 @@ import { checkOptions, isObject, required, type Rules, wholeNumber } from '../ba
 import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from '../events/fields.ts'
 import type { Message } from '../core/message.ts'
 import type { Happening } from '../core/handler.ts'
-import type { Subjects } from '../core/registry.ts'
+import type { GivenFilter, Subjects } from '../core/registry.ts'
 import type { DeliveryIds } from '../inbox/delivery-id.ts'
 import type { Inbox } from '../inbox/inbox.ts'
 import { firstPage, pagesOf } from '../inbox/pages.ts'
 import type { SentVehicle, VehiclesElsewhere, VehicleStore } from '../inbox/vehicle-store.ts'
-import { type AnyVehicleView, isEdge } from '../vehicles/edge.ts'
+import { type AnyVehicleView, type Change, isEdge } from '../vehicles/edge.ts'
 import { EdgeIndex } from '../vehicles/edge-index.ts'
 import { memoryVehicles } from '../vehicles/recent.ts'
 import { Slots, Snapshot, VehicleState } from '../vehicles/state.ts'
@@ -65,15 +65,6 @@ interface VehiclesHost {
   readonly clocksBehind: Set<string>
 }
 
-/** The process in which states are kept. */
-interface StatesHost {
-  readonly inbox: Inbox
-  readonly clock: Clock
-  readonly ids: DeliveryIds
-  /** The inbox failed. */
-  failed(error: unknown): void
-}
-
 /**
  * A part for the option `parts`: keeps the newest value of these fields for each vehicle, for `context.vehicle` and `context.changes`, the
  * filter `changed`, `receiver.when` and `receiver.vehicles`. It needs an inbox that can keep them: in memory, in SQLite, in Postgres
@@ -97,10 +88,9 @@ export function vehicles<const Field extends FieldName | (string & {}) = never>(
 }
 
 /** The newest state of the vehicles of one receiver. */
-export class KeptVehicles {
+export class KeptVehicles implements Subjects {
   /** After which silence it forgets vehicles, and how long it waits between two looks. `undefined`: never. */
   readonly forgets: { readonly afterMs: number; readonly everyMs: number } | undefined
-  readonly subjects: Subjects
   readonly #slots: Slots
   readonly #edges = new EdgeIndex()
   readonly #host: VehiclesHost
@@ -123,7 +113,28 @@ export class KeptVehicles {
       forgetAfterMs === undefined
         ? undefined
         : { afterMs: forgetAfterMs, everyMs: Math.min(forgetAfterMs / 2, forgetEveryMs) }
-    this.subjects = vehicleSubjects(this.#slots, this.#edges, ownFields)
+  }
+
+  subject(given: unknown): ReturnType<Subjects['subject']> {
+    if (!isEdge(given)) return undefined
+    const { name } = checkEdge(given, this.#slots, this.#host.fields)
+    this.#edges.add(given)
+    return { key: subjectOf(name), input: (message, nth = 0) => happeningOf(name, message, nth) }
+  }
+
+  changed({ changed = none, first = false, invalid = false }: GivenFilter): (message: Message | undefined) => boolean {
+    for (const field of changed) {
+      if (this.#slots.keeps(field)) continue
+      throw new FleethookError(
+        'handler_invalid',
+        `The filter \`changed\` names \`${field}\`, which is not among the \`fields\` of the part \`vehicles\`.`,
+        { hint: `Give createReceiver the option parts: [vehicles({ fields: ['${field}'] })].` },
+      )
+    }
+    const wanted = new Set<string>(changed)
+    const counts = (change: Change): boolean =>
+      wanted.has(change.field) && (first || !change.first) && (invalid || !change.invalid)
+    return (message) => message?.change?.all.some(counts) === true
   }
 
   /** Throws `handler_invalid` for a first argument of `receiver.when` that is no edge. */
@@ -142,8 +153,8 @@ export class KeptVehicles {
     )
   }
 
-  /** Throws `option_invalid` for an inbox that cannot keep states. */
-  in({ inbox, clock, ids, failed }: StatesHost): VehicleStates {
+  /** Throws `option_invalid` for an inbox that cannot keep states. `failed`: the inbox failed. */
+  in(inbox: Inbox, clock: Clock, ids: DeliveryIds, failed: (error: unknown) => void): VehicleStates {
     const { vehicles: store, watchesTime } = inbox
     if (store === undefined)
       throw new FleethookError(
@@ -221,33 +232,6 @@ const invalid = (problem: string, hint: string): FleethookError =>
   new FleethookError('option_invalid', `The part \`vehicles\` ${problem}.`, { hint })
 
 const none: readonly never[] = []
-
-/** Edges and the filter `changed`, for the registry. */
-function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalogue): Subjects {
-  return {
-    subject(given) {
-      if (!isEdge(given)) return undefined
-      const edge = checkEdge(given, slots, ownFields)
-      edges.add(edge)
-      return { key: subjectOf(edge.name), input: (message, nth) => happeningOf(edge.name, message, nth) }
-    },
-    changed({ changed = none, first = false, invalid = false }) {
-      for (const field of changed) {
-        if (slots.keeps(field)) continue
-        throw new FleethookError(
-          'handler_invalid',
-          `The filter \`changed\` names \`${field}\`, which is not among the \`fields\` of the part \`vehicles\`.`,
-          { hint: `Give createReceiver the option parts: [vehicles({ fields: ['${field}'] })].` },
-        )
-      }
-      const wanted = new Set<string>(changed)
-      return (message) =>
-        message?.change?.all.some(
-          (change) => wanted.has(change.field) && (first || !change.first) && (invalid || !change.invalid),
-        ) === true
-    },
-  }
-}
 
 /** More vehicles with a wrong clock are not counted. */
 const mostClocks = 10_000

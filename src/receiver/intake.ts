@@ -1,10 +1,10 @@
-import { backgroundTimer, elapsedMs } from '../base/clock.ts'
+import { backgroundTimer, elapsedMs, resolvedOr } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import { Core } from '../core/core.ts'
-import { drain, resolvedOr } from '../core/draining.ts'
+import { drain } from '../core/draining.ts'
 import type { Message, RequestWork } from '../core/message.ts'
-import type { Lifecycle } from '../core/lifecycle.ts'
+import type { Lifecycle } from '../core/runner.ts'
 import type { Part } from '../core/part.ts'
 import type { Registry } from '../core/registry.ts'
 import { retryOptions } from '../core/retry.ts'
@@ -44,6 +44,8 @@ export interface Behind {
 /** All of them. What they need is in `src/branch`, so who has none does not bundle it. */
 export interface BranchesBehind {
   open(options: OpenOptions): void
+  /** Resolves when each of them is open, or could not be opened. */
+  whenOpen(options: OpenOptions): Promise<unknown>
   /** The receiver has put these messages into its inbox, and no handler has run for them. Resolves when their turns may come; `undefined`: at once. */
   handOver(given: readonly Message[], messages: readonly InboxMessage[]): Promise<unknown> | undefined
   drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult>
@@ -60,6 +62,9 @@ export interface ReceiverParts {
   readonly vehicles: KeptVehicles | undefined
   readonly behind: Behind
 }
+
+/** The longest that messages of an earlier process wait until branches are open, in milliseconds. */
+const branchesMs = 5_000
 
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
 const startMs = 1_000
@@ -105,6 +110,11 @@ export class Intake {
   #draining: Promise<DrainResult> | undefined
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
+  /**
+   * When messages of an earlier process have their turns, because branches are open by then. One that waited for a branch in its turn would look like
+   * one that ends processes, should this one be killed. `undefined`: at once.
+   */
+  #turnsFrom: Promise<void> | undefined
   #readiness: Promise<boolean> | undefined
   /**
    * What new requests wait for: that earlier messages have their places, a window that is about to be closed, and those requests that wait already,
@@ -177,7 +187,7 @@ export class Intake {
     this.durability = inbox.durability
     const { vehiclesElsewhere: elsewhere } = inbox
     const { ids } = receipts
-    const states = elsewhere === undefined ? vehicles?.in({ inbox, clock, ids, failed: inboxFailed }) : undefined
+    const states = elsewhere === undefined ? vehicles?.in(inbox, clock, ids, inboxFailed) : undefined
     this.states = states
     this.ownVehicles = states?.api(() => this.#whenRecovered())
     this.vehicles = elsewhere === undefined ? this.ownVehicles : vehicles?.elsewhere(elsewhere, clock)
@@ -208,7 +218,7 @@ export class Intake {
       missed: (lane, fromMs) => gaps.note({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
       onCapacity: (request) => {
         this.#window?.refill()
-        gaps.emit(request)
+        if (gaps.open.size > 0) gaps.emit(request)
       },
     })
     this.lifecycle = this.#core.lifecycle
@@ -386,7 +396,7 @@ export class Intake {
     const { counts } = this.#core
     const before = counts.forgotten
     this.#core.forget(laneOf(vin))
-    this.gaps.open.forget(vin)
+    this.gaps.forget(vin)
     await this.vehicles?.forget(vin)
     const erased = await erase(vin, false)
     // Not all that wait have a place in memory.
@@ -397,7 +407,7 @@ export class Intake {
 
   #stats(): Stats {
     const { reports, behind } = this.parts
-    const { counts: ended, lanes, breakers } = this.#core
+    const { counts: ended, lanes } = this.#core
     const inbox = this.inbox.stats?.() ?? {}
     const pending = this.inbox.usage()
     const own = { messages: pending.messages, oldestMs: inbox.oldestWaitingMs, processes: 1 }
@@ -414,7 +424,7 @@ export class Intake {
       inbox,
       running: this.lifecycle.running,
       lanes: lanes.size,
-      paused: breakers.paused(),
+      paused: this.#core.paused(),
       openGaps: this.gaps.open.size,
       topics: { ...reports.topics },
       secrets: [...reports.secrets],
@@ -499,6 +509,11 @@ export class Intake {
     const { receipts, reports, settings } = this.parts
     const { lastId, gaps = [], waiting, unapplied, gapsKnown } = await this.inbox.open(options)
     const { handsOut, watchesTime, takesNone } = this.inbox
+    const { branches } = this.parts.behind
+    if (branches !== undefined && this.durability !== 'memory' && settings.inbox.place === undefined) {
+      this.#turnsFrom = resolvedOr(branches.whenOpen(options ?? {}), settings.clock, branchesMs)
+      void this.#turnsFrom.then(() => (this.#turnsFrom = undefined))
+    }
     if (lastId !== undefined) receipts.follow(lastId)
     for (const gap of gaps) this.gaps.note(gap)
     this.#recovered = this.#during(async () => {
@@ -550,7 +565,9 @@ export class Intake {
     // A rest lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead.
     const latest = this.parts.settings.clock.now() + this.#longestWaitMs
     const clamped = page.map((each) => ((each.notBefore ?? 0) > latest ? { ...each, notBefore: latest } : each))
-    this.#core.start(this.#core.add(clamped, this.#ownScope))
+    const request = this.#core.add(clamped, this.#ownScope)
+    if (this.#turnsFrom === undefined) this.#core.start(request)
+    else void this.#turnsFrom.then(() => this.#core.start(request))
   }
 
   /** New requests wait until the promise resolves, and then go on in the order in which they came. */

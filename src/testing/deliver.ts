@@ -24,7 +24,7 @@ export interface Delivered {
   readonly status: number
   /** The body of the answer, parsed. */
   readonly body: { readonly text: string; readonly code: number; readonly error?: string; readonly hint?: string }
-  /** Resolves when every handler of the message has succeeded or given up. Resolves at once when the message was refused. */
+  /** Resolves when every handler of the message, those on branches included, has succeeded or given up. Resolves at once when the message was refused. */
   readonly settled: Promise<void>
 }
 
@@ -60,9 +60,10 @@ export async function deliver(
     body: JSON.stringify(encode(message, as)),
   })
   const answer = await receiver.fetch(request, env as never, context)
-  return {
-    status: answer.status,
-    body: await answer.json(),
-    settled: Promise.all(handled).then(() => {}),
-  }
+  return { status: answer.status, body: await answer.json(), settled: allOf(handled) }
+}
+
+/** A branch adds its own when it has the message, which is before the receiver is done with it. */
+async function allOf(handled: readonly Promise<void>[]): Promise<void> {
+  for (const each of handled) await each
 }

@@ -97,6 +97,31 @@ export interface AlertOccurrence extends Occurrence {
   readonly alerts: readonly Alert[]
 }
 
+/** A trip, a charge or something else with a beginning and an end. Its measures are the members that are not here. */
+export interface EpisodeOccurrence extends Occurrence {
+  readonly vin: string
+  /** The VIN, the name and the start that was told first: the same for each correction. */
+  readonly id: string
+  /** 1, 2, …: each correction has the next one. 0: it is not told yet. */
+  readonly revision: number
+  /** It goes on: only of `open`. */
+  readonly lasts: boolean
+  /** By the vehicle's clock, but never later than the receipt. */
+  readonly startedAt: Date
+  /** Of one that lasts: the time of the vehicle's newest message. */
+  readonly endedAt: Date
+  /** From the start to the end, in milliseconds. */
+  readonly durationMs: number
+  /** The part of it that was interrupted. */
+  readonly pausedMs: number
+  /** It ended by silence. */
+  readonly cut: boolean
+  /** A correction: there is no such episode, or it is part of another one. Its measures have no values. */
+  readonly revoked: boolean
+  /** Measures without a value, or with one that may not be that of the start or of the end: see "Why is this null" in docs/episodes.md. */
+  readonly missing: readonly string[]
+}
+
 /** What an edge remembers per vehicle, under its name. Small: it is stored with the vehicle. */
 export type EdgeMemory = boolean | number | string | null
 
@@ -263,6 +288,12 @@ export function isEdge(value: unknown): value is Edge {
 
 /** Members of a change that are times, and are written as texts. */
 const timesOfChange: readonly string[] = ['at', 'fromAt', 'since', 'dueAt', 'lastAt', 'startedAt', 'endedAt']
+
+/** The members of {@link EpisodeOccurrence}. */
+export const membersOfEpisode: readonly string[] = [
+  ...['vin', 'id', 'revision', 'lasts', 'at', 'startedAt', 'endedAt', 'durationMs', 'pausedMs', 'cut', 'revoked'],
+  ...['acrossGap', 'missing'],
+]
 
 /** Any other date is written as an object with this member: a text of the wire that looks like one stays a text. */
 const dateMark = 'fleethook:date'

@@ -225,6 +225,10 @@ export function checkConditions(what: string, conditions: readonly unknown[]): v
   }
 }
 
+/** Whether a text can be the name of an edge. */
+export const isName = (name: unknown): name is string =>
+  typeof name === 'string' && name.length > 0 && name.length <= 100
+
 export function invalid(message: string, hint: string): FleethookError {
   return new FleethookError('option_invalid', `${message}.`, { hint })
 }

@@ -28,6 +28,7 @@ import {
   checkField,
   checkNumber,
   invalid,
+  isName,
   positionField,
 } from './conditions.ts'
 import {
@@ -244,7 +245,7 @@ function laterTold<Happened extends Occurrence>(happened: Happened): Happened {
 }
 
 function renamed<Happened extends Occurrence>(inner: Detecting<Happened>, name: unknown): LastingEdge<Happened> {
-  if (typeof name !== 'string' || name.length === 0 || name.length > 100)
+  if (!isName(name))
     throw invalid('The name of an edge must be a text of 1 to 100 characters', 'Leave `named` out for a derived name.')
   return edge({ ...inner, name, given: true })
 }

@@ -4,14 +4,23 @@ import type { FieldCatalogue } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
 import { firstSeqAt, msOfSeq } from '../inbox/delivery-id.ts'
 import { documentValues } from '../vehicles/document.ts'
-import type { AnyVehicleView, Condition, Edge, EdgeResult, EdgeStep, Occurrence, VehicleView } from '../vehicles/edge.ts' // prettier-ignore
+import {
+  type AnyVehicleView,
+  type Condition,
+  type Edge,
+  type EdgeResult,
+  type EdgeStep,
+  type EpisodeOccurrence,
+  membersOfEpisode,
+  type VehicleView,
+} from '../vehicles/edge.ts'
 import { markOf } from '../vehicles/edge-index.ts'
 import { credibleMs, quietMs } from '../vehicles/lag.ts'
 import { applied, lengthOf, nullMeansNone, Slots, Snapshot, VehicleState } from '../vehicles/state.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { isPlace } from './areas.ts'
 import { createClockwork } from './clockwork.ts'
-import { checkConditions, invalid } from './conditions.ts'
+import { checkConditions, invalid, isName } from './conditions.ts'
 import { begun, type Measure, mostOfPath, note, noteLate, type Notes, resultOf, resumed, type Seen } from './measures.ts' // prettier-ignore
 import { type Duration, readDuration } from './time.ts'
 
@@ -45,31 +54,6 @@ export type Episode<Of extends Measures = Measures> = EpisodeOccurrence & {
   readonly [Name in keyof Of]: Of[Name] extends Measure<infer Result> ? Result : never
 }
 
-/** The members of each {@link Episode}. */
-export interface EpisodeOccurrence extends Occurrence {
-  readonly vin: string
-  /** The VIN, the name and the start that was told first: the same for each correction. */
-  readonly id: string
-  /** 1, 2, …: each correction has the next one. 0: it is not told yet. */
-  readonly revision: number
-  /** It goes on: only of `open`. */
-  readonly lasts: boolean
-  /** By the vehicle's clock, but never later than the receipt. */
-  readonly startedAt: Date
-  /** Of one that lasts: the time of the vehicle's newest message. */
-  readonly endedAt: Date
-  /** From the start to the end, in milliseconds. */
-  readonly durationMs: number
-  /** The part of it that was interrupted. */
-  readonly pausedMs: number
-  /** It ended by silence. */
-  readonly cut: boolean
-  /** A correction: there is no such episode, or it is part of another one. Its measures have no values. */
-  readonly revoked: boolean
-  /** Measures without a value, or with one that may not be that of the start or of the end: see "Why is this null" in docs/episodes.md. */
-  readonly missing: readonly string[]
-}
-
 /** An edge that reports episodes: the result of {@link episode}. */
 export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episode<Of>> {
   /** The newest episode of a vehicle as it is known now: it lasts, or is over and not told yet, or not told so yet. `undefined`: there is none. */
@@ -82,23 +66,16 @@ export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episod
 
 /** The most characters of samples. When there are more, the older half is folded. */
 const mostSamples = 5_000
-/** The longest value. */
 const longestValue = 256
-const mostMeasures = 20
 /** The most episodes that are corrected at the same time. */
 const mostTold = 20
 /** Of messages without one of the fields, one in this time is kept, so that there is no silence. */
 const signMs = 60_000
-/** The end of 2001: numbers of messages that are less count from 1. */
-const firstTimeMs = 1e12
-/** Later than every time, and a number in JSON. */
-const never = 1e16
 
 /**
  * Tells what happened between two moments: a trip, a charge, a stay. It is told when it is over, with what it measured, and told again with the same
- * `id` and the next `revision` when something that came late corrects it: so a handler is one upsert. Values are sorted by the vehicle's
- * clock, so fields can come in pieces, late, twice and in any order. What is not known is `null` and named in `missing`, never 0. See
- * docs/episodes.md.
+ * `id` and the next `revision` when something that came late corrects it: so a handler is one upsert. Fields can come in pieces, late, twice
+ * and in any order. What is not known is `null` and named in `missing`, never 0. See docs/episodes.md.
  *
  * Throws `option_invalid` for a name that is not 1 to 100 characters, a condition that is none, a time that is out of range, and a measure that is
  * none or has the name of a member of {@link Episode}.
@@ -125,8 +102,10 @@ export function episode<const Of extends Measures>(name: string, options: Episod
     timing: createClockwork,
     shape: definition.shape,
     detect: (step) => detected(definition, step),
-    isOutdated: ({ vin, id, revision }: EpisodeOccurrence, memory) =>
-      typeof memory === 'string' && new Memory(definition, vin, memory).revisionOf(id) > revision,
+    isOutdated({ id, revision }: EpisodeOccurrence, memory) {
+      const told: readonly Told[] = JSON.parse(String(memory).split('\n')[3] ?? '[]')
+      return told.some((one) => one.revision > revision && id.endsWith(new Date(one.first).toISOString()))
+    },
     open(vehicle: unknown) {
       if (!(vehicle instanceof Snapshot)) return undefined
       const { state, gapTo } = vehicle.parts()
@@ -142,17 +121,13 @@ export function episode<const Of extends Measures>(name: string, options: Episod
   return edge as EpisodeEdge<Of> // oxlint-disable-line no-unsafe-type-assertion
 }
 
-const members = ['vin', 'id', 'revision', 'lasts', 'at', 'startedAt', 'endedAt', 'durationMs', 'pausedMs', 'cut', 'revoked', 'acrossGap', 'missing', '__proto__'] // prettier-ignore
-
 /** A definition as the code reads it. Times are in milliseconds. */
 type Definition = ReturnType<typeof definitionOf>
-type Use = Definition['uses'][number]
 
 function definitionOf(name: string, options: EpisodeOptions) {
-  const aName = (value: unknown): boolean => typeof value === 'string' && value.length > 0 && value.length <= 100
   const aCondition: Rule = { must: 'must be a condition', accepts: isObject, hint: "For instance is('Gear', 'D')." }
   const aTime: Rule = { must: 'must be a time', accepts: isObject, hint: 'For instance { minutes: 3 }.' }
-  checkOption('episode', 'name', name, required({ must: 'must be a text of 1 to 100 characters', accepts: aName }))
+  checkOption('episode', 'name', name, required({ must: 'must be a text of 1 to 100 characters', accepts: isName }))
   checkOptions<EpisodeOptions>('episode', options, {
     during: required(aCondition),
     until: aCondition,
@@ -168,7 +143,7 @@ function definitionOf(name: string, options: EpisodeOptions) {
   const conditions = [during, until, splits].filter((condition) => condition !== undefined)
   checkConditions('episode', conditions)
   const measures = Object.entries(options.measures).map(([each, measure]) => {
-    if (members.includes(each) || !isObject(measure) || typeof measure.kind !== 'string')
+    if (membersOfEpisode.includes(each) || !isObject(measure) || typeof measure.kind !== 'string')
       throw invalid(
         `\`${each}\` of \`${name}\` is no measure, or has the name of a member of each episode`,
         'Make it with span, growth, range or path, and give it another name.',
@@ -177,53 +152,36 @@ function definitionOf(name: string, options: EpisodeOptions) {
     return { name: each, measure, key: [each, ...Object.values(measure)].join(' ').trim() }
   })
   const points = measures.reduce((sum, { measure: { mostPoints = 0 } }) => sum + mostPoints, 0)
-  if (measures.length > mostMeasures || points > 2 * mostOfPath)
+  if (measures.length > 20 || points > 2 * mostOfPath)
     throw invalid(
       `The episode \`${name}\` has ${measures.length} measures with ${points} points`,
-      `At most ${mostMeasures} measures, and ${2 * mostOfPath} points of all paths, are kept.`,
+      `At most 20 measures, and ${2 * mostOfPath} points of all paths, are kept.`,
     )
-  const ms = (duration: Duration | undefined, otherwise: number): number =>
-    duration === undefined ? otherwise : readDuration('episode', duration).ms
-  const times = {
-    joins: ms(options.joins, 0),
-    atLeast: ms(options.atLeast, 0),
-    waits: ms(options.waits, 120_000),
-    silence: ms(options.silence, Infinity),
-    corrects: ms(options.corrects, 3_600_000),
+  const times = { joins: 0, atLeast: 0, waits: 120_000, silence: Infinity, corrects: 3_600_000 }
+  for (const each of ['joins', 'atLeast', 'waits', 'silence', 'corrects'] as const) {
+    const given = options[each]
+    if (given !== undefined) times[each] = readDuration(each, given).ms
   }
-  const deciding = conditions.flatMap((condition) => condition.fields)
-  const fields = [...new Set([...deciding, ...measures.map(({ measure }) => measure.field)])]
+  times.corrects = Math.max(times.waits, times.corrects)
+  const needed = conditions.flatMap((condition) => condition.fields)
+  const fields = [...new Set([...needed, ...measures.map(({ measure }) => measure.field)])]
   const said = [during.name, until?.name, splits?.name, times, measures.map(({ key }) => key)]
-  return {
-    name,
-    during,
-    until,
-    splits,
-    ...times,
-    corrects: Math.max(times.waits, times.corrects),
-    measures,
-    fields,
-    slots: new Slots({ fields }),
-    /** By the number of a field: whether it decides a condition, and the measures of it. */
-    uses: fields.map((field) => ({
-      field,
-      decides: deciding.includes(field),
-      measures: measures.filter(({ measure }) => measure.field === field),
-    })),
-    /** Differs for another definition. */
-    shape: markOf(JSON.stringify(said)),
-  }
+  // Differs for another definition. The number: for what an older version wrote.
+  const shape = markOf(JSON.stringify([2, ...said]))
+  const slots = new Slots({ fields })
+  const deciding = new Set<string | number>(needed)
+  return { name, during, until, splits, ...times, measures, fields, deciding, slots, shape }
 }
 
 /** A value as it is kept until it is folded. Its place is that of its time, and of two with the same time and field the later arrival counts. */
-type Sample = readonly [at: number, field: number, value: FieldValue]
+type Sample = readonly [at: number, field: string | number, value: FieldValue]
 
 /** In place of a field: a message without one of the fields, so that there is no silence. */
 const heardOf = -1
 /** In place of a field: values up to now are uncertain, because messages may be missing. The value is when the receiver listened again. */
 const gapOf = -2
 
-/** An episode that began. It is interrupted or over since `end`, and certainly over when it is `cut`, `split`, or the next one began: `closed`. */
+/** An episode that began. It is interrupted or over since `end`, and nothing joins it when it is `cut`, `split`, or the next one began: `closed`. */
 interface Running {
   start: number
   end?: number
@@ -235,53 +193,57 @@ interface Running {
   gap?: true
   gapAfter?: true
   notes: Record<string, Notes>
-  /** What its handler got. Not stored. */
-  told?: Told
+  /** What its handler got, and whether it is no more. Not stored. */
+  told?: Told | undefined
+  revoked?: true
 }
+
+/** When nothing can join an episode any more. */
+const overAt = ({ joins }: Definition, { end = Infinity, cut, split }: Running): number =>
+  joins === 0 || cut === true || split === true ? end : end + joins + 1
 
 /** What is known up to a time. */
 interface Known {
+  fields: readonly string[]
   at: number
   values: Record<string, Seen>
   /** What the condition was last. `null`: not known. */
   was: boolean | null
-  /** Values up to these times are uncertain, or too old to be those of a start. And `splits` was true last at `splitAt`. */
+  /** Values up to these times are uncertain, or too old to be those of a start. */
   gapAt: number
   staleAt: number
+  /** Whether `splits` is true, and when it was last. */
+  isSplit?: boolean
   splitAt: number
-  /** The last message, and since when the receiver listens. */
-  heard: number
   listens: number
   /** Since when the values of a field are kept that came with a new definition. */
   since?: Record<string, number>
   running?: Running
 }
 
-// prettier-ignore
-const nothingKnown = (): Known => ({ at: 0, values: {}, was: null, gapAt: 0, staleAt: 0, splitAt: 0, heard: 0, listens: 0 })
+const nothingKnown = ({ fields }: Definition): Known => {
+  return { fields, at: 0, values: {}, was: null, gapAt: 0, staleAt: 0, splitAt: 0, listens: 0 }
+}
 
 /** Finds the episodes in samples, moment by moment. */
 class Fold {
   readonly #definition: Definition
   readonly #vin: string
-  #view: AnyVehicleView
   readonly known: Known
-  /** Those after which another one began. */
-  readonly finished: Running[] = []
+  readonly #closed: Running[] = []
 
   constructor(definition: Definition, vin: string, known: Known) {
     this.#definition = definition
     this.#vin = vin
     this.known = known
-    this.#view = this.#look()
   }
 
-  get all(): readonly Running[] {
-    const { running } = this.known
-    return running === undefined ? this.finished : [...this.finished, running]
+  /** Those that are long enough, or last. */
+  get found(): readonly Running[] {
+    const all = [...this.#closed, ...(this.known.running ? [this.known.running] : [])]
+    return all.filter(({ start, end = Infinity }) => end - start >= this.#definition.atLeast)
   }
 
-  /** The place of samples that are older than what is known is gone. */
   run(samples: readonly Sample[]): this {
     const sorted = samples.toSorted(([one], [other]) => one - other)
     for (let from = 0, to = 0; from < sorted.length; from = to) {
@@ -290,153 +252,142 @@ class Fold {
       const moment = sorted.slice(from, to)
       if (at >= this.known.at) this.#take(moment, at)
       else for (const sample of moment) this.#late(sample)
+      for (const [, field, value] of moment) if (field === gapOf) this.#gap(Number(value))
     }
     return this
   }
 
-  /** Time goes on to this moment. */
-  pass(at: number): this {
-    const { known } = this
-    const { running } = known
+  /** Time goes on to this moment, and the vehicle was heard at another one. */
+  pass(at: number, heard: number = 0): this {
+    const { running, listens, at: newest } = this.known
+    const last = Math.max(heard, newest)
     const isOn = running !== undefined && running.end === undefined
-    if (!isOn || at - Math.max(known.heard, known.listens) < this.#definition.silence) return this
-    running.end = known.heard
-    running.cut = true
-    // It begins again with the next value of its condition.
-    known.was = false
+    if (isOn && at - Math.max(last, listens) >= this.#definition.silence) {
+      Object.assign(running, { end: last, cut: true })
+      // It begins again with the next value of its condition.
+      this.known.was = false
+    }
     return this
   }
 
   /** What conditions see. What is certain was reported after the last gap, so times stand for the numbers of messages. */
   #look(): AnyVehicleView {
     const { slots } = this.#definition
-    const { values, heard, gapAt } = this.known
+    const { values, at, gapAt } = this.known
     const state = VehicleState.unknown(this.#vin, slots).with({
       values: slots.names.map((field) => values[field]?.[1]),
       times: slots.names.flatMap((field) => Array<number>(3).fill(values[field]?.[0] ?? 0)),
     })
-    return new Snapshot(state, heard, gapAt)
+    return new Snapshot(state, at, gapAt)
   }
 
   /** All values with the same time count before the condition is asked. */
   #take(samples: readonly Sample[], at: number): void {
     this.pass(at)
     const { known } = this
-    const { uses, splits } = this.#definition
+    const { deciding, measures } = this.#definition
     known.at = at
-    known.heard = Math.max(known.heard, at)
-    const before = known.running
-    const reported = new Map<Use, Seen | undefined>()
+    const { running: before } = known
+    /** The value before, by field. */
+    const reported = new Map<string, Seen | undefined>()
     for (const [, field, value] of samples) {
-      const use = uses[field]
-      if (use === undefined) continue
-      if (!reported.has(use)) reported.set(use, known.values[use.field])
-      known.values[use.field] = [at, value]
+      if (typeof field === 'number') continue
+      if (!reported.has(field)) reported.set(field, known.values[field])
+      known.values[field] = [at, value]
     }
-    const isDeciding = [...reported.keys()].some(({ decides }) => decides)
-    if (isDeciding) this.#view = this.#look()
-    if (splits?.test(this.#view) === true) known.splitAt = at
+    const isDeciding = samples.some(([, field]) => deciding.has(field))
     if (isDeciding) this.#decide(at)
-    for (const [use, last] of reported) this.#note(at, use, last, known.running !== before)
-    for (const [, field, value] of samples) if (field === gapOf) this.#gap(at, Number(value))
+    if (known.isSplit === true) known.splitAt = at
+    const { running, splitAt } = known
+    for (const [field, last] of reported) {
+      const value = known.values[field]?.[1] ?? null
+      const isFirst = last !== undefined && at > splitAt && (last[0] <= splitAt || last[2] === true)
+      // While it lasts, the same number is still that of the time before: a new connection reports it again.
+      const isOld = isFirst && value === last[1] && (running?.end === undefined || running.split === true)
+      const seen: Seen = (known.values[field] = isOld ? [at, value, true] : [at, value])
+      if (running === undefined) continue
+      for (const { measure, key } of measures) {
+        if (measure.field !== field) continue
+        const notes = (running.notes[key] ??= { isPartial: true })
+        const { after } = notes
+        const restarts = isFirst && !isOld && measure.startsAt !== undefined
+        if (running !== before) {
+          // The value of the start is there already. But a counter has run since the value before, if that is known.
+          const stood = last === undefined || restarts ? measure.startsAt : last[1]
+          const isKnown = last === undefined ? running.gap !== true : last[0] > known.gapAt
+          if (measure.kind !== 'growth' || typeof stood !== 'number' || !isKnown) continue
+          notes.last = stood
+        } else if (restarts) notes.last = measure.startsAt
+        note(measure, notes, seen, running, this.#definition)
+        if (running.gapAfter === true && notes.after !== after) running.gap = true
+      }
+    }
   }
 
+  /** Whether one begins, goes on or ends, as the condition says at a moment. */
   #decide(at: number): void {
-    const { during, until, joins } = this.#definition
+    const { during, until, splits, measures } = this.#definition
     const { known } = this
-    const { running, was } = known
-    const is = during.test(this.#view)
+    const { running, was, values, gapAt, staleAt, since = {} } = known
+    const view = this.#look()
+    const is = during.test(view)
+    known.isSplit = splits?.test(view) === true
     if (running !== undefined && running.end === undefined) {
-      if (until === undefined ? is === false : until.test(this.#view) === true) running.end = at
+      if (until === undefined ? is === false : until.test(view) === true) running.end = at
     } else if (is === true && was !== true) {
-      const isOver = running?.end === undefined || running.cut || running.split || at - running.end > joins
-      if (running === undefined || isOver) this.#start(at)
-      else this.#resume(running, at)
+      if (running?.end !== undefined && at < overAt(this.#definition, running)) {
+        running.paused += at - running.end
+        delete running.end
+        for (const { measure, key } of measures) resumed(measure, running.notes[key] ?? {}, running, this.#definition)
+      } else {
+        if (running !== undefined) this.#closed.push(Object.assign(running, { closed: at }))
+        const started: Running = (known.running = { start: at, paused: 0, notes: {} })
+        const isUncertain = measures.some(({ measure }) => (values[measure.field]?.[0] ?? Infinity) <= gapAt)
+        // Its first messages may be missing.
+        if (isUncertain || was === null || at <= known.listens) started.gap = true
+        for (const { measure, key } of measures) {
+          const seen = values[measure.field]
+          const certain = seen !== undefined && (seen[0] > staleAt || seen[0] === at) ? seen : undefined
+          const notes = (started.notes[key] = begun(measure, certain, at))
+          // What a counter stood at is not known, or the measure is newer than the episode.
+          const isUnknown = started.gap === true && certain === undefined && measure.startsAt !== undefined
+          if (isUnknown || at < (since[measure.field] ?? 0)) notes.isPartial = true
+        }
+      }
     }
-    const last = known.running
-    if (last?.end !== undefined && known.splitAt === at) last.split = true
-    if (is !== undefined) known.was = is
+    if (known.running?.end !== undefined && known.isSplit) known.running.split = true
+    known.was = is ?? was
   }
 
-  #start(at: number): void {
+  /** Values up to now are uncertain. The receiver listens again since this time. */
+  #gap(listens: number): void {
     const { known } = this
-    if (known.running !== undefined) this.finished.push(Object.assign(known.running, { closed: at }))
-    const started: Running = { start: at, paused: 0, notes: {} }
-    // Its first messages may be missing.
-    if (known.was === null || at <= known.listens) started.gap = true
-    for (const { measure, key } of this.#definition.measures) {
-      const seen = known.values[measure.field]
-      if (seen !== undefined && seen[0] <= known.gapAt) started.gap = true
-      const certain = seen !== undefined && seen[0] > known.staleAt ? seen : undefined
-      const notes = (started.notes[key] = begun(measure, certain, at))
-      // What a counter stood at is not known, or the measure is newer than the episode.
-      const isUnknown = started.gap === true && certain === undefined && measure.startsAt !== undefined
-      if (isUnknown || at < (known.since?.[measure.field] ?? 0)) notes.isPartial = true
-    }
-    known.running = started
-  }
-
-  #resume(running: Running, at: number): void {
-    running.paused += at - (running.end ?? at)
-    delete running.end
-    for (const { measure, key } of this.#definition.measures) resumed(measure, (running.notes[key] ??= {}))
-  }
-
-  /** `last`: the value before this one. `isNew`: the episode began with this moment. */
-  #note(at: number, { field, measures }: Use, last: Seen | undefined, isNew: boolean): void {
-    const { running, values, splitAt } = this.known
-    let seen = values[field]
-    if (seen === undefined) return
-    const isFirst = last !== undefined && at > splitAt && (last[0] <= splitAt || last[2] === true)
-    // While it lasts, the same number is still that of the time before: a new connection reports it again.
-    const isOld = isFirst && seen[1] === last[1] && (running?.end === undefined || running.split === true)
-    if (isOld) values[field] = seen = [at, seen[1], true]
-    if (running === undefined) return
-    for (const { measure, key } of measures) {
-      // The value of the start is there already.
-      if (isNew && (measure.kind === 'range' || running.notes[key]?.from !== undefined)) continue
-      const notes = (running.notes[key] ??= { isPartial: true })
-      const { after } = notes
-      if (isFirst && !isOld && measure.startsAt !== undefined) notes.last = measure.startsAt
-      note(measure, notes, seen, running, this.#definition)
-      if (running.gapAfter === true && notes.after !== after) running.gap = true
-    }
-  }
-
-  #gap(at: number, listens: number): void {
-    const { known } = this
-    const { running } = known
+    const { running, at } = known
     known.gapAt = at
     // In less time a vehicle does not go far.
     if (listens - at > this.#definition.waits) known.staleAt = at
     known.was = null
+    known.isSplit = false
     known.listens = Math.max(known.listens, listens)
-    this.#view = this.#look()
-    if (running === undefined) return
-    if (running.end === undefined || at - running.end <= this.#definition.joins) running.gap = true
-    else running.gapAfter = true
+    if (running !== undefined) running[at < overAt(this.#definition, running) ? 'gap' : 'gapAfter'] = true
   }
 
   /** What was known then is folded. */
   #late([at, field, value]: Sample): void {
     const { known } = this
-    const { running } = known
-    const { uses, corrects } = this.#definition
-    const use = uses[field]
-    if (field === gapOf) this.#gap(known.at, Number(value))
-    if (use === undefined) return
-    const isNewest = at >= (known.values[use.field]?.[0] ?? 0)
-    const isFinal = running?.end !== undefined && known.heard > running.end + corrects
-    if (isNewest) known.values[use.field] = [at, value]
-    if (use.decides) {
-      this.#view = this.#look()
-      if (isNewest && at > (running?.start ?? 0)) this.#decide(at)
-      const isIn = running !== undefined && !isFinal && at >= running.start && at <= (running.end ?? at)
-      if (known.running && (isIn || known.running !== running)) known.running.gap = true
+    const { deciding, measures, corrects } = this.#definition
+    if (typeof field === 'number') return
+    const decides = deciding.has(field)
+    if (at >= (known.values[field]?.[0] ?? 0)) {
+      known.values[field] = [at, value]
+      if (decides && at > (known.running?.start ?? 0)) this.#decide(at)
     }
-    if (running === undefined || isFinal) return
-    for (const { measure, key } of use.measures)
-      noteLate(measure, (running.notes[key] ??= { isPartial: true }), [at, value], running, this.#definition)
+    const { running } = known
+    if (running === undefined || known.at > (running.end ?? Infinity) + corrects) return
+    if (decides && at >= running.start && at <= (running.end ?? at)) running.gap = true
+    for (const { measure, key } of measures)
+      if (measure.field === field)
+        noteLate(measure, (running.notes[key] ??= { isPartial: true }), [at, value], running, this.#definition)
   }
 }
 
@@ -447,13 +398,44 @@ interface Told {
   readonly start: number
   readonly end: number
   readonly at: number
-  /** Of its content, or `revoked`. Empty: of whatever is found. */
+  readonly revoked?: boolean
+  /** Of all that it got. Empty: of whatever is found. */
   hash: string
   wrong?: number
 }
 
-const revoked = 'revoked'
-const untold = (first: number, revision: number): Told => ({ first, revision, start: 0, end: 0, at: 0, hash: '' })
+/** What the handler gets. One that lasts goes up to the last message. */
+function episodeOf(definition: Definition, vin: string, running: Running, heard: number): Episode {
+  const { start, end = heard, paused, cut = false, gap = false, revoked = false } = running
+  const { first = start, revision = 0 } = running.told ?? {}
+  // A measure can have any name.
+  const values: Record<string, unknown> = Object.create(null)
+  const missing: string[] = []
+  for (const { name, measure, key } of definition.measures) {
+    const [value, isMissing] = resultOf(measure, running.notes[key] ?? {}, running, definition)
+    values[name] = value
+    if (isMissing) missing.push(name)
+  }
+  return {
+    vin,
+    id: `${vin}:${definition.name}:${new Date(first).toISOString()}`,
+    revision,
+    lasts: running.end === undefined,
+    at: new Date(end),
+    startedAt: new Date(start),
+    endedAt: new Date(end),
+    durationMs: end - start,
+    pausedMs: paused,
+    cut,
+    revoked,
+    acrossGap: gap,
+    missing,
+    ...values,
+  }
+}
+
+const overlap = (one?: Running, other?: Told): boolean =>
+  one !== undefined && other !== undefined && one.start < other.end && (one.end ?? Infinity) > other.start
 
 /** What most messages change: the newest time of the vehicle, when that arrived, and the time of the sample that came last. */
 interface Last {
@@ -464,27 +446,18 @@ interface Last {
 
 /** What most messages need to know. */
 interface Head {
-  readonly shape: string
-  /** What the condition is: `on` while it lasts, `off`, or `ask`: a value of the condition decides something. */
-  mode: 'on' | 'off' | 'ask'
-  /** Values that are older may change what was told. And something may be told when the vehicle's time is at `wakes`. */
+  shape: string
+  /** What the condition is for as long as nothing begins or ends. `null`: a value of the condition may decide something. */
+  is: boolean | null
+  /** Values that are older may change what was told, or is to be told. */
   calm: number
-  wakes: number
   /** When the newest silence ended that was long enough: an older message may say that there was none. */
   hole: number
   /** The end of the newest gap that is among the samples, by the receiver's clock. */
   gapMs: number
-  /** When samples were folded last, by arrival, and how many were left then. */
+  /** When samples were folded last, by arrival (0: under another definition), and how many were left then. */
   checked: number
   old: number
-}
-
-/** Something that is to be told, corrected or, when it `isGone`, revoked. A value may make it due at `wakes`. */
-interface Todo {
-  readonly of: Running
-  readonly due: number
-  readonly wakes: number
-  readonly isGone?: true
 }
 
 /** What an edge remembers of a vehicle: lines of JSON. What most messages write comes first: of a row whose end stays the same, Postgres logs only the rest. */
@@ -494,233 +467,206 @@ class Memory {
   readonly last: Last
   readonly head: Head
   /** The newest one comes first. */
-  #samples: string
-  #told: readonly Told[]
+  samples: string
+  /** The lines of the head and of what was told: most messages change nothing of them. */
+  #lines: readonly [head: string, told: string]
+  #told: readonly Told[] = []
   #known: string
 
-  constructor(definition: Definition, vin: string, text: string) {
-    const [last = '', samples = '', head = '', told = '', known = ''] = text.split('\n')
+  constructor(definition: Definition, vin: string, text?: string) {
+    const [last, samples = '', head = '', told = '[]', known] = text?.split('\n') ?? []
     const { fields, shape } = definition
     this.#definition = definition
     this.#vin = vin
-    this.last = JSON.parse(last)
-    this.head = JSON.parse(head)
-    this.#told = JSON.parse(told)
-    this.#known = known
-    this.#samples = samples
+    this.last = last ? JSON.parse(last) : { heard: 0, arrived: 0, noted: 0 }
+    this.head = head ? JSON.parse(head) : { shape, is: null, calm: 0, hole: 0, gapMs: 0, checked: 0, old: 0 }
+    this.#lines = [head, told]
+    this.#known = known ?? JSON.stringify(nothingKnown(definition))
+    this.samples = samples
     if (this.head.shape === shape) return
     // Another definition had other fields, in another order. What was told stays as it was told.
-    this.head = { ...this.head, shape }
-    for (const each of this.#told) each.hash = ''
-    const { fields: before, ...found }: Known & { readonly fields: readonly string[] } = JSON.parse(known)
-    for (const field of fields) if (!before.includes(field)) found.since = { ...found.since, [field]: this.last.heard }
-    this.#known = textOfKnown(found, definition)
-    const moved = samplesOf(samples, this.last.noted).map(([at, field, value]): Sample => {
-      return [at, field < 0 ? field : fields.indexOf(before[field] ?? ''), value]
+    Object.assign(this.head, { shape, checked: 0, old: 0 })
+    this.#lines = [head, told.replaceAll(/"hash":"[^"]*"/g, '"hash":""')]
+    const found: Known = JSON.parse(this.#known)
+    const kept = samplesOf(samples, this.last.noted, found.fields)
+    const added = fields.filter((field) => !found.fields.includes(field))
+    for (const field of added) found.since = { ...found.since, [field]: this.last.heard }
+    this.#known = JSON.stringify(Object.assign(found, { fields }))
+    this.add(kept, '')
+  }
+
+  get text(): string {
+    return [JSON.stringify(this.last), this.samples, ...this.#lines, this.#known].join('\n')
+  }
+
+  /** The newest episode, when it is not told yet as it is known now. */
+  open(hasGap: boolean): Episode | undefined {
+    const kept = samplesOf(this.samples, this.last.noted, this.#definition.fields)
+    const running = this.#fold().run(kept).found.at(-1)
+    if (running === undefined) return undefined
+    this.#compared([running], Infinity, 0)
+    const { end, told } = running
+    // One that was told as over by silence does not say so in its samples.
+    const over: Running = end === undefined ? { ...running, end: this.last.heard, cut: true } : running
+    if (told !== undefined && ['', markOf(JSON.stringify(this.#episodeOf(over)))].includes(told.hash)) return undefined
+    if (hasGap) running.gap = true
+    return this.#episodeOf(running)
+  }
+
+  /** Finds the episodes in all that is remembered, compares them with what was told, and tells one if it is time. */
+  evaluate(added: readonly Sample[], arrivedMs: number, dueMs: number): EdgeResult<Episode> {
+    const { last, head } = this
+    const { fields, silence, waits, corrects } = this.#definition
+    // The vehicle's time: that of its newest message, and what has passed since that arrived.
+    const now = Math.max(dueMs, last.heard + Math.max(0, arrivedMs - last.arrived))
+    const samples = [...samplesOf(this.samples, last.noted, fields), ...added]
+    this.add(added)
+    const fold = this.#fold()
+    const foldedTo = fold.known.at
+    const { found, known } = fold.run(samples).pass(now, last.heard)
+    const all = this.#compared(found, foldedTo, arrivedMs)
+    const { happened, due } = this.#tellNext(all, now, arrivedMs)
+    const { running, was, listens } = known
+    const { start = last.heard, end = Infinity } = running ?? {}
+    const isOn = running !== undefined && running.end === undefined
+    this.#settle(samples, all, due === Infinity, arrivedMs)
+    const over = running === undefined ? 0 : overAt(this.#definition, running)
+    head.is = isOn || (was === false && now >= over ? false : null)
+    if (running === undefined) head.calm = 0
+    else if (now < over) head.calm = start
+    else head.calm = hasAll(this.#definition, running) ? end + waits + 1 : Number.MAX_SAFE_INTEGER
+    this.#lines = [JSON.stringify(head), JSON.stringify(this.#told)]
+    const silent = Math.max(0, listens - last.heard) + last.arrived + silence
+    const byArrival = due === Infinity
+    const wakes = byArrival ? Math.ceil(isOn ? silent : this.samples === '' ? Infinity : head.checked + corrects) : due
+    const timer = { due: wakes === Infinity ? null : wakes, since: start, byArrival }
+    return happened === undefined ? { memory: this.text, timer } : { happened, memory: this.text, timer }
+  }
+
+  /** What was found, with what was told of it: with the same start at first, or now, or of the same moment. And what was told and is no more. */
+  #compared(found: readonly Running[], foldedTo: number, arrivedMs: number): readonly Running[] {
+    const rules: readonly ((entry: Told, each: Running) => boolean)[] = [
+      ({ first }, { start }) => first === start,
+      (entry, { start }) => entry.start === start,
+      (entry, each) => entry.revoked !== true && overlap(each, entry),
+    ]
+    this.#told = JSON.parse(this.#lines[1])
+    const free = new Set(this.#told)
+    for (const isSame of rules)
+      for (const each of found) {
+        each.told ??= [...free].find((entry) => isSame(entry, each))
+        if (each.told !== undefined) free.delete(each.told)
+      }
+    // What is folded is not found again. It is remembered for the replay of a dead letter.
+    const oldest = this.#told.length > mostTold ? Infinity : arrivedMs - this.#definition.corrects
+    this.#told = this.#told.filter((told) => !free.has(told) || told.start > foldedTo || told.at > oldest)
+    const gone = [...free].filter(({ start }) => start > foldedTo)
+    const revoked = gone.map((told): Running => {
+      const { start, end } = told
+      return { start, end, closed: start, paused: 0, notes: {}, told, revoked: true }
     })
-    this.#keep(moved)
+    return [...found, ...revoked]
   }
 
-  static blank(definition: Definition, sentMs: number, arrivedMs: number, gapMs: number): string {
-    const last: Last = { heard: sentMs, arrived: arrivedMs, noted: sentMs }
-    const { shape } = definition
-    const head: Head = { shape, mode: 'ask', calm: never, wakes: 0, hole: 0, gapMs, checked: arrivedMs, old: 0 }
-    return [JSON.stringify(last), '', JSON.stringify(head), '[]', textOfKnown(nothingKnown(), definition)].join('\n')
+  /** When it is to be told, corrected or revoked. `Infinity`: it lasts, or was told as it is. */
+  #dueOf(of: Running, now: number): number {
+    const { end, closed, cut, told } = of
+    const { waits } = this.#definition
+    if (end === undefined) return Infinity
+    const over = overAt(this.#definition, of)
+    const isWhole = closed !== undefined || cut === true || hasAll(this.#definition, of, 'path')
+    const ready = isWhole || now < over ? over : Math.max(over, end + waits)
+    if (told === undefined) return ready
+    const hash = markOf(JSON.stringify(this.#episodeOf(of)))
+    told.hash ||= hash
+    if (told.hash !== hash) return Math.max(ready, (told.wrong ??= now) + waits)
+    delete told.wrong
+    return Infinity
   }
 
-  /** 0: it is not corrected any more. */
-  revisionOf(id: string): number {
-    return this.#told.find(({ first }) => id === idOf(this.#definition, this.#vin, first))?.revision ?? 0
+  /** One is told at a time, the first one first. But what was told of a moment of a new one is corrected before that is told. */
+  #tellNext(all: readonly Running[], now: number, at: number) {
+    const todo = all.map((of) => ({ of, due: this.#dueOf(of, now) }))
+    const [first] = todo.filter(({ due }) => due <= now).toSorted((one, other) => one.of.start - other.of.start)
+    const next = todo.find(({ of, due }) => !first?.of.told && due < Infinity && overlap(first?.of, of.told)) ?? first
+    const due = Math.min(...todo.map((each) => (each === next ? Infinity : Math.max(each.due, now))))
+    if (next === undefined) return { due }
+    const { start, end = start, revoked = false, told: before = { first: start, revision: 0 } } = next.of
+    const told: Told = { first: before.first, revision: before.revision + 1, start, end, at, revoked, hash: '' }
+    next.of.told = told
+    const happened = this.#episodeOf(next.of)
+    told.hash = markOf(JSON.stringify(happened))
+    this.#told = [...this.#told.filter((one) => one !== before), told]
+    return { happened, due }
   }
 
-  #keep(samples: readonly Sample[]): void {
-    this.#samples = textOf(samples, 0)
-    this.last.noted = samples.at(-1)?.[0] ?? this.last.noted
+  /** Folds what arrived long ago: in the order of arrival, so that an upload after hours is still sorted. Nothing is folded that is not told yet. */
+  #settle(samples: readonly Sample[], all: readonly Running[], isAllTold: boolean, arrivedMs: number): void {
+    const { head, last } = this
+    const { joins, corrects } = this.#definition
+    const isOld = arrivedMs - head.checked >= corrects
+    const times = samples.map(([at]) => at)
+    let foldTo = isOld ? Math.max(0, ...times.slice(0, head.old)) : 0
+    if (this.samples.length > mostSamples || this.#told.length > mostTold)
+      foldTo = Math.max(foldTo, times.toSorted((one, other) => one - other)[times.length >> 1] ?? 0)
+    for (const { closed = Infinity, told } of all)
+      if (told === undefined || told.wrong !== undefined) foldTo = Math.min(foldTo, closed - 1)
+    if (!isOld && !times.some((at) => at <= foldTo)) return
+    const left = samples.filter(([at]) => at > foldTo)
+    const { known } = this.#fold().run(samples.filter(([at]) => at <= foldTo))
+    // Nothing corrects it any more.
+    const isFinal = left.length === 0 && last.heard > (known.running?.end ?? Infinity) + Math.max(joins, corrects)
+    if (isFinal && isAllTold) delete known.running
+    head.checked = arrivedMs
+    head.old = left.length
+    this.#known = JSON.stringify(known)
+    this.add(left, '')
   }
 
   #fold(): Fold {
     return new Fold(this.#definition, this.#vin, JSON.parse(this.#known))
   }
 
-  /** Finds the episodes in all that is remembered, and what is to be told now. */
-  evaluate(added: readonly Sample[], arrivedMs: number, dueMs: number): EdgeResult<Episode> {
-    const { last, head } = this
-    const { joins, silence, corrects } = this.#definition
-    // The vehicle's time: that of its newest message, and what has passed since that arrived.
-    const now = Math.max(dueMs, last.heard + Math.max(0, arrivedMs - last.arrived))
-    const samples = [...samplesOf(this.#samples, last.noted), ...added]
-    this.#samples = textOf(added, last.noted) + this.#samples
-    last.noted = added.at(-1)?.[0] ?? last.noted
-    const fold = this.#fold().run(samples)
-    fold.known.heard = Math.max(fold.known.heard, last.heard)
-    const found = fold.pass(now).all
-    const { happened, dueMs: due } = this.#decide(found, now, arrivedMs)
-    this.#settle(samples, found, now, arrivedMs)
-    const { running, was, listens } = fold.known
-    const isOn = running !== undefined && running.end === undefined
-    const isPaused = running?.end !== undefined && !running.cut && !running.split && now - running.end <= joins
-    head.mode = isOn ? 'on' : isPaused || was !== false ? 'ask' : 'off'
-    const told = JSON.stringify(this.#told)
-    const memory = [JSON.stringify(last), this.#samples, JSON.stringify(head), told, this.#known].join('\n')
-    const silent = isOn ? Math.max(last.heard, listens) + silence - last.heard + last.arrived : Infinity
-    const checks = this.#samples !== '' && !isOn ? head.checked + corrects : Infinity
-    const byArrival = due === Infinity
-    const next = byArrival ? Math.ceil(Math.min(silent, checks)) : due
-    const timer = { due: next === Infinity ? null : next, since: running?.start ?? last.heard, byArrival }
-    return happened === undefined ? { memory, timer } : { happened, memory, timer }
+  #episodeOf(of: Running): Episode {
+    return episodeOf(this.#definition, this.#vin, of, this.last.heard)
   }
 
-  /** Compares what was found with what was told. One is told at a time, and what shares a moment with it is corrected first. */
-  #decide(found: readonly Running[], now: number, arrivedMs: number) {
-    const { waits, joins, atLeast } = this.#definition
-    const long = found.filter(({ start, end }) => end === undefined || end - start >= atLeast)
-    pair(long, this.#told)
-    const todo: Todo[] = []
-    for (const of of long) {
-      const { end, closed, cut, split, told } = of
-      if (end === undefined) continue
-      const joined = joins > 0 && split !== true ? end + joins + 1 : end
-      const hasItsEnd = now < joined || hasAll(this.#definition, of, true)
-      const ready = closed !== undefined || cut === true ? now : Math.max(joined, hasItsEnd ? 0 : end + waits)
-      if (told === undefined) {
-        todo.push({ of, due: ready, wakes: joined })
-        continue
-      }
-      const { hash } = contentOf(this.#definition, of)
-      told.hash ||= hash
-      if (told.hash === hash) delete told.wrong
-      else {
-        const due = Math.max(ready, (told.wrong ??= now) + waits)
-        todo.push({ of, due, wakes: due })
-      }
-    }
-    for (const told of this.#told) {
-      if (told.hash === revoked || long.some((each) => each.told === told)) continue
-      const due = (told.wrong ??= now) + waits
-      todo.push({ of: { start: told.start, end: told.end, paused: 0, notes: {}, told }, due, wakes: due, isGone: true })
-    }
-    const [first] = todo.filter(({ due }) => due <= now).toSorted((one, other) => one.of.start - other.of.start)
-    const { start = 0, end = 0, told: corrected } = first?.of ?? {}
-    const isInTheWay = ({ of: { told } }: Todo): boolean => told !== undefined && told.start < end && told.end > start
-    const next = corrected === undefined ? (todo.find(isInTheWay) ?? first) : first
-    const rest = todo.filter((each) => each !== next)
-    const happened = next && this.#tell(next, arrivedMs)
-    const calm = long.map((each) => {
-      if (each.end === undefined || each.told === undefined) return -never
-      return each.closed ?? (hasAll(this.#definition, each, false) ? each.end + waits + 1 : never)
-    })
-    this.head.calm = Math.max(-never, ...calm)
-    this.head.wakes = Math.min(never, ...rest.map(({ wakes }) => wakes))
-    return { happened, dueMs: Math.min(...rest.map(({ due }) => Math.max(due, now))) }
-  }
-
-  #tell({ of, isGone }: Todo, at: number): Episode {
-    const { start, end = start, told: before } = of
-    const hash = isGone === true ? revoked : contentOf(this.#definition, of).hash
-    of.told = { first: before?.first ?? start, revision: (before?.revision ?? 0) + 1, start, end, at, hash }
-    this.#told = [...this.#told.filter((one) => one !== before), of.told]
-    return occurrence(this.#definition, this.#vin, of, of.told, end)
-  }
-
-  /** Folds what arrived long ago: in the order of arrival, so that an upload after hours is still sorted. Nothing is folded that is not told yet. */
-  #settle(samples: readonly Sample[], found: readonly Running[], now: number, arrivedMs: number): void {
-    const { head } = this
-    const { joins, atLeast, corrects } = this.#definition
-    const isExpired = (told: Told | undefined): boolean => told?.wrong === undefined && (told?.at ?? 0) + corrects <= arrivedMs // prettier-ignore
-    const isOld = arrivedMs - head.checked >= corrects
-    const times = samples.map(([at]) => at)
-    let foldTo = isOld ? Math.max(0, ...times.slice(0, head.old)) : 0
-    if (this.#samples.length > mostSamples || this.#told.length > mostTold)
-      foldTo = Math.max(foldTo, times.toSorted((one, other) => one - other)[times.length >> 1] ?? 0)
-    for (const { closed = Infinity, start, end = Infinity, told } of found) {
-      const isTold = end - start < atLeast || (told?.start === start && told.wrong === undefined)
-      if (!isTold) foldTo = Math.min(foldTo, closed - 1)
-    }
-    this.#told = this.#told.filter((told) => told.hash !== revoked || !isExpired(told))
-    if (!isOld && !times.some((at) => at <= foldTo)) return
-    const left = samples.filter(([at]) => at > foldTo)
-    const fold = this.#fold().run(samples.filter(([at]) => at <= foldTo))
-    const gone = new Set(fold.finished.map(({ start }) => start))
-    const newest = found.at(-1)
-    const idleMs = this.last.heard - (newest?.end ?? this.last.heard)
-    if (newest !== undefined && left.length === 0 && idleMs > Math.max(joins, corrects) && isExpired(newest.told)) {
-      delete fold.pass(now).known.running
-      gone.add(newest.start)
-    }
-    head.checked = arrivedMs
-    head.old = left.length
-    this.#told = this.#told.filter((told) => !found.some((each) => each.told === told && gone.has(each.start)))
-    this.#known = textOfKnown(fold.known, this.#definition)
-    this.#keep(left)
-  }
-
-  /** The newest episode, when it is not told yet as it is known now. */
-  open(hasGap: boolean): Episode | undefined {
-    const { running } = this.#fold().run(samplesOf(this.#samples, this.last.noted)).known
-    if (running === undefined) return undefined
-    pair([running], this.#told)
-    const { start, end = this.last.heard, told } = running
-    if (running.end !== undefined && end - start < this.#definition.atLeast) return undefined
-    // One that is told as over by silence does not say so in its samples.
-    const over: Running = running.end === undefined ? { ...running, end, cut: true } : running
-    if (told !== undefined && ['', contentOf(this.#definition, over).hash].includes(told.hash)) return undefined
-    if (hasGap) running.gap = true
-    return occurrence(this.#definition, this.#vin, running, told ?? untold(start, 0), end)
+  add(samples: readonly Sample[], kept: string = this.samples): this {
+    this.samples = textOf(samples, this.last.noted, this.#definition.fields) + kept
+    this.last.noted = samples.at(-1)?.[0] ?? this.last.noted
+    return this
   }
 }
 
-/** Gives each episode what was told before: the entry whose start was the same first, or is, or the first one that shares a moment with it. */
-function pair(found: readonly Running[], told: readonly Told[]): void {
-  const free = new Set(told)
-  const by = (isSame: (entry: Told, each: Running) => boolean): void => {
-    for (const each of found) {
-      const entry = each.told === undefined ? [...free].find((one) => isSame(one, each)) : undefined
-      if (entry === undefined) continue
-      each.told = entry
-      free.delete(entry)
-    }
-  }
-  by((entry, { start }) => entry.first === start)
-  by((entry, { start }) => entry.start === start)
-  by((entry, { start, end = Infinity }) => entry.hash !== revoked && entry.start < end && entry.end > start)
-}
-
-const textOfKnown = (known: Known, { fields }: Definition): string => JSON.stringify({ ...known, fields })
-
-/** In the text, the newest sample comes first, at this time. The number of each is the time since the one before it. */
-function samplesOf(text: string, newestMs: number): Sample[] {
-  const kept: readonly (readonly [sinceMs: number, field: number, value: FieldValue, longitude?: number])[] =
-    JSON.parse(`[${text}[0,0,0]]`)
-  const samples: Sample[] = []
+/** In the text, the newest sample comes first, at this time. Each has the time since the one before it, and the number of its field. */
+function samplesOf(text: string, newestMs: number, fields: readonly string[]): Sample[] {
+  const kept: readonly [number, number, FieldValue, longitude?: number][] = JSON.parse(`[${text.slice(0, -1)}]`)
   let at = newestMs
-  for (const [sinceMs, field, value, longitude] of kept) {
-    samples.push([at, field, longitude === undefined ? value : { latitude: Number(value), longitude }])
-    at -= sinceMs
-  }
-  samples.pop()
+  const samples = kept.map(([ms, number, value, longitude]): Sample => {
+    at -= ms
+    return [at + ms, fields[number] ?? number, longitude === undefined ? value : { latitude: Number(value), longitude }]
+  })
   return samples.toReversed()
 }
 
-function textOf(samples: readonly Sample[], beforeMs: number): string {
+function textOf(samples: readonly Sample[], beforeMs: number, fields: readonly string[]): string {
   let [text, before] = ['', beforeMs]
   for (const [at, field, value] of samples) {
+    const number = typeof field === 'number' ? field : fields.indexOf(field)
     const isPair = isPlace(value) && Object.keys(value).length === 2
-    text = `${JSON.stringify([at - before, field, ...(isPair ? [value.latitude, value.longitude] : [value])])},${text}`
+    text = `${JSON.stringify([at - before, number, ...(isPair ? [value.latitude, value.longitude] : [value])])},${text}`
     before = at
   }
   return text
 }
 
-type Message = Pick<EdgeStep, 'event' | 'before' | 'after' | 'at' | 'arrivedMs'>
-
 /** The values of a message that an episode needs, each with its time. */
-function samplesIn({ fields }: Definition, { event, before, after, at, arrivedMs }: Message): Sample[] {
+function samplesIn({ fields }: Definition, { event, before, after, at, arrivedMs }: EdgeStep): Sample[] {
   const sentMs = credibleMs(at.getTime(), arrivedMs)
   const samples: Sample[] = []
-  const add = (name: string, value: FieldValue, ms: number): void => {
-    const field = fields.indexOf(name)
-    if (field < 0 || (value === null && !nullMeansNone.has(name)) || lengthOf(value) > longestValue) return
-    samples.push([ms, field, value])
+  const add = (name: string, value: FieldValue | null, ms: number): void => {
+    const isNone = value === null && !nullMeansNone.has(name)
+    if (fields.includes(name) && !isNone && lengthOf(value) <= longestValue) samples.push([ms, name, value])
   }
   if (event.topic === 'vehicle_data')
     for (const { field, value, atMs } of documentValues(event.vehicleData, sentMs)) {
@@ -729,145 +675,74 @@ function samplesIn({ fields }: Definition, { event, before, after, at, arrivedMs
       add(field, after.at(field)?.getTime() === ms ? (after.value(field) ?? value) : value, ms)
     }
   if (event.topic !== 'data') return samples
-  const { undecoded } = event
   const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
-  const names = fields.filter((name) => data[name] != null || (data[name] === null && !Object.hasOwn(undecoded, name)))
+  const names = fields.filter((name) => data[name] !== undefined && !Object.hasOwn(event.undecoded, name))
   // A clock that was ahead and is right again says an earlier time of what is newer: by as much as a message takes.
-  const isNewer = (name: string): boolean => Number(after.at(name)) === at.getTime()
-  const known = names.map((name) => (isNewer(name) ? Number(before.at(name)) : 0))
+  const known = names.map((name) => (Number(after.at(name)) === at.getTime() ? Number(before.at(name)) : 0))
   const ms = Math.max(sentMs, ...known.map((one) => (one > sentMs && one - sentMs <= quietMs ? one + 1 : 0)))
   for (const name of names) add(name, data[name] ?? null, ms)
   return samples
 }
 
 /** What the receiver knew of a vehicle before it was given the episode. */
-function keptSamples({ uses }: Definition, before: AnyVehicleView): Sample[] {
-  return uses.flatMap(({ field, decides }, index) => {
+function keptSamples({ fields, deciding }: Definition, before: AnyVehicleView): Sample[] {
+  return fields.flatMap((field) => {
     const value = before.value(field)
-    const at = decides ? before.since(field) : before.at(field)
+    const at = deciding.has(field) ? before.since(field) : before.at(field)
     const isKept = value !== undefined && before.isCertain(field) && lengthOf(value) <= longestValue
-    return isKept && at !== undefined ? [[at.getTime(), index, value]] : []
+    return isKept && at !== undefined ? [[at.getTime(), field, value]] : []
   })
 }
 
-/** Whether values can decide nothing, so that they are only kept. */
-function isCalm(
-  { uses, during, until }: Definition,
-  heardMs: number,
-  head: Head,
-  own: readonly Sample[],
-  after: AnyVehicleView,
-): boolean {
-  let isDeciding = false
-  for (const [at, field] of own)
-    if (uses[field]?.decides !== true) {
-      if (at < head.calm) return false
-    } else if (at < heardMs || head.mode === 'ask') return false
-    else isDeciding = true
-  if (!isDeciding) return true
-  if (head.mode === 'off') return during.test(after) === false
-  return until === undefined ? during.test(after) === true : until.test(after) === false
-}
-
-/** When the newest gap ended. 0: not known. In an inbox that processes share, the numbers of messages are no times. */
-function gapEndOf(view: AnyVehicleView): number {
-  const ms = view instanceof Snapshot ? msOfSeq(view.parts().gapTo) : 0
-  return ms < firstTimeMs ? 0 : ms
+/** A gap that ended at this time of the receiver. By the vehicle's time: one that is learned late does not make uncertain what came after it. */
+function gapSample({ heard, arrived }: Last, endMs: number): Sample {
+  const listens = heard - arrived + endMs
+  return [Math.min(heard, listens), gapOf, listens]
 }
 
 function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> | undefined {
   const { event, arrivedMs, timer, before, after } = step
-  const { silence, corrects, shape } = definition
+  const { during, until, deciding, silence, corrects } = definition
   const isTimer = event.topic === 'timer'
-  const sentMs = credibleMs(step.at.getTime(), arrivedMs)
-  const gapMs = gapEndOf(after)
   const isNew = typeof step.memory !== 'string'
-  const text = typeof step.memory === 'string' ? step.memory : Memory.blank(definition, sentMs, arrivedMs, gapMs)
-  const samplesAt = text.indexOf('\n') + 1
-  const headAt = text.indexOf('\n', samplesAt) + 1
-  const last: Last = JSON.parse(text.slice(0, samplesAt))
-  const head: Head = JSON.parse(text.slice(headAt, text.indexOf('\n', headAt)))
+  const sentMs = credibleMs(step.at.getTime(), arrivedMs)
+  // When the newest gap ended. 0: not known. In an inbox that processes share, the numbers of messages are no times, and count from 1.
+  const gapEnd = after instanceof Snapshot ? msOfSeq(after.parts().gapTo) : 0
+  const gapMs = gapEnd < Date.UTC(2002) ? 0 : gapEnd
   const own = samplesIn(definition, step)
   if (isNew && !isTimer) own.unshift(...keptSamples(definition, before))
   if (isNew && own.length === 0) return undefined
+  const memory = new Memory(definition, after.vin, isNew ? undefined : step.memory)
+  const { last, head } = memory
   // Messages without one of the fields say that there was no silence: now and then one, and the last one before it.
   const isLast = last.heard > last.noted && sentMs - last.heard >= Math.min(silence, signMs)
   const isSign = own.length === 0 && (sentMs > last.noted + signMs || sentMs < head.hole)
-  const signs = isTimer || isNew || silence === Infinity ? [] : [isLast ? last.heard : [], isSign ? sentMs : []].flat()
+  const signs = isTimer || silence === Infinity ? [] : [isLast ? last.heard : [], isSign ? sentMs : []].flat()
   const samples = [...signs.map((ms): Sample => [ms, heardOf, 0]), ...own]
   const isGap = !isNew && (timer === undefined || timer.acrossGap === true || gapMs > head.gapMs)
   const isSilence = !isTimer && sentMs - last.heard >= silence
-  const isFull = headAt - samplesAt > mostSamples || arrivedMs - head.checked >= corrects
-  const isDue = Math.max(sentMs, last.heard) >= head.wakes || (own.length === 0 && sentMs < head.hole)
-  const mayKeep = !isTimer && !isGap && !isSilence && !isFull && !isDue && head.shape === shape
-  if (mayKeep && isCalm(definition, last.heard, head, own, after)) {
-    // Nothing to write: the last word of a vehicle is known to half a minute.
-    if (samples.length === 0 && sentMs < last.heard + signMs / 2) return undefined
-    const added = textOf(samples, last.noted)
-    hear(last, sentMs, arrivedMs)
-    last.noted = samples.at(-1)?.[0] ?? last.noted
-    return { memory: `${JSON.stringify(last)}\n${added}${text.slice(samplesAt)}` }
-  }
-  const memory = new Memory(definition, after.vin, text)
-  if (isGap) {
-    // By the vehicle's time. A gap of which the receiver learns late does not make uncertain what came after it.
-    const gapEnd = last.heard - last.arrived + (gapMs > head.gapMs ? gapMs : Math.max(arrivedMs, last.arrived))
-    samples.unshift([Math.min(last.heard, gapEnd), gapOf, gapEnd])
-    memory.head.gapMs = Math.max(gapMs, head.gapMs)
-  }
-  if (isSilence) memory.head.hole = sentMs
-  if (!isTimer) hear(memory.last, sentMs, arrivedMs)
+  if (isGap) samples.unshift(gapSample(last, gapMs > head.gapMs ? gapMs : Math.max(arrivedMs, last.arrived)))
+  const isFull = memory.samples.length > mostSamples || arrivedMs - head.checked >= corrects
+  const isInHole = own.length === 0 && sentMs < head.hole
+  const decides = ([, field]: Sample): boolean => deciding.has(field)
+  const isInPlace = own.every((sample) => sample[0] >= (decides(sample) ? last.heard : head.calm))
+  const goesOn = (): boolean => head.is === (head.is && until ? until.test(after) === false : during.test(after))
+  const isCalm = isInPlace && (!own.some(decides) || goesOn())
+  // The last word of a vehicle is known to half a minute.
+  const isNothing = samples.length === 0 && sentMs < last.heard + signMs / 2
+  head.gapMs = Math.max(gapMs, head.gapMs)
+  if (isSilence) head.hole = sentMs
+  if (!isTimer && sentMs > last.heard) Object.assign(last, { heard: sentMs, arrived: arrivedMs })
+  // Such values decide nothing, so they are only kept.
+  if (isCalm && !isTimer && !isGap && !isSilence && !isFull && !isInHole)
+    return isNothing ? undefined : { memory: memory.add(samples).text }
   // A time that is up by the vehicle's clock, and not by ours.
   return memory.evaluate(samples, arrivedMs, isTimer && timer?.byArrival !== true ? sentMs : 0)
 }
 
-function hear(last: Last, sentMs: number, arrivedMs: number): void {
-  if (sentMs > last.heard) Object.assign(last, { heard: sentMs, arrived: arrivedMs })
-}
-
-/** Whether each span and growth has its value of the end, and, if it need not be told yet, each path too. */
-const hasAll = ({ measures }: Definition, { notes }: Running, isToTell: boolean): boolean =>
-  measures.every(
-    ({ measure: { kind }, key }) =>
-      notes[key]?.after !== undefined || kind === 'range' || (isToTell && kind === 'path'),
-  )
-
-const idOf = ({ name }: Definition, vin: string, first: number): string =>
-  `${vin}:${name}:${new Date(first).toISOString()}`
-
-/** What the handler gets of an episode, and a hash that differs for another content. */
-function contentOf(definition: Definition, running: Running) {
-  const values: Record<string, unknown> = {}
-  const missing: string[] = []
-  for (const { name, measure, key } of definition.measures) {
-    const { value, isMissing } = resultOf(measure, running.notes[key] ?? {}, running, definition)
-    values[name] = value
-    if (isMissing) missing.push(name)
-  }
-  const { start, end, paused, cut, gap } = running
-  return { values, missing, hash: markOf(JSON.stringify([start, end, paused, cut, gap, values, missing])) }
-}
-
-function occurrence(definition: Definition, vin: string, running: Running, told: Told, endMs: number): Episode {
-  const { start, end, paused, cut = false, gap = false } = running
-  const { missing, values } = contentOf(definition, running)
-  return {
-    vin,
-    id: idOf(definition, vin, told.first),
-    revision: told.revision,
-    lasts: end === undefined,
-    at: new Date(endMs),
-    startedAt: new Date(start),
-    endedAt: new Date(endMs),
-    durationMs: endMs - start,
-    pausedMs: paused,
-    cut,
-    revoked: told.hash === revoked,
-    acrossGap: gap,
-    missing,
-    ...values,
-  }
-}
+/** Whether each span, growth and path has its value of the end, but for one kind. */
+const hasAll = ({ measures }: Definition, { notes }: Running, but: Measure['kind'] = 'range'): boolean =>
+  measures.every(({ measure: { kind }, key }) => kind === 'range' || kind === but || notes[key]?.after !== undefined)
 
 /** All episodes of a list of events. */
 function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalogue>>): Episode[] {
@@ -879,32 +754,33 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
   const events = [...given].toSorted((one, other) => order(one) - order(other))
   const vins = new Set(events.flatMap(({ vin }) => vin ?? []))
   return [...vins].toSorted().flatMap((vin) => {
-    const fold = new Fold(definition, vin, nothingKnown()).run(historySamples(definition, vin, events)).pass(Infinity)
-    return fold.all.flatMap((each) => {
-      const { start, end = start } = each
-      return end - start < definition.atLeast ? [] : [occurrence(definition, vin, each, untold(start, 1), end)]
-    })
+    const samples: Sample[] = []
+    const last: Last = { heard: 0, arrived: 0, noted: 0 }
+    let [state, seq] = [VehicleState.unknown(vin, definition.slots), 0]
+    for (const event of events) {
+      if (event.vin !== vin && (event.vin !== undefined || event.topic !== 'gap')) continue
+      const arrivedMs = event.receivedAt.getTime()
+      if (event.topic === 'gap' && last.heard > 0) samples.push(gapSample(last, event.to.getTime()))
+      if (event.topic === 'gap' || event.topic === 'timer' || event.topic === 'unknown') continue
+      seq = Math.max(seq + 1, firstSeqAt(arrivedMs))
+      const { after, sentMs } = applied(state, { event, seq, gapTo: -1 })
+      const views = { before: new Snapshot(state, arrivedMs, -1), after: new Snapshot(after, arrivedMs, -1) }
+      state = after
+      const step = {
+        event,
+        ...views,
+        at: new Date(sentMs),
+        arrivedMs,
+        changes: [],
+        memory: undefined,
+        timer: undefined,
+      }
+      const own = samplesIn(definition, step)
+      const heard = credibleMs(sentMs, arrivedMs)
+      samples.push(...(own.length > 0 ? own : [[heard, heardOf, 0] as const]))
+      if (heard > last.heard) Object.assign(last, { heard, arrived: arrivedMs })
+    }
+    const fold = new Fold(definition, vin, nothingKnown(definition)).run(samples).pass(Infinity)
+    return fold.found.map((each) => Object.assign(episodeOf(definition, vin, each, fold.known.at), { revision: 1 }))
   })
-}
-
-function historySamples(definition: Definition, vin: string, events: readonly FleetEvent<FieldCatalogue>[]): Sample[] {
-  const samples: Sample[] = []
-  let state = VehicleState.unknown(vin, definition.slots)
-  let [heard, arrived, seq] = [0, 0, 0]
-  for (const event of events) {
-    if (event.vin !== vin && (event.vin !== undefined || event.topic !== 'gap')) continue
-    const receivedMs = event.receivedAt.getTime()
-    if (event.topic === 'gap' && heard > 0) samples.push([heard, gapOf, heard + event.to.getTime() - arrived])
-    if (event.topic === 'gap' || event.topic === 'timer' || event.topic === 'unknown') continue
-    seq = Math.max(seq + 1, firstSeqAt(receivedMs))
-    const { after, sentMs } = applied(state, { event, seq, gapTo: -1 })
-    const views = { before: new Snapshot(state, receivedMs, -1), after: new Snapshot(after, receivedMs, -1) }
-    state = after
-    const sent = credibleMs(sentMs, receivedMs)
-    const own = samplesIn(definition, { event, ...views, at: new Date(sentMs), arrivedMs: receivedMs })
-    samples.push(...own)
-    if (own.length === 0) samples.push([sent, heardOf, 0])
-    if (sent > heard) [heard, arrived] = [sent, receivedMs]
-  }
-  return samples
 }

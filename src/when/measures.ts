@@ -41,7 +41,6 @@ export interface PathPoint extends Location {
   readonly at: Date
 }
 
-/** The most points of a path. */
 export const mostOfPath = 1_000
 
 /** A value and when it was reported, in milliseconds since the epoch. `isOld`: the value from before `splits`, reported again. */
@@ -84,7 +83,6 @@ interface Patience {
   readonly corrects: number
 }
 
-/** Whether a measure can use a value. */
 const fits = ({ kind }: Measure, value: FieldValue): boolean =>
   kind === 'span' || (kind === 'path' ? isPlace(value) : typeof value === 'number')
 
@@ -98,11 +96,12 @@ export function begun(measure: Measure, known: Seen | undefined, start: number):
   return notes
 }
 
-/** Notes a value after the start. */
+/** Notes a value after the start, or what a counter grew up to the start. */
 export function note(measure: Measure, notes: Notes, seen: Seen, episode: Bounded, patience: Patience): void {
-  const { end } = episode
+  const { start, end } = episode
   const { kind } = measure
-  if (!fits(measure, seen[1]) || (kind === 'range' && end !== undefined && seen[0] !== end)) return
+  if (!fits(measure, seen[1]) || (kind === 'range' && (seen[0] < start || seen[0] > (end ?? seen[0])))) return
+  if (kind === 'growth' && seen[0] === start) return advance(measure, notes, seen)
   const isOfIt = end === undefined || isOfEnd(notes, seen, end, episode, patience)
   notes[end === undefined ? 'before' : 'latest'] = seen
   if (!isOfIt) return
@@ -111,50 +110,39 @@ export function note(measure: Measure, notes: Notes, seen: Seen, episode: Bounde
   if (end === undefined || kind !== 'path') advance(measure, notes, seen)
 }
 
-/** An interruption is over, and the episode goes on. */
-export function resumed(measure: Measure, notes: Notes): void {
-  const { latest } = notes
-  delete notes.after
-  delete notes.latest
-  if (latest === undefined) return
-  notes.from ??= latest
-  notes.before = latest
-  advance(measure, notes, latest)
-}
-
 /** A value came too late for its place. Where the order of values does not matter, it counts. Otherwise it may be the one that is needed. */
-export function noteLate(measure: Measure, notes: Notes, seen: Seen, episode: Bounded, { waits }: Patience): void {
+export function noteLate(measure: Measure, notes: Notes, seen: Seen, episode: Bounded, patience: Patience): void {
   const [at, value] = seen
-  const { start, end = Infinity } = episode
-  const { from = [Infinity], before = [-Infinity] } = notes
-  if (!fits(measure, value) || at > end + waits) return
-  if (measure.kind === 'range') {
-    if (at >= start && at <= end) advance(measure, notes, seen)
-  } else if (from[0] > start || (at > from[0] && (measure.kind !== 'span' || at > before[0]))) notes.isPartial = true
+  const { start, end = at } = episode
+  const { from = [Infinity], before = from } = notes
+  const [newest] = measure.kind === 'span' ? before : from
+  if (measure.kind === 'range') note(measure, notes, seen, episode, patience)
+  else if (fits(measure, value) && at <= end + patience.waits && (from[0] > start || at > newest))
+    notes.isPartial = true
 }
 
-/**
- * Whether a value belongs to the end: for a while any, and then the first one, because a parked vehicle has not moved since. But a number
- * that goes the other way has changed since: the vehicle was charged, or lost charge. Then no later one is that of the end either.
- */
-function isOfEnd(
-  notes: Notes,
-  [at, value]: Seen,
-  end: number,
-  { cut }: Bounded,
-  { waits, corrects }: Patience,
-): boolean {
+/** For a while any value is that of the end, and then the first one: a parked vehicle has not moved. But not a number that goes the other way: it was charged. */
+function isOfEnd(notes: Notes, seen: Seen, end: number, { cut }: Bounded, { waits, corrects }: Patience): boolean {
   const { from, before, latest } = notes
-  if (cut === true) return false
-  if (at <= end + waits) return true
+  const [at, value] = seen
+  if (cut === true || at <= end + waits) return cut !== true
   if (latest !== undefined || at > end + corrects) return false
   if (before === undefined || typeof value !== 'number') return true
   return (Number(before[1]) - Number(from?.[1])) * (value - Number(before[1])) >= 0
 }
 
-function advance(measure: Measure, notes: Notes, [at, value]: Seen): void {
-  const { kind, startsAt } = measure
-  if (kind === 'path' && isPlace(value)) extend(notes, at, value, measure)
+/** An interruption is over, and the episode goes on. */
+export function resumed(measure: Measure, notes: Notes, episode: Bounded, patience: Patience): void {
+  const { latest } = notes
+  delete notes.after
+  delete notes.latest
+  if (latest !== undefined) note(measure, notes, latest, episode, patience)
+}
+
+function advance(measure: Measure, notes: Notes, seen: Seen): void {
+  const { kind, startsAt, everyMeters = 0, mostPoints = mostOfPath } = measure
+  const [, value] = seen
+  if (kind === 'path') extend(notes, seen, everyMeters, mostPoints)
   if (typeof value !== 'number') return
   if (kind === 'range') {
     notes.least = Math.min(notes.least ?? value, value)
@@ -167,20 +155,20 @@ function advance(measure: Measure, notes: Notes, [at, value]: Seen): void {
   }
 }
 
-function extend(notes: Notes, at: number, place: Location, { everyMeters = 0, mostPoints }: Measure): void {
-  const { latitude, longitude } = place
-  const step = notes.counted && metersBetween(notes.counted, place)
+function extend(notes: Notes, [at, value]: Seen, everyMeters: number, mostPoints: number): void {
+  if (!isPlace(value)) return
+  const { counted, points = [], spacing = everyMeters } = notes
+  const step = counted && metersBetween(counted, value)
   if (step !== undefined && step < everyMeters) return
+  const { latitude, longitude } = value
   notes.meters = (notes.meters ?? 0) + (step ?? 0)
   notes.counted = { latitude, longitude }
-  const points = (notes.points ??= [])
-  const spacing = (notes.spacing ??= everyMeters)
   const last = points.at(-1)
-  if (last !== undefined && metersBetween(pointOf(last), place) < spacing) return
+  if (last !== undefined && metersBetween(pointOf(last), value) < spacing) return
   points.push([Math.round(at / 1_000), Math.round(latitude * degrees), Math.round(longitude * degrees)])
-  if (points.length <= (mostPoints ?? mostOfPath)) return
-  notes.points = points.filter((_, nth) => nth % 2 === 0)
-  notes.spacing = 2 * spacing
+  const isFull = points.length > mostPoints
+  notes.points = isFull ? points.filter((_, nth) => nth % 2 === 0) : points
+  notes.spacing = isFull ? 2 * spacing : spacing
 }
 
 /** A point as it is kept: in seconds and in 1/100,000 degrees. */
@@ -192,16 +180,12 @@ const pointOf = ([second, north, east]: Point): PathPoint => ({
   longitude: east / degrees,
 })
 
-interface Result {
-  readonly value: unknown
-  readonly isMissing: boolean
-}
-
+type Result = readonly [value: unknown, isMissing: boolean]
 /** The value of a measure, and whether its name is `missing`. */
 export function resultOf(measure: Measure, notes: Notes, { start, end }: Bounded, { waits }: Patience): Result {
   const { kind, startsAt } = measure
   const { from, before, after, isPartial = false, least = null, most = null } = notes
-  if (kind === 'range') return { value: { least, most }, isMissing: least === null || isPartial }
+  if (kind === 'range') return [{ least, most }, least === null || isPartial]
   const to = after ?? before
   const isOne = to === undefined || to[0] === from?.[0]
   // An older value of the end may not be that of the end.
@@ -211,38 +195,27 @@ export function resultOf(measure: Measure, notes: Notes, { start, end }: Bounded
     const isNothing = startsAt === undefined || isPartial ? isOne : to === undefined
     // Sums of decimal fractions have tails.
     const value = isNothing ? null : Math.round((notes.sum ?? 0) * 1e6) / 1e6
-    return { value, isMissing: isNothing || isStale || isPartial || (isLate && startsAt === undefined) }
+    return [value, isNothing || isStale || isPartial || (isLate && startsAt === undefined)]
   }
   const isMissing = isOne || isLate || isStale || isPartial
-  if (kind === 'path') return { value: pathOf(notes), isMissing }
+  if (kind === 'path') return [pathOf(notes), isMissing]
   // One value is that of one end: both would say that nothing changed.
   const [first, last] = isOne && after !== undefined ? [undefined, to] : [from, isOne ? undefined : to]
-  const value: Span = { from: first?.[1] ?? null, to: last?.[1] ?? null, fromAt: dateOf(first), toAt: dateOf(last) }
-  return { value, isMissing }
+  return [{ from: first?.[1] ?? null, to: last?.[1] ?? null, fromAt: dateOf(first), toAt: dateOf(last) }, isMissing]
 }
 
 const dateOf = (seen: Seen | undefined): Date | null => (seen === undefined ? null : new Date(seen[0]))
 
-/** A parked vehicle's position jumps by some meters. */
-const jitterMeters = 10
+/** A shorter way is none. And the position of a parked vehicle jumps by some meters. */
+const [leastMeters, jitterMeters] = [0.1, 10]
 
+/** The way that was noted, with the positions of both ends. */
 function pathOf(notes: Notes): Path {
   const { from, before, after } = notes
-  const points = (notes.points ?? []).map(pointOf)
-  let { meters = 0, counted: last } = notes
-  for (const [seen, least] of [
-    [before, 0],
-    [after, jitterMeters],
-  ] as const) {
-    // prettier-ignore
-    if (seen === undefined || !isPlace(seen[1])) continue
-    const { latitude, longitude } = seen[1]
-    const more = last && metersBetween(last, seen[1])
-    if (more !== undefined && more <= least) continue
-    meters += more ?? 0
-    last = seen[1]
-    points.push({ at: new Date(Math.round(seen[0] / 1_000) * 1_000), latitude, longitude })
-  }
+  const whole: Notes = { ...notes, points: [...(notes.points ?? [])], spacing: 0 }
+  if (before !== undefined) extend(whole, before, leastMeters, Infinity)
+  if (after !== undefined) extend(whole, after, jitterMeters, Infinity)
+  const { points = [], meters = 0 } = whole
   const known = new Set([from, before, after].flatMap((seen) => seen?.[0] ?? []))
-  return { points, meters: known.size < 2 ? null : Math.round(meters * 10) / 10 }
+  return { points: points.map(pointOf), meters: known.size < 2 ? null : Math.round(meters * 10) / 10 }
 }

@@ -96,12 +96,6 @@ function kindOf(value: unknown): string {
   return 'empty'
 }
 
-function keep(reading: FieldReading, name: string, value: FieldValue): void {
-  reading.data[name] = value
-  // When a list has a field twice, the later value counts.
-  if (reading.undecoded !== emptyObject) delete reading.undecoded[name]
-}
-
 /** Never looked up: a lookup hashes the name, and Deno's engine gives thousands of long numbers the same hash. */
 const longNumber = /^\d{6,}$/
 
@@ -118,7 +112,13 @@ function readField(reading: FieldReading, name: string, sent: unknown, rules: Fi
   if (value === null) decoded = null
   else if (rules.readers === undefined) decoded = isDeeperThan(value) ? undefined : asJson(value)
   else decoded = field === undefined ? readAny(value, wrapper) : field.read(value, wrapper)
-  if (decoded !== undefined) return keep(reading, field === undefined ? name : field.name, decoded)
+  if (decoded !== undefined) {
+    const known = field === undefined ? name : field.name
+    reading.data[known] = decoded
+    // When a list has a field twice, the later value counts.
+    if (reading.undecoded !== emptyObject) delete reading.undecoded[known]
+    return
+  }
   reading.data[name] = null
   if (reading.undecoded === emptyObject) reading.undecoded = wireObject<Json>()
   // JSON can carry an infinite number as 1e999, but cannot write it again. So it becomes text, in the maker's spelling.

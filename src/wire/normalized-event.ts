@@ -192,11 +192,6 @@ function readConnectivity(event: NormalizedEvent, sent: unknown): boolean {
   return status !== '' && networkInterface !== ''
 }
 
-/** The payload of a topic in a message that has the topic's key. For `connectivity` the payload is the message itself. */
-export function payloadIn(message: JsonObject, topic: WireTopic): unknown {
-  return topic === 'connectivity' ? message : message[topic]
-}
-
 /** Reads the payload of a topic into its event. Returns false when the payload has a shape that the topic never has. */
 export function readPayload(event: NormalizedEvent, topic: WireTopic, sent: unknown, rules: FieldRules): boolean {
   switch (topic) {

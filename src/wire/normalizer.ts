@@ -12,7 +12,7 @@ import {
   undatedMeta,
 } from './envelope.ts'
 import { fieldReaders } from './field-types.ts'
-import { NormalizedEvent, payloadIn, readPayload } from './normalized-event.ts'
+import { NormalizedEvent, readPayload } from './normalized-event.ts'
 import { asJsonObject, emptyObject, isJsonObject, isPresent, type JsonObject } from './record.ts'
 import { isTimeSet, isoText, readInstant, readTime } from './scalars.ts'
 import { split, splitValue } from './split.ts'
@@ -112,7 +112,8 @@ function readPlain(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format, r
   )
   if (topic === undefined) return unknown('no_topic', event)
   if (pinned !== 'auto' && pinned !== format) return unknown('format_mismatch', event)
-  return withPayload(event, topic, payloadIn(raw, topic), rules)
+  // The payload of `connectivity` has no key of its own.
+  return withPayload(event, topic, topic === 'connectivity' ? raw : raw[topic], rules)
 }
 
 function withPayload(event: NormalizedEvent, topic: WireTopic, payload: unknown, rules: FieldRules): NormalizedEvent {
@@ -143,7 +144,8 @@ function readEnvelope(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format
   const event = eventOf(topic ?? 'unknown', vin, undefined, createdMs, receivedAt, 'event_collector', meta, raw)
   if (pinned !== 'auto' && pinned !== 'event_collector') return unknown('format_mismatch', event)
   if (topic === undefined || !isTelemetry) return unknown('foreign_event', event)
-  return withPayload(event, topic, nested === undefined ? body : payloadIn(nested, topic), rules)
+  const payload = nested === undefined || topic === 'connectivity' ? (nested ?? body) : nested[topic]
+  return withPayload(event, topic, payload, rules)
 }
 
 /**

@@ -2,7 +2,16 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { createReceiver, dedupe, type Delivery, type GapEvent, memoryInbox, Retry, vehicles } from 'fleethook'
+import {
+  createReceiver,
+  dedupe,
+  type Delivery,
+  FleethookError,
+  type GapEvent,
+  memoryInbox,
+  Retry,
+  vehicles,
+} from 'fleethook'
 import { branch } from 'fleethook/branch'
 import type { Inbox, InboxFactory } from 'fleethook/extend'
 import { durableObjectInbox } from 'fleethook/inbox/durable-object'
@@ -10,7 +19,7 @@ import { kafkaInbox } from 'fleethook/inbox/kafka'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { createOnce, type Once } from 'fleethook/once'
-import { fakeClock, message } from 'fleethook/testing'
+import { deliver, fakeClock, message, vehicle } from 'fleethook/testing'
 import { is, silent, starts } from 'fleethook/when'
 import { silent as silence, unwatched } from '../vehicles/scene.ts'
 import { afterEach, describe, expect, test } from 'vitest'
@@ -142,6 +151,28 @@ describe.each(pairs)('a branch %s', (_, places) => {
       )
     await soon(() => expect(receiver.stats()).toMatchObject({ received: 42, handled: 42 }))
     await soon(() => expect(receiver.stats().branches?.['crm']).toMatchObject({ received: 42, handled: 42 }))
+  })
+
+  test('a test that waits for a message waits for its handlers on the branch, too', async () => {
+    const place = places()
+    const receiver = createReceiver({ secret: false, log: silence, inbox: place('inbox') })
+    stops.push(() => receiver.drain())
+    const stored: number[] = []
+    branch(receiver, { name: 'crm', inbox: place('crm'), retry: { attempts: 2, minMs: 1 } }).on(
+      'data',
+      async (event, { delivery }) => {
+        await new Promise((resolve) => setImmediate(resolve))
+        if (delivery.attempt === 1) throw new Error('again')
+        stored.push(odometer(event))
+      },
+    )
+    for (const at of [1, 2]) {
+      const { settled } = await deliver(receiver, message.data({ Odometer: at }, { vin: 'A' }))
+      await settled
+      expect(stored).toHaveLength(at)
+    }
+    await vehicle(receiver, 'B').data({ Odometer: 3 })
+    expect(stored).toEqual([1, 2, 3])
   })
 
   test('delays nobody while its handlers fail, and is complete and in order afterwards', async () => {
@@ -546,6 +577,105 @@ test('an inbox of a branch that does not answer holds the receiver for a second,
   answers[0]?.()
   await soon(() => expect(behind).toEqual([0, 1, 2, 3, 4]))
   expect(lines.filter((line) => line.includes('fast enough again'))).toHaveLength(1)
+})
+
+test.each(['opens late', 'never opens'])(
+  'what waits at a start has its turn once a branch is open, so that kills meanwhile are no crashes of it: one that %s',
+  async (how) => {
+    const clock = fakeClock()
+    const place = inFolder(newFolder())
+    const before = createReceiver({ secret: false, clock, log: silence, inbox: place('inbox') })
+    before.on('data', () => {
+      throw new Error('not in this process')
+    })
+    await before.accept({ authorization: undefined, body: data('A', 1) })
+    await soon(() => expect(before.stats().retried + (before.stats().failing?.messages ?? 0)).toBeGreaterThan(0))
+    await before.drain()
+    let claims = 0
+    const kept = place('inbox')
+    const counting: InboxFactory = (settings) => {
+      const inbox: Inbox = kept(settings)
+      const { claim } = inbox
+      return Object.assign(inbox, {
+        claim(id: string) {
+          claims += 1
+          return claim(id)
+        },
+      })
+    }
+    const opened = Promise.withResolvers<void>()
+    const late: InboxFactory = (settings) => {
+      const inbox: Inbox = memoryInbox()(settings)
+      const { open } = inbox
+      return Object.assign(inbox, {
+        open: (options: Parameters<Inbox['open']>[0]) => opened.promise.then(() => open(options)),
+      })
+    }
+    const receiver = createReceiver({ secret: false, clock, log: silence, inbox: counting })
+    stops.push(() => receiver.drain({ deadlineMs: 0 }))
+    const handled: number[] = []
+    receiver.on('data', (event) => void handled.push(odometer(event)))
+    branch(receiver, { name: 'crm', inbox: late }).on('data', () => {})
+    await receiver.open()
+    await clock.advance(4_000)
+    expect(claims).toBe(0)
+    if (how === 'opens late') opened.resolve()
+    else await clock.advance(1_000)
+    await soon(async () => {
+      await clock.advance(1_000)
+      expect(handled).toEqual([1])
+    })
+    expect(claims).toBe(1)
+    opened.resolve()
+  },
+)
+
+test.each([
+  ['fails to open', true],
+  ['refuses each message', false],
+])('an inbox of a branch that %s after seconds holds the receiver once', async (_how, opens) => {
+  const clock = fakeClock()
+  let isDown = true
+  const memory = memoryInbox()
+  const afterSeconds = async (): Promise<void> => {
+    if (!isDown) return
+    await new Promise<void>((resolve) => clock.after(3_000, resolve))
+    throw new FleethookError('inbox_unavailable', 'No connection within 3 s.')
+  }
+  const down: InboxFactory = (settings) => {
+    const inbox: Inbox = memory(settings)
+    const { open, put } = inbox
+    return Object.assign(inbox, {
+      async open(options: Parameters<Inbox['open']>[0]) {
+        if (opens) await afterSeconds()
+        return open(options)
+      },
+      async put(messages: Parameters<Inbox['put']>[0]) {
+        if (!opens) await afterSeconds()
+        return put(messages)
+      },
+    })
+  }
+  const receiver = createReceiver({ secret: false, clock, log: silence })
+  stops.push(() => receiver.drain({ deadlineMs: 0 }))
+  const waited: number[] = []
+  receiver.on('data', (event) => void waited.push(clock.now() - event.receivedAt.getTime()))
+  const crm = branch(receiver, { name: 'crm', inbox: down }).on('data', () => {})
+  const post = (at: number): unknown => receiver.accept({ authorization: undefined, body: data('A', at) })
+  for (let at = 0; at < 20; at += 1) {
+    await post(at)
+    await clock.advance(1_000)
+  }
+  await soon(() => expect(waited).toHaveLength(20))
+  expect(waited.filter((ms) => ms > 0).length).toBeLessThanOrEqual(4)
+  isDown = false
+  await soon(async () => {
+    await clock.advance(1_000)
+    const { handled } = crm.stats()
+    await post(99)
+    await soon(() => expect(crm.stats().handled).toBeGreaterThan(handled), 1_000)
+  })
+  await soon(() => expect(crm.stats().pending.messages).toBe(0))
 })
 
 test('an inbox of a branch that answers others is busy, and the receiver waits until it has a message', async () => {

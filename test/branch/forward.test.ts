@@ -131,7 +131,7 @@ describe.each([
   })
 
   describe('what follows from the answer', () => {
-    test.each([408, 425, 429, 500, 502, 503, 504])('%i is tried again, in order per vehicle', async (status) => {
+    test.each([408, 425, 429, 500, 502, 503, 504, 599])('%i is tried again, in order per vehicle', async (status) => {
       const { url, requests } = await destination((response, _request, at) =>
         at <= 2 ? response.writeHead(status).end('why it failed') : ok(response),
       )
@@ -146,7 +146,7 @@ describe.each([
       expect(lines.join()).not.toContain('why it failed')
     })
 
-    test.each([400, 401, 403, 404, 409, 410, 413, 422, 301, 302, 307, 308, 304])(
+    test.each([400, 401, 403, 404, 409, 410, 413, 422, 301, 302, 307, 308, 304, 600, 999])(
       '%i is a dead letter at once, and the vehicle goes on',
       async (status) => {
         const other = await destination(ok)
@@ -237,6 +237,27 @@ describe.each([
       const receiver = receiverTo(url)
       for (const at of [1, 2]) await receiver.accept({ authorization: undefined, body: data('A', at) })
       await soon(() => expect(staging(receiver)?.handled).toBe(2))
+      expect(requests).toHaveLength(2)
+    })
+
+    test.each([
+      ['its end is late', (response: ServerResponse) => void response.writeHead(200).write('and so on')],
+      [
+        'it breaks off',
+        (response: ServerResponse) => void response.socket?.end('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nOK'),
+      ],
+      [
+        'it has a wrong chunk',
+        (response: ServerResponse) => {
+          response.writeHead(200).write('a chunk')
+          setTimeout(() => response.socket?.end('no chunk at all\r\n'), 50)
+        },
+      ],
+    ])('a 2xx is the answer, also when %s', async (_how, answer) => {
+      const { url, requests } = await destination(answer)
+      const receiver = receiverTo(url, { timeoutMs: 500 })
+      for (const at of [1, 2]) await receiver.accept({ authorization: undefined, body: data('A', at) })
+      await soon(() => expect(staging(receiver)).toMatchObject({ handled: 2, retried: 0 }))
       expect(requests).toHaveLength(2)
     })
 

@@ -28,3 +28,14 @@ test('the sums of the page follow from its figures', () => {
     }
   }
 })
+
+test('the processes that the page recommends can handle the peak with 70 % of a core each', () => {
+  const processes = (vehicles: string, inbox: string): number => {
+    const sums = new RegExp(`^\\| +${vehicles} \\| +[\\d,]+ \\|.*$`, 'm').exec(page)?.[0] ?? ''
+    const [cores] = cellsOf(sums)[['SQLite', 'Postgres', 'Kafka'].indexOf(inbox) + 3]?.split(' · ') ?? []
+    return Math.ceil(number(cores) / 0.7)
+  }
+  expect(page).toContain(`${processes('100,000', 'Kafka')} processes with Kafka`)
+  expect(page).toContain(`${processes('100,000', 'Postgres')} with Postgres`)
+  expect(page).toContain(`${processes('1,000,000', 'Kafka')} processes at 70 % of a core`)
+})

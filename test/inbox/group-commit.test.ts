@@ -28,7 +28,7 @@ function queueOf(commit: (puts: number) => Promise<void> | void): ReturnType<typ
         return { ...written, moved: moves.map(() => undefined) }
       },
     },
-    clock: { now: () => nowMs },
+    believed: { knownMs: 0 },
     pendingBytes: () => 0,
     onCommitted: () => {},
     onFailed: () => {},

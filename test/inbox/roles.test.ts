@@ -129,6 +129,28 @@ test('where messages keep the order of gaps, all open gaps go in one put in fron
   expect(there.puts).toEqual([['gap A', 'gap B', 'gap C'], ['wire A']])
 })
 
+test('where messages keep the order of gaps, one that opens while the event of another is being stored goes in front of the next message, too', async () => {
+  const puts: (readonly string[])[] = []
+  let isAway = true
+  let store = (): void => {}
+  const { post, receiver } = other({
+    keepsOrder: true,
+    async put(messages: readonly InboxMessage[]) {
+      if (isAway && messages.some(({ kind }) => kind === 'wire')) throw away
+      puts.push(messages.map(({ kind, lane }) => `${kind} ${lane}`))
+      if (puts.length === 1) await new Promise<void>((resolve) => (store = resolve))
+    },
+  })
+  await post(data('A', 1))
+  await post(data('A', 2))
+  isAway = false
+  await post(data('A', 3))
+  expect(puts).toEqual([['gap A'], ['gap A'], ['wire A']])
+  store()
+  await turn()
+  expect(receiver.stats().openGaps).toBe(0)
+})
+
 test('the inbox learns for how long the receiver has not taken messages while it stops', async () => {
   const there = other({})
   await there.post(data('A', 1))

@@ -66,12 +66,15 @@ async function produce(messages: readonly ReturnType<typeof record>[]): Promise<
 
 interface Process {
   readonly output: readonly string[]
+  /** Resolves when it has ended. */
+  readonly ended: Promise<unknown>
   /** Resolves to its exit status. */
   stop(signal: NodeJS.Signals): Promise<number | null>
 }
 
 interface Scene {
-  start(): Process
+  /** `preload`: JavaScript that runs first. */
+  start(preload?: string): Process
   rows(sql: string): readonly Record<string, unknown>[]
   committed(): Promise<bigint>
 }
@@ -80,10 +83,14 @@ function scene(): Scene {
   const folder = newFolder('own-server')
   const database = join(folder, 'readings.db')
   return {
-    start() {
+    start(preload = '') {
       const output: string[] = []
-      const sources = ['--import', join(root, 'test/docs/resolve-sources.ts')]
-      const child = spawn(process.execPath, [...sources, join(root, 'examples/own-server/server.ts')], {
+      const imports = [
+        join(root, 'test/docs/resolve-sources.ts'),
+        `data:text/javascript,${encodeURIComponent(preload)}`,
+      ]
+      const flags = imports.flatMap((each) => ['--import', each])
+      const child = spawn(process.execPath, [...flags, join(root, 'examples/own-server/server.ts')], {
         env: {
           ...process.env,
           KAFKA_BROKERS: brokers.addresses.join(','),
@@ -94,11 +101,13 @@ function scene(): Scene {
       })
       endWithFile(child)
       for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => output.push(String(text)))
+      const ended = once(child, 'exit')
       return {
         output,
+        ended,
         async stop(signal) {
           child.kill(signal)
-          const [status] = await once(child, 'exit')
+          const [status] = await ended
           return status
         },
       }
@@ -158,4 +167,38 @@ test('has each row once and in order, and each rule reports once, through kills'
   running = start()
   await produce([reading(vins[0] ?? '', total)])
   await expect.poll(count, { timeout: 60_000 }).toBe(all + 1)
+})
+
+/** The write of a certain value ends the process. */
+const deadly = `import { DatabaseSync } from 'node:sqlite'
+const { prepare } = DatabaseSync.prototype
+DatabaseSync.prototype.prepare = function (sql) {
+  const statement = prepare.call(this, sql)
+  const run = statement.run.bind(statement)
+  statement.run = (...values) => {
+    if (sql.includes('INTO readings') && values.join().includes('"Odometer":666')) process.kill(process.pid, 'SIGKILL')
+    return run(...values)
+  }
+  return statement
+}`
+
+test('a record that ends each process is a dead letter, and those behind it go on', { timeout: 300_000 }, async () => {
+  const { start, rows, committed } = scene()
+  const before = await committed()
+  const vin = '0FLEETV14T0000666'
+  let running = start(deadly)
+  let isOver = false
+  const restarted = (async () => {
+    for (let starts = 0; !isOver && starts < 30; starts += 1) {
+      await running.ended
+      if (!isOver) running = start(deadly)
+    }
+  })()
+  await produce([664, 665, 666, 667, 668].map((n) => reading(vin, n)))
+  await expect.poll(committed, { timeout: 240_000, interval: 500 }).toBe(before + 5n)
+  const readings = rows(`SELECT value FROM readings WHERE vin = '${vin}' AND field = 'Odometer' ORDER BY rowid`)
+  expect(readings.map(({ value }) => value)).toEqual([664, 665, 667, 668])
+  isOver = true
+  expect(await running.stop('SIGTERM')).toBe(0)
+  await restarted
 })

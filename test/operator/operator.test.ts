@@ -4,6 +4,8 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { json } from 'node:stream/consumers'
 import { dirname, join } from 'node:path'
+import { getRequestListener } from '@hono/node-server'
+import { operatorRoutes } from 'fleethook/operator'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { controlPath } from '../../adapters/inbox/sqlite/control.ts'
 import { createReceiver } from '../../src/index.ts'
@@ -359,4 +361,15 @@ test('what cannot be asked is said, with what to do', async () => {
   expect(await at.cli('replay')).toMatchObject({ status: 2 })
   const remote = await at.cli('dead', 'list', '--url', 'http://127.0.0.1:9')
   expect(remote.stderr).toContain('FLEETHOOK_OPERATOR_SECRET is not set')
+  const app = operatorRoutes(createReceiver({ secret: false }), { secret: 'operators' })
+  const server = createServer(getRequestListener(app.fetch)).listen(0, '127.0.0.1')
+  onTestFinished(() => void server.close())
+  await once(server, 'listening')
+  const address = server.address()
+  const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`
+  for (const asked of [['dead', 'list'], ['tail']]) {
+    const refused = await command([...asked, '--url', url], { FLEETHOOK_OPERATOR_SECRET: 'that of the webhook' })
+    expect(refused).toMatchObject({ status: 1, stdout: '' })
+    expect(refused.stderr).toContain('Set FLEETHOOK_OPERATOR_SECRET to the secret of its operatorRoutes')
+  }
 })

@@ -107,6 +107,26 @@ test('the view of a vehicle shows the episodes that are over and the one that la
   expect(await shownBy(hidden)).toMatchObject({ episodes: [] })
 })
 
+test('the view of a vehicle shows the episode that lasts once, also when its first messages are not among the newest', async () => {
+  const drive = episode('drive', { during: is('Gear', 'D'), measures: { odometer: span('Odometer') } })
+  const inbox = sqliteInbox({ path: join(mkdtempSync(join(tmpdir(), 'fleethook-episodes-')), 'inbox.db') })
+  const receiver = createReceiver({ secret: false, parts: [vehicles({ fields: ['Gear', 'Odometer'] })], log, inbox })
+  onTestFinished(async () => void (await receiver.drain()))
+  receiver.when(drive, () => undefined)
+  const say = async (second: number, data: FieldValues): Promise<void> => {
+    const createdAt = new Date(Date.UTC(2026, 0, 1, 8) + second * 1_000).toISOString()
+    await receiver.accept({ authorization: undefined, body: message.data(data, { vin: vins[0], createdAt }) })
+  }
+  await say(-60, { Gear: 'P', Odometer: 1000 })
+  await say(0, { Gear: 'D' })
+  // As many as the view reads.
+  for (let second = 1; second <= 2_000; second += 1) await say(second, { Gear: 'D', Odometer: 1000 + second / 100 })
+  const app = operatorRoutes(receiver, { secret: 'an-operator' })
+  const shown = async (): Promise<unknown> =>
+    (await app.request(`/vehicles/${vins[0]}`, { headers: { authorization: 'an-operator' } })).json()
+  await expect.poll(shown).toMatchObject({ episodes: [{ endedAt: null, durationMs: 2_000_000, measures: { odometer: { from: 1000, to: 1020 } } }] }) // prettier-ignore
+})
+
 test('a receiver without the part says so', async () => {
   const app = operatorRoutes(createReceiver({ secret: false, log }), { secret: 'an-operator' })
   const response = await app.request('/vehicles', { headers: { authorization: 'an-operator' } })

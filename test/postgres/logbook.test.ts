@@ -5,10 +5,12 @@ import { join } from 'node:path'
 import type { FieldValues } from 'fleethook'
 import { message } from 'fleethook/testing'
 import { expect, test, vi } from 'vitest'
+import { parse } from 'yaml'
 import { z } from 'zod'
 import { command } from '../cli/command.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { hasPostgres } from '../once/servers.ts'
+import { expectOnlyLargerRevisions } from '../templates/revisions.ts'
 import { type Scene, startScene, vinOf } from './scene.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -85,58 +87,128 @@ test.skipIf(!hasPostgres)(once, async () => {
   )
 })
 
-test.skipIf(!hasPostgres)(
-  'each panel of the dashboard asks the datasource that is provisioned, and its query runs as the user that only reads',
-  async () => {
+test.skipIf(!hasPostgres).each([
+  { table: 'trips', view: 'logbook', on: { Gear: 'D' }, off: { Gear: 'P' } },
+  { table: 'charges', view: 'charging_costs', on: { DetailedChargeState: 'Charging' }, off: { DetailedChargeState: 'Complete' } }, // prettier-ignore
+] as const)(
+  'logbook writes only a larger revision of $table, and keeps what was revoked',
+  async ({ table, view, on, off }) => {
     await using scene = await startScene()
-    // Before the tables, as in compose.yaml.
-    await scene.pool.query(read('grafana/reader.sql'))
     await prepare(scene)
-    await scene.pool.query('SELECT save_vehicle(\'V\', now(), 50, \'{"latitude":1,"longitude":2}\')')
-    const provisioned = read('grafana/provisioning/datasources/database.yaml')
-    const compose = read('compose.yaml')
-    const { panels } = dashboard.parse(JSON.parse(read('grafana/dashboards/fleet.json')))
-    expect(panels.map(({ title }) => title)).toEqual([
-      'Where the vehicles are',
-      'Charge over time',
-      'Trips today',
-      'Charges today',
-      'Energy and cost by month',
-      'What is doubtful',
-    ])
-    expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length)
-    expect(compose).toContain('./grafana/dashboards:/etc/grafana/dashboards:ro')
-    expect(read('grafana/provisioning/dashboards/fleet.yaml')).toContain('path: /etc/grafana/dashboards')
-    const reader = scene.newPool(1, scene.server.port, 'postgres', { user: 'reader' })
-    for (const { datasource, targets, title } of panels)
-      for (const { rawSql, ...target } of targets) {
-        for (const { type, uid } of [datasource, target.datasource]) {
-          expect(provisioned).toContain(`type: ${type}\n`)
-          expect(provisioned).toContain(`uid: ${uid}\n`)
-        }
-        const sql = rawSql.replaceAll(/\$__timeFilter\((\w+)\)/g, "$1 BETWEEN now() - interval '6 hours' AND now()")
-        expect(sql).not.toContain('$__')
-        const { fields, rows: found } = await reader.query(sql)
-        const names = fields.map(({ name }) => name)
-        if (title === 'Where the vehicles are')
-          expect(found).toMatchObject([{ latitude: 1, longitude: 2, percent: 50 }])
-        if (target.format === 'time_series') expect(names).toEqual(['time', 'metric', 'value'])
-      }
-    await expect(reader.query('DELETE FROM trips')).rejects.toThrow('permission denied')
-    await expect(reader.query('SELECT FROM fleethook.waiting')).rejects.toThrow('permission denied')
+    await using server = await start(scene)
+    const ask = async (sql: string): Promise<Record<string, unknown>[]> => (await scene.pool.query(sql)).rows
+    await expectOnlyLargerRevisions({
+      on,
+      off,
+      say: (second, data) => post(server, 0, [second, data]),
+      stored: async () =>
+        (await ask(`SELECT revision, revoked FROM ${table} ORDER BY started`)).map(({ revision, revoked }) => ({
+          revision: Number(revision),
+          revoked: revoked === true,
+        })),
+      shown: async () =>
+        (await ask(`SELECT extract(epoch FROM ended - started) / 60 AS minutes FROM ${view} ORDER BY started`)).map(
+          ({ minutes }) => Number(minutes),
+        ),
+      write: async (change) => void (await ask(`UPDATE ${table} SET ${change}`)),
+    })
+    await server.stop('SIGTERM')
   },
 )
 
+const panelsOf =
+  'each panel of the dashboard has rows of simulated vehicles, with the columns that its kind needs, as the user that only reads'
+test.skipIf(!hasPostgres)(panelsOf, async () => {
+  await using scene = await startScene()
+  // Before the tables, as in compose.yaml.
+  await scene.pool.query(read('grafana/reader.sql'))
+  await prepare(scene)
+  await using server = await start(scene)
+  const send = ['send', '--url', server.url, '--count', '20000', '--rate', '5000']
+  expect(await command(send, { WEBHOOK_SECRET: secret })).toMatchObject({ status: 0 })
+  await vi.waitFor(async () => expect(await rows(scene, 'logbook')).not.toHaveLength(0), { timeout: 60_000 })
+  await vi.waitFor(async () => expect(await rows(scene, 'charging_costs')).not.toHaveLength(0), { timeout: 60_000 })
+  await server.stop('SIGTERM')
+  const reader = scene.newPool(1, scene.server.port, 'postgres', { user: 'reader' })
+  // So that the last hour is today.
+  await reader.query(`SET TIME ZONE ${12 - new Date().getUTCHours()}`)
+  for (const { fieldConfig, targets, title, type } of dashboard.parse(JSON.parse(read('grafana/dashboards/fleet.json')))
+    .panels)
+    for (const { rawSql, format } of targets) {
+      const { fields, rows: found } = await reader.query(expanded(rawSql))
+      expect({ title, rows: found.length }).not.toEqual({ title, rows: 0 })
+      const kinds = Object.fromEntries(fields.map(({ name, dataTypeID }) => [name, kindOf.get(dataTypeID)]))
+      if (type === 'geomap') expect(kinds).toMatchObject({ latitude: 'number', longitude: 'number', percent: 'number' })
+      // Each value of `metric` is a line.
+      if (format === 'time_series') expect(kinds).toEqual({ time: 'time', metric: 'text', value: 'number' })
+      for (const { matcher } of fieldConfig.overrides) expect(kinds).toMatchObject({ [matcher.options]: 'number' })
+      if (type === 'table') expect(Object.values(kinds)).not.toContain(undefined)
+    }
+  await expect(reader.query('DELETE FROM trips')).rejects.toThrow('permission denied')
+  await expect(reader.query('SELECT FROM fleethook.waiting')).rejects.toThrow('permission denied')
+})
+
+test('the dashboard, its datasource and the services of Compose name each other, with the members that they have', () => {
+  const { datasources } = datasourceFile.parse(parse(read('grafana/provisioning/datasources/database.yaml')))
+  const { providers } = providerFile.parse(parse(read('grafana/provisioning/dashboards/fleet.yaml')))
+  const { services } = composeFile.parse(parse(read('compose.yaml'), { merge: true }))
+  const { panels } = dashboard.parse(JSON.parse(read('grafana/dashboards/fleet.json')))
+  const titles = ['Where the vehicles are', 'Charge over time', 'Trips today', 'Charges today', 'Energy and cost by month', 'What is doubtful'] // prettier-ignore
+  expect(panels.map(({ title }) => title)).toEqual(titles)
+  expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length)
+  for (const { datasource, targets } of panels)
+    for (const each of [datasource, ...targets.map((target_) => target_.datasource)])
+      expect(datasources).toMatchObject([each])
+  // The files are where Grafana and the server of the database look for them.
+  const mounted = [services.grafana, services.database].flatMap(({ volumes }) => volumes)
+  for (const [file, place] of [
+    ['./grafana/provisioning', '/etc/grafana/provisioning'],
+    ['./grafana/dashboards', providers[0].options.path],
+    ['./grafana/reader.sql', '/docker-entrypoint-initdb.d/reader.sql'],
+  ])
+    expect(mounted).toContain(`${file}:${place}:ro`)
+  expect(services.grafana.environment).toMatchObject({
+    GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH: `${providers[0].options.path}/fleet.json`,
+  })
+  const [{ url, user, secureJsonData, jsonData }] = datasources
+  expect(read('grafana/reader.sql')).toContain(`CREATE ROLE ${user} LOGIN PASSWORD '${secureJsonData.password}'`)
+  expect(services.receiver.environment['DATABASE_URL']).toContain(`@${url}/${jsonData.database}`)
+})
+
+/** What Grafana makes of a query before it asks it: for the last six hours. */
+function expanded(sql: string): string {
+  const [from, to] = [Date.now() - 6 * 3_600_000, Date.now()].map((ms) => new Date(ms).toISOString())
+  const found = sql.replaceAll(/\$__timeFilter\((\w+)\)/g, `$1 BETWEEN '${from}' AND '${to}'`)
+  expect(found).not.toContain('$__')
+  return found
+}
+
+/** What Grafana reads the types of Postgres as, by their numbers. */
+const kindOf: ReadonlyMap<number, string> = new Map([
+  [16, 'boolean'],
+  [20, 'number'],
+  [25, 'text'],
+  [701, 'number'],
+  [1184, 'time'],
+  [1700, 'number'],
+])
+
 /** What Grafana needs of a dashboard. */
-const source = z.object({ type: z.string(), uid: z.string() })
-const target = z.object({
+const source = z.strictObject({ type: z.string(), uid: z.string() })
+const target = z.strictObject({
   refId: z.string(),
   datasource: source,
+  editorMode: z.literal('code'),
   format: z.enum(['table', 'time_series']),
   rawQuery: z.literal(true),
   rawSql: z.string(),
 })
 const cell = z.int().min(0)
+const property = z.strictObject({ id: z.literal('unit'), value: z.string() })
+const override = z.strictObject({
+  matcher: z.strictObject({ id: z.literal('byName'), options: z.string() }),
+  properties: z.array(property),
+})
 const dashboard = z.object({
   title: z.string(),
   uid: z.string().regex(/^[\w-]{1,40}$/),
@@ -147,11 +219,42 @@ const dashboard = z.object({
       title: z.string(),
       type: z.enum(['geomap', 'timeseries', 'table']),
       datasource: source,
-      gridPos: z.object({ x: cell, y: cell, w: cell.max(24), h: cell }),
+      fieldConfig: z.object({ overrides: z.array(override) }),
+      gridPos: z.strictObject({ x: cell, y: cell, w: cell.max(24), h: cell }),
       targets: z.array(target).min(1),
     }),
   ),
 })
+
+/** What its documentation says of files that provision a datasource and dashboards: https://grafana.com/docs/grafana/latest/administration/provisioning/ */
+const datasourceFile = z.strictObject({
+  apiVersion: z.literal(1),
+  datasources: z.tuple([
+    z.strictObject({
+      name: z.string(),
+      uid: z.string(),
+      type: z.literal('grafana-postgresql-datasource'),
+      url: z.string().regex(/^[a-z]+:\d+$/),
+      user: z.string(),
+      secureJsonData: z.strictObject({ password: z.string() }),
+      jsonData: z.strictObject({
+        database: z.string(),
+        sslmode: z.enum(['disable', 'require', 'verify-ca', 'verify-full']),
+        postgresVersion: z.int(),
+      }),
+      isDefault: z.boolean(),
+    }),
+  ]),
+})
+const providerFile = z.strictObject({
+  apiVersion: z.literal(1),
+  providers: z.tuple([
+    z.strictObject({ name: z.string(), type: z.literal('file'), options: z.strictObject({ path: z.string() }) }),
+  ]),
+})
+const service = z.object({ environment: z.record(z.string(), z.string()) })
+const withFiles = service.extend({ volumes: z.array(z.string()) })
+const composeFile = z.object({ services: z.object({ grafana: withFiles, database: withFiles, receiver: service }) })
 
 const read = (path: string): string => readFileSync(join(template, path), 'utf8')
 

@@ -1,15 +1,17 @@
 // The templates that write trips and charges, with messages as vehicles send them: each field on its own, late, twice, in any order.
-import { mkdtempSync, realpathSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { fileURLToPath } from 'node:url'
 import type { FieldValues, Format } from 'fleethook'
-import { encode } from 'fleethook/normalize'
+import { encode, normalize } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
+import { episode, type EpisodeOccurrence, is, span } from 'fleethook/when'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { inForm } from '../form.ts'
+import { expectOnlyLargerRevisions } from './revisions.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const secret = 'a-secret-for-this-test'
@@ -451,15 +453,20 @@ const said = (vin: string, format: Format, atMs: number, data: FieldValues): Pos
   body: JSON.stringify(encode(message.data(data, { vin, createdAt: new Date(atMs).toISOString() }), format)),
 })
 
-function rowsOf(vin: string): readonly Row[] {
-  const db = new DatabaseSync(join(folder, 'result.db'), { readOnly: true })
+function ask(sql: string, ...values: readonly string[]): readonly Row[] {
+  const db = new DatabaseSync(join(folder, 'result.db'))
   try {
-    const rows = db.prepare('SELECT * FROM finished WHERE vin = ? ORDER BY started').all(vin)
-    return rows.map((row) => ({ ...row, minutes: Number(Number(row['minutes']).toFixed(6)) }))
+    return db.prepare(sql).all(...values)
   } finally {
     db.close()
   }
 }
+
+const rowsOf = (vin: string): readonly Row[] =>
+  ask('SELECT * FROM finished WHERE vin = ? ORDER BY started', vin).map((row) => ({
+    ...row,
+    minutes: Number(Number(row['minutes']).toFixed(6)),
+  }))
 
 /** Always the same order for the same seed. */
 function shuffled<Item>(items: readonly Item[], seed: number): readonly Item[] {
@@ -532,6 +539,29 @@ describe.each([
   })
 })
 
+test('trips shows what was told when a later message takes back what came after it', async () => {
+  await using server = await start('trips')
+  const says: Script = [
+    [-600, { Gear: 'P', Odometer: 1000, EnergyRemaining: 50 }],
+    [0, { Gear: 'D' }],
+    [590, { Odometer: 1012 }],
+    [600, { Gear: 'P' }],
+    [610, { EnergyRemaining: 47 }],
+    // The next value of a parked vehicle, but it was not parked: it drove on before.
+    [3_000, { Odometer: 1014 }],
+    [2_950, { Gear: 'D' }],
+    [3_550, { Gear: 'P' }],
+    [3_560, { Odometer: 1020, EnergyRemaining: 45 }],
+  ]
+  for (const [second, data] of says) await post(server, said('V', 'service', startMs + second * 1_000, data))
+  await expect
+    .poll(() => rowsOf('V'))
+    .toMatchObject([
+      { minutes: 10, miles: 12, kwh: 3, incomplete: 0 },
+      { minutes: 10, miles: 8, kwh: 2, incomplete: 0 },
+    ])
+})
+
 test('trips takes a clock that runs fast, or was never set, for what it is', async () => {
   await using server = await start('trips')
   const say = (vin: string, atMs: number, data: FieldValues): Promise<void> =>
@@ -554,4 +584,68 @@ test('trips takes a clock that runs fast, or was never set, for what it is', asy
     await expect.poll(() => rowsOf(vin)).toMatchObject([{ miles: 13, kwh: 3.5, incomplete: 0 }])
     expect(rowsOf(vin)[0]?.['minutes']).toBeLessThan(1)
   }
+})
+
+test.each([
+  { template: 'trips', table: 'trips', on: { Gear: 'D' }, off: { Gear: 'P' } },
+  {
+    template: 'charging-sessions',
+    table: 'sessions',
+    on: { DetailedChargeState: 'Charging' },
+    off: { DetailedChargeState: 'Complete' },
+  },
+] as const)(
+  '$template writes only a larger revision, and keeps what was revoked',
+  async ({ template, table, on, off }) => {
+    await using server = await start(template)
+    await expectOnlyLargerRevisions({
+      on,
+      off,
+      say: (second, data) => post(server, said('V', 'service', startMs + second * 1_000, data)),
+      stored: async () =>
+        ask(`SELECT revision, revoked FROM ${table} WHERE key = id ORDER BY started`).map(({ revision, revoked }) => ({
+          revision: Number(revision),
+          revoked: revoked === 1,
+        })),
+      shown: async () => ask('SELECT minutes FROM finished ORDER BY started').map(({ minutes }) => Number(minutes)),
+      write: async (change) => void ask(`UPDATE ${table} SET ${change}`),
+    })
+  },
+)
+
+/** It is a module of Next.js, which has its own settings of the compiler. */
+interface Diary {
+  write(drive: EpisodeOccurrence): void
+  newest(): readonly Row[]
+}
+
+test('nextjs writes only a larger revision, and keeps what was revoked', async () => {
+  process.env['DIARY'] = join(folder, 'diary.db')
+  const { write, newest }: Diary = await import(join(root, 'examples/nextjs/diary.ts'))
+  const drive = episode('drive', { during: is('Gear', 'D'), measures: { odometer: span('Odometer'), percent: span('BatteryLevel') } }) // prettier-ignore
+  const at = (minute: number, data: FieldValues): object =>
+    message.data(data, { vin: 'V', createdAt: new Date(startMs + minute * 60_000).toISOString() })
+  const [found] = drive.in(normalize([at(0, { Gear: 'P' }), at(1, { Gear: 'D' }), at(11, { Gear: 'P' })]))
+  if (found === undefined) throw new Error('There is no drive.')
+  for (const [revision, minutes, shown] of [
+    [2, 10, 10],
+    [1, 5, 10],
+    [3, 6, 6],
+  ] as const) {
+    write({ ...found, revision, durationMs: minutes * 60_000 })
+    expect(newest()).toMatchObject([{ minutes: shown, miles: null, incomplete: 1 }])
+  }
+  write({ ...found, revision: 4, revoked: true })
+  expect(newest()).toEqual([])
+  write(found)
+  expect(newest()).toEqual([])
+  delete process.env['DIARY']
+})
+
+test('each template that stores episodes is among those above, or in test/postgres/logbook.test.ts', () => {
+  const examples = join(root, 'examples')
+  const stores = readdirSync(examples, { recursive: true, encoding: 'utf8' }).filter(
+    (path) => /^[\w-]+\/[\w-]+\.ts$/.test(path) && / episode\(/.test(readFileSync(join(examples, path), 'utf8')),
+  )
+  expect(stores.toSorted()).toEqual(['charging-sessions/server.ts', 'logbook/episodes.ts', 'nextjs/receiver.ts', 'trips/server.ts']) // prettier-ignore
 })

@@ -200,7 +200,8 @@ test.each(rows)('episodes are those of a plain model, or say why not: $name', { 
   }
   const { undeclared, episodes, messages, differ, tellings } = found
   figures.push({ disorder: name, ...{ messages, episodes, tellings }, different: differ, 'and does not say so': undeclared.length })
-  expect(undeclared).toEqual([])
+  // All of them would take minutes to print.
+  expect(undeclared.slice(0, 3)).toEqual([])
   expect(episodes).toBeGreaterThan(cars)
   // What comes too late for its place is declared, and rare.
   if (restarts === undefined) expect(differ).toBeLessThan(episodes * (disorder.holes === undefined ? 0.02 : 0.1))

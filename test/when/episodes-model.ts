@@ -197,12 +197,13 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
     } else {
       spanOf('percent', 'BatteryLevel')
       const list = listOf('ACChargingEnergyIn')
-      const before = list.findLast(({ at }) => at <= start)
+      // A counter that is reported with the start has run since the value before.
+      const before = list.findLast(({ at }) => at < start)
       const { to } = ends('ACChargingEnergyIn')
       const isOfEnd = to !== undefined && to.at >= end && !cut
       const counted = list.filter(
         ({ at }) =>
-          at > start &&
+          at >= start &&
           at < next &&
           (at < end || (cut && at === end) || (!cut && at <= end + waits) || (isOfEnd && at === to.at)),
       )
@@ -212,7 +213,7 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
         sum += Number(value) < last / 2 ? Number(value) : Number(value) - last
         last = Number(value)
       }
-      const isNothing = counted.length === 0
+      const isNothing = counted.every(({ at }) => at === start)
       // A counter that starts at 0 has its first value of the end.
       const isStale = !isNothing && !isOfEnd && (to?.at ?? 0) < end - waits
       if (isNothing || isStale) missing.push('kwh')
@@ -310,6 +311,8 @@ export function fleet(
   for (let car = 0; car < vehicles; car += 1) {
     const vin = `0FLEETV14T${String(car).padStart(7, '0')}`
     const clock = disorder.clockMs === undefined ? 0 : between(...disorder.clockMs)
+    // Some vehicles say half or a third as much as others.
+    const pace = between(1, 3)
     let now = startMs + between(0, 10 * minute)
     let [odometer, energy, counter] = [between(1_000, 90_000), between(30, 60), 0]
     let place: Location = { latitude: 52 + random() / 10, longitude: 4.8 + random() / 10 }
@@ -330,7 +333,7 @@ export function fleet(
         for (let legs = between(1, 3); legs > 0; legs -= 1) {
           const end = now + (random() < 0.05 ? between(40 * minute, 70 * minute) : between(2 * minute, 9 * minute))
           say(now, { Gear: random() < 0.3 ? 'R' : 'D' })
-          for (let at = now + between(1, 9_000); at < end; at += between(5_000, 9_000)) {
+          for (let at = now + between(1, 9_000); at < end; at += pace * between(5_000, 9_000)) {
             odometer += 0.08
             energy -= 0.03
             place = {
@@ -356,7 +359,7 @@ export function fleet(
         for (let parts = between(1, 3); parts > 0; parts -= 1) {
           const end = now + between(5 * minute, 20 * minute)
           say(now, { DetailedChargeState: 'Charging' })
-          for (let at = now + between(1, 9_000); at < end; at += between(10_000, 40_000)) {
+          for (let at = now + between(1, 9_000); at < end; at += pace * between(10_000, 40_000)) {
             counter += 0.1
             energy += 0.1
             say(at, random() < 0.5 ? { ACChargingEnergyIn: round(counter) } : { BatteryLevel: round(energy) })

@@ -221,6 +221,30 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     expect(await toldOf(said, from)).toMatchObject([{ kwh: 8.4, missing: [] }])
   })
 
+  test('`growth` counts what a counter says with the start: it has run since the value before', async () => {
+    const kwhOf = async (before: readonly Said[], first: number, last: number): Promise<unknown> => {
+      const start: Said = [0, { DetailedChargeState: 'Charging', ACChargingEnergyIn: first }]
+      const end: readonly Said[] = [[600, { DetailedChargeState: 'Complete' }], [620, { ACChargingEnergyIn: last }]] // prettier-ignore
+      return (await toldOf(charge(...before, start, ...end), charging)).map(({ kwh: found, missing }) => [
+        found,
+        missing,
+      ])
+    }
+    expect(await kwhOf([], 0.4, 16.2)).toEqual([[16.2, []]])
+    expect(await kwhOf([[-500, { ACChargingEnergyIn: 5 }]], 5.1, 9)).toEqual([[4, []]])
+    expect(await kwhOf([[-500, { ACChargingEnergyIn: 31.6 }]], 0.1, 16.2)).toEqual([[16.2, []]])
+    // Alone, it says nothing.
+    const alone = charge([0, { DetailedChargeState: 'Charging', ACChargingEnergyIn: 0 }], [600, { DetailedChargeState: 'Complete' }]) // prettier-ignore
+    expect(await toldOf(alone, charging)).toMatchObject([{ kwh: null, missing: ['kwh'] }])
+    // What it stood at before is not known.
+    const { say, gap, until, told: found } = await scene(charging)
+    await say(...charge([-500, { ACChargingEnergyIn: 1 }]))
+    await gap(-100)
+    await say([0, { DetailedChargeState: 'Charging', ACChargingEnergyIn: 14 }], [600, { DetailedChargeState: 'Complete' }], [620, { ACChargingEnergyIn: 22.6 }]) // prettier-ignore
+    await until(4_000)
+    expect(settledOf(found)).toMatchObject([{ kwh: 8.6, acrossGap: true }])
+  })
+
   test('a measure that gets no value is null, and its name is in `missing`, never 0', async () => {
     const of = { during: charging.during, measures: { kwh: growth('ACChargingEnergyIn'), level: span('BatteryLevel'), speed: range('VehicleSpeed'), route: path() } } as const // prettier-ignore
     const said = charge([0, { DetailedChargeState: 'Charging' }], [600, { DetailedChargeState: 'Complete' }])
@@ -477,6 +501,23 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     await until(2_100)
     expect(found).toHaveLength(3)
     expect(await Array.fromAsync(receiver.deadLetters.list({}))).toEqual([])
+  })
+
+  test('the replay of a dead letter does not tell an older revision when the vehicle has said much since', async () => {
+    let failures = 2
+    const handle = (): void => {
+      if ((failures -= 1) >= 0) throw new Error('The handler fails.')
+    }
+    const { say, until, receiver, told: found } = await sceneOf(trip, { handle })
+    await say(...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }], ...values, [601, { Odometer: 1012 }, 400])
+    await until(1_500)
+    expect(found.map(({ revision }) => revision)).toEqual([1, 1, 2])
+    // More than is kept: what was known of the first trip is folded.
+    const drive = Array.from({ length: 500 }, (_, n): Said => [1_510 + 3 * n, { Odometer: 1013.125 + n / 16 }])
+    await say([1_505, { Gear: 'D' }], ...drive)
+    expect(await receiver.deadLetters.replay({ vin })).toBe(1)
+    await until(3_500)
+    expect(found).toHaveLength(3)
   })
 
   test('`forget` forgets the one that is open, and it is never told', async () => {

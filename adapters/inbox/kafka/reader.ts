@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import { elapsedMs, pause, type Timer } from '../../../src/base/clock.ts'
+import { type Timer, elapsedMs, pause, resolvedOr } from '../../../src/base/clock.ts'
 import type { Log } from '../../../src/base/log.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
-import { resolvedOr } from '../../../src/core/draining.ts'
 import { DeliveryIds } from '../../../src/inbox/delivery-id.ts'
 import type {
   Claim,

@@ -1,5 +1,4 @@
-import { type Clock, elapsedMs, pause, type Timer } from '../../../src/base/clock.ts'
-import { resolvedOr } from '../../../src/core/draining.ts'
+import { type Clock, type Timer, elapsedMs, pause, resolvedOr } from '../../../src/base/clock.ts'
 import type { LastFailure } from '../../../src/inbox/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type Database, isAboutRows, isLocked, rowError } from './client.ts'

@@ -1,8 +1,7 @@
-import { type Clock, elapsedMs } from '../../../src/base/clock.ts'
+import { type Clock, elapsedMs, resolvedOr } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { GapReason } from '../../../src/events/event.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
-import { resolvedOr } from '../../../src/core/draining.ts'
 import { CrashSuspects } from '../crash-suspects.ts'
 import {
   type Claim,

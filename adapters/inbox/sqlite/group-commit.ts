@@ -1,4 +1,3 @@
-import type { Clock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Histogram } from '../../../src/inbox/stats.ts'
 import type { VehicleRows } from './vehicles.ts'
@@ -39,7 +38,8 @@ interface GroupCommit {
 
 interface GroupCommitOptions {
   readonly file: Pick<InboxFile, 'commit'>
-  readonly clock: Pick<Clock, 'now'>
+  /** The time that deletes what is too old, as of the last look. */
+  readonly believed: { readonly knownMs: number }
   readonly givesWay?: boolean | undefined
   readonly pendingBytes: () => number
   readonly onCommitted: (result: Committed) => void
@@ -75,7 +75,7 @@ interface CommitGroup {
 
 export function createGroupCommit({
   file,
-  clock,
+  believed,
   givesWay,
   pendingBytes,
   onCommitted,
@@ -143,7 +143,8 @@ export function createGroupCommit({
     isScheduled = false
     const group = take()
     writing = group
-    const messages = group.puts.flatMap((put) => put.messages)
+    const messages: StoredMessage[] = []
+    for (const put of group.puts) messages.push(...put.messages)
     const transaction: Transaction = {
       retracted,
       puts: messages,
@@ -151,7 +152,7 @@ export function createGroupCommit({
       settled: [...group.settled],
       moves: group.moves.map(({ move }) => move),
       vehicles: group.vehicles,
-      nowMs: clock.now(),
+      nowMs: believed.knownMs,
       pendingBytes: pendingBytes(),
     }
     const startedAt = performance.now()
@@ -170,8 +171,8 @@ export function createGroupCommit({
     }
     commitMs = performance.now() - startedAt
     expectedPuts = group.puts.length + puts.length
-    const bucket = bounds.findIndex((bound) => commitMs <= bound)
-    const at = bucket === -1 ? bounds.length : bucket
+    let at = 0
+    while (commitMs > (bounds[at] ?? Infinity)) at += 1
     durationCounts[at] = (durationCounts[at] ?? 0) + 1
     durationSum += commitMs
     writing = undefined
@@ -225,24 +226,24 @@ export function createGroupCommit({
 
   function flush(): Promise<void> {
     if (isIdle()) return Promise.resolve()
-    return new Promise((resolve, reject) => {
-      flushes.push({ resolve, reject })
-      schedule()
-    })
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    flushes.push({ resolve, reject })
+    schedule()
+    return promise
   }
 
   return {
     put(messages) {
-      return new Promise((resolve, reject) => {
-        puts.push({ messages, resolve, reject })
-        schedule()
-      })
+      const { promise, resolve, reject } = Promise.withResolvers<void>()
+      puts.push({ messages, resolve, reject })
+      schedule()
+      return promise
     },
     move(move) {
-      return new Promise((resolve, reject) => {
-        moves.push({ move, resolve, reject })
-        schedule()
-      })
+      const { promise, resolve, reject } = Promise.withResolvers<number | undefined>()
+      moves.push({ move, resolve, reject })
+      schedule()
+      return promise
     },
     update: addUpdate,
     settle(seq) {

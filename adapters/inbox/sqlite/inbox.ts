@@ -119,7 +119,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       : undefined
   const commits = createGroupCommit({
     file,
-    clock: believed,
+    believed,
     givesWay: settings.givesWay,
     pendingBytes,
     onCommitted,
@@ -325,7 +325,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     if (outcome.as === 'dead') await bury(seq, outcome.reason)
     else if (Number.isNaN(seq) || commits.isSettling(seq)) return
     else await moveFromPending({ to: 'settled', seq })
-    cache.remove(id)
+    cache.delete(id)
   }
 
   async function bury(seq: number, reason: DeadLetterReason): Promise<void> {
@@ -514,7 +514,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       if (outcome.as === 'later') return reschedule(seq, outcome.next, found)
       if (outcome.vehicle !== undefined) vehicles?.settled(seq, outcome.vehicle)
       if (outcome.as === 'dead' || found === undefined || seq <= damagedUpTo) return settleInFile(id, seq, outcome)
-      cache.remove(id)
+      cache.delete(id)
       release(1, found.message.bytes)
       commits.settle(seq)
       return found.deliveries >= mostCrashes ? writeEnd() : undefined

@@ -12,50 +12,45 @@ const mostBytes = 2 * 1_048_576
 const mostMessages = 2_048
 
 /** Claimed messages, and the newest that wait, so that most are not read again. When full, the oldest half goes. */
-export class MessageCache {
-  /** In the order in which they began to wait. */
-  readonly #cached = new PassingMap<string, CachedMessage>()
+export class MessageCache extends PassingMap<string, CachedMessage> {
   /** Those that wait. */
   #messages = 0
   #bytes = 0
 
-  get(id: string): CachedMessage | undefined {
-    return this.#cached.get(id)
-  }
-
   /** The message waits, for the first time or again. */
   wait(message: CachedMessage): void {
     const { id } = message.message
-    this.remove(id)
+    this.delete(id)
     message.isClaimed = false
-    this.#cached.set(id, message)
+    this.set(id, message)
     this.#messages += 1
     this.#bytes += message.message.bytes
     if (this.#bytes <= mostBytes && this.#messages <= mostMessages) return
-    for (const { message: oldest, isClaimed } of this.#cached.values()) {
+    // In the order in which they began to wait.
+    for (const { message: oldest, isClaimed } of this.values()) {
       if (this.#bytes <= mostBytes / 2 && this.#messages <= mostMessages / 2) break
-      if (!isClaimed) this.remove(oldest.id)
+      if (!isClaimed) this.delete(oldest.id)
     }
   }
 
   /** The message is handed out. It stays in memory until it is removed or waits again. */
   claim(message: CachedMessage): void {
     const { id } = message.message
-    this.remove(id)
+    this.delete(id)
     message.isClaimed = true
-    this.#cached.set(id, message)
+    this.set(id, message)
   }
 
-  remove(id: string): void {
-    const known = this.#cached.get(id)
+  override delete(id: string): boolean {
+    const known = this.get(id)
     if (known?.isClaimed === false) {
       this.#messages -= 1
       this.#bytes -= known.message.bytes
     }
-    this.#cached.delete(id)
+    return super.delete(id)
   }
 
   forget(vin: string): void {
-    for (const { message } of this.#cached.values()) if (isAbout(message, vin)) this.remove(message.id)
+    for (const { message } of this.values()) if (isAbout(message, vin)) this.delete(message.id)
   }
 }

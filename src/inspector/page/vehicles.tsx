@@ -238,13 +238,13 @@ function Episodes({ of }: { readonly of: readonly EpisodeReport[] }): JSX.Elemen
     of.length > 0 && (
       <Table
         name="Episodes"
-        head={['Episode', 'Began (UTC)', 'Lasted#', 'Values', 'Route']}
+        head={['Episode', 'Began (UTC)#', 'Lasted#', 'Values', 'Route']}
         rows={of.map(({ name, startedAt, endedAt, durationMs, missing, acrossGap, measures }) => [
           <>
             {name}
             {endedAt === null && <b class="note"> lasts</b>}
           </>,
-          momentOf(startedAt).slice(0, 16),
+          momentOf(startedAt).slice(5, 16),
           durationOf(durationMs),
           <>
             {Object.entries(measures)

@@ -17,26 +17,26 @@ export const planted: readonly Planted[] = [
   {
     what: 'an interruption is not counted as paused',
     file: 'episode',
-    code: 'running.paused += at - (running.end ?? at)',
+    code: 'running.paused += at - running.end',
     instead: 'running.paused += 0',
   },
   {
     what: 'an episode that ends by silence ends when that is noticed, and not with its last message',
     file: 'episode',
-    code: 'running.end = known.heard',
-    instead: 'running.end = at',
+    code: 'end: last, cut: true',
+    instead: 'end: at, cut: true',
   },
   {
     what: 'after a silence, the same value of the condition starts nothing',
     file: 'episode',
-    code: '    known.was = false\n',
+    code: '      this.known.was = false\n',
     instead: '',
   },
   {
     what: 'an episode that lasts over a gap does not say so',
     file: 'episode',
-    code: 'if (running.end === undefined || at - running.end <= this.#definition.joins) running.gap = true',
-    instead: 'if (running.end !== undefined && at - running.end <= this.#definition.joins) running.gap = true',
+    code: 'if (running !== undefined) running[at < overAt',
+    instead: 'if (running?.end !== undefined) running[at < overAt',
   },
   {
     what: 'the last value after the end is taken, and not the first',
@@ -47,8 +47,8 @@ export const planted: readonly Planted[] = [
   {
     what: 'a correction is told only when a start or an end changes',
     file: 'episode',
-    code: 'if (told.hash === hash) delete told.wrong',
-    instead: 'if (told.start === of.start && told.end === end) delete told.wrong',
+    code: 'if (told.hash !== hash) return',
+    instead: 'if (told.start !== of.start || told.end !== end) return',
   },
   {
     what: 'a minute of values is lost when old ones are folded',

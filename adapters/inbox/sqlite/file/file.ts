@@ -1,4 +1,4 @@
-import { type BigIntStats, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import zlib from 'node:zlib'
@@ -72,7 +72,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   let holdsGaps = false
   let deadLetters = 0
   /** The files that the path and its journal named when the file was opened. */
-  let identity: readonly (BigIntStats | undefined)[] = []
+  let identity: readonly [file: string, journal: string] = ['', '']
   /** Where the messages of a replaced file are. The next `open` takes them over. */
   let movedTo: string | undefined
   /** Damage was found while the file was open. The next `open` replaces the file without reading it first. */
@@ -206,8 +206,8 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   /** Saves a file or journal that was deleted, renamed or replaced, and would be lost with this process. */
   function saveMoved({ db }: OpenDatabase): FleethookError | undefined {
     const [file, journal] = identitiesOf(path)
-    const isFileHere = isSame(file, identity[0])
-    if (isFileHere && isSame(journal, identity[1])) return undefined
+    const isFileHere = file === identity[0]
+    if (isFileHere && journal === identity[1]) return undefined
     const copy = isFileHere ? path : copyMoved(db, path)
     if (isFileHere) checkpoint(db)
     else if (copy !== path) movedTo = copy
@@ -234,13 +234,8 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     return { ...(await openFile(sign, options)), damage }
   }
 
-  /** One row that SQLite refuses never takes others with it: then each is tried alone. */
-  function commit(transaction: Transaction): Committed {
-    try {
-      return commitAll(transaction)
-    } catch (error) {
-      if (!isFailure(error, 'message_refused')) throw error
-    }
+  /** Tries each row alone. */
+  function commitEach(transaction: Transaction): Committed {
     const refused: Refused[] = []
     const done = commitAll(transaction, (row, key, run) =>
       use(({ db, statements }) => {
@@ -293,15 +288,21 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       }),
 
     async commit(transaction) {
-      // When it is full: with free pages of the file first, then with the space of the reserve, too.
-      for (let tries = 0; ; tries += 1) {
+      let isRefused = false
+      for (let tries = 0; ;) {
         try {
-          return commit(transaction)
+          return isRefused ? commitEach(transaction) : commitAll(transaction)
         } catch (error) {
-          if (!isFailure(error, 'inbox_full') || tries === 2) throw error
-          if (tries === 1) use(({ space }) => space.releaseReserve())
-          const isFree = unlessFull(() => use(({ space }) => space.freeUp(transaction)))
-          if (!isFree && tries === 1) throw error
+          // One row that SQLite refuses never takes others with it.
+          if (isFailure(error, 'message_refused') && !isRefused) isRefused = true
+          else if (!isFailure(error, 'inbox_full') || tries === 2) throw error
+          else {
+            // With free pages of the file first, then with the space of the reserve, too.
+            if (tries === 1) use(({ space }) => space.releaseReserve())
+            const isFree = unlessFull(() => use(({ space }) => space.freeUp(transaction)))
+            if (!isFree && tries === 1) throw error
+            tries += 1
+          }
         }
       }
     },
@@ -513,13 +514,11 @@ const closedWithSuspects = 3
 
 const noSiblings: Siblings = { adopted: [], unopened: [], unclean: false }
 
-function identitiesOf(path: string): readonly (BigIntStats | undefined)[] {
+/** What the path of a file and that of its journal name. */
+function identitiesOf(path: string): readonly [file: string, journal: string] {
   const how = { bigint: true, throwIfNoEntry: false } as const
-  return [statSync(path, how), statSync(`${path}-wal`, how)]
-}
-
-function isSame(now: BigIntStats | undefined, then: BigIntStats | undefined): boolean {
-  return now?.ino === then?.ino && now?.dev === then?.dev
+  const [file, journal] = [statSync(path, how), statSync(`${path}-wal`, how)]
+  return [`${file?.dev} ${file?.ino}`, `${journal?.dev} ${journal?.ino}`]
 }
 
 const countDead = (statements: Statements): number => Number(statements.countDead.get()?.['messages'])
