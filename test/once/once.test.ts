@@ -271,7 +271,8 @@ describe.each(places.filter(([, isThere]) => isThere))('with marks in %s', (wher
     for (const runs of [1, 2, 3]) {
       await expect.poll(() => receiver.stats().handled).toBe(runs)
       expect(await place.rows()).toEqual(Array.from({ length: runs }, () => 'again V1'))
-      if (runs < 3) expect(await receiver.replay(always)).toBe(1)
+      // An inbox in a database may still be writing that it was handled.
+      if (runs < 3) await expect.poll(() => receiver.replay(always)).toBe(1)
     }
   })
 
