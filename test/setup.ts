@@ -3,7 +3,7 @@ import { afterAll } from 'vitest'
 import { endLeftovers } from './conformance/spawn.ts'
 import { removeFolders } from './folder.ts'
 
-afterAll(async () => {
-  await endLeftovers()
+afterAll(() => {
+  endLeftovers()
   removeFolders()
 })
