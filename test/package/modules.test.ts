@@ -74,7 +74,7 @@ test.each<readonly [entry: string, files: RegExp, packages: RegExp, loaded: stri
   [
     'fleethook',
     // No adapter, no testing, no simulated fleet, and no way to messages that are kept elsewhere.
-    /^(adapters|src\/(testing|service)|src\/inbox\/forwarding\.ts$)/,
+    /^(adapters|src\/(testing|service))/,
     /^(zod|eventsource-parser|ipaddr\.js)(\/|$)/,
     'src/receiver.ts',
   ],
@@ -89,7 +89,7 @@ test.each<readonly [entry: string, files: RegExp, packages: RegExp, loaded: stri
   ['fleethook/workers', /^adapters\/(?!workers|workers\/)/, nothing, 'adapters/workers.ts'],
   [
     'fleethook/inbox/durable-object',
-    /^adapters\/(?!inbox\/(durable-object|stored-row))/,
+    /^adapters\/(?!inbox\/(durable-object|forwarding|stored-row))/,
     /^cloudflare:/,
     'adapters/inbox/durable-object.ts',
   ],
