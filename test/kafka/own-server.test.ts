@@ -167,6 +167,8 @@ test('has each row once and in order, and each rule reports once, through kills'
   running = start()
   await produce([reading(vins[0] ?? '', total)])
   await expect.poll(count, { timeout: 60_000 }).toBe(all + 1)
+  // The next test begins with its group.
+  expect(await running.stop('SIGTERM')).toBe(0)
 })
 
 /** The write of a certain value ends the process. */

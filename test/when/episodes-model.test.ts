@@ -172,6 +172,7 @@ interface Row {
   readonly restarts?: number
 }
 
+const restarts = inForm({ short: 1_000, full: 4_000 } as const)
 const shuffled = { shuffledMs: 60_000, lateMs: 600_000 } as const
 const rows: readonly Row[] = [
   { name: 'none', disorder: { together: true, twice: 0 } },
@@ -180,8 +181,8 @@ const rows: readonly Row[] = [
   { name: 'shuffled by up to a minute', disorder: { shuffledMs: 60_000 } },
   { name: 'shuffled, and a tenth late by up to ten minutes', disorder: shuffled },
   { name: 'bursts after a hole', disorder: { holes: 0.4 } },
-  { name: 'restarts', disorder: { shuffledMs: 2_000 }, restarts: 1_000 },
-  { name: 'restarts, shuffled and late', disorder: shuffled, restarts: 1_000 },
+  { name: 'restarts', disorder: { shuffledMs: 2_000 }, restarts },
+  { name: 'restarts, shuffled and late', disorder: shuffled, restarts },
   // The same message at two receipts has two times, where both are earlier than its own.
   { name: 'clocks that are fast by up to ten minutes', disorder: { clockMs: [0, 600_000], twice: 0 } },
   { name: 'clocks that are slow by up to ten minutes', disorder: { clockMs: [-600_000, 0] } },
@@ -214,7 +215,7 @@ afterAll(async () => {
     piece: 'episodes',
     title: 'Episodes of a fleet, against a plain model',
     file: 'test/when/episodes-model.test.ts',
-    about: `${cars * fleets} vehicles drive and charge: trips of one to three legs, stops of five seconds to ten minutes, charges with pauses, some without one of the fields, each field in a message of its own unless the row says otherwise. 3 % of the messages come twice, and in 2 % of the hours a vehicle is out of reach for ten minutes to two hours: half of what it says then is lost, and half comes afterwards at once. The model computes all episodes from lists of all values, by the vehicle's time. Compared are start, end, pauses, both ends of each value, growth, range, the length of the path (within 30 m, or half a percent) and \`missing\`; of an episode that ended by silence, the start, the pauses and the end within a minute. Vehicles whose clocks are fast say nothing twice. Restarts: the receiver ends each thousand messages, and misses what arrives in the two seconds to two minutes until the next one listens. Different: the last telling is another one than the model's. Those say \`acrossGap\`, \`cut\` or \`missing\`, unless they are in the last column.`,
+    about: `${cars * fleets} vehicles drive and charge: trips of one to three legs, stops of five seconds to ten minutes, charges with pauses, some without one of the fields, each field in a message of its own unless the row says otherwise. 3 % of the messages come twice, and in 2 % of the hours a vehicle is out of reach for ten minutes to two hours: half of what it says then is lost, and half comes afterwards at once. The model computes all episodes from lists of all values, by the vehicle's time. Compared are start, end, pauses, both ends of each value, growth, range, the length of the path (within 30 m, or half a percent) and \`missing\`; of an episode that ended by silence, the start, the pauses and the end within a minute. Vehicles whose clocks are fast say nothing twice. Restarts: the receiver ends each four thousand messages, and misses what arrives in the two seconds to two minutes until the next one listens. Different: the last telling is another one than the model's. Those say \`acrossGap\`, \`cut\` or \`missing\`, unless they are in the last column.`,
     tables: [{ title: 'Rows', rows: figures }],
   })
 })
