@@ -182,7 +182,11 @@ describe('in a browser', () => {
     await shown.getByText('The receiver answers 200').waitFor()
     await page.waitForLoadState('networkidle')
     const sent: string[] = []
-    page.on('request', (request) => sent.push(request.url()))
+    // The site fetches its other pages ahead when it has time, which a busy machine has later.
+    const isAhead = /^[^?]+\/assets\/[\w.-]+\.js$/
+    page.on('request', (request) => {
+      if (request.method() !== 'GET' || !isAhead.test(request.url())) sent.push(`${request.method()} ${request.url()}`)
+    })
     for (const [sample, texts] of [
       ['service', ['"BatteryLevel": 81.488', '"format": "service"']],
       ['vehicle_maker', ['"Gear": "D"', '"VehicleSpeed": null', '"format": "vehicle_maker"']],

@@ -35,7 +35,7 @@ async function modelWith(error: string): Promise<Report> {
   return JSON.parse(readFileSync(report, 'utf8'))
 }
 
-test('the model finds nine of ten errors that are planted in the code of episodes', { timeout: 600_000 }, async () => {
+test('the model finds nine of ten errors that are planted in the code of episodes', { timeout: 1_800_000 }, async () => {
   const control = await modelWith('none')
   expect(control).toMatchObject({ numPassedTests: rows.length, numFailedTests: 0 })
   const missed: string[] = []
