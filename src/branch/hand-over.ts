@@ -101,9 +101,10 @@ export class HandOver {
         clearTimeout(timer)
         this.#group = undefined
         for (const [given, message] of messages) {
-          // Otherwise at its turn.
+          // Otherwise at its turn, unless its vehicle was erased.
           this.#given.delete(given)
-          if (this.#branch.intake.isReady && !this.#asked.has(message.lane)) void this.#put(given, message, false)
+          if (given.isGone || !this.#branch.intake.isReady || this.#asked.has(message.lane)) continue
+          void this.#put(given, message, false)
         }
         resolve()
       }
@@ -145,7 +146,7 @@ export class HandOver {
     const { intake } = this.#branch
     const { request } = given
     const isAtOnce = intake.isReady && message.kind === 'wire' && !mayBeThere && !this.#asked.has(message.lane)
-    const put = isAtOnce ? intake.put([message], request) : this.#keep(message, request, mayBeThere)
+    const put = isAtOnce ? intake.put([message], request) : this.#keep(given, message, mayBeThere)
     const kept = this.#kept(message, put)
     if (isAtOnce) this.#given.set(given, kept)
     kept.then(
@@ -155,16 +156,18 @@ export class HandOver {
     return kept
   }
 
-  async #keep(message: InboxMessage, from: Message['request'], mayBeThere: boolean): Promise<Refusal | undefined> {
+  async #keep(given: Message, message: InboxMessage, mayBeThere: boolean): Promise<Refusal | undefined> {
     const { intake } = this.#branch
     const { lane } = message
+    const { request: from } = given
     // Only the answer: with the ones before it, a lane that never empties would keep all of them.
     const asked = Promise.all([this.#ask(message, mayBeThere), this.#asked.get(lane)]).then(([answer]) => answer)
     this.#asked.set(lane, asked)
     const answer = await asked
     if (this.#asked.get(lane) === asked) this.#asked.delete(lane)
+    // The branch has it, or its vehicle was erased meanwhile.
+    if (answer === 'there' || given.isGone) return undefined
     if (answer === 'closed') return { error: 'inbox_unavailable' }
-    if (answer === 'there') return undefined
     if (message.kind === 'wire') return intake.put([message], from)
     if (await intake.putInternal(message, from)) return undefined
     this.#noteMissed(message)

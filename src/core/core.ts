@@ -627,9 +627,7 @@ export class Core {
     return handler !== undefined && !isAlone && this.#batches.mayJoin(previous, handler, request)
   }
 
-  /**
-   * A handler has run, for the messages of these attempts that are still here, of so many. Reports a failure once, and notes it in each attempt.
-   */
+  /** A handler has run for `size` messages. `attempts`: of those that are still here. Reports a failure once, and notes it in each attempt. */
   #ran(handler: Handler, attempts: readonly Attempt[], failure: Ran, size: number = 1): void {
     const { reports, clock } = this.options
     const { startsNoMore } = this.lifecycle

@@ -305,6 +305,26 @@ describe.each(pairs)('a branch %s', (_, places) => {
     expect(count).toBe(receiver.durability === 'memory' ? 0 : 2)
   })
 
+  test('does not get messages of an erased vehicle that it was about to get', async () => {
+    const place = places()
+    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    stops.push(() => receiver.drain())
+    const seen: string[] = []
+    const crm = branch(receiver, { name: 'crm', inbox: place('crm') }).on('data', ({ vin }) => void seen.push(vin))
+    await receiver.accept({ authorization: undefined, body: data('B', 1) })
+    await soon(() => expect(seen).toEqual(['B']))
+    const erased = ['A1', 'A2', 'A3', 'A4', 'A5']
+    for (const vin of erased) {
+      for (const each of [vin, 'B']) await receiver.accept({ authorization: undefined, body: data(each, 2) })
+      await receiver.forget(vin)
+      const before = seen.filter((each) => each === 'B').length
+      await receiver.accept({ authorization: undefined, body: data('B', 3) })
+      await soon(() => expect(seen.filter((each) => each === 'B').length).toBeGreaterThan(before))
+    }
+    await soon(() => expect(crm.stats().pending.messages).toBe(0))
+    for await (const { event } of crm.messages.list()) expect(erased).not.toContain('vin' in event ? event.vin : '')
+  })
+
   test('is erased with its receiver', async () => {
     const place = places()
     const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
