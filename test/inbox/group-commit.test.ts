@@ -67,6 +67,14 @@ test('two groups of callers that take turns are in one commit afterwards', async
   expect(sizes).toEqual([1, 4, 4, 4, 3])
 })
 
+test('a put of any number of messages is written', async () => {
+  const sizes: number[] = []
+  const queue = queueOf((puts) => void sizes.push(puts))
+  const one = { lane: 'a', receivedAt: 0, door: 'root', kind: 'wire', bytes: 1, text: '1' } as const
+  await queue.put(Array.from({ length: 200_000 }, (_one, seq) => ({ seq, id: String(seq), ...one })))
+  expect(sizes).toEqual([200_000])
+})
+
 test('after a stalled commit, the next one does not wait as long', async () => {
   let commits = 0
   const queue = queueOf(() => {

@@ -144,7 +144,8 @@ export function createGroupCommit({
     const group = take()
     writing = group
     const messages: StoredMessage[] = []
-    for (const put of group.puts) messages.push(...put.messages)
+    // A spread of very many arguments would end the process.
+    for (const put of group.puts) for (const message of put.messages) messages.push(message)
     const transaction: Transaction = {
       retracted,
       puts: messages,
