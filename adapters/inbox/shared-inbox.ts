@@ -90,7 +90,7 @@ export class SharedInbox extends ForwardingInbox {
     // An operator may ask before the first message arrives, so each call connects first.
     const { failing = role === 'receive' ? notKnown : undefined } = operator
     const connect = (): Promise<unknown> => this.#connect()
-    this.operator = askedAfter(connect, { ...operator, failing })
+    this.operator = askedAfter(connect, operator, failing)
   }
 
   override async open({ listeningWasKept = false }: OpenOptions = {}): Promise<Opened> {
@@ -186,7 +186,8 @@ export class SharedInbox extends ForwardingInbox {
 /** Asks only when `ready` has resolved. */
 function askedAfter(
   ready: () => Promise<unknown>,
-  { deadLetters, messages, replay, replaySome, failing }: Asked,
+  { deadLetters, messages, replay, replaySome }: Asked,
+  failing: Asked['failing'],
 ): Asked {
   async function* listed<Found>(list: () => AsyncIterable<Found>): AsyncGenerator<Found> {
     await ready()

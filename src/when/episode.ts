@@ -543,7 +543,7 @@ class Memory {
     return happened === undefined ? { memory: this.text, timer } : { happened, memory: this.text, timer }
   }
 
-  /** What was found, with what was told of it: with the same start at first, or now, or of the same moment. And what was told and is no more. */
+  /** Each episode found, with its last telling: one that had the same start at first, or has it now, or overlaps it. And those told that are gone. */
   #compared(found: readonly Running[], foldedTo: number, arrivedMs: number): readonly Running[] {
     const rules: readonly ((entry: Told, each: Running) => boolean)[] = [
       ({ first }, { start }) => first === start,
@@ -584,7 +584,7 @@ class Memory {
     return Infinity
   }
 
-  /** One is told at a time, the first one first. But what was told of a moment of a new one is corrected before that is told. */
+  /** One is told at a time, the first one first. But an earlier telling that a new one overlaps is corrected before the new one is told. */
   #tellNext(all: readonly Running[], now: number, at: number) {
     const todo = all.map((of) => ({ of, due: this.#dueOf(of, now) }))
     const [first] = todo.filter(({ due }) => due <= now).toSorted((one, other) => one.of.start - other.of.start)
