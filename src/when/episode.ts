@@ -660,8 +660,10 @@ function textOf(samples: readonly Sample[], beforeMs: number, fields: readonly s
   return text
 }
 
+type Received = Pick<EdgeStep, 'event' | 'before' | 'after' | 'at' | 'arrivedMs'>
+
 /** The values of a message that an episode needs, each with its time. */
-function samplesIn({ fields }: Definition, { event, before, after, at, arrivedMs }: EdgeStep): Sample[] {
+function samplesIn({ fields }: Definition, { event, before, after, at, arrivedMs }: Received): Sample[] {
   const sentMs = credibleMs(at.getTime(), arrivedMs)
   const samples: Sample[] = []
   const add = (name: string, value: FieldValue | null, ms: number): void => {
@@ -763,19 +765,10 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
       if (event.topic === 'gap' && last.heard > 0) samples.push(gapSample(last, event.to.getTime()))
       if (event.topic === 'gap' || event.topic === 'timer' || event.topic === 'unknown') continue
       seq = Math.max(seq + 1, firstSeqAt(arrivedMs))
-      const { after, sentMs } = applied(state, { event, seq, gapTo: -1 })
-      const views = { before: new Snapshot(state, arrivedMs, -1), after: new Snapshot(after, arrivedMs, -1) }
-      state = after
-      const step = {
-        event,
-        ...views,
-        at: new Date(sentMs),
-        arrivedMs,
-        changes: [],
-        memory: undefined,
-        timer: undefined,
-      }
-      const own = samplesIn(definition, step)
+      const { after: next, sentMs } = applied(state, { event, seq, gapTo: -1 })
+      const [before, after] = [new Snapshot(state, arrivedMs, -1), new Snapshot(next, arrivedMs, -1)]
+      state = next
+      const own = samplesIn(definition, { event, before, after, at: new Date(sentMs), arrivedMs })
       const heard = credibleMs(sentMs, arrivedMs)
       samples.push(...(own.length > 0 ? own : [[heard, heardOf, 0] as const]))
       if (heard > last.heard) Object.assign(last, { heard, arrived: arrivedMs })
