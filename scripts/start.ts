@@ -43,8 +43,8 @@ const received = new Map<string, number>()
 const handled = new Map<string, number>()
 /** Messages of the last run that this one handled. */
 let recovered = 0
-/** Messages of this run that are dead letters. */
-let dead = 0
+/** Messages of this run that are dead letters: their ids. */
+const dead = new Set<string>()
 let states = 0
 let isWorkshopOpen = false
 const log = (message: string, { handler, attempt, reason }: Record<string, unknown> = {}): void =>
@@ -61,13 +61,18 @@ const receiver = createReceiver({
   logErrorText: true,
   observe: {
     received: (messages) => {
-      for (const { event } of messages) count(received, event, 1)
+      for (const { event } of messages) count(received, event)
     },
-    dead: ({ event }) => event.topic !== 'malformed' && settle(event, -1),
+    settled({ id, event }) {
+      if (event === undefined || event.topic === 'malformed' || event.topic === 'gap') return
+      dead.delete(id)
+      if (event.receivedAt < startedAt) recovered += 1
+      else count(handled, event)
+    },
+    dead: ({ id, event }) => event.receivedAt >= startedAt && dead.add(id),
   },
 })
-  .on('*', (event, { delivery }) => {
-    settle(event, 1, delivery.replayed)
+  .on('*', (event) => {
     if (event.topic === 'alerts' || event.topic === 'errors') console.log(styleText('yellow', summarize(event)))
     else console.log(summarize(event))
   })
@@ -138,9 +143,12 @@ const now = (): string => new Date().toISOString()
 /** What a vehicle did before it had a network: it drove and charged, and uploads that now. Each field has its own message. */
 const uploads = (vin: string | undefined): (() => Promise<void>) => {
   const nowMs = Date.now()
+  const createdAt = (minutesAgo: number): string => new Date(nowMs - minutesAgo * 60_000).toISOString()
+  // At once, so that nothing that it sends later comes in between.
   return async () => {
-    for (const [minutesAgo, data] of morning)
-      await tell('/messages', () => ({ vin, createdAt: new Date(nowMs - minutesAgo * 60_000).toISOString(), data }))()
+    await Promise.all(
+      morning.map(([minutesAgo, data]) => tell('/messages', () => ({ vin, createdAt: createdAt(minutesAgo), data }))()),
+    )
   }
 }
 const morning: readonly (readonly [minutesAgo: number, data: object])[] = [
@@ -217,7 +225,7 @@ async function finish(): Promise<void> {
   await sandbox.close()
   await page.close()
   const { left, lost } = await server.close()
-  const sums = `received ${sum(received)}, handled ${sum(handled)}, dead letters ${dead}, left ${left}, lost ${lost}`
+  const sums = `received ${sum(received)}, handled ${sum(handled)}, dead letters ${dead.size}, left ${left}, lost ${lost}`
   console.log(`\n${table()}\n\n${sums}`)
   if (recovered > 0) console.log(`recovered from the last run and handled: ${recovered}`)
 }
@@ -230,18 +238,8 @@ function fail(error: unknown): void {
 const cell = (format: Format | null, topic: string): string => `${topic} ${format}`
 const sum = (counts: ReadonlyMap<string, number>): number => [...counts.values()].reduce((all, each) => all + each, 0)
 
-function count(counts: Map<string, number>, { format, topic }: FleetEvent, by: 1 | -1): void {
-  counts.set(cell(format, topic), (counts.get(cell(format, topic)) ?? 0) + by)
-}
-
-/** Counts a message that was handled, or that was handled in part and is a dead letter. */
-function settle(event: FleetEvent, by: 1 | -1, wasDead = by < 0): void {
-  if (event.topic === 'gap') return
-  if (event.receivedAt < startedAt) recovered += by
-  else {
-    count(handled, event, by)
-    if (wasDead) dead -= by
-  }
+function count(counts: Map<string, number>, { format, topic }: FleetEvent): void {
+  counts.set(cell(format, topic), (counts.get(cell(format, topic)) ?? 0) + 1)
 }
 
 const minutes = (ms: number): string => `${Math.round(ms / 60_000)} min`
