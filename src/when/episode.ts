@@ -58,7 +58,7 @@ export type Episode<Of extends Measures = Measures> = EpisodeOccurrence & {
 export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episode<Of>> {
   /** The newest episode of a vehicle as it is known now: it lasts, or is over and not told yet, or not told so yet. `undefined`: there is none. */
   open<Fields extends FieldCatalogue>(vehicle: VehicleView<Fields>): Episode<Of> | undefined
-  /** All episodes in a list of events, those of gaps too, in any order, as if no message came after them. Sorted by vehicle and start. */
+  /** All episodes that are over in a list of events, those of gaps too, in any order, as if no message came after them. Sorted by vehicle and start. */
   in(events: Iterable<FleetEvent>): readonly Episode<Of>[]
   /** Throws `option_invalid`: a condition of an episode belongs into `during`. */
   where(): never
@@ -77,17 +77,14 @@ const signMs = 60_000
  * `id` and the next `revision` when something that came late corrects it: so a handler is one upsert. Fields can come in pieces, late, twice
  * and in any order. What is not known is `null` and named in `missing`, never 0. See docs/episodes.md.
  *
- * Throws `option_invalid` for a name that is not 1 to 100 characters, a condition that is none, a time that is out of range, and a measure that is
- * none or has the name of a member of {@link Episode}.
+ * Throws `option_invalid` for a name (1 to 100 characters), a condition, a time or a measure that is none, and a measure named like a member of {@link Episode}.
  *
  * @example
  * ```ts
- * import { any, episode, growth, is, path, span } from 'fleethook/when'
- *
+ * import { any, episode, is, path, span } from 'fleethook/when'
  * export const trip = episode('trip', {
  *   during: any(is('Gear', 'D'), is('Gear', 'R'), is('Gear', 'N')),
- *   joins: { minutes: 3 },
- *   silence: { hours: 1 },
+ *   joins: { minutes: 3 }, silence: { hours: 1 },
  *   measures: { odometer: span('Odometer'), energy: span('EnergyRemaining'), route: path() },
  * })
  * ```
@@ -123,7 +120,6 @@ export function episode<const Of extends Measures>(name: string, options: Episod
 
 /** A definition as the code reads it. Times are in milliseconds. */
 type Definition = ReturnType<typeof definitionOf>
-
 function definitionOf(name: string, options: EpisodeOptions) {
   const aCondition: Rule = { must: 'must be a condition', accepts: isObject, hint: "For instance is('Gear', 'D')." }
   const aTime: Rule = { must: 'must be a time', accepts: isObject, hint: 'For instance { minutes: 3 }.' }
@@ -175,7 +171,6 @@ function definitionOf(name: string, options: EpisodeOptions) {
 
 /** A value as it is kept until it is folded. Its place is that of its time, and of two with the same time and field the later arrival counts. */
 type Sample = readonly [at: number, field: string | number, value: FieldValue]
-
 /** In place of a field: a message without one of the fields, so that there is no silence. */
 const heardOf = -1
 /** In place of a field: values up to now are uncertain, because messages may be missing. The value is when the receiver listened again. */
@@ -326,9 +321,9 @@ class Fold {
 
   /** Whether one begins, goes on or ends, as the condition says at a moment. */
   #decide(at: number): void {
-    const { during, until, splits, measures } = this.#definition
+    const { during, until, splits, joins, measures } = this.#definition
     const { known } = this
-    const { running, was, values, gapAt, staleAt, since = {} } = known
+    const { running, was, values, gapAt, staleAt, listens, splitAt, since = {} } = known
     const view = this.#look()
     const is = during.test(view)
     known.isSplit = splits?.test(view) === true
@@ -343,8 +338,9 @@ class Fold {
         if (running !== undefined) this.#closed.push(Object.assign(running, { closed: at }))
         const started: Running = (known.running = { start: at, paused: 0, notes: {} })
         const isUncertain = measures.some(({ measure }) => (values[measure.field]?.[0] ?? Infinity) <= gapAt)
-        // Its first messages may be missing.
-        if (isUncertain || was === null || at <= known.listens) started.gap = true
+        // Its first messages may be missing, or a part that it joins.
+        const isPart = staleAt === gapAt && splitAt <= gapAt && at - joins <= listens
+        if (isUncertain || was === null || at <= listens || isPart) started.gap = true
         for (const { measure, key } of measures) {
           const seen = values[measure.field]
           const certain = seen !== undefined && (seen[0] > staleAt || seen[0] === at) ? seen : undefined
@@ -375,12 +371,14 @@ class Fold {
   /** What was known then is folded. */
   #late([at, field, value]: Sample): void {
     const { known } = this
-    const { deciding, measures, corrects } = this.#definition
+    const { deciding, during, measures, corrects } = this.#definition
     if (typeof field === 'number') return
     const decides = deciding.has(field)
     if (at >= (known.values[field]?.[0] ?? 0)) {
+      // What was sent before an end by silence begins nothing, and does not go on.
+      const isCut = known.was === false && during.test(this.#look()) === true
       known.values[field] = [at, value]
-      if (decides && at > (known.running?.start ?? 0)) this.#decide(at)
+      if (decides && !isCut && at > (known.running?.start ?? 0)) this.#decide(at)
     }
     const { running } = known
     if (running === undefined || known.at > (running.end ?? Infinity) + corrects) return
@@ -679,10 +677,12 @@ function samplesIn({ fields }: Definition, { event, before, after, at, arrivedMs
   if (event.topic !== 'data') return samples
   const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
   const names = fields.filter((name) => data[name] !== undefined && !Object.hasOwn(event.undecoded, name))
-  // A clock that was ahead and is right again says an earlier time of what is newer: by as much as a message takes.
+  // A clock that was ahead and is right again says an earlier time of what is newer: by as much as a message takes. In what order it
+  // spoke while it was ahead, the state knows.
   const known = names.map((name) => (Number(after.at(name)) === at.getTime() ? Number(before.at(name)) : 0))
   const ms = Math.max(sentMs, ...known.map((one) => (one > sentMs && one - sentMs <= quietMs ? one + 1 : 0)))
-  for (const name of names) add(name, data[name] ?? null, ms)
+  const keptMs = (name: string): number => (event.at.getTime() > arrivedMs ? Number(after.at(name)) : sentMs)
+  for (const name of names) add(name, data[name] ?? null, keptMs(name) < sentMs ? keptMs(name) - 1 : ms)
   return samples
 }
 
@@ -711,8 +711,7 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> |
   // When the newest gap ended. 0: not known. In an inbox that processes share, the numbers of messages are no times, and count from 1.
   const gapEnd = after instanceof Snapshot ? msOfSeq(after.parts().gapTo) : 0
   const gapMs = gapEnd < Date.UTC(2002) ? 0 : gapEnd
-  const own = samplesIn(definition, step)
-  if (isNew && !isTimer) own.unshift(...keptSamples(definition, before))
+  const own = [...(isNew && !isTimer ? keptSamples(definition, before) : []), ...samplesIn(definition, step)]
   if (isNew && own.length === 0) return undefined
   const memory = new Memory(definition, after.vin, isNew ? undefined : step.memory)
   const { last, head } = memory
@@ -773,7 +772,8 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
       samples.push(...(own.length > 0 ? own : [[heard, heardOf, 0] as const]))
       if (heard > last.heard) Object.assign(last, { heard, arrived: arrivedMs })
     }
-    const fold = new Fold(definition, vin, nothingKnown(definition)).run(samples).pass(Infinity)
-    return fold.found.map((each) => Object.assign(episodeOf(definition, vin, each, fold.known.at), { revision: 1 }))
+    const fold = new Fold(definition, vin, nothingKnown(definition)).run(samples).pass(Number.MAX_SAFE_INTEGER)
+    const over = fold.found.filter(({ end }) => end !== undefined)
+    return over.map((each) => Object.assign(episodeOf(definition, vin, each, fold.known.at), { revision: 1 }))
   })
 }

@@ -42,7 +42,6 @@ export interface PathPoint extends Location {
 }
 
 export const mostOfPath = 1_000
-
 /** A value and when it was reported, in milliseconds since the epoch. `isOld`: the value from before `splits`, reported again. */
 export type Seen = readonly [at: number, value: FieldValue, isOld?: boolean]
 
@@ -192,7 +191,9 @@ export function resultOf(measure: Measure, notes: Notes, { start, end }: Bounded
   const isStale = end !== undefined && after === undefined && (to?.[0] ?? 0) < end - waits
   const isLate = (from?.[0] ?? Infinity) > start + waits
   if (kind === 'growth') {
-    const isNothing = startsAt === undefined || isPartial ? isOne : to === undefined
+    // What it stood at before, or at the start long ago, is not what it grew to.
+    const isOfStart = to === undefined || to[2] === true || (isStale && notes.sum === 0)
+    const isNothing = startsAt === undefined || isPartial ? isOne : isOfStart
     // Sums of decimal fractions have tails.
     const value = isNothing ? null : Math.round((notes.sum ?? 0) * 1e6) / 1e6
     return [value, isNothing || isStale || isPartial || (isLate && startsAt === undefined)]
@@ -205,7 +206,6 @@ export function resultOf(measure: Measure, notes: Notes, { start, end }: Bounded
 }
 
 const dateOf = (seen: Seen | undefined): Date | null => (seen === undefined ? null : new Date(seen[0]))
-
 /** A shorter way is none. And the position of a parked vehicle jumps by some meters. */
 const [leastMeters, jitterMeters] = [0.1, 10]
 

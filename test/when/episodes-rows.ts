@@ -245,6 +245,14 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     expect(settledOf(found)).toMatchObject([{ kwh: 8.6, acrossGap: true }])
   })
 
+  test('`growth` is null when the counter said only what it stood at before, or at the start', async () => {
+    const again = { joins: { minutes: 15 }, splits: is('DetailedChargeState', 'Disconnected') } as const
+    const said = (counter: number, end: number): readonly Said[] => [[-900, { DetailedChargeState: 'Charging' }], [-890, { ACChargingEnergyIn: 2 }], [-500, { DetailedChargeState: 'Complete' }], [-490, { ACChargingEnergyIn: 5 }], [-400, { DetailedChargeState: 'Disconnected' }], [0, { DetailedChargeState: 'Charging' }], [5, { ACChargingEnergyIn: counter }], [end, { DetailedChargeState: 'Complete' }]] // prettier-ignore
+    for (const [counter, end] of [[5, 60], [5, 600], [0, 600]] as const) // prettier-ignore
+      expect((await toldOf(said(counter, end), { ...charging, ...again })).at(-1)).toMatchObject({ ...lasts(0, end), kwh: null, missing: ['kwh'] }) // prettier-ignore
+    expect((await toldOf(said(0, 60), { ...charging, ...again })).at(-1)).toMatchObject({ kwh: 0, missing: [] })
+  })
+
   test('a measure that gets no value is null, and its name is in `missing`, never 0', async () => {
     const of = { during: charging.during, measures: { kwh: growth('ACChargingEnergyIn'), level: span('BatteryLevel'), speed: range('VehicleSpeed'), route: path() } } as const // prettier-ignore
     const said = charge([0, { DetailedChargeState: 'Charging' }], [600, { DetailedChargeState: 'Complete' }])
@@ -348,6 +356,12 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     ])
   })
 
+  test('what a vehicle sent before an end by silence begins nothing when it comes again hours later', async () => {
+    const parts: readonly Said[] = [[12_000, { Odometer: 1013 }], [16_000, { Odometer: 1013 }], [20_000, { Odometer: 1013 }]] // prettier-ignore
+    const found = await told([...parked, [0, { Gear: 'D' }], [300, { Gear: 'D' }], [600, { Odometer: 1013 }], ...parts, [300, { Gear: 'D' }, 22_000], [26_000, { Odometer: 1013 }]]) // prettier-ignore
+    expect(found).toMatchObject([{ ...lasts(0, 600), cut: true, revision: 1 }])
+  })
+
   test('open for too long: without `silence` it goes on, and `after` reports it', async () => {
     const endless = episode('trip', { during: driving, measures })
     const { say, until, receiver, told: found } = await sceneOf(endless)
@@ -435,6 +449,24 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     await say([600, { Gear: 'P' }], ...values)
     await until(4_000)
     expect(settledOf(found)).toMatchObject([{ ...lasts(0, 600), ...whole, acrossGap: true }])
+  })
+
+  test('a gap: one that may be the rest of another one, which was lost in it, says `acrossGap`', async () => {
+    const isAcross = async (from: number, to: number, start: number): Promise<boolean | undefined> => {
+      const { say, gap, until, told: found } = await sceneOf(trip)
+      // It may have driven in the gap.
+      await say(...parked, [from, { Gear: 'P' }])
+      await gap(to)
+      await say([to + 10, { Gear: 'P', Odometer: 1005, EnergyRemaining: 48 }])
+      await say([start, { Gear: 'D' }], [start + 600, { Gear: 'P' }])
+      await say([start + 630, { Odometer: 1013, EnergyRemaining: 46.5 }])
+      await until(start + 4_000)
+      return found.at(-1)?.acrossGap
+    }
+    expect(await isAcross(-500, 0, 100)).toBe(true)
+    expect(await isAcross(-500, 0, 500)).toBe(false)
+    // In so short a gap it did not go far.
+    expect(await isAcross(-60, 0, 100)).toBe(false)
   })
 
   test('the values of `client.refill` count at their own times, are certain, and may end it', async () => {
@@ -548,6 +580,19 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     expect(await told(late)).toMatchObject([{ ...lasts(0, 600), odometer: { from: 1001, fromAt: at(-100), to: 1013 } }])
   })
 
+  test('a vehicle’s clock that is fast: what it says keeps its order, also when messages overtake each other or come twice', async () => {
+    const fast = (second: number, data: Said[1], late = 0.2): Said => [second + 240, data, late - 240]
+    const rest: readonly Said[] = [[600, { Gear: 'P' }], ...values]
+    // That it was parked comes after that it drives.
+    const overtaken = await told([...parked, fast(-10, { Gear: 'P' }, 15), fast(0, { Gear: 'D' }), ...rest])
+    expect(overtaken.at(-1)).toMatchObject({ ...lasts(0.2, 600), ...whole })
+    // So does the clock that is right again by then.
+    const corrected = await told([...parked, fast(-20, { Gear: 'P' }), [0, { Gear: 'D' }], fast(-30, { Gear: 'P' }, 100), [50, { Gear: 'D' }], ...rest]) // prettier-ignore
+    expect(corrected.at(-1)).toMatchObject({ ...lasts(0, 600), ...whole })
+    const twice = await told([...parked, fast(0, { Gear: 'D' }), fast(40, { Gear: 'P' }), fast(0, { Gear: 'D' }, 60), [70, { Odometer: 1001 }], [80, { EnergyRemaining: 49 }]]) // prettier-ignore
+    expect(twice).toMatchObject([{ ...lasts(0.2, 40.2), cut: false }])
+  })
+
   test('`atLeast` leaves shorter ones out, and one that was told and gets shorter is revoked', async () => {
     const of = { atLeast: { minutes: 5 }, measures } as const
     expect(await toldOf([...parked, [0, { Gear: 'D' }], [200, { Gear: 'P' }]], of)).toEqual([])
@@ -583,6 +628,13 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     const said: readonly Said[] = [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [360, { Gear: 'D' }], [600, { Gear: 'P' }], ...values, [2_000, { Gear: 'D' }], [2_500, { Gear: 'P' }]] // prettier-ignore
     const found = await told(said)
     expect(trip.in(eventsOf(said).toReversed())).toEqual(found)
+  })
+
+  test('in a list of events, one that lasts is not over, so it is not there', async () => {
+    const said: readonly Said[] = [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [900, { Gear: 'D' }], [950, { Odometer: 1013 }]] // prettier-ignore
+    const { silence: _, ...goesOn } = options
+    expect(episode('trip', goesOn).in(eventsOf(said))).toMatchObject([lasts(0, 300)])
+    expect(trip.in(eventsOf(said))).toMatchObject([lasts(0, 300), { ...lasts(900, 950), cut: true }])
   })
 
   test('`open` is the episode that lasts, so far', async () => {
