@@ -45,7 +45,9 @@ test.concurrent.each([
       if (format === undefined || topic === undefined) continue
       if (seen.size === 0) startedAt = performance.now()
       seen.add(format).add(topic)
-      const hasNotes = [/ charge +\d/, / rule /].every((note) => lines.some((each) => note.test(each)))
+      const hasNotes = [/ charge +\d/, / rule /, /is a dead letter/].every((note) =>
+        lines.some((each) => note.test(each)),
+      )
       const isComplete = seen.size === topics.length + 3 && hasNotes
       if (!stopping && (isComplete || performance.now() - startedAt > 20_000)) stopping = child.kill('SIGINT')
     }
