@@ -133,7 +133,7 @@ test('a receiver without the part says so', async () => {
   expect([response.status, await response.text()]).toEqual([400, expect.stringContaining('no part `vehicles`')])
 })
 
-test('`fleethook vehicles` shows what a running receiver has', { timeout: 60_000 }, async () => {
+test('`fleethook vehicles` shows what a running receiver has', { timeout: 180_000 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-vehicles-'))
   await fed({ inbox: sqliteInbox({ path: join(folder, 'inbox.db') }) })
   const cli = (path: string, ...args: readonly string[]): ReturnType<typeof command> => command(['vehicles', ...args], { FLEETHOOK_INBOX: path })
