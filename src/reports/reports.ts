@@ -9,7 +9,7 @@ import type { Secret } from '../http/secret.ts'
 import { crashText, type InboxMessage } from '../inbox/inbox.ts'
 import type { Delivery, Observer, ReceivedMessage, TestMessage } from '../inbox/observer.ts'
 import { failureDetails, shownVehicle } from './failure-details.ts'
-import { createDriftReport, type DriftReport } from '../wire/data.ts'
+import { createDriftReport, type DriftReport } from '../wire/drift.ts'
 import { Refusals } from './refusals.ts'
 import { Observers } from './observers.ts'
 
