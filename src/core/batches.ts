@@ -3,7 +3,6 @@ import { contextHop } from '../hosting/execution-context.ts'
 import type { Handler, Message, RequestWork } from './message.ts'
 import type { Lifecycle } from './runner.ts'
 
-/** What batches need of their core. */
 interface BatchHost {
   readonly options: { readonly clock: Clock }
   readonly lifecycle: Lifecycle
@@ -97,12 +96,10 @@ export class Batches {
     }
   }
 
-  /** Lets no open batch wait any longer. */
   flush(): void {
     for (const batch of this.#open) this.#close(batch)
   }
 
-  /** None of them runs any more. */
   stop(): void {
     for (const { timer } of this.#open) timer?.cancel()
     this.due = []

@@ -146,12 +146,6 @@ export class Message implements MessageView {
     this.heldBy = undefined
   }
 
-  /** Frees the memory of the message: its next turn asks the inbox again. */
-  unload(): void {
-    this.claim = undefined
-    this.event = undefined
-  }
-
   countAttempt(counts: { retried: number }): void {
     this.attempt += 1
     if (this.attempt > 1) counts.retried += 1
@@ -263,8 +257,9 @@ export class Lanes {
     if (lane.aside !== undefined) this.#aside += 1
   }
 
-  /** A message that was held waits for its turn. */
+  /** A message waits for its turn if something held it. */
   ready(message: Message): void {
+    if (message.state !== 'held') return
     const { inLane: lane } = message
     message.state = 'waiting'
     message.heldBy = undefined
