@@ -17,8 +17,6 @@ export class Batch {
   /** The request to which its work is bound. */
   readonly owner: RequestWork | undefined
   readonly hop: (() => void) | undefined
-  /** It takes more messages. */
-  isOpen = true
   messages: Message[] = []
   timer: Timer | undefined
   readonly #lifecycle: Lifecycle
@@ -65,7 +63,8 @@ export class Batches {
 
   /** Whether a message of this request may join the batch that holds a message, for this handler. */
   mayJoin({ heldBy }: Message, handler: Handler, request: RequestWork): boolean {
-    return heldBy instanceof Batch && heldBy.isOpen && heldBy.handler === handler && heldBy.owner === ownerOf(request)
+    if (!(heldBy instanceof Batch) || !this.#open.has(heldBy)) return false
+    return heldBy.handler === handler && heldBy.owner === ownerOf(request)
   }
 
   /** Adds a message to the open batch, which holds it from now on. */
@@ -107,7 +106,6 @@ export class Batches {
 
   #close(batch: Batch): void {
     this.#open.delete(batch)
-    batch.isOpen = false
     batch.timer?.cancel()
     this.due.push(batch)
   }

@@ -39,9 +39,7 @@ class Trouble {
   fatal: string | undefined
   /** Those handlers. `undefined`: something else than a handler is the reason. */
   failed: readonly Handler[] | undefined
-  /** Fires when it may be tried again. */
   rest: Timer | undefined
-  /** What operators are told about it while it waits. */
   failure: LastFailure | undefined
 }
 
@@ -57,12 +55,9 @@ class Trouble {
  */
 export class Message implements MessageView {
   readonly id: string
-  /** The VIN of its vehicle, or a name that begins with `*` for messages of no vehicle. */
   readonly lane: string
   readonly request: RequestWork
-  /** It came over the wire, so `stats()` counts it. The receiver's own messages do not count. */
   readonly counts: boolean
-  /** Attempts that earlier processes made. */
   readonly attemptsBefore: number
   readonly notBefore: number
 
@@ -185,7 +180,6 @@ export class Message implements MessageView {
     return (this.trouble ??= new Trouble())
   }
 
-  /** What handlers learn of this attempt. */
   delivery(attempt: number = this.attempt): Delivery {
     const { id, redelivered, claim } = this
     const deliveries = claim?.deliveries ?? 0

@@ -123,9 +123,8 @@ interface Run {
   readonly owner: RequestScope
   readonly context: MessageContext
   readonly messages: readonly Message[]
-  /** Of the first message, as they were when it began. */
+  /** Of the first message, as it was when it began. */
   readonly event: FleetEvent | MalformedBody
-  readonly delivery: Delivery
   /** The number of messages of a batch. */
   readonly size: number | undefined
   readonly resolve: (failure: Ran) => void
@@ -192,7 +191,7 @@ export class Runner {
       return new Promise((resolve) => {
         const size = isBatch ? given.length : undefined
         const beganMs = startedMs ?? elapsedMs(clock)
-        const run: Run = { handler, owner, context, messages, event, delivery, size, resolve, startedMs: beganMs }
+        const run: Run = { handler, owner, context, messages, event, size, resolve, startedMs: beganMs }
         this.#active.set(run, run)
         if (isBound(owner.context)) run.timer = clock.after(timeoutMs, () => this.#timeOut(run))
         else this.#timer ??= clock.after(timeoutMs, this.#timeOutOldest)
@@ -223,10 +222,10 @@ export class Runner {
   #finish(run: Run, failure: Ran): void {
     const { clock, reports } = this.#options
     if (!this.#active.delete(run)) {
-      const { handler, messages, event, delivery, size, lateFromMs } = run
+      const { handler, messages, event, context, size, lateFromMs } = run
       if (lateFromMs === undefined) return
       if (failure === undefined && handler.mark !== undefined) this.#endedLate(handler, messages)
-      reports.endedLate(clock.now() - lateFromMs, event, delivery, { handler: handler.name, messages: size })
+      reports.endedLate(clock.now() - lateFromMs, event, context.delivery, { handler: handler.name, messages: size })
       return
     }
     run.timer?.cancel()

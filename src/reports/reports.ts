@@ -164,7 +164,6 @@ export class Reports {
     return this.observers.dead?.(letter)
   }
 
-  /** A run of a handler failed. */
   failed(error: unknown, event: FleetEvent | MalformedBody, { id, attempt }: FailedDelivery, run: FailedRun): void {
     const { handler, messages, failures, nextAtMs, limit, untilMs } = run
     const vin = vinOfEvent(event)
