@@ -103,7 +103,7 @@ describe('receiver.forget', () => {
     // A message that comes later is a new vehicle.
     await post(receiver, gone, { Odometer: 9 })
     await expect.poll(() => receiver.stats().pending.messages).toBe(2)
-  }, 60_000)
+  })
 
   test('aborts a handler that runs, and its message is neither settled nor tried again', async () => {
     const receiver = createReceiver({ secret: false, log })
@@ -140,7 +140,7 @@ describe('receiver.forget', () => {
   })
 })
 
-test('fleethook forget erases a vehicle from the file of a stopped receiver', { timeout: 60_000 }, async () => {
+test('fleethook forget erases a vehicle from the file of a stopped receiver', { timeout: 180_000 }, async () => {
   const folder = newFolder('forget')
   const path = join(folder, 'inbox.db')
   const receiver = made(sqliteInbox({ path }))
@@ -165,7 +165,7 @@ test('fleethook forget erases a vehicle from the file of a stopped receiver', { 
 
 test(
   'a vehicle is erased from a file that was taken over, and from the one that it was taken from',
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async () => {
     const folder = newFolder('forget')
     const [first, second] = [join(folder, 'inbox-1.db'), join(folder, 'inbox-2.db')]
@@ -185,7 +185,7 @@ test(
   },
 )
 
-test('fleethook failing and forget ask a running receiver by its inbox file', { timeout: 60_000 }, async () => {
+test('fleethook failing and forget ask a running receiver by its inbox file', { timeout: 180_000 }, async () => {
   const folder = newFolder('forget')
   const path = join(folder, 'inbox.db')
   const receiver = made(sqliteInbox({ path }))
