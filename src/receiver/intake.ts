@@ -81,7 +81,6 @@ export class Intake {
   readonly durability: Durability
   readonly inbox: Inbox
   readonly gaps: GapReporting
-  /** What operators ask. */
   readonly operator: Operated & Pick<OperatorApi, 'vehicles'>
   /** The states of vehicles in this process, as messages change them and as operators see them. */
   readonly states: VehicleStates | undefined
@@ -186,10 +185,8 @@ export class Intake {
     this.#isHere = (inbox.handsOut ?? 'here') === 'here'
     this.durability = inbox.durability
     const { vehiclesElsewhere: elsewhere } = inbox
-    const { ids } = receipts
-    const states = elsewhere === undefined ? vehicles?.in(inbox, clock, ids, inboxFailed) : undefined
-    this.states = states
-    this.ownVehicles = states?.api(() => this.#whenRecovered())
+    this.states = elsewhere === undefined ? vehicles?.in(inbox, clock, receipts.ids, inboxFailed) : undefined
+    this.ownVehicles = this.states?.api(() => this.#whenRecovered())
     this.vehicles = elsewhere === undefined ? this.ownVehicles : vehicles?.elsewhere(elsewhere, clock)
     this.ack = chooseAck(settings.ack, this.durability)
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
@@ -206,7 +203,7 @@ export class Intake {
       retry,
       inbox,
       registry,
-      vehicles: states,
+      vehicles: this.states,
       parts: added,
       read: receipts.reread,
       reports,
@@ -355,12 +352,11 @@ export class Intake {
    * when the inbox is open. Rejects when it cannot be opened; the next call tries again.
    */
   open(options?: OpenOptions): Promise<void> {
-    this.#opened ??= this.#begin(options).catch((error: unknown) => {
+    return (this.#opened ??= this.#begin(options).catch((error: unknown) => {
       this.#opened = undefined
       this.#recovered = undefined
       throw error
-    })
-    return this.#opened
+    }))
   }
 
   /** One promise for all requests, so that they go on in the order in which they came, and none overtakes them. */
@@ -391,14 +387,19 @@ export class Intake {
 
   /** Erases what is kept of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
   async #forget(vin: string, dryRun: boolean): Promise<Forgotten> {
-    const erase = this.inbox.forget?.bind(this.inbox) ?? cannotForget
-    if (dryRun) return erase(vin, true)
+    const { inbox } = this
+    // Before anything is erased: messages that stay in the inbox must have their turns.
+    if (inbox.forget === undefined)
+      throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.', {
+        hint: 'docs/operating.md says what each inbox keeps, and for how long.',
+      })
+    if (dryRun) return inbox.forget(vin, true)
     const { counts } = this.#core
     const before = counts.forgotten
     this.#core.forget(laneOf(vin))
     this.gaps.forget(vin)
     await this.vehicles?.forget(vin)
-    const erased = await erase(vin, false)
+    const erased = await inbox.forget(vin, false)
     // Not all that wait have a place in memory.
     if (this.#isHere) counts.forgotten = Math.max(counts.forgotten, before + erased.waiting)
     this.parts.reports.observers.forgotten?.(vin)
@@ -635,12 +636,6 @@ export class Intake {
     const done = this.#during(run)
     if (isBound(context)) context.waitUntil(done)
   }
-}
-
-async function cannotForget(): Promise<never> {
-  throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.', {
-    hint: 'docs/operating.md says what each inbox keeps, and for how long.',
-  })
 }
 
 /** When the 2xx is sent. Throws `ack_unavailable` for a promise that the inbox cannot keep. */

@@ -48,7 +48,7 @@ test.skipIf(noVolumes !== undefined).each(cases)(
     await using target = await site.start({}, env)
     const pouring = traffic.pour(target.url, () => performance.now() > endMs)
     const wasFull = (): boolean => sentBytes() > 3 * size * mebibyte
-    await expect.poll(wasFull, { timeout: 120_000 }).toBe(true)
+    await expect.poll(wasFull, { timeout: 300_000 }).toBe(true)
     if (filledBy === 'another program') fill(volume.folder)
     endMs = performance.now() + afterMs
     await pouring
@@ -67,7 +67,7 @@ test.skipIf(noVolumes !== undefined).each(cases)(
     expect({ lost, outOfOrder, duplicates }).toEqual({ lost: [], outOfOrder: [], duplicates: [] })
     expect([...traffic.answers.keys()]).toEqual([200])
   },
-  afterMs + 180_000,
+  afterMs + 480_000,
 )
 
 afterAll(async () => {
