@@ -703,7 +703,7 @@ export class Core {
     const crashes = Math.max(0, (claim?.deliveries ?? 0) - attemptsBefore)
     message.crashes = crashes
     if (crashes >= mostCrashes) return message.failForGood(`${crashText(crashes)}, and it may be the reason.`)
-    if (attemptsBefore < this.options.retry.attempts || this.options.registry.hasOwnRetry) return
+    if (attemptsBefore < this.options.retry.attempts || this.options.registry.ownRetryMs !== undefined) return
     const tried = `arlier processes tried it ${attemptsBefore} times`
     const { failure } = trouble ?? {}
     message.failForGood(failure === undefined ? `E${tried}.` : `${failure.error} (${failure.handler}; e${tried})`)

@@ -42,8 +42,8 @@ const nobody: Subscribed = { handlers: [], isFiltered: false, hasRepeated: false
 export class Registry {
   /** What was registered, for inboxes that several processes share. */
   readonly added: HandledSubjects[] = []
-  /** One of the handlers says itself how long it is tried. */
-  hasOwnRetry = false
+  /** The longest that a handler is tried which says that itself, in milliseconds. `undefined`: there is none. */
+  ownRetryMs: number | undefined
   readonly #ownFields: FieldCatalogue
   readonly #more: Subjects | undefined
   readonly #branch: string | undefined
@@ -86,7 +86,7 @@ export class Registry {
     const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, retry, gather, mark }
     for (const key of keys) this.#subscribe(key, handler)
     this.added.push({ keys, filter, mark })
-    this.hasOwnRetry ||= retry !== undefined
+    if (retry !== undefined) this.ownRetryMs = Math.max(this.ownRetryMs ?? 0, retry.maxAgeMs)
   }
 
   /** A branch gets every message, before the handlers of its topic: one that ends the process must not keep it from the branch. */
