@@ -42,6 +42,8 @@ const nobody: Subscribed = { handlers: [], isFiltered: false, hasRepeated: false
 export class Registry {
   /** What was registered, for inboxes that several processes share. */
   readonly added: HandledSubjects[] = []
+  /** Those that hand messages over to branches. */
+  readonly toBranches: Set<Handler> = new Set()
   /** The longest that a handler is tried which says that itself, in milliseconds. `undefined`: there is none. */
   ownRetryMs: number | undefined
   readonly #ownFields: FieldCatalogue
@@ -100,6 +102,7 @@ export class Registry {
       gather: undefined,
       mark: undefined,
     }
+    this.toBranches.add(handler)
     for (const key of [...topics, 'malformed', 'timer']) this.#subscribe(key, handler, true)
     // Processes that share an inbox have the same branches.
     this.added.push({ keys: [handler.name], filter: undefined, mark: undefined })

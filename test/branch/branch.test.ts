@@ -373,6 +373,31 @@ describe('behind a receiver that stops', () => {
     expect(second.stats().branches?.['crm']).toMatchObject({ received: 1, handled: 1 })
   })
 
+  test.each([
+    ['reaches the branch before it is a dead letter', 3, 1],
+    ['does not, when the hand-over was the last that one more process did', 4, 0],
+  ])('a message that ends the processes of its receiver %s', async (_how, deliveries, received) => {
+    const folder = newFolder()
+    const place = inFolder(folder)
+    const alone = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    alone.on('data', () => new Promise(() => {}))
+    await alone.accept({ authorization: undefined, body: data('A', 1) })
+    await soon(() => expect(alone.stats().running).toBe(1))
+    await alone.drain({ handlerGraceMs: 0 })
+    const file = new DatabaseSync(join(folder, 'inbox.db'))
+    file.prepare('UPDATE pending SET deliveries = ?').run(deliveries)
+    file.close()
+    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    stops.push(() => receiver.drain())
+    receiver.on('data', () => expect.fail('It was given up.'))
+    branch(receiver, { name: 'crm', inbox: place('crm') }).on('data', () => {})
+    await receiver.open()
+    await soon(() => expect(receiver.stats()).toMatchObject({ deadLettered: 1 }))
+    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
+    expect(letter?.error).toMatch(/processes ended while they handled it/)
+    await soon(() => expect(receiver.stats().branches).toMatchObject({ crm: { received, handled: received } }))
+  })
+
   test('a message that the branch got early, and that nothing had run for, is one message there', async () => {
     const place = inFolder(newFolder())
     const seen: number[] = []
