@@ -1,6 +1,6 @@
 import type { Alias } from 'vite'
 import type { ViteUserConfig } from 'vitest/config'
-import base, { patience, setup } from './vitest.config.ts'
+import base, { longestMs, patience, setup } from './vitest.config.ts'
 
 const given = base.resolve?.alias
 const aliases: readonly Alias[] = Array.isArray(given) ? given : []
@@ -14,7 +14,7 @@ const config: ViteUserConfig = {
     // They start processes, which have the newest version.
     exclude: ['test/http/{sockets,comparisons}.test.ts', 'test/operator/{operator,vehicles,large-messages}.test.ts'],
     env: base.test?.env ?? {},
-    testTimeout: 60_000,
+    testTimeout: longestMs,
     expect: patience,
     setupFiles: [setup],
     reporters: ['dot'],

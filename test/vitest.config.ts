@@ -66,7 +66,13 @@ const notInShort = [...onThePackage, ...databases, ...machines, ...onlyFull]
 const elsewhere = ['test/kafka/**', 'test/inspector/page/**', 'test/docs/site/**', 'test/release/**']
 
 /** `expect.poll` gives up after this time, in milliseconds, where a test names none. Only one that hangs takes it, also on a slow machine. */
-export const patience = { poll: { timeout: 30_000 } } as const
+export const patience = { poll: { timeout: 60_000 } } as const
+
+/**
+ * A test gives up after this time, in milliseconds, where it names none. Only one that hangs takes it, also beside much other work, and on a disk
+ * that needs half a second for each sync: a test that starts ten commands waits for it a hundred times.
+ */
+export const longestMs = 180_000
 
 /** Ends the processes that a test file leaves. */
 export const setup: string = source('test/setup.ts')
@@ -96,9 +102,8 @@ export function configFor(form: Form): ViteUserConfig {
         // Node strips types and compiles once for all the processes that the tests start.
         NODE_COMPILE_CACHE: source('node_modules/.cache/fleethook-tests'),
       },
-      // Only a test that hangs takes this long, also beside much other work.
-      testTimeout: 60_000,
-      hookTimeout: 60_000,
+      testTimeout: longestMs,
+      hookTimeout: longestMs,
       expect: patience,
       setupFiles: [setup],
       reporters: ['dot'],
@@ -125,7 +130,6 @@ export function configFor(form: Form): ViteUserConfig {
             include: onThePackage,
             exclude: excluded,
             globalSetup: ['test/package/packed.ts'],
-            testTimeout: 120_000,
           },
         },
         // These files and the units share the modules of their worker: loading them for each file would take longer than the tests.

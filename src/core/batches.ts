@@ -3,7 +3,6 @@ import { contextHop } from '../hosting/execution-context.ts'
 import type { Handler, Message, RequestWork } from './message.ts'
 import type { Lifecycle } from './runner.ts'
 
-/** What batches need of their core. */
 interface BatchHost {
   readonly options: { readonly clock: Clock }
   readonly lifecycle: Lifecycle
@@ -18,8 +17,6 @@ export class Batch {
   /** The request to which its work is bound. */
   readonly owner: RequestWork | undefined
   readonly hop: (() => void) | undefined
-  /** It takes more messages. */
-  isOpen = true
   messages: Message[] = []
   timer: Timer | undefined
   readonly #lifecycle: Lifecycle
@@ -66,7 +63,8 @@ export class Batches {
 
   /** Whether a message of this request may join the batch that holds a message, for this handler. */
   mayJoin({ heldBy }: Message, handler: Handler, request: RequestWork): boolean {
-    return heldBy instanceof Batch && heldBy.isOpen && heldBy.handler === handler && heldBy.owner === ownerOf(request)
+    if (!(heldBy instanceof Batch) || !this.#open.has(heldBy)) return false
+    return heldBy.handler === handler && heldBy.owner === ownerOf(request)
   }
 
   /** Adds a message to the open batch, which holds it from now on. */
@@ -97,12 +95,10 @@ export class Batches {
     }
   }
 
-  /** Lets no open batch wait any longer. */
   flush(): void {
     for (const batch of this.#open) this.#close(batch)
   }
 
-  /** None of them runs any more. */
   stop(): void {
     for (const { timer } of this.#open) timer?.cancel()
     this.due = []
@@ -110,7 +106,6 @@ export class Batches {
 
   #close(batch: Batch): void {
     this.#open.delete(batch)
-    batch.isOpen = false
     batch.timer?.cancel()
     this.due.push(batch)
   }

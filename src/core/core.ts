@@ -15,7 +15,7 @@ import { type Handler, Lanes, type Message, RequestWork } from './message.ts'
 import { admittedBy, type Ended, type Part } from './part.ts'
 import type { Registry } from './registry.ts'
 import { backoffMs, errorText, expectedMs, leastWaitMs, requestOf, type RetryOptions } from './retry.ts'
-import { type Failure, Lifecycle, type Ran, RequestDeadlines, Runner } from './runner.ts'
+import { Lifecycle, type Ran, RequestDeadlines, Runner } from './runner.ts'
 
 /** How long a message rests when the inbox failed during its attempt, in milliseconds. */
 const inboxRestMs = 5_000
@@ -34,7 +34,6 @@ interface CoreOptions {
   readonly timeoutMs: number
   readonly read: ReadMessage
   readonly reports: Reports
-  /** A message of this request was given up. */
   died(letter: DeadLetter, request: RequestWork): void
   /** A message of this lane, received at or after `sinceMs`, was given up while the receiver goes on. */
   missed(lane: string, sinceMs: number): void
@@ -68,16 +67,16 @@ class Attempt {
   at: number
   left: readonly Left[] = nothingLeft
   /** The error of the handler that failed last, and the longest wait that any of them asks for. */
-  failure: Failure | undefined
+  failure: Ran
   restMs = 0
   /** It failed in a batch of several messages, and another one may be the reason. */
   isShared = false
   /** How it ended, for an observer around it. */
   next: Next = 'over'
 
-  constructor(message: Message, before: number, at: number = 0) {
+  constructor(message: Message, at: number = 0) {
     this.message = message
-    this.before = before
+    this.before = message.attempt
     this.at = at
   }
 
@@ -115,7 +114,7 @@ export class Core {
   constructor(options: CoreOptions) {
     const { clock } = options
     this.options = options
-    this.lifecycle = new Lifecycle(clock, options.givesWay, () => this.#begin())
+    this.lifecycle = new Lifecycle(clock, options.givesWay, this.#begin)
     this.runner = new Runner(options, this.#endedLate)
     this.#deadlines = new RequestDeadlines(this)
     this.#batches = new Batches(this)
@@ -142,7 +141,7 @@ export class Core {
     this.lifecycle.later()
   }
 
-  /** The inbox did not take its messages. */
+  /** The inbox did not take them. */
   cancel(request: RequestWork): void {
     for (const message of request.messages) {
       this.#remove(message)
@@ -183,7 +182,7 @@ export class Core {
       if (message.id !== id || message.state !== 'held' || message.heldBy !== undefined) continue
       message.refuse(reason)
       message.trouble?.rest?.cancel()
-      this.#resume(message)
+      this.lanes.ready(message)
     }
     this.pump()
   }
@@ -245,7 +244,7 @@ export class Core {
   /** A message that something kept goes on, after `afterMs`. */
   resume(message: Message, afterMs: number = 0): void {
     if (afterMs > 0) return this.#hold(message, afterMs)
-    this.#resume(message)
+    this.lanes.ready(message)
     this.pump()
   }
 
@@ -283,21 +282,20 @@ export class Core {
   }
 
   /** Runs in a task of its own, after messages have started. `bound`: in the I/O context of that request. */
-  #begin(bound?: RequestWork): void {
+  readonly #begin = (bound?: RequestWork): void => {
     const requests = bound === undefined ? this.#started : [bound]
     if (bound === undefined) this.#started = []
     const now = this.options.clock.now()
     for (const request of requests) {
       for (const message of request.messages)
         if (message.notBefore > now && !message.isOver) this.#hold(message, message.notBefore - now)
-        else this.#resume(message)
+        else this.lanes.ready(message)
       if (request !== bound) request.messages = []
     }
     this.pump()
     if (bound === undefined) return
     for (const message of bound.messages)
       if (message.state !== 'running' && !message.isOver && message.hop === undefined) this.#bind(message)
-    this.#deadlines.watch(bound)
   }
 
   /**
@@ -358,7 +356,7 @@ export class Core {
       }
       // 3. Its handlers run, one after another.
       if (next === undefined) {
-        const attempt = begun ?? new Attempt(message, message.attempt)
+        const attempt = begun ?? new Attempt(message)
         const isWatched = begun === undefined && reports.observers.around !== undefined
         const observed = isWatched ? this.#observed(message, attempt) : undefined
         if (observed !== undefined) {
@@ -455,7 +453,11 @@ export class Core {
       return again.find(({ breaker }) => breaker !== undefined)?.breaker ?? 0
     }
     message.goOnWith(toGather)
-    if (toGather.length === 0) return endOf(message)
+    if (toGather.length === 0) {
+      const { trouble } = message
+      // A handler that failed for the last time can be done after all: its transaction was committed late.
+      return trouble?.fatal === undefined || trouble.failed?.length === 0 ? 'done' : 'dead'
+    }
     if (!message.isSuspect) return 'gather'
     // At once: its claim counts, and another suspect's turn must not come between.
     message.isAlone = true
@@ -472,8 +474,6 @@ export class Core {
     if (!isRunning) return this.pump()
     if (next === 'done' || next === 'skipped' || next === 'dead' || next === 'over') {
       this.#remove(message)
-      // Where it has waited for long, what it got since would outlive many collections of young objects.
-      message.unload()
       this.options.onCapacity(request)
       if (message.trouble?.fatal !== undefined) (request.givenUp ??= []).push(message.lane)
       request.oneIsOver()
@@ -489,8 +489,13 @@ export class Core {
       else {
         this.#batches.add(message, handler)
         this.lanes.pass(message)
-        if (message.inLane?.turn?.heldBy === itsPlace) this.#resume(message.inLane.turn)
+        if (message.inLane?.turn?.heldBy === itsPlace) this.lanes.ready(message.inLane.turn)
       }
+    }
+    if (next !== 'wait' && next !== 'gather') {
+      // Where it has waited for long, or waits now, this would outlive many collections of young objects. Its next turn asks the inbox again.
+      message.claim = undefined
+      message.event = undefined
     }
     this.pump()
   }
@@ -501,27 +506,21 @@ export class Core {
     if (typeof next === 'number') {
       this.lanes.setAside(message)
       message.hold(undefined)
-      message.unload()
       const timer = this.lifecycle.startsNoMore ? undefined : clock.after(next, () => this.resume(message))
       message.inTrouble().rest = timer
       return
     }
     const isFirst = message.previous === undefined
-    if (next instanceof Breaker) message.unload()
     // Only the first message of a lane waits at a breaker: one behind it would be let through in vain.
     if (next instanceof Breaker && isFirst) {
       message.hold(next)
       this.lanes.setAside(message)
-      if (!next.keep(message)) this.#resume(message)
+      if (!next.keep(message)) this.lanes.ready(message)
     } else {
       message.hold(itsPlace)
       // Those before it may be over already.
-      if (isFirst) this.#resume(message)
+      if (isFirst) this.lanes.ready(message)
     }
-  }
-
-  #resume(message: Message | undefined): void {
-    if (message?.state === 'held') this.lanes.ready(message)
   }
 
   #bind(message: Message): void {
@@ -537,7 +536,7 @@ export class Core {
     const begun = batch.begin()
     // Other processes can take messages over until the handler runs.
     const held = inbox.isStillHeld && (await Promise.allSettled(begun.map(async ({ id }) => inbox.isStillHeld?.(id))))
-    const messages: Message[] = []
+    const attempts: Attempt[] = []
     // One that does not run now keeps those of its vehicle that gathered behind it.
     const kept = new Set<string>()
     for (const [place, message] of begun.entries()) {
@@ -549,30 +548,31 @@ export class Core {
       else if (answer?.status === 'rejected') {
         kept.add(message.lane)
         this.#endTurn(message, this.#failedTurn(message, answer.reason))
-      } else if (this.lifecycle.startsNoMore) void this.#turn(message, new Attempt(message, message.attempt))
-      else if (breaker?.lets(message) === false) {
+      } else if (this.lifecycle.startsNoMore) void this.#turn(message, new Attempt(message))
+      else {
+        const attempt = new Attempt(message, 1)
         // Asked for each: a paused handler is tried with one message, and the others wait.
-        kept.add(message.lane)
-        const attempt = new Attempt(message, message.attempt, 1)
-        attempt.leaveOut(handler, breaker)
-        void this.#turn(message, attempt)
-      } else messages.push(message)
+        if (breaker?.lets(message) === false) {
+          kept.add(message.lane)
+          attempt.leaveOut(handler, breaker)
+          void this.#turn(message, attempt)
+        } else attempts.push(attempt)
+      }
     }
-    if (messages.length > 0) {
-      for (const message of messages) message.countAttempt(this.counts)
-      const result = this.#callBatch(batch, messages)
+    if (attempts.length > 0) {
+      for (const { message } of attempts) message.countAttempt(this.counts)
+      const result = this.#callBatch(batch, attempts)
       const failure = result instanceof Promise ? await result : result
       // Messages that ended meanwhile are accounted for.
-      const attempts = messages
-        .filter((message) => batch.has(message))
-        .map((message) => new Attempt(message, message.attempt - 1, 1))
-      this.#ran(handler, attempts, failure, messages.length)
-      for (const attempt of attempts) void this.#turn(attempt.message, attempt)
+      const left = attempts.filter(({ message }) => batch.has(message))
+      this.#ran(handler, left, failure, attempts.length)
+      for (const attempt of left) void this.#turn(attempt.message, attempt)
     }
     this.pump()
   }
 
-  #callBatch({ handler, owner }: Batch, messages: readonly Message[]): Ran | Promise<Ran> {
+  #callBatch({ handler, owner }: Batch, attempts: readonly Attempt[]): Ran | Promise<Ran> {
+    const messages = attempts.map(({ message }) => message)
     const call = (): Ran | Promise<Ran> =>
       this.runner.run(handler, messages, owner ?? messages[0]?.request ?? noRequest)
     const { around } = this.options.reports.observers
@@ -605,7 +605,7 @@ export class Core {
     const { parts, vehicles } = this.options
     // The state of its vehicle includes those before it, which may wait in a batch: after a crash, their edges would be lost.
     const mayEnd = previous === undefined || vehicles === undefined
-    if (handlers.length === 0) return mayEnd ? endOf(message) : 'wait'
+    if (handlers.length === 0) return mayEnd ? undefined : 'wait'
     if (previous !== undefined && !this.#mayFollow(message, previous)) return 'wait'
     // Parts may skip what came over the wire, unless an operator replays it or its handlers have run.
     if (parts.length > 0 && message.counts && message.toParts === 'new' && message.claim?.replayed !== true) {
@@ -848,7 +848,7 @@ export class Core {
     if (message.state === 'running') this.#freeSlot(message)
     message.end()
     this.lanes.remove(message)
-    if (inLane?.head?.heldBy === itsPlace) this.#resume(inLane.head)
+    if (inLane?.head?.heldBy === itsPlace) this.lanes.ready(inLane.head)
   }
 
   #freeSlot(message: Message): void {
@@ -858,10 +858,6 @@ export class Core {
     else slot.release()
   }
 }
-
-/** A handler that failed for the last time can be done after all: its transaction was committed late. */
-const endOf = ({ trouble }: Message): 'done' | 'dead' =>
-  trouble?.fatal === undefined || trouble.failed?.length === 0 ? 'done' : 'dead'
 
 /** For the replay of a dead letter. What cannot be written must not keep its message waiting. */
 function changedBy({ change }: Message): string | undefined {

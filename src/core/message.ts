@@ -39,9 +39,7 @@ class Trouble {
   fatal: string | undefined
   /** Those handlers. `undefined`: something else than a handler is the reason. */
   failed: readonly Handler[] | undefined
-  /** Fires when it may be tried again. */
   rest: Timer | undefined
-  /** What operators are told about it while it waits. */
   failure: LastFailure | undefined
 }
 
@@ -57,12 +55,9 @@ class Trouble {
  */
 export class Message implements MessageView {
   readonly id: string
-  /** The VIN of its vehicle, or a name that begins with `*` for messages of no vehicle. */
   readonly lane: string
   readonly request: RequestWork
-  /** It came over the wire, so `stats()` counts it. The receiver's own messages do not count. */
   readonly counts: boolean
-  /** Attempts that earlier processes made. */
   readonly attemptsBefore: number
   readonly notBefore: number
 
@@ -146,12 +141,6 @@ export class Message implements MessageView {
     this.heldBy = undefined
   }
 
-  /** Frees the memory of the message: its next turn asks the inbox again. */
-  unload(): void {
-    this.claim = undefined
-    this.event = undefined
-  }
-
   countAttempt(counts: { retried: number }): void {
     this.attempt += 1
     if (this.attempt > 1) counts.retried += 1
@@ -191,7 +180,6 @@ export class Message implements MessageView {
     return (this.trouble ??= new Trouble())
   }
 
-  /** What handlers learn of this attempt. */
   delivery(attempt: number = this.attempt): Delivery {
     const { id, redelivered, claim } = this
     const deliveries = claim?.deliveries ?? 0
@@ -263,8 +251,9 @@ export class Lanes {
     if (lane.aside !== undefined) this.#aside += 1
   }
 
-  /** A message that was held waits for its turn. */
+  /** A message waits for its turn if something held it. */
   ready(message: Message): void {
+    if (message.state !== 'held') return
     const { inLane: lane } = message
     message.state = 'waiting'
     message.heldBy = undefined

@@ -5,7 +5,7 @@ import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { isBound, type RequestScope } from '../hosting/execution-context.ts'
-import type { Delivery } from '../inbox/observer.ts'
+import type { Delivery, RunEnd } from '../inbox/observer.ts'
 import type { AnyVehicleView, Change } from '../vehicles/edge.ts'
 import type { Handler, Message, RequestWork } from './message.ts'
 import type { Reports } from '../reports/reports.ts'
@@ -114,23 +114,17 @@ export class Lifecycle {
   }
 }
 
-/** A handler's failure. `error` is whatever was thrown; it need not be an `Error`. */
-export interface Failure {
-  readonly error: unknown
-}
-
-/** How a run ended. `undefined`: its handler is done. */
-export type Ran = Failure | undefined
+/** How a run ended: what its handler threw, which need not be an `Error`. `undefined`: it is done. */
+export type Ran = RunEnd['failure']
 
 /** A run whose handler is asynchronous. */
 interface Run {
   readonly handler: Handler
   readonly owner: RequestScope
-  readonly context: RunContext
+  readonly context: MessageContext
   readonly messages: readonly Message[]
-  /** Of the first message, as they were when it began. */
+  /** Of the first message, as it was when it began. */
   readonly event: FleetEvent | MalformedBody
-  readonly delivery: Delivery
   /** The number of messages of a batch. */
   readonly size: number | undefined
   readonly resolve: (failure: Ran) => void
@@ -183,15 +177,12 @@ export class Runner {
       const [delivery] = deliveries
       if (message?.event === undefined || delivery === undefined) return undefined
       const { event } = message
-      const env = owner.env ?? {}
       const isBatch = gather !== undefined
-      const context = isBatch
-        ? new BatchContext(log, env, deliveries, messages)
-        : new MessageContext(log, env, delivery, message)
+      const context = new MessageContext(log, owner.env ?? {}, delivery, message)
       const inputs = input === undefined ? undefined : messages.map((each) => input(each))
       const what = isBatch ? (inputs ?? messages.map((each) => each.event)) : inputs === undefined ? event : inputs[0]
       if (reports.observers.ran !== undefined) startedMs = elapsedMs(clock)
-      const result = handler.run(what, context)
+      const result = handler.run(what, isBatch ? new BatchContext(context, deliveries, messages) : context)
       // A synchronous handler needs neither a timer nor a place among the active runs.
       if ((typeof result !== 'object' && typeof result !== 'function') || !isThenable(result)) {
         if (startedMs !== undefined) this.#ran(handler, startedMs)
@@ -200,7 +191,7 @@ export class Runner {
       return new Promise((resolve) => {
         const size = isBatch ? given.length : undefined
         const beganMs = startedMs ?? elapsedMs(clock)
-        const run: Run = { handler, owner, context, messages, event, delivery, size, resolve, startedMs: beganMs }
+        const run: Run = { handler, owner, context, messages, event, size, resolve, startedMs: beganMs }
         this.#active.set(run, run)
         if (isBound(owner.context)) run.timer = clock.after(timeoutMs, () => this.#timeOut(run))
         else this.#timer ??= clock.after(timeoutMs, this.#timeOutOldest)
@@ -231,10 +222,10 @@ export class Runner {
   #finish(run: Run, failure: Ran): void {
     const { clock, reports } = this.#options
     if (!this.#active.delete(run)) {
-      const { handler, messages, event, delivery, size, lateFromMs } = run
+      const { handler, messages, event, context, size, lateFromMs } = run
       if (lateFromMs === undefined) return
       if (failure === undefined && handler.mark !== undefined) this.#endedLate(handler, messages)
-      reports.endedLate(clock.now() - lateFromMs, event, delivery, { handler: handler.name, messages: size })
+      reports.endedLate(clock.now() - lateFromMs, event, context.delivery, { handler: handler.name, messages: size })
       return
     }
     run.timer?.cancel()
@@ -277,7 +268,7 @@ export class Runner {
   }
 
   #abort(run: Run, reason: unknown): void {
-    RunContext.abort(run.context, reason)
+    MessageContext.abort(run.context, reason)
     this.#finish(run, { error: reason })
   }
 }
@@ -287,34 +278,27 @@ function isThenable(value: object | null): value is PromiseLike<unknown> {
 }
 
 /** The second argument of a handler. A class, because a getter on each object costs more than the rest of the run. */
-class RunContext {
+class MessageContext {
   readonly log: Log
   readonly env: object
+  readonly delivery: Delivery
+  readonly #message: Message
   #controller: AbortController | undefined
 
-  constructor(log: Log, env: object) {
+  constructor(log: Log, env: object, delivery: Delivery, message: Message) {
     this.log = log
     this.env = env
+    this.delivery = delivery
+    this.#message = message
   }
 
   get signal(): AbortSignal {
     return (this.#controller ??= new AbortController()).signal
   }
 
-  static abort(context: RunContext, reason: unknown): void {
+  static abort(context: MessageContext, reason: unknown): void {
     context.#controller ??= new AbortController()
     context.#controller.abort(reason)
-  }
-}
-
-class MessageContext extends RunContext {
-  readonly delivery: Delivery
-  readonly #message: Message
-
-  constructor(log: Log, env: object, delivery: Delivery, message: Message) {
-    super(log, env)
-    this.delivery = delivery
-    this.#message = message
   }
 
   get vehicle(): AnyVehicleView | undefined {
@@ -326,14 +310,24 @@ class MessageContext extends RunContext {
   }
 }
 
-class BatchContext extends RunContext {
+/** The same for a batch, around the context of its first message. */
+class BatchContext {
+  readonly log: Log
+  readonly env: object
   readonly deliveries: readonly Delivery[]
+  readonly #first: MessageContext
   readonly #messages: readonly Message[]
 
-  constructor(log: Log, env: object, deliveries: readonly Delivery[], messages: readonly Message[]) {
-    super(log, env)
+  constructor(first: MessageContext, deliveries: readonly Delivery[], messages: readonly Message[]) {
+    this.log = first.log
+    this.env = first.env
     this.deliveries = deliveries
+    this.#first = first
     this.#messages = messages
+  }
+
+  get signal(): AbortSignal {
+    return this.#first.signal
   }
 
   get vehicles(): readonly (AnyVehicleView | undefined)[] {
@@ -351,7 +345,6 @@ const requestWorkMs = 25_000
 /** When the last line about a request has to be written, counted from its beginning. */
 const requestEndMs = 28_000
 
-/** What the deadlines of requests need of their core. */
 interface DeadlineHost {
   readonly options: { readonly clock: Clock; readonly reports: Reports }
   /** The runtime is about to end the request's work, or has ended it. */
@@ -361,7 +354,8 @@ interface DeadlineHost {
 /** Follows the requests whose work the runtime ends by itself, with or without notice. */
 export class RequestDeadlines {
   readonly #core: DeadlineHost
-  readonly #held = new Map<RequestWork, { readonly sinceMs: number; timer: Timer | undefined }>()
+  /** When their work began, in milliseconds since the epoch. */
+  readonly #held = new Map<RequestWork, number>()
   /** When each request began, as far as it is known: the runtime counts from then. */
   readonly #began = new WeakMap<object, number>()
 
@@ -369,13 +363,13 @@ export class RequestDeadlines {
     this.#core = core
   }
 
-  /** Keeps the request's work alive until its messages are settled. */
+  /** Keeps the request's work alive until its messages are settled. Calls `expire` when that takes too long. */
   keepAlive(request: RequestWork): void {
     const { clock, reports } = this.#core.options
     const now = clock.now()
     // The timer of a request is gone when the runtime has ended the request. The requests are nearly in order of age, so this
     // looks at a few at most.
-    for (const [other, { sinceMs }] of this.#held) {
+    for (const [other, sinceMs] of this.#held) {
       if (now - sinceMs <= requestWorkMs) break
       this.#end(other, sinceMs)
     }
@@ -383,22 +377,14 @@ export class RequestDeadlines {
     if (context === undefined) return
     const sinceMs = this.#began.get(context) ?? now
     this.#began.set(context, sinceMs)
-    this.#held.set(request, { sinceMs, timer: undefined })
+    this.#held.set(request, sinceMs)
+    const timer = clock.after(Math.max(0, sinceMs + requestWorkMs - now), () => this.#end(request, sinceMs))
     const settled = request.settled().then(() => {
-      this.#held.get(request)?.timer?.cancel()
+      timer.cancel()
       this.#held.delete(request)
       return reports.requestEnds(Math.max(0, sinceMs + requestEndMs - clock.now()))
     })
     context.waitUntil(settled)
-  }
-
-  /** Its handlers have started and are not done: calls `expire` when they take too long. */
-  watch(request: RequestWork): void {
-    const held = this.#held.get(request)
-    if (held === undefined) return
-    const { clock } = this.#core.options
-    const leftMs = held.sinceMs + requestWorkMs - clock.now()
-    held.timer = clock.after(Math.max(0, leftMs), () => this.#end(request, held.sinceMs))
   }
 
   #end(request: RequestWork, sinceMs: number): void {

@@ -5,7 +5,6 @@ import { gapEvent, gapOf } from '../events/gap.ts'
 import { isBound, type RequestScope } from '../hosting/execution-context.ts'
 import type { InboxGap, KeptGap } from '../inbox/inbox.ts'
 
-/** What the reporting of gaps needs of its receiver. */
 interface GapHost {
   readonly clock: Clock
   readonly log: Log

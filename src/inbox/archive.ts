@@ -61,7 +61,6 @@ function readerOf<Shown>(
   }
 }
 
-/** Reads dead letters, with the event instead of the text. */
 export const createDeadLetterReader = (archive: Pick<Archive, 'list'>, read: ReadMessage): Reader<DeadMessage> =>
   readerOf(archive, 'dead', read, ({ message, reason = { error: '', attempts: 0, diedAt: 0 } }) =>
     deadMessage({ id: message.id, message, ...reason }, read),

@@ -7,6 +7,7 @@ import type { Body } from '../http/body.ts'
 import { DeliveryIds, driftMs } from './delivery-id.ts'
 import type { Door } from '../http/paths.ts'
 import type { InboxMessage, ReadMessage } from './inbox.ts'
+import type { TestMessage } from './observer.ts'
 import { checkEnvelope, secretMeta } from '../wire/envelope.ts'
 import type { Normalizer } from '../wire/normalizer.ts'
 import { jsonText } from '../wire/json.ts'
@@ -22,10 +23,7 @@ interface ReadBody {
 }
 
 /** A test message as it was read. */
-export interface ReceivedTest {
-  readonly test: string
-  readonly bytes: number
-}
+export type ReceivedTest = Pick<TestMessage, 'test' | 'bytes'>
 
 /** The lane of a VIN. Lanes without a VIN begin with one asterisk, so a VIN that begins with one gets a second. */
 export function laneOf(vin: string): string {

@@ -1,4 +1,4 @@
-import type { Drift } from '../wire/data.ts'
+import type { Drift } from '../wire/drift.ts'
 
 /** The number of values up to each bound. The last count is that of values above every bound. */
 export interface Histogram {

@@ -81,7 +81,6 @@ export class Intake {
   readonly durability: Durability
   readonly inbox: Inbox
   readonly gaps: GapReporting
-  /** What operators ask. */
   readonly operator: Operated & Pick<OperatorApi, 'vehicles'>
   /** The states of vehicles in this process, as messages change them and as operators see them. */
   readonly states: VehicleStates | undefined
@@ -392,14 +391,19 @@ export class Intake {
 
   /** Erases what is kept of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
   async #forget(vin: string, dryRun: boolean): Promise<Forgotten> {
-    const erase = this.inbox.forget?.bind(this.inbox) ?? cannotForget
-    if (dryRun) return erase(vin, true)
+    const { inbox } = this
+    // Before anything is erased: messages that stay in the inbox must have their turns.
+    if (inbox.forget === undefined)
+      throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.', {
+        hint: 'docs/operating.md says what each inbox keeps, and for how long.',
+      })
+    if (dryRun) return inbox.forget(vin, true)
     const { counts } = this.#core
     const before = counts.forgotten
     this.#core.forget(laneOf(vin))
     this.gaps.forget(vin)
     await this.vehicles?.forget(vin)
-    const erased = await erase(vin, false)
+    const erased = await inbox.forget(vin, false)
     // Not all that wait have a place in memory.
     if (this.#isHere) counts.forgotten = Math.max(counts.forgotten, before + erased.waiting)
     this.parts.reports.observers.forgotten?.(vin)
@@ -637,12 +641,6 @@ export class Intake {
     const done = this.#during(run)
     if (isBound(context)) context.waitUntil(done)
   }
-}
-
-async function cannotForget(): Promise<never> {
-  throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.', {
-    hint: 'docs/operating.md says what each inbox keeps, and for how long.',
-  })
 }
 
 /** When the 2xx is sent. Throws `ack_unavailable` for a promise that the inbox cannot keep. */

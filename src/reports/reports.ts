@@ -9,7 +9,7 @@ import type { Secret } from '../http/secret.ts'
 import { crashText, type InboxMessage } from '../inbox/inbox.ts'
 import type { Delivery, Observer, ReceivedMessage, TestMessage } from '../inbox/observer.ts'
 import { failureDetails, shownVehicle } from './failure-details.ts'
-import { createDriftReport, type DriftReport } from '../wire/data.ts'
+import { createDriftReport, type DriftReport } from '../wire/drift.ts'
 import { Refusals } from './refusals.ts'
 import { Observers } from './observers.ts'
 
@@ -164,7 +164,6 @@ export class Reports {
     return this.observers.dead?.(letter)
   }
 
-  /** A run of a handler failed. */
   failed(error: unknown, event: FleetEvent | MalformedBody, { id, attempt }: FailedDelivery, run: FailedRun): void {
     const { handler, messages, failures, nextAtMs, limit, untilMs } = run
     const vin = vinOfEvent(event)

@@ -1,10 +1,9 @@
 import { FleethookError } from '../base/errors.ts'
 import type { Alert, Format, Meta, VehicleError, WireTopic } from '../events/event.ts'
 import { builtInFields, type FieldCatalogue, type FieldType } from '../events/fields.ts'
-import { wrapperOf } from './data.ts'
 import { topicOfLabel, wireTopics } from './envelope.ts'
-import { isEmpty, pascal, readStructure, snake } from './field-types.ts'
-import { isJsonObject, type JsonObject, wireObject, type WireObject } from './record.ts'
+import { isEmpty, pascal, readStructure, snake, wrapperOf } from './field-types.ts'
+import { isJsonObject, type JsonObject, WireObject } from './record.ts'
 import { readInstant } from './scalars.ts'
 import { wrapperText } from './wrappers.generated.ts'
 
@@ -120,7 +119,7 @@ function typeOf(fields: FieldCatalogue, name: string): FieldType | undefined {
 
 /** Writes `data` as the service sends it: field name to value. */
 function encodeMap(data: JsonObject, undecoded: JsonObject | undefined = {}, fields: FieldCatalogue): JsonObject {
-  const map: WireObject<unknown> = wireObject()
+  const map: WireObject<unknown> = new WireObject()
   for (const name of Object.keys(data)) {
     const type = typeOf(fields, name)
     if (Object.hasOwn(undecoded, name)) map[name] = encodeBareUndecoded(undecoded[name], type)
@@ -146,19 +145,19 @@ interface NamedEntry {
 }
 
 function withoutName(entry: NamedEntry): JsonObject {
-  const rest = wireObject<unknown>()
+  const rest = new WireObject<unknown>()
   for (const key of Object.keys(entry)) if (key !== 'name') rest[key] = entry[key]
   return rest
 }
 
 /** Writes alerts or errors keyed by name, as the service does, or as a list when keys would change their order. */
 function encodeEntries(entries: readonly NamedEntry[]): unknown {
-  const byName: WireObject<JsonObject[]> = wireObject()
+  const byName: WireObject<JsonObject[]> = new WireObject()
   for (const entry of entries) (byName[entry.name] ??= []).push(withoutName(entry))
   const names = Object.keys(byName)
   const order = names.flatMap((name) => (byName[name] ?? []).map(() => name))
   if (entries.some((entry, index) => entry.name !== order[index])) return entries
-  const keyed = wireObject<unknown>()
+  const keyed = new WireObject<unknown>()
   for (const name of names) {
     const list = byName[name] ?? []
     keyed[name] = list.length === 1 ? list[0] : list
@@ -271,7 +270,7 @@ export function encode(event: Encodable, format: Format, fields: FieldCatalogue 
       `An event of topic ${JSON.stringify(event.topic)} is never sent, so no format has it.`,
     )
   }
-  const message = wireObject<unknown>()
+  const message = new WireObject<unknown>()
   const dated = event.meta?.createdAtMissing !== true
   writeMeta(message, event)
   if (format !== 'event_collector') {

@@ -1,6 +1,6 @@
 import type { Meta, WireTopic } from '../events/event.ts'
 import type { Door } from '../http/paths.ts'
-import { asJsonObject, emptyObject, isPresent, isTextList, type JsonObject, wireObject } from './record.ts'
+import { asJsonObject, emptyObject, isPresent, isTextList, type JsonObject, WireObject } from './record.ts'
 import { readTime } from './scalars.ts'
 
 /** The first of these top-level keys that a message has names its topic. */
@@ -89,7 +89,7 @@ function fits(key: string, value: unknown): boolean {
 type OpenMeta = { -readonly [Key in keyof Meta]: Meta[Key] }
 
 function withKey(meta: Meta, key: string, value: unknown): Meta {
-  const open: OpenMeta = meta === emptyObject ? wireObject<never>() : meta
+  const open: OpenMeta = meta === emptyObject ? new WireObject<never>() : meta
   open[key] = value
   return open
 }
@@ -111,7 +111,7 @@ export function envelopeMeta(envelope: JsonObject): Meta {
   const { host, sourcetype } = envelope
   let added: Meta = emptyObject
   if (typeof sourcetype === 'string') {
-    const open: OpenMeta = wireObject<never>()
+    const open: OpenMeta = new WireObject<never>()
     if (typeof host === 'string') open.host = host
     open.sourcetype = sourcetype
     added = open

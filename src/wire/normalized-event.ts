@@ -1,7 +1,7 @@
 import type { Alert, Format, Meta, VehicleError, WireTopic } from '../events/event.ts'
 import { identity } from './identity.ts'
-import { type FieldRules, readFieldList, readFieldMap } from './data.ts'
-import { inspect, isJsonObject, isPresent, type JsonObject, wireObject, type WireObject } from './record.ts'
+import { type FieldRules, readFieldList, readFieldMap } from './field-types.ts'
+import { inspect, isJsonObject, isPresent, type JsonObject, WireObject } from './record.ts'
 import { isEmptyTime, isoText, isTimeSet, readInstant, readTime } from './scalars.ts'
 
 const ids: WeakMap<NormalizedEvent, string> = /* @__PURE__ */ new WeakMap()
@@ -117,7 +117,7 @@ function readEntries<Entry>(sent: unknown, readEntry: ReadEntry<Entry>): readonl
 }
 
 function rest(sent: JsonObject, known: readonly string[]): WireObject<unknown> {
-  const kept = wireObject<unknown>()
+  const kept = new WireObject<unknown>()
   for (const key of Object.keys(sent)) if (!known.includes(key)) kept[key] = sent[key]
   return kept
 }
@@ -143,7 +143,7 @@ function timeText(sent: unknown): string | undefined | null {
 }
 
 function textMap(value: unknown): Readonly<WireObject<string>> {
-  const map = wireObject<string>()
+  const map = new WireObject<string>()
   if (!isJsonObject(value)) return map
   for (const key of Object.keys(value)) {
     const text = value[key]
@@ -159,7 +159,7 @@ const errorKeys = ['name', 'createdAt', 'tags', 'body']
 function readAlert(sent: JsonObject, name: string): Alert | undefined {
   const [startedAt, endedAt] = [timeText(sent['startedAt']), timeText(sent['endedAt'])]
   if (startedAt === null || endedAt === null) return undefined
-  return Object.assign(wireObject<unknown>(), {
+  return Object.assign(new WireObject<unknown>(), {
     name,
     ...(startedAt !== undefined && { startedAt }),
     ...(endedAt !== undefined && { endedAt }),
@@ -172,7 +172,7 @@ function readError(sent: JsonObject, name: string): VehicleError | undefined {
   const { body } = sent
   const createdAt = timeText(sent['createdAt'])
   if (createdAt === null) return undefined
-  return Object.assign(wireObject<unknown>(), {
+  return Object.assign(new WireObject<unknown>(), {
     name,
     ...(createdAt !== undefined && { createdAt }),
     tags: textMap(sent['tags']),

@@ -1,7 +1,6 @@
 import { FleethookError } from '../base/errors.ts'
 import type { Format, Meta, UnknownReason, WireEvent, WireTopic } from '../events/event.ts'
 import type { BuiltInFields, ExtendedBy, FieldCatalogue } from '../events/fields.ts'
-import type { FieldRules } from './data.ts'
 import {
   envelopeMeta,
   isEnvelope,
@@ -11,7 +10,7 @@ import {
   topicOfLabel,
   undatedMeta,
 } from './envelope.ts'
-import { fieldReaders } from './field-types.ts'
+import { fieldReaders, type FieldRules } from './field-types.ts'
 import { NormalizedEvent, readPayload } from './normalized-event.ts'
 import { asJsonObject, emptyObject, isJsonObject, isPresent, type JsonObject } from './record.ts'
 import { isTimeSet, isoText, readInstant, readTime } from './scalars.ts'

@@ -45,7 +45,7 @@ function copyOf(value: unknown, levels: number): unknown {
   if (typeof value !== 'object' || value === null || value instanceof Date) return value
   if (levels === 0) return '…'
   if (Array.isArray(value)) return value.map((item) => copyOf(item, levels - 1))
-  const copy = wireObject<unknown>()
+  const copy = new WireObject<unknown>()
   for (const [key, item] of Object.entries(value)) copy[key] = copyOf(item, levels - 1)
   return copy
 }
@@ -62,11 +62,11 @@ export interface WireObject<Value> {
   [name: string]: Value
 }
 
-// A constructor makes it, because engines keep `{ __proto__: null }` as a slow dictionary. The `inspect` method is for
-// consoles, which would otherwise print the prototype instead of the values.
-const Constructor: new () => WireObject<never> = /* @__PURE__ */ (() => {
-  class Values {
-    [name: string]: never
+// Not `{ __proto__: null }`, which engines keep as a slow dictionary. The `inspect` method is for consoles, which would otherwise print the
+// prototype instead of the values.
+export const WireObject: new <Value>() => WireObject<Value> = /* @__PURE__ */ (() => {
+  class Values<Value> {
+    [name: string]: Value
   }
   Object.setPrototypeOf(Values.prototype, null)
   Reflect.deleteProperty(Values.prototype, 'constructor')
@@ -78,12 +78,10 @@ const Constructor: new () => WireObject<never> = /* @__PURE__ */ (() => {
   return Values
 })()
 
-export function wireObject<Value>(): WireObject<Value> {
-  return new Constructor()
-}
-
 /** The empty {@link WireObject} that events share where they have nothing to hold. Frozen. */
-export const emptyObject: Readonly<WireObject<never>> = /* @__PURE__ */ Object.freeze(/* @__PURE__ */ new Constructor())
+export const emptyObject: Readonly<WireObject<never>> = /* @__PURE__ */ Object.freeze(
+  /* @__PURE__ */ new WireObject<never>(),
+)
 
 /** The latitude and the longitude in a value. `undefined`: it has none. */
 export function placeOf(value: unknown): Location | undefined {

@@ -81,7 +81,7 @@ describe('fleethook init', () => {
       }
       expect(existsSync(join(scratch, 'ran'))).toBe(false)
     },
-    60_000,
+    180_000,
   )
 
   test.each(templates.filter((name) => !['bun', 'deno'].includes(name)))(

@@ -94,35 +94,39 @@ async function receiver(inbox: string): Promise<Target> {
   return spawnTarget(programCommand('node24', program, { INBOX: inbox, BROKEN: '/nowhere' }))
 }
 
-test('inspect shows a receiver, says when it is gone, and goes on with the next one', { timeout: 90_000 }, async () => {
-  const inbox = join(newFolder('inspect'), 'inbox.db')
-  await using first = await receiver(inbox)
-  expect(await post(first.url, 'V1', 1)).toBe(200)
-  const { ask: get, follow, line, lines, end } = await shown(['inspect', '--inbox', inbox])
-  expect(await get('/', {})).toMatchObject({ status: 200, body: expect.stringContaining('<!doctype html>') })
-  expect((await get('/stats', {})).status).toBe(401)
-  expect(JSON.parse((await get('/stats')).body)).toMatchObject({ received: 1 })
-  expect((await get('/messages?vin=V1')).body).toContain('"BatteryLevel":1')
-  expect(await get('/feed')).toMatchObject({ status: 200, body: expect.stringMatching(/^data: \{"items".*\nid: /) })
+test(
+  'inspect shows a receiver, says when it is gone, and goes on with the next one',
+  { timeout: 180_000 },
+  async () => {
+    const inbox = join(newFolder('inspect'), 'inbox.db')
+    await using first = await receiver(inbox)
+    expect(await post(first.url, 'V1', 1)).toBe(200)
+    const { ask: get, follow, line, lines, end } = await shown(['inspect', '--inbox', inbox])
+    expect(await get('/', {})).toMatchObject({ status: 200, body: expect.stringContaining('<!doctype html>') })
+    expect((await get('/stats', {})).status).toBe(401)
+    expect(JSON.parse((await get('/stats')).body)).toMatchObject({ received: 1 })
+    expect((await get('/messages?vin=V1')).body).toContain('"BatteryLevel":1')
+    expect(await get('/feed')).toMatchObject({ status: 200, body: expect.stringMatching(/^data: \{"items".*\nid: /) })
 
-  await first.stop()
-  expect(await get('/stats')).toMatchObject({ status: 503, body: expect.stringContaining('"receiver_stopped"') })
-  await line(/^The receiver stopped\. Waiting/)
-  await using second = await receiver(inbox)
-  expect(JSON.parse((await get('/stats')).body)).toMatchObject({ received: 0 })
-  await line(/^The receiver runs again\.$/)
-  expect(await post(second.url, 'V2', 2)).toBe(200)
-  await expect.poll(async () => (await get('/feed')).status).toBe(200)
-  const feed = await follow('/feed')
-  lines.length = 0
-  await second.stop('SIGKILL')
-  expect((await feed.ended).body).toContain('"items"')
-  await line(/^The receiver stopped\. Waiting/)
-  expect(lines).toHaveLength(1)
-  expect(await end()).toMatchObject({ status: 0 })
-})
+    await first.stop()
+    expect(await get('/stats')).toMatchObject({ status: 503, body: expect.stringContaining('"receiver_stopped"') })
+    await line(/^The receiver stopped\. Waiting/)
+    await using second = await receiver(inbox)
+    expect(JSON.parse((await get('/stats')).body)).toMatchObject({ received: 0 })
+    await line(/^The receiver runs again\.$/)
+    expect(await post(second.url, 'V2', 2)).toBe(200)
+    await expect.poll(async () => (await get('/feed')).status).toBe(200)
+    const feed = await follow('/feed')
+    lines.length = 0
+    await second.stop('SIGKILL')
+    expect((await feed.ended).body).toContain('"items"')
+    await line(/^The receiver stopped\. Waiting/)
+    expect(lines).toHaveLength(1)
+    expect(await end()).toMatchObject({ status: 0 })
+  },
+)
 
-test('inspect answers only its own address, and no other site', { timeout: 60_000 }, async () => {
+test('inspect answers only its own address, and no other site', { timeout: 180_000 }, async () => {
   const inbox = join(newFolder('inspect'), 'inbox.db')
   await using _running = await receiver(inbox)
   const { ask: get } = await shown(['inspect', '--inbox', inbox])
@@ -133,7 +137,7 @@ test('inspect answers only its own address, and no other site', { timeout: 60_00
   }
 })
 
-test('inspect says what to do when no receiver runs, and when its port is taken', { timeout: 60_000 }, async () => {
+test('inspect says what to do when no receiver runs, and when its port is taken', { timeout: 180_000 }, async () => {
   const nowhere = await command(['inspect', '--inbox', join(tmpdir(), 'nothing-here.db')])
   expect(nowhere.status).toBe(1)
   expect(nowhere.stderr).toMatch(/No receiver runs with the inbox .*nothing-here\.db\. Start it, or name the file/)
@@ -144,7 +148,7 @@ test('inspect says what to do when no receiver runs, and when its port is taken'
   expect(taken.stderr).toMatch(/Cannot listen on port \d+: EADDRINUSE\. Give --port another one/)
 })
 
-test('inspect --json prints the address as JSON, and nothing else to its output', { timeout: 60_000 }, async () => {
+test('inspect --json prints the address as JSON, and nothing else to its output', { timeout: 180_000 }, async () => {
   const inbox = join(newFolder('inspect'), 'inbox.db')
   await using running = await receiver(inbox)
   const { child, ended } = start(['inspect', '--json', '--inbox', inbox])
@@ -179,7 +183,7 @@ await serve(receiver, { port: Number(process.env.PORT) })
 
 test(
   'dev posts a fleet to a receiver, shows it, and restarts it when its file changes',
-  { timeout: 120_000 },
+  { timeout: 180_000 },
   async () => {
     const folder = newFolder('dev')
     const file = join(folder, 'server.ts')
@@ -200,7 +204,7 @@ test(
   },
 )
 
-test('dev says what to do when its port is taken', { timeout: 60_000 }, async () => {
+test('dev says what to do when its port is taken', { timeout: 180_000 }, async () => {
   const server = createServer().listen(0, '127.0.0.1')
   onTestFinished(() => void server.close())
   await new Promise((resolve) => server.once('listening', resolve))

@@ -317,7 +317,7 @@ describe('fleethook completion', () => {
       expect(ran.stdout.split('\n', 1)).toEqual(['<config>'])
       expect(readdirSync(folder)).toEqual([])
     },
-    60_000,
+    180_000,
   )
 
   test('another shell is bad usage', async () => {

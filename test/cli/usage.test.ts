@@ -16,7 +16,7 @@ describe('fleethook', () => {
   // A process for each of them, one after the other: on a machine that is busy that takes a while.
   test(
     'lists only commands that exist, and none takes a secret that other users could read in its arguments',
-    { timeout: 90_000 },
+    { timeout: 180_000 },
     async () => {
       const { stdout } = await command(['--help'])
       const listed = [...stdout.slice(stdout.indexOf('Commands:')).matchAll(/^ {2}(\w+)/gm)].map(

@@ -141,7 +141,7 @@ describe('messages that wait far behind', () => {
 
   test(
     'of more vehicles than there can be records are handled in order, also when some fail and more come meanwhile',
-    { timeout: 60_000 },
+    { timeout: 180_000 },
     async () => {
       const vehicles = 10_500
       const { receiver, clock } = scene({

@@ -52,7 +52,7 @@ describe('a handler that fails for every vehicle', () => {
       await clock.advance(2_000)
       expect(await drained).toMatchObject({ left: 0, lost: 0 })
     },
-    60_000,
+    180_000,
   )
 
   test('lets a message wait whose other handler fails for the last time, and it is a dead letter when it is done', async () => {

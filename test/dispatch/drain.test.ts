@@ -210,7 +210,7 @@ describe('drain', () => {
 test('a process ends by itself after a drain, also at the deadline, and with the system clock', async () => {
   const child = fileURLToPath(new URL('draining-process.ts', import.meta.url))
   const output = await new Promise<string>((resolve, reject) =>
-    execFile(process.execPath, [child], { timeout: 50_000 }, (error, stdout, stderr) =>
+    execFile(process.execPath, [child], { timeout: 180_000 }, (error, stdout, stderr) =>
       error === null ? resolve(stdout) : reject(new Error(`${error.message} ${stderr}`)),
     ),
   )

@@ -61,4 +61,4 @@ test('in every interleaving of accepting, handling, failing, time, crashes and a
     ),
     { includeErrorInReport: true, numRuns: Number(process.env['FLEETHOOK_RUNS'] ?? inForm({ short: 100, full: 500 })) },
   )
-}, 120_000)
+})

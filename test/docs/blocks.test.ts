@@ -25,7 +25,7 @@ beforeAll(() => {
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-test('every code block of the documentation and of the docstrings compiles', { timeout: 60_000 }, async () => {
+test('every code block of the documentation and of the docstrings compiles', { timeout: 180_000 }, async () => {
   expect(all.length).toBeGreaterThan(20)
   const { stdout } = await promisify(execFile)(
     process.execPath,
@@ -37,7 +37,7 @@ test('every code block of the documentation and of the docstrings compiles', { t
 
 describe('every code block of the pages runs and prints what its comments say', { concurrent: true }, () => {
   const pages = all.filter((block) => block.at.includes('.md:') && !block.flags.includes('compile'))
-  test.each(pages.map((block) => [block.at, block] as const))('%s', { timeout: 120_000 }, async (_at, block) => {
+  test.each(pages.map((block) => [block.at, block] as const))('%s', { timeout: 180_000 }, async (_at, block) => {
     const { code, output } = await run(block)
     for (const printed of block.prints) expect(output).toContain(printed)
     expect(code, output).toBe(0)

@@ -7,7 +7,7 @@ import { newFolder } from '../folder.ts'
 
 test(
   'one command makes the next version of the notes: manifests, changelog, commit and tag',
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   () => {
     const folder = newFolder('version')
     for (const name of [

@@ -125,7 +125,7 @@ describe('a damaged file is replaced by one with everything that can be read:', 
         expect(error).toMatchObject({ code: expect.stringMatching(/inbox_(damaged|unavailable)/) })
         expect(inbox.refusing()).toBe('inbox_unavailable')
         await clock.advance(1_000)
-        await vi.waitUntil(() => inbox.refusing() === undefined, 30_000)
+        await vi.waitUntil(() => inbox.refusing() === undefined, 60_000)
         return inbox.claim(id)
       })
       if (claim === undefined) lost += 1
@@ -149,7 +149,7 @@ describe('a damaged file is replaced by one with everything that can be read:', 
     await waitingIn(await inbox.open())
     await expect(inbox.claim(all[7]?.id ?? '')).rejects.toMatchObject({ code: 'inbox_damaged' })
     await clock.advance(1_000)
-    await vi.waitUntil(() => inbox.refusing() === undefined, 30_000)
+    await vi.waitUntil(() => inbox.refusing() === undefined, 60_000)
     expect(await inbox.claim(all[7]?.id ?? '')).toBeUndefined()
     expect((await inbox.claim(all[8]?.id ?? ''))?.message.text).toBe(all[8]?.text)
     expect(inbox.usage().messages).toBe(19)
@@ -260,7 +260,7 @@ describe('on a failing disk', () => {
     delete faults.commit
     delete faults.open
     await clock.advance(4_000)
-    await vi.waitUntil(() => inbox.refusing() === undefined, 30_000)
+    await vi.waitUntil(() => inbox.refusing() === undefined, 60_000)
     expect(reported.capacityReports).toBe(1)
     await inbox.put([kept(4)])
     // The refused message is gone although it had been written, and the settled one is settled.
@@ -283,7 +283,7 @@ describe('on a failing disk', () => {
     expect(inbox.refusing()).toBe('inbox_full')
     delete faults.commit
     await clock.advance(1_000)
-    await vi.waitUntil(() => inbox.refusing() === undefined, 30_000)
+    await vi.waitUntil(() => inbox.refusing() === undefined, 60_000)
     expect({ calls, capacityReports: reported.capacityReports }).toEqual({ calls: ['open'], capacityReports: 1 })
     await inbox.put([kept(2)])
     expect(inbox.usage().messages).toBe(1)

@@ -163,7 +163,7 @@ test('a message settled while the sync failed takes no room, even if the disk is
   await inbox.settle(kept(1).id)
   await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
   await recovered()
-  await vi.waitUntil(() => failures.length === 0, 30_000)
+  await vi.waitUntil(() => failures.length === 0, 60_000)
   await recovered()
   expect(await settledIn(inbox, { limit: 10 })).toMatchObject([{ id: kept(1).id }])
   expect(inbox.usage()).toEqual(nothing)

@@ -79,7 +79,7 @@ describe.skipIf(noVolumes !== undefined)('disks of brokers', { timeout }, () => 
       note(`${count} of three disks full`, found)
       expect(broken(found)).toEqual(nothingBroken)
       expect(Object.keys(found.refused)).toEqual(count === 1 ? [] : ['503'])
-      await expect.poll(() => unaccounted(found, fleet), { timeout: 30_000, interval: 500 }).toEqual([])
+      await expect.poll(() => unaccounted(found, fleet), { timeout: 60_000, interval: 500 }).toEqual([])
     },
   )
 

@@ -111,7 +111,7 @@ const outages: readonly Fault[] = [
     happens: () => down(3, 30_000, 8_000),
     async promises(found, fleet) {
       expect(found.refused[503]).toBeGreaterThan(0)
-      await expect.poll(() => unaccounted(found, fleet), { timeout: 30_000, interval: 500 }).toEqual([])
+      await expect.poll(() => unaccounted(found, fleet), { timeout: 60_000, interval: 500 }).toEqual([])
     },
   },
   {

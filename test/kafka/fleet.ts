@@ -309,7 +309,7 @@ export async function underLoad(
   let isOver = false
   const pouring = traffic.pour(fleet.url, () => isOver)
   try {
-    await expect.poll(() => traffic.acknowledged.size, { timeout: 30_000, interval: 20 }).toBeGreaterThan(vehicles)
+    await expect.poll(() => traffic.acknowledged.size, { timeout: 60_000, interval: 20 }).toBeGreaterThan(vehicles)
     await happens(traffic)
     await pause(1_000)
   } finally {

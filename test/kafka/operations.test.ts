@@ -22,7 +22,7 @@ const brokers = ofFile(() =>
 afterAll(() => proxy[Symbol.asyncDispose]())
 
 const partitions = 6
-const patience = { timeout: 40_000, interval: 50 }
+const patience = { timeout: 60_000, interval: 50 }
 const { create, run, newTopic } = receiversOn(() => brokers, partitions)
 
 describe('replays', () => {

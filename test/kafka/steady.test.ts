@@ -84,7 +84,7 @@ test(
     const ends = await endsOf(brokers.addresses, fleet.topic)
     expect(ends.slice(partitions).filter((end) => end === 0)).toEqual([])
     // While no receiver listened, messages may be missing, and a gap says so.
-    await expect.poll(() => unaccounted(found, fleet), { timeout: 40_000, interval: 500 }).toEqual([])
+    await expect.poll(() => unaccounted(found, fleet), { timeout: 60_000, interval: 500 }).toEqual([])
     expect(fleet.journal().gaps.map(({ reason }) => reason)).toContain('stopped')
   },
   minutes(10),

@@ -73,7 +73,7 @@ test.each([
   ['a REST API', version1],
 ])(
   'the handler of the Lambda template, given the events of %s, passes the whole suite',
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async (_of, version) => {
     const platform = createServer(async (request, response) => {
       const { statusCode, headers, multiValueHeaders, body } = await handler(

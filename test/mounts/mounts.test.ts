@@ -15,7 +15,7 @@ import { listening } from './listening.ts'
 const state = '{"vin":"0FLEETV14T0000004","createdAt":"2026-11-21T10:00:00Z","state":"online"}'
 const posted = { method: 'POST', headers: { authorization: secret, 'content-type': 'application/json' }, body: state }
 
-describe('in a Hono app', { timeout: 60_000 }, () => {
+describe('in a Hono app', { timeout: 180_000 }, () => {
   test('the whole suite passes below a path and behind the middleware of the host', async () => {
     const { receiver, events } = remembering()
     const app = new Hono().use(requestId()).route('/api/telemetry', receiver.routes())
@@ -86,7 +86,7 @@ describe('in a Hono app', { timeout: 60_000 }, () => {
   })
 })
 
-describe('in an Express app', { timeout: 60_000 }, () => {
+describe('in an Express app', { timeout: 180_000 }, () => {
   test('before the body parser the whole suite passes', async () => {
     const { receiver, events } = remembering()
     const app = express().use('/telemetry', getRequestListener(receiver.fetch)).use(express.json())
@@ -160,7 +160,7 @@ describe('in an Express app', { timeout: 60_000 }, () => {
 
 test(
   'the whole suite passes in a Fastify app that hands requests on before it reads them',
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async () => {
     const { receiver, events } = remembering({ basePath: '/telemetry' })
     const listener = getRequestListener(receiver.fetch)
@@ -182,7 +182,7 @@ test(
   },
 )
 
-test('the whole suite passes in a Fastify app that does not parse bodies', { timeout: 60_000 }, async () => {
+test('the whole suite passes in a Fastify app that does not parse bodies', { timeout: 180_000 }, async () => {
   const { receiver, events } = remembering({ basePath: '/telemetry' })
   const app = Fastify({ routerOptions: { ignoreTrailingSlash: true } })
   app.removeAllContentTypeParsers()

@@ -6,7 +6,7 @@ import { conforms } from './checks.ts'
 
 const program = fileURLToPath(new URL('programs/own-form.ts', import.meta.url))
 
-describe('export default { fetch: receiver.fetch }', { timeout: 60_000 }, () => {
+describe('export default { fetch: receiver.fetch }', { timeout: 180_000 }, () => {
   test.each([
     ['bun', ['run', program]],
     ['deno', ['serve', '--allow-all', '--host', '127.0.0.1', '--port', '0', program]],

@@ -126,7 +126,7 @@ test('a pair that does not match, or is half written or gone, is not served: the
   write(at, other)
   await expect.poll(() => nameAt(port)).toBe('two.example.com')
   expect(log.join('\n')).not.toContain(good.key.slice(40, 80))
-}, 60_000)
+})
 
 describe('`renewCertificate`', () => {
   test('serves a pair of texts, or what the files hold now', async () => {

@@ -8,7 +8,7 @@ const program = fileURLToPath(new URL('programs/otel.ts', import.meta.url))
 
 test.concurrent.each(servers)('the SDK gets the same spans and metrics on %s', async (runtime) => {
   const { command, args } = programCommand(runtime, program)
-  const { stdout } = await promisify(execFile)(command, [...args], { timeout: 30_000 })
+  const { stdout } = await promisify(execFile)(command, [...args], { timeout: 120_000 })
   const attempt = { name: 'process data', isConsumer: true, isRoot: true, isLinked: true, error: null }
   expect(JSON.parse(stdout)).toEqual({
     attempts: [attempt, attempt, { ...attempt, error: 'RangeError' }],

@@ -51,7 +51,7 @@ async function post(url: string, body: string): Promise<void> {
   expect(answer.status).toBe(200)
 }
 
-test('posts each message as it came, in its own format, and says what was answered', { timeout: 60_000 }, async () => {
+test('posts each message as it came, in its own format, and says what was answered', { timeout: 180_000 }, async () => {
   const [remote, local] = [await receiver(), await endpoint()]
   onTestFinished(() => local[Symbol.asyncDispose]())
   const shown = await listens(remote.url, local.url)
@@ -73,7 +73,7 @@ test('posts each message as it came, in its own format, and says what was answer
 
 test(
   'takes only the vehicle and the topic that were asked for, and with --json says what was answered',
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async () => {
     const [remote, local] = [await receiver(), await receiver(0, 'another')]
     const shown = await listens(remote.url, local.url, ['--vin', 'A', '--topic', 'data', '--json'], {})
@@ -94,7 +94,7 @@ test(
   },
 )
 
-test('goes on in order after the local receiver restarts, and loses nothing', { timeout: 60_000 }, async () => {
+test('goes on in order after the local receiver restarts, and loses nothing', { timeout: 180_000 }, async () => {
   const [remote, port] = [await receiver(), await freePort()]
   const local = await receiver(port, 'local')
   const shown = await listens(remote.url, `http://127.0.0.1:${port}`)
@@ -111,7 +111,7 @@ test('goes on in order after the local receiver restarts, and loses nothing', { 
   expect(shown.said).toContain(`http://127.0.0.1:${port} answers again.`)
 })
 
-test('goes on after the running receiver restarts, and says what it has not seen', { timeout: 60_000 }, async () => {
+test('goes on after the running receiver restarts, and says what it has not seen', { timeout: 180_000 }, async () => {
   const [port, local] = [await freePort(), await receiver(0, 'local')]
   const remote = await receiver(port)
   const shown = await listens(remote.url, local.url)
@@ -127,7 +127,7 @@ test('goes on after the running receiver restarts, and says what it has not seen
   await local.line(/"Odometer":2/)
 })
 
-test('says how much the feed dropped while the local receiver was away', { timeout: 60_000 }, async () => {
+test('says how much the feed dropped while the local receiver was away', { timeout: 180_000 }, async () => {
   const [remote, port] = [await receiver(), await freePort()]
   const shown = await listens(remote.url, `http://127.0.0.1:${port}`)
   await post(remote.url, of('V', 0))
@@ -141,7 +141,7 @@ test('says how much the feed dropped while the local receiver was away', { timeo
   await local.line(new RegExp(`"Odometer":${sent + 1}\\b`))
 })
 
-test('ends when it posts to the receiver that it reads', { timeout: 60_000 }, async () => {
+test('ends when it posts to the receiver that it reads', { timeout: 180_000 }, async () => {
   const remote = await receiver()
   const shown = await listens(remote.url, remote.url, ['--auth', secret])
   await post(remote.url, of('V', 1))

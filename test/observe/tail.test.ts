@@ -47,7 +47,7 @@ function tail(...args: readonly string[]): {
   }
 }
 
-test('shows what happens, one line per event, and what went wrong before it began', { timeout: 60_000 }, async () => {
+test('shows what happens, one line per event, and what went wrong before it began', { timeout: 180_000 }, async () => {
   const { inbox, target } = await running()
   expect((await fetch(target.url, { method: 'POST', headers: { authorization: 'wrong' } })).status).toBe(403)
   const shown = tail('--inbox', inbox)
@@ -60,7 +60,7 @@ test('shows what happens, one line per event, and what went wrong before it bega
   expect(await shown.end()).toMatchObject({ status: 0, stderr: '' })
 })
 
-test('begins with the last items, whether few or many are kept', { timeout: 60_000 }, async () => {
+test('begins with the last items, whether few or many are kept', { timeout: 180_000 }, async () => {
   const { inbox, target } = await running()
   const refused = async (count: number): Promise<void> => {
     for (let each = 0; each < count; each += 1)
@@ -73,7 +73,7 @@ test('begins with the last items, whether few or many are kept', { timeout: 60_0
   expect(lines.map((line) => /\((\d+) since/.exec(line)?.[1])).toEqual(['62', '63', '64', '65', '66'])
 })
 
-test('with --json, each line is an item of the feed', { timeout: 60_000 }, async () => {
+test('with --json, each line is an item of the feed', { timeout: 180_000 }, async () => {
   const { inbox, target } = await running()
   const shown = tail('--json', '--inbox', inbox, '--vin', 'A')
   await fetch(target.url, { method: 'POST', headers: { authorization: 'wrong' } })
@@ -92,7 +92,7 @@ test('says what to do when no receiver runs', async () => {
   expect(stderr).toMatch(/No receiver runs with the inbox .*nothing-here\.db\. Start it, or name the file/)
 })
 
-test('-n shows what was handled before it began, and --no-follow ends after that', { timeout: 60_000 }, async () => {
+test('-n shows what was handled before it began, and --no-follow ends after that', { timeout: 180_000 }, async () => {
   const { inbox, target } = await running()
   expect((await command(['tail', '--inbox', inbox, '--no-follow'])).status).toBe(0)
   rmSync(join(dirname(inbox), 'broken'))

@@ -90,7 +90,7 @@ async function inPostgres(isInbox: boolean): Promise<Place> {
 async function inMysql(): Promise<Place> {
   const server = await startMysql()
   const pool = createPool({ host: '127.0.0.1', port: server.port, user: 'root', connectionLimit: 8 })
-  await vi.waitFor(() => pool.query('CREATE DATABASE IF NOT EXISTS test'), { timeout: 30_000, interval: 100 })
+  await vi.waitFor(() => pool.query('CREATE DATABASE IF NOT EXISTS test'), { timeout: 60_000, interval: 100 })
   type Connection = Awaited<ReturnType<typeof pool.getConnection>>
   const writers = new WeakMap<Write, Connection>()
   const changed = ([result]: readonly unknown[]): number => Number(Reflect.get(Object(result), 'affectedRows'))
@@ -149,7 +149,7 @@ describe.each(places.filter(([, isThere]) => isThere))('with marks in %s', (wher
   const receivers: Receiver[] = []
   beforeAll(async () => {
     place = await open()
-  }, 120_000)
+  })
   afterAll(() => place?.end())
   beforeEach(async () => {
     ;({ once, inbox } = await place.begin())
@@ -367,7 +367,7 @@ test.skipIf(!hasPostgres)(
   async () => {
     await using server = await startPostgres()
     const pool = new pg.Pool({ host: '127.0.0.1', port: server.port, user: 'test', database: 'postgres', max: 4 })
-    await vi.waitFor(() => pool.query('SELECT 1'), { timeout: 30_000, interval: 100 })
+    await vi.waitFor(() => pool.query('SELECT 1'), { timeout: 60_000, interval: 100 })
     // It has a connection before anybody listens.
     const once = createOnce({ pool })
     for (const sql of once.schema) await pool.query(sql)

@@ -73,4 +73,4 @@ test('looking at large messages costs a receiver with a small heap neither its l
     .messages
   const one = await fetch(`${target.url}/inspector/messages/${first?.id}`, { headers: { authorization: 'operator' } })
   expect(await one.text()).toContain('"raw":{"data"')
-}, 120_000)
+})

@@ -15,8 +15,8 @@ describe.skipIf(!hasPostgres).each(few(['on a server', 'behind PgBouncer in tran
       scene = await startScene()
       if (where === 'on a server' || !hasPgBouncer) return
       const { port } = (bouncer = await startPgBouncer(scene.server))
-      await vi.waitFor(() => scene.newPool(1, port).query('SELECT 1'), { timeout: 30_000, interval: 100 })
-    }, 120_000)
+      await vi.waitFor(() => scene.newPool(1, port).query('SELECT 1'), { timeout: 60_000, interval: 100 })
+    })
     afterAll(async () => {
       await bouncer?.[Symbol.asyncDispose]()
       await scene?.[Symbol.asyncDispose]()

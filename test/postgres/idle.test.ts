@@ -32,7 +32,7 @@ describe.skipIf(!hasPostgres)('processes without traffic', () => {
     const rate = async (): Promise<number> => {
       const from = await look()
       await expect
-        .poll(async () => (await look()).ms - from.ms, { timeout: 30_000, interval: 500 })
+        .poll(async () => (await look()).ms - from.ms, { timeout: 60_000, interval: 500 })
         .toBeGreaterThan(10_000)
       const to = await look()
       return ((to.bytes - from.bytes) / (to.ms - from.ms)) * 86_400_000

@@ -104,7 +104,7 @@ describe.skipIf(!hasPostgres)('handling processes that end at any moment', () =>
     'nothing is lost, written twice or out of order: killed, and then the server crashes, behind PgBouncer in transaction mode',
     async () => {
       await using bouncer: DatabaseServer = await startPgBouncer(scene.server)
-      await vi.waitFor(() => scene.newPool(1, bouncer.port).query('SELECT 1'), { timeout: 30_000, interval: 100 })
+      await vi.waitFor(() => scene.newPool(1, bouncer.port).query('SELECT 1'), { timeout: 60_000, interval: 100 })
       expectClean(await killed({ modes: both, fault: killThenCrash, rounds: 2, port: bouncer.port }))
     },
   )

@@ -32,7 +32,7 @@ export async function startScene(settings: readonly string[] = []): Promise<Scen
     return made
   }
   const pool = newPool()
-  await vi.waitFor(() => pool.query('SELECT 1'), { timeout: 30_000, interval: 100 })
+  await vi.waitFor(() => pool.query('SELECT 1'), { timeout: 60_000, interval: 100 })
   return {
     server,
     pool,

@@ -33,7 +33,7 @@ test.skipIf(form === 'short' || !hasPostgres)(survives, async () => {
   const statuses = await Promise.all(sent.map(([vehicle, n]) => post(first.url, vehicle, n)))
   expect(statuses).toEqual(sent.map(() => 200))
   const held = `pg_stat_activity WHERE wait_event = 'advisory'`
-  await vi.waitFor(async () => expect(await scene.count(held)).toBeGreaterThan(0), { timeout: 30_000, interval: 10 })
+  await vi.waitFor(async () => expect(await scene.count(held)).toBeGreaterThan(0), { timeout: 60_000, interval: 10 })
   await end(first.server, 'SIGKILL')
   expect(await scene.count('fleethook.waiting')).toBeGreaterThan(0)
   await holder.query('SELECT pg_advisory_unlock(7)')
@@ -60,7 +60,7 @@ for (const mode of ['transaction', 'session'] as const)
       await using scene = await startScene()
       await using bouncer = await startPgBouncer(scene.server, mode)
       const env = envFor(bouncer.port)
-      await vi.waitFor(() => scene.newPool(1, bouncer.port).query('SELECT 1'), { timeout: 30_000, interval: 100 })
+      await vi.waitFor(() => scene.newPool(1, bouncer.port).query('SELECT 1'), { timeout: 60_000, interval: 100 })
       migrate(env)
       for (const [round, signal] of [[0, 'SIGKILL'] as const, [1, 'SIGTERM'] as const]) {
         const { url, server } = await start(env)

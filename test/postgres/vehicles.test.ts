@@ -43,7 +43,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
   const settled = async (schema: string): Promise<void> => {
     await expect
       .poll(async () => (await scene.pool.query(`SELECT FROM ${schema}.waiting LIMIT 1`)).rowCount, {
-        timeout: 30_000,
+        timeout: 60_000,
         interval: 5,
       })
       .toBe(0)
@@ -344,7 +344,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
   test.each([
     ['it may end the process', 'UPDATE $.waiting SET deliveries = 4 WHERE id = $1'],
     ['nobody can read it', "UPDATE $.message SET text = '?' WHERE id = $1"],
-  ])('a message that is given up because %s leaves its vehicle uncertain', { timeout: 60_000 }, async (_, sql) => {
+  ])('a message that is given up because %s leaves its vehicle uncertain', { timeout: 180_000 }, async (_, sql) => {
     const schema = await newSchema()
     const front = keeping(schema, { role: 'receive' })
     await front.open()

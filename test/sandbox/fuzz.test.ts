@@ -105,4 +105,4 @@ test('whatever is sent, the sandbox answers with a code and a hint, and nothing 
   expect(refused).toBeGreaterThan(500)
   expect((await ask('GET', '/api/business/products')).status).toBe(200)
   await sandbox.close()
-}, 120_000)
+})

@@ -25,7 +25,7 @@ test.concurrent.each([
   ['into a pipe', { NO_COLOR: '1' }],
 ])(
   'npm start %s shows every format and topic, a rule, a trip, a charge, a retry and a dead letter within 20 seconds; Ctrl+C ends it with a table',
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async (_where, colors) => {
     const folder = newFolder('start')
     const { FORCE_COLOR: _forced, NO_COLOR: _none, ...inherited } = process.env
@@ -45,7 +45,9 @@ test.concurrent.each([
       if (format === undefined || topic === undefined) continue
       if (seen.size === 0) startedAt = performance.now()
       seen.add(format).add(topic)
-      const hasNotes = [/ charge +\d/, / rule /].every((note) => lines.some((each) => note.test(each)))
+      const hasNotes = [/ charge +\d/, / rule /, /is a dead letter/].every((note) =>
+        lines.some((each) => note.test(each)),
+      )
       const isComplete = seen.size === topics.length + 3 && hasNotes
       if (!stopping && (isComplete || performance.now() - startedAt > 20_000)) stopping = child.kill('SIGINT')
     }
@@ -115,5 +117,5 @@ test.concurrent(
     expect(handled + dead + left, sums).toBe(received)
     expect(handled).toBeGreaterThan(0)
   },
-  60_000,
+  180_000,
 )

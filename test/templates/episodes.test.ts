@@ -16,6 +16,8 @@ import { expectOnlyLargerRevisions } from './revisions.ts'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const secret = 'a-secret-for-this-test'
 const startMs = Date.UTC(2026, 0, 1, 8)
+/** A template writes a row or two for each of some hundred messages, and each of them waits for the disk. */
+const writing = { timeout: 300_000 } as const
 const formats: Format[] = ['service', 'vehicle_maker', 'event_collector']
 
 type Template = 'trips' | 'charging-sessions'
@@ -510,17 +512,17 @@ describe.each([
   }
   const columns = template === 'trips' ? ['minutes', 'miles', 'kwh'] : ['minutes', 'kwh', 'percent_from', 'percent_to']
 
-  test('has each row right in whatever order, pieces and format its messages come', async () => {
+  test('has each row right in whatever order, pieces and format its messages come', writing, async () => {
     await using server = await start(template)
     await Promise.all(
       vehicles.map(async ({ posts, pieces, isInOrder }) => {
         for (const each of isInOrder ? posts : pieces) await post(server, each)
       }),
     )
-    await expect.poll(() => (expectRows([...columns, 'incomplete']), true)).toBe(true)
+    await expect.poll(() => (expectRows([...columns, 'incomplete']), true), writing).toBe(true)
   })
 
-  test('has each row right over a restart and a kill', { timeout: 120_000 }, async () => {
+  test('has each row right over a restart and a kill', writing, async () => {
     const half = async (server: Target, part: number): Promise<void> => {
       await Promise.all(
         vehicles.map(async ({ pieces }) => {
@@ -534,7 +536,7 @@ describe.each([
       await server.stop(signal)
     }
     await using server = await start(template)
-    await expect.poll(() => (expectRows(columns), true)).toBe(true)
+    await expect.poll(() => (expectRows(columns), true), writing).toBe(true)
     await server.stop()
   })
 })

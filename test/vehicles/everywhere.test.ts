@@ -25,7 +25,7 @@ const here = 'deno' in process.versions ? places.slice(0, 2) : places
 
 test.each(here)(
   'the same rules over the same messages find the same edges %s',
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async (_, inbox) => {
     const path = folder()
     const found: Record<string, string[]> = Object.fromEntries(vins.map((vin) => [vin, []]))

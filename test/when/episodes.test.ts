@@ -122,4 +122,4 @@ test('a vehicle has at most 16 kB of state with a trip, its path and a charge, a
   }
   expect(most).toBeGreaterThan(8_000)
   expect(most).toBeLessThanOrEqual(16_384)
-}, 60_000)
+})

@@ -203,7 +203,7 @@ export async function told(fleet: Fleet, place: Place): Promise<readonly string[
     const life: Life = { receiver, hang: undefined, knowsGap: false, isOver: false }
     lives.push(life)
     await receiver.open()
-    if (place.beginsLate && lives.length > 1) await expect.poll(() => life.knowsGap, { interval: 1, timeout: 30_000 }).toBe(true)
+    if (place.beginsLate && lives.length > 1) await expect.poll(() => life.knowsGap, { interval: 1, timeout: 60_000 }).toBe(true)
   } // prettier-ignore
   const alive = (): Life => lives.at(-1) ?? expect.fail('No life began.')
   const quiet = async (): Promise<void> => {

@@ -83,7 +83,7 @@ const edges: readonly Edge[] = [
   becomes('Gear', 'P').where(below('Soc', 90)),
 ]
 
-test('the simulated fleet makes every edge happen, and each of them has an id of its own', { timeout: 60_000 }, async () => {
+test('the simulated fleet makes every edge happen, and each of them has an id of its own', { timeout: 180_000 }, async () => {
   const sent: unknown[] = []
   let home: Location | undefined
   for (const { event } of createFleet({ vins: 12, seed: 3, startAt: Date.UTC(2026, 9, 1, 8) })) {

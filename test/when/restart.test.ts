@@ -16,7 +16,7 @@ const edges = [
   starts(all(charges, below('BatteryLevel', 20))),
 ]
 
-test('a crash after any message neither repeats an edge under another id nor loses one', { timeout: 60_000 }, async () => {
+test('a crash after any message neither repeats an edge under another id nor loses one', { timeout: 180_000 }, async () => {
   const folder = newFolder('restart')
   const script = [
     { DetailedChargeState: 'Disconnected', BatteryLevel: 15 },

@@ -313,7 +313,7 @@ describe('a rule that is new', () => {
     expect(await life(clock, held, (one) => passing(60, one))).toEqual(['lost 60~'])
     expect(await life(clock, { lost: held.lost }, (one) => passing(5, one))).toEqual([])
     expect(await life(clock, { ...held, later: silent({ minutes: 61 }) }, (one) => passing(5, one))).toEqual(['later 61~'])
-  }, 60_000) // prettier-ignore
+  }) // prettier-ignore
 
   test('counts with the next message before it, when that comes first', async () => {
     const clock = fakeClock(startMs)

@@ -244,7 +244,7 @@ function createLife(scene: Scene, inbox: InboxFactory): Life {
 async function pass({ receiver }: Life, clock: FakeClock, steps: number): Promise<void> {
   for (let left = steps; ; left -= 1) {
     await clock.advance(0)
-    await expect.poll(() => receiver.stats().pending.messages, { interval: 1, timeout: 30_000 }).toBe(0)
+    await expect.poll(() => receiver.stats().pending.messages, { interval: 1, timeout: 60_000 }).toBe(0)
     if (left <= 0) return
     await clock.advance(stepMs)
   }

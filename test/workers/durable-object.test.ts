@@ -1,6 +1,18 @@
 import { describe, test } from 'vitest'
 import { post } from '../runtimes/client.ts'
+import { secret } from '../runtimes/targets.ts'
 import { started } from './running.ts'
+
+/** Posts messages in one body. Resolves to the status. */
+async function postAll(url: string, messages: readonly (readonly [vin: string, number: number])[]): Promise<number> {
+  const body = messages.map(([vin, BatteryLevel]) => ({
+    data: { BatteryLevel },
+    createdAt: '2026-05-01T00:00:00Z',
+    vin,
+  }))
+  const headers = { authorization: secret }
+  return (await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) })).status
+}
 
 const upTo = (count: number): readonly number[] => Array.from({ length: count }, (_, n) => n + 1)
 describe.concurrent('messages are kept in Durable Objects, and handled there', () => {
@@ -17,14 +29,12 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
   test('a body of many vehicles reaches the objects of all of them', async ({ expect }) => {
     await using running = await started({})
     const vins = upTo(40).map((n) => `V${n}`)
-    const body = vins.map((vin) => ({ data: { BatteryLevel: 1 }, createdAt: '2026-05-01T00:00:00Z', vin }))
-    const authorization = 'a-secret-of-the-tests'
-    const answer = await fetch(running.url, {
-      method: 'POST',
-      headers: { authorization },
-      body: JSON.stringify(body),
-    })
-    expect(answer.status).toBe(200)
+    expect(
+      await postAll(
+        running.url,
+        vins.map((vin) => [vin, 1]),
+      ),
+    ).toBe(200)
     await expect.poll(() => running.entries.map(({ vin }) => vin).toSorted()).toEqual(vins.toSorted())
   })
 
@@ -39,9 +49,9 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     await expect.poll(() => running.numbersOf('GOOD')).toEqual(upTo(3))
     expect(running.numbersOf('BAD')).toEqual([])
     // Six waits of two seconds.
-    await expect.poll(() => running.numbersOf('BAD'), { timeout: 40_000 }).toEqual(upTo(3))
+    await expect.poll(() => running.numbersOf('BAD'), { timeout: 60_000 }).toEqual(upTo(3))
     expect(running.entries.find(({ vin }) => vin === 'BAD')).toMatchObject({ attempt: 3, redelivered: true })
-  }, 60_000)
+  })
 
   test('a message that fails every attempt becomes a dead letter, which the Worker lists and replays; later messages continue', async ({
     expect,
@@ -133,27 +143,31 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     expect(await running.json('/dead')).toMatchObject([
       { event: { vin: 'BAD', data: { BatteryLevel: 1 } }, error: expect.stringContaining('3 processes ended') },
     ])
-  }, 90_000)
+  })
 
   test('the batch handler gets the messages that its object has collected', async ({ expect }) => {
     await using running = await started({ batch: 5, inbox: { shards: 1 } })
-    for (const number of upTo(12)) expect(await post(running.url, `V${number % 2}`, number)).toBe(200)
+    // In one body: a batch waits for a time, and a busy machine or a slow disk can take longer for each of them.
+    expect(
+      await postAll(
+        running.url,
+        upTo(12).map((number) => [`V${number % 2}`, number]),
+      ),
+    ).toBe(200)
     await expect.poll(() => running.entries.map(({ vin }) => vin)).toEqual(['5 at once', '5 at once', '2 at once'])
     expect(running.entries.map(({ number }) => number)).toEqual([15, 40, 23])
   })
 
   test('a full object refuses with 503, and emits the gap when it has capacity', async ({ expect }) => {
-    await using running = await started({
-      // Longer than the requests take until the last of them has found the object full.
-      handlerMs: 1_500,
-      receiver: { limits: { pendingMessages: 2 } },
-      inbox: { shards: 1 },
-    })
+    const { promise: released, resolve: release } = Promise.withResolvers<void>()
+    const settings = { receiver: { limits: { pendingMessages: 2 } }, inbox: { shards: 1 } }
+    await using running = await started(settings, released)
     const statuses = []
     for (const number of upTo(4)) statuses.push(await post(running.url, 'V1', number))
     expect(statuses).toEqual([200, 200, 503, 503])
     expect((await fetch(`${running.url}/services/collector/health`)).status).toBe(503)
     expect(await running.json('/stats')).toMatchObject({ received: 2, refused: { inbox_full: 2 } })
+    release()
     await expect.poll(() => running.numbersOf('V1')).toEqual([1, 2, 'gap'])
   })
 })

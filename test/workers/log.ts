@@ -19,7 +19,8 @@ export interface HandledLog extends AsyncDisposable {
   readonly entries: Entry[]
 }
 
-export async function startLog(): Promise<HandledLog> {
+/** `released`: a handler's report is answered after it. */
+export async function startLog(released: Promise<unknown> = Promise.resolve()): Promise<HandledLog> {
   const entries: Entry[] = []
   const server = createServer((request, response) => {
     let text = ''
@@ -29,7 +30,7 @@ export async function startLog(): Promise<HandledLog> {
     })
     request.on('end', () => {
       entries.push(JSON.parse(text))
-      response.end()
+      void released.then(() => response.end())
     })
   })
   await new Promise<void>((resolve) => {

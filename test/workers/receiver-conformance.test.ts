@@ -30,7 +30,7 @@ describe('the conformance suite against a receiver that keeps its messages in Du
     const checks = receiverConformance({ url: 'http://not.yet', secret, slowVins, events: async () => [] })
     test.each(checks.map(({ name }, index) => [name, index] as const))(
       `%s${mount && `, mounted at ${mount}`}`,
-      { timeout: 30_000 },
+      { timeout: 180_000 },
       async (_name, index) => {
         const events = async (): Promise<[]> => JSON.parse(await (await fetch(`${target.url}/target/events`)).text())
         await receiverConformance({ url: target.url + mount, secret, slowVins, events })[index]?.run()

@@ -17,8 +17,9 @@ export interface Running extends AsyncDisposable {
   readonly again: () => Promise<void>
 }
 
-export async function started(settings: DurableSettings): Promise<Running> {
-  const log = await startLog()
+/** `released`: no handler ends before it. */
+export async function started(settings: DurableSettings, released?: Promise<unknown>): Promise<Running> {
+  const log = await startLog(released)
   const { entries } = log
   const worker = await storedWorker(durableSource(settings), log.port)
   let target = await spawnTarget(worker.commands.workerd)

@@ -13,7 +13,7 @@ const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 describe('states of vehicles in Durable Objects', () => {
   test(
     'the same rules over the same messages find the same edges as in memory',
-    { timeout: 120_000 },
+    { timeout: 180_000 },
     async ({ expect }) => {
       await using running = await started({ edges: 'rules', vehicles: { fields } })
       const lines = script(inForm({ real: 150, full: 400 }), 7)

@@ -37,7 +37,7 @@ const chosen: readonly Broken[] = inForm({
   full: setups.filter((broken) => broken !== 'disk-full' || hasVolumes),
 })
 
-test.each(chosen)('doctor leads to the cause: %s', { timeout: 90_000 }, async (broken) => {
+test.each(chosen)('doctor leads to the cause: %s', { timeout: 180_000 }, async (broken) => {
   const setup = await prepare(broken)
   onTestFinished(() => setup[Symbol.asyncDispose]())
   const doctor = ['doctor', '--url', setup.url, '--only', 'webhook,proxy,inbox,receiver']

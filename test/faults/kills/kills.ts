@@ -53,8 +53,8 @@ export async function underLoad(
     const before = acknowledged.size
     let isOver = false
     const pouring = traffic.pour(url, () => isOver)
-    // On a busy machine the first messages take longer than the pause of a strike.
-    await expect.poll(() => acknowledged.size, { timeout: 30_000, interval: 1 }).toBeGreaterThan(before + acksBefore)
+    // On a busy machine the first messages take longer than the pause of a strike, and a slow disk takes its time for each group of them.
+    await expect.poll(() => acknowledged.size, { timeout: 120_000, interval: 1 }).toBeGreaterThan(before + acksBefore)
     await victim.strike(acknowledged)
     isOver = true
     await pouring

@@ -64,14 +64,14 @@ const ways: readonly [string, Partial<Settings>][] = [
 ] // prettier-ignore
 
 describe('a message whose handler ends the process three times is a dead letter, and no other message is', () => {
-  test.concurrent.each(ways)('when the handler %s', { timeout: 120_000 }, async (_, settings) => {
+  test.concurrent.each(ways)('when the handler %s', { timeout: 180_000 }, async (_, settings) => {
     const messages = ['kills 2', 'kills 3', ...others]
     const outcome = await untilQuiet(settings, messages)
     expect(outcome).toMatchObject({ deaths: 3, dead: [{ ...died, vin: 'kills' }] })
     expectOthersHandled(outcome, messages)
   })
 
-  test('when there are several', { timeout: 60_000 }, async () => {
+  test('when there are several', { timeout: 180_000 }, async () => {
     const messages = ['kills-1 2', 'kills-2 2', 'kills-1 3', 'kills-3 2', ...others]
     const outcome = await untilQuiet({ kills: { how: 'kill', afterMs: 2 }, handlerMs: 2 }, messages)
     expect(outcome.deaths).toBeLessThanOrEqual(9)
@@ -81,7 +81,7 @@ describe('a message whose handler ends the process three times is a dead letter,
 
   test.each(['deno', 'bun', 'node22', 'node26'] as const)(
     'on %s, behind messages that were just handled',
-    { timeout: 120_000 },
+    { timeout: 180_000 },
     async (runtime) => {
       const messages = ['kills 0', 'kills 1', 'kills 2', 'kills 3', ...others]
       const outcome = await untilQuiet({ kills: { how: 'exit' }, handlerMs: 2 }, messages, runtime)

@@ -108,7 +108,8 @@ async function send(receiver: Killed, vin: string, values: readonly FieldValues[
 async function run(receiver: Killed, script: readonly FieldValues[], isComplete: () => boolean): Promise<void> {
   const senders = Array.from({ length: vehicles }, (_, index) => send(receiver, vinOf(index), script))
   await receiver.during(Promise.all(senders))
-  const untilMs = Date.now() + 30_000
+  // Each row that a template writes waits for the disk.
+  const untilMs = Date.now() + 120_000
   while (!isComplete() && Date.now() < untilMs) await new Promise((resolve) => setTimeout(resolve, 50))
   await receiver.stop('SIGTERM')
 }
@@ -129,7 +130,7 @@ function rowsOf(query: string): readonly Record<string, unknown>[] {
   }
 }
 
-const timeout = inForm({ full: 120_000, long: 3_000_000 })
+const timeout = inForm({ full: 300_000, long: 3_000_000 })
 const turns = Array.from({ length: rounds }, (_, round) => round)
 const everyVin = Array.from({ length: vehicles }, (_, index) => vinOf(index))
 

@@ -1,0 +1,45 @@
+/** A field with values that did not read as the type in the catalogue. */
+export interface Drift {
+  /** The name of the field, cut at 100 characters. */
+  readonly field: string
+  /** The wrapper, cut at 100 characters, or the JSON type of the values. */
+  readonly seen: string
+  /** The number of such values. */
+  readonly count: number
+}
+
+export interface DriftReport {
+  note(field: string, seen: string): void
+  /** All such values so far, including those of fields that found no row left. */
+  total(): number
+  /** Most frequent first. */
+  list(): readonly Drift[]
+}
+
+/** The most rows of the report: beyond them no field or type is added, so a sender cannot make it grow without end. */
+const maxDriftRows = 1000
+
+/** A longer name is cut: names come over the wire. */
+const maxNameLength = 100
+
+/** A copy, because a slice keeps the whole name in memory. */
+function bounded(name: string): string {
+  return name.length <= maxNameLength ? name : String(JSON.parse(JSON.stringify(name.slice(0, maxNameLength))))
+}
+
+export function createDriftReport(): DriftReport {
+  const rows = new Map<string, { readonly field: string; readonly seen: string; count: number }>()
+  let total = 0
+  return {
+    note(field, seen) {
+      total += 1
+      const [shortField, shortSeen] = [bounded(field), bounded(seen)]
+      const key = `${shortSeen} ${shortField}`
+      const row = rows.get(key)
+      if (row !== undefined) row.count += 1
+      else if (rows.size < maxDriftRows) rows.set(key, { field: shortField, seen: shortSeen, count: 1 })
+    },
+    total: () => total,
+    list: () => [...rows.values()].toSorted((a, b) => b.count - a.count).map((row) => ({ ...row })),
+  }
+}
