@@ -70,8 +70,8 @@ export class Registry {
     const [filter] = handling.length > 1 ? [checked(handling[0], this.#ownFields)] : []
     if (filter?.changed !== undefined && this.#more === undefined)
       throw invalid(
-        'The filter `changed` needs the part `vehicles`, and the receiver has none.',
-        `Give createReceiver the option parts: [vehicles({ fields: ['${filter.changed[0] ?? 'Gear'}'] })].`,
+        `The filter \`changed\` needs the part \`vehicles\`, and the ${this.#branch === undefined ? 'receiver' : 'branch'} has none.`,
+        `Give ${this.#branch === undefined ? 'createReceiver' : 'branch, not only createReceiver,'} the option parts: [vehicles({ fields: ['${filter.changed[0] ?? 'Gear'}'] })].`,
       )
     const wants = filter && wantsIn(filter, filter.changed && this.#more?.changed(filter))
     const other = this.#more?.subject(given)

@@ -325,6 +325,21 @@ describe.each(pairs)('a branch %s', (_, places) => {
     for await (const { event } of crm.messages.list()) expect(erased).not.toContain('vin' in event ? event.vin : '')
   })
 
+  test('is erased when another branch cannot be erased, and the caller hears of that', async () => {
+    const failing: InboxFactory = (settings) =>
+      Object.assign(memoryInbox()(settings), {
+        forget: () => Promise.reject(new FleethookError('inbox_unavailable', 'Its disk is full.')),
+      })
+    const receiver = createReceiver({ secret: false, log: silence })
+    branch(receiver, { name: 'full', inbox: failing })
+    const crm = branch(receiver, { name: 'crm', inbox: memoryInbox() }).on('data', () => new Promise(() => {}))
+    for (const at of [1, 2]) await receiver.accept({ authorization: undefined, body: data('A', at) })
+    await soon(() => expect(crm.stats().pending.messages).toBe(2))
+    await expect(receiver.forget('A')).rejects.toThrow('Its disk is full.')
+    expect(crm.stats()).toMatchObject({ pending: { messages: 0 }, forgotten: 2 })
+    await receiver.drain({ deadlineMs: 0 })
+  })
+
   test('is erased with its receiver', async () => {
     const place = places()
     const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
@@ -834,6 +849,18 @@ describe('at construction', () => {
     expect(() => branch(receiver, { name: 'staging', inbox: place() })).toThrow(
       'the same place as that of another branch',
     )
+  })
+
+  test('without a part of its own it says that this is missing on the branch', () => {
+    const parts = [vehicles({ fields: ['Gear'] })] as const
+    const receiver = createReceiver({ secret: false, parts, log: silence })
+    const crm = branch(receiver, { name: 'crm', inbox: memoryInbox() })
+    const problem = expect.objectContaining({
+      message: expect.stringContaining('branch'),
+      hint: expect.stringContaining('Give branch, not only createReceiver,'),
+    })
+    expect(() => crm.when(starts(is('Gear', 'P')), () => {})).toThrow(problem)
+    expect(() => crm.on('data', { changed: ['Gear'] }, () => {})).toThrow(problem)
   })
 
   test('refuses a name that is taken, and a branch of a branch', () => {
