@@ -233,6 +233,29 @@ describe.each(pairs)('a branch %s', (_, places) => {
       )
   })
 
+  test('gets them all, too, when it opens after the first ones came', async () => {
+    const place = places()
+    const opened = Promise.withResolvers<void>()
+    const inbox = place('crm')
+    const late: InboxFactory = (settings) => {
+      const made: Inbox = inbox(settings)
+      const { open } = made
+      return Object.assign(made, {
+        open: (options: Parameters<Inbox['open']>[0]) => opened.promise.then(() => open.call(made, options)),
+      })
+    }
+    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    stops.push(() => receiver.drain({ deadlineMs: 0 }))
+    receiver.on('data', () => new Promise(() => {}))
+    const behind: number[] = []
+    branch(receiver, { name: 'crm', inbox: late }).on('data', (event) => void behind.push(odometer(event)))
+    for (let at = 0; at < 5; at += 1) await receiver.accept({ authorization: undefined, body: data('A', at) })
+    opened.resolve()
+    await soon(() => expect(behind).toEqual([0, 1, 2, 3, 4]))
+    await receiver.accept({ authorization: undefined, body: data('A', 5) })
+    await soon(() => expect(behind).toEqual([0, 1, 2, 3, 4, 5]))
+  })
+
   test('that is full has a gap of its own, in its log and counts, and nobody else waits', async () => {
     const lines: string[] = []
     const place = places()
