@@ -17,6 +17,7 @@ import { forward } from '../adapters/forward.ts'
 import { serve } from '../adapters/node.ts'
 import { branch } from '../src/branch.ts'
 import { createReceiver } from '../src/index.ts'
+import { freePort } from '../test/conformance/spawn.ts'
 
 const here = fileURLToPath(import.meta.url)
 
@@ -126,14 +127,15 @@ function post(agent: Agent, port: number, body: string): Promise<number> {
 export async function run(load: Load, isBehind: boolean, say: (line: string) => void): Promise<Run & Partial<Account>> {
   const { messages, vehicles, rate, kills } = load
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-branches-'))
-  // Below the ports that a system gives to clients: one that tries a port on which nobody listens can connect to itself.
-  const [port, other] = isBehind ? [27_311, 27_312] : [27_313, 27_314]
+  const [port, other] = [await freePort(), await freePort()]
   const file = join(folder, 'arrived.txt')
   const to = isBehind ? `http://127.0.0.1:${other}/` : ''
   const agent = new Agent({ keepAlive: true, maxSockets: 64 })
   let receiver = await start('production', String(port), folder, to)
   let behind: ChildProcess | undefined
   let restarted = Promise.resolve()
+  /** What still waits for an answer before it, on a slow disk, is posted to the next receiver. */
+  let isUp = Promise.resolve()
   const ackMs: [number[], number[]] = [[], []]
   const acknowledged: number[][] = Array.from({ length: vehicles }, () => [])
   let refused = 0
@@ -154,13 +156,17 @@ export async function run(load: Load, isBehind: boolean, say: (line: string) => 
         })
       if (ownKills.includes(at)) {
         handledBefore += (await figuresOf(receiver)).handled
+        const up = Promise.withResolvers<void>()
+        isUp = up.promise
         await kill(receiver)
         receiver = await start('production', String(port), folder, to)
+        up.resolve()
       }
       if (at % (rate * 30) === 0) say(`${at} posted, ${JSON.stringify(await figuresOf(receiver))}`)
       const vehicle = at % vehicles
       const body = JSON.stringify({ vin: `V${vehicle}`, createdAt: new Date(), data: { Odometer: at } })
       next[vehicle] = (next[vehicle] ?? Promise.resolve()).then(async () => {
+        await isUp
         const sinceMs = performance.now()
         const status = await post(agent, port, body)
         ackMs[at * 2 < messages ? 0 : 1].push(performance.now() - sinceMs)

@@ -112,9 +112,8 @@ export class Core {
   #isPumping = false
 
   constructor(options: CoreOptions) {
-    const { clock } = options
     this.options = options
-    this.lifecycle = new Lifecycle(clock, options.givesWay, this.#begin)
+    this.lifecycle = new Lifecycle(options.clock, options.givesWay, this.#begin)
     this.runner = new Runner(options, this.#endedLate)
     this.#deadlines = new RequestDeadlines(this)
     this.#batches = new Batches(this)
@@ -502,12 +501,11 @@ export class Core {
 
   /** It keeps its place in its lane: for that time, unless nothing starts any more, or until something resumes it. */
   #hold(message: Message, next: Exclude<Next, End>): void {
-    const { clock } = this.options
     if (typeof next === 'number') {
       this.lanes.setAside(message)
       message.hold(undefined)
-      const timer = this.lifecycle.startsNoMore ? undefined : clock.after(next, () => this.resume(message))
-      message.inTrouble().rest = timer
+      if (!this.lifecycle.startsNoMore)
+        message.inTrouble().rest = this.options.clock.after(next, () => this.resume(message))
       return
     }
     const isFirst = message.previous === undefined

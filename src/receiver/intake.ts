@@ -186,10 +186,8 @@ export class Intake {
     this.#isHere = (inbox.handsOut ?? 'here') === 'here'
     this.durability = inbox.durability
     const { vehiclesElsewhere: elsewhere } = inbox
-    const { ids } = receipts
-    const states = elsewhere === undefined ? vehicles?.in(inbox, clock, ids, inboxFailed) : undefined
-    this.states = states
-    this.ownVehicles = states?.api(() => this.#whenRecovered())
+    this.states = elsewhere === undefined ? vehicles?.in(inbox, clock, receipts.ids, inboxFailed) : undefined
+    this.ownVehicles = this.states?.api(() => this.#whenRecovered())
     this.vehicles = elsewhere === undefined ? this.ownVehicles : vehicles?.elsewhere(elsewhere, clock)
     this.ack = chooseAck(settings.ack, this.durability)
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
@@ -206,7 +204,7 @@ export class Intake {
       retry,
       inbox,
       registry,
-      vehicles: states,
+      vehicles: this.states,
       parts: added,
       read: receipts.reread,
       reports,
@@ -355,12 +353,11 @@ export class Intake {
    * when the inbox is open. Rejects when it cannot be opened; the next call tries again.
    */
   open(options?: OpenOptions): Promise<void> {
-    this.#opened ??= this.#begin(options).catch((error: unknown) => {
+    return (this.#opened ??= this.#begin(options).catch((error: unknown) => {
       this.#opened = undefined
       this.#recovered = undefined
       throw error
-    })
-    return this.#opened
+    }))
   }
 
   /** One promise for all requests, so that they go on in the order in which they came, and none overtakes them. */

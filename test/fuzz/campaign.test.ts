@@ -79,7 +79,7 @@ afterAll(() =>
 
 describe(
   `Whatever a message is, what is promised is kept (run ${run})`,
-  { concurrent: form !== 'long', timeout: inForm({ full: 120_000, long: 7_200_000 }) },
+  { concurrent: form !== 'long', timeout: inForm({ full: 180_000, long: 7_200_000 }) },
   () => {
     test.each(campaigns)('on %s by the %s, in %i cases', async (runtime, face, cases) => {
       const each = cases / processes

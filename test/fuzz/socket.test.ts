@@ -78,7 +78,7 @@ describe.each([
   ['deno', 'with a host', {}],
 ] as const)(
   'whatever bytes come on a connection, on %s %s',
-  { concurrent: form !== 'long', timeout: inForm({ full: 120_000, long: 3_600_000 }) },
+  { concurrent: form !== 'long', timeout: inForm({ full: 300_000, long: 3_600_000 }) },
   (runtime, how, env) => {
     test('the process keeps running and takes messages', async ({ expect }) => {
       await using target = await spawnTarget({ ...programCommand(runtime, program), env })

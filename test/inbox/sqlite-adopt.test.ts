@@ -50,9 +50,9 @@ async function filled(path: string, messages: readonly InboxMessage[]): Promise<
 }
 
 async function textsIn({ inbox, opened }: Life): Promise<readonly string[]> {
-  const texts: string[] = []
-  for (const { id } of await waitingIn(opened)) texts.push((await inbox.claim(id))?.message.text ?? 'missing')
-  return texts
+  // Together, because each claim that is awaited alone waits for the disk.
+  const claims = await Promise.all((await waitingIn(opened)).map(({ id }) => inbox.claim(id)))
+  return claims.map((claim) => claim?.message.text ?? 'missing')
 }
 
 function folder(): string {
@@ -173,9 +173,8 @@ describe('while it runs', () => {
     const inbox = sqliteInbox({ path: join(at, 'inbox-a.db'), adopt: join(at, 'inbox-*.db'), waitMs: 0 })(settings)
     const opened = await inbox.open()
     async function texts(): Promise<readonly unknown[]> {
-      const found: unknown[] = []
-      for (const { id } of taken) found.push(JSON.parse((await inbox.claim(id))?.message.text ?? '{}'))
-      return found
+      const claims = await Promise.all(taken.map(({ id }) => inbox.claim(id)))
+      return claims.map((claim): unknown => JSON.parse(claim?.message.text ?? '{}'))
     }
     return { inbox, opened, log: reported.log, taken, gaps, texts }
   }

@@ -171,7 +171,7 @@ test('after a crash at any step, each settled message is in a row or is applied 
     }),
     { numRuns: inForm({ short: 30, full: 500, long: 5_000 }) },
   )
-}, inForm({ full: 120_000, long: 1_200_000 })) // prettier-ignore
+}, inForm({ full: 180_000, long: 1_200_000 })) // prettier-ignore
 
 test('a vehicle that is forgotten while it is written stays forgotten', async () => {
   const disk = new Disk()

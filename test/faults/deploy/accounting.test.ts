@@ -135,7 +135,7 @@ afterAll(async () => {
     title: 'Every message accounted for',
     file: 'test/faults/deploy/accounting.test.ts',
     about:
-      'Receivers with the SQLite inbox under load, each restarted on the same port. 40 vehicles send 200 messages a second, half of them over a new connection for each message. One message in ten has a wrong secret, a cut body or a wrong path. The handlers of one vehicle always fail. The sender waits one second for an answer and never sends again. The faults are random: SIGTERM and kill -9, at once and after a pause; a process frozen for 3 to 20 seconds; a full inbox; a clock set back by an hour; a disk whose syncs fail. Each message has one fate.',
+      'Receivers with the SQLite inbox under load, each restarted on the same port. 40 vehicles send 200 messages a second, half of them over a new connection for each message. One message in ten has a wrong secret, a cut body or a wrong path. The handlers of one vehicle always fail. The sender waits five seconds for an answer and never sends again. The faults are random: SIGTERM and kill -9, at once and after a pause; a process frozen for 3 to 20 seconds; a full inbox; a clock set back by an hour; a disk whose syncs fail. Each message has one fate.',
     tables: [{ title: 'Fates', rows }],
     versions: versionsOf(['bun', 'deno']),
   })

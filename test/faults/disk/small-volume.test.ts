@@ -10,8 +10,7 @@ import { native } from './native.ts'
 import { createVolume, noVolumes } from './volume.ts'
 
 const mebibyte = 1_048_576
-/** Many together fill the volume on a slow disk too, which takes its time for each group of messages, however many are in it. */
-const vins = Array.from({ length: 64 }, (_, n) => `V${n}`)
+const vins = Array.from({ length: 16 }, (_, n) => `V${n}`)
 /** A volume of this size looks as if it never got full, in MiB. */
 const spacious = 4_096
 /** How long messages arrive after three times the size of the volume went into the inbox. */
@@ -78,7 +77,7 @@ afterAll(async () => {
     title: 'An inbox on a small volume',
     file: 'test/faults/disk/small-volume.test.ts',
     about:
-      '64 vehicles send messages of 20 kB, 500 a second, and handlers succeed, so that the inbox keeps messages for replays until the volume has no more room. Then messages arrive for another hour. In some runs another program fills the volume first, or a quota ends before a large volume does.',
+      '16 vehicles send messages of 20 kB, 500 a second, and handlers succeed, so that the inbox keeps messages for replays until the volume has no more room. Then messages arrive for another hour. In some runs another program fills the volume first, or a quota ends before a large volume does.',
     tables: [{ title: 'Volumes', rows }],
   })
 })

