@@ -217,7 +217,7 @@ describe('a message that is no longer pending', () => {
       await clock.advance(10_000)
       const left = await everyPage((after) => settledIn(inbox, { limit: 100_000, after }))
       return left.length < 5_000 && left
-    })
+    }, 60_000)
     expect(settled.length).toBeGreaterThan(1_000)
     expect(settled.map(({ id }) => id)).toContain(burst.flat().at(-3)?.id)
     expect(await inbox.claim(waits?.id ?? '')).toBeDefined()
