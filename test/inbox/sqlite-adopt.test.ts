@@ -51,7 +51,7 @@ async function filled(path: string, messages: readonly InboxMessage[]): Promise<
 
 async function textsIn({ inbox, opened }: Life): Promise<readonly string[]> {
   // Together, because each claim that is awaited alone waits for the disk.
-  const claims = await Promise.all((await waitingIn(opened)).map(({ id }) => inbox.claim(id)))
+  const claims = await Promise.all((await waitingIn(opened)).map(async ({ id }) => inbox.claim(id)))
   return claims.map((claim) => claim?.message.text ?? 'missing')
 }
 
@@ -173,7 +173,7 @@ describe('while it runs', () => {
     const inbox = sqliteInbox({ path: join(at, 'inbox-a.db'), adopt: join(at, 'inbox-*.db'), waitMs: 0 })(settings)
     const opened = await inbox.open()
     async function texts(): Promise<readonly unknown[]> {
-      const claims = await Promise.all(taken.map(({ id }) => inbox.claim(id)))
+      const claims = await Promise.all(taken.map(async ({ id }) => inbox.claim(id)))
       return claims.map((claim): unknown => JSON.parse(claim?.message.text ?? '{}'))
     }
     return { inbox, opened, log: reported.log, taken, gaps, texts }
