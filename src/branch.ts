@@ -112,6 +112,7 @@ export function branch<
   const { inboxFailed: failed } = hosted.reports
   const place = placeOf(front.settings.inbox, settings.inbox)
   if (place !== undefined) branches.places.add(place)
+  if (settings.inbox.file !== undefined) settings.files.add(settings.inbox.file)
   branches.add(options.name, { branch: own, failed, handOver: handOver.early }, behind.opened)
   registry.addBranch(options.name, (message) => handOver.take(message))
   const whole: object = Object.assign(own, { name: options.name })
@@ -198,7 +199,7 @@ const branchRules: Rules<BranchOptions> = {
 
 /** Checks the options of a branch. The rest is as with the receiver in front. */
 function settingsOfBranch(
-  { format, decode, fields, logErrorText, clock, log }: Settings,
+  { format, decode, fields, files, logErrorText, clock, log }: Settings,
   options: Omit<BranchOptions<never>, 'parts'> & { readonly parts?: readonly AnyPart[] },
   logOf: (log: Log) => Log,
 ): Settings {
@@ -210,5 +211,5 @@ function settingsOfBranch(
     inbox,
     ...defined({ concurrency, retry, parts, timeoutMs, limits, observe }),
   })
-  return { ...own, branch: options.name, format, decode, fields, logErrorText, clock, log: logOf(log) }
+  return { ...own, branch: options.name, format, decode, fields, files, logErrorText, clock, log: logOf(log) }
 }

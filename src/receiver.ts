@@ -173,12 +173,12 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
       return receiver
     },
     batch(subjects: unknown, { size, withinMs, ...filter }: BatchOptions<never>, handler: unknown) {
-      if (isEdge(subjects)) needsVehicles(vehicles)
+      if (isEdge(subjects)) needsVehicles(vehicles, settings)
       registry.add(receiver.batch, subjects, [filter, handler], { size, withinMs })
       return receiver
     },
     when(edge: unknown, ...rest: readonly unknown[]) {
-      needsVehicles(vehicles).checkEdge(edge)
+      needsVehicles(vehicles, settings).checkEdge(edge)
       registry.add(receiver.when, edge, rest)
       return receiver
     },
@@ -245,10 +245,14 @@ interface MissingSecondTypeArgument extends EnumType {
 }
 
 /** Throws `handler_invalid` when the receiver keeps no states. */
-function needsVehicles(vehicles: ReceiverParts['vehicles']): KeptVehicles {
+function needsVehicles(vehicles: ReceiverParts['vehicles'], { branch }: Settings): KeptVehicles {
   if (vehicles !== undefined) return vehicles
-  throw new FleethookError('handler_invalid', '`receiver.when` needs the part `vehicles`, and the receiver has none.', {
-    hint: "Give createReceiver the option parts: [vehicles({ fields: ['Gear'] })], with the fields that the edge looks at.",
+  const [who, takes] =
+    branch === undefined
+      ? ['the receiver', 'createReceiver']
+      : [`the branch \`${branch}\``, 'branch, not only createReceiver,']
+  throw new FleethookError('handler_invalid', `\`when\` needs the part \`vehicles\`, and ${who} has none.`, {
+    hint: `Give ${takes} the option parts: [vehicles({ fields: ['Gear'] })], with the fields that the edge looks at.`,
   })
 }
 

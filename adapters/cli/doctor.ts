@@ -497,6 +497,12 @@ async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerat
   if (stats.backlog !== undefined) yield* waiting('receiver', stats.backlog)
   if (stats.failing !== undefined) yield failing('receiver.failing', stats.failing)
   yield deadLetters('receiver.dead', kept?.deadLetters ?? 0)
+  for (const { path: left, messages, deadLetters: dead } of kept?.unopened ?? [])
+    yield warn(
+      'receiver.unopened',
+      `At its start, ${messages} messages and ${dead} dead letters waited in ${left}, and no receiver had it open.`,
+      'Start the receiver of that file, or add its branch again.',
+    )
   const { clocksBehind = 0, certificateUntilMs } = stats
   if (certificateUntilMs !== undefined) yield certificate('receiver.certificate', certificateUntilMs)
   if (clocksBehind > 0)
@@ -535,7 +541,12 @@ const behindForm = z.object({
     z.object({ messages: z.number(), oldestMs: z.optional(z.number()), processes: z.optional(z.number()) }),
   ),
   failing: z.optional(failingForm),
-  inbox: z.optional(z.object({ deadLetters: someNumber })),
+  inbox: z.optional(
+    z.object({
+      deadLetters: someNumber,
+      unopened: z.optional(z.array(z.object({ path: z.string(), messages: z.number(), deadLetters: z.number() }))),
+    }),
+  ),
 })
 const statsForm = z.object({
   ...behindForm.shape,

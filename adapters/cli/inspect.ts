@@ -28,7 +28,9 @@ export function defineInspect(command: Command): void {
       const ended = new Promise<void>((resolve) => {
         for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve())
       })
-      const page = await servePage(dataOf(to), port).catch((cause: unknown) => {
+      // The address of the page says which branch it shows, and links to the others.
+      const path = to.branch === undefined ? '/' : `/branches/${encodeURIComponent(to.branch)}/`
+      const page = await servePage(dataOf({ ...to, branch: undefined }), port, path).catch((cause: unknown) => {
         const why = cause instanceof Error && 'code' in cause ? String(cause.code) : String(cause)
         throw new FleethookError('option_invalid', `Cannot listen on port ${port}: ${why}.`, {
           hint: 'Give --port another one, or leave it out.',
@@ -105,6 +107,7 @@ interface PageServer {
 export async function servePage(
   data: (request: Request) => Response | Promise<Response>,
   port: number = 0,
+  path: string = '/',
 ): Promise<PageServer> {
   const secret = randomBytes(18).toString('base64url')
   let hosts: readonly string[] = []
@@ -132,7 +135,7 @@ export async function servePage(
   const taken = typeof address === 'object' && address !== null ? address.port : port
   hosts = [`127.0.0.1:${taken}`, `localhost:${taken}`]
   return {
-    url: `http://127.0.0.1:${taken}/#secret=${secret}`,
+    url: `http://127.0.0.1:${taken}${path}#secret=${secret}`,
     async close() {
       const closed = once(server, 'close')
       server.close()

@@ -65,8 +65,13 @@ export class Branches implements BranchesBehind {
 
   /** Adds what the branches erase of a vehicle to what the receiver has erased. */
   async forget(vin: string, dryRun: boolean, front: Forgotten): Promise<Forgotten> {
+    // One that cannot erase now keeps no other from it. The error says that some is left.
+    const asked = await Promise.allSettled(this.#joined.map(({ branch }) => branch.forget(vin, { dryRun })))
     const all = [front]
-    for (const { branch } of this.#joined) all.push(await branch.forget(vin, { dryRun }))
+    for (const each of asked) {
+      if (each.status === 'rejected') throw each.reason
+      all.push(each.value)
+    }
     const sum = (name: keyof Forgotten): number => all.reduce((count, erased) => count + erased[name], 0)
     return { messages: sum('messages'), waiting: sum('waiting'), deadLetters: sum('deadLetters') }
   }

@@ -78,8 +78,9 @@ export class HandOver {
     const { intake } = this.#branch
     if (message.kind !== 'wire' || this.#bytes + message.bytes > mostBytes) return undefined
     if (previous !== undefined && !this.#given.has(previous)) return undefined
-    if (!intake.isReady || this.#asked.has(message.lane)) return undefined
-    if (intake.durability === 'disk') return this.#gather(given, message)
+    const isAtOnce = intake.isReady && !this.#asked.has(message.lane)
+    if (isAtOnce && intake.durability === 'disk') return this.#gather(given, message)
+    // Also to a branch that still opens: a vehicle's later messages would wait behind a handler of the receiver that fails.
     void this.#put(given, message, false)
     return undefined
   }
@@ -101,10 +102,9 @@ export class HandOver {
         clearTimeout(timer)
         this.#group = undefined
         for (const [given, message] of messages) {
-          // Otherwise at its turn, unless its vehicle was erased.
-          this.#given.delete(given)
-          if (given.isGone || !this.#branch.intake.isReady || this.#asked.has(message.lane)) continue
-          void this.#put(given, message, false)
+          // Its vehicle was erased.
+          if (given.isGone) this.#given.delete(given)
+          else void this.#put(given, message, false)
         }
         resolve()
       }
@@ -148,7 +148,7 @@ export class HandOver {
     const isAtOnce = intake.isReady && message.kind === 'wire' && !mayBeThere && !this.#asked.has(message.lane)
     const put = isAtOnce ? intake.put([message], request) : this.#keep(given, message, mayBeThere)
     const kept = this.#kept(message, put)
-    if (isAtOnce) this.#given.set(given, kept)
+    this.#given.set(given, kept)
     kept.then(
       () => this.#given.set(given, true),
       () => this.#given.delete(given),

@@ -342,9 +342,13 @@ export class Core {
           const wanted = event === undefined ? noHandlers : registry.handlersFor(event, message, change?.subjects)
           if (trouble?.fatal === undefined) message.handlers = wanted
           else {
-            message.handlers = noHandlers
+            const { toBranches } = registry
+            // Unless another process ended with it since it was given up: that may be a branch's fault, too.
+            const isFirst = message.crashes <= mostCrashes
+            message.handlers = isFirst ? wanted.filter((handler) => toBranches.has(handler)) : noHandlers
+            const failed = wanted.filter((handler) => !toBranches.has(handler))
             // Their marks may be there: processes that ended had handled it.
-            if (wanted.length > 0 && message.crashes <= mostCrashes) message.failForGood(trouble.fatal, wanted)
+            if (failed.length > 0 && isFirst) message.failForGood(trouble.fatal, failed)
           }
         }
         next = this.#admit(message)
@@ -701,7 +705,7 @@ export class Core {
     const crashes = Math.max(0, (claim?.deliveries ?? 0) - attemptsBefore)
     message.crashes = crashes
     if (crashes >= mostCrashes) return message.failForGood(`${crashText(crashes)}, and it may be the reason.`)
-    if (attemptsBefore < this.options.retry.attempts || this.options.registry.hasOwnRetry) return
+    if (attemptsBefore < this.options.retry.attempts || this.options.registry.ownRetryMs !== undefined) return
     const tried = `arlier processes tried it ${attemptsBefore} times`
     const { failure } = trouble ?? {}
     message.failForGood(failure === undefined ? `E${tried}.` : `${failure.error} (${failure.handler}; e${tried})`)

@@ -42,8 +42,10 @@ const nobody: Subscribed = { handlers: [], isFiltered: false, hasRepeated: false
 export class Registry {
   /** What was registered, for inboxes that several processes share. */
   readonly added: HandledSubjects[] = []
-  /** One of the handlers says itself how long it is tried. */
-  hasOwnRetry = false
+  /** Those that hand messages over to branches. */
+  readonly toBranches: Set<Handler> = new Set()
+  /** The longest that a handler is tried which says that itself, in milliseconds. `undefined`: there is none. */
+  ownRetryMs: number | undefined
   readonly #ownFields: FieldCatalogue
   readonly #more: Subjects | undefined
   readonly #branch: string | undefined
@@ -68,8 +70,8 @@ export class Registry {
     const [filter] = handling.length > 1 ? [checked(handling[0], this.#ownFields)] : []
     if (filter?.changed !== undefined && this.#more === undefined)
       throw invalid(
-        'The filter `changed` needs the part `vehicles`, and the receiver has none.',
-        `Give createReceiver the option parts: [vehicles({ fields: ['${filter.changed[0] ?? 'Gear'}'] })].`,
+        `The filter \`changed\` needs the part \`vehicles\`, and the ${this.#branch === undefined ? 'receiver' : 'branch'} has none.`,
+        `Give ${this.#branch === undefined ? 'createReceiver' : 'branch, not only createReceiver,'} the option parts: [vehicles({ fields: ['${filter.changed[0] ?? 'Gear'}'] })].`,
       )
     const wants = filter && wantsIn(filter, filter.changed && this.#more?.changed(filter))
     const other = this.#more?.subject(given)
@@ -86,7 +88,7 @@ export class Registry {
     const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, retry, gather, mark }
     for (const key of keys) this.#subscribe(key, handler)
     this.added.push({ keys, filter, mark })
-    this.hasOwnRetry ||= retry !== undefined
+    if (retry !== undefined) this.ownRetryMs = Math.max(this.ownRetryMs ?? 0, retry.maxAgeMs)
   }
 
   /** A branch gets every message, before the handlers of its topic: one that ends the process must not keep it from the branch. */
@@ -100,6 +102,7 @@ export class Registry {
       gather: undefined,
       mark: undefined,
     }
+    this.toBranches.add(handler)
     for (const key of [...topics, 'malformed', 'timer']) this.#subscribe(key, handler, true)
     // Processes that share an inbox have the same branches.
     this.added.push({ keys: [handler.name], filter: undefined, mark: undefined })

@@ -389,6 +389,8 @@ export interface InboxSettings {
   readonly keepsVehicles?: boolean
   /** It is that of a branch, whose writes must not hold up the receiver in front. */
   readonly givesWay?: boolean
+  /** The files of the receiver and all of its branches: to none of them does a receiver belong that has stopped. */
+  readonly files?: () => readonly string[]
   /** With `keepsVehicles`: makes a store for an inbox in memory. */
   readonly vehiclesInMemory?: (() => VehicleStore) | undefined
   /** Something failed outside of any call that could reject: a write that happens later, or by itself. */

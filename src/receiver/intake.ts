@@ -159,6 +159,7 @@ export class Intake {
       ack: settings.ack,
       keepsVehicles: vehicles !== undefined,
       givesWay: settings.branch !== undefined,
+      files: () => [...settings.files],
       vehiclesInMemory: vehicles && (() => vehicles.inMemory(log)),
       read: receipts.reread,
       handlers: () => registry.added,
@@ -563,8 +564,9 @@ export class Intake {
   }
 
   #add(page: readonly Waiting[]): void {
-    // A rest lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead.
-    const latest = this.parts.settings.clock.now() + this.#longestWaitMs
+    // A rest lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead. A server may ask `forward` to wait longer.
+    const longestMs = Math.max(this.#longestWaitMs, this.parts.registry.ownRetryMs ?? 0)
+    const latest = this.parts.settings.clock.now() + longestMs
     const clamped = page.map((each) => ((each.notBefore ?? 0) > latest ? { ...each, notBefore: latest } : each))
     const request = this.#core.add(clamped, this.#ownScope)
     if (this.#turnsFrom === undefined) this.#core.start(request)

@@ -95,6 +95,8 @@ export interface Settings extends Required<
   readonly ack: Ack | undefined
   /** The name of the branch. `undefined`: it is a receiver with a webhook. */
   readonly branch: string | undefined
+  /** The files of a receiver and its branches. They share this set. */
+  readonly files: Set<string>
   readonly retry: Partial<RetryOptions>
   readonly parts: readonly AnyPart[]
   readonly limits: Omit<Limits, 'bodyBytes'>
@@ -152,13 +154,15 @@ export type GivenOptions = Omit<ReceiverOptions<never>, 'parts'> & { readonly pa
 export function readOptions(options: GivenOptions): Settings {
   checkOptions('createReceiver', options, receiverRules)
   const { bodyBytes, pendingMessages, pendingBytes } = options.limits ?? {}
+  const inbox = options.inbox ?? memoryInbox()
   return {
     secret: options.secret as Secret,
     basePath: (options.basePath ?? '').replace(/\/$/, ''),
     format: options.format ?? 'auto',
     decode: options.decode ?? true,
     fields: options.fields ?? {},
-    inbox: options.inbox ?? memoryInbox(),
+    inbox,
+    files: new Set(inbox.file === undefined ? [] : [inbox.file]),
     ack: options.ack,
     concurrency: options.concurrency ?? 16,
     branch: undefined,

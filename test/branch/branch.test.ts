@@ -233,6 +233,29 @@ describe.each(pairs)('a branch %s', (_, places) => {
       )
   })
 
+  test('gets them all, too, when it opens after the first ones came', async () => {
+    const place = places()
+    const opened = Promise.withResolvers<void>()
+    const inbox = place('crm')
+    const late: InboxFactory = (settings) => {
+      const made: Inbox = inbox(settings)
+      const { open } = made
+      return Object.assign(made, {
+        open: (options: Parameters<Inbox['open']>[0]) => opened.promise.then(() => open.call(made, options)),
+      })
+    }
+    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    stops.push(() => receiver.drain({ deadlineMs: 0 }))
+    receiver.on('data', () => new Promise(() => {}))
+    const behind: number[] = []
+    branch(receiver, { name: 'crm', inbox: late }).on('data', (event) => void behind.push(odometer(event)))
+    for (let at = 0; at < 5; at += 1) await receiver.accept({ authorization: undefined, body: data('A', at) })
+    opened.resolve()
+    await soon(() => expect(behind).toEqual([0, 1, 2, 3, 4]))
+    await receiver.accept({ authorization: undefined, body: data('A', 5) })
+    await soon(() => expect(behind).toEqual([0, 1, 2, 3, 4, 5]))
+  })
+
   test('that is full has a gap of its own, in its log and counts, and nobody else waits', async () => {
     const lines: string[] = []
     const place = places()
@@ -325,6 +348,21 @@ describe.each(pairs)('a branch %s', (_, places) => {
     for await (const { event } of crm.messages.list()) expect(erased).not.toContain('vin' in event ? event.vin : '')
   })
 
+  test('is erased when another branch cannot be erased, and the caller hears of that', async () => {
+    const failing: InboxFactory = (settings) =>
+      Object.assign(memoryInbox()(settings), {
+        forget: () => Promise.reject(new FleethookError('inbox_unavailable', 'Its disk is full.')),
+      })
+    const receiver = createReceiver({ secret: false, log: silence })
+    branch(receiver, { name: 'full', inbox: failing })
+    const crm = branch(receiver, { name: 'crm', inbox: memoryInbox() }).on('data', () => new Promise(() => {}))
+    for (const at of [1, 2]) await receiver.accept({ authorization: undefined, body: data('A', at) })
+    await soon(() => expect(crm.stats().pending.messages).toBe(2))
+    await expect(receiver.forget('A')).rejects.toThrow('Its disk is full.')
+    expect(crm.stats()).toMatchObject({ pending: { messages: 0 }, forgotten: 2 })
+    await receiver.drain({ deadlineMs: 0 })
+  })
+
   test('is erased with its receiver', async () => {
     const place = places()
     const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
@@ -371,6 +409,31 @@ describe('behind a receiver that stops', () => {
     await soon(() => expect(seen).toHaveLength(4))
     expect(new Set(seen.map((one) => one.split(' ')[1])).size).toBe(4)
     expect(second.stats().branches?.['crm']).toMatchObject({ received: 1, handled: 1 })
+  })
+
+  test.each([
+    ['reaches the branch before it is a dead letter', 3, 1],
+    ['does not, when the hand-over was the last that one more process did', 4, 0],
+  ])('a message that ends the processes of its receiver %s', async (_how, deliveries, received) => {
+    const folder = newFolder()
+    const place = inFolder(folder)
+    const alone = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    alone.on('data', () => new Promise(() => {}))
+    await alone.accept({ authorization: undefined, body: data('A', 1) })
+    await soon(() => expect(alone.stats().running).toBe(1))
+    await alone.drain({ handlerGraceMs: 0 })
+    const file = new DatabaseSync(join(folder, 'inbox.db'))
+    file.prepare('UPDATE pending SET deliveries = ?').run(deliveries)
+    file.close()
+    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    stops.push(() => receiver.drain())
+    receiver.on('data', () => expect.fail('It was given up.'))
+    branch(receiver, { name: 'crm', inbox: place('crm') }).on('data', () => {})
+    await receiver.open()
+    await soon(() => expect(receiver.stats()).toMatchObject({ deadLettered: 1 }))
+    const [letter] = await Array.fromAsync(receiver.deadLetters.list())
+    expect(letter?.error).toMatch(/processes ended while they handled it/)
+    await soon(() => expect(receiver.stats().branches).toMatchObject({ crm: { received, handled: received } }))
   })
 
   test('a message that the branch got early, and that nothing had run for, is one message there', async () => {
@@ -810,6 +873,18 @@ describe('at construction', () => {
     expect(() => branch(receiver, { name: 'staging', inbox: place() })).toThrow(
       'the same place as that of another branch',
     )
+  })
+
+  test('without a part of its own it says that this is missing on the branch', () => {
+    const parts = [vehicles({ fields: ['Gear'] })] as const
+    const receiver = createReceiver({ secret: false, parts, log: silence })
+    const crm = branch(receiver, { name: 'crm', inbox: memoryInbox() })
+    const problem = expect.objectContaining({
+      message: expect.stringContaining('branch'),
+      hint: expect.stringContaining('Give branch, not only createReceiver,'),
+    })
+    expect(() => crm.when(starts(is('Gear', 'P')), () => {})).toThrow(problem)
+    expect(() => crm.on('data', { changed: ['Gear'] }, () => {})).toThrow(problem)
   })
 
   test('refuses a name that is taken, and a branch of a branch', () => {

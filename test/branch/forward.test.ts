@@ -1,8 +1,10 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import { createReceiver, memoryInbox, type Receiver } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import { forward as onNode, type ForwardOptions } from 'fleethook/forward'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { deliver, fakeClock, message } from 'fleethook/testing'
 import { Webhook } from 'standardwebhooks'
 import { afterEach, describe, expect, test } from 'vitest'
@@ -10,6 +12,7 @@ import { forward as anywhere } from '../../src/forward.ts'
 import { soon } from './soon.ts'
 import { data, logInto } from '../dispatch/scene.ts'
 import { unwatched } from '../vehicles/scene.ts'
+import { newFolder } from '../folder.ts'
 
 const stops: (() => Promise<unknown>)[] = []
 afterEach(async () => {
@@ -199,6 +202,37 @@ describe.each([
       expect([requests.length, staging(receiver)?.running]).toEqual([1, 0])
       await soon(async () => {
         await clock.advance(100)
+        expect(requests).toHaveLength(2)
+      })
+    })
+
+    test('Retry-After is honored through a restart', async () => {
+      const { url, requests } = await destination((response, _request, at) =>
+        at === 1 ? response.writeHead(429, { 'retry-after': '3600' }).end() : ok(response),
+      )
+      const clock = unwatched(fakeClock())
+      const path = join(newFolder('retry-after'), 'staging.db')
+      const start = (): Receiver => {
+        const receiver = createReceiver({ secret: false, clock, log: logInto(lines) })
+        stops.push(() => receiver.drain({ deadlineMs: 0 }))
+        const inbox = sqliteInbox({ path })
+        branch(receiver, { name: 'staging', inbox }).on('*', forward({ to: url, auth: secret }))
+        return receiver
+      }
+      const first = start()
+      await first.accept({ authorization: undefined, body: data('A', 1) })
+      await soon(() => expect(staging(first)?.failing?.messages).toBe(1))
+      await first.drain({ handlerGraceMs: 0 })
+      const second = start()
+      await second.open()
+      await soon(() => expect(staging(second)?.recovered).toBe(1))
+      for (let minutes = 0; minutes < 59; minutes += 1) {
+        await clock.advance(60_000)
+        await soon(() => expect(staging(second)?.running).toBe(0))
+      }
+      expect(requests).toHaveLength(1)
+      await soon(async () => {
+        await clock.advance(10_000)
         expect(requests).toHaveLength(2)
       })
     })

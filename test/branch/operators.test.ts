@@ -5,8 +5,9 @@ import { inspectorRoutes } from 'fleethook/inspector'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { metricsText } from 'fleethook/metrics'
 import { operatorRoutes } from 'fleethook/operator'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { Operator } from '../../adapters/cli/operator.ts'
+import { start } from '../cli/command.ts'
 import { soon } from './soon.ts'
 import { data } from '../dispatch/scene.ts'
 import { silent } from '../vehicles/scene.ts'
@@ -103,6 +104,27 @@ test('the page of a branch is at an address of its own', async () => {
   expect(page.status).toBe(200)
   expect(await page.text()).toContain('assets/')
   expect((await app.request('/branches/crm/about')).status).toBe(401)
+})
+
+test('the page that the command shows of a branch says which one it is', async () => {
+  const folder = newFolder('inspect')
+  const path = join(folder, 'inbox.db')
+  const receiver = createReceiver({ secret: false, log: silent, inbox: sqliteInbox({ path }) })
+  branch(receiver, { name: 'crm', inbox: memoryInbox() })
+  await receiver.open()
+  onTestFinished(async () => void (await receiver.drain()))
+  const { child, ended } = start(['inspect', '--inbox', path, '--branch', 'crm'])
+  onTestFinished(async () => {
+    child.kill('SIGTERM')
+    await ended
+  })
+  let said = ''
+  child.stdout?.on('data', (text) => (said += String(text)))
+  await soon(() => expect(said).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/branches\/crm\/#secret=[\w-]{24}\n$/))
+  const page = new URL(said.trim())
+  expect((await fetch(page)).headers.get('content-type')).toContain('text/html')
+  const asked = await fetch(new URL('stats', page), { headers: { authorization: page.hash.slice('#secret='.length) } })
+  expect(await asked.json()).toMatchObject({ received: 0 })
 })
 
 test('the log says how to look at a dead letter of a branch', async () => {

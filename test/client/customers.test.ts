@@ -70,6 +70,21 @@ describe('client.customers', () => {
     expect(lines()).toHaveLength(1)
   })
 
+  test('a product in another shape takes no other with it, and what is null is left out', async () => {
+    const odd = [null, 'a text', { product_type: 'vehicle' }, { product_type: 7, product_id: other }]
+    const sold = { product_type: 'vehicle', product_id: other, region: null, customer: null, granted_at: null }
+    const mine = { ...product(vin), granted_at: null, customer: { id: 17, ref: 1007 } }
+    const { client, clock, log } = stub([json({ response: [...odd, sold, mine] }), json({ response: odd })])
+    const customers = client.customers()
+    expect(await customers.of(vin)).toEqual({ id: '17', ref: '1007' })
+    expect(await customers.of(other)).toBeUndefined()
+    expect(log.lines).toEqual(['warn the list of customers has products that could not be read {"products":4}'])
+    // Of a list of which nothing can be read, nothing follows.
+    await clock.advance(hour)
+    expect((await customers.of(vin))?.ref).toBe('1007')
+    expect(log.lines.at(-1)).toContain('could not be read, and is read again in a minute')
+  })
+
   test('answers with what it has while the service is down, asks once a minute, and says so once', async () => {
     const { client, lines, clock, log } = stub([list(product(vin, '1007')), refusal(503, 'down')])
     const customers = client.customers()

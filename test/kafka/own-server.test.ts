@@ -204,3 +204,38 @@ test('a record that ends each process is a dead letter, and those behind it go o
   expect(await running.stop('SIGTERM')).toBe(0)
   await restarted
 })
+
+test(
+  'goes on when its broker was killed and has started again, and each row is there once',
+  { timeout: 300_000 },
+  async () => {
+    const { start, rows, committed } = scene()
+    const before = await committed()
+    const vin = '0FLEETV14T0000777'
+    let running = start()
+    let isOver = false
+    // As a service manager does.
+    const restarted = (async () => {
+      for (let starts = 0; !isOver && starts < 30; starts += 1) {
+        await running.ended
+        if (!isOver) running = start()
+      }
+    })()
+    const values = (): unknown[] =>
+      rows(`SELECT value FROM readings WHERE vin = '${vin}' AND field = 'Odometer' ORDER BY rowid`).map(
+        ({ value }) => value,
+      )
+    const numbers = Array.from({ length: 40 }, (_, n) => n)
+    for (const from of [0, 20]) {
+      await produce(numbers.slice(from, from + 20).map((n) => reading(vin, n)))
+      await expect.poll(values, { timeout: 120_000, interval: 200 }).toEqual(numbers.slice(0, from + 20))
+      if (from > 0) continue
+      await brokers.get(1).kill('SIGKILL')
+      await brokers.get(1).start()
+    }
+    await expect.poll(committed, { timeout: 60_000 }).toBe(before + 40n)
+    isOver = true
+    expect(await running.stop('SIGTERM')).toBe(0)
+    await restarted
+  },
+)

@@ -632,10 +632,12 @@ function lastSign(sign: SignOfLife, atMs: number): SignOfLife {
   return { ...sign, nowMs: fromMs, uptimeMs: uptimeThenMs, gaps: [...gaps, stop] }
 }
 
-function signOfLife({ clock, openGaps, keepsVehicles }: InboxSettings, believed: BelievedTime): SignOfLife {
+function signOfLife(settings: InboxSettings, believed: BelievedTime): SignOfLife {
+  const { clock, openGaps, keepsVehicles, files, givesWay: isBranch } = settings
   const uptimeMs = clock === systemClock ? machineUptimeMs() : Math.floor(elapsedMs(clock))
   believed.now()
-  return { nowMs: clock.now(), believed: believed.state, uptimeMs, gaps: openGaps?.(), keepsVehicles }
+  const gaps = openGaps?.()
+  return { nowMs: clock.now(), believed: believed.state, uptimeMs, gaps, keepsVehicles, files: files?.(), isBranch }
 }
 
 /** Deno needs a permission for it. */

@@ -47,7 +47,7 @@ export function logAdopted(log: Log, { path, messages, deadLetters }: UnopenedIn
 
 export function logUnopened(log: Log, { path, messages, deadLetters }: UnopenedInbox): void {
   log.warn(
-    // What to do: Start the receiver of that file, or give this one `adopt`.
+    // What to do: Start the receiver of that file, or add its branch again. Or give this one `adopt`.
     `${messages} messages and ${deadLetters} dead letters wait in the inbox ${path}, and no receiver has it open`,
   )
 }

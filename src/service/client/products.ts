@@ -1,5 +1,6 @@
 import * as z from 'zod/mini'
-import { type Call, get, readBytes, segment, send } from './call.ts'
+import { isJsonObject } from '../../wire/record.ts'
+import { type Call, checkBody, get, readBytes, segment, send } from './call.ts'
 import type { CallOptions, ReadOptions, ServiceRequest } from './connection.ts'
 
 /**
@@ -126,13 +127,24 @@ export interface EnergySiteResource {
   command(name: EnergyCommand, body?: object, options?: CallOptions): Promise<CommandResult>
 }
 
-const product: z.ZodMiniType<Product> = z.looseObject({
+const text: z.ZodMiniType<string> = z.pipe(z.union([z.string(), z.number()]), z.transform(String))
+const known: z.ZodMiniType<Product> = z.looseObject({
   product_type: z.string(),
-  product_id: z.pipe(z.union([z.string(), z.number()]), z.transform(String)),
+  product_id: text,
   region: z.exactOptional(z.string()),
-  customer: z.exactOptional(z.looseObject({ id: z.string(), ref: z.exactOptional(z.nullable(z.string())) })),
+  customer: z.exactOptional(z.looseObject({ id: text, ref: z.exactOptional(z.nullable(text)) })),
   granted_at: z.exactOptional(z.string()),
 })
+/** The specification does not show the shape, so what may be left out may be `null` as well. */
+const product: z.ZodMiniType<Product> = z.pipe(
+  z.transform((value: unknown) => {
+    if (!isJsonObject(value)) return value
+    const isLeftOut = ([name, member]: readonly [string, unknown]): boolean =>
+      member === null && ['region', 'customer', 'granted_at'].includes(name)
+    return Object.fromEntries(Object.entries(value).filter((member) => !isLeftOut(member)))
+  }),
+  known,
+)
 const document: z.ZodMiniType<Document> = z.record(z.string(), z.unknown())
 /** An answer without a body still means that the product received the command. */
 const commandResult: z.ZodMiniType<CommandResult> = z._default(
@@ -146,6 +158,18 @@ const summary: z.ZodMiniType<VehicleSummary> = z._default(
 
 export function listProducts(call: Call, options?: CallOptions): Promise<readonly Product[]> {
   return send(call, get('/api/business/products', options), z.array(product))
+}
+
+/** Those that can be read, and the number of the others: one of them never takes the others with it. */
+export async function listReadableProducts(
+  call: Call,
+): Promise<{ readonly products: readonly Product[]; readonly unreadable: number }> {
+  const request = get('/api/business/products')
+  const rows = await send(call, request, z.array(z.unknown()))
+  const products = rows.flatMap((row) => product.safeParse(row).data ?? [])
+  // An answer in another shape says nothing about who shares a vehicle.
+  if (products.length === 0) checkBody(z.array(product), rows, request)
+  return { products, unreadable: rows.length - products.length }
 }
 
 export function vinsOf(products: readonly Product[]): readonly string[] {

@@ -31,7 +31,7 @@ import type {
   VehicleWrites,
 } from './interface.ts'
 import { createSpaceKeeper, releaseReserve, spaceFor, type SpaceKeeper, walPagesFor } from './retention.ts'
-import { type Adopting, adoptPart, findSiblings } from './siblings.ts'
+import { type Adopting, adoptPart, branchesLeft, findSiblings } from './siblings.ts'
 import {
   downtimeOf,
   gapOf,
@@ -116,7 +116,10 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     const db = openDatabase(path, walPages)
     try {
       const looksAround = !isVisit && (!isOurs || movedTo !== undefined)
-      const siblings = looksAround ? await findSiblings(db, path, movedTo ?? adopt, sign) : noSiblings
+      const { adopted, unopened, unclean } = looksAround
+        ? await findSiblings(db, path, movedTo ?? adopt, sign)
+        : noSiblings
+      const left = (looksAround && unlessFull(() => branchesLeft(db, path, sign))) || []
       movedTo = undefined
       const statements = prepareStatements(db)
       const space = createSpaceKeeper(db, statements, settings, walPages, () => heldAfter)
@@ -134,8 +137,8 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         ...begun,
         ...pending,
         ...figures(statements),
-        siblings,
-        unclean: begun.unclean || siblings.unclean,
+        siblings: { adopted, unopened: [...unopened, ...left], unclean },
+        unclean: begun.unclean || unclean,
         vehicles,
         version: String(valueOf(db, 'SELECT sqlite_version()')),
       }

@@ -69,6 +69,10 @@ export interface SignOfLife {
   readonly gaps?: readonly KeptGap[] | undefined
   /** Whether the receiver keeps states of vehicles. Used at `open`. */
   readonly keepsVehicles?: boolean | undefined
+  /** The files of the receiver and its branches. Left out: only this one. */
+  readonly files?: readonly string[] | undefined
+  /** It is that of a branch. */
+  readonly isBranch?: boolean | undefined
 }
 
 export interface ForgottenPage extends Forgotten, FileFigures {

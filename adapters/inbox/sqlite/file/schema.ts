@@ -109,7 +109,10 @@ const schema = `
  * What came later, and what a fleethook without it does not miss: so the file keeps its version, and both can open it. The last failure of a
  * message that waits, as JSON. A row can be left behind by a message that is over, until the next round of retention.
  */
-const additions = 'CREATE TABLE IF NOT EXISTS failing (place INTEGER PRIMARY KEY, failure TEXT NOT NULL) STRICT'
+const additions = `
+  CREATE TABLE IF NOT EXISTS failing (place INTEGER PRIMARY KEY, failure TEXT NOT NULL) STRICT;
+  -- The files of branches of this receiver. One that it no longer has stays here while messages wait there.
+  CREATE TABLE IF NOT EXISTS branches (file TEXT PRIMARY KEY) STRICT, WITHOUT ROWID`
 
 /** The columns of each table, as rows are copied from one file to another. */
 export const columnsOf = {

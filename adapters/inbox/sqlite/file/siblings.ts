@@ -1,4 +1,4 @@
-import { readdirSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, extname, join, resolve } from 'node:path'
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
@@ -26,8 +26,12 @@ export async function findSiblings(
   sign: SignOfLife,
 ): Promise<Siblings> {
   if (adopt === undefined) {
-    const found = filesBeside(path, siblingPattern(path)).flatMap((each) => lookInto(each) ?? [])
-    return { adopted: [], unopened: found.filter(holdsMessages), unclean: false }
+    const others = othersBeside(db, path, siblingPattern(path), sign)
+    return {
+      adopted: [],
+      unopened: others.flatMap((each) => lookInto(each) ?? []).filter(holdsMessages),
+      unclean: false,
+    }
   }
   const adopted = new Map<string, UnopenedInbox>()
   const begun = new Map<string, Adopting>()
@@ -46,6 +50,32 @@ export async function findSiblings(
     await setImmediate()
   }
 }
+
+/** The files of branches that the receiver no longer has, where messages wait. Notes the branches that it has. */
+export function branchesLeft(
+  db: DatabaseSync,
+  path: string,
+  { files = [], isBranch = false }: SignOfLife,
+): readonly UnopenedInbox[] {
+  if (isBranch) return []
+  const now = files.filter((file) => file !== resolve(path))
+  const before = knownBranches(db)
+  const gone = before.filter((file) => !now.includes(file)).map((file) => ({ file, found: lookInto(file) }))
+  const done = gone.filter(({ file, found }) => !existsSync(file) || (found !== undefined && !holdsMessages(found)))
+  const isNew = now.some((file) => !before.includes(file))
+  if (isNew || done.length > 0)
+    inTransaction(db, () => {
+      for (const file of now) db.prepare('INSERT OR IGNORE INTO branches VALUES (?)').run(file)
+      for (const { file } of done) db.prepare('DELETE FROM branches WHERE file = ?').run(file)
+    })
+  return gone.flatMap(({ found }) => found ?? []).filter(holdsMessages)
+}
+
+const knownBranches = (db: DatabaseSync): readonly string[] =>
+  db
+    .prepare('SELECT file FROM branches')
+    .all()
+    .map(({ file }) => String(file))
 
 const holdsMessages = ({ messages, deadLetters }: UnopenedInbox): boolean => messages + deadLetters > 0
 
@@ -79,6 +109,12 @@ function filesBeside(path: string, pattern: string): readonly string[] {
     })
 }
 
+/** Those of other receivers. What waits on a branch is not for its receiver, which has handled it. */
+function othersBeside(db: DatabaseSync, path: string, pattern: string, { files = [] }: SignOfLife): readonly string[] {
+  const own = [...files, ...knownBranches(db)]
+  return filesBeside(path, pattern).filter((each) => !own.includes(each))
+}
+
 /** The number of messages in a file. `undefined` when a receiver has it open, or it is not an inbox. */
 function lookInto(path: string): UnopenedInbox | undefined {
   return peek(path, (db) => {
@@ -92,6 +128,8 @@ function lookInto(path: string): UnopenedInbox | undefined {
 function peek<T>(path: string, read: (db: DatabaseSync) => T): T | undefined {
   let db: DatabaseSync | undefined
   try {
+    // SQLite would create it.
+    if (!existsSync(path)) return undefined
     db = new (loadSqlite().DatabaseSync)(path)
     db.exec('PRAGMA busy_timeout = 0; PRAGMA locking_mode = EXCLUSIVE')
     return isInbox(db) ? read(db) : undefined
@@ -265,7 +303,7 @@ export function adoptPart(
   beforeMs: number,
 ): Pick<AdoptedPart, 'part' | 'unopened'> {
   const unopened: UnopenedInbox[] = []
-  for (const source of filesBeside(path, pattern)) {
+  for (const source of othersBeside(db, path, pattern, sign)) {
     try {
       const found = begun.get(source) ?? (isGone(source, beforeMs) ? prepare(source) : undefined)
       if (found === undefined) continue
