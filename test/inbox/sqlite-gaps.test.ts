@@ -179,10 +179,13 @@ describe('refused messages', () => {
     const second = createReceiver(options)
     second.on('gap', (event) => void seen.push(event))
     await second.open()
-    await vi.waitUntil(async () => {
-      await clock.advance(1_000)
-      return seen.length >= 3
-    })
+    await vi.waitUntil(
+      async () => {
+        await clock.advance(1_000)
+        return seen.length >= 3
+      },
+      { timeout: 60_000 },
+    )
     const told = seen.map((event) => ('missed' in event ? [event.reason, event.vin, event.missed] : [])).toSorted()
     expect(told).toEqual([['inbox_full', 'B', 2], ['inbox_full', 'C', 1], ['stopped', undefined, 0]]) // prettier-ignore
     await second.drain()

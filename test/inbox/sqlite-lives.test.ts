@@ -207,7 +207,8 @@ class Fleet {
 
 test.each([1, 3])(
   'with %d receivers that stop, crash, start, adopt and set their clock back: no message is missing or twice, and each loss is in a gap',
-  { timeout: 300_000 },
+  // Some hundred steps, each of which waits for the disk several times.
+  { timeout: 900_000 },
   async (count) => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 50, size: 'max' }), async (steps) => {

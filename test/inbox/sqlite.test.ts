@@ -213,11 +213,14 @@ describe('a message that is no longer pending', () => {
     const [last, waits] = burst.flat().slice(-2)
     for (let n = 0; n < 3; n += 1) await inbox.put([make(clock.now())])
     expect(await settledIn(inbox, { limit: 1 })).toHaveLength(1)
-    const settled = await vi.waitUntil(async () => {
-      await clock.advance(10_000)
-      const left = await everyPage((after) => settledIn(inbox, { limit: 100_000, after }))
-      return left.length < 5_000 && left
-    }, 60_000)
+    const settled = await vi.waitUntil(
+      async () => {
+        await clock.advance(10_000)
+        const left = await everyPage((after) => settledIn(inbox, { limit: 100_000, after }))
+        return left.length < 5_000 && left
+      },
+      { timeout: 60_000 },
+    )
     expect(settled.length).toBeGreaterThan(1_000)
     expect(settled.map(({ id }) => id)).toContain(burst.flat().at(-3)?.id)
     expect(await inbox.claim(waits?.id ?? '')).toBeDefined()

@@ -41,19 +41,25 @@ test.skipIf(!hasPostgres)(
     for (let at = 0; at < 10; at += 1)
       for (let vehicle = 0; vehicle < 8; vehicle += 1)
         expect(await post((at + vehicle) % 2 === 0 ? first.receiver : second.receiver, vehicle, at)).toBe(200)
-    await vi.waitFor(async () => {
-      const { rows } = await pool.query('SELECT count(*)::int AS waiting FROM front.waiting')
-      expect(rows[0].waiting).toBe(0)
-    })
+    await vi.waitFor(
+      async () => {
+        const { rows } = await pool.query('SELECT count(*)::int AS waiting FROM front.waiting')
+        expect(rows[0].waiting).toBe(0)
+      },
+      { timeout: 60_000 },
+    )
     const { rows: waits } = await pool.query('SELECT count(*)::int AS waiting FROM crm.waiting')
     expect(waits[0].waiting).toBe(80)
     const { branches } = await first.receiver.drain()
     expect(branches).toHaveProperty('crm')
     isDown = false
-    await vi.waitFor(async () => {
-      const { rows } = await pool.query('SELECT count(*)::int AS written FROM written')
-      expect(rows[0].written).toBe(80)
-    })
+    await vi.waitFor(
+      async () => {
+        const { rows } = await pool.query('SELECT count(*)::int AS written FROM written')
+        expect(rows[0].written).toBe(80)
+      },
+      { timeout: 60_000 },
+    )
     const { rows } = await pool.query('SELECT vin, odometer FROM written ORDER BY at')
     for (let vehicle = 0; vehicle < 8; vehicle += 1)
       expect(rows.flatMap(({ vin, odometer }) => (vin === vinOf(vehicle) ? [odometer] : []))).toEqual(
@@ -154,12 +160,15 @@ test.skipIf(!hasPostgres)(
         .rowCount
     await vi.waitFor(async () => expect((await timers()) === 1 || told.includes(vinOf(1))).toBe(true), 60_000)
     held.resolve()
-    await vi.waitFor(async () => {
-      const { rows } = await pool.query(
-        'SELECT (SELECT count(*) FROM front_time.waiting)::int + (SELECT count(*) FROM crm_time.waiting)::int AS waiting',
-      )
-      expect([rows[0].waiting, told.toSorted()]).toEqual([0, [vinOf(2), vinOf(3)]])
-    })
+    await vi.waitFor(
+      async () => {
+        const { rows } = await pool.query(
+          'SELECT (SELECT count(*) FROM front_time.waiting)::int + (SELECT count(*) FROM crm_time.waiting)::int AS waiting',
+        )
+        expect([rows[0].waiting, told.toSorted()]).toEqual([0, [vinOf(2), vinOf(3)]])
+      },
+      { timeout: 60_000 },
+    )
     await Promise.all(receivers.map((receiver) => receiver.drain()))
   },
 )
