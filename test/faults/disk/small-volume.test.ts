@@ -10,7 +10,8 @@ import { native } from './native.ts'
 import { createVolume, noVolumes } from './volume.ts'
 
 const mebibyte = 1_048_576
-const vins = Array.from({ length: 16 }, (_, n) => `V${n}`)
+/** With a quota, so many that what they send at once is more than the file that a journal for the whole volume leaves room for. */
+const vinsOf = (hasQuota: boolean): string[] => Array.from({ length: hasQuota ? 64 : 16 }, (_, n) => `V${n}`)
 /** A volume of this size looks as if it never got full, in MiB. */
 const spacious = 4_096
 /** How long messages arrive after three times the size of the volume went into the inbox. */
@@ -42,7 +43,7 @@ test.skipIf(noVolumes !== undefined).each(cases)(
     const env = hasQuota && typeof native !== 'string' ? { LD_PRELOAD: native.faultyDisk, FAULTY_DISK: fault } : {}
     const site = createSite('node24', { handlerMs: 0 }, volume.folder)
     const extraBytes = 20_000
-    const traffic = createTraffic({ vins, extraBytes, ...rate })
+    const traffic = createTraffic({ vins: vinsOf(hasQuota), extraBytes, ...rate })
     const sentBytes = (): number => traffic.sent.length * extraBytes
     let endMs = Infinity
     await using target = await site.start({}, env)
@@ -77,7 +78,7 @@ afterAll(async () => {
     title: 'An inbox on a small volume',
     file: 'test/faults/disk/small-volume.test.ts',
     about:
-      '16 vehicles send messages of 20 kB, 500 a second, and handlers succeed, so that the inbox keeps messages for replays until the volume has no more room. Then messages arrive for another hour. In some runs another program fills the volume first, or a quota ends before a large volume does.',
+      '16 vehicles, and 64 with a quota, send messages of 20 kB, 500 a second, and handlers succeed, so that the inbox keeps messages for replays until the volume has no more room. Then messages arrive for another hour. In some runs another program fills the volume first, or a quota ends before a large volume does.',
     tables: [{ title: 'Volumes', rows }],
   })
 })

@@ -74,13 +74,11 @@ export function createSpaceKeeper(
   heldAfter: () => number,
 ): SpaceKeeper {
   const pageBytes = Number(valueOf(db, 'PRAGMA page_size'))
-  // SQLite starts the journal over at `walPages`, and one transaction may still exceed that.
-  const journalBytes = 2 * walPages * pageBytes
-  const reserveBytes = journalBytes / 2 + Math.min(pieceBytes, journalBytes / 2)
-  const budget = maxBytes - journalBytes
+  let journalPages = walPages
+  let sizes = sizesWith(walPages)
   const isUnlimited = maxBytes >= Number.MAX_SAFE_INTEGER
   /** What is kept for replays goes when the file has more than this, so that the volume never gets full because of it. */
-  let keptBudget = budget
+  let keptBudget = sizes.budget
   /** There is no room for the reserve. So puts may use only free pages of the file, or the journal could never move into it. */
   let isShort = false
   /** What may still be put before the volume is looked at again. */
@@ -95,7 +93,7 @@ export function createSpaceKeeper(
   const count = (name: 'pageCount' | 'freePages'): number => Number(Object.values(statements[name].get() ?? {})[0])
   const usedBytes = (): number => (count('pageCount') - count('freePages')) * pageBytes
   const settledBytes = (pendingBytes: number): number => usedBytes() - pendingBytes - deadBytes
-  const hasRoom = (): boolean => isUnlimited || usedBytes() + pageBytes * 16 <= budget
+  const hasRoom = (): boolean => isUnlimited || usedBytes() + pageBytes * 16 <= sizes.budget
   const needs = ({ puts }: Pick<Transaction, 'puts'>): number => {
     let needed = puts.length * rowBytes
     for (const { bytes } of puts) needed += bytes
@@ -107,13 +105,31 @@ export function createSpaceKeeper(
   /** How often this search has come to the end of the file. */
   let ends = 0
 
+  /** The bytes of the journal, of the reserve, and of the rest. SQLite starts the journal over at `pages`, and one transaction may still exceed that. */
+  function sizesWith(pages: number) {
+    const journal = 2 * pages * pageBytes
+    return { journal, reserve: journal / 2 + Math.min(pieceBytes, journal / 2), budget: maxBytes - journal }
+  }
+
+  /**
+   * A disk quota, which nobody can ask for, has ended: what the files take is all that there is. A journal and a reserve for the whole volume would
+   * leave no room for messages, and the inbox would refuse them for good.
+   */
+  function fitInto(bytes: number): void {
+    const pages = walPagesFor(bytes)
+    if (pages >= journalPages) return
+    journalPages = pages
+    sizes = sizesWith(pages)
+    db.exec(`PRAGMA wal_autocheckpoint = ${pages}`)
+  }
+
   /** Looks how much of its volume the inbox can have. */
   function look(): void {
     unseenBytes = lookBytes
     growReserve()
     // A disk quota leaves less than the volume has.
     const space = isShort ? ownBytes(path) : spaceFor(path)
-    keptBudget = Math.min(budget, Math.max(space / 8, space - journalBytes - reserveBytes))
+    keptBudget = Math.min(sizes.budget, Math.max(space / 8, space - sizes.journal - sizes.reserve))
   }
 
   /** Looks at `rows` messages below `before` and drops the settled ones. Returns whether there were that many. */
@@ -186,19 +202,23 @@ export function createSpaceKeeper(
     deadCountedAt = 0
   }
 
-  /** Moves the journal into the file. It starts over then, so that it needs no more space on the disk. */
-  const restartJournal = (): unknown => db.prepare('PRAGMA wal_checkpoint(PASSIVE)').get()
+  /** Moves the journal into the file. It starts over then, so that it needs no more space on the disk, and gives back what is too long. */
+  function restartJournal(): void {
+    const isTooLong = ownBytes(path, ['-wal']) > sizes.journal
+    db.prepare(`PRAGMA wal_checkpoint(${isTooLong ? 'TRUNCATE' : 'PASSIVE'})`).get()
+  }
 
-  const hasFreePages = (bytes = Math.min(pieceBytes, reserveBytes)): boolean => count('freePages') * pageBytes >= bytes
+  const hasFreePages = (bytes = Math.min(pieceBytes, sizes.reserve)): boolean => count('freePages') * pageBytes >= bytes
 
   /** A message takes at most twice its space while pages are split. */
   const roomFor = (needed: number): number => 2 * needed + pageBytes * 16
 
   /** While the volume has plenty of space, only a quota can end it, and the files of the inbox show how much may be needed. */
   function growReserve(): boolean {
-    const hasPlenty = spaceFor(path) > plenty * reserveBytes
-    const bytes = hasPlenty ? Math.min(reserveBytes, ownBytes(path, ['', '-wal'])) : reserveBytes
+    const hasPlenty = spaceFor(path) > plenty * sizes.reserve
+    const bytes = hasPlenty ? Math.min(sizes.reserve, ownBytes(path, ['', '-wal'])) : sizes.reserve
     const hasRoom = addToReserve(path, bytes)
+    if (!hasRoom) fitInto(ownBytes(path))
     isShort = !hasRoom || (isShort && ownBytes(path, ['-reserve']) < bytes)
     return hasRoom
   }
@@ -229,7 +249,7 @@ export function createSpaceKeeper(
       if (unseenBytes <= 0) look()
       if (!isShort && usedBytes() + needed <= keptBudget) return
       const isCramped = (): boolean => isShort && !hasFreePages(roomFor(needed))
-      const isOver = (): boolean => !isUnlimited && usedBytes() + needed > budget
+      const isOver = (): boolean => !isUnlimited && usedBytes() + needed > sizes.budget
       dropWhile(
         () => usedBytes() + needed > keptBudget || isCramped(),
         () => isOver() || isCramped(),
@@ -281,7 +301,8 @@ export function createSpaceKeeper(
 
     freeUp(transaction) {
       const needed = needs(transaction)
-      const isOut = (): boolean => !hasFreePages(roomFor(needed)) || (!isUnlimited && usedBytes() + needed > budget)
+      const isOut = (): boolean =>
+        !hasFreePages(roomFor(needed)) || (!isUnlimited && usedBytes() + needed > sizes.budget)
       freeing(() => dropWhile(isOut))
       restartJournal()
       return !isOut()
