@@ -114,7 +114,16 @@ export function branch<
   if (place !== undefined) branches.places.add(place)
   if (settings.inbox.file !== undefined) settings.files.add(settings.inbox.file)
   branches.add(options.name, { branch: own, failed, handOver: handOver.early }, behind.opened)
-  registry.addBranch(options.name, (message) => handOver.take(message))
+  registry.addBranch({
+    name: `branch ${options.name}`,
+    run: (take) => (typeof take === 'function' ? take() : undefined),
+    wants: undefined,
+    input: (message) => () => handOver.take(message),
+    retry: undefined,
+    gather: undefined,
+    mark: undefined,
+    isBranch: true,
+  })
   const whole: object = Object.assign(own, { name: options.name })
   // Whether `vehicles` is there depends on the parts, whose types say the same.
   return whole as Branch<Bindings, Fields, KeepsVehicles<Parts>> & AddedBy<Parts, Fields> // oxlint-disable-line no-unsafe-type-assertion

@@ -247,12 +247,9 @@ interface MissingSecondTypeArgument extends EnumType {
 /** Throws `handler_invalid` when the receiver keeps no states. */
 function needsVehicles(vehicles: ReceiverParts['vehicles'], { branch }: Settings): KeptVehicles {
   if (vehicles !== undefined) return vehicles
-  const [who, takes] =
-    branch === undefined
-      ? ['the receiver', 'createReceiver']
-      : [`the branch \`${branch}\``, 'branch, not only createReceiver,']
+  const who = branch === undefined ? 'the receiver' : `the branch \`${branch}\``
   throw new FleethookError('handler_invalid', `\`when\` needs the part \`vehicles\`, and ${who} has none.`, {
-    hint: `Give ${takes} the option parts: [vehicles({ fields: ['Gear'] })], with the fields that the edge looks at.`,
+    hint: `Give ${who} the option parts: [vehicles({ fields: ['Gear'] })], with the edge's fields.`,
   })
 }
 

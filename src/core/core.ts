@@ -342,11 +342,10 @@ export class Core {
           const wanted = event === undefined ? noHandlers : registry.handlersFor(event, message, change?.subjects)
           if (trouble?.fatal === undefined) message.handlers = wanted
           else {
-            const { toBranches } = registry
             // Unless another process ended with it since it was given up: that may be a branch's fault, too.
             const isFirst = message.crashes <= mostCrashes
-            message.handlers = isFirst ? wanted.filter((handler) => toBranches.has(handler)) : noHandlers
-            const failed = wanted.filter((handler) => !toBranches.has(handler))
+            message.handlers = isFirst ? wanted.filter(({ isBranch }) => isBranch) : noHandlers
+            const failed = wanted.filter(({ isBranch }) => !isBranch)
             // Their marks may be there: processes that ended had handled it.
             if (failed.length > 0 && isFirst) message.failForGood(trouble.fatal, failed)
           }

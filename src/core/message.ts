@@ -27,6 +27,8 @@ export interface Handler {
   readonly gather: Pick<BatchOptions, 'size' | 'withinMs'> | undefined
   /** The name of its mark: when it resolves, its writes are committed. `undefined`: it leaves none. */
   readonly mark: string | undefined
+  /** It hands messages over to a branch. */
+  readonly isBranch?: true
 }
 
 /** What went wrong with a message. Only a failure makes one. */

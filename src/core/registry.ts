@@ -42,8 +42,6 @@ const nobody: Subscribed = { handlers: [], isFiltered: false, hasRepeated: false
 export class Registry {
   /** What was registered, for inboxes that several processes share. */
   readonly added: HandledSubjects[] = []
-  /** Those that hand messages over to branches. */
-  readonly toBranches: Set<Handler> = new Set()
   /** The longest that a handler is tried which says that itself, in milliseconds. `undefined`: there is none. */
   ownRetryMs: number | undefined
   readonly #ownFields: FieldCatalogue
@@ -68,11 +66,13 @@ export class Registry {
     if (gather !== undefined) checkBatch(gather)
     const handle = handling.at(-1)
     const [filter] = handling.length > 1 ? [checked(handling[0], this.#ownFields)] : []
-    if (filter?.changed !== undefined && this.#more === undefined)
+    if (filter?.changed !== undefined && this.#more === undefined) {
+      const who = this.#branch === undefined ? 'the receiver' : `the branch \`${this.#branch}\``
       throw invalid(
-        `The filter \`changed\` needs the part \`vehicles\`, and the ${this.#branch === undefined ? 'receiver' : 'branch'} has none.`,
-        `Give ${this.#branch === undefined ? 'createReceiver' : 'branch, not only createReceiver,'} the option parts: [vehicles({ fields: ['${filter.changed[0] ?? 'Gear'}'] })].`,
+        `The filter \`changed\` needs the part \`vehicles\`, and ${who} has none.`,
+        `Give ${who} the option parts: [vehicles({ fields: ['${filter.changed[0] ?? 'Gear'}'] })].`,
       )
+    }
     const wants = filter && wantsIn(filter, filter.changed && this.#more?.changed(filter))
     const other = this.#more?.subject(given)
     const keys = other === undefined ? topicsIn(given) : [other.key]
@@ -92,17 +92,7 @@ export class Registry {
   }
 
   /** A branch gets every message, before the handlers of its topic: one that ends the process must not keep it from the branch. */
-  addBranch(name: string, take: (message: Message) => unknown): void {
-    const handler: Handler = {
-      name: `branch ${name}`,
-      run: (handOver) => (typeof handOver === 'function' ? handOver() : undefined),
-      wants: undefined,
-      input: (message) => () => take(message),
-      retry: undefined,
-      gather: undefined,
-      mark: undefined,
-    }
-    this.toBranches.add(handler)
+  addBranch(handler: Handler): void {
     for (const key of [...topics, 'malformed', 'timer']) this.#subscribe(key, handler, true)
     // Processes that share an inbox have the same branches.
     this.added.push({ keys: [handler.name], filter: undefined, mark: undefined })

@@ -881,7 +881,7 @@ describe('at construction', () => {
     const crm = branch(receiver, { name: 'crm', inbox: memoryInbox() })
     const problem = expect.objectContaining({
       message: expect.stringContaining('branch'),
-      hint: expect.stringContaining('Give branch, not only createReceiver,'),
+      hint: expect.stringContaining('Give the branch `crm` the option parts'),
     })
     expect(() => crm.when(starts(is('Gear', 'P')), () => {})).toThrow(problem)
     expect(() => crm.on('data', { changed: ['Gear'] }, () => {})).toThrow(problem)
