@@ -85,8 +85,9 @@ describe('traps of the client', () => {
     for (const n of count(20)) expect(await one.post('V1', 20 + n)).toBe(200)
     const handled = (): ReadonlySet<number> => new Set(numbersOf(one, 'V1'))
     await expect.poll(() => handled().size).toBe(40)
-    // Messages are handed out again from the group's position on, in order: under load, in more than one assignment.
-    const again = one.runs.filter(({ redelivered }) => redelivered).map(({ number }) => number)
+    // Messages are handed out again from the group's position on, in order: under load, in more than one assignment. The first twenty can be called
+    // redelivered, too: a process does not know whether another one had those that came before it joined.
+    const again = one.runs.flatMap(({ redelivered, number }, at) => (at >= 20 && redelivered ? [number] : []))
     const skips = again.filter((number, at) => at > 0 && number > (again[at - 1] ?? 0) + 1)
     expect(skips).toEqual([])
   })
