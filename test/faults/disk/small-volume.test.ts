@@ -10,7 +10,7 @@ import { native } from './native.ts'
 import { createVolume, noVolumes } from './volume.ts'
 
 const mebibyte = 1_048_576
-/** With a quota, so many that what they send at once is more than the file that a journal for the whole volume leaves room for. */
+/** With a quota, they send more at once than the file can take beside a journal that is made for the whole volume. */
 const vinsOf = (hasQuota: boolean): string[] => Array.from({ length: hasQuota ? 64 : 16 }, (_, n) => `V${n}`)
 /** A volume of this size looks as if it never got full, in MiB. */
 const spacious = 4_096
