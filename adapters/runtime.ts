@@ -14,7 +14,7 @@ import {
 import { FleethookError } from '../src/base/errors.ts'
 import { checkOptions, type Rules } from '../src/base/options.ts'
 import { detachedContext, envOfRequest, type ExecutionContext } from '../src/hosting/execution-context.ts'
-import type { UnopenedInbox } from '../src/inbox/stats.ts'
+import type { UnopenedInbox } from '../src/observe/stats.ts'
 import { type HostedReceiver, hostedBy } from '../src/receiver/hosted.ts'
 import { markStartupError } from './startup-errors.ts'
 import { type Certificate, createCertificate } from './certificate.ts'
@@ -156,7 +156,12 @@ async function start<Options extends ServeOptions>(
         receiver: hostedBy(served),
         env,
         refused(error) {
-          for (const { refusals } of reports) refusals.noteByRuntime({ error, ...runtimeRefusals[error] })
+          const { status, hint } = runtimeRefusals[error]
+          const kind = { error, hint, isAuthentic: false }
+          for (const { refusals } of reports) {
+            refusals.count(kind)
+            refusals.tell({ ...kind, status, isTest: false, door: undefined, messages: 0, vins: [] })
+          }
         },
       },
       options,

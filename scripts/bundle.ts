@@ -45,12 +45,12 @@ const entries = Object.values(own.exports ?? {}).flatMap((entry) =>
 
 /** The files that entries share: what is always loaded together is one file. */
 const shared: Readonly<Record<string, RegExp>> = {
-  events: /[\\/]src[\\/](base|hosting|events[\\/](?!schemas|wire-schemas)|wire)/,
+  events: /[\\/]src[\\/](base|hosting[\\/](?!request)|events[\\/](?!schemas|wire-schemas)|wire)/,
   // The client needs it too, and nothing else of the core.
   retry: /[\\/]src[\\/]core[\\/]retry/,
-  // Without what only branches need, and the way to messages that are kept elsewhere.
+  // What every receiver loads.
   receiver:
-    /[\\/]src[\\/](http|inbox[\\/](?!forwarding)|core|gaps|parts|receiver(?![\\/](branches|hand-over|posting)))/,
+    /[\\/]src[\\/](hosting[\\/]request|http|observe|inbox|reports|core|gaps|parts|receiver|operator[\\/](archive|operated))/,
   serve: /[\\/]adapters[\\/](runtime|serve-options|startup-errors)/,
   // Objects need them too, and nothing else of SQLite.
   suspects: /[\\/]adapters[\\/]inbox[\\/](crash-suspects|stored-row)/,

@@ -12,7 +12,7 @@ export type { Source } from './receiver/interface.ts'
 export type { OpenOptions, RuntimeRefusal } from './hosting/drainable.ts'
 export type { RefusalError } from './http/answers.ts'
 export type { Door } from './http/paths.ts'
-export type { MessageRecord, MessageSelection, ReplaySelection } from './inbox/dead-letters.ts'
+export type { MessageRecord, MessageSelection, ReplaySelection } from './observe/dead-letters.ts'
 export type {
   Archive,
   Claim,
@@ -32,7 +32,7 @@ export type {
   Settled,
   Waiting,
 } from './inbox/inbox.ts'
-export type { ObservedRun, OperatorApi, RunEnd, SettledMessage, TestMessage } from './inbox/observer.ts'
-export type { Histogram, InboxStats, UnopenedInbox } from './inbox/stats.ts'
+export type { ObservedRun, OperatorApi, RunEnd, SettledMessage, TestMessage } from './observe/observer.ts'
+export type { Histogram, InboxStats, UnopenedInbox } from './observe/stats.ts'
 export type { StoredVehicle, VehicleStore } from './inbox/vehicle-store.ts'
 export { Window, type WindowHost } from './inbox/window.ts'

@@ -5,7 +5,7 @@
  */
 import { Hono } from 'hono'
 import { checkOption, trueOrFalse } from './base/options.ts'
-import type { OperatorApi } from './inbox/observer.ts'
+import type { OperatorApi } from './observe/observer.ts'
 import { createShell } from './inspector/shell.ts'
 import { createOperatorApp } from './operator/app.ts'
 import { guardRoutes } from './operator/guard.ts'

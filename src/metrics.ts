@@ -9,7 +9,7 @@ import { consoleLog } from './base/log.ts'
 import { refuse, responseOf } from './http/answers.ts'
 import { createSecretCheck, type Secret } from './http/secret.ts'
 import { keepPrivate } from './operator/guard.ts'
-import type { Observer, OperatorApi } from './inbox/observer.ts'
+import type { Observer, OperatorApi } from './observe/observer.ts'
 import {
   type Attributes,
   type Measure,
@@ -19,7 +19,7 @@ import {
   type Timing,
   together,
 } from './operator/measures.ts'
-import type { Histogram, Stats } from './inbox/stats.ts'
+import type { Histogram, Stats } from './observe/stats.ts'
 
 /** Options of {@link metricsRoutes}. */
 export interface MetricsOptions<Bindings extends object = object> {

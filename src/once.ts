@@ -15,7 +15,7 @@ import {
   withMethods,
 } from './base/options.ts'
 import { BelievedTime } from './base/believed-time.ts'
-import type { Delivery } from './inbox/observer.ts'
+import type { Delivery } from './observe/observer.ts'
 import { type OnceHandlers, onceHandlers } from './once/handlers.ts'
 import { type ConnectionOf, type PoolConnection, type TransactionPool, transactionsOn } from './once/pool.ts'
 

@@ -7,11 +7,11 @@ import type { Hono } from 'hono'
 import type { Secret } from './http/secret.ts'
 import { createOperatorApp } from './operator/app.ts'
 import { guardRoutes } from './operator/guard.ts'
-import type { OperatorApi } from './inbox/observer.ts'
+import type { OperatorApi } from './observe/observer.ts'
 
 export type { FieldReport, Letter, LetterSummary, TimerReport, VehicleReport, VehicleSummary } from './operator/app.ts'
-export type { KnownVehicle, KnownVehicles } from './inbox/dead-letters.ts'
-export type { OperatorApi } from './inbox/observer.ts'
+export type { KnownVehicle, KnownVehicles } from './observe/dead-letters.ts'
+export type { OperatorApi } from './observe/observer.ts'
 
 /** Options of {@link operatorRoutes}. */
 export interface OperatorOptions<Bindings extends object = object> {

@@ -24,7 +24,7 @@ import { FleethookError } from './base/errors.ts'
 import { errorText } from './core/retry.ts'
 import type { FleetEvent } from './events/event.ts'
 import type { MalformedBody } from './events/malformed.ts'
-import type { ObservedRun, Observer, RunEnd } from './inbox/observer.ts'
+import type { ObservedRun, Observer, RunEnd } from './observe/observer.ts'
 import { attemptTiming, measuresOf, timed, type Timing } from './operator/measures.ts'
 
 /** Options of {@link otel}. */

@@ -5,6 +5,7 @@ import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, GivenRequest, type Incoming } from './http/routes.ts'
 import type { Door } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
+import { operatedBy } from './operator/operated.ts'
 import { type HostedReceiver, markHosted } from './receiver/hosted.ts'
 import { type Behind, Intake, type ReceiverParts } from './receiver/intake.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
@@ -88,8 +89,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   const vehicles = vehiclesPart?.keep({ ...settings, note: reports.noteState, clocksBehind: reports.clocksBehind })
   const registry = new Registry(settings.fields, vehicles, settings.branch)
   const behind: Behind = { byName: new Map(), branches: undefined, opened: undefined }
-  const parts = { settings, registry, receipts, reports, vehicles, behind }
-  const intake = new Intake(parts)
+  const intake = new Intake({ settings, registry, receipts, reports, vehicles, behind, operatedBy })
 
   /** The whole path of a request: check the secret, read, keep, answer. Handlers run in a task of their own. */
   async function receive(incoming: Incoming, door: Door): Promise<Answer> {

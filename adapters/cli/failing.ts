@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import prettyMs from 'pretty-ms'
 import * as z from 'zod/mini'
-import type { Failing, FailingHandler } from '../../src/inbox/stats.ts'
+import type { Failing, FailingHandler } from '../../src/observe/stats.ts'
 import { operates } from './operator.ts'
 import { table, timeOf } from './terminal.ts'
 

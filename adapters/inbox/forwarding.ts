@@ -14,7 +14,7 @@ import {
   refusingMs,
   type Settled,
 } from '../../src/inbox/inbox.ts'
-import { nothing } from '../../src/inbox/pages.ts'
+import { nothing } from '../../src/base/pages.ts'
 
 type Refusing = 'inbox_full' | 'inbox_unavailable'
 

@@ -11,9 +11,9 @@ import type {
   Outcome,
   Settled,
 } from '../../src/inbox/inbox.ts'
-import type { Asked } from '../../src/inbox/observer.ts'
-import { nothing } from '../../src/inbox/pages.ts'
-import type { Backlog, Failing, InboxStats } from '../../src/inbox/stats.ts'
+import type { Asked } from '../../src/observe/observer.ts'
+import { nothing } from '../../src/base/pages.ts'
+import type { Backlog, Failing, InboxStats } from '../../src/observe/stats.ts'
 import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
 import { ForwardingInbox } from './forwarding.ts'
 import { Life, type Signs } from './signs-of-life.ts'

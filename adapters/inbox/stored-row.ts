@@ -1,9 +1,18 @@
-import { listedLetter } from '../../src/inbox/archive.ts'
-import type { LastFailure } from '../../src/inbox/stats.ts'
-import type { Claim, DeadLetter, InboxMessage, ListedMessage, Waiting } from '../../src/inbox/inbox.ts'
+import type { LastFailure } from '../../src/observe/stats.ts'
+import {
+  type Claim,
+  type DeadLetter,
+  type InboxMessage,
+  listedLetter,
+  type ListedMessage,
+  type Waiting,
+} from '../../src/inbox/inbox.ts'
 
 /** A row of an inbox in a database. Every version of fleethook names the columns like this. */
 type StoredRow = Readonly<Record<string, unknown>>
+
+/** The error of a dead letter whose own error the store refuses. */
+export const unwritable = 'The inbox refused to write the error and what the message changed.'
 
 export function messageOf(row: StoredRow): InboxMessage {
   return {

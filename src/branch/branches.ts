@@ -1,9 +1,9 @@
 import type { DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
 import type { Message } from '../core/message.ts'
-import type { Forgotten } from '../inbox/dead-letters.ts'
+import type { Forgotten } from '../observe/dead-letters.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
-import type { BranchBehind } from '../inbox/observer.ts'
-import type { Stats } from '../inbox/stats.ts'
+import type { BranchBehind } from '../observe/observer.ts'
+import type { Stats } from '../observe/stats.ts'
 import type { Behind, BranchesBehind } from '../receiver/intake.ts'
 
 interface Joined {

@@ -14,7 +14,6 @@ interface BatchHost {
 /** Messages for one run of a handler. It holds them until it runs, and then they share its slot. */
 export class Batch {
   readonly handler: Handler
-  /** The request to which its work is bound. */
   readonly owner: RequestWork | undefined
   readonly hop: (() => void) | undefined
   messages: Message[] = []
@@ -49,7 +48,6 @@ export class Batch {
   }
 }
 
-/** Gathers messages for the handlers of batches. */
 export class Batches {
   /** Those that are full, or have waited long enough. They run as soon as there is a slot. */
   due: Batch[] = []
@@ -87,7 +85,6 @@ export class Batches {
     if (batch.messages.length >= size) this.#close(batch)
   }
 
-  /** Messages in open batches are over. */
   dropOver(): void {
     for (const batch of this.#open) {
       batch.messages = batch.messages.filter(({ heldBy }) => heldBy === batch)

@@ -2,11 +2,11 @@ import { type Clock, elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { contextHop, noRequest, type RequestScope } from '../hosting/execution-context.ts'
+import { RequestDeadlines } from '../hosting/request-deadlines.ts'
 import { crashText, done, mostCrashes } from '../inbox/inbox.ts'
 import type { DeadLetter, Inbox, Outcome, ReadMessage, Settled, Waiting } from '../inbox/inbox.ts'
-import type { Delivery, RunEnd } from '../inbox/observer.ts'
+import type { Delivery, RunEnd } from '../observe/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
-import type { FailingMessage, Stats } from '../inbox/stats.ts'
 import type { Reports } from '../reports/reports.ts'
 import type { VehicleStates } from '../vehicles/vehicles.ts'
 import { type Batch, Batches } from './batches.ts'
@@ -15,7 +15,7 @@ import { type Handler, Lanes, type Message, RequestWork } from './message.ts'
 import { admittedBy, type Ended, type Part } from './part.ts'
 import type { Registry } from './registry.ts'
 import { backoffMs, errorText, expectedMs, leastWaitMs, requestOf, type RetryOptions } from './retry.ts'
-import { Lifecycle, type Ran, RequestDeadlines, Runner } from './runner.ts'
+import { Lifecycle, type Ran, Runner } from './runner.ts'
 
 /** How long a message rests when the inbox failed during its attempt, in milliseconds. */
 const inboxRestMs = 5_000
@@ -102,11 +102,11 @@ export class Core {
   /** Those of handlers that have failed since their last success. */
   readonly breakers: Map<Handler, Breaker> = new Map()
   readonly runner: Runner
-  readonly #deadlines: RequestDeadlines
+  readonly #deadlines: RequestDeadlines<RequestWork>
   readonly #batches: Batches
   #started: RequestWork[] = []
   /** Those that a handler failed for. */
-  readonly #troubled = new Set<Message>()
+  readonly troubled: Set<Message> = new Set()
   /** The message beside which nothing runs, from the time at which its turn came. */
   #suspect: Message | undefined
   #isPumping = false
@@ -124,7 +124,7 @@ export class Core {
     const request = new RequestWork(given, scope)
     for (const message of request.messages) {
       this.lanes.add(message)
-      if (message.trouble !== undefined) this.#troubled.add(message)
+      if (message.trouble !== undefined) this.troubled.add(message)
     }
     return request
   }
@@ -149,20 +149,8 @@ export class Core {
     this.pump()
   }
 
-  /** Other processes have these messages from now on: their work ends at once, whatever its state, and is not settled. */
-  gone(ids: readonly string[]): void {
-    const given = new Set(ids)
-    const reason = new FleethookError('handed_over', 'Another process has taken over the message.')
-    this.#drop(({ id }) => given.has(id), 'handedOver', reason)
-  }
-
-  /** An operator erases a vehicle: the work on its messages ends at once, whatever its state, and is not settled. */
-  forget(lane: string): void {
-    const reason = new FleethookError('vehicle_forgotten', 'The vehicle of the message was erased.')
-    this.#drop((message) => message.lane === lane, 'forgotten', reason)
-  }
-
-  #drop(which: (message: Message) => boolean, count: 'handedOver' | 'forgotten', reason: FleethookError): void {
+  /** Work on these messages ends at once, whatever its state, and is not settled: other processes have them, or their vehicle is erased. */
+  drop(which: (message: Message) => boolean, count: 'handedOver' | 'forgotten', reason: FleethookError): void {
     for (const message of [...this.lanes.all()].filter(which)) {
       this.#remove(message)
       message.isGone = true
@@ -171,7 +159,7 @@ export class Core {
       message.request.oneIsOver(true)
     }
     this.#batches.dropOver()
-    this.runner.abortGone(reason)
+    this.runner.abort(reason, ({ messages }) => messages.every(({ isGone }) => isGone))
     this.pump()
   }
 
@@ -186,24 +174,12 @@ export class Core {
     this.pump()
   }
 
-  failing(): readonly FailingMessage[] {
-    return [...this.#troubled].flatMap(({ lane, trouble }) =>
-      trouble?.failure === undefined ? [] : [{ vin: vinOf(lane), failure: trouble.failure }],
-    )
-  }
-
   /** For a drain: no more handlers start, and no timer fires any more, but some handlers may still run. Can be called twice. */
   startNoMore(): void {
     this.lifecycle.startsNoMore = true
     this.options.vehicles?.stopTimers()
     for (const breaker of this.breakers.values()) breaker.stop()
     this.#batches.stop()
-  }
-
-  paused(): Stats['paused'] {
-    return [...this.breakers].flatMap(([{ name }, { sinceMs, nextTryMs }]) =>
-      sinceMs === undefined ? [] : [{ handler: name, since: new Date(sinceMs), nextTryAt: new Date(nextTryMs) }],
-    )
   }
 
   /** Starts due batches and messages whose turn it is, until `concurrency` of them run. */
@@ -650,7 +626,7 @@ export class Core {
       const trouble = first.inTrouble()
       const sinceMs = trouble.failure?.sinceMs ?? clock.now()
       trouble.failure = { handler: handler.name, error: errorText(error), sinceMs }
-      this.#troubled.add(first)
+      this.troubled.add(first)
     }
     const retry = handler.retry ?? this.options.retry
     const leastMs = leastWaitMs(error)
@@ -816,9 +792,10 @@ export class Core {
       for (const part of parts) part.over?.(message, end)
     }
     const outcome = end === 'done' ? 'handled' : end === 'skipped' ? 'duplicate' : end
-    if (reports.observers.settled === undefined || outcome === 'dead' || outcome === 'gone') return
+    const { settled } = reports.observers.tell
+    if (settled === undefined || outcome === 'dead' || outcome === 'gone') return
     const { id, lane, mostAttempts: attempts, claim, event } = message
-    reports.observers.settled({ id, vin: vinOf(lane), outcome, attempts, bytes: claim?.message.bytes, event })
+    settled({ id, vin: vinOf(lane), outcome, attempts, bytes: claim?.message.bytes, event })
   }
 
   /** The runtime is about to end the request's work, or has ended it: anything unfinished is lost. */
@@ -828,7 +805,7 @@ export class Core {
       'The runtime ends the work of the request now, and handlers have not finished.',
       { hint: 'Use an inbox that outlives the request, or make the handlers faster.' },
     )
-    this.runner.abort(reason, request)
+    this.runner.abort(reason, ({ owner }) => owner === request)
     const unfinished = request.messages.filter(({ isOver }) => !isOver)
     for (const message of unfinished) this.#remove(message)
     void this.giveUp(unfinished).then((lost) => {
@@ -841,7 +818,7 @@ export class Core {
     const { inLane } = message
     if (message.toParts === 'admitted') this.#tell(message, 'gone')
     if (this.#suspect === message) this.#suspect = undefined
-    this.#troubled.delete(message)
+    this.troubled.delete(message)
     if (message.state === 'running') this.#freeSlot(message)
     message.end()
     this.lanes.remove(message)

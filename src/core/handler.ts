@@ -3,7 +3,7 @@ import type { BuiltInFields, FieldCatalogue, FieldName } from '../events/fields.
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Log } from '../base/log.ts'
 import type { Change, Occurrence, VehicleView } from '../vehicles/edge.ts'
-import type { Delivery } from '../inbox/observer.ts'
+import type { Delivery } from '../observe/observer.ts'
 
 /** The first argument of `receiver.on`: a topic, `'*'` for every event, or `'malformed'` for bodies that could not be read. */
 export type Subject = Topic | '*' | 'malformed'

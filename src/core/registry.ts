@@ -119,10 +119,6 @@ export class Registry {
     return inOrder(all)
   }
 
-  /** The names of the handlers and batches that an event is for, without those of other subjects than its topic. */
-  readonly namesFor = (event: FleetEvent | MalformedBody): readonly string[] =>
-    this.handlersFor(event, undefined, undefined).map(({ name }) => name)
-
   #subscribe(key: string, handler: Handler, isFirst: boolean = false): void {
     const { handlers, isFiltered, hasRepeated } = this.#byKey.get(key) ?? nobody
     const isRepeated = handler.mark !== undefined && handlers.some(({ mark }) => mark === handler.mark)

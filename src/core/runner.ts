@@ -5,9 +5,9 @@ import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { isBound, type RequestScope } from '../hosting/execution-context.ts'
-import type { Delivery, RunEnd } from '../inbox/observer.ts'
+import type { Delivery, RunEnd } from '../observe/observer.ts'
 import type { AnyVehicleView, Change } from '../vehicles/edge.ts'
-import type { Handler, Message, RequestWork } from './message.ts'
+import type { Handler, Message } from './message.ts'
 import type { Reports } from '../reports/reports.ts'
 
 /** How long handlers may be started one after another before other tasks get their turn, in milliseconds. */
@@ -47,7 +47,6 @@ export class Lifecycle {
     this.#start = start
   }
 
-  /** Messages may come until `leave` is called. */
   enter(): void {
     this.expected += 1
   }
@@ -71,7 +70,6 @@ export class Lifecycle {
     })
   }
 
-  /** Starts handlers in a new task. */
   later(): void {
     this.#wanted = true
     if (!this.#isArmed) this.#arm()
@@ -125,7 +123,6 @@ interface Run {
   readonly messages: readonly Message[]
   /** Of the first message, as it was when it began. */
   readonly event: FleetEvent | MalformedBody
-  /** The number of messages of a batch. */
   readonly size: number | undefined
   readonly resolve: (failure: Ran) => void
   /** Its own timer, if its work is bound to its request: a runtime ends timers with the request that set them. */
@@ -150,7 +147,6 @@ export class Runner {
   readonly #options: RunnerOptions
   /** A run of a handler that leaves a mark has ended well, after its time limit. */
   readonly #endedLate: (handler: Handler, messages: readonly Message[]) => void
-  /** In the order in which they began. */
   readonly #active = new PassingMap<Run, Run>()
   /** Fires when the time limit of the oldest run is reached, or of one that was older. All limits are the same, so one timer is enough. */
   #timer: Timer | undefined
@@ -181,7 +177,7 @@ export class Runner {
       const context = new MessageContext(log, owner.env ?? {}, delivery, message)
       const inputs = input === undefined ? undefined : messages.map((each) => input(each))
       const what = isBatch ? (inputs ?? messages.map((each) => each.event)) : inputs === undefined ? event : inputs[0]
-      if (reports.observers.ran !== undefined) startedMs = elapsedMs(clock)
+      if (reports.observers.tell.ran !== undefined) startedMs = elapsedMs(clock)
       const result = handler.run(what, isBatch ? new BatchContext(context, deliveries, messages) : context)
       // A synchronous handler needs neither a timer nor a place among the active runs.
       if ((typeof result !== 'object' && typeof result !== 'function') || !isThenable(result)) {
@@ -210,13 +206,9 @@ export class Runner {
     }
   }
 
-  /** Aborts the signals of the active runs, of one owner or all. The runs count as failed, whether or not their handlers listen. */
-  abort(reason: unknown, owner?: RequestScope): void {
-    for (const run of this.#active.values()) if (owner === undefined || run.owner === owner) this.#abort(run, reason)
-  }
-
-  abortGone(reason: unknown): void {
-    for (const run of this.#active.values()) if (run.messages.every(({ isGone }) => isGone)) this.#abort(run, reason)
+  /** Aborts the signals of active runs. The runs count as failed, whether or not their handlers listen. */
+  abort(reason: unknown, which: (run: Run) => boolean = () => true): void {
+    for (const run of this.#active.values()) if (which(run)) this.#abort(run, reason)
   }
 
   #finish(run: Run, failure: Ran): void {
@@ -264,7 +256,7 @@ export class Runner {
 
   #ran({ name }: Handler, startedMs: number): void {
     const { reports, clock } = this.#options
-    reports.observers.ran?.(name, elapsedMs(clock) - startedMs)
+    reports.observers.tell.ran?.(name, elapsedMs(clock) - startedMs)
   }
 
   #abort(run: Run, reason: unknown): void {
@@ -336,58 +328,5 @@ class BatchContext {
 
   get changes(): readonly (readonly Change[])[] {
     return this.#messages.map(({ change }) => change?.changes ?? none)
-  }
-}
-
-/** How long the work of a request may go on after it began. Workers cut off what `waitUntil` holds at 30 seconds. */
-const requestWorkMs = 25_000
-
-/** When the last line about a request has to be written, counted from its beginning. */
-const requestEndMs = 28_000
-
-interface DeadlineHost {
-  readonly options: { readonly clock: Clock; readonly reports: Reports }
-  /** The runtime is about to end the request's work, or has ended it. */
-  expire(request: RequestWork, sinceMs: number): void
-}
-
-/** Follows the requests whose work the runtime ends by itself, with or without notice. */
-export class RequestDeadlines {
-  readonly #core: DeadlineHost
-  /** When their work began, in milliseconds since the epoch. */
-  readonly #held = new Map<RequestWork, number>()
-  /** When each request began, as far as it is known: the runtime counts from then. */
-  readonly #began = new WeakMap<object, number>()
-
-  constructor(core: DeadlineHost) {
-    this.#core = core
-  }
-
-  /** Keeps the request's work alive until its messages are settled. Calls `expire` when that takes too long. */
-  keepAlive(request: RequestWork): void {
-    const { clock, reports } = this.#core.options
-    const now = clock.now()
-    // The timer of a request is gone when the runtime has ended the request. The requests are nearly in order of age, so this
-    // looks at a few at most.
-    for (const [other, sinceMs] of this.#held) {
-      if (now - sinceMs <= requestWorkMs) break
-      this.#end(other, sinceMs)
-    }
-    const { context } = request
-    if (context === undefined) return
-    const sinceMs = this.#began.get(context) ?? now
-    this.#began.set(context, sinceMs)
-    this.#held.set(request, sinceMs)
-    const timer = clock.after(Math.max(0, sinceMs + requestWorkMs - now), () => this.#end(request, sinceMs))
-    const settled = request.settled().then(() => {
-      timer.cancel()
-      this.#held.delete(request)
-      return reports.requestEnds(Math.max(0, sinceMs + requestEndMs - clock.now()))
-    })
-    context.waitUntil(settled)
-  }
-
-  #end(request: RequestWork, sinceMs: number): void {
-    if (this.#held.delete(request)) this.#core.expire(request, sinceMs)
   }
 }

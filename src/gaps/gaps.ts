@@ -3,6 +3,7 @@ import type { Log } from '../base/log.ts'
 import type { GapEvent, GapReason } from '../events/event.ts'
 import { gapEvent, gapOf } from '../events/gap.ts'
 import { isBound, type RequestScope } from '../hosting/execution-context.ts'
+import { driftMs } from '../inbox/delivery-id.ts'
 import type { InboxGap, KeptGap } from '../inbox/inbox.ts'
 
 interface GapHost {
@@ -37,9 +38,6 @@ const atOnce = 16
 
 /** Beyond this number of vehicles a gap no longer says which vehicle it concerns. */
 const mostGaps = 10_000
-
-/** A smaller difference between the two clocks is not a clock that was set back. */
-const driftMs = 1_000
 
 /** A time of day, and the same moment on the clock that is never set back. */
 interface Moment {

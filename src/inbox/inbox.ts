@@ -8,9 +8,9 @@ import type { Refusal } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
 import type { StoredVehicle, VehiclesElsewhere, VehicleStore } from './vehicle-store.ts'
 import type { Window, WindowHost } from './window.ts'
-import type { Asked, OperatorApi } from './observer.ts'
-import type { Forgotten } from './dead-letters.ts'
-import type { Backlog, Failing, InboxStats, LastFailure } from './stats.ts'
+import type { Asked, OperatorApi } from '../observe/observer.ts'
+import type { Forgotten } from '../observe/dead-letters.ts'
+import type { Backlog, Failing, InboxStats, LastFailure } from '../observe/stats.ts'
 import type { Log } from '../base/log.ts'
 
 /** One accepted message, as an inbox keeps it. */
@@ -190,9 +190,6 @@ export type Outcome =
 /** The outcome of a turn that says nothing else. */
 export const done: Outcome = { as: 'done' }
 
-/** The error of a dead letter whose own error the store refuses. */
-export const unwritable = 'The inbox refused to write the error and what the message changed.'
-
 /**
  * For messages of one body that never fit, however empty the inbox is: who sends them again after a 503 would never stop. `limit`: the option
  * that refuses them.
@@ -256,6 +253,11 @@ export interface ListedMessage {
   readonly state: 'waiting' | 'settled' | 'dead'
   /** Why it is dead. */
   readonly reason?: DeadLetterReason
+}
+
+/** A dead letter as an archive lists it. */
+export function listedLetter({ message, error, attempts, diedAt }: DeadLetter): ListedMessage {
+  return { message, state: 'dead', reason: { error, attempts, diedAt } }
 }
 
 /** What an inbox keeps, to look at and to replay. Only operators use it. */

@@ -1,7 +1,6 @@
 import { FleethookError } from '../base/errors.ts'
 import { checkOptions, wholeNumber } from '../base/options.ts'
 import { PassingMap } from '../base/passing-map.ts'
-import { listedLetter } from './archive.ts'
 import {
   type DeadLetter,
   type DeadLetterReason,
@@ -12,10 +11,11 @@ import {
   type InboxSettings,
   isAbout,
   isSelected,
+  listedLetter,
   type ListedMessage,
   whyNeverFit,
 } from './inbox.ts'
-import { bytesOfMessage, nothing, pageOf } from './pages.ts'
+import { bytesOfMessage, nothing, pageOf } from '../base/pages.ts'
 
 interface Kept {
   /** Emptied at the end, because V8 keeps entries of a map for a while after they were deleted. */

@@ -1,13 +1,14 @@
 import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
-import type { GapEvent, TimerEvent, WireEvent } from '../events/event.ts'
+import type { FleetEvent, GapEvent, TimerEvent, WireEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { Body } from '../http/body.ts'
 import { DeliveryIds, driftMs } from './delivery-id.ts'
 import type { Door } from '../http/paths.ts'
-import type { InboxMessage, ReadMessage } from './inbox.ts'
-import type { TestMessage } from './observer.ts'
+import type { DeadLetter, InboxMessage, ReadMessage } from './inbox.ts'
+import type { DeadMessage } from '../observe/dead-letters.ts'
+import type { TestMessage } from '../observe/observer.ts'
 import { checkEnvelope, secretMeta } from '../wire/envelope.ts'
 import type { Normalizer } from '../wire/normalizer.ts'
 import { jsonText } from '../wire/json.ts'
@@ -35,8 +36,8 @@ export function vinOf(lane: string): string | undefined {
   return lane.startsWith('**') ? lane.slice(1) : undefined
 }
 
-/** The part of a malformed body that is kept, in characters. */
-const malformedLength = 4096
+/** The part that is kept of a text that cannot be read, in characters. */
+const keptLength = 4096
 
 interface ReceiptsOptions {
   readonly normalizer: Normalizer
@@ -110,7 +111,7 @@ export class Receipts {
       topic: 'malformed',
       receivedAt: new Date(this.#options.clock.now()),
       error,
-      text: copied(text.slice(0, malformedLength)),
+      text: copied(text.slice(0, keptLength)),
       length: text.length,
     }
     return this.#made('*malformed', eventNumber === undefined ? event : { ...event, eventNumber })
@@ -213,4 +214,24 @@ function revived(value: object): GapEvent | TimerEvent | MalformedBody {
     dates.includes(key) ? new Date(String(inner)) : inner,
   ])
   return Object.fromEntries(entries)
+}
+
+/** A dead letter, as operators and observers see it. */
+export function deadMessage({ id, message, error, attempts, diedAt }: DeadLetter, read: ReadMessage): DeadMessage {
+  return { id, event: readable(message, read), bytes: message.bytes, error, attempts, diedAt: new Date(diedAt) }
+}
+
+/** The event of a message, or what can be shown of a message that cannot be read. */
+export function readable(message: InboxMessage, read: ReadMessage): FleetEvent | MalformedBody {
+  try {
+    return message.event ?? read(message)
+  } catch {
+    return {
+      topic: 'malformed',
+      receivedAt: new Date(message.receivedAt),
+      error: 'message_unreadable',
+      text: message.text.slice(0, keptLength),
+      length: message.text.length,
+    }
+  }
 }

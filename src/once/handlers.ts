@@ -1,5 +1,5 @@
 import { FleethookError } from '../base/errors.ts'
-import type { Delivery } from '../inbox/observer.ts'
+import type { Delivery } from '../observe/observer.ts'
 
 /** The context of a handler of one message. */
 export interface Single {

@@ -2,9 +2,9 @@ import { pause, systemClock } from '../base/clock.ts'
 import { errorText } from '../core/retry.ts'
 import type { FleetEvent } from '../events/event.ts'
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
-import type { DeadMessage } from '../inbox/dead-letters.ts'
+import type { DeadMessage } from '../observe/dead-letters.ts'
 import { mentions } from '../inbox/inbox.ts'
-import type { ErrorDetails, Observer, RefusedRequest, SettledMessage, TestMessage } from '../inbox/observer.ts'
+import type { ErrorDetails, Observer, RefusedRequest, SettledMessage, TestMessage } from '../observe/observer.ts'
 import { jsonText } from '../wire/json.ts'
 
 type About = FleetEvent | MalformedBody

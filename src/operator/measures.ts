@@ -1,8 +1,8 @@
 import { runtimeRefusals } from '../hosting/drainable.ts'
 import { refusalErrors } from '../http/answers.ts'
 import { msOfSeq, seqOf } from '../inbox/delivery-id.ts'
-import type { Observer } from '../inbox/observer.ts'
-import type { Histogram, Stats } from '../inbox/stats.ts'
+import type { Observer } from '../observe/observer.ts'
+import type { Histogram, Stats } from '../observe/stats.ts'
 import { wireTopics } from '../wire/envelope.ts'
 
 /** A metric with its OpenTelemetry name and its current values. Times are in seconds. */

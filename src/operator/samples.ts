@@ -1,5 +1,5 @@
-import type { OperatorApi, ReceivedMessage } from '../inbox/observer.ts'
-import type { Stats } from '../inbox/stats.ts'
+import type { OperatorApi, ReceivedMessage } from '../observe/observer.ts'
+import type { Stats } from '../observe/stats.ts'
 import { whileUsed } from './feed.ts'
 
 /** A receiver at one moment. Counts start when the receiver is created, so a rate is the difference between two samples. */

@@ -13,10 +13,9 @@ import type { FieldCatalogue } from '../events/fields.ts'
 import { GapReporting } from '../gaps/gaps.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound, noRequest, type RequestScope } from '../hosting/execution-context.ts'
-import { readinessOf, type Refusal } from '../http/answers.ts'
-import { createReplays, deadMessage } from '../inbox/archive.ts'
-import { type Forgotten, withEvents } from '../inbox/dead-letters.ts'
-import { failingOf, type Stats } from '../inbox/stats.ts'
+import type { Refusal } from '../http/answers.ts'
+import type { Forgotten } from '../observe/dead-letters.ts'
+import type { Stats } from '../observe/stats.ts'
 import {
   type Inbox,
   type InboxFactory,
@@ -25,8 +24,8 @@ import {
   refusingMs,
   type Waiting,
 } from '../inbox/inbox.ts'
-import type { BranchBehind, Operated, OperatorApi } from '../inbox/observer.ts'
-import { laneOf, type Receipts, vinOf } from '../inbox/receipts.ts'
+import type { BranchBehind, Operated, OperatorApi } from '../observe/observer.ts'
+import { deadMessage, type Receipts, vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
 import type { KeptVehicles } from '../parts/vehicles.ts'
 import type { LocalVehicles, Vehicles, VehicleStates } from '../vehicles/vehicles.ts'
@@ -53,7 +52,6 @@ export interface BranchesBehind {
   stats(): Stats['branches']
 }
 
-/** What a receiver consists of beside its intake. */
 export interface ReceiverParts {
   readonly settings: Settings
   readonly registry: Registry
@@ -61,6 +59,7 @@ export interface ReceiverParts {
   readonly reports: Reports
   readonly vehicles: KeptVehicles | undefined
   readonly behind: Behind
+  readonly operatedBy: (intake: Intake) => Intake['operator']
 }
 
 /** The longest that messages of an earlier process wait until branches are open, in milliseconds. */
@@ -93,15 +92,14 @@ export class Intake {
   isReady = false
   /** Messages up to this id are of other processes, which may have handed them over to branches before their turns. */
   othersUpTo = ''
-  /** Why it did not become ready, for the answer. */
   notReadyHint: string | undefined
   /** For what no request brings: messages that the inbox finds, and gaps. */
   readonly #scope: RequestScope
-  readonly #core: Core
+  readonly core: Core
   /** `undefined`: every message that waits has its place. */
-  readonly #window: Window<Waiting> | undefined
+  readonly window: Window<Waiting> | undefined
   /** The core hands out what is put. */
-  readonly #isHere: boolean
+  readonly isHere: boolean
   /** Branches get messages before their turns: no other process handles them, and no part skips any. */
   readonly handsOverEarly: boolean
   /** Of a branch: the way of its timers, if that is not {@link putTimers}. */
@@ -129,7 +127,6 @@ export class Intake {
   #env: unknown
   #isClosed = false
   #notListeningMs = (): number => 0
-  readonly #longestWaitMs: number
 
   constructor(parts: ReceiverParts, createInbox: InboxFactory = parts.settings.inbox, scope: RequestScope = noRequest) {
     const { settings, registry, receipts, reports, vehicles } = parts
@@ -143,7 +140,7 @@ export class Intake {
       clock,
       log,
       scope,
-      hasRoom: () => this.#isRecovered && this.#window?.isBehind !== true && !this.#takesNothing(),
+      hasRoom: () => this.#isRecovered && this.window?.isBehind !== true && !this.#takesNothing(),
       mayHandle: () => !this.lifecycle.startsNoMore,
       put: (events, from) => this.#storeOwn(events.map(receipts.own), from),
       stoodStill: () => this.states?.stoodStill(),
@@ -167,10 +164,14 @@ export class Intake {
       onFailure: inboxFailed,
       onCapacity: () => gaps.emit(scope),
       onWaiting: (page) => this.#addAdopted(page),
-      onGone: (ids) => this.#core.gone(ids),
+      onGone: (ids) => {
+        const given = new Set(ids)
+        const reason = new FleethookError('handed_over', 'Another process has taken over the message.')
+        this.core.drop(({ id }) => given.has(id), 'handedOver', reason)
+      },
       onDropped: (deadLetters) => void (reports.counts.deadLettersDropped += deadLetters),
-      inLanes: () => this.#core.lanes.messages,
-      onRefused: (id, reason) => this.#core.refused(id, reason),
+      inLanes: () => this.core.lanes.messages,
+      onRefused: (id, reason) => this.core.refused(id, reason),
       onGap: (gap) => {
         gaps.note(gap)
         gaps.emit(scope)
@@ -183,25 +184,23 @@ export class Intake {
       operator: () => this.operator,
     })
     this.inbox = inbox
-    this.#isHere = (inbox.handsOut ?? 'here') === 'here'
+    this.isHere = (inbox.handsOut ?? 'here') === 'here'
     this.durability = inbox.durability
     const { vehiclesElsewhere: elsewhere } = inbox
     this.states = elsewhere === undefined ? vehicles?.in(inbox, clock, receipts.ids, inboxFailed) : undefined
-    this.ownVehicles = this.states?.api(() => this.#whenRecovered())
+    this.ownVehicles = this.states?.api(() => this.whenRecovered())
     this.vehicles = elsewhere === undefined ? this.ownVehicles : vehicles?.elsewhere(elsewhere, clock)
     this.ack = chooseAck(settings.ack, this.durability)
-    const retry = retryOptions(settings.retry, this.durability !== 'memory')
-    this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
     const added = settings.parts.flatMap((part): readonly Part[] => ('create' in part ? [part.create()] : []))
     this.handsOverEarly =
-      this.#isHere && settings.inbox.place === undefined && added.every(({ admit }) => admit === undefined)
-    this.#core = new Core({
+      this.isHere && settings.inbox.place === undefined && added.every(({ admit }) => admit === undefined)
+    this.core = new Core({
       clock,
       log: settings.log,
       concurrency,
       givesWay: settings.branch !== undefined,
       timeoutMs,
-      retry,
+      retry: retryOptions(settings.retry, this.durability !== 'memory'),
       inbox,
       registry,
       vehicles: this.states,
@@ -215,53 +214,20 @@ export class Intake {
       },
       missed: (lane, fromMs) => gaps.note({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
       onCapacity: (request) => {
-        this.#window?.refill()
+        this.window?.refill()
         if (gaps.open.size > 0) gaps.emit(request)
       },
     })
-    this.lifecycle = this.#core.lifecycle
+    this.lifecycle = this.core.lifecycle
     if (this.ack !== 'handled')
-      this.#window = inbox.window?.({
+      this.window = inbox.window?.({
         clock,
         add: (page) => this.#addWaiting(page),
-        messages: () => (this.lifecycle.startsNoMore ? Infinity : this.#core.lanes.messages),
+        messages: () => (this.lifecycle.startsNoMore ? Infinity : this.core.lanes.messages),
         holdBack: (until) => this.#holdBack(until),
         failed: inboxFailed,
       })
-    const { deadLetters, messages, replay, replaySome, failing } =
-      inbox.operator ??
-      createReplays({
-        archive: inbox.archive,
-        open: () => this.#whenRecovered(),
-        read: receipts.reread,
-        isDraining: () => this.isDraining,
-        revived: async (message, from) => {
-          if (message.kind === 'wire') reports.counts.replayed += 1
-          if (this.#window?.includes(message.id) === false) return
-          const request = this.#core.add([message], from)
-          this.#core.start(request)
-          await request.settled()
-        },
-      })
-    this.operator = {
-      deadLetters,
-      messages: withEvents(messages),
-      replay,
-      replaySome,
-      // An inbox that does not know it of all processes: what this one knows.
-      failing: async () => failing?.() ?? failingOf(this.#core.failing(), true),
-      stats: () => this.#stats(),
-      readiness: () => readinessOf(this.busy()),
-      observe: (observer) => reports.observers.add(observer),
-      handlersOf: registry.namesFor,
-      forget: async (vin, { dryRun = false } = {}) => {
-        await this.#whenRecovered()
-        const erased = await this.#forget(vin, dryRun)
-        return parts.behind.branches?.forget(vin, dryRun, erased) ?? erased
-      },
-      branches: parts.behind.byName,
-    }
-    if (this.vehicles !== undefined) Object.assign(this.operator, { vehicles: this.vehicles })
+    this.operator = parts.operatedBy(this)
   }
 
   /**
@@ -302,12 +268,12 @@ export class Intake {
   /** Gives messages their places and puts them into the inbox. When it has them, their handlers start. Rejects with what the inbox says. */
   async #store(messages: readonly InboxMessage[], from: RequestScope): Promise<RequestWork> {
     // When too many messages wait already, these wait in the inbox only.
-    const window = this.#window?.takes(messages.at(-1)?.id ?? '') === false ? this.#window : undefined
+    const window = this.window?.takes(messages.at(-1)?.id ?? '') === false ? this.window : undefined
     if (window !== undefined) {
       this.#env = from.env ?? this.#env
       for (const { id } of messages) if (id <= this.#lastId) this.#putBefore.add(id)
     }
-    const request = this.#core.add(this.#isHere && window === undefined ? messages : [], from)
+    const request = this.core.add(this.isHere && window === undefined ? messages : [], from)
     try {
       const stored =
         window === undefined
@@ -315,14 +281,14 @@ export class Intake {
           : window.put(messages, () => this.inbox.put(messages, from))
       if (stored instanceof Promise) await stored
     } catch (error) {
-      this.#core.cancel(request)
+      this.core.cancel(request)
       throw error
     }
     const { branches } = this.parts.behind
     const handedOver =
       this.handsOverEarly && !request.isBound ? branches?.handOver(request.messages, messages) : undefined
-    if (handedOver === undefined) this.#core.start(request)
-    else void handedOver.then(() => this.#core.start(request))
+    if (handedOver === undefined) this.core.start(request)
+    else void handedOver.then(() => this.core.start(request))
     return request
   }
 
@@ -364,7 +330,7 @@ export class Intake {
   becomeReady(): Promise<boolean> {
     this.#waitFor(1)
     const fromMs = this.parts.settings.clock.now()
-    const shared = (this.#readiness ??= this.#whenRecovered().then(
+    const shared = (this.#readiness ??= this.whenRecovered().then(
       () => true,
       (error: unknown) => {
         this.#readiness = undefined
@@ -384,60 +350,6 @@ export class Intake {
   /** Takes no more messages once `takeUntil` resolves, ends all work, and closes the inbox. */
   drain(options: DrainOptions): Promise<DrainResult> {
     return (this.#draining ??= this.#drain(options))
-  }
-
-  /** Erases what is kept of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
-  async #forget(vin: string, dryRun: boolean): Promise<Forgotten> {
-    const { inbox } = this
-    // Before anything is erased: messages that stay in the inbox must have their turns.
-    if (inbox.forget === undefined)
-      throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.', {
-        hint: 'docs/operating.md says what each inbox keeps, and for how long.',
-      })
-    if (dryRun) return inbox.forget(vin, true)
-    const { counts } = this.#core
-    const before = counts.forgotten
-    this.#core.forget(laneOf(vin))
-    this.gaps.forget(vin)
-    await this.vehicles?.forget(vin)
-    const erased = await inbox.forget(vin, false)
-    // Not all that wait have a place in memory.
-    if (this.#isHere) counts.forgotten = Math.max(counts.forgotten, before + erased.waiting)
-    this.parts.reports.observers.forgotten?.(vin)
-    return erased
-  }
-
-  #stats(): Stats {
-    const { reports, behind } = this.parts
-    const { counts: ended, lanes } = this.#core
-    const inbox = this.inbox.stats?.() ?? {}
-    const pending = this.inbox.usage()
-    const own = { messages: pending.messages, oldestMs: inbox.oldestWaitingMs, processes: 1 }
-    const overall = this.inbox.overall?.()
-    return {
-      ...reports.counts,
-      ...ended,
-      lastReceivedAtMs: reports.lastReceivedAtMs,
-      lost: ended.lost + reports.counts.unkept,
-      pending,
-      backlog: this.#isHere ? own : overall?.backlog,
-      failing:
-        overall?.failing ?? (this.inbox.handsOut === 'elsewhere' ? undefined : failingOf(this.#core.failing(), false)),
-      inbox,
-      running: this.lifecycle.running,
-      lanes: lanes.size,
-      paused: this.#core.paused(),
-      openGaps: this.gaps.open.size,
-      topics: { ...reports.topics },
-      secrets: [...reports.secrets],
-      refused: { ...reports.refusals.counts },
-      drift: reports.drift.list(),
-      drifted: reports.drift.total(),
-      clocksBehind: reports.clocksBehind.size,
-      certificateUntilMs: reports.certificateUntilMs,
-      draining: this.isDraining,
-      branches: behind.branches?.stats(),
-    }
   }
 
   /** Stores messages whose answer leaves now. */
@@ -462,7 +374,7 @@ export class Intake {
     if (this.#takesNothing()) return undefined
     try {
       const request = await this.#store(messages, from)
-      const { gap } = this.parts.reports.observers
+      const { gap } = this.parts.reports.observers.tell
       if (gap !== undefined) for (const { event } of messages) if (event?.topic === 'gap') gap(event)
       return request
     } catch (error) {
@@ -474,13 +386,12 @@ export class Intake {
   /** The inbox did not take these messages. Notes the gap, unless the other side has, and returns why. */
   #noteRefused(messages: readonly InboxMessage[], error: unknown, from: RequestScope): Refusal {
     if (error instanceof RefusedElsewhere) return error.refusal
-    const { code, hint } = error instanceof FleethookError ? error : {}
-    const reason = code === 'inbox_full' || code === 'body_too_large' ? code : 'inbox_unavailable'
-    this.#noteFailed(error)
+    const { hint } = error instanceof FleethookError ? error : {}
+    const reason = this.#noteFailed(error)
     this.#noteMissed(messages, reason)
     // There is room for the event of the gap. An inbox in this process says itself when it has room again.
     if (reason === 'body_too_large') this.gaps.soon(from)
-    else if (!this.#isHere) this.gaps.soon(from, refusingMs)
+    else if (!this.isHere) this.gaps.soon(from, refusingMs)
     // A full disk and slow handlers need different advice.
     return { error: reason, hint: reason === 'inbox_unavailable' ? this.#hintOf(error) : hint }
   }
@@ -491,15 +402,16 @@ export class Intake {
   }
 
   /** That it is full, or a body too large, is no failure. */
-  #noteFailed(error: unknown): void {
+  #noteFailed(error: unknown): 'inbox_full' | 'body_too_large' | 'inbox_unavailable' {
     const code = error instanceof FleethookError ? error.code : undefined
-    if (error instanceof RefusedElsewhere || code === 'inbox_full' || code === 'body_too_large') return
-    this.parts.reports.inboxFailed(error)
+    if (code === 'inbox_full' || code === 'body_too_large') return code
+    if (!(error instanceof RefusedElsewhere)) this.parts.reports.inboxFailed(error)
+    return 'inbox_unavailable'
   }
 
   /** Where an inbox in this process has failed, the log says more than the answer may. */
   #hintOf(error: unknown): string | undefined {
-    return !this.#isHere && error instanceof FleethookError ? error.message : undefined
+    return !this.isHere && error instanceof FleethookError ? error.message : undefined
   }
 
   /** A durable inbox keeps messages for the next process until it closes. In memory nobody would handle them. */
@@ -528,8 +440,8 @@ export class Intake {
         )
         this.#lastId = lastId ?? ''
         this.#noteOthers(this.#lastId)
-        if (this.#window === undefined) for await (const page of waiting) this.#addWaiting(page)
-        else await this.#window.recover(waiting)
+        if (this.window === undefined) for await (const page of waiting) this.#addWaiting(page)
+        else await this.window.recover(waiting)
         if (gapsKnown === undefined) startTimers?.()
         else void gapsKnown.then(() => this.lifecycle.startsNoMore || startTimers?.())
       } catch (error) {
@@ -552,7 +464,7 @@ export class Intake {
 
   /** Messages that another process received. */
   #addAdopted(page: readonly Waiting[]): void {
-    const known = page.filter(({ id }) => this.#window?.includes(id) !== false)
+    const known = page.filter(({ id }) => this.window?.includes(id) !== false)
     this.parts.reports.noteRecovered(page.filter((each) => known.includes(each) || each.id > this.#lastId))
     for (const { id } of page) this.#noteOthers(id)
     this.#add(known)
@@ -560,17 +472,17 @@ export class Intake {
 
   /** Where others handle messages, too, each of them hands over what it handles. */
   #noteOthers(id: string): void {
-    if (this.#isHere && this.parts.settings.inbox.place === undefined && id > this.othersUpTo) this.othersUpTo = id
+    if (this.isHere && this.parts.settings.inbox.place === undefined && id > this.othersUpTo) this.othersUpTo = id
   }
 
   #add(page: readonly Waiting[]): void {
     // A rest lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead. A server may ask `forward` to wait longer.
-    const longestMs = Math.max(this.#longestWaitMs, this.parts.registry.ownRetryMs ?? 0)
+    const longestMs = Math.max(this.core.options.retry.maxMs, leastRestMs, this.parts.registry.ownRetryMs ?? 0)
     const latest = this.parts.settings.clock.now() + longestMs
     const clamped = page.map((each) => ((each.notBefore ?? 0) > latest ? { ...each, notBefore: latest } : each))
-    const request = this.#core.add(clamped, this.#ownScope)
-    if (this.#turnsFrom === undefined) this.#core.start(request)
-    else void this.#turnsFrom.then(() => this.#core.start(request))
+    const request = this.core.add(clamped, this.#ownScope)
+    if (this.#turnsFrom === undefined) this.core.start(request)
+    else void this.#turnsFrom.then(() => this.core.start(request))
   }
 
   /** New requests wait until the promise resolves, and then go on in the order in which they came. */
@@ -595,7 +507,7 @@ export class Intake {
     this.isReady = this.#waitsFor === 0
   }
 
-  async #whenRecovered(): Promise<void> {
+  async whenRecovered(): Promise<void> {
     await this.open()
     await this.#recovered
   }
@@ -615,11 +527,11 @@ export class Intake {
     // An answer that waits for handlers would wait in vain.
     if (takeUntil === undefined || this.ack === 'handled') refuse()
     else takeUntil.then(refuse, refuse)
-    const result = await drain(this.#core, options)
+    const result = await drain(this.core, options)
     refuse()
     this.#isClosed = true
     this.parts.reports.noteUnreportedGaps(this.inbox.keepsGaps === true ? 0 : this.gaps.open.size)
-    const left = this.#window?.isBehind === true ? this.inbox.usage().messages : result.left
+    const left = this.window?.isBehind === true ? this.inbox.usage().messages : result.left
     await this.inbox.close(clock.now() - Math.ceil(this.#notListeningMs()))
     return { ...result, left }
   }

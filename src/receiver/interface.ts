@@ -19,7 +19,7 @@ import type { Answer, RefusalError } from '../http/answers.ts'
 import type { GivenMessage } from '../http/routes.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
 import type { Drainable } from '../hosting/drainable.ts'
-import type { Operated } from '../inbox/observer.ts'
+import type { Operated } from '../observe/observer.ts'
 
 /** The webhook of a receiver, and other ways by which messages come. */
 export interface Webhook<Bindings extends object = object> {

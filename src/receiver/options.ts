@@ -21,7 +21,7 @@ import type { Door } from '../http/paths.ts'
 import type { Secret } from '../http/secret.ts'
 import type { InboxFactory } from '../inbox/inbox.ts'
 import { memoryInbox } from '../inbox/memory.ts'
-import type { Observer } from '../inbox/observer.ts'
+import type { Observer } from '../observe/observer.ts'
 import { consoleLog, type Log } from '../base/log.ts'
 import { isObserver } from '../reports/observers.ts'
 

@@ -1,42 +1,25 @@
 import { FleethookError } from '../base/errors.ts'
 import { isObject } from '../base/options.ts'
-import type { DeadMessage } from '../inbox/dead-letters.ts'
-import type { ObservedRun, Observer, OperatorApi, RunEnd } from '../inbox/observer.ts'
+import type { DeadMessage } from '../observe/dead-letters.ts'
+import type { ObservedRun, Observer, OperatorApi, RunEnd } from '../observe/observer.ts'
 
 /** The members of an observer that only listen. */
-type Listeners = Omit<Required<Observer>, 'attached' | 'around' | 'dead'>
-type Heard<Member extends keyof Listeners> = (...report: Parameters<Listeners[Member]>) => void
+const listening = ['received', 'refused', 'tested', 'ran', 'failed', 'settled', 'gap', 'forgotten'] as const
+type Listening = (typeof listening)[number]
+type Reported = { readonly [Name in Listening]: Parameters<NonNullable<Observer[Name]>> }
+type Listener = { readonly [Name in Listening]?: (...report: Reported[Name]) => unknown }
 
-const members: readonly (keyof Observer)[] = [
-  'attached',
-  'received',
-  'refused',
-  'tested',
-  'around',
-  'ran',
-  'failed',
-  'settled',
-  'dead',
-  'gap',
-  'forgotten',
-]
+const members: readonly (keyof Observer)[] = [...listening, 'attached', 'around', 'dead']
 
 /** Whether every member that an observer has is a function. */
 export const isObserver = (value: unknown): value is Observer =>
   isObject(value) && members.every((name) => ['undefined', 'function'].includes(typeof Reflect.get(value, name)))
 
-/** The observers of one receiver. A field is `undefined` while nobody wants its reports. */
+/** The observers of one receiver. A member is `undefined` while nobody wants its reports. */
 export class Observers {
-  received: Heard<'received'> | undefined
-  refused: Heard<'refused'> | undefined
-  tested: Heard<'tested'> | undefined
-  ran: Heard<'ran'> | undefined
-  failed: Heard<'failed'> | undefined
-  settled: Heard<'settled'> | undefined
+  readonly tell: { readonly [Name in Listening]?: ((...report: Reported[Name]) => void) | undefined } = {}
   /** Returns a promise while one of them is not done with the dead letter. It never rejects. */
   dead: ((letter: DeadMessage) => Promise<void> | undefined) | undefined
-  gap: Heard<'gap'> | undefined
-  forgotten: Heard<'forgotten'> | undefined
   around: (<End extends RunEnd>(run: () => Promise<End>, what: ObservedRun) => Promise<End>) | undefined
   readonly #observers = new Set<Observer>()
   readonly #threw: (thrown: unknown) => void
@@ -72,16 +55,9 @@ export class Observers {
   }
 
   #combine(): void {
-    this.received = this.#each((observer) => observer.received)
-    this.refused = this.#each((observer) => observer.refused)
-    this.tested = this.#each((observer) => observer.tested)
-    this.ran = this.#each((observer) => observer.ran)
-    this.failed = this.#each((observer) => observer.failed)
-    this.settled = this.#each((observer) => observer.settled)
+    for (const name of listening) this.#listen(name)
     const told = [...this.#observers].filter(({ dead }) => dead !== undefined)
-    this.dead = told.length === 0 ? undefined : (letter) => this.#tell(told, letter)
-    this.gap = this.#each((observer) => observer.gap)
-    this.forgotten = this.#each((observer) => observer.forgotten)
+    this.dead = told.length === 0 ? undefined : (letter) => this.#tellDead(told, letter)
     const wrapping = [...this.#observers].filter(({ around }) => around !== undefined)
     this.around =
       wrapping.length === 0
@@ -89,14 +65,12 @@ export class Observers {
         : (run, what) => wrapping.reduceRight((inner, observer) => () => this.#wrap(observer, inner, what), run)()
   }
 
-  #each<Report extends unknown[]>(
-    memberOf: (observer: Observer) => ((...report: Report) => unknown) | undefined,
-  ): ((...report: Report) => void) | undefined {
-    const heard = [...this.#observers].filter((observer) => memberOf(observer) !== undefined)
-    if (heard.length === 0) return undefined
-    return (...report) => {
-      for (const observer of heard) void this.#call(() => memberOf(observer)?.apply(observer, report))
+  #listen<Name extends Listening>(name: Name): void {
+    const heard: Listener[] = [...this.#observers].filter((observer) => observer[name] !== undefined)
+    const tell = (...report: Reported[Name]): void => {
+      for (const observer of heard) void this.#call(() => observer[name]?.(...report))
     }
+    Object.assign(this.tell, { [name]: heard.length === 0 ? undefined : tell })
   }
 
   /** The run happens once and at once, whatever the observer does. */
@@ -107,7 +81,7 @@ export class Observers {
     return once()
   }
 
-  #tell(told: readonly Observer[], letter: DeadMessage): Promise<void> | undefined {
+  #tellDead(told: readonly Observer[], letter: DeadMessage): Promise<void> | undefined {
     const waits = told.flatMap((observer) => this.#call(() => observer.dead?.(letter)) ?? [])
     return waits.length === 0 ? undefined : Promise.all(waits).then(() => {})
   }

@@ -3,7 +3,7 @@ import { guarded, type Log, quietMs } from '../base/log.ts'
 import { hintOf, type Refusal, type RefusalError, statusOf } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
-import type { RefusedRequest } from '../inbox/observer.ts'
+import type { RefusedRequest } from '../observe/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Observers } from './observers.ts'
 
@@ -59,11 +59,11 @@ export class Refusals {
   readonly counts: Record<string, number> = {}
   readonly #clock: Clock
   readonly #log: Log
-  readonly #observers: Pick<Observers, 'refused'>
+  readonly #observers: Observers
   #window: LogWindow | undefined
   #isStopped = false
 
-  constructor(clock: Clock, log: Log, observers: Pick<Observers, 'refused'>) {
+  constructor(clock: Clock, log: Log, observers: Observers) {
     this.#clock = clock
     this.#log = log
     this.#observers = observers
@@ -72,18 +72,33 @@ export class Refusals {
   readonly note = (refusal: Refusal, { door, messages = [], isTest = false }: RefusedDetails = {}): void => {
     const { error, eventNumber } = refusal
     const kind = { error, hint: hintOf(refusal), isAuthentic: !ofStrangers.has(error) }
-    this.#count(isTest ? ofTests : kind, eventNumber === undefined ? undefined : { eventNumber })
+    this.count(isTest ? ofTests : kind, eventNumber === undefined ? undefined : { eventNumber })
     // Under overload this is called for each message.
-    if (this.#observers.refused === undefined) return
+    if (this.#observers.tell.refused === undefined) return
     const vins = new Set(messages.flatMap(({ lane }) => vinOf(lane) ?? []))
-    this.#tell({ ...kind, status: statusOf(refusal), isTest, door, messages: messages.length, vins: [...vins] })
+    this.tell({ ...kind, status: statusOf(refusal), isTest, door, messages: messages.length, vins: [...vins] })
   }
 
-  /** The runtime refused a request before the receiver saw it. */
-  readonly noteByRuntime = ({ error, status, hint }: Pick<RefusedRequest, 'error' | 'status' | 'hint'>): void => {
-    const kind = { error, hint, isAuthentic: false }
-    this.#count(kind)
-    this.#tell({ ...kind, status, isTest: false, door: undefined, messages: 0, vins: [] })
+  count(kind: Kind, details?: Record<string, unknown>): void {
+    const { error, isAuthentic } = kind
+    // A runtime can end timers with the request that started them.
+    if (this.#window !== undefined && elapsedMs(this.#clock) - this.#window.sinceMs > quietMs) this.flush()
+    const window = (this.#window ??= this.#begin(false))
+    if (isAuthentic && !window.isLossReported) {
+      window.isLossReported = true
+      window.reported += 1
+      // What to do: A message is lost. [Look up the word](http.md#what-each-error-means-and-what-to-do).
+      guarded(() => this.#log.warn(`1 request refused: ${error}. ${adviceFor(kind)}`, details))
+    }
+    const known = window.kinds.get(error)
+    if (known === undefined) window.kinds.set(error, { ...kind, count: 1 })
+    else known.count += 1
+    this.counts[error] = (this.counts[error] ?? 0) + 1
+  }
+
+  tell(request: Omit<RefusedRequest, 'count'>): void {
+    const count = this.counts[request.isTest ? 'test' : request.error] ?? 0
+    this.#observers.tell.refused?.({ ...request, count })
   }
 
   /** When the next line is due, in milliseconds since the epoch. `undefined`: nothing was counted since the last line. */
@@ -123,28 +138,6 @@ export class Refusals {
     // Without a timer, the next refused request brings the line.
     const timer = this.#isStopped ? undefined : idleTimer(this.#clock, quietMs, this.flush)
     return { sinceMs: elapsedMs(this.#clock), kinds: new Map(), isLossReported, reported: 0, timer }
-  }
-
-  #count(kind: Kind, details?: Record<string, unknown>): void {
-    const { error, isAuthentic } = kind
-    // A runtime can end timers with the request that started them.
-    if (this.#window !== undefined && elapsedMs(this.#clock) - this.#window.sinceMs > quietMs) this.flush()
-    const window = (this.#window ??= this.#begin(false))
-    if (isAuthentic && !window.isLossReported) {
-      window.isLossReported = true
-      window.reported += 1
-      // What to do: A message is lost. [Look up the word](http.md#what-each-error-means-and-what-to-do).
-      guarded(() => this.#log.warn(`1 request refused: ${error}. ${adviceFor(kind)}`, details))
-    }
-    const known = window.kinds.get(error)
-    if (known === undefined) window.kinds.set(error, { ...kind, count: 1 })
-    else known.count += 1
-    this.counts[error] = (this.counts[error] ?? 0) + 1
-  }
-
-  #tell(request: Omit<RefusedRequest, 'count'>): void {
-    const count = this.counts[request.isTest ? 'test' : request.error] ?? 0
-    this.#observers.refused?.({ ...request, count })
   }
 }
 

@@ -1,4 +1,4 @@
-import type { DeadMessage } from '../inbox/dead-letters.ts'
+import type { DeadMessage } from '../observe/dead-letters.ts'
 import { type Clock, elapsedMs, pause } from '../base/clock.ts'
 import { type Log, throttled } from '../base/log.ts'
 import type { FleetEvent } from '../events/event.ts'
@@ -7,7 +7,7 @@ import { escapeControls } from '../events/summarize.ts'
 import type { Ack, Durability } from '../hosting/drainable.ts'
 import type { Secret } from '../http/secret.ts'
 import { crashText, type InboxMessage } from '../inbox/inbox.ts'
-import type { Delivery, Observer, ReceivedMessage, TestMessage } from '../inbox/observer.ts'
+import type { Delivery, Observer, ReceivedMessage, TestMessage } from '../observe/observer.ts'
 import { failureDetails, shownVehicle } from './failure-details.ts'
 import { createDriftReport, type DriftReport } from '../wire/drift.ts'
 import { Refusals } from './refusals.ts'
@@ -84,12 +84,12 @@ export class Reports {
       this.lastReceivedAtMs = receivedAt
       topics[event.topic] = (topics[event.topic] ?? 0) + 1
     }
-    this.observers.received?.(messages.filter(isReceived))
+    this.observers.tell.received?.(messages.filter(isReceived))
   }
 
   noteTest(message: TestMessage): void {
     this.counts.tests += 1
-    this.observers.tested?.(message)
+    this.observers.tell.tested?.(message)
   }
 
   noteRecovered(messages: readonly Pick<InboxMessage, 'kind'>[]): void {
@@ -185,7 +185,8 @@ export class Reports {
     else if (nextAtMs === undefined) this.#say.warnOfEnd(line, details, key)
     else this.#say.warn(line, details, key)
     const nextAt = nextAtMs === undefined ? undefined : new Date(nextAtMs)
-    this.observers.failed?.(error, { kind: 'handler', event, delivery: { id, attempt }, messages, handler, nextAt })
+    const { failed } = this.observers.tell
+    failed?.(error, { kind: 'handler', event, delivery: { id, attempt }, messages, handler, nextAt })
   }
 
   /** A paused handler threw `Retry` when it was tried, so it stays paused until `atMs`. `failures`: the runs that failed in a row. */
@@ -226,7 +227,7 @@ export class Reports {
   readonly inboxFailed = (error: unknown): void => {
     // What to do: Messages may be handled again. Look up the [`code`](#errors-by-code).
     this.#say.error('the inbox failed', this.#where(error))
-    this.observers.failed?.(error, { kind: 'inbox' })
+    this.observers.tell.failed?.(error, { kind: 'inbox' })
   }
 
   /** Acknowledged messages were given up, because a drain reached its deadline or the runtime ended their request. */

@@ -7,7 +7,7 @@ import type { MalformedBody } from '../events/malformed.ts'
 import { BelievedTime } from '../base/believed-time.ts'
 import { driftMs, firstSeqAt, isClockBehind, msOfSeq, seqOf } from '../inbox/delivery-id.ts'
 import type { Claim, InboxMessage, KeptGap } from '../inbox/inbox.ts'
-import { firstPage, pagesOf } from '../inbox/pages.ts'
+import { firstPage, pagesOf } from '../base/pages.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Due, StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
 import {

@@ -55,6 +55,7 @@ const order = [
   'events',
   'http',
   'wire',
+  'observe',
   'inbox',
   'once',
   'reports',

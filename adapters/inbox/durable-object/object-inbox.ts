@@ -10,11 +10,10 @@ import {
   mostCrashes,
   type NextAttempt,
   type Opened,
-  unwritable,
   type Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
-import { claimOf, listedOf, messageOf, waitingOf } from '../stored-row.ts'
+import { claimOf, listedOf, messageOf, unwritable, waitingOf } from '../stored-row.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { ObjectStorage } from './platform.ts'
 import { type Dropped, type Keeping, Room } from './room.ts'

@@ -1,8 +1,8 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { gapOf } from '../../../src/events/gap.ts'
 import type { RequestScope } from '../../../src/hosting/execution-context.ts'
-import { createDeadLetterReader, createMessages } from '../../../src/inbox/archive.ts'
-import type { Forgotten } from '../../../src/inbox/dead-letters.ts'
+import { createDeadLetterReader, createMessages } from '../../../src/operator/archive.ts'
+import type { Forgotten } from '../../../src/observe/dead-letters.ts'
 import {
   type Archive,
   type Inbox,
@@ -11,9 +11,9 @@ import {
   type ListedMessage,
   RefusedElsewhere,
 } from '../../../src/inbox/inbox.ts'
-import { bytesOfMessage, pageBytes } from '../../../src/inbox/pages.ts'
+import { bytesOfMessage, pageBytes } from '../../../src/base/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
-import type { Failing, FailingHandler } from '../../../src/inbox/stats.ts'
+import type { Failing, FailingHandler } from '../../../src/observe/stats.ts'
 import type { SentVehicle, VehiclesElsewhere } from '../../../src/inbox/vehicle-store.ts'
 import { fnv1a } from '../../../src/wire/identity.ts'
 import { ForwardingInbox, readsNothing } from '../forwarding.ts'

@@ -1,6 +1,6 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { seqOf } from '../../../src/inbox/delivery-id.ts'
-import { pageBytes } from '../../../src/inbox/pages.ts'
+import { pageBytes } from '../../../src/base/pages.ts'
 import type { Selection } from '../../../src/inbox/inbox.ts'
 import type { ObjectSql, SqlValue } from './platform.ts'
 

@@ -6,7 +6,7 @@ import {
   type VehicleStore,
 } from '../../../src/inbox/vehicle-store.ts'
 import { RecentVehicles } from '../../../src/vehicles/recent.ts'
-import { pageOf } from '../../../src/inbox/pages.ts'
+import { pageOf } from '../../../src/base/pages.ts'
 import type { Snapshot } from '../../../src/vehicles/state.ts'
 import type { Row, Rows } from './rows.ts'
 

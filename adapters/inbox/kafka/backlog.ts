@@ -1,4 +1,4 @@
-import type { Backlog } from '../../../src/inbox/stats.ts'
+import type { Backlog } from '../../../src/observe/stats.ts'
 import { closeClient, codesOf, type Connector } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 import { earliest, latest, TopicReader } from './topic-reader.ts'

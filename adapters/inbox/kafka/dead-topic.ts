@@ -1,6 +1,6 @@
 import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
 import { type DeadLetter, type InboxMessage, isSelected, type Selection } from '../../../src/inbox/inbox.ts'
-import { pageOf } from '../../../src/inbox/pages.ts'
+import { pageOf } from '../../../src/base/pages.ts'
 import type { Connector } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 import { deadIdOf, fromDeadRecord, partitionOf, toDeadRecord, tombstone } from './records.ts'

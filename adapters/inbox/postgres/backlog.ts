@@ -7,7 +7,7 @@ import {
   type FailingMessage,
   failingOf,
   type LastFailure,
-} from '../../../src/inbox/stats.ts'
+} from '../../../src/observe/stats.ts'
 import { vinOf } from '../../../src/inbox/receipts.ts'
 import { type Database, databaseError, type Row } from './client.ts'
 

@@ -1,5 +1,5 @@
 import { type Clock, type Timer, elapsedMs, pause, resolvedOr } from '../../../src/base/clock.ts'
-import type { LastFailure } from '../../../src/inbox/stats.ts'
+import type { LastFailure } from '../../../src/observe/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type Database, isAboutRows, isLocked, rowError } from './client.ts'
 import { storable } from './schema.ts'

@@ -1,5 +1,5 @@
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { Delivery } from '../../../src/inbox/observer.ts'
+import type { Delivery } from '../../../src/observe/observer.ts'
 import { type OnceHandlers, onceHandlers } from '../../../src/once/handlers.ts'
 import { type Database, stateOf } from './client.ts'
 import type { Place } from './endings.ts'

@@ -3,18 +3,17 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { GapReason } from '../../../src/events/event.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
 import { CrashSuspects } from '../crash-suspects.ts'
-import {
-  type Claim,
-  type DeadLetterReason,
-  type InboxMessage,
-  type InboxSettings,
-  type Outcome,
-  type Settled,
-  unwritable,
-  type Waiting,
+import type {
+  Claim,
+  DeadLetterReason,
+  InboxMessage,
+  InboxSettings,
+  Outcome,
+  Settled,
+  Waiting,
 } from '../../../src/inbox/inbox.ts'
-import { messageOf } from '../stored-row.ts'
-import type { InboxStats } from '../../../src/inbox/stats.ts'
+import { messageOf, unwritable } from '../stored-row.ts'
+import type { InboxStats } from '../../../src/observe/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type PartitionOf, SharedReader } from '../shared-reader.ts'
 import { failureOf } from './backlog.ts'

@@ -1,4 +1,4 @@
-import { pageBytes } from '../../../src/inbox/pages.ts'
+import { pageBytes } from '../../../src/base/pages.ts'
 import type { Database, Row } from './client.ts'
 
 /** The rows that one statement reads at most. */

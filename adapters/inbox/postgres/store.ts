@@ -1,19 +1,20 @@
-import { type DeadLetterStore, listedLetter, partOf, replayable } from '../../../src/inbox/archive.ts'
+import { type DeadLetterStore, partOf, replayable } from '../../../src/operator/archive.ts'
 import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
 import { BelievedTime } from '../../../src/base/believed-time.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, idWithSeq } from '../../../src/inbox/delivery-id.ts'
-import type { Forgotten, Replayed, ReplayPage, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
-import type {
-  Archive,
-  DeadLetter,
-  DeadLetterReason,
-  InboxMessage,
-  ListedMessage,
-  ReadMessage,
-  Selection,
+import type { Forgotten, Replayed, ReplayPage, ReplaySelection } from '../../../src/observe/dead-letters.ts'
+import {
+  type Archive,
+  type DeadLetter,
+  type DeadLetterReason,
+  type InboxMessage,
+  listedLetter,
+  type ListedMessage,
+  type ReadMessage,
+  type Selection,
 } from '../../../src/inbox/inbox.ts'
-import { pageBytes } from '../../../src/inbox/pages.ts'
+import { pageBytes } from '../../../src/base/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { letterOf, listedOf, messageOf } from '../stored-row.ts'

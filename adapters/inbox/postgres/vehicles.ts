@@ -7,7 +7,7 @@ import {
   type VehicleStore,
 } from '../../../src/inbox/vehicle-store.ts'
 import { RecentVehicles } from '../../../src/vehicles/recent.ts'
-import { pageBytes } from '../../../src/inbox/pages.ts'
+import { pageBytes } from '../../../src/base/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import { briefly, type Database, type Row } from './client.ts'
 import { partitionOf, storable } from './schema.ts'

@@ -7,7 +7,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxSettings } from '../../../src/inbox/inbox.ts'
 import { Feed } from '../../../src/operator/feed.ts'
 import { Samples } from '../../../src/operator/samples.ts'
-import type { OperatorApi } from '../../../src/inbox/observer.ts'
+import type { OperatorApi } from '../../../src/observe/observer.ts'
 import type { OperatorAppOptions } from '../../../src/operator/app.ts'
 
 /** The socket beside the file, through which operators on this machine, as the same user, reach the process that has the file. */

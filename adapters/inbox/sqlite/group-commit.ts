@@ -1,5 +1,5 @@
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { Histogram } from '../../../src/inbox/stats.ts'
+import type { Histogram } from '../../../src/observe/stats.ts'
 import type { VehicleRows } from './vehicles.ts'
 import type {
   Committed,

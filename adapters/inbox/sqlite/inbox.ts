@@ -3,7 +3,6 @@ import { uptime } from 'node:os'
 import { setImmediate } from 'node:timers/promises'
 import { elapsedMs, systemClock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
-import { listedLetter } from '../../../src/inbox/archive.ts'
 import { firstSeqAt, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import {
   type Archive,
@@ -16,18 +15,19 @@ import {
   type InboxMessage,
   type InboxSettings,
   type KeptGap,
+  listedLetter,
   type ListedMessage,
   mostCrashes,
   neverFits,
   type NextAttempt,
   type Outcome,
-  unwritable,
   type Waiting,
   whyNeverFit,
 } from '../../../src/inbox/inbox.ts'
 import { CrashSuspects } from '../crash-suspects.ts'
-import { bytesOfMessage, pageBytes } from '../../../src/inbox/pages.ts'
-import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
+import { unwritable } from '../stored-row.ts'
+import { bytesOfMessage, pageBytes } from '../../../src/base/pages.ts'
+import type { UnopenedInbox } from '../../../src/observe/stats.ts'
 import { Window } from '../../../src/inbox/window.ts'
 import { createControl } from './control.ts'
 import type {

@@ -1,6 +1,6 @@
 import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
 import { firstSeqAt, msOfSeq } from '../../../src/inbox/delivery-id.ts'
-import { pageBytes } from '../../../src/inbox/pages.ts'
+import { pageBytes } from '../../../src/base/pages.ts'
 import type { StoredVehicle, VehicleStore } from '../../../src/inbox/vehicle-store.ts'
 import { RecentVehicles } from '../../../src/vehicles/recent.ts'
 import type { InboxFile, OpenedVehicles, VehicleRow, VehicleWrites } from './file/interface.ts'

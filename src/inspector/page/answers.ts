@@ -1,4 +1,4 @@
-import type { Stats as ReceiverStats } from '../../inbox/stats.ts'
+import type { Stats as ReceiverStats } from '../../observe/stats.ts'
 import type { ShownEvent, ShownItem } from '../../operator/feed.ts'
 
 export type { ShownEvent as Event, ShownItem as Item } from '../../operator/feed.ts'

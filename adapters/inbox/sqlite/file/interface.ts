@@ -11,8 +11,8 @@ import type {
   Selection,
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
-import type { Forgotten } from '../../../../src/inbox/dead-letters.ts'
-import type { LastFailure, UnopenedInbox } from '../../../../src/inbox/stats.ts'
+import type { Forgotten } from '../../../../src/observe/dead-letters.ts'
+import type { LastFailure, UnopenedInbox } from '../../../../src/observe/stats.ts'
 import type { Due, StoredVehicle } from '../../../../src/inbox/vehicle-store.ts'
 
 /** All that touches the disk. It may run in a thread, so what it takes and returns is plain data. */

@@ -151,18 +151,3 @@ export interface KeptMessages extends Messages {
     readonly to?: Date
   }): Promise<readonly Extract<FleetEvent, { readonly topic: WireTopic }>[]>
 }
-
-export function withEvents(messages: Messages): KeptMessages {
-  return {
-    list: (which) => messages.list(which),
-    get: (id) => messages.get(id),
-    async events({ vin, from, to }) {
-      const found: Extract<FleetEvent, { readonly topic: WireTopic }>[] = []
-      for await (const { event } of messages.list({ vin, from, to })) if (isOfWire(event)) found.push(event)
-      return found.toReversed()
-    },
-  }
-}
-
-const isOfWire = (event: FleetEvent | MalformedBody): event is Extract<FleetEvent, { readonly topic: WireTopic }> =>
-  event.topic !== 'timer' && event.topic !== 'gap' && event.topic !== 'unknown' && event.topic !== 'malformed'

@@ -1,7 +1,5 @@
 import { FleethookError } from '../base/errors.ts'
 import type { RequestScope } from '../hosting/execution-context.ts'
-import type { FleetEvent } from '../events/event.ts'
-import type { MalformedBody } from '../events/malformed.ts'
 import type {
   DeadLetters,
   DeadMessage,
@@ -10,11 +8,11 @@ import type {
   MessageSelection,
   ReplayPage,
   ReplaySelection,
-} from './dead-letters.ts'
-import type { Asked } from './observer.ts'
-import { laneOf } from './receipts.ts'
-import { bytesOfMessage, firstPage, largestPage, pagesOf } from './pages.ts'
-import type { Archive, DeadLetter, InboxMessage, ListedMessage, ReadMessage, Waiting } from './inbox.ts'
+} from '../observe/dead-letters.ts'
+import type { Asked } from '../observe/observer.ts'
+import { deadMessage, laneOf, readable } from '../inbox/receipts.ts'
+import { bytesOfMessage, firstPage, largestPage, pagesOf } from '../base/pages.ts'
+import type { Archive, InboxMessage, ListedMessage, ReadMessage, Waiting } from '../inbox/inbox.ts'
 
 type Selected = MessageSelection & { readonly after?: string | undefined }
 
@@ -35,11 +33,6 @@ async function* kept(
       const event = readable(listed.message, read)
       if (topic === undefined || event.topic === topic) yield { ...listed, message: { ...listed.message, event } }
     }
-}
-
-/** A dead letter as an archive lists it. */
-export function listedLetter({ message, error, attempts, diedAt }: DeadLetter): ListedMessage {
-  return { message, state: 'dead', reason: { error, attempts, diedAt } }
 }
 
 interface Reader<Shown> {
@@ -205,26 +198,4 @@ export function msOf(name: string, time: Date): number {
   const ms = time.getTime()
   if (Number.isNaN(ms)) throw new FleethookError('option_invalid', `\`${name}\` must be a valid Date.`)
   return ms
-}
-
-/** The longest part shown of a text that cannot be read, in characters. */
-const shownLength = 4096
-
-export function deadMessage({ id, message, error, attempts, diedAt }: DeadLetter, read: ReadMessage): DeadMessage {
-  return { id, event: readable(message, read), bytes: message.bytes, error, attempts, diedAt: new Date(diedAt) }
-}
-
-/** The event of a message, or what can be shown of a message that cannot be read. */
-function readable(message: InboxMessage, read: ReadMessage): FleetEvent | MalformedBody {
-  try {
-    return message.event ?? read(message)
-  } catch {
-    return {
-      topic: 'malformed',
-      receivedAt: new Date(message.receivedAt),
-      error: 'message_unreadable',
-      text: message.text.slice(0, shownLength),
-      length: message.text.length,
-    }
-  }
 }

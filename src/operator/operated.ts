@@ -1,0 +1,131 @@
+import { FleethookError } from '../base/errors.ts'
+import type { Core } from '../core/core.ts'
+import type { FleetEvent, WireTopic } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+import { readinessOf } from '../http/answers.ts'
+import { laneOf, vinOf } from '../inbox/receipts.ts'
+import type { Forgotten, KeptMessages, Messages } from '../observe/dead-letters.ts'
+import type { Operated } from '../observe/observer.ts'
+import { type FailingMessage, failingOf, type Stats } from '../observe/stats.ts'
+import type { Intake } from '../receiver/intake.ts'
+import { createReplays } from './archive.ts'
+
+/** What operators ask of a receiver or a branch that runs. */
+export function operatedBy(intake: Intake): Intake['operator'] {
+  const { core, inbox, window, parts, vehicles } = intake
+  const { reports, registry, receipts, behind } = parts
+  const { deadLetters, messages, replay, replaySome, failing } =
+    inbox.operator ??
+    createReplays({
+      archive: inbox.archive,
+      open: () => intake.whenRecovered(),
+      read: receipts.reread,
+      isDraining: () => intake.isDraining,
+      revived: async (message, from) => {
+        if (message.kind === 'wire') reports.counts.replayed += 1
+        if (window?.includes(message.id) === false) return
+        const request = core.add([message], from)
+        core.start(request)
+        await request.settled()
+      },
+    })
+  const operated: Operated = {
+    deadLetters,
+    messages: withEvents(messages),
+    replay,
+    replaySome,
+    // An inbox that does not know it of all processes: what this one knows.
+    failing: async () => failing?.() ?? failingOf(failingIn(core), true),
+    stats: () => statsOf(intake),
+    readiness: () => readinessOf(intake.busy()),
+    observe: (observer) => reports.observers.add(observer),
+    handlersOf: (event) => registry.handlersFor(event, undefined, undefined).map(({ name }) => name),
+    forget: async (vin, { dryRun = false } = {}) => {
+      await intake.whenRecovered()
+      const erased = await erase(intake, vin, dryRun)
+      return behind.branches?.forget(vin, dryRun, erased) ?? erased
+    },
+    branches: behind.byName,
+  }
+  // There only with its part.
+  return vehicles === undefined ? operated : Object.assign(operated, { vehicles })
+}
+
+/** Erases what is kept of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
+async function erase(
+  { inbox, core, gaps, isHere, vehicles, parts }: Intake,
+  vin: string,
+  dryRun: boolean,
+): Promise<Forgotten> {
+  // Before anything is erased: messages that stay in the inbox must have their turns.
+  if (inbox.forget === undefined)
+    throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.', {
+      hint: 'docs/operating.md says what each inbox keeps, and for how long.',
+    })
+  if (dryRun) return inbox.forget(vin, true)
+  const { counts } = core
+  const before = counts.forgotten
+  const lane = laneOf(vin)
+  const reason = new FleethookError('vehicle_forgotten', 'The vehicle of the message was erased.')
+  core.drop((message) => message.lane === lane, 'forgotten', reason)
+  gaps.forget(vin)
+  await vehicles?.forget(vin)
+  const erased = await inbox.forget(vin, false)
+  // Not all that wait have a place in memory.
+  if (isHere) counts.forgotten = Math.max(counts.forgotten, before + erased.waiting)
+  parts.reports.observers.tell.forgotten?.(vin)
+  return erased
+}
+
+function statsOf({ parts, core, inbox, gaps, isHere, isDraining }: Intake): Stats {
+  const { reports, behind } = parts
+  const figures = inbox.stats?.() ?? {}
+  const pending = inbox.usage()
+  const own = { messages: pending.messages, oldestMs: figures.oldestWaitingMs, processes: 1 }
+  const overall = inbox.overall?.()
+  return {
+    ...reports.counts,
+    ...core.counts,
+    lastReceivedAtMs: reports.lastReceivedAtMs,
+    lost: core.counts.lost + reports.counts.unkept,
+    pending,
+    backlog: isHere ? own : overall?.backlog,
+    failing: overall?.failing ?? (inbox.handsOut === 'elsewhere' ? undefined : failingOf(failingIn(core), false)),
+    inbox: figures,
+    running: core.lifecycle.running,
+    lanes: core.lanes.size,
+    paused: [...core.breakers].flatMap(([{ name }, { sinceMs, nextTryMs }]) =>
+      sinceMs === undefined ? [] : [{ handler: name, since: new Date(sinceMs), nextTryAt: new Date(nextTryMs) }],
+    ),
+    openGaps: gaps.open.size,
+    topics: { ...reports.topics },
+    secrets: [...reports.secrets],
+    refused: { ...reports.refusals.counts },
+    drift: reports.drift.list(),
+    drifted: reports.drift.total(),
+    clocksBehind: reports.clocksBehind.size,
+    certificateUntilMs: reports.certificateUntilMs,
+    draining: isDraining,
+    branches: behind.branches?.stats(),
+  }
+}
+
+const failingIn = ({ troubled }: Core): readonly FailingMessage[] =>
+  [...troubled].flatMap(({ lane, trouble }) =>
+    trouble?.failure === undefined ? [] : [{ vin: vinOf(lane), failure: trouble.failure }],
+  )
+
+function withEvents(messages: Messages): KeptMessages {
+  return {
+    list: (which) => messages.list(which),
+    get: (id) => messages.get(id),
+    async events({ vin, from, to }) {
+      const found: Extract<FleetEvent, { readonly topic: WireTopic }>[] = []
+      for await (const { event } of messages.list({ vin, from, to })) if (isOfWire(event)) found.push(event)
+      return found.toReversed()
+    },
+  }
+}
+
+const isOfWire = (event: FleetEvent | MalformedBody): event is Extract<FleetEvent, { readonly topic: WireTopic }> =>
+  event.topic !== 'timer' && event.topic !== 'gap' && event.topic !== 'unknown' && event.topic !== 'malformed'
