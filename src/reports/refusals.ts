@@ -48,7 +48,8 @@ interface LogWindow {
   readonly kinds: Map<string, Kind & { count: number }>
   /** A lost message was reported by the last line or in this window. The next loss waits for the end of the window. */
   isLossReported: boolean
-  /** Requests that a line has reported already. */
+  /** All requests, and those that a line has reported already. */
+  total: number
   reported: number
   readonly timer: Timer | undefined
 }
@@ -69,7 +70,7 @@ export class Refusals {
     this.#observers = observers
   }
 
-  readonly note = (refusal: Refusal, { door, messages = [], isTest = false }: RefusedDetails = {}): void => {
+  readonly note = (refusal: Refusal, { door, messages = [], isTest = false }: RefusedDetails): void => {
     const { error, eventNumber } = refusal
     const kind = { error, hint: hintOf(refusal), isAuthentic: !ofStrangers.has(error) }
     this.count(isTest ? ofTests : kind, eventNumber === undefined ? undefined : { eventNumber })
@@ -90,6 +91,7 @@ export class Refusals {
       // What to do: A message is lost. [Look up the word](http.md#what-each-error-means-and-what-to-do).
       guarded(() => this.#log.warn(`1 request refused: ${error}. ${adviceFor(kind)}`, details))
     }
+    window.total += 1
     const known = window.kinds.get(error)
     if (known === undefined) window.kinds.set(error, { ...kind, count: 1 })
     else known.count += 1
@@ -104,7 +106,7 @@ export class Refusals {
   /** When the next line is due, in milliseconds since the epoch. `undefined`: nothing was counted since the last line. */
   dueAtMs(): number | undefined {
     const window = this.#window
-    return window !== undefined && totalOf(window) > window.reported ? window.sinceMs + quietMs : undefined
+    return window !== undefined && window.total > window.reported ? window.sinceMs + quietMs : undefined
   }
 
   /** The receiver has drained: logs what was counted since the last line, and starts no timer any more. */
@@ -122,8 +124,8 @@ export class Refusals {
       (a, b) => Number(a.error === 'test') - Number(b.error === 'test') || b.count - a.count,
     )
     const [most] = kinds
-    const total = totalOf(ended)
-    if (most === undefined || total <= ended.reported) return
+    const { total, reported } = ended
+    if (most === undefined || total <= reported) return
     const list = kinds.length === 1 ? most.error : kinds.map(({ error, count }) => `${error} ${count}`).join(', ')
     const refused = Object.fromEntries(kinds.map(({ error, count }) => [error, count]))
     const seconds = Math.max(1, Math.round((elapsedMs(this.#clock) - ended.sinceMs) / 1000))
@@ -137,14 +139,8 @@ export class Refusals {
   #begin(isLossReported: boolean): LogWindow {
     // Without a timer, the next refused request brings the line.
     const timer = this.#isStopped ? undefined : idleTimer(this.#clock, quietMs, this.flush)
-    return { sinceMs: elapsedMs(this.#clock), kinds: new Map(), isLossReported, reported: 0, timer }
+    return { sinceMs: elapsedMs(this.#clock), kinds: new Map(), isLossReported, total: 0, reported: 0, timer }
   }
-}
-
-function totalOf({ kinds }: LogWindow): number {
-  let total = 0
-  for (const { count } of kinds.values()) total += count
-  return total
 }
 
 function adviceFor({ error, hint, isAuthentic }: Kind): string {
