@@ -15,7 +15,7 @@ import {
 } from './answers.ts'
 import { type Body, readGiven, readRequest } from './body.ts'
 import { type Door, collectorPath, type PathTarget, targetsBelow } from './paths.ts'
-import { type ExecutionContext, lastingEnv } from '../hosting/execution-context.ts'
+import { type ExecutionContext, lastingEnv, type RequestScope } from '../hosting/execution-context.ts'
 
 /** A request before its secret is checked and before a byte of its body is read. Every way into the receiver makes one. */
 export interface Incoming extends AuthorizedRequest {
@@ -25,9 +25,7 @@ export interface Incoming extends AuthorizedRequest {
 }
 
 /** A request whose secret is right. */
-export interface AuthorizedRequest {
-  readonly env: unknown
-  readonly context: ExecutionContext | undefined
+export interface AuthorizedRequest extends RequestScope {
   /** The names and values of the headers. Left out when the host read the body. */
   readonly headers?: (() => Iterable<readonly [name: string, value: string]>) | undefined
   read(limitBytes: number): Promise<Body | Refusal>
