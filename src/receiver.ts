@@ -7,9 +7,8 @@ import type { Door } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
 import { operatedBy } from './operator/operated.ts'
 import { type HostedReceiver, markHosted } from './receiver/hosted.ts'
-import { type Behind, Intake, type ReceiverParts } from './receiver/intake.ts'
+import { type Behind, Intake } from './receiver/intake.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
-import { FleethookError } from './base/errors.ts'
 import { checkOption, numberBetween } from './base/options.ts'
 import { quietMs } from './base/log.ts'
 import { isBound } from './hosting/execution-context.ts'
@@ -17,7 +16,6 @@ import type { DeliveryIds } from './inbox/delivery-id.ts'
 import { Receipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { AddedBy, Handling, KeepsVehicles, Receiver, Webhook } from './receiver/interface.ts'
-import type { KeptVehicles } from './parts/vehicles.ts'
 import { isEdge } from './vehicles/edge.ts'
 import type { BatchOptions } from './core/handler.ts'
 import { Reports } from './reports/reports.ts'
@@ -173,12 +171,12 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
       return receiver
     },
     batch(subjects: unknown, { size, withinMs, ...filter }: BatchOptions<never>, handler: unknown) {
-      if (isEdge(subjects)) needsVehicles(vehicles, settings)
+      if (isEdge(subjects)) registry.vehicles('`when`', subjects.reads)
       registry.add(receiver.batch, subjects, [filter, handler], { size, withinMs })
       return receiver
     },
     when(edge: unknown, ...rest: readonly unknown[]) {
-      needsVehicles(vehicles, settings).checkEdge(edge)
+      registry.vehicles('`when`', isEdge(edge) ? edge.reads : undefined).checkEdge(edge)
       registry.add(receiver.when, edge, rest)
       return receiver
     },
@@ -242,15 +240,6 @@ type BindingsNotHonoEnv = object & { readonly Bindings?: never }
 /** With `createReceiver<Bindings>`, the compiler no longer infers the types of `fields`, and says so by this name. */
 interface MissingSecondTypeArgument extends EnumType {
   readonly 'createReceiver<Bindings, typeof fields>': never
-}
-
-/** Throws `handler_invalid` when the receiver keeps no states. */
-function needsVehicles(vehicles: ReceiverParts['vehicles'], { branch }: Settings): KeptVehicles {
-  if (vehicles !== undefined) return vehicles
-  const who = branch === undefined ? 'the receiver' : `the branch \`${branch}\``
-  throw new FleethookError('handler_invalid', `\`when\` needs the part \`vehicles\`, and ${who} has none.`, {
-    hint: `Give ${who} the option parts: [vehicles({ fields: ['Gear'] })], with the edge's fields.`,
-  })
 }
 
 function isTest(request: AuthorizedRequest): boolean {

@@ -24,6 +24,8 @@ export interface Subjects {
   subject(given: unknown): { readonly key: string; readonly input: NonNullable<Handler['input']> } | undefined
   /** The filter `changed`. Throws `handler_invalid` for a field that is not kept. */
   changed(filter: GivenFilter): (message: Message | undefined) => boolean
+  /** Throws `handler_invalid` for a first argument of `receiver.when` that is no edge. */
+  checkEdge(given: unknown): void
 }
 
 interface Subscribed {
@@ -66,14 +68,8 @@ export class Registry {
     if (gather !== undefined) checkBatch(gather)
     const handle = handling.at(-1)
     const [filter] = handling.length > 1 ? [checked(handling[0], this.#ownFields)] : []
-    if (filter?.changed !== undefined && this.#more === undefined) {
-      const who = this.#branch === undefined ? 'the receiver' : `the branch \`${this.#branch}\``
-      throw invalid(
-        `The filter \`changed\` needs the part \`vehicles\`, and ${who} has none.`,
-        `Give ${who} the option parts: [vehicles({ fields: ['${filter.changed[0] ?? 'Gear'}'] })].`,
-      )
-    }
-    const wants = filter && wantsIn(filter, filter.changed && this.#more?.changed(filter))
+    const { changed } = filter ?? {}
+    const wants = filter && wantsIn(filter, changed && this.vehicles('The filter `changed`', changed).changed(filter))
     const other = this.#more?.subject(given)
     const keys = other === undefined ? topicsIn(given) : [other.key]
     if (!isFunction(handle))
@@ -89,6 +85,16 @@ export class Registry {
     for (const key of keys) this.#subscribe(key, handler)
     this.added.push({ keys, filter, mark })
     if (retry !== undefined) this.ownRetryMs = Math.max(this.ownRetryMs ?? 0, retry.maxAgeMs)
+  }
+
+  /** The part `vehicles`, which `what` needs for these fields. Throws `handler_invalid` when there is none. */
+  vehicles(what: string, fields: readonly string[] = []): Subjects {
+    if (this.#more !== undefined) return this.#more
+    const who = this.#branch === undefined ? 'the receiver' : `the branch \`${this.#branch}\``
+    throw invalid(
+      `${what} needs the part \`vehicles\`, and ${who} has none.`,
+      `Give ${who} the option parts: [vehicles({ fields: ['${[fields].flat().join("', '") || 'Gear'}'] })].`,
+    )
   }
 
   /** A branch gets every message, before the handlers of its topic: one that ends the process must not keep it from the branch. */

@@ -137,7 +137,6 @@ export class KeptVehicles implements Subjects {
     return (message) => message?.change?.all.some(counts) === true
   }
 
-  /** Throws `handler_invalid` for a first argument of `receiver.when` that is no edge. */
   checkEdge(given: unknown): void {
     if (isEdge(given)) return
     throw new FleethookError('handler_invalid', 'The first argument of `receiver.when` is not an edge.', {
