@@ -411,11 +411,14 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   for (const name of operator.branches?.keys() ?? []) branchOf(name)
 
   app.all('/branches/:branch/:what{.+}', (c) => {
-    const { branch, what } = c.req.param()
+    const { branch } = c.req.param()
     const found = branchOf(branch)
-    if (found === undefined) return c.json(unknownBranch(branch, operator.branches), 404)
     const address = new URL(c.req.url)
-    address.pathname = `/${what}`
+    // As it was written: a VIN in it can have a slash.
+    const prefix = `/branches/${branch}`
+    const at = address.pathname.lastIndexOf(`${prefix}/`)
+    if (found === undefined || at === -1) return c.json(unknownBranch(branch, operator.branches), 404)
+    address.pathname = address.pathname.slice(at + prefix.length)
     return found.fetch(new Request(address, c.req.raw))
   })
 

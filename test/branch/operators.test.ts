@@ -44,6 +44,7 @@ test('operators ask a branch in the words that they use for its receiver', async
   expect(await ask('/branches/crm/failing')).toMatchObject([200, { messages: 0 }])
   expect(await ask('/branches/crm/about')).toMatchObject([200, { receiver: true }])
   expect(await ask('/stats')).toMatchObject([200, { branches: { crm: { received: 2, deadLettered: 1 } } }])
+  expect(await ask('/branches/crm/vehicles/A%2FB')).toMatchObject([400, { error: 'option_invalid' }])
   expect(await ask('/branches/crm/dead/discard', {})).toEqual([200, { messages: 1 }])
   expect(await ask('/branches/other/dead')).toMatchObject([
     404,
