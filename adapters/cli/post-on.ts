@@ -76,7 +76,7 @@ export async function postOn(
         isAway = false
         const { status, ms } = answer
         if (status >= 200 && status < 300 && !isPage(answer.text)) return { status, ms }
-        return { status, ms, refusal: refusalOf(answer, to, secretHint) }
+        return { status, ms, refusal: refusalOf(answer, to, secretHint, '--to') }
       } catch (error) {
         if (signal.aborted) return undefined
         // It has the message, and may be at work on it.

@@ -273,11 +273,17 @@ export function hintAboutSecret(dotenv: string, secret: string | undefined): str
   return `The secret that was sent is from ${process.env['WEBHOOK_SECRET'] ? `the environment${different}` : dotenv}.`
 }
 
-export function refusalOf(answer: Exchanged, to: URL, secretHint: string): Pick<Outcome, 'what' | 'hint'> {
+/** `option`: that with which the command was given the address. */
+export function refusalOf(
+  answer: Exchanged,
+  to: URL,
+  secretHint: string,
+  option: '--url' | '--to' = '--url',
+): Pick<Outcome, 'what' | 'hint'> {
   const { status, text } = answer
   const { error, code, hint, text: words = text.split('\n', 1)[0] } = Object(parsed(text))
   const said = typeof error === 'string' ? error : isPage(text) ? 'an HTML page' : String(words).slice(0, 120)
-  const own = typeof hint === 'string' ? hint : code === undefined ? foreignHint(answer, to) : ''
+  const own = typeof hint === 'string' ? hint : code === undefined ? foreignHint(answer, to, option) : ''
   return {
     what: printable(`${status} ${said}${typeof code === 'number' ? ` (code ${code})` : ''}`),
     hint: printable(secretErrors.has(said) ? `${own} ${secretHint}` : own),
@@ -285,12 +291,16 @@ export function refusalOf(answer: Exchanged, to: URL, secretHint: string): Pick<
 }
 
 /** What to try when something other than a receiver has answered. */
-function foreignHint({ status, headers: { location } }: Exchanged, { origin, pathname }: URL): string {
+function foreignHint(
+  { status, headers: { location } }: Exchanged,
+  { origin, pathname }: URL,
+  option: '--url' | '--to',
+): string {
   if (location !== undefined && status >= 300 && status < 400)
     return `It redirects to ${location}: the service does not follow redirects, so give the final address.`
   if (status !== 404 && status >= 300) return ''
   const other = pathname === '/' ? '/telemetry' : '/'
-  return `A server answers there, and no receiver is at ${pathname}. Give the path at which it is mounted, for instance --url ${origin}${other}`
+  return `A server answers there, and no receiver is at ${pathname}. Give the path at which it is mounted, for instance ${option} ${origin}${other}`
 }
 
 /** Text from a server in one line, without control characters for a terminal. */

@@ -94,6 +94,14 @@ test(
   },
 )
 
+test('says with which option the path of the local receiver is given', { timeout: 180_000 }, async () => {
+  const [remote, local] = [await receiver(), await endpoint((_posted, response) => response.writeHead(404).end())]
+  onTestFinished(() => local[Symbol.asyncDispose]())
+  const shown = await listens(remote.url, new URL(local.url).origin)
+  await post(remote.url, of('V', 1))
+  await expect.poll(() => shown.said).toContainEqual(expect.stringContaining(`instance --to ${local.url}`))
+})
+
 test('goes on in order after the local receiver restarts, and loses nothing', { timeout: 180_000 }, async () => {
   const [remote, port] = [await receiver(), await freePort()]
   const local = await receiver(port, 'local')
