@@ -123,6 +123,7 @@ export class Core {
   add(given: readonly Waiting[], scope: RequestScope): RequestWork {
     const request = new RequestWork(given, scope)
     for (const message of request.messages) {
+      if (this.#endsNone) message.crashes = 0
       this.lanes.add(message)
       if (message.trouble !== undefined) this.troubled.add(message)
     }
@@ -674,10 +675,16 @@ export class Core {
     return message.attempt - trouble.exempt >= retry.attempts || now - trouble.sinceMs >= retry.maxAgeMs
   }
 
+  /** Nothing here can end the process: while a server hangs, messages for it are in hand whatever does. */
+  get #endsNone(): boolean {
+    const { registry, parts, vehicles } = this.options
+    return registry.isEachOwn && parts.length === 0 && vehicles === undefined
+  }
+
   /** Notes how many processes ended while they had the message. One that they left for good is given up before it is tried here. */
   #noteEarlier(message: Message): void {
     const { attemptsBefore, claim, trouble } = message
-    const crashes = Math.max(0, (claim?.deliveries ?? 0) - attemptsBefore)
+    const crashes = this.#endsNone ? 0 : Math.max(0, (claim?.deliveries ?? 0) - attemptsBefore)
     message.crashes = crashes
     if (crashes >= mostCrashes) return message.failForGood(`${crashText(crashes)}, and it may be the reason.`)
     if (attemptsBefore < this.options.retry.attempts || this.options.registry.ownRetryMs !== undefined) return

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createReceiver, memoryInbox, type Receiver } from 'fleethook'
 import { branch } from 'fleethook/branch'
+import type { Claim, InboxFactory } from 'fleethook/extend'
 import { forward as onNode, type ForwardOptions } from 'fleethook/forward'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { deliver, fakeClock, message } from 'fleethook/testing'
@@ -346,6 +347,23 @@ describe.each([
       await soon(() => expect(staging(receiver)?.handled).toBe(1))
       await soon(() => expect(isCut).toBe(true))
       expect(sent).toBeLessThan(50_000_000)
+    })
+
+    test('it is posted, however many processes have ended while the server did not answer', async () => {
+      const { url } = await destination(ok)
+      const receiver = createReceiver({ secret: false })
+      stops.push(() => receiver.drain({ deadlineMs: 0 }))
+      const afterKills: InboxFactory = (settings) => {
+        const inbox = memoryInbox()(settings)
+        const claim = async (id: string): Promise<Claim | undefined> => {
+          const claimed = await inbox.claim(id)
+          return claimed && { ...claimed, deliveries: 3 }
+        }
+        return { ...inbox, claim }
+      }
+      branch(receiver, { name: 'staging', inbox: afterKills }).on('*', forward({ to: url, auth: secret }))
+      await receiver.accept({ authorization: undefined, body: data('A', 1) })
+      await soon(() => expect(staging(receiver)).toMatchObject({ handled: 1, deadLettered: 0 }))
     })
 
     test('it is tried for 24 hours, whatever the receiver does with others', async () => {
