@@ -177,8 +177,8 @@ export class Intake {
         gaps.emit(scope)
       },
       openGaps: () => {
-        // A crash must not lose counts of refused requests that no gap covers.
-        reports.refusals.flush()
+        // A crash must not lose counts of refused requests that no gap covers. While the inbox cannot be opened, each message tries that again.
+        if (this.#isRecovered) reports.refusals.flush()
         return gaps.list()
       },
       operator: () => this.operator,
