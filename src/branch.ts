@@ -109,7 +109,11 @@ export function branch<
   const { receiver: own, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(settings, ids)
   behind.branches = branches
   const handOver = new HandOver(front, hosted)
-  const { inboxFailed: failed } = hosted.reports
+  const { intake, reports } = hosted
+  const failed = (error: unknown): void => {
+    // It was closed while it opened.
+    if (!intake.isDraining) reports.inboxFailed(error)
+  }
   const place = placeOf(front.settings.inbox, settings.inbox)
   if (place !== undefined) branches.places.add(place)
   if (settings.inbox.file !== undefined) settings.files.add(settings.inbox.file)

@@ -149,10 +149,12 @@ export class HandOver {
     const put = isAtOnce ? intake.put([message], request) : this.#keep(given, message, mayBeThere)
     const kept = this.#kept(message, put)
     this.#given.set(given, kept)
-    kept.then(
-      () => this.#given.set(given, true),
-      () => this.#given.delete(given),
+    const known = kept.then(
+      () => void this.#given.set(given, true),
+      () => void this.#given.delete(given),
     )
+    // The receiver may not wait for it.
+    request.context?.watch?.(known)
     return kept
   }
 

@@ -561,6 +561,43 @@ describe('behind a receiver that stops', () => {
   })
 })
 
+test('a branch whose inbox cannot be opened says so once, and not for each message', async () => {
+  const lines: string[] = []
+  const receiver = createReceiver({ secret: false, clock: fakeClock(), log: logInto(lines) })
+  stops.push(() => receiver.drain())
+  branch(receiver, { name: 'crm', inbox: sqliteInbox({ path: newFolder() }) }).on('data', () => {})
+  for (let at = 1; at <= 20; at += 1) {
+    await receiver.accept({ authorization: undefined, body: data('A', at) })
+    await soon(() => expect(receiver.stats().branches?.['crm']?.refused).toEqual({ inbox_unavailable: at }))
+  }
+  expect(lines.filter((line) => line.includes('refused'))).toHaveLength(1)
+})
+
+test('a receiver that stops while its branch opens logs no failure', async () => {
+  const lines: string[] = []
+  const place = inFolder(newFolder())
+  const receiver = createReceiver({ secret: false, log: logInto(lines), inbox: place('inbox') })
+  const drained = Promise.withResolvers<void>()
+  const opened: Promise<unknown>[] = []
+  const late: InboxFactory = (settings) => {
+    const inbox: Inbox = place('crm')(settings)
+    const { open } = inbox
+    const openLate = (): ReturnType<Inbox['open']> => {
+      const opening = drained.promise.then(() => open())
+      opened.push(opening)
+      return opening
+    }
+    return Object.assign(inbox, { open: openLate })
+  }
+  branch(receiver, { name: 'crm', inbox: late }).on('data', () => {})
+  await receiver.open()
+  await receiver.drain()
+  drained.resolve()
+  await expect(opened[0]).rejects.toThrow('is closed')
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(lines.filter((line) => line.startsWith('error'))).toEqual([])
+})
+
 test('what waits on a branch need not fit into memory, also when older messages of a vehicle come later', async () => {
   const place = inFolder(newFolder())
   // A message that a part may skip is handed over at its turn.
@@ -646,7 +683,7 @@ test('an inbox of a branch that does not answer holds the receiver for a second,
   const behind: number[] = []
   branch(receiver, { name: 'crm', inbox: slow }).on('data', (event) => void behind.push(odometer(event)))
   const post = (at: number): unknown => receiver.accept({ authorization: undefined, body: data('A', at) })
-  await post(0)
+  const { settled } = await deliver(receiver, message.data({ Odometer: 0 }, { vin: 'A' }))
   await soon(() => expect(answers).toHaveLength(1))
   expect(rung).toEqual([])
   await clock.advance(1_000)
@@ -655,6 +692,8 @@ test('an inbox of a branch that does not answer holds the receiver for a second,
   await soon(() => expect(rung).toEqual([0, 1, 2, 3]))
   expect(lines.filter((line) => line.includes('slow'))).toHaveLength(1)
   for (const answer of answers.splice(0)) answer()
+  await settled
+  expect(behind).toContain(0)
   await soon(() => expect(behind).toEqual([0, 1, 2, 3]))
   await post(4)
   await soon(() => expect(answers).toHaveLength(1))
