@@ -123,7 +123,6 @@ export class Core {
   add(given: readonly Waiting[], scope: RequestScope): RequestWork {
     const request = new RequestWork(given, scope)
     for (const message of request.messages) {
-      if (this.#endsNone) message.crashes = 0
       this.lanes.add(message)
       if (message.trouble !== undefined) this.troubled.add(message)
     }
@@ -675,17 +674,25 @@ export class Core {
     return message.attempt - trouble.exempt >= retry.attempts || now - trouble.sinceMs >= retry.maxAgeMs
   }
 
-  /** Nothing here can end the process: while a server hangs, messages for it are in hand whatever does. */
-  get #endsNone(): boolean {
+  /** It is only for `forward`, which ends no process: while a server hangs, messages for it are in hand whatever ends the process. */
+  #endsNone(message: Message): boolean {
     const { registry, parts, vehicles } = this.options
-    return registry.isEachOwn && parts.length === 0 && vehicles === undefined
+    const { event } = message
+    if (registry.ownRetryMs === undefined || event === undefined || parts.length > 0 || vehicles !== undefined)
+      return false
+    const handlers = registry.handlersFor(event, message, undefined)
+    return handlers.length > 0 && handlers.every(({ retry }) => retry !== undefined)
   }
 
   /** Notes how many processes ended while they had the message. One that they left for good is given up before it is tried here. */
   #noteEarlier(message: Message): void {
     const { attemptsBefore, claim, trouble } = message
-    const crashes = this.#endsNone ? 0 : Math.max(0, (claim?.deliveries ?? 0) - attemptsBefore)
+    const crashes = this.#endsNone(message) ? 0 : Math.max(0, (claim?.deliveries ?? 0) - attemptsBefore)
     message.crashes = crashes
+    if (this.#suspect === message && !message.isSuspect) {
+      this.#suspect = undefined
+      this.pump()
+    }
     if (crashes >= mostCrashes) return message.failForGood(`${crashText(crashes)}, and it may be the reason.`)
     if (attemptsBefore < this.options.retry.attempts || this.options.registry.ownRetryMs !== undefined) return
     const tried = `arlier processes tried it ${attemptsBefore} times`

@@ -46,8 +46,6 @@ export class Registry {
   readonly added: HandledSubjects[] = []
   /** The longest that a handler is tried which says that itself, in milliseconds. `undefined`: there is none. */
   ownRetryMs: number | undefined
-  /** Whether each of them says that itself, as `forward` does. Those end no process. */
-  isEachOwn = true
   readonly #ownFields: FieldCatalogue
   readonly #more: Subjects | undefined
   readonly #branch: string | undefined
@@ -86,8 +84,7 @@ export class Registry {
     const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, retry, gather, mark }
     for (const key of keys) this.#subscribe(key, handler)
     this.added.push({ keys, filter, mark })
-    if (retry === undefined) this.isEachOwn = false
-    else this.ownRetryMs = Math.max(this.ownRetryMs ?? 0, retry.maxAgeMs)
+    if (retry !== undefined) this.ownRetryMs = Math.max(this.ownRetryMs ?? 0, retry.maxAgeMs)
   }
 
   /** The part `vehicles`, which `what` needs for these fields. Throws `handler_invalid` when there is none. */
@@ -105,7 +102,6 @@ export class Registry {
     for (const key of [...topics, 'malformed', 'timer']) this.#subscribe(key, handler, true)
     // Processes that share an inbox have the same branches.
     this.added.push({ keys: [handler.name], filter: undefined, mark: undefined })
-    this.isEachOwn = false
   }
 
   /** The handlers for a message of these subjects: handlers of one message first, batches last. */
