@@ -35,8 +35,15 @@ const againMs = 500
 /** So often in a row a message has to come back before the command is sure that it posts to the receiver that it reads. */
 const returns = 5
 
-/** The messages whose way back is watched. */
+/** The texts whose way back is watched, and the times for each. */
 const mostWatched = 1_000
+const mostTimes = 50
+
+/** When a message was posted and answered. */
+interface Posted {
+  readonly from: number
+  readonly until: number
+}
 
 /** How a message was answered. */
 interface Answered {
@@ -110,13 +117,14 @@ export async function postOn(
     console.error(refusal.hint)
   }
 
-  /** When each text was posted, and how often it has come back: received within that time. Bounded, so a loop of more messages is found late. */
-  const posted = new Map<string, { readonly from: number; readonly until: number; readonly count: number }>()
+  /** When each text was posted, and how often it has come back: received within such a time. Bounded, so a loop of more messages is found late. */
+  const posted = new Map<string, { readonly times: readonly Posted[]; readonly count: number }>()
 
   function watch(text: string, receivedAt: number, from: number): void {
-    const before = posted.get(text)
-    const isBack = before !== undefined && receivedAt >= before.from && receivedAt <= before.until
-    const count = isBack ? before.count + 1 : 0
+    const { times = [], count: before = 0 } = posted.get(text) ?? {}
+    // The same text can be posted several times before the first one is back.
+    const isBack = times.some((time) => receivedAt >= time.from && receivedAt <= time.until)
+    const count = isBack ? before + 1 : 0
     if (count === returns) {
       throw new FleethookError(
         'option_invalid',
@@ -127,7 +135,7 @@ export async function postOn(
       )
     }
     posted.delete(text)
-    posted.set(text, { from, until: Date.now(), count })
+    posted.set(text, { times: [...times.slice(-mostTimes), { from, until: Date.now() }], count })
     const [oldest] = posted.size > mostWatched ? posted.keys() : []
     if (oldest !== undefined) posted.delete(oldest)
   }

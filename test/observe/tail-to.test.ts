@@ -152,9 +152,10 @@ test('says how much the feed dropped while the local receiver was away', { timeo
 test('ends when it posts to the receiver that it reads', { timeout: 180_000 }, async () => {
   const remote = await receiver()
   const shown = await listens(remote.url, remote.url, ['--auth', secret])
-  await post(remote.url, of('V', 1))
+  // The same message twice, as a relay may send it.
+  await post(remote.url, of('V', 1).repeat(2))
   await expect.poll(() => shown.said).toContainEqual(expect.stringMatching(/^error: .* is the one that is read/))
-  expect(shown.lines.length).toBeLessThan(10)
+  expect(shown.lines.length).toBeLessThan(20)
 })
 
 test('with options that say what happened before, it is bad usage', async () => {
