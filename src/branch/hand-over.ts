@@ -52,20 +52,19 @@ export class HandOver {
     this.#front = front
     this.#branch = branch
     this.#clock = branch.settings.clock
-    const { intake, settings } = front
-    if (!intake.handsOverEarly && settings.inbox.place?.of !== 'durableObjectInbox')
-      branch.intake.timersBy = this.#timers
+    if (front.settings.inbox.place?.of !== 'durableObjectInbox') branch.intake.timersBy = this.#timers
   }
 
   /**
-   * Where messages of a vehicle can wait in the inbox of the receiver, a timer of the branch waits behind them: they may say that it is not due.
-   * It takes their way.
+   * A timer of the branch waits behind messages of its vehicle that the receiver has: they may say that it is not due. Where they can wait in the
+   * inbox of the receiver, it takes their way.
    */
   readonly #timers = (timers: readonly TimerEvent[]): Promise<boolean> => {
     const { intake } = this.#front
     const { branch } = this.#branch.settings
+    this.#group?.handOver()
     // All that it had is handed over.
-    if (intake.isDraining) return this.#branch.intake.putTimers(timers)
+    if (intake.handsOverEarly || intake.isDraining) return this.#branch.intake.putTimers(timers)
     return intake.putTimers(timers.map((timer) => ({ ...timer, meta: { branch } })))
   }
 

@@ -85,6 +85,30 @@ test('a timer of a branch waits behind messages that its receiver has and the br
   expect(told).toEqual(['B'])
 })
 
+test('a timer of a branch waits behind a message that is about to be handed over', async () => {
+  const clock = unwatched(fakeClock())
+  const receiver = createReceiver({ secret: false, clock, log: silence })
+  stops.push(() => receiver.drain())
+  const told: string[] = []
+  const parts = [vehicles({ fields: ['Gear'] })]
+  const crm = branch(receiver, { name: 'crm', inbox: inFolder(newFolder())('crm'), parts }).when(
+    starts(is('Gear', 'P'), { first: true }).after({ minutes: 2 }),
+    ({ vin }) => void told.push(vin),
+  )
+  const says = async (gear: string): Promise<void> => {
+    const body = { vin: 'A', createdAt: new Date(clock.now()).toISOString(), data: { Gear: gear } }
+    await receiver.accept({ authorization: undefined, body })
+  }
+  await says('P')
+  await soon(() => expect(crm.stats().handled).toBe(1))
+  await clock.advance(119_999)
+  await says('D')
+  await clock.advance(1)
+  await soon(() => expect(crm.stats().handled).toBe(2))
+  await soon(() => expect(crm.stats().pending.messages).toBe(0))
+  expect(told).toEqual([])
+})
+
 test('handlers of one name that write once do so on the receiver and on each branch', async () => {
   const db = new DatabaseSync(':memory:')
   db.exec('CREATE TABLE rows (text TEXT)')
