@@ -90,8 +90,15 @@ export function forwardingWith(send: Post, options: ForwardOptions): Forwarding 
   /** Without its query, which can hold a token. */
   const where = `${address.origin}${address.pathname}`
 
-  const post: Forwarding = async ({ raw, format }, { signal, delivery: { id } }) => {
+  const post: Forwarding = async ({ raw, format }, context) => {
+    // With a cast, or in JavaScript.
+    if (raw === undefined)
+      throw new GiveUp('handler_invalid', '`forward` was given something that is not one message.', {
+        hint: 'Use it with `on`, for topics or `*`. It is no handler of a batch, of an edge or of `malformed`.',
+      })
     if (typeof raw !== 'object' || raw === null || format === null) return
+    const { signal, delivery } = context
+    const { id } = delivery
     const body = jsonText(raw)
     const headers: Record<string, string> = { 'content-type': 'application/json', 'fleethook-delivery': id }
     if (typeof secret === 'string') headers['authorization'] = authorization(secret, format)

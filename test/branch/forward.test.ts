@@ -12,7 +12,7 @@ import { afterEach, describe, expect, test } from 'vitest'
 import { forward as anywhere } from '../../src/forward.ts'
 import { soon } from './soon.ts'
 import { data, logInto } from '../dispatch/scene.ts'
-import { unwatched } from '../vehicles/scene.ts'
+import { silent, unwatched } from '../vehicles/scene.ts'
 import { newFolder } from '../folder.ts'
 
 const stops: (() => Promise<unknown>)[] = []
@@ -347,6 +347,16 @@ describe.each([
       await soon(() => expect(staging(receiver)?.handled).toBe(1))
       await soon(() => expect(isCut).toBe(true))
       expect(sent).toBeLessThan(50_000_000)
+    })
+
+    test('what is not one message is a dead letter, and not dropped in silence', async () => {
+      const { url, requests } = await destination(ok)
+      const receiver = createReceiver({ secret: false, log: silent })
+      stops.push(() => receiver.drain({ deadlineMs: 0 }))
+      receiver.batch('data', { size: 1, withinMs: 0 }, forward({ to: url, auth: secret }) as never)
+      await receiver.accept({ authorization: undefined, body: data('A', 1) })
+      await soon(() => expect(receiver.stats()).toMatchObject({ deadLettered: 1 }))
+      expect(requests).toHaveLength(0)
     })
 
     test('it is posted, however many processes have ended while the server did not answer', async () => {
