@@ -105,14 +105,6 @@ describe('receiver.from', () => {
     await receiver.from(client.stream(vin))
   })
 
-  test('ends with the signal of the stream', async () => {
-    const controller = new AbortController()
-    const { client } = stub(feed().answer)
-    const done = createReceiver({ secret: false }).from(client.stream(vin, { signal: controller.signal }))
-    controller.abort()
-    expect(await done).toBeUndefined()
-  })
-
   test('rejects with the error that ended the stream', async () => {
     const { client } = stub(refusal(404, 'vehicle_not_found'))
     const receiver = createReceiver({ secret: false })

@@ -33,12 +33,6 @@ describe('refill', () => {
     expect(lines()).toEqual([`GET /api/1/vehicles/${vin}/vehicle_data`])
   })
 
-  test('fetches the sections that are asked for', async () => {
-    const { client, lines } = stub(service)
-    await all(client.refill({ vin }, { endpoints: ['charge_state', 'location_data'] }))
-    expect(lines()).toEqual([`GET /api/1/vehicles/${vin}/vehicle_data?endpoints=charge_state%3Blocation_data`])
-  })
-
   test('fetches every shared vehicle once when the gap names none', async () => {
     const { client, lines } = stub(service)
     const failed: unknown[] = []

@@ -59,18 +59,6 @@ describe('is not retried', () => {
     expect(await rejection(client.products())).toMatchObject({ status, code: 'some_code' })
     expect(asked).toHaveLength(1)
   })
-
-  test.each([
-    ['429', refusal(429, 'too_many_requests', { 'retry-after': '0' })],
-    ['503', busy],
-    ['no answer', broken],
-  ])('a command, after %s', async (_name, failing) => {
-    const { client, asked } = stub(failing, { retry })
-    await rejection(client.command(vin, 'charge_start'))
-    await rejection(client.energySite(7).command('backup', { backup_reserve_percent: 20 }))
-    await rejection(client.wakeUp(vin))
-    expect(asked).toHaveLength(3)
-  })
 })
 
 describe('Retry-After', () => {

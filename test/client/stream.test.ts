@@ -55,18 +55,6 @@ describe('a stream', () => {
 })
 
 describe('a stream reconnects', () => {
-  test.each(['end', 'breakOff'] as const)('after an %s', async (how) => {
-    const live = feed()
-    const { client, asked, clock } = stub([live.answer, ended(item(data(2)))], { retry })
-    const events = take(client.stream(vin), 2)
-    live.send(item(data(1)))
-    await clock.advance(10)
-    live[how]()
-    await clock.advance(2_000)
-    expect(levels(await events)).toEqual([1, 2])
-    expect(asked).toHaveLength(2)
-  })
-
   test.each([
     ['429', refusal(429, 'too_many_requests')],
     ['503', refusal(503, 'unavailable')],
