@@ -254,17 +254,6 @@ describe('event_collector', () => {
     expect(read({ ...envelope, sourcetype: `maker:telemetry:${topic}`, event })).toMatchObject({ topic, ...expected })
   })
 
-  test('time is a number or decimal text, milliseconds from 1e11 on, and the time of receipt when absent', () => {
-    const at = (time: unknown): string => read({ ...envelope, time }).createdAt
-    expect(at('1708750724.983')).toBe('2024-02-24T04:58:44.983Z')
-    expect(at(1708750724983)).toBe('2024-02-24T04:58:44.983Z')
-    expect(at('1708750724983')).toBe('2024-02-24T04:58:44.983Z')
-    expect(at(1708750724.9835)).toBe('2024-02-24T04:58:44.984Z')
-    expect(at(-1.5)).toBe('1969-12-31T23:59:58.500Z')
-    expect(at(undefined)).toBe(receivedAt.toISOString())
-    expect(read({ ...envelope, time: undefined }).meta.createdAtMissing).toBe(true)
-  })
-
   test('a service message that happens to have a time or a host is still a service message', () => {
     expect(read({ event: 'x', time: 5, data: { Gear: 'D' }, vin, createdAt })).toMatchObject({
       format: 'service',
