@@ -1,9 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { type IncomingHttpHeaders, request } from 'node:http'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { createInterface } from 'node:readline'
 import { expect, onTestFinished, test } from 'vitest'
 import { freePort, spawnTarget, type Target } from '../conformance/spawn.ts'
@@ -203,14 +201,3 @@ test(
     expect(await end()).toMatchObject({ status: 0 })
   },
 )
-
-test('dev says what to do when its port is taken', { timeout: 180_000 }, async () => {
-  const server = createServer().listen(0, '127.0.0.1')
-  onTestFinished(() => void server.close())
-  await new Promise((resolve) => server.once('listening', resolve))
-  const address = server.address()
-  const port = typeof address === 'object' && address !== null ? address.port : 0
-  const { status, stderr } = await command(['dev', fileURLToPath(import.meta.url), '--port', String(port)])
-  expect(status).toBe(1)
-  expect(stderr).toMatch(/Cannot hold port \d+: EADDRINUSE\. Give --port another one/)
-})

@@ -3,8 +3,6 @@ import { join } from 'node:path'
 import type { FleetEvent } from 'fleethook'
 import { normalize } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
-import * as z from 'zod'
-import { few } from '../form.ts'
 import { createFleet } from '../../src/service/fleet/fleet.ts'
 import { command, start } from './command.ts'
 import { endpoint, success, type Posted } from './endpoint.ts'
@@ -14,7 +12,6 @@ import { newFolder } from '../folder.ts'
 const secret = 'correct-horse-battery'
 const fast = ['--rate', '2000']
 const eventsOf = (posted: readonly Posted[]): FleetEvent[] => posted.flatMap(({ body }) => normalize(body))
-const object = (body: string): object => z.record(z.string(), z.unknown()).parse(JSON.parse(body))
 
 describe('fleethook send posts as the service does', () => {
   test('each message once, as JSON, with the secret as it is in Authorization', async () => {
@@ -31,46 +28,6 @@ describe('fleethook send posts as the service does', () => {
       expect(path).toBe('/telemetry')
       expect(headers).toMatchObject({ 'content-type': 'application/json', authorization: secret })
     }
-  })
-
-  const schemes = [
-    ['service', secret, secret],
-    ['event_collector', secret, `Splunk ${secret}`],
-    ['vehicle_maker', secret, secret],
-    ['event_collector', `Bearer ${secret}`, `Bearer ${secret}`],
-  ] as const
-  test.each(few(schemes))('%s with %j sends %j', async (format, given, sent) => {
-    await using server = await endpoint()
-    const send = ['send', '--url', server.url, '--format', format, '--count', '5', ...fast]
-    await command(send, { WEBHOOK_SECRET: given })
-    expect(server.posted.map(({ headers }) => headers.authorization)).toEqual(Array.from({ length: 5 }, () => sent))
-  })
-
-  test('takes the secret from WEBHOOK_SECRET, and sends no header without one', async () => {
-    await using server = await endpoint()
-    const args = ['send', '--url', server.url, '-c', '1', '-f', 'service', ...fast]
-    await command(args, { WEBHOOK_SECRET: 'from-the-environment' })
-    await command(args)
-    expect(server.posted.map(({ headers }) => headers.authorization)).toEqual(['from-the-environment', undefined])
-  })
-
-  test.each([
-    ['service', (body: object) => 'vin' in body && !('event' in body)],
-    ['vehicle_maker', (body: object) => 'data' in body && Array.isArray(body.data)],
-    ['event_collector', (body: object) => 'event' in body && 'source' in body],
-  ])('in the format %s', async (format, hasShape) => {
-    await using server = await endpoint()
-    await command(['send', '--url', server.url, '-f', format, '-t', 'data', '-c', '20', ...fast])
-    expect(server.posted).toHaveLength(20)
-    expect(server.posted.filter(({ body }) => !hasShape(object(body)))).toEqual([])
-  })
-
-  test('in all formats by turns, when none is named', async () => {
-    await using server = await endpoint()
-    await command(['send', '--url', server.url, '-c', '30', '-t', 'data', ...fast])
-    const formats = eventsOf(server.posted).map(({ format }) => format)
-    for (const format of ['service', 'vehicle_maker', 'event_collector'])
-      expect(formats.filter((one) => one === format)).toHaveLength(10)
   })
 
   test('only the topics asked for', async () => {
@@ -119,15 +76,6 @@ describe('fleethook send posts as the service does', () => {
     expect(server.connections()).toBeLessThanOrEqual(3)
   })
 
-  test('with messages from now, and none from the future but of clocks that are ahead', async () => {
-    await using server = await endpoint()
-    const before = Date.now()
-    await command(['send', '--url', server.url, '--vins', '5', '-c', '400', '-r', '1000', '-t', 'connectivity,data'])
-    const times = eventsOf(server.posted).map(({ at }) => at.getTime())
-    expect(Math.max(...times)).toBeGreaterThan(before - 60_000)
-    expect(Math.max(...times)).toBeLessThan(Date.now() + 300_000)
-  })
-
   test('no faster than asked', async () => {
     await using server = await endpoint()
     const result = resultOf(await command(['send', '--url', server.url, '-c', '21', '-r', '100', '--json']))
@@ -137,23 +85,6 @@ describe('fleethook send posts as the service does', () => {
 })
 
 describe('fleethook send reports', () => {
-  const refusing = (posted: Posted, response: Parameters<typeof success>[1]): void => {
-    response.statusCode = 403
-    success(posted, response)
-  }
-
-  test('refusals of one message among others, as JSON, with status 1', async () => {
-    await using server = await endpoint((posted, response) =>
-      server.posted.length === 7 ? refusing(posted, response) : success(posted, response),
-    )
-    const ended = await command(['send', '--url', server.url, '-c', '20', ...fast, '--json'])
-    expect(ended.status).toBe(1)
-    expect(resultOf(ended)).toMatchObject({
-      ...{ sent: 20, accepted: 19, refused: 1 },
-      problems: [{ what: '403 Success (code 0)', count: 1 }],
-    })
-  })
-
   test('redirects and answers of other servers: it says which address to try', async () => {
     await using moved = await endpoint((_posted, response) => {
       response.writeHead(307, { location: 'https://example.com/there' }).end('Moved\u001b')
@@ -175,26 +106,6 @@ describe('fleethook send reports', () => {
     expect(status).toBe(1)
     expect(stdout).toContain('Stopped: the receiver cannot be reached.')
     expect(stdout).toMatch(/\d+ × ECONNREFUSED\n +Does the receiver or its proxy run/)
-  })
-
-  test('connections that are cut', async () => {
-    await using server = await endpoint((posted, response) => {
-      if (server.posted.length === 1) success(posted, response)
-      else response.destroy()
-    })
-    const { accepted, failed, problems } = resultOf(
-      await command(['send', '--url', server.url, '-c', '5', ...fast, '--json']),
-    )
-    expect({ accepted, failed }).toEqual({ accepted: 1, failed: 4 })
-    expect(problems).toMatchObject([{ what: 'ECONNRESET', count: 4 }])
-  })
-
-  test('a rate that one vehicle cannot have, because its messages wait for each other', async () => {
-    await using server = await endpoint((posted, response) => void setTimeout(() => success(posted, response), 10))
-    const { status, stdout } = await command(['send', '--url', server.url, '--vins', '1', '-r', '1000', '-c', '60'])
-    expect(status).toBe(0)
-    expect(stdout).toMatch(/\/s of the 1,000\/s asked for/)
-    expect(stdout).toContain('Try more --vins')
   })
 
   test('what it had sent when Ctrl+C ended it', async () => {

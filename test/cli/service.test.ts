@@ -85,11 +85,6 @@ describe('fleethook webhook', () => {
     expect((await run('webhook', 'set', '--url', 'http://localhost:3000/', '--allow-local')).status).toBe(0)
   })
 
-  test('get prints JSON for machines', async () => {
-    const { run } = await service(() => ({ body: { response: webhook } }))
-    expect(JSON.parse((await run('webhook', 'get', '--json')).stdout)).toEqual(webhook)
-  })
-
   test('get without a webhook ends with status 1 and says what to do, for people and for machines', async () => {
     const { run } = await service(() => ({ status: 404, body: { error: 'webhook_not_found' } }))
     const people = await run('webhook', 'get')
@@ -98,12 +93,6 @@ describe('fleethook webhook', () => {
     const machines = await run('webhook', 'get', '--json')
     expect(machines.status).toBe(1)
     expect(JSON.parse(machines.stdout).error).toMatchObject({ code: 'webhook_not_found', status: 404 })
-  })
-
-  test('delete deletes it', async () => {
-    const { asked, run } = await service(() => ({ body: { response: true } }))
-    expect(await run('webhook', 'delete')).toMatchObject({ status: 0, stdout: 'The webhook is deleted.\n' })
-    expect(lines(asked)).toEqual(['DELETE /api/business/webhook'])
   })
 })
 
@@ -158,12 +147,6 @@ describe('fleethook config', () => {
     expect(status).toBe(1)
     expect(stderr).toContain('SERVICE_URL')
     expect(stderr).not.toContain('baseUrl')
-  })
-
-  test('stop stops the streaming', async () => {
-    const { asked, run } = await service(() => ({ body: { response: true } }))
-    expect((await run('config', 'stop', vin)).status).toBe(0)
-    expect(lines(asked)).toEqual([`DELETE /api/config/${vin}`])
   })
 
   test('default shows the default, and with settings sets it', async () => {
@@ -235,16 +218,6 @@ describe('fleethook stream', () => {
     child.stdout?.once('data', () => child.kill('SIGINT'))
     expect((await ended).status).toBe(0)
   })
-
-  test('a vehicle that is not shared ends with status 1', async () => {
-    const { run } = await service(() => ({ status: 404, body: { error: 'vehicle_not_found' } }))
-    const { status, stderr } = await run('stream', vin)
-    expect(status).toBe(1)
-    expect(stderr).toContain('vehicle_not_found')
-    // In words of the command line, not of the client.
-    expect(stderr).toContain('fleethook products')
-    expect(stderr).not.toContain('products()')
-  })
 })
 
 describe('the address and the key', () => {
@@ -261,15 +234,6 @@ describe('the address and the key', () => {
     expect(stderr).not.toContain(key)
   })
 
-  test('are read from a file, beneath the environment', async () => {
-    const { asked, env } = await service(() => ({ body: { response: [] } }))
-    const file = join(newFolder('cli'), '.env')
-    writeFileSync(file, `SERVICE_URL=${env['SERVICE_URL']}\nSERVICE_API_KEY='key-of-the-file'\n`)
-    expect((await command(['products', '--dotenv', file], bare)).status).toBe(0)
-    expect((await command(['products', '--dotenv', file], { ...bare, SERVICE_API_KEY: key })).status).toBe(0)
-    expect(asked.map(({ headers }) => headers.authorization)).toEqual(['Bearer key-of-the-file', `Bearer ${key}`])
-  })
-
   test('a service that is not there ends with status 1', async () => {
     const env = { SERVICE_URL: 'http://127.0.0.1:9', SERVICE_API_KEY: key }
     const { status, stderr } = await command(['command-that-is-none'], env)
@@ -283,12 +247,6 @@ describe('the address and the key', () => {
       hint: 'Is SERVICE_URL right, and can this machine reach it?',
     })
     expect(message).toMatch(/^GET \/api\/business\/webhook: no answer/)
-  })
-
-  test('a key that travels without encryption is warned of, under the name of the variable', async () => {
-    const env = { SERVICE_URL: 'http://0.0.0.0:9', SERVICE_API_KEY: key }
-    const { stderr } = await command(['webhook', 'get'], env)
-    expect(stderr).toContain('travels without encryption: SERVICE_URL begins with http:')
   })
 })
 
@@ -319,10 +277,6 @@ describe('fleethook completion', () => {
     },
     180_000,
   )
-
-  test('another shell is bad usage', async () => {
-    expect((await command(['completion', 'cmd'])).status).toBe(2)
-  })
 
   const completed: readonly (readonly [words: readonly string[], expected: readonly string[]])[] = [
     [[''], ['webhook', 'config', 'stream', 'products', 'send']],

@@ -6,13 +6,6 @@ import { command } from './command.ts'
 const url = ['--url', 'http://127.0.0.1:9/']
 
 describe('fleethook', () => {
-  test.each([[[]], [['--help']], [['-h']]])('%j prints what it can do, and ends well', async (args) => {
-    const { status, stdout } = await command(args)
-    expect(status).toBe(0)
-    expect(stdout).toMatch(/^Usage: fleethook <command>/)
-    expect(stdout).toMatch(/^ {2}send +post the messages/m)
-  })
-
   // A process for each of them, one after the other: on a machine that is busy that takes a while.
   test(
     'lists only commands that exist, and none takes a secret that other users could read in its arguments',

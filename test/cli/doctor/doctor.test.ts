@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createReceiver, vehicles } from 'fleethook'
@@ -129,9 +130,14 @@ test.each<[string, string | undefined, RegExp]>([
 })
 
 describe('the webhook at the service', () => {
-  async function check(stored: object | undefined): Promise<Record<string, string>> {
+  async function check(
+    stored: object | undefined,
+    configs: Readonly<Record<string, object>> = {},
+  ): Promise<Record<string, string>> {
+    const products = Object.keys(configs).map((id) => ({ product_type: 'vehicle', product_id: id }))
     await using service = await endpoint(({ path = '' }, response) => {
-      const body = path.endsWith('/webhook') ? stored && { response: stored } : { response: [] }
+      const config = configs[path.split('/').at(-1) ?? '']
+      const body = path.endsWith('/webhook') ? stored && { response: stored } : (config ?? { response: products })
       response.writeHead(body === undefined ? 404 : 200, { 'content-type': 'application/json' })
       response.end(JSON.stringify(body ?? { error: { code: 'webhook_not_found' } }))
     })
@@ -139,8 +145,9 @@ describe('the webhook at the service', () => {
     return await found(['--only', 'webhook', '--url', 'https://receiver.example/telemetry/'], env)
   }
 
+  const stored = { format: 'service', verify: true, updated_at: '2026-11-21T10:00:00.000Z' }
+
   test('that is paused, without auth, at another address is three findings', async () => {
-    const stored = { format: 'service', verify: true, updated_at: '2026-11-21T10:00:00.000Z' }
     const all = await check({ ...stored, url: 'https://old.example/', enabled: false, auth: false })
     expect(all).toEqual({
       'webhook.set': 'ok: https://old.example/',
@@ -157,6 +164,15 @@ describe('the webhook at the service', () => {
     expect(await check(undefined)).toEqual({
       'webhook.set': 'fail: The business has no webhook, so the service posts nothing.',
     })
+  })
+
+  test('of vehicles without a streaming config names them', async () => {
+    const configs = { V1: { fields: { Gear: { interval_seconds: 1 } } }, V2: { fields: {} } }
+    const all = await check(
+      { ...stored, url: 'https://receiver.example/telemetry', enabled: true, auth: true },
+      configs,
+    )
+    expect(all['webhook.vehicles']).toMatch(/^fail: 1 of 2 vehicles have no streaming config, .*: V2/)
   })
 })
 
@@ -264,6 +280,17 @@ describe('the command', () => {
     expect(stdout).toContain('→ path_unknown: ')
     expect(stdout).not.toContain('→ secret_wrong: ')
   })
+
+  test.skipIf(process.platform !== 'linux' || process.getuid?.() !== 0)(
+    'names a disk that is nearly full',
+    async () => {
+      const data = folder()
+      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=2m', 'tmpfs', data])
+      onTestFinished(() => void execFileSync('umount', ['--lazy', data]))
+      const all = await found(['--only', 'inbox', '--inbox', join(data, 'inbox.db')])
+      expect(all['inbox.space']).toMatch(/^fail: Only [012] MiB are free\./)
+    },
+  )
 
   test('says what to do about an inbox or a .env that this user may not read, and one that others can read', async () => {
     const here = folder()
