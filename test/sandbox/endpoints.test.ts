@@ -3,37 +3,12 @@ import { vehicleCommands } from '../../src/service/sandbox/commands.ts'
 import { apiKey, type Loose, messagesIn, sceneOf } from './scene.ts'
 
 const siteId = '12345'
-/** The maker's text, where other refusals have a code. */
-const unavailable = 'vehicle unavailable: vehicle is offline or asleep'
 const code = (answer: { readonly status: number; readonly body: { readonly error: string } }): readonly unknown[] => [
   answer.status,
   answer.body.error,
 ]
 
 describe('the reads of a vehicle', () => {
-  const paths = [
-    '',
-    ...['vehicle_data', 'telemetry', 'fleet_telemetry_config', 'fleet_telemetry_errors'],
-    ...['recent_alerts', 'nearby_charging_sites', 'release_notes', 'drivers', 'invitations'],
-  ]
-  test.each(paths)('/%s is answered in `response`, and only to GET', async (path) => {
-    const { ask, vin, client } = await sceneOf()
-    await client.wakeUp(vin)
-    const url = `/api/1/vehicles/${vin}${path === '' ? '' : `/${path}`}`
-    expect(await ask('GET', url)).toEqual({ status: 200, body: { response: expect.anything() } })
-    const other = await ask('PUT', url)
-    expect(['method_not_allowed', 'insufficient_scope']).toContain(other.body.error)
-  })
-
-  test('vehicle_data of an asleep vehicle is 408, and the read does not wake it', async () => {
-    const { ask, vin } = await sceneOf()
-    await ask('POST', `/sandbox/vehicles/${vin}/sleep`)
-    for (const path of ['vehicle_data', 'nearby_charging_sites']) {
-      expect(code(await ask('GET', `/api/1/vehicles/${vin}/${path}`))).toEqual([408, unavailable])
-    }
-    expect((await ask('GET', `/api/1/vehicles/${vin}`)).body.response.state).toBe('asleep')
-  })
-
   test('telemetry, alerts and errors are those that it sent', async () => {
     const { ask, vin } = await sceneOf()
     await ask('POST', '/sandbox/messages', { vin, data: { BatteryLevel: 40, Gear: 'D' } })
@@ -142,9 +117,6 @@ describe('energy sites', () => {
 describe('refusals', () => {
   const vehicle = '/api/1/vehicles/0FL3EETV6T0000000'
   test.each([
-    ['GET', '/api/1/products', 403, 'insufficient_scope'],
-    ['GET', '/api/1/energy_sites', 403, 'insufficient_scope'],
-    ['GET', '/api/1/users/me', 403, 'insufficient_scope'],
     ['GET', '/api/1/vehicles/0FLEETX00X0000000', 403, 'business_product_not_consented'],
     ['GET', '/api/image/0FLEETX00X0000000', 403, 'business_product_not_consented'],
     ['GET', '/api/1/energy_sites/999/site_info', 403, 'business_product_not_consented'],

@@ -47,16 +47,6 @@ async function story(format: Format, work: (given: { ask: Ask; vins: readonly st
 }
 type Ask = (path: string, body?: object) => Promise<unknown>
 
-test.each(formats)('a receiver handles the messages of a sandbox, typed and in order, as %s', async (format) => {
-  const { handled } = await story(format, async ({ ask }) => {
-    for (let quarter = 0; quarter < 4; quarter += 1) await ask('/sandbox/clock', { advance_seconds: 900 })
-  })
-  expect(handled.length).toBeGreaterThan(100)
-  expect(handled.filter(({ topic }) => topic === 'unknown')).toEqual([])
-  for (const event of handled) if (event.topic === 'data') expect(event.undecoded).toEqual({})
-  expect(new Set(handled.map(({ topic }) => topic)).size).toBeGreaterThanOrEqual(3)
-})
-
 const payloads: Readonly<Record<string, object>> = {
   data: { data: { Gear: 'D', Location: { latitude: 1.5, longitude: 2.5 } } },
   state: { state: 'driving' },

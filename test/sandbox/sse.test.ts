@@ -120,19 +120,6 @@ describe('by default', () => {
     ])
   })
 
-  test('alerts and errors are lists, which the webhook has keyed by name', async () => {
-    const scene = await sceneOf()
-    const { client, ask, vin, sandbox, posted } = scene
-    await client.webhook.set({ url: 'https://receiver.example.com/', format: 'event_collector' })
-    const { text, end } = await listen(scene, `/sse/${vin}?topics=alerts,errors`)
-    await ask('POST', '/sandbox/messages', { vin, alerts: { A: { startedAt: '2026-06-01T08:00:00Z', audiences: [] } } })
-    await sandbox.close()
-    await end
-    const [live] = items(text()).map((item) => JSON.parse(item.slice(6)))
-    expect(live.alerts).toMatchObject([{ name: 'A' }])
-    expect(JSON.parse(posted[0]?.body ?? '').event.alerts).toHaveProperty('A')
-  })
-
   test('a stream ends on purpose after five minutes, and loses nothing', async () => {
     const scene = await sceneOf()
     const { ask, vin, clock } = scene

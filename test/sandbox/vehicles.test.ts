@@ -158,15 +158,6 @@ describe('the webhook', () => {
     expect(posted.map(({ headers }) => headers['authorization'])).toEqual(['Basic abc', undefined])
   })
 
-  test('gets nothing while it is paused or after it was deleted', async () => {
-    const { client, posted, ask, vin } = await sceneOf()
-    await client.webhook.set({ url, format: 'service', enabled: false })
-    await ask('POST', '/sandbox/messages', { vin, state: 'online' })
-    await client.webhook.delete()
-    await ask('POST', '/sandbox/messages', { vin, state: 'online' })
-    expect(posted).toEqual([])
-  })
-
   test.each([
     ['paused', [url], 'failed'],
     ['deleted', [url], 'failed'],
