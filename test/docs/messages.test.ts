@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { createReceiver, type FleetEvent } from '../../src/index.ts'
-import { normalize } from '../../src/normalize.ts'
 
 const page = readFileSync('docs/messages.md', 'utf8')
 const commands = /^curl -H "Authorization: (.*)" "\$URL" -d '([^']+)'$/gm
@@ -41,14 +40,4 @@ test('each message to paste becomes the event of its topic, with everything that
           rest,
       )
   for (const topic of topics) expect(new Set(payloads(topic).map((each) => JSON.stringify(each))).size, topic).toBe(1)
-})
-
-test.each([
-  ['another sourcetype', { sourcetype: 'access_log' }],
-  ['no source', { source: undefined }],
-])('a collector message with %s is a foreign event', (_what, change) => {
-  const bodies = [...page.matchAll(commands)].map(([, , body = '']) => body)
-  const envelope = JSON.parse(bodies.find((body) => body.includes(':telemetry:state')) ?? '')
-  expect(normalize(envelope)).toMatchObject([{ topic: 'state' }])
-  expect(normalize({ ...envelope, ...change })).toMatchObject([{ topic: 'unknown', reason: 'foreign_event' }])
 })

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { builtInFields, type BuiltInFields } from 'fleethook/normalize'
-import { describe, expect, expectTypeOf, test } from 'vitest'
+import { builtInFields } from 'fleethook/normalize'
+import { describe, expect, test } from 'vitest'
 import { catalogueModule, readFields } from '../../scripts/catalogue.ts'
 
 const path = (relative: string): string => fileURLToPath(new URL(`../../${relative}`, import.meta.url))
@@ -34,16 +34,6 @@ describe('the built-in catalogue', () => {
       expect(isEnum(type) ? type.prefix : type).toBe(stated.get(name))
   })
 
-  test('takes enums without the prefix of their constants', () => {
-    expect(builtInFields.Gear).toEqual({
-      enum: ['Unknown', 'Invalid', 'P', 'R', 'N', 'D', 'SNA'],
-      prefix: 'ShiftState',
-    })
-    expectTypeOf<BuiltInFields['Gear']['enum'][number]>().toEqualTypeOf<
-      'Unknown' | 'Invalid' | 'P' | 'R' | 'N' | 'D' | 'SNA'
-    >()
-  })
-
   test('gives any value to the three fields on which the maker and the service contradict each other', () => {
     const any = Object.entries(builtInFields).filter(([, type]) => type === 'any')
     expect(any.map(([name]) => name)).toEqual(['SpeedLimitMode', 'DriverSeatBelt', 'RouteLastUpdated'])
@@ -55,31 +45,10 @@ describe('the built-in catalogue', () => {
       if (type === 'any') expect(docs).toMatch(new RegExp(`^\\| \`${name}\` .*\\|.+\\|$`, 'm'))
   })
 
-  test('keeps a type when only the SSE schema of the service differs', () => {
-    expect(builtInFields).toMatchObject({
-      DriveRail: 'boolean',
-      ChargeLimitSoc: 'number',
-      EfficiencyPackage: 'string',
-      LocatedAtHome: 'boolean',
-    })
-  })
-
   test('names the unit of a field where it is known', () => {
     const text = readFileSync(path('src/events/catalogue.generated.ts'), 'utf8')
     expect(text).toContain("  /** In miles. */\n  readonly Odometer: 'number'\n")
     expect(text.match(/\/\*\* In /g)).toHaveLength(97)
-  })
-
-  test('does not take another spelling of the same value for a contradiction', () => {
-    expect(builtInFields).toMatchObject({
-      DoorState: 'doors',
-      TpmsHardWarnings: 'tires',
-      Location: 'location',
-      ScheduledChargingStartTime: 'timestamp',
-      ChargeState: 'string',
-      BatteryLevel: 'number',
-      GpsAccuracyMeters: 'number',
-    })
   })
 })
 

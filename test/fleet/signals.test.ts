@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { normalize } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
 import { builtInFields, type FieldCatalogue, type FieldType } from '../../src/events/fields.ts'
@@ -35,50 +34,6 @@ function isOfType(value: FieldValue, type: FieldType): boolean {
   if (type === 'string' || type === 'boolean') return typeof value === type
   return typeof value === 'object'
 }
-
-const number = (moment: Moment, field: string): number => Number(moment[field])
-const isDriving = ({ Gear: gear }: Moment): boolean => gear === 'D' || gear === 'R'
-const isOpen = ({ DoorState: doors }: Moment): boolean => JSON.stringify(doors).includes('true')
-
-/** Statements that hold for a vehicle at every moment, by their names. */
-const invariants: Readonly<Record<string, (moment: Moment) => boolean>> = {
-  'doors are closed while it drives': (m) => !isDriving(m) || !isOpen(m),
-  'the driver is buckled while it drives': (m) =>
-    !isDriving(m) || (m['DriverSeatBelt'] === true && m['DriverSeatOccupied'] === true),
-  'it has a speed only in gear': (m) => (m['Gear'] === 'P') === (m['VehicleSpeed'] === null),
-  'it charges only in park, plugged in, with the port open': (m) =>
-    m['DetailedChargeState'] !== 'Charging' ||
-    (m['Gear'] === 'P' &&
-      m['ChargePortDoorOpen'] === true &&
-      m['ChargePortLatch'] === 'Engaged' &&
-      m['ChargingCableType'] !== 'SNA'),
-  'power flows only while it charges': (m) =>
-    m['DetailedChargeState'] === 'Charging' ||
-    number(m, 'ACChargingPower') + number(m, 'DCChargingPower') + number(m, 'ChargeAmps') === 0,
-  'a fast charger gives direct current, another does not': (m) =>
-    m['FastChargerPresent'] === true ? m['ACChargingPower'] === 0 : m['DCChargingPower'] === 0,
-  'a route has a place, a name, and a distance, or none of them': (m) =>
-    new Set(
-      ['DestinationName', 'DestinationLocation', 'OriginLocation', 'MilesToArrival'].map((field) => m[field] === null),
-    ).size === 1,
-  'sentry mode is armed only while it is locked and empty': (m) =>
-    m['SentryMode'] !== 'Armed' || (m['Locked'] === true && m['DriverSeatOccupied'] === false),
-}
-
-test.each(Object.entries(invariants))('in every moment of every day, %s', (_name, holds) => {
-  fc.assert(
-    fc.property(
-      fc.nat(40),
-      fc.nat(100_000),
-      fc.constantFrom<StartActivity>('leave', 'charge', 'stand', 'sleep'),
-      (index, seed, activity) => {
-        for (const moment of dayOf(index, seed, activity, 400, 4)) if (!holds(moment)) return false
-        return true
-      },
-    ),
-    { numRuns: 8 },
-  )
-})
 
 describe('every field of the catalogue', () => {
   const days = Array.from({ length: 8 }, (_, index) => {
