@@ -252,11 +252,6 @@ describe('the page and the examples', () => {
     },
   )
 
-  test('the dashboard is JSON with a panel for each expression', () => {
-    const dashboard: unknown = JSON.parse(readFileSync(`${folder}/dashboard.json`, 'utf8'))
-    expect(dashboard).toMatchObject({ title: expect.any(String), panels: expect.any(Array) })
-  })
-
   const promtool = runs('promtool')
   test.skipIf(!promtool)('promtool accepts the metrics, the rules and their tests', async () => {
     execFileSync('promtool', ['check', 'metrics'], { input: await everything(), stdio: ['pipe', 'pipe', 'pipe'] })

@@ -13,6 +13,7 @@ import { command, type Ended, start } from '../cli/command.ts'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { settingsOf } from '../inbox/sqlite-settings.ts'
+import { listening } from '../mounts/listening.ts'
 import { post } from '../runtimes/client.ts'
 import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
 import { newFolder } from '../folder.ts'
@@ -137,11 +138,9 @@ test('a replay whose receiver ends says what is done and how to go on, and goes 
           : { messages: asked.after === id ? 50 : 100, next: asked.after === id ? null : id }
       response.setHeader('content-type', 'application/json').end(JSON.stringify(answer))
     })
-  }).listen(0, '127.0.0.1')
-  onTestFinished(() => void server.close())
-  await once(server, 'listening')
-  const address = server.address()
-  const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`
+  })
+  await using served = await listening(server)
+  const { url } = served
   const env = { FLEETHOOK_OPERATOR_SECRET: 'operators' }
   const range = ['--from', '2026-01-01', '--to', '2026-01-02', '--vin', "A'B"]
   const broken = await command(['replay', ...range, '--url', url, '--branch', 'crm', '--yes'], env)
@@ -173,11 +172,9 @@ test('a replay that somebody stops ends with the part that runs, and says how to
       if (dryRun === true) send()
       else parts.push(send)
     })
-  }).listen(0, '127.0.0.1')
-  onTestFinished(() => void server.close())
-  await once(server, 'listening')
-  const address = server.address()
-  const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`
+  })
+  await using served = await listening(server)
+  const { url } = served
   const asked = ['replay', '--from', '2026-01-01', '--to', '2026-01-02', '--url', url, '--yes']
   const { child, ended } = start(asked, { FLEETHOOK_OPERATOR_SECRET: 'operators' })
   await expect.poll(() => parts.length, { timeout: 60_000 }).toBe(1)
@@ -362,13 +359,9 @@ test('what cannot be asked is said, with what to do', async () => {
   const remote = await at.cli('dead', 'list', '--url', 'http://127.0.0.1:9')
   expect(remote.stderr).toContain('FLEETHOOK_OPERATOR_SECRET is not set')
   const app = operatorRoutes(createReceiver({ secret: false }), { secret: 'operators' })
-  const server = createServer(getRequestListener(app.fetch)).listen(0, '127.0.0.1')
-  onTestFinished(() => void server.close())
-  await once(server, 'listening')
-  const address = server.address()
-  const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`
+  await using server = await listening(createServer(getRequestListener(app.fetch)))
   for (const asked of [['dead', 'list'], ['tail']]) {
-    const refused = await command([...asked, '--url', url], { FLEETHOOK_OPERATOR_SECRET: 'that of the webhook' })
+    const refused = await command([...asked, '--url', server.url], { FLEETHOOK_OPERATOR_SECRET: 'that of the webhook' })
     expect(refused).toMatchObject({ status: 1, stdout: '' })
     expect(refused.stderr).toContain('Set FLEETHOOK_OPERATOR_SECRET to the secret of its operatorRoutes')
   }

@@ -1,5 +1,3 @@
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createReceiver, type FieldValues, type Receiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
@@ -9,6 +7,7 @@ import { deliver, fakeClock, message, vehicle } from 'fleethook/testing'
 import { becomes, episode, is, span } from 'fleethook/when'
 import { expect, onTestFinished, test } from 'vitest'
 import { command } from '../cli/command.ts'
+import { newFolder } from '../folder.ts'
 
 const log = { debug() {}, info() {}, warn() {}, error() {} }
 const vins = ['0FLEETV14T0000001', '0FLEETV14T0000002', '0FLEETV14T0000003'] as const
@@ -54,7 +53,7 @@ test('GET /vehicles lists vehicles with their places, in pages; GET /vehicles/:v
 }) // prettier-ignore
 
 test('the view of a vehicle shows what rules with a time wait for', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-timers-'))
+  const folder = newFolder('timers')
   const clock = fakeClock()
   const edge = becomes('Gear', 'P').after({ minutes: 30 }).named('parked')
   const inbox = sqliteInbox({ path: join(folder, 'inbox.db') })
@@ -77,7 +76,7 @@ test('the view of a vehicle shows what rules with a time wait for', async () => 
 
 test('the view of a vehicle shows the episodes that are over and the one that lasts, unless payloads are hidden', async () => {
   const drive = episode('drive', { during: is('Gear', 'D'), measures: { odometer: span('Odometer') } })
-  const inbox = sqliteInbox({ path: join(mkdtempSync(join(tmpdir(), 'fleethook-episodes-')), 'inbox.db') })
+  const inbox = sqliteInbox({ path: join(newFolder('episodes'), 'inbox.db') })
   const receiver = createReceiver({ secret: false, parts: [vehicles({ fields: ['Gear', 'Odometer'] })], log, inbox })
   onTestFinished(async () => void (await receiver.drain()))
   receiver.when(drive, () => undefined)
@@ -109,7 +108,7 @@ test('the view of a vehicle shows the episodes that are over and the one that la
 
 test('the view of a vehicle shows the episode that lasts once, also when its first messages are not among the newest', async () => {
   const drive = episode('drive', { during: is('Gear', 'D'), measures: { odometer: span('Odometer') } })
-  const inbox = sqliteInbox({ path: join(mkdtempSync(join(tmpdir(), 'fleethook-episodes-')), 'inbox.db') })
+  const inbox = sqliteInbox({ path: join(newFolder('episodes'), 'inbox.db') })
   const receiver = createReceiver({ secret: false, parts: [vehicles({ fields: ['Gear', 'Odometer'] })], log, inbox })
   onTestFinished(async () => void (await receiver.drain()))
   receiver.when(drive, () => undefined)
@@ -134,7 +133,7 @@ test('a receiver without the part says so', async () => {
 })
 
 test('`fleethook vehicles` shows what a running receiver has', { timeout: 180_000 }, async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-vehicles-'))
+  const folder = newFolder('vehicles')
   await fed({ inbox: sqliteInbox({ path: join(folder, 'inbox.db') }) })
   const cli = (path: string, ...args: readonly string[]): ReturnType<typeof command> => command(['vehicles', ...args], { FLEETHOOK_INBOX: path })
 

@@ -70,18 +70,6 @@ test('a refused message has its status and code, and settles at once', async () 
 })
 
 describe('settled', () => {
-  test('waits for a slow handler, with no clock of its own', async () => {
-    let done = false
-    const receiver = createReceiver({ secret: false }).on('state', async () => {
-      await new Promise((resolve) => setTimeout(resolve, 30))
-      done = true
-    })
-    const { status, settled } = await deliver(receiver, message.state())
-    expect([status, done]).toEqual([200, false])
-    await settled
-    expect(done).toBe(true)
-  })
-
   test('waits longer than any runtime would hold a request', async () => {
     const clock = fakeClock()
     let release = (): void => {}
