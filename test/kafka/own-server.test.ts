@@ -12,6 +12,7 @@ import { Producer, stringSerializers } from '@platformatic/kafka'
 import { expect, test } from 'vitest'
 import { endWithFile } from '../conformance/spawn.ts'
 import { ofFile } from '../of-file.ts'
+import { onSources } from '../templates/running.ts'
 import { startBrokers } from './brokers.ts'
 import { createAdmin } from './topics.ts'
 import { newFolder } from '../folder.ts'
@@ -75,6 +76,8 @@ interface Process {
 interface Scene {
   /** `preload`: JavaScript that runs first. */
   start(preload?: string): Process
+  /** Starts it again whenever it ends, as a service manager does. Resolves to the status of the one that `stop` ends. */
+  keep(preload?: string): { stop(): Promise<number | null> }
   rows(sql: string): readonly Record<string, unknown>[]
   committed(): Promise<bigint>
 }
@@ -83,13 +86,27 @@ function scene(): Scene {
   const folder = newFolder('own-server')
   const database = join(folder, 'readings.db')
   return {
+    keep(preload) {
+      let running = this.start(preload)
+      let isOver = false
+      const restarted = (async () => {
+        for (let starts = 0; !isOver && starts < 30; starts += 1) {
+          await running.ended
+          if (!isOver) running = this.start(preload)
+        }
+      })()
+      return {
+        async stop() {
+          isOver = true
+          const status = await running.stop('SIGTERM')
+          await restarted
+          return status
+        },
+      }
+    },
     start(preload = '') {
       const output: string[] = []
-      const imports = [
-        join(root, 'test/docs/resolve-sources.ts'),
-        `data:text/javascript,${encodeURIComponent(preload)}`,
-      ]
-      const flags = imports.flatMap((each) => ['--import', each])
+      const flags = [...onSources, '--import', `data:text/javascript,${encodeURIComponent(preload)}`]
       const child = spawn(process.execPath, [...flags, join(root, 'examples/own-server/server.ts')], {
         env: {
           ...process.env,
@@ -185,42 +202,27 @@ DatabaseSync.prototype.prepare = function (sql) {
 }`
 
 test('a record that ends each process is a dead letter, and those behind it go on', { timeout: 300_000 }, async () => {
-  const { start, rows, committed } = scene()
+  const own = scene()
+  const { rows, committed } = own
   const before = await committed()
   const vin = '0FLEETV14T0000666'
-  let running = start(deadly)
-  let isOver = false
-  const restarted = (async () => {
-    for (let starts = 0; !isOver && starts < 30; starts += 1) {
-      await running.ended
-      if (!isOver) running = start(deadly)
-    }
-  })()
+  const kept = own.keep(deadly)
   await produce([664, 665, 666, 667, 668].map((n) => reading(vin, n)))
   await expect.poll(committed, { timeout: 240_000, interval: 500 }).toBe(before + 5n)
   const readings = rows(`SELECT value FROM readings WHERE vin = '${vin}' AND field = 'Odometer' ORDER BY rowid`)
   expect(readings.map(({ value }) => value)).toEqual([664, 665, 667, 668])
-  isOver = true
-  expect(await running.stop('SIGTERM')).toBe(0)
-  await restarted
+  expect(await kept.stop()).toBe(0)
 })
 
 test(
   'goes on when its broker was killed and has started again, and each row is there once',
   { timeout: 300_000 },
   async () => {
-    const { start, rows, committed } = scene()
+    const own = scene()
+    const { rows, committed } = own
     const before = await committed()
     const vin = '0FLEETV14T0000777'
-    let running = start()
-    let isOver = false
-    // As a service manager does.
-    const restarted = (async () => {
-      for (let starts = 0; !isOver && starts < 30; starts += 1) {
-        await running.ended
-        if (!isOver) running = start()
-      }
-    })()
+    const kept = own.keep()
     const values = (): unknown[] =>
       rows(`SELECT value FROM readings WHERE vin = '${vin}' AND field = 'Odometer' ORDER BY rowid`).map(
         ({ value }) => value,
@@ -234,8 +236,6 @@ test(
       await brokers.get(1).start()
     }
     await expect.poll(committed, { timeout: 60_000 }).toBe(before + 40n)
-    isOver = true
-    expect(await running.stop('SIGTERM')).toBe(0)
-    await restarted
+    expect(await kept.stop()).toBe(0)
   },
 )

@@ -6,17 +6,14 @@ import type { FieldValues } from 'fleethook'
 import { message } from 'fleethook/testing'
 import { expect, test, vi } from 'vitest'
 import { parse } from 'yaml'
-import { z } from 'zod'
 import { command } from '../cli/command.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { expectOnlyLargerRevisions } from '../templates/revisions.ts'
+import { onSources, secret, templateCommand } from '../templates/running.ts'
 import { type Scene, startScene, vinOf } from './scene.ts'
 
-const root = join(import.meta.dirname, '../..')
-const template = join(root, 'examples/logbook')
-const secret = 'a-secret-for-this-test'
-const sources = ['--import', join(root, 'test/docs/resolve-sources.ts')]
+const template = join(import.meta.dirname, '../../examples/logbook')
 const startMs = Date.now() - 6 * 3_600_000
 const home = { latitude: 30.25, longitude: -97.75 }
 
@@ -132,8 +129,7 @@ test.skipIf(!hasPostgres)(panelsOf, async () => {
   const reader = scene.newPool(1, scene.server.port, 'postgres', { user: 'reader' })
   // So that the last hour is today.
   await reader.query(`SET TIME ZONE ${12 - new Date().getUTCHours()}`)
-  for (const { fieldConfig, targets, title, type } of dashboard.parse(JSON.parse(read('grafana/dashboards/fleet.json')))
-    .panels)
+  for (const { fieldConfig, targets, title, type } of JSON.parse(read('grafana/dashboards/fleet.json')).panels)
     for (const { rawSql, format } of targets) {
       const { fields, rows: found } = await reader.query(expanded(rawSql))
       expect({ title, rows: found.length }).not.toEqual({ title, rows: 0 })
@@ -149,16 +145,14 @@ test.skipIf(!hasPostgres)(panelsOf, async () => {
 })
 
 test('the dashboard, its datasource and the services of Compose name each other, with the members that they have', () => {
-  const { datasources } = datasourceFile.parse(parse(read('grafana/provisioning/datasources/database.yaml')))
-  const { providers } = providerFile.parse(parse(read('grafana/provisioning/dashboards/fleet.yaml')))
-  const { services } = composeFile.parse(parse(read('compose.yaml'), { merge: true }))
-  const { panels } = dashboard.parse(JSON.parse(read('grafana/dashboards/fleet.json')))
+  const { datasources } = parse(read('grafana/provisioning/datasources/database.yaml'))
+  const { providers } = parse(read('grafana/provisioning/dashboards/fleet.yaml'))
+  const { services } = parse(read('compose.yaml'), { merge: true })
+  const { panels } = JSON.parse(read('grafana/dashboards/fleet.json'))
   const titles = ['Where the vehicles are', 'Charge over time', 'Trips today', 'Charges today', 'Energy and cost by month', 'What is doubtful'] // prettier-ignore
-  expect(panels.map(({ title }) => title)).toEqual(titles)
-  expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length)
+  expect(panels).toMatchObject(titles.map((title, at) => ({ id: at + 1, title })))
   for (const { datasource, targets } of panels)
-    for (const each of [datasource, ...targets.map((target_) => target_.datasource)])
-      expect(datasources).toMatchObject([each])
+    for (const each of [{ datasource }, ...targets]) expect(datasources).toMatchObject([each.datasource])
   // The files are where Grafana and the server of the database look for them.
   const mounted = [services.grafana, services.database].flatMap(({ volumes }) => volumes)
   for (const [file, place] of [
@@ -193,69 +187,6 @@ const kindOf: ReadonlyMap<number, string> = new Map([
   [1700, 'number'],
 ])
 
-/** What Grafana needs of a dashboard. */
-const source = z.strictObject({ type: z.string(), uid: z.string() })
-const target = z.strictObject({
-  refId: z.string(),
-  datasource: source,
-  editorMode: z.literal('code'),
-  format: z.enum(['table', 'time_series']),
-  rawQuery: z.literal(true),
-  rawSql: z.string(),
-})
-const cell = z.int().min(0)
-const property = z.strictObject({ id: z.literal('unit'), value: z.string() })
-const override = z.strictObject({
-  matcher: z.strictObject({ id: z.literal('byName'), options: z.string() }),
-  properties: z.array(property),
-})
-const dashboard = z.object({
-  title: z.string(),
-  uid: z.string().regex(/^[\w-]{1,40}$/),
-  schemaVersion: z.int(),
-  panels: z.array(
-    z.object({
-      id: z.int(),
-      title: z.string(),
-      type: z.enum(['geomap', 'timeseries', 'table']),
-      datasource: source,
-      fieldConfig: z.object({ overrides: z.array(override) }),
-      gridPos: z.strictObject({ x: cell, y: cell, w: cell.max(24), h: cell }),
-      targets: z.array(target).min(1),
-    }),
-  ),
-})
-
-/** What its documentation says of files that provision a datasource and dashboards: https://grafana.com/docs/grafana/latest/administration/provisioning/ */
-const datasourceFile = z.strictObject({
-  apiVersion: z.literal(1),
-  datasources: z.tuple([
-    z.strictObject({
-      name: z.string(),
-      uid: z.string(),
-      type: z.literal('grafana-postgresql-datasource'),
-      url: z.string().regex(/^[a-z]+:\d+$/),
-      user: z.string(),
-      secureJsonData: z.strictObject({ password: z.string() }),
-      jsonData: z.strictObject({
-        database: z.string(),
-        sslmode: z.enum(['disable', 'require', 'verify-ca', 'verify-full']),
-        postgresVersion: z.int(),
-      }),
-      isDefault: z.boolean(),
-    }),
-  ]),
-})
-const providerFile = z.strictObject({
-  apiVersion: z.literal(1),
-  providers: z.tuple([
-    z.strictObject({ name: z.string(), type: z.literal('file'), options: z.strictObject({ path: z.string() }) }),
-  ]),
-})
-const service = z.object({ environment: z.record(z.string(), z.string()) })
-const withFiles = service.extend({ volumes: z.array(z.string()) })
-const composeFile = z.object({ services: z.object({ grafana: withFiles, database: withFiles, receiver: service }) })
-
 const read = (path: string): string => readFileSync(join(template, path), 'utf8')
 
 const rows = async (scene: Scene, name: string): Promise<Record<string, unknown>[]> =>
@@ -263,8 +194,6 @@ const rows = async (scene: Scene, name: string): Promise<Record<string, unknown>
 
 const envFor = ({ server }: Scene): Record<string, string> => ({
   DATABASE_URL: `postgres://test@127.0.0.1:${server.port}/postgres`,
-  WEBHOOK_SECRET: secret,
-  PORT: '0',
 })
 
 /** Creates the tables, as the README says. */
@@ -272,19 +201,12 @@ async function prepare(scene: Scene): Promise<void> {
   const env = { ...process.env, ...envFor(scene) }
   expect(await command(['postgres', 'schema', '--apply'], envFor(scene))).toMatchObject({ status: 0 })
   for (const _ of ['first', 'again'])
-    expect(execFileSync(process.execPath, [...sources, 'migrate.ts'], { cwd: template, env, encoding: 'utf8' })).toBe(
+    expect(execFileSync(process.execPath, [...onSources, 'migrate.ts'], { cwd: template, env, encoding: 'utf8' })).toBe(
       'The tables are ready.\n',
     )
 }
 
-const start = (scene: Scene): Promise<Target> =>
-  spawnTarget({
-    runtime: 'logbook',
-    command: process.execPath,
-    args: [...sources, 'server.ts'],
-    cwd: template,
-    env: envFor(scene),
-  })
+const start = (scene: Scene): Promise<Target> => spawnTarget(templateCommand('logbook', envFor(scene)))
 
 async function post({ url }: Target, vehicle: number, [second, data]: Said[number]): Promise<void> {
   const createdAt = new Date(startMs + second * 1_000).toISOString()

@@ -1,9 +1,10 @@
 // A process on the runtime that the first argument names: it receives, or it handles. Each message becomes a row of `ledger`, in the transaction
-// of `exactlyOnce`, or in one without a mark (a control). `SETTINGS` has the port of the server, the schema, and what to do.
+// of `exactlyOnce`, or in one without a mark (a control), or each edge one of `edges`. `SETTINGS` has the port of the server, the schema, and what to do.
 import type pg from 'pg'
 import { postgresInbox } from '../../adapters/inbox/postgres.ts'
 import { pause, systemClock } from '../../src/base/clock.ts'
-import { createReceiver } from '../../src/index.ts'
+import { createReceiver, type Receiver, type ReceiverOptions, vehicles } from '../../src/index.ts'
+import { becomes, is, starts } from '../../src/when.ts'
 import { quiet } from './quiet.ts'
 import { poolOn, transactionsOf } from './transactions.ts'
 
@@ -12,7 +13,7 @@ export interface ProgramSettings {
   readonly schema: string
   readonly leaseMs: number
   /** `unmarked`, a control, writes without a mark. */
-  readonly mode: 'receive' | 'single' | 'batch' | 'unmarked'
+  readonly mode: 'receive' | 'single' | 'batch' | 'unmarked' | 'edges'
 }
 
 const { port, schema, leaseMs, mode }: ProgramSettings = JSON.parse(process.env['SETTINGS'] ?? '{}')
@@ -30,7 +31,8 @@ const transaction = transactionsOf(poolOn(port, 8, patience))
 const exactly = inbox.exactlyOnce(transaction)
 // Retries go on for as long as the server is down.
 const retry = { attempts: 1_000, minMs: 20, maxMs: 200 }
-const receiver = createReceiver({ secret: false, inbox, log: quiet, retry, concurrency: 16 })
+const options: ReceiverOptions = { secret: false, inbox, log: quiet, retry, concurrency: 16 }
+const receiver: Receiver = mode === 'edges' ? withEdges() : createReceiver(options)
 const insert = (tx: pg.PoolClient, vin: string, n: number): Promise<unknown> =>
   tx.query(`INSERT INTO ${schema}.ledger (vin, n) VALUES ($1, $2)`, [vin, n])
 
@@ -55,6 +57,23 @@ else if (mode === 'unmarked')
     // The time in which the row is written and the inbox does not know it. It is there without this pause too, but a kill seldom meets it.
     await pause(systemClock, 50)
   })
+
+/** Each time that a vehicle parks, and that it is parked for five seconds, with its odometer. */
+function withEdges(): Receiver {
+  const parts = [vehicles({ fields: ['Gear', 'Odometer'] })] as const
+  const made = createReceiver({ ...options, parts })
+  const insertEdge = (tx: pg.PoolClient, ...row: readonly unknown[]): Promise<unknown> =>
+    tx.query(`INSERT INTO ${schema}.edges (vin, edge, n, edge_id) VALUES ($1, $2, $3, $4)`, [...row])
+  made.when(
+    becomes('Gear', 'P'),
+    exactly('parks', ({ vin, id, vehicle }, _, tx) => insertEdge(tx, vin, 'parks', vehicle.value('Odometer'), id)),
+  )
+  made.when(
+    starts(is('Gear', 'P')).after({ seconds: 5 }),
+    exactly('parked', ({ vin, id, vehicle }, _, tx) => insertEdge(tx, vin, 'parked', vehicle.value('Odometer'), id)),
+  )
+  return made
+}
 
 const server = await adapter.serve(receiver, { port: 0, hostname: '127.0.0.1' })
 await server.closed

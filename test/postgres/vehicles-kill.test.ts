@@ -1,16 +1,12 @@
 /* States and edges of vehicles while handling processes are killed and frozen, with a ledger in the transactions of handlers. */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { join } from 'node:path'
 import { createReceiver, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { few, inForm } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
-import { programCommand } from '../runtimes/targets.ts'
+import { createLedger } from './ledger.ts'
 import { quiet } from './quiet.ts'
 import { sceneOfFile, vinOf } from './scene.ts'
-import type { VehiclesProgramSettings } from './vehicles-program.ts'
 
 const count = 30
 const leaseMs = 1_500
@@ -18,28 +14,6 @@ const mostWaiting = 200
 
 describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any moment', () => {
   const scene = sceneOfFile()
-  const all: ChildProcess[] = []
-  afterAll(() => {
-    for (const child of all) child.kill('SIGKILL')
-  })
-
-  async function begin(schema: string, parkedSeconds: number): Promise<ChildProcess> {
-    const settings: VehiclesProgramSettings = { port: scene.server.port, schema, leaseMs, parkedSeconds }
-    const { command, args, env } = programCommand('node24', join(import.meta.dirname, 'vehicles-program.ts'), {
-      SETTINGS: JSON.stringify(settings),
-    })
-    const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] })
-    all.push(child)
-    const ended = once(child, 'exit').then(([status]) => expect.fail(`A process ended at its start: ${status}.`))
-    await Promise.race([once(child.stdout ?? child, 'data'), ended])
-    ended.catch(() => {})
-    return child
-  }
-  async function end(child: ChildProcess): Promise<void> {
-    const ended = new Promise((resolve) => child.once('exit', resolve))
-    child.kill('SIGKILL')
-    await ended
-  }
 
   test.each(few(['killed', 'frozen'] as const, 2))(
     '%s: each edge and each timer has one row, and each vehicle its newest state',
@@ -55,7 +29,8 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
       const parts = [vehicles({ fields: ['Gear', 'Odometer'] })] as const
       const front = createReceiver({ secret: false, log: quiet, inbox, parts })
       await front.open()
-      const children = [await begin(schema, 5), await begin(schema, 5)]
+      await using ledger = await createLedger({ pool: scene.pool, schema, port: scene.server.port, leaseMs })
+      const children = [await ledger.begin('edges'), await ledger.begin('edges')]
       const post = async (vehicle: number, n: number): Promise<void> => {
         const body = {
           vin: vinOf(vehicle),
@@ -68,8 +43,7 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
       // On a busy machine, a test that posts faster than it handles measures the machine: it waits for a backlog, while driving.
       let waiting = 0
       const counted = (async () => {
-        for (; !isOver; await new Promise((resolve) => setTimeout(resolve, 100)))
-          waiting = await scene.count(`${schema}.waiting`)
+        for (; !isOver; await new Promise((resolve) => setTimeout(resolve, 100))) waiting = await ledger.waiting()
       })()
       const loops = Array.from({ length: count }, async (_, vehicle) => {
         for (let n = 0; ; n += 1) {
@@ -83,8 +57,8 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
         const at = Math.floor(Math.random() * 2)
         const child = children[at] ?? expect.fail('Two processes run.')
         if (fault === 'killed') {
-          await end(child)
-          children[at] = await begin(schema, 5)
+          await child.stop('SIGKILL')
+          children[at] = await ledger.begin('edges')
         } else {
           child.kill('SIGSTOP')
           await new Promise((resolve) => setTimeout(resolve, 1.5 * leaseMs))
@@ -114,7 +88,7 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
       await expect.poll(left, { timeout: 60_000 }).toEqual({ waiting: 0, dead: 0, parked: count })
       const views = await Array.fromAsync(front.vehicles.list())
       await front.drain()
-      await Promise.all(children.map(end))
+      await Promise.all(children.map((child) => child.stop('SIGKILL')))
       const parks = await rowsOf('parks')
       const numbers = (rows: typeof parks, vehicle: number): readonly number[] =>
         rows.filter(({ vin }) => vin === vinOf(vehicle)).map(({ n }) => n)

@@ -1,21 +1,16 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { command } from '../cli/command.ts'
 import { endpoint } from '../cli/endpoint.ts'
 import { spawnTarget } from '../conformance/spawn.ts'
+import { newFolder } from '../folder.ts'
+import { secret, templateCommand } from './running.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const examples = join(root, 'examples')
 const names = readdirSync(examples).filter((name) => existsSync(join(examples, name, 'package.json')))
-let scratch: string
-
-beforeAll(() => {
-  scratch = realpathSync(mkdtempSync(join(tmpdir(), 'fleethook-templates-')))
-})
-afterAll(() => rmSync(scratch, { recursive: true, force: true }))
 
 test('the templates are the ones that the documentation names', () => {
   expect(names).toEqual([
@@ -53,18 +48,8 @@ test(arrivals, { timeout: 300_000 }, async () => {
     posts.push(JSON.parse(body).text.replace(/ \(.*/, ''))
     response.end()
   })
-  const secret = 'a-long-random-value'
-  await using server = await spawnTarget({
-    runtime: 'node',
-    command: process.execPath,
-    args: ['--import', './test/docs/resolve-sources.ts', 'examples/geofence-alerts/server.ts'],
-    env: {
-      PORT: '0',
-      WEBHOOK_SECRET: secret,
-      CHAT_WEBHOOK_URL: chat.url,
-      FLEETHOOK_INBOX: join(scratch, 'geofence.db'),
-    },
-  })
+  const env = { CHAT_WEBHOOK_URL: chat.url, FLEETHOOK_INBOX: join(newFolder('templates'), 'geofence.db') }
+  await using server = await spawnTarget(templateCommand('geofence-alerts', env))
   const hasPosted = chat.received(2)
   // As many messages as `send` posts in eight seconds.
   const sent = await command(['send', '--url', server.url, '-c', '800', '-r', '2000'], { WEBHOOK_SECRET: secret })

@@ -4,7 +4,6 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { fileURLToPath } from 'node:url'
 import type { FieldValues } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
@@ -12,9 +11,8 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { spawnTarget, type Target } from '../../conformance/spawn.ts'
 import { inForm } from '../../form.ts'
 import { newFolder } from '../../folder.ts'
+import { secret, templateCommand } from '../../templates/running.ts'
 
-const root = fileURLToPath(new URL('../../..', import.meta.url))
-const secret = 'a-secret-for-this-test'
 const { kills, vehicles, rounds } = inForm({
   full: { kills: 4, vehicles: 12, rounds: 6 },
   long: { kills: 150, vehicles: 40, rounds: 60 },
@@ -39,21 +37,8 @@ class Killed {
   }
 
   async start(): Promise<void> {
-    this.#target = await spawnTarget({
-      runtime: this.#template,
-      command: process.execPath,
-      args: [
-        '--import',
-        join(root, 'test/docs/resolve-sources.ts'),
-        join(root, 'examples', this.#template, 'server.ts'),
-      ],
-      cwd: folder,
-      env: {
-        ...{ PORT: '0', WEBHOOK_SECRET: secret, DATABASE: join(folder, 'result.db') },
-        ...{ FLEETHOOK_INBOX: join(folder, 'inbox.db'), NO_COLOR: '1' },
-        ...this.#env,
-      },
-    })
+    const files = { DATABASE: join(folder, 'result.db'), FLEETHOOK_INBOX: join(folder, 'inbox.db') }
+    this.#target = await spawnTarget(templateCommand(this.#template, { ...files, ...this.#env }, folder))
     this.url = this.#target.url
   }
 
