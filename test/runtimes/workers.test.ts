@@ -7,14 +7,6 @@ const strayWork = /Illegal invocation|different request|hang|cross-request/i
 const handledAll = (count: number): object => ({ stats: { received: count, handled: count, lost: 0, lanes: 0 } })
 
 describe.concurrent('one receiver of a module serves the requests of its isolate', () => {
-  test('the messages of one VIN from many requests are handled one after another, in order', async ({ expect }) => {
-    await using target = await spawnTarget(await appCommand('workerd', { handlerMs: 5 }))
-    for (let number = 0; number < 20; number++) expect(await post(target.url, 'V1', number)).toBe(200)
-    await expect.poll(() => seen(target.url)).toMatchObject(handledAll(20))
-    expect((await seen(target.url)).numbers).toEqual(Array.from({ length: 20 }, (_, number) => number))
-    expect(target.output.join('\n')).not.toMatch(strayWork)
-  })
-
   test('a lane continues from one request to the next, each in its own context', async ({ expect }) => {
     await using target = await spawnTarget(await appCommand('workerd', { holdsHandlers: true }))
     expect(await post(target.url, 'V1', 1)).toBe(200)

@@ -101,19 +101,6 @@ describe('states of vehicles', () => {
     expect(worker(createReceiver({ secret: 'a', log: silent }))).toHaveProperty('fetch')
   })
 
-  test('every object hears of a gap of all vehicles before its event is kept, and one object keeps the event', async () => {
-    const { namespace: shards, asked } = objects(() => ({}))
-    const { vin: _, ...ofAll } = gap
-    await receiverWith(shards, { parts: [vehicles({ fields: 'all' })] }).from({
-      feed: async ({ tell }) => void (await tell(ofAll)),
-    })
-    const noted = asked.filter(({ question }) => question === 'noteGaps')
-    expect(noted.map(({ shard }) => shard).toSorted()).toEqual(['shard-0', 'shard-1', 'shard-2', 'shard-3'])
-    expect(noted[0]?.about).toEqual([{ reason: 'stream_interrupted', fromMs: 0, toMs: 0, missed: 0 }])
-    expect(asked.at(-1)).toMatchObject({ question: 'put', about: [{ kind: 'gap' }] })
-    expect(asked).toHaveLength(5)
-  })
-
   test('the object of a vehicle hears of its gap before the next message, and others do not', async () => {
     let reachable = false
     const { namespace: shards, asked } = objects(() => {
@@ -199,17 +186,6 @@ describe('states of vehicles', () => {
 })
 
 describe('what a Worker asks of its objects', () => {
-  test('each vehicle has one object, and the vehicles use all of them', async () => {
-    const { namespace: shards, asked } = objects(() => ({}))
-    const receiver = receiverWith(shards)
-    const vins = Array.from({ length: 200 }, (_, n) => `V${n % 100}`)
-    for (const vin of vins) await receiver.accept({ authorization: 'a', body: { ...body, vin } })
-    const byVin = Map.groupBy(asked, ({ about }) => String(about[0]?.lane))
-    expect([...byVin.values()].every((all) => new Set(all.map(({ shard }) => shard)).size === 1)).toBe(true)
-    expect(new Set(asked.map(({ shard }) => shard))).toEqual(new Set(['shard-0', 'shard-1', 'shard-2', 'shard-3']))
-    expect(asked[0]?.about[0]).not.toHaveProperty('event')
-  })
-
   test('a message that the object cannot keep is answered with 503 and counted, and a gap reports it once the object is reachable', async () => {
     let reachable = false
     const { namespace: shards, asked } = objects(() => {
@@ -280,14 +256,6 @@ describe('what a Worker asks of its objects', () => {
     expect([await post(), asked.length]).toEqual([503, 4])
   })
 
-  test("ack: 'received' answers before the message is kept, and counts it as lost when it is not", async () => {
-    const { namespace: shards } = objects(() => ({ value: { error: 'inbox_full' } }))
-    const receiver = receiverWith(shards, { ack: 'received' })
-    expect((await receiver.accept({ authorization: 'a', body })).status).toBe(200)
-    await receiver.drain()
-    expect(receiver.stats()).toMatchObject({ received: 1, lost: 1 })
-  })
-
   test('a missing binding is logged, and nothing is acknowledged', async () => {
     const said: unknown[] = []
     const receiver = createReceiver({
@@ -309,24 +277,5 @@ describe('what a Worker asks of its objects', () => {
     })
     expect((await worker(receiver).fetch(posted, {}, context)).status).toBe(200)
     await receiver.drain()
-  })
-
-  test('dead letters are those of all objects, the oldest first, with the bindings of the last request', async () => {
-    const letter = (id: string): object => ({
-      message: { id, lane: 'V1', receivedAt: 1, door: 'root', kind: 'wire', text: JSON.stringify(body), bytes: 80 },
-      state: 'dead',
-      reason: { error: 'Error: no', attempts: 5, diedAt: 1 },
-    })
-    const { namespace: shards, asked } = objects((shard) => ({ value: [letter(`${9 - Number(shard.at(-1))}`)] }))
-    const receiver = createReceiver<{ X: ObjectNamespace }>({
-      secret: 'a',
-      inbox: durableObjectInbox<{ X: ObjectNamespace }>({ objects: (env) => env.X }),
-    })
-    const context = { waitUntil() {}, passThroughOnException() {}, props: {} }
-    await worker<{ X: ObjectNamespace }>(receiver).fetch(new Request('http://any/'), { X: shards }, context)
-    const letters = await Array.fromAsync(receiver.deadLetters.list())
-    expect(letters.map(({ id }) => id)).toEqual(['6', '7', '8', '9'])
-    expect(letters[0]).toMatchObject({ event: { topic: 'data', vin: 'V1' }, attempts: 5 })
-    expect(asked.map(({ question }) => question)).toEqual(Array.from({ length: 4 }, () => 'list'))
   })
 })
