@@ -113,41 +113,6 @@ describe('in a browser', () => {
     expect(faults).toEqual([])
   }, 600_000)
 
-  describe('the search', () => {
-    let page: Page
-
-    beforeAll(async () => {
-      page = await browser.newPage()
-      // The key works when the scripts of the page do.
-      await page.goto(site.url, { waitUntil: 'networkidle' })
-    })
-
-    afterAll(async () => page.close())
-
-    test.each([
-      ['authorization header', 'http.html#the-secret-the-header-that-a-request-must-have'],
-      ['what does 503 mean', 'http.html#what-each-error-means-and-what-to-do'],
-      ['retry a dead letter', 'operating.html#dead-letters'],
-      ['create kafka topics', 'several-machines.html#set-up-kafka-topics-and-brokers'],
-      ['postgres exactly once', 'exactly-once.html#with-the-postgres-inbox'],
-      ['test a rule with a fake clock', 'testing.html#a-rule-with-a-fake-clock'],
-      ['workers size limit', 'runtimes.html#workers-limits-and-size'],
-      ['rotate the secret', 'operating.html#rotate-the-secret'],
-      ['replay after a bug', 'operating.html#replay-handled-messages-after-a-bug'],
-      ['mount in express', 'mounting.html#express'],
-      ['createReceiver', 'api/fleethook.html#createReceiver'],
-      ['reliability', 'reliability.html#reliability'],
-    ])('for "%s" has its place among the first three', async (words, address) => {
-      await page.keyboard.press('Control+k')
-      await page.locator('#localsearch-input').fill(words)
-      const first = page.locator('.results li:nth-child(-n + 3) a')
-      await expect
-        .poll(async () => first.evaluateAll((links) => links.map((link) => link.getAttribute('href'))))
-        .toContain(`${base}${address}`)
-      await page.keyboard.press('Escape')
-    })
-  })
-
   test('the search finds each page by its title', async () => {
     const page = await browser.newPage()
     await page.goto(site.url, { waitUntil: 'networkidle' })
@@ -205,15 +170,6 @@ describe('in a browser', () => {
     expect(sent).toEqual([])
     expect(complaints).toEqual([])
     expect(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)).toBe(false)
-    await page.close()
-  })
-
-  test('a page that does not exist says so and leads to the start', async () => {
-    const page = await browser.newPage()
-    const answer = await page.goto(`${site.url}nowhere.html`)
-    expect(answer?.status()).toBe(404)
-    await page.getByText('This page does not exist').waitFor()
-    expect(await page.locator('a', { hasText: 'To the start' }).getAttribute('href')).toBe(base)
     await page.close()
   })
 })

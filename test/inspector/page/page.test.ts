@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { deliver, message } from 'fleethook/testing'
 import type { Browser } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { freePort } from '../../conformance/spawn.ts'
 import { hostile, launch, openScene, openTab, type Scene, type Tab, webhookSecret } from './scene.ts'
 
@@ -20,6 +20,8 @@ afterAll(async () => {
   await browser.close()
   await scene.close()
 })
+
+afterEach(() => Promise.all(browser.contexts().map((context) => context.close())))
 
 /** Opens each view in turn, with a message open where there can be one. */
 async function throughViews(tab: Tab, look: (view: string) => Promise<void>): Promise<void> {
@@ -81,7 +83,6 @@ describe.each([
       ).toEqual([])
     })
     expect(complaints).toEqual([])
-    await page.context().close()
   })
 })
 
@@ -94,7 +95,6 @@ test('says what to do about a wrong secret, and takes the right one', async () =
   await page.getByLabel('Secret').fill('an-operator-of-the-tests')
   await page.getByRole('button', { name: 'Open' }).click()
   await page.locator('.row').first().waitFor()
-  await page.context().close()
 })
 
 test('reads older messages of the inbox, until there are no more', async () => {
@@ -102,7 +102,6 @@ test('reads older messages of the inbox, until there are no more', async () => {
   const older = page.getByRole('button', { name: 'Show older messages' })
   await older.click()
   await older.waitFor({ state: 'detached' })
-  await page.context().close()
 })
 
 test('every key does what the list of keys says', async () => {
@@ -155,7 +154,6 @@ test('every key does what the list of keys says', async () => {
   await page.getByRole('status').getByText('1 dead letter was replayed').waitFor()
   await page.keyboard.press('?')
   await page.getByRole('dialog', { name: 'Keys' }).waitFor()
-  await page.context().close()
 })
 
 test('a copied curl posts the message again, in each format and with hostile text', async () => {
@@ -199,7 +197,6 @@ test('a copied curl posts the message again, in each format and with hostile tex
   }
   expect(scene.receiver.stats().received - received).toBe(formats.length)
   expect(new Set(formats).size).toBe(3)
-  await page.context().close()
 })
 
 test('shows each field of a collector message raw and parsed, and a position as latitude and longitude', async () => {
@@ -217,43 +214,6 @@ test('shows each field of a collector message raw and parsed, and a position as 
     formats.push((await page.getByText(/^Received as /).textContent())?.split(/ as |,/)[1] ?? '')
   }
   expect(new Set(formats)).toEqual(new Set(['service', 'vehicle_maker', 'event_collector']))
-  await page.context().close()
-})
-
-test('names a handler without a name by its file and line, and says that times are in UTC', async () => {
-  const own = await openScene({ isEmpty: true })
-  own.receiver.on('state', () => {
-    throw new Error('No.')
-  })
-  const { settled } = await deliver(own.receiver, message.state('online'), { secret: webhookSecret })
-  await settled
-  const { page } = await openTab(browser, own)
-  await page.locator('.row a').first().click()
-  await page.getByText(/^Run 1 failed in page\.test\.ts:\d+/).waitFor()
-  await page.getByRole('heading', { name: 'History (UTC)' }).waitFor()
-  await page.keyboard.press('3')
-  await page.locator('.row').first().waitFor()
-  expect(await page.locator('.moment').allTextContents()).toEqual(['Received from (UTC)', 'to (UTC)'])
-  await page.context().close()
-  await own.close()
-})
-
-test('the list of keys opens with the focus on Close', async () => {
-  const { page } = await openTab(browser, scene)
-  await page.locator('.row').first().waitFor()
-  await page.keyboard.press('?')
-  await page.getByRole('dialog', { name: 'Keys' }).waitFor()
-  expect(await page.evaluate(() => document.activeElement?.textContent)).toBe('Close')
-  await page.context().close()
-})
-
-test('on a phone, problems and charts of the health fit on one screen', async () => {
-  const { page } = await openTab(browser, scene, { viewport: { width: 390, height: 844 } })
-  await page.goto(`${scene.url}#/health`)
-  await page.locator('.checks li').first().waitFor()
-  const { y = 0, height = 844 } = (await page.locator('.charts').boundingBox()) ?? {}
-  expect(y + height).toBeLessThanOrEqual(844)
-  await page.context().close()
 })
 
 test.each([390, 768, 1280])(
@@ -285,7 +245,6 @@ test.each([390, 768, 1280])(
       const map = await page.locator('.map svg').boundingBox()
       expect(map?.width).toBeGreaterThan(width - 40)
     }
-    await page.context().close()
   },
 )
 
@@ -303,7 +262,6 @@ test('the list of vehicles has battery, gear, charge, place and when each was he
   await page.locator('.land[d^="M"]').first().waitFor({ state: 'attached' })
   expect(asked.filter((path) => path.endsWith('.txt'))).toHaveLength(1)
   expect(complaints).toEqual([])
-  await page.context().close()
 })
 
 test('a fleet on both sides of the date line is in one place of the map', async () => {
@@ -323,43 +281,7 @@ test('a fleet on both sides of the date line is in one place of the map', async 
   expect((await page.locator('.map svg text').allTextContents()).filter((text) => /[EW]$/.test(text)).join()).toMatch(
     /179\.\d+° E.*180\.0+° E.*179\.\d+° W/,
   )
-  await page.context().close()
   await far.close()
-})
-
-test('a chart is as wide as its frame from its second value on', async () => {
-  const { page } = await openTab(browser, scene)
-  await page.goto(`${scene.url}#/health`)
-  const path = page.locator('.chart', { hasText: 'Backlog' }).locator('path')
-  await expect.poll(async () => path.getAttribute('d')).toMatch(/^M0\.0,.*L180\.0,[^L]*$/)
-  await page.context().close()
-})
-
-test('a message that arrives does not undo what is being typed into a filter', async () => {
-  const { page } = await openTab(browser, scene)
-  await page.locator('.row').first().waitFor()
-  const filter = page.getByLabel('Only this VIN')
-  await filter.pressSequentially('ARRIV')
-  const { settled } = await deliver(scene.receiver, message.state('online', { vin: 'ARRIVED' }), {
-    secret: webhookSecret,
-  })
-  await settled
-  await page.locator('.row a', { hasText: 'ARRIVED' }).waitFor()
-  expect(await filter.inputValue()).toBe('ARRIV')
-  await filter.pressSequentially('ED')
-  await filter.press('Enter')
-  await page.waitForURL(/vin=ARRIVED$/)
-  await page.context().close()
-})
-
-test('replays the matching dead letters after it has shown their number', async () => {
-  const { page } = await openTab(browser, scene)
-  await page.goto(`${scene.url}#/dead?vin=0FLEETV14T0000003`)
-  await page.getByRole('button', { name: 'Replay these…' }).click()
-  await page.getByRole('heading', { name: 'Replay 1 dead letter?' }).waitFor()
-  await page.getByRole('dialog').getByRole('button', { name: 'Replay' }).click()
-  await page.getByRole('status').getByText('1 dead letter was replayed').waitFor()
-  await page.context().close()
 })
 
 test('replays the dead letters of a time', async () => {
@@ -378,7 +300,6 @@ test('replays the dead letters of a time', async () => {
   await page.getByRole('heading', { name: /Replay \d+ dead letters\?/ }).waitFor()
   await page.getByRole('dialog').getByRole('button', { name: 'Replay' }).click()
   await page.getByRole('status').getByText('dead letters were replayed').waitFor()
-  await page.context().close()
 })
 
 test('reconnects to a receiver that was gone, and shows nothing twice', async () => {
@@ -406,7 +327,6 @@ test('reconnects to a receiver that was gone, and shows nothing twice', async ()
   const shown = await hrefs()
   expect(new Set(shown).size).toBe(shown.length)
   expect(await page.locator('.row a', { hasText: 'AGAIN' }).count()).toBe(1)
-  await page.context().close()
   await again.close()
 })
 
@@ -420,7 +340,6 @@ test('says what to do when vehicles are not kept, payloads are hidden, and nothi
   await page.keyboard.press('1')
   await page.locator('.row a').first().click()
   await page.getByText('Payloads are hidden').waitFor()
-  await page.context().close()
   await bare.close()
 })
 
@@ -462,7 +381,6 @@ async function burst(): Promise<{ readonly longest: number; readonly shift: numb
     })
   })
   await page.waitForFunction('window.seen.longest >= 200')
-  await page.context().close()
   await busy.close()
   return seen
 }
