@@ -3,7 +3,6 @@
  * `producer.send` for each POST), in turns in one run, and the raw client. Then the same for reading. `npm run bench -- kafka`, about
  * two minutes.
  */
-import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { Consumer, MessagesStreamModes, ProduceAcks, Producer } from '@platformatic/kafka'
@@ -34,7 +33,7 @@ interface Lap {
 }
 
 function start(program: string, settings: object): Promise<Target> {
-  const path = fileURLToPath(new URL(join('../test/kafka', program), import.meta.url))
+  const path = fileURLToPath(new URL(program, import.meta.url))
   return spawnTarget(programCommand('node24', path, { SETTINGS: JSON.stringify(settings) }))
 }
 
@@ -127,9 +126,9 @@ function handled(messages: number): Promise<Read> {
 
 const laps = { peer: [] as Lap[], receiver: [] as Lap[] }
 {
-  await using peer = await start('peer.ts', { brokers: addresses, topic: other, role: 'receive' })
-  const inbox = { brokers: addresses, topic: own, partitions, role: 'receive' }
-  await using receiver = await start('program.ts', { inbox, journal: '', handlerMs: 0 })
+  await using peer = await start('servers/kafka-peer.ts', { brokers: addresses, topic: other })
+  const kafka = { brokers: addresses, topic: own, partitions, role: 'receive' }
+  await using receiver = await start('../test/faults/process/program.ts', { kafka, journal: '', handlerMs: 0 })
   for (const each of [peer, receiver, peer, receiver]) await lap(each, count / 2)
   for (let round = 0; round < rounds; round++) {
     laps.peer.push(await lap(peer, count))

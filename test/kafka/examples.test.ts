@@ -7,7 +7,6 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
-import { z } from 'zod'
 import { kafkaClasses, kafkaVersion } from '../../scripts/kafka.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -47,12 +46,8 @@ function checkBroker(environment: Readonly<Record<string, unknown>>, image: stri
   expect(CLUSTER_ID).toMatch(/^[\w-]{22}$/)
   expect(Object.keys(others).filter((name) => !properties.has(propertyOf(name)))).toEqual([])
   // As docs/several-machines.md advises, and as the receiver requires.
-  expect(others).toMatchObject({
-    KAFKA_BROKER_SESSION_TIMEOUT_MS: expect.toSatisfy((value: unknown) => Number(value) === 4_000),
-    KAFKA_BROKER_HEARTBEAT_INTERVAL_MS: expect.toSatisfy((value: unknown) => Number(value) === 1_000),
-    KAFKA_MIN_INSYNC_REPLICAS: expect.toSatisfy((value: unknown) => Number(value) === 2),
-    KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR: expect.toSatisfy((value: unknown) => Number(value) === 3),
-  })
+  const advised = ['BROKER_SESSION_TIMEOUT_MS', 'BROKER_HEARTBEAT_INTERVAL_MS', 'MIN_INSYNC_REPLICAS', 'OFFSETS_TOPIC_REPLICATION_FACTOR'] // prettier-ignore
+  expect(advised.map((name) => Number(others[`KAFKA_${name}`]))).toEqual([4_000, 1_000, 2, 3])
 }
 
 /** Runs the command without `--apply`, so that it prints the topics and needs no cluster. */
@@ -76,89 +71,77 @@ function checkProgram(environment: Readonly<Record<string, unknown>>): void {
 }
 
 /** `CMD` of the image of the example. */
-const imageCommand: readonly string[] = z
-  .array(z.string())
-  .parse(JSON.parse(/^CMD (?<command>.*)$/m.exec(read('Dockerfile'))?.groups?.['command'] ?? ''))
+const imageCommand: readonly string[] = JSON.parse(/^CMD (?<command>.*)$/m.exec(read('Dockerfile'))?.groups?.['command'] ?? '') // prettier-ignore
+
+interface Container {
+  readonly name: string
+  readonly image?: string
+  readonly build?: string
+  readonly kind?: string
+  readonly command?: readonly string[]
+  readonly environment: Readonly<Record<string, string | number>>
+  readonly healthcheck?: { readonly test: readonly string[] }
+}
 
 describe('compose.yaml', () => {
-  const service = z.object({
-    image: z.string().optional(),
-    build: z.string().optional(),
-    command: z.string().optional(),
-    environment: z.record(z.string(), z.union([z.string(), z.number()])).optional(),
-    healthcheck: z.object({ test: z.array(z.string()) }).optional(),
-  })
-  const file = z.object({ services: z.record(z.string(), service) }).parse(parse(read('compose.yaml'), { merge: true }))
-  const services = Object.entries(file.services)
+  const file: { readonly services: object } = parse(read('compose.yaml'), { merge: true })
+  const services: readonly Container[] = Object.entries(file.services).map(([name, { command, ...rest }]) => ({
+    ...{ environment: {}, ...rest, name },
+    ...(command === undefined ? {} : { command: command.split(' ') }),
+  }))
 
   test('brokers have properties that Kafka knows, and each has its own id and address', () => {
-    const brokers = services.filter(([, { image }]) => image?.startsWith('apache/kafka') === true)
-    for (const [name, { environment = {}, image = '', healthcheck }] of brokers) {
+    const brokers = services.filter(({ image }) => image?.startsWith('apache/kafka') === true)
+    for (const { name, environment, image = '', healthcheck } of brokers) {
       checkBroker(environment, image)
+      expect(healthcheck?.test[0]).toBe('CMD')
       expect(environment['KAFKA_ADVERTISED_LISTENERS']).toBe(`PLAINTEXT://${name}:9092`)
       expect(environment['KAFKA_CONTROLLER_QUORUM_VOTERS']).toContain(`${environment['KAFKA_NODE_ID']}@${name}:9093`)
-      expect(healthcheck?.test[0]).toBe('CMD')
     }
     expect(brokers).toHaveLength(3)
   })
 
   test('programs get commands and variables that exist', () => {
-    const own = services.filter(([, { build }]) => build !== undefined)
-    expect(own.map(([name]) => name)).toEqual(['topics', 'receiver', 'handler'])
-    for (const [, { command, environment = {} }] of own) {
-      checkCommand(command?.split(' ') ?? imageCommand)
+    const own = services.filter(({ build }) => build !== undefined)
+    expect(own.map(({ name }) => name)).toEqual(['topics', 'receiver', 'handler'])
+    for (const { command = imageCommand, environment } of own) {
+      checkCommand(command)
       checkProgram(environment)
     }
   })
 })
 
 describe('kubernetes.yaml', () => {
-  const container = z.object({
-    image: z.string(),
-    command: z.array(z.string()).optional(),
-    args: z.array(z.string()).optional(),
-    env: z.array(z.object({ name: z.string(), value: z.string().optional() })).default([]),
+  const documents = parseAllDocuments(read('kubernetes.yaml'))
+  const resources = documents.map((document) => document.toJS()).filter(({ spec }) => spec?.template !== undefined)
+  const containers: readonly Container[] = resources.map(({ kind, spec }) => {
+    const [{ env = [], args = [], ...container }] = spec.template.spec.containers
+    const exported = [...String(args).matchAll(/export (\w+)=/g)].map(([, name = '']) => ({ name, value: '' }))
+    const variables: readonly { readonly name: string; readonly value?: string }[] = [...env, ...exported]
+    const environment = Object.fromEntries(variables.map(({ name, value = 'a secret' }) => [name, value]))
+    return { ...container, kind, environment }
   })
-  const workload = z.object({
-    kind: z.enum(['StatefulSet', 'Deployment', 'Job']),
-    metadata: z.object({ name: z.string() }),
-    spec: z.object({
-      serviceName: z.string().optional(),
-      replicas: z.number().optional(),
-      template: z.object({ spec: z.object({ containers: z.tuple([container]) }) }),
-    }),
-  })
-  const resources = parseAllDocuments(read('kubernetes.yaml')).flatMap((document) => {
-    expect(document.errors).toEqual([])
-    return workload.safeParse(document.toJS()).data ?? []
-  })
-  const workloads = resources.map(({ kind, spec }) => ({ ...spec.template.spec.containers[0], kind }))
-  const variables = (list: z.infer<typeof container>['env'] = []): Record<string, string> =>
-    Object.fromEntries(list.map(({ name, value = 'a secret' }) => [name, value]))
 
   test('brokers have properties that Kafka knows, and the topics and programs find all of them', () => {
+    expect(documents.flatMap(({ errors }) => errors)).toEqual([])
     expect(resources.length).toBeGreaterThan(3)
-    const set = resources.find((each) => each.kind === 'StatefulSet')
-    const broker = workloads.find(({ kind }) => kind === 'StatefulSet')
-    const ids = Array.from({ length: set?.spec.replicas ?? 0 }, (_, n) => n)
-    const host = (n: number): string => `${set?.metadata.name}-${n}.${set?.spec.serviceName}`
-    const exported = [...(broker?.args?.[0] ?? '').matchAll(/export (?<name>\w+)=/g)].map(({ groups }) => [
-      groups?.['name'] ?? '',
-      '',
-    ])
-    const environment = { ...variables(broker?.env), ...Object.fromEntries(exported) }
-    checkBroker(environment, broker?.image ?? '')
-    expect(environment['KAFKA_CONTROLLER_QUORUM_VOTERS']).toBe(ids.map((n) => `${n + 1}@${host(n)}:9093`).join(','))
-    for (const { env } of workloads) {
-      const { KAFKA_BROKERS: addresses } = variables(env)
-      if (addresses !== undefined) expect(addresses).toBe(ids.map((n) => `${host(n)}:9092`).join(','))
+    const { metadata, spec } = resources.find(({ kind }) => kind === 'StatefulSet')
+    const hosts = Array.from({ length: spec.replicas }, (_, n) => `${metadata.name}-${n}.${spec.serviceName}`)
+    for (const { kind, image = '', environment } of containers) {
+      if (kind === 'StatefulSet') {
+        checkBroker(environment, image)
+        const voters = hosts.map((host, n) => `${n + 1}@${host}:9093`).join(',')
+        expect(environment['KAFKA_CONTROLLER_QUORUM_VOTERS']).toBe(voters)
+      }
+      const addresses = hosts.map((host) => `${host}:9092`).join(',')
+      expect(environment['KAFKA_BROKERS'] ?? addresses).toBe(addresses)
     }
   })
 
   test('programs get commands and variables that exist', () => {
-    for (const { kind, command = imageCommand, env } of workloads.filter((each) => each.kind !== 'StatefulSet')) {
-      checkCommand(command)
-      if (kind !== 'Job') checkProgram(variables(env))
+    for (const { kind, command = imageCommand, environment } of containers) {
+      if (kind !== 'StatefulSet') checkCommand(command)
+      if (kind === 'Deployment') checkProgram(environment)
     }
   })
 })
