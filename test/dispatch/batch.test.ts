@@ -1,9 +1,8 @@
 import { type BatchContext, createReceiver, Discard, type EventOf, Retry } from 'fleethook'
-import type { InboxFactory } from 'fleethook/extend'
 import { describe, expect, expectTypeOf, test } from 'vitest'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { fakeClock, turn } from './fake-clock.ts'
-import { data, gates, scene, state } from './scene.ts'
+import { data, scene, state } from './scene.ts'
 
 const numbers = (events: readonly EventOf<'data'>[]): unknown[] => events.map((event) => event.data.Odometer)
 
@@ -33,81 +32,6 @@ describe('a batch', () => {
     await clock.advance(1)
     expect(seen).toEqual([[1, 2]])
     expect(receiver.stats()).toMatchObject({ handled: 2, lanes: 0 })
-  })
-
-  test('has the messages of a vehicle in order of arrival, over any number of batches', async () => {
-    const { receiver, post, clock } = scene({ concurrency: 2 })
-    const seen = new Map<string, unknown[]>()
-    receiver.batch('data', { size: 7, withinMs: 100 }, async (events) => {
-      await Promise.resolve()
-      for (const { vin, data: { Odometer } } of events) seen.set(vin, [...(seen.get(vin) ?? []), Odometer]) // prettier-ignore
-    })
-    for (let n = 0; n < 40; n += 1) await post([data('A', n), data('B', n), data('C', n)])
-    await clock.advance(1000)
-    const all = Array.from({ length: 40 }, (_, n) => n)
-    expect(Object.fromEntries(seen)).toEqual({ A: all, B: all, C: all })
-  })
-
-  test('a message is gathered when its other handlers are done', async () => {
-    const { receiver, post, clock } = scene({ retry: { minMs: 100 } })
-    const seen: unknown[] = []
-    let fails = true
-    receiver
-      .batch('data', { size: 2, withinMs: 10 }, (events) => void seen.push(numbers(events)))
-      .on('data', ({ data: { Odometer } }) => {
-        seen.push(Odometer)
-        if (Odometer === 1 && fails) throw new Error('no')
-      })
-    await post([data('A', 1), data('A', 2)])
-    await turn()
-    expect(seen).toEqual([1])
-    fails = false
-    await clock.advance(100)
-    expect(seen).toEqual([1, 1, 2, [1, 2]])
-    expect(receiver.stats()).toMatchObject({ handled: 2, retried: 1, lanes: 0 })
-  })
-
-  test('a message of its vehicle for no handler, or for another one, waits until the batch is settled', async () => {
-    const { receiver, post, clock } = scene()
-    const gate = gates()
-    const seen: unknown[] = []
-    receiver
-      .batch('data', { size: 10, withinMs: 100 }, async (events) => {
-        seen.push(numbers(events))
-        await gate.wait('batch')
-      })
-      .on('state', ({ state: is }) => void seen.push(is))
-    await post([data('A', 1), state('A', 'asleep'), data('A', 2), state('B', 'online')])
-    await turn()
-    expect(seen).toEqual(['online'])
-    await clock.advance(100)
-    expect(seen).toEqual(['online', [1]])
-    gate.open('batch')
-    await turn()
-    expect(seen).toEqual(['online', [1], 'asleep'])
-    await clock.advance(100)
-    expect(seen).toEqual(['online', [1], 'asleep', [2]])
-    gate.open('batch')
-    await turn()
-    expect(receiver.stats()).toMatchObject({ handled: 4, lanes: 0 })
-  })
-
-  test('messages that come while it runs go into the next batch, which waits for it in the lanes that both have', async () => {
-    const { receiver, post, clock } = scene()
-    const gate = gates()
-    const seen: unknown[] = []
-    receiver.batch('data', { size: 2, withinMs: 100 }, async (events) => {
-      seen.push(numbers(events))
-      await gate.wait(String(numbers(events)))
-    })
-    await post([data('A', 1), data('B', 1)])
-    await turn()
-    await post([data('A', 2), data('C', 2), data('D', 2)])
-    await turn()
-    expect(seen).toEqual([[1, 1], [2, 2]]) // prettier-ignore
-    gate.open('1,1')
-    await clock.advance(100)
-    expect(seen).toEqual([[1, 1], [2, 2], [2]]) // prettier-ignore
   })
 
   test('is for a topic, several or all, and filtered as other handlers are; each has its own', async () => {
@@ -188,22 +112,6 @@ describe('a batch that fails', () => {
     await post([data('A', 1), data('B', 2)])
     await turn()
     expect(runs).toEqual([[false, false], [true], [true]])
-  })
-
-  test('of one vehicle keeps its order: messages behind the one that fails wait for it', async () => {
-    const { receiver, post, clock } = scene({ retry: { attempts: 2, minMs: 100, maxMs: 100 } })
-    const done: unknown[] = []
-    receiver.batch('data', { size: 8, withinMs: 10 }, (events) => {
-      if (events.some(({ data: { Odometer } }) => Odometer === 3)) throw new Error('no')
-      done.push(...numbers(events))
-    })
-    await post(Array.from({ length: 8 }, (_, n) => data('A', n + 1)))
-    await post(data('B', 20))
-    await clock.advance(20)
-    expect(done.toSorted()).toEqual([1, 2, 20])
-    await clock.advance(200)
-    expect(done.filter((number) => number !== 20)).toEqual([1, 2, 4, 5, 6, 7, 8])
-    expect(receiver.stats()).toMatchObject({ handled: 8, deadLettered: 1, lanes: 0 })
   })
 
   test('with Retry waits and runs again undivided; after the last attempt all are dead letters', async () => {
@@ -293,29 +201,6 @@ describe('a batch that fails', () => {
   })
 })
 
-describe('a drain', () => {
-  test('leaves gathered messages at its deadline, and the attempt does not count for the next process', async () => {
-    const on = disk()
-    const first = scene({ inbox: storedInbox(on) })
-    first.receiver.batch('data', { size: 2, withinMs: 10 }, () => new Promise(() => {}))
-    await first.post([data('A', 1), data('B', 2), data('A', 3)])
-    await first.clock.advance(10)
-    const drained = first.receiver.drain({ deadlineMs: 100 })
-    await first.clock.advance(100)
-    expect(await drained).toEqual({ handled: 0, left: 3, lost: 0 })
-    expect([...on.next.values()]).toEqual(Array.from({ length: 3 }, () => ({ attempts: 0, notBefore: 0 })))
-    expect(first.clock.timers()).toEqual([])
-    const second = scene({ inbox: storedInbox(on) })
-    const seen: unknown[] = []
-    second.receiver.batch('data', { size: 9, withinMs: 10 }, (events, { deliveries }) => {
-      seen.push(numbers(events), deliveries.map(({ attempt, redelivered }) => [attempt, redelivered])) // prettier-ignore
-    })
-    await second.receiver.open()
-    await second.clock.advance(10)
-    expect(seen).toEqual([[1, 2, 3], [[1, true], [1, true], [1, false]]]) // prettier-ignore
-  })
-})
-
 test.each([
   [{ size: 0, withinMs: 1 }, '`size`'],
   [{ size: 1.5, withinMs: 1 }, '`size`'],
@@ -324,36 +209,4 @@ test.each([
 ])('%j is refused', (options, named) => {
   const receiver = createReceiver({ secret: false })
   expect(() => receiver.batch('data', options, () => {})).toThrow(named)
-})
-
-describe('a batch of an inbox that several processes share', () => {
-  /** `lose` gives the message that was claimed at this place, from 0, to another process. */
-  function shared() {
-    const claimed: string[] = []
-    const lost = new Set<string | undefined>()
-    const inbox: InboxFactory = (settings) => ({
-      ...storedInbox(disk(), { claim: (id) => void claimed.push(id) })(settings),
-      isStillHeld: async (id) => !lost.has(id),
-    })
-    const lose = (...places: readonly number[]): void => {
-      for (const place of places) lost.add(claimed[place])
-    }
-    return { inbox, lose }
-  }
-
-  test('has no message that went to another process while it was gathered', async () => {
-    const { inbox, lose } = shared()
-    const { receiver, post, clock } = scene({ inbox })
-    const seen: unknown[] = []
-    receiver.batch('data', { size: 10, withinMs: 1000 }, (events) => void seen.push(numbers(events)))
-    await post([data('A', 1), data('B', 2), data('A', 3)])
-    await turn()
-    lose(1)
-    await clock.advance(1000)
-    expect(seen).toEqual([[1, 3]])
-    await post(data('B', 4))
-    await clock.advance(1000)
-    expect(seen).toEqual([[1, 3], [4]])
-    expect(receiver.stats()).toMatchObject({ handled: 3, lanes: 0, running: 0 })
-  })
 })

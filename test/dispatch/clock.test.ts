@@ -159,17 +159,23 @@ test('after the clock was set forward by a day, a message that fails is still re
   expect(handled).toBe(1)
 })
 
+/** A receiver that is open, and the gaps that it emits. */
+async function watching() {
+  const clock = settableClock()
+  const { receiver } = scene({ clock })
+  const gaps: GapEvent[] = []
+  receiver.on('gap', (gap) => void gaps.push(gap))
+  await receiver.open()
+  const takeUntil = (ms: number): Promise<unknown> => new Promise((resolve) => clock.fake.after(ms, () => resolve(0)))
+  return { clock, receiver, gaps, takeUntil }
+}
+
 test('with an inbox in memory too, a process that stood still emits a gap for that time, also while it stops', async () => {
   for (const isStopping of [false, true]) {
-    const clock = settableClock()
-    const { receiver } = scene({ clock })
-    const gaps: GapEvent[] = []
-    receiver.on('gap', (gap) => void gaps.push(gap))
-    await receiver.open()
+    const { clock, receiver, gaps, takeUntil } = await watching()
     await clock.fake.advance(10_000)
     const fromMs = clock.now()
-    const takeUntil = new Promise((resolve) => clock.fake.after(10_000, () => resolve(undefined)))
-    const drained = isStopping ? receiver.drain({ takeUntil }) : undefined
+    const drained = isStopping ? receiver.drain({ takeUntil: takeUntil(10_000) }) : undefined
     // Lets time pass. No timer runs before the end.
     clock.set(20_000)
     await clock.fake.advance(10_000)
@@ -181,11 +187,7 @@ test('with an inbox in memory too, a process that stood still emits a gap for th
 })
 
 test('a short delay, or a clock that is set back, is no gap', async () => {
-  const clock = settableClock()
-  const { receiver } = scene({ clock })
-  const gaps: GapEvent[] = []
-  receiver.on('gap', (gap) => void gaps.push(gap))
-  await receiver.open()
+  const { clock, gaps } = await watching()
   clock.set(1_999)
   await clock.fake.advance(1_000)
   clock.set(-hourMs)
@@ -194,17 +196,11 @@ test('a short delay, or a clock that is set back, is no gap', async () => {
 })
 
 test('a process that stood still right before it stops emits a gap until its sockets are closed', async () => {
-  const clock = settableClock()
-  const { receiver } = scene({ clock })
-  const gaps: GapEvent[] = []
-  receiver.on('gap', (gap) => void gaps.push(gap))
-  await receiver.open()
+  const { clock, receiver, gaps, takeUntil } = await watching()
   await clock.fake.advance(10_000)
   clock.set(20_000)
   await clock.fake.advance(1_000)
-  const drained = receiver.drain({
-    takeUntil: new Promise((resolve) => clock.fake.after(1_500, () => resolve(undefined))),
-  })
+  const drained = receiver.drain({ takeUntil: takeUntil(1_500) })
   await clock.fake.advance(1_500)
   await drained
   expect(gaps).toMatchObject([{ reason: 'stalled', to: new Date(clock.now()) }])

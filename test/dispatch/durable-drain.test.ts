@@ -120,9 +120,7 @@ describe('the drain of a durable inbox', () => {
       first.receiver.batch('data', { size: 3, withinMs: 10 }, hang)
       await first.post([data('A', 1), data('B', 2), data('C', 3)])
       await first.clock.advance(10)
-      const drained = first.receiver.drain()
-      await first.clock.advance(2_000)
-      expect(await drained).toEqual({ handled: 0, left: 3, lost: 0 })
+      expect(await first.drainedIn(2_000)).toEqual({ handled: 0, left: 3, lost: 0 })
       const seen: number[] = []
       const next = scene(options)
       next.receiver.batch('data', { size: 3, withinMs: 10 }, (_, { deliveries }) => {
@@ -144,7 +142,7 @@ describe('the drain of a durable inbox', () => {
   test('does not count stops as crashes of messages that wait for a slot after their batch failed', async () => {
     const on = disk()
     for (let process = 1; process <= 3; process += 1) {
-      const { receiver, post, clock } = scene({ inbox: storedInbox(on), concurrency: 1 })
+      const { receiver, post, clock, drainedIn } = scene({ inbox: storedInbox(on), concurrency: 1 })
       receiver.batch('data', { size: 3, withinMs: 10 }, (events) => {
         if (events.length > 1) throw new Error('no')
         return new Promise(() => {})
@@ -152,9 +150,7 @@ describe('the drain of a durable inbox', () => {
       if (process === 1) await post([data('A', 1), data('B', 2), data('C', 3)])
       else await receiver.open()
       await clock.advance(10)
-      const drained = receiver.drain()
-      await clock.advance(2_000)
-      expect(await drained).toEqual({ handled: 0, left: 3, lost: 0 })
+      expect(await drainedIn(2_000)).toEqual({ handled: 0, left: 3, lost: 0 })
       expect([...on.deliveries.values()], `after stop ${process}`).toEqual([1, 1, 1])
     }
   })

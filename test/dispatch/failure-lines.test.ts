@@ -98,41 +98,40 @@ describe('a line about a handler that failed', () => {
     expect(lines.map((line) => /"handler":"(\w+)"/.exec(line)?.[1])).toEqual(['one', 'two'])
   })
 
-  test('has the first line of the text of an error with a code, without control characters and without the VIN', async () => {
-    const text = `connect ECONNREFUSED \u001b[31m10.0.0.1:5432 for ${vin}\nsecond line`
-    const line = await failing(() => Object.assign(new Error(text), { code: 'ECONNREFUSED' }))
-    expect(line).toMatchObject({
-      error: 'Error',
-      code: 'ECONNREFUSED',
-      reason: 'connect ECONNREFUSED \\u001b[31m10.0.0.1:5432 for …0004',
-    })
+  const coded = (text: string, code: unknown): Error => Object.assign(new Error(text), { code })
+  test.each<readonly [what: string, error: unknown, expected: object, logErrorText: boolean]>([
+    [
+      'the first line of the text of an error with a code, without control characters and without the VIN',
+      coded(`connect ECONNREFUSED \u001b[31m10.0.0.1:5432 for ${vin}\nsecond line`, 'ECONNREFUSED'),
+      { error: 'Error', code: 'ECONNREFUSED', reason: 'connect ECONNREFUSED \\u001b[31m10.0.0.1:5432 for …0004' },
+      false,
+    ],
+    [
+      'the text of an error that begins with a code, as D1 writes it',
+      new Error('D1_ERROR: no such table: fields: SQLITE_ERROR'),
+      { code: 'D1_ERROR', reason: 'D1_ERROR: no such table: fields: SQLITE_ERROR' },
+      false,
+    ],
+    [
+      'the code of the cause, as fetch gives it',
+      new TypeError('fetch failed', { cause: coded('getaddrinfo ENOTFOUND db', 'ENOTFOUND') }),
+      { error: 'TypeError', cause: 'ENOTFOUND', reason: 'getaddrinfo ENOTFOUND db' },
+      false,
+    ],
+    ['how to see the text of another error', new Error('no'), { hint: expect.stringContaining('logErrorText') }, false],
+    ['that text with logErrorText', new Error(`no row for ${vin}\nand more`), { reason: 'no row for …0004' }, true],
+    ['a text that was thrown', 'thrown text', { reason: 'thrown text' }, true],
+  ])('has %s', async (_, error, expected, logErrorText) => {
+    const line = await failing(() => error, { logErrorText })
+    expect(line).toMatchObject(expected)
+    if (logErrorText) expect(line).not.toHaveProperty('hint')
   })
 
-  test('has the text of an error that begins with a code, as D1 writes it', async () => {
-    const line = await failing(() => new Error(`D1_ERROR: no such table: fields: SQLITE_ERROR`))
-    expect(line).toMatchObject({ code: 'D1_ERROR', reason: 'D1_ERROR: no such table: fields: SQLITE_ERROR' })
-    for (const text of [`${vin}: no row`, 'A_B', 'no D1_ERROR: here', '{"D1_ERROR: ": 1}'])
-      expect(await failing(() => new Error(text))).not.toHaveProperty('reason')
-  })
-
-  test('says how to see the text of another error', async () => {
-    expect(await failing(() => new Error('no'))).toMatchObject({ hint: expect.stringContaining('logErrorText') })
-    expect(await failing(() => new Error('no'), { logErrorText: true })).not.toHaveProperty('hint')
-  })
-
-  test('has the code of the cause, as fetch gives it', async () => {
-    const cause = Object.assign(new Error('getaddrinfo ENOTFOUND db'), { code: 'ENOTFOUND' })
-    const line = await failing(() => new TypeError('fetch failed', { cause }))
-    expect(line).toMatchObject({ error: 'TypeError', cause: 'ENOTFOUND', reason: 'getaddrinfo ENOTFOUND db' })
-  })
-
-  test('has the text of another error only with logErrorText', async () => {
-    const error = (): Error => new Error(`no row for ${vin}\nand more`)
-    expect(await failing(error)).not.toHaveProperty('reason')
-    expect(await failing(error, { logErrorText: true })).toMatchObject({ reason: 'no row for …0004' })
-    expect(await failing(() => 'thrown text', { logErrorText: true })).toMatchObject({ reason: 'thrown text' })
-    expect(await failing(() => Object.assign(new Error('quoted'), { code: 7 }))).not.toHaveProperty('reason')
-    expect(await failing(() => Object.assign(new Error('quoted'), { code: `{"vin":1}` }))).not.toHaveProperty('reason')
+  test.each([
+    ...[`no row for ${vin}\nand more`, `${vin}: no row`, 'A_B', 'no D1_ERROR: here', '{"D1_ERROR: ": 1}'].map(Error),
+    ...[coded('quoted', 7), coded('quoted', '{"vin":1}')],
+  ])('has no text of %o', async (error) => {
+    expect(await failing(() => error)).not.toHaveProperty('reason')
   })
 })
 

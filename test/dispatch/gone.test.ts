@@ -1,14 +1,10 @@
 import type { EventOf, Observer, Receiver, ReceiverOptions } from 'fleethook'
 import { describe, expect, test } from 'vitest'
-import { placed, type SharedInbox, sharedInbox } from '../inbox/shared-inbox.ts'
+import { placed, sharedInbox } from '../inbox/shared-inbox.ts'
 import { turn } from './fake-clock.ts'
 import { gates, type Scene, scene } from './scene.ts'
 
-interface Shared extends Scene {
-  readonly shared: SharedInbox
-}
-
-async function sharing(options: Partial<ReceiverOptions>, prepare: (receiver: Receiver) => void): Promise<Shared> {
+async function sharing(options: Partial<ReceiverOptions>, prepare: (receiver: Receiver) => void) {
   const shared = sharedInbox()
   const around = scene({ inbox: shared.inbox, retry: { minMs: 100 }, ...options })
   prepare(around.receiver)
@@ -22,16 +18,9 @@ const ofA = [1, 2, 3].map((number) => placed('A', number))
 const b1 = placed('B', 11)
 
 /** Nothing is under way or waits, and every message that this process had is accounted for. */
-function expectNothingLeft({ receiver, clock }: Shared, handled: number, handedOver: number): void {
-  const { recovered, lanes, running, pending, paused, ...counts } = receiver.stats()
-  expect(counts).toMatchObject({ handled, handedOver, deadLettered: 0, lost: 0 })
-  expect({ lanes, running, paused, pending: pending.messages }).toEqual({
-    lanes: 0,
-    running: 0,
-    paused: [],
-    pending: 0,
-  })
-  expect(recovered).toBe(handled + handedOver)
+function expectNothingLeft({ receiver, clock }: Scene, handled: number, handedOver: number): void {
+  const idle = { lanes: 0, running: 0, paused: [], pending: { messages: 0 }, deadLettered: 0, lost: 0 }
+  expect(receiver.stats()).toMatchObject({ ...idle, handled, handedOver, recovered: handled + handedOver })
   expect(clock.timers()).toEqual([])
 }
 
@@ -57,134 +46,6 @@ describe('messages that another process has taken over', () => {
       expect(seen).not.toContain(true)
     },
   )
-
-  test('are handled in their order when they come back, also when the claim of the first was under way', async () => {
-    const seen: string[] = []
-    const scene = await sharing({ concurrency: 1 }, (receiver) => {
-      receiver.on('data', (event) => void seen.push(name(event)))
-    })
-    const { shared } = scene
-    const gate = gates()
-    shared.step = () => gate.wait('claim of A1')
-    shared.handOver(...ofA)
-    shared.handOver(b1)
-    await turn()
-    shared.step = () => {}
-    shared.takeAway('A')
-    gate.open('claim of A1')
-    shared.handOver(...ofA)
-    await turn()
-    expect(seen).toEqual(['B11', 'A1', 'A2', 'A3'])
-    expectNothingLeft(scene, 4, 3)
-  })
-
-  interface State {
-    readonly state: string
-    readonly options?: Partial<ReceiverOptions>
-    /** Brings the messages of A into the state. */
-    readonly prepare: (receiver: Receiver, state: { isOut: boolean; readonly seen: string[] }) => void
-    readonly bring?: (scene: Shared) => Promise<void>
-    /** What handlers have seen when the messages are handled again. */
-    readonly expected?: readonly string[]
-  }
-
-  const oneByOne = ['A1', 'A2', 'A3']
-  const states: readonly State[] = [
-    {
-      state: 'have not started',
-      prepare: (receiver, { seen }) => void receiver.on('data', (event) => void seen.push(name(event))),
-      bring: async () => {},
-      expected: oneByOne,
-    },
-    {
-      state: 'run, and wait behind one that runs',
-      prepare: (receiver, state) =>
-        void receiver.on('data', (event) => {
-          state.seen.push(name(event))
-          return state.isOut ? new Promise(() => {}) : undefined
-        }),
-      expected: ['A1', ...oneByOne],
-    },
-    {
-      state: 'rest after a failure',
-      prepare: (receiver, state) =>
-        void receiver.on('data', (event) => {
-          state.seen.push(name(event))
-          if (state.isOut) throw new Error('no')
-        }),
-      expected: ['A1', ...oneByOne],
-    },
-    {
-      state: 'are gathered',
-      prepare: (receiver, { seen }) =>
-        void receiver.batch('data', { size: 5, withinMs: 1_000 }, (events) => void seen.push(names(events))),
-      expected: ['A1 A2 A3'],
-    },
-    {
-      state: 'are in a batch that runs, and wait behind it',
-      prepare: (receiver, state) =>
-        void receiver.batch('data', { size: 2, withinMs: 1_000 }, (events) => {
-          state.seen.push(names(events))
-          return state.isOut ? new Promise(() => {}) : undefined
-        }),
-      expected: ['A1 A2', 'A1 A2', 'A3'],
-    },
-    {
-      state: 'are in a batch that failed',
-      prepare: (receiver, state) =>
-        void receiver.batch('data', { size: 3, withinMs: 1_000 }, (events) => {
-          state.seen.push(names(events))
-          if (state.isOut) throw new Error('no')
-        }),
-    },
-    {
-      state: 'wait behind a batch that runs',
-      prepare: (receiver, state) =>
-        void receiver
-          .batch('data', { size: 1, withinMs: 1_000 }, (events) => {
-            state.seen.push(names(events))
-            return state.isOut ? new Promise(() => {}) : undefined
-          })
-          .on('data', () => {}),
-      expected: ['A1', ...oneByOne],
-    },
-    {
-      state: 'wait for a handler whose circuit breaker is open',
-      prepare: (receiver, state) =>
-        void receiver.on('data', (event) => {
-          state.seen.push(name(event))
-          if (state.isOut) throw new Error('no')
-        }),
-      bring: async ({ shared, clock, receiver }) => {
-        const others = ['C', 'D', 'E', 'F', 'G']
-        others.forEach((vin, at) => shared.handOver(placed(vin, 100 + at)))
-        await turn()
-        expect(receiver.stats().paused).toHaveLength(1)
-        await clock.advance(500)
-        shared.takeAway(...others)
-      },
-    },
-  ]
-
-  test.each(states)('and that $state end at once, and come back as new ones', async ({ state: _, ...given }) => {
-    const state = { isOut: true, seen: [] as string[] }
-    const scene = await sharing(given.options ?? {}, (receiver) => given.prepare(receiver, state))
-    const { shared, clock, receiver } = scene
-    shared.handOver(...ofA)
-    await (given.bring?.(scene) ?? turn())
-    const before = receiver.stats()
-    shared.takeAway('A')
-    expect(receiver.stats().lanes).toBe(0)
-    state.isOut = false
-    await turn()
-    expect(receiver.stats()).toMatchObject({ handled: 0, retried: before.retried, running: 0 })
-    shared.handOver(...ofA)
-    // The breaker of a handler that fails closes with its next success.
-    await clock.advance(100_000)
-    if (given.expected !== undefined) expect(state.seen).toEqual(given.expected)
-    else expect(state.seen.join(' ').endsWith('A1 A2 A3')).toBe(true)
-    expectNothingLeft(scene, 3, before.recovered)
-  })
 
   test('have their signal aborted, and what follows in their handlers is neither settled nor reported', async () => {
     const gate = gates()
@@ -216,50 +77,6 @@ describe('messages that another process has taken over', () => {
     expect(receiver.stats().retried).toBe(0)
   })
 
-  test('and that die or are settled meanwhile are counted once', async () => {
-    const gate = gates()
-    const scene = await sharing({ retry: { attempts: 1 } }, (receiver) => {
-      receiver.on('data', ({ data }) => {
-        if (data.Odometer === 1) throw new Error('no')
-      })
-    })
-    const { shared } = scene
-    shared.step = (what) => (what === 'deadLetter' || what === 'settle' ? gate.wait(what) : undefined)
-    shared.handOver(...ofA, b1)
-    await turn()
-    expect(gate.waiting.toSorted()).toEqual(['deadLetter', 'settle'])
-    shared.takeAway('A', 'B')
-    gate.open('deadLetter')
-    gate.open('settle')
-    await turn()
-    // B was settled before, and is no longer in the inbox.
-    expectNothingLeft(scene, 1, 3)
-  })
-
-  test('leave the rest of their batch to its handler', async () => {
-    const gate = gates()
-    const aborted: boolean[] = []
-    const seen: string[] = []
-    const scene = await sharing({}, (receiver) => {
-      receiver.batch('data', { size: 2, withinMs: 1_000 }, async (events, { signal }) => {
-        seen.push(names(events))
-        if (seen.length === 1) await gate.wait('batch')
-        aborted.push(signal.aborted)
-      })
-    })
-    const { shared, clock } = scene
-    shared.handOver(placed('A', 1), b1)
-    await turn()
-    shared.takeAway('A')
-    await turn()
-    gate.open('batch')
-    await turn()
-    shared.handOver(placed('A', 1))
-    await clock.advance(1_000)
-    expect({ seen, aborted }).toEqual({ seen: ['A1 B11', 'A1'], aborted: [false, false] })
-    expectNothingLeft(scene, 2, 1)
-  })
-
   test('do not make the rest of a failed batch a dead letter for what the whole batch did', async () => {
     const gate = gates()
     const seen: string[] = []
@@ -277,36 +94,6 @@ describe('messages that another process has taken over', () => {
     await turn()
     expect(seen).toEqual(['A1 B11', 'B11'])
     expectNothingLeft(scene, 1, 1)
-  })
-
-  test.each<[string, (receiver: Receiver, run: (vins: readonly string[]) => Promise<void> | void) => void]>([
-    ['handler', (receiver, run) => void receiver.on('data', ({ vin }) => run([vin]))],
-    [
-      'batch',
-      (receiver, run) =>
-        void receiver.batch('data', { size: 1, withinMs: 0 }, (events) => run(events.map(({ vin }) => vin))),
-    ],
-  ])('do not keep a paused %s from being tried again', async (_, register) => {
-    let isDown = true
-    const seen: string[] = []
-    const scene = await sharing({}, (receiver) =>
-      register(receiver, (vins) => {
-        seen.push(...vins)
-        if (vins.includes('H')) return new Promise(() => {})
-        if (isDown) throw new Error('no')
-      }),
-    )
-    const { shared, receiver, clock } = scene
-    for (const [at, vin] of ['C', 'D', 'E', 'F', 'G'].entries()) shared.handOver(placed(vin, 100 + at))
-    await turn()
-    expect(receiver.stats().paused).toHaveLength(1)
-    shared.handOver(placed('H', 200))
-    await turn()
-    expect(seen.at(-1)).toBe('H')
-    shared.takeAway('H')
-    isDown = false
-    await clock.advance(100_000)
-    expectNothingLeft(scene, 5, 1)
   })
 
   test('are ended inside the function of an observer too', async () => {

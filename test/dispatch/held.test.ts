@@ -3,22 +3,13 @@ import type { Clock, ReceiverOptions } from 'fleethook'
 import type { ExecutionContext } from 'fleethook/extend'
 import { describe, expect, test } from 'vitest'
 import { type FakeClock, fakeClock, turn } from './fake-clock.ts'
-import { data, gates, type Scene, scene } from './scene.ts'
+import { data, gates, scene } from './scene.ts'
 
 /** The request that the running code belongs to. */
 const request = new AsyncLocalStorage<string>()
 
 /** A runtime that binds work to requests, and ends the work when nothing keeps the request alive any more, as Workers do. */
-interface Isolate extends Scene {
-  /** Posts as a request of its own. */
-  send(name: string, body: unknown): Promise<number>
-  /** Whether something still keeps the request alive. */
-  isHeld(name: string): boolean
-  /** Ends a request without notice. None of its timers fires. */
-  kill(name: string): void
-}
-
-function isolate(options: Partial<ReceiverOptions> = {}): Isolate {
+function isolate(options: Partial<ReceiverOptions> = {}) {
   const clock: FakeClock = fakeClock()
   const held = new Map<string, number>()
   const killed = new Set<string>()
@@ -36,7 +27,8 @@ function isolate(options: Partial<ReceiverOptions> = {}): Isolate {
   return {
     ...around,
     clock,
-    send: (name, body) =>
+    /** Posts as a request of its own. */
+    send: (name: string, body: unknown): Promise<number> =>
       request.run(name, async () => {
         const context: ExecutionContext = {
           passThroughOnException() {},
@@ -50,8 +42,9 @@ function isolate(options: Partial<ReceiverOptions> = {}): Isolate {
         const answer = await around.receiver.accept({ authorization: undefined, body, env: { NAME: name }, context })
         return answer.status
       }),
-    isHeld: (name) => (held.get(name) ?? 0) > 0,
-    kill: (name) => void killed.add(name),
+    isHeld: (name: string): boolean => (held.get(name) ?? 0) > 0,
+    /** Ends a request without notice. None of its timers fires. */
+    kill: (name: string) => void killed.add(name),
   }
 }
 

@@ -332,6 +332,34 @@ const passes = (ms: number): Action => ({ kind: 'advance', ms })
 const aMoment: Action = { kind: 'microtasks', count: 0 }
 const aTask: Action = { kind: 'task' }
 const endsWell: Action = { kind: 'end', which: 0, well: true }
+const leaves = (of: string): Action => ({ kind: 'leave', vins: [...of] })
+const returns: Action = { kind: 'return' }
+const anAnswer: Action = { kind: 'inbox', which: 0 }
+
+const usual: Configuration = { shared: true, slowInbox: false, concurrency: 2, attempts: 3, batch: undefined }
+const slow: Configuration = { ...usual, slowInbox: true, attempts: 1 }
+const batches = (size: number): Configuration => ({ ...usual, batch: { size, withinMs: 150 } })
+/** The messages of A leave in each state that they can be in. All of them come back at the end. */
+const left: readonly [Configuration, Action[]][] = [
+  // They have not started, or their claim is under way.
+  [usual, [arrives('AAA'), leaves('A'), aTask, returns]],
+  [slow, [arrives('AAAB'), aTask, leaves('A'), anAnswer, returns, aTask]],
+  // They run, wait behind one that runs, or rest.
+  [usual, [turns('one', 'waits'), arrives('AAA'), aTask, leaves('A'), turns('one', 'works'), aTask, returns]],
+  [usual, [turns('one', 'fails'), arrives('AAA'), aTask, leaves('A'), turns('one', 'works'), aTask, returns]],
+  // They are gathered, in a batch that runs, beside others or not, in one that failed, or behind one.
+  [batches(5), [arrives('AAA'), aTask, leaves('A'), aTask, returns]],
+  [batches(2), [turns('batch', 'waits'), arrives('AAA'), aTask, leaves('A'), turns('batch', 'works'), aTask, returns]],
+  [batches(2), [turns('batch', 'waits'), arrives('AB'), aTask, leaves('A'), aTask, endsWell, aTask, returns]],
+  [batches(3), [turns('batch', 'fails'), arrives('AAA'), aTask, leaves('A'), turns('batch', 'works'), aTask, returns]],
+  [batches(1), [turns('batch', 'waits'), arrives('AAA'), aTask, leaves('A'), turns('batch', 'works'), aTask, returns]],
+  // They are being settled, or become dead letters.
+  [slow, [arrives('AB'), aTask, anAnswer, anAnswer, aTask, leaves('AB'), anAnswer, anAnswer, aTask, returns]],
+  [slow, [turns('one', 'fails'), arrives('AB'), anAnswer, anAnswer, aTask, leaves('AB'), anAnswer, anAnswer, aTask]],
+  // Their handler is paused, for them or while it is tried with one of them.
+  [usual, [turns('one', 'fails'), arrives('CDEFG'), aTask, arrives('AAA'), passes(1_000), leaves('A'), aTask, returns]],
+  [usual, [turns('one', 'fails'), arrives('CDEFG'), aTask, turns('one', 'waits'), arrives('A'), aTask, leaves('A')]],
+]
 
 /** A paused batch handler would have been tried with a message that gathered behind one of its vehicle which had to wait. */
 const pausedBatch: readonly [Configuration, Action[]] = [
@@ -387,8 +415,8 @@ test('in every interleaving of outages, several handlers, retries, batches and m
       },
     ),
     {
-      examples: [[...pausedBatch]],
-      numRuns: Number(process.env['FLEETHOOK_RUNS'] ?? inForm({ short: 60, full: 500 })),
+      examples: [[...pausedBatch], ...left],
+      numRuns: left.length + Number(process.env['FLEETHOOK_RUNS'] ?? inForm({ short: 60, full: 500 })),
     },
   )
 }, 3_600_000)

@@ -1,4 +1,4 @@
-import { type Answer, createReceiver, type Log, type Receiver, type ReceiverOptions } from 'fleethook'
+import { type Answer, createReceiver, type DrainResult, type Log, type Receiver, type ReceiverOptions } from 'fleethook'
 import { type FakeClock, fakeClock } from './fake-clock.ts'
 
 /** A receiver with everything around it that a test checks. */
@@ -9,6 +9,8 @@ export interface Scene {
   readonly lines: readonly string[]
   /** Passes in a message as the host of `receiver.accept` does. */
   post(body: unknown): Promise<Answer>
+  /** Drains the receiver while this time passes. */
+  drainedIn(ms: number, options?: Parameters<Receiver['drain']>[0]): Promise<DrainResult>
 }
 
 /** Options. The scene adds the secret and the clock. */
@@ -20,6 +22,11 @@ export function scene(options: Partial<ReceiverOptions> = {}, clock: FakeClock =
     clock,
     lines,
     post: (body) => receiver.accept({ authorization: undefined, body }),
+    async drainedIn(ms, options) {
+      const drained = receiver.drain(options)
+      await clock.advance(ms)
+      return drained
+    },
   }
 }
 

@@ -4,32 +4,20 @@ import { expect, test } from 'vitest'
 import { fakeClock, turn } from './fake-clock.ts'
 import { logInto } from './scene.ts'
 
+const throwing = (error: unknown): never => {
+  throw error
+}
+
 /** Ways in which a user's code puts a payload into an error. */
 const failing: readonly ((payload: string) => unknown)[] = [
-  (payload) => {
-    throw new Error(payload)
-  },
+  (payload) => throwing(new Error(payload)),
   (payload) => Promise.reject(new TypeError(`cannot save ${payload}`)),
-  (payload) => {
-    throw payload // oxlint-disable-line no-throw-literal, only-throw-error
-  },
-  (payload) => {
-    throw Object.assign(new Error('no'), { name: payload, payload })
-  },
-  (payload) => {
-    throw new Error('no', { cause: new Error(payload) })
-  },
-  (payload) => {
-    throw new Error(`first line\n    at ${payload} (/${payload}:1:1)\n    at /${payload}:1:1`)
-  },
-  (payload) => {
-    const error = new Error(`x\n    at /${payload}:1:1`)
-    error.message = 'changed afterwards'
-    throw error
-  },
-  (payload) => {
-    throw Object.assign(new Error('no'), { stack: payload })
-  },
+  (payload) => throwing(payload),
+  (payload) => throwing(Object.assign(new Error('no'), { name: payload, payload })),
+  (payload) => throwing(new Error('no', { cause: new Error(payload) })),
+  (payload) => throwing(new Error(`first line\n    at ${payload} (/${payload}:1:1)\n    at /${payload}:1:1`)),
+  (payload) => throwing(Object.assign(new Error(`x\n    at /${payload}:1:1`), { message: 'changed afterwards' })),
+  (payload) => throwing(Object.assign(new Error('no'), { stack: payload })),
 ]
 
 test('no log line contains a payload or the secret', async () => {
@@ -40,13 +28,8 @@ test('no log line contains a payload or the secret', async () => {
       const lines: string[] = []
       const clock = fakeClock()
       const receiver = createReceiver({
-        ...{
-          secret,
-          clock,
-          log: logInto(lines),
-          retry: { attempts: 2, minMs: 0, maxMs: 0 },
-          limits: { bodyBytes: 400 },
-        },
+        ...{ secret, clock, log: logInto(lines), limits: { bodyBytes: 400 } },
+        retry: { attempts: 2, minMs: 0, maxMs: 0 },
         observe: { dead: () => failing[kind]?.(payload) },
       })
       receiver.observe({ failed: () => failing[kind]?.(payload) })

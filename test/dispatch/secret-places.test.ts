@@ -1,4 +1,4 @@
-import { createReceiver, memoryInbox, type Receiver, type Secret } from 'fleethook'
+import { createReceiver, memoryInbox, type Secret } from 'fleethook'
 import { fakeClock } from 'fleethook/testing'
 import { describe, expect, test } from 'vitest'
 import { places } from '../vehicles/places.ts'
@@ -19,17 +19,7 @@ const formats = {
   unknown: { hello: 1, secret: 7 },
 }
 
-interface Watched {
-  readonly receiver: Receiver
-  readonly seen: unknown[]
-  settled(): Promise<void>
-}
-
-function watched(
-  secret: Secret,
-  inbox: ReturnType<typeof memoryInbox> = memoryInbox(),
-  handle = (): void => {},
-): Watched {
+function watched(secret: Secret, inbox: ReturnType<typeof memoryInbox> = memoryInbox(), handle = (): void => {}) {
   const seen: unknown[] = []
   const clock = fakeClock()
   const receiver = createReceiver({ secret, inbox, clock, log: silent, retry: { attempts: 1 } }).on('*', (event) => {
