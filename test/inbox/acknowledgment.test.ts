@@ -8,19 +8,6 @@ import { postingThread } from './posting-thread.ts'
 import { disk, storedInbox } from './stored-inbox.ts'
 
 describe('with an inbox in memory', () => {
-  test("'handled' waits until every handler has settled, retries included", async () => {
-    const { receiver, post, clock } = scene({ ack: 'handled' })
-    const steps: string[] = []
-    receiver.on('data', ({ vin }, { delivery }) => {
-      steps.push(`${vin} ${delivery.attempt}`)
-      if (vin === 'A' && delivery.attempt < 3) throw new Error('no')
-    })
-    const answer = post([data('A', 1), data('B', 1)]).then(({ status }) => steps.push(`answered ${status}`))
-    await clock.advance(1000)
-    await answer
-    expect(steps).toEqual(['A 1', 'B 1', 'A 2', 'A 3', 'answered 200'])
-  })
-
   const failing = { ack: 'handled', retry: { attempts: 1 } } as const
   const fail = (): never => {
     throw new Error('no')

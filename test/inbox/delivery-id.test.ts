@@ -14,7 +14,7 @@ test('delivery ids are UUIDv7 that sort by arrival: within a millisecond, from o
   const places = ids.map(seqOf)
   expect(places.toSorted((a, b) => a - b)).toEqual(places)
   expect(new Set(places).size).toBe(ids.length)
-  expect(places.every(Number.isSafeInteger)).toBe(true)
+  expect([...places, seqOf(deliveryIds.next(Date.UTC(2109, 0)))].every(Number.isSafeInteger)).toBe(true)
   expect(Number.parseInt(ids[0]?.replace('-', '').slice(0, 12) ?? '', 16)).toBe(start)
 })
 
@@ -31,8 +31,4 @@ test('ids follow one that an earlier process made, also after the clock was set 
   const next = deliveryIds.next(1000)
   expect(next > earlier).toBe(true)
   expect(seqOf(next)).toBeGreaterThan(seqOf(earlier))
-})
-
-test('places are safe integers until the year 2109', () => {
-  expect(Number.isSafeInteger(seqOf(new DeliveryIds().next(Date.UTC(2109, 0))))).toBe(true)
 })

@@ -1,4 +1,4 @@
-import { type DrainResult, Retry, vehicles } from 'fleethook'
+import { type DrainResult, vehicles } from 'fleethook'
 import type { InboxFactory } from 'fleethook/extend'
 import { describe, expect, test } from 'vitest'
 import { fakeClock, turn } from '../dispatch/fake-clock.ts'
@@ -22,42 +22,6 @@ describe("ack: 'stored'", () => {
     await answered
     await turn()
     expect(steps).toEqual(['answer 200', 'handler'])
-  })
-
-  test('order is that of arrival, however the inbox resolves its puts', async () => {
-    const gate = gates()
-    const { receiver, post } = scene({ inbox: storedInbox(disk(), { put: ([first]) => gate.wait(first?.text ?? '') }) })
-    const seen: unknown[] = []
-    receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
-    void post(data('A', 1))
-    void post(data('A', 2))
-    void post(data('A', 3))
-    await turn()
-    const [one = '', two = '', three = ''] = gate.waiting
-    gate.open(three)
-    gate.open(two)
-    await turn()
-    expect(seen).toEqual([])
-    gate.open(one)
-    await turn()
-    expect(seen).toEqual([1, 2, 3])
-  })
-
-  test('a put that fails does not delay the next one', async () => {
-    const gate = gates()
-    const { receiver, post } = scene({ inbox: storedInbox(disk(), { put: ([first]) => gate.wait(first?.text ?? '') }) })
-    const seen: unknown[] = []
-    receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
-    const first = post(data('A', 1))
-    void post(data('A', 2))
-    await turn()
-    const [one = '', two = ''] = gate.waiting
-    gate.open(two)
-    await turn()
-    gate.fail(one, failed)
-    expect(await first).toMatchObject({ status: 503 })
-    await turn()
-    expect(seen).toEqual([2])
   })
 
   test('messages that the inbox does not take are refused with inbox_unavailable, and a gap reports them when the inbox recovers', async () => {
@@ -109,53 +73,6 @@ describe("ack: 'stored'", () => {
     await post(data('A', 2))
     await turn()
     expect(gaps).toEqual([{ from, to: new Date(clock.now()) }])
-  })
-
-  test('an inbox that fails while a message is handled is reported, and the message is still handled once', async () => {
-    let claims = 0
-    let settles = 0
-    const inbox = storedInbox(disk(), {
-      claim() {
-        claims += 1
-        if (claims === 1) throw failed
-      },
-      settle() {
-        settles += 1
-        if (settles === 1) throw failed
-      },
-    })
-    const { receiver, post, clock } = scene({ inbox })
-    const seen: unknown[] = []
-    const told: unknown[] = []
-    receiver.observe({ failed: (_, { kind }) => void told.push(kind) })
-    receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
-    await post([data('A', 1), data('A', 2)])
-    await clock.advance(20_000)
-    expect(seen).toEqual([1, 2])
-    expect(told).toEqual(['inbox', 'inbox'])
-    expect(receiver.stats()).toMatchObject({ handled: 2, retried: 0, lanes: 0, pending: { messages: 0 } })
-  })
-
-  test('when the inbox fails to keep a dead letter, the inbox is tried again and the handler is not', async () => {
-    let asked = 0
-    const on = disk()
-    const inbox = storedInbox(on, {
-      deadLetter() {
-        asked += 1
-        if (asked === 1) throw failed
-      },
-    })
-    const { receiver, post, clock } = scene({ inbox, retry: { attempts: 1 } })
-    let runs = 0
-    receiver.on('data', () => {
-      runs += 1
-      throw new TypeError('no')
-    })
-    await post(data('A', 1))
-    await clock.advance(60_000)
-    expect({ runs, asked }).toEqual({ runs: 1, asked: 2 })
-    expect(await Array.fromAsync(receiver.deadLetters.list())).toMatchObject([{ error: 'TypeError: no', attempts: 1 }])
-    expect(receiver.stats()).toMatchObject({ deadLettered: 1, lanes: 0 })
   })
 })
 
@@ -230,17 +147,6 @@ describe('after a restart', () => {
     ])
     expect(started.receiver.stats()).toMatchObject({ received: 0, recovered: 4, handled: 4, pending: { messages: 0 } })
     expect(on.messages.size).toBe(0)
-  })
-
-  test('they come before new messages', async () => {
-    const on = disk()
-    const first = scene({ inbox: storedInbox(on) })
-    first.receiver.on('*', () => new Promise(() => {}))
-    await first.post([data('A', 1), data('A', 2)])
-    const { seen, started } = restarted(on)
-    await started.post(data('A', 3))
-    await turn()
-    expect(seen).toMatchObject([{ Odometer: 1 }, { Odometer: 2 }, { Odometer: 3 }])
   })
 
   test('nothing is handled before the receiver is opened, however long the program takes to register its handlers', async () => {
@@ -334,39 +240,11 @@ describe('after a restart', () => {
     ])
   })
 
-  test('attempts and the time of the next one survive; the lane rests until then', async () => {
-    const on = disk()
-    const clock = fakeClock()
-    const retry = { attempts: 3, minMs: 10_000, maxMs: 10_000 }
-    const first = scene({ inbox: storedInbox(on), retry }, clock)
-    first.receiver.on('data', () => {
-      throw new Retry(60_000)
-    })
-    await first.post([data('A', 1), data('A', 2)])
-    await turn()
-    const second = scene({ inbox: storedInbox(on), retry }, clock)
-    const seen: unknown[] = []
-    second.receiver.on('data', ({ vin, data: { Odometer } }, { delivery }) => {
-      seen.push([vin, Odometer, delivery.attempt])
-      if (Odometer === 1) throw new Error('no')
-    })
-    await second.receiver.open()
-    await second.post([data('B', 3), data('A', 4)])
-    await clock.advance(59_999)
-    expect(seen).toEqual([['B', 3, 1]])
-    await clock.advance(1)
-    await clock.advance(20_000)
-    expect(seen.slice(1)).toEqual([['A', 1, 2], ['A', 1, 3], ['A', 2, 1], ['A', 4, 1]]) // prettier-ignore
-    expect(await Array.fromAsync(second.receiver.deadLetters.list())).toMatchObject([
-      { attempts: 3, error: 'Error: no' },
-    ])
-  })
-
   test('an attempt that a drain broke off does not count, even after many drains', async () => {
     const on = disk()
     const attempts: unknown[] = []
     for (let deploy = 0; deploy < 8; deploy += 1) {
-      const { receiver, post, clock } = scene({ inbox: storedInbox(on), retry: { attempts: 2 } })
+      const { receiver, post, drainedIn } = scene({ inbox: storedInbox(on), retry: { attempts: 2 } })
       receiver.on('data', (_, { delivery: { attempt, redelivered } }) => {
         attempts.push([attempt, redelivered])
         return new Promise(() => {})
@@ -374,9 +252,7 @@ describe('after a restart', () => {
       if (deploy === 0) await post(data('A', 1))
       else await receiver.open()
       await turn()
-      const drained = receiver.drain({ deadlineMs: 10 })
-      await clock.advance(10)
-      expect(await drained).toEqual({ handled: 0, left: 1, lost: 0 })
+      expect(await drainedIn(10, { deadlineMs: 10 })).toEqual({ handled: 0, left: 1, lost: 0 })
     }
     expect(attempts).toEqual([[1, false], ...Array.from({ length: 7 }, () => [1, true])])
     expect(on.dead.size).toBe(0)
@@ -484,14 +360,12 @@ describe('after a restart', () => {
 
     test('does not keep a drain from ending', async () => {
       const on = await crashedTwice(1, 3)
-      const { receiver, clock } = scene({ inbox: storedInbox(on) })
+      const { receiver, drainedIn } = scene({ inbox: storedInbox(on) })
       receiver.on('data', () => new Promise(() => {}))
       await receiver.open()
       await turn()
       expect(receiver.stats().running).toBe(1)
-      const drained = receiver.drain({ deadlineMs: 10 })
-      await clock.advance(10)
-      expect(await drained).toEqual({ handled: 0, left: 3, lost: 0 })
+      expect(await drainedIn(10, { deadlineMs: 10 })).toEqual({ handled: 0, left: 3, lost: 0 })
     })
   })
 

@@ -38,31 +38,6 @@ describe('a full inbox', () => {
     expect(receiver.stats()).toMatchObject({ openGaps: 0, lanes: 0, pending: { messages: 0 } })
   })
 
-  test('messages that are refused while a gap is emitted are in the next gap: all are counted', async () => {
-    const { receiver, post } = scene({ limits: { pendingMessages: 1 } })
-    const gate = gates()
-    const missed: number[] = []
-    receiver.on('data', () => gate.wait('data')).on('gap', (gap) => void missed.push(gap.missed))
-    await post(data('A', 1))
-    await post(data('A', 2))
-    await turn()
-    gate.open('data')
-    // Refusals in each of the microtasks that it takes to store the gap.
-    let refused = 1
-    for (let n = 0; n < 12; n += 1) {
-      await Promise.resolve()
-      if ((await post(data('A', 3))).status === 503) refused += 1
-    }
-    await turn()
-    while (gate.waiting.length > 0) {
-      gate.open('data')
-      await turn()
-    }
-    await turn()
-    expect(refused).toBeGreaterThan(1)
-    expect(missed.reduce((sum, n) => sum + n, 0)).toBe(refused)
-  })
-
   test('the gap of a VIN comes after the messages of the VIN that were taken before it', async () => {
     const { receiver, post } = scene({ limits: { pendingMessages: 3 }, concurrency: 1 })
     const gate = gates()

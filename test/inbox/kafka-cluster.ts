@@ -34,7 +34,13 @@ export interface PartitionLog {
 }
 
 /** The protocol's codes that the cluster answers with. */
-const codes: Readonly<Record<number, string>> = { 1: 'OFFSET_OUT_OF_RANGE', 10: 'MESSAGE_TOO_LARGE' }
+const codes: Readonly<Record<number, string>> = {
+  ...{ 1: 'OFFSET_OUT_OF_RANGE', 6: 'NOT_LEADER_OR_FOLLOWER', 10: 'MESSAGE_TOO_LARGE' },
+  ...{ 20: 'NOT_ENOUGH_REPLICAS_AFTER_APPEND', 29: 'TOPIC_AUTHORIZATION_FAILED' },
+}
+
+/** What happens to one request that appends records. */
+export type Fate = 'kept' | 'refused' | 'lost' | 'kept, refused' | 'kept, lost' | 'not allowed' | 'hangs'
 
 interface Asked {
   readonly topics: readonly { readonly topicId: string; readonly partitions: readonly Position[] }[]
@@ -252,6 +258,12 @@ export class FakeCluster {
   isAway: boolean = false
   /** The largest value that the brokers accept, in bytes. */
   mostBytes: number = 1_000_000
+  fate: (messages: readonly Outgoing[]) => Fate = () => 'kept'
+  /** What was to be appended. */
+  readonly requests: { readonly messages: readonly Outgoing[]; readonly acks: number | undefined }[] = []
+  /** How many requests came while another one for the same partition was under way. */
+  overlaps: number = 0
+  readonly #underWay: Set<string> = new Set()
   /** How the group lets a consumer in. */
   join: (consumer: FakeConsumer) => void = (consumer) => {
     consumer.joined(this.assigned)
@@ -326,12 +338,30 @@ export class FakeCluster {
     }
   }
 
-  async send(messages: readonly Outgoing[]): Promise<void> {
-    if (this.isAway) throw new Error('Connection closed')
-    for (const message of messages) {
-      if ((message.value?.length ?? 0) > this.mostBytes) throw refused(10, message)
-      this.append(message)
+  async send(messages: readonly Outgoing[], acks?: number): Promise<void> {
+    this.requests.push({ messages, acks })
+    const partitions = new Set(messages.map(({ topic, partition }) => `${topic} ${partition}`))
+    if ([...partitions].some((each) => this.#underWay.has(each))) this.overlaps += 1
+    for (const each of partitions) this.#underWay.add(each)
+    await Promise.resolve()
+    try {
+      const fate = this.isAway ? 'lost' : this.fate(messages)
+      if (fate === 'hangs') await new Promise(() => {})
+      this.#take(messages, fate)
+    } finally {
+      for (const each of partitions) this.#underWay.delete(each)
     }
+  }
+
+  #take(messages: readonly Outgoing[], fate: Fate): void {
+    if (fate.startsWith('kept'))
+      for (const message of messages) {
+        if ((message.value?.length ?? 0) > this.mostBytes) throw refused(10, [message])
+        this.append(message)
+      }
+    const code = { refused: 6, 'kept, refused': 20, 'not allowed': 29 }[fate as string]
+    if (code !== undefined) throw refused(code, messages)
+    if (fate.endsWith('lost')) throw new Error('Connection closed')
   }
 
   writer(): Writer {
@@ -347,7 +377,8 @@ export function clientOf(cluster: FakeCluster): Client {
     Producer: class {
       on(): void {}
       metadata = async ({ topics }: { readonly topics: readonly string[] }) => cluster.metadata(topics)
-      send = ({ messages }: { readonly messages: readonly Outgoing[] }) => cluster.send(messages)
+      send = ({ messages, acks }: { readonly messages: readonly Outgoing[]; readonly acks?: number }) =>
+        cluster.send(messages, acks)
       async close(): Promise<void> {}
     },
     Admin: class {
@@ -376,8 +407,10 @@ export function clientOf(cluster: FakeCluster): Client {
   return client as unknown as Client // oxlint-disable-line no-unsafe-type-assertion -- a stand-in
 }
 
-function refused(errorCode: number, { topic, partition }: Outgoing): Error {
-  const response = { responses: [{ name: topic, partitionResponses: [{ index: partition, errorCode }] }] }
+function refused(errorCode: number, messages: readonly Outgoing[]): Error {
+  const partitions = new Set(messages.map(({ partition }) => partition))
+  const partitionResponses = [...partitions].map((index) => ({ index, errorCode }))
+  const response = { responses: [{ name: messages[0]?.topic, partitionResponses }] }
   return Object.assign(new Error(codes[errorCode]), { apiId: codes[errorCode], response })
 }
 

@@ -51,18 +51,12 @@ describe('the metadata of a position', () => {
   })
 })
 
-interface Group {
-  readonly cluster: FakeCluster
-  /** The messages whose handlers began, in each process. */
-  readonly runs: number[][]
-  readonly start: () => Promise<KafkaProcess>
-}
-
 afterEach(endProcesses)
 
 /** Handlers of messages with these numbers never return. Those that `ends` names end their process at once. */
-function createGroup(stuck: (n: number) => boolean, ends: (n: number) => boolean = stuck, concurrency = 4): Group {
+function createGroup(stuck: (n: number) => boolean, ends: (n: number) => boolean = stuck, concurrency = 4) {
   const cluster = newCluster()
+  /** The messages whose handlers began, in each process. */
   const runs: number[][] = []
   return {
     cluster,

@@ -5,15 +5,6 @@ import { Life, type Sign } from '../../adapters/inbox/signs-of-life.ts'
 import { type FakeClock, fakeClock } from '../../src/testing.ts'
 import { FakeCluster } from './kafka-cluster.ts'
 
-interface Scene {
-  readonly cluster: FakeCluster
-  readonly clock: FakeClock
-  readonly gaps: InboxGap[]
-  readonly logged: string[]
-  readonly life: Life
-  stopListening(): void
-}
-
 interface Way {
   /** Signs of other receivers from before. */
   readonly before?: (sign: LeaveSign, clock: FakeClock) => Promise<void> | void
@@ -36,7 +27,7 @@ function signOf(cluster: FakeCluster): LeaveSign {
     })
 }
 
-async function setup({ before, openGaps = [], earlier = [], isExpected = false, prepare }: Way = {}): Promise<Scene> {
+async function setup({ before, openGaps = [], earlier = [], isExpected = false, prepare }: Way = {}) {
   const clock = fakeClock()
   const cluster = new FakeCluster(clock)
   await before?.(signOf(cluster), clock)
@@ -91,10 +82,7 @@ describe('signs of life', () => {
 
   test('a stop of the old inbox is no gap while others have listened', async () => {
     const earlier: readonly InboxGap[] = [{ reason: 'stopped', fromMs: 1_000 }]
-    const { gaps, cluster, clock } = await setup({
-      earlier,
-      before: (sign) => sign('other'),
-    })
+    const { gaps, cluster, clock } = await setup({ earlier, before: (sign) => sign('other') })
     await clock.advance(3_000)
     signOf(cluster)('other')
     await clock.advance(14_000)
@@ -236,9 +224,7 @@ describe('signs of life', () => {
       },
     })
     let isClosed = false
-    void life.close().then(() => {
-      isClosed = true
-    })
+    void life.close().then(() => (isClosed = true))
     await clock.advance(2_000)
     expect(isClosed).toBe(true)
   })

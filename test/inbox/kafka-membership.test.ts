@@ -1,31 +1,19 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { Membership } from '../../adapters/inbox/kafka/membership.ts'
-import type { FakeClock } from '../../src/testing.ts'
-import { type FakeCluster, FakeConsumer, newCluster } from './kafka-cluster.ts'
-
-interface Scene {
-  readonly membership: Membership
-  readonly clock: FakeClock
-  readonly assigned: unknown[]
-  /** What happened, in order. */
-  readonly steps: string[]
-  /** The newest client. */
-  readonly consumer: () => FakeConsumer
-  readonly cluster: FakeCluster
-}
+import { silent } from '../vehicles/scene.ts'
+import { FakeConsumer, newCluster } from './kafka-cluster.ts'
 
 const members: Membership[] = []
 
-async function setup(join: (consumer: FakeConsumer, made: number) => void): Promise<Scene> {
+async function setup(join: (consumer: FakeConsumer, made: number) => void) {
   const cluster = newCluster()
   const { clock, connector, settings, consumers } = cluster
   cluster.join = (consumer) => join(consumer, consumers.length)
   const assigned: unknown[] = []
   const steps: string[] = []
-  const silent = (): void => {}
   const membership = new Membership({
     ...{ connector, settings, clock },
-    log: { debug: silent, info: silent, warn: silent, error: silent },
+    log: silent,
     quiesce: async () => void steps.push('quiesced'),
     assigned: (partitions, isContinued) => {
       steps.push('assigned')

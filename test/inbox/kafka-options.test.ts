@@ -16,50 +16,45 @@ import { message, reason } from '../../src/testing/kept-message.ts'
 
 const brokers = ['b1:9092', 'b2:9092']
 
+const address = 'must be a list of addresses such as b1:9092 and'
+const login = { mechanism: 'PLAIN', username: 'me' }
 test.each([
-  [{}, 'Option `brokers` of kafkaInbox must be a list of addresses such as b1:9092 and is missing.'],
-  [{ brokers: [] }, 'Option `brokers` of kafkaInbox must be a list of addresses such as b1:9092 and was given a list.'],
-  [
-    { brokers: ['kafka://b1'] },
-    'Option `brokers` of kafkaInbox must be a list of addresses such as b1:9092 and was given a list.',
-  ],
-  [
-    { brokers, partitions: 0 },
-    'Option `partitions` of kafkaInbox must be a whole number from 1 to 10000 and was given 0.',
-  ],
-  [
-    { brokers, role: 'read' },
-    "Option `role` of kafkaInbox must be 'both' or 'receive' or 'handle' and was given 'read'.",
-  ],
+  [{}, 'brokers', `${address} is missing.`],
+  [{ brokers: [] }, 'brokers', `${address} was given a list.`],
+  [{ brokers: ['kafka://b1'] }, 'brokers', `${address} was given a list.`],
+  [{ brokers, partitions: 0 }, 'partitions', 'must be a whole number from 1 to 10000 and was given 0.'],
+  [{ brokers, role: 'read' }, 'role', "must be 'both' or 'receive' or 'handle' and was given 'read'."],
   [
     { brokers, spool: {} },
-    "Option `spool` of kafkaInbox must be an inbox on this machine, for instance sqliteInbox({ path: 'data/spool.db' }) and was given an object.",
+    'spool',
+    "must be an inbox on this machine, for instance sqliteInbox({ path: 'data/spool.db' }) and was given an object.",
   ],
   [
     { brokers, sessionMs: 6_000 },
-    'Option `sessionMs` of kafkaInbox is 6000, and a process that finishes its handlers sends no heartbeat for up to `quiesceMs` (7000).',
+    'sessionMs',
+    'is 6000, and a process that finishes its handlers sends no heartbeat for up to `quiesceMs` (7000).',
   ],
+  [{ brokers, sasl: login }, 'sasl.password', 'is missing, and PLAIN needs it.'],
   [
-    { brokers, sasl: { mechanism: 'PLAIN', username: 'me' } },
-    'Option `sasl.password` of kafkaInbox is missing, and PLAIN needs it.',
-  ],
-  [
-    { brokers, sasl: { mechanism: 'PLAIN', username: 'me', password: '' } },
-    'Option `sasl.password` of kafkaInbox must be a non-empty text, or a function that returns one.',
+    { brokers, sasl: { ...login, password: '' } },
+    'sasl.password',
+    'must be a non-empty text, or a function that returns one.',
   ],
   [
     { brokers, tls: { rejectUnauthorized: false } },
-    'Option `tls` of kafkaInbox must be true, or an object with ca, cert, key, passphrase, servername.',
+    'tls',
+    'must be true, or an object with ca, cert, key, passphrase, servername.',
   ],
-  [
-    { brokers, sasl: 'hunter2' },
-    'Option `sasl` of kafkaInbox must be an object of mechanism, username, password, token.',
-  ],
-  [{ brokers, acks: 1 }, 'kafkaInbox has no option `acks`.'],
-])('kafkaInbox(%j) is refused', (options, text) => {
+  [{ brokers, sasl: 'hunter2' }, 'sasl', 'must be an object of mechanism, username, password, token.'],
+])('kafkaInbox(%j) is refused: %s', (options, name, problem) => {
   const make = (): unknown => kafkaInbox(options as KafkaInboxOptions) // oxlint-disable-line no-unsafe-type-assertion -- what the types forbid
+  const message = `Option \`${name}\` of kafkaInbox ${problem}`
   expect(make).toThrow(FleethookError)
-  expect(make).toThrow(expect.objectContaining({ code: 'option_invalid', message: text }))
+  expect(make).toThrow(expect.objectContaining({ code: 'option_invalid', message }))
+})
+
+test('kafkaInbox refuses an option that it does not have', () => {
+  expect(() => kafkaInbox({ brokers, acks: 1 } as KafkaInboxOptions)).toThrow('kafkaInbox has no option `acks`.')
 })
 
 test.each(['both', 'receive', 'handle'] as const)('kafkaInbox in the role %s refuses states of vehicles', (role) => {
@@ -122,60 +117,33 @@ test('once connected with TLS, a broken connection is no TLS handshake', () => {
 const to = { topic: 'fleethook', partition: 3, writer: Buffer.from('w1') }
 
 test('a message in a record is as it was, and other programs find its text under the VIN', () => {
-  const given = {
-    ...message(1),
-    door: 'collector',
-    kind: 'gap',
-    text: '{"vin":"VIN","name":"Zoë"}',
-    bytes: 27,
-  } as const
+  const text = '{"vin":"VIN","name":"Zoë"}'
+  const given = { ...message(1), door: 'collector', kind: 'gap', text, bytes: 27 } as const
   const { key, value = null, headers } = toRecord(given, to)
   expect([key.toString(), value?.toString()]).toEqual(['VIN', given.text])
-  const list = [...headers].map(([name, content]): [Buffer, Buffer] => [name, content])
-  expect(fromRecord({ key, value, headers: list })).toEqual({ message: given, writer: 'w1', replayed: false })
+  expect(fromRecord({ key, value, headers: [...headers] })).toEqual({ message: given, writer: 'w1', replayed: false })
 })
 
 test('a dead letter in a record is as it was', () => {
   const letter = { id: message(1).id, message: message(1), ...reason }
   const { key, value = null, headers } = toDeadRecord(letter, to)
   expect(deadIdOf(key.toString())).toBe(letter.id)
-  const list = [...headers].map(([name, content]): [Buffer, Buffer] => [name, content])
-  expect(fromDeadRecord({ key, value, headers: list })).toEqual({
+  expect(fromDeadRecord({ key, value, headers: [...headers] })).toEqual({
     ...letter,
     message: { ...message(1), bytes: message(1).text.length },
   })
 })
 
+const headersWith = (id: string) => Object.entries({ fh: '1', id, at: '1' })
+const record = { key: Buffer.from('VIN'), value: Buffer.from('{}') }
 test.each([
-  ['no headers', { key: Buffer.from('VIN'), value: Buffer.from('{}'), headers: [] }],
-  ['a tombstone', { key: Buffer.from('VIN'), value: null, headers: [] }],
-  [
-    'an id that is none',
-    {
-      key: Buffer.from('VIN'),
-      value: Buffer.from('{}'),
-      headers: [
-        ['fh', '1'],
-        ['id', 'x'],
-        ['at', '1'],
-      ],
-    },
-  ],
-  [
-    'no key',
-    {
-      key: null,
-      value: Buffer.from('{}'),
-      headers: [
-        ['fh', '1'],
-        ['id', message(1).id],
-        ['at', '1'],
-      ],
-    },
-  ],
-])('a record with %s is foreign', (_, { headers, ...record }) => {
-  const list = headers.map(([name = '', value = '']): [Buffer, Buffer] => [Buffer.from(name), Buffer.from(value)])
-  expect(fromRecord({ ...record, headers: list })).toBeUndefined()
+  ['no headers', record, []],
+  ['a tombstone', { ...record, value: null }, []],
+  ['an id that is none', record, headersWith('x')],
+  ['no key', { ...record, key: null }, headersWith(message(1).id)],
+])('a record with %s is foreign', (_, given, headers) => {
+  const list = headers.map(([name, value]): [Buffer, Buffer] => [Buffer.from(name), Buffer.from(value)])
+  expect(fromRecord({ ...given, headers: list })).toBeUndefined()
 })
 
 test('a lane has the partition that every other Kafka client gives the same key', async () => {

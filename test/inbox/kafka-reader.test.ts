@@ -1,12 +1,10 @@
 import { Retry } from 'fleethook'
-import type { FakeClock } from 'fleethook/testing'
 import { afterEach, describe, expect, test } from 'vitest'
 import { gates } from '../dispatch/scene.ts'
 import {
   endProcesses,
   type FakeCluster,
   gapsIn,
-  type KafkaProcess,
   newCluster,
   own,
   type PartitionLog,
@@ -16,21 +14,12 @@ import {
 
 const dayMs = 86_400_000
 
-interface Scene extends KafkaProcess {
-  readonly cluster: FakeCluster
-  readonly clock: FakeClock
-  readonly log: PartitionLog
-  /** The messages whose handlers have begun, in order. */
-  readonly seen: number[]
-  /** Ends the handlers of these messages. They run until then. */
-  finish(...numbers: readonly number[]): void
-}
-
-async function setup(prepare: (cluster: FakeCluster, log: PartitionLog) => void = () => {}): Promise<Scene> {
+async function setup(prepare: (cluster: FakeCluster, log: PartitionLog) => void = () => {}) {
   const cluster = newCluster()
   const { clock } = cluster
   const log = cluster.logOf('fleethook', own)
   prepare(cluster, log)
+  /** The messages whose handlers have begun, in order. */
   const seen: number[] = []
   const gate = gates()
   const handle = (n: number): Promise<void> => {
@@ -39,9 +28,8 @@ async function setup(prepare: (cluster: FakeCluster, log: PartitionLog) => void 
   }
   const process = await startProcess(cluster, handle, { concurrency: 100 })
   await clock.advance(100)
-  const finish = (...numbers: readonly number[]): void => {
-    for (const n of numbers) gate.open(String(n))
-  }
+  /** Ends the handlers of these messages. They run until then. */
+  const finish = (...numbers: readonly number[]): void => numbers.forEach((n) => gate.open(String(n)))
   return { ...process, cluster, clock, log, seen, finish }
 }
 
@@ -357,7 +345,7 @@ describe('a partition that leaves a process and comes back', () => {
   async function receiving(
     assigned: readonly number[],
     handle: (n: number, signal: AbortSignal) => Promise<void> | void,
-  ): Promise<KafkaProcess & Pick<Scene, 'cluster' | 'clock'>> {
+  ) {
     const cluster = newCluster()
     cluster.assigned = assigned
     const process = await startProcess(cluster, handle, { concurrency: 1 })

@@ -1,54 +1,33 @@
-import type { Inbox } from 'fleethook/extend'
 import { createReceiver } from 'fleethook'
 import { afterEach, expect, test, vi } from 'vitest'
 import { kafkaInbox } from '../../adapters/inbox/kafka.ts'
 import { partitionOf } from '../../adapters/inbox/kafka/records.ts'
 import { Spool } from '../../adapters/inbox/kafka/spool.ts'
-import { TooLargeError } from '../../adapters/inbox/kafka/writer.ts'
-import { type FakeClock, fakeClock } from '../../src/testing.ts'
-import { id, message, lettersIn } from '../../src/testing/kept-message.ts'
-import { data, logInto } from '../dispatch/scene.ts'
+import { fakeClock } from '../../src/testing.ts'
+import { id, message } from '../../src/testing/kept-message.ts'
+import { data } from '../dispatch/scene.ts'
 import { clientOf, FakeCluster } from './kafka-cluster.ts'
+import { silent } from '../vehicles/scene.ts'
+import { settingsOf } from './sqlite-settings.ts'
 import { disk, type Faults, storedInbox } from './stored-inbox.ts'
 
-const silent = (): void => {}
-
-interface Scene {
-  readonly spool: Spool
-  readonly inbox: Inbox
-  readonly clock: FakeClock
-  /** The ids of each request to the topic. */
-  readonly appended: (readonly string[])[]
-}
-
-async function setup(faults: Faults = {}, mostBytes = Infinity): Promise<Scene> {
+async function setup(faults: Faults = {}) {
   const clock = fakeClock()
-  const log = { debug: silent, info: silent, warn: silent, error: silent }
-  const inbox = storedInbox(
-    disk(),
-    faults,
-  )({
-    ...{ pendingMessages: undefined, pendingBytes: undefined, clock, log },
-    ...{ onFailure: silent, onCapacity: silent },
-  })
+  const inbox = storedInbox(disk(), faults)(settingsOf({ clock }).settings)
+  /** The ids of each request to the topic. */
   const appended: (readonly string[])[] = []
   const spool = new Spool({
-    ...{ inbox, clock, log, partitionOf: () => 0, failed: silent },
-    append: async (_, messages) => {
-      if (messages.some(({ bytes }) => bytes > mostBytes)) throw new TooLargeError()
-      appended.push(messages.map((one) => one.id))
-    },
+    ...{ inbox, clock, log: silent, partitionOf: () => 0, failed: () => {} },
+    append: async (_, messages) => void appended.push(messages.map((one) => one.id)),
   })
   await spool.open()
-  return { spool, inbox, clock, appended }
+  return { spool, clock, appended }
 }
 
 test('the spool forwards messages in order, and no more bytes at once than fit in memory', async () => {
   const { spool, clock, appended } = await setup()
-  await spool.put(
-    0,
-    Array.from({ length: 5 }, (_, n) => message(n, 1_048_576)),
-  )
+  const messages = Array.from({ length: 5 }, (_, n) => message(n, 1_048_576))
+  await spool.put(0, messages)
   await clock.advance(100)
   expect(appended).toEqual([[id(0), id(1)], [id(2), id(3)], [id(4)]])
   expect(spool.size).toBe(0)
@@ -73,17 +52,6 @@ test('the spool counts what is in its file, also when the file failed between tw
   expect(spool.size).toBe(0)
 })
 
-test('a message of the spool that is too large for the topic becomes a dead letter, and blocks no other', async () => {
-  const { spool, inbox, clock, appended } = await setup({}, 1_000)
-  await spool.put(0, [message(0), message(1, 1_001), message(2), message(3)])
-  await clock.advance(1_000)
-  expect(appended).toEqual([[id(0)], [id(2), id(3)]])
-  expect(await lettersIn(inbox, { limit: 10 })).toMatchObject([
-    { id: id(1), error: 'The brokers refused a message because of its size.' },
-  ])
-  expect(spool.has(0)).toBe(false)
-})
-
 afterEach(() => vi.doUnmock('@platformatic/kafka'))
 
 test('a gap that the handling half finds goes through the spool, behind the messages that wait there', async () => {
@@ -93,7 +61,7 @@ test('a gap that the handling half finds goes through the spool, behind the mess
   cluster.assigned = [0, 1]
   vi.doMock('@platformatic/kafka', () => client)
   const inbox = kafkaInbox({ brokers: ['b1:9092'], partitions: 2, spool: storedInbox(disk()) })
-  const receiver = createReceiver({ secret: false, inbox, clock, log: logInto([]) })
+  const receiver = createReceiver({ secret: false, inbox, clock, log: silent })
   await receiver.open()
   await clock.advance(1_000)
   const partition = partitionOf(client, '*gap', 2)

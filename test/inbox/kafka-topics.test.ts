@@ -4,10 +4,8 @@ import { TopicReader } from '../../adapters/inbox/kafka/topic-reader.ts'
 import { checkTopics, type FoundTopics } from '../../adapters/inbox/kafka/topics.ts'
 import { readKafkaOptions } from '../../adapters/inbox/kafka/options.ts'
 import { fakeClock } from '../../src/testing.ts'
+import { silent } from '../vehicles/scene.ts'
 import { FakeCluster } from './kafka-cluster.ts'
-
-const silent = (): void => {}
-const log = { debug: silent, info: silent, warn: silent, error: silent }
 
 /** Checks topics whose settings differ from good ones in these. */
 function check(
@@ -28,7 +26,7 @@ function check(
       }))
     },
   } as unknown as Admin // oxlint-disable-line no-unsafe-type-assertion -- a stand-in with what the check uses
-  return checkTopics(admin, settings, log)
+  return checkTopics(admin, settings, silent)
 }
 
 describe('the check of topics', () => {

@@ -1,15 +1,12 @@
-import type { KeptGap, StoredVehicle } from 'fleethook/extend'
+import type { StoredVehicle } from 'fleethook/extend'
 /* Parts of postgresInbox on a client that answers as a test wants. */
 import { expect, test } from 'vitest'
 import { Database, type Row } from '../../adapters/inbox/postgres/client.ts'
 import { Endings } from '../../adapters/inbox/postgres/endings.ts'
 import { Leases } from '../../adapters/inbox/postgres/leases.ts'
-import { signsIn } from '../../adapters/inbox/postgres/life.ts'
 import { partitionOf } from '../../adapters/inbox/postgres/schema.ts'
 import { stateValues, VehicleRows } from '../../adapters/inbox/postgres/vehicles.ts'
-import { Life } from '../../adapters/inbox/signs-of-life.ts'
 import { systemClock } from '../../src/base/clock.ts'
-import { quiet } from '../postgres/quiet.ts'
 
 /** `answer` gets the text of each statement. */
 function databaseWith(answer: (text: string) => readonly Row[] | Promise<readonly Row[]>): Database {
@@ -138,32 +135,4 @@ test('a timer without a time is not written', () => {
   const states = [stateOf(1, Number.NaN), stateOf(2, 1e300), stateOf(3, 4.5), stateOf(4)]
   const dues = stateValues(states.map((state) => ['1', state]))[4]
   expect(dues).toEqual([null, null, 5, null])
-})
-
-test('a sign of life counts the messages of every gap', async () => {
-  const written: unknown[] = []
-  const query = async (text: string, values: unknown[] = []): Promise<{ rows: readonly Row[] }> => {
-    if (text.startsWith('INSERT')) written.push(values[3])
-    return { rows: text.startsWith('INSERT') ? [{ since: 0, seen_at: 0 }] : [] }
-  }
-  const gaps: KeptGap[] = Array.from({ length: 1_500 }, (_, n) => ({
-    ...{ vin: `V${n}`, reason: 'inbox_full', fromMs: n, toMs: n + 1, missed: 1 },
-  }))
-  const life = new Life({
-    ...{ signs: signsIn(new Database({ query }, 'fleethook', systemClock), 'me'), clock: systemClock, log: quiet },
-    ...{
-      openGaps: () => gaps,
-      earlier: [],
-      onGap: () => {},
-      onSigned: () => {},
-      onAccounted: () => {},
-      notListeningMs: () => 0,
-    },
-  })
-  life.start(false)
-  await expect.poll(() => written.length).toBeGreaterThan(0)
-  await life.close()
-  const kept: KeptGap[] = JSON.parse(String(written.at(-1)))
-  expect(kept.reduce((sum, { missed }) => sum + missed, 0)).toBe(1_500)
-  expect(kept.at(-1)).toEqual({ reason: 'inbox_full', fromMs: 1_000, toMs: 1_500, missed: 500 })
 })

@@ -1,7 +1,7 @@
 import { existsSync, lstatSync, mkdirSync, renameSync, rmSync, statSync, symlinkSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import type { Clock, FleetEvent } from 'fleethook'
-import type { Inbox, InboxGap, KeptGap } from 'fleethook/extend'
+import type { Inbox, KeptGap } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
 import { createReceiver } from 'fleethook'
@@ -15,12 +15,7 @@ const files = createFiles()
 const startMs = Date.UTC(2026, 10, 21, 10)
 const hourMs = 3_600_000
 
-interface Life {
-  readonly inbox: Inbox
-  readonly gaps: readonly InboxGap[]
-}
-
-async function begin(path: string, clock: Clock, open: KeptGap[] = [], held = false): Promise<Life> {
+async function begin(path: string, clock: Clock, open: KeptGap[] = [], held = false) {
   const { settings } = settingsOf({ clock, openGaps: () => open })
   const inbox = sqliteInbox({ path, waitMs: 0 })(settings)
   const { gaps = [] } = await inbox.open({ listeningWasKept: held })
@@ -129,36 +124,6 @@ describe('the time in which nobody listened', () => {
 })
 
 describe('refused messages', () => {
-  const gap: KeptGap = { vin: 'A', reason: 'inbox_full', fromMs: startMs + 1, toMs: startMs + 2, missed: 3 }
-
-  test.each(['stop', 'crash'])('are reported by the next process after a %s', async (how) => {
-    const path = files.path()
-    const clock = fakeClock(startMs)
-    const first = await begin(path, clock, [gap])
-    let next = path
-    if (how === 'stop') await first.inbox.close()
-    else {
-      await clock.advance(10_000)
-      next = killed(path)
-      await first.inbox.close()
-    }
-    const second = await begin(next, clock)
-    expect(second.gaps).toContainEqual(gap)
-    await second.inbox.close()
-  })
-
-  test('after the last sign of life are in the gap of a crash', async () => {
-    const path = files.path()
-    const clock = fakeClock(startMs)
-    const first = await begin(path, clock)
-    await clock.advance(15_000)
-    await first.inbox.put([{ ...kept(1), receivedAt: clock.now() }])
-    const second = await begin(killed(path), clock)
-    expect(second.gaps).toEqual([{ reason: 'restarted', fromMs: startMs + 10_000, toMs: startMs + 15_000 }])
-    await first.inbox.close()
-    await second.inbox.close()
-  })
-
   test('are reported by a receiver that was drained while its inbox was full, each vehicle once', async () => {
     const path = files.path()
     const inbox = sqliteInbox({ path, waitMs: 0 })

@@ -230,25 +230,6 @@ test('a new file gets the newest state of a vehicle that is in memory twice', as
   expect(newest).toBe(disk.known().get(vinOf(0)))
 })
 
-test('states of a failed commit are written by the next one', async () => {
-  const disk = new Disk()
-  disk.begin()
-  for (let n = 0; n < 600; n += 1) {
-    disk.accept(vinOf(n))
-    disk.settle(vinOf(n))
-  }
-  await disk.clock.advance(6_000)
-  expect(disk.rows.size).toBe(256)
-  await disk.commit(true)
-  expect(disk.rows.size).toBe(256)
-  await disk.commit(true)
-  while (disk.vehicles.isDue) await disk.commit()
-  disk.check()
-  expect(disk.rows.size).toBe(600)
-  const [last] = [...disk.rows.values()].map(({ seq }) => seq).toSorted((a, b) => b - a)
-  expect(disk.seq).toBe(last)
-})
-
 test('large states are written in commits of a limited size, and at once when there are many', async () => {
   const disk = new Disk()
   disk.begin()

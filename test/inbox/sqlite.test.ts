@@ -158,23 +158,6 @@ test.each([
 })
 
 describe('a message that is no longer pending', () => {
-  test('is found by lane and time, page by page, with many others in between', async () => {
-    const inbox = await open(files.path())
-    const make = messages()
-    const all = Array.from({ length: 5000 }, (_, n) => ({
-      ...make(startMs + n, 1),
-      lane: n % 1000 === 7 ? 'RARE' : 'VIN',
-    }))
-    for (let at = 0; at < all.length; at += 500) await inbox.put(all.slice(at, at + 500))
-    for (const { id } of all) await inbox.claim(id)
-    for (const { id } of all) void inbox.settle(id)
-    const found = await settledIn(inbox, { limit: 3, lane: 'RARE', fromMs: startMs + 1000 })
-    expect(found.map(({ receivedAt }) => receivedAt - startMs)).toEqual([1007, 2007, 3007])
-    const rest = await settledIn(inbox, { limit: 3, lane: 'RARE', after: found[2]?.id ?? '', toMs: startMs + 5000 })
-    expect(rest.map(({ receivedAt }) => receivedAt - startMs)).toEqual([4007])
-    await inbox.close()
-  })
-
   test('is dropped after its time, and waiting messages stay', async () => {
     const clock = unwatched(fakeClock(startMs))
     const retention = { settled: { forMs: tenMinutesMs }, dead: { forMs: 2 * tenMinutesMs } }
