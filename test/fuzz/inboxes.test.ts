@@ -4,7 +4,7 @@ import { createReceiver, type FleetEvent, type Receiver, type ReceiverOptions, v
 import { kafkaInbox } from 'fleethook/inbox/kafka'
 import { fakeClock } from 'fleethook/testing'
 import { alertStarts, becomes, changed, type Edge } from 'fleethook/when'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { spawnTarget } from '../conformance/spawn.ts'
 import { inForm } from '../form.ts'
 import { clientOf, FakeCluster } from '../inbox/kafka-cluster.ts'
@@ -14,6 +14,7 @@ import { silent } from '../vehicles/scene.ts'
 import { kill, storedWorker } from '../workers/command.ts'
 import { startLog } from '../workers/log.ts'
 import { durableSource } from '../workers/programs/durable.ts'
+import { expectNoLeftovers } from './leftovers.ts'
 import { type LargeMessage, largeMessages, textOf, vins } from './large-messages.ts'
 
 /** What `kafkaInbox` finds as the package of the client. */
@@ -28,17 +29,7 @@ vi.mock('@platformatic/kafka', async (importOriginal) => {
   }
 })
 
-const unhandled: unknown[] = []
-const note = (reason: unknown): void => void unhandled.push(reason)
-beforeAll(() => {
-  process.on('unhandledRejection', note)
-  process.on('uncaughtException', note)
-})
-afterAll(() => {
-  process.off('unhandledRejection', note)
-  process.off('uncaughtException', note)
-  expect(unhandled).toEqual([])
-})
+expectNoLeftovers()
 
 type Options = Omit<ReceiverOptions, 'secret' | 'inbox'>
 
@@ -117,6 +108,7 @@ test.each(everywhere)(
         const place = open()
         const seen: FleetEvent[] = []
         const told: string[] = []
+        const errors: string[] = []
         // Not for many vehicles in a row, which would open its circuit breaker.
         const fail = (mayFail: boolean, { length }: readonly unknown[]): void => {
           if (mayFail && length % 2 === 0) throw new Error('for the last time')
@@ -126,6 +118,7 @@ test.each(everywhere)(
             .next({ ...options, parts })
             .on('*', (event) => fail(mayFail, (seen.push(event), seen)))
             .on('malformed', () => {})
+          receiver.observe({ failed: (error) => void errors.push(String(error)) })
           for (const rule of parts.length === 0 ? [] : rules)
             receiver.when(rule, ({ vin }) => fail(mayFail, (told.push(vin), told)))
           return receiver
@@ -150,6 +143,7 @@ test.each(everywhere)(
         const letters = (await during(Array.fromAsync(first.deadLetters.list()), place)).length
         expect(letters).toBeGreaterThanOrEqual(deadLettered)
         await during(first.drain(), place)
+        expect(errors.filter((error) => !error.includes('for the last time'))).toEqual([])
 
         const second = make(false)
         await opened(second, place)

@@ -34,6 +34,7 @@ const formats: Readonly<Record<string, (vin: string, fields: readonly (readonly 
   event_collector: (vin, fields) => `{"time":1767600000,"source":${vin},"sourcetype":"vehicle:telemetry:data","event":{${fields.map(([name, value]) => `"${name}":${value}`).join()}}}`,
   alerts: (vin, fields) => `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","alerts":[${fields.map(([name, value]) => `{"name":"${name}","startedAt":"2026-01-05T08:00:00Z","tags":${value}}`).join()}]}`,
   document: (vin, fields) => `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","vehicle_data":{${fields.map(([name, value]) => `"charge_state":{"${name}":${value}}`).join()}}}`,
+  connection: (vin, fields) => `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","networkInterface":"wifi","status":"CONNECTED","connectionId":${fields[0]?.[1]}}`,
   state: (vin, fields) => `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","state":${fields[0]?.[1]}}`,
 } // prettier-ignore
 
@@ -50,7 +51,7 @@ export interface LargeMessage {
 export const largeMessages: fc.Arbitrary<LargeMessage> = fc.record({
   format: fc.constantFrom(...Object.keys(formats)),
   vin: fc.oneof(fc.constantFrom(...vins), fc.constantFrom('digits', 'text', 'surrogates', 'arrays')),
-  names: fc.constantFrom('many', 'long', 'Gear', 'Location', 'SpeedLimitMode', '__proto__', '1', 'Other'),
+  names: fc.constantFrom('many', 'long', 'Gear', 'Location', 'SpeedLimitMode', 'RouteLine', '__proto__', '1', 'Other'),
   value: fc.constantFrom(...Object.keys(values)),
   size: fc.constantFrom(0, 1, 33, 101, 1_000, 5_000, 20_000, 100_000),
 })

@@ -66,17 +66,6 @@ test('goes on after a cursor, without a gap and without showing anything twice',
   stop()
 })
 
-test('a reader that is slow holds nothing, and learns how many items it missed', async () => {
-  const { feed, post, clock } = watched({ limits: { pendingMessages: 10_000 } })
-  const reader = feed.read({}, undefined, AbortSignal.timeout(20_000))
-  await next(reader)
-  for (let n = 0; n < 600; n += 1) await post(data(`V${n}`, n))
-  await clock.advance(1_000)
-  const { items, missed } = await next(reader)
-  expect([items.length, missed]).toEqual([500, 700])
-  await reader.return(undefined)
-})
-
 test('handled messages do not push out errors, and large ones do not fill the memory', async () => {
   const { feed, post, clock } = watched({ retry: { attempts: 1 } })
   const stop = feed.keep()

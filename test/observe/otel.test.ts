@@ -12,27 +12,22 @@ import {
 import { TracerProvider, InMemorySpanExporter, type ReadableSpan, SimpleSpanProcessor } from '@opentelemetry/sdk-trace'
 import { otel, type OtelOptions } from 'fleethook/otel'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { data, type Scene, scene } from '../dispatch/scene.ts'
+import { data, scene } from '../dispatch/scene.ts'
 
 const contexts = new AsyncLocalStorageContextManager()
 beforeAll(() => void context.setGlobalContextManager(contexts.enable()))
 afterAll(() => context.disable())
 
-interface Traced extends Scene {
-  spans(): readonly ReadableSpan[]
-  /** Posts inside the span of a request, whose context it returns. */
-  request(body: unknown): Promise<{ readonly traceId: string; readonly spanId: string }>
-}
-
-function traced(options: OtelOptions = {}, more: Parameters<typeof scene>[0] = {}): Traced {
+function traced(options: OtelOptions = {}, more: Parameters<typeof scene>[0] = {}) {
   const exporter = new InMemorySpanExporter()
   const tracerProvider = new TracerProvider({ spanProcessors: [new SimpleSpanProcessor({ exporter })] })
   const all = scene({ observe: otel({ tracerProvider, metrics: false, ...options }), ...more })
   const tracer = tracerProvider.getTracer('test')
   return {
     ...all,
-    spans: () => exporter.getFinishedSpans().filter(({ name }) => name.startsWith('process')),
-    async request(body) {
+    spans: (): readonly ReadableSpan[] => exporter.getFinishedSpans().filter(({ name }) => name.startsWith('process')),
+    /** Posts inside the span of a request, whose context it returns. */
+    async request(body: unknown) {
       const span = tracer.startSpan('POST', { kind: SpanKind.SERVER })
       const within: Context = trace.setSpan(context.active(), span)
       await context.with(within, () => all.post(body))

@@ -1,5 +1,5 @@
-import { createReceiver, type Log, memoryInbox, type Receiver, type Vehicles, vehicles } from 'fleethook'
-import { type FakeClock, fakeClock } from 'fleethook/testing'
+import { createReceiver, type Log, memoryInbox, vehicles } from 'fleethook'
+import { fakeClock } from 'fleethook/testing'
 import { becomes, comesOnline, goesOffline, starts, is, alertStarts } from 'fleethook/when'
 import { describe, expect, test } from 'vitest'
 import { durablePlaces, type Place, places } from './places.ts'
@@ -9,21 +9,11 @@ const vin = '0FLEETV14T0000001'
 const minute = 60_000
 const week = 7 * 24 * 60 * minute
 
-interface Car {
-  readonly receiver: Receiver & { readonly vehicles: Vehicles }
-  readonly clock: FakeClock
-  readonly told: string[]
-  readonly warned: string[]
-  /** Sends a message that the vehicle's clock stamps this much later than the receipt, and lets time pass. */
-  says(message: object, aheadMs?: number, thenMs?: number): Promise<void>
-  gear(): Promise<unknown>
-}
-
 function car(
   inbox: ReturnType<Place['next']>,
   clock = fakeClock(),
   parts = vehicles({ fields: ['Gear', 'BatteryLevel'] }),
-): Car {
+) {
   const told: string[] = []
   const warned: string[] = []
   const log: Log = { ...silent, warn: (line) => void warned.push(line) }
@@ -39,7 +29,8 @@ function car(
     clock,
     told,
     warned,
-    async says(message, aheadMs = 0, thenMs = 100) {
+    /** Sends a message that the vehicle's clock stamps this much later than the receipt, and lets time pass. */
+    async says(message: object, aheadMs = 0, thenMs = 100): Promise<void> {
       const createdAt = new Date(clock.now() + aheadMs).toISOString()
       const { status } = await receiver.accept({ authorization: undefined, body: { ...message, vin, createdAt } })
       expect(status).toBe(200)
@@ -63,51 +54,6 @@ describe('a clock that is ahead', () => {
     const vehicle = await receiver.vehicles.get(vin)
     expect(vehicle?.at('Gear')?.getTime()).toBeLessThanOrEqual(clock.now())
     expect(vehicle?.since('Gear')).toEqual(vehicle?.at('Gear'))
-  })
-
-  test('and is corrected within one upload makes no value vanish', async () => {
-    const { says, told } = car(memory())
-    await says(gear('R'), -600_000)
-    for (const [value, aheadMs] of [
-      ['P', 30_000],
-      ['D', -20_000],
-      ['P', -15_000],
-      ['D', -10_000],
-    ] as const)
-      await says(gear(value), aheadMs, 20)
-    expect(told).toEqual(['P', 'D', 'P', 'D'])
-  })
-
-  test('puts its own messages in its own order, however long it stays ahead', async () => {
-    const { says, told, gear: now, clock } = car(memory())
-    for (const value of ['P', 'D', 'P', 'D']) await says(gear(value), 4 * minute, 30_000)
-    expect(told).toEqual(['D', 'P', 'D'])
-    await says(gear('P'), 4 * minute - 45_000)
-    expect(await now()).toBe('D')
-    await clock.advance(10 * minute)
-    await says(gear('P'), 4 * minute)
-    expect(told).toEqual(['D', 'P', 'D', 'P'])
-  })
-
-  test('makes no message that is certainly older win', async () => {
-    const { says, gear: now } = car(memory())
-    await says(gear('R'), -300)
-    await says(gear('P'), 30_000, 10)
-    for (const lateMs of [5_000, minute, 60 * minute]) await says(gear('D'), -lateMs)
-    expect(await now()).toBe('P')
-    const asleep = car(memory())
-    await asleep.says(gear('P'), 30_000)
-    await asleep.says(gear('D'), -10 * minute)
-    expect(await asleep.gear()).toBe('P')
-  })
-
-  test('and was corrected: its late message does not replace what came after the correction', async () => {
-    const { says, gear: now } = car(memory())
-    await says(gear('R'), 25_000)
-    await says(gear('P'), 30_000)
-    await says(gear('D'), -200)
-    await says(gear('R'), 26_000)
-    expect(await now()).toBe('D')
   })
 
   test.each([0, 50])(
@@ -150,24 +96,6 @@ describe('a clock that is ahead', () => {
     expect(told).toHaveLength(1)
   })
 
-  test.each([50, 500, 1_000, 4 * minute])('by %i ms all the time keeps its own order', async (aheadMs) => {
-    const { says, told, gear: now } = car(memory())
-    for (const value of ['R', 'P', 'D', 'P', 'D']) await says(gear(value), aheadMs, 1_500)
-    expect(told).toEqual(['P', 'D', 'P', 'D'])
-    await says(gear('P'), aheadMs, 20)
-    await says(gear('R'), aheadMs - 40, 20)
-    expect(await now()).toBe('P')
-  })
-
-  test('by as much as two right clocks differ lets no message of minutes ago win', async () => {
-    for (const aheadMs of [50, 900]) {
-      const { says, gear: now } = car(memory())
-      for (const value of ['R', 'P', 'D']) await says(gear(value), aheadMs, 1_000)
-      for (const lateMs of [10_000, minute, 4 * minute]) await says(gear('P'), aheadMs - lateMs)
-      expect(await now()).toBe('D')
-    }
-  })
-
   test.each([50, 2_000, 4 * minute])(
     'by %i ms in each message, and falls back by weeks, is noticed',
     async (aheadMs) => {
@@ -178,12 +106,6 @@ describe('a clock that is ahead', () => {
       expect(warned.filter((line) => line.includes('clock'))).not.toEqual([])
     },
   )
-
-  test('and of three values that count as received at once, the one that arrived last wins', async () => {
-    const { says, told } = car(memory())
-    for (const value of ['R', 'P', 'D', 'P']) await says(gear(value), 2 * minute, 0)
-    expect(told).toEqual(['P', 'D', 'P'])
-  })
 
   test('and reports no value does not hide the value that follows', async () => {
     const { says, told, receiver } = car(memory())
@@ -225,7 +147,7 @@ describe('a clock that is ahead', () => {
 
 describe('a clock that was set back', () => {
   /** What it sends live, once in each 20 seconds, with each value twice. */
-  async function live(one: Car, behindMs: number, messages: number): Promise<void> {
+  async function live(one: ReturnType<typeof car>, behindMs: number, messages: number): Promise<void> {
     for (let n = 0; n < messages; n += 1) await one.says(gear(n % 4 < 2 ? 'D' : 'P'), -behindMs - 200, 20_000)
   }
 
@@ -327,92 +249,38 @@ describe('a clock that was set back', () => {
 })
 
 describe('connections that arrive out of order', () => {
-  const link = (connectionId: string, status: 'CONNECTED' | 'DISCONNECTED', networkInterface = 'cellular'): object => ({
+  /** A message, how far the vehicle's clock is ahead, and the time that passes then. Or whether the vehicle is online, or what was told. */
+  type Step = readonly [message: object, aheadMs: number, thenMs?: number] | boolean | string
+  const link = (connectionId: string | undefined, status: string, networkInterface = 'cellular'): object => ({
     ...{ connectionId, status, networkInterface },
   })
+  const opens = (id: string | undefined, aheadMs = 0, thenMs = 100, network = 'cellular'): Step => [link(id, 'CONNECTED', network), aheadMs, thenMs] // prettier-ignore
+  const closes = (id: string | undefined, aheadMs = 0, thenMs = 100, network = 'cellular'): Step => [link(id, 'DISCONNECTED', network), aheadMs, thenMs] // prettier-ignore
+  const is = (state: string, aheadMs = 0): Step => [{ state }, aheadMs]
 
-  test('a connection that is over does not bring the vehicle online', async () => {
+  test.each<readonly [name: string, steps: readonly Step[]]>([
+    ['a connection that is over does not bring the vehicle online',
+      [opens('a', -5_000), closes('a', -4_000), closes('b', -1_000), opens('b', -3_000), false, 'offline', [gear('P'), 0], false, opens('c'), true, 'offline online']],
+    ...[0, 50, 1_000, 30_000].map((ms) => [`nor one whose messages are ${ms} ms ahead of their receipt`,
+      [opens('a', 0, 0), closes('a', ms, 2_000), opens('a', ms / 2 - 2_000), false, closes('b', ms + 2_000), opens('b', ms + 1_000), false, opens('c', 50), true, closes('c', 50), false]] as const),
+    ['nor one whose start is late, by a clock that was minutes ahead and is right at its end',
+      [opens('a', 120_000), closes('a', -200), opens('a', 115_000), false, closes('b', -200), opens('b', 120_000), false, opens('c', 120_000), true]],
+    ['a vehicle that is asleep has no connection any more', [opens('c', 120_000), is('asleep', -200), opens('c', 115_000), false, opens('d', 100_000), true]],
+    ['a late state, end or start does not count',
+      [is('online'), opens('w'), is('asleep', -60_000), true, closes('w', -60_000), true, is('asleep'), false, opens('w', -60_000), false]],
+    ['the end of an old connection after the start of the next leaves the vehicle online',
+      [opens('a', -5_000), opens('b', -1_000), closes('a', -2_000), true, closes('b'), false]],
+    ['of two networks the vehicle is online while one is open, also when its start comes after a newer state',
+      [opens('w', -5_000, 100, 'wifi'), is('online', -2_000), opens('c', -3_000), closes('w', -1_000, 100, 'wifi'), true, closes('c'), false]],
+    ['a network without an id is opened again in the same moment, and not by a late start',
+      [opens(undefined, -5_000, 0), closes(undefined, -1_000, 0), opens(undefined, -2_000, 0), false, opens(undefined, -1_000, 0), true]],
+  ])('%s', async (_, steps) => {
     const { says, told, receiver } = car(memory())
-    await says(link('a', 'CONNECTED'), -5_000)
-    await says(link('a', 'DISCONNECTED'), -4_000)
-    await says(link('b', 'DISCONNECTED'), -1_000)
-    await says(link('b', 'CONNECTED'), -3_000)
-    expect(told).toEqual(['offline'])
-    expect((await receiver.vehicles.get(vin))?.online).toBe(false)
-    await says(gear('P'))
-    expect((await receiver.vehicles.get(vin))?.online).toBe(false)
-    await says(link('c', 'CONNECTED'))
-    expect(told).toEqual(['offline', 'online'])
-  })
-
-  test.each([0, 50, 1_000, 30_000])('nor one whose messages are %i ms ahead of their receipt', async (aheadMs) => {
-    const { says, receiver } = car(memory())
-    const online = async (): Promise<unknown> => (await receiver.vehicles.get(vin))?.online
-    await says(link('a', 'CONNECTED'), 0, 0)
-    await says(link('a', 'DISCONNECTED'), aheadMs, 2_000)
-    await says(link('a', 'CONNECTED'), aheadMs / 2 - 2_000)
-    expect(await online()).toBe(false)
-    await says(link('b', 'DISCONNECTED'), aheadMs + 2_000)
-    await says(link('b', 'CONNECTED'), aheadMs + 1_000)
-    expect(await online()).toBe(false)
-    await says(link('c', 'CONNECTED'), 50)
-    expect(await online()).toBe(true)
-    await says(link('c', 'DISCONNECTED'), 50)
-    expect(await online()).toBe(false)
-  })
-
-  test('nor one whose start is late, by a clock that was minutes ahead and is right at its end', async () => {
-    const { says, receiver } = car(memory())
-    const online = async (): Promise<unknown> => (await receiver.vehicles.get(vin))?.online
-    await says(link('a', 'CONNECTED'), 120_000)
-    await says(link('a', 'DISCONNECTED'), -200)
-    await says(link('a', 'CONNECTED'), 115_000)
-    expect(await online()).toBe(false)
-    await says(link('b', 'DISCONNECTED'), -200)
-    await says(link('b', 'CONNECTED'), 120_000)
-    expect(await online()).toBe(false)
-    await says(link('c', 'CONNECTED'), 120_000)
-    expect(await online()).toBe(true)
-    // A vehicle that is asleep has no connection any more.
-    await says({ state: 'asleep' }, -200)
-    await says(link('c', 'CONNECTED'), 115_000)
-    expect(await online()).toBe(false)
-    await says(link('d', 'CONNECTED'), 100_000)
-    expect(await online()).toBe(true)
-  })
-
-  test('the end of an old connection after the start of the next leaves the vehicle online', async () => {
-    const { says, receiver } = car(memory())
-    await says(link('a', 'CONNECTED'), -5_000)
-    await says(link('b', 'CONNECTED'), -1_000)
-    await says(link('a', 'DISCONNECTED'), -2_000)
-    expect((await receiver.vehicles.get(vin))?.online).toBe(true)
-    await says(link('b', 'DISCONNECTED'))
-    expect((await receiver.vehicles.get(vin))?.online).toBe(false)
-  })
-
-  test('of two networks the vehicle is online while one is open, also when its start comes after a newer state', async () => {
-    const { says, receiver } = car(memory())
-    await says(link('w', 'CONNECTED', 'wifi'), -5_000)
-    await says({ state: 'online' }, -2_000)
-    await says(link('c', 'CONNECTED'), -3_000)
-    await says(link('w', 'DISCONNECTED', 'wifi'), -1_000)
-    expect((await receiver.vehicles.get(vin))?.online).toBe(true)
-    await says(link('c', 'DISCONNECTED'))
-    expect((await receiver.vehicles.get(vin))?.online).toBe(false)
-  })
-
-  test('a network without an id is opened again in the same moment, and not by a late start', async () => {
-    const { says, receiver, clock } = car(memory())
-    const wifi = { networkInterface: 'wifi' }
-    await says({ ...wifi, status: 'CONNECTED' }, -5_000, 0)
-    await says({ ...wifi, status: 'DISCONNECTED' }, -1_000, 0)
-    await says({ ...wifi, status: 'CONNECTED' }, -2_000, 0)
-    expect((await receiver.vehicles.get(vin))?.online).toBe(false)
-    await says({ ...wifi, status: 'CONNECTED' }, -1_000, 0)
-    expect((await receiver.vehicles.get(vin))?.online).toBe(true)
-    await clock.advance(1)
-  })
+    for (const step of steps)
+      if (typeof step === 'boolean') expect((await receiver.vehicles.get(vin))?.online).toBe(step)
+      else if (typeof step === 'string') expect(told.join(' ')).toBe(step)
+      else await says(...step)
+  }) // prettier-ignore
 
   test.each(durablePlaces)('is known to the next process, and takes little room, %s', async (_, open) => {
     const place = open()

@@ -147,6 +147,8 @@ class Life {
   readonly clock: FakeClock
   /** The runs of each receipt, by the number that the message carries. */
   readonly told = new Map<number, Run[]>()
+  /** The ids of each edge, by its number and field. */
+  readonly ids = new Map<string, Set<string>>()
   /** The numbers in the order in which a vehicle first reported an edge. */
   readonly order = new Map<string, number[]>()
   receiver!: Receiver
@@ -199,9 +201,11 @@ class Life {
       })
     })
     for (const field of ['BatteryLevel', 'Gear', 'DestinationName'])
-      receiver.when(edgeOf(field), ({ vin, change, event }) => {
+      receiver.when(edgeOf(field), ({ id, vin, change, event }) => {
         if (isGone()) return
         const number = Number(event.raw?.['number'])
+        const ids = this.ids.get(`${number} ${field}`) ?? new Set()
+        this.ids.set(`${number} ${field}`, ids.add(id))
         const seen = this.order.get(vin) ?? []
         if (!seen.includes(number)) seen.push(number)
         this.order.set(vin, seen)
@@ -301,6 +305,8 @@ async function played(lines: readonly Line[], durable: boolean): Promise<void> {
     for (const run of done)
       expect([number, run.isThird]).toEqual([number, thirds[number] === true && run.changes !== ''])
   }
+  const ids = [...life.ids.values()].flatMap((each) => [...each])
+  expect([ids.length, new Set(ids).size]).toEqual([life.ids.size, life.ids.size])
   for (const [vin, order] of life.order) {
     const first = expected.flatMap((changes, number) => (changes.length > 0 && vins[number] === vin ? [number] : []))
     expect(order).toEqual(first)
@@ -311,19 +317,18 @@ const calm: Omit<Line, 'vin' | 'data'> = {
   ...{ agoMs: 0, sameTime: false, twice: false, crash: false, pauseMs: 1_000, dies: false, holds: 0 },
 }
 
-test('a message that runs while its vehicle is written shows its change again after a crash', async () => {
-  await played(
+/** What crashes found. */
+const crashes: [Line[]][] = [
+  // A message that runs while its vehicle is written shows its change again.
+  [
     [
       { ...calm, vin: 'A', data: { Gear: 'P' } },
       { ...calm, vin: 'A', data: { Gear: 'R' }, holds: 3, pauseMs: 12_000 },
       { ...calm, vin: 'B', data: { Gear: 'R' }, crash: true },
     ],
-    true,
-  )
-})
-
-test('a message that is settled after newer ones were written is in the state after a crash', async () => {
-  await played(
+  ],
+  // A message that is settled after newer ones were written is in the state.
+  [
     [
       { ...calm, vin: 'A', data: { Gear: 'P' } },
       { ...calm, vin: 'A', data: { Gear: 'R' }, holds: 2 },
@@ -331,12 +336,9 @@ test('a message that is settled after newer ones were written is in the state af
       { ...calm, vin: 'B', data: { Gear: 'P' }, pauseMs: 10 },
       { ...calm, vin: 'A', data: { Gear: 'D' }, crash: true },
     ],
-    true,
-  )
-})
-
-test('a message that the stored state includes is not applied to it again after a crash', async () => {
-  await played(
+  ],
+  // A message that the stored state includes is not applied to it again.
+  [
     [
       { ...calm, vin: 'A', data: { Gear: 'P' } },
       { ...calm, vin: 'A', data: { Gear: 'R' }, holds: 3 },
@@ -348,20 +350,40 @@ test('a message that the stored state includes is not applied to it again after 
       { ...calm, vin: 'A', data: { Gear: 'D' } },
       { ...calm, vin: 'A', data: { Gear: 'P' } },
     ],
-    true,
-  )
-})
+  ],
+]
+
+/** A script of one vehicle: its gear, how far its clock is ahead, and the time that passes after the message. */
+const gears = (...said: readonly (readonly [gear: string, aheadMs: number, thenMs: number])[]): [Line[]] => [
+  said.map(([Gear, aheadMs, pauseMs]) => ({ ...calm, vin: 'A', data: { Gear }, agoMs: -aheadMs, pauseMs })),
+]
+const all = (names: string, aheadMs: number, thenMs: number): (readonly [string, number, number])[] =>
+  [...names].map((gear) => [gear, aheadMs, thenMs])
+/** Clocks that are ahead, all the time or until they are corrected. */
+const clocks: [Line[]][] = [
+  // Corrected within one upload, or after it. What was stamped before the correction comes late.
+  gears(['R', -600_000, 100], ['P', 30_000, 20], ['D', -20_000, 20], ['P', -15_000, 20], ['D', -10_000, 20]),
+  gears(['R', 25_000, 100], ['P', 30_000, 100], ['D', -200, 100], ['R', 26_000, 100]),
+  // They keep their own order, however far they are ahead.
+  gears(...all('PDPD', 240_000, 30_000), ['P', 195_000, 600_000], ['P', 240_000, 100]),
+  ...[50, 500, 1_000, 240_000].map((ms) => gears(...all('RPDPD', ms, 1_500), ['P', ms, 20], ['R', ms - 40, 20])),
+  gears(...all('RPDP', 120_000, 0)),
+  // What is certainly older does not win.
+  gears(['R', -300, 100], ['P', 30_000, 10], ['D', -5_000, 100], ['D', -60_000, 100], ['D', -3_600_000, 100]),
+  gears(['P', 30_000, 100], ['D', -600_000, 100]),
+  ...[50, 900].map((ms) => gears(...all('RPD', ms, 1_000), ['P', ms - 10_000, 100], ['P', ms - 60_000, 100], ['P', ms - 240_000, 100])), // prettier-ignore
+]
 
 test('in memory, the reported changes of a script are those of a naive fold', async () => {
   await fc.assert(
     fc.asyncProperty(script, (lines) => played(lines, false)),
-    { numRuns: inForm({ short: 10, full: 60, long: 1_000 }) },
+    { examples: clocks, numRuns: clocks.length + inForm({ short: 10, full: 60, long: 1_000 }) },
   )
 }, 280_000)
 
 test('in a file, no crash at any step loses a change, and none reports one that did not happen', async () => {
   await fc.assert(
     fc.asyncProperty(script, (lines) => played(lines, true)),
-    { numRuns: inForm({ short: 10, full: 60, long: 1_000 }) },
+    { examples: crashes, numRuns: crashes.length + inForm({ short: 10, full: 60, long: 1_000 }) },
   )
 }, 280_000)

@@ -13,6 +13,20 @@ export interface Place {
   readonly end: () => void
 }
 
+/** In a stand-in for the storage of a Durable Object. */
+export function inDurableObject(): Place {
+  const storage = objectStorage()
+  const retained = { forMs: 3_600_000, maxBytes: 100_000_000 }
+  const keeping = { maxBytes: 500_000_000, pendingMessages: 1_000, pendingBytes: 100_000_000, dead: retained }
+  return {
+    next:
+      () =>
+      ({ keepsVehicles = false }) =>
+        objectInbox(storage, { ...keeping, keepsVehicles }),
+    end: () => {},
+  }
+}
+
 export const durablePlaces: readonly (readonly [where: string, open: () => Place])[] = [
   [
     'in SQLite',
@@ -24,21 +38,7 @@ export const durablePlaces: readonly (readonly [where: string, open: () => Place
       }
     },
   ],
-  [
-    'in a Durable Object',
-    () => {
-      const storage = objectStorage()
-      const retained = { forMs: 3_600_000, maxBytes: 100_000_000 }
-      const keeping = { maxBytes: 500_000_000, pendingMessages: 1_000, pendingBytes: 100_000_000, dead: retained }
-      return {
-        next:
-          () =>
-          ({ keepsVehicles = false }) =>
-            objectInbox(storage, { ...keeping, keepsVehicles }),
-        end: () => {},
-      }
-    },
-  ],
+  ['in a Durable Object', inDurableObject],
 ]
 
 export const places: typeof durablePlaces = [

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, message } from 'fleethook/testing'
-import { all, becomes, below, circle, inside, is, starts } from 'fleethook/when'
+import { all, below, circle, inside, is, starts } from 'fleethook/when'
 import { describe, expect, test } from 'vitest'
 import { gapOf } from './everywhere.ts'
 import { places } from './places.ts'
@@ -10,39 +10,6 @@ import { edgeOf, shown, silent, unwatched, vehicleScene, type VehicleScene, vin 
 import { newFolder } from '../folder.ts'
 
 const last = <T>(list: readonly T[]): T | undefined => list.at(-1)
-
-describe('the newest value wins', () => {
-  test('by the time of the vehicle, and an older message never replaces a newer value', async () => {
-    const { receiver, send, told } = vehicleScene()
-    await send({ BatteryLevel: 50 })
-    await send({ BatteryLevel: 40 }, { agoMs: 60_000 })
-    expect(last(told)?.changes).toEqual([])
-    expect((await receiver.vehicles.get(vin))?.value('BatteryLevel')).toBe(50)
-  })
-
-  test('and of two values with the same time, the one that arrived last', async () => {
-    const { send, told } = vehicleScene()
-    await send({ BatteryLevel: 50 })
-    await send({ BatteryLevel: 51 }, { agoMs: 1_000 })
-    expect(last(told)?.changes).toEqual(['BatteryLevel 50>51'])
-  })
-
-  test('and a clock that is five minutes fast does not freeze the state', async () => {
-    const { receiver, send, told } = vehicleScene()
-    await send({ BatteryLevel: 50 }, { agoMs: -300_000 })
-    await send({ BatteryLevel: 49 })
-    expect(last(told)?.changes).toEqual(['BatteryLevel 50>49'])
-    expect((await receiver.vehicles.get(vin))?.value('BatteryLevel')).toBe(49)
-  })
-
-  test('per field: an older message can still bring the first value of another field', async () => {
-    const { receiver, send } = vehicleScene()
-    await send({ BatteryLevel: 50 })
-    await send({ BatteryLevel: 40, Gear: 'P' }, { agoMs: 60_000 })
-    const vehicle = await receiver.vehicles.get(vin)
-    expect([vehicle?.value('BatteryLevel'), vehicle?.value('Gear')]).toEqual([50, 'P'])
-  })
-})
 
 describe('null', () => {
   test('keeps the last value, and is no change', async () => {
@@ -59,24 +26,6 @@ describe('null', () => {
     await send({ Gear: null })
     await send({ Gear: 'P' })
     expect(last(told)?.changes).toEqual(['Gear "D">"P"'])
-  })
-
-  test('is newer than a value that was sent before it and arrives later', async () => {
-    const { receiver, clock, send, told } = vehicleScene()
-    await send({ Gear: 'D' })
-    await clock.advance(60_000)
-    await send({ Gear: null })
-    await send({ Gear: 'P' }, { agoMs: 30_000 })
-    expect(last(told)?.changes).toEqual([])
-    const vehicle = await receiver.vehicles.get(vin)
-    expect([vehicle?.value('Gear'), vehicle?.invalidSince('Gear') === undefined]).toEqual(['D', false])
-  })
-
-  test('is a value of the fields for which it means none', async () => {
-    const { send, told } = vehicleScene()
-    await send({ DestinationName: 'Home' })
-    await send({ DestinationName: null })
-    expect(last(told)?.changes).toEqual(['DestinationName "Home">null'])
   })
 
   test('is a change for a handler that asks for it', async () => {
@@ -263,28 +212,6 @@ describe('a gap', () => {
     await gap(scene, 'another')
     expect(await certain(scene)).toEqual([true, true])
   })
-
-  test('is closed by a `vehicle_data` document for the fields that it has', async () => {
-    const scene = vehicleScene()
-    const { receiver, send, post, clock } = scene
-    const seen: unknown[] = []
-    receiver.on('vehicle_data', (_event, { changes }) => void seen.push(changes.map(shown)))
-    receiver.when(becomes('DetailedChargeState', 'Complete'), ({ change }) => void seen.push(change.acrossGap))
-    await send({ Gear: 'P', BatteryLevel: 50.4, DetailedChargeState: 'Charging' })
-    await gap(scene)
-    const charge_state = { battery_level: 50, charging_state: 'Complete', timestamp: clock.now() }
-    const createdAt = new Date(clock.now()).toISOString()
-    await (
-      await post(message.vehicleData({ charge_state }, { vin, createdAt }))
-    ).settled
-    // The document rounds, so its battery level counts as the known one.
-    expect(seen).toEqual([['DetailedChargeState "Charging">"Complete"~'], true])
-    expect(await certain(scene)).toEqual([false, true])
-    expect((await receiver.vehicles.get(vin))?.value('BatteryLevel')).toBe(50.4)
-    await clock.advance(1_000)
-    await send({ BatteryLevel: 49 })
-    expect(last(scene.told)?.changes).toEqual(['BatteryLevel 50.4>49'])
-  })
 })
 
 describe('a replay', () => {
@@ -333,19 +260,6 @@ test('state and connectivity messages say whether a vehicle is online', async ()
   expect(await posted(connection('CONNECTED', 'cellular'))).toBe(true)
   expect(await posted(connection('DISCONNECTED', 'wifi'))).toBe(true)
   expect(await posted(connection('DISCONNECTED', 'cellular'))).toBe(false)
-  // A late message opens or closes no connection that a newer message has reported.
-  await posted(connection('CONNECTED', 'cellular'))
-  const sooner = { vin, createdAt: new Date(clock.now() - 1_500).toISOString() }
-  const ended = { status: 'DISCONNECTED', networkInterface: 'cellular', connectionId: 'cellular' }
-  expect(await posted(message.connectivity(ended, sooner))).toBe(true)
-  const late = { vin, createdAt: new Date(clock.now() - 60_000).toISOString() }
-  expect(await posted(message.state('online', at()))).toBe(true)
-  await posted(connection('CONNECTED', 'wifi'))
-  expect(await posted(message.state('asleep', late))).toBe(true)
-  const closed = { status: 'DISCONNECTED', networkInterface: 'wifi', connectionId: 'wifi' }
-  expect(await posted(message.connectivity(closed, late))).toBe(true)
-  expect(await posted(message.state('asleep', at()))).toBe(false)
-  expect(await posted(message.connectivity({ ...closed, status: 'CONNECTED' }, late))).toBe(false)
 })
 
 test('a message without a handler is settled after one that a batch gathers, because its state includes that one', async () => {
@@ -431,24 +345,6 @@ describe('receiver.when', () => {
     await clock.advance(5_000)
     await sent
     expect(seen).toEqual([['Gear "P">"R"'], ['R']])
-  })
-
-  test('makes the message a dead letter when its handler fails, and a replay shows the same', async () => {
-    const { receiver, send, told } = vehicleScene({ retry: { attempts: 1 } })
-    const seen: string[] = []
-    receiver.observe({ failed: () => {} })
-    receiver.when(edgeOf('Gear'), ({ change, vehicle, id }) => {
-      seen.push(`${shown(change)} ${vehicle.value('Gear')} ${id}`)
-      if (seen.length === 1) throw new Error('once')
-    })
-    await send({ Gear: 'P' })
-    await send({ Gear: 'R' })
-    await send({ Gear: 'D' })
-    expect(seen).toHaveLength(2)
-    expect(await receiver.deadLetters.replay({})).toBe(1)
-    await expect.poll(() => last(told)?.changes).toEqual(['Gear "P">"R"'])
-    expect(seen[2]).toBe(seen[0])
-    expect((await receiver.vehicles.get(vin))?.value('Gear')).toBe('D')
   })
 
   test.each([
