@@ -217,21 +217,6 @@ describe('starts and ends', () => {
     expect(happenings(starts(charging), eventsOf(told))).toMatchObject([{ index: 2, happened: { acrossGap: true } }])
   })
 
-  test('after a gap, an uncertain value counts as the last one that arrived, and the occurrence says so', () => {
-    const both = all(is('DetailedChargeState', 'Charging'), below('BatteryLevel', 20))
-    const told: readonly Told[] = [
-      charge('Stopped'),
-      ...battery(19),
-      'gap',
-      charge('Charging'),
-      ...battery(19),
-      ...battery(18),
-    ]
-    expect(happenings(starts(both), eventsOf(told))).toMatchObject([{ index: 3, happened: { acrossGap: true } }])
-    const untrue: readonly Told[] = [charge('Stopped'), ...battery(30), 'gap', charge('Charging')]
-    expect(indexes(starts(both), untrue)).toEqual([])
-  })
-
   test('bounds are those of the areas that the condition cannot be true without', () => {
     expect(starts(low).bounds).toEqual(depot.bounds)
     expect(starts(not(inside(depot))).bounds).toBeUndefined()
@@ -251,14 +236,6 @@ describe('where', () => {
     expect(indexes(parksLow, [gear('D'), metersNorth(1), gear('P'), ...battery(19)])).toEqual([])
     const together: Told = { data: { Gear: 'P', Location: place, BatteryLevel: 19 } }
     expect(indexes(parksLow, [gear('D'), together])).toEqual([1])
-  })
-
-  test('an uncertain value counts as the last one that arrived, and the occurrence says so', () => {
-    const before: readonly Told[] = [gear('D'), metersNorth(1)]
-    expect(happenings(parksLow, eventsOf([...before, ...battery(19), 'gap', gear('P')]))).toMatchObject([
-      { index: 4, happened: { acrossGap: true } },
-    ])
-    expect(indexes(parksLow, [...before, 'gap', gear('P')])).toEqual([])
   })
 
   test('an uncertain value that makes a condition false delays, until the vehicle reports what decides', () => {

@@ -92,18 +92,60 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     of: Partial<EpisodeOptions<Of>> & Pick<EpisodeOptions<Of>, 'measures'>,
   ): Promise<readonly Episode<Of>[]> => toldBy(await scene(of), said)
   const told = async (said: readonly Said[]): Promise<readonly Episode<Two>[]> => toldBy(await sceneOf(trip), said)
+  const stop = (seconds: number): readonly Said[] => [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [300 + seconds, { Gear: 'D' }], [600, { Gear: 'P' }], ...values] // prettier-ignore
+  /** Of two in the order of their first telling. */
+  const [first, second] = [{ nth: 1 }, { nth: 2 }]
+  const ended = (...more: readonly Said[]): readonly Said[] => [...parked, [0, { Gear: 'D' }], [590, { Odometer: 1012, EnergyRemaining: 47 }], [600, { Gear: 'P' }], ...more] // prettier-ignore
+  const drive = (...more: readonly Said[]): readonly Said[] => [...parked, [0, { Gear: 'D' }], [300, { Odometer: 1003.2 }], [600, { Gear: 'P' }], [610, { EnergyRemaining: 47 }], ...more] // prettier-ignore
 
-  test('the start is the time of the message that made `during` true, and all values with the same time count before', async () => {
-    expect(await told([...parked, [0, { Gear: 'D', Odometer: 1001 }], [600, { Gear: 'P' }], ...values])).toMatchObject([
-      { ...lasts(0, 600), odometer: { from: 1001, fromAt: at(0) }, acrossGap: false, revision: 1, durationMs: 600_000 },
-    ])
-  })
-
-  test('it is true with the first message of a vehicle: it starts there, and may have begun earlier', async () => {
-    expect(
-      await told([[0, { Gear: 'D', Odometer: 1000, EnergyRemaining: 50 }], [600, { Gear: 'P' }], ...values]),
-    ).toMatchObject([{ ...lasts(0, 600), acrossGap: true }])
-  })
+  test.each<readonly [name: string, said: readonly Said[], expected: readonly object[]]>([
+    ['the start is the time of the message that made `during` true, and all values with the same time count before',
+      [...parked, [0, { Gear: 'D', Odometer: 1001 }], [600, { Gear: 'P' }], ...values],
+      [{ ...lasts(0, 600), odometer: { from: 1001, fromAt: at(0) }, acrossGap: false, revision: 1, durationMs: 600_000 }]],
+    ['it is true with the first message of a vehicle: it starts there, and may have begun earlier',
+      [[0, { Gear: 'D', Odometer: 1000, EnergyRemaining: 50 }], [600, { Gear: 'P' }], ...values], [{ ...lasts(0, 600), acrossGap: true }]],
+    ['while a field of the condition has no value, it goes on',
+      [...parked, [0, { Gear: 'D' }], [200, { Gear: null }], [400, { Gear: 'D' }], [600, { Gear: 'P' }], ...values], [{ ...lasts(0, 600), ...whole, pausedMs: 0 }]],
+    ['an interruption that is as long as `joins` belongs to it', stop(180), [{ ...lasts(0, 600), ...whole, pausedMs: 180_000 }]],
+    ['an interruption that is longer does not', stop(181), [lasts(0, 300), lasts(481, 600)]],
+    ['`span` is from the last certain value at or before the start, however old, and otherwise from the first after it',
+      [[-3_000, { Odometer: 1000 }], [-600, { Gear: 'P' }], [0, { Gear: 'D' }], [45, { EnergyRemaining: 50 }], [600, { Gear: 'P' }], ...values],
+      [{ ...whole, odometer: { fromAt: at(-3_000) }, energy: { fromAt: at(45) } }]],
+    ['`span` is to the last value since the start, when none comes at or after the end', ended(), [{ odometer: { to: 1012 }, energy: { to: 47 }, missing: [] }]],
+    ['`span` is to the first value at or after the end', ended([620, { Odometer: 1013 }], [640, { Odometer: 1014 }]), [{ odometer: { to: 1013 } }]],
+    ['`span` without a value since the start has no end', [...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }]],
+      [{ odometer: { from: 1000, to: null, toAt: null }, missing: ['odometer', 'energy'] }]],
+    ['a value that comes later than `waits` belongs to the end when the vehicle has not moved since', drive([3_600, { Odometer: 1004.8 }]),
+      [{ revision: 1, odometer: { to: 1003.2 }, missing: ['odometer'] }, { revision: 2, odometer: { to: 1004.8 }, missing: [] }]],
+    ['a number that goes the other way after `waits` is not that of the end: the vehicle was charged since',
+      [...parked, [0, { Gear: 'D' }], [550, { EnergyRemaining: 47 }], [600, { Gear: 'P' }], [610, { Odometer: 1013 }], [3_000, { EnergyRemaining: 70 }], [3_100, { EnergyRemaining: 46 }]],
+      [{ energy: { to: 47 }, revision: 1 }]],
+    ['a first value later than `waits`, or one value for both ends, is there once, and its name is in `missing`',
+      [[-600, { Gear: 'P' }], [0, { Gear: 'D' }], [130, { Odometer: 1001 }], [590, { EnergyRemaining: 47 }], [600, { Gear: 'P' }], [610, { Odometer: 1013 }]],
+      [{ odometer: { from: 1001, to: 1013 }, energy: { from: 47, to: null }, missing: ['odometer', 'energy'] }]],
+    ['a message after the telling corrects it: the same id and the next revision, once for a burst',
+      [...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }], ...values, [601, { Odometer: 1012 }, 900], [602, { EnergyRemaining: 47 }, 910]],
+      [{ ...first, odometer: { to: 1013 } }, { ...first, revision: 2, odometer: { to: 1012 }, energy: { to: 47 } }]],
+    ['when a late message shows that two were one, the first is corrected and the second is revoked',
+      [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [310, { Odometer: 1005, EnergyRemaining: 49 }], [600, { Gear: 'D' }], [900, { Gear: 'P' }], [910, { Odometer: 1013, EnergyRemaining: 46.5 }], [450, { Gear: 'D' }, 1_000], [451, { Gear: 'P' }, 1_000]],
+      [{ ...first, ...lasts(0, 300) }, { ...second, ...lasts(600, 900) }, { ...first, revision: 2, ...lasts(0, 900) }, { ...second, revision: 2, revoked: true }]],
+    ['when a late message shows that one was two, the first is corrected at once, and then the second is told',
+      [...parked, [0, { Gear: 'D' }], [550, { Gear: 'D' }], [900, { Gear: 'P' }], [910, { Odometer: 1013, EnergyRemaining: 46.5 }], [300, { Gear: 'P', Odometer: 1005, EnergyRemaining: 49 }, 1_000]],
+      [{ ...first, ...lasts(0, 900) }, { ...first, revision: 2, ...lasts(0, 300) }, { ...second, revision: 1, ...lasts(550, 900) }]],
+    ['a message that comes twice changes nothing',
+      ([...parked, [0, { Gear: 'D' }], [300, { Odometer: 1005 }], [600, { Gear: 'P' }], ...values] as readonly Said[]).flatMap(([second, data]): readonly Said[] => [[second, data], [second, data, 20], [second, data, 800]]),
+      [{ revision: 1 }]],
+    ['a vehicle that is silent for `silence` ended with its last message, and starts again only with a value of the condition',
+      [...parked, [0, { Gear: 'D' }], [600, { Odometer: 1013 }], [700, { state: 'online' }], [40_000, { Odometer: 1013 }], [40_100, { Gear: 'D' }], [40_500, { Gear: 'P' }]],
+      [{ ...lasts(0, 700), cut: true }, { ...lasts(40_100, 40_500), cut: false }]],
+    ['what a vehicle sent before an end by silence begins nothing when it comes again hours later',
+      [...parked, [0, { Gear: 'D' }], [300, { Gear: 'D' }], [600, { Odometer: 1013 }], ...[12_000, 16_000, 20_000].map((at): Said => [at, { Odometer: 1013 }]), [300, { Gear: 'D' }, 22_000], [26_000, { Odometer: 1013 }]],
+      [{ ...lasts(0, 600), cut: true, revision: 1 }]],
+  ])('%s', async (_, said, expected) => {
+    const found = await told(said)
+    const ids = [...new Set(found.map(({ id }) => id))]
+    expect(found.map((one) => ({ ...one, nth: ids.indexOf(one.id) + 1 }))).toMatchObject(expected)
+  }) // prettier-ignore
 
   test('the receiver gets the edge while vehicles are driving: it starts when the value became what it is, and may have begun earlier', async () => {
     const { receiver, say, until } = await sceneOf(unrelated)
@@ -119,17 +161,6 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     const isShut = { during: all(is('Gear', 'D'), is('Locked', true)), silence: { hours: 1 }, measures } as const
     // `Locked` is not known.
     expect(await toldOf([...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }]], isShut)).toEqual([])
-    // `Gear` has no value for a while.
-    expect(
-      await told([
-        ...parked,
-        [0, { Gear: 'D' }],
-        [200, { Gear: null }],
-        [400, { Gear: 'D' }],
-        [600, { Gear: 'P' }],
-        ...values,
-      ]),
-    ).toMatchObject([{ ...lasts(0, 600), ...whole, pausedMs: 0 }])
     const { say, gap, until, told: found } = await scene(isShut)
     await say(...parked, [-500, { Locked: true }])
     await gap(-400)
@@ -143,11 +174,7 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     expect(new Set(found.map(({ id }) => id)).size).toBe(1)
   })
 
-  test('an interruption that is not longer than `joins` belongs to it', async () => {
-    const stop = (seconds: number): readonly Said[] => [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [300 + seconds, { Gear: 'D' }], [600, { Gear: 'P' }], ...values] // prettier-ignore
-    expect(await told(stop(180))).toMatchObject([{ ...lasts(0, 600), ...whole, pausedMs: 180_000 }])
-    expect(await told(stop(181))).toMatchObject([lasts(0, 300), lasts(481, 600)])
-    // Measured by the vehicle's clock, also when the messages come in one burst.
+  test('an interruption is measured by the vehicle’s clock, also when the messages come in one burst', async () => {
     const atOnce = (seconds: number): readonly Said[] => stop(seconds).map(([second, data]): Said => [second, data, second < 0 ? 0 : 3_000 - second]) // prettier-ignore
     expect((await told(atOnce(180))).at(-1)).toMatchObject({ ...lasts(0, 600), ...whole, pausedMs: 180_000 })
     expect(settledOf(await told(atOnce(181)))).toMatchObject([lasts(0, 300), lasts(481, 600)])
@@ -168,38 +195,12 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     expect(waiting.told).toMatchObject([{ odometer: { from: 1000, to: 1012 } }])
   })
 
-  test('`span` is from the last certain value at or before the start, however old, and otherwise from the first after it', async () => {
-    const old: readonly Said[] = [[-3_000, { Odometer: 1000 }], [-600, { Gear: 'P' }], [0, { Gear: 'D' }], [45, { EnergyRemaining: 50 }], [600, { Gear: 'P' }], ...values] // prettier-ignore
-    expect(await told(old)).toMatchObject([{ ...whole, odometer: { fromAt: at(-3_000) }, energy: { fromAt: at(45) } }])
-  })
-
-  test('`span` is to the first value at or after the end, and otherwise to the last one since the start', async () => {
-    const said = (...more: readonly Said[]): readonly Said[] => [...parked, [0, { Gear: 'D' }], [590, { Odometer: 1012, EnergyRemaining: 47 }], [600, { Gear: 'P' }], ...more] // prettier-ignore
-    expect(await told(said())).toMatchObject([{ odometer: { to: 1012 }, energy: { to: 47 }, missing: [] }])
-    expect(await told(said([620, { Odometer: 1013 }], [640, { Odometer: 1014 }]))).toMatchObject([
-      { odometer: { to: 1013 } },
-    ])
-    expect(await told([...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }]])).toMatchObject([
-      { odometer: { from: 1000, to: null, toAt: null }, missing: ['odometer', 'energy'] },
-    ])
-    // The first one after the end is already of the next trip.
-    const next = await told(said([800, { Gear: 'D' }], [810, { Odometer: 1014 }], [1_000, { Gear: 'P' }]))
+  test('the first value after the end is not its value when it is already of the next trip', async () => {
+    const next = await told(ended([800, { Gear: 'D' }], [810, { Odometer: 1014 }], [1_000, { Gear: 'P' }]))
     expect(settledOf(next)).toMatchObject([{ odometer: { to: 1012 } }, { odometer: { from: 1012, to: 1014 } }])
-  })
-
-  test('a value that comes later than `waits` belongs to the end when the vehicle has not moved since', async () => {
-    const drive: readonly Said[] = [...parked, [0, { Gear: 'D' }], [300, { Odometer: 1003.2 }], [600, { Gear: 'P' }], [610, { EnergyRemaining: 47 }]] // prettier-ignore
-    expect(await told([...drive, [3_600, { Odometer: 1004.8 }]])).toMatchObject([
-      { revision: 1, odometer: { to: 1003.2 }, missing: ['odometer'] },
-      { revision: 2, odometer: { to: 1004.8 }, missing: [] },
-    ])
-    const moved = await told([...drive, [2_000, { Gear: 'D' }], [3_000, { Odometer: 1009 }], [3_100, { Gear: 'P' }]])
+    const moved = await told(drive([2_000, { Gear: 'D' }], [3_000, { Odometer: 1009 }], [3_100, { Gear: 'P' }]))
     expect(moved[0]).toMatchObject({ odometer: { to: 1003.2 }, missing: ['odometer'] })
     expect(moved.filter(({ id }) => id === moved[0]?.id)).toHaveLength(1)
-  })
-
-  test('a number that goes the other way after `waits` is not that of the end: the vehicle was charged since', async () => {
-    expect(await told([...parked, [0, { Gear: 'D' }], [550, { EnergyRemaining: 47 }], [600, { Gear: 'P' }], [610, { Odometer: 1013 }], [3_000, { EnergyRemaining: 70 }], [3_100, { EnergyRemaining: 46 }]])).toMatchObject([{ energy: { to: 47 }, revision: 1 }]) // prettier-ignore
   })
 
   const kwh = { kwh: growth('ACChargingEnergyIn', { startsAt: 0 }) } as const
@@ -265,13 +266,6 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     expect(await toldOf(said, of)).toMatchObject([{ ...nothing, missing: ['kwh', 'level', 'speed', 'route'] }])
   })
 
-  test('a first value later than `waits`, or one value for both ends, is there once, and its name is in `missing`', async () => {
-    const said: readonly Said[] = [[-600, { Gear: 'P' }], [0, { Gear: 'D' }], [130, { Odometer: 1001 }], [590, { EnergyRemaining: 47 }], [600, { Gear: 'P' }], [610, { Odometer: 1013 }]] // prettier-ignore
-    expect(await told(said)).toMatchObject([
-      { odometer: { from: 1001, to: 1013 }, energy: { from: 47, to: null }, missing: ['odometer', 'energy'] },
-    ])
-  })
-
   const place = (meters: number): { Location: { latitude: number; longitude: number } } => ({ Location: { latitude: 52 + meters / 111_195, longitude: 4 } }) // prettier-ignore
 
   test('`range` and `path` are from the start to the end without interruptions, and a path has the positions of both ends', async () => {
@@ -306,60 +300,11 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     expect((await told(late)).at(-1)).toMatchObject({ ...lasts(0, 600), ...whole })
   })
 
-  test('a message after the telling corrects it: the same id and the next revision, once for a burst', async () => {
-    const found = await told([...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }], ...values, [601, { Odometer: 1012 }, 900], [602, { EnergyRemaining: 47 }, 910]]) // prettier-ignore
-    expect(found).toMatchObject([
-      { revision: 1, odometer: { to: 1013 } },
-      { revision: 2, odometer: { to: 1012 }, energy: { to: 47 }, id: found[0]?.id },
-    ])
-    expect(found).toHaveLength(2)
-  })
-
-  test('when a late message shows that two were one, the first is corrected and the second is revoked', async () => {
-    const found = await told([...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [310, { Odometer: 1005, EnergyRemaining: 49 }], [600, { Gear: 'D' }], [900, { Gear: 'P' }], [910, { Odometer: 1013, EnergyRemaining: 46.5 }], [450, { Gear: 'D' }, 1_000], [451, { Gear: 'P' }, 1_000]]) // prettier-ignore
-    expect(found).toMatchObject([lasts(0, 300), lasts(600, 900), { revision: 2, id: found[0]?.id, ...lasts(0, 900) }, { revision: 2, id: found[1]?.id, revoked: true }]) // prettier-ignore
-  })
-
-  test('when a late message shows that one was two, the first is corrected at once, and then the second is told', async () => {
-    const found = await told([...parked, [0, { Gear: 'D' }], [550, { Gear: 'D' }], [900, { Gear: 'P' }], [910, { Odometer: 1013, EnergyRemaining: 46.5 }], [300, { Gear: 'P', Odometer: 1005, EnergyRemaining: 49 }, 1_000]]) // prettier-ignore
-    expect(found).toMatchObject([lasts(0, 900), { revision: 2, id: found[0]?.id, ...lasts(0, 300) }, { revision: 1, ...lasts(550, 900) }]) // prettier-ignore
-  })
-
   test('a vehicle that uploads hours later, in order, is exact, and one that was cut meanwhile is corrected', async () => {
     const away = (second: number, data: Said[1]): Said => [second, data, 10_000 - second * 0.9]
     const found = await told([...parked, [0, { Gear: 'D' }], away(300, { Odometer: 1005 }), away(600, { Gear: 'P' }), away(630, { Odometer: 1013 }), away(645, { EnergyRemaining: 46.5 })]) // prettier-ignore
     expect(found[0]).toMatchObject({ cut: true, ...lasts(0, 0) })
     expect(found.at(-1)).toMatchObject({ ...lasts(0, 600), ...whole, cut: false, id: found[0]?.id })
-  })
-
-  test('a message that comes twice changes nothing', async () => {
-    const said: readonly Said[] = [
-      ...parked,
-      [0, { Gear: 'D' }],
-      [300, { Odometer: 1005 }],
-      [600, { Gear: 'P' }],
-      ...values,
-    ]
-    const twice = said.flatMap(([second, data]): readonly Said[] => [
-      [second, data],
-      [second, data, 20],
-      [second, data, 800],
-    ])
-    expect((await told(twice)).map(({ revision }) => revision)).toEqual([1])
-  })
-
-  test('a vehicle that is silent for `silence` ended with its last message, and starts again only with a value of the condition', async () => {
-    const found = await told([...parked, [0, { Gear: 'D' }], [600, { Odometer: 1013 }], [700, { state: 'online' }], [40_000, { Odometer: 1013 }], [40_100, { Gear: 'D' }], [40_500, { Gear: 'P' }]]) // prettier-ignore
-    expect(found).toMatchObject([
-      { ...lasts(0, 700), cut: true },
-      { ...lasts(40_100, 40_500), cut: false },
-    ])
-  })
-
-  test('what a vehicle sent before an end by silence begins nothing when it comes again hours later', async () => {
-    const parts: readonly Said[] = [[12_000, { Odometer: 1013 }], [16_000, { Odometer: 1013 }], [20_000, { Odometer: 1013 }]] // prettier-ignore
-    const found = await told([...parked, [0, { Gear: 'D' }], [300, { Gear: 'D' }], [600, { Odometer: 1013 }], ...parts, [300, { Gear: 'D' }, 22_000], [26_000, { Odometer: 1013 }]]) // prettier-ignore
-    expect(found).toMatchObject([{ ...lasts(0, 600), cut: true, revision: 1 }])
   })
 
   test('open for too long: without `silence` it goes on, and `after` reports it', async () => {

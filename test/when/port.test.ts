@@ -6,8 +6,7 @@ import { fakeClock, vehicle } from 'fleethook/testing'
 import { is, starts } from 'fleethook/when'
 import { describe, expect, test } from 'vitest'
 import { silent } from '../vehicles/scene.ts'
-import { objectInbox } from '../workers/object-inbox.ts'
-import { objectStorage } from '../workers/object-storage.ts'
+import { inDurableObject } from '../vehicles/places.ts'
 import { portRows } from './port-rows.ts'
 import { newFolder } from '../folder.ts'
 
@@ -29,18 +28,7 @@ describe('in a file', () => {
 })
 
 describe('in a Durable Object', () => {
-  portRows(() => {
-    const storage = objectStorage()
-    const retained = { forMs: 3_600_000, maxBytes: 100_000_000 }
-    const keeping = { maxBytes: 500_000_000, pendingMessages: 1_000, pendingBytes: 100_000_000, dead: retained }
-    return {
-      next:
-        () =>
-        ({ keepsVehicles = false }) =>
-          objectInbox(storage, { ...keeping, keepsVehicles }),
-      crash() {},
-    }
-  }, 'elsewhere')
+  portRows(() => ({ ...inDurableObject(), crash() {} }), 'elsewhere')
 })
 
 test.each([

@@ -1,32 +1,7 @@
-import { createReceiver, type Location, type Receiver, vehicles } from 'fleethook'
+import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import { vehicle } from 'fleethook/testing'
-import {
-  alertEnds,
-  alertStarts,
-  all,
-  becomes,
-  below,
-  ceases,
-  changed,
-  circle,
-  comesOnline,
-  crosses,
-  type Edge,
-  ends,
-  enters,
-  falls,
-  fallsAsleep,
-  goesOffline,
-  inside,
-  is,
-  leaves,
-  rises,
-  starts,
-} from 'fleethook/when'
+import { alertStarts, all, becomes, below, changed, circle, comesOnline, inside, is, starts } from 'fleethook/when'
 import { describe, expect, test } from 'vitest'
-import { createFleet } from '../../src/service/fleet/fleet.ts'
-import { wireMessage } from '../../src/service/fleet/messages.ts'
-import { inForm } from '../form.ts'
 
 const vin = '0FLEETV14T0000004'
 const place = { latitude: 52.3731, longitude: 4.8926 }
@@ -63,52 +38,6 @@ describe('`vehicle` of fleethook/testing', () => {
 })
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} }
-
-/** Every kind of edge, and a name for its kind. */
-const edges: readonly Edge[] = [
-  becomes('DetailedChargeState', 'Charging'),
-  ceases('Gear', 'P'),
-  changed('DoorState'),
-  changed('BatteryLevel', { delta: 5 }),
-  crosses('Soc', { below: 60, again: 65 }),
-  rises('Odometer', { delta: 1 }),
-  falls('EnergyRemaining', { delta: 1 }),
-  comesOnline(),
-  goesOffline(),
-  fallsAsleep(),
-  alertStarts(),
-  alertEnds(),
-  starts(all(is('Gear', 'P'), below('BatteryLevel', 75))),
-  ends(is('DetailedChargeState', 'Charging')),
-  becomes('Gear', 'P').where(below('Soc', 90)),
-]
-
-test('the simulated fleet makes every edge happen, and each of them has an id of its own', { timeout: 180_000 }, async () => {
-  const sent: unknown[] = []
-  let home: Location | undefined
-  for (const { event } of createFleet({ vins: 12, seed: 3, startAt: Date.UTC(2026, 9, 1, 8) })) {
-    if (event.topic === 'data') home ??= (event.data as { readonly Location?: Location }).Location
-    sent.push(wireMessage(event, 'service'))
-    if (sent.length === inForm({ short: 20_000, full: 40_000 })) break
-  }
-  if (home === undefined) throw new Error('No vehicle sent its position.')
-  const area = circle({ ...home, radiusMeters: 1_000 })
-  const found = new Map<string, string[]>()
-  const receiver: Receiver = createReceiver({ secret: false, parts: [vehicles({ fields: 'all' })], limits: { pendingMessages: 50_000 }, log: silent })
-  for (const edge of [...edges, enters(area, { marginMeters: 50 }), leaves(area, { marginMeters: 50 })]) {
-    const ids: string[] = []
-    found.set(edge.name, ids)
-    receiver.when(edge, ({ id }) => void ids.push(id))
-  }
-  for (let from = 0; from < sent.length; from += 500) {
-    const answer = await receiver.accept({ authorization: undefined, body: sent.slice(from, from + 500) })
-    expect(answer.status).toBe(200)
-  }
-  await receiver.drain()
-  const ids = [...found.values()].flat()
-  expect(new Set(ids).size).toBe(ids.length)
-  expect([...found].filter(([, happened]) => happened.length === 0).map(([name]) => name)).toEqual([])
-}) // prettier-ignore
 
 test.each<readonly [name: string, register: (receiver: Receiver) => unknown, message: string, hint: string]>([
   ['a field that is not kept', (receiver) => receiver.when(becomes('Gear', 'P'), () => {}), 'reads `Gear`, which is not among', "Add 'Gear'"],

@@ -91,20 +91,6 @@ describe('a late upload', () => {
     expect(told.at(-1)).toBe('stopped 12')
   })
 
-  test('tells what was due before a message before the handlers of that message', async () => {
-    for (const pauseMs of [0, 30]) {
-      const { car, clock, told } = scene({ parked, drives: becomes('Gear', 'D') })
-      await car.data({ Gear: 'D' })
-      await clock.advance(3_600_000)
-      await Promise.all([
-        car.data({ Gear: 'P' }, at(15)),
-        clock.advance(pauseMs).then(() => car.data({ Gear: 'D' }, at(35))),
-      ])
-      await clock.advance(60_000)
-      expect(told).toEqual(['D', 'P', 'parked 17', 'D', 'drives 35'])
-    }
-  })
-
   test('of a vehicle that is always some seconds late is told as late as its messages are', async () => {
     const { car, clock, told } = scene({ parked })
     const send = async (gear: 'P' | 'D'): Promise<void> => {
@@ -162,24 +148,6 @@ describe('a late upload', () => {
     expect(told).toHaveLength(2)
     await clock.advance(11_000)
     expect(told.at(-1)).toBe('stopped 10')
-  })
-
-  test('keeps waiting after a restart', async () => {
-    const path = join(folder, 'late')
-    const first = scene({ stopped }, sqliteInbox({ path: join(path, 'inbox.db') }))
-    const { clock } = first
-    await first.car.data({ DetailedChargeState: 'Charging' })
-    await clock.advance(3_600_000)
-    await first.car.data({ DetailedChargeState: 'Stopped' }, at(2))
-    const drained = first.receiver.drain()
-    await clock.advance(3_000)
-    await drained
-    const second = scene({ stopped }, sqliteInbox({ path: join(path, 'inbox.db') }), clock)
-    await second.receiver.open()
-    await second.car.data({ DetailedChargeState: 'Charging' }, at(3))
-    await clock.advance(60_000)
-    expect(second.told).toEqual(['Charging'])
-    await second.receiver.drain({ deadlineMs: 1, handlerGraceMs: 1 })
   })
 })
 
@@ -331,14 +299,17 @@ describe('after a gap, an uncertain value counts as the last one, and the occurr
     receiver.fetch(new Request('http://a.test', { method: 'POST', body: 'not JSON' }))
   const isParked = is('Gear', 'P')
 
-  test.each<readonly [name: string, edge: Edge]>([
+  const edges: readonly (readonly [name: string, edge: Edge])[] = [
     ['where', becomes('Locked', false).where(isParked)],
     ['after, where', becomes('Locked', false).after({ minutes: 5 }).where(isParked)],
     ['where, after', becomes('Locked', false).where(isParked).after({ minutes: 5 })],
     ['starts(all)', starts(all(isParked, is('Locked', false)))],
+    ['silent, where', silent({ minutes: 5 }).where(isParked)],
+  ]
+  test.each<readonly [name: string, edge: Edge]>([
+    ...edges,
     ['starts(all), after', starts(all(isParked, is('Locked', false))).after({ minutes: 5 })],
     ['starts, where', starts(is('Locked', false)).where(isParked)],
-    ['silent, where', silent({ minutes: 5 }).where(isParked)],
   ])('%s', async (_, edge) => {
     for (const isBetween of [false, true]) {
       const one = scene({ edge })
@@ -353,27 +324,24 @@ describe('after a gap, an uncertain value counts as the last one, and the occurr
     }
   })
 
-  test.each<readonly [name: string, edge: Edge]>([
-    ['where', becomes('Locked', false).where(isParked)],
-    ['after, where', becomes('Locked', false).after({ minutes: 5 }).where(isParked)],
-    ['where, after', becomes('Locked', false).where(isParked).after({ minutes: 5 })],
-    ['starts(all)', starts(all(isParked, is('Locked', false)))],
-    ['silent, where', silent({ minutes: 5 }).where(isParked)],
-  ])('when the message that makes it true is lost, %s is told after the next one that says so', async (_, edge) => {
-    const one = scene({ edge })
-    await one.car.data({ Gear: 'D', Locked: true })
-    // This was Gear P.
-    await gap(one)
-    await one.car.data({ Locked: false })
-    await one.clock.advance(400_000)
-    expect(one.told.filter((each) => each.startsWith('edge'))).toEqual([])
-    await one.car.data({ Gear: 'P' })
-    await one.clock.advance(400_000)
-    const found = one.told.filter((each) => each.startsWith('edge'))
-    expect(found[0]).toMatch(/~$/)
-    await one.car.data({ Gear: 'P' })
-    expect(one.told.filter((each) => each.startsWith('edge')).length).toBe(found.length)
-  })
+  test.each(edges)(
+    'when the message that makes it true is lost, %s is told after the next one that says so',
+    async (_, edge) => {
+      const one = scene({ edge })
+      await one.car.data({ Gear: 'D', Locked: true })
+      // This was Gear P.
+      await gap(one)
+      await one.car.data({ Locked: false })
+      await one.clock.advance(400_000)
+      expect(one.told.filter((each) => each.startsWith('edge'))).toEqual([])
+      await one.car.data({ Gear: 'P' })
+      await one.clock.advance(400_000)
+      const found = one.told.filter((each) => each.startsWith('edge'))
+      expect(found[0]).toMatch(/~$/)
+      await one.car.data({ Gear: 'P' })
+      expect(one.told.filter((each) => each.startsWith('edge')).length).toBe(found.length)
+    },
+  )
 })
 
 test('a message that others wait behind gets no message of a timer: a backlog would grow by one for each of its states', async () => {

@@ -64,7 +64,7 @@ const kills: readonly Kill[] = [
       expect(duplicates.length).toBeLessThanOrEqual(rounds * workers.length)
     },
   })),
-  // `test/when/restart.test.ts` ends a receiver at each point, so these are for the nights.
+  // `test/vehicles/model.test.ts` ends a receiver at any point, so these are for the nights.
   ...inForm<readonly (typeof processes)[number][]>({ real: [], full: processes }).map((given): Kill => ({
     ...{ piece: 'process-edges', rounds: inForm({ full: 2, long: 40 }), what: { runtime: nameOf(given) } },
     open: () => onSqlite({ ...given, edges: true }),
