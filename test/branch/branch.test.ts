@@ -1,5 +1,3 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import {
@@ -9,6 +7,8 @@ import {
   FleethookError,
   type GapEvent,
   memoryInbox,
+  type Receiver,
+  type ReceiverOptions,
   Retry,
   vehicles,
 } from 'fleethook'
@@ -23,38 +23,54 @@ import { deliver, fakeClock, message, vehicle } from 'fleethook/testing'
 import { is, silent, starts } from 'fleethook/when'
 import { silent as silence, unwatched } from '../vehicles/scene.ts'
 import { afterEach, describe, expect, test } from 'vitest'
+import { newFolder } from '../folder.ts'
 import { soon } from './soon.ts'
 import { data, logInto } from '../dispatch/scene.ts'
 
-const folders: string[] = []
 const stops: (() => Promise<unknown>)[] = []
-
 afterEach(async () => {
   for (const stop of stops.splice(0)) await stop()
-  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true })
 })
 
-function newFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-branch-'))
-  folders.push(folder)
-  return folder
-}
-
 const inFolder =
-  (folder: string) =>
+  (folder: string = newFolder('branch')) =>
   (name: string): InboxFactory =>
     sqliteInbox({ path: join(folder, `${name}.db`) })
 
 const pairs = [
   ['in memory', () => (): InboxFactory => memoryInbox()],
-  ['in SQLite files', () => inFolder(newFolder())],
+  ['in SQLite files', () => inFolder()],
 ] as const
+
+/** A receiver that ends with its test. */
+function newReceiver(options: Partial<ReceiverOptions> = {}, drain: Parameters<Receiver['drain']>[0] = {}): Receiver {
+  const receiver = createReceiver({ secret: false, log: silence, ...options })
+  stops.push(() => receiver.drain(drain))
+  return receiver
+}
+
+/** Posts messages one after another: each waits for the answer to the one before it. */
+async function send(receiver: Receiver, ...bodies: readonly unknown[]): Promise<void> {
+  for (const body of bodies) await receiver.accept({ authorization: undefined, body })
+}
+
+const upTo = (count: number, first = 0): number[] => Array.from({ length: count }, (_one, at) => first + at)
+const of = (vin: string, ...numbers: readonly number[]): readonly object[] => numbers.map((at) => data(vin, at))
+
+/** An inbox one of whose calls waits for this before it begins. */
+const waiting =
+  <Given>(inbox: InboxFactory, call: 'open' | 'put' | 'claim', first: (given: Given) => unknown): InboxFactory =>
+  (settings) => {
+    const made = inbox(settings)
+    const then = made[call].bind(made) as (given: Given) => unknown
+    return Object.assign(made, { [call]: async (given: Given) => (await first(given), then(given)) })
+  }
 
 test('a timer of a branch waits behind messages that its receiver has and the branch does not', async () => {
   const clock = unwatched(fakeClock())
   // With a part that skips messages, a branch gets them at their turn.
   const parts = [dedupe({ withinMs: 1_000 })]
-  const receiver = createReceiver({ secret: false, clock, log: silence, parts, timeoutMs: 86_400_000 })
+  const receiver = newReceiver({ clock, parts, timeoutMs: 86_400_000 })
   const held = Promise.withResolvers<void>()
   receiver.on('data', { vins: ['A'] }, () => held.promise)
   const told: string[] = []
@@ -62,10 +78,8 @@ test('a timer of a branch waits behind messages that its receiver has and the br
     starts(is('Gear', 'P'), { first: true }).after({ minutes: 2 }),
     ({ vin }) => void told.push(vin),
   )
-  const says = async (vin: string, gear: string): Promise<void> => {
-    const body = { vin, createdAt: new Date(clock.now()).toISOString(), data: { Gear: gear } }
-    await receiver.accept({ authorization: undefined, body })
-  }
+  const says = (vin: string, gear: string): Promise<void> =>
+    send(receiver, { vin, createdAt: new Date(clock.now()).toISOString(), data: { Gear: gear } })
   for (const vin of ['A', 'B']) await says(vin, 'P')
   await soon(() => expect(crm.stats().handled).toBe(2))
   await clock.advance(30_000)
@@ -130,18 +144,16 @@ test('handlers of one name that write once do so on the receiver and on each bra
   for (const sql of newOnce().schema) db.exec(sql)
   const writes = (place: string): ((event: { vin: string }, context: { delivery: Delivery }) => Promise<void>) =>
     newOnce()('rows', ({ vin }, _, tx) => void tx.prepare('INSERT INTO rows VALUES (?)').run(`${vin} ${place}`))
-  const receiver = createReceiver({ secret: false, log: silence }).on('data', writes('receiver'))
-  stops.push(() => receiver.drain())
+  const receiver = newReceiver().on('data', writes('receiver'))
   for (const name of ['crm', 'staging']) branch(receiver, { name, inbox: memoryInbox() }).on('data', writes(name))
-  for (const vin of ['A', 'B']) await receiver.accept({ authorization: undefined, body: data(vin, 1) })
-  await soon(() =>
-    expect(
-      db
-        .prepare('SELECT text FROM rows ORDER BY text')
-        .all()
-        .map(({ text }) => text),
-    ).toEqual(['A', 'B'].flatMap((vin) => ['crm', 'receiver', 'staging'].map((place) => `${vin} ${place}`))),
-  )
+  await send(receiver, data('A', 1), data('B', 1))
+  const rows = (): unknown[] =>
+    db
+      .prepare('SELECT text FROM rows ORDER BY text')
+      .all()
+      .map(({ text }) => text)
+  const all = ['A', 'B'].flatMap((vin) => ['crm', 'receiver', 'staging'].map((place) => `${vin} ${place}`))
+  await soon(() => expect(rows()).toEqual(all))
 })
 
 const odometer = (event: { readonly data: { readonly Odometer?: unknown } }): number => Number(event.data.Odometer)
@@ -149,8 +161,7 @@ const odometer = (event: { readonly data: { readonly Odometer?: unknown } }): nu
 describe.each(pairs)('a branch %s', (_, places) => {
   test('gets every message of every kind once, with its id and text, in order per vehicle', async () => {
     const place = places()
-    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
-    stops.push(() => receiver.drain())
+    const receiver = newReceiver({ inbox: place('inbox') })
     const front: string[] = []
     const behind: string[] = []
     const raw: unknown[] = []
@@ -159,10 +170,8 @@ describe.each(pairs)('a branch %s', (_, places) => {
       .on(['*', 'malformed'], (event, { delivery }) => void behind.push(`${event.topic} ${delivery.id}`))
       .on('data', (event) => void raw.push([event.vin, event.raw, event.receivedAt instanceof Date]))
     expect(crm.name).toBe('crm')
-    for (let at = 0; at < 20; at += 1)
-      for (const vin of ['A', 'B']) await receiver.accept({ authorization: undefined, body: data(vin, at) })
-    for (const body of [message.alerts([], { vin: 'A' }), { what: 'is this' }, '{"vin":"A"'])
-      await receiver.accept({ authorization: undefined, body })
+    for (const at of upTo(20)) await send(receiver, data('A', at), data('B', at))
+    await send(receiver, message.alerts([], { vin: 'A' }), { what: 'is this' }, '{"vin":"A"')
     for (const side of [behind, front])
       await soon(() => expect(side.filter((one) => !one.startsWith('gap'))).toHaveLength(43))
     const ofKind = (list: readonly string[], kind: string): readonly string[] =>
@@ -171,7 +180,7 @@ describe.each(pairs)('a branch %s', (_, places) => {
       expect(ofKind(behind, kind).toSorted()).toEqual(ofKind(front, kind).toSorted())
     for (const vin of ['A', 'B'])
       expect(raw.filter((one) => Array.isArray(one) && one[0] === vin)).toEqual(
-        Array.from({ length: 20 }, (_one, at) => [vin, data(vin, at), true]),
+        upTo(20).map((at) => [vin, data(vin, at), true]),
       )
     await soon(() => expect(receiver.stats()).toMatchObject({ received: 42, handled: 42 }))
     await soon(() => expect(receiver.stats().branches?.['crm']).toMatchObject({ received: 42, handled: 42 }))
@@ -179,8 +188,7 @@ describe.each(pairs)('a branch %s', (_, places) => {
 
   test('a test that waits for a message waits for its handlers on the branch, too', async () => {
     const place = places()
-    const receiver = createReceiver({ secret: false, log: silence, inbox: place('inbox') })
-    stops.push(() => receiver.drain())
+    const receiver = newReceiver({ inbox: place('inbox') })
     const stored: number[] = []
     branch(receiver, { name: 'crm', inbox: place('crm'), retry: { attempts: 2, minMs: 1 } }).on(
       'data',
@@ -201,8 +209,7 @@ describe.each(pairs)('a branch %s', (_, places) => {
 
   test('delays nobody while its handlers fail, and is complete and in order afterwards', async () => {
     const place = places()
-    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
-    stops.push(() => receiver.drain())
+    const receiver = newReceiver({ inbox: place('inbox') })
     const rung: string[] = []
     const stored: string[] = []
     let isDown = true
@@ -214,12 +221,8 @@ describe.each(pairs)('a branch %s', (_, places) => {
         stored.push(`${event.vin} ${odometer(event)}`)
       },
     )
-    const vins = Array.from({ length: 10 }, (_one, at) => `V${at}`)
-    for (let at = 0; at < 10; at += 1)
-      for (const vin of vins) {
-        await receiver.accept({ authorization: undefined, body: data(vin, at) })
-        await receiver.accept({ authorization: undefined, body: message.alerts([], { vin }) })
-      }
+    const vins = upTo(10).map((at) => `V${at}`)
+    for (const at of upTo(10)) for (const vin of vins) await send(receiver, data(vin, at), message.alerts([], { vin }))
     await soon(() => expect(rung).toHaveLength(100))
     expect(stored).toEqual([])
     await soon(() => expect(receiver.stats().pending.messages).toBe(0))
@@ -227,15 +230,12 @@ describe.each(pairs)('a branch %s', (_, places) => {
     isDown = false
     await soon(() => expect(stored).toHaveLength(100))
     for (const vin of vins)
-      expect(stored.filter((one) => one.startsWith(`${vin} `))).toEqual(
-        Array.from({ length: 10 }, (_one, at) => `${vin} ${at}`),
-      )
+      expect(stored.filter((one) => one.startsWith(`${vin} `))).toEqual(upTo(10).map((at) => `${vin} ${at}`))
   })
 
   test('gets the messages of a vehicle at once while a handler of the receiver fails for it, or is slow', async () => {
     const place = places()
-    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence, concurrency: 1 })
-    stops.push(() => receiver.drain({ deadlineMs: 0, handlerGraceMs: 0 }))
+    const receiver = newReceiver({ inbox: place('inbox'), concurrency: 1 }, { deadlineMs: 0, handlerGraceMs: 0 })
     const stored: string[] = []
     receiver.on('data', ({ vin }) => {
       if (vin === 'A') throw new Retry(60_000)
@@ -246,60 +246,47 @@ describe.each(pairs)('a branch %s', (_, places) => {
       (event) => void stored.push(`${event.vin} ${odometer(event)}`),
     )
     // Its inbox is open.
-    await receiver.accept({ authorization: undefined, body: data('C', 0) })
+    await send(receiver, data('C', 0))
     await soon(() => expect(stored).toEqual(['C 0']))
-    for (let at = 0; at < 10; at += 1)
-      for (const vin of ['A', 'B']) await receiver.accept({ authorization: undefined, body: data(vin, at) })
+    for (const at of upTo(10)) await send(receiver, data('A', at), data('B', at))
     await soon(() => expect(stored).toHaveLength(21))
     for (const vin of ['A', 'B'])
-      expect(stored.filter((one) => one.startsWith(vin))).toEqual(
-        Array.from({ length: 10 }, (_one, at) => `${vin} ${at}`),
-      )
+      expect(stored.filter((one) => one.startsWith(vin))).toEqual(upTo(10).map((at) => `${vin} ${at}`))
   })
 
   test('gets them all, too, when it opens after the first ones came', async () => {
     const place = places()
     const opened = Promise.withResolvers<void>()
-    const inbox = place('crm')
-    const late: InboxFactory = (settings) => {
-      const made: Inbox = inbox(settings)
-      const { open } = made
-      return Object.assign(made, {
-        open: (options: Parameters<Inbox['open']>[0]) => opened.promise.then(() => open.call(made, options)),
-      })
-    }
-    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
-    stops.push(() => receiver.drain({ deadlineMs: 0 }))
+    const late = waiting(place('crm'), 'open', () => opened.promise)
+    const receiver = newReceiver({ inbox: place('inbox') }, { deadlineMs: 0 })
     receiver.on('data', () => new Promise(() => {}))
     const behind: number[] = []
     branch(receiver, { name: 'crm', inbox: late }).on('data', (event) => void behind.push(odometer(event)))
-    for (let at = 0; at < 5; at += 1) await receiver.accept({ authorization: undefined, body: data('A', at) })
+    await send(receiver, ...of('A', ...upTo(5)))
     opened.resolve()
-    await soon(() => expect(behind).toEqual([0, 1, 2, 3, 4]))
-    await receiver.accept({ authorization: undefined, body: data('A', 5) })
-    await soon(() => expect(behind).toEqual([0, 1, 2, 3, 4, 5]))
+    await soon(() => expect(behind).toEqual(upTo(5)))
+    await send(receiver, data('A', 5))
+    await soon(() => expect(behind).toEqual(upTo(6)))
   })
 
   test('that is full has a gap of its own, in its log and counts, and nobody else waits', async () => {
     const lines: string[] = []
     const place = places()
-    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: logInto(lines) })
-    stops.push(() => receiver.drain())
+    const receiver = newReceiver({ inbox: place('inbox'), log: logInto(lines) })
     const rung: number[] = []
     const gaps: GapEvent[] = []
-    let open = (): void => {}
-    const isOpen = new Promise<void>((resolve) => (open = resolve))
+    const isOpen = Promise.withResolvers<void>()
     receiver.on('data', (event) => void rung.push(odometer(event))).on('gap', (gap) => void gaps.push(gap))
     const own: GapEvent[] = []
     const crm = branch(receiver, { name: 'crm', inbox: place('crm'), limits: { pendingMessages: 3 } })
-      .on('data', () => isOpen)
+      .on('data', () => isOpen.promise)
       .on('gap', (gap) => void own.push(gap))
-    for (let at = 0; at < 10; at += 1) await receiver.accept({ authorization: undefined, body: data('A', at) })
+    await send(receiver, ...of('A', ...upTo(10)))
     await soon(() => expect(rung).toHaveLength(10))
     await soon(() => expect(crm.stats().refused).toEqual({ inbox_full: 7 }))
     expect(lines.find((line) => line.includes('inbox_full'))).toContain('"branch":"crm"')
     expect(receiver.stats().refused).toEqual({})
-    open()
+    isOpen.resolve()
     await soon(() => expect(own.reduce((sum, { missed }) => sum + missed, 0)).toBe(7))
     expect(own[0]).toMatchObject({ reason: 'inbox_full', vin: 'A' })
     expect(gaps).toEqual([])
@@ -308,19 +295,16 @@ describe.each(pairs)('a branch %s', (_, places) => {
 
   test('hears of the gaps of its receiver', async () => {
     const place = places()
-    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence, limits: { bodyBytes: 200 } })
-    stops.push(() => receiver.drain())
+    const receiver = newReceiver({ inbox: place('inbox'), limits: { bodyBytes: 200 } })
     const own: GapEvent[] = []
     branch(receiver, { name: 'crm', inbox: place('crm') }).on('gap', (gap) => void own.push(gap))
-    await receiver.accept({ authorization: undefined, body: JSON.stringify({ vin: 'A', text: 'x'.repeat(300) }) })
-    await receiver.accept({ authorization: undefined, body: data('A', 1) })
+    await send(receiver, JSON.stringify({ vin: 'A', text: 'x'.repeat(300) }), data('A', 1))
     await soon(() => expect(own.map(({ reason }) => reason)).toEqual(['body_too_large']))
   })
 
   test('has dead letters of its own, and replays of handled messages are for one of the two', async () => {
     const place = places()
-    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence, retry: { attempts: 1 } })
-    stops.push(() => receiver.drain())
+    const receiver = newReceiver({ inbox: place('inbox'), retry: { attempts: 1 } })
     const runs: string[] = []
     let isBad = true
     receiver.on('data', ({ vin }) => {
@@ -331,7 +315,7 @@ describe.each(pairs)('a branch %s', (_, places) => {
       runs.push(`crm ${vin}`)
       if (vin === 'C' && isBad) throw new Error('crm')
     })
-    for (const vin of ['F', 'C']) await receiver.accept({ authorization: undefined, body: data(vin, 1) })
+    await send(receiver, data('F', 1), data('C', 1))
     await soon(() => expect(runs.toSorted()).toEqual(['crm C', 'crm F', 'front C', 'front F']))
     await soon(() => expect(receiver.stats().deadLettered + crm.stats().deadLettered).toBe(2))
     isBad = false
@@ -354,18 +338,17 @@ describe.each(pairs)('a branch %s', (_, places) => {
 
   test('does not get messages of an erased vehicle that it was about to get', async () => {
     const place = places()
-    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
-    stops.push(() => receiver.drain())
+    const receiver = newReceiver({ inbox: place('inbox') })
     const seen: string[] = []
     const crm = branch(receiver, { name: 'crm', inbox: place('crm') }).on('data', ({ vin }) => void seen.push(vin))
-    await receiver.accept({ authorization: undefined, body: data('B', 1) })
+    await send(receiver, data('B', 1))
     await soon(() => expect(seen).toEqual(['B']))
     const erased = ['A1', 'A2', 'A3', 'A4', 'A5']
     for (const vin of erased) {
-      for (const each of [vin, 'B']) await receiver.accept({ authorization: undefined, body: data(each, 2) })
+      await send(receiver, data(vin, 2), data('B', 2))
       await receiver.forget(vin)
       const before = seen.filter((each) => each === 'B').length
-      await receiver.accept({ authorization: undefined, body: data('B', 3) })
+      await send(receiver, data('B', 3))
       await soon(() => expect(seen.filter((each) => each === 'B').length).toBeGreaterThan(before))
     }
     await soon(() => expect(crm.stats().pending.messages).toBe(0))
@@ -377,27 +360,24 @@ describe.each(pairs)('a branch %s', (_, places) => {
       Object.assign(memoryInbox()(settings), {
         forget: () => Promise.reject(new FleethookError('inbox_unavailable', 'Its disk is full.')),
       })
-    const receiver = createReceiver({ secret: false, log: silence })
+    const receiver = newReceiver({}, { deadlineMs: 0 })
     branch(receiver, { name: 'full', inbox: failing })
     const crm = branch(receiver, { name: 'crm', inbox: memoryInbox() }).on('data', () => new Promise(() => {}))
-    for (const at of [1, 2]) await receiver.accept({ authorization: undefined, body: data('A', at) })
+    await send(receiver, ...of('A', 1, 2))
     await soon(() => expect(crm.stats().pending.messages).toBe(2))
     await expect(receiver.forget('A')).rejects.toThrow('Its disk is full.')
     expect(crm.stats()).toMatchObject({ pending: { messages: 0 }, forgotten: 2 })
-    await receiver.drain({ deadlineMs: 0 })
   })
 
   test('is erased with its receiver', async () => {
     const place = places()
-    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
-    stops.push(() => receiver.drain())
+    const receiver = newReceiver({ inbox: place('inbox') })
     let ran = 0
     const crm = branch(receiver, { name: 'crm', inbox: place('crm') }).on('data', () => {
       ran += 1
       throw new Retry(60_000)
     })
-    await receiver.accept({ authorization: undefined, body: data('A', 1) })
-    await receiver.accept({ authorization: undefined, body: data('A', 2) })
+    await send(receiver, ...of('A', 1, 2))
     await soon(() => expect(ran).toBe(1))
     await soon(() => expect(crm.stats().pending.messages).toBe(2))
     await soon(async () => expect((await receiver.forget('A', { dryRun: true })).waiting).toBe(2))
@@ -407,50 +387,20 @@ describe.each(pairs)('a branch %s', (_, places) => {
 })
 
 describe('behind a receiver that stops', () => {
-  test('a message that is handed over twice is one message there', async () => {
-    const folder = newFolder()
-    const place = inFolder(folder)
-    const seen: string[] = []
-    const start = (isStuck: boolean): ReturnType<typeof createReceiver> => {
-      const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
-      // It holds the message, so the receiver hands it over again after a restart.
-      receiver.on('data', () => (isStuck ? new Promise(() => {}) : undefined))
-      branch(receiver, { name: 'crm', inbox: place('crm') }).on('data', (event, { delivery }) => {
-        seen.push(`${odometer(event)} ${delivery.id}`)
-      })
-      return receiver
-    }
-    const first = start(true)
-    for (let at = 0; at < 3; at += 1) await first.accept({ authorization: undefined, body: data(`V${at}`, at) })
-    await soon(() => expect(seen).toHaveLength(3))
-    const { left, branches } = await first.drain({ handlerGraceMs: 0 })
-    expect([left, branches?.['crm']?.left]).toEqual([3, 0])
-    const second = start(false)
-    stops.push(() => second.drain())
-    await second.open()
-    await soon(() => expect(second.stats().handled).toBe(3))
-    await second.accept({ authorization: undefined, body: data('V0', 9) })
-    await soon(() => expect(seen).toHaveLength(4))
-    expect(new Set(seen.map((one) => one.split(' ')[1])).size).toBe(4)
-    expect(second.stats().branches?.['crm']).toMatchObject({ received: 1, handled: 1 })
-  })
-
   test.each([
     ['reaches the branch before it is a dead letter', 3, 1],
     ['does not, when the hand-over was the last that one more process did', 4, 0],
   ])('a message that ends the processes of its receiver %s', async (_how, deliveries, received) => {
-    const folder = newFolder()
+    const folder = newFolder('branch')
     const place = inFolder(folder)
-    const alone = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
-    alone.on('data', () => new Promise(() => {}))
-    await alone.accept({ authorization: undefined, body: data('A', 1) })
+    const alone = newReceiver({ inbox: place('inbox') }).on('data', () => new Promise(() => {}))
+    await send(alone, data('A', 1))
     await soon(() => expect(alone.stats().running).toBe(1))
     await alone.drain({ handlerGraceMs: 0 })
     const file = new DatabaseSync(join(folder, 'inbox.db'))
     file.prepare('UPDATE pending SET deliveries = ?').run(deliveries)
     file.close()
-    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
-    stops.push(() => receiver.drain())
+    const receiver = newReceiver({ inbox: place('inbox') })
     receiver.on('data', () => expect.fail('It was given up.'))
     branch(receiver, { name: 'crm', inbox: place('crm') }).on('data', () => {})
     await receiver.open()
@@ -460,75 +410,74 @@ describe('behind a receiver that stops', () => {
     await soon(() => expect(receiver.stats().branches).toMatchObject({ crm: { received, handled: received } }))
   })
 
-  test('a message that the branch got early, and that nothing had run for, is one message there', async () => {
-    const place = inFolder(newFolder())
+  test('a message that is handed over twice is one message there, whether or not a handler of its receiver had begun', async () => {
+    const place = inFolder()
     const seen: number[] = []
+    const ids = new Set<string>()
     const gaps: string[] = []
-    const start = (isStuck: boolean): ReturnType<typeof createReceiver> => {
-      const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    const start = (isStuck: boolean): Receiver => {
+      const receiver = newReceiver({ inbox: place('inbox') })
       receiver.on('data', () => (isStuck ? new Promise(() => {}) : undefined))
       branch(receiver, { name: 'crm', inbox: place('crm') })
-        .on('data', (event) => void seen.push(odometer(event)))
+        .on('data', (event, { delivery }) => void ids.add((seen.push(odometer(event)), delivery.id)))
         .on('gap', ({ reason }) => void gaps.push(reason))
       return receiver
     }
     const first = start(true)
     // Its inbox is open.
-    await first.accept({ authorization: undefined, body: data('B', 9) })
+    await send(first, data('B', 9))
     await soon(() => expect(seen).toEqual([9]))
-    for (let at = 0; at < 3; at += 1) await first.accept({ authorization: undefined, body: data('A', at) })
-    await soon(() => expect(seen).toEqual([9, 0, 1, 2]))
-    expect((await first.drain({ handlerGraceMs: 0 })).left).toBe(4)
+    // The receiver holds them, so it hands them over again after a restart.
+    await send(first, ...of('A', 0, 1, 2), data('C', 8))
+    await soon(() => expect(seen).toHaveLength(5))
+    const { left, branches } = await first.drain({ handlerGraceMs: 0 })
+    expect([left, branches?.['crm']?.left]).toEqual([5, 0])
     const second = start(false)
-    stops.push(() => second.drain())
     await second.open()
-    await soon(() => expect(second.stats().handled).toBe(4))
-    await second.accept({ authorization: undefined, body: data('A', 3) })
-    await soon(() => expect(seen).toEqual([9, 0, 1, 2, 3]))
-    const crm = second.stats().branches?.['crm']
-    const { received, handled, refused } = crm ?? {}
+    await soon(() => expect(second.stats().handled).toBe(5))
+    await send(second, data('A', 3))
+    await soon(() => expect(seen.toSorted()).toEqual([0, 1, 2, 3, 8, 9]))
+    expect(seen.filter((at) => at < 8)).toEqual([0, 1, 2, 3])
+    expect(ids.size).toBe(6)
+    const { received, handled, refused } = second.stats().branches?.['crm'] ?? {}
     expect({ received, handled, refused }).toEqual({ received: 1, handled: 1, refused: {} })
     await soon(() => expect(gaps).toEqual(['stopped']), 4_000)
   })
 
   test('a file gets messages that come one after another together, in order, and none has its turn before', async () => {
-    const place = inFolder(newFolder())
+    const place = inFolder()
     const [own, there]: [number[], number[]] = [[], []]
-    const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
-    receiver.on('data', (event) => void own.push(odometer(event)))
+    const receiver = newReceiver({ inbox: place('inbox') }).on('data', (event) => void own.push(odometer(event)))
     const crm = branch(receiver, { name: 'crm', inbox: place('crm') })
     crm.on('data', (event) => void there.push(odometer(event)))
-    stops.push(() => receiver.drain())
     await receiver.open()
     await soon(() => expect(crm.stats().inbox.commitMs).toBeDefined())
     const commits = ({ stats }: Pick<typeof crm, 'stats'>): number =>
       stats().inbox.commitMs?.counts.reduce((sum, count) => sum + count, 0) ?? 0
     const before = [receiver, crm].map(commits)
     // Each waits for the answer of the one before it, so the receiver has a commit for each.
-    for (let at = 0; at < 200; at += 1)
-      await receiver.accept({ authorization: undefined, body: data(`V${at % 7}`, at) })
+    await send(receiver, ...upTo(200).map((at) => data(`V${at % 7}`, at)))
     const [front = 0, behind = 0] = [receiver, crm].map((each, at) => commits(each) - (before[at] ?? 0))
     expect(front).toBeGreaterThanOrEqual(200)
     expect(behind).toBeLessThan(front / 2)
     // The vehicles one after another, each in its order.
     const byVehicle = (seen: readonly number[]): number[] => seen.toSorted((one, other) => (one % 7) - (other % 7))
-    const inOrder = byVehicle(Array.from({ length: 200 }, (_one, at) => at))
+    const inOrder = byVehicle(upTo(200))
     await soon(() => expect(byVehicle(there)).toEqual(inOrder))
     await soon(() => expect(byVehicle(own)).toEqual(inOrder))
   })
 
   test('no newer message overtakes one there, while the branch is slow to say whether it has it', async () => {
     const clock = fakeClock()
-    const place = inFolder(newFolder())
+    const place = inFolder()
     const first = createReceiver({ secret: false, clock, inbox: place('inbox'), log: silence })
     first.on('data', () => new Promise(() => {}))
-    for (let at = 0; at < 3; at += 1) await first.accept({ authorization: undefined, body: data('A', at) })
+    await send(first, ...of('A', 0, 1, 2))
     await soon(() => expect(first.stats().running).toBe(1))
     const drained = first.drain({ handlerGraceMs: 0 })
     await clock.advance(1_000)
     expect((await drained).left).toBe(3)
-    let answer = (): void => {}
-    const answers = new Promise<void>((resolve) => (answer = resolve))
+    const answers = Promise.withResolvers<void>()
     let asked = 0
     const slow: InboxFactory = (settings) => {
       const inbox = place('crm')(settings)
@@ -536,34 +485,31 @@ describe('behind a receiver that stops', () => {
       if (archive === undefined) return expect.fail('The file has a list of messages.')
       const list: typeof archive.list = async (what, which) => {
         asked += 1
-        if (asked === 1) await answers
+        if (asked === 1) await answers.promise
         return archive.list(what, which)
       }
       return Object.assign(inbox, { archive: { ...archive, list } })
     }
-    const second = createReceiver({ secret: false, clock, inbox: place('inbox'), log: silence })
-    stops.push(() => second.drain())
-    const front: number[] = []
-    const behind: number[] = []
-    second.on('data', (event) => void front.push(odometer(event)))
+    const [front, behind]: [number[], number[]] = [[], []]
+    const second = newReceiver({ clock, inbox: place('inbox') }).on('data', (event) => void front.push(odometer(event)))
     branch(second, { name: 'crm', inbox: slow }).on('data', (event) => void behind.push(odometer(event)))
     await second.open()
     await soon(() => expect(asked).toBe(1))
     await clock.advance(1_000)
     await soon(() => expect(front).toEqual([0, 1, 2]))
-    for (const at of [3, 4]) await second.accept({ authorization: undefined, body: data('A', at) })
-    await soon(() => expect(front).toEqual([0, 1, 2, 3, 4]))
+    await send(second, ...of('A', 3, 4))
+    await soon(() => expect(front).toEqual(upTo(5)))
     expect(behind).toEqual([])
-    answer()
-    await soon(() => expect(behind).toEqual([0, 1, 2, 3, 4]))
+    answers.resolve()
+    await soon(() => expect(behind).toEqual(upTo(5)))
   })
 
   test('what waits on the branch is handled after the restart, and one gap says that nobody listened', async () => {
-    const place = inFolder(newFolder())
+    const place = inFolder()
     const seen: number[] = []
     const gaps: string[] = []
-    const start = (isDown: boolean): ReturnType<typeof createReceiver> => {
-      const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence })
+    const start = (isDown: boolean): Receiver => {
+      const receiver = newReceiver({ inbox: place('inbox') })
       branch(receiver, { name: 'crm', inbox: place('crm') })
         .on('data', (event) => {
           if (isDown) throw new Retry(200)
@@ -573,14 +519,13 @@ describe('behind a receiver that stops', () => {
       return receiver
     }
     const first = start(true)
-    for (let at = 0; at < 5; at += 1) await first.accept({ authorization: undefined, body: data('A', at) })
+    await send(first, ...of('A', ...upTo(5)))
     await soon(() => expect(first.stats().handled).toBe(5))
     await first.drain()
     const second = start(false)
-    stops.push(() => second.drain())
     await second.open()
     await soon(() => expect(gaps).toEqual(['stopped']), 4_000)
-    await soon(() => expect(seen).toEqual([0, 1, 2, 3, 4]))
+    await soon(() => expect(seen).toEqual(upTo(5)))
     expect(second.stats().branches?.['crm']).toMatchObject({ received: 0, recovered: 5, handled: 5 })
   })
 })
@@ -623,24 +568,19 @@ test('a receiver that stops while its branch opens logs no failure', async () =>
 })
 
 test('what waits on a branch need not fit into memory, also when older messages of a vehicle come later', async () => {
-  const place = inFolder(newFolder())
+  const place = inFolder()
   // A message that a part may skip is handed over at its turn.
-  const parts = [{ create: () => ({ admit: () => undefined }) }]
-  const receiver = createReceiver({ secret: false, inbox: place('inbox'), log: silence, parts })
-  stops.push(() => receiver.drain())
-  let open = (): void => {}
-  const isOpen = new Promise<void>((resolve) => (open = resolve))
-  let release = (): void => {}
-  const isReleased = new Promise<void>((resolve) => (release = resolve))
+  const receiver = newReceiver({ inbox: place('inbox'), parts: [{ create: () => ({ admit: () => undefined }) }] })
+  const [isOpen, isReleased] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const seen = new Map<string, number[]>()
   // This vehicle's messages are handed over when the branch has newer ones of others.
-  receiver.on('data', ({ vin }) => (vin === 'LATE' ? isReleased : undefined))
+  receiver.on('data', ({ vin }) => (vin === 'LATE' ? isReleased.promise : undefined))
   const crm = branch(receiver, { name: 'crm', inbox: place('crm'), timeoutMs: 600_000 }).on('data', async (event) => {
-    await isOpen
+    await isOpen.promise
     seen.set(event.vin, [...(seen.get(event.vin) ?? []), odometer(event)])
   })
   const post = async (vin: string, from: number, count: number): Promise<void> => {
-    const body = Array.from({ length: count }, (_one, at) => data(vin, from + at))
+    const body = of(vin, ...upTo(count, from))
     expect((await receiver.accept({ authorization: undefined, body })).status).toBe(200)
   }
   await post('LATE', 0, 50)
@@ -648,31 +588,29 @@ test('what waits on a branch need not fit into memory, also when older messages 
   for (let at = 0; at < 24; at += 1) await post(`V${at}`, 0, 500)
   await soon(() => expect(crm.stats().received).toBe(12_001), 180_000)
   expect(crm.stats().lanes).toBeLessThanOrEqual(25)
-  release()
+  isReleased.resolve()
   await soon(() => expect(crm.stats().received).toBe(12_050), 180_000)
-  open()
+  isOpen.resolve()
   await soon(() => expect(crm.stats().handled).toBe(12_050), 180_000)
-  expect(seen.get('LATE')).toEqual(Array.from({ length: 50 }, (_one, at) => at))
-  for (let at = 0; at < 24; at += 1) expect(seen.get(`V${at}`)).toEqual(Array.from({ length: 500 }, (_one, to) => to))
+  expect(seen.get('LATE')).toEqual(upTo(50))
+  for (let at = 0; at < 24; at += 1) expect(seen.get(`V${at}`)).toEqual(upTo(500))
   expect(crm.stats()).toMatchObject({ pending: { messages: 0 }, recovered: 0 })
 }, 600_000)
 
 test('a branch starts few handlers of its backlog while the process is busy', async () => {
-  const receiver = createReceiver({ secret: false, log: silence })
-  stops.push(() => receiver.drain())
-  let open = (): void => {}
-  const isOpen = new Promise<void>((resolve) => (open = resolve))
+  const receiver = newReceiver()
+  const isOpen = Promise.withResolvers<void>()
   let isBusy = true
   let started = 0
   const crm = branch(receiver, { name: 'crm', inbox: memoryInbox() }).on('data', () => {
     started += 1
-    return isBusy ? isOpen : undefined
+    return isBusy ? isOpen.promise : undefined
   })
-  const body = Array.from({ length: 2_000 }, (_one, at) => data(`V${at % 100}`, at))
+  const body = upTo(2_000).map((at) => data(`V${at % 100}`, at))
   expect((await receiver.accept({ authorization: undefined, body })).status).toBe(200)
   await soon(() => expect(crm.stats().received).toBe(2_000))
   await soon(() => expect(started).toBe(16))
-  open()
+  isOpen.resolve()
   isBusy = false
   for (let task = 0; task < 40; task += 1) {
     // Between two looks at the timers, so that each of them sees the whole task.
@@ -690,39 +628,26 @@ test('an inbox of a branch that does not answer holds the receiver for a second,
   const clock = fakeClock()
   const lines: string[] = []
   const answers: (() => void)[] = []
-  const memory = memoryInbox()
-  const slow: InboxFactory = (settings) => {
-    const inbox: Inbox = memory(settings)
-    const { put } = inbox
-    return Object.assign(inbox, {
-      async put(messages: Parameters<Inbox['put']>[0]) {
-        await new Promise<void>((resolve) => answers.push(resolve))
-        return put(messages)
-      },
-    })
-  }
-  const receiver = createReceiver({ secret: false, clock, log: logInto(lines) })
-  const rung: number[] = []
-  receiver.on('data', (event) => void rung.push(odometer(event)))
-  const behind: number[] = []
+  const slow = waiting(memoryInbox(), 'put', () => new Promise<void>((resolve) => answers.push(resolve)))
+  const [rung, behind]: [number[], number[]] = [[], []]
+  const receiver = newReceiver({ clock, log: logInto(lines) }).on('data', (event) => void rung.push(odometer(event)))
   branch(receiver, { name: 'crm', inbox: slow }).on('data', (event) => void behind.push(odometer(event)))
-  const post = (at: number): unknown => receiver.accept({ authorization: undefined, body: data('A', at) })
   const { settled } = await deliver(receiver, message.data({ Odometer: 0 }, { vin: 'A' }))
   await soon(() => expect(answers).toHaveLength(1))
   expect(rung).toEqual([])
   await clock.advance(1_000)
   await soon(() => expect(rung).toEqual([0]))
-  for (const at of [1, 2, 3]) await post(at)
+  await send(receiver, ...of('A', 1, 2, 3))
   await soon(() => expect(rung).toEqual([0, 1, 2, 3]))
   expect(lines.filter((line) => line.includes('slow'))).toHaveLength(1)
   for (const answer of answers.splice(0)) answer()
   await settled
   expect(behind).toContain(0)
   await soon(() => expect(behind).toEqual([0, 1, 2, 3]))
-  await post(4)
+  await send(receiver, data('A', 4))
   await soon(() => expect(answers).toHaveLength(1))
   answers[0]?.()
-  await soon(() => expect(behind).toEqual([0, 1, 2, 3, 4]))
+  await soon(() => expect(behind).toEqual(upTo(5)))
   expect(lines.filter((line) => line.includes('fast enough again'))).toHaveLength(1)
 })
 
@@ -730,36 +655,17 @@ test.each(['opens late', 'never opens'])(
   'what waits at a start has its turn once a branch is open, so that kills meanwhile are no crashes of it: one that %s',
   async (how) => {
     const clock = fakeClock()
-    const place = inFolder(newFolder())
+    const place = inFolder()
     const before = createReceiver({ secret: false, clock, log: silence, inbox: place('inbox') })
-    before.on('data', () => {
-      throw new Error('not in this process')
-    })
-    await before.accept({ authorization: undefined, body: data('A', 1) })
+    before.on('data', () => Promise.reject(new Error('not in this process')))
+    await send(before, data('A', 1))
     await soon(() => expect(before.stats().retried + (before.stats().failing?.messages ?? 0)).toBeGreaterThan(0))
     await before.drain()
     let claims = 0
-    const kept = place('inbox')
-    const counting: InboxFactory = (settings) => {
-      const inbox: Inbox = kept(settings)
-      const { claim } = inbox
-      return Object.assign(inbox, {
-        claim(id: string) {
-          claims += 1
-          return claim(id)
-        },
-      })
-    }
+    const counting = waiting(place('inbox'), 'claim', () => (claims += 1))
     const opened = Promise.withResolvers<void>()
-    const late: InboxFactory = (settings) => {
-      const inbox: Inbox = memoryInbox()(settings)
-      const { open } = inbox
-      return Object.assign(inbox, {
-        open: (options: Parameters<Inbox['open']>[0]) => opened.promise.then(() => open(options)),
-      })
-    }
-    const receiver = createReceiver({ secret: false, clock, log: silence, inbox: counting })
-    stops.push(() => receiver.drain({ deadlineMs: 0 }))
+    const late = waiting(memoryInbox(), 'open', () => opened.promise)
+    const receiver = newReceiver({ clock, inbox: counting }, { deadlineMs: 0 })
     const handled: number[] = []
     receiver.on('data', (event) => void handled.push(odometer(event)))
     branch(receiver, { name: 'crm', inbox: late }).on('data', () => {})
@@ -778,39 +684,22 @@ test.each(['opens late', 'never opens'])(
 )
 
 test.each([
-  ['fails to open', true],
-  ['refuses each message', false],
-])('an inbox of a branch that %s after seconds holds the receiver once', async (_how, opens) => {
+  ['fails to open', 'open'],
+  ['refuses each message', 'put'],
+] as const)('an inbox of a branch that %s after seconds holds the receiver once', async (_how, call) => {
   const clock = fakeClock()
   let isDown = true
-  const memory = memoryInbox()
-  const afterSeconds = async (): Promise<void> => {
+  const down = waiting(memoryInbox(), call, async () => {
     if (!isDown) return
     await new Promise<void>((resolve) => clock.after(3_000, resolve))
     throw new FleethookError('inbox_unavailable', 'No connection within 3 s.')
-  }
-  const down: InboxFactory = (settings) => {
-    const inbox: Inbox = memory(settings)
-    const { open, put } = inbox
-    return Object.assign(inbox, {
-      async open(options: Parameters<Inbox['open']>[0]) {
-        if (opens) await afterSeconds()
-        return open(options)
-      },
-      async put(messages: Parameters<Inbox['put']>[0]) {
-        if (!opens) await afterSeconds()
-        return put(messages)
-      },
-    })
-  }
-  const receiver = createReceiver({ secret: false, clock, log: silence })
-  stops.push(() => receiver.drain({ deadlineMs: 0 }))
+  })
+  const receiver = newReceiver({ clock }, { deadlineMs: 0 })
   const waited: number[] = []
   receiver.on('data', (event) => void waited.push(clock.now() - event.receivedAt.getTime()))
   const crm = branch(receiver, { name: 'crm', inbox: down }).on('data', () => {})
-  const post = (at: number): unknown => receiver.accept({ authorization: undefined, body: data('A', at) })
-  for (let at = 0; at < 20; at += 1) {
-    await post(at)
+  for (const at of upTo(20)) {
+    await send(receiver, data('A', at))
     await clock.advance(1_000)
   }
   await soon(() => expect(waited).toHaveLength(20))
@@ -819,7 +708,7 @@ test.each([
   await soon(async () => {
     await clock.advance(1_000)
     const { handled } = crm.stats()
-    await post(99)
+    await send(receiver, data('A', 99))
     await soon(() => expect(crm.stats().handled).toBeGreaterThan(handled), 1_000)
   })
   await soon(() => expect(crm.stats().pending.messages).toBe(0))
@@ -829,23 +718,13 @@ test('an inbox of a branch that answers others is busy, and the receiver waits u
   const clock = fakeClock()
   const lines: string[] = []
   const answers = new Map<string, () => void>()
-  const memory = memoryInbox()
-  const busy: InboxFactory = (settings) => {
-    const inbox: Inbox = memory(settings)
-    const { put } = inbox
-    return Object.assign(inbox, {
-      async put(messages: Parameters<Inbox['put']>[0]) {
-        const [first] = messages
-        if (first?.kind === 'wire') await new Promise<void>((resolve) => answers.set(first.lane.at(-1) ?? '', resolve))
-        return put(messages)
-      },
-    })
-  }
-  const receiver = createReceiver({ secret: false, clock, log: logInto(lines) })
+  const busy = waiting(memoryInbox(), 'put', ([first]: Parameters<Inbox['put']>[0]) =>
+    first?.kind === 'wire' ? new Promise<void>((resolve) => answers.set(first.lane, resolve)) : undefined,
+  )
   const rung: string[] = []
-  receiver.on('data', (event) => void rung.push(event.vin))
+  const receiver = newReceiver({ clock, log: logInto(lines) }).on('data', (event) => void rung.push(event.vin))
   branch(receiver, { name: 'crm', inbox: busy }).on('data', () => {})
-  for (const vin of ['A', 'B', 'C']) await receiver.accept({ authorization: undefined, body: data(vin, 1) })
+  await send(receiver, data('A', 1), data('B', 1), data('C', 1))
   await soon(() => expect(answers.size).toBe(3))
   await clock.advance(900)
   answers.get('B')?.()
@@ -857,19 +736,18 @@ test('an inbox of a branch that answers others is busy, and the receiver waits u
   expect(lines.filter((line) => line.includes('slow'))).toEqual([])
   answers.get('A')?.()
   await soon(() => expect(rung).toEqual(['B', 'C', 'A']))
-  await receiver.drain()
 })
 
 test('rules about time work on both sides, each with its own state', async () => {
   const clock = fakeClock()
-  const receiver = createReceiver({ secret: false, clock, log: silence, parts: [vehicles({ fields: ['Gear'] })] })
+  const receiver = newReceiver({ clock, parts: [vehicles({ fields: ['Gear'] })] }, { deadlineMs: 0 })
   const told: string[] = []
   receiver.when(silent({ minutes: 5 }), ({ vin }) => void told.push(`front ${vin}`))
   branch(receiver, { name: 'crm', inbox: memoryInbox(), parts: [vehicles({ fields: ['Odometer'] })] }).when(
     silent({ minutes: 10 }),
     ({ vin, vehicle }) => void told.push(`crm ${vin} ${String(vehicle.value('Odometer'))}`),
   )
-  await receiver.accept({ authorization: undefined, body: { ...data('A', 7), createdAt: new Date(clock.now()) } })
+  await send(receiver, { ...data('A', 7), createdAt: new Date(clock.now()) })
   await soon(() => expect(receiver.stats().branches?.['crm']?.handled).toBe(1))
   await clock.advance(5 * 60_000 + 20_000)
   await soon(() => expect(told).toEqual(['front A']))
@@ -878,7 +756,7 @@ test('rules about time work on both sides, each with its own state', async () =>
 })
 
 describe('at construction', () => {
-  const folder = newFolder()
+  const folder = newFolder('branch')
   const db = { connect: () => {}, query: () => {}, on: () => {} } as never
   const objects = (): never => undefined as never
   const all = {
@@ -929,7 +807,7 @@ describe('at construction', () => {
 
   test.each(['sqlite', 'postgres'] as const)('refuses a place that another branch has: %s', (kind) => {
     const receiver = createReceiver({ secret: false, inbox: all[kind](), log: silence })
-    const file = join(newFolder(), 'crm.db')
+    const file = join(newFolder('branch'), 'crm.db')
     const place = (): InboxFactory =>
       kind === 'sqlite' ? sqliteInbox({ path: file }) : postgresInbox({ db, schema: 'crm' })
     branch(receiver, { name: 'crm', inbox: place() })

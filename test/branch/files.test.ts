@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { createReceiver, type Receiver } from 'fleethook'
+import { createReceiver } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { afterEach, expect, test } from 'vitest'
@@ -12,14 +12,6 @@ afterEach(async () => {
   for (const stop of stops.splice(0)) await stop()
 })
 
-interface Deployed {
-  readonly receiver: Receiver
-  readonly lines: readonly string[]
-  /** What handlers got: `crm 1`. */
-  readonly seen: readonly string[]
-  readonly post: (vin: string, at: number) => Promise<unknown>
-}
-
 interface Deployment {
   readonly folder: string
   /** The name of the branch, and its file. */
@@ -28,8 +20,9 @@ interface Deployment {
   readonly adopt?: string
 }
 
-async function deploy({ folder, branches, isDown = false, adopt }: Deployment): Promise<Deployed> {
+async function deploy({ folder, branches, isDown = false, adopt }: Deployment) {
   const lines: string[] = []
+  /** What handlers got: `crm 1`. */
   const seen: string[] = []
   const pattern = adopt === undefined ? {} : { adopt: join(folder, adopt) }
   const inbox = sqliteInbox({ path: join(folder, 'inbox.db'), ...pattern })

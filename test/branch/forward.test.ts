@@ -1,7 +1,7 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { createReceiver, memoryInbox, type Receiver } from 'fleethook'
+import { createReceiver, memoryInbox } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import type { Claim, InboxFactory } from 'fleethook/extend'
 import { forward as onNode, type ForwardOptions } from 'fleethook/forward'
@@ -24,18 +24,12 @@ interface Request {
   readonly headers: IncomingMessage['headers']
   readonly body: string
 }
-
-interface Destination {
-  readonly url: string
-  readonly requests: readonly Request[]
-}
+type Answer = (response: ServerResponse, request: Request, at: number) => void
 
 /** A server that answers as the test says. */
-async function destination(
-  answer: (response: ServerResponse, request: Request, at: number) => void,
-): Promise<Destination> {
+async function destination(answer: Answer) {
   const requests: Request[] = []
-  const server: Server = createServer((incoming, response) => {
+  const server = createServer((incoming, response) => {
     let body = ''
     incoming.on('data', (part) => (body += String(part)))
     incoming.on('end', () => {
@@ -54,6 +48,12 @@ async function destination(
 
 const ok = (response: ServerResponse): void => void response.end('{"text":"Success","code":0}')
 
+/** Answers so at first, and then takes each message. */
+const atFirst =
+  (status: number, headers: Readonly<Record<string, string>> = {}, times = 1): Answer =>
+  (response, _request, at) =>
+    at <= times ? void response.writeHead(status, headers).end('private words') : ok(response)
+
 const lines: string[] = []
 const secret = 'the-secret-of-staging'
 
@@ -61,20 +61,30 @@ describe.each([
   ['on Node', onNode],
   ['with fetch', anywhere],
 ])('%s', (_name, forward) => {
-  function receiverTo(url: string, options: Partial<ForwardOptions> = {}, clock = fakeClock()): Receiver {
-    lines.length = 0
+  /** A receiver with a branch that forwards to a server. */
+  function receiverTo(to: string, options: Partial<ForwardOptions> = {}, clock = fakeClock(), inbox = memoryInbox()) {
     const receiver = createReceiver({ secret: false, clock, log: logInto(lines), logErrorText: true })
     stops.push(() => receiver.drain({ deadlineMs: 0 }))
-    branch(receiver, { name: 'staging', inbox: memoryInbox() }).on('*', forward({ to: url, auth: secret, ...options }))
-    return receiver
+    branch(receiver, { name: 'staging', inbox }).on('*', forward({ to, auth: secret, ...options }))
+    return {
+      ...{ receiver, clock, staging: () => receiver.stats().branches?.['staging'] },
+      async post(...numbers: readonly number[]) {
+        for (const at of numbers) await receiver.accept({ authorization: undefined, body: data('A', at) })
+      },
+      /** Lets the time pass until the check holds. */
+      until: (check: () => void, stepMs = 1_000) => soon(async () => (await clock.advance(stepMs), check())),
+    }
   }
 
-  const staging = (receiver: Receiver): NonNullable<ReturnType<Receiver['stats']>['branches']>[string] | undefined =>
-    receiver.stats().branches?.['staging']
+  async function forwarding(answer: Answer, options: Partial<ForwardOptions> = {}, clock = fakeClock()) {
+    lines.length = 0
+    const { url, requests } = await destination(answer)
+    const isSent = (count: number): void => expect(requests).toHaveLength(count)
+    return { ...receiverTo(url, options, clock), url, requests, isSent }
+  }
 
   test('posts each message as it came, with the secret as the service sends it and the id of the receipt', async () => {
-    const { url, requests } = await destination(ok)
-    const receiver = receiverTo(url)
+    const { receiver, requests, isSent } = await forwarding(ok)
     const bodies = [
       data('A', 1),
       { vin: 'A', createdAt: '2024-02-24T04:58:44Z', data: [{ key: 'Odometer', value: { doubleValue: 2.5 } }] },
@@ -82,7 +92,7 @@ describe.each([
       { what: 'is this' },
     ]
     for (const body of bodies) await receiver.accept({ authorization: undefined, body })
-    await soon(() => expect(requests).toHaveLength(4))
+    await soon(() => isSent(4))
     const byBody = new Map(requests.map((request) => [request.body, request.headers]))
     expect([...byBody.keys()].toSorted()).toEqual(bodies.map((body) => JSON.stringify(body)).toSorted())
     for (const [at, body] of bodies.entries()) {
@@ -101,12 +111,11 @@ describe.each([
     const behind: unknown[] = []
     const second = createReceiver({ secret }).on('*', (event) => void behind.push([event.id, event.topic]))
     const before: unknown[] = []
-    const { url } = await destination((response, request) => {
+    const { receiver } = await forwarding((response, request) => {
       void second
         .accept({ authorization: request.headers.authorization, body: request.body })
         .then(({ status, body }) => response.writeHead(status).end(body))
     })
-    const receiver = receiverTo(url)
     receiver.on('*', (event) => void before.push([event.id, event.topic]))
     for (const each of [message.data({ Gear: 'D' }), message.state('online'), message.alerts(), message.errors()])
       await deliver(receiver, each)
@@ -116,17 +125,10 @@ describe.each([
 
   test('signs as Standard Webhooks says, with a time of its own for each attempt', async () => {
     const sign = `whsec_${Buffer.from('a secret of twenty-four').toString('base64')}`
-    const { url, requests } = await destination((response, _request, at) =>
-      at === 1 ? response.writeHead(503).end() : ok(response),
-    )
-    const clock = fakeClock()
-    const receiver = receiverTo(url, { sign }, clock)
-    await receiver.accept({ authorization: undefined, body: data('A', 1) })
-    await soon(() => expect(requests).toHaveLength(1))
-    await soon(async () => {
-      await clock.advance(1_000)
-      expect(requests).toHaveLength(2)
-    })
+    const { requests, post, until, isSent } = await forwarding(atFirst(503), { sign })
+    await post(1)
+    await soon(() => isSent(1))
+    await until(() => isSent(2))
     const webhook = new Webhook(sign)
     for (const { headers, body } of requests)
       expect(webhook.verify(body, headers as Record<string, string>)).toEqual(data('A', 1))
@@ -136,31 +138,21 @@ describe.each([
 
   describe('what follows from the answer', () => {
     test.each([408, 425, 429, 500, 502, 503, 504, 599])('%i is tried again, in order per vehicle', async (status) => {
-      const { url, requests } = await destination((response, _request, at) =>
-        at <= 2 ? response.writeHead(status).end('why it failed') : ok(response),
-      )
-      const clock = fakeClock()
-      const receiver = receiverTo(url, {}, clock)
-      for (const at of [1, 2, 3]) await receiver.accept({ authorization: undefined, body: data('A', at) })
-      await soon(async () => {
-        await clock.advance(1_000)
-        expect(staging(receiver)?.handled).toBe(3)
-      })
+      const { requests, post, until, staging } = await forwarding(atFirst(status, {}, 2))
+      await post(1, 2, 3)
+      await until(() => expect(staging()?.handled).toBe(3))
       expect(requests.map(({ body }) => JSON.parse(body).data.Odometer)).toEqual([1, 1, 1, 2, 3])
-      expect(lines.join()).not.toContain('why it failed')
+      expect(lines.join()).not.toContain('private words')
     })
 
     test.each([400, 401, 403, 404, 409, 410, 413, 422, 301, 302, 307, 308, 304, 600, 999])(
       '%i is a dead letter at once, and the vehicle goes on',
       async (status) => {
         const other = await destination(ok)
-        const { url, requests } = await destination((response, _request, at) =>
-          at === 1 ? response.writeHead(status, { location: other.url }).end('private words') : ok(response),
-        )
-        const receiver = receiverTo(url)
-        for (const at of [1, 2]) await receiver.accept({ authorization: undefined, body: data('A', at) })
-        await soon(() => expect(staging(receiver)).toMatchObject({ handled: 1, deadLettered: 1, retried: 0 }))
-        expect(requests).toHaveLength(2)
+        const { post, staging, isSent } = await forwarding(atFirst(status, { location: other.url }))
+        await post(1, 2)
+        await soon(() => expect(staging()).toMatchObject({ handled: 1, deadLettered: 1, retried: 0 }))
+        isSent(2)
         expect(other.requests).toEqual([])
         const said = lines.join('\n')
         expect(said).toContain(`/hook ${status >= 300 && status < 400 ? 'redirects' : `answered ${status}`}`)
@@ -174,165 +166,114 @@ describe.each([
       ['soon', 1_000],
       ['2050.5', 1_000],
     ])('Retry-After %s is honored', async (after, ms) => {
-      const { url, requests } = await destination((response, _request, at) =>
-        at === 1
-          ? response.writeHead(429, { 'retry-after': typeof after === 'string' ? after : after() }).end()
-          : ok(response),
-      )
-      const clock = fakeClock()
-      const receiver = receiverTo(url, {}, clock)
-      await receiver.accept({ authorization: undefined, body: data('A', 1) })
-      await soon(() => expect(staging(receiver)?.failing?.messages).toBe(1))
+      const retryAfter = typeof after === 'string' ? after : after()
+      const { post, clock, staging, until, isSent } = await forwarding(atFirst(429, { 'retry-after': retryAfter }))
+      await post(1)
+      await soon(() => expect(staging()?.failing?.messages).toBe(1))
       await clock.advance(ms - 2_000)
-      expect(requests).toHaveLength(1)
-      await soon(async () => {
-        await clock.advance(500)
-        expect(requests).toHaveLength(2)
-      })
+      isSent(1)
+      await until(() => isSent(2), 500)
     })
 
     test.each(['0', new Date(0).toUTCString()])('Retry-After %s makes no wait shorter', async (after) => {
-      const { url, requests } = await destination((response, _request, at) =>
-        at === 1 ? response.writeHead(503, { 'retry-after': after }).end() : ok(response),
-      )
-      const clock = fakeClock()
-      const receiver = receiverTo(url, {}, clock)
-      await receiver.accept({ authorization: undefined, body: data('A', 1) })
-      await soon(() => expect(staging(receiver)?.failing?.messages).toBe(1))
+      const { post, clock, staging, until, isSent } = await forwarding(atFirst(503, { 'retry-after': after }))
+      await post(1)
+      await soon(() => expect(staging()?.failing?.messages).toBe(1))
       await clock.advance(400)
-      expect([requests.length, staging(receiver)?.running]).toEqual([1, 0])
-      await soon(async () => {
-        await clock.advance(100)
-        expect(requests).toHaveLength(2)
-      })
+      isSent(1)
+      expect(staging()?.running).toBe(0)
+      await until(() => isSent(2), 100)
     })
 
     test('Retry-After is honored through a restart', async () => {
-      const { url, requests } = await destination((response, _request, at) =>
-        at === 1 ? response.writeHead(429, { 'retry-after': '3600' }).end() : ok(response),
-      )
+      const { url, requests } = await destination(atFirst(429, { 'retry-after': '3600' }))
       const clock = unwatched(fakeClock())
       const path = join(newFolder('retry-after'), 'staging.db')
-      const start = (): Receiver => {
-        const receiver = createReceiver({ secret: false, clock, log: logInto(lines) })
-        stops.push(() => receiver.drain({ deadlineMs: 0 }))
-        const inbox = sqliteInbox({ path })
-        branch(receiver, { name: 'staging', inbox }).on('*', forward({ to: url, auth: secret }))
-        return receiver
-      }
+      const start = () => receiverTo(url, {}, clock, sqliteInbox({ path }))
       const first = start()
-      await first.accept({ authorization: undefined, body: data('A', 1) })
-      await soon(() => expect(staging(first)?.failing?.messages).toBe(1))
-      await first.drain({ handlerGraceMs: 0 })
-      const second = start()
-      await second.open()
-      await soon(() => expect(staging(second)?.recovered).toBe(1))
+      await first.post(1)
+      await soon(() => expect(first.staging()?.failing?.messages).toBe(1))
+      await first.receiver.drain({ handlerGraceMs: 0 })
+      const { receiver, staging, until } = start()
+      await receiver.open()
+      await soon(() => expect(staging()?.recovered).toBe(1))
       for (let minutes = 0; minutes < 59; minutes += 1) {
         await clock.advance(60_000)
-        await soon(() => expect(staging(second)?.running).toBe(0))
+        await soon(() => expect(staging()?.running).toBe(0))
       }
       expect(requests).toHaveLength(1)
-      await soon(async () => {
-        await clock.advance(10_000)
-        expect(requests).toHaveLength(2)
-      })
+      await until(() => expect(requests).toHaveLength(2), 10_000)
     })
 
     test('a server that is down and says when to come back gets no message sooner, and the log says that it is down', async () => {
       let isDown = true
-      const { url, requests } = await destination((response) =>
+      const { receiver, requests, clock, staging, until, isSent } = await forwarding((response) =>
         isDown ? response.writeHead(503, { 'retry-after': '120' }).end() : ok(response),
       )
-      const clock = fakeClock()
-      const receiver = receiverTo(url, {}, clock)
       const vins = Array.from({ length: 20 }, (_, at) => `V${at}`)
       for (const at of [1, 2])
         for (const vin of vins) await receiver.accept({ authorization: undefined, body: data(vin, at) })
-      await soon(() => expect(requests).toHaveLength(20))
+      await soon(() => isSent(20))
       for (let seconds = 0; seconds < 115; seconds += 5) {
         await clock.advance(5_000)
-        await soon(() => expect(staging(receiver)?.running).toBe(0))
+        await soon(() => expect(staging()?.running).toBe(0))
       }
-      expect(requests).toHaveLength(20)
+      isSent(20)
       expect(lines.join('\n')).toContain('/hook answered 503')
-      expect(staging(receiver)?.paused).toHaveLength(1)
+      expect(staging()?.paused).toHaveLength(1)
       isDown = false
-      await soon(async () => {
-        await clock.advance(1_000)
-        expect(staging(receiver)?.handled).toBe(40)
-      })
+      await until(() => expect(staging()?.handled).toBe(40))
       expect(requests.slice(20)).toHaveLength(40)
     })
 
-    test('an answer that never ends does not keep the next message', async () => {
-      const { url, requests } = await destination((response) => {
-        response.writeHead(200)
-        response.write('and so on')
-      })
-      const receiver = receiverTo(url)
-      for (const at of [1, 2]) await receiver.accept({ authorization: undefined, body: data('A', at) })
-      await soon(() => expect(staging(receiver)?.handled).toBe(2))
-      expect(requests).toHaveLength(2)
-    })
-
-    test.each([
-      ['its end is late', (response: ServerResponse) => void response.writeHead(200).write('and so on')],
-      [
-        'it breaks off',
-        (response: ServerResponse) => void response.socket?.end('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nOK'),
-      ],
+    const unfinished: Answer = (response) => void response.writeHead(200).write('and so on')
+    test.each<readonly [how: string, Answer, Partial<ForwardOptions>]>([
+      ['its end never comes', unfinished, {}],
+      ['its end is late', unfinished, { timeoutMs: 500 }],
+      ['it breaks off', (response) => void response.socket?.end('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nOK'), {}],
       [
         'it has a wrong chunk',
-        (response: ServerResponse) => {
+        (response) => {
           response.writeHead(200).write('a chunk')
           setTimeout(() => response.socket?.end('no chunk at all\r\n'), 50)
         },
+        {},
       ],
-    ])('a 2xx is the answer, also when %s', async (_how, answer) => {
-      const { url, requests } = await destination(answer)
-      const receiver = receiverTo(url, { timeoutMs: 500 })
-      for (const at of [1, 2]) await receiver.accept({ authorization: undefined, body: data('A', at) })
-      await soon(() => expect(staging(receiver)).toMatchObject({ handled: 2, retried: 0 }))
-      expect(requests).toHaveLength(2)
+    ])('a 2xx is the answer, also when %s, and the next message follows', async (_how, answer, options) => {
+      const { post, staging, isSent } = await forwarding(answer, options)
+      await post(1, 2)
+      await soon(() => expect(staging()).toMatchObject({ handled: 2, retried: 0 }))
+      isSent(2)
     })
 
     test('a lost connection and a server that does not answer are tried again', async () => {
-      const { url, requests } = await destination((response, _request, at) => {
+      const answer: Answer = (response, _request, at) => {
         if (at === 1) response.destroy()
         else if (at > 2) ok(response)
-      })
-      const clock = fakeClock()
-      const receiver = receiverTo(url, { timeoutMs: 2_000 }, clock)
-      await receiver.accept({ authorization: undefined, body: data('A', 1) })
-      await soon(async () => {
-        await clock.advance(1_000)
-        expect(staging(receiver)?.handled).toBe(1)
-      })
-      expect(requests).toHaveLength(3)
+      }
+      const { post, staging, until, isSent } = await forwarding(answer, { timeoutMs: 2_000 })
+      await post(1)
+      await until(() => expect(staging()?.handled).toBe(1))
+      isSent(3)
       expect(lines.join('\n')).toContain('could not be reached')
     })
 
     test('an answer that is none is tried again', async () => {
-      const { url, requests } = await destination((response, _request, at) => {
+      const { post, staging, until, isSent } = await forwarding((response, _request, at) => {
         if (at > 3) ok(response)
         else if (at === 1)
           response.socket?.end('HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n')
         else response.socket?.end(at === 2 ? 'nonsense' : 'HTTP/1.1 200 OK\r\nContent-')
       })
-      const clock = fakeClock()
-      const receiver = receiverTo(url, {}, clock)
-      await receiver.accept({ authorization: undefined, body: data('A', 1) })
-      await soon(async () => {
-        await clock.advance(1_000)
-        expect(staging(receiver)?.handled).toBe(1)
-      })
-      expect(requests).toHaveLength(4)
+      await post(1)
+      await until(() => expect(staging()?.handled).toBe(1))
+      isSent(4)
     })
 
     test('a long answer is not read to its end', async () => {
       let sent = 0
       let isCut = false
-      const { url } = await destination((response) => {
+      const { post, staging } = await forwarding((response) => {
         response.writeHead(200)
         response.on('close', () => (isCut = true))
         const more = (): void => {
@@ -342,9 +283,8 @@ describe.each([
         response.on('drain', more)
         more()
       })
-      const receiver = receiverTo(url)
-      await receiver.accept({ authorization: undefined, body: data('A', 1) })
-      await soon(() => expect(staging(receiver)?.handled).toBe(1))
+      await post(1)
+      await soon(() => expect(staging()?.handled).toBe(1))
       await soon(() => expect(isCut).toBe(true))
       expect(sent).toBeLessThan(50_000_000)
     })
@@ -377,18 +317,17 @@ describe.each([
     })
 
     test('it is tried for 24 hours, whatever the receiver does with others', async () => {
-      const { url } = await destination((response) => response.writeHead(503).end())
       const clock = unwatched(fakeClock())
-      const receiver = receiverTo(url, {}, clock)
-      await receiver.accept({ authorization: undefined, body: data('A', 1) })
+      const { post, staging } = await forwarding((response) => response.writeHead(503).end(), {}, clock)
+      await post(1)
       for (let hour = 0; hour < 23; hour += 1) {
-        await soon(() => expect(staging(receiver)?.running).toBe(0))
+        await soon(() => expect(staging()?.running).toBe(0))
         await clock.advance(3_600_000)
       }
-      expect(staging(receiver)?.deadLettered).toBe(0)
+      expect(staging()?.deadLettered).toBe(0)
       await soon(async () => {
         await clock.advance(600_000)
-        expect(staging(receiver)?.deadLettered).toBe(1)
+        expect(staging()?.deadLettered).toBe(1)
       }, 30_000)
     })
   })
@@ -413,15 +352,14 @@ describe.each([
 
   test.runIf(forward === onNode)('a connection that the other server has closed meanwhile is no failure', async () => {
     const used = new Set<unknown>()
-    const { url, requests } = await destination((response) => {
+    const { requests, post, staging } = await forwarding((response) => {
       const isUsed = used.has(response.socket)
       used.add(response.socket)
       if (isUsed) response.socket?.resetAndDestroy()
       else ok(response)
     })
-    const receiver = receiverTo(url)
-    for (const at of [1, 2, 3]) await receiver.accept({ authorization: undefined, body: data('A', at) })
-    await soon(() => expect(staging(receiver)).toMatchObject({ handled: 3, retried: 0 }))
+    await post(1, 2, 3)
+    await soon(() => expect(staging()).toMatchObject({ handled: 3, retried: 0 }))
     expect(requests.map(({ body }) => JSON.parse(body).data.Odometer)).toEqual([1, 2, 2, 3, 3])
   })
 })
