@@ -105,7 +105,7 @@ test('a timer of a branch waits behind a message that is about to be handed over
   stops.push(() => receiver.drain())
   const told: string[] = []
   const parts = [vehicles({ fields: ['Gear'] })]
-  const crm = branch(receiver, { name: 'crm', inbox: inFolder(newFolder())('crm'), parts }).when(
+  const crm = branch(receiver, { name: 'crm', inbox: inFolder()('crm'), parts }).when(
     starts(is('Gear', 'P'), { first: true }).after({ minutes: 2 }),
     ({ vin }) => void told.push(vin),
   )
@@ -534,7 +534,7 @@ test('a branch whose inbox cannot be opened says so once, and not for each messa
   const lines: string[] = []
   const receiver = createReceiver({ secret: false, clock: fakeClock(), log: logInto(lines) })
   stops.push(() => receiver.drain())
-  branch(receiver, { name: 'crm', inbox: sqliteInbox({ path: newFolder() }) }).on('data', () => {})
+  branch(receiver, { name: 'crm', inbox: sqliteInbox({ path: newFolder('branch') }) }).on('data', () => {})
   for (let at = 1; at <= 20; at += 1) {
     await receiver.accept({ authorization: undefined, body: data('A', at) })
     await soon(() => expect(receiver.stats().branches?.['crm']?.refused).toEqual({ inbox_unavailable: at }))
@@ -544,7 +544,7 @@ test('a branch whose inbox cannot be opened says so once, and not for each messa
 
 test('a receiver that stops while its branch opens logs no failure', async () => {
   const lines: string[] = []
-  const place = inFolder(newFolder())
+  const place = inFolder()
   const receiver = createReceiver({ secret: false, log: logInto(lines), inbox: place('inbox') })
   const drained = Promise.withResolvers<void>()
   const opened: Promise<unknown>[] = []
