@@ -3,12 +3,13 @@
  *
  * @module
  */
-import { pause } from '../../src/base/clock.ts'
+import { pause, resolvedOr } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { aFunction, checkOption, milliseconds, type Rule, withMethods } from '../../src/base/options.ts'
 import type { DrainResult, Drainable } from '../../src/hosting/drainable.ts'
 import type { Clock } from '../../src/base/clock.ts'
 import type { InboxFactory } from '../../src/inbox/inbox.ts'
+import { hostedBy } from '../../src/receiver/hosted.ts'
 import { givenOnce } from './forwarding.ts'
 import { type ConnectionOf, type TransactionPool, transactionsOn, watchPool } from '../../src/once/pool.ts'
 import {
@@ -173,8 +174,13 @@ export async function handleWaiting(receiver: Drainable, { forMs }: { readonly f
     throw new FleethookError('option_invalid', 'handleWaiting takes a receiver with a postgresInbox.')
   const untilMs = performance.now() + forMs
   await receiver.open()
-  const { reader, clock } = systemOf() ?? notAttached()
-  while (reader?.isIdle === false && performance.now() < untilMs) await pause(clock, 10)
+  const { clock } = systemOf() ?? notAttached()
+  const branches = [...(hostedBy(receiver)?.intake.parts.behind.byName.values() ?? [])]
+  // One that cannot be opened says so itself.
+  await resolvedOr(Promise.allSettled(branches.map((branch) => branch.open())), clock, forMs)
+  const all = [receiver, ...branches]
+  const waits = (): boolean => all.some(({ inbox }) => systems.get(inbox)?.()?.reader?.isIdle === false)
+  while (waits() && performance.now() < untilMs) await pause(clock, 10)
   return receiver.drain({ deadlineMs: 5_000 })
 }
 

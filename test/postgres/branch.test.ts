@@ -1,10 +1,11 @@
 import { createReceiver, vehicles } from 'fleethook'
 import { branch } from 'fleethook/branch'
-import { postgresInbox } from 'fleethook/inbox/postgres'
+import { handleWaiting, postgresInbox } from 'fleethook/inbox/postgres'
 import { is, starts } from 'fleethook/when'
 import { expect, test, vi } from 'vitest'
 import { logInto } from '../dispatch/scene.ts'
 import { hasPostgres } from '../once/servers.ts'
+import { quiet } from './quiet.ts'
 import { post, receiverOn, sceneOfFile, vinOf } from './scene.ts'
 
 const scene = sceneOfFile()
@@ -172,3 +173,25 @@ test.skipIf(!hasPostgres)(
     await Promise.all(receivers.map((receiver) => receiver.drain()))
   },
 )
+
+test.skipIf(!hasPostgres)('handleWaiting returns when nothing waits on a branch either', async () => {
+  const { newPool, prepare } = scene
+  await prepare('front_cron')
+  await prepare('crm_cron')
+  const { receiver } = receiverOn({ db: newPool(), schema: 'front_cron', role: 'receive' })
+  await receiver.open()
+  for (let n = 0; n < 30; n += 1) await post(receiver, n % 6, n)
+  await receiver.drain()
+  const handled: number[] = []
+  const inbox = postgresInbox({ db: newPool(), schema: 'front_cron', role: 'handle' })
+  const worker = createReceiver({ secret: false, log: quiet, inbox }).on('data', () => {})
+  branch(worker, { name: 'crm', inbox: postgresInbox({ db: newPool(), schema: 'crm_cron' }) }).on(
+    'data',
+    async (event) => {
+      await new Promise((resolve) => setTimeout(resolve, 20))
+      handled.push(Number(event.data.Odometer))
+    },
+  )
+  await handleWaiting(worker, { forMs: 20_000 })
+  expect(handled).toHaveLength(30)
+})
