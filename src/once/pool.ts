@@ -32,28 +32,47 @@ interface Emitter {
 const canEmit = (value: unknown): value is Emitter =>
   typeof value === 'object' && value !== null && 'on' in value && typeof value.on === 'function'
 
-/** Pools and connections whose errors are heard. Each handler that writes exactly once has the same pool. */
-const heard = /* @__PURE__ */ new WeakSet<object>()
+interface Watched {
+  readonly watch: (connection: unknown) => void
+  readonly hearers: Set<(notice: unknown) => void>
+}
+
+/** Each handler that writes exactly once has the same pool, and each receiver of a function that a timer calls. */
+const watched = /* @__PURE__ */ new WeakMap<object, Watched>()
+
+function startToWatch(pool: object): Watched {
+  const hearers: Watched['hearers'] = new Set()
+  const known = new WeakSet<object>()
+  const watch = (connection: unknown): void => {
+    if (!canEmit(connection) || known.has(connection)) return
+    known.add(connection)
+    connection.on('error', () => {})
+    connection.on('notice', (notice) => {
+      for (const hear of hearers) hear(notice)
+    })
+  }
+  // A client that is no pool is its own connection.
+  watch(pool)
+  if (canEmit(pool)) for (const event of ['connect', 'acquire']) pool.on(event, watch)
+  const found: Watched = { watch, hearers }
+  watched.set(pool, found)
+  return found
+}
 
 /**
  * Listens to errors of a pool and of its connections, also of those that it has already: with `pg`, an error that nobody listens to ends the
- * process. Call what it returns with each connection that is taken. Before that, nothing of the connection can be heard.
+ * process. Call `watch` with each connection that is taken. Before that, nothing of the connection can be heard. `stop` ends the notices.
  */
-export function watchPool(pool: object, noticed?: (notice: unknown) => void): (connection: object) => void {
-  const asked = new WeakSet<object>()
-  const watch = (connection: unknown): void => {
-    if (!canEmit(connection)) return
-    if (!heard.has(connection)) connection.on('error', () => {})
-    heard.add(connection)
-    if (noticed !== undefined && !asked.has(connection)) connection.on('notice', noticed)
-    asked.add(connection)
+export function watchPool(
+  pool: object,
+  noticed?: (notice: unknown) => void,
+): { readonly watch: (connection: object) => void; readonly stop: () => void } {
+  const { watch, hearers } = watched.get(pool) ?? startToWatch(pool)
+  if (noticed !== undefined) hearers.add(noticed)
+  const stop = (): void => {
+    if (noticed !== undefined) hearers.delete(noticed)
   }
-  const isKnown = heard.has(pool)
-  // A client that is no pool is its own connection.
-  watch(pool)
-  if (canEmit(pool) && !(isKnown && noticed === undefined))
-    for (const event of ['connect', 'acquire']) pool.on(event, watch)
-  return watch
+  return { watch, stop }
 }
 
 /**
@@ -68,7 +87,7 @@ WHERE pg_catalog.current_setting(l.name) OPERATOR(pg_catalog.=) '0'`
 export function transactionsOn<Pool extends TransactionPool>(
   pool: Pool,
 ): (work: (connection: ConnectionOf<Pool>) => Promise<unknown>) => Promise<void> {
-  const watch = watchPool(pool)
+  const { watch } = watchPool(pool)
   // A pool is typed by what it returns, which the compiler cannot follow through the two forms of `connect`.
   const connect = (): Promise<PoolConnection & ConnectionOf<Pool>> =>
     pool.connect() as Promise<PoolConnection & ConnectionOf<Pool>> // oxlint-disable-line no-unsafe-type-assertion

@@ -27,6 +27,8 @@ export class Database {
   readonly #clock: Clock
   readonly #learn: (row: Row, sentMs: number) => void
   readonly #watch: (connection: object) => void
+  /** Nobody uses it any more. The pool of the user lives on. */
+  readonly close: () => void
   /** The number of times the server said that it no longer waits for the synchronous standby. The commit then looks like a success. */
   unreplicated = 0
 
@@ -41,9 +43,11 @@ export class Database {
     this.#clock = clock
     this.#learn = learn
     this.schema = schema
-    this.#watch = watchPool(client, (notice) => {
+    const { watch, stop } = watchPool(client, (notice) => {
       if (isUnreplicated(notice)) this.unreplicated += 1
     })
+    this.#watch = watch
+    this.close = stop
   }
 
   /** Rejects with a FleethookError, also when there is no answer within `withinMs`. The server may still run the statement then. */

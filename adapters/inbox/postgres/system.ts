@@ -143,9 +143,10 @@ export class PostgresSystem implements SharedSystem, Marks {
     return { ...this.reader?.figures, purged: this.reader?.purged ?? 0, oldestWaitingMs: this.reader?.oldestMs() }
   }
 
-  close(): Promise<void> {
+  async close(): Promise<void> {
     this.#promises.stop()
     this.#watch.stop()
-    return this.#writer.close()
+    await this.#writer.close()
+    this.db.close()
   }
 }
