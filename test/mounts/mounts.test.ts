@@ -2,7 +2,7 @@ import { createServer } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
 import express from 'express'
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
-import { createReceiver } from 'fleethook'
+import { createReceiver, type Receiver } from 'fleethook'
 import { deliver, message } from 'fleethook/testing'
 import { Hono } from 'hono'
 import { inspectRoutes } from 'hono/dev'
@@ -97,48 +97,37 @@ describe('in an Express app', { timeout: 180_000 }, () => {
     expect(receiver.stats().topics).toEqual({ state: 1 })
   })
 
-  test('the answer says what to change when the body parser skips requests without a Content-Type', async () => {
-    const { receiver } = remembering()
-    const app = express()
-      .use(express.json())
-      .post('/telemetry', async (request, response) => {
-        const { authorization } = request.headers
-        const { status, headers, body } = await receiver.accept({ authorization, body: request.body })
-        response.status(status).set(headers).send(body)
-      })
-    await using server = await listening(createServer(app))
-    const bytes = new TextEncoder().encode(state)
-    const answer = await fetch(`${server.url}/telemetry`, {
-      ...posted,
-      headers: { authorization: secret },
-      body: bytes,
-    })
-    expect(answer.status).toBe(400)
-    expect(await answer.json()).toMatchObject({
-      error: 'body_empty',
-      hint: expect.stringContaining('Let it parse every type'),
-    })
-  })
-
-  test('the answer says where to look when the path is there twice', async () => {
-    const { receiver } = remembering()
-    const app = express().use('/telemetry', getRequestListener(receiver.fetch))
-    await using server = await listening(createServer(app))
-    const answer = await fetch(`${server.url}/telemetry/telemetry`, posted)
-    expect(answer.status).toBe(404)
-    expect(await answer.json()).toMatchObject({
-      error: 'path_unknown',
-      hint: expect.stringContaining('path in the url of the webhook'),
-    })
-  })
-
-  test('the answer says what to change when the receiver is behind the body parser', async () => {
-    const { receiver } = remembering()
-    const app = express().use(express.json()).use('/telemetry', getRequestListener(receiver.fetch))
-    await using server = await listening(createServer(app))
-    const answer = await fetch(`${server.url}/telemetry`, posted)
-    expect(answer.status).toBe(400)
-    expect(await answer.json()).toMatchObject({ error: 'body_consumed' })
+  const { authorization } = posted.headers
+  test.each([
+    {
+      when: 'what to change when the body parser skips requests without a Content-Type',
+      app: ({ accept }: Receiver) =>
+        express()
+          .use(express.json())
+          .post('/telemetry', async ({ headers, body: parsed }, response) => {
+            const { status, body } = await accept({ headers, body: parsed })
+            response.status(status).send(body)
+          }),
+      sent: { method: 'POST', headers: { authorization }, body: new TextEncoder().encode(state) },
+      said: { error: 'body_empty', hint: expect.stringContaining('Let it parse every type') },
+    },
+    {
+      when: 'where to look when the path is there twice',
+      app: ({ fetch }: Receiver) => express().use('/telemetry', getRequestListener(fetch)),
+      path: '/telemetry/telemetry',
+      status: 404,
+      said: { error: 'path_unknown', hint: expect.stringContaining('path in the url of the webhook') },
+    },
+    {
+      when: 'what to change when the receiver is behind the body parser',
+      app: ({ fetch }: Receiver) => express().use(express.json()).use('/telemetry', getRequestListener(fetch)),
+      said: { error: 'body_consumed' },
+    },
+  ])('the answer says $when', async ({ app, path = '/telemetry', sent = posted, status = 400, said }) => {
+    await using server = await listening(createServer(app(remembering().receiver)))
+    const answer = await fetch(`${server.url}${path}`, sent)
+    expect(answer.status).toBe(status)
+    expect(await answer.json()).toMatchObject(said)
   })
 })
 
