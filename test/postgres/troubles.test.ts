@@ -72,58 +72,45 @@ describe.skipIf(!hasPostgres)('troubles of a running receiver', () => {
   const endConnections = (): Promise<unknown> =>
     scene.pool.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()')
 
-  test('a table is missing', async () => {
-    await scene.prepare('missing')
-    await survives('missing', {
+  const troubles: readonly (Trouble & { readonly what: string; readonly schema: string })[] = [
+    {
+      ...{ what: 'a table is missing', schema: 'missing', reason: 'The tables of the inbox are missing.' },
       begin: sql('ALTER TABLE missing.message RENAME TO elsewhere'),
       end: sql('ALTER TABLE missing.elsewhere RENAME TO message'),
-      reason: 'The tables of the inbox are missing.',
-    })
-  })
-
-  test('a column is missing', async () => {
-    await scene.prepare('older')
-    await survives('older', {
+    },
+    {
+      ...{ what: 'a column is missing', schema: 'older', reason: 'The tables of the inbox are of another version.' },
       begin: sql('ALTER TABLE older.message RENAME COLUMN door TO other'),
       end: sql('ALTER TABLE older.message RENAME COLUMN other TO door'),
-      reason: 'The tables of the inbox are of another version.',
-    })
-  })
-
-  test('the connections end, and no new one comes about', async () => {
-    await scene.prepare('cut')
-    await survives('cut', {
-      begin: () => proxy.cut(),
-      end: () => proxy.heal(),
-      reason: 'Postgres cannot be used: ECONNRESET.',
-    })
-  })
-
-  test('the connections never answer again, and new ones work', async () => {
-    await scene.prepare('frozen')
-    await survives('frozen', {
-      begin: () => proxy.freeze(),
-      end: () => proxy.forget(),
-      reason: 'Postgres did not answer within ',
-    })
-  })
-
-  test('the database becomes read-only, as in a switchover', async () => {
-    await scene.prepare('readonly')
-    await survives('readonly', {
-      begin: async () => {
+    },
+    {
+      ...{ what: 'the connections end, and no new one comes about', schema: 'cut' },
+      ...{ reason: 'Postgres cannot be used: ECONNRESET.', begin: () => proxy.cut(), end: () => proxy.heal() },
+    },
+    {
+      ...{ what: 'the connections never answer again, and new ones work', schema: 'frozen' },
+      ...{ reason: 'Postgres did not answer within ', begin: () => proxy.freeze(), end: () => proxy.forget() },
+    },
+    {
+      ...{ what: 'the database becomes read-only, as in a switchover', schema: 'readonly' },
+      reason: 'Postgres is read-only: it is a replica, or it is being switched over.',
+      async begin() {
         await scene.pool.query('ALTER ROLE test SET default_transaction_read_only = on')
         await endConnections()
       },
-      end: async () => {
+      async end() {
         const client: pg.PoolClient = await scene.pool.connect()
         await client.query('SET default_transaction_read_only = off')
         await client.query('ALTER ROLE test RESET default_transaction_read_only')
         client.release(true)
         await endConnections().catch(() => {})
       },
-      reason: 'Postgres is read-only: it is a replica, or it is being switched over.',
-    })
+    },
+  ]
+
+  test.each(troubles)('$what', async ({ schema, ...trouble }) => {
+    await scene.prepare(schema)
+    await survives(schema, trouble)
   })
 
   test('`statement_timeout` is shorter than a lock', async () => {
