@@ -1,4 +1,5 @@
 import { type BatchContext, createReceiver, Discard, type EventOf, Retry } from 'fleethook'
+import type { InboxFactory } from 'fleethook/extend'
 import { describe, expect, expectTypeOf, test } from 'vitest'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { fakeClock, turn } from './fake-clock.ts'
@@ -209,4 +210,25 @@ test.each([
 ])('%j is refused', (options, named) => {
   const receiver = createReceiver({ secret: false })
   expect(() => receiver.batch('data', options, () => {})).toThrow(named)
+})
+
+test('a batch has no message that went to another process while it was gathered', async () => {
+  const claimed: string[] = []
+  const lost = new Set<string | undefined>()
+  const inbox: InboxFactory = (settings) => ({
+    ...storedInbox(disk(), { claim: (id) => void claimed.push(id) })(settings),
+    isStillHeld: async (id) => !lost.has(id),
+  })
+  const { receiver, post, clock } = scene({ inbox })
+  const seen: unknown[] = []
+  receiver.batch('data', { size: 10, withinMs: 1000 }, (events) => void seen.push(numbers(events)))
+  await post([data('A', 1), data('B', 2), data('A', 3)])
+  await turn()
+  lost.add(claimed[1])
+  await clock.advance(1000)
+  expect(seen).toEqual([[1, 3]])
+  await post(data('B', 4))
+  await clock.advance(1000)
+  expect(seen).toEqual([[1, 3], [4]])
+  expect(receiver.stats()).toMatchObject({ handled: 3, lanes: 0, running: 0 })
 })

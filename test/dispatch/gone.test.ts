@@ -47,6 +47,21 @@ describe('messages that another process has taken over', () => {
     },
   )
 
+  test('and that are gathered take no place in a batch when they come back', async () => {
+    const seen: string[] = []
+    const scene = await sharing({}, (receiver) => {
+      receiver.batch('data', { size: 5, withinMs: 1_000 }, (events) => void seen.push(names(events)))
+    })
+    for (const shouldLeave of [true, false]) {
+      scene.shared.handOver(...ofA)
+      await turn()
+      if (shouldLeave) scene.shared.takeAway('A')
+    }
+    await scene.clock.advance(1_000)
+    expect(seen).toEqual(['A1 A2 A3'])
+    expectNothingLeft(scene, 3, 3)
+  })
+
   test('have their signal aborted, and what follows in their handlers is neither settled nor reported', async () => {
     const gate = gates()
     const reasons: unknown[] = []

@@ -360,7 +360,6 @@ const left: readonly [Configuration, Action[]][] = [
   [usual, [turns('one', 'fails'), arrives('CDEFG'), aTask, arrives('AAA'), passes(1_000), leaves('A'), aTask, returns]],
   [usual, [turns('one', 'fails'), arrives('CDEFG'), aTask, turns('one', 'waits'), arrives('A'), aTask, leaves('A')]],
 ]
-
 /** A paused batch handler would have been tried with a message that gathered behind one of its vehicle which had to wait. */
 const pausedBatch: readonly [Configuration, Action[]] = [
   { shared: false, slowInbox: false, concurrency: 1, attempts: 1, batch: { size: 2, withinMs: 0 } },
@@ -403,6 +402,33 @@ const pausedBatch: readonly [Configuration, Action[]] = [
   ],
 ]
 
+/** One handler of a message runs while another one, which it found paused, works again. */
+const paused: Action[] = [
+  turns('one', 'fails'),
+  arrives('CDEFG'),
+  aTask,
+  turns('one', 'waits'),
+  arrives('B'),
+  aTask,
+  turns('two', 'waits'),
+  arrives('AA'),
+  aTask,
+  endsWell,
+  aTask,
+  turns('one', 'works'),
+  endsWell,
+  aTask,
+  endsWell,
+]
+const found: (readonly [Configuration, Action[]])[] = [
+  pausedBatch,
+  ...[true, false].map((isShared): [Configuration, Action[]] => [
+    { ...usual, shared: isShared, concurrency: 8 },
+    paused,
+  ]),
+  ...left,
+]
+
 test('in every interleaving of outages, several handlers, retries, batches and messages that leave and come back: no lane stays blocked, order per VIN, all is counted', async () => {
   await fc.assert(
     fc.asyncProperty(
@@ -415,8 +441,8 @@ test('in every interleaving of outages, several handlers, retries, batches and m
       },
     ),
     {
-      examples: [[...pausedBatch], ...left],
-      numRuns: left.length + Number(process.env['FLEETHOOK_RUNS'] ?? inForm({ short: 60, full: 500 })),
+      examples: found.map(([configuration, actions]) => [configuration, actions]),
+      numRuns: found.length + Number(process.env['FLEETHOOK_RUNS'] ?? inForm({ short: 60, full: 500 })),
     },
   )
 }, 3_600_000)

@@ -74,6 +74,28 @@ describe("ack: 'stored'", () => {
     await turn()
     expect(gaps).toEqual([{ from, to: new Date(clock.now()) }])
   })
+
+  test('when the inbox fails to keep a dead letter, the inbox is tried again and the handler is not', async () => {
+    let asked = 0
+    const on = disk()
+    const inbox = storedInbox(on, {
+      deadLetter() {
+        asked += 1
+        if (asked === 1) throw failed
+      },
+    })
+    const { receiver, post, clock } = scene({ inbox, retry: { attempts: 1 } })
+    let runs = 0
+    receiver.on('data', () => {
+      runs += 1
+      throw new TypeError('no')
+    })
+    await post(data('A', 1))
+    await clock.advance(60_000)
+    expect({ runs, asked }).toEqual({ runs: 1, asked: 2 })
+    expect(await Array.fromAsync(receiver.deadLetters.list())).toMatchObject([{ error: 'TypeError: no', attempts: 1 }])
+    expect(receiver.stats()).toMatchObject({ deadLettered: 1, lanes: 0 })
+  })
 })
 
 describe("ack: 'received' with a durable inbox", () => {

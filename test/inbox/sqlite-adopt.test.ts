@@ -107,6 +107,25 @@ test('a file in use is left alone', async () => {
   await busy.close()
 })
 
+test('the gaps of a sibling, and that of its crash, are taken over and reported once', async () => {
+  const at = folder()
+  const path = join(at, 'inbox-b.db')
+  const gap = { vin: 'A', reason: 'inbox_full', fromMs: startMs, toMs: startMs + 5, missed: 2 } as const
+  const { settings } = settingsOf({ clock, openGaps: () => [gap] })
+  const first = sqliteInbox({ path, waitMs: 0 })(settings)
+  await first.open()
+  await clock.advance(10_000)
+  const crashed = join(at, 'crashed-b.db')
+  files.copy(path, crashed)
+  await first.close()
+  const life = await begin(join(at, 'own.db'), { adopt: join(at, 'crashed-*.db') })
+  expect(life.opened.gaps).toEqual([gap, { reason: 'restarted', fromMs: clock.now(), toMs: clock.now() }])
+  await life.inbox.close()
+  const again = await begin(join(at, 'own-2.db'), { adopt: join(at, 'crashed-*.db') })
+  expect(again.opened.gaps).toEqual([])
+  await again.inbox.close()
+})
+
 test('the moment in which a sibling closed is a gap, once', async () => {
   const at = folder()
   const first = await begin(join(at, 'inbox-b.db'))

@@ -2,8 +2,8 @@ import { createReceiver, type FleetEvent, FleethookError } from 'fleethook'
 import type { Inbox } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, type FakeClock } from 'fleethook/testing'
-import { expect, test } from 'vitest'
-import { message as kept, reason } from '../../src/testing/kept-message.ts'
+import { describe, expect, test, vi } from 'vitest'
+import { message as kept, reason, lettersIn, settledIn } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
 import { type InboxFile, inboxOn, type OpenedFile, rowOf, storeAt, transaction } from './sqlite-store.ts'
@@ -47,6 +47,27 @@ async function failingSync(
     },
   }
 }
+
+describe('when a sync fails after the file was written', () => {
+  test.each([
+    ['a dead letter', { as: 'dead', reason }, lettersIn],
+    ['a settled message', undefined, settledIn],
+  ] as const)('%s whose revival failed is still one', async (_what, settled, listed) => {
+    const { inbox, fail, recovered } = await failingSync()
+    await inbox.put([kept(1)])
+    await inbox.settle(kept(1).id, settled)
+    // Reads after everything was written.
+    await listed(inbox, { limit: 1 })
+    fail()
+    await expect(inbox.archive?.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await recovered()
+    expect(await listed(inbox, { limit: 10 })).toMatchObject([{ id: kept(1).id, ...(settled && reason) }])
+    expect(inbox.usage()).toEqual(nothing)
+    expect(await inbox.archive?.revive(kept(1).id)).toBeDefined()
+    expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(1).bytes })
+    await inbox.close()
+  })
+})
 
 test('a message that a damaged file lost is not subtracted twice when its handlers are done', async () => {
   let opened = 0
@@ -128,6 +149,27 @@ async function gapsIn(path: string): Promise<number> {
   return Number(gaps)
 }
 
+test('a message settled while the sync failed takes no room, even if the disk is full at the next attempt', async () => {
+  const failures: ('inbox_unavailable' | 'inbox_full')[] = []
+  const { inbox, recovered } = await failingSync(files.path(), (store) => ({
+    async commit(batch) {
+      const code = failures.shift()
+      if (code !== undefined) throw new FleethookError(code, 'It failed.')
+      return store.commit(batch)
+    },
+  }))
+  await inbox.put([kept(1)])
+  failures.push('inbox_unavailable', 'inbox_full')
+  await inbox.settle(kept(1).id)
+  await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await recovered()
+  await vi.waitUntil(() => failures.length === 0, 60_000)
+  await recovered()
+  expect(await settledIn(inbox, { limit: 10 })).toMatchObject([{ id: kept(1).id }])
+  expect(inbox.usage()).toEqual(nothing)
+  await inbox.close()
+})
+
 test('a claim that could not be written does not count: a failing disk does not make a message a dead letter', async () => {
   const path = files.path()
   const before = storeAt(path)
@@ -156,6 +198,55 @@ test('reopening the file is not a restart: no gap is recorded', async () => {
   await expect(inbox.settle(kept(1).id, { as: 'dead', reason })).rejects.toMatchObject({ code: 'inbox_unavailable' })
   await recovered()
   await expect(gapsIn(path)).resolves.toBe(0)
+  await inbox.close()
+})
+
+test('a change during the reopening waits, and is counted once', async () => {
+  let opening = 0
+  const early: Promise<unknown>[] = []
+  const { inbox, fail, recovered } = await failingSync(files.path(), (store) => ({
+    open(sign) {
+      const opened = store.open(sign)
+      // The file is open, and its messages are being counted.
+      if ((opening += 1) === 2)
+        early.push(Promise.resolve(inbox.settle(kept(1).id, { as: 'dead', reason })).catch(() => 'later'))
+      return opened
+    },
+  }))
+  await inbox.put([kept(1), kept(2)])
+  fail()
+  await expect(inbox.put([kept(3)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await recovered()
+  expect(await Promise.all(early)).toEqual(['later'])
+  await inbox.settle(kept(1).id, { as: 'dead', reason })
+  expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(2).bytes })
+  await inbox.close()
+})
+
+test('a search for room that ends after the file was closed does not stop its reopening', async () => {
+  const clock = fakeClock(1_000_000)
+  let failing: (() => Promise<never>) | undefined
+  const looked = Promise.withResolvers<boolean>()
+  const inThread = (store: InboxFile): Partial<InboxFile> => ({
+    commit: (batch) => failing?.() ?? store.commit(batch),
+    // Like a thread that answers later.
+    probe: () => looked.promise,
+  })
+  const { inbox } = inboxOn(files.path(), inThread, settingsOf({ clock }).settings)
+  await inbox.open()
+  await inbox.put([kept(1)])
+  failing = () => Promise.reject(new FleethookError('inbox_full', 'The disk is full.'))
+  await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_full' })
+  const sync = Promise.withResolvers<never>()
+  failing = () => sync.promise
+  const dying = Promise.resolve(inbox.settle(kept(1).id, { as: 'dead', reason })).catch((error: unknown) => error)
+  await clock.advance(1_000)
+  sync.reject(new FleethookError('inbox_unavailable', 'The sync failed.'))
+  expect(await dying).toMatchObject({ code: 'inbox_unavailable' })
+  failing = undefined
+  looked.resolve(true)
+  await clock.advance(2_000)
+  await inbox.put([kept(3)])
   await inbox.close()
 })
 
