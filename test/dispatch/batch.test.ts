@@ -9,12 +9,11 @@ const numbers = (events: readonly EventOf<'data'>[]): unknown[] => events.map((e
 
 describe('a batch', () => {
   test('runs as soon as it has its size', async () => {
-    const { receiver, post, clock } = scene()
+    const { receiver, post, send, clock } = scene()
     const seen: unknown[] = []
     receiver.batch('data', { size: 3, withinMs: 1000 }, (events) => void seen.push(numbers(events)))
     await post([data('A', 1), data('A', 2)])
-    await post(data('B', 3))
-    await turn()
+    await send(data('B', 3))
     expect(seen).toEqual([[1, 3, 2]])
     expect(receiver.stats()).toMatchObject({ handled: 3, running: 0, lanes: 0, retried: 0, pending: { messages: 0 } })
     expect(clock.timers()).toEqual([])
@@ -78,7 +77,7 @@ describe('a batch', () => {
 
 describe('a batch that fails', () => {
   test('is tried message by message, and only the one that fails is retried', async () => {
-    const { receiver, post, clock } = scene({ retry: { attempts: 3, minMs: 100, maxMs: 100 } })
+    const { receiver, post, send, clock } = scene({ retry: { attempts: 3, minMs: 100, maxMs: 100 } })
     const runs: unknown[][] = []
     const told: unknown[] = []
     receiver.observe({ failed: (_, { kind, messages }) => void told.push([kind, messages]) })
@@ -86,8 +85,7 @@ describe('a batch that fails', () => {
       runs.push(numbers(events))
       if (events.some(({ vin }) => vin === 'F')) throw new Error('no')
     })
-    await post([...'ABCDEFGH'].map((vin, n) => data(vin, n + 1)))
-    await turn()
+    await send([...'ABCDEFGH'].map((vin, n) => data(vin, n + 1)))
     expect(runs).toEqual([[1, 2, 3, 4, 5, 6, 7, 8], [1], [2], [3], [4], [5], [6], [7], [8]])
     expect(told).toEqual([
       ['handler', 8],
@@ -104,14 +102,13 @@ describe('a batch that fails', () => {
   })
 
   test('marks its messages as redelivered', async () => {
-    const { receiver, post } = scene()
+    const { receiver, send } = scene()
     const runs: unknown[] = []
     receiver.batch('data', { size: 2, withinMs: 10 }, (_, { deliveries }) => {
       runs.push(deliveries.map(({ redelivered }) => redelivered))
       if (deliveries.length > 1) throw new Error('no')
     })
-    await post([data('A', 1), data('B', 2)])
-    await turn()
+    await send([data('A', 1), data('B', 2)])
     expect(runs).toEqual([[false, false], [true], [true]])
   })
 
@@ -219,11 +216,10 @@ test('a batch has no message that went to another process while it was gathered'
     ...storedInbox(disk(), { claim: (id) => void claimed.push(id) })(settings),
     isStillHeld: async (id) => !lost.has(id),
   })
-  const { receiver, post, clock } = scene({ inbox })
+  const { receiver, post, send, clock } = scene({ inbox })
   const seen: unknown[] = []
   receiver.batch('data', { size: 10, withinMs: 1000 }, (events) => void seen.push(numbers(events)))
-  await post([data('A', 1), data('B', 2), data('A', 3)])
-  await turn()
+  await send([data('A', 1), data('B', 2), data('A', 3)])
   lost.add(claimed[1])
   await clock.advance(1000)
   expect(seen).toEqual([[1, 3]])

@@ -231,7 +231,7 @@ describe('a handler that fails for every vehicle', () => {
   })
 
   test('takes no attempt from a message that only found it paused', async () => {
-    const { receiver, post, clock } = scene({ retry: { attempts: 2, minMs: 100 } })
+    const { receiver, send, clock } = scene({ retry: { attempts: 2, minMs: 100 } })
     const gate = gates()
     let isAway = true
     const attempts: number[] = []
@@ -242,13 +242,10 @@ describe('a handler that fails for every vehicle', () => {
         if (vin === 'A' && attempts.push(delivery.attempt) === 1) throw new Error('no')
       })
       .on('data', () => {})
-    await post([0, 1, 2, 3, 4].map((n) => data(`VIN${n}`, n)))
-    await turn()
+    await send([0, 1, 2, 3, 4].map((n) => data(`VIN${n}`, n)))
     isAway = false
-    await post(data('PROBE', 1))
-    await turn()
-    await post(data('A', 1))
-    await turn()
+    await send(data('PROBE', 1))
+    await send(data('A', 1))
     gate.open('save')
     await clock.advance(10_000)
     // The number never repeats, also of attempts that do not count.

@@ -37,15 +37,14 @@ describe('after the clock was set back by an hour', () => {
 
   test('a paused handler is tried again as soon as before', async () => {
     const clock = settableClock()
-    const { receiver, post } = scene({ clock })
+    const { receiver, send } = scene({ clock })
     let isAway = true
     let handled = 0
     receiver.on('data', () => {
       if (isAway) fails()
       handled += 1
     })
-    await post(Array.from({ length: 8 }, (_, n) => data(`VIN${n}`, n)))
-    await turn()
+    await send(Array.from({ length: 8 }, (_, n) => data(`VIN${n}`, n)))
     await clock.fake.advance(5_000)
     const [paused] = receiver.stats().paused
     expect(paused).toBeDefined()
@@ -59,7 +58,7 @@ describe('after the clock was set back by an hour', () => {
 
   test('messages that were refused before and after are in a gap that lasts as long as the refusals did', async () => {
     const clock = settableClock()
-    const { receiver, post } = scene({ clock, limits: { pendingMessages: 1 } })
+    const { receiver, post, send } = scene({ clock, limits: { pendingMessages: 1 } })
     const gaps: unknown[] = []
     let release = (): void => {}
     receiver
@@ -67,8 +66,7 @@ describe('after the clock was set back by an hour', () => {
       .on('gap', ({ vin, from, to, missed }) => {
         gaps.push({ vin, fromAgoMs: clock.now() - from.getTime(), lastsMs: to.getTime() - from.getTime(), missed })
       })
-    await post(data('A', 1))
-    await turn()
+    await send(data('A', 1))
     for (const n of [2, 3]) {
       expect((await post(data('B', n))).status).toBe(503)
       await clock.fake.advance(5_000)
@@ -82,11 +80,10 @@ describe('after the clock was set back by an hour', () => {
 
   test('a line of the log comes again after ten seconds', async () => {
     const clock = settableClock()
-    const { receiver, post, lines } = scene({ clock, retry: { attempts: 1 } })
+    const { receiver, send, lines } = scene({ clock, retry: { attempts: 1 } })
     receiver.on('data', fails)
     for (const n of [1, 2]) {
-      await post(data('A', n))
-      await turn()
+      await send(data('A', n))
       clock.set(-hourMs)
       await clock.fake.advance(10_000)
     }
@@ -95,10 +92,9 @@ describe('after the clock was set back by an hour', () => {
 
   test('a drain ends at its deadline', async () => {
     const clock = settableClock()
-    const { receiver, post } = scene({ clock })
+    const { receiver, send } = scene({ clock })
     receiver.on('data', () => new Promise(() => {}))
-    await post(data('A', 1))
-    await turn()
+    await send(data('A', 1))
     let result: unknown
     void receiver
       .drain({ deadlineMs: 5_000, takeUntil: new Promise((resolve) => clock.after(1_000, () => resolve(undefined))) })
@@ -142,15 +138,14 @@ describe('while the clock was ahead by a day', () => {
 
 test('after the clock was set forward by a day, a message that fails is still retried', async () => {
   const clock = settableClock()
-  const { receiver, post } = scene({ inbox: storedInbox(disk()), clock })
+  const { receiver, send } = scene({ inbox: storedInbox(disk()), clock })
   let isAway = true
   let handled = 0
   receiver.on('data', () => {
     if (isAway) fails()
     handled += 1
   })
-  await post(data('A', 1))
-  await turn()
+  await send(data('A', 1))
   clock.set(24 * hourMs)
   await clock.fake.advance(60_000)
   isAway = false

@@ -24,15 +24,14 @@ describe('drain', () => {
   })
 
   test('waits until the lanes are empty: waiting messages, running ones, and those that rest before a retry', async () => {
-    const { receiver, post, clock } = scene({ concurrency: 2, retry: { attempts: 5 } })
+    const { receiver, post, send, clock } = scene({ concurrency: 2, retry: { attempts: 5 } })
     const gate = gates()
     receiver.on('data', ({ vin }, { delivery }) => {
       if (vin === 'RETRY' && delivery.attempt < 3) throw new Error('no')
       if (vin === 'DEAD') throw new Error('no')
       return vin === 'SLOW' ? gate.wait(vin) : undefined
     })
-    await post(data('EARLY', 1))
-    await turn()
+    await send(data('EARLY', 1))
     await post([data('SLOW', 1), data('RETRY', 1), data('DEAD', 1), data('B', 1), data('B', 2)])
     let result: DrainResult | undefined
     void receiver.drain().then((drained) => (result = drained))

@@ -31,14 +31,13 @@ describe('the drain of a durable inbox', () => {
 
   test('aborts a handler that hangs after `handlerGraceMs`, and its attempt does not count', async () => {
     const on = disk()
-    const { receiver, post, clock } = scene({ inbox: storedInbox(on) })
+    const { receiver, send, clock } = scene({ inbox: storedInbox(on) })
     let aborted = false
     receiver.on('data', (_, { signal }) => {
       signal.addEventListener('abort', () => (aborted = true))
       return new Promise(() => {})
     })
-    await post(data('A', 1))
-    await turn()
+    await send(data('A', 1))
     const drained = receiver.drain({ handlerGraceMs: 500 })
     await clock.advance(499)
     expect(aborted).toBe(false)
@@ -95,12 +94,11 @@ describe('the drain of a durable inbox', () => {
 
   test('settles what a handler discards during its grace, in a batch as well', async () => {
     for (const kind of ['on', 'batch'] as const) {
-      const { receiver, post, clock } = scene({ inbox: storedInbox(disk()) })
+      const { receiver, send, clock } = scene({ inbox: storedInbox(disk()) })
       const gate = gates()
       if (kind === 'on') receiver.on('data', ({ vin }) => gate.wait(vin))
       else receiver.batch('data', { size: 3, withinMs: 10 }, () => gate.wait('batch'))
-      await post([data('A', 1), data('B', 2), data('C', 3)])
-      await turn()
+      await send([data('A', 1), data('B', 2), data('C', 3)])
       const drained = receiver.drain()
       await turn()
       for (const name of gate.waiting) gate.fail(name, new Discard('old'))

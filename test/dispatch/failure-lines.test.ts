@@ -17,23 +17,21 @@ async function failing(
   error: () => unknown,
   options: Parameters<typeof scene>[0] = {},
 ): Promise<Record<string, unknown>> {
-  const { receiver, post, lines } = scene({ retry: { attempts: 3, minMs: 100, maxMs: 100 }, ...options })
+  const { receiver, send, lines } = scene({ retry: { attempts: 3, minMs: 100, maxMs: 100 }, ...options })
   receiver.on('data', () => {
     throw error()
   })
-  await post(data(vin, 1))
-  await turn()
+  await send(data(vin, 1))
   return details(lines, 'a handler for data failed')
 }
 
 describe('a line about a handler that failed', () => {
   test('names the handler, the vehicle by four characters, the delivery, the attempt and the next one', async () => {
-    const { receiver, post, lines, clock } = scene({ retry: { attempts: 2, minMs: 20_000, maxMs: 20_000 } })
+    const { receiver, send, lines, clock } = scene({ retry: { attempts: 2, minMs: 20_000, maxMs: 20_000 } })
     receiver.on('data', function save() {
       throw new TypeError('no')
     })
-    await post(data(vin, 1))
-    await turn()
+    await send(data(vin, 1))
     const first = details(lines, 'a handler for data failed')
     expect(first).toMatchObject({ handler: 'save', vehicle: '…0004', attempt: '1 of 2', error: 'TypeError' })
     expect(first['delivery']).toMatch(/^[0-9a-f-]{36}$/)
@@ -47,11 +45,10 @@ describe('a line about a handler that failed', () => {
   })
 
   test('says until when a handler without a limit of attempts is retried', async () => {
-    const { receiver, post, lines, clock } = scene({ retry: { maxAgeMs: 60_000 } })
+    const { receiver, send, lines, clock } = scene({ retry: { maxAgeMs: 60_000 } })
     const startedAt = clock.now()
     receiver.on('state', () => Promise.reject(new Error('no')))
-    await post(state(vin, 'online'))
-    await turn()
+    await send(state(vin, 'online'))
     expect(details(lines, 'a handler for state failed')).toMatchObject({
       attempt: 1,
       until: new Date(startedAt + 60_000).toISOString(),
@@ -64,14 +61,13 @@ describe('a line about a handler that failed', () => {
   })
 
   test('names a handler of exactlyOnce and createOnce as its marks do', async () => {
-    const { receiver, post, lines } = scene()
+    const { receiver, send, lines } = scene()
     const exactly = postgresInbox({ db: { query: async () => ({ rows: [] }) } }).exactlyOnce(async (work) => work({}))
     receiver.on(
       'data',
       exactly('billing: rows', () => {}),
     )
-    await post(data(vin, 1))
-    await turn()
+    await send(data(vin, 1))
     expect(details(lines, 'a handler for data failed')).toMatchObject({ handler: 'billing: rows' })
     expect(exactly.batch('billing', () => {}).name).toBe('billing')
   })
@@ -87,14 +83,13 @@ describe('a line about a handler that failed', () => {
   })
 
   test('is separate for each handler of a topic', async () => {
-    const { receiver, post, lines } = scene()
+    const { receiver, send, lines } = scene()
     for (const name of ['one', 'two'])
       receiver.on(
         'data',
         Object.defineProperty(() => Promise.reject(new Error('no')), 'name', { value: name }),
       )
-    await post(data(vin, 1))
-    await turn()
+    await send(data(vin, 1))
     expect(lines.map((line) => /"handler":"(\w+)"/.exec(line)?.[1])).toEqual(['one', 'two'])
   })
 
@@ -137,10 +132,9 @@ describe('a line about a handler that failed', () => {
 
 describe('a line about a dead letter', () => {
   test('says how to see the whole error', async () => {
-    const { receiver, post, lines } = scene({ retry: { attempts: 1 } })
+    const { receiver, send, lines } = scene({ retry: { attempts: 1 } })
     receiver.on('data', () => Promise.reject(new Error('no')))
-    await post(data(vin, 1))
-    await turn()
+    await send(data(vin, 1))
     const [letter] = await Array.fromAsync(receiver.deadLetters.list())
     expect(details(lines, 'a message of topic data is a dead letter after 1 attempt')).toEqual({
       vehicle: '…0004',
@@ -188,7 +182,7 @@ describe('a burst of lines of one kind', () => {
 })
 
 test('the log tells of each handler that its circuit breaker opened and closed, however short the outage', async () => {
-  const { receiver, post, lines, clock } = scene()
+  const { receiver, send, lines, clock } = scene()
   let isAway = true
   receiver
     .on('data', function save() {
@@ -197,8 +191,7 @@ test('the log tells of each handler that its circuit breaker opened and closed, 
     .on('state', function forward() {
       if (isAway) throw new Error('no')
     })
-  await post([1, 2, 3, 4, 5].flatMap((n) => [data(`A${n}`, 1), state(`B${n}`, 'online')]))
-  await turn()
+  await send([1, 2, 3, 4, 5].flatMap((n) => [data(`A${n}`, 1), state(`B${n}`, 'online')]))
   await clock.advance(500)
   isAway = false
   await clock.advance(8_000)

@@ -8,17 +8,15 @@ const errors = (vin: string): object => ({ vin, createdAt: '2024-02-24T04:58:44Z
 
 describe('on', () => {
   test("one topic, several, '*' and 'unknown' each get theirs, in the order of registration", async () => {
-    const { receiver, post } = scene()
+    const { receiver, send } = scene()
     const seen: string[] = []
     receiver
       .on('data', ({ topic }) => void seen.push(`data: ${topic}`))
       .on(['alerts', 'errors'], ({ topic }) => void seen.push(`either: ${topic}`))
       .on('*', ({ topic }) => void seen.push(`*: ${topic}`))
       .on('unknown', ({ reason }) => void seen.push(`unknown: ${reason}`))
-    for (const message of [data('A', 1), alerts('A'), errors('A'), state('A', 'online'), { vin: 'A', what: 1 }]) {
-      await post(message)
-      await turn()
-    }
+    for (const message of [data('A', 1), alerts('A'), errors('A'), state('A', 'online'), { vin: 'A', what: 1 }])
+      await send(message)
     expect(seen).toEqual([
       ...['data: data', '*: data', 'either: alerts', '*: alerts', 'either: errors', '*: errors'],
       ...['*: state', '*: unknown', 'unknown: no_topic'],
@@ -26,19 +24,17 @@ describe('on', () => {
   })
 
   test('a handler registered for several topics runs once for each message', async () => {
-    const { receiver, post } = scene()
+    const { receiver, send } = scene()
     let runs = 0
     receiver.on(['data', '*', 'data', 'state'], () => void (runs += 1))
-    await post(data('A', 1))
-    await turn()
+    await send(data('A', 1))
     expect(runs).toBe(1)
   })
 
   test('a message that no handler is for is handled', async () => {
-    const { receiver, post } = scene()
+    const { receiver, send } = scene()
     receiver.on('state', () => {})
-    await post(data('A', 1))
-    await turn()
+    await send(data('A', 1))
     expect(receiver.stats()).toMatchObject({ received: 1, handled: 1 })
   })
 
@@ -93,7 +89,7 @@ describe('filters', () => {
   })
 
   test('fields: only messages that carry at least one of them, with a value or with null', async () => {
-    const { receiver, post } = scene()
+    const { receiver, post, send } = scene()
     const seen: unknown[] = []
     receiver.on(
       '*',
@@ -105,8 +101,7 @@ describe('filters', () => {
     await post(data('A', 1))
     await post(data('A', 2, { BatteryLevel: 80 }))
     await post(data('A', 3, { Soc: null }))
-    await post(state('A', 'online'))
-    await turn()
+    await send(state('A', 'online'))
     expect(seen).toEqual([2, 3])
   })
 
@@ -114,26 +109,24 @@ describe('filters', () => {
     ['a list', ['A', 'C']],
     ['a function', (vin: string) => vin === 'A' || vin === 'C'],
   ])('vins: %s', async (_, vins) => {
-    const { receiver, post } = scene()
+    const { receiver, post, send } = scene()
     const seen: unknown[] = []
     receiver.on('*', { vins }, ({ vin }) => void seen.push(vin))
     for (const vin of ['A', 'B', 'C']) await post(data(vin, 1))
-    await post({ what: 'without a vin' })
-    await turn()
+    await send({ what: 'without a vin' })
     expect(seen).toEqual(['A', 'C'])
   })
 
   test('a message must match both filters', async () => {
-    const { receiver, post } = scene()
+    const { receiver, send } = scene()
     const seen: unknown[] = []
     receiver.on('data', { vins: ['A'], fields: ['Soc'] }, (event) => void seen.push(event.data.Odometer))
-    await post([data('A', 1), data('A', 2, { Soc: 1 }), data('B', 3, { Soc: 1 })])
-    await turn()
+    await send([data('A', 1), data('A', 2, { Soc: 1 }), data('B', 3, { Soc: 1 })])
     expect(seen).toEqual([2])
   })
 
   test('a filter that throws is the failure of its handler alone', async () => {
-    const { receiver, post, clock } = scene({ retry: { attempts: 3, minMs: 100 } })
+    const { receiver, send, clock } = scene({ retry: { attempts: 3, minMs: 100 } })
     const seen: string[] = []
     let asked = 0
     const vins = (): boolean => {
@@ -142,8 +135,7 @@ describe('filters', () => {
       return true
     }
     receiver.on('data', { vins }, () => void seen.push('filtered')).on('data', () => void seen.push('other'))
-    await post(data('A', 1))
-    await turn()
+    await send(data('A', 1))
     expect(seen).toEqual(['other'])
     await clock.advance(10_000)
     expect(seen).toEqual(['other', 'filtered'])
@@ -195,14 +187,13 @@ describe('context', () => {
   })
 
   test('log is the log of the receiver, env exists without bindings, delivery.id is a UUIDv7', async () => {
-    const { receiver, post, lines } = scene()
+    const { receiver, send, lines } = scene()
     const contexts: HandlerContext[] = []
     receiver.on('data', (_, context) => {
       context.log.info('from a handler')
       contexts.push(context)
     })
-    await post(data('A', 1))
-    await turn()
+    await send(data('A', 1))
     expect(lines).toEqual(['info: from a handler {}'])
     expect(contexts[0]?.env).toEqual({})
     expect(contexts[0]?.delivery.id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)

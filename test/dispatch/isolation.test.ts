@@ -51,7 +51,7 @@ const failures: readonly (readonly [name: string, fail: () => unknown, error: un
 
 describe('a handler that fails', () => {
   test.each(failures)('%s: it is tried again, then given up, and nothing else stops', async (name, fail, error) => {
-    const { receiver, post, clock } = scene({ retry: { attempts: 3, minMs: 100 } })
+    const { receiver, post, send, clock } = scene({ retry: { attempts: 3, minMs: 100 } })
     const told: unknown[] = []
     const others: string[] = []
     let runs = 0
@@ -64,8 +64,7 @@ describe('a handler that fails', () => {
       })
       .on('*', ({ vin }) => void others.push(vin ?? ''))
     await post(data('A', 1))
-    await post(data('B', 1))
-    await turn()
+    await send(data('B', 1))
     for (const [ms, attempts] of [
       [0, 1],
       [100, 2],
@@ -138,12 +137,11 @@ describe('a handler that fails', () => {
 
 describe('back-off', () => {
   test('doubles from minMs up to maxMs, at least half of it', async () => {
-    const { receiver, post, clock } = scene({ retry: { attempts: 8, minMs: 1000, maxMs: 10_000 } })
+    const { receiver, send, clock } = scene({ retry: { attempts: 8, minMs: 1000, maxMs: 10_000 } })
     receiver.on('data', () => {
       throw new Error('always')
     })
-    await post(data('A', 1))
-    await turn()
+    await send(data('A', 1))
     for (const ceiling of [1000, 2000, 4000, 8000, 10_000, 10_000, 10_000]) {
       const [restMs = 0, ...others] = clock.timers()
       expect(others).toEqual([])
@@ -244,14 +242,11 @@ describe('dead letters', () => {
 
   test('are limited to the bytes of pending messages', async () => {
     const body = JSON.stringify(data('A', 1))
-    const { receiver, post } = scene({ ...giveUp, limits: { pendingBytes: body.length * 2 } })
+    const { receiver, send } = scene({ ...giveUp, limits: { pendingBytes: body.length * 2 } })
     receiver.on('data', () => {
       throw new Error('no')
     })
-    for (let n = 0; n < 5; n += 1) {
-      await post(body)
-      await turn()
-    }
+    for (let n = 0; n < 5; n += 1) await send(body)
     expect(await Array.fromAsync(receiver.deadLetters.list())).toHaveLength(2)
     expect(receiver.stats()).toMatchObject({ deadLettered: 5, deadLettersDropped: 3 })
   })
@@ -287,7 +282,7 @@ describe('dead letters', () => {
   })
 
   test('replay goes to the end of its lane', async () => {
-    const { receiver, post } = scene(giveUp)
+    const { receiver, send } = scene(giveUp)
     const gate = gates()
     const seen: unknown[] = []
     receiver.on('data', async ({ data: { Odometer } }, { delivery }) => {
@@ -295,8 +290,7 @@ describe('dead letters', () => {
       if (Odometer === 1 && !delivery.replayed) throw new Error('no')
       await gate.wait(String(Odometer))
     })
-    await post([data('A', 1), data('A', 2), data('A', 3)])
-    await turn()
+    await send([data('A', 1), data('A', 2), data('A', 3)])
     const [letter] = await Array.fromAsync(receiver.deadLetters.list())
     await receiver.deadLetters.replay(letter?.id ?? '')
     gate.open('2')

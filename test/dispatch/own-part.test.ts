@@ -9,11 +9,10 @@ beforeEach(() => void vi.spyOn(console, 'warn').mockImplementation(() => {}))
 afterEach(() => vi.restoreAllMocks())
 
 test('a part of a user decides which messages are handled, and nothing else changes', async () => {
-  const { receiver, post } = scene({ parts: [limited(2)] })
+  const { receiver, send } = scene({ parts: [limited(2)] })
   const seen: unknown[] = []
   receiver.on('data', ({ vin, data: { Odometer } }) => void seen.push(`${vin} ${String(Odometer)}`))
-  await post([1, 2, 3, 4].flatMap((n) => [data('A', n), data('B', n)]))
-  await turn()
+  await send([1, 2, 3, 4].flatMap((n) => [data('A', n), data('B', n)]))
   expect(seen.toSorted()).toEqual(['A 1', 'A 2', 'B 1', 'B 2'])
   expect(console.warn).toHaveBeenCalledTimes(2)
   expect(receiver.stats()).toMatchObject({ handled: 4, duplicates: 4, pending: { messages: 0 }, lanes: 0 })
@@ -45,22 +44,20 @@ describe('a part that skips is not asked about', () => {
   })
 
   test('a message again, when another part let it wait', async () => {
-    const { receiver, post } = scene({ parts: [limited(3), dedupe({ withinMs: 60_000 })] })
+    const { receiver, send } = scene({ parts: [limited(3), dedupe({ withinMs: 60_000 })] })
     receiver.on('data', () => {})
-    await post([data('A', 1), data('A', 1), data('A', 2)])
-    await turn()
+    await send([data('A', 1), data('A', 1), data('A', 2)])
     expect(receiver.stats()).toMatchObject({ handled: 2, duplicates: 1 })
   })
 
   test('a replay', async () => {
-    const { receiver, post } = scene({ parts: [limited(1)], retry: { attempts: 1 } })
+    const { receiver, send } = scene({ parts: [limited(1)], retry: { attempts: 1 } })
     let runs = 0
     receiver.on('data', () => {
       runs += 1
       if (runs === 1) throw new Error('no')
     })
-    await post(data('A', 1))
-    await turn()
+    await send(data('A', 1))
     expect(await receiver.deadLetters.replay({})).toBe(1)
     await turn()
     expect({ runs, ...receiver.stats() }).toMatchObject({ runs: 2, handled: 1, duplicates: 0 })
@@ -76,10 +73,9 @@ test('a part that throws, or answers nonsense, makes its message a dead letter, 
       },
     }),
   }
-  const { receiver, post } = scene({ parts: [limited(2), picky] })
+  const { receiver, send } = scene({ parts: [limited(2), picky] })
   receiver.on('data', () => {})
-  await post([data('BAD', 1), data('ODD', 1), data('A', 1)])
-  await turn()
+  await send([data('BAD', 1), data('ODD', 1), data('A', 1)])
   expect(receiver.stats()).toMatchObject({ handled: 1, deadLettered: 2, lanes: 0 })
   const letters = await Array.fromAsync(receiver.deadLetters.list())
   expect(letters).toMatchObject([
@@ -121,10 +117,9 @@ test('a part hears of the end of each message once, with what it may know', asyn
 
 test('a part hears that a message is gone when its vehicle is erased', async () => {
   const { part, heard } = hearing()
-  const { receiver, post } = scene({ parts: [part] })
+  const { receiver, send } = scene({ parts: [part] })
   receiver.on('data', () => new Promise(() => {}))
-  await post([data('A', 1), data('A', 2), data('B', 1)])
-  await turn()
+  await send([data('A', 1), data('A', 2), data('B', 1)])
   await receiver.forget('A')
   expect(heard).toMatchObject([
     ['A', 'gone', { counts: true }],
@@ -134,27 +129,24 @@ test('a part hears that a message is gone when its vehicle is erased', async () 
 
 test("'wait' without a message before it holds no message up", async () => {
   const { part, heard } = hearing(() => 'wait')
-  const { receiver, post } = scene({ parts: [part] })
+  const { receiver, send } = scene({ parts: [part] })
   receiver.on('data', () => {})
-  await post([data('A', 1), data('A', 2), data('B', 1)])
-  await turn()
+  await send([data('A', 1), data('A', 2), data('B', 1)])
   expect(heard).toHaveLength(3)
   expect(receiver.stats()).toMatchObject({ handled: 3, lanes: 0 })
 })
 
 test('a message that was handled stays a duplicate when its replay fails', async () => {
-  const { receiver, post } = scene({ parts: [dedupe({ withinMs: 60_000 })], retry: { attempts: 1 } })
+  const { receiver, send } = scene({ parts: [dedupe({ withinMs: 60_000 })], retry: { attempts: 1 } })
   let runs = 0
   receiver.on('data', () => {
     runs += 1
     if (runs % 2 === 1) throw new Error('no')
   })
-  await post(data('A', 1))
-  await turn()
+  await send(data('A', 1))
   await receiver.deadLetters.replay({})
   await turn()
-  await post(data('A', 1))
-  await turn()
+  await send(data('A', 1))
   expect({ runs, ...receiver.stats() }).toMatchObject({ runs: 2, duplicates: 1 })
 })
 

@@ -146,9 +146,8 @@ describe('a replay of handled messages', () => {
   })
 
   test('has no messages when the inbox does not keep them', async () => {
-    const { receiver, post } = scene()
-    await post(data('A', 1))
-    await turn()
+    const { receiver, send } = scene()
+    await send(data('A', 1))
     expect(await receiver.replay({ from: new Date(0), to: new Date(8.64e15) })).toBe(0)
   })
 

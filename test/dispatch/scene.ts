@@ -1,5 +1,5 @@
 import { type Answer, createReceiver, type DrainResult, type Log, type Receiver, type ReceiverOptions } from 'fleethook'
-import { type FakeClock, fakeClock } from './fake-clock.ts'
+import { type FakeClock, fakeClock, turn } from './fake-clock.ts'
 
 /** A receiver with everything around it that a test checks. */
 export interface Scene {
@@ -9,6 +9,8 @@ export interface Scene {
   readonly lines: readonly string[]
   /** Passes in a message as the host of `receiver.accept` does. */
   post(body: unknown): Promise<Answer>
+  /** Passes in a message, and lets its handlers run. */
+  send(body: unknown): Promise<void>
   /** Drains the receiver while this time passes. */
   drainedIn(ms: number, options?: Parameters<Receiver['drain']>[0]): Promise<DrainResult>
 }
@@ -17,11 +19,16 @@ export interface Scene {
 export function scene(options: Partial<ReceiverOptions> = {}, clock: FakeClock = fakeClock()): Scene {
   const lines: string[] = []
   const receiver = createReceiver({ secret: false, clock, log: logInto(lines), ...options })
+  const post = (body: unknown): Promise<Answer> => receiver.accept({ authorization: undefined, body })
   return {
     receiver,
     clock,
     lines,
-    post: (body) => receiver.accept({ authorization: undefined, body }),
+    post,
+    async send(body) {
+      await post(body)
+      await turn()
+    },
     async drainedIn(ms, options) {
       const drained = receiver.drain(options)
       await clock.advance(ms)

@@ -1,6 +1,5 @@
 import { Discard, Retry } from 'fleethook'
 import { describe, expect, test } from 'vitest'
-import { turn } from './fake-clock.ts'
 import { data, scene } from './scene.ts'
 
 describe('Retry', () => {
@@ -29,12 +28,11 @@ describe('Retry', () => {
   })
 
   test('a dead letter has its cause', async () => {
-    const { receiver, post } = scene({ retry: { attempts: 1 } })
+    const { receiver, send } = scene({ retry: { attempts: 1 } })
     receiver.on('data', () => {
       throw new Retry(0, { cause: new RangeError('busy') })
     })
-    await post(data('A', 1))
-    await turn()
+    await send(data('A', 1))
     expect(await Array.fromAsync(receiver.deadLetters.list())).toMatchObject([{ error: 'RangeError: busy' }])
   })
 
@@ -89,14 +87,13 @@ test.each([
   ['retry', { afterMs: 'soon' }, { retried: 1, discarded: 0 }, undefined],
   ['discard', { reason: 'r' }, { retried: 0, discarded: 1 }, undefined],
 ])('a request to %s of another copy of the package with %j is recognized', async (kind, more, counts, waitMs) => {
-  const { receiver, post, clock, lines } = scene()
+  const { receiver, send, clock, lines } = scene()
   let runs = 0
   receiver.on('data', () => {
     runs += 1
     if (runs === 1) throw foreign(kind, more)
   })
-  await post(data('A', 1))
-  await turn()
+  await send(data('A', 1))
   if (waitMs !== undefined) expect(clock.timers()).toContain(waitMs)
   await clock.advance(10)
   expect(receiver.stats()).toMatchObject({ ...counts, deadLettered: 0 })
@@ -111,12 +108,11 @@ test.each<[string, unknown]>([
   ['nothing', null],
   ['a text', 'retry'],
 ])('%s is none, and counts as a failure', async (_, thrown) => {
-  const { receiver, post, lines } = scene({ retry: { attempts: 1 } })
+  const { receiver, send, lines } = scene({ retry: { attempts: 1 } })
   receiver.on('data', () => {
     throw thrown
   })
-  await post(data('A', 1))
-  await turn()
+  await send(data('A', 1))
   expect(receiver.stats()).toMatchObject({ discarded: 0, deadLettered: 1 })
   expect(lines.join()).toContain('failed')
 })

@@ -109,15 +109,14 @@ describe('handlers start after the answer is on its way', () => {
   test.each(Array.from({ length: 12 }, (_, n) => n))(
     'also when the message before it is finished %i microtasks after it came in',
     async (microtasks) => {
-      const { receiver, post } = scene({ concurrency: 1 })
+      const { receiver, post, send } = scene({ concurrency: 1 })
       const steps: string[] = []
       const gate = gates()
       receiver.on('data', async ({ data: { Odometer } }) => {
         steps.push(`handler ${String(Odometer)}`)
         if (Odometer === 1) await gate.wait('first')
       })
-      await post(data('A', 1))
-      await turn()
+      await send(data('A', 1))
       const answered = post(data('A', 2)).then(() => steps.push('answer 2'))
       for (let n = 0; n < microtasks; n += 1) await Promise.resolve()
       gate.open('first')

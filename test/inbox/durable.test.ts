@@ -31,7 +31,7 @@ describe("ack: 'stored'", () => {
         if (broken) throw failed
       },
     })
-    const { receiver, post, clock } = scene({ inbox })
+    const { receiver, post, send, clock } = scene({ inbox })
     const told: unknown[] = []
     const seen: unknown[] = []
     receiver.observe({ failed: (error, { kind }) => void told.push([error, kind]) })
@@ -46,8 +46,7 @@ describe("ack: 'stored'", () => {
     await post(data('A', 2))
     broken = false
     await clock.advance(1000)
-    await post(data('A', 3))
-    await turn()
+    await send(data('A', 3))
     const to = new Date(clock.now())
     expect(seen).toEqual([3, { vin: 'A', from, to, missed: 2, reason: 'inbox_unavailable' }])
     expect(told).toEqual([
@@ -61,7 +60,7 @@ describe("ack: 'stored'", () => {
     const gate = gates()
     let slow = true
     const inbox = storedInbox(disk(), { put: () => (slow ? gate.wait('put') : undefined) })
-    const { receiver, post, clock } = scene({ inbox })
+    const { receiver, post, send, clock } = scene({ inbox })
     const gaps: unknown[] = []
     receiver.on('gap', ({ from, to }) => void gaps.push({ from, to }))
     const from = new Date(clock.now())
@@ -70,8 +69,7 @@ describe("ack: 'stored'", () => {
     slow = false
     gate.fail('put', failed)
     expect(await answer).toMatchObject({ status: 503 })
-    await post(data('A', 2))
-    await turn()
+    await send(data('A', 2))
     expect(gaps).toEqual([{ from, to: new Date(clock.now()) }])
   })
 
@@ -120,7 +118,7 @@ describe("ack: 'received' with a durable inbox", () => {
         if (broken) throw failed
       },
     })
-    const { receiver, post, lines } = scene({ ack: 'received', inbox })
+    const { receiver, post, send, lines } = scene({ ack: 'received', inbox })
     const gaps: unknown[] = []
     receiver.on('gap', ({ vin, missed }) => void gaps.push({ vin, missed }))
     expect(await post(data('A', 1))).toMatchObject({ status: 200 })
@@ -128,8 +126,7 @@ describe("ack: 'received' with a durable inbox", () => {
     expect(receiver.stats()).toMatchObject({ received: 1, lost: 1, openGaps: 1 })
     expect(lines.join('\n')).toContain('are lost')
     broken = false
-    await post(data('B', 1))
-    await turn()
+    await send(data('B', 1))
     expect(gaps).toEqual([{ vin: 'A', missed: 1 }])
     expect(receiver.stats()).toMatchObject({ received: 2, handled: 1, lost: 1, openGaps: 0 })
   })

@@ -39,7 +39,7 @@ describe('a full inbox', () => {
   })
 
   test('the gap of a VIN comes after the messages of the VIN that were taken before it', async () => {
-    const { receiver, post } = scene({ limits: { pendingMessages: 3 }, concurrency: 1 })
+    const { receiver, post, send } = scene({ limits: { pendingMessages: 3 }, concurrency: 1 })
     const gate = gates()
     const seen: unknown[] = []
     receiver
@@ -49,8 +49,7 @@ describe('a full inbox', () => {
       })
       .on('gap', ({ vin }) => void seen.push(`gap ${vin ?? ''}`))
     await post([data('B', 1), data('A', 1), data('A', 2)])
-    await post(data('A', 3))
-    await turn()
+    await send(data('A', 3))
     for (let n = 0; n < 3; n += 1) {
       gate.open('data')
       await turn()
@@ -59,12 +58,11 @@ describe('a full inbox', () => {
   })
 
   test('remembers a bounded number of VINs; beyond that a gap concerns any vehicle', async () => {
-    const { receiver, post } = scene({ limits: { pendingMessages: 40 } })
+    const { receiver, post, send } = scene({ limits: { pendingMessages: 40 } })
     const gate = gates()
     const gaps: { vin?: string | undefined; missed: number }[] = []
     receiver.on('data', () => gate.wait('data')).on('gap', ({ vin, missed }) => void gaps.push({ vin, missed }))
-    await post(Array.from({ length: 40 }, (_, n) => data('A', n)))
-    await turn()
+    await send(Array.from({ length: 40 }, (_, n) => data('A', n)))
     for (let n = 0; n < 12_000; n += 1) await post(data(`VIN${n}`, n))
     expect(receiver.stats().openGaps).toBe(10_001)
     for (let n = 0; n < 40; n += 1) {
