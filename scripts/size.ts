@@ -8,7 +8,7 @@ import { page } from '../src/inspector/page.generated.ts'
 import { gzipBytesOf, landBudgetBytes, pageBudgetBytes } from './inspector.ts'
 
 /** The budget for the gzipped bundle. We miss it: docs/decisions/0005-size-of-a-worker.md says why. */
-export const budgetBytes = 30_000
+export const budgetBytes = 48_000
 
 /** The last measured size and a little more. A change that exceeds it needs a reason. */
 export const ceilingBytes = 50_500
