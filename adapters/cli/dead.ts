@@ -46,7 +46,8 @@ function defineList(command: Command): void {
   operates<[], Listing>(command, async ({ operator, print }, { limit, after, ...filter }) => {
     const query = new URLSearchParams({ limit: String(limit), ...asked(filter), ...defined({ after }) })
     const found = listed.parse(await operator.ask('GET', `/dead?${query}`))
-    print(found, () => page(found.letters, found.next))
+    const others = found.letters.length === 0 ? await operator.butBranches() : ''
+    print(found, () => page(found.letters, found.next) + others)
     return true
   })
 }

@@ -34,8 +34,9 @@ export function defineFailing(command: Command): void {
   )
   operates<[], object>(command, async ({ operator, print }) => {
     const found = failingForm.parse(await operator.ask('GET', '/failing'))
+    const others = found.messages === 0 ? await operator.butBranches() : ''
     print(found, () => {
-      if (found.messages === 0) return 'Nothing fails now.'
+      if (found.messages === 0) return `Nothing fails now.${others}`
       const rows = found.handlers.map(({ handler, messages, vehicles, since, error = '' }) => [
         handler,
         String(messages),

@@ -3,6 +3,7 @@ import { createInterface } from 'node:readline/promises'
 import { Readable } from 'node:stream'
 import type { Command } from 'commander'
 import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-parser/stream'
+import * as z from 'zod/mini'
 import { createMessages, createReplays, deadLettersOf } from '../../src/operator/archive.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
@@ -182,6 +183,8 @@ interface Asked {
 const silentMs = 40_000
 const silent = new FleethookError('inbox_unavailable', 'The receiver sends nothing any more.')
 
+const aboutForm = z.object({ branches: z.optional(z.array(z.string())) })
+
 /** Sends requests to the receiver of an inbox: the process that has the file, or else the file. */
 export class Operator {
   readonly #to: ConnectionOptions
@@ -250,6 +253,13 @@ export class Operator {
     } catch (error) {
       throw brokenOff(error)
     }
+  }
+
+  /** What to add when a receiver itself has nothing of what was asked for, because each of its branches may have some. */
+  async butBranches(): Promise<string> {
+    const about = this.isRunning ? await this.ask('GET', '/about').catch(() => undefined) : undefined
+    const { branches = [] } = aboutForm.safeParse(about).data ?? {}
+    return branches.length === 0 ? '' : ` For its branches, add --branch: ${branches.join(', ')}.`
   }
 
   /** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks or is silent. */
