@@ -84,36 +84,6 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     expect(ids.size).toBe(Object.values(found).flat().length)
   })
 
-  test('the next owner goes on with the state and the timers of the one before', async () => {
-    const schema = await newSchema()
-    const told: string[] = []
-    // Enough for the process that gets the message to stop.
-    const parkedMs = 8_000
-    const parked = starts(is('Gear', 'P')).after({ seconds: parkedMs / 1_000 })
-    const start = async (name: string): Promise<Receiver & { readonly vehicles: Vehicles }> => {
-      const receiver = keeping(schema)
-        .when(becomes('Gear', 'P'), ({ change }) => void told.push(`${name} ${String(change.from)}>P`))
-        .when(parked, ({ change }) => void told.push(`${name} parked, late: ${change.late}`))
-      await receiver.open()
-      return receiver
-    }
-    const first = await start('first')
-    await send(first, gear('D'))
-    await settled(schema)
-    await first.drain()
-    const second = await start('second')
-    expect((await second.vehicles.get(vin))?.value('Gear')).toBe('D')
-    await send(second, gear('P'))
-    const dueMs = Date.now() + parkedMs
-    await settled(schema)
-    await second.drain()
-    await expect.poll(() => Date.now()).toBeGreaterThan(dueMs)
-    const third = await start('third')
-    await expect.poll(() => told).toEqual(['second D>P', 'third parked, late: true'])
-    expect(await third.vehicles.get(vin)).toMatchObject({ timers: [] })
-    await third.drain()
-  })
-
   test('a message that is committed behind a newer one of its vehicle is in the state that the next owner finds', async () => {
     const schema = await newSchema()
     // Its row has its number, and is committed when nobody holds the lock any more.
@@ -157,30 +127,6 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     const third = await start('third')
     await expect.poll(() => told).toEqual(['third 5'])
     await Promise.all([second.drain(), third.drain()])
-  })
-
-  test('a process that joins takes over states and timers', async () => {
-    const schema = await newSchema()
-    const told: string[] = []
-    // Enough for the other process to join.
-    const parked = starts(is('Gear', 'P')).after({ seconds: 20 })
-    const start = async (name: string): Promise<Receiver & { readonly vehicles: Vehicles }> => {
-      const receiver = keeping(schema).when(parked, ({ vin: of, id }) => void told.push(`${name} ${of} ${id}`))
-      await receiver.open()
-      return receiver
-    }
-    const first = await start('first')
-    const many = Array.from({ length: 20 }, (_, n) => `0FLEETV14T${String(n).padStart(7, '0')}`)
-    for (const value of ['D', 'P']) await Promise.all(many.map((of) => send(first, gear(value, of))))
-    const second = await start('second')
-    await expect.poll(() => parts(schema)).toEqual([32, 32])
-    expect(told).toEqual([])
-    // By vehicle, and by id: a process that is too slow to keep its lease hands over what it has told.
-    const different = (at: number): number => new Set(told.map((line) => line.split(' ')[at])).size
-    await expect.poll(() => different(1)).toBe(20)
-    await settled(schema)
-    await Promise.all([first.drain(), second.drain()])
-    expect([different(0), different(1), different(2)]).toEqual([2, 20, 20])
   })
 
   test('rules that are new count from the stored states, once, whichever process has the vehicle', async () => {
