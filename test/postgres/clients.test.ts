@@ -3,7 +3,7 @@ import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { integer, pgTable, text } from 'drizzle-orm/pg-core'
 import type { Receiver } from 'fleethook'
-import { type PostgresClient, type PostgresInbox, postgresInbox } from 'fleethook/inbox/postgres'
+import type { PostgresClient, PostgresInbox } from 'fleethook/inbox/postgres'
 import { Kysely, PostgresDialect, type Transaction } from 'kysely'
 import postgres from 'postgres'
 import { beforeEach, describe, expect, test } from 'vitest'
@@ -153,8 +153,6 @@ describe.skipIf(!hasPostgres)('clients', () => {
     await receiver.drain()
   }
 
-  test('the inbox runs on pg', () => keepsMessages(scene.newPool()))
-
   test('the inbox runs on postgres.js, with one line around it', async () => {
     const sql = postgres({ host: '127.0.0.1', port: scene.server.port, user: 'test', database: 'postgres', max: 3 })
     await keepsMessages({
@@ -169,9 +167,5 @@ describe.skipIf(!hasPostgres)('clients', () => {
     await db.exec(tablesOf(schema))
     await keepsMessages(db)
     await db.close()
-  })
-
-  test('a pool fits without a cast', () => {
-    expect(postgresInbox({ db: scene.newPool() })).toBeTypeOf('function')
   })
 })
