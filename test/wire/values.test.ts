@@ -8,26 +8,11 @@ import {
 } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
 
-const closed = {
-  driverFront: false,
-  driverRear: false,
-  passengerFront: false,
-  passengerRear: false,
-  trunkFront: false,
-  trunkRear: false,
-}
-const quiet = {
-  frontLeft: false,
-  frontRight: false,
-  rearLeft: false,
-  rearRight: false,
-  semiMiddleAxleLeft2: false,
-  semiMiddleAxleRight2: false,
-  semiRearAxleLeft: false,
-  semiRearAxleRight: false,
-  semiRearAxleLeft2: false,
-  semiRearAxleRight2: false,
-}
+const allFalse = (names: string): object => Object.fromEntries(names.split(' ').map((name) => [name, false]))
+const closed = allFalse('driverFront driverRear passengerFront passengerRear trunkFront trunkRear')
+const quiet = allFalse(
+  'frontLeft frontRight rearLeft rearRight semiMiddleAxleLeft2 semiMiddleAxleRight2 semiRearAxleLeft semiRearAxleRight semiRearAxleLeft2 semiRearAxleRight2',
+)
 
 function readMessage(message: object, options: Parameters<typeof createNormalizer>[0] = {}): DataEvent {
   const event = createNormalizer(options).normalize(message)
