@@ -43,7 +43,7 @@ const nameOf = ({ vin, number }: RunLine): string => `${vin} ${number}`
 
 /** Ends it `rounds` times, each time after some acknowledgments, and judges when everything is handled. */
 export async function underLoad(
-  victim: Victim,
+  victim: Omit<Victim, keyof AsyncDisposable>,
   { rounds, acksBefore = 20, ...load }: TrafficOptions & { readonly rounds: number; readonly acksBefore?: number },
 ): Promise<Found> {
   const traffic = createTraffic(load)
@@ -77,7 +77,7 @@ export async function underLoad(
 }
 
 /** One change from each message of a vehicle to its next one, and no other: none is missing, none is made up, and they are in order. */
-async function chains(victim: Victim): Promise<Pick<Found, 'changes' | 'reportedAgain'>> {
+async function chains(victim: Pick<Victim, 'changes' | 'runs'>): Promise<Pick<Found, 'changes' | 'reportedAgain'>> {
   const all = (): readonly Change[] => victim.changes?.() ?? []
   const firsts = (): ReadonlyMap<string, Change> =>
     new Map(
