@@ -188,9 +188,11 @@ async function sendAll(
   for (const { event } of simulated(given, startAt)) {
     const format = inTurn[taken % inTurn.length]
     if (taken >= given.count || signal.aborted || format === undefined) break
-    const early = startedAt + (1_000 * taken) / given.rate - performance.now()
+    const dueMs = startedAt + (1_000 * taken) / given.rate
     taken++
-    if (early > 0) await setTimeout(early, undefined, { signal }).catch(() => {})
+    // A timer can fire a part of a millisecond early.
+    for (let early = dueMs - performance.now(); early > 0 && !signal.aborted; early = dueMs - performance.now())
+      await setTimeout(Math.ceil(early), undefined, { signal }).catch(() => {})
     while (open >= mostOpen) await new Promise<void>((resolve) => (closed = resolve))
     if (signal.aborted) break
     open++
