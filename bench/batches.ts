@@ -13,7 +13,7 @@ const perBody = 100
 const bodies = 200
 const rounds = 15
 const warmUp = 5
-const budget = 4
+const budget = 5
 const secret = 'bench-0f6f2a7d8c1e4b9fa35d'
 
 let handled = 0

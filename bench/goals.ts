@@ -128,7 +128,7 @@ const parts: readonly Part[] = [
       {
         what: 'resident memory with 500,000 waiting messages of 100,000 vehicles, to idle',
         limits: [1.2],
-        figures: (rows) => [cell(rows, 'ratio, budget 1.1', { receiver: '500000 waiting, 100000 VINs' })],
+        figures: (rows) => [cell(rows, 'ratio, budget 1.2', { receiver: '500000 waiting, 100000 VINs' })],
       },
     ],
   },

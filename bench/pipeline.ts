@@ -22,7 +22,7 @@ const { values } = parseArgs({
 const rounds = Number(values.rounds)
 const count = Number(values.count)
 const connections = 64
-const budget = 1.25
+const budget = 1.15
 /** The highest rate that 1,000 driving cars send, in messages per second. */
 const calmRate = 2000
 

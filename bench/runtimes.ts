@@ -30,7 +30,7 @@ const warmUpMessages = 40_000
 
 type Kind = 'bare' | 'fleethook'
 const kinds: readonly Kind[] = ['bare', 'fleethook']
-const budgets: Partial<Record<Runtime, number>> = { node24: 1.25, bun: 1.2, deno: 1.3, workerd: 1.5 }
+const budgets: Partial<Record<Runtime, number>> = { node24: 1.15, bun: 1.35, deno: 1.35, workerd: 1.5 }
 const runtimes: readonly Runtime[] = ['node24', 'bun', 'deno', 'workerd']
 
 const answer = `new Response('${answerBody}', { headers: { 'content-type': 'application/json' } })`

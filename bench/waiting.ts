@@ -21,7 +21,7 @@ const { values } = parseArgs({
 })
 const messages = Number(values.messages)
 const vins = Number(values.vins)
-const budget = 1.1
+const budget = 1.2
 /** The most messages that a durable inbox reads ahead. */
 const kept = 10_000
 const bodyMessages = 500
