@@ -11,6 +11,24 @@ import { newFolder } from '../folder.ts'
 
 const last = <T>(list: readonly T[]): T | undefined => list.at(-1)
 
+describe('the newest value wins', () => {
+  test('by the time of the vehicle, and an older message never replaces a newer value', async () => {
+    const { receiver, send, told } = vehicleScene()
+    await send({ BatteryLevel: 50 })
+    await send({ BatteryLevel: 40 }, { agoMs: 60_000 })
+    expect(last(told)?.changes).toEqual([])
+    expect((await receiver.vehicles.get(vin))?.value('BatteryLevel')).toBe(50)
+  })
+
+  test('and a clock that is five minutes fast does not freeze the state', async () => {
+    const { receiver, send, told } = vehicleScene()
+    await send({ BatteryLevel: 50 }, { agoMs: -300_000 })
+    await send({ BatteryLevel: 49 })
+    expect(last(told)?.changes).toEqual(['BatteryLevel 50>49'])
+    expect((await receiver.vehicles.get(vin))?.value('BatteryLevel')).toBe(49)
+  })
+})
+
 describe('null', () => {
   test('keeps the last value, and is no change', async () => {
     const { receiver, send, told } = vehicleScene()
@@ -345,6 +363,24 @@ describe('receiver.when', () => {
     await clock.advance(5_000)
     await sent
     expect(seen).toEqual([['Gear "P">"R"'], ['R']])
+  })
+
+  test('makes the message a dead letter when its handler fails, and a replay shows the same', async () => {
+    const { receiver, send, told } = vehicleScene({ retry: { attempts: 1 } })
+    const seen: string[] = []
+    receiver.observe({ failed: () => {} })
+    receiver.when(edgeOf('Gear'), ({ change, vehicle, id }) => {
+      seen.push(`${shown(change)} ${vehicle.value('Gear')} ${id}`)
+      if (seen.length === 1) throw new Error('once')
+    })
+    await send({ Gear: 'P' })
+    await send({ Gear: 'R' })
+    await send({ Gear: 'D' })
+    expect(seen).toHaveLength(2)
+    expect(await receiver.deadLetters.replay({})).toBe(1)
+    await expect.poll(() => last(told)?.changes).toEqual(['Gear "P">"R"'])
+    expect(seen[2]).toBe(seen[0])
+    expect((await receiver.vehicles.get(vin))?.value('Gear')).toBe('D')
   })
 
   test.each([

@@ -1,3 +1,5 @@
+import { mkdirSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { createReceiver, memoryInbox, type ReceiverOptions, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, vehicle } from 'fleethook/testing'
@@ -23,9 +25,10 @@ function scene(edges: readonly Edge[], options: Omit<ReceiverOptions, 'parts' | 
   const clock = fakeClock()
   /** The occurrences, each as minutes, with `late` and `~` for a gap. */
   const told: string[] = []
+  const ids: string[] = []
   const receiver = receiverOf({ clock, inbox: memoryInbox(), ...options })
   for (const edge of edges)
-    receiver.when(edge, ({ change }) => {
+    receiver.when(edge, ({ change, id }) => {
       const { at, acrossGap, ...others } = change
       const shown = Object.entries(others).flatMap(([name, value]) => {
         if (value instanceof Date) return name === 'dueAt' ? [] : [`${name} ${minute(value)}`]
@@ -33,8 +36,9 @@ function scene(edges: readonly Edge[], options: Omit<ReceiverOptions, 'parts' | 
         return [`${name} ${String(value)}`]
       })
       told.push([`at ${minute(at)}`, ...shown, ...(acrossGap ? ['~'] : [])].join(', '))
+      ids.push(id)
     })
-  return { car: vehicle(receiver, vin, { clock }), clock, receiver, told }
+  return { car: vehicle(receiver, vin, { clock }), clock, receiver, told, ids }
 }
 
 /** A message that the vehicle sent at this minute. */
@@ -44,6 +48,21 @@ const at = (minutes: number): { createdAt: string } => ({
 
 describe('after', () => {
   const edge = starts(parkedLow).after({ minutes: 30 })
+
+  test('happens when the condition has been true for that time, and only once', async () => {
+    const { car, told } = scene([edge])
+    await car.data({ Gear: 'D', BatteryLevel: 19 })
+    await car.wait({ minutes: 5 })
+    await car.data({ Gear: 'P' })
+    await car.wait({ minutes: 29 })
+    await car.data({ Gear: 'P', BatteryLevel: 18 })
+    expect(told).toEqual([])
+    await car.wait({ minutes: 1 })
+    expect(told).toEqual(['at 35, since 5'])
+    await car.wait({ hours: 3 })
+    await car.data({ Gear: 'P', BatteryLevel: 17 })
+    expect(told).toHaveLength(1)
+  })
 
   test('works for a value, for none, and with conditions before and after it', async () => {
     const none = becomes('Gear', null, { invalid: true })
@@ -135,6 +154,23 @@ describe('after', () => {
   test.each([{}, { minutes: -1 }, { years: 2 }, { days: 367 }])('%o is no time', (duration) => {
     expect(() => starts(parkedLow).after(duration as never)).toThrow(/after/)
   })
+})
+
+test('a crash while its handler runs repeats it with the same id', async () => {
+  const [path, copy] = [files.path(), files.path()]
+  const edge = starts(parkedLow).after({ minutes: 1 })
+  const first = scene([edge], { inbox: sqliteInbox({ path }) })
+  first.receiver.when(edge, () => new Promise(() => {}))
+  await first.car.data({ Gear: 'D', BatteryLevel: 19 })
+  await first.car.data({ Gear: 'P' })
+  await first.clock.advance(60_000)
+  await expect.poll(() => first.told).toEqual(['at 1, since 0'])
+  mkdirSync(dirname(copy), { recursive: true })
+  files.copy(path, copy)
+  const after = scene([edge], { clock: first.clock, inbox: sqliteInbox({ path: copy }) })
+  await after.receiver.open()
+  await expect.poll(() => after.ids).toEqual(first.ids)
+  await after.receiver.drain()
 })
 
 describe('silent and heardAgain', () => {
