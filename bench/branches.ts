@@ -27,7 +27,7 @@ export interface Load {
   readonly vehicles: number
   /** Messages in a second. */
   readonly rate: number
-  /** How often the receiver itself is killed in the second half. */
+  /** The number of times the receiver itself is killed in the second half. */
   readonly kills: number
 }
 

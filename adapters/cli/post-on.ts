@@ -117,7 +117,7 @@ export async function postOn(
     console.error(refusal.hint)
   }
 
-  /** When each text was posted, and how often it has come back: received within such a time. Bounded, so a loop of more messages is found late. */
+  /** When each text was posted, and the number of times it came back: received within such a time. Bounded, so a loop of more messages is found late. */
   const posted = new Map<string, { readonly times: readonly Posted[]; readonly count: number }>()
 
   function watch(text: string, receivedAt: number, from: number): void {

@@ -29,7 +29,7 @@ interface Life {
   readonly clock: SteppingClock
 }
 
-/** What was told in the end of each episode by its id, and how often something was told. */
+/** What was told in the end of each episode by its id, and the number of times something was told. */
 interface Scene {
   readonly last: Map<string, Told | undefined>
   tellings: number
