@@ -8,7 +8,6 @@ export class DeliveryIds {
   readonly #first: number
   #counter = 0
   #head = ''
-  /** The last two parts of a UUID: two bits for the variant, and 62 random bits. */
   #tail = ''
 
   /** `first`: the number of the first id in a millisecond. */
@@ -28,9 +27,8 @@ export class DeliveryIds {
       this.#counter = this.#first
       const time = this.newestMs.toString(16).padStart(12, '0')
       this.#head = `${time.slice(0, 8)}-${time.slice(8)}-7`
-      const [first = 0, second = 0] = crypto.getRandomValues(new Uint32Array(2))
-      const high = (((first & 0x3fff_ffff) | 0x8000_0000) >>> 0).toString(16)
-      this.#tail = `-${high.slice(0, 4)}-${high.slice(4)}${second.toString(16).padStart(8, '0')}`
+      // The last two parts of a UUID: two bits for the variant, and 62 random bits.
+      this.#tail = crypto.randomUUID().slice(18)
     }
     return this.#head + this.#counter.toString(16).padStart(3, '0') + this.#tail
   }
