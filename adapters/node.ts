@@ -18,8 +18,7 @@ import type { ListenOptions, Socket } from 'node:net'
 import type { RuntimeRefusal } from '../src/hosting/drainable.ts'
 import { milliseconds, required, wholeNumber } from '../src/base/options.ts'
 import { refuse } from '../src/http/answers.ts'
-import { failureDetails } from '../src/reports/failure-details.ts'
-import { answeredLast, closeUnlessWhole, NodeRequest, writeAnswer } from './node-request.ts'
+import { answeredLast, closeUnlessWhole, lastRequests, NodeRequest } from './node-request.ts'
 import { launcherVariable, type LauncherMessage } from './serve-options.ts'
 import { type Runtime, type Served, type ServedHere, type ServeOptions, type Server, serveOn } from './runtime.ts'
 
@@ -49,9 +48,6 @@ export interface NodeServeOptions extends ServeOptions {
   readonly maxConnections?: number
 }
 
-/** The last request that was read on a connection, while the server stops. */
-const lastRequests = new WeakMap<Socket, IncomingMessage>()
-
 /** Connections that wait in the kernel while one process stops and the next one starts. The kernel may allow fewer. */
 const backlog = 4_096
 
@@ -72,31 +68,22 @@ const node: Runtime<NodeServeOptions> = {
     const where = listenOptions(options)
     let appListener = receiver === undefined ? await createAppListener(fetch) : undefined
     const timeouts = timeoutsOf(options)
-    const listener = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
+    const listenAsApp = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
+      appListener ??= await createAppListener(fetch)
+      appListener(incoming, outgoing)
+    }
+    const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
       if (answeredLast.has(incoming.socket)) return
       if (isStopping) lastRequests.set(incoming.socket, incoming)
-      const request = new NodeRequest(incoming, env, receiver?.targets)
-      if (receiver === undefined || request.target === undefined) {
-        appListener ??= await createAppListener(fetch)
-        appListener(incoming, outgoing)
-        return
-      }
-      try {
-        const answer = await receiver.answer(request.target, request)
-        if (!incoming.complete) await closeUnlessWhole(incoming, outgoing)
-        writeAnswer(answer, incoming, outgoing, isStopping && lastRequests.get(incoming.socket) === incoming)
-      } catch (error) {
-        // What to do about `answering failed`: A fault of fleethook: report it to us.
-        console.error('fleethook: answering failed', failureDetails(error, false))
-        await closeUnlessWhole(incoming, outgoing)
-        outgoing.writeHead(500).end()
-      }
+      const request = new NodeRequest(incoming, outgoing, env, receiver?.targets)
+      if (receiver === undefined || request.target === undefined) void listenAsApp(incoming, outgoing)
+      else request.answerBy(receiver)
     }
     const secure = tls && createSecureServer({ ...timeouts, ...tls }, listener)
     const server: HttpServer = secure ?? createServer(timeouts, listener)
     server.on('checkContinue', (incoming, outgoing) => {
       continueWhenRead(incoming, outgoing)
-      void listener(incoming, outgoing)
+      listener(incoming, outgoing)
     })
     server.maxConnections = mostConnections(options)
     countRefusals(server, secure !== undefined, refused)

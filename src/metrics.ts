@@ -73,10 +73,10 @@ export function metricsRoutes<Bindings extends object = object>(
   app.get('/', keepPrivate, async (c) => {
     const given = c.req.header('authorization')
     const check = (value: string | undefined): ReturnType<typeof guard> => guard(value, 'root', c.env as Bindings)
-    let refusal = await check(given)
+    let checked = await check(given)
     // Prometheus sends `Bearer` unless it is told another scheme word.
-    if (refusal !== undefined && /^bearer /i.test(given ?? '')) refusal = await check(given?.slice(7).trimStart())
-    if (refusal !== undefined) return responseOf(refuse(refusal))
+    if ('error' in checked && /^bearer /i.test(given ?? '')) checked = await check(given?.slice(7).trimStart())
+    if ('error' in checked) return responseOf(refuse(checked))
     return c.body(metricsText(receiver), 200, { 'content-type': contentType })
   })
   return app

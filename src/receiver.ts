@@ -2,7 +2,15 @@ import { Registry } from './core/registry.ts'
 import type { EnumType, ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
 import { markRoutes } from './hosting/drainable.ts'
-import { type AuthorizedRequest, createRoutes, GivenRequest, type Incoming } from './http/routes.ts'
+import {
+  answerOf,
+  type AuthorizedRequest,
+  type Begun,
+  createRoutes,
+  GivenRequest,
+  type Incoming,
+} from './http/routes.ts'
+import type { Body } from './http/body.ts'
 import type { Door } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
 import { operatedBy } from './operator/operated.ts'
@@ -89,48 +97,75 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   const behind: Behind = { byName: new Map(), branches: undefined, opened: undefined }
   const intake = new Intake({ settings, registry, receipts, reports, vehicles, behind, operatedBy })
 
-  /** The whole path of a request: check the secret, read, keep, answer. Handlers run in a task of their own. */
-  async function receive(incoming: Incoming, door: Door): Promise<Answer> {
-    let entrance: InboxMessage['door'] = door
-    const checked = checkSecret(incoming.authorization, door, incoming.env, (place, isListed) => {
-      reports.noteSecret(place)
-      if (isListed) entrance = `${door} ${place}`
-    })
-    const refusal = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming, door, entrance))
-    if (refusal === undefined) return success
-    const answer = noteAndRefuse(refusal, door, isTest(incoming))
-    const lines = isBound(incoming.context) ? reports.requestEnds(quietMs) : undefined
-    if (lines !== undefined) incoming.context?.waitUntil(lines)
-    return answer
+  /** The path of a request begins with its secret. With the right one, it may send a body, and a drain waits for that. */
+  function receive(
+    incoming: Incoming,
+    door: Door,
+    checked: ReturnType<typeof checkSecret> = checkSecret(incoming.authorization, door, incoming.env),
+  ): Begun | Promise<Begun> {
+    if (checked instanceof Promise) return checked.then((known) => receive(incoming, door, known))
+    if ('error' in checked) return answer(checked, incoming, door)
+    const { place, isListed } = checked
+    if (place !== undefined) reports.noteSecret(place)
+    if (intake.isDraining) return answer({ error: 'draining' }, incoming, door)
+    const entrance: InboxMessage['door'] = isListed && place !== undefined ? `${door} ${place}` : door
+    intake.lifecycle.enter()
+    return {
+      limitBytes: bodyBytes[door],
+      take: (body) =>
+        take(body, incoming, door, entrance)?.then((refusal) =>
+          refusal ? answer(refusal, incoming, door) : success,
+        ) ?? success,
+    }
   }
 
-  /** The part of the path after the secret. Resolves to a refusal when something was not taken. */
-  async function admit(
+  /** The path after the secret: read, keep. The refusal says what was not taken. `undefined`: everything is, at once. */
+  function take(
+    given: Body | Refusal,
     request: AuthorizedRequest,
     door: Door,
     entrance: InboxMessage['door'],
-  ): Promise<RefusalOfMessages | undefined> {
-    if (intake.isDraining) return { error: 'draining' }
-    intake.lifecycle.enter()
-    try {
-      let body = await request.read(bodyBytes[door])
-      if ('text' in body && body.text.trim() === '') body = { error: 'body_empty' }
-      // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
-      if (!intake.isReady && !(await intake.becomeReady()))
+    isReady: boolean = intake.isReady,
+  ): Taken {
+    // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
+    if (!isReady)
+      return intake.becomeReady().then((isOpen) => {
+        if (isOpen) return take(given, request, door, entrance, true)
+        intake.lifecycle.leave()
         return { error: 'inbox_unavailable', hint: intake.notReadyHint }
-      if ('error' in body) {
-        if (body.error === 'body_gzip_broken') await intake.putInternal(receipts.malformed(undefined, body), request)
-        noteUnread(body, request)
-        return body
-      }
-      const { messages, tests, broken } = receipts.read(body, door, entrance)
+      })
+    let rest: Taken
+    try {
+      const body: Body | Refusal = 'text' in given && given.text.trim() === '' ? { error: 'body_empty' } : given
+      const { messages, tests, broken } =
+        'error' in body ? { messages: [], broken: body } : receipts.read(body, door, entrance)
       if (tests !== undefined && tests.length > 0) noteTests(tests, request, door)
-      const refusal = await intake.put(messages, request)
-      if (broken !== undefined && refusal === undefined)
-        await intake.putInternal(receipts.malformed(body, broken), request)
-      if (broken !== undefined) noteUnread(broken, request)
-      return refusal === undefined ? broken : { ...refusal, messages }
+      const put = intake.put(messages, request)
+      if (put !== undefined || broken !== undefined) rest = takeRest(put, messages, broken, body, request)
     } finally {
+      if (rest === undefined) intake.lifecycle.leave()
+    }
+    return rest
+  }
+
+  /** What follows when the messages before the broken one are kept, or refused. */
+  async function takeRest(
+    put: ReturnType<Intake['put']>,
+    messages: readonly InboxMessage[],
+    broken: Refusal | undefined,
+    body: Body | Refusal,
+    request: AuthorizedRequest,
+  ): Promise<RefusalOfMessages | undefined> {
+    try {
+      const refusal = await put
+      if (refusal !== undefined) return { ...refusal, messages }
+      if (broken === undefined) return undefined
+      const text = 'error' in body ? undefined : body
+      if (text !== undefined || broken.error === 'body_gzip_broken')
+        await intake.putInternal(receipts.malformed(text, broken), request)
+      return broken
+    } finally {
+      if (broken !== undefined) noteUnread(broken, request)
       intake.lifecycle.leave()
     }
   }
@@ -148,6 +183,13 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     const headers = (given ?? []).map(([name, value]) => ({ name, length: value.length }))
     const encoding = given && (given.find(([name]) => name === 'content-encoding')?.[1] ?? 'identity')
     for (const test of tests) reports.noteTest({ ...test, door, encoding, headers })
+  }
+
+  function answer(refusal: RefusalOfMessages, incoming: Incoming, door: Door): Answer {
+    const refused = noteAndRefuse(refusal, door, isTest(incoming))
+    const lines = isBound(incoming.context) ? reports.requestEnds(quietMs) : undefined
+    if (lines !== undefined) incoming.context?.waitUntil(lines)
+    return refused
   }
 
   function noteAndRefuse(refusal: RefusalOfMessages, door?: Door, isOfTest: boolean = false): Answer {
@@ -204,7 +246,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     async accept(message) {
       const request = new GivenRequest(message)
       const door = message.path === undefined ? 'root' : routes.targets.get(message.path.split('?', 1).join())
-      if (door === 'root' || door === 'collector') return receive(request, door)
+      if (door === 'root' || door === 'collector') return answerOf(receive(request, door), request)
       return noteAndRefuse({ error: 'path_unknown' }, undefined, isTest(request))
     },
     async from(source, { env, context } = {}) {
@@ -218,7 +260,9 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
           // When the inbox is full, the source gives its message again later.
           const error = intake.inbox.refusing()
           if (error !== undefined) return error
-          const refusal = await admit({ env, context, read: async () => ({ text }) }, 'root', 'root')
+          if (intake.isDraining) return 'draining'
+          intake.lifecycle.enter()
+          const refusal = await take({ text }, { env, context }, 'root', 'root')
           if (refusal !== undefined) noteRefused(refusal, { ...refusal, door: 'root' })
           return refusal?.error
         },
@@ -228,8 +272,8 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   }
   reports.observers.attach(receiver)
   markRoutes(routes.app, receiver)
-  const { answer, targets } = routes
-  const hosted = { answer, targets, settings: given, reports, intake }
+  const { begin, targets } = routes
+  const hosted = { begin, targets, settings: given, reports, intake }
   markHosted(inbox, hosted)
   return { receiver, webhook, hosted }
 }
@@ -248,3 +292,5 @@ function isTest(request: AuthorizedRequest): boolean {
 }
 
 type RefusalOfMessages = Refusal & { readonly messages?: readonly InboxMessage[] }
+
+type Taken = Promise<RefusalOfMessages | undefined> | undefined

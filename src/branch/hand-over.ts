@@ -146,7 +146,7 @@ export class HandOver {
     const { request } = given
     const isAtOnce = intake.isReady && message.kind === 'wire' && !mayBeThere && !this.#asked.has(message.lane)
     const put = isAtOnce ? intake.put([message], request) : this.#keep(given, message, mayBeThere)
-    const kept = this.#kept(message, put)
+    const kept = this.#kept(message, Promise.resolve(put))
     this.#given.set(given, kept)
     const known = kept.then(
       () => void this.#given.set(given, true),

@@ -28,12 +28,32 @@ export interface Incoming extends AuthorizedRequest {
 export interface AuthorizedRequest extends RequestScope {
   /** The names and values of the headers. Left out when the host read the body. */
   readonly headers?: (() => Iterable<readonly [name: string, value: string]>) | undefined
+}
+
+/** A request whose secret is right may send a body. */
+export interface Admitted {
+  readonly limitBytes: number
+  /** Has to be called once, with what was read. The answer is a promise only where something has to be waited for. */
+  take(body: Body | Refusal): Answer | Promise<Answer>
+}
+
+/** The answer, or who may send a body. */
+export type Begun = Answer | Admitted
+
+/** A request whose body can be read at any time. */
+interface Readable {
   read(limitBytes: number): Promise<Body | Refusal>
+}
+
+/** The answer to a request, after its body was read if it may send one. */
+export async function answerOf(given: Begun | Promise<Begun>, request: Readable): Promise<Answer> {
+  const begun = given instanceof Promise ? await given : given
+  return 'take' in begun ? begun.take(await request.read(begun.limitBytes)) : begun
 }
 
 /** What the routes ask of the receiver. */
 interface Answering {
-  receive(incoming: Incoming, door: Door): Promise<Answer>
+  receive(incoming: Incoming, door: Door): Begun | Promise<Begun>
   /** Why the receiver would refuse every message now; `undefined` when it would not. */
   busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined
   /** Called for each request that was refused because of its method or its path. */
@@ -44,19 +64,15 @@ interface Routes<Bindings extends object> {
   /** The app to mount in a host. */
   readonly app: Hono<{ Bindings: Bindings }>
   /** The same without a host. It looks up the path itself, because routing by Hono costs more than checking the secret. */
-  readonly fetch: (
-    request: Request,
-    env: unknown,
-    context: ExecutionContext | undefined,
-  ) => Response | Promise<Response>
+  readonly fetch: (request: Request, env: unknown, context: ExecutionContext | undefined) => Promise<Response>
   /** The targets of whole paths. */
   readonly targets: ReadonlyMap<string, PathTarget>
-  /** The answer to a request at a target. The app, `fetch`, and servers that make no `Request` all call it. */
-  readonly answer: (target: PathTarget | undefined, request: Incoming) => Answer | Promise<Answer>
+  /** Begins the answer to a request at a target. The app, `fetch`, and servers that make no `Request` all call it. */
+  readonly begin: (target: PathTarget | undefined, request: Incoming) => Begun | Promise<Begun>
 }
 
 export function createRoutes<Bindings extends object>(receiver: Answering, basePath: string): Routes<Bindings> {
-  function answer(target: PathTarget | undefined, request: Incoming): Answer | Promise<Answer> {
+  function begin(target: PathTarget | undefined, request: Incoming): Begun | Promise<Begun> {
     const { method } = request
     if (target === 'root' || target === 'collector') {
       if (method === 'POST') return receiver.receive(request, target)
@@ -80,18 +96,14 @@ export function createRoutes<Bindings extends object>(receiver: Answering, baseP
     return refuse(refusal, allow)
   }
 
-  function respond(target: PathTarget | undefined, request: FetchRequest): Response | Promise<Response> {
-    const answered = answer(target, request)
-    // The answer to a HEAD request is never a promise.
-    return answered instanceof Promise
-      ? answered.then((given) => responseOf(given))
-      : responseOf(answered, request.method === 'HEAD')
+  async function respond(target: PathTarget | undefined, request: FetchRequest): Promise<Response> {
+    return responseOf(await answerOf(begin(target, request), request), request.method === 'HEAD')
   }
 
   const app = new Hono<{ Bindings: Bindings }>()
-  const mounted = (c: Context, target: PathTarget | undefined): Response | Promise<Response> =>
+  const mounted = (c: Context, target: PathTarget | undefined): Promise<Response> =>
     respond(target, new FetchRequest(c.req.raw, c.env, contextOf(c), c.req))
-  const root = (c: Context): Response | Promise<Response> => mounted(c, 'root')
+  const root = (c: Context): Promise<Response> => mounted(c, 'root')
   // The second pattern is the root with a trailing slash, in the only spelling that the routers of every Hono since 4.9 read. All other
   // paths belong to the host.
   app.all('/', root).all('/:slash{.{0}}', root)
@@ -106,7 +118,7 @@ export function createRoutes<Bindings extends object>(receiver: Answering, baseP
   const targets = targetsBelow(basePath)
   return {
     app,
-    answer,
+    begin,
     targets,
     fetch: (request, env, context) => respond(targets.get(getPath(request)), new FetchRequest(request, env, context)),
   }
@@ -148,7 +160,7 @@ function allowed(allow: string): Answer {
   return { ...success, headers: { ...success.headers, allow } }
 }
 
-class FetchRequest implements Incoming {
+class FetchRequest implements Incoming, Readable {
   readonly method: string
   readonly authorization: string | null
   readonly env: unknown
@@ -186,7 +198,7 @@ class FetchRequest implements Incoming {
   }
 }
 
-export class GivenRequest implements Incoming {
+export class GivenRequest implements Incoming, Readable {
   readonly method = 'POST'
   readonly authorization: string | null | undefined
   readonly env: unknown

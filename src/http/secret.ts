@@ -14,18 +14,23 @@ type SecretValue = string | readonly string[]
 export type Secret<Bindings = unknown> =
   SecretValue | ((env: Bindings) => SecretValue | null | undefined | Promise<SecretValue | null | undefined>) | false
 
-/** Is told the place of the secret that a request came with. `isListed`: there is a list of them. */
-type Used = (place: number, isListed: boolean) => void
+/** What a request came with. */
+export interface UsedSecret {
+  /** Its place among the secrets. `undefined`: every request is accepted. */
+  readonly place: number | undefined
+  /** There is a list of secrets. */
+  readonly isListed: boolean
+}
 
-/** Checks the Authorization header of a request. `undefined` when it is right. */
+/** Checks the Authorization header of a request: the secret that it has, or why it is refused. */
 type SecretCheck<Bindings = unknown> = (
   authorization: string | null | undefined,
   door: Door,
   env: Bindings,
-  used?: Used,
-) => Refusal | undefined | Promise<Refusal | undefined>
+) => Refusal | UsedSecret | Promise<Refusal | UsedSecret>
 
 interface ExpectedSecret {
+  readonly used: UsedSecret
   /** The value without its scheme, when the scheme is the collector's or there is none. */
   readonly token: Comparable | undefined
   /** The whole value, as the service sends it. */
@@ -36,12 +41,14 @@ interface ExpectedSecret {
   readonly scheme: string | undefined
 }
 
+const noSecret: UsedSecret = { place: undefined, isListed: false }
+
 const collectorScheme = 'splunk'
 const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 
 /** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for one that can never work. */
 export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log): SecretCheck<Bindings> {
-  if (secret === false) return () => undefined
+  if (secret === false) return () => noSecret
   // A log that throws must not change the answer.
   const tell = (line: string): void => guarded(() => log.error(line))
   let isTold = false
@@ -58,7 +65,7 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
 
   let known: { readonly of: string; readonly check: ReturnType<typeof checkFor> } | undefined
   let complained = false
-  return async (authorization, door, env, used) => {
+  return async (authorization, door, env) => {
     try {
       const value = await secret(env)
       const of = JSON.stringify(value) ?? ''
@@ -71,7 +78,7 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
       complained = true
       return { error: 'secret_unavailable' }
     }
-    return known.check(authorization, door, env, used)
+    return known.check(authorization, door)
   }
 }
 
@@ -88,7 +95,8 @@ function prepare(secret: unknown): readonly ExpectedSecret[] {
       hint: 'Pass the value that is set as `auth` of the webhook (is the environment variable set?), or `secret: false` to accept every request.',
     })
   }
-  return values.map(expect)
+  const isListed = Array.isArray(secret)
+  return values.map((value, place) => expect(value, { place, isListed }))
 }
 
 function missing(secret: unknown): string {
@@ -96,7 +104,7 @@ function missing(secret: unknown): string {
   return secret === '' ? 'is empty' : 'is missing'
 }
 
-function expect(value: unknown): ExpectedSecret {
+function expect(value: unknown, used: UsedSecret): ExpectedSecret {
   if (typeof value !== 'string' || !visible.test(value) || value.length > mostBytes) {
     throw new FleethookError('option_invalid', `Option \`secret\` ${problemWith(value)}.`, {
       hint: `A secret is at most ${mostBytes} characters of visible ASCII, without white space at either end. If it is read from a file, trim it.`,
@@ -104,7 +112,8 @@ function expect(value: unknown): ExpectedSecret {
   }
   const { scheme, rest } = splitScheme(value)
   const collector = scheme === undefined || scheme === collectorScheme
-  return { scheme, whole: comparable(value), rest: comparable(rest), token: collector ? comparable(rest) : undefined }
+  const token = collector ? comparable(rest) : undefined
+  return { used, scheme, whole: comparable(value), rest: comparable(rest), token }
 }
 
 function problemWith(value: unknown): string {
@@ -126,10 +135,9 @@ function splitScheme(value: string): { readonly scheme: string | undefined; read
 function checkFor(
   secret: unknown,
   misplaced: (word: string) => void,
-): (authorization: string | null | undefined, door: Door, _env: unknown, used?: Used) => Refusal | undefined {
+): (authorization: string | null | undefined, door: Door) => Refusal | UsedSecret {
   const expected = prepare(secret)
-  const isListed = Array.isArray(secret)
-  return (authorization, door, _env, used) => {
+  return (authorization, door) => {
     if (typeof authorization !== 'string' || authorization.trim() === '') return { error: 'authorization_missing' }
 
     const { scheme, rest } = splitScheme(authorization)
@@ -156,8 +164,7 @@ function checkFor(
       }
       return refusal
     }
-    used?.(expected.indexOf(right), isListed)
-    return undefined
+    return right.used
   }
 }
 

@@ -31,9 +31,8 @@ export function guardRoutes<Bindings extends object>(
   const guard = createSecretCheck(secret, consoleLog)
   const guarded = new Hono<{ Bindings: Bindings }>()
   guarded.use(keepPrivate, async (c, next) => {
-    const refusal = await guard(c.req.header('authorization'), 'root', c.env as Bindings)
-    if (refusal === undefined) return next()
-    return responseOf(refuse(refusal))
+    const checked = await guard(c.req.header('authorization'), 'root', c.env as Bindings)
+    return 'error' in checked ? responseOf(refuse(checked)) : next()
   })
   guarded.route('/', app)
   return guarded

@@ -1,6 +1,5 @@
-import type { Answer } from '../http/answers.ts'
 import type { PathTarget } from '../http/paths.ts'
-import type { Incoming } from '../http/routes.ts'
+import type { Begun, Incoming } from '../http/routes.ts'
 import type { Intake } from './intake.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from '../reports/reports.ts'
@@ -9,8 +8,8 @@ import type { Reports } from '../reports/reports.ts'
 export interface HostedReceiver {
   /** By their whole paths. */
   readonly targets: ReadonlyMap<string, PathTarget>
-  /** Answers a request that the server read itself, without a `Request`. Never throws or rejects. */
-  answer(target: PathTarget | undefined, request: Incoming): Answer | Promise<Answer>
+  /** Begins the answer to a request that the server reads itself, without a `Request`. Never throws or rejects. */
+  begin(target: PathTarget | undefined, request: Incoming): Begun | Promise<Begun>
   /** As they were given, with the clock of this machine. Those of `intake.parts` have the clock of the inbox. */
   readonly settings: Settings
   readonly reports: Reports

@@ -237,8 +237,8 @@ export class Intake {
   readonly busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
     this.#draining === undefined ? this.inbox.refusing() : 'draining'
 
-  /** Keeps messages. Resolves when the answer may leave; with a refusal when they are not kept. */
-  async put(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {
+  /** Keeps messages. The answer may leave at once, or when the promise resolves. With a refusal they are not kept. */
+  put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
     const { takesNone, keepsOrder } = this.inbox
     // A balancer that posts here loses messages.
@@ -253,20 +253,33 @@ export class Intake {
       this.#putAfterAnswer(messages, from)
       return undefined
     }
-    let request: RequestWork
     try {
-      request = await this.#store(messages, from)
+      const stored = this.#store(messages, from)
+      const isOver = !(stored instanceof Promise) && this.ack !== 'handled' && from.context?.watch === undefined
+      return isOver ? undefined : this.#whenStored(stored, messages, from)
     } catch (error) {
       return this.#noteRefused(messages, error, from)
     }
-    this.parts.reports.noteAccepted(messages)
-    if (this.gaps.open.size > 0) this.gaps.start(request)
+  }
+
+  /** Resolves when the answer may leave. */
+  async #whenStored(
+    stored: RequestWork | Promise<RequestWork>,
+    messages: readonly InboxMessage[],
+    from: RequestScope,
+  ): Promise<Refusal | undefined> {
+    let request: RequestWork
+    try {
+      request = await stored
+    } catch (error) {
+      return this.#noteRefused(messages, error, from)
+    }
     request.context?.watch?.(request.settled())
     return this.ack === 'handled' ? this.#whenHandled(request, messages) : undefined
   }
 
-  /** Gives messages their places and puts them into the inbox. When it has them, their handlers start. Rejects with what the inbox says. */
-  async #store(messages: readonly InboxMessage[], from: RequestScope): Promise<RequestWork> {
+  /** Gives messages their places and puts them into the inbox. Throws or rejects with what the inbox says. */
+  #store(messages: readonly InboxMessage[], from: RequestScope): RequestWork | Promise<RequestWork> {
     // When too many messages wait already, these wait in the inbox only.
     const window = this.window?.takes(messages.at(-1)?.id ?? '') === false ? this.window : undefined
     if (window !== undefined) {
@@ -274,21 +287,35 @@ export class Intake {
       for (const { id } of messages) if (id <= this.#lastId) this.#putBefore.add(id)
     }
     const request = this.core.add(this.isHere && window === undefined ? messages : [], from)
-    try {
-      const stored =
-        window === undefined
-          ? this.inbox.put(messages, from)
-          : window.put(messages, () => this.inbox.put(messages, from))
-      if (stored instanceof Promise) await stored
-    } catch (error) {
+    const cancel = (error: unknown): never => {
       this.core.cancel(request)
       throw error
     }
+    let stored: void | Promise<void>
+    try {
+      stored =
+        window === undefined
+          ? this.inbox.put(messages, from)
+          : window.put(messages, () => this.inbox.put(messages, from))
+    } catch (error) {
+      return cancel(error)
+    }
+    return stored instanceof Promise
+      ? stored.then(() => this.#start(request, messages), cancel)
+      : this.#start(request, messages)
+  }
+
+  /** The inbox has the messages, so their handlers start. */
+  #start(request: RequestWork, messages: readonly InboxMessage[]): RequestWork {
     const { branches } = this.parts.behind
     const handedOver =
       this.handsOverEarly && !request.isBound ? branches?.handOver(request.messages, messages) : undefined
     if (handedOver === undefined) this.core.start(request)
     else void handedOver.then(() => this.core.start(request))
+    // Not those that the receiver made.
+    if (messages[0]?.kind !== 'wire') return request
+    this.parts.reports.noteAccepted(messages)
+    if (this.gaps.open.size > 0) this.gaps.start(request)
     return request
   }
 
@@ -354,17 +381,14 @@ export class Intake {
 
   /** Stores messages whose answer leaves now. */
   #putAfterAnswer(messages: readonly InboxMessage[], from: RequestScope): void {
-    const stored = this.#store(messages, from)
+    const stored = (async () => this.#store(messages, from))()
     this.#inBackground(from, async () => {
       try {
         await stored
       } catch (error) {
         this.#noteRefused(messages, error, from)
         this.parts.reports.noteLost(messages)
-        return
       }
-      this.parts.reports.noteAccepted(messages)
-      if (this.gaps.open.size > 0) this.gaps.start(from)
     })
     from.context?.watch?.(stored.then((request) => request.settled()).catch(() => {}))
   }

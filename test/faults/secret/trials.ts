@@ -68,6 +68,6 @@ export const subjects: Readonly<Record<'plain' | 'comparison' | 'guard', Subject
   /** Everything that happens with the header of a request, including the parts of the refusal. */
   guard(secret) {
     const check = createSecretCheck(secret, silent)
-    return (offered) => check(offered, 'root', undefined) === undefined
+    return (offered) => !('error' in check(offered, 'root', undefined))
   },
 }
