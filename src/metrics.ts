@@ -133,7 +133,7 @@ class Times {
       return { name, help, unit: 's', type: 'histogram', samples: [...series.values()] }
     })
     const behind = [...(this.#branches ?? [])].flatMap(([name, branch]) => ofBranch(name, timesOf(branch).measures()))
-    // One metric has one name and help, whoever it is of.
+    // One metric has one name and help, also where a branch has it too.
     const names = new Set([...all, ...behind].map(({ name }) => name))
     return [...names].flatMap((name) => {
       const [first, ...others] = [...all, ...behind].filter((measure) => measure.name === name)

@@ -48,7 +48,15 @@ interface Readable {
 /** The answer to a request, after its body was read if it may send one. */
 export async function answerOf(given: Begun | Promise<Begun>, request: Readable): Promise<Answer> {
   const begun = given instanceof Promise ? await given : given
-  return 'take' in begun ? begun.take(await request.read(begun.limitBytes)) : begun
+  if (!('take' in begun)) return begun
+  let body: Body | Refusal
+  try {
+    body = await request.read(begun.limitBytes)
+  } catch {
+    // The host could not read it either, or gave bytes that are gone.
+    body = { error: 'body_interrupted' }
+  }
+  return begun.take(body)
 }
 
 /** What the routes ask of the receiver. */

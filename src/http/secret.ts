@@ -14,12 +14,12 @@ type SecretValue = string | readonly string[]
 export type Secret<Bindings = unknown> =
   SecretValue | ((env: Bindings) => SecretValue | null | undefined | Promise<SecretValue | null | undefined>) | false
 
-/** What a request came with. */
+/** The secret that a request came with. */
 export interface UsedSecret {
-  /** Its place among the secrets. `undefined`: every request is accepted. */
-  readonly place: number | undefined
+  /** Its place among the secrets. Left out: every request is accepted. */
+  readonly place?: number
   /** There is a list of secrets. */
-  readonly isListed: boolean
+  readonly isListed?: boolean
 }
 
 /** Checks the Authorization header of a request: the secret that it has, or why it is refused. */
@@ -41,7 +41,7 @@ interface ExpectedSecret {
   readonly scheme: string | undefined
 }
 
-const noSecret: UsedSecret = { place: undefined, isListed: false }
+const noSecret: UsedSecret = {}
 
 const collectorScheme = 'splunk'
 const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/

@@ -255,8 +255,8 @@ export class Intake {
     }
     try {
       const stored = this.#store(messages, from)
-      const isOver = !(stored instanceof Promise) && this.ack !== 'handled' && from.context?.watch === undefined
-      return isOver ? undefined : this.#whenStored(stored, messages, from)
+      const mayAnswer = !(stored instanceof Promise) && this.ack !== 'handled' && from.context?.watch === undefined
+      return mayAnswer ? undefined : this.#whenStored(stored, messages, from)
     } catch (error) {
       return this.#noteRefused(messages, error, from)
     }
@@ -381,6 +381,7 @@ export class Intake {
 
   /** Stores messages whose answer leaves now. */
   #putAfterAnswer(messages: readonly InboxMessage[], from: RequestScope): void {
+    // What it throws is handled below, as what it rejects with.
     const stored = (async () => this.#store(messages, from))()
     this.#inBackground(from, async () => {
       try {

@@ -215,6 +215,22 @@ describe('A body with the right secret that cannot be read is a gap', () => {
     expect(await watching.handled()).toMatchObject([{ topic: 'gap', reason: 'body_unreadable', missed: 1 }])
   })
 
+  test('one that the host failed to read is a gap, too, and no drain waits for it', async () => {
+    const watching = watched()
+    const broken = (): ReadableStream =>
+      new ReadableStream({ pull: (controller) => controller.error(new Error('gone')) })
+    const host = new Hono().use(reading(({ req }) => req.text().catch(() => {}))).route('/', watching.receiver.routes())
+    const posted = { method: 'POST', headers: { authorization: secret }, body: broken(), duplex: 'half' }
+    const answer = await host.fetch(new Request('http://localhost/', posted))
+    expect(await answer.json()).toMatchObject({ error: 'body_interrupted' })
+    const detached = new ArrayBuffer(8)
+    structuredClone(detached, { transfer: [detached] })
+    expect(await watching.receiver.accept({ authorization: secret, body: detached })).toMatchObject({ status: 400 })
+    expect(watching.receiver.stats().refused).toEqual({ body_interrupted: 2 })
+    const gap = { topic: 'gap', reason: 'body_unreadable', missed: 1 }
+    expect(await watching.handled()).toMatchObject([gap, gap])
+  })
+
   test('is told at once, and several within a second are one gap that counts them and lasts from the first to the last', async () => {
     const clock = fakeClock()
     const gaps: unknown[] = []

@@ -69,8 +69,8 @@ const { condition } = fc.letrec<{ readonly condition: Condition | undefined }>((
     fc.boolean().map((locked) => is('Locked', locked)),
     area.map((given) => (given === undefined ? undefined : inside(given))),
     tie('condition').map((part) => (part === undefined ? undefined : not(part))),
-    fc.tuple(fc.boolean(), fc.array(tie('condition'), { minLength: 1, maxLength: 4 })).map(([isAll, given]) =>
-      orNone(() => (isAll ? all : any)(...given.filter((part) => part !== undefined))),
+    fc.tuple(fc.constantFrom(all, any), fc.array(tie('condition'), { minLength: 1, maxLength: 4 })).map(([combine, given]) =>
+      orNone(() => combine(...given.filter((part) => part !== undefined))),
     ),
   ),
 })) // prettier-ignore

@@ -94,10 +94,13 @@ describe('conditions', () => {
       { maxDepth: 4 },
       leaf,
       tie('formula').map(({ condition, truth }) => ({ condition: not(condition), truth: (known: Truths) => !truth(known) })),
-      fc.tuple(fc.boolean(), fc.array(tie('formula'), { minLength: 1, maxLength: 3 })).map(([isAll, parts]) => ({
-        condition: (isAll ? all : any)(...parts.map((part) => part.condition)),
-        truth: (known: Truths) => (isAll ? parts.every(({ truth }) => truth(known)) : parts.some(({ truth }) => truth(known))),
-      })),
+      fc.tuple(fc.boolean(), fc.array(tie('formula'), { minLength: 1, maxLength: 3 })).map(([isAll, parts]) => {
+        const combine = isAll ? all : any
+        return {
+          condition: combine(...parts.map((part) => part.condition)),
+          truth: (known: Truths) => (isAll ? parts.every(({ truth }) => truth(known)) : parts.some(({ truth }) => truth(known))),
+        }
+      }),
     ),
   })) // prettier-ignore
 
