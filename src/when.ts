@@ -63,7 +63,8 @@ export type {
   VehicleView,
 } from './vehicles/edge.ts'
 export type { VehiclesStats } from './vehicles/vehicles.ts'
-export { type Area, circle, type Circle, metersBetween, polygon } from './when/areas.ts'
+export { metersBetween } from './vehicles/places.ts'
+export { type Area, circle, type Circle, polygon } from './when/areas.ts'
 export { all, any, inside, not } from './when/conditions.ts'
 export type {
   DeltaOption,

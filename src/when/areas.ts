@@ -1,7 +1,8 @@
 import { FleethookError } from '../base/errors.ts'
-import { checkOptions, numberBetween, required, type Rule } from '../base/options.ts'
+import { checkOptions } from '../base/options.ts'
 import type { Location } from '../events/values.ts'
 import type { Bounds } from '../vehicles/edge.ts'
+import { degree, isPlace, latitude, longitude, metersBetween, metersPerDegree } from '../vehicles/places.ts'
 import { fnv1a } from '../wire/identity.ts'
 
 /** A part of the earth's surface: the result of {@link circle} or {@link polygon}. */
@@ -20,22 +21,8 @@ export interface Circle extends Location {
   readonly radiusMeters: number
 }
 
-/** The mean radius of the earth. The earth is flatter, so distances are wrong by up to 0.6 %. */
-const earthMeters = 6_371_008.8
-const degree = Math.PI / 180
-const metersPerDegree = earthMeters * degree
-
 /** More corners cost time with every location and are hardly drawn by a person. */
 const mostCorners = 1_000
-
-const latitude: Rule = required(numberBetween(-90, 90), 'Latitudes are decimal degrees; north is positive.')
-const longitude: Rule = required(numberBetween(-180, 180), 'Longitudes are decimal degrees; east is positive.')
-
-/** Whether a value is a place on the earth. A vehicle without a fix can send anything. */
-export function isPlace(value: unknown): value is Location {
-  if (typeof value !== 'object' || value === null || !('latitude' in value) || !('longitude' in value)) return false
-  return latitude.accepts(value.latitude) && longitude.accepts(value.longitude)
-}
 
 /**
  * A circle on the earth, for `inside`, `enters` and `leaves`. Distances are those on a sphere, which are right to 0.6 %.
@@ -127,24 +114,6 @@ export function widened({ south, west, north, east }: Bounds, meters: number): B
     west: isWhole ? -180 : west - longitudes,
     east: isWhole ? 180 : east + longitudes,
   }
-}
-
-/**
- * The distance in meters between two places on a sphere (haversine, which stays exact for small distances). It differs from that on the
- * earth by 0.6 % at most.
- *
- * @example
- * ```ts
- * import { metersBetween } from 'fleethook/when'
- *
- * console.log(metersBetween({ latitude: 52.37, longitude: 4.89 }, { latitude: 52.38, longitude: 4.89 })) // 1111.9508372419142
- * ```
- */
-export function metersBetween(from: Location, to: Location): number {
-  const half = Math.sin(((to.latitude - from.latitude) * degree) / 2) ** 2
-  const around = Math.sin(((to.longitude - from.longitude) * degree) / 2) ** 2
-  const chord = half + Math.cos(from.latitude * degree) * Math.cos(to.latitude * degree) * around
-  return 2 * earthMeters * Math.asin(Math.min(1, Math.sqrt(chord)))
 }
 
 type Side = readonly [from: Location, to: Location]

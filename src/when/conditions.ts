@@ -4,7 +4,8 @@ import { type FieldCatalogue, type FieldType, nearestName } from '../events/fiel
 import type { FieldValue } from '../events/values.ts'
 import type { AnyVehicleView, Bounds, Condition } from '../vehicles/edge.ts'
 import { nullMeansNone } from '../vehicles/state.ts'
-import { type Area, isPlace } from './areas.ts'
+import { isPlace } from '../vehicles/places.ts'
+import type { Area } from './areas.ts'
 
 /** The field of a vehicle's position. */
 export const positionField = 'Location'

@@ -20,7 +20,8 @@ import { isCorrected } from '../vehicles/clock.ts'
 import { longestMemory } from '../vehicles/edge-checks.ts'
 import { isDeepEqual, lengthOf, longestName, nullMeansNone } from '../vehicles/state.ts'
 import { isTimeSet, readTime } from '../wire/scalars.ts'
-import { type Area, isPlace, widened } from './areas.ts'
+import { isPlace } from '../vehicles/places.ts'
+import { type Area, widened } from './areas.ts'
 import {
   checkArea,
   checkConditions,

@@ -18,7 +18,7 @@ import { markOf } from '../vehicles/edge-index.ts'
 import { credibleMs, quietMs } from '../vehicles/lag.ts'
 import { applied, lengthOf, nullMeansNone, Slots, Snapshot, VehicleState } from '../vehicles/state.ts'
 import { wireTopics } from '../wire/envelope.ts'
-import { isPlace } from './areas.ts'
+import { isPlace } from '../vehicles/places.ts'
 import { createClockwork } from './clockwork.ts'
 import { checkConditions, invalid, isName } from './conditions.ts'
 import { begun, type Measure, mostOfPath, note, noteLate, type Notes, resultOf, resumed, type Seen } from './measures.ts' // prettier-ignore

@@ -1,5 +1,5 @@
 import type { FieldValue, Location } from '../events/values.ts'
-import { isPlace, metersBetween } from './areas.ts'
+import { isPlace, metersBetween } from '../vehicles/places.ts'
 
 /** What an episode measures: the result of `span`, `growth`, `range` or `path`. */
 export interface Measure<Result = unknown> {
