@@ -22,7 +22,7 @@ import { Store } from '../inbox/postgres/store.ts'
 import { VehicleRows } from '../inbox/postgres/vehicles.ts'
 import { controlPath } from '../inbox/sqlite/control.ts'
 import { createInboxFile } from '../inbox/sqlite/file/file.ts'
-import { createSqliteInbox } from '../inbox/sqlite/inbox.ts'
+import { SqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
 import { isMissing, loadSqlite, refusedAccess } from '../inbox/sqlite/file/database.ts'
 import {
@@ -454,7 +454,7 @@ async function askStopped(path: string, { method, path: asked, body }: Asked): P
     onFailure: nothing,
     onCapacity: nothing,
   }
-  const inbox = createSqliteInbox(file, { ...inboxSettings, keepsVehicles: true }, settings)
+  const inbox = new SqliteInbox(file, { ...inboxSettings, keepsVehicles: true }, settings)
   await inbox.open()
   try {
     const replays = createReplays({

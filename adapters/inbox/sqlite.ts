@@ -8,7 +8,7 @@ import type { InboxFactory, InboxSettings } from '../../src/inbox/inbox.ts'
 import { loadSqlite } from './sqlite/file/database.ts'
 import { createInboxFile } from './sqlite/file/file.ts'
 import { createInboxFileInThread, hasThread } from './sqlite/file/in-thread.ts'
-import { createSqliteInbox } from './sqlite/inbox.ts'
+import { SqliteInbox } from './sqlite/inbox.ts'
 import { readSqliteOptions, type SqliteInboxOptions } from './sqlite/options.ts'
 
 export type { Retention } from '../../src/inbox/inbox.ts'
@@ -38,7 +38,7 @@ export function sqliteInbox(options: SqliteInboxOptions): InboxFactory {
     (inboxSettings: InboxSettings) => {
       const { thread = inboxSettings.givesWay === true && hasThread() } = settings
       const createFile = thread ? createInboxFileInThread : createInboxFile
-      return createSqliteInbox(createFile(settings), inboxSettings, settings)
+      return new SqliteInbox(createFile(settings), inboxSettings, settings)
     },
     { file: resolve(settings.path) },
   )

@@ -550,7 +550,7 @@ test('a receiver that stops while its branch opens logs no failure', async () =>
   const opened: Promise<unknown>[] = []
   const late: InboxFactory = (settings) => {
     const inbox: Inbox = place('crm')(settings)
-    const { open } = inbox
+    const open = inbox.open.bind(inbox)
     const openLate = (): ReturnType<Inbox['open']> => {
       const opening = drained.promise.then(() => open())
       opened.push(opening)

@@ -115,7 +115,7 @@ const inside: Readonly<Record<string, readonly string[]>> = {
   'test/inbox/kafka-topics.test.ts': ['options', 'topic-reader', 'topics'],
   'test/inbox/postgres-parts.test.ts': ['client', 'endings', 'leases', 'schema', 'vehicles'],
   'test/inbox/sqlite-store.ts': ['file', 'inbox', 'interface', 'options'],
-  'test/inbox/sqlite-vehicles.test.ts': ['interface', 'vehicles'],
+  'test/inbox/sqlite-vehicles.test.ts': ['interface', 'states'],
   'test/kafka/traps.test.ts': ['client', 'options'],
   'test/operator/metrics.test.ts': ['hosted'],
   'test/operator/operator.test.ts': ['control'],

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { createGroupCommit } from '../../adapters/inbox/sqlite/group-commit.ts'
+import { GroupCommit } from '../../adapters/inbox/sqlite/group-commit.ts'
 
 let nowMs = 0
 beforeEach(() => {
@@ -20,8 +20,8 @@ const written = {
 }
 
 /** A queue, and what its file does with this number of messages. */
-function queueOf(commit: (puts: number) => Promise<void> | void): ReturnType<typeof createGroupCommit> {
-  return createGroupCommit({
+function queueOf(commit: (puts: number) => Promise<void> | void): GroupCommit {
+  return new GroupCommit({
     file: {
       async commit({ puts, moves }) {
         await commit(puts.length)
@@ -29,10 +29,7 @@ function queueOf(commit: (puts: number) => Promise<void> | void): ReturnType<typ
       },
     },
     believed: { knownMs: 0 },
-    pendingBytes: () => 0,
-    onCommitted: () => {},
-    onFailed: () => {},
-    health: { isUsable: true },
+    pending: { fileBytes: 0 },
   })
 }
 

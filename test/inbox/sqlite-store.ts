@@ -3,7 +3,7 @@ import type { Inbox, InboxMessage, InboxSettings } from 'fleethook/extend'
 import type { SqliteInboxOptions } from 'fleethook/inbox/sqlite'
 import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import type { InboxFile, StoredMessage, Transaction } from '../../adapters/inbox/sqlite/file/interface.ts'
-import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
+import { SqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
 import { seqOf } from '../../src/testing/kept-message.ts'
 
@@ -21,7 +21,7 @@ export function inboxOn(
 ): { readonly inbox: Inbox; readonly store: InboxFile } {
   const store = storeAt(path)
   const changed = { ...store, ...change(store) }
-  return { inbox: createSqliteInbox(changed, settings, readSqliteOptions({ path, waitMs: 0 })), store }
+  return { inbox: new SqliteInbox(changed, settings, readSqliteOptions({ path, waitMs: 0 })), store }
 }
 
 export function transaction(nowMs: number, more: Partial<Transaction> = {}): Transaction {

@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
 import { expect, test } from 'vitest'
 import type { VehicleRow } from '../../adapters/inbox/sqlite/file/interface.ts'
-import { createVehicleRows, type VehicleRows } from '../../adapters/inbox/sqlite/vehicles.ts'
+import { StateRows } from '../../adapters/inbox/sqlite/states.ts'
 import { inForm } from '../form.ts'
 import { firstSeqAt, memoryVehicles } from '../../src/testing/kept-message.ts'
 
@@ -23,7 +23,7 @@ class Disk {
   readonly settled: { readonly vin: string; readonly seq: number }[] = []
   /** Messages up to here are settled and must not come back. */
   readonly forgotten = new Map<string, number>()
-  vehicles!: VehicleRows
+  vehicles!: StateRows
   /** The size of each state that a commit wrote. */
   readonly commits: number[][] = []
   /** A commit waits for it. */
@@ -32,7 +32,7 @@ class Disk {
 
   begin(): void {
     const { rows } = this
-    this.vehicles = createVehicleRows({
+    this.vehicles = new StateRows({
       clock: this.clock,
       file: {
         vehicle: async (vin) => rows.get(vin),
@@ -46,8 +46,8 @@ class Disk {
         countVehicles: async () => rows.size,
         removeUnseen: async () => 0,
       },
-      commit: () => this.commit(),
-      read: (call) => call(),
+      commits: { flush: () => this.commit() },
+      health: { read: (call) => call() },
       onFailure: (error) => expect.fail(String(error)),
     })
     this.vehicles.begin({ seq: this.seq, upTo: this.upTo })
@@ -111,7 +111,7 @@ class Disk {
       .filter(({ seq }) => seq > this.seq && seq <= this.upTo)
       .toSorted((a, b) => a.seq - b.seq)
     for (const { vin, seq } of unapplied)
-      if (seq > (this.rows.get(vin)?.seq ?? nobody)) this.vehicles.store.keep(stateOf(vin, seq))
+      if (seq > (this.rows.get(vin)?.seq ?? nobody)) this.vehicles.keep(stateOf(vin, seq))
     this.vehicles.recovered(unapplied.at(-1)?.seq ?? nobody)
   }
 
@@ -145,11 +145,11 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.constant<Step>((disk) => disk.crash()) },
   { weight: 1, arbitrary: vin.map((of): Step => async (disk) => {
     const upTo = disk.known().get(of)
-    await disk.vehicles.store.forget(of)
+    await disk.vehicles.forget(of)
     if (upTo !== undefined) disk.forgotten.set(of, upTo)
   }) },
   { weight: 1, arbitrary: fc.tuple(vin, fc.constantFrom(1, 3, 1_000)).map(([after, limit]): Step => async (disk) => {
-    const found = await disk.vehicles.store.list({ after, limit })
+    const found = await disk.vehicles.list({ after, limit })
     const expected = [...disk.known()].filter(([of]) => of > after).toSorted(([a], [b]) => (a < b ? -1 : 1)).slice(0, limit)
     expect(found.map((each) => [each.vin, each.seq])).toEqual(expected)
   }) },
@@ -185,12 +185,12 @@ test('a vehicle that is forgotten while it is written stays forgotten', async ()
   disk.gate = new Promise<void>((resolve) => void (open = resolve))
   disk.vehicles.finish()
   const writing = disk.commit()
-  const forgetting = disk.vehicles.store.forget('A')
+  const forgetting = disk.vehicles.forget('A')
   await new Promise((resolve) => setImmediate(resolve))
-  expect(await disk.vehicles.store.list({ limit: 10 })).toEqual([])
+  expect(await disk.vehicles.list({ limit: 10 })).toEqual([])
   open()
   await Promise.all([writing, forgetting])
-  expect(await disk.vehicles.store.load('A')).toBeUndefined()
+  expect(await disk.vehicles.load('A')).toBeUndefined()
   expect(disk.rows.size).toBe(0)
 })
 
@@ -201,7 +201,7 @@ test('a new file gets every state that is known', async () => {
     disk.accept(of)
     disk.settle(of)
   }
-  expect(await disk.vehicles.store.count()).toEqual({ vehicles: 3, unwritten: 3 })
+  expect(await disk.vehicles.count()).toEqual({ vehicles: 3, unwritten: 3 })
   disk.rows.clear()
   disk.vehicles.rewrite()
   while (disk.vehicles.isDue) await disk.commit()

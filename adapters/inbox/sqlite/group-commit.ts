@@ -1,51 +1,28 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Histogram } from '../../../src/observe/stats.ts'
-import type { VehicleRows } from './vehicles.ts'
-import type {
-  Committed,
-  InboxFile,
-  Move,
-  PendingUpdate,
-  StoredMessage,
-  Transaction,
-  VehicleWrites,
-} from './file/interface.ts'
+import type { StateRows } from './states.ts'
+import type { Committed, InboxFile, Move, PendingUpdate, StoredMessage, VehicleWrites } from './file/interface.ts'
 
-/** Collects changes and writes all of them with one sync. */
-interface GroupCommit {
-  /** Resolves when the messages are on the disk. Rejects when they are not, and then they never will be. */
-  put(messages: readonly StoredMessage[]): Promise<void>
-  /** Resolves to the size of the moved message when the move is on the disk. Rejects when it is not. */
-  move(move: Move): Promise<number | undefined>
-  /** Written with the next commit, within milliseconds. If that commit fails, a later one writes it. */
-  update(update: PendingUpdate): void
-  settle(seq: number): void
-  /** Whether an update of the message, or its settling, is still to be written. */
-  isChanging(seq: number): boolean
-  /** Whether the settling of the message is still to be written. */
-  isSettling(seq: number): boolean
-  /** Resolves when all updates up to now are on the disk. After a failure, a later commit writes them. */
-  flush(): Promise<void>
-  /** Resolves when nothing is left to write. Rejects when a commit fails. */
-  finish(): Promise<void>
-  /** The file is usable again: writes what is left. */
-  resume(): void
-  /** Returns the settled messages that are still to be written, and forgets them. */
-  takeSettled(): readonly number[]
-  /** How long commits took, in milliseconds. */
-  durations(): Histogram
+/** What a group commit tells the inbox. */
+export interface CommitListener {
+  onCommitted(result: Committed): void
+  /** `puts`: how many messages were to be written. */
+  onFailed(error: unknown, puts: number): void
+  /** Whether the file takes changes for which nobody waits. */
+  readonly isUsable: boolean
 }
 
-interface GroupCommitOptions {
+/** States of vehicles that are written with the changes. */
+export type CarriedStates = Pick<StateRows, 'take' | 'written' | 'giveBack' | 'isDue' | 'finish'>
+
+interface GroupCommitParts {
   readonly file: Pick<InboxFile, 'commit'>
   /** The time that deletes what is too old, as of the last look. */
   readonly believed: { readonly knownMs: number }
+  /** The bytes of all that waits. */
+  readonly pending: { readonly fileBytes: number }
+  /** The file is that of a branch. */
   readonly givesWay?: boolean | undefined
-  readonly pendingBytes: () => number
-  readonly onCommitted: (result: Committed) => void
-  readonly onFailed: (error: unknown, puts: number) => void
-  readonly health: { readonly isUsable: boolean }
-  readonly vehicles?: Pick<VehicleRows, 'take' | 'written' | 'giveBack' | 'isDue' | 'finish'> | undefined
 }
 
 const mostMessages = 1_024
@@ -70,205 +47,257 @@ interface CommitGroup {
   readonly flushes: readonly Waiter<void>[]
   readonly updates: ReadonlyMap<number, PendingUpdate>
   readonly settled: ReadonlySet<number>
-  readonly vehicles: VehicleWrites | undefined
+  readonly states: VehicleWrites | undefined
 }
 
-export function createGroupCommit({
-  file,
-  believed,
-  givesWay,
-  pendingBytes,
-  onCommitted,
-  onFailed,
-  health,
-  vehicles,
-}: GroupCommitOptions): GroupCommit {
-  const puts: CommitGroup['puts'][number][] = []
-  const moves: CommitGroup['moves'][number][] = []
-  const flushes: Waiter<void>[] = []
-  let updates = new Map<number, PendingUpdate>()
-  let settled = new Set<number>()
-  let retracted: readonly number[] = []
-  let writing: CommitGroup | undefined
-  let isScheduled = false
-  let lazyTimer: ReturnType<typeof setTimeout> | undefined
-  let commitMs = 0
-  /** Callers whose messages are on the disk now are likely to put their next ones. */
-  let expectedPuts = 0
-  const durationCounts = Array.from({ length: bounds.length + 1 }, () => 0)
-  let durationSum = 0
+/**
+ * Collects changes and writes all of them with one sync.
+ *
+ * - Idle: nothing is to be written, or only updates that wait for `lazyMs` for other changes.
+ * - Scheduled: a put, a move or a flush waits. It stays so while more puts arrive (`whenQuiet`).
+ * - Writing: one group is in the file's hands, and the next one gathers. When it ends, the queue is scheduled again or idle.
+ */
+export class GroupCommit {
+  /** Set once by the inbox, before the first change. */
+  on: CommitListener = { onCommitted: () => {}, onFailed: () => {}, isUsable: true }
+  /** Set once by an inbox that keeps states. */
+  states: CarriedStates | undefined
+  readonly #parts: GroupCommitParts
+  readonly #puts: CommitGroup['puts'][number][] = []
+  readonly #moves: CommitGroup['moves'][number][] = []
+  readonly #flushes: Waiter<void>[] = []
+  #updates = new Map<number, PendingUpdate>()
+  #settled = new Set<number>()
+  /** Messages that a failed commit may have written although their puts were refused. */
+  #retracted: readonly number[] = []
+  #writing: CommitGroup | undefined
+  #isScheduled = false
+  #lazyTimer: ReturnType<typeof setTimeout> | undefined
+  readonly #pace = new Pace()
 
-  function schedule(): void {
-    if (isScheduled || writing !== undefined) return
-    isScheduled = true
-    clearTimeout(lazyTimer)
-    lazyTimer = undefined
-    if (puts.length === 0) setImmediate(write)
-    else whenQuiet({ puts, expected: expectedPuts, ready: write, commitMs: Math.min(commitMs, longestWaitMs) })
+  constructor(parts: GroupCommitParts) {
+    this.#parts = parts
+  }
+
+  /** Resolves when the messages are on the disk. Rejects when they are not, and then they never will be. */
+  put(messages: readonly StoredMessage[]): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    this.#puts.push({ messages, resolve, reject })
+    this.#schedule()
+    return promise
+  }
+
+  /** Resolves to the size of the moved message when the move is on the disk. Rejects when it is not. */
+  move(move: Move): Promise<number | undefined> {
+    const { promise, resolve, reject } = Promise.withResolvers<number | undefined>()
+    this.#moves.push({ move, resolve, reject })
+    this.#schedule()
+    return promise
+  }
+
+  /** Written with the next commit, within milliseconds. If that commit fails, a later one writes it. */
+  update(update: PendingUpdate): void {
+    const earlier = this.#updates.get(update.seq)
+    // An update that starts the count over replaces every earlier one.
+    const replaces = earlier === undefined || update.deliveriesFrom !== undefined
+    this.#updates.set(
+      update.seq,
+      replaces ? update : { ...earlier, ...update, deliveries: earlier.deliveries + update.deliveries },
+    )
+    this.#scheduleLazily()
+  }
+
+  settle(seq: number): void {
+    this.#updates.delete(seq)
+    this.#settled.add(seq)
+    this.#scheduleLazily()
+  }
+
+  /** Whether an update of the message, or its settling, is still to be written. */
+  isChanging(seq: number): boolean {
+    return this.#updates.has(seq) || this.#writing?.updates.has(seq) === true || this.isSettling(seq)
+  }
+
+  /** Whether the settling of the message is still to be written. */
+  isSettling(seq: number): boolean {
+    return this.#settled.has(seq) || this.#writing?.settled.has(seq) === true
+  }
+
+  /** Resolves when all updates up to now are on the disk. After a failure, a later commit writes them. */
+  flush(): Promise<void> {
+    if (this.#isIdle) return Promise.resolve()
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    this.#flushes.push({ resolve, reject })
+    this.#schedule()
+    return promise
+  }
+
+  /** Resolves when nothing is left to write. Rejects when a commit fails. */
+  async finish(): Promise<void> {
+    this.states?.finish()
+    while (!this.#isIdle) await this.flush()
+  }
+
+  /** The file is usable again: writes what is left. */
+  resume(): void {
+    const isLeft = this.#updates.size + this.#settled.size + this.#retracted.length > 0
+    if (isLeft || this.states?.isDue === true) this.#schedule()
+  }
+
+  /** Returns the settled messages that are still to be written, and forgets them. */
+  takeSettled(): readonly number[] {
+    const taken = [...this.#settled]
+    this.#settled = new Set()
+    return taken
+  }
+
+  /** How long commits took, in milliseconds. */
+  durations(): Histogram {
+    return this.#pace.histogram()
+  }
+
+  get #isIdle(): boolean {
+    const waiting = this.#puts.length + this.#moves.length + this.#updates.size + this.#settled.size
+    return this.#writing === undefined && this.states?.isDue !== true && waiting + this.#retracted.length === 0
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled || this.#writing !== undefined) return
+    this.#isScheduled = true
+    clearTimeout(this.#lazyTimer)
+    this.#lazyTimer = undefined
+    const ready = (): Promise<void> => this.#write()
+    if (this.#puts.length === 0) setImmediate(ready)
+    else whenQuiet({ puts: this.#puts, expected: this.#pace.expectedPuts, ready, commitMs: this.#pace.waitMs })
   }
 
   /** Nobody waits for an update. It is written with other changes, or when there are many updates, or after `lazyMs`. */
-  function scheduleLazily(): void {
-    if (isScheduled || writing !== undefined || !health.isUsable) return
-    if (settled.size + updates.size >= mostMessages) schedule()
-    else lazyTimer ??= setTimeout(schedule, givesWay ? branchLazyMs : lazyMs)
+  #scheduleLazily(): void {
+    if (this.#isScheduled || this.#writing !== undefined || !this.on.isUsable) return
+    if (this.#settled.size + this.#updates.size >= mostMessages) this.#schedule()
+    else this.#lazyTimer ??= setTimeout(() => this.#schedule(), this.#parts.givesWay ? branchLazyMs : lazyMs)
   }
 
   /** Removes from the queues what the next commit writes. */
-  function take(): CommitGroup {
+  #take(): CommitGroup {
     let messages = 0
     let bytes = 0
     let count = 0
-    for (const put of puts) {
+    for (const put of this.#puts) {
       if (count > 0 && (messages + put.messages.length > mostMessages || bytes >= mostBytes)) break
       count += 1
       messages += put.messages.length
       for (const message of put.messages) bytes += message.bytes
     }
-    const group = {
-      puts: puts.splice(0, count),
+    const group: CommitGroup = {
+      puts: this.#puts.splice(0, count),
       // The states of vehicles include everything that is settled, so all of it has to be in the same commit.
-      moves: moves.splice(0, vehicles === undefined ? mostMessages : moves.length),
-      flushes: flushes.splice(0),
-      updates,
-      settled,
-      vehicles: vehicles?.take(),
+      moves: this.#moves.splice(0, this.states === undefined ? mostMessages : this.#moves.length),
+      flushes: this.#flushes.splice(0),
+      updates: this.#updates,
+      settled: this.#settled,
+      states: this.states?.take(),
     }
-    updates = new Map()
-    settled = new Set()
+    this.#updates = new Map()
+    this.#settled = new Set()
     return group
   }
 
-  async function write(): Promise<void> {
-    isScheduled = false
-    const group = take()
-    writing = group
+  async #write(): Promise<void> {
+    this.#isScheduled = false
+    const group = this.#take()
+    this.#writing = group
     const messages: StoredMessage[] = []
     // A spread of very many arguments would end the process.
     for (const put of group.puts) for (const message of put.messages) messages.push(message)
-    const transaction: Transaction = {
-      retracted,
-      puts: messages,
-      updates: [...group.updates.values()],
-      settled: [...group.settled],
-      moves: group.moves.map(({ move }) => move),
-      vehicles: group.vehicles,
-      nowMs: believed.knownMs,
-      pendingBytes: pendingBytes(),
-    }
     const startedAt = performance.now()
     let result: Committed
     try {
-      result = await file.commit(transaction)
+      result = await this.#parts.file.commit({
+        retracted: this.#retracted,
+        puts: messages,
+        updates: [...group.updates.values()],
+        settled: [...group.settled],
+        moves: group.moves.map(({ move }) => move),
+        vehicles: group.states,
+        nowMs: this.#parts.believed.knownMs,
+        pendingBytes: this.#parts.pending.fileBytes,
+      })
     } catch (error) {
-      // The failed commit may have written these messages although their puts are refused.
-      retracted = [...retracted, ...messages.map(({ seq }) => seq)]
-      writeAgain(group)
-      writing = undefined
-      onFailed(error, messages.length)
-      for (const waiter of [...group.puts, ...group.moves, ...group.flushes]) waiter.reject(error)
-      for (const waiter of [...puts.splice(0), ...moves.splice(0), ...flushes.splice(0)]) waiter.reject(error)
+      this.#failed(group, messages, error)
       return
     }
-    commitMs = performance.now() - startedAt
-    expectedPuts = group.puts.length + puts.length
+    this.#pace.note(performance.now() - startedAt, group.puts.length + this.#puts.length)
+    this.#writing = undefined
+    this.#retracted = []
+    if (group.states !== undefined) this.states?.written(group.states)
+    answer(group, result)
+    this.on.onCommitted(result)
+    if (this.#puts.length + this.#moves.length + this.#flushes.length > 0 || this.states?.isDue === true)
+      this.#schedule()
+    else if (this.#updates.size + this.#settled.size > 0) this.#scheduleLazily()
+  }
+
+  /** Whoever waits is told, and what nobody waits for is written by a later commit. */
+  #failed(group: CommitGroup, messages: readonly StoredMessage[], error: unknown): void {
+    this.#retracted = [...this.#retracted, ...messages.map(({ seq }) => seq)]
+    this.#writeAgain(group)
+    this.#writing = undefined
+    this.on.onFailed(error, messages.length)
+    const later = [...this.#puts.splice(0), ...this.#moves.splice(0), ...this.#flushes.splice(0)]
+    for (const waiter of [...group.puts, ...group.moves, ...group.flushes, ...later]) waiter.reject(error)
+  }
+
+  #writeAgain(group: CommitGroup): void {
+    if (group.states !== undefined) this.states?.giveBack(group.states)
+    for (const seq of group.settled) this.#settled.add(seq)
+    const newer = this.#updates
+    this.#updates = new Map(group.updates)
+    for (const update of newer.values()) this.update(update)
+    for (const seq of this.#settled) this.#updates.delete(seq)
+  }
+}
+
+/** Tells the callers of a group what the file did. */
+function answer({ puts, moves, flushes }: CommitGroup, result: Committed): void {
+  const refused = new Map(result.refused?.map((one) => [`${one.row} ${one.key}`, one.reason]))
+  for (const put of puts) {
+    const reason = refused.get(`put ${put.messages[0]?.seq}`)
+    if (reason === undefined) put.resolve()
+    else put.reject(new FleethookError('message_refused', reason))
+  }
+  for (const [at, move] of moves.entries()) {
+    const reason = refused.get(`move ${at}`)
+    if (reason === undefined) move.resolve(result.moved[at])
+    else move.reject(new FleethookError('message_refused', reason))
+  }
+  for (const { resolve } of flushes) resolve()
+}
+
+/** How fast commits are, and what follows for the next one. */
+class Pace {
+  /** Callers whose messages are on the disk now are likely to put their next ones. */
+  expectedPuts = 0
+  #lastMs = 0
+  #sumMs = 0
+  readonly #counts = Array.from({ length: bounds.length + 1 }, () => 0)
+
+  /** The longest that the next commit waits for more puts. */
+  get waitMs(): number {
+    return Math.min(this.#lastMs, longestWaitMs)
+  }
+
+  note(commitMs: number, puts: number): void {
+    this.expectedPuts = puts
+    this.#lastMs = commitMs
+    this.#sumMs += commitMs
     let at = 0
     while (commitMs > (bounds[at] ?? Infinity)) at += 1
-    durationCounts[at] = (durationCounts[at] ?? 0) + 1
-    durationSum += commitMs
-    writing = undefined
-    retracted = []
-    if (group.vehicles !== undefined) vehicles?.written(group.vehicles)
-    const refused = new Map(result.refused?.map((one) => [`${one.row} ${one.key}`, one.reason]))
-    for (const {
-      messages: [first],
-      resolve,
-      reject,
-    } of group.puts) {
-      const reason = refused.get(`put ${first?.seq}`)
-      if (reason === undefined) resolve()
-      else reject(new FleethookError('message_refused', reason))
-    }
-    for (const [at, { resolve, reject }] of group.moves.entries()) {
-      const reason = refused.get(`move ${at}`)
-      if (reason === undefined) resolve(result.moved[at])
-      else reject(new FleethookError('message_refused', reason))
-    }
-    for (const { resolve } of group.flushes) resolve()
-    onCommitted(result)
-    if (puts.length + moves.length + flushes.length > 0 || vehicles?.isDue === true) schedule()
-    else if (updates.size + settled.size > 0) scheduleLazily()
+    this.#counts[at] = (this.#counts[at] ?? 0) + 1
   }
 
-  function writeAgain(group: CommitGroup): void {
-    if (group.vehicles !== undefined) vehicles?.giveBack(group.vehicles)
-    for (const seq of group.settled) settled.add(seq)
-    const newer = updates
-    updates = new Map(group.updates)
-    for (const update of newer.values()) addUpdate(update)
-    for (const seq of settled) updates.delete(seq)
-  }
-
-  function addUpdate(update: PendingUpdate): void {
-    const earlier = updates.get(update.seq)
-    // An update that starts the count over replaces every earlier one.
-    const replaces = earlier === undefined || update.deliveriesFrom !== undefined
-    updates.set(
-      update.seq,
-      replaces ? update : { ...earlier, ...update, deliveries: earlier.deliveries + update.deliveries },
-    )
-    scheduleLazily()
-  }
-
-  const isIdle = (): boolean =>
-    writing === undefined &&
-    vehicles?.isDue !== true &&
-    puts.length + moves.length + updates.size + settled.size + retracted.length === 0
-
-  function flush(): Promise<void> {
-    if (isIdle()) return Promise.resolve()
-    const { promise, resolve, reject } = Promise.withResolvers<void>()
-    flushes.push({ resolve, reject })
-    schedule()
-    return promise
-  }
-
-  return {
-    put(messages) {
-      const { promise, resolve, reject } = Promise.withResolvers<void>()
-      puts.push({ messages, resolve, reject })
-      schedule()
-      return promise
-    },
-    move(move) {
-      const { promise, resolve, reject } = Promise.withResolvers<number | undefined>()
-      moves.push({ move, resolve, reject })
-      schedule()
-      return promise
-    },
-    update: addUpdate,
-    settle(seq) {
-      updates.delete(seq)
-      settled.add(seq)
-      scheduleLazily()
-    },
-    isChanging: (seq) =>
-      updates.has(seq) || settled.has(seq) || writing?.updates.has(seq) === true || writing?.settled.has(seq) === true,
-    isSettling: (seq) => settled.has(seq) || writing?.settled.has(seq) === true,
-    flush,
-    async finish() {
-      vehicles?.finish()
-      while (!isIdle()) await flush()
-    },
-    resume() {
-      if (updates.size + settled.size + retracted.length > 0 || vehicles?.isDue === true) schedule()
-    },
-    takeSettled() {
-      const taken = [...settled]
-      settled = new Set()
-      return taken
-    },
-    durations: () => ({ bounds, counts: [...durationCounts], sum: durationSum }),
+  histogram(): Histogram {
+    return { bounds, counts: [...this.#counts], sum: this.#sumMs }
   }
 }
 

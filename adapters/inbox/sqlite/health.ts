@@ -7,16 +7,21 @@ import type { Damage, InboxFile, OpenedFile, SignOfLife } from './file/interface
 import { budgetUsed } from './file/retention.ts'
 import type { SqliteSettings } from './options.ts'
 
-interface HealthOptions {
+/** What the health of the file tells the inbox. */
+export interface HealthListener {
+  /** The file was closed because the disk fails. */
+  onClosed(): void
+  onReopened(found: OpenedFile): void
+  /** The file takes what nobody waits for. */
+  onWritable(): void
+}
+
+interface HealthParts {
   readonly file: InboxFile
   readonly settings: InboxSettings
   readonly options: SqliteSettings
-  readonly pendingBytes: () => number
+  readonly pending: { readonly fileBytes: number }
   readonly sign: () => SignOfLife
-  /** The file was closed because the disk fails. */
-  readonly onClosed: () => void
-  readonly onReopened: (found: OpenedFile) => void
-  readonly onWritable: () => void
 }
 
 /** The wait before the next attempt on a full disk, and on a failing disk, where it doubles with each attempt. */
@@ -24,36 +29,86 @@ const fullMs = 1_000
 const firstReopenMs = 1_000
 const longestReopenMs = 30_000
 
-/** Knows whether the file can be used, and tries to use it again after a failure. */
+/**
+ * Knows whether the file can be used, and tries to use it again after a failure.
+ *
+ * - Usable: `refusal` is undefined.
+ * - Full: new messages are refused. A probe each second makes room, and settled messages are written as far as they fit.
+ * - Failing: the file is closed, nothing can be read, and it is opened again after a wait that doubles.
+ */
 export class Health {
-  /** Why messages are refused now. */
-  refusal: FleethookError | undefined
+  /** Set once by the inbox, before the file is opened. */
+  on: HealthListener = { onClosed: () => {}, onReopened: () => {}, onWritable: () => {} }
   isUsable = true
+  readonly #parts: HealthParts
   /** Whether the file is open. */
-  isReadable = true
-  readonly #options: HealthOptions
+  #isReadable = true
+  #phase: 'new' | 'open' | 'closed' = 'new'
+  /** Why the disk takes no messages now. */
+  #failure: FleethookError | undefined
   readonly #waiting: (() => void)[] = []
   #reopenMs = firstReopenMs
   #timer: Timer | undefined
   #isStopped = false
 
-  constructor(options: HealthOptions) {
-    this.#options = options
+  constructor(parts: HealthParts) {
+    this.#parts = parts
+  }
+
+  /** Why messages are refused now. */
+  get refusal(): FleethookError | undefined {
+    const { path } = this.#parts.options
+    if (this.#phase === 'closed') return closedError(path)
+    if (this.#phase === 'new') return new FleethookError('inbox_unavailable', `The inbox ${path} is not open.`)
+    return this.#failure
+  }
+
+  /** Why every message is refused now, for health checks: an inbox that is not open yet does not refuse. */
+  get refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
+    const code = this.#phase === 'closed' ? 'inbox_unavailable' : this.#failure?.code
+    return code === undefined || code === 'inbox_full' ? code : 'inbox_unavailable'
+  }
+
+  get isClosed(): boolean {
+    return this.#phase === 'closed'
+  }
+
+  opened(): void {
+    this.#phase = 'open'
+  }
+
+  /** Returns whether the inbox was open. */
+  closed(): boolean {
+    const wasOpen = this.#phase === 'open'
+    this.#phase = 'closed'
+    return wasOpen
+  }
+
+  /** Reads from the file. An error there makes the inbox unavailable. */
+  async read<T>(call: () => Promise<T>): Promise<T> {
+    const { refusal } = this
+    if (refusal !== undefined && (this.#phase === 'new' || !this.#isReadable)) throw refusal
+    try {
+      return await call()
+    } catch (error) {
+      this.failed(error)
+      throw error
+    }
   }
 
   /** Resolves when the inbox takes messages again, and when it is stopped. */
   whenUsable(): Promise<void> {
     return new Promise((resolve) => {
-      if (this.refusal === undefined || this.#isStopped) resolve()
+      if (this.#failure === undefined || this.#isStopped) resolve()
       else this.#waiting.push(resolve)
     })
   }
 
   /** A call of the file failed: refuses messages and schedules another attempt. `puts`: the messages to be written. */
-  readonly failed = (error: unknown, puts: number = 0): void => {
+  failed(error: unknown, puts: number = 0): void {
     // While the file is closed, every call of it fails.
-    if (this.#isStopped || !this.isReadable) return
-    const { path } = this.#options.options
+    if (this.#isStopped || !this.#isReadable) return
+    const { path } = this.#parts.options
     const known =
       error instanceof FleethookError
         ? error
@@ -73,9 +128,9 @@ export class Health {
 
   /** The budget has no room for more. */
   noRoom(): void {
-    if (this.refusal !== undefined) return
-    const { options, pendingBytes } = this.#options
-    this.#refuse(budgetUsed(options.path, options.maxBytes, pendingBytes()))
+    if (this.#failure !== undefined) return
+    const { options, pending } = this.#parts
+    this.#refuse(budgetUsed(options.path, options.maxBytes, pending.fileBytes))
     this.#later(fullMs, () => this.#probe())
   }
 
@@ -87,7 +142,7 @@ export class Health {
 
   /** Runs `step` every `intervalMs` while the file is usable, and at once after a `true`. Returns what ends that. */
   regularly(intervalMs: number, step: () => Promise<boolean>): () => void {
-    const { clock } = this.#options.settings
+    const { clock } = this.#parts.settings
     let isStopped = false
     const run = async (): Promise<void> => {
       try {
@@ -109,36 +164,36 @@ export class Health {
   }
 
   #refuse(error: FleethookError): void {
-    const { log } = this.#options.settings
+    const { log } = this.#parts.settings
     // What to do: The line says why. It [recovers by itself](inbox.md#when-the-disk-is-full-failing-or-slow) when the cause is gone.
-    if (this.refusal?.code !== error.code) log.error(`messages are refused: ${error.message}`)
-    this.refusal = error
+    if (this.#failure?.code !== error.code) log.error(`messages are refused: ${error.message}`)
+    this.#failure = error
   }
 
   #recover(): void {
-    const { settings, options, onWritable } = this.#options
+    const { settings, options } = this.#parts
     // What to do: Look at the `gap` events.
-    if (this.refusal !== undefined) settings.log.warn(`the inbox ${options.path} takes messages again`)
-    this.refusal = undefined
+    if (this.#failure !== undefined) settings.log.warn(`the inbox ${options.path} takes messages again`)
+    this.#failure = undefined
     this.isUsable = true
     this.#reopenMs = firstReopenMs
     this.#timer?.cancel()
     this.#timer = undefined
-    onWritable()
+    this.on.onWritable()
     settings.onCapacity()
     for (const resolve of this.#waiting.splice(0)) resolve()
   }
 
   #later(ms: number, run: () => Promise<void>): void {
     if (this.#isStopped || this.#timer !== undefined) return
-    this.#timer = backgroundTimer(this.#options.settings.clock, ms, () => {
+    this.#timer = backgroundTimer(this.#parts.settings.clock, ms, () => {
       this.#timer = undefined
       if (!this.#isStopped) void run()
     })
   }
 
   async #probe(): Promise<void> {
-    const { file, onWritable } = this.#options
+    const { file } = this.#parts
     let hasRoom: boolean
     try {
       hasRoom = await file.probe()
@@ -146,42 +201,46 @@ export class Health {
       return this.failed(error)
     }
     // The file was closed meanwhile, so the result says nothing about the file that is opened next.
-    if (!this.isReadable || this.#isStopped) return
+    if (!this.#isReadable || this.#isStopped) return
     if (hasRoom) return this.#recover()
     // Settled messages may fit even when new messages do not.
     this.isUsable = true
-    onWritable()
+    this.on.onWritable()
     this.#later(fullMs, () => this.#probe())
   }
 
   /** Closes the file and opens it again later, because the connection cannot be trusted after an error. */
   #closeFile(): void {
-    const { file, onClosed } = this.#options
+    const { file } = this.#parts
     this.isUsable = false
-    this.isReadable = false
+    this.#isReadable = false
     this.#timer?.cancel()
     this.#timer = undefined
     void file.close().catch(() => {})
-    onClosed()
+    this.on.onClosed()
     this.#later(this.#reopenMs, () => this.#reopen())
     this.#reopenMs = Math.min(this.#reopenMs * 2, longestReopenMs)
   }
 
   async #reopen(): Promise<void> {
-    const { file, settings, options, sign, onReopened } = this.#options
+    const { file, settings, options, sign } = this.#parts
     try {
       const found = await file.open(sign())
-      this.isReadable = true
+      this.#isReadable = true
       // The inbox was closed meanwhile and does not know that the file is open.
       if (this.#isStopped) return await file.close()
       if (found.damage !== undefined) logDamage(settings.log, options.path, found.damage)
-      onReopened(found)
+      this.on.onReopened(found)
       this.#recover()
     } catch (error) {
-      this.isReadable = true
+      this.#isReadable = true
       this.failed(error)
     }
   }
+}
+
+export function closedError(path: string): FleethookError {
+  return new FleethookError('inbox_unavailable', `The inbox ${path} is closed.`)
 }
 
 export function logDamage(log: Log, path: string, damage: Damage): void {

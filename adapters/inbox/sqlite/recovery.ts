@@ -4,7 +4,7 @@ import { elapsedMs, pause } from '../../../src/base/clock.ts'
 import type { Log } from '../../../src/base/log.ts'
 import type { UnopenedInbox } from '../../../src/observe/stats.ts'
 import type { InboxFile, OpenedFile } from './file/interface.ts'
-import { logDamage } from './health.ts'
+import { closedError, type Health, logDamage } from './health.ts'
 import type { SqliteSettings } from './options.ts'
 
 const lockedMs = 100
@@ -14,15 +14,15 @@ export async function openWhenFree(
   file: InboxFile,
   { clock, log }: InboxSettings,
   { path, waitMs }: SqliteSettings,
-  isClosed: () => boolean,
+  health: Health,
   openFile: () => Promise<OpenedFile>,
 ): Promise<OpenedFile> {
   const untilMs = elapsedMs(clock) + waitMs
   for (let isWaiting = false; ; isWaiting = true) {
-    if (isClosed()) throw closedError(path)
+    if (health.isClosed) throw closedError(path)
     try {
       const found = await openFile()
-      if (isClosed()) {
+      if (health.isClosed) {
         await file.close()
         throw closedError(path)
       }
@@ -33,7 +33,7 @@ export async function openWhenFree(
       return found
     } catch (error) {
       const isLocked = error instanceof FleethookError && error.code === 'inbox_locked'
-      if (!isLocked || isClosed() || elapsedMs(clock) >= untilMs) throw error
+      if (!isLocked || health.isClosed || elapsedMs(clock) >= untilMs) throw error
       // What to do: Normal in a deploy. If it stays, stop the other process.
       if (!isWaiting) log.warn(`another process has the inbox ${path}: waiting up to ${waitMs} ms for it to end`)
       await pause(clock, lockedMs)
@@ -50,8 +50,4 @@ export function logUnopened(log: Log, { path, messages, deadLetters }: UnopenedI
     // What to do: Start the receiver of that file, or add its branch again. Or give this one `adopt`.
     `${messages} messages and ${deadLetters} dead letters wait in the inbox ${path}, and no receiver has it open`,
   )
-}
-
-export function closedError(path: string): FleethookError {
-  return new FleethookError('inbox_unavailable', `The inbox ${path} is closed.`)
 }

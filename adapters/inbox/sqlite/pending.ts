@@ -1,0 +1,55 @@
+import { FleethookError } from '../../../src/base/errors.ts'
+import { type InboxSettings, neverFits, whyNeverFit } from '../../../src/inbox/inbox.ts'
+import { mostNewBytes, rowBytes } from './file/retention.ts'
+
+type Limits = Pick<InboxSettings, 'pendingMessages' | 'pendingBytes'>
+
+/** The messages that wait or are claimed, and how many of them there may be. */
+export class Pending {
+  messages = 0
+  bytes = 0
+  readonly #limits: Limits
+  readonly #maxBytes: number
+  /** Created once: under overload, a stack trace for each refusal would cost more than everything else in it. */
+  readonly #limitError: FleethookError
+
+  constructor(limits: Limits, maxBytes: number) {
+    const { pendingMessages = Infinity, pendingBytes = Infinity } = limits
+    this.#limits = limits
+    this.#maxBytes = maxBytes
+    this.#limitError = new FleethookError(
+      'inbox_full',
+      `The inbox is at the limits of the receiver: ${pendingMessages} messages or ${pendingBytes} bytes.`,
+      { hint: 'Make the handlers faster, or raise `concurrency` or `limits`.' },
+    )
+  }
+
+  /** The room that they take in the file. */
+  get fileBytes(): number {
+    return this.bytes + this.messages * rowBytes
+  }
+
+  get isFull(): boolean {
+    const { pendingMessages = Infinity, pendingBytes = Infinity } = this.#limits
+    return this.messages >= pendingMessages || this.bytes >= pendingBytes
+  }
+
+  /** Counts messages that are about to be written, or throws when there is no room for them. */
+  reserve(messages: number, bytes: number): void {
+    const { pendingMessages = Infinity, pendingBytes = Infinity } = this.#limits
+    // A commit would drop all that is kept for replays, to make room that is never enough.
+    if (bytes + messages * rowBytes > mostNewBytes(this.#maxBytes)) throw neverFits('maxBytes', this.#maxBytes)
+    if (this.messages + messages > pendingMessages || this.bytes + bytes > pendingBytes)
+      throw whyNeverFit(messages, bytes, this.#limits) ?? this.#limitError
+    this.add(messages, bytes)
+  }
+
+  add(messages: number, bytes: number): void {
+    this.messages += messages
+    this.bytes += bytes
+  }
+
+  release(messages: number, bytes: number): void {
+    this.add(-messages, -bytes)
+  }
+}
