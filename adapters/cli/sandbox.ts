@@ -80,7 +80,7 @@ async function run(given: Given): Promise<void> {
   const apiKey = environment(given.dotenv)('SERVICE_API_KEY')
   const allowLocal = given.allowLocal ?? false
   const { bold, dim, yellow } = colorsFor(process.stdout)
-  const made = apiKey === undefined ? `sandbox-${randomBytes(18).toString('base64url')}` : undefined
+  const made = apiKey === undefined ? `sk_sandbox_${randomBytes(18).toString('base64url')}` : undefined
   const { post, close } = createPost()
   // Before anything is printed, because a program that reads the address may stop the command at once.
   let stopping = false

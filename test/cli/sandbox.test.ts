@@ -72,7 +72,7 @@ describe('fleethook sandbox', () => {
     it.child.kill('SIGINT')
     const { status, stdout } = await it.ended
     expect(status).toBe(0)
-    expect(stdout).toMatch(/SERVICE_API_KEY=sandbox-\S{24}/)
+    expect(stdout).toMatch(/SERVICE_API_KEY=sk_sandbox_\S{24}/)
   })
 
   test('prints a line for each delivery, call and stream', async () => {

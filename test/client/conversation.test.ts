@@ -58,8 +58,8 @@ const held: Readonly<Record<string, Held>> = {
   'a product has its region': {
     call: async (client) => (await client.products()).map(({ product_id: id, region }) => [id, region]),
     resolves: [
-      [vin, 'eu'],
-      [recordedSite, 'eu'],
+      [vin, 'NA'],
+      [recordedSite, 'EU'],
     ],
   },
   'the stream of a product that no customer shares is refused for good': {

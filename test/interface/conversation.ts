@@ -143,8 +143,8 @@ export const exchanges: readonly Exchange[] = [
       status: 200,
       body: {
         response: [
-          { product_type: 'vehicle', product_id: recordedVin, region: 'eu', customer: { id: 'c1', ref: 'our-7' } },
-          { product_type: 'energy', product_id: recordedSite, region: 'eu', customer: { id: 'c1', ref: 'our-7' } },
+          { product_type: 'vehicle', product_id: recordedVin, region: 'NA', customer: { id: 'c1', ref: 'our-7' } },
+          { product_type: 'energy', product_id: recordedSite, region: 'EU', customer: { id: 'c1', ref: 'our-7' } },
         ],
       },
     },
@@ -204,8 +204,8 @@ export const exchanges: readonly Exchange[] = [
     item: 'Errors',
     side: 'sandbox',
     request: { method: 'GET', path: '/api/metadata' },
-    answer: { status: 403, body: refusal('insufficient_scope') },
-    exact: ['response'],
+    answer: { status: 403, body: refusal('business_route_not_allowed') },
+    exact: ['response', 'error'],
   },
   {
     name: 'too many requests are refused with the wait',

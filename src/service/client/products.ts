@@ -12,8 +12,8 @@ export interface Product {
   readonly product_type: 'vehicle' | 'energy' | (string & {})
   /** The VIN, or the id of the energy site. */
   readonly product_id: string
-  /** Where the maker keeps the product. Compare it in lower case. */
-  readonly region?: 'na' | 'eu' | (string & {})
+  /** Where the maker keeps the product, as the service writes it. Compare it without case. */
+  readonly region?: 'NA' | 'EU' | (string & {})
   /** The customer who shares it. */
   readonly customer?: {
     /** Identifies the customer. It stays the same for this business. */
@@ -163,8 +163,9 @@ export function listProducts(call: Call, options?: CallOptions): Promise<readonl
 /** Those that can be read, and the number of the others: one of them never takes the others with it. */
 export async function listReadableProducts(
   call: Call,
+  options?: CallOptions,
 ): Promise<{ readonly products: readonly Product[]; readonly unreadable: number }> {
-  const request = get('/api/business/products')
+  const request = get('/api/business/products', options)
   const rows = await send(call, request, z.array(z.unknown()))
   const products = rows.flatMap((row) => product.safeParse(row).data ?? [])
   // An answer in another shape says nothing about who shares a vehicle.

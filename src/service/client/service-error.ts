@@ -21,8 +21,20 @@ export type ServiceErrorCode =
   | 'webhook_not_found'
   /** Your business may not do this. The hint says why, and what to do. */
   | 'insufficient_scope'
+  /** The service has suspended or removed your business, and nothing works until it is active again. Ask the service. */
+  | 'business_not_active'
+  /** The key of a business may not ask this, such as `/api/metadata`. Use the calls of the client. */
+  | 'business_route_not_allowed'
+  /** Your key lacks a permission, `data:read` or `streaming:write`. Create a key that has it. */
+  | 'business_permission_missing'
+  /** The service cannot check keys right now. Wait for `retryAfterMs`; the client does so by itself. */
+  | 'business_auth_unavailable'
   /** No customer shares it. `products()` lists what is shared. A stream ends with this error. */
   | 'business_product_not_consented'
+  /** The customer must sign in again at the maker: ask them to connect once more. */
+  | 'customer_reconnect_required'
+  /** The customer granted less than your business asks for: ask them to connect again and to allow everything. */
+  | 'customer_scope_missing'
   /** The text says which setting, VIN or command is wrong. */
   | 'invalid_request'
   /** Check the name of the command and its parameters. The maker documents both. */
@@ -197,13 +209,24 @@ function hintFor(status: number, code: string, request: ServiceRequest): string 
 const codeOfStatus: Readonly<Record<number, string>> = { 401: 'invalid_token', 429: 'too_many_requests' }
 
 const keyHint =
-  'Give the business’s bearer token as `apiKey`. Is the environment variable set, and is the key for this service?'
+  'Give the business’s bearer token as `apiKey`: it begins with sk_. Is the environment variable set, and is the key for this service?'
 
 const hints: Readonly<Record<string, string>> = {
   invalid_token: keyHint,
   unauthorized: keyHint,
   invalid_command:
     'Does the command exist under this name, and does its body have every parameter? The maker documents both.',
+  business_not_active:
+    'The service has suspended or removed your business. Ask the service; until then it answers nothing and posts nothing.',
+  business_route_not_allowed:
+    'The key of a business may not ask this. `products()` lists what is shared, and each product has calls of its own.',
+  business_permission_missing:
+    'Your key lacks a permission: `data:read` to read and stream, `streaming:write` to change configs. Create a key that has it.',
+  business_auth_unavailable: 'The service cannot check keys right now: wait for `retryAfterMs`, and try again.',
+  customer_reconnect_required:
+    'The connection of this customer is gone. Ask the customer to sign in and connect again; `products()` says who it is.',
+  customer_scope_missing:
+    'This customer granted less than your business asks for. Ask the customer to connect again and to allow everything.',
   business_product_not_consented:
     'No customer shares this product with your business, or no longer does. `products()` lists what is shared.',
   too_many_requests: 'Wait for `retryAfterMs`, and send fewer requests.',

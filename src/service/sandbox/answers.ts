@@ -7,7 +7,12 @@ const statuses = {
   invalid_command: 400,
   invalid_token: 401,
   insufficient_scope: 403,
+  business_not_active: 403,
+  business_route_not_allowed: 403,
+  business_permission_missing: 403,
   business_product_not_consented: 403,
+  customer_reconnect_required: 403,
+  customer_scope_missing: 403,
   not_found: 404,
   webhook_not_found: 404,
   config_not_found: 404,
@@ -15,9 +20,10 @@ const statuses = {
   vehicle_unavailable: 408,
   too_many_requests: 429,
   internal_error: 500,
+  business_auth_unavailable: 503,
 } as const
 
-type RefusalCode = keyof typeof statuses
+export type RefusalCode = keyof typeof statuses
 
 /** The code in the body, where it differs from the name: the maker's own text. */
 const texts: { readonly [code in RefusalCode]?: string } = {
@@ -40,6 +46,13 @@ export function refuseProduct(id: string): Response {
   return refuse(
     'business_product_not_consented',
     `No customer shares ${id.slice(0, 20)} with this business. GET /api/business/products lists what is shared.`,
+  )
+}
+
+export function refuseRoute(): Response {
+  return refuse(
+    'business_route_not_allowed',
+    'The key of a business may not ask this. GET /api/business/products lists what is shared.',
   )
 }
 

@@ -4,8 +4,9 @@ import type { JsonObject } from '../../wire/record.ts'
 import { problemWithWebhookUrl, isLoopback } from '../client/webhook-url.ts'
 import { problemWithWebhook } from '../client/webhook.ts'
 import { isAmerican } from '../fleet/vehicle.ts'
-import { readBody, refuse, refuseBody, refuseProduct } from './answers.ts'
+import { readBody, refuse, refuseBody } from './answers.ts'
 import { type KeptFields, type KeptWebhook, readSettings, type ReadSettings } from './options.ts'
+import { accessTo } from './vehicle-routes.ts'
 import type { SharedVehicle, World } from './world.ts'
 
 /** `/api/business`: the webhook, the default config, the consented products. */
@@ -58,14 +59,14 @@ export function businessRoutes(world: World): Hono {
       const vehicles = world.vehicles().map(({ vin, car, customer, grantedAt }) => ({
         product_type: 'vehicle',
         product_id: vin,
-        region: isAmerican(car.vehicle) ? 'na' : 'eu',
+        region: isAmerican(car.vehicle) ? 'NA' : 'EU',
         customer,
         granted_at: grantedAt,
       }))
       const sites = world.sites.map(({ id }) => ({
         product_type: 'energy',
         product_id: id,
-        region: 'eu',
+        region: 'EU',
         customer: { id: 'customer-1', ref: 'our-1' },
         granted_at: startedAt,
       }))
@@ -80,19 +81,23 @@ export function configRoutes(world: World): Hono {
     request: Request,
     merge: (vehicle: SharedVehicle, sent: KeptFields) => KeptFields,
   ): Promise<Response> {
-    const vehicle = world.vehicle(vin)
-    if (vehicle === undefined) return refuseProduct(vin)
+    const vehicle = accessTo(world, vin)
+    if (vehicle instanceof Response) return vehicle
     const sent = await readFields(request)
     if (sent instanceof Response) return sent
     world.run()
+    if (vehicle.fault === 'key_not_installed') {
+      const skipped = { updated_vehicles: 0, skipped_vehicles: { missing_key: [vin] } }
+      return Response.json({ ...skipped, fields: vehicle.fields ?? {}, ignoredFields: sent.ignored })
+    }
     const changed = world.setFields(vehicle, merge(vehicle, sent.known))
     return Response.json({ ...countOf(changed), fields: vehicle.fields, ignoredFields: sent.ignored })
   }
 
   return new Hono()
     .get('/:vin', ({ req }) => {
-      const vehicle = world.vehicle(req.param('vin'))
-      if (vehicle === undefined) return refuseProduct(req.param('vin'))
+      const vehicle = accessTo(world, req.param('vin'))
+      if (vehicle instanceof Response) return vehicle
       const { fields } = vehicle
       return fields === undefined
         ? refuse('config_not_found', 'The vehicle does not stream. PATCH its config first.')
@@ -101,14 +106,14 @@ export function configRoutes(world: World): Hono {
     .patch('/:vin', ({ req }) => set(req.param('vin'), req.raw, ({ fields }, sent) => ({ ...fields, ...sent })))
     .post('/:vin', ({ req }) => set(req.param('vin'), req.raw, (_, sent) => sent))
     .delete('/:vin', ({ req }) => {
-      const vehicle = world.vehicle(req.param('vin'))
-      if (vehicle === undefined) return refuseProduct(req.param('vin'))
+      const vehicle = accessTo(world, req.param('vin'))
+      if (vehicle instanceof Response) return vehicle
       world.run()
       return Response.json({ response: true, ...countOf(world.setFields(vehicle, undefined)) })
     })
 }
 
-/** The number of vehicles whose config changed: 0 or 1. No vehicle of a sandbox is skipped. */
+/** The number of vehicles whose config changed: 0 or 1. */
 function countOf(changed: boolean): JsonObject {
   return { updated_vehicles: changed ? 1 : 0, skipped_vehicles: {} }
 }

@@ -9,6 +9,8 @@ const activities: readonly StartActivity[] = ['leave', 'charge', 'stand', 'leave
 /** A simulated vehicle that can be controlled. The same seed gives the same vehicle. */
 export class Car {
   readonly vehicle: Vehicle
+  /** Set by a control: it has no network until this is `false` again. */
+  isCutOff = false
   #steps: Steps
   #due: SimulatedMessage[] = []
 
@@ -67,7 +69,7 @@ export class Car {
   }
 
   #hasNetwork(now: number): boolean {
-    return this.vehicle.offlineUntil <= now
+    return !this.isCutOff && this.vehicle.offlineUntil <= now
   }
 
   #stepWhile(isGoing: () => boolean): SimulatedMessage[] {

@@ -1,8 +1,8 @@
 import { Hono } from 'hono'
 import { createNormalizer } from '../../wire/normalizer.ts'
-import { isJsonObject, type JsonObject } from '../../wire/record.ts'
+import { isJsonObject, isTextList, type JsonObject } from '../../wire/record.ts'
 import { readBody, refuse, refuseBody, refuseProduct } from './answers.ts'
-import type { Customer, SharedVehicle, World } from './world.ts'
+import { type Customer, permissions, type SharedVehicle, vehicleFaults, type World } from './world.ts'
 
 const longestSeconds = 366 * 86_400
 
@@ -40,6 +40,33 @@ export function controlRoutes(world: World): Hono {
     .post('/vehicles/:vin/wake', ({ req }) =>
       control(req.param('vin'), (vehicle) => world.publishFrom(vehicle, vehicle.car.wake(world.now()))),
     )
+    .post('/vehicles/:vin/fault', async ({ req }) => {
+      const fault = (await readBody(req.raw))?.['fault']
+      const known = vehicleFaults.find((one) => one === fault)
+      if (known === undefined && fault !== null) {
+        return refuse('invalid_request', `\`fault\` must be null or one of ${vehicleFaults.join(', ')}.`)
+      }
+      return control(req.param('vin'), (vehicle) => world.setFault(vehicle, known))
+    })
+    .get('/business', () => Response.json({ response: standingBody(world) }))
+    .post('/business', async ({ req }) => {
+      const body = await readBody(req.raw)
+      const { active = world.standing.active, permissions: asked = world.standing.permissions } = body ?? {}
+      const { auth_unavailable_seconds: seconds = 0 } = body ?? {}
+      if (
+        typeof active !== 'boolean' ||
+        !isTextList(asked) ||
+        !asked.every((one) => permissions.includes(one)) ||
+        typeof seconds !== 'number'
+      ) {
+        return refuse(
+          'invalid_request',
+          `\`active\` is true or false, \`permissions\` a list of ${permissions.join(', ')}, \`auth_unavailable_seconds\` a number.`,
+        )
+      }
+      world.standing = { active, permissions: asked, unavailableUntil: world.settings.clock.now() + seconds * 1_000 }
+      return Response.json({ response: standingBody(world) })
+    })
     .post('/messages', async ({ req }) => {
       const message = await readBody(req.raw)
       if (message === undefined) return refuseBody()
@@ -74,16 +101,23 @@ export function controlRoutes(world: World): Hono {
     })
 }
 
+function standingBody({ standing, settings: { clock } }: World): JsonObject {
+  const { active, permissions: allowed, unavailableUntil } = standing
+  const seconds = Math.max(0, Math.ceil((unavailableUntil - clock.now()) / 1_000))
+  return { active, permissions: allowed, auth_unavailable_seconds: seconds }
+}
+
 function clockBody(world: World): JsonObject {
   return { now: new Date(world.now()).toISOString(), speed: world.settings.speed }
 }
 
-function vehicleBody({ vin, car, fields, customer }: SharedVehicle, world: World): JsonObject {
+function vehicleBody({ vin, car, fields, customer, fault }: SharedVehicle, world: World): JsonObject {
   return {
     vin,
     state: car.state(world.now()),
     reachable: car.isReachable(world.now()),
     streaming: fields !== undefined,
+    fault: fault ?? null,
     customer,
   }
 }

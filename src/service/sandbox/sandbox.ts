@@ -1,12 +1,12 @@
 import { Hono } from 'hono'
 import type { Timer } from '../../base/clock.ts'
 import { comparable } from '../../http/secret.ts'
-import { refuse, refuseMethod, refusePath, refuseProduct } from './answers.ts'
+import { refuse, refuseMethod, refusePath, refuseRoute } from './answers.ts'
 import { businessRoutes, configRoutes } from './business-routes.ts'
 import { controlRoutes } from './control-routes.ts'
 import { answerSite } from './energy-sites.ts'
 import { readOptions, type SandboxOptions } from './options.ts'
-import { answerStream, answerVehicle, vehicleImage } from './vehicle-routes.ts'
+import { accessTo, answerStream, answerVehicle, vehicleImage } from './vehicle-routes.ts'
 import { World } from './world.ts'
 
 /** A running stand-in for the service. See {@link createSandbox}. */
@@ -102,13 +102,13 @@ function routes(world: World): Hono {
       const { clock } = world.settings
       const { method, path } = c.req
       const startedAt = clock.now()
-      if (!isKey(c.req.header('authorization') ?? '')) {
-        c.res = refuse('invalid_token', 'The header Authorization must have `Bearer` and the key of this business.')
-      } else {
-        const limited = /^\/sandbox(\/|$)/.test(path) ? undefined : rateLimited()
-        if (limited === undefined) await next()
-        else c.res = limited
-      }
+      const isControl = /^\/sandbox(\/|$)/.test(path)
+      const refused =
+        (isControl ? undefined : unavailable(world)) ??
+        (isKey(c.req.header('authorization') ?? '') ? undefined : refuseKey()) ??
+        (isControl ? undefined : (problemWithStanding(world, method, path) ?? rateLimited()))
+      if (refused === undefined) await next()
+      else c.res = refused
       c.res.headers.set('x-request-id', id)
       const ms = Math.max(0, Math.round(clock.now() - startedAt))
       world.activity.call(method, path, c.res.status, ms, await codeOf(c.res))
@@ -121,15 +121,11 @@ function routes(world: World): Hono {
     })
     .route('/sandbox', controlRoutes(world))
     .get('/api/image/:vin', ({ req }) => {
-      const vehicle = world.vehicle(req.param('vin'))
-      return vehicle === undefined ? refuseProduct(req.param('vin')) : vehicleImage(vehicle.car.vehicle)
+      const vehicle = accessTo(world, req.param('vin'))
+      return vehicle instanceof Response ? vehicle : vehicleImage(vehicle.car.vehicle)
     })
-    .get('/api/metadata', () =>
-      refuse(
-        'insufficient_scope',
-        'The key of a business cannot read this. GET /api/business/products lists what is shared.',
-      ),
-    )
+    .get('/api/metadata', refuseRoute)
+    .get('/sse', refuseRoute)
     .all('/api/1/*', ({ req }) => {
       const named = productIn(req.path)
       if (named === undefined) {
@@ -148,6 +144,32 @@ function routes(world: World): Hono {
     .all('/api/config/:vin', () => refuseMethod('GET, PATCH, POST, DELETE'))
     .all('/api/image/:vin', () => refuseMethod('GET'))
     .all('/sse/:product/:field?', () => refuseMethod('GET'))
+}
+
+function refuseKey(): Response {
+  return refuse('invalid_token', 'The header Authorization must have `Bearer` and the key of this business.')
+}
+
+/** While the service cannot check keys, it answers nobody. */
+function unavailable({ standing, settings: { clock } }: World): Response | undefined {
+  const leftMs = standing.unavailableUntil - clock.now()
+  if (leftMs <= 0) return undefined
+  const seconds = String(Math.ceil(leftMs / 1_000))
+  const text = `Keys cannot be checked right now. Wait ${seconds} seconds, as Retry-After says.`
+  return refuse('business_auth_unavailable', text, { 'retry-after': seconds })
+}
+
+function problemWithStanding({ standing }: World, method: string, path: string): Response | undefined {
+  if (!standing.active) return refuse('business_not_active', 'This business is suspended. Ask the service.')
+  const needed = permissionFor(method, path)
+  if (needed === undefined || standing.permissions.includes(needed)) return undefined
+  return refuse('business_permission_missing', `This key lacks the permission ${needed}.`)
+}
+
+/** What a key needs for a request. Commands need the command access of the business instead. */
+function permissionFor(method: string, path: string): string | undefined {
+  if (method === 'GET' || method === 'HEAD' || path.endsWith('/charge_history')) return 'data:read'
+  return /^\/api\/(business|config)\//.test(path) ? 'streaming:write' : undefined
 }
 
 /** The code in the body of a refusal. */

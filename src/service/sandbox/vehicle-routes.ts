@@ -5,9 +5,22 @@ import { readOptionalBody, refuse, refuseBody, refuseMethod, refusePath, refuseP
 import { carryOut, problemWithCommand, vehicleCommands } from './commands.ts'
 import { streamTopics, type SharedVehicle, type World } from './world.ts'
 
-export async function answerVehicle(world: World, vin: string, rest: string, request: Request): Promise<Response> {
+/** A vehicle that a customer shares, or why the service does not answer for it. */
+export function accessTo(world: World, vin: string): SharedVehicle | Response {
   const vehicle = world.vehicle(vin)
-  if (vehicle === undefined) return refuseProduct(vin)
+  switch (vehicle?.fault) {
+    case 'customer_reconnect_required':
+      return refuse(vehicle.fault, 'The connection of the customer is gone. The customer must sign in again.')
+    case 'customer_scope_missing':
+      return refuse(vehicle.fault, 'The customer granted less than this needs. The customer must connect again.')
+    default:
+      return vehicle ?? refuseProduct(vin)
+  }
+}
+
+export async function answerVehicle(world: World, vin: string, rest: string, request: Request): Promise<Response> {
+  const vehicle = accessTo(world, vin)
+  if (vehicle instanceof Response) return vehicle
   world.run()
   const name = rest === 'wake_up' ? rest : /^command\/(.+)$/.exec(rest)?.[1]
   if (name !== undefined) {
@@ -83,11 +96,12 @@ function summary({ car }: SharedVehicle, world: World): JsonObject {
 const keptReads: Readonly<Record<string, VehicleRead>> = {
   '': summary,
   telemetry: ({ memory }) => memory.telemetry(),
-  fleet_telemetry_config: ({ fields }) => ({
-    synced: fields !== undefined,
+  fleet_telemetry_config: ({ fields, fault }) => ({
+    synced:
+      fields !== undefined && !['config_not_synced', 'key_not_installed', 'stream_limit_reached'].includes(fault ?? ''),
     config: fields === undefined ? null : { fields },
-    limit_reached: false,
-    key_paired: true,
+    limit_reached: fault === 'stream_limit_reached',
+    key_paired: fault !== 'key_not_installed',
   }),
   fleet_telemetry_errors: ({ memory }) => ({ fleet_telemetry_errors: memory.errors }),
   charge_history: ({ car: { vehicle } }) => {
@@ -137,7 +151,8 @@ const liveReads: Readonly<Record<string, VehicleRead>> = {
 }
 
 export function answerStream(world: World, product: string, field: string | undefined, request: Request): Response {
-  if (world.vehicle(product) === undefined && world.site(product) === undefined) return refuseProduct(product)
+  const vehicle = world.site(product) === undefined ? accessTo(world, product) : undefined
+  if (vehicle instanceof Response) return vehicle
   const asked = new URL(request.url).searchParams
     .get('topics')
     ?.split(',')

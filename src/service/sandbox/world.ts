@@ -16,6 +16,29 @@ export interface Customer {
   readonly ref: string | null
 }
 
+/**
+ * Why nothing comes from a vehicle that is shared, as a control sets it. The first two are also the code of every refusal about the vehicle.
+ */
+export const vehicleFaults = [
+  'customer_reconnect_required',
+  'customer_scope_missing',
+  'key_not_installed',
+  'config_not_synced',
+  'stream_limit_reached',
+  'offline',
+  'silent',
+] as const
+
+export type VehicleFault = (typeof vehicleFaults)[number]
+
+/** What the service thinks of the business and its key, as a control sets it. */
+export interface Standing {
+  readonly active: boolean
+  readonly permissions: readonly string[]
+  /** Until then, on the sandbox's clock, keys cannot be checked. */
+  readonly unavailableUntil: number
+}
+
 /** A vehicle that is or was shared. It keeps its config, because other businesses may stream from it. */
 export interface SharedVehicle {
   readonly vin: string
@@ -25,10 +48,14 @@ export interface SharedVehicle {
   /** ISO 8601. */
   readonly grantedAt: string
   isShared: boolean
+  fault: VehicleFault | undefined
   /** `undefined` while the vehicle does not stream. */
   fields: KeptFields | undefined
   commands: number
 }
+
+/** What a key can be allowed to do. */
+export const permissions: readonly string[] = ['data:read', 'streaming:write']
 
 const mostVehicles = 1_000
 const stepMs = 60_000
@@ -44,6 +71,7 @@ export class World {
   readonly sse: SseHub
   readonly sites: readonly EnergySite[]
   webhook: KeptWebhook | undefined
+  standing: Standing = { active: true, permissions, unavailableUntil: 0 }
   defaultFields: KeptFields | null = null
   readonly #vehicles = new Map<string, SharedVehicle>()
   readonly #beganAt: number
@@ -117,6 +145,7 @@ export class World {
       car: new Car(index, this.settings.seed, this.now()),
       memory: new VehicleMemory(id, grantedAt),
       isShared: true,
+      fault: undefined,
       customer: customer ?? before?.customer ?? { id: `customer-${index + 1}`, ref: `our-${index + 1}` },
       grantedAt,
       fields: before?.fields ?? initial ?? this.defaultFields ?? undefined,
@@ -125,6 +154,13 @@ export class World {
     vehicle.car.stream(vehicle.fields)
     this.#vehicles.set(id, vehicle)
     return vehicle
+  }
+
+  /** From now on nothing comes from a vehicle, or all does again. */
+  setFault(vehicle: SharedVehicle, fault: VehicleFault | undefined): void {
+    vehicle.fault = fault
+    vehicle.car.isCutOff = fault === 'offline'
+    if (fault !== undefined) this.sse.end(vehicle.vin)
   }
 
   unshare(vehicle: SharedVehicle): void {
@@ -170,7 +206,7 @@ export class World {
 
   /** As `publish`, for messages of the vehicle itself. A vehicle without a config sends nothing. */
   publishFrom(vehicle: SharedVehicle, messages: readonly SimulatedMessage[]): void {
-    for (const { event } of messages) {
+    for (const { event } of vehicle.fault === undefined ? messages : []) {
       if (vehicle.fields !== undefined) this.publish(vehicle.vin, event)
       // The service knows the state of a vehicle that streams nothing.
       else if (event.topic === 'state') {
