@@ -17,6 +17,8 @@ export type {
 } from './service/client/config.ts'
 export type { CallOptions, ClientOptions, Fetch, Query, ReadOptions } from './service/client/connection.ts'
 export type { Customer, Customers } from './service/client/customers.ts'
+export type { Hearing, MissingOptions, MissingVehicles } from './service/client/missing.ts'
+export type { HeardVehicle, MissingReason, MissingReport, MissingVehicle, MissingWatch } from './observe/missing.ts'
 export type {
   CommandResult,
   Document,

@@ -9,11 +9,13 @@ import { consoleLog } from './base/log.ts'
 import { refuse, responseOf } from './http/answers.ts'
 import { createSecretCheck, type Secret } from './http/secret.ts'
 import { keepPrivate } from './operator/guard.ts'
+import type { MissingWatch } from './observe/missing.ts'
 import type { Observer, OperatorApi } from './observe/observer.ts'
 import {
   type Attributes,
   type Measure,
   measuresOf,
+  missingMeasure,
   ofBranch,
   timed,
   type Timing,
@@ -28,6 +30,8 @@ export interface MetricsOptions<Bindings extends object = object> {
    * webhook's. A string, a list for rotation, or a function of the runtime's `env`. `false` shows the metrics to everybody.
    */
   readonly secret: Secret<Bindings> | undefined
+  /** `client.missing(receiver)`: also counts the shared vehicles that are not heard, by the reason. It asks the service once an hour. */
+  readonly missing?: Pick<MissingWatch, 'last'>
 }
 
 /** What the metrics are made of: a receiver. */
@@ -60,7 +64,7 @@ const contentType = 'text/plain; version=0.0.4; charset=utf-8'
  */
 export function metricsRoutes<Bindings extends object = object>(
   receiver: Measured,
-  { secret }: MetricsOptions<Bindings>,
+  { secret, missing }: MetricsOptions<Bindings>,
 ): Hono<{ Bindings: Bindings }> {
   if (secret === undefined) {
     throw new FleethookError('secret_missing', 'Option `secret` of metricsRoutes is missing.', {
@@ -77,7 +81,7 @@ export function metricsRoutes<Bindings extends object = object>(
     // Prometheus sends `Bearer` unless it is told another scheme word.
     if ('error' in checked && /^bearer /i.test(given ?? '')) checked = await check(given?.slice(7).trimStart())
     if ('error' in checked) return responseOf(refuse(checked))
-    return c.body(metricsText(receiver), 200, { 'content-type': contentType })
+    return c.body(metricsText(receiver, { missing }), 200, { 'content-type': contentType })
   })
   return app
 }
@@ -95,8 +99,13 @@ export function metricsRoutes<Bindings extends object = object>(
  * console.log(metricsText(receiver)) // # HELP fleethook_messages_received_total …
  * ```
  */
-export function metricsText(receiver: Measured): string {
-  const lines = [...measuresOf(receiver.stats()), ...timesOf(receiver).measures()].flatMap((measure) => {
+export function metricsText(
+  receiver: Measured,
+  { missing }: { readonly missing?: MetricsOptions['missing'] | undefined } = {},
+): string {
+  const ofService = missing === undefined ? [] : [missingMeasure(missing.last())]
+  const all = [...measuresOf(receiver.stats()), ...timesOf(receiver).measures(), ...ofService]
+  const lines = all.flatMap((measure) => {
     const { samples, help, type } = measure
     if (samples.length === 0) return []
     const name = nameOf(measure)

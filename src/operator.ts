@@ -7,6 +7,7 @@ import type { Hono } from 'hono'
 import type { Secret } from './http/secret.ts'
 import { createOperatorApp } from './operator/app.ts'
 import { guardRoutes } from './operator/guard.ts'
+import type { MissingWatch } from './observe/missing.ts'
 import type { OperatorApi } from './observe/observer.ts'
 
 export type { FieldReport, Letter, LetterSummary, TimerReport, VehicleReport, VehicleSummary } from './operator/app.ts'
@@ -20,6 +21,8 @@ export interface OperatorOptions<Bindings extends object = object> {
    * and can discard messages. A string, a list for rotation, or a function of the runtime's `env`. It cannot be `false`.
    */
   readonly secret: Exclude<Secret<Bindings>, false> | undefined
+  /** `client.missing(receiver)`: `GET /missing` then lists the shared vehicles that are not heard, each with its reason. */
+  readonly missing?: MissingWatch
 }
 
 /**
@@ -61,7 +64,7 @@ export interface OperatorOptions<Bindings extends object = object> {
  */
 export function operatorRoutes<Bindings extends object = object>(
   operator: OperatorApi,
-  { secret }: OperatorOptions<Bindings>,
+  { secret, missing }: OperatorOptions<Bindings>,
 ): Hono<{ Bindings: Bindings }> {
-  return guardRoutes('operatorRoutes', secret, createOperatorApp(operator))
+  return guardRoutes('operatorRoutes', secret, createOperatorApp(operator, { missing }))
 }

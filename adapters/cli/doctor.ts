@@ -11,8 +11,9 @@ import { type Failing, failingOf } from '../../src/observe/stats.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import { testHeader } from '../../src/inbox/receipts.ts'
 import type { ShownItem } from '../../src/operator/feed.ts'
+import type { MissingVehicle } from '../../src/observe/missing.ts'
 import { secretErrors } from '../../src/reports/refusals.ts'
-import { type Client, createClient } from '../../src/service/client/client.ts'
+import type { Client } from '../../src/service/client/client.ts'
 import { vinsOf } from '../../src/service/client/products.ts'
 import { ServiceError } from '../../src/service/client/service-error.ts'
 import { isLoopback } from '../../src/service/client/webhook-url.ts'
@@ -37,6 +38,8 @@ import { failingForm, failingSentence, type ShownFailing } from './failing.ts'
 import { type ConnectionOptions, connectionTo, isPostgres, Operator } from './operator.ts'
 import { openPool } from './postgres.ts'
 import { keptErrors } from './feed.ts'
+import { hearing, inOrder, todoFor } from './missing.ts'
+import { clientIn } from './service.ts'
 import { colorsFor, inShell } from './terminal.ts'
 
 /** `'warn'`: it works, but something may go wrong later. `'skip'`: it could not be checked here. */
@@ -74,7 +77,7 @@ interface Circumstances {
 /** Checks in an order in which a group ends when the next one would be pointless. */
 type Group = (about: Circumstances) => AsyncGenerator<Finding, void>
 
-const groups: Readonly<Record<string, Group>> = { secret, webhook, proxy, inbox, postgres, receiver }
+const groups: Readonly<Record<string, Group>> = { secret, webhook, proxy, inbox, postgres, receiver, vehicles }
 const all = Object.keys(groups)
 
 type Backlog = NonNullable<z.infer<typeof statsForm>['backlog']>
@@ -131,11 +134,7 @@ Exit status: 0 no check failed, 1 a check failed, 2 bad usage.`,
 
 async function circumstances(given: Given & Common): Promise<Circumstances> {
   const variable = environment(given.dotenv)
-  const [serviceUrl, apiKey] = [variable('SERVICE_URL'), variable('SERVICE_API_KEY')]
-  const client =
-    serviceUrl === undefined || apiKey === undefined
-      ? undefined
-      : createClient({ baseUrl: serviceUrl, apiKey, timeoutMs: 10_000, retry: { attempts: 1 } })
+  const client = clientIn(variable, { timeoutMs: 10_000, retry: { attempts: 1 } })
   const known = given.url?.href ?? (await client?.webhook.get().catch(() => undefined))?.url
   const url = known !== undefined && URL.canParse(known) ? new URL(known) : undefined
   const operator = connectionTo(
@@ -515,6 +514,43 @@ async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerat
     yield fail('receiver.lost', `Acknowledged messages that were lost: ${stats.lost}.`, 'See docs/reliability.md.')
   for (const [name, of] of Object.entries(stats.branches ?? {})) yield* branchOf(name, of)
 }
+
+/** A look at thousands of vehicles takes minutes: `fleethook vehicles --missing` has them all. */
+const lookMs = 20_000
+
+/** Shared vehicles that the receiver does not hear, by their reason. */
+async function* vehicles({ client, operator: to }: Circumstances): AsyncGenerator<Finding, void> {
+  const id = 'vehicles.missing'
+  if (client === undefined) return yield skip(id, 'SERVICE_URL and SERVICE_API_KEY are not set')
+  const operator = new Operator(to, 'receiver')
+  const heard = await operator.ask('GET', '/vehicles?limit=1').catch((error: unknown) => error)
+  if (heard instanceof Error) return yield skip(id, `no receiver says which vehicles it hears: ${heard.message}`)
+  const found: MissingVehicle[] = []
+  const signal = AbortSignal.timeout(lookMs)
+  try {
+    for await (const vehicle of client.missing(hearing(operator), { signal })) found.push(vehicle)
+  } catch (error) {
+    if (!signal.aborted) throw error
+  }
+  const byReason = [...Map.groupBy(inOrder(found), ({ reason }) => reason)]
+  const [atRest, wrong] = [byReason.filter(isAtRest), byReason.filter((each) => !isAtRest(each))]
+  const counted = (each: typeof byReason): string =>
+    each.map(([reason, { length }]) => `${reason} ${length}`).join(', ')
+  const rest = signal.aborted ? ` Not all could be asked in ${lookMs / 1_000} s.` : ''
+  if (wrong.length === 0)
+    return yield ok(
+      id,
+      `every shared vehicle is heard${atRest.length === 0 ? '' : `, or at rest: ${counted(atRest)}`}.${rest}`,
+    )
+  const first = wrong[0]?.[1][0]
+  yield warn(
+    id,
+    `Shared vehicles that are not heard: ${counted(wrong)}.${rest}`,
+    `fleethook vehicles --missing lists them, with what to do.${first === undefined ? '' : ` ${first.reason}: ${todoFor(first)}`}`,
+  )
+}
+
+const isAtRest = ([reason]: readonly [string, unknown]): boolean => reason === 'asleep' || reason === 'offline'
 
 /** Messages that were handed over, and what becomes of them. */
 function* branchOf(name: string, stats: z.infer<typeof behindForm>): Generator<Finding, void> {

@@ -1,8 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { type Command, InvalidArgumentError } from 'commander'
 import { FleethookError } from '../../src/base/errors.ts'
+import { defined } from '../../src/base/options.ts'
 import { type Client, createClient } from '../../src/service/client/client.ts'
 import { type FieldSetting, problemWithFields, type StreamingConfig } from '../../src/service/client/config.ts'
+import type { ClientOptions } from '../../src/service/client/connection.ts'
 import { ServiceError } from '../../src/service/client/service-error.ts'
 import { acts, type Environment, environment, type Print } from './arguments.ts'
 import { jsonText, logTo, printError } from './terminal.ts'
@@ -17,8 +19,8 @@ export interface Asking {
 }
 
 export const statuses = `
-Environment: SERVICE_URL, the address of the service or of a sandbox; SERVICE_API_KEY, the bearer token of your business. Both
-are also read from .env. There is no option for the key, because arguments stay in the history of the shell.
+Environment: SERVICE_URL, the address of the service or of a sandbox, with SERVICE_URL_NA and SERVICE_URL_EU where each region
+has its own; SERVICE_API_KEY, the bearer token of your business. All are also read from .env. There is no option for the key, because arguments stay in the history of the shell.
 
 Exit status: 0 done, 1 the service refused or could not be reached, 2 bad usage, 3 the service ignored some fields.`
 
@@ -30,12 +32,27 @@ export function asks<Arguments extends unknown[], Options extends object>(
   return acts<Arguments, Options>(
     command,
     (options, print, ...args) => work(ask(command, environment(options.dotenv), print), options, ...args),
-    report,
+    reportRefusal,
   )
 }
 
+/** `SERVICE_URL`, and those of regions: `SERVICE_URL_NA`, `SERVICE_URL_EU`. The first one is for what concerns no product. */
+export function addressIn(variable: Environment): ClientOptions['baseUrl'] {
+  const [any, na, eu] = [variable('SERVICE_URL'), variable('SERVICE_URL_NA'), variable('SERVICE_URL_EU')]
+  return na === undefined && eu === undefined ? any : { ...defined({ any, na, eu }) }
+}
+
+/** `undefined`: the address or the key is not set. */
+export function clientIn(
+  variable: Environment,
+  options: Partial<ClientOptions> = { log: logTo(process.stderr) },
+): Client | undefined {
+  const [baseUrl, apiKey] = [addressIn(variable), variable('SERVICE_API_KEY')]
+  return baseUrl === undefined || apiKey === undefined ? undefined : createClient({ baseUrl, apiKey, ...options })
+}
+
 function ask(command: Command, variable: Environment, print: Print): Asking {
-  const [baseUrl, apiKey] = [variable('SERVICE_URL'), variable('SERVICE_API_KEY')]
+  const [baseUrl, apiKey] = [addressIn(variable), variable('SERVICE_API_KEY')]
   if (baseUrl === undefined || apiKey === undefined) {
     const missing = baseUrl === undefined ? 'SERVICE_URL' : 'SERVICE_API_KEY'
     command.error(`error: ${missing} is not set. Set it in the environment or in .env.`)
@@ -50,7 +67,7 @@ function ask(command: Command, variable: Environment, print: Print): Asking {
 }
 
 /** Prints an error. Returns the exit status: 2 when a wrong argument or variable kept the command from calling the service. */
-function report(error: unknown, asJson: boolean): number {
+export function reportRefusal(error: unknown, asJson: boolean): number {
   if (error instanceof Error && error.name === 'AbortError') return 130
   if (!(error instanceof ServiceError) && !(error instanceof FleethookError)) throw error
   const { code } = error
@@ -75,10 +92,11 @@ const hints: Readonly<Record<string, string>> = {
 }
 
 /** Replaces the client's option names in a text with those of the command line. */
-function inCommandLineTerms(text: string): string {
+export function inCommandLineTerms(text: string): string {
   return text
     .replaceAll(/(Option )?`baseUrl`( of createClient)?/g, 'SERVICE_URL')
     .replaceAll(/(Option )?`apiKey`( of createClient)?/g, 'SERVICE_API_KEY')
+    .replaceAll('`products()`', '`fleethook products`')
 }
 
 const form =

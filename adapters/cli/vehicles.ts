@@ -4,9 +4,12 @@ import * as z from 'zod/mini'
 import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import type { FieldReport, VehicleReport, VehicleSummary } from '../../src/operator/app.ts'
+import { ServiceError } from '../../src/service/client/service-error.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
-import { whole } from './arguments.ts'
+import { environment, time, whole } from './arguments.ts'
+import { missingTable, missingVehicles } from './missing.ts'
 import { operates } from './operator.ts'
+import { clientIn, reportRefusal } from './service.ts'
 import { columns, table, timeOf } from './terminal.ts'
 
 const isVehicle = (value: unknown): value is { readonly [member: string]: unknown } =>
@@ -16,7 +19,12 @@ const report = z.custom<VehicleReport>(
   (value) => isVehicle(value) && isJsonObject(value['fields']) && Array.isArray(value['timers']),
 )
 
+const hourMs = 3_600_000
+
 interface Listing {
+  readonly missing?: true
+  readonly since?: Date
+  readonly dotenv: string
   readonly limit: number
   readonly after?: string
 }
@@ -25,14 +33,30 @@ export function defineVehicles(command: Command): void {
   command
     .description(
       'Lists the vehicles whose newest state the receiver keeps (its part `vehicles`), or shows the newest value of each field of ' +
-        'one vehicle, with its age. `uncertain` means that messages of the vehicle may be missing since.',
+        'one vehicle, with its age. `uncertain` means that messages of the vehicle may be missing since. With --missing, lists the ' +
+        'vehicles that customers share and the receiver does not hear, each with the reason; this asks the service.',
     )
     .argument('[vin]', 'show this vehicle')
+    .option('--missing', 'list shared vehicles that are asleep, offline, or not heard at all, and why')
+    .option('--since <time>', 'with --missing: not heard since this time (default: an hour ago)', time)
     .option('--limit <n>', 'at most this many', whole(1, 1_000), 50)
     .option('--after <vin>', 'the next page: vehicles after this one')
   operates<[string | undefined], Listing>(
     command,
-    async ({ operator, print }, { limit, after }, vin) => {
+    async ({ operator, print, isJson }, { limit, after, missing, since, dotenv }, vin) => {
+      if (missing) {
+        if (vin !== undefined) command.error('error: --missing is about all vehicles: leave out the VIN.')
+        const silentMs = since === undefined ? hourMs : Math.max(1, Date.now() - since.getTime())
+        try {
+          const vehicles = await missingVehicles(operator, clientIn(environment(dotenv)), silentMs)
+          print({ vehicles }, () => missingTable(vehicles))
+        } catch (error) {
+          if (!(error instanceof ServiceError)) throw error
+          reportRefusal(error, isJson)
+          return false
+        }
+        return true
+      }
       if (vin !== undefined) {
         const vehicle = report.parse(await operator.ask('GET', `/vehicles/${encodeURIComponent(vin)}`))
         print(vehicle, () => shown(vehicle))

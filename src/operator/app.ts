@@ -1,5 +1,6 @@
 import { type Context, Hono } from 'hono'
 import { streamSSE } from 'hono/streaming'
+import { resolvedOr, systemClock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { checkOptions, oneOf, required, type Rule, type Rules, trueOrFalse, wholeNumber } from '../base/options.ts'
 import type { FleetEvent, Topic } from '../events/event.ts'
@@ -7,6 +8,7 @@ import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { summarize } from '../events/summarize.ts'
 import { notReady } from '../http/answers.ts'
 import type { DeadMessage, KnownVehicle, KnownVehicles, MessageRecord } from '../observe/dead-letters.ts'
+import type { MissingWatch } from '../observe/missing.ts'
 import type { OperatorApi } from '../observe/observer.ts'
 import { shownError } from '../observe/stats.ts'
 import { wireTopics } from '../wire/envelope.ts'
@@ -376,7 +378,12 @@ export interface OperatorAppOptions {
   readonly samples?: Samples | undefined
   /** `false` hides values, raw messages and the texts of errors. Default `true`. */
   readonly payloads?: boolean
+  /** Knows the shared vehicles that are not heard. */
+  readonly missing?: MissingWatch | undefined
 }
+
+/** The longest that a request for missing vehicles waits for a look, in milliseconds. */
+const lookMs = 5_000
 
 /** Serves the operator's requests as JSON, and the feed as a stream. It checks no secret, so guard it. */
 export function createOperatorApp(operator: OperatorApi, options: OperatorAppOptions = {}): Hono {
@@ -385,6 +392,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     feed = operator.observe && new Feed(operator.observe),
     samples = operator.stats && new Samples(operator.stats, operator.observe),
     payloads = true,
+    missing,
   } = options
   const shows: Shows = { payloads }
   const app = new Hono()
@@ -476,6 +484,13 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     if (vehicle === undefined) return c.json(unknownVehicle, 404)
     return c.json(vehicleReportOf(vehicle, shows.payloads ? await episodesOf(operator, vehicle) : [], shows))
   })
+
+  if (missing !== undefined)
+    app.get('/missing', async (c) => {
+      await resolvedOr(missing.look(), systemClock, lookMs)
+      const { at = null, vehicles = [], error } = missing.last() ?? {}
+      return c.json({ at, vehicles, error })
+    })
 
   app.get('/messages', async (c) => {
     const { limit = usualLimit, topic, state, ...which } = read(queryOf(c), listingRules)

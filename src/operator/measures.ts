@@ -1,6 +1,7 @@
 import { runtimeRefusals } from '../hosting/drainable.ts'
 import { refusalErrors } from '../http/answers.ts'
 import { msOfSeq, seqOf } from '../inbox/delivery-id.ts'
+import { type MissingReport, missingReasons } from '../observe/missing.ts'
 import type { Observer } from '../observe/observer.ts'
 import type { Histogram, Stats } from '../observe/stats.ts'
 import { wireTopics } from '../wire/envelope.ts'
@@ -79,6 +80,19 @@ export function measuresOf(stats: Stats): readonly Measure[] {
       behind.flatMap((measures) => measures[at] ?? []),
     ),
   )
+}
+
+/** Shared vehicles that are not heard. Empty before the first look, and after one that could not ask. */
+export function missingMeasure(last: MissingReport | undefined): Measure {
+  const counts = zeros(missingReasons)
+  for (const { reason } of last?.vehicles ?? []) counts[reason] = (counts[reason] ?? 0) + 1
+  return {
+    name: 'fleethook.vehicles.missing',
+    unit: '{vehicle}',
+    type: 'gauge',
+    help: 'Shared vehicles that are not heard, as of the last hour.',
+    samples: last === undefined || last.error !== undefined ? [] : by('fleethook.reason', counts),
+  }
 }
 
 /** Those of a branch have its name. */

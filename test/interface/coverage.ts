@@ -55,7 +55,9 @@ export const specified: readonly Coverage[] = rowsOf(`
 /** What public clients of the service rely on beyond the specification. */
 export const reliedOn: readonly Coverage[] = rowsOf(`
   Config | a setting may be 'null'; answers have 'updated_vehicles', 'skipped_vehicles' and 'ignoredFields' | service/client/config | service/sandbox/business-routes | client/config client/conversation sandbox/config sandbox/conversation
-  Products | each has a 'region'; another product is 403 'business_product_not_consented' | service/client/products | service/sandbox/business-routes | client/paths client/conversation sandbox/conversation sandbox/endpoints
+  Products | each has a 'region'; another product is 403 'business_product_not_consented' | service/client/products | service/sandbox/business-routes | client/paths client/conversation sandbox/conversation sandbox/business
+  Regions | a product's host is that of its 'region' | service/client/regions | service/sandbox/business-routes | client/regions sandbox/business
+  Business codes | each has a hint; 'business_auth_unavailable' has 'Retry-After' | service/client/service-error | service/sandbox/control-routes | client/errors sandbox/business
   Planned end of a stream | the service ends a stream after five minutes | service/client/stream | service/sandbox/sse | client/snapshot sandbox/sse
   Snapshot | a stream begins with 'retry: 1000' and messages with 'isCache' | service/client/stream service/client/stream-events | service/sandbox/world | client/snapshot client/conversation sandbox/sse sandbox/conversation
   Items | have no name and no id; alerts and errors are lists | service/client/sse-items | service/sandbox/sse | client/conversation sandbox/sse

@@ -86,7 +86,8 @@ export async function sendOnce<T>(
 ): Promise<T> {
   const init = initOf(connection, request, signal)
   try {
-    const answer = await connection.fetch(urlOf(connection, request), init)
+    const address = await connection.addressOf(request.path)
+    const answer = await connection.fetch(urlOf(address, request), init)
     if (!answer.ok) throw await refusalOf(answer, request, connection)
     return await read(answer)
   } catch (error) {
@@ -99,13 +100,13 @@ export async function sendOnce<T>(
   }
 }
 
-function urlOf({ baseUrl }: Connection, { path, query = {} }: ServiceRequest): string {
+function urlOf(address: string, { path, query = {} }: ServiceRequest): string {
   const parameters = new URLSearchParams()
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined) parameters.set(name, String(value))
   }
   const written = parameters.toString()
-  return `${baseUrl}${path}${written === '' ? '' : `?${written}`}`
+  return `${address}${path}${written === '' ? '' : `?${written}`}`
 }
 
 function initOf({ apiKey }: Connection, request: ServiceRequest, signal: AbortSignal): RequestInit {

@@ -22,6 +22,8 @@ import {
   type VehicleSummary,
   wakeVehicle,
 } from './products.ts'
+import { byRegion } from './regions.ts'
+import { createMissing, type Hearing, type MissingOptions, type MissingVehicles } from './missing.ts'
 import { createRefill, type Refill, type Refillable, type RefillOptions } from './refill.ts'
 import { createStream, type EventStream, type StreamOptions } from './stream.ts'
 import { createWebhookResource, type WebhookResource } from './webhook.ts'
@@ -63,6 +65,26 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
    * Specification: "Consented products".
    */
   customers(): Customers
+  /**
+   * The shared vehicles that a receiver does not hear, each with its reason and what to do. Needs the receiver's part `vehicles`. A vehicle counts
+   * as heard when it is online and a message has come within the last hour (`silentMs`).
+   *
+   * The service is asked only about vehicles that are not heard: up to three requests for each, at most ten in a second, and none about one that
+   * said within the last day that it sleeps. It throws when the service cannot be asked at all.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver, vehicles } from 'fleethook'
+   * import { createClient } from 'fleethook/client'
+   *
+   * const client = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
+   * const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET, parts: [vehicles({ fields: ['Gear'] })] })
+   * for await (const { vin, reason, hint } of client.missing(receiver)) console.log(vin, reason, hint)
+   * ```
+   *
+   * Specification: "Consented products", "Vehicles", "Per-vehicle streaming config".
+   */
+  missing(receiver: Hearing, options?: MissingOptions): MissingVehicles
   /**
    * Sends a command to a vehicle, once: the service wakes the vehicle first and retries a command that failed. Also resolves when
    * the vehicle refused the command (`result` is false). Rejects with `insufficient_scope` without command access, with
@@ -135,7 +157,8 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
 export function createClient<const Fields extends FieldCatalogue = FieldCatalogue>(
   options: ClientOptions<Fields>,
 ): Client<ExtendedBy<Fields>> {
-  const connection = readConnection(options)
+  const given = readConnection(options)
+  const connection = byRegion(given.connection, given.addresses)
   const call = createCall(connection)
   const normalizer = createNormalizer<Fields>(options.fields === undefined ? {} : { fields: options.fields })
 
@@ -147,6 +170,7 @@ export function createClient<const Fields extends FieldCatalogue = FieldCatalogu
     energySite: (id) => createEnergySiteResource(call, id),
     products: (given) => listProducts(call, given),
     customers: () => createCustomers(connection),
+    missing: (receiver, given) => createMissing(connection, receiver, given),
     command: (vin, name, body = {}, given = {}) => commandVehicle(call, vin, name, body, given),
     wakeUp: (vin, given = {}) => wakeVehicle(call, vin, given),
     stream: (product, given = {}) => createStream(connection, normalizer, product, given),

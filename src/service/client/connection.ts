@@ -13,6 +13,7 @@ import {
 } from '../../base/options.ts'
 import type { RetryOptions } from '../../core/retry.ts'
 import type { FieldCatalogue } from '../../events/fields.ts'
+import { isJsonObject } from '../../wire/record.ts'
 import { isLoopback } from './webhook-url.ts'
 
 /**
@@ -22,9 +23,14 @@ import { isLoopback } from './webhook-url.ts'
  * Specification: "Authentication".
  */
 export interface ClientOptions<Fields extends FieldCatalogue = FieldCatalogue> {
-  /** The address of the service: the specification's `{base_url}`. It can have a path, but no credentials, query or fragment. */
-  readonly baseUrl: string | undefined
-  /** The business's bearer token, without the word `Bearer`. No error and no log line shows it. */
+  /**
+   * The address of the service: the specification's `{base_url}`. It can have a path, but no credentials, query or fragment.
+   *
+   * Or one for each region, as in `{ na: 'https://na.example.com', eu: 'https://eu.example.com' }`: a request about a product goes to that of
+   * its `region`, in any case of letters, and everything else to the first.
+   */
+  readonly baseUrl: string | undefined | { readonly [region: string]: string | undefined }
+  /** The business's bearer token, which begins with `sk_`, without the word `Bearer`. No error and no log line shows it. */
   readonly apiKey: string | undefined
   /** Sends the requests. Default: the platform's `fetch`. */
   readonly fetch?: Fetch
@@ -64,8 +70,10 @@ export interface Query {
 }
 
 export interface Connection {
-  /** Without a slash at its end. */
+  /** Without a slash at its end. With several regions, that of the first. */
   readonly baseUrl: string
+  /** Where a request with this path goes. */
+  readonly addressOf: (path: string) => string | Promise<string>
   readonly apiKey: string
   readonly fetch: Fetch
   readonly retry: RetryOptions
@@ -119,7 +127,7 @@ export async function readWithin(
 const rules: Rules<ClientOptions> = {
   baseUrl: {
     ...required(
-      { must: 'must be the address of the service', accepts: isBaseUrl },
+      { must: 'must be the address of the service, or one for each region', accepts: isBaseUrlOrEach },
       'Give a URL with https:, or with http: for a sandbox, and with a host and a path only. Is the environment variable set?',
     ),
     // It may hold a password.
@@ -141,16 +149,21 @@ const rules: Rules<ClientOptions> = {
   clock: withMethods('now', 'after'),
 }
 
-export function readConnection(options: ClientOptions): Connection {
+export function readConnection(options: ClientOptions): {
+  readonly connection: Connection
+  readonly addresses: ReadonlyMap<string, string>
+} {
   checkOptions('createClient', options, rules)
   const { log = consoleLog, clock = systemClock, timeoutMs = 30_000 } = options
-  const { origin, pathname, protocol, hostname } = new URL(options.baseUrl ?? '')
-  if (protocol === 'http:' && !isLoopback(hostname)) {
+  const addresses = addressesIn(options.baseUrl)
+  const [baseUrl = ''] = addresses.values()
+  if ([...addresses.values()].some(isOpen)) {
     // What to do: Use `https:`, except for a sandbox on your machine.
     log.warn('the API key travels without encryption: `baseUrl` begins with http:')
   }
-  return {
-    baseUrl: `${origin}${pathname.replace(/\/+$/, '')}`,
+  const connection = {
+    baseUrl,
+    addressOf: () => baseUrl,
     apiKey: options.apiKey ?? '',
     // Some runtimes throw when their `fetch` is called as a method of another object.
     fetch: options.fetch ?? (((url, init) => fetch(url, init)) satisfies Fetch),
@@ -159,6 +172,29 @@ export function readConnection(options: ClientOptions): Connection {
     log,
     clock,
   }
+  return { connection, addresses }
+}
+
+/** The addresses by region, in lower case. A single one belongs to no region. */
+function addressesIn(given: ClientOptions['baseUrl'] = ''): ReadonlyMap<string, string> {
+  const each = typeof given === 'string' ? [['', given] as const] : Object.entries(given)
+  return new Map(
+    each.map(([region, address = '']) => {
+      const { origin, pathname } = new URL(address)
+      return [region.toLowerCase(), `${origin}${pathname.replace(/\/+$/, '')}`]
+    }),
+  )
+}
+
+function isOpen(address: string): boolean {
+  const { protocol, hostname } = new URL(address)
+  return protocol === 'http:' && !isLoopback(hostname)
+}
+
+function isBaseUrlOrEach(value: unknown): boolean {
+  if (!isJsonObject(value)) return isBaseUrl(value)
+  const each = Object.values(value)
+  return each.length > 0 && each.every(isBaseUrl)
 }
 
 function isBaseUrl(value: unknown): boolean {
