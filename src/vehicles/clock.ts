@@ -82,6 +82,9 @@ interface OlderRun {
 const enoughMessages = 5
 const enoughMs = 60_000
 
+/** Messages overtake each other by less: one that is older by this much begins such a row. */
+const leastBackMs = 60_000
+
 /** How much the time from sending to receipt differs between messages that come live. In an upload of old ones it differs by all their time. */
 const liveMs = 10_000
 
@@ -126,6 +129,8 @@ export function readClock(
       behindMs: isRightAgain ? undefined : clock.behindMs,
     })
   }
+  const newest = Math.max(newestMs, ahead?.ms ?? neverSent)
+  if (older === undefined && newest - stampMs < leastBackMs) return read(stampMs, { ahead, behindMs: clock.behindMs })
   const run = withMessage(older, arrived, arrived - stampMs)
   if (run.messages < enoughMessages || arrived - run.sinceMs < enoughMs)
     return read(stampMs, { ahead, behindMs: clock.behindMs, older: run })

@@ -222,6 +222,18 @@ describe('a clock that was set back', () => {
     expect([await one.gear(), one.receiver.stats().clocksBehind]).toEqual(['P', 0])
   })
 
+  test.each([0, 3 * minute])('is something else than messages that overtake each other by less than a minute, with a clock that is ahead by %d', async (aheadMs) => {
+    const one = car(memory())
+    await one.says({ data: { BatteryLevel: 50 } }, -200 + aheadMs)
+    await one.says({ data: { BatteryLevel: 51 } }, aheadMs, 1_000)
+    // For a minute, no message is newer than that one.
+    for (const lateMs of [59_000, 60_000, 62_000, 62_000, 62_000, 62_500])
+      await one.says(gear(lateMs === 62_500 ? 'R' : 'D'), aheadMs - lateMs, 15_000)
+    const vehicle = await one.receiver.vehicles.get(vin)
+    expect([vehicle?.clockBehindMs, one.receiver.stats().clocksBehind]).toEqual([undefined, 0])
+    expect(vehicle?.isCertain('BatteryLevel')).toBe(true)
+  }) // prettier-ignore
+
   test('and ahead before that counts after a minute too, and is not called behind', async () => {
     const one = car(memory())
     await live(one, -4 * minute, 6)
