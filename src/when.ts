@@ -17,7 +17,15 @@ import type { FieldValue, Location } from './events/values.ts'
 import type { AlertOccurrence, Change, Condition } from './vehicles/edge.ts'
 import { isDeepEqual } from './vehicles/state.ts'
 import type { Area } from './when/areas.ts'
-import { checkConstant, checkField, checkNumber, invalid, positionField, valueCondition } from './when/conditions.ts'
+import {
+  checkConstant,
+  checkField,
+  checkNumber,
+  type FreshOption,
+  invalid,
+  positionField,
+  valueCondition,
+} from './when/conditions.ts'
 import {
   alertEdge,
   areaEdge,
@@ -65,7 +73,7 @@ export type {
 export type { VehiclesStats } from './vehicles/vehicles.ts'
 export { metersBetween } from './vehicles/places.ts'
 export { type Area, circle, type Circle, polygon } from './when/areas.ts'
-export { all, any, inside, not } from './when/conditions.ts'
+export { all, any, type FreshOption, inside, not } from './when/conditions.ts'
 export type {
   DeltaOption,
   FirstOption,
@@ -154,13 +162,17 @@ export interface Rules<Fields extends FieldCatalogue = BuiltInFields> extends Me
   /** See {@link falls}. */
   falls(field: NumberField<Fields>, options?: DeltaOption): VehicleEdge<Change<number>>
   /** See {@link is}. */
-  is<const Name extends AnyField<Fields>>(field: Name, value: ConstantOf<Fields, Name> | null): Condition
+  is<const Name extends AnyField<Fields>>(
+    field: Name,
+    value: ConstantOf<Fields, Name> | null,
+    options?: FreshOption,
+  ): Condition
   /** See {@link below}. */
-  below(field: NumberField<Fields>, limit: number): Condition
+  below(field: NumberField<Fields>, limit: number, options?: FreshOption): Condition
   /** See {@link above}. */
-  above(field: NumberField<Fields>, limit: number): Condition
+  above(field: NumberField<Fields>, limit: number, options?: FreshOption): Condition
   /** See {@link between}. */
-  between(field: NumberField<Fields>, least: number, most: number): Condition
+  between(field: NumberField<Fields>, least: number, most: number, options?: FreshOption): Condition
 }
 
 /**
@@ -224,19 +236,20 @@ function rulesOf<Fields extends FieldCatalogue>(
     crosses: (field: string, limit: Limit & FirstOption) => crossesEdge(catalogue, field, limit),
     rises: (field: string, options?: DeltaOption) => movesEdge('rises', catalogue, field, options),
     falls: (field: string, options?: DeltaOption) => movesEdge('falls', catalogue, field, options),
-    is(field: string, value: FieldValue) {
+    is(field: string, value: FieldValue, options?: FreshOption) {
       checkConstant('is', catalogue, field, value)
-      return valueCondition(`is(${field},${JSON.stringify(value)})`, field, (actual) => isDeepEqual(actual, value))
+      const name = `is(${field},${JSON.stringify(value)}`
+      return valueCondition('is', name, field, (actual) => isDeepEqual(actual, value), options)
     },
-    below(field: string, limit: number) {
+    below(field: string, limit: number, options?: FreshOption) {
       checkNumber('below', catalogue, field, limit)
-      return numberCondition(`below(${field},${limit})`, field, (actual) => actual < limit)
+      return numberCondition('below', field, [limit], (actual) => actual < limit, options)
     },
-    above(field: string, limit: number) {
+    above(field: string, limit: number, options?: FreshOption) {
       checkNumber('above', catalogue, field, limit)
-      return numberCondition(`above(${field},${limit})`, field, (actual) => actual > limit)
+      return numberCondition('above', field, [limit], (actual) => actual > limit, options)
     },
-    between(field: string, least: number, most: number) {
+    between(field: string, least: number, most: number, options?: FreshOption) {
       checkNumber('between', catalogue, field, least, most)
       if (least > most) {
         throw invalid(
@@ -244,15 +257,27 @@ function rulesOf<Fields extends FieldCatalogue>(
           'Pass the smaller number first.',
         )
       }
-      return numberCondition(`between(${field},${least},${most})`, field, (actual) => actual >= least && actual <= most)
+      return numberCondition('between', field, [least, most], (actual) => actual >= least && actual <= most, options)
     },
   }
   // The compiler cannot see that a change of a field has the field's values. The interface says it.
   return rules as unknown as Rules<Fields> // oxlint-disable-line no-unsafe-type-assertion
 }
 
-const numberCondition = (name: string, field: string, isTrue: (value: number) => boolean): Condition =>
-  valueCondition(name, field, (value) => typeof value === 'number' && isTrue(value))
+const numberCondition = (
+  what: string,
+  field: string,
+  limits: readonly number[],
+  isTrue: (value: number) => boolean,
+  options?: FreshOption,
+): Condition =>
+  valueCondition(
+    what,
+    `${what}(${[field, ...limits].join(',')}`,
+    field,
+    (value) => typeof value === 'number' && isTrue(value),
+    options,
+  )
 
 const builtIn: Omit<Rules, keyof MeasureRules> = /* @__PURE__ */ rulesOf<BuiltInFields>(builtInFields)
 const measures: MeasureRules = /* @__PURE__ */ measuresOf<BuiltInFields>(builtInFields)
@@ -360,7 +385,8 @@ export function enters(area: Area, options?: MarginOption & FirstOption): Vehicl
 }
 
 /**
- * Happens when a vehicle's `Location` gets out of an area. With `marginMeters`, it happens that far outside.
+ * Happens when a vehicle's `Location` gets out of an area. With `marginMeters`, it happens that far outside. With `first: true`, also when the first
+ * position is outside.
  *
  * @example
  * ```ts
@@ -370,7 +396,7 @@ export function enters(area: Area, options?: MarginOption & FirstOption): Vehicl
  * export const departs = leaves(depot, { marginMeters: 30 })
  * ```
  */
-export function leaves(area: Area, options?: MarginOption): VehicleEdge<Change<Location>> {
+export function leaves(area: Area, options?: MarginOption & FirstOption): VehicleEdge<Change<Location>> {
   return areaEdge('leaves', area, options)
 }
 
@@ -449,8 +475,9 @@ export function alertEnds(name?: string): VehicleEdge<AlertOccurrence> {
 }
 
 /**
- * Happens when a condition turns true, whichever of its fields came last. While a value of it is unknown or uncertain, it is
- * neither true nor false. It then happens when it is true again and was last false.
+ * Happens when a condition turns true, whichever of its fields came last. `change.at` is when it became true, also when the older of two
+ * values came last. While a value of it is unknown or uncertain, it is neither true nor false. It then happens when it is true again and
+ * was last false.
  *
  * @example
  * ```ts
@@ -482,7 +509,7 @@ export function ends(condition: Condition, options?: FirstOption): LastingEdge {
 
 /**
  * Happens when no message of a vehicle came for a time, once per silence. By default, a vehicle that is asleep or offline is silent on
- * purpose, so its time does not count: see {@link SilentOptions.evenOffline}.
+ * purpose, so its time does not count, unless it sends values after the message that says so: see {@link SilentOptions.evenOffline}.
  *
  * @example
  * ```ts
@@ -524,7 +551,7 @@ export function heardAgain(silence: VehicleEdge<Silence>): VehicleEdge<Heard> {
 export const is: Rules['is'] = builtIn.is
 
 /**
- * True when a number is less than the limit.
+ * True when a number is less than the limit, in the unit of the field.
  *
  * @example
  * ```ts
@@ -536,13 +563,13 @@ export const is: Rules['is'] = builtIn.is
 export const below: Rules['below'] = builtIn.below
 
 /**
- * True when a number is more than the limit.
+ * True when a number is more than the limit, in the unit of the field: the maker streams `VehicleSpeed` in miles per hour, and 130 km/h are 80.8.
  *
  * @example
  * ```ts
  * import { above } from 'fleethook/when'
  *
- * export const isFast = above('VehicleSpeed', 75)
+ * export const isFast = above('VehicleSpeed', 80.8, { freshFor: { seconds: 10 } })
  * ```
  */
 export const above: Rules['above'] = builtIn.above

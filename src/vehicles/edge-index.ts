@@ -126,8 +126,8 @@ export class EdgeIndex {
       ofField.everywhere.forEach(add)
       for (const [boundsField, grid] of ofField.bounded) {
         const [from, to] = [before.value(boundsField), after.value(boundsField)]
-        // An edge may have remembered something before the first position was known.
-        if (to === undefined || (from === undefined && before.seenAt !== undefined)) grid.all(add)
+        // The first position is a change of all areas, and an edge may have remembered something before it was known.
+        if (to === undefined || from === undefined) grid.all(add)
         for (const value of [from, to]) if (isLocation(value)) grid.at(value, add)
       }
     }

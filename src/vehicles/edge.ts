@@ -48,6 +48,11 @@ export interface VehicleView<Fields extends FieldCatalogue = BuiltInFields> {
   readonly isOnlineCertain: boolean
   /** When the newest message of the vehicle was received. */
   readonly seenAt: Date | undefined
+  /**
+   * The moment that it shows, by the vehicle's clock: when the message was sent, or a timer was due. In `receiver.vehicles`: now. A condition
+   * compares it with `at` and `since`.
+   */
+  readonly moment: Date
   /** The vehicle's clock was set back by this much and did not come back. All times of the vehicle are corrected by it. */
   readonly clockBehindMs: number | undefined
   /** What edges with a time wait for, such as `starts(…).after({ minutes: 30 })`. The next one first. */
@@ -140,6 +145,8 @@ export interface EdgeTimer {
   readonly byArrival?: boolean
   /** It has happened. The edge keeps it until it is over, so that it happens once. `due` is `null`. */
   readonly told?: boolean
+  /** At `due` something may begin, and is not over: of an edge with `after` whose condition changes with time. */
+  readonly begins?: boolean
   /** Messages of the vehicle may be missing since then. Only the receiver sets it after that. */
   readonly acrossGap?: boolean
 }
@@ -270,7 +277,25 @@ export interface Clockwork {
   stop(): void
 }
 
-/** A statement about the state of a vehicle. The functions of `fleethook/when` make conditions. */
+/**
+ * A statement about the state of a vehicle. The functions of `fleethook/when` make conditions, and you can write one: `test` is a pure function of
+ * the vehicle. It is asked when one of its `fields` changes.
+ *
+ * @example
+ * ```ts
+ * import { all, type Condition, is, starts } from 'fleethook/when'
+ *
+ * const isHot: Condition = {
+ *   name: 'inside at least 20 degrees warmer than outside',
+ *   fields: ['InsideTemp', 'OutsideTemp'],
+ *   test(vehicle) {
+ *     const [inside, outside] = [vehicle.value('InsideTemp'), vehicle.value('OutsideTemp')]
+ *     return typeof inside === 'number' && typeof outside === 'number' ? inside - outside >= 20 : undefined
+ *   },
+ * }
+ * export const parkedHot = starts(all(is('Gear', 'P'), isHot)).after({ minutes: 10 })
+ * ```
+ */
 export interface Condition {
   /** Stable over restarts: the names of edges are derived from it. */
   readonly name: string
@@ -279,6 +304,8 @@ export interface Condition {
   test(vehicle: AnyVehicleView): boolean | undefined
   /** Like `Edge.bounds`: the condition is false outside of these bounds. */
   readonly bounds?: Bounds
+  /** A value of it counts for a time only: whatever asks it looks at each message of the vehicle, and not only at changes. */
+  readonly ages?: boolean
 }
 
 /** Whether a value is an edge. */

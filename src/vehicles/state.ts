@@ -197,7 +197,7 @@ export class VehicleState implements StoredVehicle {
   /** The length of all fields with their names, as {@link lengthOf} counts. */
   readonly length: number
   /** By slot: since when the vehicle has reported no value. */
-  readonly invalid: Readonly<Record<number, number>> | undefined
+  readonly invalid: Readonly<Record<number, Stamp>> | undefined
   /** By slot: the last value that was reported as a change, for fields with a `delta`. */
   readonly bases: Readonly<Record<number, number>> | undefined
   readonly link: Link | undefined
@@ -268,7 +268,7 @@ export class VehicleState implements StoredVehicle {
     const row: StoredState = JSON.parse(text)
     const values: (FieldValue | undefined)[] = []
     const times: number[] = []
-    const invalid: Record<number, number> = {}
+    const invalid: Record<number, Stamp> = {}
     const bases: Record<number, number> = {}
     const aheads: number[] = []
     let length = 0
@@ -409,7 +409,7 @@ interface StoredState {
         at: number,
         seq: number,
         since: number,
-        invalidMs?: number | null,
+        invalidMs?: Stamp | null,
         base?: number | null,
         aheadMs?: number,
         fromMs?: number,
@@ -616,7 +616,7 @@ class Draft implements Applied {
   /** The slots of values that did not change and are certain again. */
   #certain: number[] | undefined
   #hasGrown = false
-  #ownInvalid: Record<number, number> | undefined
+  #ownInvalid: Record<number, Stamp> | undefined
   #ownAheads: number[] | undefined
   #ownBases: Record<number, number> | undefined
   #changes: readonly Change[] | undefined
@@ -644,8 +644,8 @@ class Draft implements Applied {
     const slot = before.slots.slotOf(field)
     if (slot === undefined) return
     const known = before.values[slot]
-    const invalidMs = before.invalid?.[slot]
-    if (known !== undefined && this.#isOlder(slot, sent, invalidMs ?? before.time(slot, 0))) return
+    if (known !== undefined && this.#isOlder(slot, sent, before.time(slot, 0))) return
+    const invalid = before.invalid?.[slot]
     const isNone = value === null && !nullMeansNone.has(field)
     if (isNone && (known === undefined || isDocument)) return
     const { atMs } = sent
@@ -653,9 +653,8 @@ class Draft implements Applied {
     const knownMs = Math.min(before.time(slot, 0), atMs)
     const acrossGap = known !== undefined && before.time(slot, 1) <= this.#uncertainTo
     if (isNone) {
-      if (invalidMs !== undefined) return
-      this.#invalid()[slot] = atMs
-      this.#setAhead(slot, sent)
+      if (invalid !== undefined) return
+      this.#invalid()[slot] = stampOf(sent)
       this.#change({ slot, from: known, to: null, fromMs: knownMs, atMs, acrossGap, invalid: true })
       return
     }
@@ -669,13 +668,23 @@ class Draft implements Applied {
     const isSame = known !== undefined && this.#isSame(slot, known, value, tolerance)
     this.#set(slot, isDocument && isSame ? known : value, atMs, isSame ? Math.min(before.time(slot, 2), atMs) : atMs)
     this.#setAhead(slot, sent)
-    if (invalidMs !== undefined) delete this.#invalid()[slot]
+    // A null that overtook this value is newer.
+    const isBack = invalid !== undefined && !isOlder(sent, invalid)
+    if (isBack) delete this.#invalid()[slot]
     if (known === undefined)
       this.#change({ slot, from: undefined, to: value, fromMs: undefined, atMs, acrossGap, invalid: false })
     else if (!isSame)
       this.#change({ slot, from: this.#from(slot, known), to: value, fromMs: knownMs, atMs, acrossGap, invalid: false })
-    else if (invalidMs !== undefined)
-      this.#change({ slot, from: null, to: value, fromMs: Math.min(invalidMs, atMs), atMs, acrossGap, invalid: true })
+    else if (isBack)
+      this.#change({
+        slot,
+        from: null,
+        to: value,
+        fromMs: Math.min(sentOf(invalid).atMs, atMs),
+        atMs,
+        acrossGap,
+        invalid: true,
+      })
     else if (acrossGap) (this.#certain ??= []).push(slot)
     if (before.slots.deltas[slot] !== undefined && typeof value === 'number' && !isSame)
       (this.#ownBases ??= { ...this.#after.bases })[slot] = value
@@ -744,7 +753,7 @@ class Draft implements Applied {
     else putAhead(this.#ownAheads, slot, 0, 0)
   }
 
-  #invalid(): Record<number, number> {
+  #invalid(): Record<number, Stamp> {
     return (this.#ownInvalid ??= { ...this.#after.invalid })
   }
 
@@ -841,24 +850,34 @@ function withConnection(connections: Connections, key: string, sent: Sent): Conn
   return Object.fromEntries(all.toSorted(([, a], [, b]) => sentOf(a).atMs - sentOf(b).atMs).slice(-mostConnections))
 }
 
+/** How a snapshot differs from what the state says. */
+interface Lens {
+  /** Only these fields have values, and each is certain. */
+  readonly isKnown?: (field: string) => boolean
+  /** The vehicle's time that it shows. Default: that of the receipt. */
+  readonly momentMs?: number
+  /** Each value counts as reported at that moment. */
+  readonly isAnyAge?: boolean
+}
+
 /** A state as handlers, edges and conditions see it. */
 export class Snapshot implements AnyVehicleView {
   readonly #state: VehicleState
   /** `ageMs` counts up to this time. */
   readonly #nowMs: number
   readonly #uncertainTo: number
-  /** Only these fields have values, and each is certain. */
-  readonly #isKnown: ((field: string) => boolean) | undefined
+  readonly #lens: Lens
 
-  constructor(state: VehicleState, nowMs: number, gapTo: number, isKnown?: (field: string) => boolean) {
+  constructor(state: VehicleState, nowMs: number, gapTo: number, lens: Lens = {}) {
     this.#state = state
     this.#nowMs = nowMs
     this.#uncertainTo = Math.max(gapTo, state.gapTo)
-    this.#isKnown = isKnown
+    this.#lens = lens
   }
 
-  knowing(isKnown: (field: string) => boolean): Snapshot {
-    return new Snapshot(this.#state, this.#nowMs, this.#uncertainTo, isKnown)
+  /** The same state through another lens. */
+  through(lens: Lens): Snapshot {
+    return new Snapshot(this.#state, this.#nowMs, this.#uncertainTo, { ...this.#lens, ...lens })
   }
 
   /** What the snapshot was made from. */
@@ -871,12 +890,13 @@ export class Snapshot implements AnyVehicleView {
   }
 
   value(field: string): FieldValue | undefined {
-    return this.#isKnown?.(field) === false ? undefined : this.#state.values[this.#slot(field)]
+    return this.#lens.isKnown?.(field) === false ? undefined : this.#state.values[this.#slot(field)]
   }
 
   at(field: string): Date | undefined {
     const ms = this.#time(field, 0)
-    return ms === undefined ? undefined : new Date(ms)
+    if (ms === undefined) return undefined
+    return this.#lens.isAnyAge === true ? this.moment : new Date(ms)
   }
 
   since(field: string): Date | undefined {
@@ -890,13 +910,13 @@ export class Snapshot implements AnyVehicleView {
   }
 
   isCertain(field: string): boolean {
-    if (this.#isKnown !== undefined) return this.value(field) !== undefined
+    if (this.#lens.isKnown !== undefined) return this.value(field) !== undefined
     return (this.#time(field, 1) ?? -1) > this.#uncertainTo
   }
 
   invalidSince(field: string): Date | undefined {
-    const ms = this.#state.invalid?.[this.#slot(field)]
-    return ms === undefined ? undefined : new Date(ms)
+    const stamp = this.#state.invalid?.[this.#slot(field)]
+    return stamp === undefined ? undefined : new Date(sentOf(stamp).atMs)
   }
 
   get fields(): readonly string[] {
@@ -920,6 +940,22 @@ export class Snapshot implements AnyVehicleView {
   get seenAt(): Date | undefined {
     const { seenMs } = this.#state
     return Number.isFinite(seenMs) ? new Date(seenMs) : undefined
+  }
+
+  get moment(): Date {
+    return new Date(this.#lens.momentMs ?? this.#nowMs)
+  }
+
+  /** When the vehicle sent its last message, by its own clock. To a second. */
+  get heardMs(): number {
+    const { lag, seenMs } = this.#state
+    return lag === undefined ? seenMs : lag.atMs - lag.ms
+  }
+
+  /** When `online` became false, by what the messages that say so say. */
+  get offlineMs(): number {
+    const { stateMs = neverSent, ended = {} } = this.#state.link ?? {}
+    return Math.max(...[stateMs, ...Object.values(ended)].map((stamp) => sentOf(stamp).atMs))
   }
 
   get clockBehindMs(): number | undefined {

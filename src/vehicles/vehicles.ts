@@ -661,13 +661,14 @@ export class VehicleStates {
     // The clocks of two receivers differ.
     const nowMs = Math.max(arrivedMs(event, seq), before.seenMs)
     const { vin, lag: lagBefore } = before
-    const views = { before: new Snapshot(before, nowMs, gapTo), after: new Snapshot(after, nowMs, gapTo) }
     const { topic } = event
     const isTimer = topic === 'timer'
     const isSent = !isTimer && topic !== 'gap'
     const at = new Date(found.sentMs)
     if (!isTimer) this.#clockwork?.heard(at.getTime())
     const sent = credibleMs(at.getTime(), nowMs)
+    const look = (state: VehicleState): Snapshot => new Snapshot(state, nowMs, gapTo, { momentMs: sent })
+    const views = { before: look(before), after: look(after) }
     if (isSent && wasAhead(event, seq)) void this.#takeBack()
     // While the clock is set forward, nothing is late and nobody is silent. And a silence that begins then is none that begins in the future.
     const heardMs = Math.min(nowMs, this.#clockwork?.nowMs() ?? Infinity)
@@ -705,8 +706,8 @@ export class VehicleStates {
         const dueMs = Math.min(next.dueMs, nowMs)
         const timerStep = isTimer ? event : timerEvent(vin, dueMs, event.receivedAt)
         detect(next.edge, isEarlier, {
-          before: view,
-          after: view,
+          before: view.through({ momentMs: next.dueMs - 1 }),
+          after: view.through({ momentMs: next.dueMs }),
           event: timerStep,
           at: new Date(dueMs),
           changes: none,

@@ -1,23 +1,60 @@
-import { FleethookError } from '../base/errors.ts'
-import { isObject } from '../base/options.ts'
+import { checkOptions, isObject } from '../base/options.ts'
 import { type FieldCatalogue, type FieldType, nearestName } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
 import type { AnyVehicleView, Bounds, Condition } from '../vehicles/edge.ts'
 import { nullMeansNone } from '../vehicles/state.ts'
 import { isPlace } from '../vehicles/places.ts'
 import type { Area } from './areas.ts'
+import { type Duration, invalid, readDuration } from './duration.ts'
+
+export { invalid }
 
 /** The field of a vehicle's position. */
 export const positionField = 'Location'
 
-/** The condition that one field's value decides. `null` is a value here: there is none. */
-export function valueCondition(name: string, field: string, isTrue: (value: FieldValue) => boolean): Condition {
+/** How long a value counts. */
+export interface FreshOption {
+  /**
+   * A value that was not reported again for so long is not known any more: the condition is then neither true nor false, and an `after` that
+   * counts begins anew with the next report. By the vehicle's clock. Choose two or three times the interval of the field. Default: a value counts until
+   * there is another one, because a parked vehicle does not repeat it for days.
+   *
+   * @example
+   * ```ts
+   * import { above, starts } from 'fleethook/when'
+   *
+   * // 80 miles per hour for half a minute. Ten seconds, and then a tunnel, are not half a minute.
+   * export const speeding = starts(above('VehicleSpeed', 80, { freshFor: { seconds: 10 } })).after({ seconds: 30 })
+   * ```
+   */
+  readonly freshFor?: Duration
+}
+
+/**
+ * The condition that one field's value decides. `null` is a value here: there is none. `isTrue` returns `undefined` for a value that says nothing.
+ * `name` is without its closing bracket.
+ */
+export function valueCondition(
+  what: string,
+  name: string,
+  field: string,
+  isTrue: (value: FieldValue) => boolean | undefined,
+  options: FreshOption = {},
+): Condition {
+  checkOptions<FreshOption>(what, options, {
+    freshFor: { must: 'must be a time', accepts: isObject, hint: 'For instance { seconds: 30 }.' },
+  })
+  const { freshFor } = options
+  const fresh = freshFor === undefined ? undefined : readDuration('freshFor', freshFor)
+  const isFresh = (vehicle: AnyVehicleView): boolean =>
+    fresh === undefined || vehicle.moment.getTime() - Number(vehicle.at(field)) <= fresh.ms
   return {
-    name,
+    name: fresh === undefined ? `${name})` : `${name},freshFor ${fresh.name})`,
     fields: [field],
+    ...(fresh === undefined ? {} : { ages: true }),
     test(vehicle) {
       const value = vehicle.value(field)
-      return value === undefined || !vehicle.isCertain(field) ? undefined : isTrue(value)
+      return value === undefined || !vehicle.isCertain(field) || !isFresh(vehicle) ? undefined : isTrue(value)
     },
   }
 }
@@ -32,16 +69,12 @@ export function valueCondition(name: string, field: string, isTrue: (value: Fiel
  * export const isAtTheDepot = inside(circle({ latitude: 52.3731, longitude: 4.8926, radiusMeters: 200 }))
  * ```
  */
-export function inside(area: Area): Condition {
+export function inside(area: Area, options?: FreshOption): Condition {
   checkArea('inside', area)
+  const isInside = (value: FieldValue): boolean | undefined => (isPlace(value) ? area.metersTo(value) === 0 : undefined)
   return {
-    name: `inside(${area.name})`,
-    fields: [positionField],
+    ...valueCondition('inside', `inside(${area.name}`, positionField, isInside, options),
     bounds: area.bounds,
-    test(vehicle) {
-      const value = vehicle.value(positionField)
-      return isPlace(value) && vehicle.isCertain(positionField) ? area.metersTo(value) === 0 : undefined
-    },
   }
 }
 
@@ -114,8 +147,9 @@ function decided(conditions: readonly Condition[], vehicle: AnyVehicleView, deci
   return isOpen ? undefined : false
 }
 
-function joined(how: string, conditions: readonly Condition[]): Pick<Condition, 'name' | 'fields'> {
+function joined(how: string, conditions: readonly Condition[]): Pick<Condition, 'name' | 'fields' | 'ages'> {
   return {
+    ...(conditions.some(({ ages }) => ages === true) ? { ages: true } : {}),
     name: `${how}(${conditions.map(({ name }) => name).join(',')})`,
     fields: [...new Set(conditions.flatMap(({ fields }) => fields))],
   }
@@ -229,7 +263,3 @@ export function checkConditions(what: string, conditions: readonly unknown[]): v
 /** Whether a text can be the name of an edge. */
 export const isName = (name: unknown): name is string =>
   typeof name === 'string' && name.length > 0 && name.length <= 100
-
-export function invalid(message: string, hint: string): FleethookError {
-  return new FleethookError('option_invalid', `${message}.`, { hint })
-}

@@ -33,6 +33,7 @@ import {
   positionField,
 } from './conditions.ts'
 import {
+  beginning,
   type Duration,
   type Heard,
   hearing,
@@ -40,6 +41,7 @@ import {
   isUncertain,
   knowing,
   type Lasted,
+  lastKnown,
   lastedAfter,
   type Silence,
   silence,
@@ -140,7 +142,7 @@ interface Detecting<Happened extends Occurrence> extends Omit<Edge<Happened>, 'r
   readonly begins?: Edge['begins'] | undefined
   readonly reads?: readonly string[]
   readonly topics?: readonly EdgeTopic[]
-  readonly holds?: (vehicle: AnyVehicleView) => boolean
+  readonly holds?: (vehicle: AnyVehicleView) => boolean | undefined
   readonly isFirst?: boolean
   readonly mayBegin?: (vehicle: AnyVehicleView, sinceMs: number) => boolean
   readonly given?: true
@@ -285,7 +287,7 @@ export function valueEdge(
   return edge({
     name: `${what}(${field},${JSON.stringify(value)}${marks(options)})`,
     fields: [field],
-    ...(what === 'becomes' ? { holds: hasValue(field, value), isFirst: options.first === true } : {}),
+    ...(what === 'becomes' ? { holds: hasValue(field, value, options.invalid), isFirst: options.first === true } : {}),
     detect(step) {
       const change = changeOf(step, field, options)
       const compared = what === 'becomes' ? change?.to : change?.from
@@ -294,12 +296,14 @@ export function valueEdge(
   })
 }
 
+/** `invalid`: no value is another one. Otherwise the last one stays. */
 const hasValue =
-  (field: string, value: FieldValue) =>
-  (vehicle: AnyVehicleView): boolean =>
-    value === null && !nullMeansNone.has(field)
-      ? vehicle.invalidSince(field) !== undefined
-      : isDeepEqual(vehicle.value(field), value)
+  (field: string, value: FieldValue, invalid = false) =>
+  (vehicle: AnyVehicleView): boolean => {
+    const isNone = vehicle.invalidSince(field) !== undefined
+    if (value === null && !nullMeansNone.has(field)) return isNone
+    return isDeepEqual(vehicle.value(field), value) && !(invalid && isNone)
+  }
 
 const aDelta: Rule = {
   must: 'must be a number above 0',
@@ -439,7 +443,7 @@ function switched<Value>(
   const before = !change.first && (memory === true || to.wasOn)
   const after = to.isOver || (before && !to.isBack)
   const remembered = after && !to.isOver ? true : null
-  const happens = before !== after && after === to.happensOn && (!change.first || to.first === true)
+  const happens = after === to.happensOn && (change.first ? to.first === true : before !== after)
   return happens ? { happened: change, memory: remembered } : { memory: remembered }
 }
 
@@ -451,9 +455,7 @@ export function areaEdge(
   options: MarginOption & FirstOption = {},
 ): VehicleEdge<Change<Location>> {
   checkArea(what, area)
-  if (what === 'enters')
-    checkOptions<MarginOption & FirstOption>(what, options, { marginMeters: aMargin, first: trueOrFalse }) // prettier-ignore
-  else checkOptions<MarginOption>(what, options, { marginMeters: aMargin })
+  checkOptions<MarginOption & FirstOption>(what, options, { marginMeters: aMargin, first: trueOrFalse })
   const { marginMeters = 0, first } = options
   const metersTo = (value: unknown): number => (isPlace(value) ? area.metersTo(value) : Infinity)
   return edge({
@@ -518,21 +520,28 @@ export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options
   checkConditions(what, [condition])
   checkOptions<FirstOption>(what, options, { first: trueOrFalse })
   const wanted = what === 'starts'
-  const { fields, bounds } = condition
+  const { fields, bounds, ages } = condition
+  const holds = (vehicle: AnyVehicleView): boolean | undefined => {
+    const truth = condition.test(vehicle)
+    return truth === undefined ? undefined : truth === wanted
+  }
   return edge({
     name: `${what}(${condition.name}${marks(options)})`,
     fields,
+    // A value that is reported again is no change, but counts for longer.
+    topics: ages === true ? ['data', 'vehicle_data'] : [],
     ...(bounds === undefined ? {} : { bounds }),
-    holds: (vehicle) => condition.test(vehicle) === wanted,
+    holds,
     isFirst: options.first === true,
     detect({ before, after, at, memory }) {
-      const last = typeof memory === 'boolean' ? memory : condition.test(knowing(before))
+      const last = typeof memory === 'boolean' ? memory : condition.test(lastKnown(before))
       const was = memory === notKnown ? undefined : last
       const is = condition.test(knowing(after))
       // Remembered only while it is neither true nor false. Otherwise the values say it.
       if (is === undefined) return { memory: was ?? notKnown }
       if (is !== wanted || was === is || (was === undefined && options.first !== true)) return { memory: null }
-      return { happened: { at, acrossGap: fields.some((field) => isUncertain(before, field)) }, memory: null }
+      const began = new Date(beginning({ fields, holds }, after, at.getTime()))
+      return { happened: { at: began, acrossGap: fields.some((field) => isUncertain(before, field)) }, memory: null }
     },
   })
 }

@@ -1,4 +1,4 @@
-import { checkOptions, numberBetween, type Rule, trueOrFalse } from '../base/options.ts'
+import { checkOptions, type Rule, trueOrFalse } from '../base/options.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { FieldValue } from '../events/values.ts'
 import type { AnyVehicleView, Edge, EdgeResult, EdgeStep, EdgeTimer, EdgeTopic, Occurrence } from '../vehicles/edge.ts'
@@ -7,14 +7,9 @@ import { Snapshot } from '../vehicles/state.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { createClockwork } from './clockwork.ts'
 import { checkField, invalid } from './conditions.ts'
+import { type Duration, readDuration } from './duration.ts'
 
-/** A length of time: the sum of these. From a second to a year. */
-export interface Duration {
-  readonly days?: number
-  readonly hours?: number
-  readonly minutes?: number
-  readonly seconds?: number
-}
+export { type Duration, readDuration }
 
 /** Time was up: `at` is when it was due, and not when the receiver noticed. */
 interface TimeUp extends Occurrence {
@@ -30,6 +25,11 @@ interface TimeUp extends Occurrence {
 export interface Lasted extends TimeUp {
   /** When it began: the vehicle's clock, but never later than the receipt. */
   readonly since: Date
+  /**
+   * How long no message of the vehicle came before it was due, in milliseconds: it may have changed meanwhile. A parked vehicle is silent for hours.
+   * One that was fast for ten seconds and then in a tunnel is not heard either: see `freshFor`.
+   */
+  readonly unheardMs: number
 }
 
 /** A vehicle has been silent: the occurrence of `silent`. */
@@ -58,31 +58,39 @@ export interface SilentOptions {
   readonly evenOffline?: boolean
 }
 
-const anAmount: Rule = numberBetween(0, 31_622_400)
-
-/** A duration in milliseconds, and as it is in the names of edges. */
-export function readDuration(what: string, duration: Duration): { readonly ms: number; readonly name: string } {
-  const rules = { days: anAmount, hours: anAmount, minutes: anAmount, seconds: anAmount }
-  checkOptions<Duration>(what, duration, rules)
-  const { days = 0, hours = 0, minutes = 0, seconds = 0 } = duration
-  const all = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-  if (all < 1 || all > 31_622_400)
-    throw invalid(`\`${what}\` was given ${all} seconds`, 'Pass a time from a second to a year: { minutes: 30 }.')
-  return { ms: Math.round(all * 1_000), name: `${all} s` }
-}
-
 /** A vehicle as if only some fields had values, each of them certain. */
 export function knowing(vehicle: AnyVehicleView, isKnown: (field: string) => boolean = () => true): AnyVehicleView {
-  if (vehicle instanceof Snapshot) return vehicle.knowing(isKnown)
+  if (vehicle instanceof Snapshot) return vehicle.through({ isKnown })
   // A view of a test.
   const value = (field: string): FieldValue | undefined => (isKnown(field) ? vehicle.value(field) : undefined)
   return { ...vehicle, value, isCertain: (field) => value(field) !== undefined }
 }
 
+/** A vehicle as if each of its values were certain, and had been reported just now. */
+export function lastKnown(vehicle: AnyVehicleView): AnyVehicleView {
+  if (vehicle instanceof Snapshot) return vehicle.through({ isKnown: () => true, isAnyAge: true })
+  return { ...knowing(vehicle), at: () => vehicle.moment }
+}
+
+/** Whether something lasts. `undefined`: a value that it needs is not known now. */
+type Holds = (vehicle: AnyVehicleView) => boolean | undefined
+
+/** When it began: at this time, or later if a value that it needs is younger. The message that began it may have come late. */
+export function beginning(
+  { fields, holds }: { readonly fields: readonly string[]; readonly holds: Holds },
+  vehicle: AnyVehicleView,
+  atMs: number,
+): number {
+  const sinceMs = (field: string): number => vehicle.since(field)?.getTime() ?? -Infinity
+  const later = fields.map(sinceMs).filter((ms) => ms > atMs)
+  const known = [atMs, ...later.toSorted((one, other) => one - other)]
+  return known.find((ms) => holds(knowing(vehicle, (field) => sinceMs(field) <= ms)) === true) ?? atMs
+}
+
 /** An edge after which something may last. */
 interface Starting extends Pick<Edge, 'name' | 'fields' | 'detect'> {
   /** Whether it still lasts. */
-  readonly holds?: (vehicle: AnyVehicleView) => boolean
+  readonly holds?: Holds
   /** Whether it happens with the first value. Then it also counts for a state that was there before the edge. */
   readonly isFirst?: boolean
   /** Whether all conditions of `where` have been true since this time. */
@@ -91,9 +99,11 @@ interface Starting extends Pick<Edge, 'name' | 'fields' | 'detect'> {
 
 const isLate = (due: number, { arrivedMs }: EdgeStep): boolean => arrivedMs - due > 1_000
 
-const noLonger = { timer: null } as const
-
-/** It happens when something that an edge began has lasted for a time. */
+/**
+ * It happens when something that an edge began has lasted for a time. Its timer is one of four: it runs (`due`), it is told (`told`, until what lasts
+ * is over), it is interrupted because a value that it needs got too old (`due: null`, until there is one), or it waits for the moment at
+ * which the edge may begin it (`begins`).
+ */
 export function lastedAfter(
   inner: Starting,
   duration: Duration,
@@ -105,28 +115,23 @@ export function lastedAfter(
       `\`${inner.name}\` is over at once, so it has no \`after\``,
       '`becomes`, `starts` and `ends` have one.',
     )
-
-  /** A field may have got its value after the message that began it was sent. */
-  const beginning = (after: AnyVehicleView, atMs: number): number => {
-    let start = atMs
-    for (const field of fields) {
-      const sinceMs = after.since(field)?.getTime() ?? atMs
-      if (sinceMs > start && !holds(knowing(after, (other) => other !== field))) start = sinceMs
-    }
-    return start
-  }
-
-  const isValid = (vehicle: AnyVehicleView): boolean =>
-    holds(knowing(vehicle, (field) => vehicle.invalidSince(field) === undefined))
+  const lasting = { fields, holds }
 
   const begins = (vehicle: AnyVehicleView): EdgeTimer | undefined => {
     const seenMs = vehicle.seenAt?.getTime()
-    if (seenMs === undefined || !isValid(vehicle)) return undefined
-    const known = beginning(vehicle, -Infinity)
+    if (seenMs === undefined || holds(knowing(vehicle)) !== true) return undefined
+    const known = beginning(lasting, vehicle, -Infinity)
     const since = known > firstCredibleMs ? known : seenMs
     return mayBegin(vehicle, since)
       ? { due: since + ms, since, acrossGap: fields.some((field) => isUncertain(vehicle, field)) }
       : undefined
+  }
+
+  /** The time is up. The values may have got too old meanwhile. */
+  const isUp = (step: EdgeStep, timer: EdgeTimer): EdgeResult<Lasted> => {
+    const isTrue = holds(knowing(step.after))
+    if (isTrue === true) return { happened: lasted(timer, step), timer: { due: null, since: timer.since, told: true } }
+    return isTrue === false ? waiting(inner.detect(step)) : interrupted(step, timer)
   }
 
   return {
@@ -134,26 +139,36 @@ export function lastedAfter(
     timing: createClockwork,
     begins: isFirst ? begins : undefined,
     detect(step) {
-      const { timer, after, at, arrivedMs } = step
-      if (step.event.topic === 'timer')
-        return timer && { happened: lasted(timer, step), timer: { due: null, since: timer.since, told: true } }
-      const { happened, memory } = inner.detect(step) ?? {}
+      const { before, after, at, arrivedMs } = step
+      const timer = step.timer?.begins === true ? undefined : step.timer
+      if (step.event.topic === 'timer' && timer !== undefined) return isUp(step, timer)
+      const found = inner.detect(step)
+      const { happened, memory } = found ?? {}
       const result: EdgeResult<Lasted> = memory === undefined ? {} : { memory }
-      if (timer === undefined && happened === undefined) return result
-      const isTrue = isValid(after)
-      if (isTrue && (happened !== undefined || (timer?.due === null && timer.told !== true))) {
-        const since = credibleMs(beginning(after, (happened?.at ?? at).getTime()), arrivedMs)
+      if (timer === undefined && happened === undefined) return waiting(found)
+      const isTrue = holds(knowing(after))
+      const isInterrupted = timer?.told !== true && (timer?.due === null || holds(knowing(before)) !== true)
+      if (isTrue === true && (happened !== undefined || isInterrupted)) {
+        const since = credibleMs(beginning(lasting, after, (happened?.at ?? at).getTime()), arrivedMs)
         return { ...result, timer: { due: since + ms, since, acrossGap: (happened ?? timer)?.acrossGap === true } }
       }
-      if (isTrue) return result
-      if (!holds(knowing(after))) return { ...result, ...noLonger }
-      // A value that the vehicle stopped reporting may come back, and it begins again then.
-      return timer?.told === true
-        ? result
-        : { ...result, timer: { due: null, since: at.getTime(), acrossGap: timer?.acrossGap === true } }
+      if (isTrue === true || (isTrue === undefined && timer?.told === true)) return result
+      return isTrue === false ? { timer: null, ...waiting(found) } : { ...result, ...interrupted(step, timer) }
     },
   }
 }
+
+/** What an edge found that has not begun: with a timer, it may begin then. */
+function waiting(found: EdgeResult = {}): EdgeResult<Lasted> {
+  const { happened: _, earlier: __, ...others } = found
+  const { timer } = others
+  return timer === undefined || timer === null ? others : { ...others, timer: { ...timer, begins: true } }
+}
+
+/** It goes on, from its beginning, when the value is reported again. */
+const interrupted = ({ at }: EdgeStep, timer: EdgeTimer | undefined): EdgeResult<Lasted> => ({
+  timer: { due: null, since: at.getTime(), acrossGap: timer?.acrossGap === true },
+})
 
 /** There is a value, and it may be another one by now. */
 export const isUncertain = (vehicle: AnyVehicleView, field: string): boolean =>
@@ -162,10 +177,19 @@ export const isUncertain = (vehicle: AnyVehicleView, field: string): boolean =>
 /** No vehicle of the maker sent anything before: a clock that was never set has an earlier time. */
 const firstCredibleMs = /* @__PURE__ */ Date.UTC(2010)
 
-function lasted({ due, since, acrossGap = false }: EdgeTimer, step: EdgeStep): Lasted {
+function timeUp({ due, since, acrossGap = false }: EdgeTimer, step: EdgeStep): TimeUp {
   const dueMs = due ?? since
   const dueAt = new Date(dueMs)
-  return { at: dueAt, dueAt, since: new Date(since), late: isLate(dueMs, step), acrossGap }
+  return { at: dueAt, dueAt, late: isLate(dueMs, step), acrossGap }
+}
+
+function lasted(timer: EdgeTimer, step: EdgeStep): Lasted {
+  const { since } = timer
+  const { after } = step
+  const up = timeUp(timer, step)
+  const heardMs = after instanceof Snapshot ? after.heardMs : (after.seenAt?.getTime() ?? since)
+  const dueMs = up.dueAt.getTime()
+  return { ...up, since: new Date(since), unheardMs: Math.min(Math.max(dueMs - heardMs, 0), dueMs - since) }
 }
 
 type Sensing<Happened extends Occurrence> = Pick<
@@ -208,24 +232,47 @@ export function silence(duration: Duration, options: SilentOptions): Sensing<Sil
     timing: createClockwork,
     counts,
     begins(vehicle) {
-      const times = fields.flatMap((field) => vehicle.at(field)?.getTime() ?? [])
-      const since = times.length > 0 ? Math.max(...times) : vehicle.seenAt?.getTime()
-      if (since === undefined || (!evenOffline && vehicle.online === false)) return undefined
+      const times = fields.flatMap((field) => [vehicle.at(field) ?? [], vehicle.invalidSince(field) ?? []].flat())
+      const since = times.length > 0 ? Math.max(...times.map(Number)) : vehicle.seenAt?.getTime()
+      const newestMs = Math.max(...vehicle.fields.map((field) => Number(vehicle.at(field))))
+      if (since === undefined || (!evenOffline && !isAwake(vehicle, newestMs))) return undefined
       return { due: since + ms, since, byArrival: true }
     },
     detect(step) {
       const { event, before, after, arrivedMs, timer } = step
       if (event.topic === 'timer') {
         const known: EdgeTimer = timer ?? { due: null, since: arrivedMs }
-        const { since: lastAt, ...timeUp } = lasted(known, step)
-        return { happened: { ...timeUp, lastAt }, timer: { due: null, since: known.since, told: true } }
+        return {
+          happened: { ...timeUp(known, step), lastAt: new Date(known.since) },
+          timer: { due: null, since: known.since, told: true },
+        }
       }
-      if (!evenOffline && after.online === false) return noLonger
-      const isBack = before.online === false && after.online === true
-      return counts(event) || isBack ? { timer: { due: arrivedMs + ms, since: arrivedMs, byArrival: true } } : undefined
+      const wasAwake = evenOffline || before.online !== false || typeof timer?.due === 'number'
+      const goesOff = before.online !== false || offlineMs(after) > offlineMs(before)
+      if (!evenOffline && after.online === false) {
+        const isReport = event.topic === 'state' || event.topic === 'connectivity'
+        if (isReport ? goesOff || !wasAwake : !wasAwake && !showsAwake(step)) return { timer: null }
+      }
+      return counts(event) || !wasAwake
+        ? { timer: { due: arrivedMs + ms, since: arrivedMs, byArrival: true } }
+        : undefined
     },
   }
 }
+
+/** Two clocks that are both right differ by less, and the last messages of a vehicle can come after the one that says that it sleeps. */
+const trailingMs = 5_000
+
+const offlineMs = (vehicle: AnyVehicleView): number => (vehicle instanceof Snapshot ? vehicle.offlineMs : -Infinity)
+
+/** Not asleep and not offline, as far as its messages say: also when it sent values after the message that says so. */
+const isAwake = (vehicle: AnyVehicleView, sentMs: number): boolean =>
+  vehicle.online !== false || sentMs > offlineMs(vehicle) + trailingMs
+
+/** Whether the vehicle itself sent this message, and not before it went offline. The documents of a vehicle come from the service. */
+const showsAwake = ({ event, at, after, arrivedMs }: EdgeStep): boolean =>
+  (event.topic === 'data' || event.topic === 'alerts' || event.topic === 'errors') &&
+  isAwake(after, credibleMs(at.getTime(), arrivedMs))
 
 export function isSilence(edge: Edge): edge is Edge<Silence> & Counting {
   return typeof edge === 'object' && 'counts' in edge

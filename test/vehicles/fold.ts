@@ -94,6 +94,7 @@ export class Fold {
       state: online?.state,
       isOnlineCertain: online?.isCertain === true,
       seenAt: this.#seenAt,
+      moment: now,
       clockBehindMs: undefined,
       timers: [],
     }

@@ -28,8 +28,8 @@ const noGear = silent({ seconds: after.noGear }, { fields: ['Gear'] })
 interface Sent {
   readonly vin: string
   readonly at: number
-  readonly gear: 'P' | 'D' | undefined
-  readonly level: number | undefined
+  readonly gear: 'P' | 'D' | null | undefined
+  readonly level: number | null | undefined
 }
 
 /** The receiver is away. What is sent then, and until it has read its port, waits there. */
@@ -65,8 +65,8 @@ export const fleets: fc.Arbitrary<Fleet> = fc
       fc.record({
         vin: fc.constantFrom('A', 'B', 'C'),
         wait: fc.integer({ min: 2, max: 40 }),
-        gear: fc.constantFrom('P', 'P', 'D', undefined),
-        level: fc.constantFrom(10, 30, 80, undefined),
+        gear: fc.constantFrom('P', 'P', 'D', null, undefined),
+        level: fc.constantFrom(10, 30, 80, null, undefined),
       }),
       { minLength: 1, maxLength: 25 },
     ),
@@ -101,13 +101,14 @@ export const fleets: fc.Arbitrary<Fleet> = fc
 const arrival = ({ at }: Sent, { away }: Fleet): number =>
   away.find(({ from, readsAt }) => at >= from && at < readsAt)?.readsAt ?? at
 
+/** Null keeps the last one. */
 const levelAt = (sent: readonly Sent[], vin: string, due: number): Sent | undefined =>
-  sent.findLast((one) => one.vin === vin && one.level !== undefined && one.at < due)
+  sent.findLast((one) => one.vin === vin && typeof one.level === 'number' && one.at < due)
 
 /** After a restart, a level from before it is uncertain. When it was not low, what depends on it may be told with the next one. */
 function mayBeTold({ sent, away }: Fleet, vin: string, due: number): boolean {
-  const { at: known = -Infinity, level = 100 } = levelAt(sent, vin, due) ?? {}
-  return level >= 50 && away.some(({ from }) => known < from && from < due)
+  const { at: known = -Infinity, level } = levelAt(sent, vin, due) ?? {}
+  return (level ?? 100) >= 50 && away.some(({ from }) => known < from && from < due)
 }
 
 /** All messages of a vehicle at once, in the order of its time. */
@@ -214,7 +215,7 @@ export async function told(fleet: Fleet, place: Place): Promise<readonly string[
     await clock.advance(Math.max(0, until - seconds(clock.now())) * 1_000, quiet)
   }
   const post = async ({ vin, at, gear, level }: Sent): Promise<void> => {
-    const data = { ...(gear && { Gear: gear }), ...(level !== undefined && { BatteryLevel: level }) }
+    const data = { ...(gear !== undefined && { Gear: gear }), ...(level !== undefined && { BatteryLevel: level }) }
     const body = message.data(data, { vin, createdAt: new Date(startMs + at * 1_000).toISOString() })
     expect((await alive().receiver.accept({ authorization: undefined, body })).status).toBe(200)
   }

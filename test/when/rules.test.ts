@@ -51,6 +51,7 @@ describe('conditions', () => {
     state: undefined,
     isOnlineCertain: false,
     seenAt: undefined,
+    moment: new Date(0),
     clockBehindMs: undefined,
     timers: [],
   })

@@ -5,7 +5,7 @@ import { createReceiver, memoryInbox, type Receiver, type Vehicles, vehicles } f
 import type { InboxFactory } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, type FakeClock, vehicle } from 'fleethook/testing'
-import { all, below, heardAgain, is, silent, starts } from 'fleethook/when'
+import { all, below, heardAgain, is, type Lasted, silent, starts } from 'fleethook/when'
 import { expect, test } from 'vitest'
 import { inForm } from '../form.ts'
 import { silent as silentLog, unwatched } from '../vehicles/scene.ts'
@@ -18,11 +18,16 @@ const stepMs = 2_500
 /** How long the receiver waits for messages that come late, and for those at its port after a start. */
 const quiet = 2
 const parkedLow = starts(all(is('Gear', 'P'), below('BatteryLevel', 20)), { first: true }).after({ seconds: 75 })
+/** The level counts for this number of steps. */
+const freshFor = 20
+const fresh = starts(all(is('Gear', 'P'), below('BatteryLevel', 20, { freshFor: { seconds: 50 } })), {
+  first: true,
+}).after({ seconds: 75 })
 const lost = silent({ seconds: 150 })
 
 /** A message, and what happens before it. */
 interface Line {
-  readonly data: { readonly Gear?: 'P' | 'D' | null; readonly BatteryLevel?: number }
+  readonly data: { readonly Gear?: 'P' | 'D' | null; readonly BatteryLevel?: number | null }
   /** The steps that pass before it. */
   readonly wait: number
   /** How many steps earlier the vehicle sent it. */
@@ -44,7 +49,7 @@ interface Told {
 const arbitraryLine = (jumps: fc.Arbitrary<number>, ago: fc.Arbitrary<number>): fc.Arbitrary<Line> =>
   fc.record({
     data: fc.record(
-      { Gear: fc.constantFrom('P', 'P', 'D', null), BatteryLevel: fc.constantFrom(10, 15, 30) },
+      { Gear: fc.constantFrom('P', 'P', 'D', null), BatteryLevel: fc.constantFrom(10, 15, 30, null) },
       { requiredKeys: [] },
     ),
     wait: fc.integer({ min: 1, max: 50 }),
@@ -54,14 +59,31 @@ const arbitraryLine = (jumps: fc.Arbitrary<number>, ago: fc.Arbitrary<number>): 
     jump: jumps,
   })
 
-/** What is known of a field. */
+/** What is known of a field. Null changes nothing of it. */
 interface Known {
   readonly value: unknown
   readonly at: number
   readonly since: number
-  readonly isInvalid: boolean
   /** No gap came after it was reported. */
   readonly isCertain: boolean
+}
+
+/** Something that lasts, until it is over. `due` is missing when it was told, or is interrupted because a value got too old. */
+interface Lasting {
+  readonly since: number
+  readonly due?: number | undefined
+  readonly acrossGap: boolean
+  readonly isTold?: boolean
+}
+
+/** A rule about being parked and low for 30 steps. */
+interface Rule {
+  readonly name: string
+  /** How long the level counts without a report. */
+  readonly freshFor: number
+  /** What was true when it was last known. */
+  was: boolean
+  lasting: Lasting | undefined
 }
 
 /** A loop over all steps: what is true in each of them, by all messages that were received. */
@@ -69,11 +91,13 @@ function model(lines: readonly Line[], end: number): readonly Told[] {
   const found: Told[] = []
   let now = 0
   const known = new Map<string, Known>()
-  /** Whether it was parked and low when that was last certain. */
-  let was = false
-  /** Since when it is so, until that was told. `due` is missing while a value is invalid. */
-  let lasting: { since: number; due?: number | undefined; acrossGap: boolean; isTold?: boolean } | undefined
+  const rules: readonly Rule[] = [
+    { name: 'lasted', freshFor: Infinity, was: false, lasting: undefined },
+    { name: 'fresh', freshFor, was: false, lasting: undefined },
+  ]
   let lastAt: number | undefined
+  /** When the vehicle sent its last message. */
+  let heardAt = 0
   let isSilent = false
   let isSilenceAcross = false
   /** How late the last message came, when, and how slow the vehicle's clock is. */
@@ -86,81 +110,83 @@ function model(lines: readonly Line[], end: number): readonly Told[] {
     const { steps, at, slow = 0 } = lag
     return steps === slow || steps <= quiet ? due + steps : Math.max(due + slow, at + quiet)
   }
-  const lastedAt = (): number => (lasting?.due === undefined ? Infinity : wake(lasting.due))
   const silentAt = (): number => (lastAt === undefined || isSilent ? Infinity : lastAt + 60)
 
-  /** Parked and low by those values that count, or neither that nor the opposite. */
-  const truth = (counts: (field: Known) => boolean): boolean | undefined => {
-    const [gear, level] = ['Gear', 'BatteryLevel'].map((name) => {
-      const field = known.get(name)
-      return field !== undefined && counts(field) ? field.value : undefined
-    })
-    if ((gear !== undefined && gear !== 'P') || (level !== undefined && Number(level) >= 20)) return false
-    return gear === undefined || level === undefined ? undefined : true
+  /** Parked and low at a moment of the vehicle, or neither that nor the opposite. */
+  const truth = (maxAge: number, moment: number): boolean | undefined => {
+    const [gear, level] = ['Gear', 'BatteryLevel'].map((name) => known.get(name))
+    const charge = level === undefined || moment - level.at > maxAge ? undefined : level.value
+    if ((gear !== undefined && gear.value !== 'P') || (charge !== undefined && Number(charge) >= 20)) return false
+    return gear === undefined || charge === undefined ? undefined : true
   }
-  const tell = (what: string, isMarked: boolean, due: number, acrossGap: boolean): void => {
-    const marks = `${now > due ? ' late' : ''}${acrossGap ? ' across' : ''}`
+  const tell = (what: string, isMarked: boolean, due: number, acrossGap: boolean, more = ''): void => {
+    const marks = `${now > due ? ' late' : ''}${acrossGap ? ' across' : ''}${more}`
     found.push(isMarked ? { what, marks } : { what })
   }
-  const tellLasting = (isMarked: boolean): void => {
+  const tellLasting = (rule: Rule, isMarked: boolean): void => {
+    const { lasting, name, freshFor: most } = rule
     if (lasting?.due === undefined) return
-    tell(`lasted ${lasting.since}`, isMarked, lasting.due, lasting.acrossGap)
-    lasting = { ...lasting, due: undefined, isTold: true }
+    const { since, due, acrossGap } = lasting
+    if (truth(most, due) === true) {
+      const unheard = Math.min(Math.max(due - heardAt, 0), 30)
+      tell(`${name} ${since}`, isMarked, due, acrossGap, ` unheard ${unheard}`)
+      rule.lasting = { since, acrossGap, isTold: true }
+    } else rule.lasting = { since, acrossGap }
   }
   const tellSilence = (isMarked: boolean): void => {
     if (now < silentAt()) return
     tell(`silent ${lastAt}`, isMarked, silentAt(), isSilenceAcross)
     isSilent = true
   }
-  const pass = (to: number, isUp: boolean, isMarked: boolean): void => {
-    for (; now <= to; now += 1) {
-      if (!isUp || now < holdTo) continue
-      const tellLasted = (): void => void (now >= lastedAt() && tellLasting(isMarked))
-      if (silentAt() < lastedAt()) tellSilence(isMarked)
-      tellLasted()
-      tellSilence(isMarked)
+  /** All that is due, in the order of its times. */
+  const tellDue = (isDue: (due: number) => boolean, isMarked: boolean): void => {
+    const dues = rules.flatMap((rule) => (rule.lasting?.due !== undefined && isDue(rule.lasting.due) ? [rule] : []))
+    const silence = silentAt()
+    for (const rule of dues.toSorted((one, other) => (one.lasting?.due ?? 0) - (other.lasting?.due ?? 0))) {
+      if (silence < (rule.lasting?.due ?? 0)) tellSilence(isMarked)
+      tellLasting(rule, isMarked)
     }
+    tellSilence(isMarked)
+  }
+  const pass = (to: number, isUp: boolean, isMarked: boolean): void => {
+    for (; now <= to; now += 1) if (isUp && now >= holdTo) tellDue((due) => now >= wake(due), isMarked)
     now = to
   }
   const gap = (): void => {
     for (const [name, field] of known) known.set(name, { ...field, isCertain: false })
-    if (lasting !== undefined) lasting.acrossGap = true
+    for (const rule of rules) if (rule.lasting !== undefined) rule.lasting = { ...rule.lasting, acrossGap: true }
     isSilenceAcross = true
   }
+  const decide = (rule: Rule, at: number, wasTrue: boolean | undefined, wasUncertain: boolean): void => {
+    const { lasting, freshFor: most } = rule
+    const isTrue = truth(most, at)
+    const hasStarted = isTrue === true && !rule.was
+    rule.was = isTrue ?? rule.was
+    if (isTrue === false) rule.lasting = undefined
+    const isOn = lasting !== undefined && (lasting.isTold === true || (lasting.due !== undefined && wasTrue === true))
+    if (isTrue === undefined && lasting !== undefined && lasting.isTold !== true)
+      rule.lasting = { since: lasting.since, acrossGap: lasting.acrossGap }
+    if (isTrue !== true || (!hasStarted && (lasting === undefined || isOn))) return
+    const since = Math.max(at, known.get('Gear')?.since ?? 0, known.get('BatteryLevel')?.since ?? 0)
+    rule.lasting = { since, due: since + 30, acrossGap: hasStarted ? wasUncertain : lasting?.acrossGap === true }
+  }
   const receive = (data: Line['data'], at: number): void => {
-    const dueFirst = lasting?.due ?? Infinity
-    if (silentAt() < dueFirst) tellSilence(true)
-    if (dueFirst <= at) tellLasting(true)
-    tellSilence(true)
+    tellDue((due) => due <= at, true)
     const late = now - at
     const { slow } = lag ?? {}
     const isSlow = late === slow || (lag !== undefined && lag.steps === late && now - lag.at >= quiet)
     const before = slow !== undefined && late < slow ? undefined : slow
     lag = late === 0 ? undefined : { steps: late, at: now, slow: isSlow ? late : before }
+    heardAt = at
     const wasUncertain = [...known.values()].some(({ isCertain }) => !isCertain)
+    const wasTrue = rules.map((rule) => truth(rule.freshFor, at))
     for (const [name, value] of Object.entries(data)) {
       const before = known.get(name)
-      if (before !== undefined && at < before.at) continue
-      if (value === null) {
-        if (before === undefined || before.isInvalid) continue
-        known.set(name, { ...before, at, isInvalid: true })
-        continue
-      }
+      if (value === null || (before !== undefined && at < before.at)) continue
       const isSame = before !== undefined && before.value === value
-      known.set(name, { value, at, since: isSame ? before.since : at, isInvalid: false, isCertain: true })
+      known.set(name, { value, at, since: isSame ? before.since : at, isCertain: true })
     }
-    const is = truth(() => true)
-    const hasStarted = is === true && !was
-    was = is ?? was
-    const isTrue = truth(({ isInvalid }) => !isInvalid) === true
-    if (isTrue && (hasStarted || (lasting !== undefined && lasting.due === undefined && lasting.isTold !== true))) {
-      const since = Math.max(at, known.get('Gear')?.since ?? 0, known.get('BatteryLevel')?.since ?? 0)
-      lasting = { since, due: since + 30, acrossGap: hasStarted ? wasUncertain : lasting?.acrossGap === true }
-    } else if (!isTrue && (hasStarted || lasting !== undefined)) {
-      const isOnlyInvalid = truth(() => true) === true
-      if (!isOnlyInvalid) lasting = undefined
-      else if (lasting?.isTold !== true) lasting = { since: at, acrossGap: lasting?.acrossGap === true }
-    }
+    for (const [index, rule] of rules.entries()) decide(rule, at, wasTrue[index], wasUncertain)
     if (isSilent) tell(`heard ${lastAt} ${now - (lastAt ?? 0)}`, true, now, isSilenceAcross)
     isSilent = false
     isSilenceAcross = false
@@ -220,6 +246,7 @@ function createLife(scene: Scene, inbox: InboxFactory): Life {
   }
   const marks = ({ late = false, acrossGap }: { late?: boolean; acrossGap: boolean }): string =>
     `${late ? ' late' : ''}${acrossGap ? ' across' : ''}`
+  const lastedMarks = (change: Lasted): string => `${marks(change)} unheard ${change.unheardMs / stepMs}`
   const receiver = createReceiver({
     secret: false,
     clock: { ...unwatched(clock), now: () => clock.now() + scene.jumpMs, elapsedMs: () => clock.now() },
@@ -228,7 +255,10 @@ function createLife(scene: Scene, inbox: InboxFactory): Life {
     parts: [vehicles({ fields: ['Gear', 'BatteryLevel'] })],
   })
     .when(parkedLow, ({ id, change }) =>
-      tell(id, steps(change.since) + 30, { what: `lasted ${steps(change.since)}`, marks: marks(change) }),
+      tell(id, steps(change.since) + 30, { what: `lasted ${steps(change.since)}`, marks: lastedMarks(change) }),
+    )
+    .when(fresh, ({ id, change }) =>
+      tell(id, steps(change.since) + 30, { what: `fresh ${steps(change.since)}`, marks: lastedMarks(change) }),
     )
     .when(lost, ({ id, change }) =>
       tell(id, steps(change.lastAt) + 60, { what: `silent ${steps(change.lastAt)}`, marks: marks(change) }),

@@ -33,6 +33,7 @@ function scene(edges: readonly Edge[], options: Omit<ReceiverOptions, 'parts' | 
       const shown = Object.entries(others).flatMap(([name, value]) => {
         if (value instanceof Date) return name === 'dueAt' ? [] : [`${name} ${minute(value)}`]
         if (name === 'late') return value === true ? ['late'] : []
+        if (name === 'unheardMs') return []
         return [`${name} ${String(value)}`]
       })
       told.push([`at ${minute(at)}`, ...shown, ...(acrossGap ? ['~'] : [])].join(', '))
@@ -83,7 +84,7 @@ describe('after', () => {
     expect(told.slice(1)).toEqual(['at 30, since 20'])
     await car.data({ Gear: null })
     await car.wait({ minutes: 30 })
-    expect(told.slice(2)).toEqual(['at 31, since 30'])
+    expect(told.slice(2)).toEqual(['at 31, since 30', 'at 40, since 20'])
   })
 
   test('happens once with the same id while its handler fails, and a dead letter of it can be replayed', async () => {
@@ -181,13 +182,36 @@ describe('silent and heardAgain', () => {
     await car.data({ BatteryLevel: 50 })
     await car.state('asleep')
     await car.wait({ hours: 5 })
-    await car.data({ BatteryLevel: 49 })
-    await car.wait({ hours: 5 })
     expect(told).toEqual([])
     await car.state('online')
     await car.wait({ hours: 2 })
-    expect(told).toEqual(['at 660, lastAt 600'])
+    expect(told).toEqual(['at 360, lastAt 300'])
   })
+
+  test.each(['asleep', 'disconnected'] as const)('live data after %s shows that it is awake, and a late upload does not', async (how) => {
+    const { car, clock, told } = scene([lost, heardAgain(lost)])
+    const goesOff = (about?: { createdAt: string }): Promise<void> =>
+      how === 'asleep' ? car.state('asleep', about) : car.connectivity({ status: 'DISCONNECTED' }, about)
+    await car.data({ BatteryLevel: 50 })
+    await goesOff()
+    // Sent before, and at the same moment.
+    await clock.advance(600_000)
+    await car.data({ BatteryLevel: 49 }, at(-1))
+    await car.data({ BatteryLevel: 48 }, at(0.05))
+    await car.wait({ hours: 5 })
+    expect(told).toEqual([])
+    await car.data({ BatteryLevel: 47 })
+    // A report that is older says nothing.
+    await goesOff(at(-2))
+    await car.wait({ hours: 2 })
+    expect(told).toEqual(['at 370, lastAt 310'])
+    await car.data({ BatteryLevel: 46 })
+    expect(told.slice(1)).toEqual(['at 430, lastAt 310, silentMs 7200000'])
+    // It goes off again.
+    await goesOff()
+    await car.wait({ hours: 5 })
+    expect(told).toHaveLength(2)
+  }) // prettier-ignore
 
   test('with `evenOffline`, it is', async () => {
     const { car, told } = scene([silent({ hours: 1 }, { evenOffline: true })])
