@@ -72,8 +72,11 @@ export class Branches implements BranchesBehind {
       if (each.status === 'rejected') throw each.reason
       all.push(each.value)
     }
-    const sum = (name: keyof Forgotten): number => all.reduce((count, erased) => count + erased[name], 0)
-    return { messages: sum('messages'), waiting: sum('waiting'), deadLetters: sum('deadLetters') }
+    const sum = (name: 'messages' | 'waiting' | 'deadLetters'): number =>
+      all.reduce((count, erased) => count + erased[name], 0)
+    const erased = { messages: sum('messages'), waiting: sum('waiting'), deadLetters: sum('deadLetters') }
+    const notErased = [...new Set(all.flatMap((each) => each.notErased ?? []))]
+    return notErased.length === 0 ? erased : { ...erased, notErased }
   }
 
   stats(): Readonly<Record<string, Stats>> {

@@ -54,6 +54,11 @@ export interface Forgotten {
   /** Those that waited: their handlers never run. */
   readonly waiting: number
   readonly deadLetters: number
+  /**
+   * Files beside that of the inbox which may have more of the vehicle, and which are yours to erase: damaged or replaced ones that were moved aside, and
+   * inboxes of other receivers. Left out: there are none.
+   */
+  readonly notErased?: readonly string[]
 }
 
 /** The messages that were given up. */

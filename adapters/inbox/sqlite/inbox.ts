@@ -149,6 +149,7 @@ export class SqliteInbox implements Inbox {
     this.#stops.push(health.regularly(checkMs, () => file.check().then(() => false)))
     if (options.adopt !== undefined) this.#stops.push(health.regularly(adoptMs, () => this.#adopt()))
     control.open()
+    void this.#finishErasures(found.erasing).catch(() => {})
     return {
       lastId,
       unapplied: states && this.#unapplied(found.vehicles),
@@ -197,7 +198,7 @@ export class SqliteInbox implements Inbox {
   }
 
   async forget(vin: string, dryRun: boolean): Promise<Forgotten> {
-    const { file, pending, commits, health, states, claims } = this.#parts
+    const { file, pending, commits, health, states, claims, sign } = this.#parts
     // What is still to be written of its messages must not come after.
     await commits.flush()
     const erased = { messages: 0, waiting: 0, deadLetters: 0 }
@@ -214,11 +215,13 @@ export class SqliteInbox implements Inbox {
       after = part.next
       await setImmediate()
     }
-    if (dryRun) return erased
+    const notErased = await health.read(() => file.notReached(sign()))
+    const result = notErased.length === 0 ? erased : { ...erased, notErased }
+    if (dryRun) return result
     claims.forget(vin)
     await states?.forget(vin)
-    while (await health.read(() => file.scrub(vin))) await setImmediate()
-    return erased
+    await this.#scrub(vin)
+    return result
   }
 
   usage(): { readonly messages: number; readonly bytes: number } {
@@ -275,10 +278,25 @@ export class SqliteInbox implements Inbox {
     }
   }
 
+  async #scrub(vin: string): Promise<void> {
+    const { file, health } = this.#parts
+    while (await health.read(() => file.scrub(vin))) await setImmediate()
+  }
+
+  /** If it fails, the next process goes on. */
+  async #finishErasures(vins: readonly string[]): Promise<void> {
+    const { settings, options } = this.#parts
+    for (const vin of vins) await this.#scrub(vin)
+    if (vins.length === 0) return
+    // What to do: Nothing. Of `fleethook forget` that was interrupted, no byte is left now.
+    settings.log.warn('an erasure that was interrupted is complete', { path: options.path, vehicles: vins.length })
+  }
+
   #reopened(found: OpenedFile): void {
     const { settings, pending, states, moves, control } = this.#parts
-    const { damage, messages, bytes, gaps } = found
+    const { damage, messages, bytes, gaps, erasing } = found
     control.open()
+    void this.#finishErasures(erasing).catch(() => {})
     this.#figures = found
     Object.assign(pending, { messages, bytes })
     moves.doubt()

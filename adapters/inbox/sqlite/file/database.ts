@@ -42,7 +42,7 @@ const pragmas = (walPages: number): readonly (readonly [name: string, value: str
   ['temp_store', 'MEMORY', 2],
   ['cell_size_check', 'ON', 1],
   ['trusted_schema', 'OFF', 0],
-  // What is deleted is overwritten, so that nothing is left of a vehicle that is erased. FAST: where that writes no further page.
+  // What is deleted is overwritten, where that writes no further page. `scrub.ts` has the rest of what an erasure needs.
   ['secure_delete', 'FAST', 2],
 ]
 

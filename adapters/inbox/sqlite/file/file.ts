@@ -17,6 +17,7 @@ import { checkpoint, closeQuietly, copyMoved, failureOf, openDatabase } from './
 import type {
   Committed,
   FileFigures,
+  ForgottenPage,
   InboxFile,
   Move,
   OpenedFile,
@@ -30,8 +31,9 @@ import type {
   VehicleRow,
   VehicleWrites,
 } from './interface.ts'
+import { createScrub, type Scrub } from './scrub.ts'
 import { createSpaceKeeper, releaseReserve, spaceFor, type SpaceKeeper, walPagesFor } from './retention.ts'
-import { type Adopting, adoptPart, branchesLeft, findSiblings } from './siblings.ts'
+import { type Adopting, adoptPart, branchesLeft, findSiblings, notReached } from './siblings.ts'
 import {
   downtimeOf,
   gapOf,
@@ -50,6 +52,8 @@ interface OpenDatabase {
   readonly db: DatabaseSync
   readonly statements: Statements
   readonly space: SpaceKeeper
+  /** There since the first erasure. */
+  scrub?: Scrub
 }
 
 /** After this time without a sign of life, another receiver may take over a file, in milliseconds. */
@@ -59,7 +63,7 @@ const goneMs = 60_000
 const pageRows = 2_000
 
 /** The free pages that one step of an erasure gives to the disk. */
-const scrubPages = 1_000
+const freedPages = 1_000
 
 /** Rows that one step of a newest-first list reads, without their texts: a few milliseconds. */
 const listedRows = 10_000
@@ -101,6 +105,14 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     return failure
   }
 
+  /** Closes the connection, and then what it needs open. */
+  function release(): void {
+    const closing = connection
+    connection = undefined
+    closeQuietly(closing?.db)
+    closing?.scrub?.close()
+  }
+
   /** `false` on a full disk. */
   function unlessFull<Result>(run: () => Result): Result | false {
     try {
@@ -122,6 +134,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       const left = (looksAround && unlessFull(() => branchesLeft(db, path, sign))) || []
       movedTo = undefined
       const statements = prepareStatements(db)
+      const erasing = isVisit ? [] : await eraseOwed(db, statements)
       const space = createSpaceKeeper(db, statements, settings, walPages, () => heldAfter)
       const pending = await countPending(statements)
       settleJournal(db)
@@ -140,6 +153,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         siblings: { adopted, unopened: [...unopened, ...left], unclean },
         unclean: begun.unclean || unclean,
         vehicles,
+        erasing,
         version: String(valueOf(db, 'SELECT sqlite_version()')),
       }
     } catch (error) {
@@ -215,8 +229,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     if (isFileHere) checkpoint(db)
     else if (copy !== path) movedTo = copy
     // Anything written from here on would not be in the copy.
-    connection = undefined
-    closeQuietly(db)
+    release()
     return new FleethookError('inbox_unavailable', `The file of the inbox ${path} was deleted, renamed or replaced.`, {
       hint: `Stop the receiver before you move its files. What they held is in ${copy}.`,
     })
@@ -441,9 +454,10 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       ),
 
     outdatedVehicles: async (rules, after) =>
-      use(({ statements }) =>
-        statements.outdatedVehicles.all(after, rulesText(rules)).flatMap((row) => vehicleOf(row) ?? []),
-      ),
+      use(({ statements }) => {
+        const text = rulesText(rules)
+        return statements.outdatedVehicles.all(after, text, text).flatMap((row) => vehicleOf(row) ?? [])
+      }),
 
     countVehicles: async () => use(({ statements }) => Number(statements.countVehicles.get()?.['vehicles'])),
 
@@ -452,47 +466,32 @@ export function createInboxFile(settings: FileSettings): InboxFile {
 
     forget: async (vin, after, dryRun) =>
       use(({ db, statements }) => {
-        const reached = statements.sweepTo.get(after, Number.MAX_SAFE_INTEGER, listedRows)
-        const upTo = reached?.['place'] == null ? after : Number(reached['place'])
-        const found = statements.aboutVin.all(after, upTo, laneOf(vin), vin)
-        const waits = found.filter((row) => row['waits'] === 1)
-        if (!dryRun)
-          inTransaction(db, () => {
-            for (const { place } of found) {
-              statements.removePending.get(Number(place))
-              statements.removeDead.get(Number(place))
-              statements.removeFailure.run(Number(place))
-              statements.removeMessage.run(Number(place))
-            }
-          })
+        const page = forgetPage(db, statements, vin, after, dryRun)
         deadLetters = countDead(statements)
-        return {
-          messages: found.length,
-          waiting: waits.filter(({ kind }) => kind === 'wire').length,
-          deadLetters: found.filter(({ died }) => died === 1).length,
-          pending: { messages: waits.length, bytes: waits.reduce((sum, { bytes }) => sum + Number(bytes), 0) },
-          next: Number(reached?.['messages']) < listedRows ? undefined : upTo,
-          oldest: figures(statements).oldest,
-        }
+        return { ...page, oldest: figures(statements).oldest }
       }),
 
     scrub: async (vin) =>
-      use(({ db, statements }) => {
-        inTransaction(db, () => {
-          statements.removeVehicle.run(vin)
-          statements.removeGapsOf.run(vin)
-          statements.removeOldFailures.run()
-        })
+      use((on) => {
+        const { db, statements } = on
+        inTransaction(db, () => eraseState(statements, vin))
         const free = (): number => Number(valueOf(db, 'PRAGMA freelist_count'))
         const before = free()
-        db.prepare(`PRAGMA incremental_vacuum(${scrubPages})`).all()
+        db.prepare(`PRAGMA incremental_vacuum(${freedPages})`).all()
+        if (free() > 0 && free() < before) return true
+        const moved = saveMoved(on)
+        if (moved !== undefined) throw moved
+        on.scrub ??= createScrub(db, path)
+        if (on.scrub.step(() => statements.noteErasing.run(vin))) return true
+        statements.removeErasing.run(vin)
         checkpoint(db)
-        return free() > 0 && free() < before
+        return false
       }),
+
+    notReached: async (sign) => use(({ db }) => notReached(db, path, sign)),
 
     async close(sign) {
       const closing = connection
-      connection = undefined
       if (closing === undefined) return
       const { db, statements } = closing
       try {
@@ -506,7 +505,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       } catch (error) {
         throw failureOf(error, path)
       } finally {
-        if (db.isOpen) db.close()
+        release()
       }
     },
   }
@@ -522,6 +521,56 @@ function identitiesOf(path: string): readonly [file: string, journal: string] {
   const how = { bigint: true, throwIfNoEntry: false } as const
   const [file, journal] = [statSync(path, how), statSync(`${path}-wal`, how)]
   return [`${file?.dev} ${file?.ino}`, `${journal?.dev} ${journal?.ino}`]
+}
+
+/** Erases the messages of a vehicle among the next rows. `after`: -1 begins, which is written down until all is erased. */
+function forgetPage(
+  db: DatabaseSync,
+  statements: Statements,
+  vin: string,
+  after: number,
+  dryRun: boolean,
+): Omit<ForgottenPage, 'oldest'> {
+  const reached = statements.sweepTo.get(after, Number.MAX_SAFE_INTEGER, listedRows)
+  const upTo = reached?.['place'] == null ? after : Number(reached['place'])
+  const found = statements.aboutVin.all(after, upTo, laneOf(vin), vin)
+  const waits = found.filter((row) => row['waits'] === 1)
+  if (!dryRun)
+    inTransaction(db, () => {
+      if (after < 0) statements.addErasing.run(vin)
+      for (const { place } of found) {
+        statements.removePending.get(Number(place))
+        statements.removeDead.get(Number(place))
+        statements.removeFailure.run(Number(place))
+        statements.removeMessage.run(Number(place))
+      }
+    })
+  return {
+    messages: found.length,
+    waiting: waits.filter(({ kind }) => kind === 'wire').length,
+    deadLetters: found.filter(({ died }) => died === 1).length,
+    pending: { messages: waits.length, bytes: waits.reduce((sum, { bytes }) => sum + Number(bytes), 0) },
+    next: Number(reached?.['messages']) < listedRows ? undefined : upTo,
+  }
+}
+
+function eraseState(statements: Statements, vin: string): void {
+  statements.removeVehicle.run(vin)
+  statements.removeGapsOf.run(vin)
+  statements.removeOldFailures.run()
+}
+
+/** Erases the rows of vehicles whose erasure an earlier process has begun. Returns those, because pages may still have something of them. */
+async function eraseOwed(db: DatabaseSync, statements: Statements): Promise<readonly string[]> {
+  const owed = statements.erasing.all().map(({ vin }) => String(vin))
+  for (const vin of owed) {
+    for (let after: number | undefined = -1; after !== undefined;) {
+      after = forgetPage(db, statements, vin, after, false).next
+      await setImmediate()
+    }
+    inTransaction(db, () => eraseState(statements, vin))
+  }
+  return owed
 }
 
 const countDead = (statements: Statements): number => Number(statements.countDead.get()?.['messages'])

@@ -52,8 +52,10 @@ export interface InboxFile {
   removeUnseen(ms: number): Promise<number>
   /** Deletes the messages of a vehicle in the next part of the file, after this `seq`. `dryRun`: only counts them. */
   forget(vin: string, after: number, dryRun: boolean): Promise<ForgottenPage>
-  /** Deletes the rest about it, and gives a part of the free pages, which still have what was in them, to the disk. Resolves to whether there are more. */
+  /** Deletes the rest about it, and does a part of what leaves no byte of it in the file and its journal. Resolves to whether there is more to do. */
   scrub(vin: string): Promise<boolean>
+  /** The files beside this one that an erasure does not reach. */
+  notReached(sign: SignOfLife): Promise<readonly string[]>
   /** Closes the file. Without a sign of life, the next process takes the end of this one for a crash. */
   close(sign?: SignOfLife): Promise<void>
 }
@@ -133,6 +135,8 @@ export interface OpenedFile extends FileFigures {
   /** The file was damaged and has been replaced. */
   readonly damage?: Damage | undefined
   readonly siblings: Siblings
+  /** Vehicles whose erasure an earlier process has begun. Pages may still have something of them. */
+  readonly erasing: readonly string[]
 }
 
 /** What a file says about the states of vehicles in it. */

@@ -112,7 +112,9 @@ const schema = `
 const additions = `
   CREATE TABLE IF NOT EXISTS failing (place INTEGER PRIMARY KEY, failure TEXT NOT NULL) STRICT;
   -- The files of branches of this receiver. One that it no longer has stays here while messages wait there.
-  CREATE TABLE IF NOT EXISTS branches (file TEXT PRIMARY KEY) STRICT, WITHOUT ROWID`
+  CREATE TABLE IF NOT EXISTS branches (file TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+  -- Vehicles that are erased, until no byte of them is left.
+  CREATE TABLE IF NOT EXISTS erasing (vin TEXT PRIMARY KEY, steps INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID`
 
 /** The columns of each table, as rows are copied from one file to another. */
 export const columnsOf = {
@@ -214,7 +216,10 @@ export function downtimeOf(state: SqlRow, { nowMs, uptimeMs }: SignOfLife): { fr
   }
 }
 
-/** Every statement of the running inbox. The tables call the `seq` of a message its `place`, and a gap a hole. */
+/**
+ * Every statement of the running inbox. The tables call the `seq` of a message its `place`, and a gap a hole. No parameter has a number: Node 22.13
+ * takes it for a name.
+ */
 const statements = {
   begin: 'BEGIN IMMEDIATE',
   commit: 'COMMIT',
@@ -291,7 +296,7 @@ const statements = {
     SELECT vin, CAST(substr(text, 8, 17) AS INTEGER) AS due FROM vehicles
     WHERE vin > ? AND text >= '{"due":' AND text < '{"due"::' ORDER BY vin LIMIT 10000`,
   outdatedVehicles: `
-    SELECT * FROM vehicles WHERE vin > ?1 AND vin <> '' AND instr(substr(text, 1, 40 + length(?2)), ?2) = 0 ORDER BY vin LIMIT 500`,
+    SELECT * FROM vehicles WHERE vin > ? AND vin <> '' AND instr(substr(text, 1, 40 + length(?)), ?) = 0 ORDER BY vin LIMIT 500`,
   countVehicles: "SELECT count(*) AS vehicles FROM vehicles INDEXED BY vehicles_seen WHERE vin <> ''",
   // There is no index by lane: keeping one would cost as much as the rest of a message (docs/decisions/0011-observing.md).
   listed: `
@@ -306,9 +311,13 @@ const statements = {
   aboutVin: `
     SELECT m.place, m.kind, m.bytes, EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) AS waits,
       EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place) AS died
-    FROM messages m WHERE m.place > ?1 AND m.place <= ?2
-      AND (m.lane = ?3 OR (m.lane GLOB '[*][^*]*' AND instr(lower(m.text), lower(?4)) > 0))`,
+    FROM messages m WHERE m.place > ? AND m.place <= ?
+      AND (m.lane = ? OR (m.lane GLOB '[*][^*]*' AND instr(lower(m.text), lower(?)) > 0))`,
   removeGapsOf: 'DELETE FROM holes WHERE vin = ?',
+  erasing: 'SELECT vin FROM erasing',
+  addErasing: 'INSERT OR IGNORE INTO erasing (vin) VALUES (?)',
+  noteErasing: 'UPDATE erasing SET steps = steps + 1 WHERE vin = ?',
+  removeErasing: 'DELETE FROM erasing WHERE vin = ?',
   pageCount: 'PRAGMA page_count',
   freePages: 'PRAGMA freelist_count',
   deadBytes: 'SELECT ifnull(sum(bytes), 0) AS bytes FROM dead',

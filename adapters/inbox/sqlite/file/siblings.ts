@@ -115,6 +115,18 @@ function othersBeside(db: DatabaseSync, path: string, pattern: string, { files =
   return filesBeside(path, pattern).filter((each) => !own.includes(each))
 }
 
+/** The files beside this one that an erasure does not reach: copies that were moved aside, inboxes of others, and those of branches that are gone. */
+export function notReached(db: DatabaseSync, path: string, sign: SignOfLife): readonly string[] {
+  const folder = dirname(resolve(path))
+  const aside = readdirSync(folder)
+    .filter((name) =>
+      [`${basename(path)}.damaged-`, `${basename(path)}.replaced-`].some((start) => name.startsWith(start)),
+    )
+    .map((name) => join(folder, name))
+  const branches = knownBranches(db).filter((file) => sign.files?.includes(file) !== true && existsSync(file))
+  return [...new Set([...aside, ...othersBeside(db, path, siblingPattern(path), sign), ...branches])].toSorted()
+}
+
 /** The number of messages in a file. `undefined` when a receiver has it open, or it is not an inbox. */
 function lookInto(path: string): UnopenedInbox | undefined {
   return peek(path, (db) => {
