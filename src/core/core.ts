@@ -59,6 +59,17 @@ interface Left {
 
 const nothingLeft: readonly Left[] = []
 
+/** What follows a run that failed, as far as it is told. */
+interface FailedRun {
+  readonly size: number
+  readonly isLast: boolean
+  readonly limit: number
+  readonly nextMs?: number
+  /** It runs again, whatever its limits are. */
+  readonly isCertain?: boolean
+  readonly isPaused?: boolean
+}
+
 /** One attempt at the handlers of a message, or at that of its batch. */
 class Attempt {
   readonly message: Message
@@ -383,7 +394,7 @@ export class Core {
    * | case                                                | the attempt counts | handlers that still have to succeed | next               |
    * | --------------------------------------------------- | ------------------ | ----------------------------------- | ------------------ |
    * | it ended meanwhile                                   |                    |                                     | nothing            |
-   * | a drain lets nothing start, and handlers are left     | no                 | all that are left                   | it waits, unclaimed |
+   * | a drain lets nothing start, and handlers are left     | no                 | all that are left                   | it waits, unclaimed, as long as they rest |
    * | it failed in a batch with others                     | no                 | the same                            | alone, at once     |
    * | a handler failed, not for the last time              | yes                | all that are left                   | it rests           |
    * | breakers keep handlers, and no other one failed       | no                 | all that are left                   | it waits there     |
@@ -398,7 +409,7 @@ export class Core {
     if (this.lifecycle.startsNoMore && left.length + toGather.length > 0) {
       message.goOnWith([...left.map(({ handler }) => handler), ...toGather])
       message.attempt = Math.min(before, message.attempt)
-      return 0
+      return restMs
     }
     if (isShared && failure !== undefined) {
       message.attempt = Math.min(before, message.attempt)
@@ -604,63 +615,122 @@ export class Core {
     return handler !== undefined && !isAlone && this.#batches.mayJoin(previous, handler, request)
   }
 
-  /** A handler has run for `size` messages. `attempts`: of those that are still here. Reports a failure once, and notes it in each attempt. */
+  /**
+   * A handler has run for `size` messages. `attempts`: of those that are still here. Reports a failure once, and notes it in each attempt. The first
+   * row that fits counts.
+   *
+   * | how the run ended                               | its breaker          | told as           | its messages                           |
+   * | ----------------------------------------------- | -------------------- | ----------------- | -------------------------------------- |
+   * | `done`                                          | closes               |                   | go on                                  |
+   * | `discarded`: it threw `Discard`                 | closes               | discarded         | go on                                  |
+   * | `given-up`: another try would end the same way  | closes               | failed, the last  | go on, and are dead letters in the end |
+   * | `aborted`: its error is the reason of a stop    |                      |                   | wait in the inbox, as if it had not run |
+   * | `asked`: it threw `Retry`                       | an open one pauses   |                   | rest for as long as it asked           |
+   * | `failed`, while a drain lets nothing start      |                      | failed            | wait in the inbox; it is no attempt    |
+   * | `failed`, and it does so for every vehicle      | opens, or stays open | paused            | wait there; it is no attempt           |
+   * | `failed`                                        | counts it            | failed            | rest, unless it was the last attempt   |
+   */
   #ran(handler: Handler, attempts: readonly Attempt[], failure: Ran, size: number = 1): void {
-    const { reports, clock } = this.options
-    const { startsNoMore } = this.lifecycle
     const asks = failure && requestOf(failure.error)
+    const how = this.#judge(handler, failure, asks)
     const first = attempts[0]?.message
-    let breaker = this.breakers.get(handler)
-    if (failure === undefined || asks?.kind === 'discard' || asks?.kind === 'give-up') {
+    if (how === 'done' || how === 'discarded' || how === 'given-up') {
       // What the handler calls works.
+      this.breakers.get(handler)?.close()
       this.breakers.delete(handler)
-      breaker?.close()
     }
-    if (asks?.kind === 'discard') reports.discarded(asks.reason, first?.event?.topic ?? '', attempts.length)
-    if (failure === undefined || asks?.kind === 'discard' || first === undefined) return
-    const { error } = failure
-    // Another try would end the same way.
-    const isGivenUp = asks?.kind === 'give-up'
-    // Of a batch, each message is tried alone at once. What a drain aborts has not failed.
-    if (size === 1 && !startsNoMore && !isGivenUp) {
-      const trouble = first.inTrouble()
-      const sinceMs = trouble.failure?.sinceMs ?? clock.now()
-      trouble.failure = { handler: handler.name, error: errorText(error), sinceMs }
-      this.troubled.add(first)
+    if (asks?.kind === 'discard')
+      this.options.reports.discarded(asks.reason, first?.event?.topic ?? '', attempts.length)
+    if (failure === undefined || how === 'discarded' || first === undefined) return
+    if (how === 'given-up') {
+      this.#tellFailed(handler, first, failure, { size, isLast: true, limit: first.attempt })
+      for (const { message } of attempts) message.failForGood(errorText(failure.error), [handler])
+      return
     }
+    const { startsNoMore } = this.lifecycle
     const retry = handler.retry ?? this.options.retry
-    const leastMs = leastWaitMs(error)
-    let pausedMs: number | undefined
-    if (asks?.kind === 'retry') breaker?.askedToWait()
-    else if (!startsNoMore && !isGivenUp) {
-      if (breaker === undefined) this.breakers.set(handler, (breaker = new Breaker(handler, this)))
-      pausedMs = breaker.failed(first, leastMs)
-    }
+    const leastMs = leastWaitMs(failure.error)
     const ownMs = asks?.kind === 'retry' ? asks.afterMs : Math.max(leastMs, backoffMs(retry, first.attempt))
-    const restMs = pausedMs ?? ownMs
-    if (asks?.kind !== 'retry' && (isGivenUp || !startsNoMore) && first.event !== undefined) {
-      const isCertain = pausedMs !== undefined || size > 1
-      const isLast = isGivenUp || (!isCertain && this.#isLast(first))
-      const leftMs = (first.trouble?.sinceMs ?? 0) + retry.maxAgeMs - elapsedMs(clock)
-      const run = {
-        handler: handler.name,
-        messages: handler.gather === undefined ? undefined : size,
-        failures: pausedMs === undefined ? 0 : (breaker?.failures ?? 0),
-        nextAtMs: isLast ? undefined : clock.now() + (size > 1 ? 0 : restMs),
-        limit: isGivenUp ? first.attempt : retry.attempts,
-        untilMs: isCertain ? Infinity : clock.now() + Math.round(leftMs),
-      }
-      reports.failed(error, first.event, { id: first.id, attempt: first.attempt }, run)
+    let pausedMs: number | undefined
+    if (how === 'asked') this.breakers.get(handler)?.askedToWait()
+    if (how === 'failed' && !startsNoMore) pausedMs = this.#breakerOf(handler).failed(first, leastMs)
+    const restMs = how === 'aborted' ? 0 : (pausedMs ?? ownMs)
+    // Of a batch, each message is tried alone at once.
+    if (how !== 'aborted' && (size === 1 || startsNoMore)) this.#noteFailure(handler, attempts, failure)
+    if (how === 'failed') {
+      const isCertain = pausedMs !== undefined || size > 1 || startsNoMore
+      const isLast = !isCertain && this.#isLast(first)
+      const nextMs = size > 1 && !startsNoMore ? 0 : restMs
+      this.#tellFailed(handler, first, failure, {
+        size,
+        isLast,
+        limit: retry.attempts,
+        nextMs,
+        isCertain,
+        isPaused: pausedMs !== undefined,
+      })
     }
     for (const attempt of attempts) {
-      if (isGivenUp) attempt.message.failForGood(errorText(error), [handler])
-      else attempt.leaveOut(handler, pausedMs === undefined ? undefined : breaker)
+      attempt.leaveOut(handler, pausedMs === undefined ? undefined : this.breakers.get(handler))
       // With an open breaker, the handler fails for every vehicle, and that is no failure of the message.
-      if (isGivenUp || pausedMs !== undefined) continue
+      if (pausedMs !== undefined) continue
       attempt.failure = failure
       attempt.restMs = Math.max(attempt.restMs, restMs)
       attempt.isShared = size > 1 && asks === undefined
     }
+  }
+
+  /** How a run ended: the rows of the table of `#ran`. */
+  #judge(
+    { isBranch }: Handler,
+    failure: Ran,
+    asks: ReturnType<typeof requestOf>,
+  ): 'done' | 'discarded' | 'given-up' | 'aborted' | 'asked' | 'failed' {
+    if (failure === undefined) return 'done'
+    // A branch that has stopped rejects what it is handed, and the next process hands it over.
+    if (this.runner.isAbort(failure.error) || (isBranch && this.lifecycle.startsNoMore)) return 'aborted'
+    if (asks?.kind === 'discard') return 'discarded'
+    if (asks?.kind === 'give-up') return 'given-up'
+    return asks?.kind === 'retry' ? 'asked' : 'failed'
+  }
+
+  #breakerOf(handler: Handler): Breaker {
+    const known = this.breakers.get(handler) ?? new Breaker(handler, this)
+    this.breakers.set(handler, known)
+    return known
+  }
+
+  /** For what fails now, in this process and, where the inbox keeps it, in the next one. */
+  #noteFailure({ name }: Handler, attempts: readonly Attempt[], { error }: NonNullable<Ran>): void {
+    for (const { message } of attempts) {
+      const trouble = message.inTrouble()
+      const sinceMs = trouble.failure?.sinceMs ?? this.options.clock.now()
+      trouble.failure = { handler: name, error: errorText(error), sinceMs }
+      this.troubled.add(message)
+    }
+  }
+
+  /** For the log and observers. */
+  #tellFailed(handler: Handler, first: Message, { error }: NonNullable<Ran>, run: FailedRun): void {
+    const { size, isLast, limit, nextMs = 0, isCertain = false, isPaused = false } = run
+    const { event, id, attempt, trouble } = first
+    const { clock, reports } = this.options
+    if (event === undefined) return
+    const retry = handler.retry ?? this.options.retry
+    const leftMs = (trouble?.sinceMs ?? 0) + retry.maxAgeMs - elapsedMs(clock)
+    reports.failed(
+      error,
+      event,
+      { id, attempt },
+      {
+        handler: handler.name,
+        messages: handler.gather === undefined ? undefined : size,
+        failures: isPaused ? (this.breakers.get(handler)?.failures ?? 0) : 0,
+        nextAtMs: isLast ? undefined : clock.now() + nextMs,
+        limit,
+        untilMs: isCertain ? Infinity : clock.now() + Math.round(leftMs),
+      },
+    )
   }
 
   /** Whether the failed attempt was the last one. Notes since when it fails. */

@@ -148,6 +148,8 @@ export class Runner {
   /** A run of a handler that leaves a mark has ended well, after its time limit. */
   readonly #endedLate: (handler: Handler, messages: readonly Message[]) => void
   readonly #active = new PassingMap<Run, Run>()
+  /** Why runs were aborted: what ends with one of these has not failed. */
+  readonly #reasons = new WeakSet<Error>()
   /** Fires when the time limit of the oldest run is reached, or of one that was older. All limits are the same, so one timer is enough. */
   #timer: Timer | undefined
 
@@ -206,9 +208,21 @@ export class Runner {
     }
   }
 
-  /** Aborts the signals of active runs. The runs count as failed, whether or not their handlers listen. */
-  abort(reason: unknown, which: (run: Run) => boolean = () => true): void {
+  /** Aborts the signals of active runs. The runs end with this reason, whether or not their handlers listen. */
+  abort(reason: FleethookError, which: (run: Run) => boolean = () => true): void {
+    this.#reasons.add(reason)
     for (const run of this.#active.values()) if (which(run)) this.#abort(run, reason)
+  }
+
+  /** Whether a run ended because it was aborted: by the reason itself, or by an error that was made of it. */
+  isAbort(error: unknown): boolean {
+    try {
+      if (!(error instanceof Error)) return false
+      return this.#reasons.has(error) || (error.cause instanceof Error && this.#reasons.has(error.cause))
+    } catch {
+      // An error that cannot be read is not ours.
+      return false
+    }
   }
 
   #finish(run: Run, failure: Ran): void {

@@ -1,4 +1,5 @@
-import { type BatchHandler, Discard } from 'fleethook'
+import { type BatchHandler, Discard, type Handler, type Observer, Retry } from 'fleethook'
+import { branch } from 'fleethook/branch'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { describe, expect, test } from 'vitest'
 import { createFiles } from '../inbox/sqlite-files.ts'
@@ -151,5 +152,60 @@ describe('the drain of a durable inbox', () => {
       expect(await drainedIn(2_000)).toEqual({ handled: 0, left: 3, lost: 0 })
       expect([...on.deliveries.values()], `after stop ${process}`).toEqual([1, 1, 1])
     }
+  })
+
+  test.each(['on', 'batch', 'branch', 'Retry'] as const)(
+    'tells a failure in its grace as any other, and counts no attempt and no dead letter (%s)',
+    async (kind) => {
+      const [on, behind] = [disk(), disk()]
+      const failed: unknown[] = []
+      const told: Observer = { failed: (error) => void failed.push(error) }
+      const retry = { attempts: 1, minMs: 60_000 }
+      const isBranch = kind === 'branch'
+      const first = scene({ inbox: storedInbox(on), retry, ...(!isBranch && { observe: told }) })
+      const gate = gates()
+      const wait: Handler<'data'> = ({ vin }) => gate.wait(vin)
+      if (isBranch)
+        branch(first.receiver, { name: 'crm', inbox: storedInbox(behind), retry, observe: told }).on('data', wait)
+      else if (kind === 'batch') first.receiver.batch('data', { size: 3, withinMs: 10 }, () => gate.wait('batch'))
+      else first.receiver.on('data', wait)
+      await first.post([data('A', 1), data('B', 2), data('C', 3)])
+      await expect.poll(() => gate.waiting.length).toBe(kind === 'batch' ? 1 : 3)
+      const drained = first.receiver.drain()
+      await turn()
+      const error = kind === 'Retry' ? new Retry(600_000) : new Error('the database is away')
+      for (const name of gate.waiting) gate.fail(name, error)
+      await first.clock.advance(2_000)
+      const result = await drained
+      const own = isBranch ? result.branches?.['crm'] : result
+      expect(own).toMatchObject({ handled: 0, left: 3, lost: 0 })
+      // Nobody sees a `Retry`, in the grace as before it.
+      expect(failed).toHaveLength(kind === 'Retry' ? 0 : kind === 'batch' ? 1 : 3)
+      const lines = first.lines.filter((line) => /a handler for (a batch of )?data failed/.test(line))
+      expect(lines).toHaveLength(kind === 'Retry' ? 0 : kind === 'batch' ? 1 : 2)
+      const place = isBranch ? behind : on
+      expect(place.dead.size).toBe(0)
+      const waits = [...place.next.values()].map(({ attempts, notBefore }) => [attempts, notBefore > first.clock.now()])
+      // Also for as long as its handler asked.
+      expect(waits).toEqual([1, 2, 3].map(() => [0, true]))
+    },
+  )
+
+  test('tells nobody that the handlers failed that it aborts, whatever these make of it', async () => {
+    const failed: unknown[] = []
+    const inbox = storedInbox(disk())
+    const { receiver, send, lines, drainedIn } = scene({
+      inbox,
+      observe: { failed: (error) => void failed.push(error) },
+    })
+    receiver.on('data', (_, { signal }) => {
+      return new Promise((_resolve, reject) =>
+        signal.addEventListener('abort', () => reject(new Error('AbortError', { cause: signal.reason }))),
+      )
+    })
+    await send([data('A', 1), data('B', 2)])
+    expect(await drainedIn(2_000)).toEqual({ handled: 0, left: 2, lost: 0 })
+    expect(failed).toEqual([])
+    expect(lines.filter((line) => line.includes('failed'))).toEqual([])
   })
 })
