@@ -5,10 +5,8 @@
  */
 import { Hono } from 'hono'
 import { FleethookError } from './base/errors.ts'
-import { consoleLog } from './base/log.ts'
-import { refuse, responseOf } from './http/answers.ts'
-import { createSecretCheck, type Secret } from './http/secret.ts'
-import { keepPrivate } from './operator/guard.ts'
+import type { Secret } from './http/secret.ts'
+import { guardOf, keepPrivate } from './operator/guard.ts'
 import type { MissingWatch } from './observe/missing.ts'
 import type { Observer, OperatorApi } from './observe/observer.ts'
 import {
@@ -72,15 +70,11 @@ export function metricsRoutes<Bindings extends object = object>(
     })
   }
   timesOf(receiver).measures()
-  const guard = createSecretCheck(secret, consoleLog)
+  const guard = guardOf('metricsRoutes', secret, { takesBearer: true })
   const app = new Hono<{ Bindings: Bindings }>()
   app.get('/', keepPrivate, async (c) => {
-    const given = c.req.header('authorization')
-    const check = (value: string | undefined): ReturnType<typeof guard> => guard(value, 'root', c.env as Bindings)
-    let checked = await check(given)
-    // Prometheus sends `Bearer` unless it is told another scheme word.
-    if ('error' in checked && /^bearer /i.test(given ?? '')) checked = await check(given?.slice(7).trimStart())
-    if ('error' in checked) return responseOf(refuse(checked))
+    const refused = await guard(c)
+    if (refused !== undefined) return refused
     return c.body(metricsText(receiver, { missing }), 200, { 'content-type': contentType })
   })
   return app
@@ -170,7 +164,7 @@ class Times {
   }
 }
 
-const suffixes: Readonly<Record<string, string>> = { s: '_seconds', By: '_bytes' }
+const suffixes: Readonly<Record<string, string>> = { s: '_seconds', By: '_bytes', '1': '_ratio' }
 
 /** The name of a metric as Prometheus wants it: with its unit, and `_total` for a counter. */
 function nameOf({ name, unit, type }: Measure): string {

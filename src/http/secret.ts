@@ -46,8 +46,24 @@ const noSecret: UsedSecret = {}
 const collectorScheme = 'splunk'
 const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 
+/** What a secret guards that is not the webhook's. */
+export interface Guarded {
+  /** The function that has the option. */
+  readonly owner: string
+  /** The header may have the scheme word `Bearer` before the secret. */
+  readonly takesBearer: boolean
+}
+
+/** How such a secret is sent. */
+export const howToSend = ({ owner, takesBearer }: Guarded): string =>
+  `Send the secret of ${owner} in the header Authorization, as it is${takesBearer ? ' or after Bearer' : ''}.`
+
 /** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for one that can never work. */
-export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log): SecretCheck<Bindings> {
+export function createSecretCheck<Bindings>(
+  secret: Secret<Bindings>,
+  log: Log,
+  guards?: Guarded,
+): SecretCheck<Bindings> {
   if (secret === false) return () => noSecret
   // A log that throws must not change the answer.
   const tell = (line: string): void => guarded(() => log.error(line))
@@ -57,11 +73,12 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
     if (isTold) return
     isTold = true
     // What to do about `messages are refused although their secret is right`: Only the scheme word differs. Give `secret` the whole value of `auth`.
-    tell(
-      `messages are refused although their secret is right: the header has ${word} as its scheme word. Set \`secret\` to the whole value of \`auth\`.`,
-    )
+    // With the routes for operators or metrics, send their secret as it is.
+    const these = guards === undefined ? 'messages' : `requests to ${guards.owner}`
+    const fix = guards === undefined ? 'Set `secret` to the whole value of `auth`.' : howToSend(guards)
+    tell(`${these} are refused although their secret is right: the header has ${word} as its scheme word. ${fix}`)
   }
-  if (typeof secret !== 'function') return checkFor(secret, misplaced)
+  if (typeof secret !== 'function') return checkFor(secret, misplaced, guards?.takesBearer)
 
   let known: { readonly of: string; readonly check: ReturnType<typeof checkFor> } | undefined
   let complained = false
@@ -69,12 +86,14 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
     try {
       const value = await secret(env)
       const of = JSON.stringify(value) ?? ''
-      if (known?.of !== of) known = { of, check: checkFor(value, misplaced) }
+      if (known?.of !== of) known = { of, check: checkFor(value, misplaced, guards?.takesBearer) }
       complained = false
     } catch (error) {
       // Logged once, until there is a secret again. The text of the error can quote the secret, so the log has only its name.
-      // What to do: Your `secret` function threw or returned nothing usable. Every message is lost until it returns a secret.
-      if (!complained) tell(`every message is refused: ${complaint(error)}`)
+      const each = guards === undefined ? 'message' : `request to ${guards.owner}`
+      // What to do about `every message is refused: …`: Your `secret` function threw or returned nothing usable. Every message is lost until it
+      // returns a secret.
+      if (!complained) tell(`every ${each} is refused: ${complaint(error)}`)
       complained = true
       return { error: 'secret_unavailable' }
     }
@@ -135,8 +154,24 @@ function splitScheme(value: string): { readonly scheme: string | undefined; read
 function checkFor(
   secret: unknown,
   misplaced: (word: string) => void,
+  takesBearer: boolean = false,
 ): (authorization: string | null | undefined, door: Door) => Refusal | UsedSecret {
   const expected = prepare(secret)
+  const check = checkOf(expected, misplaced)
+  if (!takesBearer) return check
+  // Of two candidates, only the last one that fails is told.
+  const asItIs = checkOf(expected, () => {})
+  return (authorization, door) => {
+    const [, bare] = /^bearer +(.*)$/i.exec(authorization ?? '') ?? []
+    const checked = (bare === undefined ? check : asItIs)(authorization, door)
+    return 'error' in checked && bare !== undefined ? check(bare, door) : checked
+  }
+}
+
+function checkOf(
+  expected: readonly ExpectedSecret[],
+  misplaced: (word: string) => void,
+): (authorization: string | null | undefined, door: Door) => Refusal | UsedSecret {
   return (authorization, door) => {
     if (typeof authorization !== 'string' || authorization.trim() === '') return { error: 'authorization_missing' }
 

@@ -173,6 +173,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       return {
         bytes: bytes + deadBytes,
         mostMessages: pendingMessages,
+        used: Math.max(kept.size / pendingMessages, bytes / pendingBytes),
         deadLetters: dead.size,
         oldestWaitingMs: oldest === undefined ? undefined : Math.max(0, settings.clock.now() - oldest),
       }

@@ -15,6 +15,8 @@ export interface InboxStats {
   readonly bytes?: number
   /** The most messages that can wait or be claimed. Left out when there is no such limit. */
   readonly mostMessages?: number
+  /** How much of its limits, or of its disk, the messages take that wait or are claimed, from 0 to 1: at 1, it refuses. */
+  readonly used?: number
   /** The dead letters that it keeps now. */
   readonly deadLetters?: number
   /** The age of the oldest message that waits or is claimed, in milliseconds. Left out when there is none. */

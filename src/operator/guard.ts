@@ -1,8 +1,8 @@
-import { Hono, type MiddlewareHandler } from 'hono'
+import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { FleethookError } from '../base/errors.ts'
 import { consoleLog } from '../base/log.ts'
 import { refuse, responseOf } from '../http/answers.ts'
-import { createSecretCheck, type Secret } from '../http/secret.ts'
+import { createSecretCheck, howToSend, type Secret } from '../http/secret.ts'
 
 /** Answers with data of a receiver, and refusals of them, are kept by no cache and read by no browser as another type. */
 export const keepPrivate: MiddlewareHandler = async (c, next) => {
@@ -27,13 +27,26 @@ export function guardRoutes<Bindings extends object>(
       { hint },
     )
   }
-  // On a runtime without bindings, a `secret` function gets what the runtime passes in their place.
-  const guard = createSecretCheck(secret, consoleLog)
+  const guard = guardOf(owner, secret)
   const guarded = new Hono<{ Bindings: Bindings }>()
-  guarded.use(keepPrivate, async (c, next) => {
-    const checked = await guard(c.req.header('authorization'), 'root', c.env as Bindings)
-    return 'error' in checked ? responseOf(refuse(checked)) : next()
-  })
+  guarded.use(keepPrivate, async (c, next) => (await guard(c)) ?? next())
   guarded.route('/', app)
   return guarded
+}
+
+/** Answers a request without the secret of `owner`. Resolves to `undefined` where it is right. */
+export function guardOf<Bindings extends object>(
+  owner: string,
+  secret: Secret<Bindings>,
+  { takesBearer = false }: { readonly takesBearer?: boolean } = {},
+): (c: Context) => Promise<Response | undefined> {
+  const guarded = { owner, takesBearer }
+  const check = createSecretCheck(secret, consoleLog, guarded)
+  return async (c) => {
+    // On a runtime without bindings, a `secret` function gets what the runtime passes in their place.
+    const checked = await check(c.req.header('authorization'), 'root', c.env as Bindings)
+    if (!('error' in checked)) return undefined
+    const isAway = checked.error === 'secret_unavailable'
+    return responseOf(refuse(isAway ? checked : { ...checked, hint: howToSend(guarded) }))
+  }
 }

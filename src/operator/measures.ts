@@ -143,7 +143,6 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
     counter('handler.discards', 'message', 'Messages that a handler discarded.', one(stats.discarded)),
     counter('values.drifted', 'value', 'Values of another type than in the catalogue.', one(stats.drifted)),
     gauge('pending.messages', '{message}', 'Messages that wait or are being handled.', pending.messages),
-    gauge('pending.limit', '{message}', 'The most messages that can be pending.', inbox.mostMessages),
     gauge('pending.size', 'By', 'Size of the pending messages.', pending.bytes),
     gauge('pending.oldest.age', 's', 'Age of the oldest pending message.', seconds(age)),
     gauge(
@@ -217,6 +216,12 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
     ),
     gauge('gaps.open', '{gap}', 'Gaps that no event has reported yet.', stats.openGaps),
     gauge('inbox.size', 'By', 'Size of the inbox with its journal.', inbox.bytes),
+    gauge(
+      'inbox.used',
+      '1',
+      'How much of its limits or its disk the pending messages take, from 0 to 1; not with Postgres and Kafka.',
+      inbox.used,
+    ),
     {
       name: 'fleethook.inbox.commit.duration',
       unit: 's',

@@ -3,10 +3,18 @@ import { readFileSync } from 'node:fs'
 import { createReceiver, memoryInbox } from 'fleethook'
 import type { Histogram } from 'fleethook/extend'
 import { metricsRoutes, metricsText } from 'fleethook/metrics'
-import { describe, expect, test } from 'vitest'
+import { operatorRoutes } from 'fleethook/operator'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import type { Hono } from 'hono'
+import { describe, expect, test, vi } from 'vitest'
+import { parse } from 'yaml'
+import * as z from 'zod/mini'
 import { page } from '../../scripts/metrics.ts'
 import { hostedBy } from '../../src/receiver/hosted.ts'
 import { data, gates, scene } from '../dispatch/scene.ts'
+import { createFiles } from '../inbox/sqlite-files.ts'
+
+const files = createFiles()
 
 const vin = '0FLEETV14T0000004'
 const commitMs: Histogram = { bounds: [1, 10, 1_000], counts: [5, 3, 0, 1], sum: 2_040 }
@@ -63,7 +71,7 @@ describe('metricsText', () => {
       'fleethook_requests_refused_total{error_type="body_not_json"}': '1',
       'fleethook_requests_refused_total{error_type="connections_exceeded"}': '0',
       fleethook_pending_messages: '2',
-      fleethook_pending_limit: '50000',
+      fleethook_inbox_used_ratio: '0.00004',
       fleethook_pending_oldest_age_seconds: '2.5',
       fleethook_last_received_timestamp_seconds: String(receivedAt / 1000),
       fleethook_running: '1',
@@ -212,6 +220,31 @@ describe('metricsRoutes', () => {
     }
   })
 
+  test('say nothing about a secret that is right, and speak of themselves about one that is not', async () => {
+    const told: unknown[] = []
+    vi.spyOn(console, 'error').mockImplementation((...line: unknown[]) => void told.push(line))
+    const receiver = createReceiver({ secret: 'the-webhook' })
+    const metrics = metricsRoutes(receiver, { secret: 'of-the-metrics' })
+    const operator = operatorRoutes(receiver, { secret: 'of-the-operators' })
+    const ask = async (
+      app: { readonly request: Hono['request'] | ReturnType<typeof metricsRoutes>['request'] },
+      path: string,
+      authorization: string,
+    ): Promise<string> => (await app.request(path, { headers: { authorization } })).text()
+    await ask(metrics, '/', 'Bearer of-the-metrics')
+    expect(told).toEqual([])
+    const how = 'Send the secret of metricsRoutes in the header Authorization, as it is or after Bearer.'
+    for (const wrong of ['Bearer the-webhook', 'the-webhook', 'Basic x'])
+      expect(JSON.parse(await ask(metrics, '/', wrong))).toMatchObject({ hint: how })
+    expect(told).toEqual([])
+    await ask(metrics, '/', 'Token of-the-metrics')
+    await ask(operator, '/stats', 'Bearer of-the-operators')
+    expect(told.join('\n')).toMatch(
+      /requests to metricsRoutes are refused although their secret is right: the header has Token .*after Bearer\.\n.*requests to operatorRoutes .* Bearer as its scheme word/,
+    )
+    vi.restoreAllMocks()
+  })
+
   test('are open to everybody only when that is written out', async () => {
     const receiver = createReceiver({ secret: 'the-webhook' })
     expect(() => metricsRoutes(receiver, { secret: undefined })).toThrow(/secret/)
@@ -252,12 +285,68 @@ describe('the page and the examples', () => {
     },
   )
 
+  test('an alert fires when the receiver is gone, with which the series of all others end', () => {
+    const { scrape_configs: jobs } = scrapeForm.parse(parse(readFileSync(`${folder}/prometheus.yml`, 'utf8')))
+    const { groups } = alertsForm.parse(parse(readFileSync(`${folder}/alerts.yml`, 'utf8')))
+    const rules = groups.flatMap((group) => group.rules)
+    for (const { job_name: job } of jobs) {
+      const up = `up{job="${job}"}`
+      const gone = rules.filter(({ expr }) => expr === `${up} == 0 or absent(${up})`)
+      expect(gone.map(({ labels }) => labels['severity'])).toEqual(['critical'])
+      // Whoever copies the configuration from the page has the same job.
+      expect(readFileSync('docs/observing.md', 'utf8')).toContain(`- job_name: ${job}\n`)
+    }
+  })
+
+  test.each(['memoryInbox', 'sqliteInbox'])(
+    'with %s, no metric is missing whose help does not say where it is',
+    async (of) => {
+      const path = files.path()
+      const { receiver, post, clock } = scene({ inbox: of === 'memoryInbox' ? memoryInbox() : sqliteInbox({ path }) })
+      metricsText(receiver)
+      receiver.on('data', function save() {})
+      await receiver.open()
+      await post(data(vin, 1))
+      await expect.poll(() => clock.advance(1).then(() => receiver.stats().handled)).toBe(1)
+      const text = metricsText(receiver)
+      const own = new Set([...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name))
+      const rows = [...readFileSync('docs/observing.md', 'utf8').matchAll(/^\| `(fleethook_\w+)`[^|]*\| (.+?) *\|$/gm)]
+      // With `serve` alone, and with two secrets.
+      const elsewhere = /Kafka|Postgres|brokers|SQLite only|certificate|place in the list/
+      const missing = rows.filter(([, name = '', help = '']) => !own.has(name) && !elsewhere.test(help))
+      expect(missing.map(([, name]) => name)).toEqual([])
+      expect(Number(samples(text).get('fleethook_inbox_used_ratio'))).toBeLessThan(0.5)
+      await receiver.drain()
+    },
+  )
+
+  test('the share of a full inbox is 1, with limits and with the size of its file', async () => {
+    const limited = scene({ limits: { pendingMessages: 2 } })
+    limited.receiver.on('data', () => new Promise(() => {}))
+    await limited.post([data(vin, 1), data(vin, 2)])
+    expect(metricsText(limited.receiver)).toContain('\nfleethook_inbox_used_ratio 1\n')
+    const file = scene({ inbox: sqliteInbox({ path: files.path(), maxBytes: 8 * 1_048_576 }) })
+    file.receiver.on('data', () => new Promise(() => {}))
+    const large = 'x'.repeat(400_000)
+    let status = 200
+    for (let n = 0; status === 200; n += 1) ({ status } = await file.post({ ...data(vin, n), note: large }))
+    expect(Number(samples(metricsText(file.receiver)).get('fleethook_inbox_used_ratio'))).toBeGreaterThan(0.8)
+    await file.drainedIn(2_000)
+  })
+
   const promtool = runs('promtool')
   test.skipIf(!promtool)('promtool accepts the metrics, the rules and their tests', async () => {
     execFileSync('promtool', ['check', 'metrics'], { input: await everything(), stdio: ['pipe', 'pipe', 'pipe'] })
     execFileSync('promtool', ['check', 'rules', `${folder}/alerts.yml`], { stdio: 'pipe' })
     execFileSync('promtool', ['test', 'rules', `${folder}/alerts.test.yml`], { stdio: 'pipe' })
   })
+})
+
+const scrapeForm = z.object({ scrape_configs: z.array(z.object({ job_name: z.string() })) })
+const alertsForm = z.object({
+  groups: z.array(
+    z.object({ rules: z.array(z.object({ expr: z.string(), labels: z.record(z.string(), z.string()) })) }),
+  ),
 })
 
 function runs(program: string): boolean {

@@ -235,10 +235,11 @@ export class SqliteInbox implements Inbox {
   }
 
   stats(): InboxStats {
-    const { options, settings, commits, neighbors } = this.#parts
+    const { options, settings, commits, neighbors, pending } = this.#parts
     const { oldest, deadLetters } = this.#figures
     return {
       bytes: bytesOf(options.path) + bytesOf(`${options.path}-wal`),
+      used: pending.usedOf(options.path),
       deadLetters,
       commitMs: commits.durations(),
       unopened: neighbors.unopened,

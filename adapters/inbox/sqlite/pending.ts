@@ -1,6 +1,6 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { type InboxSettings, neverFits, whyNeverFit } from '../../../src/inbox/inbox.ts'
-import { mostNewBytes, rowBytes } from './file/retention.ts'
+import { mostNewBytes, rowBytes, spaceFor } from './file/retention.ts'
 
 type Limits = Pick<InboxSettings, 'pendingMessages' | 'pendingBytes'>
 
@@ -32,6 +32,13 @@ export class Pending {
   get isFull(): boolean {
     const { pendingMessages = Infinity, pendingBytes = Infinity } = this.#limits
     return this.messages >= pendingMessages || this.bytes >= pendingBytes
+  }
+
+  /** How much of the limits or of the room for the file they take, from 0 to 1. */
+  usedOf(path: string): number {
+    const { pendingMessages = Infinity, pendingBytes = Infinity } = this.#limits
+    const room = Math.max(1, Math.min(mostNewBytes(this.#maxBytes), spaceFor(path)))
+    return Math.max(this.messages / pendingMessages, this.bytes / pendingBytes, this.fileBytes / room)
   }
 
   /** Counts messages that are about to be written, or throws when there is no room for them. */
