@@ -32,7 +32,7 @@ export interface OperatorOptions<Bindings extends object = object> {
  *
  * | request | what |
  * | --- | --- |
- * | `GET /dead?limit&after&vin&topic&from&to` | `{ letters, next }`, without payloads; times are ISO 8601 |
+ * | `GET /dead?limit&after&vin&topic&from&to` | `{ letters, next }` of the receiver and its branches, without payloads; those of a branch have its name in `branch`, and `unasked` names branches that did not answer |
  * | `GET /dead/:id` | one, with its event |
  * | `POST /dead/:id/replay`, `/dead/:id/discard` | `{ messages: 0 or 1 }` |
  * | `POST /dead/replay`, `/dead/discard` with `{ vin?, topic?, from?, to?, dryRun? }` | `{ messages }` |
@@ -44,7 +44,8 @@ export interface OperatorOptions<Bindings extends object = object> {
  * | `GET /messages?vin&topic&state&from&to&limit&after` | `{ messages, next }`, newest first: waiting, settled and dead, as long as the inbox keeps them; those over 16 KiB without payload. A page can be short: go on at `next` |
  * | `GET /messages/:id` | one of them, with `handlers` and `happened` |
  * | `GET /stats` | `receiver.stats()` |
- * | `GET /failing` | `{ messages, vehicles, handlers }`: what fails now, with the last error of each handler |
+ * | `GET /failing` | `{ messages, vehicles, handlers }` of the receiver and its branches: what fails now, with the last error of each handler |
+ * | `/branches/:branch/…` | the same of one branch |
  * | `GET /about` | `{ payloads, receiver, vehicles, ready }` |
  * | `GET /samples` | `{ stepMs, samples }`: figures of the last 15 minutes, every five seconds |
  *

@@ -10,7 +10,11 @@ import { type Filter, filters, operates, type Operating } from './operator.ts'
 import { columns, inShell, jsonText, table, timeOf } from './terminal.ts'
 
 const isLetter = (value: unknown): boolean => isJsonObject(value) && typeof value['id'] === 'string'
-const listed = z.looseObject({ letters: z.array(z.custom<LetterSummary>(isLetter)), next: z.nullable(z.string()) })
+const listed = z.looseObject({
+  letters: z.array(z.custom<LetterSummary>(isLetter)),
+  next: z.nullable(z.string()),
+  unasked: z.optional(z.array(z.object({ branch: z.string(), text: z.string() }))),
+})
 const changed = z.looseObject({ messages: z.number(), next: z.optional(z.nullable(z.string())) })
 const letter = z.custom<Letter>(isLetter)
 
@@ -46,15 +50,19 @@ function defineList(command: Command): void {
   operates<[], Listing>(command, async ({ operator, print }, { limit, after, ...filter }) => {
     const query = new URLSearchParams({ limit: String(limit), ...asked(filter), ...defined({ after }) })
     const found = listed.parse(await operator.ask('GET', `/dead?${query}`))
-    const others = found.letters.length === 0 ? await operator.butBranches() : ''
-    print(found, () => page(found.letters, found.next) + others)
-    return true
+    const { unasked = [] } = found
+    const others = found.letters.length === 0 ? operator.butBranches() : ''
+    const without = unasked.map(({ branch, text }) => `\n\nThe branch ${branch} did not answer: ${text}`).join('')
+    print(found, () => page(found.letters, found.next) + others + without)
+    return unasked.length === 0
   })
 }
 
 function page(letters: readonly LetterSummary[], next: string | null): string {
   if (letters.length === 0) return 'There are no dead letters.'
-  const rows = letters.map(({ id, vin, topic, diedAt, attempts, error }) => [
+  const hasBranches = letters.some(({ branch }) => branch !== undefined)
+  const rows = letters.map(({ id, branch, vin, topic, diedAt, attempts, error }) => [
+    ...(hasBranches ? [branch ?? 'receiver'] : []),
     timeOf(diedAt),
     vin ?? '',
     topic,
@@ -62,7 +70,10 @@ function page(letters: readonly LetterSummary[], next: string | null): string {
     id,
     error,
   ])
-  const shown = table(['DIED (UTC)', 'VIN', 'TOPIC', 'ATTEMPTS', 'ID', 'ERROR'], rows)
+  const shown = table(
+    [...(hasBranches ? ['WHERE'] : []), 'DIED (UTC)', 'VIN', 'TOPIC', 'ATTEMPTS', 'ID', 'ERROR'],
+    rows,
+  )
   return next === null ? shown : `${shown}\n\nThere may be more: --after ${escapeControls(next)}`
 }
 

@@ -7,6 +7,7 @@ import { table, timeOf } from './terminal.ts'
 
 const handlerForm = z.object({
   handler: z.string(),
+  branch: z.optional(z.string()),
   messages: z.number(),
   vehicles: z.number(),
   since: z.string(),
@@ -17,6 +18,7 @@ const handlerForm = z.object({
 export interface ShownFailing extends Omit<Failing, 'handlers'> {
   readonly handlers: readonly (Omit<FailingHandler, 'since' | 'error'> & {
     readonly since: string
+    readonly branch?: string | undefined
     readonly error?: string | undefined
   })[]
 }
@@ -30,31 +32,36 @@ export const failingForm: z.ZodMiniType<ShownFailing> = z.object({
 export function defineFailing(command: Command): void {
   command.description(
     'Shows what fails now: messages that wait because a handler failed for them, by handler, with its last error. They are tried again, and ' +
-      'those that fail for good become dead letters. With postgresInbox, those of all processes.',
+      'those that fail for good become dead letters. Of the receiver and all of its branches; with postgresInbox, of all processes. ' +
+      'The exit status is 1 when something fails.',
   )
   operates<[], object>(command, async ({ operator, print }) => {
     const found = failingForm.parse(await operator.ask('GET', '/failing'))
-    const others = found.messages === 0 ? await operator.butBranches() : ''
     print(found, () => {
-      if (found.messages === 0) return `Nothing fails now.${others}`
-      const rows = found.handlers.map(({ handler, messages, vehicles, since, error = '' }) => [
+      if (found.messages === 0) return 'Nothing fails now.'
+      const hasBranches = found.handlers.some(({ branch }) => branch !== undefined)
+      const rows = found.handlers.map(({ handler, branch, messages, vehicles, since, error = '' }) => [
+        ...(hasBranches ? [branch ?? 'receiver'] : []),
         handler,
         String(messages),
         String(vehicles),
         timeOf(since),
         error,
       ])
-      const shown = table(['HANDLER', 'MESSAGES', 'VEHICLES', 'SINCE (UTC)', 'LAST ERROR'], rows)
+      const head = hasBranches ? ['WHERE', 'HANDLER'] : ['HANDLER']
+      const shown = table([...head, 'MESSAGES', 'VEHICLES', 'SINCE (UTC)', 'LAST ERROR'], rows)
       return `${failingSentence(found, Date.now())}\n\n${shown}`
     })
-    return true
+    return found.messages === 0
   })
 }
 
 /** `3 messages of 2 vehicles have failed for 12m: billing.` */
 export function failingSentence({ messages, vehicles, handlers }: ShownFailing, nowMs: number): string {
   const oldest = handlers.reduce((first, { since }) => Math.min(first, Date.parse(since)), nowMs)
-  const names = handlers.slice(0, 3).map(({ handler }) => handler)
+  const names = handlers
+    .slice(0, 3)
+    .map(({ handler, branch }) => (branch === undefined ? handler : `${handler} of the branch ${branch}`))
   const more = handlers.length > names.length ? ', …' : ''
   const who = `${handlers.length === 1 ? 'the handler is' : 'the handlers are'} ${names.join(', ')}${more}`
   const these = messages === 1 ? '1 message' : `${messages} messages`

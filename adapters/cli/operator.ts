@@ -89,7 +89,7 @@ export function operates<Arguments extends unknown[], Options extends object>(
     .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
     .option('--url <url>', 'the address at which a receiver mounts operatorRoutes')
     .option('--schema <name>', 'the schema of the tables of postgresInbox (default: fleethook)')
-    .option('--branch <name>', 'ask this branch of the receiver')
+    .option('--branch <name>', 'ask this branch of the receiver only')
     .addHelpText('after', statuses)
   return acts<Arguments, OperatorArguments & Options>(command, async (options, print, ...args) => {
     const variable = environment(options.dotenv)
@@ -255,11 +255,11 @@ export class Operator {
     }
   }
 
-  /** What to add when a receiver itself has nothing of what was asked for, because each of its branches may have some. */
-  async butBranches(): Promise<string> {
-    const about = this.isRunning ? await this.ask('GET', '/about').catch(() => undefined) : undefined
-    const { branches = [] } = aboutForm.safeParse(about).data ?? {}
-    return branches.length === 0 ? '' : ` For its branches, add --branch: ${branches.join(', ')}.`
+  /** What to add when a file or tables have nothing: a stopped receiver knows nothing of its branches. */
+  butBranches(): string {
+    return this.isRunning || this.#to.branch !== undefined
+      ? ''
+      : ' No receiver was asked, so this says nothing about branches: name the inbox of each.'
   }
 
   /** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks or is silent. */

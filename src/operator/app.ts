@@ -16,11 +16,14 @@ import { pageBytes } from '../base/pages.ts'
 import { type EpisodeOccurrence, membersOfEpisode } from '../vehicles/edge.ts'
 import { jsonText } from '../wire/json.ts'
 import { maxValueDepth, placeOf, withoutDeeper } from '../wire/record.ts'
+import { changeEverywhere, failingEverywhere, letterEverywhere, lettersEverywhere, type Unasked } from './everywhere.ts'
 import { Feed, type FeedItem } from './feed.ts'
 import { Samples } from './samples.ts'
 
 /** A dead letter in a list, without its payload. Times are ISO 8601 in UTC. */
 export interface LetterSummary {
+  /** The branch that has it. Left out: the receiver, or what was asked is a branch. */
+  readonly branch?: string | undefined
   /** The delivery's id. */
   readonly id: string
   readonly vin: string | null
@@ -387,7 +390,6 @@ const lookMs = 5_000
 
 /** Serves the operator's requests as JSON, and the feed as a stream. It checks no secret, so guard it. */
 export function createOperatorApp(operator: OperatorApi, options: OperatorAppOptions = {}): Hono {
-  const { deadLetters } = operator
   const {
     feed = operator.observe && new Feed(operator.observe),
     samples = operator.stats && new Samples(operator.stats, operator.observe),
@@ -433,25 +435,30 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   app.get('/dead', async (c) => {
     const { limit = usualLimit, ...which } = read(queryOf(c), pageRules)
     const page = new Page<LetterSummary>(limit)
-    for await (const letter of deadLetters.list(dated(which)))
-      if (page.add(letter.id, letter.bytes, summaryOf(letter, shows))) break
-    return c.json({ letters: page.items, next: page.next })
+    const unasked: Unasked[] = []
+    for await (const { branch, letter } of lettersEverywhere(operator, dated(which), unasked)) {
+      // The next page begins behind the id of the last one, so all of that id are here.
+      if (page.next !== null && page.next !== letter.id) break
+      page.add(letter.id, letter.bytes, { ...summaryOf(letter, shows), branch })
+    }
+    return c.json({ letters: page.items, next: page.next, unasked: unasked.length === 0 ? undefined : unasked })
   })
 
   app.get('/dead/:id', async (c) => {
     const id = idOf(c)
-    const letter = id === undefined ? undefined : await deadLetters.get(id)
-    if (letter === undefined) return c.json(unknownLetter, 404)
-    return c.json({ ...summaryOf(letter, shows), event: shown(letter.event, shows) })
+    const found = id === undefined ? undefined : await letterEverywhere(operator, id)
+    if (found === undefined) return c.json(unknownLetter, 404)
+    const { branch, letter } = found
+    return c.json({ ...summaryOf(letter, shows), branch, event: shown(letter.event, shows) })
   })
 
   for (const change of ['replay', 'discard'] as const) {
     app.post(`/dead/${change}`, async (c) =>
-      c.json({ messages: await deadLetters[change](dated(read(await bodyOf(c), changeRules))) }),
+      c.json({ messages: await changeEverywhere(operator, change, dated(read(await bodyOf(c), changeRules))) }),
     )
     app.post(`/dead/:id/${change}`, async (c) => {
       const id = idOf(c)
-      return c.json({ messages: id === undefined ? 0 : await deadLetters[change](id) })
+      return c.json({ messages: id === undefined ? 0 : await changeEverywhere(operator, change, id) })
     })
   }
 
@@ -518,7 +525,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   if (stats !== undefined) app.get('/stats', (c) => c.json(stats()))
   if (failing !== undefined)
     app.get('/failing', async (c) => {
-      const found = await failing()
+      const found = await failingEverywhere(operator)
       const handlers = found.handlers.map(({ error, ...handler }) => ({
         ...handler,
         error: shownError(error, payloads),
@@ -594,8 +601,8 @@ class Page<Item extends object> {
       this.#shownBytes += jsonText(item).length
     }
     const isFull =
-      this.items.length === this.#limit ||
-      this.#searched === mostSearched ||
+      this.items.length >= this.#limit ||
+      this.#searched >= mostSearched ||
       this.#readBytes >= mostReadBytes ||
       this.#shownBytes >= pageBytes
     this.next = isFull ? id : null

@@ -38,7 +38,9 @@ test('operators ask a branch in the words that they use for its receiver', async
   for (const vin of ['A', 'B']) await receiver.accept({ authorization: undefined, body: data(vin, 1) })
   await soon(() => expect(receiver.stats().branches?.['crm']).toMatchObject({ handled: 1, deadLettered: 1 }))
   expect(await ask('/about')).toMatchObject([200, { branches: ['crm'] }])
-  expect(await ask('/dead')).toEqual([200, { letters: [], next: null }])
+  // One answer over everything.
+  const [, all] = await ask('/dead')
+  expect(all).toMatchObject({ letters: [{ vin: 'B', branch: 'crm' }], next: null })
   expect(await ask('/branches/crm/dead')).toMatchObject([200, { letters: [{ vin: 'B', attempts: 1 }] }])
   expect(await ask('/branches/crm/stats')).toMatchObject([200, { received: 2, handled: 1, deadLettered: 1 }])
   expect(await ask('/branches/crm/failing')).toMatchObject([200, { messages: 0 }])
@@ -64,11 +66,56 @@ test('a vehicle is erased on the branches too, also by a command that reaches th
   const past = { from: new Date(0), to: new Date(Date.now() + 60_000), dryRun: true }
   await soon(async () => expect(await crm.replay(past)).toBe(1))
   const operator = new Operator({ inbox: place('inbox') })
-  // What `dead list` and `failing` add when the receiver itself has none.
-  expect(await operator.butBranches()).toBe(' For its branches, add --branch: crm.')
   await operator.ask('POST', '/forget', { vin: 'A' })
   expect(await crm.replay(past)).toBe(0)
   await receiver.drain()
+})
+
+test('what fails and what is dead is one answer over the receiver and its branches, and each row says whose it is', async () => {
+  const path = join(newFolder('everywhere'), 'inbox.db')
+  const receiver = createReceiver({ secret: false, log: silent, inbox: sqliteInbox({ path }) })
+  const no = (): never => {
+    throw new Error('no')
+  }
+  const retry = { minMs: 3_600_000, maxMs: 3_600_000 }
+  branch(receiver, { name: 'crm', inbox: memoryInbox(), retry }).on('data', { vins: ['A'] }, function update() {
+    no()
+  })
+  const dead = branch(receiver, { name: 'staging', inbox: memoryInbox(), retry: { attempts: 1 } }).on('data', no)
+  await receiver.open()
+  onTestFinished(async () => void (await receiver.drain()))
+  const command = async (...args: string[]): Promise<{ readonly status: number | null; readonly out: string }> => {
+    const { child, ended } = start([...args, '--inbox', path])
+    let out = ''
+    child.stdout?.on('data', (text) => (out += String(text)))
+    const { status } = await ended
+    return { status, out }
+  }
+  expect(await command('failing')).toEqual({ status: 0, out: 'Nothing fails now.\n' })
+  await receiver.accept({ authorization: undefined, body: [data('A', 1), data('B', 2)] })
+  await soon(() =>
+    expect(receiver.stats().branches).toMatchObject({
+      crm: { failing: { messages: 1 } },
+      staging: { deadLettered: 2 },
+    }),
+  )
+  const failing = await command('failing')
+  expect(failing.out).toMatch(/the handler is update of the branch crm\.[^]*WHERE +HANDLER[^]*\ncrm +update +1 +1 /)
+  // For a script that calls somebody.
+  expect(failing.status).toBe(1)
+  expect((await command('failing', '--branch', 'staging')).out).toBe('Nothing fails now.\n')
+  const list = await command('dead', 'list')
+  expect(list.out).toMatch(/^WHERE[^]*\nstaging [^]*\nstaging /)
+  expect(list.status).toBe(0)
+  const pages = await command('dead', 'list', '--limit', '1', '--json')
+  const { letters, next } = JSON.parse(pages.out) as {
+    letters: readonly { id: string; branch: string }[]
+    next: string
+  }
+  expect(letters).toMatchObject([{ branch: 'staging', id: next }])
+  expect((await command('dead', 'show', next)).out).toMatch(/branch +staging/)
+  expect((await command('dead', 'discard', next)).status).toBe(0)
+  expect(await dead.deadLetters.get(next)).toBeUndefined()
 })
 
 test('the feed of a branch says what happens there', async () => {

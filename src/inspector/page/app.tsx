@@ -3,7 +3,7 @@ import { useRef } from 'preact/hooks'
 import { Dead } from './dead.tsx'
 import { commands } from './detail.tsx'
 import { numberOf, timeOf } from './format.ts'
-import { Health } from './health.tsx'
+import { deadEverywhere, Health } from './health.tsx'
 import { move, openMarked } from './list.tsx'
 import { Live } from './live.tsx'
 import { Dialog, Facts } from './parts.tsx'
@@ -154,7 +154,7 @@ function Branches(): JSX.Element | null {
 }
 
 function Count(): JSX.Element | null {
-  const many = stats.value?.inbox.deadLetters ?? stats.value?.deadLettered ?? 0
+  const many = stats.value === undefined ? 0 : deadEverywhere(stats.value)
   return many === 0 ? null : <span class="count">{numberOf(many)}</span>
 }
 

@@ -95,10 +95,20 @@ interface HealthRow {
   readonly todo?: ComponentChildren
 }
 
+/** Dead letters of the receiver and its branches: the page of the receiver lists all of them. */
+export function deadEverywhere({ inbox, deadLettered, branches = {} }: Stats): number {
+  const own = inbox.deadLetters ?? deadLettered
+  return Object.values(branches).reduce((sum, branch) => sum + deadEverywhere(branch), own)
+}
+
 /** The figures that an operator looks at first, each with what to do. */
 function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
-  const { pending, inbox, paused, secrets, refused, lastReceivedAtMs, draining, backlog, failing } = stats
-  const { deadLetters = stats.deadLettered, mostMessages, bytes } = inbox
+  const { pending, inbox, paused, secrets, refused, lastReceivedAtMs, draining, backlog } = stats
+  const { mostMessages, bytes } = inbox
+  const deadLetters = deadEverywhere(stats)
+  const failing = Object.entries({ '': stats, ...stats.branches }).flatMap(([branch, { failing: found }]) =>
+    (found?.handlers ?? []).map((each) => ({ ...each, branch })),
+  )
   const ready = about.value?.ready
   const gone = lost.value
   const silentMs = lastReceivedAtMs === undefined ? undefined : Math.max(0, Date.now() - lastReceivedAtMs)
@@ -167,12 +177,12 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
     },
     {
       name: 'Failing now',
-      value: numberOf(failing?.messages ?? 0),
+      value: numberOf(failing.reduce((sum, { messages }) => sum + messages, 0)),
       todo:
-        (failing?.messages ?? 0) > 0 &&
-        failing?.handlers.map(
-          ({ handler, messages, vehicles, since, error }) =>
-            `${handler}: ${messages} of ${vehicles} vehicles since ${timeOf(since)} UTC, ${error}. `,
+        failing.length > 0 &&
+        failing.map(
+          ({ handler, branch, messages, vehicles, since, error }) =>
+            `${branch} ${handler}: ${messages} of ${vehicles} vehicles since ${timeOf(since)} UTC, ${error}. `,
         ),
     },
     ...(backlog?.unhandledPartitions === undefined

@@ -70,8 +70,8 @@ export function rowOf({ id, state, event, death, handlers }: StoredMessage): Lis
 }
 
 /** A dead letter of a list, which has no event. */
-export function rowOfLetter({ id, vin, topic, diedAt, attempts, error }: LetterSummary): ListRow {
-  const about = { id, vin: vin ?? '', topic, attempts, error } as const
+export function rowOfLetter({ id, branch, vin, topic, diedAt, attempts, error }: LetterSummary): ListRow {
+  const about = { id, vin: vin ?? '', topic, attempts, error: branch ? `${branch}: ${error}` : error } as const
   return blank(id, { ...about, outcome: 'dead', atMs: Date.parse(diedAt) })
 }
 
