@@ -42,8 +42,11 @@ import { hearing, inOrder, todoFor } from './missing.ts'
 import { clientIn } from './service.ts'
 import { colorsFor, inShell } from './terminal.ts'
 
-/** `'warn'`: it works, but something may go wrong later. `'skip'`: it could not be checked here. */
-type Status = 'ok' | 'warn' | 'fail' | 'skip'
+/**
+ * `'warn'`: it works, but something may go wrong later. `'skip'`: there is no such thing here. `'unchecked'`: it could not be checked, which is no
+ * pass.
+ */
+type Status = 'ok' | 'warn' | 'fail' | 'skip' | 'unchecked'
 
 interface Finding {
   /** The group and the name of the check. Stable, so that scripts can use it. */
@@ -57,6 +60,7 @@ interface Finding {
 
 const ok = (id: string, found: string): Finding => ({ id, status: 'ok', found })
 const skip = (id: string, found: string): Finding => ({ id, status: 'skip', found })
+const unchecked = (id: string, found: string, todo: string): Finding => ({ id, status: 'unchecked', found, todo })
 const warn = (id: string, found: string, todo: string): Finding => ({ id, status: 'warn', found, todo })
 const fail = (id: string, found: string, todo: string): Finding => ({ id, status: 'fail', found, todo })
 
@@ -114,7 +118,8 @@ Environment: WEBHOOK_SECRET, SERVICE_URL, SERVICE_API_KEY, FLEETHOOK_INBOX,
 DATABASE_URL, FLEETHOOK_OPERATOR_URL, FLEETHOOK_OPERATOR_SECRET. All are also
 read from .env.
 
-Exit status: 0 no check failed, 1 a check failed, 2 bad usage.`,
+Exit status: 0 all checks passed or only warn, 1 a check failed, 2 bad usage, 3 none failed, and something could not be checked. Leave out
+what you cannot check here with --only.`,
     )
   acts<[], Given>(command, async (given, print) => {
     const about = await circumstances(given)
@@ -128,7 +133,9 @@ Exit status: 0 no check failed, 1 a check failed, 2 bad usage.`,
       }
     }
     print({ findings }, () => `\n${summary(findings)}`)
-    return findings.some(({ status }) => status === 'fail') ? 1 : 0
+    if (findings.some(({ status }) => status === 'fail')) return 1
+    const isUnchecked = findings.some(({ status }) => status === 'unchecked')
+    return isUnchecked || findings.every(({ status }) => status === 'skip') ? 3 : 0
   })
 }
 
@@ -161,20 +168,22 @@ async function* safely(group: string, findings: AsyncGenerator<Finding, void>): 
   }
 }
 
-const marks: Readonly<Record<Status, string>> = { ok: '✔', warn: '!', fail: '✖', skip: '–' }
+const marks: Readonly<Record<Status, string>> = { ok: '✔', warn: '!', fail: '✖', skip: '–', unchecked: '?' }
 
 function shown({ id, status, found, todo }: Finding): string {
   const colors = colorsFor(process.stdout)
-  const color = { ok: colors.green, warn: colors.yellow, fail: colors.red, skip: colors.dim }[status]
+  const color = { ok: colors.green, warn: colors.yellow, fail: colors.red, skip: colors.dim, unchecked: colors.yellow }[
+    status
+  ]
   const line = `  ${color(marks[status])} ${id.padEnd(20)} ${escapeControls(found)}`
   return todo === undefined ? line : `${line}\n    ${colors.bold('→')} ${escapeControls(todo)}`
 }
 
 function summary(findings: readonly Finding[]): string {
   const count = (status: Status): number => findings.filter((finding) => finding.status === status).length
-  const [failed, warned, skipped] = [count('fail'), count('warn'), count('skip')]
-  if (failed + warned + skipped === 0) return 'All checks passed.'
-  return `${count('ok')} passed, ${warned} to look at, ${failed} failed, ${skipped} not checked.`
+  const [failed, warned, missing] = [count('fail'), count('warn'), count('unchecked')]
+  if (failed + warned + missing === 0 && count('ok') > 0) return 'All checks passed.'
+  return `${count('ok')} passed, ${warned} to look at, ${failed} failed, ${missing} could not be checked.`
 }
 
 const exampleValues = ['a-long-random-value', 'the-new-secret', 'the-old-one', 'changeme', 'secret']
@@ -199,7 +208,12 @@ const mostConfigs = 25
 
 /** What the service knows about this business: its webhook, and which vehicles stream. */
 async function* webhook({ client, url }: Circumstances): AsyncGenerator<Finding, void> {
-  if (client === undefined) return yield skip('webhook.set', 'SERVICE_URL and SERVICE_API_KEY are not set')
+  if (client === undefined)
+    return yield unchecked(
+      'webhook.set',
+      'The service was not asked: SERVICE_URL and SERVICE_API_KEY are not set.',
+      'Set them in the environment or in .env.',
+    )
   const stored = await client.webhook.get().catch((error: unknown) => {
     if (error instanceof ServiceError && error.code === 'webhook_not_found') return undefined
     throw error
@@ -260,8 +274,9 @@ function noFields(error: unknown): { readonly fields: object } {
 async function* proxy({ url, variable }: Circumstances): AsyncGenerator<Finding, void> {
   const authorization = variable('WEBHOOK_SECRET') ?? ''
   if (url === undefined)
-    return yield skip('proxy.answer', 'the public address is not known: give --url, or set a webhook')
-  if (problemWithSecret(authorization) !== undefined) return yield skip('proxy.answer', 'there is no usable secret')
+    return yield unchecked('proxy.answer', 'No message was posted: the public address is not known.', 'Give --url.')
+  if (problemWithSecret(authorization) !== undefined)
+    return yield unchecked('proxy.answer', 'No message was posted: there is no usable secret.', 'Set WEBHOOK_SECRET.')
   const { protocol, hostname, origin } = url
   if (protocol === 'http:' && !isLoopback(hostname))
     return yield fail(
@@ -353,9 +368,10 @@ async function* inbox({ inbox: given, operator }: Circumstances): AsyncGenerator
   if (operator.database !== undefined && isMissing(path))
     return yield skip('inbox.file', `no file ${path}; DATABASE_URL names a Postgres, see the group postgres`)
   if (isMissing(folder))
-    return yield skip(
+    return yield unchecked(
       'inbox.file',
-      `there is no folder ${folder}: no receiver has used this inbox yet, or --inbox is missing`,
+      `There is no folder ${folder}: no receiver has used this inbox yet.`,
+      'Start the receiver, or name the file of its inbox with --inbox.',
     )
   const refused = refusedAccess(path)
   if (refused !== undefined) return yield fail('inbox.file', refused.message, refused.hint ?? '')
@@ -465,14 +481,21 @@ function deadLetters(id: string, count: number, of: string = ''): Finding {
 async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerator<Finding, void> {
   const where = operator.url ?? path
   if (operator.url === undefined && operator.database !== undefined && isMissing(path))
-    return yield skip(
+    return yield unchecked(
       'receiver.running',
-      'a receiver with postgresInbox is asked at the address where it mounts operatorRoutes: set FLEETHOOK_OPERATOR_URL',
+      'No receiver was asked: one with postgresInbox answers where it mounts operatorRoutes.',
+      'Set FLEETHOOK_OPERATOR_URL and FLEETHOOK_OPERATOR_SECRET.',
     )
   const asked = await new Operator(operator, 'receiver')
     .ask('GET', '/stats')
     .catch((error: unknown) => (error instanceof FleethookError ? error.message : codeOf(error)))
-  if (typeof asked === 'string') return yield skip('receiver.running', `no receiver answers for ${where}: ${asked}`)
+  if (typeof asked === 'string') {
+    const text = `No receiver answers for ${where}, so nothing of it was checked: ${asked}`
+    const todo = 'Is its process running? Start it, or name its inbox with --inbox, or its address with --operator.'
+    // Without a file, nobody has started it here, or it keeps its messages elsewhere.
+    const isExpected = operator.url !== undefined || !isMissing(path)
+    return yield (isExpected ? fail : unchecked)('receiver.running', text, todo)
+  }
   const stats = statsForm.parse(asked)
   if (stats.draining) return yield warn('receiver.running', 'The receiver is stopping.', 'Start it again.')
   yield ok(

@@ -186,6 +186,34 @@ describe('the command', () => {
     expect(stderr).toContain('There is no group "tsl". The groups are secret, webhook,')
   })
 
+  test('what could not be checked is no pass: a receiver that is dead fails, and anything else ends with 3', async () => {
+    const here = folder()
+    const inbox = join(here, 'inbox.db')
+    const receiver = createReceiver({ secret, log: silent, inbox: sqliteInbox({ path: inbox }) })
+    await receiver.open()
+    await receiver.drain()
+    const env = { WEBHOOK_SECRET: secret }
+    const dead = await command(['doctor', '--inbox', inbox], env, here)
+    expect(dead.stdout).toMatch(
+      /✖ receiver\.running +No receiver answers for .*, so nothing of it was checked: .*\n +→ Is its process running/,
+    )
+    expect(dead.stdout).toMatch(/ 1 failed, 2 could not be checked\.\n$/)
+    expect(dead.status).toBe(1)
+    for (const [only, line] of [
+      ['secret,webhook', /\? webhook\.set +The service was not asked: /],
+      ['secret,proxy', /\? proxy\.answer +No message was posted: the public address is not known\.\n +→ Give --url/],
+      ['receiver', /\? receiver\.running +No receiver answers for /],
+      ['postgres', /– postgres\.server/],
+    ] as const) {
+      const { status, stdout } = await command(['doctor', '--only', only], env, here)
+      expect(stdout, only).toMatch(line)
+      expect(stdout, only).not.toContain('All checks passed')
+      expect(status, only).toBe(3)
+    }
+    // There is no Postgres here, so nothing is missing.
+    expect((await command(['doctor', '--only', 'secret,postgres'], env, here)).status).toBe(0)
+  })
+
   test('finds the handler that fails: dead letters in the inbox, with the command that shows them', async () => {
     const here = folder()
     const inbox = join(here, 'inbox.db')
