@@ -90,7 +90,7 @@ export function missingMeasure(last: MissingReport | undefined): Measure {
     name: 'fleethook.vehicles.missing',
     unit: '{vehicle}',
     type: 'gauge',
-    help: 'Shared vehicles that are not heard, as of the last hour.',
+    help: 'Shared vehicles that are not heard, as of the last hour; with the option `missing`.',
     samples: last === undefined || last.error !== undefined ? [] : by('fleethook.reason', counts),
   }
 }

@@ -312,7 +312,7 @@ describe('the page and the examples', () => {
       const own = new Set([...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name))
       const rows = [...readFileSync('docs/observing.md', 'utf8').matchAll(/^\| `(fleethook_\w+)`[^|]*\| (.+?) *\|$/gm)]
       // With `serve` alone, and with two secrets.
-      const elsewhere = /Kafka|Postgres|brokers|SQLite only|certificate|place in the list/
+      const elsewhere = /Kafka|Postgres|brokers|SQLite only|certificate|place in the list|with the option/
       const missing = rows.filter(([, name = '', help = '']) => !own.has(name) && !elsewhere.test(help))
       expect(missing.map(([, name]) => name)).toEqual([])
       expect(Number(samples(text).get('fleethook_inbox_used_ratio'))).toBeLessThan(0.5)
