@@ -43,7 +43,7 @@ const frequent = [
 
 function valueOf(name: string): unknown {
   const type = fields[name] ?? 'any'
-  if (typeof type === 'object') return type.enum[below(type.enum.length)]
+  if (typeof type === 'object' && 'enum' in type) return type.enum[below(type.enum.length)]
   switch (type) {
     case 'number':
       return Math.round(random() * 100_000) / 1000

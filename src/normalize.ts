@@ -14,6 +14,8 @@ export {
   type FieldName,
   type FieldType,
   type FieldValues,
+  type LimitedType,
+  type Limits,
   type OtherField,
   type ValueOf,
 } from './events/fields.ts'

@@ -85,14 +85,18 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   const noteRefused = reports.refusals.note
   const checkSecret = createSecretCheck(settings.secret, settings.log)
   const receipts = new Receipts({
-    normalizer: createNormalizer({ ...settings, onDrift: (field, seen) => reports.drift.note(field, seen) }),
+    normalizer: createNormalizer({
+      ...settings,
+      onDrift: (field, seen) => reports.drift.note(field, seen, 'undecoded'),
+    }),
     clock,
     mostMessages: limits.pendingMessages,
     onClockBehind: reports.noteClockBehind,
     ids,
   })
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
-  const vehicles = vehiclesPart?.keep({ ...settings, note: reports.noteState, clocksBehind: reports.clocksBehind })
+  const { noteState: note, clocksBehind, drift } = reports
+  const vehicles = vehiclesPart?.keep({ ...settings, note, clocksBehind, drift })
   const registry = new Registry(settings.fields, vehicles, settings.branch)
   const behind: Behind = { byName: new Map(), branches: undefined, opened: undefined }
   const intake = new Intake({ settings, registry, receipts, reports, vehicles, behind, operatedBy })

@@ -9,13 +9,51 @@ export interface EnumType {
 }
 
 /**
+ * What physics allows for the numbers of a field, in its own unit, so that one odd value is not believed (docs/vehicles.md, "What is
+ * believed"). Wide limits only: what they forbid counts when the next value confirms it, or never. Without any, every value counts.
+ */
+export interface Limits {
+  /** No value is less. */
+  readonly least?: number
+  /** No value is more. */
+  readonly most?: number
+  /** The most that it changes in a minute. Default: any. */
+  readonly perMinute?: number
+  /** The most that two values differ that were reported at the same time or nearly so. Default 0, and without `perMinute` any. */
+  readonly atOnce?: number
+  /** It never falls, as an odometer. */
+  readonly counter?: true
+  /** It is a counter that begins again at 0, as the energy of a charge. */
+  readonly restarts?: true
+  /** A counter may step back by this, because it is rounded or corrected. Default 0. */
+  readonly back?: number
+}
+
+/** A `number` or a `location` with limits. They replace those of the built-in catalogue, and `{}` has none. A place has no bounds, and its unit is the meter. */
+export type LimitedType = { readonly number: Limits } | { readonly location: Pick<Limits, 'perMinute' | 'atOnce'> }
+
+/**
  * The type of a field's values.
  *
  * - `timestamp` is a number of seconds since the epoch.
  * - `any` is for a field whose type is not known: the value is taken out of its wrapper and otherwise left as it was sent.
+ * - `{ number: { least: 0, perMinute: 5 } }` is a number of which physics says more: see {@link Limits}.
  */
 export type FieldType =
-  'string' | 'number' | 'boolean' | 'location' | 'doors' | 'tires' | 'time' | 'timestamp' | 'any' | EnumType
+  | 'string'
+  | 'number'
+  | 'boolean'
+  | 'location'
+  | 'doors'
+  | 'tires'
+  | 'time'
+  | 'timestamp'
+  | 'any'
+  | EnumType
+  | LimitedType
+
+/** A type without limits. */
+export type UnlimitedType = Exclude<FieldType, LimitedType>
 
 /**
  * Field name to the type of its values, as in the option `fields`.
@@ -24,7 +62,7 @@ export type FieldType =
  * ```ts
  * import type { FieldCatalogue } from 'fleethook'
  *
- * export const fields = { CabinHumidity: 'number', Mood: { enum: ['Calm', 'Angry'] } } as const satisfies FieldCatalogue
+ * export const fields = { CabinHumidity: { number: { least: 0, most: 100 } }, Mood: { enum: ['Calm', 'Angry'] } } as const satisfies FieldCatalogue
  * ```
  */
 export interface FieldCatalogue {
@@ -34,13 +72,13 @@ export interface FieldCatalogue {
 /** The value that a {@link FieldType} stands for, without the `null` that every field can have. */
 export type ValueOf<T extends FieldType> = T extends { readonly enum: readonly (infer Constant)[] }
   ? Constant
-  : T extends 'number' | 'timestamp'
+  : T extends 'number' | 'timestamp' | { readonly number: unknown }
     ? number
     : T extends 'string'
       ? string
       : T extends 'boolean'
         ? boolean
-        : T extends 'location'
+        : T extends 'location' | { readonly location: unknown }
           ? Location
           : T extends 'doors'
             ? Doors
@@ -86,7 +124,25 @@ export type FieldValues<Fields extends FieldCatalogue = BuiltInFields> = {
 /** The built-in catalogue extended by your own. Your type wins for a name that is in both. */
 export type ExtendedBy<Fields extends FieldCatalogue> = string extends keyof Fields
   ? BuiltInFields
-  : Omit<BuiltInFields, keyof Fields> & Fields
+  : Omit<BuiltInFields, keyof Fields> & { readonly [Name in keyof Fields]: WithoutLimits<Fields[Name]> }
+
+/** Limits change no type: a receiver with limits for fields of the built-in catalogue is a receiver like any other. */
+type WithoutLimits<Type extends FieldType> = Type extends { readonly number: unknown }
+  ? 'number'
+  : Type extends { readonly location: unknown }
+    ? 'location'
+    : Type
+
+/** The limits that a type states, if it does. */
+export function limitsOf(type: FieldType): Limits | undefined {
+  if (typeof type !== 'object') return undefined
+  return 'number' in type ? type.number : 'location' in type ? type.location : undefined
+}
+
+/** The type without its limits. */
+export function plainType(type: FieldType): UnlimitedType {
+  return typeof type !== 'object' || 'enum' in type ? type : 'number' in type ? 'number' : 'location'
+}
 
 /** Reads lines of `type:Name Name …` (an enum is `Prefix=Constant …`): a third of the size of an object. */
 function readCatalogue(text: string): Readonly<Record<string, FieldType>> {

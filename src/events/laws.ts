@@ -1,13 +1,18 @@
-import type { FieldCatalogue } from './fields.ts'
+import { FleethookError } from '../base/errors.ts'
+import { isObject } from '../base/options.ts'
+import { type FieldCatalogue, type LimitedType, type Limits, limitsOf, plainType } from './fields.ts'
+import { builtInLimits } from './limits.generated.ts'
 
 /** What physics allows for the values of a field. Units are those of the field; a place is in meters. */
 export interface Law {
   /** A counter never falls, unless it `restarts`. A level goes both ways. A place is a `Location`. */
   readonly kind: 'counter' | 'level' | 'place'
-  /** The most that it changes in a minute. */
+  /** The most that it changes in a minute. `Infinity`: any value can follow any other. */
   readonly perMinute: number
   /** The most that two values differ at once: rounding, delayed sending, the interval of a field. */
   readonly atOnce: number
+  /** A counter may step back by this: rounding, or a correction of it. Left out: 0. */
+  readonly back?: number
   /** It can never be less, or more. */
   readonly least?: number
   readonly most?: number
@@ -15,17 +20,63 @@ export interface Law {
   readonly restarts?: true
 }
 
-const laws: Readonly<Record<string, Law>> = {
-  Odometer: { kind: 'counter', perMinute: 3, atOnce: 2, least: 0 },
-  ACChargingEnergyIn: { kind: 'counter', perMinute: 2, atOnce: 2, least: 0, restarts: true },
-  DCChargingEnergyIn: { kind: 'counter', perMinute: 10, atOnce: 1, least: 0, restarts: true },
-  EnergyRemaining: { kind: 'level', perMinute: 10, atOnce: 5, least: 0 },
-  BatteryLevel: { kind: 'level', perMinute: 10, atOnce: 5, least: 0, most: 100 },
-  Soc: { kind: 'level', perMinute: 10, atOnce: 5, least: 0, most: 100 },
-  Location: { kind: 'place', perMinute: 5_000, atOnce: 500 },
+const laws: ReadonlyMap<string, Law> = /* @__PURE__ */ new Map(
+  builtInLimits.flatMap(([names, type]) => names.split(' ').map((name): [string, Law] => [name, lawIn(type)])),
+)
+
+/**
+ * The law of a field. `undefined`: any value can follow any other. A type in the business's own catalogue that has limits replaces the law,
+ * one that has none keeps it.
+ */
+export function lawOf(field: string, ownFields: FieldCatalogue = {}): Law | undefined {
+  const own = Object.hasOwn(ownFields, field) ? ownFields[field] : undefined
+  if (typeof own === 'object') return 'enum' in own ? undefined : lawIn(own)
+  const builtIn = laws.get(field)
+  // A field of the same name that is something else.
+  const isAnother = own !== undefined && own !== (builtIn?.kind === 'place' ? 'location' : 'number')
+  return isAnother ? undefined : builtIn
 }
 
-/** The law of a field. `undefined`: any value can follow any other. A field of the business's own has the law that its catalogue gives it. */
-export function lawOf(field: string, _ownFields: FieldCatalogue = {}): Law | undefined {
-  return Object.hasOwn(laws, field) ? laws[field] : undefined
+function lawIn(type: LimitedType): Law {
+  const {
+    counter,
+    restarts,
+    perMinute = Infinity,
+    atOnce = 0,
+    ...others
+  }: Limits = 'location' in type ? type.location : type.number
+  const kind = 'location' in type ? 'place' : counter === true || restarts === true ? 'counter' : 'level'
+  // Without a limit to its pace, any value can follow.
+  const paced = { kind, perMinute, atOnce: perMinute === Infinity ? Infinity : atOnce } as const
+  return restarts === true ? { ...paced, ...others, restarts } : { ...paced, ...others }
 }
+
+const flags: readonly string[] = ['counter', 'restarts']
+const amounts: readonly string[] = ['perMinute', 'atOnce', 'back']
+const bounds: readonly string[] = ['least', 'most']
+
+/** Throws `option_invalid` for limits of a field of the business's own that are none. */
+export function checkLimits(ownFields: FieldCatalogue): void {
+  for (const [field, type] of Object.entries(ownFields)) {
+    const limits: unknown = limitsOf(type)
+    if (limits === undefined) continue
+    const kind = plainType(type)
+    const known = kind === 'location' ? ['perMinute', 'atOnce'] : [...flags, ...amounts, ...bounds]
+    for (const [name, value] of Object.entries(isObject(limits) ? limits : {})) {
+      if (value === undefined) continue
+      if (!known.includes(name))
+        throw wrong(`fields.${field}.${String(kind)}.${name} is no limit`, `Use ${known.join(', ')}.`)
+      if (flags.includes(name)) {
+        if (value !== true)
+          throw wrong(`fields.${field}.number.${name} is ${String(value)}`, 'Write true, or leave it out.')
+      } else if (!Number.isFinite(value) || (amounts.includes(name) && Number(value) < 0))
+        throw wrong(
+          `fields.${field}.${String(kind)}.${name} is ${String(value)}`,
+          amounts.includes(name) ? 'It is a number from 0 up.' : 'It is a number.',
+        )
+    }
+  }
+}
+
+const wrong = (problem: string, hint: string): FleethookError =>
+  new FleethookError('option_invalid', `${problem}.`, { hint })

@@ -13,7 +13,7 @@ import type {
   VehicleDataEvent,
   VehicleError,
 } from './event.ts'
-import { builtInFields, type FieldType, type FieldValues } from './fields.ts'
+import { builtInFields, type FieldValues, plainType, type UnlimitedType } from './fields.ts'
 import type { Doors, FieldValue, Json, Location, Tires, TimeOfDay } from './values.ts'
 
 /** Gives a schema the JSON Schema that zod cannot derive from it. */
@@ -59,7 +59,7 @@ const tires: z.ZodMiniType<Tires> = z.object({
 const timeOfDay: z.ZodMiniType<TimeOfDay> = z.object({ hour: z.int(), minute: z.int(), second: z.int() })
 
 /** The schema of a value of this type, without the `null` that every field can be. */
-function valueOf(type: FieldType): z.ZodMiniType {
+function valueOf(type: UnlimitedType): z.ZodMiniType {
   if (typeof type === 'object') return z.enum([...type.enum])
   switch (type) {
     case 'string':

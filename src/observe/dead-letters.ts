@@ -105,6 +105,17 @@ export interface KnownVehicle {
   readonly isOnlineCertain: boolean
   readonly seenAt: Date | undefined
   readonly timers: readonly { readonly edge: string; readonly since: Date; readonly dueAt: Date }[]
+  /** Values that physics forbids, by field. */
+  readonly odd?: readonly OddValues[] | undefined
+}
+
+/** What a vehicle sent of a field, and the newest state does not believe. */
+export interface OddValues {
+  readonly field: string
+  /** A value that could not follow the newest one, and when the vehicle sent it. It counts once the next value confirms it. */
+  readonly held: { readonly value: unknown; readonly at: Date } | undefined
+  /** How many values were left out. */
+  readonly leftOut: number
 }
 
 /** A message that the inbox keeps. */

@@ -145,10 +145,12 @@ export interface Stats {
    * in this process, and it does not know those of others.
    */
   readonly failing: Failing | undefined
-  /** Values that did not read as the type in the catalogue. */
+  /** Values that did not read as the type in the catalogue, and those that the part `vehicles` did not believe. */
   readonly drift: readonly Drift[]
   /** The number of those values, also of fields for which `drift` has no row left. */
   readonly drifted: number
+  /** How many of them were not believed: see "What is believed" in docs/vehicles.md. */
+  readonly unbelieved: number
   /** Vehicles whose clock was set back and did not come back, by their messages since the start. */
   readonly clocksBehind: number
   /**

@@ -141,7 +141,12 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
     counter('requests.refused', 'request', 'Requests that were refused.', by('error.type', refused)),
     counter('handler.retries', 'attempt', 'Attempts after the first.', one(stats.retried)),
     counter('handler.discards', 'message', 'Messages that a handler discarded.', one(stats.discarded)),
-    counter('values.drifted', 'value', 'Values of another type than in the catalogue.', one(stats.drifted)),
+    counter(
+      'values.drifted',
+      'value',
+      'Values of another type than in the catalogue, or that were not believed.',
+      by('fleethook.reason', { undecoded: stats.drifted - stats.unbelieved, unbelieved: stats.unbelieved }),
+    ),
     gauge('pending.messages', '{message}', 'Messages that wait or are being handled.', pending.messages),
     gauge('pending.size', 'By', 'Size of the pending messages.', pending.bytes),
     gauge('pending.oldest.age', 's', 'Age of the oldest pending message.', seconds(age)),

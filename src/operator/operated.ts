@@ -103,6 +103,7 @@ function statsOf({ parts, core, inbox, gaps, isHere, isDraining }: Intake): Stat
     refused: { ...reports.refusals.counts },
     drift: reports.drift.list(),
     drifted: reports.drift.total(),
+    unbelieved: reports.drift.unbelieved(),
     clocksBehind: reports.clocksBehind.size,
     certificateUntilMs: reports.certificateUntilMs,
     draining: isDraining,

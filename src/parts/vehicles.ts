@@ -3,6 +3,8 @@ import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { checkOptions, isObject, required, type Rules, wholeNumber } from '../base/options.ts'
 import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from '../events/fields.ts'
+import { checkLimits } from '../events/laws.ts'
+import type { DriftReport } from '../wire/drift.ts'
 import type { Message } from '../core/message.ts'
 import type { Happening } from '../core/handler.ts'
 import type { GivenFilter, Subjects } from '../core/registry.ts'
@@ -63,6 +65,8 @@ interface VehiclesHost {
   readonly note: (line: string, details: Record<string, unknown>, vin?: string) => void
   /** For the VINs of vehicles whose clock was set back. */
   readonly clocksBehind: Set<string>
+  /** Counts the values that are not believed. */
+  readonly drift: DriftReport
 }
 
 /**
@@ -103,6 +107,7 @@ export class KeptVehicles implements Subjects {
     }
     const names = fields === 'all' ? undefined : fields
     checkNames(names, deltas, ownFields)
+    checkLimits(ownFields)
     this.#host = host
     this.#slots = new Slots({ fields: names, deltas }, ownFields, (reason) =>
       // What to do: By `reason`: it exceeds a [limit](vehicles.md#limits), or the states for a new rule cannot be read, which is tried again each
@@ -172,6 +177,7 @@ export class KeptVehicles implements Subjects {
       clock,
       newestSeq: () => ids.newestSeq,
       clockRead: (vin, behindMs) => this.#clockRead(vin, behindMs),
+      oddSeen: ({ field, kind, reason }) => this.#host.drift.note(field, kind, reason),
       forgets: forgets && { ...forgets, failed },
     })
   }

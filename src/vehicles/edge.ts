@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts'
 import type { Alert, FleetEvent } from '../events/event.ts'
 import type { BuiltInFields, FieldCatalogue, FieldName, FieldValues, OtherField } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
+import type { OddValues } from '../observe/dead-letters.ts'
 import type { Due } from '../inbox/vehicle-store.ts'
 
 /**
@@ -20,8 +21,9 @@ import type { Due } from '../inbox/vehicle-store.ts'
 export interface VehicleView<Fields extends FieldCatalogue = BuiltInFields> {
   readonly vin: string
   /**
-   * The last value that the vehicle reported. It stays while the vehicle reports no value: see `invalidSince`. It is `null` only for
-   * a field whose `null` means none, such as `DestinationName`. `undefined`: never reported.
+   * The last value that the vehicle reported and that can be true: one that physics forbids after the value before it counts when the next one
+   * confirms it. The value stays while the vehicle reports none: see `invalidSince`. It is `null` only for a field whose
+   * `null` means none, such as `DestinationName`. `undefined`: never reported.
    */
   value<Name extends FieldName<Fields> | OtherField>(field: Name): FieldValues<Fields>[Name]
   /** When the vehicle sent that value: its own clock, but never later than the receipt. */
@@ -55,6 +57,8 @@ export interface VehicleView<Fields extends FieldCatalogue = BuiltInFields> {
   readonly moment: Date
   /** The vehicle's clock was set back by this much and did not come back. All times of the vehicle are corrected by it. */
   readonly clockBehindMs: number | undefined
+  /** What physics forbids: by field, a value that waits to be confirmed, and how many were left out. `undefined`: a view that is not the receiver's. */
+  readonly odd?: readonly OddValues[] | undefined
   /** What edges with a time wait for, such as `starts(…).after({ minutes: 30 })`. The next one first. */
   readonly timers: readonly PendingTimer[]
 }

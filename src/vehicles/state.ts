@@ -1,8 +1,11 @@
 import type { FleetEvent } from '../events/event.ts'
 import { type FieldCatalogue, isInCatalogue } from '../events/fields.ts'
+import { type Law, lawOf } from '../events/laws.ts'
 import type { FieldValue } from '../events/values.ts'
+import type { OddValues } from '../observe/dead-letters.ts'
 import { firstSeqAt, isClockBehind } from '../inbox/delivery-id.ts'
 import { dueOf, type StoredVehicle } from '../inbox/vehicle-store.ts'
+import { canBe, judged, type Reading } from './belief.ts'
 import {
   arrivedMs,
   type ClockMemory,
@@ -17,6 +20,7 @@ import {
   type Stamp,
   stampOf,
 } from './clock.ts'
+import type { DriftReason } from '../wire/drift.ts'
 import { documentValues } from './document.ts'
 import type { AnyVehicleView, Change, EdgeMemory, EdgeTimer, PendingTimer } from './edge.ts'
 import { type Lag, wakeMs } from './lag.ts'
@@ -76,6 +80,8 @@ export function lengthOf(value: unknown): number {
 export class Slots {
   readonly names: string[] = []
   readonly deltas: (number | undefined)[] = []
+  /** By slot: what physics allows. `undefined`: everything. */
+  readonly laws: (Law | undefined)[] = []
   /** By slot: the longest state in which the field may grow. */
   readonly room: number[] = []
   /** Call it with the reason when a value that messages have is not kept. */
@@ -124,6 +130,7 @@ export class Slots {
     const slot = this.names.push(name) - 1
     this.room.push(room)
     this.deltas.push(delta)
+    this.laws.push(lawOf(name, this.#ownFields))
     this.#slots.set(name, slot)
     return slot
   }
@@ -153,6 +160,14 @@ type Connections = Readonly<Record<string, Stamp>>
 const mostConnections = 8
 
 type Memory = Readonly<Record<string, EdgeMemory>>
+
+/** What was not believed of a field. */
+interface Doubt {
+  /** How many values were left out. */
+  readonly left: number
+  /** The value that waits for the next one to confirm it. */
+  readonly held: Reading | undefined
+}
 
 /** What edges wait for, by the name of the edge. */
 export type Timers = Readonly<Record<string, EdgeTimer>>
@@ -200,6 +215,8 @@ export class VehicleState implements StoredVehicle {
   readonly invalid: Readonly<Record<number, Stamp>> | undefined
   /** By slot: the last value that was reported as a change, for fields with a `delta`. */
   readonly bases: Readonly<Record<number, number>> | undefined
+  /** By slot: what was not believed. */
+  readonly doubts: Readonly<Record<number, Doubt>> | undefined
   readonly link: Link | undefined
   /** What edges remember, by the name of the edge. */
   readonly memory: Memory | undefined
@@ -225,6 +242,7 @@ export class VehicleState implements StoredVehicle {
     this.length = parts.length
     this.invalid = parts.invalid
     this.bases = parts.bases
+    this.doubts = parts.doubts
     this.link = parts.link
     this.memory = parts.memory
     this.timers = parts.timers
@@ -246,6 +264,7 @@ export class VehicleState implements StoredVehicle {
       gapTo: -1,
       invalid: undefined,
       bases: undefined,
+      doubts: undefined,
       link: undefined,
       memory: undefined,
       timers: undefined,
@@ -297,6 +316,7 @@ export class VehicleState implements StoredVehicle {
       length,
       invalid: orNone(invalid),
       bases: orNone(bases),
+      doubts: readDoubts(row.odd, slots),
       link: row.link && {
         online: row.link.online,
         state: row.link.state,
@@ -315,6 +335,7 @@ export class VehicleState implements StoredVehicle {
 
   get bytes(): number {
     let bytes = 300 + this.length + 40 * this.values.length + 8 * (this.aheads?.length ?? 0)
+    for (const _ in this.doubts) bytes += 80
     for (const name in this.memory) {
       const remembered = this.memory[name]
       bytes += typeof remembered === 'string' ? remembered.length + 40 : 40
@@ -355,7 +376,7 @@ export class VehicleState implements StoredVehicle {
             ? known
             : [...known, invalidMs ?? null, base ?? null]
     }
-    const { link, memory, timers, lag, rules, gapTo, dueMs, newestMs, clock } = this
+    const { link, memory, timers, lag, rules, gapTo, dueMs, newestMs, clock, doubts } = this
     const row: StoredState = {
       due: dueMs,
       rules,
@@ -366,6 +387,7 @@ export class VehicleState implements StoredVehicle {
       gapTo: gapTo < 0 ? undefined : gapTo,
       newest: newestMs === neverSent ? undefined : newestMs,
       clock,
+      odd: doubts && writtenDoubts(doubts, this.slots),
       // The largest part changes least: at the end, Postgres logs nothing of it.
       memory,
     }
@@ -431,6 +453,30 @@ interface StoredState {
   readonly gapTo?: number | undefined
   readonly newest?: number | undefined
   readonly clock?: ClockMemory | undefined
+  /** By field: the number of values that were left out, and the value that waits to be confirmed. */
+  readonly odd?: Readonly<Record<string, readonly [left: number, ...held: readonly [] | Reading]>> | undefined
+}
+
+function writtenDoubts(doubts: Readonly<Record<number, Doubt>>, { names }: Slots): NonNullable<StoredState['odd']> {
+  // Without a prototype: a field can have any name.
+  const odd: Record<string, NonNullable<StoredState['odd']>[string]> = Object.create(null)
+  for (const [slot, { left, held }] of Object.entries(doubts)) {
+    const name = names[Number(slot)]
+    if (name !== undefined) odd[name] = held === undefined ? [left] : [left, ...held]
+  }
+  return odd
+}
+
+function readDoubts(odd: StoredState['odd'], slots: Slots): Readonly<Record<number, Doubt>> | undefined {
+  if (odd === undefined) return undefined
+  const doubts: Record<number, Doubt> = {}
+  for (const [name, [left, heldMs, held]] of Object.entries(odd)) {
+    const slot = slots.slotOf(name)
+    // The law may have changed since.
+    if (slot === undefined || slots.laws[slot] === undefined) continue
+    doubts[slot] = { left, held: heldMs === undefined || held === undefined ? undefined : [heldMs, held] }
+  }
+  return orNone(doubts)
 }
 
 /** The last moment that a date can have, in milliseconds since the epoch. */
@@ -529,6 +575,15 @@ export interface Applied {
   readonly changes: readonly Change[]
   /** The slots of the fields that changed or became certain. */
   readonly touched: readonly number[]
+  /** The values that the message left out: its own, or one before it that it did not confirm. */
+  readonly odd: readonly Odd[]
+}
+
+/** A value that is left out. */
+export interface Odd {
+  readonly field: string
+  readonly kind: 'number' | 'location'
+  readonly reason: Exclude<DriftReason, 'undecoded'>
 }
 
 /**
@@ -540,17 +595,21 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
   const { event, seq, gapTo } = arrival
   // With Postgres, a message can be committed behind a newer one. The state after it is newer than the one before all the same.
   const common = { seq: Math.max(before.seq + 1, seq), seenMs: event.receivedAt.getTime() }
-  const own = (after: VehicleState, sentMs: number): Applied => ({ after, sentMs, changes: nothing, touched: nothing })
+  const own = (after: VehicleState, sentMs: number): Applied => ({
+    ...{ after, sentMs },
+    ...{ changes: nothing, touched: nothing, odd: nothing },
+  })
   const bySelf = sentAt(event.at.getTime(), arrivedMs(event, seq), neverSent)
   switch (event.topic) {
     case 'data': {
       const reading = readClock(before, event, seq)
       const draft = new Draft(afterSetBack(before, reading, seq), common, reading, gapTo)
       const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
+      const hasTime = event.meta.createdAtMissing !== true
       for (const name in data) {
         const value = data[name]
         if (value === undefined || (value === null && Object.hasOwn(event.undecoded, name))) continue
-        draft.add(name, value, reading.sent, false)
+        draft.add(name, value, reading.sent, { hasTime })
       }
       return draft
     }
@@ -559,8 +618,11 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
       const newestMs = Math.max(before.newestMs, bySelf.atMs)
       const draft = new Draft(before, common, { sent: bySelf, newestMs, memory: before.clock }, gapTo)
       const receivedMs = arrivedMs(event, seq)
-      for (const { field, value, atMs, tolerance } of documentValues(event.vehicleData, bySelf.atMs))
-        draft.add(field, value, sentAt(atMs, receivedMs, before.newestMs), true, tolerance)
+      for (const { field, value, atMs, tolerance } of documentValues(event.vehicleData, bySelf.atMs)) {
+        // A section can have a time of its own.
+        const hasTime = event.meta.createdAtMissing !== true || atMs !== bySelf.atMs
+        draft.add(field, value, sentAt(atMs, receivedMs, before.newestMs), { hasTime, isDocument: true, tolerance })
+      }
       return draft
     }
     case 'state':
@@ -604,6 +666,22 @@ interface Difference {
   readonly invalid: boolean
 }
 
+/** How a value came. */
+interface HowSent {
+  /** Whether its time is the vehicle's. That of its receipt says nothing about how fast a value changed. */
+  readonly hasTime: boolean
+  readonly isDocument?: boolean
+  /** The document rounds: a smaller difference does not count. */
+  readonly tolerance?: number
+}
+
+/** A value that is believed, and since when. */
+interface Taken {
+  readonly value: FieldValue
+  readonly sent: Sent
+  readonly sinceMs: number
+}
+
 /** Builds the next state. It copies a list only when it must change it, because every message makes a state. */
 class Draft implements Applied {
   readonly #before: VehicleState
@@ -619,6 +697,8 @@ class Draft implements Applied {
   #ownInvalid: Record<number, Stamp> | undefined
   #ownAheads: number[] | undefined
   #ownBases: Record<number, number> | undefined
+  #ownDoubts: Record<number, Doubt> | undefined
+  #odd: Odd[] | undefined
   #changes: readonly Change[] | undefined
 
   constructor(
@@ -639,55 +719,109 @@ class Draft implements Applied {
   }
 
   /** Adds a value that a message reports. `null` in a document says nothing about the field, unless its `null` means none. */
-  add(field: string, value: FieldValue, sent: Sent, isDocument: boolean, tolerance: number = 0): void {
+  add(field: string, value: FieldValue, sent: Sent, how: HowSent): void {
     const before = this.#before
     const slot = before.slots.slotOf(field)
     if (slot === undefined) return
     const known = before.values[slot]
     if (known !== undefined && this.#isOlder(slot, sent, before.time(slot, 0))) return
-    const invalid = before.invalid?.[slot]
-    const isNone = value === null && !nullMeansNone.has(field)
-    if (isNone && (known === undefined || isDocument)) return
-    const { atMs } = sent
-    // Where two times say nothing about the order, the earlier message has the later time.
-    const knownMs = Math.min(before.time(slot, 0), atMs)
-    const acrossGap = known !== undefined && before.time(slot, 1) <= this.#uncertainTo
-    if (isNone) {
-      if (invalid !== undefined) return
-      this.#invalid()[slot] = stampOf(sent)
-      this.#change({ slot, from: known, to: null, fromMs: knownMs, atMs, acrossGap, invalid: true })
+    if (value === null && !nullMeansNone.has(field)) {
+      const isNew = before.invalid?.[slot] === undefined
+      if (known !== undefined && how.isDocument !== true && isNew) this.#addNone(slot, known, sent)
       return
     }
+    const law = before.slots.laws[slot]
+    const taken = law === undefined ? { value, sent, sinceMs: sent.atMs } : this.#judge(law, slot, value, sent, how)
+    if (taken !== undefined) this.#take(slot, taken, how)
+  }
+
+  #addNone(slot: number, known: FieldValue, sent: Sent): void {
+    const { atMs } = sent
+    this.#invalid()[slot] = stampOf(sent)
+    const fromMs = Math.min(this.#before.time(slot, 0), atMs)
+    this.#change({ slot, from: known, to: null, fromMs, atMs, acrossGap: this.#isAcrossGap(slot), invalid: true })
+  }
+
+  /** What the state takes of a value, if it is believed. It can bring the one that was held with it. */
+  #judge(law: Law, slot: number, value: FieldValue, sent: Sent, { hasTime }: HowSent): Taken | undefined {
+    const before = this.#before
+    const known = before.values[slot]
+    const held = before.doubts?.[slot]?.held
+    const taken = { value, sent, sinceMs: sent.atMs }
+    if (!canBe(law, value)) return this.#leaveOut(slot, 'impossible', held)
+    // What an earlier version believed is nothing to compare with.
+    if (known === undefined || !canBe(law, known) || !hasTime) {
+      if (held !== undefined) this.#leaveOut(slot, 'unconfirmed', undefined)
+      return taken
+    }
+    const next: Reading = [sent.atMs, value]
+    const belief = judged(law, [sent.atMs - this.#msSince(slot, sent), known], held, next)
+    if (belief.isOneOut) this.#leaveOut(slot, 'unconfirmed', belief.held)
+    else if (belief.held !== held) this.#setDoubt(slot, 0, belief.held)
+    const [first, last] = [belief.with, belief.believed]
+    if (first === undefined) return last === next ? taken : undefined
+    const sinceMs = isDeepEqual(first[1], last[1]) ? first[0] : last[0]
+    return { value: last[1], sent: last === next ? sent : sentOf(last[0]), sinceMs }
+  }
+
+  /** How long after the known value of a slot a message was sent. Two times of a clock that was ahead say more than their receipts. */
+  #msSince(slot: number, sent: Sent): number {
+    const before = this.#before
+    const ms = sent.atMs - before.time(slot, 0)
+    if (before.aheads === undefined && sent.aheadMs === 0) return ms
+    return Math.max(ms, Math.abs(saidMs(sent) - saidMs({ ...before.ahead(slot), atMs: before.time(slot, 0) })))
+  }
+
+  #leaveOut(slot: number, reason: Odd['reason'], held: Reading | undefined): undefined {
+    const { names, laws } = this.#before.slots
+    const kind = laws[slot]?.kind === 'place' ? 'location' : 'number'
+    ;(this.#odd ??= []).push({ field: names[slot] ?? '', kind, reason })
+    this.#setDoubt(slot, 1, held)
+  }
+
+  #setDoubt(slot: number, more: number, held: Reading | undefined): void {
+    const doubts = (this.#ownDoubts ??= { ...this.#after.doubts })
+    const left = (doubts[slot]?.left ?? 0) + more
+    if (left === 0 && held === undefined) delete doubts[slot]
+    else doubts[slot] = { left, held }
+  }
+
+  #take(slot: number, { value, sent, sinceMs }: Taken, { isDocument, tolerance = 0 }: HowSent): void {
+    const before = this.#before
+    const known = before.values[slot]
+    const invalid = before.invalid?.[slot]
+    const { atMs } = sent
     const ofValue = lengthOf(value)
-    const length = this.#after.length + ofValue - (known === undefined ? -field.length : lengthOf(known))
+    const named = before.slots.names[slot]?.length ?? 0
+    const length = this.#after.length + ofValue - (known === undefined ? -named : lengthOf(known))
     if (length > Math.max(before.slots.room[slot] ?? 0, this.#after.length)) {
       before.slots.leftOut(ofValue === Infinity ? 'a value is too large or nested too deep' : 'its state is full')
       return
     }
     this.#after.length = length
+    // Where two times say nothing about the order, the earlier message has the later time.
+    const knownMs = Math.min(before.time(slot, 0), atMs)
+    const acrossGap = known !== undefined && this.#isAcrossGap(slot)
     const isSame = known !== undefined && this.#isSame(slot, known, value, tolerance)
-    this.#set(slot, isDocument && isSame ? known : value, atMs, isSame ? Math.min(before.time(slot, 2), atMs) : atMs)
+    const since = isSame ? Math.min(before.time(slot, 2), sinceMs) : sinceMs
+    this.#set(slot, isDocument === true && isSame ? known : value, atMs, since)
     this.#setAhead(slot, sent)
     // A null that overtook this value is newer.
     const isBack = invalid !== undefined && !isOlder(sent, invalid)
     if (isBack) delete this.#invalid()[slot]
-    if (known === undefined)
-      this.#change({ slot, from: undefined, to: value, fromMs: undefined, atMs, acrossGap, invalid: false })
-    else if (!isSame)
-      this.#change({ slot, from: this.#from(slot, known), to: value, fromMs: knownMs, atMs, acrossGap, invalid: false })
+    const change = { slot, to: value, atMs: sinceMs, acrossGap, invalid: false }
+    if (known === undefined) this.#change({ ...change, from: undefined, fromMs: undefined })
+    else if (!isSame) this.#change({ ...change, from: this.#from(slot, known), fromMs: knownMs })
     else if (isBack)
-      this.#change({
-        slot,
-        from: null,
-        to: value,
-        fromMs: Math.min(sentOf(invalid).atMs, atMs),
-        atMs,
-        acrossGap,
-        invalid: true,
-      })
+      this.#change({ ...change, from: null, fromMs: Math.min(sentOf(invalid).atMs, atMs), invalid: true })
     else if (acrossGap) (this.#certain ??= []).push(slot)
     if (before.slots.deltas[slot] !== undefined && typeof value === 'number' && !isSame)
       (this.#ownBases ??= { ...this.#after.bases })[slot] = value
+  }
+
+  /** Whether messages may be missing since the known value of a slot was reported. */
+  #isAcrossGap(slot: number): boolean {
+    return this.#before.time(slot, 1) <= this.#uncertainTo
   }
 
   #isOlder(slot: number, sent: Sent, atMs: number): boolean {
@@ -714,6 +848,10 @@ class Draft implements Applied {
     return [...(this.#differences ?? nothing).map(({ slot }) => slot), ...(this.#certain ?? nothing)]
   }
 
+  get odd(): readonly Odd[] {
+    return this.#odd ?? nothing
+  }
+
   #finish(): void {
     this.#isDone = true
     const own = this.#own
@@ -726,6 +864,7 @@ class Draft implements Applied {
       this.#after.aheads = this.#ownAheads.every((ms) => ms === 0) ? undefined : this.#ownAheads
     if (this.#ownInvalid !== undefined) this.#after.invalid = orNone(this.#ownInvalid)
     if (this.#ownBases !== undefined) this.#after.bases = this.#ownBases
+    if (this.#ownDoubts !== undefined) this.#after.doubts = orNone(this.#ownDoubts)
   }
 
   /** With a `delta`, compares with the last value that was reported as a change, so that a drift in small steps is a change too. */
@@ -960,6 +1099,15 @@ export class Snapshot implements AnyVehicleView {
 
   get clockBehindMs(): number | undefined {
     return this.#state.clock?.behindMs
+  }
+
+  get odd(): readonly OddValues[] {
+    const { doubts = {}, slots } = this.#state
+    return Object.entries(doubts).map(([slot, { left, held }]) => ({
+      field: slots.names[Number(slot)] ?? '',
+      leftOut: left,
+      held: held && { value: held[1], at: new Date(held[0]) },
+    }))
   }
 
   get timers(): readonly PendingTimer[] {

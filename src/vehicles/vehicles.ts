@@ -36,6 +36,7 @@ import {
   type Arrival,
   gapEnd,
   isTime,
+  type Odd,
   type Slots,
   Snapshot,
   type StoredRow,
@@ -283,6 +284,8 @@ interface VehicleStatesOptions {
   readonly newestSeq?: () => number
   /** Called for a message of a vehicle whose clock was set back by this much. `undefined`: it is right again. */
   readonly clockRead?: (vin: string, behindMs: number | undefined) => void
+  /** Called once for each value that is left out. */
+  readonly oddSeen?: (odd: Odd) => void
   /** Forgets silent vehicles while the process runs. */
   readonly forgets?: { readonly afterMs: number; readonly everyMs: number; failed(error: unknown): void } | undefined
 }
@@ -297,6 +300,7 @@ export class VehicleStates {
   readonly #store: VehicleStore
   readonly #clock: Clock
   readonly #newestSeq: () => number
+  readonly #oddSeen: (odd: Odd) => void
   readonly #clockRead: (vin: string, behindMs: number | undefined) => void
   readonly #open = new PassingMap<string, OpenVehicle>()
   /** Vehicles that were forgotten before all their messages were over, with the `seq` of the newest of these messages. */
@@ -326,9 +330,11 @@ export class VehicleStates {
     edges = new EdgeIndex(),
     newestSeq = () => -1,
     clockRead = () => {},
+    oddSeen = () => {},
     forgets,
   }: VehicleStatesOptions) {
     this.#clockRead = clockRead
+    this.#oddSeen = oddSeen
     this.#store = store
     this.#forgets = forgets
     this.#believed = new BelievedTime(clock)
@@ -523,6 +529,7 @@ export class VehicleStates {
     const { after, found, happened, gapTo } = this.#advance(state, event, seq)
     // The message of a timer may be missing in a gap, too.
     this.#clockwork?.set(state.vin, after.dueMs, isTimer || event.topic === 'gap', isFollowed)
+    for (const odd of found.odd) this.#oddSeen(odd)
     const behindMs = after.clock?.behindMs
     if (behindMs !== undefined || state.clock?.behindMs !== undefined) this.#clockRead(state.vin, behindMs)
     this.#take(after)
@@ -869,7 +876,7 @@ export class VehicleStates {
 
 interface Advanced {
   readonly after: VehicleState
-  readonly found: Pick<Applied, 'changes' | 'sentMs'>
+  readonly found: Pick<Applied, 'changes' | 'sentMs' | 'odd'>
   readonly happened: readonly Happened[]
   readonly gapTo: number
 }

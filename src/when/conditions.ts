@@ -1,5 +1,5 @@
 import { checkOptions, isObject } from '../base/options.ts'
-import { type FieldCatalogue, type FieldType, nearestName } from '../events/fields.ts'
+import { type FieldCatalogue, nearestName, plainType, type UnlimitedType } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
 import type { AnyVehicleView, Bounds, Condition } from '../vehicles/edge.ts'
 import { nullMeansNone } from '../vehicles/state.ts'
@@ -168,8 +168,8 @@ function around(conditions: readonly Condition[]): Bounds | undefined {
 }
 
 /** The type that a catalogue gives a field. A field outside of it has any type, and the receiver decides whether it exists. */
-const typeOf = (catalogue: FieldCatalogue, field: string): FieldType =>
-  Object.hasOwn(catalogue, field) ? (catalogue[field] ?? 'any') : 'any'
+const typeOf = (catalogue: FieldCatalogue, field: string): UnlimitedType =>
+  Object.hasOwn(catalogue, field) ? plainType(catalogue[field] ?? 'any') : 'any'
 
 /** Throws when a field can never have a value. `what` is the edge or condition, for instance `becomes`. */
 export function checkConstant(
@@ -197,7 +197,7 @@ export function checkConstant(
   )
 }
 
-function possible(type: FieldType, value: unknown): readonly [isPossible: boolean, needed: string] {
+function possible(type: UnlimitedType, value: unknown): readonly [isPossible: boolean, needed: string] {
   if (typeof type === 'object')
     return [typeof value === 'string' && type.enum.includes(value), `one of ${type.enum.join(', ')}`]
   switch (type) {

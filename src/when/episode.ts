@@ -681,7 +681,11 @@ function samplesIn({ fields }: Definition, { event, before, after, at, arrivedMs
   // spoke while it was ahead, the state knows.
   const known = names.map((name) => (Number(after.at(name)) === at.getTime() ? Number(before.at(name)) : 0))
   const ms = Math.max(sentMs, ...known.map((one) => (one > sentMs && one - sentMs <= quietMs ? one + 1 : 0)))
-  const keptMs = (name: string): number => (event.at.getTime() > arrivedMs ? Number(after.at(name)) : sentMs)
+  // One that waits to be confirmed is not older.
+  const isHeld = (name: string): boolean =>
+    after.odd?.some(({ field, held }) => field === name && Number(held?.at) === sentMs) === true
+  const keptMs = (name: string): number =>
+    event.at.getTime() > arrivedMs && !isHeld(name) ? Number(after.at(name)) : sentMs
   for (const name of names) add(name, data[name] ?? null, keptMs(name) < sentMs ? keptMs(name) - 1 : ms)
   return samples
 }

@@ -1,6 +1,6 @@
 import { FleethookError } from '../base/errors.ts'
 import type { Alert, Format, Meta, VehicleError, WireTopic } from '../events/event.ts'
-import { builtInFields, type FieldCatalogue, type FieldType } from '../events/fields.ts'
+import { builtInFields, type FieldCatalogue, plainType, type UnlimitedType } from '../events/fields.ts'
 import { topicOfLabel, wireTopics } from './envelope.ts'
 import { isEmpty, pascal, readStructure, snake, wrapperOf } from './field-types.ts'
 import { isJsonObject, type JsonObject, WireObject } from './record.ts'
@@ -52,11 +52,11 @@ function structureOf(value: JsonObject): 'locationValue' | 'doorValue' | 'tireLo
 }
 
 /** Adds quotes to text in quotes, because the normalizer removes one pair. */
-function quoted(text: string, type: FieldType | undefined): string {
+function quoted(text: string, type: UnlimitedType | undefined): string {
   return type === 'string' && text.length > 1 && text.startsWith('"') && text.endsWith('"') ? `"${text}"` : text
 }
 
-function encodeText(name: string, text: string, type: FieldType | undefined): JsonObject {
+function encodeText(name: string, text: string, type: UnlimitedType | undefined): JsonObject {
   if (typeof type === 'object' && type.enum.includes(text)) {
     const prefix = type.prefix ?? ''
     const fallback = prefix === '' ? 'stringValue' : `${prefix.charAt(0).toLowerCase()}${prefix.slice(1)}Value`
@@ -72,7 +72,7 @@ function encodeNumber(name: string, value: number): JsonObject {
   return { doubleValue: value }
 }
 
-function encodeWrapped(name: string, value: unknown, type: FieldType | undefined): JsonObject {
+function encodeWrapped(name: string, value: unknown, type: UnlimitedType | undefined): JsonObject {
   if (typeof value === 'string') return encodeText(name, value, type)
   if (typeof value === 'number') return encodeNumber(name, value)
   if (typeof value === 'boolean') return { booleanValue: value }
@@ -89,7 +89,7 @@ function encodeBare(value: unknown): unknown {
   return isEmpty(value) || wrapperOf(value) !== undefined ? { objectValue: value } : value
 }
 
-function encodePlain(value: unknown, type: FieldType | undefined): unknown {
+function encodePlain(value: unknown, type: UnlimitedType | undefined): unknown {
   if (typeof value === 'string') return quoted(value, type)
   const structure = isJsonObject(value) ? structureOf(value) : undefined
   if (!isJsonObject(value) || structure === undefined) return encodeBare(value)
@@ -101,7 +101,7 @@ function encodePlain(value: unknown, type: FieldType | undefined): unknown {
 }
 
 /** Writes an undecoded value in a wrapper of its JSON type only, so that it is undecoded again. */
-function encodeUndecoded(value: unknown, type: FieldType | undefined): unknown {
+function encodeUndecoded(value: unknown, type: UnlimitedType | undefined): unknown {
   if (typeof value === 'string') return { stringValue: value }
   if (typeof value === 'number') return { doubleValue: value }
   if (typeof value === 'boolean') return { booleanValue: value }
@@ -109,12 +109,13 @@ function encodeUndecoded(value: unknown, type: FieldType | undefined): unknown {
   return Array.isArray(value) ? { arrayValue: value } : { objectValue: value }
 }
 
-function encodeBareUndecoded(value: unknown, type: FieldType | undefined): unknown {
+function encodeBareUndecoded(value: unknown, type: UnlimitedType | undefined): unknown {
   return isJsonObject(value) ? encodeUndecoded(value, type) : value
 }
 
-function typeOf(fields: FieldCatalogue, name: string): FieldType | undefined {
-  return Object.hasOwn(fields, name) ? fields[name] : undefined
+function typeOf(fields: FieldCatalogue, name: string): UnlimitedType | undefined {
+  const type = Object.hasOwn(fields, name) ? fields[name] : undefined
+  return type && plainType(type)
 }
 
 /** Writes `data` as the service sends it: field name to value. */

@@ -262,10 +262,15 @@ function readerOf(name: string, type: unknown): ValueReader {
     const { prefix } = type
     return enumReader(typeof prefix === 'string' ? { enum: type['enum'], prefix } : { enum: type['enum'] })
   }
+  // The part `vehicles` knows what limits mean, and checks them.
+  const limited = isJsonObject(type) ? Object.entries(type) : []
+  const [kind, limits] = limited[0] ?? []
+  const ofLimited = kind === 'number' || kind === 'location' ? readers.get(kind) : undefined
+  if (ofLimited !== undefined && limited.length === 1 && isJsonObject(limits)) return ofLimited
   throw new FleethookError(
     'option_invalid',
     `fields.${name} is ${JSON.stringify(type) ?? String(type)}, which is not the type of a field.`,
-    { hint: `Use one of ${[...readers.keys()].join(', ')}, or { enum: ['On', 'Off'] }.` },
+    { hint: `Use one of ${[...readers.keys()].join(', ')}, { enum: ['On', 'Off'] }, or { number: { least: 0 } }.` },
   )
 }
 

@@ -29,7 +29,8 @@ function* dayOf(index: number, seed: number, activity: StartActivity, steps: num
 
 function isOfType(value: FieldValue, type: FieldType): boolean {
   if (value === null || type === 'any') return true
-  if (typeof type === 'object') return typeof value === 'string' && type.enum.includes(value) && value !== 'Unknown'
+  if (typeof type === 'object' && 'enum' in type)
+    return typeof value === 'string' && type.enum.includes(value) && value !== 'Unknown'
   if (type === 'number' || type === 'timestamp') return typeof value === 'number' && Number.isFinite(value)
   if (type === 'string' || type === 'boolean') return typeof value === type
   return typeof value === 'object'

@@ -1,4 +1,5 @@
 import type { FleetEvent, Location } from 'fleethook'
+import { type Law, lawOf } from '../../src/events/laws.ts'
 import type { AnyVehicleView, Change, Edge, EdgeMemory, EdgeStep, Occurrence } from 'fleethook/when'
 
 /** One field in the plainest form. */
@@ -9,6 +10,52 @@ interface Known {
   /** When the value became what it is. */
   readonly sinceMs: number
   readonly invalidMs?: number | undefined
+  /** A value that could not follow this one, and waits for the next. */
+  readonly held?: Said | undefined
+}
+
+interface Said {
+  readonly value: unknown
+  readonly atMs: number
+}
+
+const numbersOf = (value: unknown): readonly number[] =>
+  typeof value === 'number'
+    ? [value]
+    : typeof value === 'object' && value !== null && 'latitude' in value && 'longitude' in value
+      ? [Number(value.latitude), Number(value.longitude)]
+      : []
+
+/** Whether a value can be true, written as the page says it. */
+function isPossible({ kind, least = -Infinity, most = Infinity }: Law, value: unknown): boolean {
+  const [one, other] = numbersOf(value)
+  if (kind === 'place') return one !== undefined && Math.abs(one) <= 90 && !(one === 0 && other === 0)
+  return one === undefined || (one >= least && one <= most)
+}
+
+/** Whether it can follow another one. Places lie close together here, so the earth is flat. */
+function follows({ kind, perMinute, atOnce, back = 0 }: Law, before: Said, next: Said): boolean {
+  const [from = Number.NaN, fromEast = 0] = numbersOf(before.value)
+  const [to = Number.NaN, toEast = 0] = numbersOf(next.value)
+  const north = (to - from) * (kind === 'place' ? 111_195 : 1)
+  const east = (toEast - fromEast) * 111_195 * Math.cos((to * Math.PI) / 180)
+  const most = atOnce + (perMinute * Math.abs(next.atMs - before.atMs)) / 60_000
+  return !(kind === 'counter' && from - to > back) && !(Math.hypot(north, east) > most)
+}
+
+/** What is believed after one more value: the held one and the new one in the order of their times, each compared with those before it. */
+function believed(law: Law, known: Said, held: Said | undefined, next: Said): { last: Said; first: Said; held?: Said } {
+  const isCopy = held?.atMs === next.atMs && JSON.stringify(held.value) === JSON.stringify(next.value)
+  const waiting = held === undefined || isCopy ? [next] : [held, next].toSorted((one, other) => one.atMs - other.atMs)
+  let [last, first]: readonly [Said, Said] = [known, known]
+  let odd: Said | undefined
+  for (const said of waiting) {
+    const isConfirmed = odd !== undefined && !follows(law, last, said) && follows(law, odd, said)
+    if (isConfirmed && odd !== undefined) [last, first, odd] = [said, odd, undefined]
+    else if (follows(law, last, said)) [last, first, odd] = [said, said, undefined]
+    else odd = said
+  }
+  return odd === undefined ? { last, first } : { last, first, held: odd }
 }
 
 const meansNone = new Set(['DestinationName', 'MilesToArrival', 'MinutesToArrival', 'TimeToFullCharge'])
@@ -55,21 +102,33 @@ export class Fold {
         if (value === undefined || Object.hasOwn(event.undecoded, field)) continue
         const known = fields.get(field)
         if (known !== undefined && atMs < Math.max(known.atMs, known.invalidMs ?? -Infinity)) continue
-        const at = new Date(atMs)
-        const about = { field, at, acrossGap: known?.isCertain === false, first: false, invalid: false }
+        const about = { field, acrossGap: known?.isCertain === false, first: false, invalid: false }
         if (value === null && !meansNone.has(field)) {
           if (known === undefined || known.invalidMs !== undefined) continue
           fields.set(field, { ...known, invalidMs: atMs })
-          changes.push({ ...about, from: known.value as never, to: null, fromAt: new Date(known.atMs), invalid: true })
+          const [at, fromAt] = [new Date(atMs), new Date(known.atMs)]
+          changes.push({ ...about, at, from: known.value as never, to: null, fromAt, invalid: true })
           continue
         }
-        const isSame = known !== undefined && JSON.stringify(known.value) === JSON.stringify(value)
-        fields.set(field, { value, atMs, isCertain: true, sinceMs: isSame ? known.sinceMs : atMs })
-        if (known === undefined) changes.push({ ...about, from: undefined, to: value, fromAt: undefined, first: true })
-        else if (!isSame)
-          changes.push({ ...about, from: known.value as never, to: value, fromAt: new Date(known.atMs) })
+        const law = event.meta.createdAtMissing === true ? undefined : lawOf(field)
+        if (law !== undefined && !isPossible(law, value)) continue
+        const said = { value, atMs }
+        const { last, first, held } =
+          known === undefined || law === undefined
+            ? { last: said, first: said }
+            : believed(law, known, known.held, said)
+        if (last === known) {
+          fields.set(field, { ...known, held })
+          continue
+        }
+        const isSame = known !== undefined && JSON.stringify(known.value) === JSON.stringify(last.value)
+        const fromMs = JSON.stringify(first.value) === JSON.stringify(last.value) ? first.atMs : last.atMs
+        fields.set(field, { ...last, isCertain: true, sinceMs: isSame ? known.sinceMs : fromMs, held })
+        const change = { ...about, at: new Date(fromMs), to: last.value as never }
+        if (known === undefined) changes.push({ ...change, from: undefined, fromAt: undefined, first: true })
+        else if (!isSame) changes.push({ ...change, from: known.value as never, fromAt: new Date(known.atMs) })
         else if (known.invalidMs !== undefined)
-          changes.push({ ...about, from: null, to: value, fromAt: new Date(known.invalidMs), invalid: true })
+          changes.push({ ...change, from: null, fromAt: new Date(known.invalidMs), invalid: true })
       }
       this.#fields = fields
     }

@@ -187,6 +187,8 @@ export async function told(fleet: Fleet, place: Place): Promise<readonly string[
       clock,
       log: silentLog,
       inbox: place.next(),
+      // These levels jump as no battery can.
+      fields: { BatteryLevel: { number: {} } },
       parts: [vehicles({ fields })],
     })
       .on('data', ({ vin, at }) => {

@@ -252,6 +252,8 @@ function createLife(scene: Scene, inbox: InboxFactory): Life {
     clock: { ...unwatched(clock), now: () => clock.now() + scene.jumpMs, elapsedMs: () => clock.now() },
     log: silentLog,
     inbox,
+    // These levels jump as no battery can.
+    fields: { BatteryLevel: { number: {} } },
     parts: [vehicles({ fields: ['Gear', 'BatteryLevel'] })],
   })
     .when(parkedLow, ({ id, change }) =>

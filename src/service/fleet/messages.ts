@@ -49,7 +49,8 @@ export function wireMessage(event: Encodable, format: Format): JsonObject {
   const { data, undecoded = {} } = event
   const entries = Object.entries(data).map(([field, value]): [string, unknown] => {
     const type = Object.hasOwn(catalogue, field) ? catalogue[field] : undefined
-    const isConstant = typeof type === 'object' && typeof value === 'string' && type.enum.includes(value)
+    const isConstant =
+      typeof type === 'object' && 'enum' in type && typeof value === 'string' && type.enum.includes(value)
     return [field, isConstant && !Object.hasOwn(undecoded, field) ? `${type.prefix ?? ''}${value}` : value]
   })
   return encode({ ...event, data: Object.fromEntries(entries) }, format)

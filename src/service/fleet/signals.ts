@@ -2,7 +2,8 @@ import {
   type BuiltInFields,
   builtInFields,
   type FieldCatalogue,
-  type FieldType,
+  plainType,
+  type UnlimitedType,
   type ValueOf,
 } from '../../events/fields.ts'
 import type { FieldValue, Location } from '../../events/values.ts'
@@ -123,10 +124,10 @@ const catalogue: FieldCatalogue = builtInFields
 /** The value of a field. A field that nothing moves always has the same one. */
 export function reading(vehicle: Vehicle, field: string): FieldValue {
   const [, read] = signals.get(field) ?? []
-  return read === undefined ? fixedValue(catalogue[field]) : read(vehicle)
+  return read === undefined ? fixedValue(plainType(catalogue[field] ?? 'any')) : read(vehicle)
 }
 
-function fixedValue(type: FieldType = 'any'): FieldValue {
+function fixedValue(type: UnlimitedType): FieldValue {
   if (typeof type === 'object') return type.enum.find((constant) => constant !== 'Unknown') ?? null
   return type === 'boolean' ? false : type === 'number' ? 0 : type === 'string' ? '' : null
 }
