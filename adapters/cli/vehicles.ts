@@ -3,7 +3,7 @@ import prettyMs from 'pretty-ms'
 import * as z from 'zod/mini'
 import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
-import type { FieldReport, VehicleReport, VehicleSummary } from '../../src/operator/app.ts'
+import type { FieldReport, OddReport, VehicleReport, VehicleSummary } from '../../src/operator/app.ts'
 import { ServiceError } from '../../src/service/client/service-error.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { environment, time, whole } from './arguments.ts'
@@ -33,8 +33,9 @@ export function defineVehicles(command: Command): void {
   command
     .description(
       'Lists the vehicles whose newest state the receiver keeps (its part `vehicles`), or shows the newest value of each field of ' +
-        'one vehicle, with its age. `uncertain` means that messages of the vehicle may be missing since. With --missing, lists the ' +
-        'vehicles that customers share and the receiver does not hear, each with the reason; this asks the service.',
+        'one vehicle, with its age. `uncertain` means that messages of the vehicle may be missing since. `held` is a value that physics ' +
+        'forbids and that counts when the next one confirms it; other such values are left out. With --missing, lists the vehicles that ' +
+        'customers share and the receiver does not hear, each with the reason; this asks the service.',
     )
     .argument('[vin]', 'show this vehicle')
     .option('--missing', 'list shared vehicles that are asleep, offline, or not heard at all, and why')
@@ -78,13 +79,13 @@ function page(vehicles: readonly Omit<VehicleSummary, 'location'>[], next: strin
     linkOf(vehicle),
     timeOf(vehicle.seenAt),
     String(vehicle.fields),
-    clockOf(vehicle),
+    [clockOf(vehicle), oddOf(vehicle)].filter(Boolean).join(', '),
   ])
   const text = table(['VIN', 'STATE', 'SEEN (UTC)', 'FIELDS', ''], rows)
   return next === null ? text : `${text}\n\nThere may be more: --after ${escapeControls(next)}`
 }
 
-function shown({ fields, timers, ...vehicle }: VehicleReport): string {
+function shown({ fields, odd = [], timers, ...vehicle }: VehicleReport): string {
   const about = columns([
     ['vin', vehicle.vin],
     ['state', linkOf(vehicle)],
@@ -102,11 +103,16 @@ function shown({ fields, timers, ...vehicle }: VehicleReport): string {
   return [
     about,
     ...(rows.length === 0 ? [] : [table(['FIELD', 'VALUE', 'AGE', 'SINCE (UTC)', ''], rows)]),
+    ...(odd.length === 0 ? [] : [table(['NOT BELIEVED', 'LEFT OUT', 'HELD', 'SENT (UTC)'], odd.map(oddRow))]),
     ...(waits.length === 0 ? [] : [table(['WAITS FOR', 'SINCE (UTC)', 'DUE (UTC)'], waits)]),
   ].join('\n\n')
 }
 
-function linkOf({ state, online, isOnlineCertain }: Omit<VehicleReport, 'fields' | 'timers' | 'episodes'>): string {
+function linkOf({
+  state,
+  online,
+  isOnlineCertain,
+}: Omit<VehicleReport, 'fields' | 'odd' | 'timers' | 'episodes'>): string {
   const said = state ?? (online === null ? '' : online ? 'online' : 'offline')
   return said === '' || isOnlineCertain ? said : `${said}, uncertain`
 }
@@ -114,6 +120,19 @@ function linkOf({ state, online, isOnlineCertain }: Omit<VehicleReport, 'fields'
 /** A vehicle whose clock was set back needs somebody to look at it. */
 const clockOf = ({ clockBehindMs }: Pick<VehicleSummary, 'clockBehindMs'>): string =>
   clockBehindMs === undefined ? '' : `clock behind by ${prettyMs(clockBehindMs, { compact: true })}`
+
+/** What its newest state does not believe. */
+const oddOf = ({ leftOut = 0, held = 0 }: Pick<VehicleSummary, 'leftOut' | 'held'>): string =>
+  [leftOut === 0 ? '' : `${leftOut} ${leftOut === 1 ? 'value' : 'values'} left out`, held === 0 ? '' : `${held} held`]
+    .filter(Boolean)
+    .join(', ')
+
+const oddRow = ({ field, leftOut, held, heldAt }: OddReport): readonly string[] => [
+  field,
+  String(leftOut),
+  held === undefined ? '' : JSON.stringify(held),
+  heldAt === undefined ? '' : timeOf(heldAt),
+]
 
 function marksOf({ isCertain, invalidSince }: FieldReport): string {
   const invalid = invalidSince === undefined ? [] : [`no value since ${timeOf(invalidSince)}`]

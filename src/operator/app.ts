@@ -135,6 +135,9 @@ export interface VehicleSummary {
   readonly seenAt: string | null
   /** Its clock was set back by this much, and its times are corrected by that. Left out: it was not. */
   readonly clockBehindMs?: number | undefined
+  /** How many of its values were left out because physics forbids them, and of how many fields one waits to be confirmed now. */
+  readonly leftOut: number
+  readonly held: number
   /** The number of fields that have a value. */
   readonly fields: number
   /** The last value of `BatteryLevel`, in percent, of `Gear` and of `DetailedChargeState`. `null`: not kept, not known, or hidden. */
@@ -148,6 +151,8 @@ export interface VehicleSummary {
 /** The newest state of a vehicle. */
 export interface VehicleReport extends Omit<VehicleSummary, 'fields' | 'location' | 'battery' | 'gear' | 'charge'> {
   readonly fields: { readonly [field: string]: FieldReport }
+  /** What was not believed, by field. */
+  readonly odd: readonly OddReport[]
   /** What rules with a time wait for, the next one first. Empty when payloads are hidden: a rule says what is true of the vehicle. */
   readonly timers: readonly TimerReport[]
   /** The episodes that last and the last ones that are over, the newest first. Empty when payloads are hidden. */
@@ -178,6 +183,16 @@ export interface TimerReport {
   readonly dueAt: string
 }
 
+/** The values of a field that physics forbids. */
+export interface OddReport {
+  readonly field: string
+  readonly leftOut: number
+  /** A value that waits to be confirmed. Left out when there is none, or payloads are hidden. */
+  readonly held?: unknown
+  /** When the vehicle sent it. Left out: there is none. */
+  readonly heldAt?: string | undefined
+}
+
 /** The newest value of a field. */
 export interface FieldReport {
   /** Left out when payloads are hidden. */
@@ -194,9 +209,9 @@ export interface FieldReport {
 }
 
 function vehicleHeadOf(
-  { vin, online, state, isOnlineCertain, seenAt, clockBehindMs }: KnownVehicle,
+  { vin, online, state, isOnlineCertain, seenAt, clockBehindMs, odd = [] }: KnownVehicle,
   { payloads }: Shows,
-): Omit<VehicleReport, 'fields' | 'timers' | 'episodes'> {
+): Omit<VehicleReport, 'fields' | 'odd' | 'timers' | 'episodes'> {
   return {
     vin,
     online: (payloads ? online : undefined) ?? null,
@@ -204,6 +219,8 @@ function vehicleHeadOf(
     isOnlineCertain,
     seenAt: seenAt?.toISOString() ?? null,
     clockBehindMs,
+    leftOut: odd.reduce((sum, { leftOut }) => sum + leftOut, 0),
+    held: odd.filter(({ held }) => held !== undefined).length,
   }
 }
 
@@ -296,7 +313,13 @@ function vehicleReportOf(vehicle: KnownVehicle, episodes: readonly EpisodeReport
     since: since.toISOString(),
     dueAt: dueAt.toISOString(),
   }))
-  return { ...vehicleHeadOf(vehicle, shows), fields: Object.fromEntries(fields), timers, episodes }
+  const odd = (vehicle.odd ?? []).map(({ field, leftOut, held }): OddReport => ({
+    field,
+    leftOut,
+    held: shows.payloads ? held?.value : undefined,
+    heldAt: held?.at.toISOString(),
+  }))
+  return { ...vehicleHeadOf(vehicle, shows), fields: Object.fromEntries(fields), odd, timers, episodes }
 }
 
 /** A selection as a request writes it: in the query, or in the body as JSON. */

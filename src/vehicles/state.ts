@@ -596,8 +596,11 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
   // With Postgres, a message can be committed behind a newer one. The state after it is newer than the one before all the same.
   const common = { seq: Math.max(before.seq + 1, seq), seenMs: event.receivedAt.getTime() }
   const own = (after: VehicleState, sentMs: number): Applied => ({
-    ...{ after, sentMs },
-    ...{ changes: nothing, touched: nothing, odd: nothing },
+    after,
+    sentMs,
+    changes: nothing,
+    touched: nothing,
+    odd: nothing,
   })
   const bySelf = sentAt(event.at.getTime(), arrivedMs(event, seq), neverSent)
   switch (event.topic) {

@@ -15,7 +15,7 @@ async function mounted(options: Partial<InspectorOptions> = {}): Promise<{
 }> {
   const receiver = createReceiver({
     ...{ secret: 'the-webhook', retry: { attempts: 1 }, log },
-    parts: [vehicles({ fields: ['Location', 'BatteryLevel'] })],
+    parts: [vehicles({ fields: ['Location', 'Odometer'] })],
   })
     .on('data', function save() {})
     .on('alerts', function page() {
@@ -23,7 +23,7 @@ async function mounted(options: Partial<InspectorOptions> = {}): Promise<{
     })
   const app = new Hono().route('/inspector', inspectorRoutes(receiver, { secret, ...options }))
   for (const each of [
-    message.data({ BatteryLevel: 4711, Location: { latitude: 48, longitude: 11 } }, { vin: 'A' }),
+    message.data({ Odometer: 4711, Location: { latitude: 48, longitude: 11 } }, { vin: 'A' }),
     message.alerts([{ name: 'A4711' }], { vin: 'B' }),
     message.state('online4711', { vin: 'C' }),
   ]) {

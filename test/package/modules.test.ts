@@ -101,7 +101,7 @@ test.each<readonly [entry: string, files: RegExp, packages: RegExp, loaded: stri
 })
 
 test.each([
-  ['vehicles', /^src\/(parts\/vehicles|vehicles\/(?!edge\.ts))/],
+  ['vehicles', /^src\/(parts\/vehicles|vehicles\/(?!edge\.ts)|events\/(laws|limits))/],
   ['dedupe', /^src\/parts\/dedupe/],
 ])('a receiver without the part `%s` does not bundle it', async (part, files) => {
   const bundled = async (names: string, parts: string): Promise<readonly string[]> => {

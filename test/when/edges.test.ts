@@ -55,7 +55,7 @@ describe('edges of one field', () => {
     ['becomes, invalid: a value that returns', becomes('DetailedChargeState', 'Charging', { invalid: true }), [charge('Charging'), charge(null), charge('Charging')], [2]],
     ['becomes null, invalid', becomes('DetailedChargeState', null, { invalid: true }), [charge('Charging'), charge(null), charge('Charging')], [1]],
     ['becomes null where null means none', becomes('DestinationName', null), [{ data: { DestinationName: 'Home' } }, { data: { DestinationName: null } }], [1]],
-    ['becomes a structure', becomes('Location', place), [{ data: { Location: { latitude: 1, longitude: 5 } } }, { data: { Location: place } }], [1]],
+    ['becomes a structure', becomes('Location', place), [{ data: { Location: { latitude: 52.001, longitude: 5 } } }, { data: { Location: place } }], [1]],
     ['ceases', ceases('DetailedChargeState', 'Charging'), [charge('Charging'), charge('Complete'), charge('Stopped')], [1]],
     ['ceases: null is no change', ceases('DetailedChargeState', 'Charging'), [charge('Charging'), charge(null), charge('Stopped')], [2]],
     ['ceases, invalid', ceases('DetailedChargeState', 'Charging', { invalid: true }), [charge('Charging'), charge(null)], [1]],

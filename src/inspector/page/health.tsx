@@ -256,17 +256,17 @@ function Drift({ stats: { drift, drifted } }: { readonly stats: Stats }): JSX.El
     <>
       <h2>Drift</h2>
       {drift.length === 0 ? (
-        <p class="quiet">Every value had the type that the catalogue has for its field.</p>
+        <p class="quiet">Every value is as the catalogue says.</p>
       ) : (
         <>
           <p class="quiet">
-            {countOf(drifted, 'value')} did not have the type of the catalogue. Handlers got null and found them in{' '}
-            <code>event.undecoded</code>.
+            {countOf(drifted, 'value')} did not have the type of the catalogue (<code>event.undecoded</code>) or cannot
+            be true.
           </p>
           <Table
             name="Drift"
-            head={['Field', 'Came as', 'Values#']}
-            rows={drift.slice(0, 200).map(({ field, seen, count }) => [field, seen, numberOf(count)])}
+            head={['Field', 'Came as', 'Why', 'Values#']}
+            rows={drift.slice(0, 200).map(({ field, seen, reason, count }) => [field, seen, reason, numberOf(count)])}
           />
         </>
       )}
