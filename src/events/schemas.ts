@@ -13,7 +13,7 @@ import type {
   VehicleDataEvent,
   VehicleError,
 } from './event.ts'
-import { builtInFields, type FieldValues, plainType, type UnlimitedType } from './fields.ts'
+import { builtInFields, type FieldValues, type UnlimitedType } from './fields.ts'
 import type { Doors, FieldValue, Json, Location, Tires, TimeOfDay } from './values.ts'
 
 /** Gives a schema the JSON Schema that zod cannot derive from it. */

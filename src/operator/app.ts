@@ -135,9 +135,10 @@ export interface VehicleSummary {
   readonly seenAt: string | null
   /** Its clock was set back by this much, and its times are corrected by that. Left out: it was not. */
   readonly clockBehindMs?: number | undefined
-  /** How many of its values were left out because physics forbids them, and of how many fields one waits to be confirmed now. */
-  readonly leftOut: number
-  readonly held: number
+  /** How many of its values were left out because physics forbids them. Left out: none. */
+  readonly leftOut?: number | undefined
+  /** How many of its values wait to be confirmed. Left out: none. */
+  readonly held?: number | undefined
   /** The number of fields that have a value. */
   readonly fields: number
   /** The last value of `BatteryLevel`, in percent, of `Gear` and of `DetailedChargeState`. `null`: not kept, not known, or hidden. */
@@ -151,8 +152,8 @@ export interface VehicleSummary {
 /** The newest state of a vehicle. */
 export interface VehicleReport extends Omit<VehicleSummary, 'fields' | 'location' | 'battery' | 'gear' | 'charge'> {
   readonly fields: { readonly [field: string]: FieldReport }
-  /** What was not believed, by field. */
-  readonly odd: readonly OddReport[]
+  /** What was not believed, by field. Left out: nothing. */
+  readonly odd?: readonly OddReport[] | undefined
   /** What rules with a time wait for, the next one first. Empty when payloads are hidden: a rule says what is true of the vehicle. */
   readonly timers: readonly TimerReport[]
   /** The episodes that last and the last ones that are over, the newest first. Empty when payloads are hidden. */
@@ -219,8 +220,8 @@ function vehicleHeadOf(
     isOnlineCertain,
     seenAt: seenAt?.toISOString() ?? null,
     clockBehindMs,
-    leftOut: odd.reduce((sum, { leftOut }) => sum + leftOut, 0),
-    held: odd.filter(({ held }) => held !== undefined).length,
+    leftOut: odd.reduce((sum, { leftOut }) => sum + leftOut, 0) || undefined,
+    held: odd.filter(({ held }) => held !== undefined).length || undefined,
   }
 }
 
@@ -313,13 +314,14 @@ function vehicleReportOf(vehicle: KnownVehicle, episodes: readonly EpisodeReport
     since: since.toISOString(),
     dueAt: dueAt.toISOString(),
   }))
-  const odd = (vehicle.odd ?? []).map(({ field, leftOut, held }): OddReport => ({
+  const odd = vehicle.odd?.map(({ field, leftOut, held }): OddReport => ({
     field,
     leftOut,
     held: shows.payloads ? held?.value : undefined,
     heldAt: held?.at.toISOString(),
   }))
-  return { ...vehicleHeadOf(vehicle, shows), fields: Object.fromEntries(fields), odd, timers, episodes }
+  const values = { fields: Object.fromEntries(fields), odd: odd?.length === 0 ? undefined : odd }
+  return { ...vehicleHeadOf(vehicle, shows), ...values, timers, episodes }
 }
 
 /** A selection as a request writes it: in the query, or in the body as JSON. */

@@ -1,12 +1,8 @@
 import { type FieldCatalogue, createReceiver, memoryInbox, type ReceiverOptions, vehicles } from 'fleethook'
-import type { InboxFactory } from 'fleethook/extend'
 import { fakeClock, message } from 'fleethook/testing'
 import { changed, circle, crosses, enters, falls, type Happening, leaves, rulesFor } from 'fleethook/when'
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { inForm } from '../form.ts'
-import { places } from './places.ts'
-import { silent, shown, vehicleScene, vin } from './scene.ts'
+import { silent, vehicleScene, vin } from './scene.ts'
 
 const kept = {
   fields: [
