@@ -27,7 +27,7 @@ function scene(edges: Readonly<Record<string, Edge>>, inbox = memoryInbox(), clo
 
 describe('null keeps the last value, so a rule with a time goes on:', () => {
   const inTheDepot = { latitude: 52, longitude: 5 }
-  const away = { latitude: 53, longitude: 5 }
+  const away = { latitude: 52.004, longitude: 5 }
   const pluggedIn = is('DetailedChargeState', 'Stopped')
   test.each<readonly [name: string, edge: Edge, before: FieldValues, begins: FieldValues, nothing: FieldValues]>([
     ['becomes', becomes('Locked', false), { Locked: true }, { Locked: false }, { Locked: null }],
