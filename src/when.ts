@@ -68,6 +68,7 @@ export type {
   PendingTimer,
   Timing,
   TimingHost,
+  Trace,
   VehicleView,
 } from './vehicles/edge.ts'
 export type { VehiclesStats } from './vehicles/vehicles.ts'
@@ -84,6 +85,7 @@ export type {
   VehicleEdge,
 } from './when/edges.ts'
 export { episode, type Episode, type EpisodeEdge, type EpisodeOptions, type Measures } from './when/episode.ts'
+export { drives, moves, type MovesOptions } from './when/motion.ts'
 export type { Measure, Path, PathPoint, Range, Span } from './when/measures.ts'
 export type { Duration, Heard, Lasted, Silence, SilentOptions } from './when/time.ts'
 
@@ -420,9 +422,9 @@ export function comesOnline(options?: FirstOption): VehicleEdge {
  *
  * @example
  * ```ts
- * import { goesOffline, is, not } from 'fleethook/when'
+ * import { drives, goesOffline } from 'fleethook/when'
  *
- * export const silentOnTheRoad = goesOffline().where(not(is('Gear', 'P')))
+ * export const silentOnTheRoad = goesOffline().where(drives())
  * ```
  */
 export function goesOffline(options?: FirstOption): VehicleEdge {
@@ -592,10 +594,10 @@ export const between: Rules['between'] = builtIn.between
  *
  * @example
  * ```ts
- * import { episode, is, not, span } from 'fleethook/when'
+ * import { drives, episode, span } from 'fleethook/when'
  *
  * export const trip = episode('trip', {
- *   during: not(is('Gear', 'P')),
+ *   during: drives(),
  *   measures: { odometer: span('Odometer'), place: span('Location') },
  * })
  * ```
@@ -628,9 +630,9 @@ export const growth: MeasureRules['growth'] = measures.growth
  *
  * @example
  * ```ts
- * import { episode, is, not, range } from 'fleethook/when'
+ * import { drives, episode, range } from 'fleethook/when'
  *
- * export const trip = episode('trip', { during: not(is('Gear', 'P')), measures: { speed: range('VehicleSpeed') } })
+ * export const trip = episode('trip', { during: drives(), measures: { speed: range('VehicleSpeed') } })
  * ```
  */
 export const range: MeasureRules['range'] = measures.range
@@ -643,9 +645,9 @@ export const range: MeasureRules['range'] = measures.range
  *
  * @example
  * ```ts
- * import { episode, is, not, path } from 'fleethook/when'
+ * import { drives, episode, path } from 'fleethook/when'
  *
- * export const trip = episode('trip', { during: not(is('Gear', 'P')), measures: { route: path({ everyMeters: 50 }) } })
+ * export const trip = episode('trip', { during: drives(), measures: { route: path({ everyMeters: 50 }) } })
  * ```
  */
 export const path: MeasureRules['path'] = measures.path

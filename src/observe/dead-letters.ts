@@ -154,9 +154,9 @@ export interface KeptMessages extends Messages {
    * @example
    * ```ts compile
    * import type { Receiver } from 'fleethook'
-   * import { episode, is, not, span } from 'fleethook/when'
+   * import { drives, episode, span } from 'fleethook/when'
    *
-   * const trip = episode('trip', { during: not(is('Gear', 'P')), measures: { odometer: span('Odometer') } })
+   * const trip = episode('trip', { during: drives(), measures: { odometer: span('Odometer') } })
    * export const tripsOf = async (receiver: Receiver, vin: string, from: Date, to: Date) =>
    *   trip.in(await receiver.messages.events({ vin, from, to }))
    * ```

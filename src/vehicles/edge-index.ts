@@ -1,7 +1,7 @@
 import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { Location } from '../events/values.ts'
-import type { AnyVehicleView, Bounds, Edge, Timing } from './edge.ts'
+import type { AnyVehicleView, Bounds, Edge, Timing, Trace } from './edge.ts'
 
 /** An edge that has handlers. */
 interface IndexedEdge {
@@ -33,6 +33,8 @@ export class EdgeIndex {
   timing: Timing | undefined
   /** The edges that begin with the stored state of a vehicle, by their marks. */
   readonly beginning: Map<string, Edge> = new Map()
+  /** What the conditions of all edges remember of a vehicle, by name. */
+  readonly traces: Map<string, Trace> = new Map()
   /** Their marks: a state with another text has not followed all of them, and no others. `undefined`: there are none. */
   rules: string | undefined
 
@@ -60,6 +62,7 @@ export class EdgeIndex {
       this.beginning.set(markOf(edge.name), edge)
       this.rules = [...this.beginning.keys()].toSorted().join(' ')
     }
+    for (const trace of edge.traces ?? []) this.traces.set(trace.name, trace)
     if (edge.timing !== undefined) {
       this.timing ??= edge.timing
       this.onTiming?.(this.timing)

@@ -61,6 +61,8 @@ export interface VehicleView<Fields extends FieldCatalogue = BuiltInFields> {
   readonly odd?: readonly OddValues[] | undefined
   /** What edges with a time wait for, such as `starts(…).after({ minutes: 30 })`. The next one first. */
   readonly timers: readonly PendingTimer[]
+  /** What a condition remembers of the vehicle, by the name of its {@link Trace}. */
+  trace(name: string): EdgeMemory | undefined
 }
 
 /** Something that happens to a vehicle at a certain time unless a message comes in between. */
@@ -222,6 +224,8 @@ export interface Edge<Happened extends Occurrence = Occurrence> {
   readonly boundsField?: string
   /** Differs for another definition: two edges of one name must have the same. Left out: their other members are compared. */
   readonly shape?: string
+  /** What its conditions remember of a vehicle. */
+  readonly traces?: readonly Trace[]
   /** Keeps time for edges with a `timer`. Left out: it sets none. */
   readonly timing?: Timing
   /**
@@ -310,6 +314,19 @@ export interface Condition {
   readonly bounds?: Bounds
   /** A value of it counts for a time only: whatever asks it looks at each message of the vehicle, and not only at changes. */
   readonly ages?: boolean
+  /** What it remembers of a vehicle, if its newest values are not enough. `test` reads it with `vehicle.trace(name)`. */
+  readonly traces?: readonly Trace[]
+  /** The moment from which on `test` may return something else although no message comes, in milliseconds since the epoch. `undefined`: none. */
+  changesAt?(vehicle: AnyVehicleView): number | undefined
+}
+
+/** What is remembered of the values of a field, such as where a vehicle stood. It is stored with the vehicle. */
+export interface Trace {
+  /** Stable over restarts. Two traces with one name are the same. */
+  readonly name: string
+  readonly field: string
+  /** What is remembered after a value that the vehicle reported at this time, by its own clock. Pure, and small. */
+  next(remembered: EdgeMemory | undefined, value: FieldValue, atMs: number): EdgeMemory
 }
 
 /** Whether a value is an edge. */

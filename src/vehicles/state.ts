@@ -1121,6 +1121,10 @@ export class Snapshot implements AnyVehicleView {
       .toSorted((a, b) => a.dueAt.getTime() - b.dueAt.getTime())
   }
 
+  trace(name: string): EdgeMemory | undefined {
+    return this.#state.memory?.[name]
+  }
+
   #slot(field: string): number {
     return this.#state.slots.find(field) ?? -1
   }

@@ -24,6 +24,7 @@ import {
   type Occurrence,
   type Port,
   type Timing,
+  type Trace,
   type VehicleView,
 } from './edge.ts'
 import { arrivedMs } from './clock.ts'
@@ -663,8 +664,8 @@ export class VehicleStates {
     const gapTo = this.#gapTo(seq, before.vin)
     const arrival: Arrival = { event, seq, gapTo }
     const found = applied(before, arrival)
-    const { after } = found
-    if (this.edges.size === 0) return { after, found, happened: none, gapTo }
+    if (this.edges.size === 0) return { after: found.after, found, happened: none, gapTo }
+    const after = traced(found.after, this.edges.traces, (_, slot) => found.after.time(slot, 1) === found.after.seq)
     // The clocks of two receivers differ.
     const nowMs = Math.max(arrivedMs(event, seq), before.seenMs)
     const { vin, lag: lagBefore } = before
@@ -687,7 +688,7 @@ export class VehicleStates {
     const detect = (edge: Edge, isEarlier: boolean, step: Omit<EdgeStep, 'memory' | 'timer' | 'arrivedMs'>): void => {
       const { name } = edge
       const timer = timers?.[name]
-      memory ??= new Map(Object.entries(before.memory ?? {}))
+      memory ??= new Map(Object.entries(after.memory ?? {}))
       // What was due is over.
       if (step.event.topic === 'timer') timers = changed(timers, name, null)
       try {
@@ -807,9 +808,10 @@ export class VehicleStates {
     )
   }
 
-  /** A stored state with the timers of rules that it has not followed: because they are new, or were removed for a time. */
-  #begun(state: VehicleState): VehicleState {
-    const { rules, beginning } = this.edges
+  /** A stored state with the timers and the traces of rules that it has not followed: because they are new, or were removed for a time. */
+  #begun(stored: VehicleState): VehicleState {
+    const { rules, beginning, traces } = this.edges
+    const state = traced(stored, traces, (trace, slot) => stored.memory?.[trace.name] === undefined && slot >= 0)
     if (state.rules === rules || state.seq < 0) return state
     const followed = new Set(state.rules?.split(' '))
     const view = new Snapshot(state, state.seenMs, this.#gapTo(seqNow, state.vin))
@@ -918,10 +920,33 @@ function remembering(
   edges: EdgeIndex,
 ): VehicleState {
   const { rules } = edges
-  for (const name of found?.keys() ?? []) if (!edges.has(name)) found?.delete(name)
+  for (const name of found?.keys() ?? []) if (!edges.has(name) && !edges.traces.has(name)) found?.delete(name)
   const memory = found === undefined ? state.memory : found.size > 0 ? Object.fromEntries(found) : undefined
   const isSame = state.memory === memory && state.timers === timers && state.lag === lag && state.rules === rules
   return isSame ? state : state.with({ memory, timers, lag, rules })
+}
+
+/** A state with what conditions remember of its values: of those that a message reported, or that nothing is remembered of yet. */
+function traced(
+  state: VehicleState,
+  traces: EdgeIndex['traces'],
+  follows: (trace: Trace, slot: number) => boolean,
+): VehicleState {
+  const { slots, values } = state
+  const memory = new Map<string, EdgeMemory>()
+  for (const trace of traces.values()) {
+    const { name, field } = trace
+    const slot = slots.find(field) ?? -1
+    const value = values[slot]
+    if (value === undefined || !follows(trace, slot)) continue
+    try {
+      const next = trace.next(state.memory?.[name], value, state.time(slot, 0))
+      memory.set(name, checkedResult(name, { memory: next })?.memory ?? null)
+    } catch {
+      slots.leftOut(`what the condition \`${name}\` remembers`)
+    }
+  }
+  return memory.size === 0 ? state : state.with({ memory: { ...state.memory, ...Object.fromEntries(memory) } })
 }
 
 /** The names of edges that have happened and are not told yet: each message may decide about them. */

@@ -126,7 +126,7 @@ export function any(...conditions: readonly Condition[]): Condition {
  * ```ts
  * import { is, not } from 'fleethook/when'
  *
- * export const moves = not(is('Gear', 'P'))
+ * export const isUnplugged = not(is('ChargePortLatch', 'Engaged'))
  * ```
  */
 export function not(condition: Condition): Condition {
@@ -147,12 +147,21 @@ function decided(conditions: readonly Condition[], vehicle: AnyVehicleView, deci
   return isOpen ? undefined : false
 }
 
-function joined(how: string, conditions: readonly Condition[]): Pick<Condition, 'name' | 'fields' | 'ages'> {
+function joined(how: string, conditions: readonly Condition[]): Omit<Condition, 'test' | 'bounds'> {
+  const traces = conditions.flatMap((condition) => condition.traces ?? [])
+  const timed = conditions.filter(({ changesAt }) => changesAt !== undefined)
   return {
     ...(conditions.some(({ ages }) => ages === true) ? { ages: true } : {}),
+    ...(traces.length === 0 ? {} : { traces }),
+    ...(timed.length === 0 ? {} : { changesAt: (vehicle) => firstChange(timed, vehicle) }),
     name: `${how}(${conditions.map(({ name }) => name).join(',')})`,
     fields: [...new Set(conditions.flatMap(({ fields }) => fields))],
   }
+}
+
+function firstChange(conditions: readonly Condition[], vehicle: AnyVehicleView): number | undefined {
+  const times = conditions.flatMap((condition) => condition.changesAt?.(vehicle) ?? [])
+  return times.length === 0 ? undefined : Math.min(...times)
 }
 
 /** The box around all boxes, when every condition has one. */
@@ -255,7 +264,7 @@ export function checkConditions(what: string, conditions: readonly unknown[]): v
     if (isObject(condition) && typeof condition['test'] === 'function') continue
     throw invalid(
       `\`${what}\` was given something other than a condition`,
-      'Conditions are is, below, above, between, inside, all, any and not. An edge, such as becomes, is for receiver.when.',
+      'Conditions are is, below, above, between, inside, drives, moves, all, any and not. An edge, such as becomes, is for receiver.when.',
     )
   }
 }

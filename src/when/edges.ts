@@ -22,6 +22,7 @@ import { isDeepEqual, lengthOf, longestName, nullMeansNone } from '../vehicles/s
 import { isTimeSet, readTime } from '../wire/scalars.ts'
 import { isPlace } from '../vehicles/places.ts'
 import { type Area, widened } from './areas.ts'
+import { createClockwork } from './clockwork.ts'
 import {
   checkArea,
   checkConditions,
@@ -185,6 +186,7 @@ function limited<Happened extends Occurrence>(
   }
   return edge({
     ...inner,
+    traces: [...(inner.traces ?? []), ...conditions.flatMap((condition) => condition.traces ?? [])],
     name: inner.given ? inner.name : `${inner.name}.where(${names})`,
     reads: [...new Set([...(inner.reads ?? inner.fields), ...fields])],
     mayBegin: (vehicle, sinceMs) =>
@@ -520,7 +522,7 @@ export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options
   checkConditions(what, [condition])
   checkOptions<FirstOption>(what, options, { first: trueOrFalse })
   const wanted = what === 'starts'
-  const { fields, bounds, ages } = condition
+  const { fields, bounds, ages, traces = [] } = condition
   const holds = (vehicle: AnyVehicleView): boolean | undefined => {
     const truth = condition.test(vehicle)
     return truth === undefined ? undefined : truth === wanted
@@ -531,19 +533,28 @@ export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options
     // A value that is reported again is no change, but counts for longer.
     topics: ages === true ? ['data', 'vehicle_data'] : [],
     ...(bounds === undefined ? {} : { bounds }),
+    traces,
     holds,
     isFirst: options.first === true,
-    detect({ before, after, at, memory }) {
-      const last = typeof memory === 'boolean' ? memory : condition.test(lastKnown(before))
-      const was = memory === notKnown ? undefined : last
-      const is = condition.test(knowing(after))
-      // Remembered only while it is neither true nor false. Otherwise the values say it.
-      if (is === undefined) return { memory: was ?? notKnown }
-      if (is !== wanted || was === is || (was === undefined && options.first !== true)) return { memory: null }
-      const began = new Date(beginning({ fields, holds }, after, at.getTime()))
-      return { happened: { at: began, acrossGap: fields.some((field) => isUncertain(before, field)) }, memory: null }
+    ...(condition.changesAt === undefined ? {} : { timing: createClockwork }),
+    detect(step) {
+      const found = turned(step)
+      if (condition.changesAt === undefined) return found
+      const due = condition.changesAt(knowing(step.after))
+      return { ...found, timer: due === undefined ? null : { due, since: step.at.getTime() } }
     },
   })
+
+  function turned({ before, after, at, memory }: EdgeStep): EdgeResult {
+    const last = typeof memory === 'boolean' ? memory : condition.test(lastKnown(before))
+    const was = memory === notKnown ? undefined : last
+    const is = condition.test(knowing(after))
+    // Remembered only while it is neither true nor false. Otherwise the values say it.
+    if (is === undefined) return { memory: was ?? notKnown }
+    if (is !== wanted || was === is || (was === undefined && options.first !== true)) return { memory: null }
+    const began = new Date(beginning({ fields, holds }, after, at.getTime()))
+    return { happened: { at: began, acrossGap: fields.some((field) => isUncertain(before, field)) }, memory: null }
+  }
 }
 
 export const silentEdge = (duration: Duration, options: SilentOptions): VehicleEdge<Silence> =>

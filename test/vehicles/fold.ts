@@ -156,6 +156,7 @@ export class Fold {
       moment: now,
       clockBehindMs: undefined,
       timers: [],
+      trace: () => undefined,
     }
   }
 }

@@ -54,6 +54,7 @@ describe('conditions', () => {
     moment: new Date(0),
     clockBehindMs: undefined,
     timers: [],
+    trace: () => undefined,
   })
 
   test.each<readonly [Condition, unknown, boolean | undefined]>([
