@@ -7,7 +7,7 @@ import type { Letter, LetterSummary } from '../../src/operator/app.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { whole } from './arguments.ts'
 import { type Filter, filters, operates, type Operating } from './operator.ts'
-import { columns, inShell, jsonText, table, timeOf } from './terminal.ts'
+import { columns, escapeJson, inShell, jsonText, table, timeOf } from './terminal.ts'
 
 const isLetter = (value: unknown): boolean => isJsonObject(value) && typeof value['id'] === 'string'
 const listed = z.looseObject({
@@ -81,9 +81,10 @@ function defineShow(command: Command): void {
   operates<[string], object>(command, async ({ operator, print }, _, id) => {
     const found = letter.parse(await operator.ask('GET', `/dead/${encodeURIComponent(id)}`))
     print(found, () => {
-      const { event, ...about } = found
+      const { event, text, ...about } = found
       const rows = Object.entries(about).map(([name, value]) => [name, String(value)])
-      return `${columns(rows)}\n\n${jsonText(event)}`
+      const came = text === undefined ? '' : `\n\nAs it came:\n${escapeJson(text)}`
+      return `${columns(rows)}\n\n${jsonText(event)}${came}`
     })
     return true
   })

@@ -6,7 +6,6 @@ import type { HandlerContext } from '../core/handler.ts'
 import { notBefore, retriedAs } from '../core/retry.ts'
 import type { FleetEvent } from '../events/event.ts'
 import { authorization } from '../wire/encode.ts'
-import { jsonText } from '../wire/json.ts'
 
 /** What {@link forward} takes. */
 export interface ForwardOptions {
@@ -28,7 +27,7 @@ export interface ForwardOptions {
 /** The handler that {@link forward} makes, for `receiver.on` with any topics. */
 export type Forwarding = (
   event: Pick<FleetEvent, 'raw' | 'format'>,
-  context: Pick<HandlerContext, 'signal' | 'delivery'>,
+  context: Pick<HandlerContext, 'signal' | 'delivery' | 'text'>,
 ) => Promise<void>
 
 const aSecret = (must: string, accepts: (value: string) => boolean): Rule => ({
@@ -97,9 +96,8 @@ export function forwardingWith(send: Post, options: ForwardOptions): Forwarding 
         hint: 'Use it with `on`, for topics or `*`. It is no handler of a batch, of an edge or of `malformed`.',
       })
     if (typeof raw !== 'object' || raw === null || format === null) return
-    const { signal, delivery } = context
+    const { signal, delivery, text: body } = context
     const { id } = delivery
-    const body = jsonText(raw)
     const headers: Record<string, string> = { 'content-type': 'application/json', 'fleethook-delivery': id }
     if (typeof secret === 'string') headers['authorization'] = authorization(secret, format)
     if (signer !== undefined) {

@@ -39,6 +39,11 @@ export interface HandlerContext<
   readonly env: Bindings
   readonly delivery: Delivery
   /**
+   * The JSON text of this one message, byte for byte as it came, also out of a batch. `event.raw` is what JavaScript reads from it: a number beyond
+   * 2^53 is rounded there, and of a name that comes twice the last one is left. Of a gap or a timer, the text that the inbox keeps.
+   */
+  readonly text: string
+  /**
    * The newest state of the vehicle as of this message (part `vehicles`). `undefined` for a message without a VIN, and
    * without the part. The types know both.
    */
@@ -125,9 +130,11 @@ export interface BatchContext<
   Bindings extends object = object,
   Fields extends FieldCatalogue = BuiltInFields,
   Vehicle = VehicleView<Fields> | undefined,
-> extends Omit<HandlerContext<Bindings, Fields>, 'delivery' | 'vehicle' | 'changes'> {
+> extends Omit<HandlerContext<Bindings, Fields>, 'delivery' | 'text' | 'vehicle' | 'changes'> {
   /** The receipts of the events: one for each event, in the same order. */
   readonly deliveries: readonly Delivery[]
+  /** The messages as they came: one for each event, in the same order. See `HandlerContext.text`. */
+  readonly texts: readonly string[]
   /** The vehicles as of the events: one for each event, in the same order. See `HandlerContext.vehicle`. */
   readonly vehicles: readonly Vehicle[]
   /** What the events changed: one list for each event, in the same order. See `HandlerContext.changes`. */

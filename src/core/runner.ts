@@ -283,11 +283,14 @@ function isThenable(value: object | null): value is PromiseLike<unknown> {
   return value !== null && 'then' in value && typeof value.then === 'function'
 }
 
+const textOf = ({ claim }: Message): string => claim?.message.text ?? ''
+
 /** The second argument of a handler. A class, because a getter on each object costs more than the rest of the run. */
 class MessageContext {
   readonly log: Log
   readonly env: object
   readonly delivery: Delivery
+  readonly text: string
   readonly #message: Message
   #controller: AbortController | undefined
 
@@ -295,6 +298,8 @@ class MessageContext {
     this.log = log
     this.env = env
     this.delivery = delivery
+    // The claim is gone when a handler that takes too long reads it.
+    this.text = textOf(message)
     this.#message = message
   }
 
@@ -321,6 +326,7 @@ class BatchContext {
   readonly log: Log
   readonly env: object
   readonly deliveries: readonly Delivery[]
+  readonly texts: readonly string[]
   readonly #first: MessageContext
   readonly #messages: readonly Message[]
 
@@ -328,6 +334,7 @@ class BatchContext {
     this.log = first.log
     this.env = first.env
     this.deliveries = deliveries
+    this.texts = messages.map(textOf)
     this.#first = first
     this.#messages = messages
   }

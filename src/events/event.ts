@@ -54,7 +54,10 @@ export interface EventBase {
    * another format, or sent again, has the same id. It is computed when it is read, and copies of the event have it.
    */
   readonly id: string
-  /** The parsed message, untouched. */
+  /**
+   * The parsed message, untouched. Numbers are those of JavaScript: an id of 17 digits is rounded. `context.text` has the message byte for byte as
+   * it came.
+   */
   readonly raw: { readonly [key: string]: unknown }
   /** What the wire carried beside the payload. */
   readonly meta: Meta

@@ -218,7 +218,8 @@ function revived(value: object): GapEvent | TimerEvent | MalformedBody {
 
 /** A dead letter, as operators and observers see it. */
 export function deadMessage({ id, message, error, attempts, diedAt }: DeadLetter, read: ReadMessage): DeadMessage {
-  return { id, event: readable(message, read), bytes: message.bytes, error, attempts, diedAt: new Date(diedAt) }
+  const { text, bytes } = message
+  return { id, event: readable(message, read), text, bytes, error, attempts, diedAt: new Date(diedAt) }
 }
 
 /** The event of a message, or what can be shown of a message that cannot be read. */

@@ -7,6 +7,8 @@ export interface DeadMessage {
   /** The delivery's id, for `receiver.deadLetters.replay(id)`. */
   readonly id: string
   readonly event: FleetEvent | MalformedBody
+  /** The message, byte for byte as it came: see `HandlerContext.text`. */
+  readonly text: string
   /** The size of the message, in bytes. */
   readonly bytes: number
   /** The name and message of the last error of the handler that failed last. */
@@ -123,6 +125,8 @@ export interface MessageRecord {
   /** The delivery's id. */
   readonly id: string
   readonly event: FleetEvent | MalformedBody
+  /** The message, byte for byte as it came: see `HandlerContext.text`. */
+  readonly text: string
   /** The size of the message, in bytes. */
   readonly bytes: number
   /** `waiting`: its handlers are not done. `settled`: they are. `dead`: it was given up. */

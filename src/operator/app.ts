@@ -38,6 +38,8 @@ export interface LetterSummary {
 /** A dead letter with its event. */
 export interface Letter extends LetterSummary {
   readonly event: unknown
+  /** The message as it came, where `event.raw` is written in another way. */
+  readonly text?: string | undefined
 }
 
 function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage, shows: Shows): LetterSummary {
@@ -88,7 +90,7 @@ function lineOf(event: FleetEvent | MalformedBody, at: Date, { payloads }: Shows
   return event.topic === 'malformed' || !payloads ? undefined : summarize(event, at)
 }
 
-function recordOf({ event, death, ...record }: MessageRecord, shows: Shows, show: typeof listed): object {
+function recordOf({ event, text: _, death, ...record }: MessageRecord, shows: Shows, show: typeof listed): object {
   return {
     ...record,
     line: lineOf(event, event.receivedAt, shows),
@@ -107,10 +109,19 @@ function itemOf({ atMs, ...item }: FeedItem, shows: Shows): object {
     at,
     ...item,
     ...error,
-    text: undefined,
+    text: item.kind === 'received' && item.bytes <= mostListedBytes ? textBeside(item, shows) : undefined,
     event: listed(event, ('bytes' in item ? item.bytes : undefined) ?? 0, shows),
     line: lineOf(event, at, shows),
   }
+}
+
+/** A message as it came, where its event does not say that already: `raw` has no spaces, rounds long numbers and has each name once. */
+function textBeside(
+  { event, text }: { readonly event: FleetEvent | MalformedBody; readonly text: string },
+  { payloads }: Shows,
+): string | undefined {
+  if (!payloads || event.topic === 'malformed' || event.raw === null) return undefined
+  return jsonText(event.raw) === text ? undefined : text
 }
 
 /** A received message as JSON, with its text as it came, whatever its size. */
@@ -474,7 +485,12 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     const found = id === undefined ? undefined : await letterEverywhere(operator, id)
     if (found === undefined) return c.json(unknownLetter, 404)
     const { branch, letter } = found
-    return c.json({ ...summaryOf(letter, shows), branch, event: shown(letter.event, shows) })
+    return c.json({
+      ...summaryOf(letter, shows),
+      branch,
+      event: shown(letter.event, shows),
+      text: textBeside(letter, shows),
+    })
   })
 
   for (const change of ['replay', 'discard'] as const) {
@@ -542,7 +558,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     const handlers = operator.handlersOf?.(found.event)
     const happened = feed?.about(id).map((item) => itemOf(item, shows)) ?? []
     const whole = (event: FleetEvent | MalformedBody): unknown => shown(event, shows)
-    return c.json({ ...recordOf(found, shows, whole), handlers, happened })
+    return c.json({ ...recordOf(found, shows, whole), text: textBeside(found, shows), handlers, happened })
   })
 
   const { stats, failing, backlog } = operator

@@ -62,7 +62,8 @@ export const createDeadLetterReader = (archive: Pick<Archive, 'list'>, read: Rea
 export const createMessages = (archive: Pick<Archive, 'list'>, read: ReadMessage): Messages =>
   readerOf<MessageRecord>(archive, 'all', read, ({ message, state, reason }) => {
     const death = reason && { ...reason, diedAt: new Date(reason.diedAt) }
-    return { id: message.id, event: readable(message, read), bytes: message.bytes, state, death }
+    const { id, text, bytes } = message
+    return { id, event: readable(message, read), text, bytes, state, death }
   })
 
 /** The dead letters of an inbox, by their ids. */

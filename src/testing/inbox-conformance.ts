@@ -69,6 +69,12 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal({ deliveries: claim?.deliveries, replayed: claim?.replayed }, { deliveries: 0, replayed: false })
   })
 
+  check('A text is kept as it came, also where JavaScript writes it in another way', async (inbox) => {
+    const text = '{"n":9007199254740993, "m":1e400,"m":-0,"2":"\\u0041\\ud800","1":"\u{1f600}"}'
+    await inbox.put([{ ...message(1), text }])
+    equal((await inbox.claim(id(1)))?.message.text, text)
+  })
+
   check('A gap and a malformed body keep their kind', async (inbox) => {
     const kinds = ['gap', 'malformed'] as const
     await inbox.put(kinds.map((kind, n) => ({ ...message(n), kind })))

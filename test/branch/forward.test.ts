@@ -11,6 +11,7 @@ import { Webhook } from 'standardwebhooks'
 import { afterEach, describe, expect, test } from 'vitest'
 import { forward as anywhere } from '../../src/forward.ts'
 import { soon } from './soon.ts'
+import { oddTexts } from '../dispatch/odd-texts.ts'
 import { data, logInto } from '../dispatch/scene.ts'
 import { silent, unwatched } from '../vehicles/scene.ts'
 import { newFolder } from '../folder.ts'
@@ -105,6 +106,16 @@ describe.each([
       expect(headers).not.toHaveProperty('webhook-id')
     }
     expect(new Set(requests.map(({ headers }) => headers['fleethook-delivery'])).size).toBe(4)
+  })
+
+  test('what it posts is the text of the one message, byte for byte as it came', async () => {
+    const { receiver, requests, isSent } = await forwarding(ok)
+    const inEnvelope = '{"time":1700000000.10,"source":"A","event":{"vin":"A","data":{"Odometer":1e400}}}'
+    const texts = [...oddTexts, inEnvelope]
+    for (const body of [texts.join(''), `[${texts.join(', ')}]`])
+      await receiver.accept({ authorization: undefined, body })
+    await soon(() => isSent(2 * texts.length))
+    expect(requests.map(({ body }) => body).toSorted()).toEqual([...texts, ...texts].toSorted())
   })
 
   test('what it posts is what a second receiver takes', async () => {

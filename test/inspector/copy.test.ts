@@ -6,7 +6,7 @@ import type { Format } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
 import { expect, test } from 'vitest'
-import { testOf } from '../../src/inspector/page/copy.ts'
+import { curlOf, testOf } from '../../src/inspector/page/copy.ts'
 import { newFolder } from '../folder.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -27,7 +27,7 @@ function run(tests: readonly string[], handlers: string = join(kafka, 'handlers.
 
 test('a copied test runs as it is in the Kafka template, with a message of each topic and format', () => {
   const copies = messages.flatMap((each) =>
-    formats.map((format) => testOf({ topic: each.topic, receivedAt: '', format, raw: encode(each, format) })),
+    formats.map((format) => testOf({ topic: each.topic, format, raw: encode(each, format) })),
   )
   const { status, stdout } = run(copies)
   expect(stdout).toContain(`pass ${copies.length}`)
@@ -41,7 +41,15 @@ test('a copied test fails when a handler fails', () => {
     handlers,
     `export const addHandlers = (receiver) => receiver.on('data', () => { throw new Error('No.') })`,
   )
-  const { status, stdout } = run([testOf({ topic: 'data', receivedAt: '', raw: encode(low, 'service') })], handlers)
+  const { status, stdout } = run([testOf({ topic: 'data', raw: encode(low, 'service') })], handlers)
   expect(stdout).toContain('fail 1')
   expect(status).toBe(1)
+})
+
+test('what is copied is the message as it came, also where the page would write it in another way', () => {
+  const text = `{"vin":"IT'S","createdAt":"2026-01-01T00:00:00Z","data":{"id":9007199254740993,"BatteryLevel":1e400}}`
+  const copied = { topic: 'data', format: 'service', raw: JSON.parse(text), text }
+  const { stdout } = spawnSync('sh', ['-c', curlOf(copied).replace(/^curl/, 'echo')], { encoding: 'utf8' })
+  expect(stdout).toContain(text)
+  expect(testOf(copied)).toContain(`body: ${JSON.stringify(text)}`)
 })

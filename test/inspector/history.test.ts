@@ -65,12 +65,35 @@ test('lists the messages of the inbox by outcome, and shows the history of one',
   expect((await app.request('/messages?state=lost')).status).toBe(400)
 })
 
+test('shows a message, dead or not, as it came where its event is written in another way', async () => {
+  const receiver = createReceiver({ secret: false, log, retry: { attempts: 1 } })
+    .on('data', () => Promise.reject(new RangeError('no')))
+    .on('state', () => new Promise(() => {}))
+  onTestFinished(async () => void (await receiver.drain({ deadlineMs: 0 })))
+  const text = '{"vin":"A", "createdAt":"2026-01-01T00:00:00Z", "data":{"id":9007199254740993}}'
+  const plain = JSON.stringify({ vin: 'B', createdAt: '2026-01-01T00:00:00Z', state: 'online' })
+  for (const body of [text, plain]) await receiver.accept({ authorization: undefined, body })
+  await expect.poll(() => receiver.stats().deadLettered).toBe(1)
+  const shownBy = async (payloads: boolean): Promise<unknown[]> => {
+    const app = createOperatorApp(receiver, { payloads })
+    const ask = async (path: string): Promise<{ readonly text?: string }> => (await app.request(path)).json() as never
+    const ids = (await Array.fromAsync(receiver.messages.list())).map(({ id }) => id)
+    const [dead] = await Array.fromAsync(receiver.deadLetters.list())
+    return Promise.all(
+      [`dead/${dead?.id}`, ...ids.map((id) => `messages/${id}`)].map(async (path) => (await ask(`/${path}`)).text),
+    )
+  }
+  expect(await shownBy(true)).toEqual([text, undefined, text])
+  expect(await shownBy(false)).toEqual([undefined, undefined, undefined])
+})
+
 test('a search reads a limited number of messages and says where to continue', async () => {
   const total = 25_000
   let listed = 0
   const idOf = (n: number): string => `00000000-0000-7000-8000-${String(n).padStart(12, '0')}`
   const at = (n: number): MessageRecord => ({
     id: idOf(n),
+    text: '',
     bytes: 0,
     state: n === 7 ? 'dead' : 'settled',
     event: { topic: 'malformed', receivedAt: new Date(0), error: 'x', text: '', length: 0 },

@@ -9,6 +9,8 @@ export interface StoredMessage {
   readonly id: string
   readonly state: 'waiting' | 'settled' | 'dead'
   readonly event: ShownEvent
+  /** The message as it came, where `event.raw` is written in another way. */
+  readonly text?: string
   readonly death?: { readonly error: string; readonly attempts: number; readonly diedAt: string }
   readonly handlers?: readonly string[]
   /** The items that the feed still has about it. */

@@ -41,13 +41,13 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
   const heading = useRef<HTMLHeadingElement>(null)
   useEffect(() => heading.current?.focus(), [id])
 
-  const { event } = row ?? {}
+  const { event, text } = row ?? {}
   const canCopy = event !== undefined && isCopyable(event)
   const canReplay = row?.outcome === 'dead' && row.id !== undefined
   const replayIt = (): void =>
     void replay(`dead/${encodeURIComponent(id)}/replay`).then((isDone) => isDone && onReplayed?.())
-  const copyCurl = (): void => void (canCopy && copy('the curl command', curlOf(event)))
-  const copyTest = (): void => void (canCopy && copy('the test', testOf(event)))
+  const copyCurl = (): void => void (canCopy && copy('the curl command', curlOf({ ...event, text })))
+  const copyTest = (): void => void (canCopy && copy('the test', testOf({ ...event, text })))
   // Before the buttons are seen, and after what the render before left is gone.
   useLayoutEffect(() => {
     if (canReplay) commands.replay = replayIt
@@ -93,7 +93,7 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
                   <>
                     <button onClick={copyCurl}>Copy as curl</button>
                     <button onClick={copyTest}>Copy as test</button>
-                    <button onClick={() => void copy('the message', JSON.stringify(event.raw, undefined, 2))}>
+                    <button onClick={() => void copy('the message', text ?? JSON.stringify(event.raw, undefined, 2))}>
                       Copy JSON
                     </button>
                   </>
@@ -101,7 +101,7 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
               </p>
             )}
             <Story row={row} />
-            {event !== undefined && <Payload event={event} />}
+            {event !== undefined && <Payload event={event} came={text} />}
             {row.item !== undefined && row.item.kind !== 'gap' && <Happened item={row.item} />}
           </>
         )}
@@ -186,7 +186,7 @@ function Step({
 }
 
 /** The raw message beside the event that handlers get. */
-function Payload({ event }: { readonly event: Event }): JSX.Element | null {
+function Payload({ event, came }: { readonly event: Event; readonly came: string | undefined }): JSX.Element | null {
   const { topic, data, undecoded = {}, raw, text } = event
   if (topic === 'malformed')
     return (
@@ -209,11 +209,11 @@ function Payload({ event }: { readonly event: Event }): JSX.Element | null {
   if (topic !== 'data' || data === undefined)
     return (
       <div class="beside">
-        <Json title="Raw" value={raw} />
+        <Json title="Raw" value={raw} text={came} />
         <Json title="Parsed" value={withoutRaw(event)} />
       </div>
     )
-  const came = rawFieldsOf(event)
+  const sent = rawFieldsOf(event)
   const fields = Object.entries(data)
   return (
     <>
@@ -224,7 +224,7 @@ function Payload({ event }: { readonly event: Event }): JSX.Element | null {
         marked={(index) => Object.hasOwn(undecoded, fields[index]?.[0] ?? '')}
         rows={fields.map(([field, value]) => [
           field,
-          <code>{JSON.stringify(came.get(field))}</code>,
+          <code>{JSON.stringify(sent.get(field))}</code>,
           <>
             <code>{typeof value === 'string' ? JSON.stringify(value) : valueOf(value)}</code>
             {Object.hasOwn(undecoded, field) && <b class="note"> undecoded</b>}
@@ -238,7 +238,7 @@ function Payload({ event }: { readonly event: Event }): JSX.Element | null {
         </p>
       )}
       <div class="beside">
-        <Json title="Raw message" value={raw} />
+        <Json title="Raw message" value={raw} text={came} />
         <Json title="Parsed event" value={withoutRaw(event)} />
       </div>
     </>
@@ -248,12 +248,19 @@ function Payload({ event }: { readonly event: Event }): JSX.Element | null {
 const withoutRaw = (event: Event): object =>
   Object.fromEntries(Object.entries(event).filter(([name]) => name !== 'raw'))
 
-function Json({ title, value }: { readonly title: string; readonly value: unknown }): JSX.Element {
+interface JsonProps {
+  readonly title: string
+  readonly value: unknown
+  /** The value as it came. */
+  readonly text?: string | undefined
+}
+
+function Json({ title, value, text = JSON.stringify(value, undefined, 2) }: JsonProps): JSX.Element {
   return (
     <div>
       <h3>{title}</h3>
       <pre tabIndex={0} role="region" aria-label={title}>
-        {JSON.stringify(value, undefined, 2)}
+        {text}
       </pre>
     </div>
   )

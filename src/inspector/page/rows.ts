@@ -25,6 +25,8 @@ export interface ListRow {
   readonly vin: string
   readonly topic: string
   readonly event?: Event | undefined
+  /** The message as it came, where `event.raw` is written in another way. */
+  readonly text?: string | undefined
   /** From receipt to outcome. */
   readonly lagMs?: number | undefined
   readonly attempts?: number | undefined
@@ -63,9 +65,9 @@ export function textOf({ event, error, item, outcome }: ListRow): string {
   return text
 }
 
-export function rowOf({ id, state, event, death, handlers }: StoredMessage): ListRow {
+export function rowOf({ id, state, event, text, death, handlers }: StoredMessage): ListRow {
   const outcome = state === 'settled' ? 'handled' : state
-  const row = blank(id, { id, event, outcome, atMs: receivedAtMs(id), handlers })
+  const row = blank(id, { id, event, text, outcome, atMs: receivedAtMs(id), handlers })
   return death === undefined ? row : { ...row, error: death.error, attempts: death.attempts }
 }
 
@@ -91,7 +93,7 @@ function withItem(known: ListRow | undefined, item: Item): ListRow {
   switch (kind) {
     case 'received': {
       const acknowledgedMs = event === undefined ? undefined : Date.parse(at) - Date.parse(event.receivedAt)
-      return { ...seen, acknowledgedMs }
+      return { ...seen, text: item.text, acknowledgedMs }
     }
     case 'settled': {
       const { outcome = 'handled', lagMs, attempts, vin } = item
@@ -130,8 +132,8 @@ export function withStored(known: ListRow | undefined, message: StoredMessage): 
   const happened = (message.happened ?? []).filter(({ kind }) => kind === 'failed' || kind === 'settled')
   const told = happened.reduce<ListRow | undefined>(withItem, known)
   if (told === undefined) return stored
-  const { event, vin, topic, handlers = told.handlers } = stored
-  const row = { ...told, event, vin, topic, handlers }
+  const { event, text = told.text, vin, topic, handlers = told.handlers } = stored
+  const row = { ...told, event, text, vin, topic, handlers }
   const isOpen = told.outcome === 'waiting' || told.outcome === 'failed'
   if (stored.outcome === 'waiting' || !isOpen) return row
   const { outcome, error, attempts = told.attempts } = stored
