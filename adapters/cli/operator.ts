@@ -373,6 +373,12 @@ async function overSocket(socketPath: string, { method, path, body, signal }: As
   return new Response(content, { status, headers: { 'content-type': headers['content-type'] ?? '' } })
 }
 
+/** Without a user or a query, which can hold a secret. */
+function shownAddress(url: string): string {
+  const { origin, pathname } = new URL(url)
+  return origin + pathname
+}
+
 async function overHttp(
   url: string,
   secret: string | undefined,
@@ -394,7 +400,7 @@ async function overHttp(
     })
   } catch (cause) {
     // What to do about `… could not be reached.`, `The receiver answered with status …`: `--url` is where you mounted `operatorRoutes`.
-    throw new FleethookError('inbox_unavailable', `${url} could not be reached.`, { cause })
+    throw new FleethookError('inbox_unavailable', `${shownAddress(url)} could not be reached.`, { cause })
   }
 }
 

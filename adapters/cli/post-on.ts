@@ -174,7 +174,7 @@ export async function postOn(
   try {
     const query = new URLSearchParams({ ...which, received: 'true' })
     for await (const { items, missed, isKept, isLast } of follow(operator, query, signal, onLost, onFound)) {
-      if (isKept && isLast) console.error(`Listening. Each new message is posted to ${to.href}. Press Ctrl+C to end.`)
+      if (isKept && isLast) console.error(`Listening. Each new message is posted to ${to.origin}. Press Ctrl+C to end.`)
       if (missed > 0 && isJson) console.log(JSON.stringify({ missed }))
       else if (missed > 0)
         console.log(dim(`The feed dropped ${missed} items before they could be posted: messages are missing here.`))

@@ -50,9 +50,9 @@ export type ErrorCode =
   | 'message_unreadable'
   /** Give the process more time to stop. On Workers in memory that is 25 seconds: use [a durable inbox](workers.md). */
   | 'drain_deadline'
-  /** The other server answers 408, 425, 429, 5xx or nothing: it is tried again for 24 hours. */
+  /** The other server answers nothing, 5xx, or refuses every message: all wait until it takes them. Has its address or secret changed? */
   | 'forward_failed'
-  /** The other server refuses the message: a dead letter. Fix its address, secret or code, then `fleethook dead replay --branch …`. */
+  /** The other server refuses this message and takes others: a dead letter. Fix that server, then `fleethook dead replay --branch …`. */
   | 'forward_refused'
   /** `EADDRINUSE`: the port is taken. `EACCES`: ports below 1024 need a privilege; Deno needs `--allow-net`. */
   | 'listen_failed'

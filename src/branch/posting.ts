@@ -1,11 +1,13 @@
 import { Webhook } from 'standardwebhooks'
-import { longestMs, systemClock } from '../base/clock.ts'
+import { systemClock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { checkOptions, milliseconds, required, type Rule, type Rules } from '../base/options.ts'
+import { readRetryAfter } from '../base/retry-after.ts'
 import type { HandlerContext } from '../core/handler.ts'
 import { notBefore, retriedAs } from '../core/retry.ts'
 import type { FleetEvent } from '../events/event.ts'
 import { authorization } from '../wire/encode.ts'
+import { RefusedVehicles } from './refused-vehicles.ts'
 
 /** What {@link forward} takes. */
 export interface ForwardOptions {
@@ -18,7 +20,10 @@ export interface ForwardOptions {
   readonly auth: string | false | undefined
   /** A secret of Standard Webhooks, `whsec_…`: then each request also has `webhook-id`, `webhook-timestamp` and `webhook-signature`. */
   readonly sign?: string | undefined
-  /** How long a message is tried again, in milliseconds. Default 24 hours. Time in which the server answers nobody does not count. */
+  /**
+   * How long a message is tried again, in milliseconds. Default: as long as it takes, so that an outage over a long weekend loses nothing. Then the
+   * limits of the inbox of the branch end it: what no longer fits is refused there, and a gap. Time in which the server answers nobody does not count.
+   */
   readonly forMs?: number
   /** The longest that one request may take, in milliseconds. Default 10,000. `timeoutMs` of its branch, 30,000 by default, ends it, too. */
   readonly timeoutMs?: number
@@ -26,7 +31,7 @@ export interface ForwardOptions {
 
 /** The handler that {@link forward} makes, for `receiver.on` with any topics. */
 export type Forwarding = (
-  event: Pick<FleetEvent, 'raw' | 'format'>,
+  event: Pick<FleetEvent, 'raw' | 'format' | 'vin'>,
   context: Pick<HandlerContext, 'signal' | 'delivery' | 'text'>,
 ) => Promise<void>
 
@@ -82,14 +87,15 @@ export type Post = (
 /** Makes the handler of `forward`, which posts with `send`. */
 export function forwardingWith(send: Post, options: ForwardOptions): Forwarding {
   checkOptions('forward', options, rules)
-  const { to, auth: secret, sign, forMs = 86_400_000, timeoutMs = 10_000 } = options
+  const { to, auth: secret, sign, forMs = Infinity, timeoutMs = 10_000 } = options
   const address = addressOf(to)
   if (address === undefined) throw new Error('The rule of `to` has checked it.')
   const signer = sign === undefined ? undefined : signerOf(sign)
-  /** Without its query, which can hold a token. */
-  const where = `${address.origin}${address.pathname}`
+  /** For chat and automation services, its path is a secret, like the token of a query. */
+  const where = address.origin
+  const refused = new RefusedVehicles()
 
-  const post: Forwarding = async ({ raw, format }, context) => {
+  const post: Forwarding = async ({ raw, format, vin = '' }, context) => {
     // With a cast, or in JavaScript.
     if (raw === undefined)
       throw new GiveUp('handler_invalid', '`forward` was given something that is not one message.', {
@@ -113,12 +119,16 @@ export function forwardingWith(send: Post, options: ForwardOptions): Forwarding 
     const timer = systemClock.after(timeoutMs, end)
     signal.addEventListener('abort', end)
     try {
-      judge(where, await send(address, { headers, body, signal: ends.signal }), forMs)
+      const { status, retryAfter } = await send(address, { headers, body, signal: ends.signal })
+      if (status >= 200 && status < 300) return refused.taken(vin)
+      const failure = failureOf(where, status, !isPassing(status) && refused.isOfMessage(vin, id, status))
+      throw notBefore(failure, readRetryAfter(retryAfter, systemClock.now()) ?? 0)
     } catch (error) {
       signal.throwIfAborted()
       if (error instanceof FleethookError) throw error
       const what = ends.signal.aborted ? `did not answer in ${timeoutMs} ms` : `could not be reached${why(error)}`
-      throw unanswered(where, what, error)
+      // Without the error of the runtime: on Bun and Deno it has the whole address.
+      throw unanswered(`${where} ${what}.`)
     } finally {
       timer.cancel()
       signal.removeEventListener('abort', end)
@@ -133,33 +143,26 @@ class GiveUp extends FleethookError {
   readonly fleethook = 'give-up'
 }
 
-/** Throws what follows from an answer that is not a 2xx. */
-function judge(where: string, { status, retryAfter }: Answer, forMs: number): void {
-  if (status >= 200 && status < 300) return
+/** What follows from an answer that is not a 2xx. */
+function failureOf(where: string, status: number, isOfMessage: boolean): FleethookError {
   const text = status === 0 || (status >= 300 && status < 400) ? 'redirects' : `answered ${status}`
-  if (!isPassing(status))
-    throw new GiveUp('forward_refused', `${where} ${text}.`, {
+  if (isOfMessage)
+    return new GiveUp('forward_refused', `${where} ${text} to this message again, and takes others.`, {
       hint: 'Look at the other server, then replay the dead letter.',
     })
-  // After `forMs` nobody tries it again.
-  throw notBefore(unanswered(where, text), Math.min(forMs, retryAfterMs(retryAfter)))
+  const hint = isPassing(status)
+    ? undefined
+    : 'Has its address or secret changed, or does a proxy answer for it? Messages wait until it takes them.'
+  return unanswered(`${where} ${text}.`, hint)
 }
 
-const unanswered = (where: string, what: string, cause?: unknown): FleethookError =>
-  new FleethookError('forward_failed', `${where} ${what}.`, { cause })
+const unanswered = (text: string, hint?: string): FleethookError => new FleethookError('forward_failed', text, { hint })
 
 /** The code of the system, such as `ECONNREFUSED`, where the runtime tells it. */
 function why(error: unknown): string {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
   const code = cause instanceof Error && 'code' in cause ? cause.code : undefined
   return typeof code === 'string' ? `: ${code}` : ''
-}
-
-/** Seconds, or a date of HTTP, which begins with a day: `Date.parse` takes 2050.5 for a year. 0: it says nothing that can be read. */
-function retryAfterMs(given: string | null): number {
-  const text = given?.trim() ?? ''
-  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : /^[a-z]/i.test(text) ? Date.parse(text) - Date.now() : 0
-  return Number.isNaN(ms) ? 0 : Math.min(longestMs, Math.max(0, ms))
 }
 
 function addressOf(given: unknown): URL | undefined {

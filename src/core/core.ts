@@ -748,7 +748,7 @@ export class Core {
   #endsNone(message: Message): boolean {
     const { registry, parts, vehicles } = this.options
     const { event } = message
-    if (registry.ownRetryMs === undefined || event === undefined || parts.length > 0 || vehicles !== undefined)
+    if (registry.ownRetries.length === 0 || event === undefined || parts.length > 0 || vehicles !== undefined)
       return false
     const handlers = registry.handlersFor(event, message, undefined)
     return handlers.length > 0 && handlers.every(({ retry }) => retry !== undefined)
@@ -764,7 +764,7 @@ export class Core {
       this.pump()
     }
     if (crashes >= mostCrashes) return message.failForGood(`${crashText(crashes)}, and it may be the reason.`)
-    if (attemptsBefore < this.options.retry.attempts || this.options.registry.ownRetryMs !== undefined) return
+    if (attemptsBefore < this.options.retry.attempts || this.options.registry.ownRetries.length > 0) return
     const tried = `arlier processes tried it ${attemptsBefore} times`
     const { failure } = trouble ?? {}
     message.failForGood(failure === undefined ? `E${tried}.` : `${failure.error} (${failure.handler}; e${tried})`)

@@ -44,8 +44,8 @@ const nobody: Subscribed = { handlers: [], isFiltered: false, hasRepeated: false
 export class Registry {
   /** What was registered, for inboxes that several processes share. */
   readonly added: HandledSubjects[] = []
-  /** The longest that a handler is tried which says that itself, in milliseconds. `undefined`: there is none. */
-  ownRetryMs: number | undefined
+  /** Handlers that say themselves how long they are tried. */
+  readonly ownRetries: Handler[] = []
   readonly #ownFields: FieldCatalogue
   readonly #more: Subjects | undefined
   readonly #branch: string | undefined
@@ -84,7 +84,7 @@ export class Registry {
     const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, retry, gather, mark }
     for (const key of keys) this.#subscribe(key, handler)
     this.added.push({ keys, filter, mark })
-    if (retry !== undefined) this.ownRetryMs = Math.max(this.ownRetryMs ?? 0, retry.maxAgeMs)
+    if (retry !== undefined) this.ownRetries.push(handler)
   }
 
   /** The part `vehicles`, which `what` needs for these fields. Throws `handler_invalid` when there is none. */

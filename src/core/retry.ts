@@ -34,11 +34,14 @@ export function retriedAs<Handler extends object>(handler: Handler, options: Req
 /** `undefined`: as its receiver says. */
 export const ownRetry = (handler: object): Required<RetryOptions> | undefined => ownOptions.get(handler)
 
+/** The longest that the other side may ask to wait, in milliseconds. */
+export const longestAskedMs = 86_400_000
+
 const leastWaits = /* @__PURE__ */ new WeakMap<object, number>()
 
 /** It fails like any other error, but the next try comes no sooner, because the other side has said so. */
 export function notBefore<Failure extends Error>(failure: Failure, afterMs: number): Failure {
-  leastWaits.set(failure, afterMs)
+  leastWaits.set(failure, Math.min(afterMs, longestAskedMs))
   return failure
 }
 

@@ -7,7 +7,7 @@ import type { Message, RequestWork } from '../core/message.ts'
 import type { Lifecycle } from '../core/runner.ts'
 import type { Part } from '../core/part.ts'
 import type { Registry } from '../core/registry.ts'
-import { retryOptions } from '../core/retry.ts'
+import { longestAskedMs, retryOptions } from '../core/retry.ts'
 import type { GapReason, TimerEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import { GapReporting } from '../gaps/gaps.ts'
@@ -449,6 +449,8 @@ export class Intake {
     const { lastId, gaps = [], waiting, unapplied, gapsKnown } = await this.inbox.open(options)
     const { handsOut, watchesTime, takesNone } = this.inbox
     const { branches } = this.parts.behind
+    const [forward] = this.parts.registry.ownRetries
+    if (settings.branch === undefined && forward !== undefined) reports.noteForward(forward.name)
     if (branches !== undefined && this.durability !== 'memory' && settings.inbox.place === undefined) {
       this.#turnsFrom = resolvedOr(branches.whenOpen(options ?? {}), settings.clock, branchesMs)
       void this.#turnsFrom.then(() => (this.#turnsFrom = undefined))
@@ -502,7 +504,8 @@ export class Intake {
 
   #add(page: readonly Waiting[]): void {
     // A rest lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead. A server may ask `forward` to wait longer.
-    const longestMs = Math.max(this.core.options.retry.maxMs, leastRestMs, this.parts.registry.ownRetryMs ?? 0)
+    const askedMs = this.parts.registry.ownRetries.length > 0 ? longestAskedMs : 0
+    const longestMs = Math.max(this.core.options.retry.maxMs, leastRestMs, askedMs)
     const latest = this.parts.settings.clock.now() + longestMs
     const clamped = page.map((each) => ((each.notBefore ?? 0) > latest ? { ...each, notBefore: latest } : each))
     const request = this.core.add(clamped, this.#ownScope)

@@ -129,6 +129,14 @@ export class Reports {
     // What to do: The machine's clock was set back by `behindMs`, or was wrong before. Check its time service.
     this.#say.warn('the clock is behind the newest message: messages count as received right after it', { behindMs })
 
+  /** `forward` is a handler of the receiver itself. */
+  noteForward(handler: string): void {
+    // What to do: Put it on a [branch](branches.md). While the other server is down, the receiver's own handlers wait, and its inbox fills.
+    this.#say.warn('`forward` is not on a branch: while it waits, so do the later messages of its vehicles', {
+      handler,
+    })
+  }
+
   /** A drain has ended, and no event reported this number of gaps. Logs the last lines. */
   noteUnreportedGaps(gaps: number): void {
     this.refusals.stop()

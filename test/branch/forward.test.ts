@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { inspect } from 'node:util'
 import { createReceiver, memoryInbox } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import type { Claim, InboxFactory } from 'fleethook/extend'
@@ -13,6 +14,7 @@ import { forward as anywhere } from '../../src/forward.ts'
 import { soon } from './soon.ts'
 import { oddTexts } from '../dispatch/odd-texts.ts'
 import { data, logInto } from '../dispatch/scene.ts'
+import { few } from '../form.ts'
 import { silent, unwatched } from '../vehicles/scene.ts'
 import { newFolder } from '../folder.ts'
 
@@ -55,6 +57,12 @@ const atFirst =
   (response, _request, at) =>
     at <= times ? void response.writeHead(status, headers).end('private words') : ok(response)
 
+/** A date of HTTP in the form of C's asctime: it names no zone, and is GMT. */
+const asctime = (date: Date): string => {
+  const [day, number, month, year, time] = date.toUTCString().replace(',', '').split(' ')
+  return `${day} ${month} ${String(Number(number)).padStart(2)} ${time} ${year}`
+}
+
 const lines: string[] = []
 const secret = 'the-secret-of-staging'
 
@@ -65,8 +73,15 @@ describe.each([
   /** A receiver with a branch that forwards to a server. */
   function receiverTo(to: string, options: Partial<ForwardOptions> = {}, clock = fakeClock(), inbox = memoryInbox()) {
     const receiver = createReceiver({ secret: false, clock, log: logInto(lines), logErrorText: true })
-    stops.push(() => receiver.drain({ deadlineMs: 0 }))
-    branch(receiver, { name: 'staging', inbox }).on('*', forward({ to, auth: secret, ...options }))
+    stops.push(async () => {
+      const drained = receiver.drain({ deadlineMs: 0 })
+      await clock.advance(1_000)
+      return drained
+    })
+    branch(receiver, { name: 'staging', inbox, timeoutMs: 2_000_000_000 }).on(
+      '*',
+      forward({ to, auth: secret, ...options }),
+    )
     return {
       ...{ receiver, clock, staging: () => receiver.stats().branches?.['staging'] },
       async post(...numbers: readonly number[]) {
@@ -147,6 +162,8 @@ describe.each([
     expect(requests[1]?.headers['fleethook-delivery']).toBe(requests[0]?.headers['fleethook-delivery'])
   })
 
+  type Forwarded = Awaited<ReturnType<typeof forwarding>>
+
   describe('what follows from the answer', () => {
     test.each([408, 425, 429, 500, 502, 503, 504, 599])('%i is tried again, in order per vehicle', async (status) => {
       const { requests, post, until, staging } = await forwarding(atFirst(status, {}, 2))
@@ -156,26 +173,138 @@ describe.each([
       expect(lines.join()).not.toContain('private words')
     })
 
-    test.each([400, 401, 403, 404, 409, 410, 413, 422, 301, 302, 307, 308, 304, 600, 999])(
-      '%i is a dead letter at once, and the vehicle goes on',
+    const refusals = [400, 401, 403, 404, 405, 409, 410, 413, 415, 422, 301, 302, 307, 308, 304, 600, 999]
+
+    test.each(few(refusals))(
+      '%i to every message is the state of the server: all of them wait, in order, and go on when it takes them',
       async (status) => {
         const other = await destination(ok)
-        const { post, staging, isSent } = await forwarding(atFirst(status, { location: other.url }))
-        await post(1, 2)
-        await soon(() => expect(staging()).toMatchObject({ handled: 1, deadLettered: 1, retried: 0 }))
-        isSent(2)
+        let isRefusing = true
+        const { requests, receiver, staging, until } = await forwarding((response) =>
+          isRefusing ? void response.writeHead(status, { location: other.url }).end('private words') : ok(response),
+        )
+        const vins = Array.from({ length: 9 }, (_, at) => `V${at}`)
+        for (const at of [1, 2, 3, 4, 5])
+          for (const vin of vins) await receiver.accept({ authorization: undefined, body: data(vin, at) })
+        let asked = 0
+        await until(() => expect((asked = requests.length)).toBeGreaterThan(15), 5_000)
+        expect(staging()).toMatchObject({ handled: 0, deadLettered: 0 })
+        expect(staging()?.paused).toHaveLength(1)
+        isRefusing = false
+        await until(() => expect(staging()?.handled).toBe(45))
+        expect(staging()?.deadLettered).toBe(0)
         expect(other.requests).toEqual([])
+        const taken = requests.slice(asked).map(({ body }) => JSON.parse(body))
+        for (const vin of vins)
+          expect([...new Set(taken.filter((each) => each.vin === vin).map((each) => each.data.Odometer))]).toEqual([
+            1, 2, 3, 4, 5,
+          ])
         const said = lines.join('\n')
-        expect(said).toContain(`/hook ${status >= 300 && status < 400 ? 'redirects' : `answered ${status}`}`)
-        for (const text of ['private words', secret, 'in-the-query']) expect(said).not.toContain(text)
+        expect(said).toContain(new URL(other.url).hostname)
+        expect(said).toContain(status >= 300 && status < 400 ? ' redirects.' : ` answered ${status}.`)
+        expect(said).toContain('Has its address or secret changed')
+        for (const text of ['private words', secret, 'in-the-query', 'hook']) expect(said).not.toContain(text)
       },
     )
+
+    /** One vehicle after another sends a message, until the check holds. */
+    async function whileOthersPass(
+      check: () => void,
+      { receiver, until }: Pick<Forwarded, 'receiver' | 'until'>,
+      stepMs?: number,
+    ) {
+      let at = 100
+      await until(() => {
+        void receiver.accept({ authorization: undefined, body: data(`V${at % 5}`, (at += 1)) })
+        check()
+      }, stepMs)
+    }
+
+    test.each([400, 413, 422, 401, 403, 404, 302])(
+      '%i to one message, while others are taken, makes a dead letter of this one alone, also through a restart',
+      async (status) => {
+        const { url, requests } = await destination((response, { body }) =>
+          body.includes('poison') ? void response.writeHead(status).end() : ok(response),
+        )
+        const path = join(newFolder('poison'), 'staging.db')
+        lines.length = 0
+        const clock = fakeClock()
+        const first = receiverTo(url, {}, clock, sqliteInbox({ path }))
+        await first.receiver.accept({ authorization: undefined, body: data('A', 1, { poison: true }) })
+        await first.post(2, 3)
+        await soon(() => expect(requests).toHaveLength(1))
+        await first.receiver.drain({ handlerGraceMs: 0 })
+        const second = receiverTo(url, {}, clock, sqliteInbox({ path }))
+        await second.receiver.open()
+        await whileOthersPass(() => expect(second.staging()?.deadLettered).toBe(1), second)
+        const ofA = () =>
+          requests
+            .map(({ body }) => JSON.parse(body))
+            .filter(({ vin }) => vin === 'A')
+            .map((each) => each.data.Odometer)
+        await second.until(() => expect(new Set(ofA())).toEqual(new Set([1, 2, 3])))
+        expect(second.staging()?.deadLettered).toBe(1)
+        const [letter] = await Array.fromAsync(second.receiver.branches.get('staging')?.deadLetters.list() ?? [])
+        expect(letter?.error).toContain(
+          `${new URL(url).origin} ${status === 302 ? 'redirects' : `answered ${status}`} to this message again, and takes others.`,
+        )
+      },
+    )
+
+    test('the messages of a vehicle that the server does not know wait no longer once one was given up', async () => {
+      const scene = await forwarding((response, { body }) =>
+        JSON.parse(body).vin === 'A' ? void response.writeHead(404).end() : ok(response),
+      )
+      await scene.post(1, 2, 3, 4, 5, 6)
+      await whileOthersPass(() => expect(scene.staging()?.deadLettered).toBeGreaterThan(0), scene)
+      const before = scene.requests.length
+      await whileOthersPass(() => expect(scene.staging()?.deadLettered).toBe(6), scene, 1)
+      expect(scene.requests.slice(before).filter(({ body }) => JSON.parse(body).vin === 'A').length).toBeLessThan(12)
+    })
+
+    test('a server that refuses everything now and then loses no message', async () => {
+      let isRefusing = false
+      const scene = await forwarding((response) => (isRefusing ? void response.writeHead(403).end() : ok(response)))
+      let sent = 0
+      for (let phase = 0; phase < 20; phase += 1) {
+        isRefusing = !isRefusing
+        for (let at = 0; at < 30; at += 1) {
+          await scene.receiver.accept({ authorization: undefined, body: data(`V${at % 9}`, (sent += 1)) })
+          if (at % 10 === 0)
+            await soon(async () => (await scene.clock.advance(700), expect(scene.staging()?.running).toBe(0)))
+        }
+      }
+      isRefusing = false
+      await scene.until(() => expect(scene.staging()?.handled).toBe(sent))
+      expect(scene.staging()?.deadLettered).toBe(0)
+    })
+
+    test.each([
+      [422, 1],
+      [403, 0],
+    ])('%i to each message of the only vehicle makes dead letters of %i in days', async (status, dead) => {
+      let isRefusing = true
+      const scene = await forwarding(
+        (response) => (isRefusing ? void response.writeHead(status).end() : ok(response)),
+        {},
+        unwatched(fakeClock()),
+      )
+      await scene.post(1, 2, 3)
+      while (scene.requests.length < 70) {
+        await scene.clock.advance(61_000)
+        await soon(() => expect(scene.staging()?.running).toBe(0))
+      }
+      expect(scene.staging()?.deadLettered).toBe(dead)
+      isRefusing = false
+      await scene.until(() => expect(scene.staging()?.handled).toBe(3 - dead), 61_000)
+    })
 
     test.each([
       ['60', 60_000],
       [() => new Date(Date.now() + 60_000).toUTCString(), 60_000],
+      [() => asctime(new Date(Date.now() + 60_000)), 60_000],
       ['soon', 1_000],
-      ['2050.5', 1_000],
+      ['2050-01-01', 1_000],
     ])('Retry-After %s is honored', async (after, ms) => {
       const retryAfter = typeof after === 'string' ? after : after()
       const { post, clock, staging, until, isSent } = await forwarding(atFirst(429, { 'retry-after': retryAfter }))
@@ -230,7 +359,7 @@ describe.each([
         await soon(() => expect(staging()?.running).toBe(0))
       }
       isSent(20)
-      expect(lines.join('\n')).toContain('/hook answered 503')
+      expect(lines.join('\n')).toContain(' answered 503.')
       expect(staging()?.paused).toHaveLength(1)
       isDown = false
       await until(() => expect(staging()?.handled).toBe(40))
@@ -327,9 +456,33 @@ describe.each([
       await soon(() => expect(receiver.stats().branches?.['staging']).toMatchObject({ handled: 1, deadLettered: 0 }))
     })
 
-    test('it is tried for 24 hours, whatever the receiver does with others', async () => {
+    test.each([503, 403])(
+      'while the server answers %i it is tried for as long as it takes, whatever the receiver does with others',
+      async (status) => {
+        let isDown = true
+        const { post, clock, requests, staging, until } = await forwarding(
+          (response) => (isDown ? void response.writeHead(status, { 'retry-after': '86400' }).end() : ok(response)),
+          {},
+          unwatched(fakeClock()),
+        )
+        await post(1)
+        while (requests.length < 20) {
+          await soon(() => expect(staging()?.running).toBe(0))
+          await clock.advance(86_500_000)
+        }
+        expect(staging()).toMatchObject({ deadLettered: 0, pending: { messages: 1 } })
+        isDown = false
+        await until(() => expect(staging()?.handled).toBe(1), 86_500_000)
+      },
+    )
+
+    test('`forMs` ends it earlier', async () => {
       const clock = unwatched(fakeClock())
-      const { post, staging } = await forwarding((response) => response.writeHead(503).end(), {}, clock)
+      const { post, staging } = await forwarding(
+        (response) => response.writeHead(503).end(),
+        { forMs: 86_400_000 },
+        clock,
+      )
       await post(1)
       for (let hour = 0; hour < 23; hour += 1) {
         await soon(() => expect(staging()?.running).toBe(0))
@@ -341,6 +494,50 @@ describe.each([
         expect(staging()?.deadLettered).toBe(1)
       }, 30_000)
     })
+  })
+
+  test('no part of `to` but its host is in the log, in errors and in dead letters', async () => {
+    const paths = ['/services/T0/B0/the-token', '/hooks/catch/12/the-token/?key=the-token#the-token']
+    for (const path of paths) {
+      lines.length = 0
+      const { url } = await destination((response, _request, at) =>
+        at === 1 ? void response.writeHead(503).end() : response.destroy(),
+      )
+      const gone = 'http://127.0.0.1:9'
+      const told: unknown[] = []
+      for (const origin of [new URL(url).origin, gone]) {
+        const receiver = createReceiver({ secret: false, log: logInto(lines), logErrorText: true })
+        stops.push(() => receiver.drain({ deadlineMs: 0 }))
+        const handler = forward({ to: `${origin}${path}`, auth: false, forMs: 0 })
+        branch(receiver, {
+          name: 'chat',
+          inbox: memoryInbox(),
+          observe: { failed: (error) => void told.push(error) },
+        }).on('*', handler)
+        await receiver.accept({ authorization: undefined, body: data('A', 1) })
+        await soon(() => expect(receiver.stats().branches?.['chat']?.deadLettered).toBe(1))
+        told.push(handler.name, await Array.fromAsync(receiver.branches.get('chat')?.deadLetters.list() ?? []))
+      }
+      expect(told.length).toBeGreaterThan(4)
+      const all = [...lines, inspect(told, { depth: 20, showHidden: true })].join('\n')
+      expect(all).toContain('127.0.0.1')
+      expect(all).not.toContain('the-token')
+    }
+  })
+
+  test('it warns once, at the start, when it is not on a branch', async () => {
+    const { url } = await destination(ok)
+    for (const isOnBranch of [true, false]) {
+      lines.length = 0
+      const receiver = createReceiver({ secret: false, log: logInto(lines) })
+      stops.push(() => receiver.drain({ deadlineMs: 0 }))
+      const handler = forward({ to: url, auth: secret })
+      if (isOnBranch) branch(receiver, { name: 'staging', inbox: memoryInbox() }).on('*', handler)
+      else receiver.on('data', handler).on('state', handler)
+      await receiver.open()
+      await receiver.accept({ authorization: undefined, body: data('A', 1) })
+      expect(lines.filter((line) => line.includes('`forward` is not on a branch'))).toHaveLength(isOnBranch ? 0 : 1)
+    }
   })
 
   test.each([

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { readRetryAfter } from '../../src/service/client/service-error.ts'
+import { readRetryAfter } from '../../src/base/retry-after.ts'
 import { json, refusal, rejection, stub, vin } from './stub.ts'
 
 const retry = { attempts: 3, minMs: 100, maxMs: 60_000 }
@@ -94,8 +94,28 @@ describe('Retry-After', () => {
     ['soon', undefined],
     ['5 minutes', undefined],
     ['2026-11-21', undefined],
-  ])('%j is %j ms', (header, ms) => {
-    expect(readRetryAfter(header, Date.UTC(2026, 10, 21, 10))).toBe(ms)
+    ['Sat, 21 Nov 2026 10:00:30', 30_000],
+    ['Sat, 21 Nov 2026 10:00:30 +0000', 30_000],
+    ['Saturday, 21-Nov-26 10:00:30 GMT', 30_000],
+    ['Saturday, 21-Nov-77 10:00:30 GMT', 0],
+    ['Sat Nov 21 10:00:30 2026', 30_000],
+    ['Wed Dec  2 10:00:00 2026', 11 * 86_400_000],
+    ['sat, 21 nov 2026 10:00:30 gmt', 30_000],
+    ['Sat, 21 Nov 2026 10:00:30 PST', undefined],
+    ['Sat, 21 Foo 2026 10:00:30 GMT', undefined],
+    ['Sat Nov 21 10:00:30', undefined],
+    ['Sat, 99999999999999999 Nov 2026', undefined],
+  ])('%j is %j ms, in every time zone of the machine', (header, ms) => {
+    const zone = process.env['TZ']
+    try {
+      for (const each of ['UTC', 'America/Los_Angeles', 'Asia/Tokyo']) {
+        process.env['TZ'] = each
+        expect(readRetryAfter(header, Date.UTC(2026, 10, 21, 10))).toBe(ms)
+      }
+    } finally {
+      if (zone === undefined) Reflect.deleteProperty(process.env, 'TZ')
+      else process.env['TZ'] = zone
+    }
   })
 })
 

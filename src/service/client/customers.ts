@@ -1,5 +1,6 @@
 import { elapsedMs } from '../../base/clock.ts'
 import { guardedLog } from '../../base/log.ts'
+import { readTime } from '../../wire/scalars.ts'
 import { createCall } from './call.ts'
 import type { Connection } from './connection.ts'
 import { listReadableProducts, type Product } from './products.ts'
@@ -91,4 +92,4 @@ export function customersIn(products: readonly Product[]): ReadonlyMap<string, C
   )
 }
 
-const timeOf = ({ granted_at: at }: Product): number => Date.parse(at ?? '') || 0
+const timeOf = ({ granted_at: at }: Product): number => readTime(at) || 0

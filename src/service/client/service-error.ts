@@ -1,4 +1,4 @@
-import { longestMs } from '../../base/clock.ts'
+import { readRetryAfter } from '../../base/retry-after.ts'
 import { isJsonObject } from '../../wire/record.ts'
 import { type Connection, nameOf, readWithin, type ServiceRequest } from './connection.ts'
 
@@ -181,16 +181,6 @@ const makerTexts = /^vehicle (unavailable|is (offline|asleep))\b.{0,100}$/i
 function without(text: string, secrets: readonly (string | undefined)[]): string {
   const spellings = secrets.flatMap((secret) => (secret ? [JSON.stringify(secret).slice(1, -1), secret] : []))
   return spellings.reduce((left, secret) => left.replaceAll(secret, '…'), text)
-}
-
-/** Reads `Retry-After`, a number of seconds or an HTTP date, as whole milliseconds from now that a timer can wait. Else `undefined`. */
-export function readRetryAfter(header: string | null, nowMs: number): number | undefined {
-  const text = header?.trim() ?? ''
-  if (/^\d+(\.\d+)?$/.test(text)) return Math.min(longestMs, Math.ceil(Number(text) * 1000))
-  // `Date.parse` accepts much more than HTTP dates, which begin with the name of a day.
-  if (!/^(mon|tue|wed|thu|fri|sat|sun)/i.test(text)) return undefined
-  const atMs = Date.parse(text)
-  return Number.isNaN(atMs) ? undefined : Math.min(longestMs, Math.max(0, atMs - nowMs))
 }
 
 /** What to do about an error of the service. `undefined` when its own text has to suffice. */

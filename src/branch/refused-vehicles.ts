@@ -1,0 +1,70 @@
+/** Answers that speak of the message: another server that has the same state for every message says something else. */
+const aboutMessage: readonly number[] = [400, 409, 413, 415, 422]
+
+/** So often a message of the only vehicle is refused, over about an hour, before an answer that speaks of it is believed. */
+const triesAlone = 60
+
+/** A vehicle whose message the server has refused. Its later messages wait behind that one. */
+interface Refused {
+  id: string
+  /** When it was last refused, as a number of answers. */
+  at: number
+  /** How often the message was refused. */
+  times: number
+  /** How often it was refused again although others were taken since. */
+  proofs: number
+  /** A message of this vehicle was given up, and none was taken since. */
+  isGivenUp: boolean
+  wasAlone: boolean
+}
+
+/**
+ * Whether a server that refuses a message refuses this one, or all. A rotated secret answers 403 to everything, and a proxy without its server 404:
+ * giving up what waits would lose a weekend.
+ *
+ * | the message was refused                                          | it is about   |
+ * | ---------------------------------------------------------------- | ------------- |
+ * | for the first time                                               | all: it waits |
+ * | again, and nothing of another vehicle was taken since            | all: it waits |
+ * | again, and another vehicle's was, by an answer of `aboutMessage` | this one      |
+ * | twice so, by any other answer: a server's state can come and go  | this one      |
+ * | `triesAlone` times by `aboutMessage`, with no other vehicle      | this one      |
+ *
+ * The messages of a vehicle that follow one that was given up need no new proof, until one is taken: a server that does not know a vehicle must
+ * not keep its messages for seconds each.
+ */
+export class RefusedVehicles {
+  #answers = 0
+  /** When a message was last taken, and when one was last refused of a vehicle of which none was. */
+  #takenAt = 0
+  #refusedAt = 0
+  readonly #vehicles = new Map<string, Refused>()
+
+  taken(vehicle: string): void {
+    this.#takenAt = this.#answers += 1
+    this.#vehicles.delete(vehicle)
+  }
+
+  /** Returns whether the answer is about this message. */
+  isOfMessage(vehicle: string, id: string, status: number): boolean {
+    const at = (this.#answers += 1)
+    const known = this.#vehicles.get(vehicle)
+    if (known === undefined || (known.id !== id && !known.isGivenUp)) {
+      this.#vehicles.set(vehicle, { id, at, times: 1, proofs: 0, isGivenUp: false, wasAlone: false })
+      this.#refusedAt = at
+      return false
+    }
+    const speaksOfIt = aboutMessage.includes(status)
+    const isSame = known.id === id
+    const areOthersTaken = this.#takenAt > Math.max(isSame ? known.at : 0, this.#refusedAt)
+    if (areOthersTaken) known.proofs += 1
+    known.times = isSame ? known.times + 1 : 1
+    known.id = id
+    known.at = at
+    const isAlone = speaksOfIt && !known.wasAlone && known.times >= triesAlone && this.#vehicles.size === 1
+    if (isAlone) known.wasAlone = true
+    else if (!areOthersTaken || known.proofs < (speaksOfIt ? 1 : 2)) return false
+    known.isGivenUp = true
+    return true
+  }
+}
