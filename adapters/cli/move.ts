@@ -10,7 +10,7 @@ import { checkServer, partitionOf, storable } from '../inbox/postgres/schema.ts'
 import { type EndState, stateValues } from '../inbox/postgres/vehicles.ts'
 import { messageValues } from '../inbox/postgres/writer.ts'
 import { isMissing, loadSqlite } from '../inbox/sqlite/file/database.ts'
-import { createInboxFile } from '../inbox/sqlite/file/file.ts'
+import { SqliteFile } from '../inbox/sqlite/file/file.ts'
 import type { InboxFile, OpenedFile, SignOfLife, Transaction } from '../inbox/sqlite/file/interface.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
 
@@ -45,7 +45,7 @@ export async function moveFile(path: string, db: Database): Promise<Moved> {
   if (isMissing(path)) throw new FleethookError('inbox_unavailable', `There is no inbox at ${path}.`)
   loadSqlite()
   await checkServer(db, true)
-  const file = createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
+  const file = new SqliteFile(readSqliteOptions({ path, waitMs: 0 }))
   const sign = (gaps?: SignOfLife['gaps']): SignOfLife => ({
     nowMs: Date.now(),
     uptimeMs: Math.floor(uptime() * 1_000),

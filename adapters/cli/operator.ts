@@ -21,7 +21,7 @@ import { checkServer } from '../inbox/postgres/schema.ts'
 import { Store } from '../inbox/postgres/store.ts'
 import { VehicleRows } from '../inbox/postgres/vehicles.ts'
 import { controlPath } from '../inbox/sqlite/control.ts'
-import { createInboxFile } from '../inbox/sqlite/file/file.ts'
+import { SqliteFile } from '../inbox/sqlite/file/file.ts'
 import { SqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
 import { isMissing, loadSqlite, refusedAccess } from '../inbox/sqlite/file/database.ts'
@@ -451,7 +451,7 @@ async function askStopped(path: string, { method, path: asked, body }: Asked): P
   const nothing = (): void => {}
   loadSqlite()
   const settings = readSqliteOptions({ path, waitMs: 0 })
-  const file = createInboxFile({ ...settings, isVisit: true })
+  const file = new SqliteFile({ ...settings, isVisit: true })
   const inboxSettings = {
     pendingMessages: undefined,
     pendingBytes: undefined,

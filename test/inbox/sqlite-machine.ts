@@ -7,7 +7,7 @@ import { fakeClock } from 'fleethook/testing'
 import { expect } from 'vitest'
 import { message as kept, reason, lettersIn, settledIn } from '../../src/testing/kept-message.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
-import { type InboxFile, inboxOn } from './sqlite-store.ts'
+import { type InboxFile, inboxOn, withCalls } from './sqlite-store.ts'
 
 /** Calls of an inbox, and faults that happen to it. */
 export const steps: readonly string[] = [
@@ -55,7 +55,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
   await inbox.open()
 
   function make(): { inbox: Inbox; store: InboxFile } {
-    const failable = (file: InboxFile): InboxFile => ({ ...file, commit: commitOf(file) })
+    const failable = (file: InboxFile): InboxFile => withCalls(file, { commit: commitOf(file) })
     return inboxOn(path, (file) => (slow ? late(failable(file)) : failable(file)), settingsOf({ clock }).settings)
   }
 
@@ -217,8 +217,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
 }
 
 function late(store: InboxFile): InboxFile {
-  return {
-    ...store,
+  return withCalls(store, {
     open: inItsTime(store.open),
     find: inItsTime(store.find),
     message: inItsTime(store.message),
@@ -228,7 +227,7 @@ function late(store: InboxFile): InboxFile {
     probe: inItsTime(store.probe),
     tidy: inItsTime(store.tidy),
     close: inItsTime(store.close),
-  }
+  })
 }
 
 function inItsTime<Given extends unknown[], T>(run: (...given: Given) => Promise<T>): (...given: Given) => Promise<T> {

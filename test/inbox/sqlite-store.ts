@@ -1,7 +1,7 @@
 // The file beneath the SQLite inbox, so that a test can let its disk fail at any call. Only this file knows the inside of the inbox.
 import type { Inbox, InboxMessage, InboxSettings } from 'fleethook/extend'
 import type { SqliteInboxOptions } from 'fleethook/inbox/sqlite'
-import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
+import { SqliteFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import type { InboxFile, StoredMessage, Transaction } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { SqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
@@ -10,7 +10,17 @@ import { seqOf } from '../../src/testing/kept-message.ts'
 export type { InboxFile, OpenedFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 
 export function storeAt(path: string, more: Partial<SqliteInboxOptions> = {}): InboxFile {
-  return createInboxFile(readSqliteOptions({ path, waitMs: 0, ...more }))
+  return new SqliteFile(readSqliteOptions({ path, waitMs: 0, ...more }))
+}
+
+/** The file, some of whose calls are others. Every call can be taken out of it, as out of a record. */
+export function withCalls(file: InboxFile, calls: Partial<InboxFile>): InboxFile {
+  return new Proxy(file, {
+    get(target, name: keyof InboxFile) {
+      const call = calls[name] ?? target[name]
+      return calls[name] === undefined ? call.bind(target) : call
+    },
+  })
 }
 
 /** An inbox on a file, some of whose calls are others. */
@@ -20,8 +30,10 @@ export function inboxOn(
   settings: InboxSettings,
 ): { readonly inbox: Inbox; readonly store: InboxFile } {
   const store = storeAt(path)
-  const changed = { ...store, ...change(store) }
-  return { inbox: new SqliteInbox(changed, settings, readSqliteOptions({ path, waitMs: 0 })), store }
+  return {
+    inbox: new SqliteInbox(withCalls(store, change(store)), settings, readSqliteOptions({ path, waitMs: 0 })),
+    store,
+  }
 }
 
 export function transaction(nowMs: number, more: Partial<Transaction> = {}): Transaction {

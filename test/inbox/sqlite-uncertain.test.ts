@@ -6,7 +6,7 @@ import { describe, expect, test, vi } from 'vitest'
 import { message as kept, reason, lettersIn, settledIn } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
-import { type InboxFile, inboxOn, type OpenedFile, rowOf, storeAt, transaction } from './sqlite-store.ts'
+import { type InboxFile, inboxOn, type OpenedFile, rowOf, storeAt, transaction, withCalls } from './sqlite-store.ts'
 
 const files = createFiles()
 const nothing = { messages: 0, bytes: 0 }
@@ -19,8 +19,7 @@ async function failingSync(
   const clock: FakeClock = fakeClock(1_000_000)
   let fails = false
   let reopened = (): void => {}
-  const failing = (store: InboxFile): InboxFile => ({
-    ...store,
+  const failing = (store: InboxFile): Partial<InboxFile> => ({
     async commit(batch) {
       const result = await store.commit(batch)
       if (!fails) return result
@@ -31,7 +30,7 @@ async function failingSync(
   const onCapacity = (): void => reopened()
   const { inbox } = inboxOn(
     path,
-    (store) => ({ ...failing(store), ...change(failing(store)) }),
+    (store) => ({ ...failing(store), ...change(withCalls(store, failing(store))) }),
     settingsOf({ clock, onCapacity }).settings,
   )
   await inbox.open()

@@ -4,7 +4,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { Log } from '../../../src/base/log.ts'
 import type { InboxSettings } from '../../../src/inbox/inbox.ts'
 import type { Damage, InboxFile, OpenedFile, SignOfLife } from './file/interface.ts'
-import { budgetUsed } from './file/retention.ts'
+import { budgetUsed } from './file/volume.ts'
 import type { SqliteSettings } from './options.ts'
 
 /** What the health of the file tells the inbox. */

@@ -1,6 +1,6 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { type InboxSettings, neverFits, whyNeverFit } from '../../../src/inbox/inbox.ts'
-import { mostNewBytes, rowBytes, spaceFor } from './file/retention.ts'
+import { mostNewBytes, rowBytes, spaceFor } from './file/volume.ts'
 
 type Limits = Pick<InboxSettings, 'pendingMessages' | 'pendingBytes'>
 

@@ -114,7 +114,7 @@ export interface Dropped {
   readonly toMs: number
 }
 
-interface Tidied extends FileFigures {
+export interface Tidied extends FileFigures {
   readonly more: boolean
   readonly hasRoom: boolean
   readonly dropped?: Dropped | undefined
