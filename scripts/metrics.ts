@@ -10,7 +10,13 @@ async function everything(): Promise<string> {
     secret: ['a-long-random-value', 'another-long-random-value'],
     inbox: (settings) => {
       const inbox = memoryInbox()(settings)
-      const known = { oldestWaitingMs: 0, lag: { 0: 0 }, spooled: 0, deadRows: 0, oldestSnapshotMs: 0 }
+      const known = {
+        oldestWaitingMs: 0,
+        lag: { 0: 0 },
+        meanwhile: { messages: 0, bytes: 0, deadLetters: 0, awayMs: undefined },
+        deadRows: 0,
+        oldestSnapshotMs: 0,
+      }
       const commitMs = { bounds: [1], counts: [0, 0], sum: 0 }
       return { ...inbox, stats: () => ({ ...inbox.stats?.(), ...known, commitMs }) }
     },

@@ -76,7 +76,7 @@ export abstract class ForwardingInbox implements Inbox {
 function refusingBy(error: unknown): Refusing | undefined {
   const code =
     error instanceof RefusedElsewhere ? error.refusal.error : error instanceof FleethookError ? error.code : undefined
-  if (code === 'body_too_large') return undefined
+  if (code === 'body_too_large' || code === 'message_refused') return undefined
   return code === 'inbox_full' ? code : 'inbox_unavailable'
 }
 

@@ -43,7 +43,7 @@ export function kafkaInbox(options: KafkaInboxOptions): InboxFactory {
   const give = givenOnce('kafkaInbox', 'topic')
   const create: InboxFactory = (own) => {
     give()
-    return new SharedInbox(settings.role, own, new KafkaSystem(settings, own))
+    return new SharedInbox(settings.role, own, new KafkaSystem(settings, own), settings.meanwhile)
   }
   return Object.assign(create, { place: { of: 'kafkaInbox', takes: true } as const })
 }

@@ -135,7 +135,7 @@ export function postgresInbox(options: PostgresInboxOptions): PostgresInbox {
   const create: InboxFactory = (own) => {
     give()
     system = new PostgresSystem(settings, own, clock ?? new ServerClock(own.clock))
-    return new SharedInbox(settings.role, own, system)
+    return new SharedInbox(settings.role, own, system, settings.meanwhile)
   }
   const inbox = Object.assign(create, {
     clock: (local: Clock): Clock => (clock = new ServerClock(local)),

@@ -1,9 +1,11 @@
+import { elapsedMs, pause, resolvedOr } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import type { Durability, OpenOptions } from '../../src/hosting/drainable.ts'
 import type { Refusal } from '../../src/http/answers.ts'
 import type {
   Claim,
   Inbox,
+  InboxFactory,
   InboxGap,
   InboxMessage,
   InboxSettings,
@@ -11,11 +13,14 @@ import type {
   Outcome,
   Settled,
 } from '../../src/inbox/inbox.ts'
+import type { Forgotten } from '../../src/observe/dead-letters.ts'
 import type { Asked } from '../../src/observe/observer.ts'
 import { nothing } from '../../src/base/pages.ts'
 import type { Backlog, Failing, InboxStats } from '../../src/observe/stats.ts'
 import type { VehicleStore } from '../../src/inbox/vehicle-store.ts'
 import { ForwardingInbox } from './forwarding.ts'
+import { isStop, Meanwhile } from './meanwhile.ts'
+import type { Server } from './meanwhile/way.ts'
 import { Life, type Signs } from './signs-of-life.ts'
 import type { SharedPart } from './shared-reader.ts'
 
@@ -23,7 +28,7 @@ import type { SharedPart } from './shared-reader.ts'
 export type Role = 'both' | 'receive' | 'handle'
 
 /** A system that several processes share: it keeps the messages. */
-export interface SharedSystem {
+export interface SharedSystem extends Server {
   readonly durability: Durability
   /** What operators ask, once it is connected. */
   readonly operator: Asked
@@ -31,16 +36,14 @@ export interface SharedSystem {
   readonly vehicles?: VehicleStore | undefined
   /** Left out: it cannot erase a vehicle. */
   readonly forget?: Inbox['forget']
-  /** Connects and checks the system. Called again after it rejected. Resolves to the greatest id that an earlier process left on this machine. */
-  connect(): Promise<string | undefined>
-  /** Keeps messages in the order of the calls. Rejects as `put` of an inbox. */
-  put(messages: readonly InboxMessage[]): Promise<void>
+  /** Connects and checks the system. Called again after it rejected. */
+  connect(): Promise<void>
+  /** Whether an error of `connect` may pass by itself, because the server is away. */
+  mayPass(error: unknown): boolean
   /** The partitions of this process, for one that handles. Called after `connect`. */
   read(): SharedPart
   /** Where receivers leave signs of life, once it is connected. */
   signs(): Signs
-  /** See `Life`. */
-  earlier?(): readonly InboxGap[]
   /** Why a message would be refused now. */
   refusing(): 'inbox_unavailable' | undefined
   /** Sentences for the operator. */
@@ -53,6 +56,10 @@ export interface SharedSystem {
   /** Closes what receiving and handling share, after both. */
   close(): Promise<void>
 }
+
+/** How long a start waits for a system that may be away, and the pause between two tries, in milliseconds. */
+const startMs = 3_000
+const againMs = 1_000
 
 /**
  * The inbox of one process on a system that several share. What a process does follows from its role: one that receives forwards messages to the
@@ -70,19 +77,23 @@ export class SharedInbox extends ForwardingInbox {
   readonly #role: Role
   readonly #settings: InboxSettings
   readonly #system: SharedSystem
+  readonly #meanwhile: Meanwhile | undefined
   #reader: SharedPart | undefined
   #life: Life | undefined
-  #connecting: Promise<string | undefined> | undefined
-  #isOpen = false
+  #connecting: Promise<void> | undefined
+  #isConnected = false
+  readonly #closing = new AbortController()
 
-  constructor(role: Role, settings: InboxSettings, system: SharedSystem) {
+  /** `meanwhile`: keeps messages while the system does not take them. */
+  constructor(role: Role, settings: InboxSettings, system: SharedSystem, meanwhile: InboxFactory | undefined) {
     super(settings)
     this.#role = role
     this.#settings = settings
     this.#system = system
     const { durability, vehicles, operator } = system
     this.durability = durability
-    this.forget = system.forget
+    this.#meanwhile = meanwhile && new Meanwhile(meanwhile, settings, system)
+    this.forget = system.forget && ((vin, dryRun) => this.#forget(vin, dryRun))
     this.handsOut = role === 'receive' ? 'elsewhere' : 'shared'
     this.takesNone = role === 'handle' ? handlesOnly : undefined
     this.vehicles = vehicles
@@ -93,37 +104,35 @@ export class SharedInbox extends ForwardingInbox {
     this.operator = askedAfter(connect, operator, failing)
   }
 
+  /** With a file, a system that is away does not keep the receiver from taking messages. One that is there and cannot be used does. */
   override async open({ listeningWasKept = false }: OpenOptions = {}): Promise<Opened> {
-    const lastId = await this.#connect()
-    if (this.#role !== 'receive') await (this.#reader = this.#system.read()).open()
-    this.#isOpen = true
-    const opened: Opened = { lastId, waiting: nothing() }
-    if (this.#role === 'handle') return opened
-    const { clock, log, openGaps = () => [], onGap = () => {}, onCapacity, notListeningMs = () => 0 } = this.#settings
-    const gapsKnown = new Promise<void>((onAccounted) => {
-      this.#life = new Life({
-        clock,
-        log,
-        signs: this.#system.signs(),
-        earlier: this.#system.earlier?.() ?? [],
-        openGaps,
-        notListeningMs,
-        onGap,
-        onSigned: onCapacity,
-        onAccounted,
+    const { lastId, gaps = [] } = (await this.#meanwhile?.open()) ?? {}
+    let onAccounted = (): void => {}
+    const gapsKnown = new Promise<void>((resolve) => (onAccounted = resolve))
+    const earlier = gaps.filter(isStop)
+    const openedMs = elapsedMs(this.clock)
+    const start = (): Promise<void> =>
+      this.#start(() => {
+        // Without a file, it takes no messages before the system is there.
+        const sinceMs = this.#meanwhile === undefined ? elapsedMs(this.clock) : openedMs
+        this.#live(earlier, sinceMs, listeningWasKept, onAccounted)
       })
-      this.#life.start(listeningWasKept)
-    })
-    return { ...opened, gapsKnown }
+    if (this.#meanwhile === undefined) await start()
+    else await this.#startOrGoOn(start, this.#meanwhile)
+    const opened: Opened = { lastId, waiting: nothing() }
+    return this.#role === 'handle' ? opened : { ...opened, gapsKnown }
   }
 
   // No await once the inbox is open, so that messages keep the order of the calls.
   protected forward(messages: readonly InboxMessage[]): Promise<void> {
-    return this.#isOpen ? this.#system.put(messages) : this.#connect().then(() => this.#system.put(messages))
+    if (this.#meanwhile !== undefined) return this.#meanwhile.put(messages)
+    return this.#isConnected ? this.#system.put(messages) : this.#connect().then(() => this.#system.put(messages))
   }
 
   override refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
-    return this.#role === 'handle' ? this.#reader?.refusing() : (this.#system.refusing() ?? super.refusing())
+    if (this.#role === 'handle') return this.#reader?.refusing()
+    const inFront = this.#meanwhile === undefined ? this.#system.refusing() : this.#meanwhile.refusing()
+    return inFront ?? super.refusing()
   }
 
   override claim(id: string): Promise<Claim | undefined> {
@@ -143,7 +152,7 @@ export class SharedInbox extends ForwardingInbox {
   }
 
   stats(): InboxStats {
-    return this.#system.figures()
+    return { ...this.#system.figures(), meanwhile: this.#meanwhile?.stats() }
   }
 
   overall(): { readonly backlog: Backlog | undefined; readonly failing: Failing | undefined } {
@@ -156,7 +165,8 @@ export class SharedInbox extends ForwardingInbox {
       handle: ['This process only runs handlers: it takes no messages.'],
       receive: ['This process only receives: handlers run in others.'],
     }
-    return [...own[this.#role], ...this.#system.facts()]
+    const kept = this.#meanwhile === undefined ? [] : [whileAway(this.#system.name)]
+    return [...own[this.#role], ...this.#system.facts(), ...kept]
   }
 
   async finish(withinMs: number, breakOff: () => Promise<void>): Promise<void> {
@@ -164,8 +174,10 @@ export class SharedInbox extends ForwardingInbox {
     else await this.#reader.finish(withinMs, breakOff)
   }
 
-  override async close(): Promise<void> {
+  override async close(stoppedAtMs?: number): Promise<void> {
+    this.#closing.abort()
     await this.#reader?.close()
+    await this.#meanwhile?.close(stoppedAtMs)
     await this.#life?.close()
     await this.#system.close()
   }
@@ -175,13 +187,92 @@ export class SharedInbox extends ForwardingInbox {
     return this.#reader
   }
 
-  #connect(): Promise<string | undefined> {
-    return (this.#connecting ??= this.#system.connect().catch((error: unknown) => {
-      this.#connecting = undefined
-      throw error
-    }))
+  #connect(): Promise<void> {
+    return (this.#connecting ??= this.#system.connect().then(
+      () => {
+        this.#isConnected = true
+        // Closed meanwhile.
+        if (this.#closing.signal.aborted) void this.#system.close()
+      },
+      (error: unknown) => {
+        this.#connecting = undefined
+        throw error
+      },
+    ))
+  }
+
+  /** Connects, and begins to handle and to live. Called again after it rejected. */
+  async #start(live: () => void): Promise<void> {
+    await this.#connect()
+    if (this.#role !== 'receive') await (this.#reader ??= this.#system.read()).open()
+    await this.#meanwhile?.begin()
+    if (this.#role !== 'handle') live()
+  }
+
+  /** Resolves when it has started, or goes on in the background, because the system is away. Rejects when the system is there and cannot be used. */
+  async #startOrGoOn(start: () => Promise<void>, meanwhile: Meanwhile): Promise<void> {
+    let isOver = false
+    const first = start().finally(() => (isOver = true))
+    await resolvedOr(first, this.clock, startMs)
+    if (!isOver) meanwhile.noteAway(undefined)
+    else
+      try {
+        return await first
+      } catch (error) {
+        if (!this.#system.mayPass(error)) throw error
+      }
+    void this.#goOn(first, start, meanwhile)
+  }
+
+  async #goOn(first: Promise<void>, start: () => Promise<void>, meanwhile: Meanwhile): Promise<void> {
+    const { signal } = this.#closing
+    for (let trying = first; !signal.aborted; trying = start()) {
+      try {
+        return await trying
+      } catch (error) {
+        meanwhile.noteAway(error)
+      }
+      await pause(this.clock, againMs, signal).catch(() => {})
+    }
+  }
+
+  /** `earlier`: when no receiver with this file listened. `sinceMs`: since when this one listens. */
+  #live(earlier: readonly InboxGap[], sinceMs: number, listeningWasKept: boolean, onAccounted: () => void): void {
+    const { clock, log, openGaps = () => [], onGap = () => {}, onCapacity, notListeningMs = () => 0 } = this.#settings
+    this.#life = new Life({
+      clock,
+      log,
+      signs: this.#system.signs(),
+      earlier,
+      listeningMs: () => elapsedMs(clock) - sinceMs,
+      openGaps,
+      notListeningMs,
+      onGap,
+      onSigned: onCapacity,
+      onAccounted,
+    })
+    this.#life.start(listeningWasKept)
+  }
+
+  /** First in the file, so that nothing of the vehicle goes to the system any more. */
+  async #forget(vin: string, dryRun: boolean): Promise<Forgotten> {
+    const kept = await this.#meanwhile?.forget(vin, dryRun)
+    await this.#connect()
+    const erased = (await this.#system.forget?.(vin, dryRun)) ?? nothingErased
+    if (kept === undefined) return erased
+    return {
+      messages: erased.messages + kept.messages,
+      waiting: erased.waiting + kept.waiting,
+      deadLetters: erased.deadLetters + kept.deadLetters,
+    }
   }
 }
+
+const nothingErased: Forgotten = { messages: 0, waiting: 0, deadLetters: 0 }
+
+/** What the operator has to know about the option `meanwhile`. */
+const whileAway = (server: string): string =>
+  `While ${server} does not take a message within a second, a 2xx means that it is on the disk of this machine.`
 
 /** Asks only when `ready` has resolved. */
 function askedAfter(

@@ -23,6 +23,8 @@ export interface Trace extends Listened {
 export interface Sign extends Pick<Listened, 'isClosed' | 'isAccounted'> {
   /** For how long the receiver has not listened, in milliseconds. */
   readonly agoMs: number
+  /** For how long it has listened before that: it may have begun while the system was away. */
+  readonly listeningMs: number
   readonly gaps: readonly KeptGap[]
 }
 
@@ -50,8 +52,13 @@ interface LifeOptions {
   readonly onSigned: () => void
   /** Called after it has tried to account for the time before it: what it knows of that, `onGap` has told. */
   readonly onAccounted: () => void
-  /** When this receiver, with its inbox before this one, did not listen. It counts only if no other receiver ever left a sign. */
+  /**
+   * When no receiver with the file of this one listened. Left empty without a file: then signs alone tell. They tell less, because none can be
+   * left while the system is away.
+   */
   readonly earlier: readonly InboxGap[]
+  /** For how long this receiver has listened, in milliseconds. */
+  readonly listeningMs: () => number
   /** For how long this receiver has not listened because it stops, in milliseconds. */
   readonly notListeningMs: () => number
 }
@@ -93,16 +100,21 @@ export class Life {
   }
 
   async #live(isExpected: boolean): Promise<void> {
-    const { clock, log, signs, onSigned, onAccounted } = this.#options
+    const { clock, log, signs, onSigned, onAccounted, listeningMs } = this.#options
     const { signal } = this.#closing
     const say = throttled(log, clock)
-    let isOver = false
+    let [isFirst, isOver] = [true, false]
     while (!signal.aborted) {
       try {
         await this.#sign(false)
         onSigned()
-        isOver ||= await this.#account(isExpected)
-        onAccounted()
+        // While the system was away, others could leave no signs either: each that lives leaves its next one in time.
+        const isEarly = isFirst && listeningMs() > signMs
+        isFirst = false
+        if (!isEarly) {
+          isOver ||= await this.#account(isExpected)
+          onAccounted()
+        }
       } catch (error) {
         // What to do: Until Postgres or the topic `<topic>-life` answers, the gap since the last start waits.
         say.warn('signs of life could not be written or read', { reason: signs.reasonOf(error) })
@@ -113,12 +125,13 @@ export class Life {
   }
 
   #sign(isClosed: boolean): Promise<void> {
-    const { signs, openGaps, notListeningMs } = this.#options
+    const { signs, openGaps, notListeningMs, listeningMs } = this.#options
     return signs.write(
       {
         isClosed,
         isAccounted: this.#isAccounted,
         agoMs: Math.ceil(notListeningMs()),
+        listeningMs: Math.floor(listeningMs()),
         gaps: fittingGaps(openGaps()),
       },
       isClosed ? lastSignMs : signMs,
@@ -147,7 +160,8 @@ export class Life {
     if (!hasCompany && older.some(isSilent)) return false
     const ended = others.filter((other) => !mayLive(other))
     if (!this.#isAccounted && !hasCompany) {
-      const gaps = older.length === 0 ? earlier.map((gap) => ({ ...gap, toMs: since })) : silences(older, since)
+      const ofFile = earlier.map((gap) => ({ ...gap, toMs: since }))
+      const gaps = older.length === 0 ? ofFile : bothSilent(silences(older, since), ofFile)
       for (const gap of gaps) if (!(gap.reason === 'stopped' && gap.toMs === since && isExpected)) onGap(gap)
     }
     for (const { gaps } of ended) for (const gap of gaps) onGap(gap)
@@ -161,15 +175,27 @@ export class Life {
   }
 }
 
+type EndedGap = InboxGap & { readonly toMs: number }
+
+/** The times in which neither a receiver left signs, nor one with this file listened. Without a file, signs alone tell. */
+function bothSilent(silent: readonly EndedGap[], ofFile: readonly EndedGap[]): readonly EndedGap[] {
+  if (ofFile.length === 0) return silent
+  return silent.flatMap((gap) =>
+    ofFile
+      .map(({ fromMs, toMs }) => ({ ...gap, fromMs: Math.max(gap.fromMs, fromMs), toMs: Math.min(gap.toMs, toMs) }))
+      .filter(({ fromMs, toMs }) => fromMs < toMs),
+  )
+}
+
 /** The times until `nowMs` in which none of these receivers listened, and that none of them has accounted for. */
-function silences(receivers: readonly Listened[], nowMs: number): readonly (InboxGap & { readonly toMs: number })[] {
+function silences(receivers: readonly Listened[], nowMs: number): readonly EndedGap[] {
   // One that stopped while its first sign was on its way never listened after it.
   const inOrder = receivers
     .map((receiver) => ({ ...receiver, since: Math.min(receiver.since, receiver.until) }))
     .toSorted((one, other) => one.since - other.since)
   // A crash can leave some after it that did not account.
   const first = inOrder.findLast(({ isAccounted }) => isAccounted) ?? inOrder[0]
-  const gaps: (InboxGap & { readonly toMs: number })[] = []
+  const gaps: EndedGap[] = []
   let heard: Pick<Listened, 'until' | 'isClosed'> = { until: first?.since ?? nowMs, isClosed: false }
   const silentUntil = (toMs: number): void => {
     if (heard.until < toMs) gaps.push({ reason: heard.isClosed ? 'stopped' : 'restarted', fromMs: heard.until, toMs })

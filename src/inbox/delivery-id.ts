@@ -1,14 +1,18 @@
 /** The number of ids in a millisecond. */
 const perMs = 2048
 
-/** Makes UUIDv7 that sort by arrival, counted within a millisecond (RFC 9562, 6.2). Fewer random bits cost less. */
+/**
+ * Makes UUIDv7 that sort by arrival, counted within a millisecond (RFC 9562, 6.2). All ids that one object makes end alike, so {@link makerOf} an id
+ * tells whether the same process made it.
+ */
 export class DeliveryIds {
   /** The millisecond of the newest id, or of the one that it follows. */
   newestMs = 0
   readonly #first: number
   #counter = 0
   #head = ''
-  #tail = ''
+  /** The last two parts of a UUID: two bits for the variant, and 62 random bits. Not made before the first id: a Worker has no randomness until then. */
+  #tail: string | undefined
 
   /** `first`: the number of the first id in a millisecond. */
   constructor(first: number = 0) {
@@ -27,9 +31,8 @@ export class DeliveryIds {
       this.#counter = this.#first
       const time = this.newestMs.toString(16).padStart(12, '0')
       this.#head = `${time.slice(0, 8)}-${time.slice(8)}-7`
-      // The last two parts of a UUID: two bits for the variant, and 62 random bits.
-      this.#tail = crypto.randomUUID().slice(18)
     }
+    this.#tail ??= crypto.randomUUID().slice(18)
     return this.#head + this.#counter.toString(16).padStart(3, '0') + this.#tail
   }
 
@@ -55,6 +58,9 @@ export function idWithSeq(id: string, seq: number): string {
   const counter = (seq % perMs).toString(16).padStart(3, '0')
   return `${ms.slice(0, 8)}-${ms.slice(8)}-${id.slice(counterAt - 1, counterAt)}${counter}${id.slice(counterAt + 3)}`
 }
+
+/** Names the process that made an id. The ids of one process rise, whatever its clock does. */
+export const makerOf = (id: string): string => id.slice(counterAt + 3)
 
 function millisecondOf(id: string): number {
   return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)

@@ -25,8 +25,8 @@ export interface InboxStats {
   readonly commitMs?: Histogram
   /** The number of messages in the topic that this process still has to settle, by partition. */
   readonly lag?: Readonly<Record<string, number>>
-  /** The messages that wait on the disk of this machine until the other side can take them. */
-  readonly spooled?: number | undefined
+  /** What the file of the option `meanwhile` holds. Left out without that option. */
+  readonly meanwhile?: MeanwhileStats | undefined
   /** Messages that were in the topic a second time, and were dropped. */
   readonly repeated?: number
   /** Rows of the tables in Postgres that are deleted and still take space, at the last look of a process that handles. */
@@ -37,6 +37,16 @@ export interface InboxStats {
   readonly purged?: number
   /** Stopped inboxes beside this one that hold messages, when it was opened. */
   readonly unopened?: readonly UnopenedInbox[]
+}
+
+/** Messages that wait on the disk of this machine until the server takes them. */
+export interface MeanwhileStats {
+  readonly messages: number
+  readonly bytes: number
+  /** Messages that were acknowledged, and that the server never takes. */
+  readonly deadLetters: number
+  /** For how long new messages have gone to the file, because the server did not take one within a second. In milliseconds; `undefined`: they do not. */
+  readonly awayMs: number | undefined
 }
 
 /**

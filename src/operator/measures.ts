@@ -193,7 +193,18 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
       help: 'Messages of the partitions of this process that are not settled, with Kafka.',
       samples: by('messaging.destination.partition.id', inbox.lag ?? {}),
     },
-    gauge('spooled.messages', '{message}', 'Messages that wait on the disk for the brokers.', inbox.spooled),
+    gauge(
+      'meanwhile.messages',
+      '{message}',
+      'Messages that wait on the disk for Postgres or Kafka.',
+      inbox.meanwhile?.messages,
+    ),
+    gauge(
+      'server.away',
+      's',
+      'For how long new messages have gone to the disk first, with the option `meanwhile`; 0: they do not.',
+      inbox.meanwhile && seconds(inbox.meanwhile.awayMs ?? 0),
+    ),
     gauge('inbox.dead_rows', '{row}', 'Deleted rows in Postgres that still take space.', inbox.deadRows),
     gauge(
       'inbox.snapshot.age',

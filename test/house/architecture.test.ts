@@ -111,8 +111,8 @@ const inside: Readonly<Record<string, readonly string[]>> = {
   'test/inbox/kafka-life.test.ts': ['life', 'signs-of-life'],
   'test/inbox/kafka-membership.test.ts': ['membership'],
   'test/inbox/kafka-options.test.ts': ['client', 'options', 'records'],
-  'test/inbox/kafka-spool.test.ts': ['records', 'spool'],
   'test/inbox/kafka-topics.test.ts': ['options', 'topic-reader', 'topics'],
+  'test/inbox/meanwhile.test.ts': ['records', 'way'],
   'test/inbox/postgres-parts.test.ts': ['client', 'endings', 'leases', 'schema', 'vehicles'],
   // The journal between two steps of an erasure.
   'test/inbox/sqlite-erased.test.ts': ['database', 'scrub'],

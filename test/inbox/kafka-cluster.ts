@@ -425,7 +425,7 @@ export function post(
   partition: number = own,
 ): void {
   const given = { ...message(n), lane: `V${n}`, receivedAt: cluster.clock.now(), ...changes }
-  cluster.append(toRecord(given, { topic: 'fleethook', partition, writer: Buffer.from('w1') }))
+  cluster.append(toRecord(given, { topic: 'fleethook', partition }))
 }
 
 /** The events of gaps in the topic, without those of restarts. */

@@ -11,6 +11,8 @@ interface Way {
   readonly openGaps?: readonly KeptGap[]
   readonly earlier?: readonly InboxGap[]
   readonly isExpected?: boolean
+  /** For how long it has listened before its first sign, in milliseconds. */
+  readonly listenedMs?: number
   readonly prepare?: (cluster: FakeCluster) => void
 }
 
@@ -23,20 +25,23 @@ function signOf(cluster: FakeCluster): LeaveSign {
   return (name, content) =>
     cluster.append({
       ...{ topic: 'fleethook-life', partition: 0, key: Buffer.from(name), headers: new Map() },
-      value: Buffer.from(JSON.stringify({ isClosed: false, isAccounted: true, agoMs: 0, gaps: [], ...content })),
+      value: Buffer.from(
+        JSON.stringify({ isClosed: false, isAccounted: true, agoMs: 0, listeningMs: 0, gaps: [], ...content }),
+      ),
     })
 }
 
-async function setup({ before, openGaps = [], earlier = [], isExpected = false, prepare }: Way = {}) {
+async function setup({ before, openGaps = [], earlier = [], isExpected = false, listenedMs = 0, prepare }: Way = {}) {
   const clock = fakeClock()
   const cluster = new FakeCluster(clock)
   await before?.(signOf(cluster), clock)
   const gaps: InboxGap[] = []
   const logged: string[] = []
   const note = (line: string): void => void logged.push(line)
+  const startedMs = clock.now()
   let notListeningMs = (): number => 0
   const { connector, settings } = cluster
-  const signs = new TopicSigns({ connector, settings, writer: cluster.writer(), writerId: Buffer.from('own') })
+  const signs = new TopicSigns({ connector, settings, writer: cluster.writer(), me: 'own' })
   const life = new Life({
     ...{ clock, signs, earlier, openGaps: () => [...openGaps, ...gaps.map(kept)] },
     log: { debug: note, info: note, warn: note, error: note },
@@ -44,6 +49,7 @@ async function setup({ before, openGaps = [], earlier = [], isExpected = false, 
     onSigned: () => note('signed'),
     onAccounted: () => {},
     notListeningMs: () => notListeningMs(),
+    listeningMs: () => listenedMs + clock.now() - startedMs,
   })
   lives.push(life)
   prepare?.(cluster)

@@ -25,9 +25,9 @@ test.each([
   [{ brokers, partitions: 0 }, 'partitions', 'must be a whole number from 1 to 10000 and was given 0.'],
   [{ brokers, role: 'read' }, 'role', "must be 'both' or 'receive' or 'handle' and was given 'read'."],
   [
-    { brokers, spool: {} },
-    'spool',
-    "must be an inbox on this machine, for instance sqliteInbox({ path: 'data/spool.db' }) and was given an object.",
+    { brokers, meanwhile: {} },
+    'meanwhile',
+    'must be an inbox in a file on this machine and was given an object.',
   ],
   [
     { brokers, sessionMs: 6_000 },
@@ -114,14 +114,14 @@ test('once connected with TLS, a broken connection is no TLS handshake', () => {
   )
 })
 
-const to = { topic: 'fleethook', partition: 3, writer: Buffer.from('w1') }
+const to = { topic: 'fleethook', partition: 3 }
 
 test('a message in a record is as it was, and other programs find its text under the VIN', () => {
   const text = '{"vin":"VIN","name":"Zoë"}'
   const given = { ...message(1), door: 'collector', kind: 'gap', text, bytes: 27 } as const
   const { key, value = null, headers } = toRecord(given, to)
   expect([key.toString(), value?.toString()]).toEqual(['VIN', given.text])
-  expect(fromRecord({ key, value, headers: [...headers] })).toEqual({ message: given, writer: 'w1', replayed: false })
+  expect(fromRecord({ key, value, headers: [...headers] })).toEqual({ message: given, replayed: false })
 })
 
 test('a dead letter in a record is as it was', () => {

@@ -29,7 +29,7 @@ interface Fault {
   readonly roles: readonly Role[]
   /** The members that have the proxy in between. Default: none. */
   readonly behindProxy?: Role
-  readonly spool?: boolean
+  readonly hasFile?: boolean
   readonly load?: Load
   readonly happens: (fleet: Fleet) => Promise<void>
   /** What does not happen to a single message. Default: refused. */
@@ -100,14 +100,14 @@ const kills: readonly Fault[] = [
 
 const outages: readonly Fault[] = [
   {
-    // Only one receiver: between messages that one receiver spooled and those of others there is no order.
-    ...{ piece: 'kafka-kills', roles: one, spool: true, load: { handledWithinMs: 120_000 } },
-    what: 'all brokers killed, down for 30 s, with a spool',
+    // Only one receiver: between messages that one receiver kept in its file and those of others there is no order.
+    ...{ piece: 'kafka-kills', roles: one, hasFile: true, load: { handledWithinMs: 120_000 } },
+    what: 'all brokers killed, down for 30 s, with a file',
     happens: () => down(3, 30_000, 8_000),
   },
   {
     ...{ piece: 'kafka-kills', roles: one, inbox: { confirmMs: 3_000 }, load: { handledWithinMs: 120_000 }, never: [] },
-    what: 'all brokers killed, down for 30 s, without a spool: what is refused is in a gap',
+    what: 'all brokers killed, down for 30 s, without a file: what is refused is in a gap',
     happens: () => down(3, 30_000, 8_000),
     async promises(found, fleet) {
       expect(found.refused[503]).toBeGreaterThan(0)
@@ -253,10 +253,10 @@ beforeAll(async () => {
 
 test.each([...kills, ...deploys, ...wire, ...(form === 'long' ? [...outages, ...network, ...random] : [])])(
   '$what',
-  async ({ piece, what, runtime = 'node24', inbox = {}, roles, spool = false, behindProxy, ...fault }) => {
+  async ({ piece, what, runtime = 'node24', inbox = {}, roles, hasFile = false, behindProxy, ...fault }) => {
     await inSync(all())
     await using fleet = await createFleet({ brokers: direct(), runtime, inbox })
-    const settings = spool ? { path: `${fleet.folder}/spool.db` } : {}
+    const settings = hasFile ? { path: `${fleet.folder}/meanwhile.db` } : {}
     const start = (role: Role): Promise<unknown> =>
       fleet.start(role, { other: role === behindProxy, ...(role === 'receive' ? { settings } : {}) })
     await Promise.all(roles.map(start))

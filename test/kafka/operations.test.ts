@@ -1,4 +1,4 @@
-/* What operators see: replays, gaps, the spool over a restart, clear errors, and the topics that the command line makes. */
+/* What operators see: replays, gaps, the file over a restart, clear errors, and the topics that the command line makes. */
 import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
@@ -187,7 +187,7 @@ describe('gaps', () => {
     const stoppedAt = Date.now()
     await new Promise((resolve) => setTimeout(resolve, 500))
     const restartedAt = Date.now()
-    await using one = await run({ topic, spool: sqliteInbox({ path }) })
+    await using one = await run({ topic, meanwhile: sqliteInbox({ path }) })
     await expect.poll(() => one.gaps.map(({ reason }) => reason), patience).toEqual(['stopped'])
     const [gap] = one.gaps
     expect(gap?.from.getTime()).toBeLessThanOrEqual(stoppedAt)
@@ -223,8 +223,8 @@ describe('gaps', () => {
   })
 })
 
-describe('the spool', () => {
-  test('the file of an inbox in SQLite is the spool: what it had not handled comes before new messages', async () => {
+describe('the file in front of the brokers', () => {
+  test('the file of an inbox in SQLite stands in front of the topic: what it had not handled comes before new messages', async () => {
     const topic = await newTopic()
     const inbox = (): ReturnType<typeof sqliteInbox> => sqliteInbox({ path: join(folder, `${topic}.db`) })
     const handle = (_vin: string, n: number): unknown => (n < 100 ? undefined : new Promise(() => {}))
@@ -232,7 +232,7 @@ describe('the spool', () => {
     for (const n of count(300)) expect(await old.post(`V${n % 10}`, n)).toBe(200)
     await expect.poll(() => old.receiver.stats().handled, patience).toBe(100)
     expect((await old.receiver.drain({ deadlineMs: 500, handlerGraceMs: 200 })).left).toBe(200)
-    await using next = await run({ topic, spool: inbox() })
+    await using next = await run({ topic, meanwhile: inbox() })
     for (const n of count(50)) expect(await next.post(`V${n % 10}`, 300 + n)).toBe(200)
     const seen = (vin: string): readonly number[] => [...new Set([old, next].flatMap((one) => numbersOf(one, vin)))]
     const expected = count(10).map((vehicle) => count(350).filter((n) => n % 10 === vehicle))
@@ -241,20 +241,20 @@ describe('the spool', () => {
 
   test('messages go to the disk while no broker answers, and to the topic from the next process, in order', async () => {
     const topic = await newTopic()
-    const spool = { spool: sqliteInbox({ path: join(folder, `${topic}.db`) }), confirmMs: 500 }
+    const file = { meanwhile: sqliteInbox({ path: join(folder, `${topic}.db`) }) }
     await using back = await run({ topic, role: 'handle', brokers: brokers.otherAddresses })
-    const first = await run({ topic, role: 'receive', ...spool })
+    const first = await run({ topic, role: 'receive', ...file })
     try {
       for (const n of count(10)) expect(await first.post(`V${n % 3}`, n)).toBe(200)
       proxy.cut()
       for (const n of count(20)) expect(await first.post(`V${n % 3}`, 10 + n)).toBe(200)
-      expect(first.receiver.stats().inbox.spooled).toBeGreaterThan(0)
+      expect(first.receiver.stats().inbox.meanwhile?.messages).toBeGreaterThan(0)
       expect(first.receiver.readiness()).toEqual({ ready: true })
     } finally {
       await first[Symbol.asyncDispose]()
     }
     // The cluster still cannot be reached when the next process starts.
-    const other = { spool: sqliteInbox({ path: join(folder, `${topic}.db`) }), confirmMs: 500 }
+    const other = { meanwhile: sqliteInbox({ path: join(folder, `${topic}.db`) }) }
     await using second = await run({ topic, role: 'receive', ...other })
     for (const n of count(10)) expect(await second.post(`V${n % 3}`, 30 + n)).toBe(200)
     proxy.heal()
@@ -265,7 +265,7 @@ describe('the spool', () => {
         count(40).filter((n) => (n < 10 ? n % 3 : n < 30 ? (n - 10) % 3 : (n - 30) % 3) === vehicle),
       )
     }
-    await expect.poll(() => second.receiver.stats().inbox.spooled, patience).toBe(0)
+    await expect.poll(() => second.receiver.stats().inbox.meanwhile?.messages, patience).toBe(0)
   })
 
   test('when the topic refuses a message because of its size, those behind it do not overtake those before it', async () => {
@@ -273,16 +273,16 @@ describe('the spool', () => {
     await using back = await run({ topic, role: 'handle', brokers: brokers.otherAddresses })
     proxy.cut()
     // It starts without the cluster, so it does not know the limit of the topic.
-    const spool = { spool: sqliteInbox({ path: join(folder, `${topic}.db`) }), confirmMs: 500 }
-    await using front = await run({ topic, role: 'receive', ...spool })
+    const file = { meanwhile: sqliteInbox({ path: join(folder, `${topic}.db`) }) }
+    await using front = await run({ topic, role: 'receive', ...file })
     // The first two go into one request, and the others into the next.
     const posts = [0, 700_000, 150_000, 0].map((padding, number) => front.post('V1', number, padding))
     expect(await Promise.all(posts)).toEqual([200, 200, 200, 200])
     proxy.heal()
-    await expect.poll(() => front.receiver.stats().inbox.spooled, patience).toBe(0)
+    await expect.poll(() => front.receiver.stats().inbox.meanwhile?.messages, patience).toBe(0)
     await expect.poll(() => numbersOf(back, 'V1'), patience).toEqual([0, 2, 3])
     expect(front.logged).toContain(
-      'the topic refused an acknowledged message because of its size: it is a dead letter in the spool',
+      'the server refused an acknowledged message: it is a dead letter in the file',
     )
   })
 })

@@ -40,6 +40,8 @@ export interface PostgresServer extends DatabaseServer {
   readonly folder: string
   /** Stops it as a crash does, and starts it again. `SIGKILL`: its first process ends, and the others end when they notice. */
   crash(how?: 'SIGQUIT' | 'SIGKILL'): Promise<void>
+  /** Stops it, by default as an update does. Resolves to what starts it again. */
+  stop(how?: 'SIGINT' | 'SIGQUIT'): Promise<() => void>
   /** Stops it as a crash does, for good. */
   kill(): Promise<void>
   /** Stops all of its processes where they are. Returns what lets them go on. */
@@ -77,9 +79,11 @@ async function startOn(
   const args = ['-D', data, '-p', String(port), ...given.flatMap((setting) => ['-c', setting])]
   let isWanted = true
   let server: ChildProcess | undefined
+  let mayRun: Promise<void> = Promise.resolve()
   /** Resolves when it has ended for good. It does not start while processes of the one before still run, so that is tried again. */
   async function run(): Promise<void> {
     while (isWanted) {
+      await mayRun
       server = spawn(join(postgresBin ?? '', 'postgres'), args, options)
       await once(server, 'exit')
       if (isWanted) await new Promise((resolve) => setTimeout(resolve, 100))
@@ -108,6 +112,14 @@ async function startOn(
       const ended = once(server, 'exit')
       server.kill(how)
       await ended
+    },
+    async stop(how = 'SIGINT') {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      mayRun = promise
+      const ended = server && once(server, 'exit')
+      server?.kill(how)
+      await ended
+      return resolve
     },
     kill: () => end('SIGQUIT'),
     freeze() {

@@ -26,7 +26,7 @@ function measured(options: Parameters<typeof scene>[0] = {}): ReturnType<typeof 
     retry: { attempts: 1 },
     inbox: (settings) => {
       const inbox = memoryInbox()(settings)
-      const kafka = { lag: { 0: 7, 23: 0 }, spooled: 3 }
+      const kafka = { lag: { 0: 7, 23: 0 }, meanwhile: { messages: 3, bytes: 30, deadLetters: 0, awayMs: 5_000 } }
       const postgres = { deadRows: 12, oldestSnapshotMs: 1_500 }
       return { ...inbox, stats: () => ({ oldestWaitingMs: 0, ...inbox.stats?.(), commitMs, ...kafka, ...postgres }) }
     },
@@ -78,7 +78,8 @@ describe('metricsText', () => {
       fleethook_lanes: '1',
       fleethook_dead_letters: '0',
       'fleethook_lag_messages{messaging_destination_partition_id="0"}': '7',
-      fleethook_spooled_messages: '3',
+      fleethook_meanwhile_messages: '3',
+      fleethook_server_away_seconds: '5',
       fleethook_inbox_dead_rows: '12',
       fleethook_inbox_snapshot_age_seconds: '1.5',
       'fleethook_inbox_commit_duration_seconds_bucket{le="0.001"}': '5',

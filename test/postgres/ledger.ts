@@ -11,10 +11,15 @@ import type { ProgramSettings } from './program.ts'
 
 export type Mode = ProgramSettings['mode']
 
+/** What one process has of its own. */
+interface Changed extends Partial<Pick<ProgramSettings, 'port' | 'receivesAt' | 'meanwhile'>> {
+  readonly runtime?: ServerRuntime
+}
+
 export interface Ledger extends AsyncDisposable {
   /** Processes that run. */
   readonly processes: ReadonlySet<Target>
-  begin(mode: Mode, changed?: { readonly runtime?: ServerRuntime; readonly port?: number }): Promise<Target>
+  begin(mode: Mode, changed?: Changed): Promise<Target>
   /** The number of rows. Rejects while the server is down. */
   handled(): Promise<number>
   /** The number of messages that wait. Rejects while the server is down. */
@@ -60,10 +65,10 @@ export async function createLedger({ pool, schema, port, leaseMs }: LedgerOption
     processes,
     handled,
     waiting,
-    async begin(mode, changed = {}) {
-      const settings: ProgramSettings = { port: changed.port ?? port, schema, leaseMs, mode }
+    async begin(mode, { runtime = 'node24', ...changed } = {}) {
+      const settings: ProgramSettings = { port, schema, leaseMs, mode, ...changed }
       const target = await spawnTarget(
-        programCommand(changed.runtime ?? 'node24', join(import.meta.dirname, 'program.ts'), {
+        programCommand(runtime, join(import.meta.dirname, 'program.ts'), {
           SETTINGS: JSON.stringify(settings),
         }),
       )

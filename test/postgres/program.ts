@@ -2,6 +2,7 @@
 // of `exactlyOnce`, or in one without a mark (a control), or each edge one of `edges`. `SETTINGS` has the port of the server, the schema, and what to do.
 import type pg from 'pg'
 import { postgresInbox } from '../../adapters/inbox/postgres.ts'
+import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { pause, systemClock } from '../../src/base/clock.ts'
 import { createReceiver, type Receiver, type ReceiverOptions, vehicles } from '../../src/index.ts'
 import { becomes, is, starts } from '../../src/when.ts'
@@ -14,9 +15,15 @@ export interface ProgramSettings {
   readonly leaseMs: number
   /** `unmarked`, a control, writes without a mark. */
   readonly mode: 'receive' | 'single' | 'batch' | 'unmarked' | 'edges'
+  /** It also receives, at this port. */
+  readonly receivesAt?: number
+  /** The path of a file for the option `meanwhile`. */
+  readonly meanwhile?: string
 }
 
-const { port, schema, leaseMs, mode }: ProgramSettings = JSON.parse(process.env['SETTINGS'] ?? '{}')
+const { port, schema, leaseMs, mode, receivesAt, meanwhile }: ProgramSettings = JSON.parse(
+  process.env['SETTINGS'] ?? '{}',
+)
 const adapter: typeof import('../../adapters/node.ts') = await import(`../../adapters/${process.argv[2]}.ts`)
 // A server that stands still does not end connections.
 const patience = { connectionTimeoutMillis: 3_000, query_timeout: 10_000 }
@@ -25,7 +32,8 @@ const inbox = postgresInbox({
   db: poolOn(port, 3, patience),
   schema,
   leaseMs,
-  role: mode === 'receive' ? 'receive' : 'handle',
+  role: mode === 'receive' ? 'receive' : receivesAt !== undefined ? 'both' : 'handle',
+  ...(meanwhile !== undefined && { meanwhile: sqliteInbox({ path: meanwhile }) }),
 })
 const transaction = transactionsOf(poolOn(port, 8, patience))
 const exactly = inbox.exactlyOnce(transaction)
@@ -75,6 +83,6 @@ function withEdges(): Receiver {
   return made
 }
 
-const server = await adapter.serve(receiver, { port: 0, hostname: '127.0.0.1' })
+const server = await adapter.serve(receiver, { port: receivesAt ?? 0, hostname: '127.0.0.1' })
 await server.closed
 process.exit()

@@ -12,7 +12,6 @@ interface DeadTopicOptions {
   readonly settings: KafkaSettings
   readonly clock: Clock
   readonly writer: Writer
-  readonly writerId: Buffer
 }
 
 /** A record in the topic of dead letters. Its partition does not follow from its key when the topic has got more partitions since. */
@@ -52,12 +51,8 @@ export class DeadTopic {
   }
 
   async add(letter: DeadLetter): Promise<void> {
-    const { settings, writer, writerId } = this.#options
-    const record = toDeadRecord(letter, {
-      topic: settings.deadTopic,
-      partition: this.#partitionOf(letter.id),
-      writer: writerId,
-    })
+    const { settings, writer } = this.#options
+    const record = toDeadRecord(letter, { topic: settings.deadTopic, partition: this.#partitionOf(letter.id) })
     await writer.append([record], letter.message.bytes)
   }
 

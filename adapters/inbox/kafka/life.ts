@@ -9,7 +9,8 @@ interface TopicSignsOptions {
   readonly connector: Connector
   readonly settings: KafkaSettings
   readonly writer: Writer
-  readonly writerId: Buffer
+  /** Names this receiver. */
+  readonly me: string
 }
 
 /** The value of a record: a sign. A compacted topic can have deleted the first one of its receiver, so it has the time of that. */
@@ -25,13 +26,14 @@ export class TopicSigns implements Signs {
 
   constructor(options: TopicSignsOptions) {
     this.#options = options
-    this.me = options.writerId.toString()
+    this.me = options.me
   }
 
   async write(sign: Sign, withinMs: number): Promise<void> {
     const sinceMs = this.#traces.get(this.me)?.since
     const value: Value = { ...sign, sinceMs }
-    const { writer, settings, writerId: key } = this.#options
+    const { writer, settings } = this.#options
+    const key = Buffer.from(this.me)
     const text = Buffer.from(JSON.stringify(value))
     const timestamp = BigInt(Date.now())
     const record = { topic: settings.lifeTopic, partition: 0, key, value: text, headers: new Map(), timestamp }
@@ -69,7 +71,7 @@ export class TopicSigns implements Signs {
       this.#traces.delete(id)
       return
     }
-    const { isClosed, isAccounted, gaps, agoMs, sinceMs = atMs } = sign
+    const { isClosed, isAccounted, gaps, agoMs, listeningMs, sinceMs = atMs - agoMs - listeningMs } = sign
     const since = Math.min(this.#traces.get(id)?.since ?? sinceMs, sinceMs)
     this.#traces.set(id, { id, since, until: atMs - agoMs, isClosed, isAccounted, gaps })
   }

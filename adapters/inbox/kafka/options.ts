@@ -1,6 +1,5 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import {
-  aFunction,
   checkOptions,
   isObject,
   milliseconds,
@@ -11,6 +10,7 @@ import {
   wholeNumber,
 } from '../../../src/base/options.ts'
 import type { InboxFactory } from '../../../src/inbox/inbox.ts'
+import { checkMeanwhile, meanwhileRule } from '../meanwhile.ts'
 
 /** TLS of the connection to the brokers. Certificates and keys are PEM text. */
 export interface KafkaTls {
@@ -52,10 +52,7 @@ export interface KafkaInboxOptions {
   readonly tls?: true | KafkaTls
   /** Default: no login. */
   readonly sasl?: KafkaSasl
-  /**
-   * How long the brokers may take to confirm a message, in milliseconds. After that the message is refused (503), or goes to the
-   * `spool` if there is one. Default 10,000; with a `spool` 2,000.
-   */
+  /** How long the brokers may take to confirm a message, in milliseconds. Then it is refused (503), unless `meanwhile` keeps it. Default 10,000. */
   readonly confirmMs?: number
   /** How long a process may finish running handlers before its partitions go to another one, in milliseconds. Default 7,000. */
   readonly quiesceMs?: number
@@ -67,10 +64,10 @@ export interface KafkaInboxOptions {
   /** `true` accepts topics on fewer than 3 brokers, or with `min.insync.replicas` below 2. Default `false`. */
   readonly allowWeak?: boolean
   /**
-   * A durable inbox on this machine, for instance `sqliteInbox({ path })`. It keeps the messages of a partition while the brokers
-   * do not confirm. Default: none.
+   * A file on this machine, for instance `sqliteInbox({ path })`. It keeps the messages of a partition while the brokers do not confirm one within a
+   * second, and they move on by themselves: nothing is refused. Put it on a volume that outlives the process. Default: none.
    */
-  readonly spool?: InboxFactory
+  readonly meanwhile?: InboxFactory
 }
 
 export interface KafkaSettings {
@@ -87,7 +84,7 @@ export interface KafkaSettings {
   readonly quiesceMs: number
   readonly sessionMs: number
   readonly allowWeak: boolean
-  readonly spool: InboxFactory | undefined
+  readonly meanwhile: InboxFactory | undefined
   readonly clientId: string
 }
 
@@ -143,14 +140,20 @@ export function readKafkaOptions(options: KafkaInboxOptions): KafkaSettings {
     quiesceMs: milliseconds(0),
     sessionMs: milliseconds(3_000),
     allowWeak: trueOrFalse,
-    spool: {
-      ...aFunction,
-      must: "must be an inbox on this machine, for instance sqliteInbox({ path: 'data/spool.db' })",
-    },
+    meanwhile: meanwhileRule,
   })
-  const { brokers, topic = 'fleethook', partitions = 24, role = 'both', tls, sasl, spool, allowWeak = false } = options
+  const {
+    brokers,
+    topic = 'fleethook',
+    partitions = 24,
+    role = 'both',
+    tls,
+    sasl,
+    meanwhile,
+    allowWeak = false,
+  } = options
   const { groupId = `${topic}-handlers`, quiesceMs = 7_000, sessionMs = Math.max(10_000, quiesceMs + 3_000) } = options
-  const { confirmMs = spool === undefined ? 10_000 : 2_000 } = options
+  const { confirmMs = 10_000 } = options
   if (sessionMs < quiesceMs + 3_000) {
     throw new FleethookError(
       'option_invalid',
@@ -159,6 +162,7 @@ export function readKafkaOptions(options: KafkaInboxOptions): KafkaSettings {
     )
   }
   checkLogin(sasl)
+  checkMeanwhile('kafkaInbox', role, meanwhile)
   return {
     brokers,
     topic,
@@ -169,7 +173,7 @@ export function readKafkaOptions(options: KafkaInboxOptions): KafkaSettings {
     quiesceMs,
     sessionMs,
     allowWeak,
-    spool,
+    meanwhile,
     sasl,
     deadTopic: `${topic}-dead`,
     lifeTopic: `${topic}-life`,

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { type Timer, elapsedMs, pause, resolvedOr } from '../../../src/base/clock.ts'
 import type { Log } from '../../../src/base/log.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
-import { DeliveryIds } from '../../../src/inbox/delivery-id.ts'
+import { DeliveryIds, makerOf } from '../../../src/inbox/delivery-id.ts'
 import type {
   Claim,
   DeadLetterReason,
@@ -76,8 +76,8 @@ interface Partition extends PartitionOf<Unsettled> {
 /** The number of settled records that are read again when a partition is assigned, to find records that the log has twice. */
 const readBefore = 500
 
-/** The most writers of a partition whose last record is remembered. Each start of a receiver is another writer. */
-const mostWriters = 1_000
+/** The most receivers of a partition whose last record is remembered. Each start of one counts. */
+const mostMakers = 1_000
 
 /** The most bytes of a foreign record that its dead letter has. As text they can become three times as many. */
 const mostForeignBytes = 100_000
@@ -111,7 +111,7 @@ export class Reader extends SharedReader<Unsettled> {
   readonly #log: Log
   readonly #membership: Membership
   readonly #ids = new DeliveryIds()
-  /** The highest record of each writer, over assignments too: a later one that is not higher is in the log twice. */
+  /** The highest record of each receiver that made ids, over assignments too: a later one that is not higher is in the log twice. */
   readonly #seen = new Map<number, Map<string, { readonly id: string; readonly offset: number }>>()
   readonly #fetching = new Set<number>()
   #topic: TopicReader
@@ -445,10 +445,10 @@ export class Reader extends SharedReader<Unsettled> {
       if (offset >= part.floor) this.#rejectForeign(part, offset, record.value)
       return undefined
     }
-    const { message, writer, replayed, replay } = incoming
+    const { message, replayed, replay } = incoming
     const { id, lane, kind } = message
     part.lastReceivedAt = message.receivedAt
-    if (!replayed && writer !== '' && this.#isRepeated(partition, writer, id, offset)) {
+    if (!replayed && this.#isRepeated(partition, id, offset)) {
       this.#repeated += 1
       return undefined
     }
@@ -464,20 +464,21 @@ export class Reader extends SharedReader<Unsettled> {
     return { id, lane, kind, crashes: ends, redelivered: offset < part.inherited }
   }
 
-  #isRepeated(partition: number, writer: string, id: string, offset: number): boolean {
+  #isRepeated(partition: number, id: string, offset: number): boolean {
+    const maker = makerOf(id)
     let seen = this.#seen.get(partition)
     if (seen === undefined) {
       seen = new Map()
       this.#seen.set(partition, seen)
     }
-    const last = seen.get(writer)
+    const last = seen.get(maker)
     if (last !== undefined && id <= last.id) return offset > last.offset
-    if (last === undefined && seen.size >= mostWriters)
+    if (last === undefined && seen.size >= mostMakers)
       for (const oldest of seen.keys()) {
         seen.delete(oldest)
         break
       }
-    seen.set(writer, { id, offset })
+    seen.set(maker, { id, offset })
     return false
   }
 

@@ -17,8 +17,6 @@ export interface Outgoing {
 /** A message in a record, as the reader finds it. */
 export interface Incoming {
   readonly message: InboxMessage
-  /** The process that wrote the record. Its message ids rise within a partition. */
-  readonly writer: string
   readonly replayed: boolean
   /** See `Claim.replay`. */
   readonly replay?: string | undefined
@@ -42,7 +40,6 @@ const names = {
   version: Buffer.from('fh'),
   id: Buffer.from('id'),
   at: Buffer.from('at'),
-  writer: Buffer.from('w'),
   door: Buffer.from('door'),
   kind: Buffer.from('kind'),
   replayed: Buffer.from('replayed'),
@@ -56,14 +53,13 @@ const versionValue = Buffer.from(version)
 /** A message as a record: the key is the lane, and the value is the message's text. So any consumer can read messages by VIN. */
 export function toRecord(
   message: InboxMessage,
-  to: { readonly topic: string; readonly partition: number; readonly writer: Buffer; readonly replayed?: string },
+  to: { readonly topic: string; readonly partition: number; readonly replayed?: string | undefined },
 ): Outgoing {
   const { id, lane, receivedAt, door, kind, text } = message
   const headers = new Map([
     [names.version, versionValue],
     [names.id, Buffer.from(id)],
     [names.at, Buffer.from(String(receivedAt))],
-    [names.writer, to.writer],
   ])
   if (door !== 'root') headers.set(names.door, Buffer.from(door))
   if (kind !== 'wire') headers.set(names.kind, Buffer.from(kind))
@@ -81,10 +77,7 @@ export function toRecord(
 }
 
 /** A dead letter as a record. Its key is the id with the time of death, so that a tombstone deletes this one alone. */
-export function toDeadRecord(
-  letter: DeadLetter,
-  to: { readonly topic: string; readonly partition: number; readonly writer: Buffer },
-): Outgoing {
+export function toDeadRecord(letter: DeadLetter, to: { readonly topic: string; readonly partition: number }): Outgoing {
   const { id, message, error, attempts, diedAt, replay } = letter
   const record = toRecord(message, to)
   if (replay !== undefined) record.headers.set(names.replayed, Buffer.from(replay))
@@ -122,8 +115,7 @@ export function fromRecord({
 }: Pick<KafkaRecord, 'key' | 'value' | 'headers'>): Incoming | undefined {
   const message = messageOf(value, headers, key?.toString())
   if (message === undefined) return undefined
-  const writer = header(headers, names.writer)?.toString() ?? ''
-  return { message, writer, replayed: header(headers, names.replayed) !== undefined, replay: replayOf(headers) }
+  return { message, replayed: header(headers, names.replayed) !== undefined, replay: replayOf(headers) }
 }
 
 /** Reads a dead letter. `undefined` for a tombstone and a foreign record. */

@@ -1,5 +1,6 @@
 import { deadLettersOf, msOf } from '../../../src/operator/archive.ts'
 import type { Clock } from '../../../src/base/clock.ts'
+import { makerOf } from '../../../src/inbox/delivery-id.ts'
 import type { DeadLetters, ReplaySelection } from '../../../src/observe/dead-letters.ts'
 import { type InboxMessage, type InboxSettings, listedLetter } from '../../../src/inbox/inbox.ts'
 import { largestPage, pageOf } from '../../../src/base/pages.ts'
@@ -17,7 +18,6 @@ interface ReplaysOptions {
   readonly settings: KafkaSettings
   readonly clock: Clock
   readonly writer: Writer
-  readonly writerId: Buffer
   readonly dead: DeadTopic
   readonly read: NonNullable<InboxSettings['read']>
 }
@@ -91,9 +91,9 @@ export class Replays {
         for (const { partition, record } of page) {
           const incoming = fromRecord(record)
           if (incoming === undefined || incoming.replayed || incoming.message.kind !== 'wire') continue
-          const { message, writer } = incoming
+          const { message } = incoming
           // A record that is in the log twice was handled once.
-          const key = `${partition}:${writer}`
+          const key = `${partition}:${makerOf(message.id)}`
           if (message.id <= (lastIds.get(key) ?? '')) continue
           lastIds.set(key, message.id)
           if (message.receivedAt < fromMs || message.receivedAt >= toMs) continue
@@ -126,9 +126,9 @@ export class Replays {
   }
 
   async #copy(message: InboxMessage, replayed: string): Promise<void> {
-    const { connector, settings, writer, writerId } = this.#options
+    const { connector, settings, writer } = this.#options
     const partition = partitionOf(connector.client, message.lane, settings.partitions)
-    const record = toRecord(message, { topic: settings.topic, partition, writer: writerId, replayed })
+    const record = toRecord(message, { topic: settings.topic, partition, replayed })
     await writer.append([record], recordBytes(message))
   }
 

@@ -3,8 +3,9 @@ import { backgroundTimer, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { createMessages, noArchive } from '../../../src/operator/archive.ts'
 import type { Backlog, InboxStats } from '../../../src/observe/stats.ts'
-import type { InboxGap, InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
+import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
 import { readsNothing } from '../forwarding.ts'
+import type { Moved } from '../meanwhile/way.ts'
 import type { Signs } from '../signs-of-life.ts'
 import type { Asked } from '../../../src/observe/observer.ts'
 import type { SharedSystem } from '../shared-inbox.ts'
@@ -13,11 +14,10 @@ import { clusterError, closeClient, codesOf, Connector, loadClient } from './cli
 import { DeadTopic } from './dead-topic.ts'
 import type { KafkaSettings } from './options.ts'
 import { Reader } from './reader.ts'
-import { partitionOf, recordBytes, toRecord } from './records.ts'
+import { partitionOf, recordBytes, sameRun, toRecord } from './records.ts'
 import { Replays } from './replays.ts'
 import { checkTopics, type FoundTopics } from './topics.ts'
 import { TopicSigns } from './life.ts'
-import { Spool } from './spool.ts'
 import { mostBytes, mostMessages, Writer } from './writer.ts'
 
 /** What this process holds once it has connected to the cluster. */
@@ -28,14 +28,9 @@ interface Connected {
   readonly dead: DeadTopic
   readonly replays: Replays
   readonly signs: Signs
-  readonly gaps: readonly InboxGap[]
-  readonly spool: Spool | undefined
 }
 
 const startRequestMs = 4_000
-
-/** The timeout of forwarding spooled messages to the brokers, in milliseconds. It is long because they are already on disk. */
-const forwardMs = 30_000
 
 /** How often the lag is read, in milliseconds. */
 const backlogMs = 15_000
@@ -45,11 +40,10 @@ const marginBytes = 1_024
 
 export class KafkaSystem implements SharedSystem {
   readonly durability = 'replicated'
+  readonly name = 'Kafka'
   readonly operator: Asked
   readonly #inbox: InboxSettings
   readonly #settings: KafkaSettings
-  /** Identifies this process in its records. Its message ids rise within a partition, so a reader can tell when a record is there twice. */
-  readonly #writerId = Buffer.from(randomUUID().replaceAll('-', '').slice(0, 16))
   #reader: Reader | undefined
   #connected: Connected | undefined
   #isClosed = false
@@ -73,25 +67,17 @@ export class KafkaSystem implements SharedSystem {
   }
 
   refusing(): 'inbox_unavailable' | undefined {
-    return this.#connected?.writer.failure !== undefined && this.#connected.spool === undefined
-      ? 'inbox_unavailable'
-      : undefined
+    return this.#connected?.writer.failure === undefined ? undefined : 'inbox_unavailable'
   }
 
   facts(): readonly string[] {
-    const { role, spool } = this.#settings
-    const { found, spool: opened } = this.#connected ?? {}
-    return [
-      ...(role === 'handle' ? [] : [found?.isWeak === true ? weak : strong]),
-      ...(spool === undefined || opened === undefined
-        ? []
-        : ['While brokers do not confirm, a 2xx means that the message is on the disk of this machine.']),
-    ]
+    if (this.#settings.role === 'handle') return []
+    return [this.#connected?.found.isWeak === true ? weak : strong]
   }
 
   figures(): InboxStats {
     const oldestWaitingMs = this.#reader?.oldestMs()
-    return { oldestWaitingMs, ...this.#reader?.figures(), spooled: this.#connected?.spool?.size }
+    return { oldestWaitingMs, ...this.#reader?.figures() }
   }
 
   backlog(): Backlog | undefined {
@@ -125,15 +111,10 @@ export class KafkaSystem implements SharedSystem {
     return this.#opened().signs
   }
 
-  earlier(): readonly InboxGap[] {
-    return this.#opened().gaps.filter(isStop)
-  }
-
   async close(): Promise<void> {
     this.#isClosed = true
-    const { writer, dead, spool } = this.#connected ?? {}
+    const { writer, dead } = this.#connected ?? {}
     await Promise.all([writer?.close(), dead?.close()])
-    await spool?.close()
   }
 
   #opened(): Connected {
@@ -141,43 +122,25 @@ export class KafkaSystem implements SharedSystem {
     return this.#connected
   }
 
-  /** Connects to the cluster and checks its topics. With a spool, an unreachable cluster does not delay the start. */
-  async connect(): Promise<string | undefined> {
-    const { clock, read = readsNothing, onGap } = this.#inbox
+  /** Connects to the cluster and checks its topics. */
+  async connect(): Promise<void> {
+    const { clock, read = readsNothing } = this.#inbox
     const settings = this.#settings
     const connector = new Connector(await loadClient(), settings)
-    const opened = await this.#openSpool(connector)
-    const spool = opened?.spool
-    const found = await this.#find(connector, settings.confirmMs).catch(async (error: unknown) => {
-      if (spool === undefined) throw error
-      if (!(error instanceof FleethookError) || error.code !== 'inbox_unavailable') {
-        await spool.close()
-        throw error
-      }
-      // What to do: The spool is in use. Look at the brokers.
-      this.#inbox.log.error('the cluster cannot be reached at the start: messages wait on the disk of this machine', {
-        reason: error.message,
-      })
-      void this.#findLater(connector)
-      return unknownTopics
-    })
+    const found = await this.#find(connector, settings.confirmMs)
     const { topic, deadTopic, lifeTopic } = settings
-    const writer = new Writer({
-      connector,
-      settings,
-      clock,
-      topics: [topic, deadTopic, lifeTopic],
-      divert: spool && ((partition, appends) => spool.divert(partition, appends)),
-    })
-    if (found !== unknownTopics) await writer.open()
-    const shared = { connector, settings, clock, writer, writerId: this.#writerId }
+    const writer = new Writer({ connector, settings, clock, topics: [topic, deadTopic, lifeTopic] })
+    await writer.open()
+    const shared = { connector, settings, clock, writer }
     const dead = new DeadTopic(shared)
     const replays = new Replays({ ...shared, dead, read })
-    const gaps = opened?.gaps ?? []
     void this.#watch(connector)
-    this.#connected = { connector, found, writer, dead, replays, signs: new TopicSigns(shared), gaps, spool }
-    for (const gap of gaps) if (!isStop(gap)) onGap?.(gap)
-    return opened?.lastId
+    const signs = new TopicSigns({ ...shared, me: randomUUID().replaceAll('-', '').slice(0, 16) })
+    this.#connected = { connector, found, writer, dead, replays, signs }
+  }
+
+  mayPass(error: unknown): boolean {
+    return error instanceof FleethookError && error.code === 'inbox_unavailable'
   }
 
   /** Checks the topics. Retries for a while, because a broker may still be starting. */
@@ -190,7 +153,7 @@ export class KafkaSystem implements SharedSystem {
         return await checkTopics(admin, this.#settings, this.#inbox.log)
       } catch (error) {
         const failure = clusterError(error, this.#settings)
-        if (failure.code === 'option_invalid' || clock.now() >= untilMs) throw failure
+        if (failure.code === 'option_invalid' || clock.now() >= untilMs || this.#isClosed) throw failure
         // This timer keeps the process alive: nothing else does before the port is open.
         await pause(clock, 500)
       } finally {
@@ -199,78 +162,13 @@ export class KafkaSystem implements SharedSystem {
     }
   }
 
-  /** The cluster could not be reached at the start, so its topics are checked when it answers. */
-  async #findLater(connector: Connector): Promise<void> {
-    while (!this.#isClosed) {
-      await this.#pause(5_000)
-      try {
-        const found = await this.#find(connector, 0)
-        if (this.#connected !== undefined) this.#connected = { ...this.#connected, found }
-        return
-      } catch (error) {
-        if (error instanceof FleethookError && error.code === 'inbox_unavailable') continue
-        // What to do: The cluster answers, but its topics are too weak: `reason`.
-        this.#inbox.log.error('the topics cannot keep what this inbox promises', {
-          reason: error instanceof Error ? error.message : 'unknown',
-        })
-        return
-      }
-    }
-  }
-
-  /** Opens the spool. `gaps`: where messages may be missing that were to go into its file. */
-  async #openSpool(
-    connector: Connector,
-  ): Promise<
-    { readonly spool: Spool; readonly gaps: readonly InboxGap[]; readonly lastId: string | undefined } | undefined
-  > {
-    const { spool: createSpool, partitions, role } = this.#settings
-    if (createSpool === undefined || role === 'handle') return undefined
-    const { clock, log, onFailure, onGap, openGaps = () => [] } = this.#inbox
-    const inbox = createSpool({
-      pendingMessages: undefined,
-      pendingBytes: undefined,
-      clock,
-      log,
-      onCapacity: () => {},
-      onFailure,
-      onGap: (gap) => {
-        if (!isStop(gap)) onGap?.(gap)
-      },
-      openGaps,
-    })
-    if (inbox.durability === 'memory') {
-      throw new FleethookError('option_invalid', 'Option `spool` of kafkaInbox keeps messages in memory only.', {
-        hint: "Pass an inbox that keeps messages on disk: sqliteInbox({ path: 'data/spool.db' }).",
-      })
-    }
-    const spool = new Spool({
-      inbox,
-      clock,
-      log,
-      partitionOf: (lane) => partitionOf(connector.client, lane, partitions),
-      append: (partition, messages) => this.#appendTo(partition, messages, { withinMs: forwardMs, inTurn: true }),
-      failed: (error) =>
-        this.#inbox.log.debug('the messages of the spool could not be sent to the brokers yet', {
-          error: [...codesOf(error)].join(' '),
-        }),
-    })
-    const { lastId, gaps = [] } = await spool.open()
-    if (spool.size > 0)
-      this.#inbox.log.warn(
-        // What to do: Nothing to do.
-        'an earlier process left messages on the disk of this machine: they go to the brokers first',
-        {
-          messages: spool.size,
-        },
-      )
-    return { spool, gaps, lastId }
+  wayOf(lane: string): number {
+    return partitionOf(this.#opened().connector.client, lane, this.#settings.partitions)
   }
 
   /** Appends messages to their partitions, without an await before that: they keep the order of these calls. */
-  async put(messages: readonly InboxMessage[]): Promise<void> {
-    const { found, connector, spool } = this.#opened()
-    const most = found.mostBytes - marginBytes
+  async put(messages: readonly InboxMessage[], moved?: Moved): Promise<void> {
+    const most = this.#opened().found.mostBytes - marginBytes
     for (const message of messages) {
       const bytes = recordBytes(message)
       if (bytes <= most) continue
@@ -279,32 +177,29 @@ export class KafkaSystem implements SharedSystem {
         hint: `The topic takes messages of up to ${most} bytes, and this body has one of ${bytes} bytes. Raise \`max.message.bytes\` of the topic.`,
       })
     }
-    const byPartition = Map.groupBy(messages, ({ lane }) =>
-      partitionOf(connector.client, lane, this.#settings.partitions),
-    )
-    const kept = [...byPartition].map(([partition, some]) =>
-      spool?.has(partition) === true
-        ? spool.put(partition, some)
-        : this.#appendTo(partition, some, { mayDivert: spool !== undefined }),
-    )
+    const byPartition = Map.groupBy(messages, ({ lane }) => this.wayOf(lane))
+    const kept = [...byPartition].map(([partition, some]) => this.#appendTo(partition, some, moved))
     for (const result of await Promise.allSettled(kept)) if (result.status === 'rejected') throw result.reason
   }
 
-  /** Appends messages to their partition. Resolves when the in-sync replicas have all of them. */
-  async #appendTo(
-    partition: number,
-    messages: readonly InboxMessage[],
-    { withinMs, mayDivert = false, inTurn = false }: AppendOptions = {},
-  ): Promise<void> {
+  takeBack(partition: number): void {
+    this.#opened().writer.takeBack(this.#settings.topic, partition)
+  }
+
+  /**
+   * Appends messages to their partition. Resolves when the in-sync replicas have all of them. What moved goes one request after the other: a reader
+   * drops a message that comes behind one with a higher id of the same receiver.
+   */
+  async #appendTo(partition: number, messages: readonly InboxMessage[], moved: Moved | undefined): Promise<void> {
     const { writer, found } = this.#opened()
     const { topic } = this.#settings
+    const replayed = moved?.isReplayed === true ? (moved.replay ?? sameRun) : undefined
     const appended: Promise<void>[] = []
     for (const chunk of chunksOf(messages, Math.min(mostBytes, found.mostBytes - marginBytes))) {
-      const records = chunk.messages.map((message) => toRecord(message, { topic, partition, writer: this.#writerId }))
-      const messages = mayDivert ? chunk.messages : undefined
-      const confirmed = writer.append(records, chunk.bytes, { withinMs, messages })
+      const records = chunk.messages.map((message) => toRecord(message, { topic, partition, replayed }))
+      const confirmed = writer.append(records, chunk.bytes, { mayBeTakenBack: true })
       appended.push(confirmed)
-      if (inTurn) await confirmed
+      if (moved !== undefined) await confirmed
     }
     for (const result of await Promise.allSettled(appended)) if (result.status === 'rejected') throw result.reason
   }
@@ -316,22 +211,10 @@ export class KafkaSystem implements SharedSystem {
   }
 }
 
-interface AppendOptions {
-  /** How long the brokers may take, in milliseconds. Default: the option `confirmMs`. */
-  readonly withinMs?: number
-  /** Whether the messages may go to the spool after that time. */
-  readonly mayDivert?: boolean
-  /** Each request waits for the one before: a reader drops a message that comes behind one with a higher id. */
-  readonly inTurn?: boolean
-}
-
 interface Chunk {
   readonly messages: InboxMessage[]
   bytes: number
 }
-
-/** Whether a gap is the time in which one receiver was down. Others may have listened then. */
-const isStop = ({ reason }: InboxGap): boolean => reason === 'stopped' || reason === 'restarted'
 
 /** Splits messages into chunks that fit in one request, and of which the topic takes each. */
 function chunksOf(messages: readonly InboxMessage[], atMostBytes: number): readonly Chunk[] {
@@ -348,9 +231,6 @@ function chunksOf(messages: readonly InboxMessage[], atMostBytes: number): reado
   }
   return chunks
 }
-
-/** What the inbox assumes about the topics until the cluster answers. */
-const unknownTopics: FoundTopics = { mostBytes: 1_048_588, retentionMs: undefined, isWeak: false }
 
 const strong =
   'These machines are Kafka brokers: at least two have the message, possibly only in memory. It can be lost when all of them lose power at once.'

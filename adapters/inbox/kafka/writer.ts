@@ -1,7 +1,6 @@
 import type { Producer } from '@platformatic/kafka'
 import { type Clock, elapsedMs, pause, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import { closeClient, codesOf, type Connector, errorsIn, metadataRetries, outageError } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 import type { Outgoing } from './records.ts'
@@ -9,8 +8,8 @@ import type { Outgoing } from './records.ts'
 /** The records of one `append`. They are confirmed, or given up, together. */
 export interface Append {
   readonly records: readonly Outgoing[]
-  /** The messages of the records, if the append may be diverted. */
-  readonly messages: readonly InboxMessage[] | undefined
+  /** See {@link Writer.takeBack}. */
+  readonly mayBeTakenBack: boolean
   readonly bytes: number
   /** On the monotonic clock. */
   readonly deadlineMs: number
@@ -23,8 +22,8 @@ export interface Append {
 interface AppendOptions {
   /** How long the brokers may take, in milliseconds. Default: the option `confirmMs`. */
   readonly withinMs?: number | undefined
-  /** The messages of the records, if they may be diverted after that time. */
-  readonly messages?: readonly InboxMessage[] | undefined
+  /** See {@link Writer.takeBack}. Default `false`. */
+  readonly mayBeTakenBack?: boolean
 }
 
 /** The appends that wait for one partition, in order. */
@@ -40,8 +39,6 @@ interface WriterOptions {
   readonly settings: KafkaSettings
   readonly clock: Clock
   readonly topics: readonly string[]
-  /** Takes over appends of a partition that the brokers did not confirm in time, in order. Default: they are given up. */
-  readonly divert?: ((partition: number, appends: readonly Append[]) => void) | undefined
 }
 
 /** The limits of one request. The batch of a partition must not be larger than the largest record that brokers accept. */
@@ -107,7 +104,7 @@ export class Writer {
   append(
     records: readonly Outgoing[],
     bytes: number,
-    { withinMs = this.#options.settings.confirmMs, messages }: AppendOptions = {},
+    { withinMs = this.#options.settings.confirmMs, mayBeTakenBack = false }: AppendOptions = {},
   ): Promise<void> {
     const [first] = records
     if (first === undefined) return Promise.resolve()
@@ -117,7 +114,7 @@ export class Writer {
     const appended = new Promise<void>((resolve, reject) => {
       const deadlineMs = elapsedMs(this.#options.clock) + withinMs
       const queue = this.#queueOf(first.topic, first.partition)
-      queue.appends.push({ records, messages, bytes, deadlineMs, resolve, reject, isOver: false, isAlone: false })
+      queue.appends.push({ records, mayBeTakenBack, bytes, deadlineMs, resolve, reject, isOver: false, isAlone: false })
       this.#waiting.add(queue)
     })
     const over = (): void => {
@@ -127,6 +124,13 @@ export class Writer {
     this.#sweep()
     this.#pump()
     return appended
+  }
+
+  /** Sends none of these appends of a partition again, because somebody else keeps their messages. The brokers may still keep those in flight. */
+  takeBack(topic: string, partition: number): void {
+    const queue = this.#queueOf(topic, partition)
+    for (const append of queue.appends) if (append.mayBeTakenBack) giveUp(append, takenBackError())
+    if (!queue.isInFlight) this.#forgetOver(queue)
   }
 
   async close(): Promise<void> {
@@ -280,20 +284,12 @@ export class Writer {
   }
 
   #expire(nowMs: number): void {
-    const { divert } = this.#options
     for (const queue of this.#waiting) {
       const oldest = queue.appends.find(({ isOver }) => !isOver)
       if (oldest === undefined || oldest.deadlineMs > nowMs) continue
-      if (divert !== undefined && oldest.messages !== undefined) {
-        // Divert every append that may be diverted, so that none overtakes another. The brokers may still keep those in flight.
-        const waiting = queue.appends.filter(({ isOver, messages }) => !isOver && messages !== undefined)
-        for (const append of waiting) append.isOver = true
-        divert(queue.partition, waiting)
-      } else {
-        const error = unconfirmed(this.#options.settings, this.#lastError)
-        for (const append of queue.appends) if (append.deadlineMs <= nowMs) giveUp(append, error)
-        this.#noteFailure(queue.topic, error)
-      }
+      const error = unconfirmed(this.#options.settings, this.#lastError)
+      for (const append of queue.appends) if (append.deadlineMs <= nowMs) giveUp(append, error)
+      this.#noteFailure(queue.topic, error)
       if (!queue.isInFlight) this.#forgetOver(queue)
     }
   }
@@ -383,13 +379,17 @@ function readResponses(response: unknown): readonly ProduceResponse[] {
   return Array.isArray(response.responses) ? response.responses : []
 }
 
+function takenBackError(): FleethookError {
+  return new FleethookError('inbox_unavailable', 'A file on this machine keeps the message.')
+}
+
 function closedError(): FleethookError {
   return new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
 }
 
 function fullError(): FleethookError {
   return new FleethookError('inbox_full', `Messages of ${mostWaiting} bytes wait for the brokers, and no more fit.`, {
-    hint: 'The brokers do not answer or are too slow. With a `spool`, messages wait on the disk.',
+    hint: 'The brokers do not answer or are too slow. With `meanwhile`, messages wait on the disk.',
   })
 }
 
@@ -406,8 +406,8 @@ function unconfirmed(settings: KafkaSettings, cause: unknown): FleethookError {
   const why = cause === undefined ? 'no answer' : outageError(cause, settings).message
   return new FleethookError(
     'inbox_unavailable',
-    // What to do about `The brokers did not confirm a message within … ms`: Too few brokers are in sync, or none answers. A `spool` would keep the
-    // message.
+    // What to do about `The brokers did not confirm a message within … ms`: Too few brokers are in sync, or none answers. `meanwhile`
+    // would keep the message.
     `The brokers did not confirm a message within ${settings.confirmMs} ms: ${why}`,
     {
       cause,

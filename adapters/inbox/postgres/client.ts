@@ -144,7 +144,7 @@ export function rowError(error: unknown): FleethookError {
   const state = stateOf(error)
   const isSize = state.startsWith('54')
   return new FleethookError(
-    isSize ? 'body_too_large' : 'inbox_unavailable',
+    isSize ? 'body_too_large' : 'message_refused',
     isSize
       ? 'Postgres does not take a message of this size.'
       : `Postgres refuses the row of a message (SQLSTATE ${state}).`,

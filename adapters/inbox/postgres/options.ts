@@ -8,7 +8,8 @@ import {
   withMethods,
   wholeNumber,
 } from '../../../src/base/options.ts'
-import type { Retention } from '../../../src/inbox/inbox.ts'
+import type { InboxFactory, Retention } from '../../../src/inbox/inbox.ts'
+import { checkMeanwhile, meanwhileRule } from '../meanwhile.ts'
 import type { Role } from '../shared-inbox.ts'
 import type { PostgresClient } from './client.ts'
 
@@ -18,9 +19,14 @@ export interface PostgresInboxOptions {
   readonly db: PostgresClient
   /** `'receive'`: only accepts messages. `'handle'`: only runs handlers. Default `'both'`. */
   readonly role?: Role
+  /**
+   * A file on this machine, for instance `sqliteInbox({ path })`. It keeps messages while Postgres does not take them within a second, and they move on
+   * by themselves: nothing is refused. Put it on a volume that outlives the process. Default: none.
+   */
+  readonly meanwhile?: InboxFactory
   /** The schema of the tables. All processes of one application share it. A second application in this database needs another. Default `'fleethook'`. */
   readonly schema?: string
-  /** How long Postgres may take to commit a message, in milliseconds. Then it is refused (503). Default 10,000. */
+  /** How long Postgres may take to commit a message, in milliseconds. Then it is refused (503), unless `meanwhile` keeps it. Default 10,000. */
   readonly confirmMs?: number
   /** After this time without a sign of life, other processes take over the vehicles of this one, in milliseconds. Default 10,000. */
   readonly leaseMs?: number
@@ -35,7 +41,8 @@ export interface PostgresInboxOptions {
 }
 
 /** Options with every default filled in. */
-export interface PostgresSettings extends Required<Omit<PostgresInboxOptions, 'retention'>> {
+export interface PostgresSettings extends Required<Omit<PostgresInboxOptions, 'retention' | 'meanwhile'>> {
+  readonly meanwhile: InboxFactory | undefined
   readonly deadForMs: number
 }
 
@@ -52,6 +59,7 @@ export function readPostgresOptions(options: PostgresInboxOptions): PostgresSett
       'For instance db: new pg.Pool({ connectionString, max: 3 }).',
     ),
     role: oneOf('both', 'receive', 'handle'),
+    meanwhile: meanwhileRule,
     schema: schemaName,
     confirmMs: milliseconds(100),
     leaseMs: milliseconds(1_000),
@@ -61,7 +69,8 @@ export function readPostgresOptions(options: PostgresInboxOptions): PostgresSett
     allowWeak: trueOrFalse,
   })
   const { db, role = 'both', schema = 'fleethook', confirmMs = 10_000, leaseMs = 10_000, allowWeak = false } = options
-  const { idleMs = 250, keepForMs = 86_400_000, retention = {} } = options
+  const { meanwhile, idleMs = 250, keepForMs = 86_400_000, retention = {} } = options
   const deadForMs = retention.dead?.forMs ?? 30 * 86_400_000
-  return { db, role, schema, confirmMs, leaseMs, idleMs, keepForMs, deadForMs, allowWeak }
+  checkMeanwhile('postgresInbox', role, meanwhile)
+  return { db, role, meanwhile, schema, confirmMs, leaseMs, idleMs, keepForMs, deadForMs, allowWeak }
 }

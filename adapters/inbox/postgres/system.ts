@@ -9,7 +9,7 @@ import type { Signs } from '../signs-of-life.ts'
 import type { Asked } from '../../../src/observe/observer.ts'
 import type { SharedSystem } from '../shared-inbox.ts'
 import { failingMessages, Watch } from './backlog.ts'
-import { Database, despiteCuts } from './client.ts'
+import { Database, databaseError, despiteCuts, isFinal } from './client.ts'
 import { declaredBy } from './handling.ts'
 import type { Place } from './endings.ts'
 import type { Marks } from './exactly-once.ts'
@@ -26,6 +26,7 @@ import { Writer } from './writer.ts'
 /** A Postgres that several processes share. */
 export class PostgresSystem implements SharedSystem, Marks {
   readonly durability = 'database'
+  readonly name = 'Postgres'
   readonly operator: Asked
   readonly db: Database
   readonly clock: Clock
@@ -68,9 +69,13 @@ export class PostgresSystem implements SharedSystem, Marks {
     }
   }
 
-  async connect(): Promise<undefined> {
+  async connect(): Promise<void> {
     await despiteCuts(() => checkServer(this.db, this.#settings.allowWeak))
     void this.#watch.start()
+  }
+
+  mayPass(error: unknown): boolean {
+    return databaseError(error).code === 'inbox_unavailable' && !isFinal(error)
   }
 
   backlog(): Backlog | undefined {
@@ -93,8 +98,17 @@ export class PostgresSystem implements SharedSystem, Marks {
     return this.reader?.placeOf(id)
   }
 
+  /** Order is kept over all vehicles: the event of a gap of all of them goes in front of the messages that follow it. */
+  wayOf(): number {
+    return 0
+  }
+
   put(messages: readonly InboxMessage[]): Promise<void> {
     return this.#writer.put(messages)
+  }
+
+  takeBack(): void {
+    this.#writer.takeBack()
   }
 
   read(): Reader {

@@ -123,6 +123,8 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
 
   async *due(): AsyncGenerator<readonly Due[]> {
     const parts = [...this.#parts]
+    // At a start, when Postgres may be away.
+    if (parts.length === 0) return
     try {
       await this.flush()
       const rows = await this.#db.run(
@@ -139,6 +141,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
 
   async *outdated(rules: string): AsyncGenerator<readonly StoredVehicle[]> {
     const parts = [...this.#parts]
+    if (parts.length === 0) return
     await this.flush()
     for (let after = ''; ;) {
       const page = await this.#select(

@@ -95,10 +95,10 @@ SELECT ${aboutServer}`
     return put
   }
 
-  /** Writes what waits, and takes no more. */
+  /** Writes what waits, and takes no more. Does not wait for what was taken back. */
   async close(): Promise<void> {
     this.#isClosed = true
-    await this.#writing
+    if (this.#waiting.length > 0) await this.#writing
   }
 
   async #writeAll(): Promise<void> {
@@ -106,6 +106,13 @@ SELECT ${aboutServer}`
     await Promise.resolve()
     while (this.#waiting.length > 0) await this.#write(this.#next())
     this.#writing = undefined
+  }
+
+  /** Sends nothing of what waits again, because somebody else keeps it. What is in flight may still be committed. */
+  takeBack(): void {
+    const taken = this.#waiting
+    this.#waiting = []
+    refuse(taken, new FleethookError('inbox_unavailable', 'A file on this machine keeps the message.'))
   }
 
   #next(): readonly Put[] {
@@ -138,7 +145,7 @@ SELECT ${aboutServer}`
       await this.#failed(puts, error)
       return
     }
-    this.#waiting = this.#waiting.slice(puts.length)
+    this.#forget(puts)
     if (promised.weakness !== undefined && !this.#promises.allowsWeak)
       refuse(puts, weakError(promised.weakness, 'inbox_unavailable'))
     else if (this.#db.unreplicated === unreplicated) for (const { resolve } of puts) resolve()
@@ -146,11 +153,16 @@ SELECT ${aboutServer}`
     this.#committed()
   }
 
+  /** They were the first that waited, unless they were taken back meanwhile. */
+  #forget(puts: readonly Put[]): void {
+    if (this.#waiting[0] === puts[0]) this.#waiting = this.#waiting.slice(puts.length)
+  }
+
   async #failed(puts: readonly Put[], error: unknown): Promise<void> {
     if (await isAboutRows(error, () => this.#db.run(this.#sql, valuesOf([]), tryMs))) {
       // Only the body with that value is refused.
       if (puts.length === 1) {
-        this.#waiting = this.#waiting.slice(1)
+        this.#forget(puts)
         refuse(puts, rowError(error))
       } else for (const put of puts) put.isAlone = true
       return

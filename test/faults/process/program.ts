@@ -20,10 +20,10 @@ import type { JournalLine } from './journal.ts'
 
 /** The settings from the test. */
 export interface Settings {
-  /** The inbox's file. With `kafka`, that of its spool. Default: it has none. */
+  /** The inbox's file. With `kafka`, that of its `meanwhile`. Default: it has none. */
   readonly path?: string
   /** The messages are in a topic. */
-  readonly kafka?: Omit<KafkaInboxOptions, 'spool'>
+  readonly kafka?: Omit<KafkaInboxOptions, 'meanwhile'>
   /** The file to which every run of a handler is written. */
   readonly journal: string
   /** The duration of a handler without a behaviour, in milliseconds. A random one takes up to twice as long. */
@@ -139,7 +139,7 @@ async function ledger({ path, isMarked }: NonNullable<Settings['ledger']>): Prom
 }
 
 const file = settings.path === undefined ? undefined : sqliteInbox({ ...settings.inbox, path: settings.path })
-const inbox = settings.kafka === undefined ? file : kafkaInbox({ ...settings.kafka, ...(file && { spool: file }) })
+const inbox = settings.kafka === undefined ? file : kafkaInbox({ ...settings.kafka, ...(file && { meanwhile: file }) })
 if (inbox === undefined) throw new Error('It needs a file or a topic.')
 const receiver = createReceiver({
   secret: process.env['WEBHOOK_SECRET'],

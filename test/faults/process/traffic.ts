@@ -37,6 +37,8 @@ export interface TrafficOptions {
   readonly ratePerSecond?: number
   /** Bytes to add to each message. Default 0. */
   readonly extraBytes?: number
+  /** Vehicles send when a message is due, whether or not the last one was answered. */
+  readonly neverWaits?: boolean
   /** Vehicles go on sending when there is no answer. Default: they stop, because the receiver is gone. */
   readonly goesOn?: boolean
   /**
@@ -63,6 +65,7 @@ export function createTraffic(options: TrafficOptions): Traffic {
     field,
     ratePerSecond,
     extraBytes = 0,
+    neverWaits = false,
     goesOn = false,
     timeoutMs,
     opensConnections = 'none',
@@ -100,7 +103,8 @@ export function createTraffic(options: TrafficOptions): Traffic {
     answers,
     ackMs,
     async pour(url, over = () => false) {
-      const kept = new Agent({ keepAlive: true, maxSockets: vins.length })
+      const kept = new Agent({ keepAlive: true, maxSockets: neverWaits ? Infinity : vins.length })
+      const underWay = new Set<Promise<unknown>>()
       const everyMs = ratePerSecond === undefined ? 0 : (1000 * vins.length) / ratePerSecond
       await Promise.all(
         vins.map(async (vin, place) => {
@@ -111,11 +115,16 @@ export function createTraffic(options: TrafficOptions): Traffic {
             const early = dueAt - performance.now()
             if (early > 1) await new Promise((resolve) => setTimeout(resolve, early))
             // A vehicle that waited for an answer does not catch up on the messages that it missed meanwhile.
-            dueAt = goesOn ? Math.max(dueAt, performance.now()) + everyMs : dueAt + everyMs
-            if ((await send(url, agent, vin)) === 0 && !goesOn) return
+            dueAt = goesOn && !neverWaits ? Math.max(dueAt, performance.now()) + everyMs : dueAt + everyMs
+            const answered = send(url, agent, vin)
+            if (neverWaits) {
+              underWay.add(answered)
+              void answered.finally(() => underWay.delete(answered))
+            } else if ((await answered) === 0 && !goesOn) return
           }
         }),
       )
+      await Promise.all(underWay)
       kept.destroy()
     },
   }
