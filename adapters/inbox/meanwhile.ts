@@ -1,4 +1,4 @@
-import { backgroundTimer, type Clock, elapsedMs, pause, resolvedOr, type Timer } from '../../src/base/clock.ts'
+import { backgroundTimer, elapsedMs, pause, resolvedOr, type Timer } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { aFunction, type Rule } from '../../src/base/options.ts'
 import type { OpenOptions } from '../../src/hosting/drainable.ts'

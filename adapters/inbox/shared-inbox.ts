@@ -226,9 +226,9 @@ export class SharedInbox extends ForwardingInbox {
 
   async #goOn(first: Promise<void>, start: () => Promise<void>, meanwhile: Meanwhile): Promise<void> {
     const { signal } = this.#closing
-    for (let trying = first; !signal.aborted; trying = start()) {
+    for (let trying: Promise<void> | undefined = first; !signal.aborted; trying = undefined) {
       try {
-        return await trying
+        return await (trying ?? start())
       } catch (error) {
         meanwhile.noteAway(error)
       }

@@ -24,11 +24,7 @@ test.each([
   [{ brokers: ['kafka://b1'] }, 'brokers', `${address} was given a list.`],
   [{ brokers, partitions: 0 }, 'partitions', 'must be a whole number from 1 to 10000 and was given 0.'],
   [{ brokers, role: 'read' }, 'role', "must be 'both' or 'receive' or 'handle' and was given 'read'."],
-  [
-    { brokers, meanwhile: {} },
-    'meanwhile',
-    'must be an inbox in a file on this machine and was given an object.',
-  ],
+  [{ brokers, meanwhile: {} }, 'meanwhile', 'must be an inbox in a file on this machine and was given an object.'],
   [
     { brokers, sessionMs: 6_000 },
     'sessionMs',

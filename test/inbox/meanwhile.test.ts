@@ -354,6 +354,31 @@ describe('the option `meanwhile`', () => {
   })
 })
 
+test('a receiver that starts while Postgres is away takes messages, and stops', async () => {
+  const clock = fakeClock()
+  const on = disk()
+  const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+  const db = { query: () => Promise.reject(refused) }
+  const inbox = postgresInbox({ db, meanwhile: fileOn(on) })
+  const receiver = createReceiver({ secret: false, inbox, clock, log: silent })
+  const opened = receiver.open()
+  await clock.advance(3_000)
+  await opened
+  const { status } = await receiver.accept({ authorization: undefined, body: data('A', 1) })
+  expect([status, on.messages.size, receiver.readiness()]).toEqual([200, 1, { ready: true }])
+  await clock.advance(10_000)
+  const drained = receiver.drain()
+  await clock.advance(10_000)
+  await drained
+})
+
+test('a receiver does not start when Postgres is there and lacks the tables', async () => {
+  const missing = Object.assign(new Error('relation does not exist'), { code: '42P01' })
+  const inbox = postgresInbox({ db: { query: () => Promise.reject(missing) }, meanwhile: fileOn(disk()) })
+  const receiver = createReceiver({ secret: false, inbox, log: silent })
+  await expect(receiver.open()).rejects.toThrow('The tables of the inbox are missing.')
+})
+
 describe('on Kafka', () => {
   afterEach(() => vi.doUnmock('@platformatic/kafka'))
 

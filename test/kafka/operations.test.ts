@@ -281,9 +281,7 @@ describe('the file in front of the brokers', () => {
     proxy.heal()
     await expect.poll(() => front.receiver.stats().inbox.meanwhile?.messages, patience).toBe(0)
     await expect.poll(() => numbersOf(back, 'V1'), patience).toEqual([0, 2, 3])
-    expect(front.logged).toContain(
-      'the server refused an acknowledged message: it is a dead letter in the file',
-    )
+    expect(front.logged).toContain('the server refused an acknowledged message: it is a dead letter in the file')
   })
 })
 
