@@ -1,6 +1,7 @@
 import { createReceiver, vehicles } from 'fleethook'
 import { createClient } from 'fleethook/client'
 import { postgresInbox } from 'fleethook/inbox/postgres'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
 import { operatorRoutes } from 'fleethook/operator'
 import { Hono } from 'hono'
@@ -9,10 +10,15 @@ import { fields } from './episodes.ts'
 import { addHandlers } from './handlers.ts'
 
 const { DATABASE_URL: connectionString, FLEETHOOK_OPERATOR_SECRET, PORT = '3000', WEBHOOK_SECRET } = process.env
+const { FLEETHOOK_MEANWHILE = 'data/meanwhile.db' } = process.env
 const { SERVICE_API_KEY: apiKey, SERVICE_URL: baseUrl } = process.env
 
-// A pool of its own, so that busy handlers never delay a 2xx.
-const inbox = postgresInbox({ db: new pg.Pool({ connectionString, allowExitOnIdle: true, max: 3 }) })
+const inbox = postgresInbox({
+  // A pool of its own, so that busy handlers never delay a 2xx.
+  db: new pg.Pool({ connectionString, allowExitOnIdle: true, max: 3 }),
+  // While Postgres is away, this file keeps what arrives, and nothing is refused. Each process has its own.
+  meanwhile: sqliteInbox({ path: FLEETHOOK_MEANWHILE }),
+})
 // As many connections as handlers run at once (`concurrency`). Each handler gets one in a transaction.
 const handlers = new pg.Pool({ connectionString, allowExitOnIdle: true, max: 16, connectionTimeoutMillis: 10_000 })
 const receiver = addHandlers(

@@ -1,5 +1,10 @@
 import assert from 'node:assert/strict'
-import { execSync, spawnSync } from 'node:child_process'
+import { execSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { test } from 'node:test'
 import { PGlite } from '@electric-sql/pglite'
 import { createReceiver, type FieldValues, type Format } from 'fleethook'
@@ -65,12 +70,28 @@ test('writes one row for each field, whatever the format, with fields that come 
   await db.close()
 })
 
-test('a receiver without its database says so and ends', () => {
-  const { status, stderr } = spawnSync(process.execPath, ['server.ts'], {
+test('a receiver starts without its database, and keeps what arrives in its file', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-'))
+  const server = spawn(process.execPath, ['server.ts'], {
     cwd: import.meta.dirname,
-    env: { ...process.env, PORT: '0', WEBHOOK_SECRET: secret, DATABASE_URL: 'postgres://127.0.0.1:9/none' },
-    encoding: 'utf8',
+    env: {
+      ...process.env,
+      PORT: '0',
+      WEBHOOK_SECRET: secret,
+      DATABASE_URL: 'postgres://127.0.0.1:9/none',
+      FLEETHOOK_MEANWHILE: join(folder, 'meanwhile.db'),
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
   })
-  assert.equal(status, 1)
-  assert.match(stderr, /ECONNREFUSED/)
+  let url: string | undefined
+  for await (const line of createInterface({ input: server.stdout })) {
+    url = /listening on (\S+)/.exec(line)?.[1]
+    if (url !== undefined) break
+  }
+  const body = JSON.stringify(message.data({ BatteryLevel: 80 }))
+  const answer = await fetch(url ?? '', { method: 'POST', headers: { authorization: secret }, body })
+  assert.equal(answer.status, 200)
+  server.kill()
+  assert.deepEqual(await once(server, 'exit'), [0, null])
+  rmSync(folder, { recursive: true })
 })

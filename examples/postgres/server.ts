@@ -1,5 +1,6 @@
 import { createReceiver } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
 import { operatorRoutes } from 'fleethook/operator'
 import { Hono } from 'hono'
@@ -7,9 +8,14 @@ import pg from 'pg'
 import { addHandlers } from './handlers.ts'
 
 const { DATABASE_URL: connectionString, FLEETHOOK_OPERATOR_SECRET, PORT = '3000', WEBHOOK_SECRET } = process.env
+const { FLEETHOOK_MEANWHILE = 'data/meanwhile.db' } = process.env
 
-// A pool of its own, so that busy handlers never delay a 2xx.
-const inbox = postgresInbox({ db: new pg.Pool({ connectionString, allowExitOnIdle: true, max: 3 }) })
+const inbox = postgresInbox({
+  // A pool of its own, so that busy handlers never delay a 2xx.
+  db: new pg.Pool({ connectionString, allowExitOnIdle: true, max: 3 }),
+  // While Postgres is away, this file keeps what arrives, and nothing is refused. Each process has its own.
+  meanwhile: sqliteInbox({ path: FLEETHOOK_MEANWHILE }),
+})
 // As many connections as handlers run at once (`concurrency`). Each handler gets one in a transaction.
 const handlers = new pg.Pool({ connectionString, allowExitOnIdle: true, max: 16, connectionTimeoutMillis: 10_000 })
 const receiver = addHandlers(createReceiver({ secret: WEBHOOK_SECRET, inbox }), inbox.exactlyOnce(handlers))
