@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { checkOptions, numberBetween, wholeNumber } from './base/options.ts'
+import { checkOptions, numberBetween, type Rule, wholeNumber } from './base/options.ts'
 import {
   builtInFields,
   type BuiltInFields,
@@ -46,7 +46,7 @@ import {
   valueEdge,
   type VehicleEdge,
 } from './when/edges.ts'
-import { type Measure, mostOfPath, type Path, type Range, type Span } from './when/measures.ts'
+import { type Curve, type Energy, type Measure, mostOfPath, type Path, type Range, type Span } from './when/measures.ts'
 import type { Duration, Heard, Silence, SilentOptions } from './when/time.ts'
 
 export type { EdgeBatchHandler, EdgeHandler, Happening } from './core/handler.ts'
@@ -86,7 +86,7 @@ export type {
 } from './when/edges.ts'
 export { episode, type Episode, type EpisodeEdge, type EpisodeOptions, type Measures } from './when/episode.ts'
 export { drives, moves, type MovesOptions } from './when/motion.ts'
-export type { Measure, Path, PathPoint, Range, Span } from './when/measures.ts'
+export type { Curve, CurvePart, Energy, Measure, Path, PathPoint, Range, Span } from './when/measures.ts'
 export type { Duration, Heard, Lasted, Silence, SilentOptions } from './when/time.ts'
 
 /** A value that a field can have. */
@@ -108,10 +108,24 @@ export type PlaceField<Fields extends FieldCatalogue = BuiltInFields> =
 /** Options of `growth`. */
 export interface GrowthOptions {
   /**
-   * What the counter begins with: when no value before the start is known, and after the episode's `splits` was true. Then its next value counts
-   * from here, also when it is larger than the one before. Default: it counts from the first value that is known, and goes on over `splits`.
+   * What the counter begins with. When no value before the start is known, the first one counts from here, if it can have come so far since the start.
+   * Default: it counts from the first value that is known.
    */
   readonly startsAt?: number | undefined
+}
+
+/** Options of `energy`: the fields of both counters, in kWh. */
+export interface EnergyOptions<Field extends string = string> {
+  /** What the socket gave with AC. Default `'ACChargingEnergyIn'`. */
+  readonly ac?: Field
+  /** What reached the battery. Default `'DCChargingEnergyIn'`. */
+  readonly dc?: Field
+}
+
+/** Options of `curve`. */
+export interface CurveOptions {
+  /** The length of a part, from 1 to 1,440. Parts begin at multiples of it, by UTC. Default 15. */
+  readonly everyMinutes?: number
 }
 
 /** Options of `path`. */
@@ -122,6 +136,8 @@ export interface PathOptions<Field extends string = string> {
   readonly mostPoints?: number
   /** The field of the position. Default `'Location'`. */
   readonly field?: Field
+  /** At most two fields whose last values each point has, under `with`. */
+  readonly with?: readonly string[]
 }
 
 /** The measures of an {@link episode} whose types follow from a catalogue. */
@@ -130,6 +146,14 @@ export interface MeasureRules<Fields extends FieldCatalogue = BuiltInFields> {
   span<const Name extends AnyField<Fields>>(field: Name): Measure<Span<ConstantOf<Fields, Name>>>
   /** See {@link growth}. */
   growth(field: NumberField<Fields>, options?: GrowthOptions): Measure<number | null>
+  /** See {@link energy}. */
+  energy(options?: EnergyOptions<NumberField<Fields>>): Measure<Energy>
+  /** See {@link curve}. */
+  curve(field: NumberField<Fields>, options?: CurveOptions): Measure<Curve>
+  /** See {@link average}. */
+  average(field: NumberField<Fields>): Measure<number | null>
+  /** See {@link last}. */
+  last<const Name extends AnyField<Fields>>(field: Name): Measure<ConstantOf<Fields, Name> | null>
   /** See {@link range}. */
   range(field: NumberField<Fields>): Measure<Range>
   /** See {@link path}. */
@@ -196,6 +220,11 @@ export function rulesFor<const Own extends FieldCatalogue>(fields: Own): Rules<E
   return { ...rulesOf<ExtendedBy<Own>>(catalogue), ...measuresOf<ExtendedBy<Own>>(catalogue) }
 }
 
+const aField: Rule = {
+  must: 'must be the name of a field',
+  accepts: (value) => typeof value === 'string' && value !== '',
+}
+
 function measuresOf<Fields extends FieldCatalogue>(catalogue: FieldCatalogue): MeasureRules<Fields> {
   const rules = {
     span(field: string): Measure {
@@ -207,6 +236,25 @@ function measuresOf<Fields extends FieldCatalogue>(catalogue: FieldCatalogue): M
       checkOptions<GrowthOptions>('growth', options, { startsAt: numberBetween(-1e15, 1e15) })
       return { kind: 'growth', field, startsAt: options.startsAt }
     },
+    energy(options: EnergyOptions = {}): Measure {
+      checkOptions<EnergyOptions>('energy', options, { ac: aField, dc: aField })
+      const { ac = 'ACChargingEnergyIn', dc = 'DCChargingEnergyIn' } = options
+      for (const field of [ac, dc]) checkNumber('energy', catalogue, field)
+      return { kind: 'energy', field: ac, others: [dc] }
+    },
+    curve(field: string, options: CurveOptions = {}): Measure {
+      checkNumber('curve', catalogue, field)
+      checkOptions<CurveOptions>('curve', options, { everyMinutes: wholeNumber(1, 1_440) })
+      return { kind: 'curve', field, startsAt: 0, everyMinutes: options.everyMinutes ?? 15 }
+    },
+    average(field: string): Measure {
+      checkNumber('average', catalogue, field)
+      return { kind: 'average', field }
+    },
+    last(field: string): Measure {
+      checkField('last', field)
+      return { kind: 'last', field }
+    },
     range(field: string): Measure {
       checkNumber('range', catalogue, field)
       return { kind: 'range', field }
@@ -215,10 +263,14 @@ function measuresOf<Fields extends FieldCatalogue>(catalogue: FieldCatalogue): M
       checkOptions<PathOptions>('path', options, {
         everyMeters: numberBetween(1, 100_000),
         mostPoints: wholeNumber(2, mostOfPath),
-        field: { must: 'must be the name of a field', accepts: (value) => typeof value === 'string' && value !== '' },
+        field: aField,
+        with: {
+          must: 'must be a list of one or two fields',
+          accepts: (value) => Array.isArray(value) && value.length <= 2 && value.every(aField.accepts),
+        },
       })
-      const { everyMeters = 25, mostPoints = 250, field = positionField } = options
-      return { kind: 'path', field, everyMeters, mostPoints }
+      const { everyMeters = 25, mostPoints = 250, field = positionField, with: others = [] } = options
+      return { kind: 'path', field, everyMeters, mostPoints, others }
     },
   }
   // The compiler cannot see that a value of a field has the field's type. The interface says it.
@@ -605,8 +657,8 @@ export const between: Rules['between'] = builtIn.between
 export const span: MeasureRules['span'] = measures.span
 
 /**
- * A measure of an {@link episode}: how much a counter grew, in its own unit, over resets. A fall to less than half is a reset, and the new value
- * counts as a whole; a smaller fall is a correction of the counter and is subtracted. `null`: not known.
+ * A measure of an {@link episode}: how much a counter grew, in its own unit, over resets. It is the difference of two places on one line that never
+ * falls, so nothing is counted twice. `null`: not known. See "What is believed" in docs/episodes.md.
  *
  * Throws `option_invalid` for a field without numbers.
  *
@@ -622,6 +674,73 @@ export const span: MeasureRules['span'] = measures.span
  * ```
  */
 export const growth: MeasureRules['growth'] = measures.growth
+
+/**
+ * A measure of an {@link episode}: the kWh of a charge. With AC both counters run: what the socket gave, and what reached the battery. With DC only
+ * the second does. So it counts the one that moved, and never adds them.
+ *
+ * Throws `option_invalid` for a field without numbers.
+ *
+ * @example
+ * ```ts
+ * import { energy, episode, is } from 'fleethook/when'
+ *
+ * export const charge = episode('charge', {
+ *   during: is('DetailedChargeState', 'Charging'),
+ *   splits: is('DetailedChargeState', 'Disconnected'),
+ *   measures: { energy: energy() }, // { kwh, by: 'socket' or 'battery', unseen }
+ * })
+ * ```
+ */
+export const energy: MeasureRules['energy'] = measures.energy
+
+/**
+ * A measure of an {@link episode}: how much a counter grew in each quarter of an hour, so that a price by time of day is a join. Between two values
+ * it is a straight line, and the sum of all parts is the growth. After a pause longer than two parts, its name is in `missing`.
+ *
+ * Throws `option_invalid` for a field without numbers.
+ *
+ * @example
+ * ```ts
+ * import { curve, episode, is } from 'fleethook/when'
+ *
+ * export const charge = episode('charge', {
+ *   during: is('DetailedChargeState', 'Charging'),
+ *   measures: { quarters: curve('ACChargingEnergyIn', { everyMinutes: 15 }) }, // kWh
+ * })
+ * ```
+ */
+export const curve: MeasureRules['curve'] = measures.curve
+
+/**
+ * A measure of an {@link episode}: the average of a number from its start to its end, without interruptions. Each value counts until the next one.
+ *
+ * Throws `option_invalid` for a field without numbers.
+ *
+ * @example
+ * ```ts
+ * import { average, episode, is } from 'fleethook/when'
+ *
+ * export const trip = episode('trip', { during: is('Gear', 'D'), measures: { outside: average('OutsideTemp') } })
+ * ```
+ */
+export const average: MeasureRules['average'] = measures.average
+
+/**
+ * A measure of an {@link episode}: the value of a field at its end, however old. For what is said once and stays: a destination, a place where it is
+ * parked, a version.
+ *
+ * @example
+ * ```ts
+ * import { episode, is, last } from 'fleethook/when'
+ *
+ * export const charge = episode('charge', {
+ *   during: is('DetailedChargeState', 'Charging'),
+ *   measures: { place: last('Location') },
+ * })
+ * ```
+ */
+export const last: MeasureRules['last'] = measures.last
 
 /**
  * A measure of an {@link episode}: the smallest and the largest number that was reported from its start to its end, without interruptions.

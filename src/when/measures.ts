@@ -1,11 +1,17 @@
+import type { Law } from '../events/laws.ts'
 import type { FieldValue, Location } from '../events/values.ts'
+import { canFollow } from '../vehicles/belief.ts'
 import { isPlace, metersBetween } from '../vehicles/places.ts'
+import { type Entry, type Line, mostIn, totalOf } from './ledger.ts'
 
-/** What an episode measures: the result of `span`, `growth`, `range` or `path`. */
+/** What an episode measures: the result of `span`, `growth`, `energy` and the others. */
 export interface Measure<Result = unknown> {
-  readonly kind: 'span' | 'growth' | 'range' | 'path'
+  readonly kind: 'span' | 'growth' | 'energy' | 'curve' | 'range' | 'average' | 'last' | 'path'
   readonly field: string
+  /** The second counter of `energy`, and the fields whose values a `path` has at its points. */
+  readonly others?: readonly string[]
   readonly startsAt?: number | undefined
+  readonly everyMinutes?: number
   readonly everyMeters?: number
   readonly mostPoints?: number
   /** Only for the compiler: the type of the result. */
@@ -14,12 +20,38 @@ export interface Measure<Result = unknown> {
 
 /** The result of `span`: a field's value at both ends of an episode, and when the vehicle reported it, by its clock. */
 export interface Span<Value = FieldValue> {
-  /** The last value at or before the start that is certain, however old. Otherwise the first one after it. `null`: there was none before the end. */
+  /** The last certain value between the end of the episode before and the start. Otherwise the first one after it. `null`: there was none before the end. */
   readonly from: Value | null
   /** The first value at or after the end. Otherwise the last one since the start. `null`: there was none, or only that of `from`. */
   readonly to: Value | null
   readonly fromAt: Date | null
   readonly toAt: Date | null
+  /** Of a counter: how much it grew before `from` that is in no earlier episode. Of other fields 0. The sum of `to - from + unseen` is all that it grew. */
+  readonly unseen: number
+}
+
+/** The result of `energy`: what a charge took, in kWh. */
+export interface Energy {
+  /** What the socket gave with AC, and what the battery got with DC. `null`: not known. */
+  readonly kwh: number | null
+  /** Which of both it is. `null`: nothing moved. */
+  readonly by: 'socket' | 'battery' | null
+  /** What was charged before that is in no earlier episode. */
+  readonly unseen: number
+}
+
+/** The result of `curve`: the growth of a counter by quarter hours, or what you ask for. */
+export interface Curve {
+  /** As asked for. Doubled as often as it takes to have at most 100 parts. */
+  readonly everyMinutes: number
+  /** In order. Their sum is the growth. */
+  readonly parts: readonly CurvePart[]
+}
+
+/** The growth in a part of the time that begins then: with 15 minutes at :00, :15, :30 and :45 of the hour. */
+export interface CurvePart {
+  readonly at: Date
+  readonly growth: number
 }
 
 /** The result of `range`: the smallest and the largest number from the start to the end, without interruptions. `null`: none was reported. */
@@ -39,30 +71,68 @@ export interface Path {
 /** A position of a {@link Path}. `at` is the vehicle's clock, to the second. */
 export interface PathPoint extends Location {
   readonly at: Date
+  /** The last values of the fields that `with` names: numbers, booleans, and texts of at most 20 characters. */
+  readonly with?: Readonly<Record<string, FieldValue>>
 }
 
 export const mostOfPath = 1_000
-/** A value and when it was reported, in milliseconds since the epoch. `isOld`: the value from before `splits`, reported again. */
-export type Seen = readonly [at: number, value: FieldValue, isOld?: boolean]
+const mostParts = 100
+/** An older value may not be that of an end, and a later first one not that of a start. */
+export const freshMs = 120_000
 
-/** What is noted for one measure of one episode. It is stored as JSON. */
+/** What is noted of one field for a measure. */
+export interface Gauge {
+  /** Notes are kept for the same measure of the same field. */
+  readonly key: string
+  readonly kind: Exclude<Measure['kind'], 'energy'>
+  readonly field: string
+  readonly others: readonly string[]
+  readonly startsAt: number | undefined
+  readonly everyMs: number
+  readonly everyMeters: number
+  readonly mostPoints: number
+}
+
+export function gaugesOf(name: string, measure: Measure): readonly Gauge[] {
+  const { kind, field, others = [], startsAt, everyMinutes = 15, everyMeters = 0, mostPoints = mostOfPath } = measure
+  const key = [name, kind, field, others, startsAt, everyMinutes, everyMeters, mostPoints].join(' ')
+  const rest = { everyMs: everyMinutes * 60_000, everyMeters, mostPoints }
+  if (kind !== 'energy') return [{ key, kind, field, others, startsAt, ...rest }]
+  return [field, ...others].map((each): Gauge => ({ key: `${key} ${each}`, kind: 'growth', field: each, others: [], startsAt: 0, ...rest })) // prettier-ignore
+}
+
+/** What is noted for one gauge of one episode. It is stored as JSON. */
 export interface Notes {
-  from?: Seen
+  /** The last one at or before the start, that is certain. Of a growth the last one before it. */
+  from?: Entry
+  /** One from before the end of the episode before. */
+  old?: Entry
+  /** The first one after the start. */
+  first?: Entry
   /** The newest one since the start, before the end. */
-  before?: Seen
+  before?: Entry
   /** The first one at or after the end. */
-  after?: Seen
-  /** The newest one after the end: if the episode goes on, it is one of those before. */
-  latest?: Seen
-  /** The measure is newer than the episode, or a value came too late for its place. */
+  after?: Entry
+  /** The newest one in an interruption or after the end: if the episode goes on, it is one of those before. */
+  latest?: Entry
+  /** The measure is newer than the episode, or a value came too late for its place, or what a counter stood at is not known. */
   isPartial?: true
-  /** Of `growth`: the sum, and the last value in it. */
-  sum?: number
-  last?: number
-  /** Of `range`. */
+  /** Nobody can tell how much a counter grew, or which way a vehicle took. */
+  isUnsure?: true
+  /** Of a growth: the place on the line that it counts from, and whether a number came that is not an old one. */
+  base?: number
+  isNew?: true
+  /** Of a range. */
   least?: number
   most?: number
-  /** Of `path`: its points, the least distance between them, and the length up to the last position that counted. */
+  /** Of an average: the sum of values by milliseconds, and up to which one. */
+  sum?: number
+  upTo?: number
+  /** Of a curve: the first of its parts, and their length in milliseconds. */
+  parts?: number[]
+  part?: number
+  partMs?: number
+  /** Of a path: its points, the least distance between them, and the length up to the last position that counted. */
   points?: Point[]
   spacing?: number
   meters?: number
@@ -70,152 +140,478 @@ export interface Notes {
 }
 
 /** An episode as its measures see it. Without an `end`, it lasts. Times are in milliseconds. */
-interface Bounded {
+export interface Bounded {
   readonly start: number
-  readonly end?: number | undefined
-  readonly cut?: true | undefined
+  readonly end?: number
+  readonly cut?: true
+  readonly gap?: true
+  readonly before?: number | undefined
+  readonly staleAt?: number
+  readonly paused: number
+  readonly pauses?: readonly (readonly [from: number, to: number])[]
 }
 
-/** How long values of the end may take, and how long the first one of a parked vehicle. In milliseconds. */
-interface Patience {
+/** What measures need beside the values of their field. */
+export interface Around {
+  /** How long values of the end may take, and how long the first one of a parked vehicle. In milliseconds. */
   readonly waits: number
   readonly corrects: number
+  readonly law: Law | undefined
+  /** The last value of another field at a time. */
+  readonly valueAt: (field: string, at: number) => FieldValue | undefined
 }
 
-const fits = ({ kind }: Measure, value: FieldValue): boolean =>
-  kind === 'span' || (kind === 'path' ? isPlace(value) : typeof value === 'number')
+const isGrowth = ({ kind }: Gauge): boolean => kind === 'growth' || kind === 'curve'
 
-/** The notes of an episode that starts. `known` is the last value, if it is certain. */
-export function begun(measure: Measure, known: Seen | undefined, start: number): Notes {
-  if (known === undefined || !fits(measure, known[1])) return {}
-  const [at, value] = known
-  const notes: Notes = measure.kind === 'range' ? {} : { from: known }
-  if (measure.kind === 'growth') notes.last = Number(value)
-  else if (measure.kind === 'path' || at === start) advance(measure, notes, [start, value])
+function fits({ kind }: Gauge, value: FieldValue): boolean {
+  if (kind === 'path') return isPlace(value)
+  return kind === 'span' || kind === 'last' || typeof value === 'number'
+}
+
+/** The notes of an episode that starts. */
+export function begun(gauge: Gauge, line: Line, episode: Bounded, around: Around): Notes {
+  const { start, before = -Infinity, staleAt = 0 } = episode
+  const notes: Notes = {}
+  if (gauge.kind === 'range') return notes
+  const isBefore = ([at]: Entry): boolean => (isGrowth(gauge) ? at < start : at <= start)
+  const known = line.entries.findLast(isBefore) ?? line.before
+  const isCertain = known !== undefined && isBefore(known) && (known[0] > staleAt || known[0] === start)
+  if (!isCertain || !fits(gauge, known[1])) {
+    // What a counter stood at is not known.
+    if (isGrowth(gauge) && episode.gap === true && gauge.startsAt !== undefined) notes.isPartial = true
+    return notes
+  }
+  if (isGrowth(gauge)) return { from: known, base: totalOf(known) }
+  if (known[0] < before) return { old: known }
+  notes.from = known
+  if (gauge.kind === 'path') extend(gauge, notes, [start, known[1]], around)
+  if (gauge.kind === 'average') Object.assign(notes, { sum: 0, upTo: 0 })
   return notes
 }
 
-/** Notes a value after the start, or what a counter grew up to the start. */
-export function note(measure: Measure, notes: Notes, seen: Seen, episode: Bounded, patience: Patience): void {
-  const { start, end } = episode
-  const { kind } = measure
-  if (!fits(measure, seen[1]) || (kind === 'range' && (seen[0] < start || seen[0] > (end ?? seen[0])))) return
-  if (kind === 'growth' && seen[0] === start) return advance(measure, notes, seen)
-  const isOfIt = end === undefined || isOfEnd(notes, seen, end, episode, patience)
-  notes[end === undefined ? 'before' : 'latest'] = seen
-  if (!isOfIt) return
-  notes.from ??= seen
-  if (end !== undefined) notes.after ??= seen
-  if (end === undefined || kind !== 'path') advance(measure, notes, seen)
+/** Notes a value of the field, in the order of time. */
+export function note(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, around: Around): void {
+  const [at, value] = entry
+  const { start, end, cut } = episode
+  if (!fits(gauge, value)) return
+  if (at < start || (at === start && !isGrowth(gauge))) return noteEarly(gauge, notes, entry, episode)
+  const isAfter = end !== undefined && (at > end || (at === end && cut !== true))
+  if (isAfter) return noteAfter(gauge, notes, entry, episode, around)
+  const isPaused = episode.pauses?.some(([from, to]) => at > from && at < to) === true
+  markUnsure(gauge, notes, entry, around)
+  if (isPaused && !isGrowth(gauge)) notes.latest = entry
+  else advance(gauge, notes, entry, episode, around)
+  notes.first ??= entry
+  if (at >= (notes.before?.[0] ?? 0)) notes.before = entry
 }
 
-/** A value came too late for its place. Where the order of values does not matter, it counts. Otherwise it may be the one that is needed. */
-export function noteLate(measure: Measure, notes: Notes, seen: Seen, episode: Bounded, patience: Patience): void {
-  const [at, value] = seen
-  const { start, end = at } = episode
-  const { from = [Infinity], before = from } = notes
-  const [newest] = measure.kind === 'span' ? before : from
-  if (measure.kind === 'range') note(measure, notes, seen, episode, patience)
-  else if (fits(measure, value) && at <= end + patience.waits && (from[0] > start || at > newest))
-    notes.isPartial = true
+/** A value of the start, or one from before it that came later than the start. */
+function noteEarly(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded): void {
+  const [at, value] = entry
+  if (gauge.kind === 'range') {
+    if (at === episode.start) measureRange(notes, Number(value))
+    return
+  }
+  if (at <= (notes.from?.[0] ?? -Infinity) || (at < (episode.before ?? 0) && !isGrowth(gauge))) return
+  notes.from = entry
+  if (isGrowth(gauge) && notes.isNew === undefined) notes.base = totalOf(entry)
 }
 
-/** For a while any value is that of the end, and then the first one: a parked vehicle has not moved. But not a number that goes the other way: it was charged. */
-function isOfEnd(notes: Notes, seen: Seen, end: number, { cut }: Bounded, { waits, corrects }: Patience): boolean {
-  const { from, before, latest } = notes
-  const [at, value] = seen
-  if (cut === true || at <= end + waits) return cut !== true
-  if (latest !== undefined || at > end + corrects) return false
-  if (before === undefined || typeof value !== 'number') return true
-  return (Number(before[1]) - Number(from?.[1])) * (value - Number(before[1])) >= 0
+function noteAfter(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, around: Around): void {
+  const { end = Infinity } = episode
+  if (gauge.kind === 'range') {
+    if (entry[0] === end) measureRange(notes, Number(entry[1]))
+    return
+  }
+  const isOf = notes.after === undefined && isOfEnd(gauge, notes, entry, episode, around)
+  notes.latest = entry
+  if (!isOf) return
+  if (isGrowth(gauge)) count(gauge, notes, entry, episode, around)
+  markUnsure(gauge, notes, entry, around)
+  notes.first ??= entry
+  notes.after = entry
+}
+
+/** Nobody knows how far an odometer went that was replaced. */
+function markUnsure({ kind }: Gauge, notes: Notes, [, , , mark]: Entry, { law }: Around): void {
+  if (kind === 'span' && law?.kind === 'counter' && (mark === 'jump' || mark === 'unsure')) notes.isUnsure = true
+}
+
+/**
+ * For a while any value is that of the end, and then the first one: a parked vehicle has not moved. But not a number that goes the other way: it was
+ * charged. Of a counter whose episode ended by silence, the next value is: nobody knows when it ended.
+ */
+function isOfEnd(
+  gauge: Gauge,
+  notes: Notes,
+  entry: Entry,
+  episode: Bounded,
+  { waits, corrects, law }: Around,
+): boolean {
+  const { from, first, before, latest } = notes
+  const [at, value] = entry
+  const { end = Infinity, cut } = episode
+  if (cut === true) return isGrowth(gauge)
+  const isSoon = at <= end + waits
+  if (!isSoon && (latest !== undefined || at > end + corrects)) return false
+  if (law?.kind === 'counter' || before === undefined || typeof value !== 'number') return true
+  const change = value - Number(before[1])
+  const isBack = (Number(before[1]) - Number((from ?? first)?.[1])) * change < 0
+  return !isBack || (isSoon && Math.abs(change) <= 2)
 }
 
 /** An interruption is over, and the episode goes on. */
-export function resumed(measure: Measure, notes: Notes, episode: Bounded, patience: Patience): void {
-  const { latest } = notes
+export function resumed(gauge: Gauge, notes: Notes, episode: Bounded, around: Around): void {
+  const { latest, after } = notes
   delete notes.after
-  delete notes.latest
-  if (latest !== undefined) note(measure, notes, latest, episode, patience)
+  if (latest === undefined) return
+  if (isGrowth(gauge) && latest !== after) count(gauge, notes, latest, episode, around)
+  notes.first ??= latest
+  notes.before = latest
 }
 
-function advance(measure: Measure, notes: Notes, seen: Seen): void {
-  const { kind, startsAt, everyMeters = 0, mostPoints = mostOfPath } = measure
-  const [, value] = seen
-  if (kind === 'path') extend(notes, seen, everyMeters, mostPoints)
-  if (typeof value !== 'number') return
-  if (kind === 'range') {
-    notes.least = Math.min(notes.least ?? value, value)
-    notes.most = Math.max(notes.most ?? value, value)
-  } else if (kind === 'growth') {
-    const last = notes.last ?? (notes.isPartial === true ? value : (startsAt ?? value))
-    // A fall to less than half is a reset.
-    notes.sum = (notes.sum ?? 0) + value - (value < last / 2 ? 0 : last)
-    notes.last = value
+/** A value came too late for its place. Where the order of values does not matter, it counts. Otherwise it may be the one that is needed. */
+export function noteLate(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, { waits }: Around): void {
+  const [at, value] = entry
+  const { start, end = at } = episode
+  if (gauge.kind === 'range') {
+    if (fits(gauge, value) && at >= start && at <= end) measureRange(notes, Number(value))
+    return
   }
+  const { from = [Infinity], before = from } = notes
+  const [newest] = gauge.kind === 'span' ? before : from
+  if (fits(gauge, value) && at <= end + waits && (from[0] > start || at > newest)) notes.isPartial = true
 }
 
-function extend(notes: Notes, [at, value]: Seen, everyMeters: number, mostPoints: number): void {
+function advance(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, around: Around): void {
+  const { kind } = gauge
+  const value = Number(entry[1])
+  if (kind === 'range') measureRange(notes, value)
+  else if (isGrowth(gauge)) count(gauge, notes, entry, episode, around)
+  else if (kind === 'average') weigh(notes, entry[0], episode)
+  else if (kind === 'path') {
+    if (notes.first === undefined) leaveStart(notes, entry, episode, around)
+    // Where it stood while it was interrupted.
+    if (notes.latest !== undefined) extend(gauge, notes, notes.latest, around)
+    extend(gauge, notes, entry, around)
+  }
+  delete notes.latest
+}
+
+/** It moved before the start, so the way begins where it was seen first. */
+function leaveStart(notes: Notes, [at, value, , mark]: Entry, { start }: Bounded, { law }: Around): void {
+  const { from } = notes
+  if (from === undefined || law === undefined || mark === 'loose' || canFollow(law, [start, from[1]], [at, value]))
+    return
+  for (const name of ['from', 'points', 'meters', 'counted'] as const) delete notes[name]
+}
+
+function measureRange(notes: Notes, value: number): void {
+  notes.least = Math.min(notes.least ?? value, value)
+  notes.most = Math.max(notes.most ?? value, value)
+}
+
+/** How long an episode lasted up to a time, without interruptions. */
+function activeMs({ start, end = Infinity, paused, pauses = [] }: Bounded, at: number): number {
+  const among = pauses.reduce((sum, [from, to]) => sum + to - from, 0)
+  const until = Math.min(at, end)
+  const isOver = pauses.reduce((sum, [from, to]) => sum + Math.max(0, Math.min(to, until) - from), 0)
+  return until - start - (paused - among) - isOver
+}
+
+/** Each value counts until the next one. */
+function weigh(notes: Notes, at: number, episode: Bounded): void {
+  const last = notes.before ?? notes.from
+  const now = activeMs(episode, at)
+  if (last !== undefined) notes.sum = (notes.sum ?? 0) + Number(last[1]) * (now - (notes.upTo ?? now))
+  notes.upTo = now
+}
+
+/** What a counter counts from, and how it grows. */
+function count(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, { law }: Around): void {
+  const [at, value, , mark] = entry
+  const total = totalOf(entry)
+  if (mark === 'old') return
+  const { start } = episode
+  const ms = at - start
+  const isFirst = notes.isNew === undefined
+  notes.isNew = true
+  // A counter that was carried over: what it said before belongs to the charge before.
+  const isRenewed = mark === 'reset' && ms <= freshMs
+  const isTimed = law !== undefined && mark !== 'loose'
+  if (isRenewed || notes.base === undefined) {
+    const grown = Number(value) - (gauge.startsAt ?? Number(value))
+    const isKnown = isRenewed || (notes.isPartial === undefined && (!isTimed || grown <= mostIn(law, ms)))
+    notes.base = isKnown ? total - grown : total
+    if (isRenewed) delete notes.isUnsure
+    else if (!isKnown) notes.isUnsure = true
+    delete notes.parts
+  } else if (mark === 'jump' || mark === 'unsure') notes.isUnsure = true
+  else if (isFirst && isTimed && total - notes.base > mostIn(law, ms)) notes.isUnsure = true
+  if (gauge.kind === 'curve') spread(gauge, notes, entry, episode)
+}
+
+/** Adds what a counter grew since the value before to the parts of a curve, in a straight line. */
+function spread(gauge: Gauge, notes: Notes, entry: Entry, { start, end = Infinity }: Bounded): void {
+  const [at, total] = [entry[0], totalOf(entry)]
+  const parts = (notes.parts ??= [])
+  const known = parts.reduce((sum, one) => sum + one, notes.base ?? total)
+  const from = Math.max(start, notes.before?.[0] ?? 0)
+  const to = Math.max(from + 1, Math.min(at, end))
+  const growth = total - known
+  notes.partMs ??= gauge.everyMs
+  notes.part ??= Math.floor(start / notes.partMs)
+  while (Math.floor((to - 1) / notes.partMs) - notes.part >= mostParts) {
+    notes.partMs *= 2
+    notes.part = Math.floor(start / notes.partMs)
+    const isOdd = Math.floor(start / (notes.partMs / 2)) % 2
+    const wider: number[] = []
+    for (const [nth, one] of parts.entries()) wider[(nth + isOdd) >> 1] = (wider[(nth + isOdd) >> 1] ?? 0) + one
+    parts.splice(0, parts.length, ...wider)
+  }
+  for (let begin = from; begin < to;) {
+    const nth = Math.floor(begin / notes.partMs)
+    const until = Math.min(to, (nth + 1) * notes.partMs)
+    const index = nth - notes.part
+    while (parts.length <= index) parts.push(0)
+    parts[index] = (parts[index] ?? 0) + (growth * (until - begin)) / (to - from)
+    begin = until
+  }
+  // Nobody knows when in so long a time it grew.
+  if (growth > 0 && to - from > 2 * notes.partMs) notes.isUnsure = true
+}
+
+function extend(gauge: Gauge, notes: Notes, [at, value, , mark]: Entry, { valueAt }: Pick<Around, 'valueAt'>): void {
   if (!isPlace(value)) return
+  const { everyMeters, mostPoints } = gauge
   const { counted, points = [], spacing = everyMeters } = notes
   const step = counted && metersBetween(counted, value)
   if (step !== undefined && step < everyMeters) return
   const { latitude, longitude } = value
-  notes.meters = (notes.meters ?? 0) + (step ?? 0)
+  // The way of a jump is not known.
+  if (mark === 'jump' && step !== undefined) notes.isUnsure = true
+  notes.meters = (notes.meters ?? 0) + (mark === 'jump' ? 0 : (step ?? 0))
   notes.counted = { latitude, longitude }
   const last = points.at(-1)
-  if (last !== undefined && metersBetween(pointOf(last), value) < spacing) return
-  points.push([Math.round(at / 1_000), Math.round(latitude * degrees), Math.round(longitude * degrees)])
+  if (last !== undefined && metersBetween(placeOf(last), value) < spacing) return
+  const others = gauge.others.map((field) => shortOf(valueAt(field, at)))
+  points.push([Math.round(at / 1_000), Math.round(latitude * degrees), Math.round(longitude * degrees), ...others])
   const isFull = points.length > mostPoints
   notes.points = isFull ? points.filter((_, nth) => nth % 2 === 0) : points
   notes.spacing = isFull ? 2 * spacing : spacing
 }
 
-/** A point as it is kept: in seconds and in 1/100,000 degrees. */
-type Point = readonly [second: number, north: number, east: number]
-const degrees = 100_000
-const pointOf = ([second, north, east]: Point): PathPoint => ({
-  at: new Date(second * 1_000),
-  latitude: north / degrees,
-  longitude: east / degrees,
-})
+const shortOf = (value: FieldValue | undefined): FieldValue =>
+  typeof value === 'number' || typeof value === 'boolean' || (typeof value === 'string' && value.length <= 20)
+    ? value
+    : null
 
+/** A point as it is kept: in seconds and in 1/100,000 degrees. */
+type Point = readonly [second: number, north: number, east: number, ...with: FieldValue[]]
+const degrees = 100_000
+const placeOf = ([, north, east]: Point): Location => ({ latitude: north / degrees, longitude: east / degrees })
+
+/** A result, and whether its name is `missing`. */
 type Result = readonly [value: unknown, isMissing: boolean]
-/** The value of a measure, and whether its name is `missing`. */
-export function resultOf(measure: Measure, notes: Notes, { start, end }: Bounded, { waits }: Patience): Result {
-  const { kind, startsAt } = measure
-  const { from, before, after, isPartial = false, least = null, most = null } = notes
-  if (kind === 'range') return [{ least, most }, least === null || isPartial]
-  const to = after ?? before
-  const isOne = to === undefined || to[0] === from?.[0]
-  // An older value of the end may not be that of the end.
-  const isStale = end !== undefined && after === undefined && (to?.[0] ?? 0) < end - waits
-  const isLate = (from?.[0] ?? Infinity) > start + waits
-  if (kind === 'growth') {
-    // What it stood at before, or at the start long ago, is not what it grew to.
-    const isOfStart = to === undefined || to[2] === true || (isStale && notes.sum === 0)
-    const isNothing = startsAt === undefined || isPartial ? isOne : isOfStart
-    // Sums of decimal fractions have tails.
-    const value = isNothing ? null : Math.round((notes.sum ?? 0) * 1e6) / 1e6
-    return [value, isNothing || isStale || isPartial || (isLate && startsAt === undefined)]
-  }
-  const isMissing = isOne || isLate || isStale || isPartial
-  if (kind === 'path') return [pathOf(notes), isMissing]
-  // One value is that of one end: both would say that nothing changed.
-  const [first, last] = isOne && after !== undefined ? [undefined, to] : [from, isOne ? undefined : to]
-  return [{ from: first?.[1] ?? null, to: last?.[1] ?? null, fromAt: dateOf(first), toAt: dateOf(last) }, isMissing]
+
+/** The notes of a gauge at the end, and how far its counter is in earlier episodes. */
+export interface Measured {
+  readonly gauge: Gauge
+  readonly notes: Notes
+  readonly law: Law | undefined
+  readonly counted: number | undefined
 }
 
-const dateOf = (seen: Seen | undefined): Date | null => (seen === undefined ? null : new Date(seen[0]))
+/** Both ends of a measure, and whether one of them may be another one. */
+function endsOf({ notes, law }: Measured, episode: Bounded) {
+  const { start, end } = episode
+  const { old, first, before, after } = notes
+  const to = after ?? before ?? (notes.from?.[0] === start ? notes.from : undefined)
+  let { from } = notes
+  // It went on before the start: what was said right after it is that of the start.
+  if (from !== undefined && first !== undefined && first !== to && law !== undefined && first[3] !== 'loose') {
+    const isFar = law.kind === 'counter' ? totalOf(first) - totalOf(from) > mostIn(law, first[0] - start) : !canFollow(law, [start, from[1]], [first[0], first[1]]) // prettier-ignore
+    if (isFar) from = first
+  }
+  const isOld = from === undefined && old !== undefined && (first === undefined || first === to)
+  from ??= isOld ? old : first
+  const isOne = to === undefined || to[0] === from?.[0]
+  // An older value of the end may not be that of the end.
+  const isStale = end !== undefined && after === undefined && (to?.[0] ?? 0) < end - freshMs
+  const isLate = (from?.[0] ?? Infinity) > start + freshMs
+  // It may be that of a charge since.
+  const isGuess = after !== undefined && before === undefined && law?.kind !== 'counter' && !isText(after[1]) && after[0] > (end ?? 0) + freshMs // prettier-ignore
+  const isDoubtful = isOne || isLate || isStale || isOld || isGuess || notes.isPartial === true || notes.isUnsure === true // prettier-ignore
+  return { from, to, isOne, isStale, isLate, isDoubtful }
+}
+
+const isText = (value: FieldValue): boolean => typeof value !== 'number' && !isPlace(value)
+/** Sums of decimal fractions have tails. */
+const rounded = (value: number): number => Math.round(value * 1e6) / 1e6
+/** A smaller growth that no episode saw is not worth a doubt. */
+const leastUnseen = 0.2
+const leastUnseenKwh = 0.5
+
+/** How far the counter of a gauge is in episodes, after this one. */
+export function countedBy(of: Measured, episode: Bounded): number | undefined {
+  const { gauge, notes, law, counted = 0 } = of
+  if (law?.kind !== 'counter') return of.counted
+  if (isGrowth(gauge)) {
+    const to = notes.after ?? notes.before
+    const at = to === undefined ? notes.base : totalOf(to)
+    return at === undefined ? of.counted : Math.max(counted, at)
+  }
+  const { from, to } = endsOf(of, episode)
+  const last = to ?? from
+  return last === undefined ? of.counted : Math.max(counted, totalOf(last))
+}
+
+function spanOf(of: Measured, episode: Bounded): Result {
+  const { from, to, isOne, isDoubtful } = endsOf(of, episode)
+  const { notes, law, counted } = of
+  const isCounter = law?.kind === 'counter'
+  // One value is that of one end: both would say that nothing changed.
+  const [first, last] = isOne && notes.after !== undefined ? [undefined, to] : [from, isOne ? undefined : to]
+  const seen = first ?? last
+  const unseen =
+    !isCounter || counted === undefined || seen === undefined ? 0 : rounded(Math.max(0, totalOf(seen) - counted))
+  let value = first?.[1] ?? null
+  if (isCounter && first !== undefined && last !== undefined) {
+    const growth = totalOf(last) - totalOf(first)
+    // The numbers of the counter as it is now.
+    if (Math.abs(Number(last[1]) - Number(first[1]) - growth) > 1e-6) value = rounded(Number(last[1]) - growth)
+  }
+  const result = { from: value, to: last?.[1] ?? null, fromAt: dateOf(first), toAt: dateOf(last), unseen }
+  return [result, isDoubtful || unseen > leastUnseen]
+}
+
+const dateOf = (entry: Entry | undefined): Date | null => (entry === undefined ? null : new Date(entry[0]))
+
+/** How much a counter grew. */
+function growthOf(of: Measured, episode: Bounded) {
+  const { gauge, notes, counted = 0 } = of
+  const { from, to, isStale, isLate } = endsOf(of, episode)
+  const { base, isNew, isPartial, isUnsure } = notes
+  const growth = base === undefined || to === undefined ? 0 : rounded(totalOf(to) - base)
+  const isGuess = gauge.startsAt === undefined || isPartial === true || isUnsure === true
+  const isOne = notes.from === undefined && from?.[0] === to?.[0] && isGuess && growth === 0
+  // What it stood at before, or at the start long ago, is not what it grew to.
+  const isNothing = isNew === undefined || isOne || growth < 0 || (isStale && growth === 0)
+  const value = isNothing ? null : growth
+  const isLine = of.law?.kind === 'counter' && of.counted !== undefined
+  const unseen = base === undefined || !isLine ? 0 : rounded(Math.max(0, base - counted))
+  const isMissing = isNothing || isStale || isPartial === true || isUnsure === true || (isLate && gauge.startsAt === undefined) // prettier-ignore
+  // Two numbers say more than one that counts from 0.
+  const isSeen = value !== null && notes.first !== undefined && to !== undefined && totalOf(to) > totalOf(notes.first)
+  return { value, unseen, isMissing, isSeen }
+}
+
+/** With AC both counters run: what the socket gave, and what reached the battery. With DC only the second does. So the one counts that moved. */
+function energyOf([socket, battery]: readonly Measured[], episode: Bounded): Result {
+  if (socket === undefined || battery === undefined) return [null, true]
+  const [ac, dc] = [growthOf(socket, episode), growthOf(battery, episode)]
+  const lag = dc.unseen <= leastUnseenKwh ? 0 : dc.unseen
+  const unseen = Math.max(ac.unseen, lag)
+  const isUnseen = unseen > leastUnseenKwh
+  const [given, taken] = [ac.value ?? 0, dc.value ?? 0]
+  if (given <= 0 && taken <= 0) {
+    const isNone = ac.value === null || dc.value === null
+    return [{ kwh: isNone ? null : 0, by: null, unseen }, isNone || ac.isMissing || dc.isMissing || isUnseen]
+  }
+  // An idle counter of AC that is first seen in a charge with DC does not fit to what the battery got.
+  const isOdd = given > 0 && taken > 0 && !ac.isSeen && (taken > given + leastUnseenKwh || taken < 0.75 * given - leastUnseenKwh) // prettier-ignore
+  const isSocket = given > 0 && (!isOdd || given <= taken)
+  const by = isSocket ? 'socket' : 'battery'
+  const isMissing = isOdd || isUnseen || (isSocket ? ac.isMissing : dc.isMissing)
+  return [{ kwh: isSocket ? given : taken, by, unseen }, isMissing]
+}
+
+function curveOf(of: Measured, episode: Bounded): Result {
+  const { gauge, notes } = of
+  const { value, isMissing } = growthOf(of, episode)
+  const { parts = [], partMs = gauge.everyMs, part = 0 } = notes
+  const all = value === null ? [] : parts.map((growth, nth) => ({ at: new Date((part + nth) * partMs), growth: rounded(growth) })) // prettier-ignore
+  // The last part takes what rounding leaves.
+  const rest = (value ?? 0) - all.reduce((sum, { growth }) => sum + growth, 0)
+  const last = all.at(-1)
+  if (last !== undefined) last.growth = rounded(last.growth + rest)
+  return [{ everyMinutes: partMs / 60_000, parts: all }, isMissing || notes.isUnsure === true]
+}
+
+function averageOf({ notes }: Measured, episode: Bounded, now: number): Result {
+  const copy = { ...notes }
+  weigh(copy, episode.end ?? now, episode)
+  const ms = activeMs(episode, episode.end ?? now)
+  const { from, first, isPartial } = notes
+  if (from === undefined && first === undefined) return [null, true]
+  const skipped = from === undefined ? activeMs(episode, first?.[0] ?? episode.start) : 0
+  const value = ms - skipped > 0 ? (copy.sum ?? 0) / (ms - skipped) : Number((from ?? first)?.[1])
+  return [rounded(value), skipped > freshMs || isPartial === true]
+}
+
+function lastOf({ notes }: Measured): Result {
+  const { from, old, before, after, isPartial } = notes
+  const value = before ?? from ?? old ?? after
+  return [value?.[1] ?? null, value === undefined || isPartial === true]
+}
+
 /** A shorter way is none. And the position of a parked vehicle jumps by some meters. */
 const [leastMeters, jitterMeters] = [0.1, 10]
 
 /** The way that was noted, with the positions of both ends. */
-function pathOf(notes: Notes): Path {
+function pathOf(of: Measured, episode: Bounded): Result {
+  const { gauge, notes } = of
   const { from, before, after } = notes
   const whole: Notes = { ...notes, points: [...(notes.points ?? [])], spacing: 0 }
-  if (before !== undefined) extend(whole, before, leastMeters, Infinity)
-  if (after !== undefined) extend(whole, after, jitterMeters, Infinity)
+  const valueAt = (): undefined => undefined
+  const all = { ...gauge, mostPoints: Infinity }
+  if (before !== undefined) extend({ ...all, everyMeters: leastMeters }, whole, before, { valueAt })
+  if (after !== undefined) extend({ ...all, everyMeters: jitterMeters }, whole, after, { valueAt })
   const { points = [], meters = 0 } = whole
   const known = new Set([from, before, after].flatMap((seen) => seen?.[0] ?? []))
-  return { points: points.map(pointOf), meters: known.size < 2 ? null : Math.round(meters * 10) / 10 }
+  const isPart = known.size < 2
+  const result: Path = {
+    points: points.map((point) => pointOf(gauge, point)),
+    meters: isPart ? null : Math.round(meters * 10) / 10,
+  }
+  const { isDoubtful } = endsOf(of, episode)
+  return [result, isDoubtful || whole.isUnsure === true]
 }
+
+function pointOf({ others }: Gauge, point: Point): PathPoint {
+  const [second, , , ...values] = point
+  const place = { at: new Date(second * 1_000), ...placeOf(point) }
+  if (others.length === 0) return place
+  return { ...place, with: Object.fromEntries(others.map((field, nth) => [field, values[nth] ?? null])) }
+}
+
+/** The value of a measure, and whether its name is `missing`. `now`: the newest time of the vehicle. */
+export function resultOf({ kind }: Measure, gauges: readonly Measured[], episode: Bounded, now: number): Result {
+  const [first] = gauges
+  if (first === undefined) return [null, true]
+  const { least = null, most = null, isPartial } = first.notes
+  switch (kind) {
+    case 'span':
+      return spanOf(first, episode)
+    case 'growth': {
+      const { value, isMissing } = growthOf(first, episode)
+      return [value, isMissing]
+    }
+    case 'energy':
+      return energyOf(gauges, episode)
+    case 'curve':
+      return curveOf(first, episode)
+    case 'range':
+      return [{ least, most }, least === null || isPartial === true]
+    case 'average':
+      return averageOf(first, episode, now)
+    case 'last':
+      return lastOf(first)
+    case 'path':
+      return pathOf(first, episode)
+  }
+}
+
+/** Whether a gauge has its value of the end, or needs none. */
+export const isComplete = ({ kind }: Gauge, notes: Notes | undefined): boolean =>
+  kind === 'range' || kind === 'average' || kind === 'last' || notes?.after !== undefined

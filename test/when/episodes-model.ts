@@ -131,29 +131,43 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
       before.cut = cut
     } else joined.push({ start, end, cut, paused: 0, parts: [[start, end]] })
   }
+  // How far the odometer is in episodes.
+  let counted: number | undefined = numberOf(listOf('Odometer')[0])
   return joined.map((one, index) => {
     const { start, end, cut, paused, parts } = one
     const next = joined[index + 1]?.start ?? Infinity
+    const earlier = joined[index - 1]
+    // What was said last before a silence is from before it.
+    const parkedAt = earlier === undefined ? -Infinity : earlier.end + (earlier.cut ? 1 : 0)
     const isOn = (at: number): boolean => parts.some(([from, to]) => at >= from && at <= to)
     const missing: string[] = []
     const ends = (name: string): { from: At | undefined; to: At | undefined; isMissing: boolean } => {
       const list = listOf(name)
-      const before = list.findLast(({ at }) => at <= start)
+      const known = list.findLast(({ at }) => at <= start)
+      const before = known !== undefined && known.at >= parkedAt ? known : undefined
       const since = list.filter(({ at }) => at > start && (at < end || (cut && at === end)))
       const firstAfter = list.find(({ at }) => at >= end && at < next)
       const last = since.at(-1)
-      const from = before ?? since[0] ?? firstAfter
-      const isBack =
-        typeof firstAfter?.value === 'number' && last !== undefined && from !== undefined && (Number(last.value) - Number(from.value)) * (firstAfter.value - Number(last.value)) < 0 // prettier-ignore
+      const change = Number(firstAfter?.value) - Number(last?.value)
+      const isBack = last !== undefined && (Number(last.value) - Number((before ?? since[0])?.value)) * change < 0
+      const isSoon = firstAfter !== undefined && firstAfter.at <= end + waits
       const isOfEnd =
         firstAfter !== undefined &&
         !cut &&
-        (firstAfter.at <= end + waits || (firstAfter.at <= end + corrects && !isBack))
+        (isSoon || firstAfter.at <= end + corrects) &&
+        (typeof firstAfter.value !== 'number' || !isBack || (isSoon && Math.abs(change) <= 2))
       const to = isOfEnd ? firstAfter : last
-      const usedFrom = before ?? since[0] ?? (isOfEnd ? firstAfter : undefined)
+      const first = since[0] ?? (isOfEnd ? firstAfter : undefined)
+      // A value from before another episode only when no other one comes.
+      const isOld = before === undefined && known !== undefined && (first === undefined || first.at === to?.at)
+      const usedFrom = before ?? (isOld ? known : first)
+      // It may be that of a charge since.
+      const isGuess = isOfEnd && last === undefined && !isSoon && name !== 'Odometer'
       const isMissing =
         usedFrom === undefined ||
         to === undefined ||
+        isOld ||
+        isGuess ||
         usedFrom.at === to.at ||
         usedFrom.at > start + waits ||
         (!isOfEnd && to.at < end - waits)
@@ -178,6 +192,11 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
     }
     if (which === 'trip') {
       spanOf('odometer', 'Odometer')
+      const odometer = ends('Odometer')
+      const [begins, goesTo] = [numberOf(odometer.from), numberOf(odometer.to)]
+      if ((begins ?? goesTo ?? 0) - (counted ?? Infinity) > 0.2 && !missing.includes('odometer'))
+        missing.push('odometer')
+      counted = goesTo ?? begins ?? counted
       spanOf('energy', 'EnergyRemaining')
       spanOf('place', 'Location')
       const speeds = listOf('VehicleSpeed').filter(({ at }) => isOn(at))
@@ -222,6 +241,8 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
     return { start, end, paused, cut, missing: missing.toSorted(), values: result }
   })
 }
+
+const numberOf = (one: At | undefined): number | undefined => (typeof one?.value === 'number' ? one.value : undefined)
 
 /** The length of a way, in steps of at least 25 meters. */
 function lengthOf(places: readonly At[]): number {

@@ -59,6 +59,8 @@ export interface SceneOptions<Happened extends Occurrence> {
   readonly clock?: SteppingClock
   readonly of?: string
   /** Its handler is never done. */
+  /** When the clock begins, in seconds. Default -3600. */
+  readonly startsAt?: number
   readonly hangs?: true
   /** What the handler does after it was told. */
   readonly handle?: (happening: Happening<Happened>) => unknown
@@ -69,7 +71,11 @@ export function episodeScene<Happened extends Occurrence>(
   edge: Edge<Happened>,
   options: SceneOptions<Happened> = {},
 ): EpisodeScene<Happened> {
-  const { place = { next: () => memoryInbox() }, clock = steppingClock(startMs - 3_600_000), of = vin } = options
+  const {
+    place = { next: () => memoryInbox() },
+    clock = steppingClock(startMs + (options.startsAt ?? -3_600) * 1_000),
+    of = vin,
+  } = options
   const happenings: Happening<Happened>[] = []
   const told: Happened[] = []
   const [attempts, restMs] = [2, 10]

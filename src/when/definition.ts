@@ -1,0 +1,141 @@
+import { checkOption, checkOptions, isObject, required, type Rule } from '../base/options.ts'
+import { type Law, lawOf } from '../events/laws.ts'
+import { type Condition, membersOfEpisode } from '../vehicles/edge.ts'
+import { markOf } from '../vehicles/edge-index.ts'
+import { Slots } from '../vehicles/state.ts'
+import { checkConditions, invalid, isName } from './conditions.ts'
+import { anyCounter } from './ledger.ts'
+import { type Gauge, gaugesOf, type Measure, mostOfPath } from './measures.ts'
+import { type Duration, readDuration } from './time.ts'
+
+/** The measures of an episode, each under its name. */
+export type Measures = Readonly<Record<string, Measure>>
+
+/** What {@link episode} takes. A {@link Duration} is from a second to a year, by the vehicle's clock. */
+export interface EpisodeOptions<Of extends Measures = Measures> {
+  /** It begins when this becomes true, and lasts while it is. */
+  readonly during: Condition
+  /** It ends when this is true. Default: when `during` is false. */
+  readonly until?: Condition
+  /** An interruption that is not longer belongs to it. Default: none does. */
+  readonly joins?: Duration
+  /** An interruption in which this is true does not belong to it: the vehicle is unplugged. A counter of energy can begin again after it. */
+  readonly splits?: Condition
+  /** A shorter one is left out. Default: none is. */
+  readonly atLeast?: Duration
+  /** How long the values of its end may take. Default 2 minutes. */
+  readonly waits?: Duration
+  /** When no message of the vehicle comes for so long, it ended with the last one. Default: it goes on. */
+  readonly silence?: Duration
+  /** How long it is corrected after it was told. Default 1 hour. */
+  readonly corrects?: Duration
+  /** It is told at once and while it lasts, with `lasts: true`: each time that it changed, but not more often than this. Default: when it is over. */
+  readonly tellsEach?: Duration
+  /** At most 20. No name of a member of an {@link Episode}. */
+  readonly measures: Of
+}
+
+/** A measure with its name, and what it needs of each of its fields. */
+export interface NamedMeasure {
+  readonly name: string
+  readonly measure: Measure
+  readonly gauges: readonly Gauge[]
+}
+
+/** A definition as the code reads it. Times are in milliseconds. */
+export interface Definition {
+  readonly name: string
+  readonly during: Condition
+  readonly until: Condition | undefined
+  readonly splits: Condition | undefined
+  readonly joins: number
+  readonly atLeast: number
+  readonly waits: number
+  readonly silence: number
+  readonly corrects: number
+  readonly tellsEach: number
+  readonly measures: readonly NamedMeasure[]
+  readonly fields: readonly string[]
+  /** Those of conditions. */
+  readonly deciding: ReadonlySet<string | number>
+  /** What physics allows for a field. */
+  readonly laws: ReadonlyMap<string, Law>
+  /** The fields whose counters have a line. */
+  readonly counters: ReadonlySet<string>
+  readonly slots: Slots
+  readonly shape: string
+}
+
+const timesOf = ['joins', 'atLeast', 'waits', 'silence', 'corrects', 'tellsEach'] as const
+
+export function definitionOf(name: string, options: EpisodeOptions): Definition {
+  checkAll(name, options)
+  const { during, until, splits } = options
+  const conditions = [during, until, splits].filter((condition) => condition !== undefined)
+  checkConditions('episode', conditions)
+  const measures = Object.entries(options.measures).map(([each, measure]) => {
+    if (membersOfEpisode.includes(each) || !isObject(measure) || typeof measure.kind !== 'string')
+      throw invalid(
+        `\`${each}\` of \`${name}\` is no measure, or has the name of a member of each episode`,
+        'Make it with span, growth, energy, range or another measure, and give it another name.',
+      )
+    return { name: each, measure, gauges: gaugesOf(each, measure) }
+  })
+  checkRoom(name, measures)
+  const times = { joins: 0, atLeast: 0, waits: 120_000, silence: Infinity, corrects: 3_600_000, tellsEach: Infinity }
+  for (const each of timesOf) {
+    const given = options[each]
+    if (given !== undefined) times[each] = readDuration(each, given).ms
+  }
+  times.corrects = Math.max(times.waits, times.corrects)
+  const needed = conditions.flatMap((condition) => condition.fields)
+  const gauges = measures.flatMap((measure) => measure.gauges)
+  const measured = gauges.flatMap(({ field, others }) => [field, ...others])
+  const fields = [...new Set([...needed, ...measured])]
+  const laws = lawsOf(fields, gauges)
+  const counters = new Set([...laws].flatMap(([field, { kind }]) => (kind === 'counter' ? field : [])))
+  const said = [during.name, until?.name, splits?.name, times, gauges.map(({ key }) => key), [...laws]]
+  // Differs for another definition, and for other laws. The number: for what an older version wrote.
+  const shape = markOf(JSON.stringify([3, ...said]))
+  const [slots, deciding] = [new Slots({ fields }), new Set(needed)]
+  return { name, during, until, splits, ...times, measures, fields, deciding, laws, counters, slots, shape }
+}
+
+/** The law of each field: that of the catalogue, or for a field that is measured as a counter, that it only grows. */
+function lawsOf(fields: readonly string[], gauges: readonly Gauge[]): ReadonlyMap<string, Law> {
+  const counted = new Set(gauges.flatMap(({ kind, field }) => (kind === 'growth' || kind === 'curve' ? field : [])))
+  return new Map(
+    fields.flatMap((field) => {
+      const law = lawOf(field) ?? (counted.has(field) ? anyCounter : undefined)
+      return law === undefined ? [] : [[field, law] as const]
+    }),
+  )
+}
+
+function checkAll(name: string, options: EpisodeOptions): void {
+  const aCondition: Rule = { must: 'must be a condition', accepts: isObject, hint: "For instance is('Gear', 'D')." }
+  const aTime: Rule = { must: 'must be a time', accepts: isObject, hint: 'For instance { minutes: 3 }.' }
+  checkOption('episode', 'name', name, required({ must: 'must be a text of 1 to 100 characters', accepts: isName }))
+  checkOptions<EpisodeOptions>('episode', options, {
+    during: required(aCondition),
+    until: aCondition,
+    splits: aCondition,
+    joins: aTime,
+    atLeast: aTime,
+    waits: aTime,
+    silence: aTime,
+    corrects: aTime,
+    tellsEach: aTime,
+    measures: required({ must: 'must be an object of measures', accepts: isObject }, "For instance { odometer: span('Odometer') }."), // prettier-ignore
+  })
+}
+
+function checkRoom(name: string, measures: readonly NamedMeasure[]): void {
+  const sizeOf = ({ mostPoints = 0, others = [] }: Measure): number => mostPoints * (1 + others.length)
+  const points = measures.reduce((sum, { measure }) => sum + (measure.kind === 'path' ? sizeOf(measure) : 0), 0)
+  if (measures.length <= 20 && points <= 2 * mostOfPath) return
+  throw invalid(
+    `The episode \`${name}\` has ${measures.length} measures with ${points} points`,
+    `At most 20 measures, and ${2 * mostOfPath} points of all paths and their fields, are kept.`,
+  )
+}

@@ -1,0 +1,213 @@
+import type { Law } from '../events/laws.ts'
+import type { FieldValue } from '../events/values.ts'
+import { canBe, canFollow } from '../vehicles/belief.ts'
+
+/*
+ * What is believed of one field, in the order of the vehicle's time, and the line that its counter makes.
+ *
+ * A value that can follow the last one is believed. One that cannot waits for the next one: when that goes on from it, both are believed (a `jump`, or
+ * the `reset` of a counter), and otherwise it is left out. The line never falls: it goes on over resets, and stands still where a counter jumps.
+ */
+
+/** A value that a vehicle said. `isLoose`: the vehicle's clock was wrong, so its time is that of the receipt and says nothing about its speed. */
+export interface Said {
+  readonly at: number
+  readonly value: FieldValue
+  readonly isLoose?: true
+}
+
+/**
+ * - `old`: the number from before the vehicle was plugged in, said again.
+ * - `reset`: the counter began again.
+ * - `unsure`: it may have begun again and grown more than that.
+ * - `jump`: physics does not allow the way from the value before, but the next one confirms it. Nobody knows how much it grew.
+ * - `loose`: its time is that of the receipt.
+ */
+export type Mark = 'old' | 'reset' | 'unsure' | 'jump' | 'loose'
+
+/** A value that is believed. `total`: its place on the line of a counter. */
+export type Entry = readonly [at: number, value: FieldValue, total?: number | null, mark?: Mark]
+
+/** Its place on the line. Of a level, which has none, the value. */
+export const totalOf = ([, value, total]: Entry): number => total ?? Number(value)
+
+/** What is known of a field up to a time. */
+export interface Series {
+  /** The last value that is believed. Of a counter that stepped back a little, the largest. */
+  readonly last?: Entry | undefined
+  readonly isLoose?: true | undefined
+  /** It cannot follow the last one, and waits for the next. */
+  readonly held?: Said | undefined
+  /** The vehicle was plugged in since, and the counter has not begun again. */
+  readonly renews?: true | undefined
+}
+
+/** The believed values of a field in a time. */
+export interface Line {
+  readonly law: Law | undefined
+  /** The last one before. */
+  readonly before: Entry | undefined
+  readonly entries: readonly Entry[]
+  /** What came too late for its place. */
+  readonly late: readonly Said[]
+  readonly series: Series
+}
+
+/** When a vehicle was unplugged, from and to, and when it began to charge. */
+export interface Plugs {
+  readonly splits: readonly (readonly [from: number, to: number])[]
+  readonly starts: readonly number[]
+}
+
+/** The law of a counter of which the catalogue knows none. */
+export const anyCounter: Law = { kind: 'counter', perMinute: 0, atOnce: Infinity, restarts: true }
+
+/** How long a value waits for the next one. */
+const longestHeldMs = 86_400_000
+/** A counter that is carried over resets in this time after the charge began. */
+const lateResetMs = 120_000
+const noPlugs: Plugs = { splits: [], starts: [] }
+
+/** The most that a value changes in a time. */
+export const mostIn = ({ atOnce, perMinute }: Law, ms: number): number =>
+  atOnce + (perMinute * Math.max(0, ms)) / 60_000
+
+/** A counter can step back a little: it is rounded, or corrects itself. */
+function stepBack(law: Law, value: number): number {
+  if (law === anyCounter) return value / 2
+  return law.restarts === true ? Math.min(value / 2, Math.max(0.5, value / 10)) : 0.2
+}
+
+/** What can be believed of these values, which are in the order of their times. `isLast`: a reset needs no other value. */
+export function lineOf(
+  law: Law | undefined,
+  before: Series,
+  values: readonly Said[],
+  { plugs = noPlugs, isLast = true }: { readonly plugs?: Plugs; readonly isLast?: boolean } = {},
+): Line {
+  const late: Said[] = []
+  const { held, ...known } = before
+  const walk = new Walk(known, plugs)
+  const inOrder = held === undefined ? values : [held, ...values].toSorted((one, other) => one.at - other.at)
+  for (const one of inOrder) {
+    if (one.at <= (before.last?.[0] ?? -Infinity)) late.push(one)
+    else if (law === undefined) walk.believe(one)
+    else if (canBe(law, one.value) && (law.kind !== 'counter' || typeof one.value === 'number')) walk.take(one, law)
+  }
+  const { series } = walk
+  if (isLast && law !== undefined) walk.end(law)
+  return { law, before: before.last, entries: walk.entries, late, series }
+}
+
+/** Whether a value that came too late for its place can be true. */
+export const isLikely = ({ law, series: { last } }: Line, { at, value }: Said): boolean =>
+  law === undefined ||
+  (canBe(law, value) && (last === undefined || law.kind === 'counter' || canFollow(law, [at, value], [last[0], last[1]]))) // prettier-ignore
+
+/** Goes over the values of a field. */
+class Walk {
+  readonly entries: Entry[] = []
+  series: Series
+  readonly #plugs: Plugs
+
+  constructor(series: Series, plugs: Plugs) {
+    this.series = series
+    this.#plugs = plugs
+  }
+
+  take(one: Said, law: Law): void {
+    const { last, held } = this.series
+    if (last === undefined) return this.believe(one, law)
+    const follows = this.#follows(law, last, one, this.series.isLoose)
+    if (held === undefined || one.at - held.at > longestHeldMs)
+      return follows ? this.believe(one, law) : this.#hold(one)
+    const confirms = this.#follows(law, [held.at, held.value], one, held.isLoose)
+    if (confirms && (!follows || this.#renewedBy(law, held))) {
+      this.#turn(law, held)
+      this.believe(one, law)
+    } else if (follows) this.believe(one, law, confirms)
+    else this.#hold(one)
+  }
+
+  /** Nothing came after a value that waits. */
+  end(law: Law): void {
+    const { held } = this.series
+    if (held !== undefined && this.#renewedBy(law, held)) this.#turn(law, held)
+  }
+
+  #hold(one: Said): void {
+    this.series = { ...this.series, held: one }
+  }
+
+  #follows(law: Law, [at, value]: Entry, next: Said, isLoose: true | undefined): boolean {
+    const fall = law.kind === 'counter' ? Number(value) - Number(next.value) : 0
+    if (fall > 0) return fall <= (this.#began(next) === undefined ? stepBack(law, Number(value)) : Number(value) / 50)
+    const isTimed = isLoose === undefined && next.isLoose === undefined
+    return canFollow(isTimed ? law : { ...law, perMinute: 0, atOnce: Infinity }, [at, value], [next.at, next.value])
+  }
+
+  /** Since when the counter can have counted from 0. `undefined`: the vehicle was not plugged in since the last value. */
+  #began({ at }: Said): number | undefined {
+    const { last, renews } = this.series
+    const split = this.#plugs.splits.findLast(([from]) => from <= at)
+    if (split === undefined) return renews === undefined ? undefined : (last?.[0] ?? at)
+    const [from, to] = split
+    if (renews === undefined && (last?.[0] ?? 0) >= to) return undefined
+    const start = this.#plugs.starts.find((each) => each >= from)
+    return start !== undefined && start <= at ? start : Math.min(to, at)
+  }
+
+  /** Whether a value that waits is the first of a counter that begins again. */
+  #renewedBy(law: Law, held: Said): boolean {
+    const { last } = this.series
+    const began = this.#began(held)
+    if (law.restarts !== true || last === undefined || began === undefined) return false
+    return Number(held.value) < Number(last[1]) && Number(held.value) <= mostIn(law, held.at - began)
+  }
+
+  /** A value that cannot follow the last one is true. */
+  #turn(law: Law, held: Said): void {
+    const { last } = this.series
+    const total = last?.[2] ?? undefined
+    const [value, before] = [Number(held.value), Number(last?.[1])]
+    const isLess = law.restarts === true && value < before
+    // It began near 0. Otherwise it was corrected, and nobody knows by how much it grew.
+    const isReset = isLess && (this.#renewedBy(law, held) || (value < before / 2 && value <= mostIn(law, held.at - (last?.[0] ?? 0)))) // prettier-ignore
+    const now = total === undefined ? undefined : isReset ? total + value : total
+    this.#add(held, now, isReset ? 'reset' : 'jump')
+  }
+
+  /** A value goes on from the last one. `isUnsure`: the one that is left out for it may have been true. */
+  believe(one: Said, law?: Law, isUnsure = false): void {
+    const { last } = this.series
+    if (law?.kind !== 'counter') return this.#add(one, undefined)
+    this.#count(one, law, last, isUnsure)
+  }
+
+  #count(one: Said, law: Law, last: Entry | undefined, isUnsure: boolean): void {
+    const value = Number(one.value)
+    if (last === undefined) return this.#add(one, value)
+    const [before, total] = [Number(last[1]), totalOf(last)]
+    const began = law.restarts === true ? this.#began(one) : undefined
+    const isUnplugged = this.#plugs.splits.some(([from, to]) => from <= one.at && one.at < to)
+    if (began !== undefined && !isUnplugged && value <= before) return this.#add(one, total, 'old')
+    const isBoth = began !== undefined && !isUnplugged && value <= mostIn(law, one.at - began)
+    const isSoon = began !== undefined && (isUnplugged || (!isBoth && one.at - began <= lateResetMs))
+    this.#add(one, total + Math.max(0, value - before), isUnsure || isBoth ? 'unsure' : undefined, isSoon || undefined)
+  }
+
+  #add(
+    { at, value, isLoose }: Said,
+    total: number | undefined,
+    mark: Mark | undefined = isLoose && 'loose',
+    renews: true | undefined = mark === 'old' || undefined,
+  ): void {
+    // prettier-ignore
+    const { last } = this.series
+    const entry: Entry = mark === undefined ? (total === undefined ? [at, value] : [at, value, total]) : [at, value, total ?? null, mark] // prettier-ignore
+    this.entries.push(entry)
+    const isBack = total !== undefined && total === last?.[2] && mark !== 'jump' && mark !== 'reset' && Number(value) < Number(last[1]) // prettier-ignore
+    const largest: Entry = isBack ? [at, last[1], total] : total === undefined ? [at, value] : [at, value, total]
+    this.series = { last: largest, isLoose, renews }
+  }
+}
