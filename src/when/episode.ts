@@ -136,9 +136,10 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> |
   const isTimer = event.topic === 'timer'
   const arrival = arrivalOf(definition, step)
   const { own, sentMs, gapMs } = arrival
-  const isNew = typeof step.memory !== 'string'
+  const text = typeof step.memory === 'string' ? step.memory : undefined
+  const isNew = text === undefined
   if (isNew && own.length === 0) return undefined
-  const read = isNew ? undefined : Memory.read(definition, after.vin, String(step.memory))
+  const read = isNew ? undefined : Memory.read(definition, after.vin, text)
   const memory = read ?? new Memory(definition, after.vin)
   const { last, head } = memory
   const samples = [...(isTimer ? [] : signsOf(definition, memory, arrival)), ...own]

@@ -47,8 +47,8 @@ export interface Known {
   /** How far the counter of each gauge is in episodes that are over. */
   readonly counted: Readonly<Record<string, number>>
   /** Since when the values of a field are kept that came with a new definition. */
-  readonly since?: Readonly<Record<string, number>>
-  readonly running?: Running
+  readonly since?: Readonly<Record<string, number>> | undefined
+  readonly running?: Running | undefined
 }
 
 export const nothingKnown = ({ fields }: Definition): Known => ({
@@ -106,14 +106,8 @@ export function fold(
   const running = intervals.running === undefined ? undefined : all.at(-1)
   const series = Object.fromEntries([...lines].map(([field, line]) => [field, line.series]))
   const { fields, since } = known
-  const next: Known = {
-    fields,
-    timeline: intervals.timeline,
-    series,
-    counted,
-    ...(since && { since }),
-    ...(running && { running }),
-  }
+  if (running !== undefined) for (const name of ['gapAt', 'staleAt', 'pauses'] as const) delete running[name]
+  const next: Known = { fields, timeline: intervals.timeline, series, counted, since, running }
   return { found: all.filter(({ start, end = Infinity }) => end - start >= definition.atLeast), known: next }
 }
 
@@ -302,7 +296,7 @@ export const measuredOf = ({ laws }: Definition, { notes, counted }: Running, ga
 
 /** Nothing corrects the newest episode any more, so it is forgotten. */
 export function withoutRunning(definition: Definition, { running, ...known }: Known): Known {
-  if (running?.end === undefined) return running === undefined ? known : { ...known, running }
+  if (running?.end === undefined) return { ...known, running }
   const closed = { ...running, closed: running.end }
   const counted = { ...known.counted }
   for (const gauge of definition.measures.flatMap((measure) => measure.gauges)) {

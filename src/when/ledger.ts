@@ -125,7 +125,7 @@ class Walk {
     if (confirms && (!follows || this.#renewedBy(law, held))) {
       this.#turn(law, held)
       this.believe(one, law)
-    } else if (follows) this.believe(one, law, confirms)
+    } else if (follows) this.believe(one, law, confirms && law.restarts === true)
     else this.#hold(one)
   }
 

@@ -95,7 +95,7 @@ export interface Gauge {
 
 export function gaugesOf(name: string, measure: Measure): readonly Gauge[] {
   const { kind, field, others = [], startsAt, everyMinutes = 15, everyMeters = 0, mostPoints = mostOfPath } = measure
-  const key = [name, kind, field, others, startsAt, everyMinutes, everyMeters, mostPoints].join(' ')
+  const key = [name, ...Object.values(measure)].join(' ').trim()
   const rest = { everyMs: everyMinutes * 60_000, everyMeters, mostPoints }
   if (kind !== 'energy') return [{ key, kind, field, others, startsAt, ...rest }]
   return [field, ...others].map((each): Gauge => ({ key: `${key} ${each}`, kind: 'growth', field: each, others: [], startsAt: 0, ...rest })) // prettier-ignore
@@ -212,8 +212,9 @@ function noteEarly(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded): 
     if (at === episode.start) measureRange(notes, Number(value))
     return
   }
-  if (at <= (notes.from?.[0] ?? -Infinity) || (at < (episode.before ?? 0) && !isGrowth(gauge))) return
-  notes.from = entry
+  if (at <= (notes.from?.[0] ?? notes.old?.[0] ?? -Infinity)) return
+  if (at < (episode.before ?? 0) && !isGrowth(gauge)) notes.old = entry
+  else notes.from = entry
   if (isGrowth(gauge) && notes.isNew === undefined) notes.base = totalOf(entry)
 }
 
@@ -428,12 +429,13 @@ function endsOf({ notes, law }: Measured, episode: Bounded) {
   const { old, first, before, after } = notes
   const to = after ?? before ?? (notes.from?.[0] === start ? notes.from : undefined)
   let { from } = notes
+  const isAlone = first === undefined || first[0] === to?.[0]
   // It went on before the start: what was said right after it is that of the start.
-  if (from !== undefined && first !== undefined && first !== to && law !== undefined && first[3] !== 'loose') {
+  if (from !== undefined && first !== undefined && !isAlone && law !== undefined && first[3] !== 'loose') {
     const isFar = law.kind === 'counter' ? totalOf(first) - totalOf(from) > mostIn(law, first[0] - start) : !canFollow(law, [start, from[1]], [first[0], first[1]]) // prettier-ignore
     if (isFar) from = first
   }
-  const isOld = from === undefined && old !== undefined && (first === undefined || first === to)
+  const isOld = from === undefined && old !== undefined && isAlone
   from ??= isOld ? old : first
   const isOne = to === undefined || to[0] === from?.[0]
   // An older value of the end may not be that of the end.
@@ -561,14 +563,14 @@ const [leastMeters, jitterMeters] = [0.1, 10]
 /** The way that was noted, with the positions of both ends. */
 function pathOf(of: Measured, episode: Bounded): Result {
   const { gauge, notes } = of
-  const { from, before, after } = notes
+  const { from, first, before, after } = notes
   const whole: Notes = { ...notes, points: [...(notes.points ?? [])], spacing: 0 }
   const valueAt = (): undefined => undefined
   const all = { ...gauge, mostPoints: Infinity }
   if (before !== undefined) extend({ ...all, everyMeters: leastMeters }, whole, before, { valueAt })
   if (after !== undefined) extend({ ...all, everyMeters: jitterMeters }, whole, after, { valueAt })
   const { points = [], meters = 0 } = whole
-  const known = new Set([from, before, after].flatMap((seen) => seen?.[0] ?? []))
+  const known = new Set([from, first, before, after].flatMap((seen) => seen?.[0] ?? []))
   const isPart = known.size < 2
   const result: Path = {
     points: points.map((point) => pointOf(gauge, point)),

@@ -95,7 +95,7 @@ export class Memory {
   /** The newest episode, when it is not told yet as it is known now. */
   open(hasGap: boolean): Episode | undefined {
     const definition = this.#definition
-    const running = this.#fold(this.#samples).found.at(-1)
+    const running = this.#fold(this.#kept()).found.at(-1)
     if (running === undefined) return undefined
     compared(definition, [running], this.#told, Infinity, 0)
     const { end, told } = running
@@ -112,7 +112,7 @@ export class Memory {
     const definition = this.#definition
     // The vehicle's time: that of its newest message, and what has passed since that arrived.
     const now = Math.max(dueMs, last.heard + Math.max(0, arrivedMs - last.arrived))
-    const samples = [...this.#samples, ...added]
+    const samples = [...this.#kept(), ...added]
     this.add(added)
     const before: Known = JSON.parse(this.#known)
     const foldedTo = before.timeline.at
@@ -179,7 +179,7 @@ export class Memory {
     this.add(left, '')
   }
 
-  get #samples(): Sample[] {
+  #kept(): Sample[] {
     return samplesOf(this.samples, this.last.noted, this.#definition.fields)
   }
 

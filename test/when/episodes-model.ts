@@ -76,6 +76,8 @@ const corrects = hour
 interface At {
   readonly at: number
   readonly value: Value['value']
+  /** Its clock is fast, so the time is that of the receipt. */
+  readonly isLoose?: boolean
 }
 
 interface Kind {
@@ -94,17 +96,24 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
   const { field, on, joins, silence } = kinds[which]
   // No time of a vehicle is later than its receipt. Of two values with the same time, the one that arrived last counts.
   const arrived = values.toSorted((one, other) => one.arrivesMs - other.arrivesMs || one.message - other.message)
-  const lists = new Map<string, Map<number, Value['value']>>()
+  const lists = new Map<string, Map<number, Omit<At, 'at'>>>()
   const heard = new Set<number>()
   for (const each of arrived) {
     const at = Math.min(each.sentMs, each.arrivesMs)
     heard.add(at)
-    const list = lists.get(each.field) ?? new Map<number, Value['value']>()
-    list.set(at, each.value)
+    const list = lists.get(each.field) ?? new Map<number, Omit<At, 'at'>>()
+    list.set(at, { value: each.value, isLoose: each.sentMs > each.arrivesMs })
     lists.set(each.field, list)
   }
-  const listOf = (name: string): readonly At[] =>
-    [...(lists.get(name) ?? [])].map(([at, value]) => ({ at, value })).toSorted((one, other) => one.at - other.at)
+  const sortedOf = (name: string): readonly At[] =>
+    [...(lists.get(name) ?? [])].map(([at, one]) => ({ at, ...one })).toSorted((one, other) => one.at - other.at)
+  const listOf = (name: string): readonly At[] => {
+    const list = sortedOf(name)
+    if (name !== 'Odometer') return list
+    // It never falls.
+    let most = 0
+    return list.filter(({ value }) => Number(value) >= most - 0.2 && (most = Math.max(most, Number(value))) > 0)
+  }
   const times = [...heard].toSorted((one, other) => one - other)
   // Intervals.
   const intervals: { start: number; end: number; cut: boolean }[] = []
@@ -160,7 +169,10 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
       const first = since[0] ?? (isOfEnd ? firstAfter : undefined)
       // A value from before another episode only when no other one comes.
       const isOld = before === undefined && known !== undefined && (first === undefined || first.at === to?.at)
-      const usedFrom = before ?? (isOld ? known : first)
+      // What was said right after the start is that of the start, when it cannot have changed so much since.
+      const isFar =
+        before !== undefined && first !== undefined && first.at !== to?.at && cannot(name, before, first, start)
+      const usedFrom = isFar ? first : (before ?? (isOld ? known : first))
       // It may be that of a charge since.
       const isGuess = isOfEnd && last === undefined && !isSoon && name !== 'Odometer'
       const isMissing =
@@ -240,6 +252,17 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
     }
     return { start, end, paused, cut, missing: missing.toSorted(), values: result }
   })
+}
+
+/** Whether a value cannot have changed so much since the start: at once, and in a minute. */
+function cannot(name: string, before: At, first: At, start: number): boolean {
+  if (first.isLoose === true) return false
+  const [atOnce, perMinute] = name === 'Odometer' ? [2, 3] : name === 'Location' ? [500, 5_000] : [5, 10]
+  const isPlaces = typeof before.value === 'object' && typeof first.value === 'object'
+  const change = isPlaces
+    ? metersBetween(before.value, first.value)
+    : Math.abs(Number(first.value) - Number(before.value))
+  return change > atOnce + (perMinute * (first.at - start)) / minute
 }
 
 const numberOf = (one: At | undefined): number | undefined => (typeof one?.value === 'number' ? one.value : undefined)

@@ -157,20 +157,20 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     expect(found).toMatchObject([{ ...lasts(0, 600), odometer: { to: 1013 }, acrossGap: true }])
   })
 
-  test('a value that is unknown or uncertain neither starts nor ends it', async () => {
+  test('a value that is unknown neither starts nor ends it, and one that is uncertain counts and says `acrossGap`', async () => {
     const isShut = { during: all(is('Gear', 'D'), is('Locked', true)), silence: { hours: 1 }, measures } as const
     // `Locked` is not known.
     expect(await toldOf([...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }]], isShut)).toEqual([])
     const { say, gap, until, told: found } = await scene(isShut)
     await say(...parked, [-500, { Locked: true }])
     await gap(-400)
-    // Whether it is still locked is not certain, and then it is.
+    // Whether it is still locked is not certain.
     await say([0, { Gear: 'D' }], [50, { Locked: true }])
     await gap(300)
     // Whether it still drives is not certain, but that it is not locked.
     await say([400, { Locked: true }], [500, { Locked: false }])
     await until(8_000)
-    expect(found.at(-1)).toMatchObject({ ...lasts(50, 500), pausedMs: 0, acrossGap: true })
+    expect(found.at(-1)).toMatchObject({ ...lasts(0, 500), pausedMs: 0, acrossGap: true })
     expect(new Set(found.map(({ id }) => id)).size).toBe(1)
   })
 
@@ -325,7 +325,8 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     const of = { measures: { speed: range('VehicleSpeed'), route: path() } } as const
     const { say, until, told: found } = await scene(of)
     const hours = Array.from({ length: 36 }, (_, n): Said => [600 * (n + 1), { VehicleSpeed: 50 }])
-    await say(...parked, [-570, place(0)], [0, { Gear: 'D' }], [100, place(500)], ...hours.slice(0, 30))
+    await say(...parked, [-570, place(0)], [0, { Gear: 'D' }], [100, place(500)], ...hours.slice(0, 10))
+    await say([6_100, { Gear: 'D' }], [6_110, place(2_000)], ...hours.slice(10, 30))
     const [late, later] = [(second: number) => 18_010 - second, (second: number) => 36_000 - second]
     await say([620, { VehicleSpeed: 99 }, late(620)], [630, place(300), late(630)], [640, { Gear: 'D' }, late(640)])
     await say(...hours.slice(30), [21_700, { Gear: 'P' }], [21_710, place(9_000)])
@@ -364,14 +365,14 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     },
   )
 
-  test('a gap: one that starts with values from before it does not use them, and says `acrossGap`', async () => {
+  test('a gap: one that starts with values from before it does not use them, says `acrossGap`, and tells what grew in it as unseen', async () => {
     const { say, gap, until, told: found } = await sceneOf(trip)
     await say(...parked)
     await gap(-100)
     await say([0, { Gear: 'D' }], [60, { Odometer: 1003 }], [600, { Gear: 'P' }], ...values)
     await until(4_000)
     expect(settledOf(found)).toMatchObject([
-      { ...lasts(0, 600), acrossGap: true, odometer: { from: 1003, to: 1013 }, energy: { from: null, to: 46.5 }, missing: ['energy'] }, // prettier-ignore
+      { ...lasts(0, 600), acrossGap: true, odometer: { from: 1003, to: 1013, unseen: 3 }, energy: { from: null, to: 46.5 }, missing: ['odometer', 'energy'] }, // prettier-ignore
     ])
   })
 
