@@ -128,7 +128,7 @@ const charges: Cases = {
     ],
     rows: [{ minutes: 60, kwh: 3, percent_from: 20, percent_to: 25, incomplete: 0 }],
   },
-  'a counter begins again when the vehicle is plugged in again, also soon and when its first value is larger': {
+  'a counter goes on or begins again when the vehicle is plugged in again, also soon': {
     says: [
       ...before,
       [0, { DetailedChargeState: 'Charging' }],
@@ -147,10 +147,11 @@ const charges: Cases = {
     rows: [
       { minutes: 10, kwh: 2, percent_from: 20, percent_to: 24, incomplete: 0 },
       { minutes: 10, kwh: 3, percent_from: 24, percent_to: 30, incomplete: 0 },
-      { minutes: 20.166667, kwh: 7, percent_from: 30, percent_to: 44, incomplete: 0 },
+      // From 5 to 7, or from 0: nobody can tell, so it is the smaller one, and says so.
+      { minutes: 20.166667, kwh: 2, percent_from: 30, percent_to: 44, incomplete: 1 },
     ],
   },
-  'two charges with the same energy are two': {
+  'two charges are two, and the number of the first one that comes again is none of the second': {
     says: [
       ...before,
       [0, { DetailedChargeState: 'Charging' }],
@@ -165,7 +166,7 @@ const charges: Cases = {
     ],
     rows: [
       { minutes: 10, kwh: 2, percent_from: 20, percent_to: 24, incomplete: 0 },
-      { minutes: 10, kwh: 2, percent_from: 20, percent_to: 24, incomplete: 0 },
+      { minutes: 10, kwh: null, percent_from: 20, percent_to: 24, incomplete: 1 },
     ],
   },
 }
