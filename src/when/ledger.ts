@@ -60,7 +60,13 @@ export interface Plugs {
 }
 
 /** The law of a counter of which the catalogue knows none. */
-export const anyCounter: Law = { kind: 'counter', perMinute: 0, atOnce: Infinity, restarts: true }
+export const anyCounter: Law = {
+  kind: 'counter',
+  perMinute: Infinity,
+  atOnce: Infinity,
+  back: Infinity,
+  restarts: true,
+}
 
 /** How long a value waits for the next one. */
 const longestHeldMs = 86_400_000
@@ -70,13 +76,10 @@ const noPlugs: Plugs = { splits: [], starts: [] }
 
 /** The most that a value changes in a time. */
 export const mostIn = ({ atOnce, perMinute }: Law, ms: number): number =>
-  atOnce + (perMinute * Math.max(0, ms)) / 60_000
+  perMinute === Infinity ? Infinity : atOnce + (perMinute * Math.max(0, ms)) / 60_000
 
-/** A counter can step back a little: it is rounded, or corrects itself. */
-function stepBack(law: Law, value: number): number {
-  if (law === anyCounter) return value / 2
-  return law.restarts === true ? Math.min(value / 2, Math.max(0.5, value / 10)) : 0.2
-}
+/** A counter can step back a little, but not to less than half. */
+const stepBack = ({ back = 0 }: Law, value: number): number => Math.min(value / 2, back)
 
 /** What can be believed of these values, which are in the order of their times. `isLast`: a reset needs no other value. */
 export function lineOf(
@@ -143,7 +146,7 @@ class Walk {
     const fall = law.kind === 'counter' ? Number(value) - Number(next.value) : 0
     if (fall > 0) return fall <= (this.#began(next) === undefined ? stepBack(law, Number(value)) : Number(value) / 50)
     const isTimed = isLoose === undefined && next.isLoose === undefined
-    return canFollow(isTimed ? law : { ...law, perMinute: 0, atOnce: Infinity }, [at, value], [next.at, next.value])
+    return canFollow(isTimed ? law : { ...law, perMinute: Infinity }, [at, value], [next.at, next.value])
   }
 
   /** Since when the counter can have counted from 0. `undefined`: the vehicle was not plugged in since the last value. */

@@ -112,7 +112,7 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
     if (name !== 'Odometer') return list
     // It never falls.
     let most = 0
-    return list.filter(({ value }) => Number(value) >= most - 0.2 && (most = Math.max(most, Number(value))) > 0)
+    return list.filter(({ value }) => Number(value) >= most - 0.1 && (most = Math.max(most, Number(value))) > 0)
   }
   const times = [...heard].toSorted((one, other) => one - other)
   // Intervals.
@@ -257,7 +257,8 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
 /** Whether a value cannot have changed so much since the start: at once, and in a minute. */
 function cannot(name: string, before: At, first: At, start: number): boolean {
   if (first.isLoose === true) return false
-  const [atOnce, perMinute] = name === 'Odometer' ? [2, 3] : name === 'Location' ? [500, 5_000] : [5, 10]
+  const [atOnce, perMinute] =
+    name === 'Odometer' ? [2, 3] : name === 'Location' ? [500, 5_000] : [name === 'BatteryLevel' ? 20 : 10, 15]
   const isPlaces = typeof before.value === 'object' && typeof first.value === 'object'
   const change = isPlaces
     ? metersBetween(before.value, first.value)

@@ -216,16 +216,16 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
   })
 
   test('`growth` without a value before the start counts from the first value, or with `startsAt` from there', async () => {
-    const said = charge([0, { DetailedChargeState: 'Charging' }], [10, { ACChargingEnergyIn: 2 }], [600, { DetailedChargeState: 'Complete' }], [620, { ACChargingEnergyIn: 10.4 }]) // prettier-ignore
+    const said = charge([0, { DetailedChargeState: 'Charging' }], [10, { ACChargingEnergyIn: 0.2 }], [600, { DetailedChargeState: 'Complete' }], [620, { ACChargingEnergyIn: 10.4 }]) // prettier-ignore
     expect(await toldOf(said, charging)).toMatchObject([{ kwh: 10.4, missing: [] }])
     const from = { during: charging.during, measures: { kwh: growth('ACChargingEnergyIn') } } as const
-    expect(await toldOf(said, from)).toMatchObject([{ kwh: 8.4, missing: [] }])
+    expect(await toldOf(said, from)).toMatchObject([{ kwh: 10.2, missing: [] }])
   })
 
   test('`growth` counts what a counter says with the start: it has run since the value before', async () => {
     const kwhOf = async (before: readonly Said[], first: number, last: number): Promise<unknown> => {
       const start: Said = [0, { DetailedChargeState: 'Charging', ACChargingEnergyIn: first }]
-      const end: readonly Said[] = [[600, { DetailedChargeState: 'Complete' }], [620, { ACChargingEnergyIn: last }]] // prettier-ignore
+      const end: readonly Said[] = [[1_200, { DetailedChargeState: 'Complete' }], [1_220, { ACChargingEnergyIn: last }]] // prettier-ignore
       return (await toldOf(charge(...before, start, ...end), charging)).map(({ kwh: found, missing }) => [
         found,
         missing,
