@@ -30,12 +30,15 @@ const laws: ReadonlyMap<string, Law> = /* @__PURE__ */ new Map(
  */
 export function lawOf(field: string, ownFields: FieldCatalogue = {}): Law | undefined {
   const own = Object.hasOwn(ownFields, field) ? ownFields[field] : undefined
-  if (typeof own === 'object') return 'enum' in own ? undefined : lawIn(own)
+  if (typeof own === 'object') return 'enum' in own || isWithout(own) ? undefined : lawIn(own)
   const builtIn = laws.get(field)
   // A field of the same name that is something else.
   const isAnother = own !== undefined && own !== (builtIn?.kind === 'place' ? 'location' : 'number')
   return isAnother ? undefined : builtIn
 }
+
+/** Whether it says that any number is possible. Of a place, 0,0 never is. */
+const isWithout = (type: LimitedType): boolean => 'number' in type && Object.keys(type.number).length === 0
 
 function lawIn(type: LimitedType): Law {
   const {

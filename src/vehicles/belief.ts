@@ -5,11 +5,11 @@ import { isPlace, metersBetween } from './places.ts'
 /** A value and when the vehicle reported it, in milliseconds since the epoch. */
 export type Reading = readonly [at: number, value: FieldValue]
 
-/** Whether a value can be true at all. 0,0 is no place. */
+/** Whether a value can be true at all. 0,0 is no place. `null` means none, for the fields in which it is a value. */
 export function canBe(law: Law, value: FieldValue): boolean {
+  if (value === null) return true
   if (law.kind === 'place') return isPlace(value) && (value.latitude !== 0 || value.longitude !== 0)
-  if (typeof value !== 'number') return true
-  return value >= (law.least ?? -Infinity) && value <= (law.most ?? Infinity)
+  return typeof value === 'number' && value >= (law.least ?? -Infinity) && value <= (law.most ?? Infinity)
 }
 
 /** Whether physics allows a value after another one. */

@@ -5,7 +5,7 @@ import type { FieldValue } from '../events/values.ts'
 import type { OddValues } from '../observe/dead-letters.ts'
 import { firstSeqAt, isClockBehind } from '../inbox/delivery-id.ts'
 import { dueOf, type StoredVehicle } from '../inbox/vehicle-store.ts'
-import { canBe, judged, type Reading } from './belief.ts'
+import { canBe, canFollow, judged, type Reading } from './belief.ts'
 import {
   arrivedMs,
   type ClockMemory,
@@ -747,9 +747,8 @@ class Draft implements Applied {
 
   /** What the state takes of a value, if it is believed. It can bring the one that was held with it. */
   #judge(law: Law, slot: number, value: FieldValue, sent: Sent, { hasTime }: HowSent): Taken | undefined {
-    const before = this.#before
-    const known = before.values[slot]
-    const held = before.doubts?.[slot]?.held
+    const known = this.#before.values[slot]
+    const held = this.#before.doubts?.[slot]?.held
     const taken = { value, sent, sinceMs: sent.atMs }
     if (!canBe(law, value)) return this.#leaveOut(slot, 'impossible', held)
     // What an earlier version believed is nothing to compare with.
@@ -758,7 +757,9 @@ class Draft implements Applied {
       return taken
     }
     const next: Reading = [sent.atMs, value]
-    const belief = judged(law, [sent.atMs - this.#msSince(slot, sent), known], held, next)
+    const before: Reading = [sent.atMs - this.#msSince(slot, sent), known]
+    if (held === undefined && canFollow(law, before, next)) return taken
+    const belief = judged(law, before, held, next)
     if (belief.isOneOut) this.#leaveOut(slot, 'unconfirmed', belief.held)
     else if (belief.held !== held) this.#setDoubt(slot, 0, belief.held)
     const [first, last] = [belief.with, belief.believed]
