@@ -256,17 +256,14 @@ const readers: ReadonlyMap<unknown, ValueReader> = /* @__PURE__ */ new Map<Exclu
 ])
 
 function readerOf(name: string, type: unknown): ValueReader {
-  const reader = readers.get(type)
+  // The part `vehicles` reads and checks the limits.
+  const limited = isJsonObject(type) && ['number', 'location'].find((kind) => isJsonObject(type[kind]))
+  const reader = readers.get(limited || type)
   if (reader !== undefined) return reader
   if (isJsonObject(type) && isTextList(type['enum'])) {
     const { prefix } = type
     return enumReader(typeof prefix === 'string' ? { enum: type['enum'], prefix } : { enum: type['enum'] })
   }
-  // The part `vehicles` knows what limits mean, and checks them.
-  const limited = isJsonObject(type) ? Object.entries(type) : []
-  const [kind, limits] = limited[0] ?? []
-  const ofLimited = kind === 'number' || kind === 'location' ? readers.get(kind) : undefined
-  if (ofLimited !== undefined && limited.length === 1 && isJsonObject(limits)) return ofLimited
   throw new FleethookError(
     'option_invalid',
     `fields.${name} is ${JSON.stringify(type) ?? String(type)}, which is not the type of a field.`,
