@@ -147,3 +147,36 @@ test('`fleethook vehicles` shows what a running receiver has', { timeout: 180_00
   const unknown = await cli(join(folder, 'inbox.db'), 'nobody')
   expect([unknown.status, unknown.stderr]).toEqual([1, expect.stringContaining('No message of a vehicle with this VIN was received.')])
 }) // prettier-ignore
+
+test('`fleethook vehicles` shows a value that waits to be confirmed, and how many were left out, and so does the view of a vehicle', async () => {
+  const path = join(newFolder('odd'), 'inbox.db')
+  const clock = fakeClock()
+  const kept = { parts: [vehicles({ fields: ['Odometer', 'Soc'] })], log, clock, inbox: sqliteInbox({ path }) }
+  const receiver = createReceiver({ secret: false, ...kept })
+  onTestFinished(async () => void (await receiver.drain()))
+  const car = vehicle(receiver, vins[0], { clock })
+  for (const Odometer of [100, 9_000, 100.1, 429_496]) await car.data({ Odometer })
+  await car.data({ Soc: -1 })
+  await vehicle(receiver, vins[1], { clock }).data({ Odometer: 7 })
+  const environment = { FLEETHOOK_INBOX: path }
+  const all = await command(['vehicles'], environment)
+  expect(all.stdout).toMatch(/^0FLEETV14T0000001 .* 2 values left out, 1 held$/m)
+  expect(all.stdout).toMatch(/^0FLEETV14T0000002 .* 1$/m)
+  const one = await command(['vehicles', vins[0]], environment)
+  expect(one.stdout).toMatch(/^Odometer +100\.1 /m)
+  expect(one.stdout).toMatch(/^NOT BELIEVED +LEFT OUT +HELD +SENT \(UTC\)$/m)
+  expect(one.stdout).toMatch(/^Odometer +1 +429496 +2026-11-21 10:00:\d\d$/m)
+  expect(one.stdout).toMatch(/^Soc +1$/m)
+  const authorization = 'an-operator'
+  for (const payloads of [true, false]) {
+    const app = inspectorRoutes(receiver, { secret: authorization, payloads })
+    const shown = await (await app.request(`/vehicles/${vins[0]}`, { headers: { authorization } })).text()
+    expect(JSON.parse(shown)).toMatchObject({
+      odd: [
+        { field: 'Odometer', leftOut: 1, heldAt: expect.any(String) },
+        { field: 'Soc', leftOut: 1 },
+      ],
+    })
+    expect(shown.includes('429496')).toBe(payloads)
+  }
+})
