@@ -422,8 +422,10 @@ async function askDatabase(address: string, schema: string, asked: Asked, inbox:
       failing: async () => failingOf(failing, true),
       backlog: async () => backlog,
       async forget(vin, { dryRun = false } = {}) {
+        const erased = await store.forget(vin, dryRun)
+        // The process that has the vehicle may write its state again until its messages are gone.
         if (!dryRun) await new VehicleRows(db).forget(vin)
-        return store.forget(vin, dryRun)
+        return erased
       },
     })
     return await app.request(asked.path, { method: asked.method, body: asked.body ?? null })

@@ -73,6 +73,7 @@ async function erase(
   const erased = await inbox.forget(vin, false)
   // Not all that wait have a place in memory.
   if (isHere) counts.forgotten = Math.max(counts.forgotten, before + erased.waiting)
+  parts.reports.clocksBehind.delete(vin)
   parts.reports.observers.tell.forgotten?.(vin)
   return erased
 }

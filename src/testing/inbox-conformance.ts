@@ -90,6 +90,29 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal(inbox.usage(), { messages: 0, bytes: 0 })
   })
 
+  check(
+    'Erasing a vehicle takes its messages, those of no vehicle that have its VIN in any case, and no other',
+    async (inbox) => {
+      const texts = [
+        ['GONE', '{"vin":"GONE"}'],
+        ['STAYS', '{"vin":"STAYS","note":"GONE"}'],
+        ['*malformed', '{"vin":"gOne","broken'],
+        ['*malformed', '{"vin":"other","broken'],
+        ['**starred', '{"note":"GONE"}'],
+      ] as const
+      await inbox.put(texts.map(([lane, text], n) => ({ ...message(n), lane, text })))
+      if (inbox.forget === undefined) return
+      const counts = async (dryRun: boolean): Promise<unknown> => {
+        const { messages, waiting, deadLetters } = (await inbox.forget?.('GONE', dryRun)) ?? {}
+        return { messages, waiting, deadLetters }
+      }
+      for (const dryRun of [true, false]) equal(await counts(dryRun), { messages: 2, waiting: 2, deadLetters: 0 })
+      equal(await counts(true), { messages: 0, waiting: 0, deadLetters: 0 })
+      const kept = await Promise.all(texts.map(async (_, n) => (await inbox.claim(id(n))) !== undefined))
+      equal(kept, [false, true, false, true, true])
+    },
+  )
+
   check('Settling a message that is not there does nothing', async (inbox) => {
     await inbox.put([message(1), message(2)])
     await inbox.settle(id(1))

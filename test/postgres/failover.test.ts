@@ -65,7 +65,7 @@ describe.skipIf(!hasBaseBackup)('a synchronous standby', () => {
         .toMatchObject({ status: 503, error: 'inbox_unavailable', hint })
     }
     await refused(0, 'This Postgres is read-only: a replica cannot keep messages.')
-    const reading = new Position().read(new Database(scene.newPool(1, standby.port), 'replica', systemClock), [0], null)
+    const reading = new Position().read(new Database(scene.newPool(1, standby.port), 'replica', systemClock), [0], 0)
     const error: unknown = await reading.catch((thrown: unknown) => databaseError(thrown))
     expect(error).toMatchObject({ hint: 'Connect to the primary.' })
     proxy.aim(scene.server.port)

@@ -12,8 +12,8 @@ const stays = '0FLEETV14T0000STY'
 describe.skipIf(!hasPostgres)('receiver.forget on Postgres', () => {
   const scene = sceneOfFile()
 
-  const made = (schema: string, role: 'both' | 'receive' | 'handle'): Receiver => {
-    const receiver: Receiver = createReceiver({
+  const made = (schema: string, role: 'both' | 'receive' | 'handle') => {
+    const receiver = createReceiver({
       ...{ secret: false, log: quiet, retry: { minMs: 600_000, maxMs: 600_000 } },
       parts: [vehicles({ fields: ['Odometer', 'VehicleName'] })],
       inbox: postgresInbox({ db: scene.newPool(), schema, role, leaseMs: 3_000 }),
@@ -90,6 +90,47 @@ describe.skipIf(!hasPostgres)('receiver.forget on Postgres', () => {
     expect(await receiver.forget(gone)).toMatchObject({ messages: 1, waiting: 1 })
     await expect.poll(() => handling.stats()).toMatchObject({ pending: { messages: 0 }, running: 0 })
     expect(handling.stats()).toMatchObject({ handled: 0, deadLettered: 0 })
+  })
+
+  test('the process that has the vehicle forgets it too, and no row says which one it was', async () => {
+    await scene.prepare('told')
+    const [front, handling] = [made('told', 'receive'), made('told', 'handle')]
+    await Promise.all([front.open(), handling.open()])
+    for (const vin of [gone, stays])
+      await post(front, { vin, createdAt: '2026-01-01T00:00:00Z', data: { Odometer: 1 } })
+    await expect.poll(() => handling.stats().handled).toBeGreaterThanOrEqual(2)
+    await expect.poll(() => everything('told')).toMatch(/^vehicle .*GON/m)
+    expect(await handling.vehicles.get(gone)).toBeDefined()
+    expect(await front.forget(gone)).toMatchObject({ messages: 1 })
+    expect((await everything('told')).toUpperCase()).not.toContain(gone)
+    expect(await handling.vehicles.get(gone)).toBeUndefined()
+    expect(await handling.vehicles.get(stays)).toBeDefined()
+    // A message that comes later is a new vehicle.
+    await post(front, { vin: gone, createdAt: '2026-01-01T00:02:00Z', data: { VehicleName: 'new' } })
+    await expect.poll(async () => (await handling.vehicles.get(gone))?.fields).toEqual(['VehicleName'])
+  })
+
+  test.each(['none', 'without states', 'frozen'] as const)('with a process that has the vehicle: %s', async (owner) => {
+    const schema = `owner_${owner.replace(' ', '_')}`
+    await scene.prepare(schema)
+    const front = made(schema, 'receive')
+    await front.open()
+    await post(front, { vin: gone, createdAt: '2026-01-01T00:00:00Z', data: { Odometer: 1 } })
+    if (owner === 'without states') {
+      const handling = createReceiver({
+        ...{ secret: false, log: quiet, inbox: postgresInbox({ db: scene.newPool(), schema, role: 'handle' }) },
+      }).on('data', () => {})
+      onTestFinished(async () => void (await handling.drain()))
+      await handling.open()
+      await expect.poll(() => handling.stats().handled).toBeGreaterThanOrEqual(1)
+    }
+    if (owner === 'frozen') {
+      // Its lease ends while the erasure waits.
+      await scene.pool.query(`INSERT INTO ${schema}.process SELECT gen_random_uuid(), now() + interval '3 seconds'`)
+      await scene.pool.query(`UPDATE ${schema}.part SET owner = (SELECT id FROM ${schema}.process)`)
+    }
+    expect(await front.forget(gone)).toMatchObject({ messages: 1 })
+    expect((await everything(schema)).toUpperCase()).not.toContain(gone)
   })
 
   test('a row that a transaction holds makes it say so, and holds nothing up', async () => {

@@ -81,7 +81,7 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m RETURNING id`,
         await clear()
         const position = new Position()
         const { committed, seen } = await play(course, async () =>
-          ((await position.read(db, [0], null)) ?? []).map(({ id }) => String(id)),
+          ((await position.read(db, [0], 0)) ?? []).map(({ id }) => String(id)),
         )
         expect(seen).toEqual(committed)
       }),
@@ -122,11 +122,11 @@ INSERT INTO fleethook.waiting (part, id) SELECT $2, id FROM m`,
     const db = new Database(scene.pool, 'fleethook', systemClock)
     await many(700)
     const position = new Position()
-    const first = (await position.read(db, [0], null)) ?? []
+    const first = (await position.read(db, [0], 0)) ?? []
     await many(10)
     expect(position.isBehind).toBe(true)
-    const second = (await position.read(db, [0], null)) ?? []
-    const third = (await position.read(db, [0], null)) ?? []
+    const second = (await position.read(db, [0], 0)) ?? []
+    const third = (await position.read(db, [0], 0)) ?? []
     expect([first.length, second.length, third.length]).toEqual([500, 200, 10])
     const seqs = [...first, ...second, ...third].map(({ seq }) => Number(seq))
     expect(seqs).toEqual(seqs.toSorted((one, other) => one - other))
@@ -144,7 +144,7 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
         [large],
       )
     // The first read of a new schema only marks it.
-    const rows = (await new Position().read(db, [0], null)) ?? (await new Position().read(db, [0], null)) ?? []
+    const rows = (await new Position().read(db, [0], 0)) ?? (await new Position().read(db, [0], 0)) ?? []
     expect(rows).toHaveLength(12)
     const texts = rows.flatMap(({ text }) => (text === null ? [] : [String(text).length]))
     expect(texts).toEqual([900_000, 900_000, 900_000, 900_000])
@@ -167,7 +167,7 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
     const readAll = async (parts: readonly number[]): Promise<Record<string, number>> => {
       const read: number[][] = []
       do
-        for (const { part, seq } of (await position.read(db, parts, null)) ?? [])
+        for (const { part, seq } of (await position.read(db, parts, 0)) ?? [])
           (read[Number(part)] ??= []).push(Number(seq))
       while (position.isBehind)
       for (const seqs of read) expect(seqs).toEqual([...new Set(seqs)].toSorted((one, other) => one - other))
@@ -197,7 +197,7 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
     const seen = new Set<string>()
     const readAll = async (): Promise<void> => {
       for (let rows: readonly Row[] | undefined; rows?.length !== 0; ) {
-        rows = await position.read(db, [0], null)
+        rows = await position.read(db, [0], 0)
         if (rows === undefined) position = new Position()
         else for (const { id } of rows) seen.add(String(id))
       }

@@ -283,7 +283,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     async forget(vin, dryRun) {
-      const own = `lane = ? OR (lane GLOB '[*][^*]*' AND instr(text, ?) > 0)`
+      const own = `lane = ? OR (lane GLOB '[*][^*]*' AND instr(lower(text), lower(?)) > 0)`
       const found = rows(`SELECT place, kind, state FROM fleethook_messages WHERE ${own}`, laneOf(vin), vin)
       if (!dryRun) {
         rows(`DELETE FROM fleethook_messages WHERE ${own}`, laneOf(vin), vin)

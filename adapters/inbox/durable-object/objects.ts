@@ -89,7 +89,8 @@ export class ObjectsInbox extends ForwardingInbox {
   // All objects: one that had the vehicle before `shards` was changed may still have something of it.
   readonly forget = async (vin: string, dryRun: boolean): Promise<Forgotten> => {
     const all = await this.#askAll('forget', { vin, dryRun })
-    const sum = (name: 'messages' | 'waiting' | 'deadLetters'): number => all.reduce((count, erased) => count + erased[name], 0)
+    const sum = (name: 'messages' | 'waiting' | 'deadLetters'): number =>
+      all.reduce((count, erased) => count + erased[name], 0)
     return { messages: sum('messages'), waiting: sum('waiting'), deadLetters: sum('deadLetters') }
   }
 

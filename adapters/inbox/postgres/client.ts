@@ -24,7 +24,7 @@ export class Database {
   /** The name of the schema, as SQL writes it. */
   readonly schema: string
   readonly #client: PostgresClient
-  readonly #clock: Clock
+  readonly clock: Clock
   readonly #learn: (row: Row, sentMs: number) => void
   readonly #watch: (connection: object) => void
   /** Nobody uses it any more. The pool of the user lives on. */
@@ -40,7 +40,7 @@ export class Database {
     learn: (row: Row, sentMs: number) => void = () => {},
   ) {
     this.#client = client
-    this.#clock = clock
+    this.clock = clock
     this.#learn = learn
     this.schema = schema
     const { watch, stop } = watchPool(client, (notice) => {
@@ -54,9 +54,9 @@ export class Database {
   async run(text: string, values: readonly unknown[] = [], withinMs = 10_000): Promise<readonly Row[]> {
     const statement = qualified(text)
     let timer: Timer | undefined
-    const sentMs = elapsedMs(this.#clock)
+    const sentMs = elapsedMs(this.clock)
     const late = new Promise<never>((_, reject) => {
-      timer = this.#clock.after(withinMs, () =>
+      timer = this.clock.after(withinMs, () =>
         // What to do: Is the server overloaded?
         reject(new FleethookError('inbox_unavailable', `Postgres did not answer within ${Math.round(withinMs)} ms.`)),
       )

@@ -32,7 +32,7 @@ import { Handling } from './handling.ts'
 import { tableHealth } from './health.ts'
 import { type Lease, Leases } from './leases.ts'
 import type { PostgresSettings } from './options.ts'
-import { Position } from './snapshots.ts'
+import { Position, readNotices } from './snapshots.ts'
 import type { Store } from './store.ts'
 import { Texts } from './texts.ts'
 import type { VehicleRows } from './vehicles.ts'
@@ -42,7 +42,7 @@ interface ReaderOptions {
   readonly settings: PostgresSettings
   readonly inbox: InboxSettings
   readonly store: Store
-  readonly vehicles: VehicleRows | undefined
+  readonly vehicles: VehicleRows
   /** Names this process. */
   readonly me: string
   /** The clock of this machine, which alone shows that the machine was suspended. */
@@ -127,7 +127,7 @@ export class Reader extends SharedReader<Unsettled> {
     this.#endings = new Endings(db, clock, () => this.me, {
       failed: (error) => this.failed('what became of messages could not be written yet', error),
       deleted: (endings) => {
-        vehicles?.written(endings.flatMap(({ vehicle }) => vehicle ?? []))
+        vehicles.written(endings.flatMap(({ vehicle }) => vehicle ?? []))
         this.#areDeleted(endings)
       },
       refused: ({ seq }, error) => {
@@ -150,7 +150,6 @@ export class Reader extends SharedReader<Unsettled> {
           forMs,
         }),
     })
-    if (vehicles === undefined) return
     vehicles.flush = () => this.#flushed()
     vehicles.failed = (error) => this.failed('a vehicle could not be forgotten yet', error)
   }
@@ -182,7 +181,7 @@ export class Reader extends SharedReader<Unsettled> {
       }),
       this.repeat('messages could not be read', () => this.#read()),
       this.repeat('timers of vehicles could not be read', async () => {
-        await vehicles?.followMoves()
+        await vehicles.followMoves()
         return movedMs
       }),
       this.repeat('old messages could not be deleted', async () => {
@@ -265,7 +264,7 @@ export class Reader extends SharedReader<Unsettled> {
     if (outcome.as === 'done') {
       const { vehicle } = outcome
       ending.vehicle = vehicle
-      if (vehicle !== undefined) this.#options.vehicles?.settled(vehicle)
+      if (vehicle !== undefined) this.#options.vehicles.settled(vehicle)
       this.forget(found)
       this.#over.add(ending.seq)
       this.#endings.settle(ending)
@@ -291,7 +290,7 @@ export class Reader extends SharedReader<Unsettled> {
     }
     if (this.byId.get(found.message.id) === found) {
       this.forget(found)
-      if (vehicle !== undefined) this.#options.vehicles?.keep(vehicle)
+      if (vehicle !== undefined) this.#options.vehicles.keep(vehicle)
     }
     this.#areDeleted([ending])
     if (isHandled) return 'done'
@@ -409,7 +408,7 @@ export class Reader extends SharedReader<Unsettled> {
     for (const part of this.parts.values()) part.isLeaving = false
     if (gained.length === 0) return
     for (const { part, isClean } of gained) this.parts.set(part, newPartition(!isClean))
-    this.#options.vehicles?.gained(gained.map(({ part }) => part))
+    this.#options.vehicles.gained(gained.map(({ part }) => part))
     this.#beginAgain()
   }
 
@@ -418,7 +417,7 @@ export class Reader extends SharedReader<Unsettled> {
     // If they come back, what was not written is handled again.
     for (const { seq } of this.#endings.drop(parts)) this.#over.delete(seq)
     this.#forgetDeleted()
-    this.#options.vehicles?.lost(parts)
+    this.#options.vehicles.lost(parts)
     const gone = this.drop(parts)
     this.#beginAgain()
     this.#options.inbox.onGone?.(gone)
@@ -488,7 +487,7 @@ export class Reader extends SharedReader<Unsettled> {
 
   /** Looks for messages once. Resolves to the pause before the next look, in milliseconds. */
   async #read(): Promise<number> {
-    while (this.isFull && !this.isClosed) await this.nextChange(busyMs)
+    while (this.isFull && !this.isClosed) await this.#waitForRoom()
     if (elapsedMs(this.clock) - this.#begunAtMs > againMs && !this.#position.isBehind) this.#beginAgain(true)
     const position = this.#position
     const { db, settings, vehicles } = this.#options
@@ -496,14 +495,14 @@ export class Reader extends SharedReader<Unsettled> {
     this.#isReading = true
     let rows: readonly Row[] | undefined
     try {
-      rows = await position.read(db, [...this.parts.keys()], vehicles?.noticesAfter ?? null)
+      rows = await position.read(db, [...this.parts.keys()], vehicles.noticesAfter)
     } catch (error) {
       this.#beginAgain()
       throw error
     } finally {
       this.#isReading = false
     }
-    vehicles?.noticed(position.notices)
+    vehicles.noticed(position.notices)
     // Meanwhile partitions came or went.
     if (position !== this.#position) return 0
     if (rows === undefined) {
@@ -520,6 +519,13 @@ export class Reader extends SharedReader<Unsettled> {
     if (!this.#isWoken && !this.isClosed)
       await this.nextChange(isBusy ? Math.min(busyMs, settings.idleMs) : settings.idleMs)
     return 0
+  }
+
+  /** Vehicles are erased also while no message is read. */
+  async #waitForRoom(): Promise<void> {
+    const { db, settings, vehicles } = this.#options
+    await this.nextChange(settings.idleMs)
+    if (this.isFull && !this.isClosed) vehicles.noticed(await readNotices(db, vehicles.noticesAfter))
   }
 
   #take(rows: readonly Row[]): void {

@@ -62,7 +62,7 @@ export class Position {
    * not show, because a lower `seq` can be committed after a higher one. `undefined`: the server has started again or lost its last
    * transactions, so reading has to begin again, because ids of transactions may repeat.
    */
-  async read(db: Database, parts: readonly number[], noticesAfter: number | null): Promise<readonly Row[] | undefined> {
+  async read(db: Database, parts: readonly number[], noticesAfter: number): Promise<readonly Row[] | undefined> {
     const paging = this.#paging
     // A few rows of each partition, in the order of its index: the time of a page must not grow with the number of messages that wait. A limit that
     // the planner does not know makes it use that index, also while the table has no statistics.
@@ -88,7 +88,7 @@ export class Position {
     const rows = await db.run(
       `SELECT s.*, ${columns}, CASE WHEN sum(n.bytes) OVER (ORDER BY n.place ROWS UNBOUNDED PRECEDING) <= ${textBytes} THEN n.text END AS text,
   CASE WHEN row_number() OVER () = 1 THEN
-  (SELECT json_agg(json_build_array(id, vin, seq))::text FROM ${schema}.notice WHERE id > $2) END AS notices
+  (${noticesSql(schema, '$2')}) END AS notices
 FROM (SELECT pg_current_snapshot()::text AS snapshot, pg_postmaster_start_time()::text AS server, (SELECT id FROM ${schema}.boot)::text AS boot) s
 LEFT JOIN LATERAL (${
         after === undefined
@@ -122,4 +122,15 @@ LEFT JOIN LATERAL (${
     if (more.size === 0) this.#seen = snapshot
     return here
   }
+}
+
+/** What an erasure that was broken off has left says nothing after a minute. */
+const noticesSql = (schema: string, after: string): string =>
+  `SELECT json_agg(json_build_array(id, vin, seq))::text FROM ${schema}.notice
+    WHERE id > ${after} AND (vin = '' OR at > clock_timestamp() - interval '1 minute')`
+
+/** The same without messages. */
+export async function readNotices(db: Database, after: number): Promise<unknown> {
+  const [row] = await db.run(`SELECT (${noticesSql(db.schema, '$1')}) AS notices`, [after])
+  return row?.['notices']
 }

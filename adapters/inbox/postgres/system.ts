@@ -38,6 +38,8 @@ export class PostgresSystem implements SharedSystem, Marks {
   readonly #writer: Writer
   readonly #promises: Promises
   readonly #watch: Watch
+  /** Also without states, a process that has a vehicle says that nothing of it is left here. */
+  readonly #rows: VehicleRows
   readonly vehicles: VehicleRows | undefined
   /** The partitions of this process, once they are read. */
   reader: Reader | undefined
@@ -52,7 +54,8 @@ export class PostgresSystem implements SharedSystem, Marks {
       clock.learn(Number(row['server_ms']), sentMs)
       this.#promises.note(promisedBy(row))
     })
-    this.vehicles = inbox.keepsVehicles === true ? new VehicleRows(this.db) : undefined
+    this.#rows = new VehicleRows(this.db)
+    this.vehicles = inbox.keepsVehicles === true ? this.#rows : undefined
     const store = new Store(this.db, clock, settings, (aheadMs) =>
       log.warn(clockAhead, { schema: settings.schema, aheadMs }),
     )
@@ -118,7 +121,7 @@ export class PostgresSystem implements SharedSystem, Marks {
       settings: this.#settings,
       inbox: this.#inbox,
       store: this.#store,
-      vehicles: this.vehicles,
+      vehicles: this.#rows,
       me: this.#id,
       local: this.#clock.local,
       declared: () => declaredBy(handlers()),
@@ -131,10 +134,11 @@ export class PostgresSystem implements SharedSystem, Marks {
   }
 
   readonly forget: NonNullable<Inbox['forget']> = async (vin, dryRun) => {
-    // Another process may have its state in memory.
-    if (!dryRun && this.vehicles === undefined) await new VehicleRows(this.db).forget(vin)
     const erased = await this.#store.forget(vin, dryRun)
-    if (!dryRun) this.reader?.letGoOf(vin)
+    if (dryRun) return erased
+    this.reader?.letGoOf(vin)
+    // Another process may have its state in memory, and may have written it again with a message that ended meanwhile.
+    await this.#rows.forget(vin)
     return erased
   }
 

@@ -1,3 +1,5 @@
+import { elapsedMs, pause } from '../../../src/base/clock.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import {
   type Due,
   rulesText,
@@ -14,6 +16,11 @@ import { partitionOf, storable } from './schema.ts'
 
 /** The room for states in memory. */
 const cacheBytes = 128 * 1_048_576
+
+/**
+ * How long an erasure waits for the process that has the vehicle, in milliseconds. It looks for messages at least every minute, with the longest `idleMs`.
+ */
+const toldWithinMs = 90_000
 
 /**
  * The states of vehicles. A state is written with the end of its message, and in memory only while this process has the partition of the
@@ -93,8 +100,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
 
   /** Rows of `notice`, as JSON: the gaps of all vehicles, and vehicles to forget. */
   noticed(json: unknown): void {
-    const isFirst = this.#newest < 0
-    if (isFirst) this.#newest = 0
+    if (this.#newest < 0) this.#newest = 0
     const found: unknown = JSON.parse(String(json ?? '[]'))
     for (const each of Array.isArray(found) ? found : []) {
       const [id, vin, seq] = Array.isArray(each) ? [Number(each[0]), String(each[1]), Number(each[2])] : [-1, '', -1]
@@ -102,13 +108,19 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
       this.#notices.add(id)
       this.#newest = Math.max(this.#newest, id)
       if (vin === '') this.#gaps = [...this.#gaps, seq].toSorted((one, other) => one - other)
-      else if (!isFirst && this.#has(vin))
-        this.#host?.forget(vin).catch((error: unknown) => {
+      else if (this.#has(vin))
+        void this.#forgetFor(id, vin).catch((error: unknown) => {
           this.#notices.delete(id)
           this.failed(error)
         })
     }
     for (const id of this.#notices) if (id <= this.noticesAfter) this.#notices.delete(id)
+  }
+
+  /** Another process erases a vehicle, and waits until its notice is gone. */
+  async #forgetFor(notice: number, vin: string): Promise<void> {
+    await (this.#host ?? this).forget(vin)
+    await this.#db.run(`DELETE FROM ${this.#db.schema}.notice WHERE id = $1`, [notice])
   }
 
   follow(host: VehicleFollower): void {
@@ -201,15 +213,47 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     await this.flush()
     this.#recent.delete(vin)
     const { schema } = this.#db
-    // The process that has the vehicle deletes what it wrote meanwhile, as soon as it reads the notice.
     const rows = await this.#db.run(
-      `WITH l AS (SELECT FROM ${briefly}),
-noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text WHERE $2::boolean
-  AND EXISTS (SELECT FROM ${schema}.process WHERE until > pg_catalog.clock_timestamp()))
-DELETE FROM ${schema}.vehicle USING l WHERE vin = $1 RETURNING seq`,
-      [storable(vin), !this.#has(vin)],
+      `WITH l AS (SELECT FROM ${briefly}) DELETE FROM ${schema}.vehicle USING l WHERE vin = $1 RETURNING seq`,
+      [storable(vin)],
     )
+    if (!this.#has(vin)) await this.#tellOwner(storable(vin), partOf(vin))
     return rows.length > 0
+  }
+
+  /** Resolves when the process that has the vehicle has deleted what it had of it, in memory too. No notice is left, whatever happens. */
+  async #tellOwner(vin: string, part: number): Promise<void> {
+    const { clock, schema } = this.#db
+    const untilMs = elapsedMs(clock) + toldWithinMs
+    try {
+      for (let told: string | undefined; ;) {
+        const owner = await this.#notify(vin, part, told)
+        if (owner === undefined) return
+        if (elapsedMs(clock) >= untilMs)
+          throw new FleethookError('inbox_unavailable', 'The process that handles this vehicle did not erase it.', {
+            hint: 'Try again when all processes run the same fleethook, and none of them hangs.',
+          })
+        told = owner
+        await pause(clock, 50)
+      }
+    } finally {
+      await this.#db.run(`DELETE FROM ${schema}.notice WHERE vin = $1`, [vin])
+    }
+  }
+
+  /** Leaves a notice for the owner of the partition, unless that one was `told`. Resolves to the owner; `undefined`: there is none, or it has done it. */
+  async #notify(vin: string, part: number, told: string | undefined): Promise<string | undefined> {
+    const { schema } = this.#db
+    const [row] = await this.#db.run(
+      `WITH o AS (SELECT p.owner FROM ${schema}.part p JOIN ${schema}.process r ON r.id = p.owner
+  WHERE p.part = $2 AND r.until > pg_catalog.clock_timestamp()),
+other AS (SELECT FROM o WHERE $3::uuid IS NULL OR o.owner <> $3::uuid),
+gone AS (DELETE FROM ${schema}.notice n USING other WHERE n.vin = $1),
+noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text FROM other)
+SELECT o.owner::text AS owner, (EXISTS (SELECT FROM other) OR EXISTS (SELECT FROM ${schema}.notice WHERE vin = $1))::text AS waits FROM o`,
+      [vin, part, told ?? null],
+    )
+    return row?.['waits'] === 'true' ? String(row['owner']) : undefined
   }
 
   async forgetUnseen(ms: number): Promise<number> {
