@@ -118,6 +118,13 @@ export function variablesIn(path: string): NodeJS.Dict<string> {
   }
 }
 
+/** The port of a receiver on this machine: the option, the variable, or that of the templates. */
+export function portFor({ port, dotenv }: { readonly port?: number; readonly dotenv: string }): number {
+  if (port !== undefined) return port
+  const given = Number(environment(dotenv)('PORT'))
+  return Number.isInteger(given) && given >= 1 && given <= 65_535 ? given : 3000
+}
+
 /** The file of the inbox: the option, the variable, or where the templates have it. */
 export const inboxPath = (given: string | undefined, variable: Environment): string =>
   given ?? variable('FLEETHOOK_INBOX') ?? 'data/inbox.db'

@@ -10,7 +10,7 @@ import type { Command } from 'commander'
 import { isObject } from '../../src/base/options.ts'
 import { makeFolder } from '../inbox/sqlite/control.ts'
 import { launcherVariable } from '../serve-options.ts'
-import { dotenvOption, environment, variablesIn, whole } from './arguments.ts'
+import { dotenvOption, portFor, variablesIn, whole } from './arguments.ts'
 import { printError } from './terminal.ts'
 
 interface RunOptions {
@@ -71,12 +71,6 @@ export function defineReload(command: Command): void {
       process.kill(pid, 'SIGHUP')
       console.log(`Process ${pid} replaces its receiver. Its output says when that is done.`)
     })
-}
-
-export function portFor(options: Pick<RunOptions, 'port' | 'dotenv'>): number {
-  if (options.port !== undefined) return options.port
-  const given = Number(environment(options.dotenv)('PORT'))
-  return Number.isInteger(given) && given >= 1 && given <= 65_535 ? given : 3000
 }
 
 /** Where the pid file may be: the user's runtime folder, and a folder among the temporary files that only the user can open. */

@@ -17,6 +17,7 @@ import {
   environment,
   formats,
   number,
+  portFor,
   problemWithSecret,
   topicList,
   variablesIn,
@@ -26,8 +27,8 @@ import {
 import { adviceFor, codeOf, exchange, type Exchanged, parsed } from './exchange.ts'
 import { type Colors, colorsFor, jsonText } from './terminal.ts'
 
-interface Given {
-  readonly url: URL
+interface Asked {
+  readonly url?: URL
   readonly format: Format | 'all'
   readonly topic?: readonly WireTopic[]
   readonly vins: number
@@ -38,8 +39,14 @@ interface Given {
   readonly dotenv: string
 }
 
+interface Given extends Asked {
+  readonly url: URL
+}
+
 /** The output of `--json`. */
 export interface SendResult {
+  /** Where the messages went. */
+  readonly url: string
   readonly sent: number
   readonly accepted: number
   readonly refused: number
@@ -77,7 +84,7 @@ export function defineSend(command: Command): void {
       'Posts the messages of a simulated fleet to a receiver, as the service does: each message once, in order per vehicle, ' +
         'with WEBHOOK_SECRET in the Authorization header, if it is set. Reports what was accepted and how fast.',
     )
-    .option('-u, --url <url>', 'the address of the receiver', url, new URL('http://localhost:3000'))
+    .option('-u, --url <url>', 'the address of the receiver (default: http://localhost and PORT, or 3000)', url)
     .addOption(dotenvOption)
     .addOption(
       new Option('-f, --format <format>', 'the payload format; "all" uses them in turn')
@@ -98,17 +105,18 @@ Examples:
   fleethook send --url https://example.com/telemetry --format event_collector --rate 500 --count 0
   fleethook send --url http://localhost:3000/ --topic alerts,errors --count 20 --json
 
-Environment: WEBHOOK_SECRET, also read from .env.
+Environment: WEBHOOK_SECRET and PORT, also read from .env.
 
 Exit status: 0 everything was accepted, 1 something was refused or failed, 2 bad usage.`,
     )
     .action(async () => {
-      const given = command.opts<Given>()
+      const asked = command.opts<Asked>()
+      const given = { ...asked, url: asked.url ?? new URL(`http://localhost:${portFor({ dotenv: asked.dotenv })}`) }
       const secret = environment(given.dotenv)('WEBHOOK_SECRET')
       const problem = secret === undefined ? undefined : problemWithSecret(secret)
       if (problem !== undefined) command.error(`error: ${problem}`)
       const result = await send({ ...given, count: given.count === 0 ? Infinity : given.count }, secret)
-      console.log(given.json ? jsonText(result) : summary(result, given.rate, colorsFor(process.stdout)))
+      console.log(given.json ? jsonText(result) : summary(result, given, colorsFor(process.stdout)))
       process.exitCode = result.accepted < result.sent ? 1 : 0
     })
 }
@@ -156,6 +164,7 @@ async function send(given: Given, secret: string | undefined): Promise<SendResul
 
   const ack = (percentile: number): number => ackMicros.percentile(percentile) / 1_000
   return {
+    url: given.url.href,
     ...total,
     vins,
     seed,
@@ -309,9 +318,9 @@ function foreignHint(
 const printable = (text: string): string => escapeControls(text.replaceAll(/\s+/g, ' ').trim())
 
 /** The summary for people: the outcomes, the speed, and what to do about problems. */
-function summary(result: SendResult, asked: number, colors: Colors): string {
+function summary(result: SendResult, { rate: asked, url: to }: Given, colors: Colors): string {
   const { perSecond: achieved, ackMs, elapsedMs, problems } = result
-  const lines = ['', verdict(result, colors), '']
+  const lines = ['', verdict(result, to, colors), '']
   for (const { count, what, hint } of problems)
     lines.push(`  ${colors.red(`${grouped(count)} × ${what}`)}`, `      ${hint}`)
   if (problems.length > 0)
@@ -328,14 +337,15 @@ function summary(result: SendResult, asked: number, colors: Colors): string {
   return lines.join('\n')
 }
 
-function verdict({ sent, accepted, refused, failed, stopped }: SendResult, { bold, green, red }: Colors): string {
-  const reasons = { interrupted: 'Stopped. ', unreachable: 'Stopped: the receiver cannot be reached. ' }
+function verdict({ sent, accepted, refused, failed, stopped }: SendResult, to: URL, colors: Colors): string {
+  const { bold, green, red } = colors
+  const reasons = { interrupted: 'Stopped. ', unreachable: `Stopped: ${to.href} cannot be reached. ` }
   const ended = stopped === null ? '' : reasons[stopped]
   if (sent === 0) return bold(`${ended}Nothing was sent.`)
   const all = sent === 1 ? 'The message was accepted.' : `All ${grouped(sent)} messages were accepted.`
   if (accepted === sent) return `${green('✔')} ${bold(ended + all)}`
   const fates = `${grouped(accepted)} accepted, ${grouped(refused)} refused, ${grouped(failed)} failed`
-  return `${red('✖')} ${bold(`${ended}${grouped(sent)} sent:`)} ${fates}.`
+  return `${red('✖')} ${bold(`${ended}${grouped(sent)} sent to ${to.href}:`)} ${fates}.`
 }
 
 const rounded = (value: number): number => Math.round(value * 1_000) / 1_000

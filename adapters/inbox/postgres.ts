@@ -47,8 +47,8 @@ export interface PostgresInbox extends InboxFactory {
    * import { postgresInbox } from 'fleethook/inbox/postgres'
    * import pg from 'pg'
    *
-   * const inbox = postgresInbox({ db: new pg.Pool({ max: 3 }) })
-   * const exactly = inbox.exactlyOnce(new pg.Pool({ max: 16, connectionTimeoutMillis: 10_000 }))
+   * const inbox = postgresInbox({ db: new pg.Pool({ allowExitOnIdle: true, max: 3 }) })
+   * const exactly = inbox.exactlyOnce(new pg.Pool({ allowExitOnIdle: true, max: 16, connectionTimeoutMillis: 10_000 }))
    *
    * createReceiver({ secret: 'a-long-random-value', inbox }).on(
    *   'data',
@@ -100,7 +100,7 @@ const systems = new WeakMap<object, () => PostgresSystem | undefined>()
  * import { serve } from 'fleethook/node'
  * import pg from 'pg'
  *
- * const inbox = postgresInbox({ db: new pg.Pool({ connectionString: process.env.DATABASE_URL, max: 3 }) })
+ * const inbox = postgresInbox({ db: new pg.Pool({ connectionString: process.env.DATABASE_URL, allowExitOnIdle: true, max: 3 }) })
  *
  * const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET, inbox }).on('data', (event) =>
  *   console.log(event.vin, event.data.BatteryLevel),
@@ -158,7 +158,7 @@ export function postgresInbox(options: PostgresInboxOptions): PostgresInbox {
  * import { handleWaiting, postgresInbox } from 'fleethook/inbox/postgres'
  * import pg from 'pg'
  *
- * const db = new pg.Pool({ connectionString: process.env.DATABASE_URL, max: 3 })
+ * const db = new pg.Pool({ connectionString: process.env.DATABASE_URL, allowExitOnIdle: true, max: 3 })
  *
  * export async function cron(): Promise<void> {
  *   const inbox = postgresInbox({ db, role: 'handle' })

@@ -13,7 +13,7 @@ import type {
   Outcome,
   Settled,
 } from '../../src/inbox/inbox.ts'
-import type { Forgotten } from '../../src/observe/dead-letters.ts'
+import { erasedIn, type Forgotten } from '../../src/observe/dead-letters.ts'
 import type { Asked } from '../../src/observe/observer.ts'
 import { nothing } from '../../src/base/pages.ts'
 import type { Backlog, Failing, InboxStats } from '../../src/observe/stats.ts'
@@ -259,12 +259,7 @@ export class SharedInbox extends ForwardingInbox {
     const kept = await this.#meanwhile?.forget(vin, dryRun)
     await this.#connect()
     const erased = (await this.#system.forget?.(vin, dryRun)) ?? nothingErased
-    if (kept === undefined) return erased
-    return {
-      messages: erased.messages + kept.messages,
-      waiting: erased.waiting + kept.waiting,
-      deadLetters: erased.deadLetters + kept.deadLetters,
-    }
+    return kept === undefined ? erased : erasedIn([erased, kept])
   }
 }
 

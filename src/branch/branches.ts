@@ -1,6 +1,6 @@
 import type { DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
 import type { Message } from '../core/message.ts'
-import type { Forgotten } from '../observe/dead-letters.ts'
+import { erasedIn, type Forgotten } from '../observe/dead-letters.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
 import type { BranchBehind } from '../observe/observer.ts'
 import type { Stats } from '../observe/stats.ts'
@@ -72,11 +72,7 @@ export class Branches implements BranchesBehind {
       if (each.status === 'rejected') throw each.reason
       all.push(each.value)
     }
-    const sum = (name: 'messages' | 'waiting' | 'deadLetters'): number =>
-      all.reduce((count, erased) => count + erased[name], 0)
-    const erased = { messages: sum('messages'), waiting: sum('waiting'), deadLetters: sum('deadLetters') }
-    const notErased = [...new Set(all.flatMap((each) => each.notErased ?? []))]
-    return notErased.length === 0 ? erased : { ...erased, notErased }
+    return erasedIn(all)
   }
 
   stats(): Readonly<Record<string, Stats>> {

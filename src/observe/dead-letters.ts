@@ -63,6 +63,15 @@ export interface Forgotten {
   readonly notErased?: readonly string[]
 }
 
+/** What was erased in several places. */
+export function erasedIn(places: readonly Forgotten[]): Forgotten {
+  const sum = (name: 'messages' | 'waiting' | 'deadLetters'): number =>
+    places.reduce((count, erased) => count + erased[name], 0)
+  const erased = { messages: sum('messages'), waiting: sum('waiting'), deadLetters: sum('deadLetters') }
+  const notErased = [...new Set(places.flatMap((each) => each.notErased ?? []))]
+  return notErased.length === 0 ? erased : { ...erased, notErased }
+}
+
 /** The messages that were given up. */
 export interface DeadLetters {
   /** Oldest first. It reads them in small steps while you iterate, so end the loop when you have enough. `after`: an id to go on behind. */

@@ -30,6 +30,23 @@ describe('fleethook send posts as the service does', () => {
     }
   })
 
+  test('to the port of .env, or of the environment, which wins', async () => {
+    await using server = await endpoint()
+    await using other = await endpoint()
+    const folder = newFolder('send')
+    const dotenv = join(folder, '.env')
+    writeFileSync(dotenv, `PORT=${new URL(server.url).port}\n`)
+    const args = ['send', '-c', '3', ...fast, '--json', '--dotenv', dotenv]
+    const sent = await command(args, { PORT: '' })
+    expect(resultOf(sent)).toMatchObject({
+      accepted: 3,
+      url: new URL('/', server.url).href.replace('127.0.0.1', 'localhost'),
+    })
+    expect(server.posted).toHaveLength(3)
+    await command(args, { PORT: new URL(other.url).port })
+    expect([server.posted.length, other.posted.length]).toEqual([3, 3])
+  })
+
   test('only the topics asked for', async () => {
     await using server = await endpoint()
     await command(['send', '--url', server.url, '-t', 'alerts, state', '-t', 'errors', '-c', '80', ...fast])
@@ -104,7 +121,7 @@ describe('fleethook send reports', () => {
     await server[Symbol.asyncDispose]()
     const { status, stdout } = await command(['send', '--url', server.url, '-c', '500', ...fast])
     expect(status).toBe(1)
-    expect(stdout).toContain('Stopped: the receiver cannot be reached.')
+    expect(stdout).toContain(`Stopped: ${server.url} cannot be reached. `)
     expect(stdout).toMatch(/\d+ × ECONNREFUSED\n +Does the receiver or its proxy run/)
   })
 
@@ -144,7 +161,7 @@ test('fleethook send reads the secret from .env, posts to port 3000 of this mach
     'of-the-environment',
   ])
   const help = (await command(['send', '--help'], {}, folder)).stdout.replaceAll(/\s+/g, ' ')
-  expect(help).toContain('--url <url> the address of the receiver (default: "http://localhost:3000/")')
+  expect(help).toContain('--url <url> the address of the receiver (default: http://localhost and PORT, or 3000)')
   const count = /number of messages; .*? \(default: (\d+)\)/.exec(help)?.[1]
   expect(readFileSync('README.md', 'utf8')).toContain(
     `All ${Number(count).toLocaleString('en-US')} messages were accepted.`,

@@ -2,7 +2,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import { gapOf } from '../../../src/events/gap.ts'
 import type { RequestScope } from '../../../src/hosting/execution-context.ts'
 import { createDeadLetterReader, createMessages } from '../../../src/operator/archive.ts'
-import type { Forgotten } from '../../../src/observe/dead-letters.ts'
+import { erasedIn, type Forgotten } from '../../../src/observe/dead-letters.ts'
 import {
   type Archive,
   type Inbox,
@@ -88,10 +88,7 @@ export class ObjectsInbox extends ForwardingInbox {
 
   // All objects: one that had the vehicle before `shards` was changed may still have something of it.
   readonly forget = async (vin: string, dryRun: boolean): Promise<Forgotten> => {
-    const all = await this.#askAll('forget', { vin, dryRun })
-    const sum = (name: 'messages' | 'waiting' | 'deadLetters'): number =>
-      all.reduce((count, erased) => count + erased[name], 0)
-    return { messages: sum('messages'), waiting: sum('waiting'), deadLetters: sum('deadLetters') }
+    return erasedIn(await this.#askAll('forget', { vin, dryRun }))
   }
 
   /** A lane always has the same object, as long as the number of shards stays the same. */

@@ -15,7 +15,7 @@ import type { PostgresClient } from './client.ts'
 
 /** What {@link postgresInbox} takes. Only `db` is required. */
 export interface PostgresInboxOptions {
-  /** A pool of its own, of about 3 connections: `new pg.Pool({ connectionString, max: 3 })`. */
+  /** A pool of its own, of about 3 connections: `new pg.Pool({ connectionString, allowExitOnIdle: true, max: 3 })`. */
   readonly db: PostgresClient
   /** `'receive'`: only accepts messages. `'handle'`: only runs handlers. Default `'both'`. */
   readonly role?: Role
@@ -56,7 +56,7 @@ export function readPostgresOptions(options: PostgresInboxOptions): PostgresSett
   checkOptions<PostgresInboxOptions>('postgresInbox', options, {
     db: required(
       { ...withMethods('query'), isSecret: true },
-      'For instance db: new pg.Pool({ connectionString, max: 3 }).',
+      'For instance db: new pg.Pool({ connectionString, allowExitOnIdle: true, max: 3 }).',
     ),
     role: oneOf('both', 'receive', 'handle'),
     meanwhile: meanwhileRule,
