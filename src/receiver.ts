@@ -26,6 +26,7 @@ import type { InboxMessage } from './inbox/inbox.ts'
 import type { AddedBy, Handling, KeepsVehicles, Receiver, Webhook } from './receiver/interface.ts'
 import { isEdge } from './vehicles/edge.ts'
 import type { BatchOptions } from './core/handler.ts'
+import type { MissingField } from './observe/stats.ts'
 import { Reports } from './reports/reports.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
@@ -96,7 +97,8 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   })
   const vehiclesPart = settings.parts.find((part) => 'keep' in part)
   const { noteState: note, clocksBehind, drift } = reports
-  const vehicles = vehiclesPart?.keep({ ...settings, note, clocksBehind, drift })
+  const fieldsMissing = (missing: readonly MissingField[]): void => void (reports.fieldsMissing = missing)
+  const vehicles = vehiclesPart?.keep({ ...settings, note, clocksBehind, drift, fieldsMissing })
   const registry = new Registry(settings.fields, vehicles, settings.branch)
   const behind: Behind = { byName: new Map(), branches: undefined, opened: undefined }
   const intake = new Intake({ settings, registry, receipts, reports, vehicles, behind, operatedBy })

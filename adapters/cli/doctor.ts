@@ -533,6 +533,14 @@ async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerat
       `Vehicles whose clock was set back: ${clocksBehind}. Their times are corrected by that.`,
       'fleethook vehicles shows them. Values from before the receiver noticed may be missing: fetch their documents with client.refill.',
     )
+  for (const { field, edges, heard, never, lastAtMs } of stats.fieldsMissing ?? []) {
+    const last = lastAtMs === undefined ? '' : ` The last one came ${new Date(lastAtMs).toISOString()}.`
+    yield warn(
+      'receiver.fields',
+      `${field} does not come, and rules need it: ${edges.slice(0, 3).join(', ')}. ${never} of ${heard} vehicles never sent it.${last}`,
+      `Add it to the config of the vehicles: fleethook config patch <vin> ${field}=60. Or take it out of the rules.`,
+    )
+  }
   if (stats.lost > 0)
     yield fail('receiver.lost', `Acknowledged messages that were lost: ${stats.lost}.`, 'See docs/reliability.md.')
   for (const [name, of] of Object.entries(stats.branches ?? {})) yield* branchOf(name, of)
@@ -612,6 +620,17 @@ const statsForm = z.object({
   draining: z.boolean(),
   lost: z.number(),
   clocksBehind: z.optional(z.number()),
+  fieldsMissing: z.optional(
+    z.array(
+      z.object({
+        field: z.string(),
+        edges: z.array(z.string()),
+        lastAtMs: z.optional(z.number()),
+        heard: z.number(),
+        never: z.number(),
+      }),
+    ),
+  ),
   certificateUntilMs: z.optional(z.number()),
   lastReceivedAtMs: z.optional(z.number()),
   branches: z.optional(z.record(z.string(), behindForm)),

@@ -9,6 +9,19 @@ export interface Histogram {
   readonly sum: number
 }
 
+/** A field that rules name, and that does not come: the config of a vehicle does not have it, or its name is another one. */
+export interface MissingField {
+  readonly field: string
+  /** The names of the edges that read it, at most ten. */
+  readonly edges: readonly string[]
+  /** When a vehicle sent it last, by its clock, in milliseconds since the epoch. `undefined`: none did. */
+  readonly lastAtMs: number | undefined
+  /** The vehicles that were heard in the last day. */
+  readonly heard: number
+  /** How many of these are known for longer, and never sent it. */
+  readonly never: number
+}
+
 /** Figures about an inbox. Cheap to read. An inbox leaves out those that it does not know. */
 export interface InboxStats {
   /** The space that it takes on the disk or in memory. */
@@ -163,6 +176,8 @@ export interface Stats {
   readonly unbelieved: number
   /** Vehicles whose clock was set back and did not come back, by their messages since the start. */
   readonly clocksBehind: number
+  /** Fields that rules name, and that no vehicle sent for a day, or that some never sent. Looked for an hour after the start, and once a day. */
+  readonly fieldsMissing: readonly MissingField[]
   /**
    * When the TLS certificate that `serve` serves now ends, in milliseconds since the epoch. `undefined`: none, or this runtime cannot read it, or
    * a proxy has the certificate.

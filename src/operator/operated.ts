@@ -106,6 +106,7 @@ function statsOf({ parts, core, inbox, gaps, isHere, isDraining }: Intake): Stat
     drifted: reports.drift.total(),
     unbelieved: reports.drift.unbelieved(),
     clocksBehind: reports.clocksBehind.size,
+    fieldsMissing: reports.fieldsMissing,
     certificateUntilMs: reports.certificateUntilMs,
     draining: isDraining,
     branches: behind.branches?.stats(),

@@ -4,6 +4,7 @@ import type { Log } from '../base/log.ts'
 import { checkOptions, isObject, required, type Rules, wholeNumber } from '../base/options.ts'
 import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from '../events/fields.ts'
 import { checkLimits } from '../events/laws.ts'
+import type { MissingField } from '../observe/stats.ts'
 import type { DriftReport } from '../wire/drift.ts'
 import type { Message } from '../core/message.ts'
 import type { Happening } from '../core/handler.ts'
@@ -67,6 +68,8 @@ interface VehiclesHost {
   readonly clocksBehind: Set<string>
   /** Counts the values that are not believed. */
   readonly drift: DriftReport
+  /** Takes the fields of rules that do not come. */
+  readonly fieldsMissing: (missing: readonly MissingField[]) => void
 }
 
 /**
@@ -98,6 +101,8 @@ export class KeptVehicles implements Subjects {
   readonly #slots: Slots
   readonly #edges = new EdgeIndex()
   readonly #host: VehiclesHost
+  /** The fields of which the log has said that they do not come. */
+  #missing: ReadonlySet<string> = new Set()
 
   constructor({ fields, deltas = {}, forgetAfterMs }: VehiclesOptions, host: VehiclesHost) {
     const { fields: ownFields, decode, note } = host
@@ -179,6 +184,8 @@ export class KeptVehicles implements Subjects {
       clockRead: (vin, behindMs) => this.#clockRead(vin, behindMs),
       oddSeen: ({ field, kind, reason }) => this.#host.drift.note(field, kind, reason),
       forgets: forgets && { ...forgets, failed },
+      fieldsMissing:
+        watchesTime === false && store.shared === undefined ? undefined : (missing) => this.#noteMissing(missing),
     })
   }
 
@@ -199,6 +206,18 @@ export class KeptVehicles implements Subjects {
       forget: (vin) => sent.forget(vin),
       stats: () => sent.stats(),
     }
+  }
+
+  #noteMissing(missing: readonly MissingField[]): void {
+    const { fieldsMissing, note } = this.#host
+    fieldsMissing(missing)
+    for (const { field, lastAtMs, ...details } of missing) {
+      if (this.#missing.has(field)) continue
+      const lastAt = lastAtMs === undefined ? undefined : new Date(lastAtMs)
+      // What to do: Add the field to the [config](client.md) of the vehicles: `npx fleethook config patch`, or take it out of the rules. `never` of the `heard` vehicles never sent it.
+      note('a field that rules name does not come', { field, ...details, lastAt })
+    }
+    this.#missing = new Set(missing.map(({ field }) => field))
   }
 
   #clockRead(vin: string, behindMs: number | undefined): void {

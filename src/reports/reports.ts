@@ -7,6 +7,7 @@ import { escapeControls } from '../events/summarize.ts'
 import type { Ack, Durability } from '../hosting/drainable.ts'
 import type { Secret } from '../http/secret.ts'
 import { crashText, type InboxMessage } from '../inbox/inbox.ts'
+import type { MissingField } from '../observe/stats.ts'
 import type { Delivery, Observer, ReceivedMessage, TestMessage } from '../observe/observer.ts'
 import { failureDetails, shownVehicle } from './failure-details.ts'
 import { createDriftReport, type DriftReport } from '../wire/drift.ts'
@@ -54,6 +55,8 @@ export class Reports {
   readonly drift: DriftReport = createDriftReport()
   /** The vehicles whose clock was set back. Only the part `vehicles` knows them. */
   readonly clocksBehind: Set<string> = new Set()
+  /** Fields of rules that do not come. Only the part `vehicles` knows them. */
+  fieldsMissing: readonly MissingField[] = []
   /** When the certificate of the server ends. Only `serve` knows it. */
   certificateUntilMs: number | undefined
   readonly #settings: ReportsOptions

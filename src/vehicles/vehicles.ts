@@ -5,6 +5,7 @@ import type { FleetEvent, GapEvent, TimerEvent } from '../events/event.ts'
 import { type BuiltInFields, type FieldCatalogue, guessOf, isInCatalogue } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { BelievedTime } from '../base/believed-time.ts'
+import type { MissingField } from '../observe/stats.ts'
 import { driftMs, firstSeqAt, isClockBehind, msOfSeq, seqOf } from '../inbox/delivery-id.ts'
 import type { Claim, InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import { firstPage, pagesOf } from '../base/pages.ts'
@@ -31,6 +32,7 @@ import { arrivedMs } from './clock.ts'
 import { checkedResult, checkedTimer, checkShape } from './edge-checks.ts'
 import { EdgeIndex } from './edge-index.ts'
 import { credibleMs, type Lag, lagAfter, wakeMs } from './lag.ts'
+import { FieldCensus } from './missing-fields.ts'
 import {
   applied,
   type Applied,
@@ -287,6 +289,8 @@ interface VehicleStatesOptions {
   readonly clockRead?: (vin: string, behindMs: number | undefined) => void
   /** Called once for each value that is left out. */
   readonly oddSeen?: (odd: Odd) => void
+  /** Called once a day with the fields of rules that do not come. Left out: nobody looks. */
+  readonly fieldsMissing?: ((missing: readonly MissingField[]) => void) | undefined
   /** Forgets silent vehicles while the process runs. */
   readonly forgets?: { readonly afterMs: number; readonly everyMs: number; failed(error: unknown): void } | undefined
 }
@@ -319,6 +323,9 @@ export class VehicleStates {
   #lastBefore = -1
   readonly #forgets: VehicleStatesOptions['forgets']
   #forgetting: Timer | undefined
+  readonly #fieldsMissing: VehicleStatesOptions['fieldsMissing']
+  readonly #startedMs: number
+  #looking: Timer | undefined
   readonly #believed: BelievedTime
   #isStopped = false
   /** What began in the future, by a clock that was ahead, begins now. */
@@ -333,7 +340,10 @@ export class VehicleStates {
     clockRead = () => {},
     oddSeen = () => {},
     forgets,
+    fieldsMissing,
   }: VehicleStatesOptions) {
+    this.#fieldsMissing = fieldsMissing
+    this.#startedMs = clock.now()
     this.#clockRead = clockRead
     this.#oddSeen = oddSeen
     this.#store = store
@@ -352,6 +362,7 @@ export class VehicleStates {
     lastId?: string,
   ): Promise<void> {
     this.#forgetLater()
+    if (this.edges.size > 0) this.#lookLater(firstLookMs)
     if (lastId !== undefined) this.#lastBefore = seqOf(lastId)
     this.#store.shared?.follow({
       moved: async (isStale) => {
@@ -421,6 +432,26 @@ export class VehicleStates {
     })
   }
 
+  /** Looks for fields of rules that do not come. */
+  #lookLater(afterMs: number): void {
+    const found = this.#fieldsMissing
+    if (found === undefined || this.#isStopped) return
+    this.#looking = backgroundTimer(this.#clock, afterMs, () => {
+      // The inbox has said so when it cannot list its states.
+      void this.missingFields().then(found, () => {})
+      this.#lookLater(lookEachMs)
+    })
+  }
+
+  async missingFields(): Promise<readonly MissingField[]> {
+    const census = new FieldCensus(this.edges.all, this.#believed.now(), this.#startedMs)
+    const find = (last: StoredVehicle | undefined, limit: number): Promise<readonly StoredVehicle[]> =>
+      this.#store.list({ after: last?.vin, limit })
+    for await (const page of pagesOf<StoredVehicle>(find, firstPage))
+      census.add(page.filter(({ vin }) => vin !== '').map((each) => this.#read(each.vin, each)))
+    return census.missing()
+  }
+
   /** No message will come any more, and nothing is kept: puts messages for all that is due by now. Resolves to whether there was something. */
   async tellDue(): Promise<boolean> {
     this.#quiet = 0
@@ -436,6 +467,7 @@ export class VehicleStates {
   stopTimers(): void {
     this.#isStopped = true
     this.#forgetting?.cancel()
+    this.#looking?.cancel()
     this.edges.onTiming = undefined
     this.#beginning?.cancel()
     this.#beginning = undefined
@@ -891,6 +923,10 @@ const mostAgain = 64
 
 /** Ids that are ahead of the clock by less say nothing about it. */
 const toleranceMs = 60_000
+
+/** When the fields of rules are looked for first, and how often. Each look reads all states. */
+const firstLookMs = 3_600_000
+const lookEachMs = 86_400_000
 
 /** When the states are read again after the store failed, in milliseconds. */
 const againMs = 60_000

@@ -15,6 +15,7 @@ export function Health(): JSX.Element {
       <Charts all={samples.value} />
       <Gaps open={now?.openGaps ?? 0} />
       {now !== undefined && <Drift stats={now} />}
+      {now !== undefined && <MissingFields stats={now} />}
     </section>
   )
 }
@@ -270,6 +271,26 @@ function Drift({ stats: { drift, drifted } }: { readonly stats: Stats }): JSX.El
           />
         </>
       )}
+    </>
+  )
+}
+
+function MissingFields({ stats: { fieldsMissing = [] } }: { readonly stats: Stats }): JSX.Element | null {
+  if (fieldsMissing.length === 0) return null
+  return (
+    <>
+      <h2>Fields that do not come</h2>
+      <p class="quiet">Rules name them. Add them to the config of the vehicles, or take them out of the rules.</p>
+      <Table
+        name="Fields that do not come"
+        head={['Field', 'Rules', 'Last', 'Never sent by#']}
+        rows={fieldsMissing.map(({ field, edges, lastAtMs, heard, never }) => [
+          field,
+          edges.join(', '),
+          lastAtMs === undefined ? 'never' : new Date(lastAtMs).toISOString().slice(0, 16),
+          `${numberOf(never)} of ${numberOf(heard)}`,
+        ])}
+      />
     </>
   )
 }
