@@ -83,9 +83,11 @@ export const emptyObject: Readonly<WireObject<never>> = /* @__PURE__ */ Object.f
   /* @__PURE__ */ new WireObject<never>(),
 )
 
-/** The latitude and the longitude in a value. `undefined`: it has none. */
+/** The latitude and the longitude in a value. `undefined`: it has none, or 0,0, which is no place. */
 export function placeOf(value: unknown): Location | undefined {
   if (!isJsonObject(value)) return undefined
   const { latitude, longitude } = value
-  return typeof latitude === 'number' && typeof longitude === 'number' ? { latitude, longitude } : undefined
+  if (typeof latitude !== 'number' || typeof longitude !== 'number' || (latitude === 0 && longitude === 0))
+    return undefined
+  return { latitude, longitude }
 }

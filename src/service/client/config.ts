@@ -1,6 +1,6 @@
 import * as z from 'zod/mini'
 import { guarded } from '../../base/log.ts'
-import type { BuiltInFields, FieldCatalogue, FieldType } from '../../events/fields.ts'
+import type { BuiltInFields, FieldCatalogue, FieldType, LimitedType } from '../../events/fields.ts'
 import { isJsonObject } from '../../wire/record.ts'
 import { type Call, checkBody, get, readJson, segment, send, unwrapped } from './call.ts'
 import type { CallOptions, Connection, ServiceRequest } from './connection.ts'
@@ -21,7 +21,8 @@ export interface FieldSetting {
 }
 
 /** The setting of a field of this type. Only a number, a time or a location has a `minimum_delta`. */
-export type FieldSettingOf<Type extends FieldType> = Type extends 'number' | 'timestamp' | 'location' | 'any'
+export type FieldSettingOf<Type extends FieldType> = Type extends
+  'number' | 'timestamp' | 'location' | 'any' | LimitedType
   ? FieldSetting
   : Omit<FieldSetting, 'minimum_delta'>
 
