@@ -126,6 +126,7 @@ export function branch<
     retry: undefined,
     gather: undefined,
     mark: undefined,
+    hasMark: undefined,
     isBranch: true,
   })
   const whole: object = Object.assign(own, { name: options.name })

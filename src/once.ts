@@ -16,7 +16,7 @@ import {
 } from './base/options.ts'
 import { BelievedTime } from './base/believed-time.ts'
 import type { Delivery } from './observe/observer.ts'
-import { type OnceHandlers, onceHandlers } from './once/handlers.ts'
+import { type HasMark, type OnceHandlers, onceHandlers } from './once/handlers.ts'
 import { type ConnectionOf, type PoolConnection, type TransactionPool, transactionsOn } from './once/pool.ts'
 
 export type { OnceHandler } from './once/handlers.ts'
@@ -161,6 +161,14 @@ function onceIn<Transaction>({
   const op = (sign: string): string => (database === 'postgres' ? `OPERATOR(pg_catalog.${sign})` : sign)
   const [insert, onConflict] = database === 'mysql' ? ['INSERT IGNORE', ''] : ['INSERT', ' ON CONFLICT DO NOTHING']
 
+  // An update tells what it matched with every client, and a query does not.
+  const confirm = `UPDATE fleethook_once SET at = at ${op('+')} 1 WHERE id ${op('=')} ${place(1)} AND handler ${op('=')} ${place(2)}`
+  const has: HasMark = async (mark, delivery) => {
+    let matched = 0
+    await transaction(async (tx) => void (matched = await run(tx, confirm, [...markOf(mark, delivery)])))
+    return matched === 1
+  }
+
   function once(
     name: string,
     deliveries: readonly Delivery[],
@@ -178,7 +186,6 @@ function onceIn<Transaction>({
       if (added < deliveries.length) return
       await handle(tx)
       // When the handler swallowed an error that ended the transaction, this fails too, or finds no mark.
-      const confirm = `UPDATE fleethook_once SET at = at ${op('+')} 1 WHERE id ${op('=')} ${place(1)} AND handler ${op('=')} ${place(2)}`
       if ((await run(tx, confirm, [...markOf(name, first)])) !== 1)
         throw new Error('The transaction of the handler has ended before the handler.')
       marks += deliveries.length
@@ -188,7 +195,7 @@ function onceIn<Transaction>({
     })
   }
 
-  return Object.assign(onceHandlers('createOnce', new Set(), once), { schema: schemas[database] })
+  return Object.assign(onceHandlers('createOnce', new Set(), once, has), { schema: schemas[database] })
 }
 
 /** The id of the message, and the handler with the replay. No name of a handler has a `#`. */

@@ -313,13 +313,15 @@ export class Core {
         // 2. It changes the state of its vehicle, once, and that says which handlers it is for.
         if (message.handlers === undefined) {
           if (message.attemptsBefore > 0 || message.claim?.deliveries !== 0) this.#noteEarlier(message)
+          // What a handler of an earlier process committed shows that neither its state nor its handlers end processes.
+          const mayEnd = message.crashes > mostCrashes && !(await this.#hasMark(message, registry.marking))
           // Even when it is given up. What cannot be read, or may end the process, is missing in that state.
-          if (vehicles !== undefined && message.claim !== undefined) {
+          if (vehicles !== undefined && message.claim !== undefined && message.change === undefined) {
             const found = vehicles.find(message.lane)
             const state = found instanceof Promise ? await found : found
             if (message.isOver) return this.#endTurn(message, 'over')
-            const { id, event, claim, next: following, crashes } = message
-            const isMissing = event === undefined || crashes > mostCrashes
+            const { id, event, claim, next: following } = message
+            const isMissing = event === undefined || mayEnd
             // The next one tells what is due before it.
             message.change = isMissing
               ? vehicles.miss(id, event, state, claim)
@@ -328,14 +330,8 @@ export class Core {
           const { event, trouble, change } = message
           const wanted = event === undefined ? noHandlers : registry.handlersFor(event, message, change?.subjects)
           if (trouble?.fatal === undefined) message.handlers = wanted
-          else {
-            // Unless another process ended with it since it was given up: that may be a branch's fault, too.
-            const isFirst = message.crashes <= mostCrashes
-            message.handlers = isFirst ? wanted.filter(({ isBranch }) => isBranch) : noHandlers
-            const failed = wanted.filter(({ isBranch }) => !isBranch)
-            // Their marks may be there: processes that ended had handled it.
-            if (failed.length > 0 && isFirst) message.failForGood(trouble.fatal, failed)
-          }
+          else message.handlers = await this.#leftOfGivenUp(message, wanted, trouble.fatal, mayEnd)
+          if (message.isOver) return this.#endTurn(message, 'over')
         }
         next = this.#admit(message)
       }
@@ -752,6 +748,32 @@ export class Core {
       return false
     const handlers = registry.handlersFor(event, message, undefined)
     return handlers.length > 0 && handlers.every(({ retry }) => retry !== undefined)
+  }
+
+  /**
+   * The handlers of a message that is given up before it is tried here: its branches, unless another process ended with it since, which may be
+   * their fault. It is no dead letter when all of its other handlers had committed. `mayEnd`: none had, and its state may be at fault, too.
+   */
+  async #leftOfGivenUp(
+    message: Message,
+    wanted: readonly Handler[],
+    fatal: string,
+    mayEnd: boolean,
+  ): Promise<readonly Handler[]> {
+    const isFirst = message.crashes <= mostCrashes
+    const branches = wanted.filter(({ isBranch }) => isBranch)
+    const own = wanted.filter(({ isBranch }) => !isBranch)
+    const failed: Handler[] = []
+    for (const handler of own) if (!(await this.#hasMark(message, [handler]))) failed.push(handler)
+    if (own.length > 0 && !mayEnd) message.failForGood(fatal, isFirst ? failed : [...failed, ...branches])
+    return isFirst ? branches : noHandlers
+  }
+
+  /** Whether one of these handlers had committed before its process ended. */
+  async #hasMark(message: Message, handlers: readonly Handler[]): Promise<boolean> {
+    for (const { mark, hasMark } of handlers)
+      if (mark !== undefined && (await hasMark?.(mark, message.delivery())) === true) return true
+    return false
   }
 
   /** Notes how many processes ended while they had the message. One that they left for good is given up before it is tried here. */

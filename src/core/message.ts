@@ -4,6 +4,7 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { type ExecutionContext, isBound, type RequestScope } from '../hosting/execution-context.ts'
 import { msOfSeq, seqOf } from '../inbox/delivery-id.ts'
+import type { HasMark } from '../once/handlers.ts'
 import type { LastFailure } from '../observe/stats.ts'
 import { type Claim, mostCrashes, type Waiting } from '../inbox/inbox.ts'
 import type { Delivery } from '../observe/observer.ts'
@@ -27,6 +28,8 @@ export interface Handler {
   readonly gather: Pick<BatchOptions, 'size' | 'withinMs'> | undefined
   /** The name of its mark: when it resolves, its writes are committed. `undefined`: it leaves none. */
   readonly mark: string | undefined
+  /** Asks whether its mark, or that of another run of it, is there. `undefined`: it leaves none. */
+  readonly hasMark: HasMark | undefined
   /** It hands messages over to a branch. */
   readonly isBranch?: true
 }

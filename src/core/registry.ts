@@ -6,7 +6,7 @@ import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { isTextList } from '../wire/record.ts'
 import type { HandledSubjects } from '../inbox/inbox.ts'
-import { markOf, nthRunOf, onBranch } from '../once/handlers.ts'
+import { hasMarkOf, markOf, nthRunOf, onBranch } from '../once/handlers.ts'
 import type { Handler, Message } from './message.ts'
 import type { HandlerFilter } from './handler.ts'
 import { ownRetry } from './retry.ts'
@@ -46,6 +46,8 @@ export class Registry {
   readonly added: HandledSubjects[] = []
   /** Handlers that say themselves how long they are tried. */
   readonly ownRetries: Handler[] = []
+  /** Those that leave marks. */
+  readonly marking: Handler[] = []
   readonly #ownFields: FieldCatalogue
   readonly #more: Subjects | undefined
   readonly #branch: string | undefined
@@ -81,7 +83,17 @@ export class Registry {
     const run = isFunction(own) ? own : handle
     const mark = markOf(run)
     const retry = ownRetry(run)
-    const handler: Handler = { name: nameOf(run, method), run, wants, input: other?.input, retry, gather, mark }
+    const handler: Handler = {
+      name: nameOf(run, method),
+      run,
+      wants,
+      input: other?.input,
+      retry,
+      gather,
+      mark,
+      hasMark: hasMarkOf(run),
+    }
+    if (mark !== undefined) this.marking.push(handler)
     for (const key of keys) this.#subscribe(key, handler)
     this.added.push({ keys, filter, mark })
     if (retry !== undefined) this.ownRetries.push(handler)
@@ -141,7 +153,7 @@ export class Registry {
    */
   #runOf(handler: Handler, nth: number, marked: number): Handler {
     if (nth === 0 && marked === 0) return handler
-    const { name, run, wants, input, retry, gather } = handler
+    const { name, run, wants, input, retry, gather, hasMark } = handler
     const known = this.#runs.get(handler) ?? new Map<string, Handler>()
     this.#runs.set(handler, known)
     const which = `${nth} ${marked}`
@@ -150,7 +162,7 @@ export class Registry {
       const marking = nthRunOf(run, marked)
       const mark = markOf(run, marked)
       const nthInput = input && ((message: Message) => input(message, nth))
-      found = { name, run: isFunction(marking) ? marking : run, wants, input: nthInput, retry, gather, mark }
+      found = { name, run: isFunction(marking) ? marking : run, wants, input: nthInput, retry, gather, mark, hasMark }
       known.set(which, found)
     }
     return found

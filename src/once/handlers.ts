@@ -43,9 +43,13 @@ export interface OnceHandlers<Transaction> {
 /** Handlers that leave marks: by the function that the receiver gets, the name of the mark, and the same handler with another mark. */
 const marks = new WeakMap<object, Marked>()
 
+/** Whether the mark of this name is in the database: then the writes of that run are committed. Rejects when that cannot be known now. */
+export type HasMark = (mark: string, delivery: Delivery) => Promise<boolean>
+
 interface Marked {
   readonly of: string
   readonly name: string
+  readonly has: HasMark
   readonly withMark: (mark: string) => (...given: never[]) => unknown
 }
 
@@ -57,6 +61,9 @@ export function markOf(handler: object, nth: number = 0): string | undefined {
   const name = marks.get(handler)?.name
   return name === undefined || nth === 0 ? name : `${name}~${nth + 1}`
 }
+
+/** For a handler that leaves marks: asks for one of them. */
+export const hasMarkOf = (handler: object): HasMark | undefined => marks.get(handler)?.has
 
 /** The handler that leaves the mark of its `nth` run for one message. */
 export function nthRunOf(handler: object, nth: number): object {
@@ -71,17 +78,18 @@ export function nthRunOf(handler: object, nth: number): object {
 export function onBranch(handler: object, branch: string): object {
   const known = marks.get(handler)
   if (known?.of !== 'createOnce') return handler
-  return marked(known.of, known.name, (mark) => known.withMark(`${mark}@${branch}`))
+  const onIt = (mark: string): string => `${mark}@${branch}`
+  const has: HasMark = (mark, delivery) => known.has(onIt(mark), delivery)
+  return marked({ ...known, has, withMark: (mark) => known.withMark(onIt(mark)) })
 }
 
 /** Logs, metrics and operators call a handler by the name of its function. */
 function marked<Made extends (...given: never[]) => unknown>(
-  of: string,
-  name: string,
-  withMark: (mark: string) => Made,
+  about: Omit<Marked, 'withMark'> & { readonly withMark: (mark: string) => Made },
 ): Made {
+  const { name, withMark } = about
   const made = withMark(name)
-  marks.set(made, { of, name, withMark })
+  marks.set(made, about)
   return Object.defineProperty(made, 'name', { value: name })
 }
 
@@ -98,6 +106,7 @@ export function onceHandlers<Transaction>(
     deliveries: readonly Delivery[],
     handle: (transaction: Transaction, which?: readonly number[]) => unknown,
   ) => Promise<void>,
+  has: HasMark,
 ): OnceHandlers<Transaction> {
   function take(name: string): void {
     if (typeof name !== 'string' || !nameRule.test(name))
@@ -115,23 +124,18 @@ export function onceHandlers<Transaction>(
   return Object.assign(
     <What, Context extends Single>(name: string, handler: Handled<What, Context, Transaction>) => {
       take(name)
-      return marked(
-        of,
-        name,
-        (mark) => (what: What, context: Context) => run(mark, [context.delivery], (tx) => handler(what, context, tx)),
-      )
+      const withMark = (mark: string) => (what: What, context: Context) =>
+        run(mark, [context.delivery], (tx) => handler(what, context, tx))
+      return marked({ of, name, has, withMark })
     },
     {
       batch<What, Context extends Several>(name: string, handler: Handled<readonly What[], Context, Transaction>) {
         take(name)
-        return marked(
-          of,
-          name,
-          (mark) => (what: readonly What[], context: Context) =>
-            run(mark, context.deliveries, (tx, which) =>
-              handler(which === undefined ? what : what.filter((_, at) => which.includes(at)), context, tx),
-            ),
-        )
+        const withMark = (mark: string) => (what: readonly What[], context: Context) =>
+          run(mark, context.deliveries, (tx, which) =>
+            handler(which === undefined ? what : what.filter((_, at) => which.includes(at)), context, tx),
+          )
+        return marked({ of, name, has, withMark })
       },
     },
   )

@@ -63,13 +63,15 @@ describe.skipIf(!hasPostgres)('exactlyOnce', () => {
   })
 
   test.each([
-    ['all', ['first', 'second'], { handled: 1, dead: 0, replayed: [] }],
-    ['one', ['first'], { handled: 0, dead: 1, replayed: ['second 3'] }],
+    ['all', 3, ['first', 'second'], { handled: 1, dead: 0, replayed: [] }],
+    ['one', 3, ['first'], { handled: 0, dead: 1, replayed: ['second 3'] }],
+    ['all', 4, ['first', 'second'], { handled: 1, dead: 0, replayed: [] }],
+    ['one', 4, ['first'], { handled: 0, dead: 1, replayed: ['second 3'] }],
   ] as const)(
-    'a message with the marks of %s of its handlers, that three processes had in hand when they ended',
-    async (_, done, expected) => {
+    'a message with the marks of %s of its handlers, that %d processes had in hand when they ended',
+    async (_, processes, done, expected) => {
       await scene.pool.query(`CREATE OR REPLACE FUNCTION ${schema}.crashed() RETURNS trigger LANGUAGE plpgsql AS
-        $$ BEGIN NEW.deliveries := 3; NEW.done := '{${done.join(',')}}'; RETURN NEW; END $$`)
+        $$ BEGIN NEW.deliveries := ${processes}; NEW.done := '{${done.join(',')}}'; RETURN NEW; END $$`)
       await scene.pool.query(`CREATE TRIGGER crashed BEFORE INSERT ON ${schema}.waiting
         FOR EACH ROW EXECUTE FUNCTION ${schema}.crashed()`)
       const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })

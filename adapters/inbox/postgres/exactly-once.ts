@@ -1,6 +1,6 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Delivery } from '../../../src/observe/observer.ts'
-import { type OnceHandlers, onceHandlers } from '../../../src/once/handlers.ts'
+import { type HasMark, type OnceHandlers, onceHandlers } from '../../../src/once/handlers.ts'
 import { type Database, stateOf } from './client.ts'
 import type { Place } from './endings.ts'
 import { qualified } from './qualified.ts'
@@ -70,7 +70,13 @@ export function exactlyOnceIn<Transaction>(
     })
   }
 
-  return onceHandlers('exactlyOnce', names, once)
+  const has: HasMark = async (mark, { id }) => {
+    const inbox = marks()
+    const place = inbox.placeOf(id)
+    return place !== undefined && areThere(inbox.db, mark, [place])
+  }
+
+  return onceHandlers('exactlyOnce', names, once, has)
 }
 
 /** A database without the tables cannot be that of the inbox. */
