@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { setImmediate } from 'node:timers/promises'
+import { consoleLog } from '../src/base/log.ts'
 import { type Answer, type Refusal, success } from '../src/http/answers.ts'
 import { type Body, type Chunks, isGzip, readChunks, tooLarge } from '../src/http/body.ts'
 import type { PathTarget } from '../src/http/paths.ts'
@@ -127,7 +128,7 @@ export class NodeRequest implements Incoming {
 
   async #failed(error: unknown): Promise<void> {
     // What to do about `answering failed`: A fault of fleethook: report it to us.
-    console.error('fleethook: answering failed', failureDetails(error, false))
+    consoleLog.error('answering failed', failureDetails(error, false))
     await closeUnlessWhole(this.#incoming, this.#outgoing)
     this.#outgoing.writeHead(500).end()
   }

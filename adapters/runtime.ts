@@ -12,10 +12,12 @@ import {
   runtimeRefusals,
 } from '../src/hosting/drainable.ts'
 import { FleethookError } from '../src/base/errors.ts'
+import { consoleLog } from '../src/base/log.ts'
 import { checkOptions, type Rules } from '../src/base/options.ts'
 import { detachedContext, envOfRequest, type ExecutionContext } from '../src/hosting/execution-context.ts'
 import type { UnopenedInbox } from '../src/observe/stats.ts'
 import { type HostedReceiver, hostedBy } from '../src/receiver/hosted.ts'
+import { failureDetails } from '../src/reports/failure-details.ts'
 import { markStartupError } from './startup-errors.ts'
 import { type Certificate, createCertificate } from './certificate.ts'
 import { serveRules, type ServeOptions, type Signal, type TlsOptions, type TlsTexts } from './serve-options.ts'
@@ -241,7 +243,7 @@ async function start<Options extends ServeOptions>(
         say(`${signal}: taking no more messages${when}, finishing what was taken. A second signal ends at once.`)
         close(delayMs)
           // What to do about `stopping failed`: The error follows the text.
-          .catch((error: unknown) => console.error('fleethook: stopping failed', error))
+          .catch((error: unknown) => consoleLog.error('stopping failed', failureDetails(error, true)))
           .finally(() => {
             if (exit) endSoon()
           })

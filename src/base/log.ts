@@ -22,12 +22,26 @@ export interface Log {
 
 const silent = (): void => {}
 
+const { process: host }: typeof globalThis & { readonly process?: { readonly stderr?: { readonly isTTY?: boolean } } } =
+  globalThis
+
+/** One line for each call: as a person reads it in a terminal, and as JSON for a program that collects it. */
 const print =
   (level: 'warn' | 'error'): Log['warn'] =>
-  (message, details) =>
-    details ? console[level](`fleethook: ${message}`, details) : console[level](`fleethook: ${message}`)
+  (message, details = {}) => {
+    const text = `fleethook: ${message}`
+    const isForPeople = host?.stderr?.isTTY === true
+    const shown = Object.keys(details).length === 0 ? text : `${text} ${jsonLine(details)}`
+    console[level](
+      isForPeople ? shown : jsonLine({ time: new Date().toISOString(), level, message: text, ...details }),
+    )
+  }
 
-/** Prints warnings and errors to the console. It is the default of the option `log`. */
+/** What is no JSON, such as a `bigint` of a user's observer, must not lose the line. */
+const jsonLine = (value: Record<string, unknown>): string =>
+  JSON.stringify(value, (_, each: unknown) => (typeof each === 'bigint' || each instanceof Error ? String(each) : each))
+
+/** Prints warnings and errors to the console, one line for each, and as JSON where that is no terminal. It is the default of the option `log`. */
 export const consoleLog: Log = {
   debug: silent,
   info: silent,

@@ -62,6 +62,7 @@ const nothingLeft: readonly Left[] = []
 /** What follows a run that failed, as far as it is told. */
 interface FailedRun {
   readonly size: number
+  readonly seen: readonly unknown[] | undefined
   readonly isLast: boolean
   readonly limit: number
   readonly nextMs?: number
@@ -638,8 +639,9 @@ export class Core {
     if (asks?.kind === 'discard')
       this.options.reports.discarded(asks.reason, first?.event?.topic ?? '', attempts.length)
     if (failure === undefined || how === 'discarded' || first === undefined) return
+    const seen = attempts.length === size ? attempts.flatMap(({ message }) => message.seen) : undefined
     if (how === 'given-up') {
-      this.#tellFailed(handler, first, failure, { size, isLast: true, limit: first.attempt })
+      this.#tellFailed(handler, first, failure, { size, seen, isLast: true, limit: first.attempt })
       for (const { message } of attempts) message.failForGood(errorText(failure.error), [handler])
       return
     }
@@ -659,6 +661,7 @@ export class Core {
       const nextMs = size > 1 && !startsNoMore ? 0 : restMs
       this.#tellFailed(handler, first, failure, {
         size,
+        seen,
         isLast,
         limit: retry.attempts,
         nextMs,
@@ -708,7 +711,7 @@ export class Core {
 
   /** For the log and observers. */
   #tellFailed(handler: Handler, first: Message, { error }: NonNullable<Ran>, run: FailedRun): void {
-    const { size, isLast, limit, nextMs = 0, isCertain = false, isPaused = false } = run
+    const { size, seen, isLast, limit, nextMs = 0, isCertain = false, isPaused = false } = run
     const { event, id, attempt, trouble } = first
     const { clock, reports } = this.options
     if (event === undefined) return
@@ -720,6 +723,7 @@ export class Core {
       { id, attempt },
       {
         handler: handler.name,
+        seen,
         messages: handler.gather === undefined ? undefined : size,
         failures: isPaused ? (this.breakers.get(handler)?.failures ?? 0) : 0,
         nextAtMs: isLast ? undefined : clock.now() + nextMs,

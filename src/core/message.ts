@@ -120,6 +120,14 @@ export class Message implements MessageView {
     return this.crashes >= mostCrashes - 1
   }
 
+  /** What a handler gets of it, and of the state of its vehicle: an error can quote each part. */
+  get seen(): readonly unknown[] {
+    const { event, change } = this
+    const own =
+      event?.topic === 'malformed' ? [event.text] : [event?.vin, event?.raw, event?.topic === 'data' && event.data]
+    return [...own, change?.changes, change?.settled]
+  }
+
   get isOver(): boolean {
     return this.state === 'over'
   }

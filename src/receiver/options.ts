@@ -75,7 +75,8 @@ export interface ReceiverOptions<Bindings extends object = object, Fields extend
   readonly log?: Log
   /**
    * `true` logs the text of every error that a handler throws. The text can quote a payload. Default `false`: only errors with
-   * a string `code`, which come from the system, the network or a database, are logged with the first line of their text.
+   * a string `code`, which come from the system, the network or a database, are logged with the first line of their text. Of others, the log has
+   * the plain words that neither the message nor the state of its vehicle has.
    */
   readonly logErrorText?: boolean
   /**

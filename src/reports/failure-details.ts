@@ -5,8 +5,16 @@ import { escapeControls } from '../events/summarize.ts'
 /** The longest part of an error's text that a log line shows, in characters. */
 const mostText = 300
 
-/** What a log may show: name and place, and the first line of an error with a `code`. Others can quote a payload. */
-export function failureDetails(error: unknown, showText: boolean, vin?: string): Record<string, unknown> {
+/**
+ * What a log may show: name and place, and the first line of an error with a `code`. Others can quote a payload: of theirs, the plain words that are
+ * not in `seen`, which is all that the handler got. Without that, no word.
+ */
+export function failureDetails(
+  error: unknown,
+  showText: boolean,
+  vin?: string,
+  seen?: readonly unknown[],
+): Record<string, unknown> {
   try {
     if (error instanceof FleethookError) return { error: error.code, reason: withHint(error) }
     if (!(error instanceof Error))
@@ -21,8 +29,10 @@ export function failureDetails(error: unknown, showText: boolean, vin?: string):
     const told = inner !== undefined && cause !== undefined ? inner : code !== undefined || showText ? error : undefined
     return defined({
       error: /^[A-Z]\w{0,40}$/.test(error.name) ? error.name : 'Error',
+      text: told === undefined && seen !== undefined ? plainWords(error.message, seen) : undefined,
       code,
-      hint: code === undefined && !showText ? 'The option logErrorText shows the text of such errors.' : undefined,
+      hint:
+        code === undefined && !showText ? 'The option logErrorText shows the whole text of such errors.' : undefined,
       reason: told && shown(told.message, vin),
       cause,
       at: placeIn(error),
@@ -46,6 +56,41 @@ function shown(text: string, vin: string | undefined): string {
   const [line = ''] = text.split(/[\r\n]/, 1)
   const anonymous = vin === undefined || vin.length < 5 ? line : line.replaceAll(vin, `…${vin.slice(-4)}`)
   return escapeControls(anonymous.length > mostText ? `${anonymous.slice(0, mostText)}…` : anonymous)
+}
+
+/** A word of a language, or a name in code, and what may stand around it. Numbers, ids, addresses and keys are none, and what is longer may be a key. */
+const plainWord = /^["'`(\[{]*[A-Za-z]{1,11}(?:['\u2019][a-z]{1,2})?["'`)\]}]*[.,:;!?]*$/
+
+/** The first line of a text, with `…` for each word that is no plain one, or that was seen in a value. */
+function plainWords(text: string, seen: readonly unknown[]): string | undefined {
+  const [line = ''] = text.slice(0, mostText).split(/[\r\n]/, 1)
+  const words = line.split(/\s+/).filter((word) => word !== '')
+  if (!words.some((word) => plainWord.test(word))) return undefined
+  const texts = textsOf(seen)
+  const isQuoted = (word: string): boolean => {
+    const bare = lettersOf(word)
+    // A short one is in every text.
+    return texts.some((each) =>
+      bare.length < 3 ? each.split(/[^a-z]+/).includes(bare) : lettersOf(each).includes(bare),
+    )
+  }
+  const shownWords = words.map((word) => (plainWord.test(word) && !isQuoted(word) ? word : '…'))
+  return shownWords.filter((word, at) => word !== '…' || shownWords[at - 1] !== '…').join(' ')
+}
+
+const lettersOf = (text: string): string => text.toLowerCase().replaceAll(/[^a-z]/g, '')
+
+/** What has text, in lower case: values, and names that no catalogue has. */
+function textsOf(seen: readonly unknown[]): readonly string[] {
+  const texts = new Set<string>()
+  const note = (name: string, value: unknown): unknown => {
+    if (typeof value === 'string') texts.add(value.toLowerCase())
+    if (!/^(?:[A-Z][A-Za-z\d]{1,40}|\d*|vin|createdAt|data|state|errors|alerts|value|name)$/.test(name))
+      texts.add(name.toLowerCase())
+    return value
+  }
+  JSON.stringify(seen, note)
+  return [...texts]
 }
 
 /** File, line and column of the innermost frame. A stack begins with the message, which can look like frames. */

@@ -36,6 +36,8 @@ interface FailedRun {
   /** No run begins after this time, in milliseconds since the epoch. `Infinity`: no limit. */
   readonly untilMs: number
   readonly handler: string
+  /** All that the handler got. `undefined`: some of it is gone. */
+  readonly seen: readonly unknown[] | undefined
   readonly messages?: number | undefined
   /** More than 0 when the handler's circuit breaker is open after this failure: the number of failures in a row. */
   readonly failures: number
@@ -176,7 +178,7 @@ export class Reports {
   }
 
   failed(error: unknown, event: FleetEvent | MalformedBody, { id, attempt }: FailedDelivery, run: FailedRun): void {
-    const { handler, messages, failures, nextAtMs, limit, untilMs } = run
+    const { handler, messages, failures, nextAtMs, limit, untilMs, seen } = run
     const vin = vinOfEvent(event)
     const details = {
       handler,
@@ -186,7 +188,7 @@ export class Reports {
       next: nextAtMs === undefined ? 'none' : iso(nextAtMs),
       until: untilMs === Infinity || nextAtMs === undefined ? undefined : iso(untilMs),
       messages,
-      ...this.#where(error, vin),
+      ...this.#where(error, vin, seen),
     }
     // What to do about `a handler for … failed`: See [the line explained](handlers.md#what-the-log-says).
     const line = `a handler for ${messages === undefined ? event.topic : `a batch of ${event.topic}`} failed`
@@ -252,8 +254,8 @@ export class Reports {
     this.#say.error(line, {}, undefined, { messages })
   }
 
-  #where(error: unknown, vin?: string): Record<string, unknown> {
-    return failureDetails(error, this.#settings.logErrorText, vin)
+  #where(error: unknown, vin?: string, seen?: readonly unknown[]): Record<string, unknown> {
+    return failureDetails(error, this.#settings.logErrorText, vin, seen)
   }
 
   #sayPaused(handler: string, details: Record<string, unknown>): void {

@@ -1,5 +1,5 @@
 import { postgresInbox } from 'fleethook/inbox/postgres'
-import { Discard } from 'fleethook'
+import { Discard, vehicles } from 'fleethook'
 import { describe, expect, test } from 'vitest'
 import { turn } from './fake-clock.ts'
 import { data, scene, state } from './scene.ts'
@@ -127,6 +127,43 @@ describe('a line about a handler that failed', () => {
     ...[coded('quoted', 7), coded('quoted', '{"vin":1}')],
   ])('has no text of %o', async (error) => {
     expect(await failing(() => error)).not.toHaveProperty('reason')
+  })
+})
+
+describe('the text of an error without a code', () => {
+  const seen = { ...data(vin, 81, { DestinationName: 'Rue Lepic', DetailedChargeState: 'Charging' }) }
+  test.each([
+    ['is there in plain words', 'the database is gone, try later.', 'the database is gone, try later.'],
+    ['has the names of code', "Cannot read properties of undefined (reading 'rows')", undefined],
+    [
+      'has no number, address, id or key',
+      'no row 81.5 for a@b.example at https://x.example/k3y?t=abc',
+      'no row … for … at …',
+    ],
+    ['has nothing of the message', `no charger in Lepic for ${vin}, it is charging`, 'no charger in … for … it is …'],
+    ['has only its first line', 'no row\nand more', 'no row'],
+    ['has no word that may be a key', 'wrong key abcdefghijklmnop', 'wrong key …'],
+    ['is left out when it is nothing else', `{"vin":"${vin}"}`, null],
+  ])('%s', async (_, message, expected) => {
+    const { receiver, send, lines } = scene()
+    receiver.on('data', () => Promise.reject(new Error(message)))
+    await send(seen)
+    const line = details(lines, 'a handler for data failed')
+    expect(line['error']).toBe('Error')
+    expect(line['text'] ?? null).toBe(expected === undefined ? message : expected)
+    expect(line).not.toHaveProperty('reason')
+  })
+
+  test('has nothing that the vehicle sent before, nor that another message of a batch has', async () => {
+    const { receiver, send, lines, clock } = scene({ parts: [vehicles({ fields: ['DestinationName'] })] })
+    await send(data(vin, 1, { DestinationName: 'Lepic' }))
+    receiver.on('data', { vins: [vin] }, () => Promise.reject(new Error('no charger in Lepic')))
+    receiver.batch('data', { size: 2, withinMs: 5 }, () => Promise.reject(new Error('not in Paris or in Bonn')))
+    await send(data(vin, 2))
+    expect(details(lines, 'a handler for data failed')['text']).toBe('no charger in …')
+    await send([data('B', 1, { DestinationName: 'Paris' }), data('C', 1, { DestinationName: 'Bonn' })])
+    await clock.advance(5)
+    expect(details(lines, 'a handler for a batch of data failed')['text']).toBe('not in … or in …')
   })
 })
 

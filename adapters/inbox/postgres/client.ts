@@ -199,8 +199,8 @@ const readOnly = [
   'Connect to the primary.',
 ] as const
 const noAccess = 'Check the user, the password and the database in the address (DATABASE_URL), and pg_hba.conf.'
-const starting = ['Postgres is starting, stopping or recovering.', 'The inbox continues by itself.'] as const
-const goesOn = 'A receiver that runs continues by itself.'
+const goesOn = 'A receiver that runs continues by itself; one that could not start has to be started again.'
+const starting = ['Postgres is starting, stopping or recovering.', goesOn] as const
 const advice: Readonly<Record<string, readonly [message: string, hint: string]>> = {
   '42P01': missing,
   '3F000': missing,
@@ -218,7 +218,7 @@ const advice: Readonly<Record<string, readonly [message: string, hint: string]>>
     'Another session has locked a row of the inbox.',
     'End its transaction: see pg_stat_activity and pg_locks.',
   ],
-  '53100': ['The disk of Postgres is full.', 'Make room. The inbox continues by itself.'],
+  '53100': ['The disk of Postgres is full.', `Make room. ${goesOn}`],
   '53300': [
     // What to do: Make pools smaller, or put a pooler in front.
     'Postgres has no connection left: all of `max_connections` are in use.',

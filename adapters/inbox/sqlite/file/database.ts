@@ -246,9 +246,12 @@ export function failureOf(error: unknown, path: string): FleethookError {
 const rowRefused = (path: string, why: string, cause: unknown): FleethookError =>
   new FleethookError('message_refused', `The inbox ${path} refuses a row: ${why}.`, { cause })
 
+/** True when the inbox is open, and when its process ends because it could not open it. */
+export const goesOn = 'A receiver that runs continues by itself; one that could not start has to be started again.'
+
 export function diskFull(path: string, why: string, cause?: unknown): FleethookError {
   return new FleethookError('inbox_full', `The disk of the inbox ${path} is full: ${why}.`, {
-    hint: 'Free some space on the disk, or raise its quota. The inbox continues by itself.',
+    hint: `Free some space on the disk, or raise its quota. ${goesOn}`,
     cause,
   })
 }

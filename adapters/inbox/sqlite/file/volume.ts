@@ -2,7 +2,7 @@ import { appendFileSync, existsSync, rmSync, statfsSync, statSync, truncateSync 
 import { dirname, resolve } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { FleethookError } from '../../../../src/base/errors.ts'
-import { isOutOfSpace, pageBytes as newPageBytes } from './database.ts'
+import { goesOn, isOutOfSpace, pageBytes as newPageBytes } from './database.ts'
 import { type Statements, valueOf } from './schema.ts'
 
 /** The space that a message takes beside its text: its row in `pending`, its columns, its share of the pages. */
@@ -220,7 +220,7 @@ export function budgetUsed(path: string, maxBytes: number, pendingBytes: number)
   return new FleethookError(
     'inbox_full',
     `The inbox ${path} has used up its \`maxBytes\` (${maxBytes}); pending messages take ${pendingBytes} bytes.`,
-    { hint: 'Make the handlers faster, or raise `maxBytes`. The inbox continues by itself.' },
+    { hint: `Make the handlers faster, or raise \`maxBytes\`. ${goesOn}` },
   )
 }
 
