@@ -45,6 +45,7 @@ export function defineTail(command: Command): void {
     async ({ operator, isJson, asking }, { last, vin, topic, errors, follow: isLive, to, auth, dotenv }) => {
       const ended = new AbortController()
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort())
+      await sayWhatIsUnheard(operator)
       if (to !== undefined)
         return postOn(operator, { to, auth, dotenv, isJson, which: defined({ vin, topic }) }, ended.signal)
       const show = isJson ? showJson : showLines(colorsFor(process.stdout), asking)
@@ -68,6 +69,22 @@ export function defineTail(command: Command): void {
       return true
     },
     'receiver',
+  )
+}
+
+const sharing = z.looseObject({
+  inbox: z.looseObject({ isShared: z.optional(z.boolean()) }),
+  backlog: z.optional(z.looseObject({ processes: z.optional(z.number()) })),
+})
+
+/** A feed is that of one process. Where several share an inbox, each has a part of the messages. */
+async function sayWhatIsUnheard(operator: Operator): Promise<void> {
+  const { data } = sharing.safeParse(await operator.ask('GET', '/stats').catch(() => undefined))
+  if (data?.inbox.isShared !== true) return
+  const { processes } = data.backlog ?? {}
+  const others = processes === undefined ? 'others' : `others: ${processes} processes run handlers`
+  console.error(
+    `The process that answers shares its inbox with ${others}. Only what happens in it is heard, so messages that others take are missing here. Run the command for each process, with its own --url.`,
   )
 }
 

@@ -26,6 +26,8 @@ export interface MissingField {
 export interface InboxStats {
   /** The space that it takes on the disk or in memory. */
   readonly bytes?: number
+  /** Other processes take messages into it, too: what happens there, this process does not hear. */
+  readonly isShared?: boolean
   /** The most messages that can wait or be claimed. Left out when there is no such limit. */
   readonly mostMessages?: number
   /** How much of its limits, or of its disk, the messages take that wait or are claimed, from 0 to 1: at 1, it refuses. */

@@ -92,7 +92,7 @@ function statsOf({ parts, core, inbox, gaps, isHere, isDraining }: Intake): Stat
     pending,
     backlog: isHere ? own : overall?.backlog,
     failing: overall?.failing ?? (inbox.handsOut === 'elsewhere' ? undefined : failingOf(failingIn(core), false)),
-    inbox: figures,
+    inbox: (inbox.handsOut ?? 'here') === 'here' ? figures : { ...figures, isShared: true },
     running: core.lifecycle.running,
     lanes: core.lanes.size,
     paused: [...core.breakers].flatMap(([{ name }, { sinceMs, nextTryMs }]) =>

@@ -1,6 +1,10 @@
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { createReceiver, memoryInbox } from 'fleethook'
+import { serve } from 'fleethook/node'
+import { operatorRoutes } from 'fleethook/operator'
+import { Hono } from 'hono'
 import { expect, onTestFinished, test } from 'vitest'
 import { start } from '../cli/command.ts'
 import { endpoint } from '../cli/endpoint.ts'
@@ -165,3 +169,36 @@ test('with options that say what happened before, it is bad usage', async () => 
   expect(status).toBe(2)
   expect(stderr).toContain("option '--to <url>' cannot be used with option '-n, --last <n>'")
 })
+
+test(
+  'says at the start that it hears only one of several processes with the same inbox',
+  { timeout: 180_000 },
+  async () => {
+    const backlog = { messages: 0, processes: 2 }
+    const shared = createReceiver({
+      secret,
+      inbox: (settings) => ({
+        ...memoryInbox()(settings),
+        handsOut: 'shared',
+        overall: () => ({ backlog, failing: undefined }),
+      }),
+    })
+    const alone = createReceiver({ secret })
+    const local = await endpoint()
+    onTestFinished(() => local[Symbol.asyncDispose]())
+    for (const [receiver, unheard] of [
+      [shared, 1],
+      [alone, 0],
+    ] as const) {
+      const app = new Hono().route('/operator', operatorRoutes(receiver, { secret: 'the-operator' }))
+      const server = await serve(app, { port: 0, hostname: '127.0.0.1', signals: [], announce: false })
+      onTestFinished(() => server.close().then(() => {}))
+      const { said } = await listens(server.url, local.url)
+      expect(
+        said.filter((line) =>
+          /shares its inbox with others: 2 processes .* Only what happens in it is heard/.test(line),
+        ),
+      ).toHaveLength(unheard)
+    }
+  },
+)
