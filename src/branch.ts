@@ -9,7 +9,8 @@ import { checkOptions, defined, required, type Rule, type Rules, wholeNumber } f
 import type { ReceiverPart } from './core/part.ts'
 import type { BuiltInFields, FieldCatalogue, FieldName } from './events/fields.ts'
 import { DeliveryIds } from './inbox/delivery-id.ts'
-import type { InboxFactory } from './inbox/inbox.ts'
+import { noRequest } from './hosting/execution-context.ts'
+import type { InboxFactory, InboxGap } from './inbox/inbox.ts'
 import type { VehiclesPart } from './parts/vehicles.ts'
 import { assemble } from './receiver.ts'
 import { Branches } from './branch/branches.ts'
@@ -101,7 +102,8 @@ export function branch<
     throw new FleethookError('option_invalid', `The receiver has a branch \`${options.name}\` already.`, {
       hint: 'Give each branch its own name.',
     })
-  const branches = behind.branches instanceof Branches ? behind.branches : new Branches(behind.byName)
+  const branches =
+    behind.branches instanceof Branches ? behind.branches : new Branches(behind.byName, front.settings.clock)
   const problem = problemOf(front.settings.inbox, settings.inbox, branches.places)
   if (problem !== undefined)
     throw new FleethookError('option_invalid', `Option \`inbox\` of branch ${problem.what}`, problem)
@@ -117,7 +119,12 @@ export function branch<
   const place = placeOf(front.settings.inbox, settings.inbox)
   if (place !== undefined) branches.places.add(place)
   if (settings.inbox.file !== undefined) settings.files.add(settings.inbox.file)
-  branches.add(options.name, { branch: own, failed, handOver: handOver.early }, behind.opened)
+  // One in memory lacks everything after a crash, and gets the gap of its receiver.
+  const hasAll = (): boolean =>
+    intake.durability === 'memory' || (intake.isReady && handOver.hasPutAll && intake.gaps.open.size === 0)
+  const noteGap = (gap: InboxGap): void => intake.gaps.note(gap, noRequest)
+  const { name } = options
+  branches.add(name, { name, branch: own, failed, hasAll, noteGap, handOver: handOver.early }, behind.opened)
   registry.addBranch({
     name: `branch ${options.name}`,
     run: (take) => (typeof take === 'function' ? take() : undefined),

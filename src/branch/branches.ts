@@ -1,15 +1,21 @@
 import type { DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
 import type { Message } from '../core/message.ts'
 import { erasedIn, type Forgotten } from '../observe/dead-letters.ts'
-import type { InboxMessage } from '../inbox/inbox.ts'
+import type { Clock } from '../base/clock.ts'
+import type { InboxGap, InboxMessage, OwedBranch } from '../inbox/inbox.ts'
 import type { BranchBehind } from '../observe/observer.ts'
 import type { Stats } from '../observe/stats.ts'
 import type { Behind, BranchesBehind } from '../receiver/intake.ts'
 
 interface Joined {
+  readonly name: string
   readonly branch: BranchBehind
   /** Its inbox could not be opened. The next message tries again. */
   readonly failed: (error: unknown) => void
+  /** It is open, and has all that was handed over, and events for its gaps. */
+  readonly hasAll: () => boolean
+  /** Messages may be missing on the branch. */
+  readonly noteGap: (gap: InboxGap) => void
   /** The receiver has put the message into its inbox, and no handler has run for it. */
   readonly handOver: (given: Message, message: InboxMessage) => Promise<void> | undefined
 }
@@ -20,15 +26,43 @@ export class Branches implements BranchesBehind {
   /** Where they keep messages: the files, or the schemas. */
   readonly places: Set<string> = new Set()
   readonly #joined: Joined[] = []
+  readonly #clock: Clock
+  /** By name: since when a branch lacks messages. */
+  readonly #owedSinceMs = new Map<string, number>()
 
-  constructor(byName: Behind['byName']) {
+  constructor(byName: Behind['byName'], clock: Clock) {
     this.#byName = byName
+    this.#clock = clock
   }
 
   add(name: string, joined: Joined, opened: OpenOptions | undefined): void {
     this.#byName.set(name, joined.branch)
     this.#joined.push(joined)
     if (opened !== undefined) void joined.branch.open(opened).catch(joined.failed)
+  }
+
+  /** The receiver is done with messages that a branch lacks when that is not open, or is slow. Only the receiver's inbox can say so after a crash. */
+  owed(): readonly OwedBranch[] {
+    return this.#joined.flatMap(({ name, hasAll }) => {
+      if (hasAll()) {
+        this.#owedSinceMs.delete(name)
+        return []
+      }
+      const sinceMs = this.#owedSinceMs.get(name) ?? this.#clock.now()
+      this.#owedSinceMs.set(name, sinceMs)
+      return [{ branch: name, sinceMs }]
+    })
+  }
+
+  missed(owed: readonly OwedBranch[]): void {
+    for (const { branch, sinceMs } of owed)
+      for (const { name, noteGap } of this.#joined) {
+        if (name !== branch) continue
+        // What this process has just written is no gap.
+        if (sinceMs === this.#owedSinceMs.get(name)) continue
+        this.#owedSinceMs.set(name, sinceMs)
+        noteGap({ reason: 'restarted', fromMs: sinceMs })
+      }
   }
 
   open(options: OpenOptions): void {

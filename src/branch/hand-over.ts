@@ -84,6 +84,11 @@ export class HandOver {
     return undefined
   }
 
+  /** Nothing is on its way to the branch. */
+  get hasPutAll(): boolean {
+    return this.#bytes === 0 && this.#group === undefined
+  }
+
   #gather(given: Message, message: InboxMessage): Promise<void> {
     const group = (this.#group ??= this.#newGroup())
     group.messages.push([given, message])

@@ -89,6 +89,13 @@ export interface KeptGap extends InboxGap {
   readonly missed: number
 }
 
+/** A branch that lacks messages of its receiver, if the process ends now: its inbox is not open, or has not taken all that was handed over. */
+export interface OwedBranch {
+  readonly branch: string
+  /** Milliseconds since the epoch. */
+  readonly sinceMs: number
+}
+
 /** See `Inbox.settle`. */
 export type Settled = void | 'done'
 
@@ -98,6 +105,8 @@ export interface Opened {
   readonly lastId?: string | undefined
   /** Where messages may be missing: nobody listened, an earlier process refused messages, or they cannot be read. */
   readonly gaps?: readonly InboxGap[] | undefined
+  /** What `InboxSettings.owed` returned before the earlier process ended. */
+  readonly owed?: readonly OwedBranch[] | undefined
   /**
    * Messages that are settled or given up, and that stored states of vehicles may lack, in the order of ids, in pages. Only from an
    * inbox with `vehicles`, and only when the receiver uses them. Read once, before `waiting`. Default: none.
@@ -425,6 +434,8 @@ export interface InboxSettings {
   readonly onGap?: (gap: InboxGap) => void
   /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */
   readonly openGaps?: () => readonly KeptGap[]
+  /** Branches that lack messages now, for an inbox that `keepsGaps`: it stores them at `open`, before it takes messages, and then as the gaps. */
+  readonly owed?: () => readonly OwedBranch[]
   /** What operators may ask of the receiver, for an inbox through which they can reach it. Not to be used before `open`. */
   readonly operator?: () => OperatorApi
 }

@@ -20,6 +20,7 @@ import {
   type Inbox,
   type InboxFactory,
   type InboxMessage,
+  type OwedBranch,
   RefusedElsewhere,
   refusingMs,
   type Waiting,
@@ -42,6 +43,10 @@ export interface Behind {
 
 /** All of them. What they need is in `src/branch`, so who has none does not bundle it. */
 export interface BranchesBehind {
+  /** Those that lack messages of the receiver, if the process ends now. */
+  owed(): readonly OwedBranch[]
+  /** An earlier process ended while these lacked messages: a gap of theirs says so. */
+  missed(owed: readonly OwedBranch[]): void
   open(options: OpenOptions): void
   /** Resolves when each of them is open, or could not be opened. */
   whenOpen(options: OpenOptions): Promise<unknown>
@@ -181,6 +186,7 @@ export class Intake {
         if (this.#isRecovered) reports.refusals.flush()
         return gaps.list()
       },
+      owed: () => parts.behind.branches?.owed() ?? [],
       operator: () => this.operator,
     })
     this.inbox = inbox
@@ -446,11 +452,12 @@ export class Intake {
 
   async #begin(options?: OpenOptions): Promise<void> {
     const { receipts, reports, settings } = this.parts
-    const { lastId, gaps = [], waiting, unapplied, gapsKnown } = await this.inbox.open(options)
+    const { lastId, gaps = [], owed = [], waiting, unapplied, gapsKnown } = await this.inbox.open(options)
     const { handsOut, watchesTime, takesNone } = this.inbox
     const { branches } = this.parts.behind
     const [forward] = this.parts.registry.ownRetries
     if (settings.branch === undefined && forward !== undefined) reports.noteForward(forward.name)
+    branches?.missed(owed)
     if (branches !== undefined && this.durability !== 'memory' && settings.inbox.place === undefined) {
       this.#turnsFrom = resolvedOr(branches.whenOpen(options ?? {}), settings.clock, branchesMs)
       void this.#turnsFrom.then(() => (this.#turnsFrom = undefined))

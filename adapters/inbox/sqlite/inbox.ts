@@ -154,6 +154,7 @@ export class SqliteInbox implements Inbox {
       lastId,
       unapplied: states && this.#unapplied(found.vehicles),
       gaps: gapsOf(found, settings.clock.now()),
+      owed: found.owed,
       waiting: this.#waitingAfter(-1),
     }
   }

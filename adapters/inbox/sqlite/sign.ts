@@ -6,11 +6,12 @@ import type { SignOfLife } from './file/interface.ts'
 
 /** What this process writes into the file to say that it lives. */
 export function signOfLife(settings: InboxSettings, believed: BelievedTime): SignOfLife {
-  const { clock, openGaps, keepsVehicles, files, givesWay: isBranch } = settings
+  const { clock, openGaps, owed, keepsVehicles, files, givesWay: isBranch } = settings
   const uptimeMs = clock === systemClock ? machineUptimeMs() : Math.floor(elapsedMs(clock))
   believed.now()
   const gaps = openGaps?.()
-  return { nowMs: clock.now(), believed: believed.state, uptimeMs, gaps, keepsVehicles, files: files?.(), isBranch }
+  const own = { gaps, owed: owed?.(), keepsVehicles, files: files?.(), isBranch }
+  return { nowMs: clock.now(), believed: believed.state, uptimeMs, ...own }
 }
 
 /**

@@ -48,6 +48,7 @@ import {
   heldVehicles,
   noteSign,
   noteStart,
+  owedIn,
   removeReported,
 } from './signs.ts'
 import { releaseReserve, spaceFor, walPagesFor } from './volume.ts'
@@ -371,7 +372,7 @@ export class SqliteFile implements InboxFile {
     statements: Statements,
     sign: SignOfLife,
     options: OpenOptions,
-  ): Pick<OpenedFile, 'lastId' | 'gaps' | 'unclean' | 'believed'> {
+  ): Pick<OpenedFile, 'lastId' | 'gaps' | 'owed' | 'unclean' | 'believed'> {
     const { isVisit = false } = this.#settings
     const state = statements.state.get() ?? {}
     const believed = believedIn(state)
@@ -383,7 +384,7 @@ export class SqliteFile implements InboxFile {
     const gaps = statements.gaps.all().map(gapOf)
     this.#holdsGaps = gaps.length > 0
     const ids = [newest?.['id'], state['last_id']].filter((id) => typeof id === 'string')
-    return { lastId: ids.toSorted().at(-1), gaps, unclean: this.#hasSuspects, believed }
+    return { lastId: ids.toSorted().at(-1), gaps, owed: owedIn(statements), unclean: this.#hasSuspects, believed }
   }
 
   #figures(statements: Statements): FileFigures {

@@ -8,6 +8,7 @@ import type {
   InboxMessage,
   KeptGap,
   ListedMessage,
+  OwedBranch,
   Selection,
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
@@ -69,6 +70,8 @@ export interface SignOfLife {
   readonly uptimeMs?: number | undefined
   /** The gaps that no stored event reports. Left out: those in the file stay. */
   readonly gaps?: readonly KeptGap[] | undefined
+  /** The branches that lack messages. Left out: those in the file stay. */
+  readonly owed?: readonly OwedBranch[] | undefined
   /** Whether the receiver keeps states of vehicles. Used at `open`. */
   readonly keepsVehicles?: boolean | undefined
   /** The files of the receiver and its branches. Left out: only this one. */
@@ -125,6 +128,7 @@ export interface OpenedFile extends FileFigures {
   /** The time that an earlier process believed. */
   readonly believed: Believed | undefined
   readonly gaps: readonly InboxGap[]
+  readonly owed: readonly OwedBranch[]
   readonly messages: number
   readonly bytes: number
   /** A process ended without `close` and left messages. Its last claims may be missing in the file. */

@@ -114,7 +114,9 @@ const additions = `
   -- The files of branches of this receiver. One that it no longer has stays here while messages wait there.
   CREATE TABLE IF NOT EXISTS branches (file TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
   -- Vehicles that are erased, until no byte of them is left.
-  CREATE TABLE IF NOT EXISTS erasing (vin TEXT PRIMARY KEY, steps INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID`
+  CREATE TABLE IF NOT EXISTS erasing (vin TEXT PRIMARY KEY, steps INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
+  -- Branches that lack messages from this time on, because their inboxes are not open, or have not taken all.
+  CREATE TABLE IF NOT EXISTS owed (branch TEXT PRIMARY KEY, from_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID`
 
 /** The columns of each table, as rows are copied from one file to another. */
 export const columnsOf = {
@@ -254,6 +256,9 @@ const statements = {
   addGap: 'INSERT INTO holes (reason, from_ms, to_ms, vin, missed) VALUES (?, ?, ?, ?, ?)',
   removeGap: 'DELETE FROM holes WHERE reason = ? AND vin IS ? AND from_ms >= ? AND ifnull(to_ms, 0) <= ?',
   removeGaps: 'DELETE FROM holes',
+  owed: 'SELECT branch, from_ms FROM owed',
+  addOwed: 'INSERT OR IGNORE INTO owed (branch, from_ms) VALUES (?, ?)',
+  removeOwed: 'DELETE FROM owed',
   removeGapOfStop: `DELETE FROM holes WHERE number = (SELECT max(number) FROM holes) AND reason = 'stopped' AND from_ms = ?`,
   oldest: 'SELECT min(place) AS place FROM pending',
   countDead: 'SELECT count(*) AS messages FROM dead',

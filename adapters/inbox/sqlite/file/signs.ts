@@ -1,6 +1,7 @@
 import type { Believed } from '../../../../src/base/believed-time.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
+import type { OwedBranch } from '../../../../src/inbox/inbox.ts'
 import type { OpenedVehicles, SignOfLife, StoredMessage } from './interface.ts'
 import { downtimeOf, type SqlRow, type Statements } from './schema.ts'
 
@@ -12,7 +13,11 @@ export const closedWithSuspects = 3
 
 /** Writes the sign of life and the gaps together: the gap of a crash begins there and does not cover earlier refusals. */
 export function noteSign(statements: Statements, closed: number, sign: SignOfLife): void {
-  const { nowMs, uptimeMs, gaps, believed } = sign
+  const { nowMs, uptimeMs, gaps, owed, believed } = sign
+  if (owed !== undefined) {
+    statements.removeOwed.run()
+    noteOwed(statements, sign)
+  }
   if (gaps !== undefined) {
     statements.removeGaps.run()
     for (const { reason, fromMs, toMs, vin, missed } of gaps)
@@ -21,6 +26,15 @@ export function noteSign(statements: Statements, closed: number, sign: SignOfLif
   const left = believed ?? believedIn(statements.state.get() ?? {})
   statements.setState.run(closed, nowMs, uptimeMs ?? null, left?.knownMs ?? null, left?.doubtedMs ?? null)
 }
+
+/** A branch that is there already is owed messages for longer. */
+function noteOwed(statements: Statements, { owed = [] }: SignOfLife): void {
+  for (const { branch, sinceMs } of owed) statements.addOwed.run(branch, sinceMs)
+}
+
+/** The branches that lacked messages when the last process ended. */
+export const owedIn = (statements: Statements): readonly OwedBranch[] =>
+  statements.owed.all().map(({ branch, from_ms: fromMs }) => ({ branch: String(branch), sinceMs: Number(fromMs) }))
 
 /** What an earlier process believed. Files of earlier releases have only its last sign of life. */
 export function believedIn(state: SqlRow): Believed | undefined {
@@ -34,6 +48,7 @@ export function noteStart(statements: Statements, state: SqlRow, sign: SignOfLif
   const aliveMs = Number(state['alive_at'] ?? 0)
   const isUsed = aliveMs > 0
   statements.removeGapOfStop.run(aliveMs)
+  noteOwed(statements, sign)
   const { fromMs, toMs } = downtimeOf(state, sign)
   const wasHeld = options.listeningWasKept === true && toMs - fromMs <= heldMs
   if (state['closed'] === 0) statements.addGap.run('restarted', fromMs, toMs, null, 0)
