@@ -10,6 +10,7 @@ const source: { fields: Record<string, unknown> } = JSON.parse(readFileSync(path
 test.each([
   ['built-in', 'src/events/catalogue.generated.ts'],
   ['wrappers', 'src/wire/wrappers.generated.ts'],
+  ['limits', 'src/events/limits.generated.ts'],
 ] as const)('the %s module is what the committed script generates', async (kind, file) => {
   expect(await catalogueModule(source, kind, path(file))).toBe(readFileSync(path(file), 'utf8'))
 })
@@ -98,6 +99,16 @@ export const fields = {
   Mode: { enum: ['Unknown', 'Off', 'On'], prefix: 'Mode' },
 } as const satisfies FieldCatalogue
 `,
+    )
+  })
+
+  test('with what physics allows for its values', async () => {
+    const given = { Tank: { type: 'float', limits: { least: 0, most: 80 } }, Site: { type: 'location', limits: {} } }
+    const module = await catalogueModule(given, 'own', path('fields.ts'))
+    expect(module).toContain('  Tank: { number: { least: 0, most: 80 } },\n  Site: { location: {} },\n')
+    const text = { Name: { type: 'string', limits: { least: 0 } } }
+    await expect(catalogueModule(text, 'own', path('fields.ts'))).rejects.toThrow(
+      'Only a number or a location has limits.',
     )
   })
 
