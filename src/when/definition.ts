@@ -1,6 +1,6 @@
 import { checkOption, checkOptions, isObject, required, type Rule } from '../base/options.ts'
 import { type Law, lawOf } from '../events/laws.ts'
-import { type Condition, membersOfEpisode } from '../vehicles/edge.ts'
+import { type Condition, membersOfEpisode, type Trace } from '../vehicles/edge.ts'
 import { markOf } from '../vehicles/edge-index.ts'
 import { Slots } from '../vehicles/state.ts'
 import { checkConditions, invalid, isName } from './conditions.ts'
@@ -58,6 +58,9 @@ export interface Definition {
   readonly fields: readonly string[]
   /** Those of conditions. */
   readonly deciding: ReadonlySet<string | number>
+  /** The conditions that change with time, and what conditions remember. */
+  readonly timed: readonly Condition[]
+  readonly traces: readonly Trace[]
   /** What physics allows for a field. */
   readonly laws: ReadonlyMap<string, Law>
   /** The fields whose counters have a line. */
@@ -98,7 +101,10 @@ export function definitionOf(name: string, options: EpisodeOptions): Definition 
   // Differs for another definition, and for other laws. The number: for what an older version wrote.
   const shape = markOf(JSON.stringify([3, ...said]))
   const [slots, deciding] = [new Slots({ fields }), new Set(needed)]
-  return { name, during, until, splits, ...times, measures, fields, deciding, laws, counters, slots, shape }
+  const timed = conditions.filter(({ changesAt }) => changesAt !== undefined)
+  const traces = conditions.flatMap((condition) => condition.traces ?? [])
+  const read = { measures, fields, deciding, timed, traces, laws, counters, slots, shape }
+  return { name, during, until, splits, ...times, ...read }
 }
 
 /** The law of each field: that of the catalogue, or for a field that is measured as a counter, that it only grows. */

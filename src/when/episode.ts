@@ -38,9 +38,9 @@ const signMs = 60_000
  *
  * @example
  * ```ts
- * import { any, episode, is, path, span } from 'fleethook/when'
+ * import { drives, episode, path, span } from 'fleethook/when'
  * export const trip = episode('trip', {
- *   during: any(is('Gear', 'D'), is('Gear', 'R'), is('Gear', 'N')),
+ *   during: drives(),
  *   joins: { minutes: 3 }, silence: { hours: 1 },
  *   measures: { odometer: span('Odometer'), energy: span('EnergyRemaining'), route: path() },
  * })
@@ -53,6 +53,7 @@ export function episode<const Of extends Measures>(name: string, options: Episod
     fields: [],
     reads: definition.fields,
     topics: wireTopics,
+    traces: definition.traces,
     timing: createClockwork,
     shape: definition.shape,
     detect: (step) => detected(definition, step),

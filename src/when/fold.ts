@@ -72,6 +72,8 @@ export interface Folded {
   /** Those that are long enough, or last. */
   readonly found: readonly Running[]
   readonly known: Known
+  /** When a condition may be another one although nothing is said, by the vehicle's clock. `Infinity`: never. */
+  readonly changesAt: number
 }
 
 /** Finds the episodes in samples, which came in any order. `known` is changed: it was read for this. */
@@ -108,7 +110,8 @@ export function fold(
   const { fields, since } = known
   if (running !== undefined) for (const name of ['gapAt', 'staleAt', 'pauses'] as const) delete running[name]
   const next: Known = { fields, timeline: intervals.timeline, series, counted, since, running }
-  return { found: all.filter(({ start, end = Infinity }) => end - start >= definition.atLeast), known: next }
+  const found = all.filter(({ start, end = Infinity }) => end - start >= definition.atLeast)
+  return { found, known: next, changesAt: intervals.changesAt }
 }
 
 interface Sorted {

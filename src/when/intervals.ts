@@ -1,4 +1,4 @@
-import type { AnyVehicleView } from '../vehicles/edge.ts'
+import type { AnyVehicleView, EdgeMemory } from '../vehicles/edge.ts'
 import { Snapshot, VehicleState } from '../vehicles/state.ts'
 import type { Definition } from './definition.ts'
 import type { Entry } from './ledger.ts'
@@ -41,6 +41,8 @@ export interface Timeline {
   isCut?: true
   /** When the newest one ended that is forgotten. */
   endedAt?: number | undefined
+  /** What conditions remember. */
+  traces?: Record<string, EdgeMemory>
 }
 
 interface Split {
@@ -73,6 +75,8 @@ export class Intervals {
   readonly #definition: Definition
   readonly #vin: string
   readonly #values: Map<string, Entry>
+  /** Time went on to this moment. */
+  #passedTo = 0
 
   constructor(
     definition: Definition,
@@ -97,9 +101,9 @@ export class Intervals {
   take({ at, entries, grew, gaps }: Moment): void {
     const { timeline } = this
     if (at >= timeline.at) this.pass(at)
-    for (const [field, entry] of entries) this.#values.set(field, entry)
+    for (const [field, entry] of entries) this.#note(field, entry, at)
     if (entries.length > 0) this.#decide(at)
-    else if (grew && timeline.isCut === true && this.#definition.during.test(this.#look(-1)) === true)
+    else if (grew && timeline.isCut === true && this.#definition.during.test(this.#look(-1, at)) === true)
       // It was not over: the counter went on.
       this.#begin(at, true)
     timeline.at = Math.max(at, timeline.at)
@@ -108,32 +112,63 @@ export class Intervals {
 
   /** Time goes on to this moment, and the vehicle was heard at another one. */
   pass(at: number, heard: number = 0): void {
-    const { running, timeline } = this
+    const { timeline } = this
     const last = Math.max(heard, timeline.at)
-    if (running === undefined || running.end !== undefined) return
-    if (at - Math.max(last, timeline.listens) < this.#definition.silence) return
+    const cutAt = Math.max(last, timeline.listens) + this.#definition.silence
+    for (let due = this.changesAt; due <= at && (due < cutAt || !this.#isOn); due = this.changesAt) {
+      this.#decide(due)
+      this.#passedTo = due
+    }
+    this.#passedTo = Math.max(at, this.#passedTo)
+    const { running } = this
+    if (running === undefined || running.end !== undefined || at < cutAt) return
     Object.assign(running, { end: last, cut: true })
     // It begins again with the next value of its condition, or of a counter that went on.
     Object.assign(timeline, { was: false, isCut: true })
   }
 
-  /** What conditions see. What is certain was reported after the last gap, so times stand for the numbers of messages. */
-  #look(gapAt: number): AnyVehicleView {
+  get #isOn(): boolean {
+    return this.running !== undefined && this.running.end === undefined
+  }
+
+  /** When a condition may be another one although nothing is said: after the moment to which time went on. `Infinity`: never. */
+  get changesAt(): number {
+    const { timed } = this.#definition
+    if (timed.length === 0) return Infinity
+    const passedTo = Math.max(this.timeline.at, this.#passedTo)
+    const times = timed.flatMap((condition) => condition.changesAt?.(this.#look(-1, passedTo)) ?? [])
+    return Math.min(...times.filter((ms) => ms > passedTo))
+  }
+
+  #note(field: string, entry: Entry, at: number): void {
+    this.#values.set(field, entry)
+    const { timeline } = this
+    for (const trace of this.#definition.traces)
+      if (trace.field === field)
+        timeline.traces = {
+          ...timeline.traces,
+          [trace.name]: trace.next(timeline.traces?.[trace.name], entry[1], at),
+        }
+  }
+
+  /** What conditions see at a moment. What is certain was reported after the last gap, so times stand for the numbers of messages. */
+  #look(gapAt: number, at: number): AnyVehicleView {
     const { slots } = this.#definition
     const state = VehicleState.unknown(this.#vin, slots).with({
       values: slots.names.map((field) => this.#values.get(field)?.[1]),
       times: slots.names.flatMap((field) => Array<number>(3).fill(this.#values.get(field)?.[0] ?? 0)),
+      memory: this.timeline.traces,
     })
-    return new Snapshot(state, this.timeline.at, gapAt)
+    return new Snapshot(state, at, gapAt)
   }
 
   /** Whether one begins, goes on or ends, as the condition says at a moment. A value that is uncertain counts, and the episode says so. */
   #decide(at: number): void {
     const { during, until, splits } = this.#definition
     const { timeline, running } = this
-    const view = this.#look(timeline.gapAt)
+    const view = this.#look(timeline.gapAt, at)
     const certain = during.test(view)
-    const is = certain ?? during.test(this.#look(-1))
+    const is = certain ?? during.test(this.#look(-1, at))
     const isUncertain = certain === undefined
     delete timeline.isCut
     this.#setSplit(at, splits?.test(view) === true)

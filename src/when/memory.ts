@@ -116,7 +116,7 @@ export class Memory {
     this.add(added)
     const before: Known = JSON.parse(this.#known)
     const foldedTo = before.timeline.at
-    const { found, known } = fold(definition, this.#vin, before, samples, { now, heard: last.heard })
+    const { found, known, changesAt } = fold(definition, this.#vin, before, samples, { now, heard: last.heard })
     const isFull = this.samples.length > mostSamples
     const both = compared(definition, found, this.#told, foldedTo, arrivedMs)
     const { happened, due, told } = tellNext(definition, this.#vin, both, { now, heard: last.heard, arrivedMs, isFull })
@@ -125,9 +125,10 @@ export class Memory {
     this.#lines = [JSON.stringify(head), JSON.stringify(told)]
     const isOn = known.running !== undefined && known.running.end === undefined
     const silent = Math.max(0, known.timeline.listens - last.heard) + last.arrived + definition.silence
-    const byArrival = due === Infinity
+    const next = isOn && changesAt > last.heard + definition.silence ? due : Math.min(due, changesAt)
+    const byArrival = next === Infinity
     const folds = this.samples === '' ? Infinity : head.checked + definition.corrects
-    const wakes = byArrival ? Math.ceil(isOn ? silent : folds) : due
+    const wakes = byArrival ? Math.ceil(isOn ? silent : folds) : next
     const timer = { due: wakes === Infinity ? null : wakes, since: known.running?.start ?? last.heard, byArrival }
     return happened === undefined ? { memory: this.text, timer } : { happened, memory: this.text, timer }
   }

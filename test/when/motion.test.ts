@@ -1,7 +1,14 @@
-import { createReceiver, type FieldValues, memoryInbox, type ReceiverOptions, vehicles } from 'fleethook'
+import {
+  createReceiver,
+  type FieldValues,
+  type FleetEvent,
+  memoryInbox,
+  type ReceiverOptions,
+  vehicles,
+} from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, vehicle } from 'fleethook/testing'
-import { all, any, becomes, drives, type Edge, ends, is, moves, not, starts } from 'fleethook/when'
+import { all, any, becomes, drives, type Edge, ends, episode, is, moves, not, path, starts } from 'fleethook/when'
 import { describe, expect, test } from 'vitest'
 import { movedState } from '../../src/vehicles/state.ts'
 import { createFiles } from '../inbox/sqlite-files.ts'
@@ -200,4 +207,41 @@ describe('moves', () => {
     expect(() => moves({ meters: 10, within: {} })).toThrow('within')
     expect(() => moves({ meters: 10 } as never)).toThrow('within')
   })
+})
+
+describe('an episode', () => {
+  const moving = moves({ meters: 100, within: { minutes: 5 } })
+
+  test('during `moves` ends when it has stayed for the time, without a message, and is the same from a list of events', async () => {
+    const trip = episode('trip', { during: moving, joins: { minutes: 10 }, measures: { route: path() } })
+    const { place, receiver, told, until } = scene({})
+    const events: FleetEvent[] = []
+    receiver.on('data', (event) => void events.push(event))
+    receiver.when(trip, ({ change: { startedAt, endedAt, pausedMs, cut, route } }) => void told.push(`${minute(startedAt)} to ${minute(endedAt)} less ${pausedMs / 60_000}${cut ? ' cut' : ''}: ${Math.round(route.meters ?? 0)}`))
+    await place(0, 0)
+    await place(20, 10)
+    for (let now = 30; now < 40; now += 2) await place(now, now * 1_000)
+    // It rests from minute 43 to 50, which belongs to it, and from 61.
+    await place(46, 38_020)
+    for (let now = 50; now < 58; now += 2) await place(now, now * 1_000)
+    expect(told).toEqual([])
+    await until(200)
+    expect(told).toEqual(['30 to 61 less 7: 26000'])
+    const found = trip.in(events).map(({ startedAt, endedAt, pausedMs }) => [minute(startedAt), minute(endedAt), pausedMs / 60_000])
+    expect(found).toEqual([[30, 61, 7]])
+    const shuffled = events.toReversed().map((event) => Object.assign({}, event))
+    expect(trip.in(shuffled).map(({ startedAt, endedAt }) => [minute(startedAt), minute(endedAt)])).toEqual([[30, 61]])
+  }) // prettier-ignore
+
+  test('during `drives` with gears, and with speeds alone', async () => {
+    const trip = episode('trip', { during: drives(), measures: {} })
+    for (const [on, off] of [[{ Gear: 'D' }, { Gear: 'SNA' }], [{ VehicleSpeed: 30 }, { VehicleSpeed: 0 }]] as const) {
+      const { at, told, until } = scene({ trip })
+      await at(0, off)
+      await at(10, on)
+      await at(20, off)
+      await until(600)
+      expect(told).toEqual(['trip 20'])
+    }
+  }) // prettier-ignore
 })

@@ -275,7 +275,7 @@ function Drift({ stats: { drift, drifted } }: { readonly stats: Stats }): JSX.El
   )
 }
 
-function MissingFields({ stats: { fieldsMissing = [] } }: { readonly stats: Stats }): JSX.Element | null {
+function MissingFields({ stats: { fieldsMissing } }: { readonly stats: Stats }): JSX.Element | null {
   if (fieldsMissing.length === 0) return null
   return (
     <>
