@@ -8,7 +8,7 @@ import { type AppliedTopic, applyTopics, checkTopics, type TopicPlan, topicPlans
 import { acts, type Common, environment, whole } from './arguments.ts'
 import { columns, logTo } from './terminal.ts'
 
-interface Given {
+export interface Given {
   readonly brokers?: string
   readonly topic: string
   readonly partitions: number
@@ -23,19 +23,14 @@ const mechanisms: readonly KafkaSasl['mechanism'][] = ['PLAIN', 'SCRAM-SHA-256',
 
 export function defineKafka(command: Command): void {
   command.description('The topics of kafkaInbox.')
-  const topics = command
-    .command('topics')
-    .description(
-      'Prints the topics that kafkaInbox needs, with their settings. With --apply it creates those that are missing, and checks all.',
-    )
-    .option('-b, --brokers <list>', 'brokers of the cluster, separated by commas (default: KAFKA_BROKERS)')
-    .option('--topic <name>', 'the topic of the messages', 'fleethook')
-    .option('--partitions <n>', 'the number of partitions', whole(1, 10_000), 24)
+  const topics = clusterOptions(
+    command
+      .command('topics')
+      .description(
+        'Prints the topics that kafkaInbox needs, with their settings. With --apply it creates those that are missing, and checks all.',
+      ),
+  )
     .option('--apply', 'create the topics that are missing')
-    .option('--allow-weak', 'accept fewer than 3 brokers, and topics that one broker alone confirms')
-    .option('--tls', 'connect with TLS')
-    .option('--ca <file>', 'connect with TLS, and trust this certificate authority')
-    .addOption(new Option('--sasl <mechanism>', 'log in').choices(mechanisms))
     .addHelpText(
       'after',
       `
@@ -52,7 +47,19 @@ Exit status: 0 done, 1 an error, 2 bad usage.`,
   })
 }
 
-function settingsOf({
+/** Adds the options that say which topic of which cluster. */
+export function clusterOptions(command: Command): Command {
+  return command
+    .option('-b, --brokers <list>', 'brokers of the cluster, separated by commas (default: KAFKA_BROKERS)')
+    .option('--topic <name>', 'the topic of the messages', 'fleethook')
+    .option('--partitions <n>', 'the number of partitions', whole(1, 10_000), 24)
+    .option('--allow-weak', 'accept fewer than 3 brokers, and topics that one broker alone confirms')
+    .option('--tls', 'connect with TLS')
+    .option('--ca <file>', 'connect with TLS, and trust this certificate authority')
+    .addOption(new Option('--sasl <mechanism>', 'log in').choices(mechanisms))
+}
+
+export function settingsOf({
   brokers,
   topic,
   partitions,

@@ -9,9 +9,8 @@ import { addressOf, Database, databaseError, type PostgresClient, stateOf } from
 import { schemaName } from '../inbox/postgres/options.ts'
 import { checkEncoding, otherVersion, schemaStatements, schemaVersion, versionOf } from '../inbox/postgres/schema.ts'
 import { acts, type Common, environment, type Print } from './arguments.ts'
-import { moveFile } from './move.ts'
 
-interface Given {
+export interface Given {
   readonly schema: string
   readonly database?: string
 }
@@ -22,7 +21,7 @@ interface Schema extends Given {
 
 export function definePostgres(command: Command): void {
   command.description('The tables of postgresInbox.')
-  run<[], Schema>(
+  onDatabase<[], Schema>(
     command
       .command('schema')
       .description('Prints the SQL that creates or updates the tables of postgresInbox. With --apply it runs it.')
@@ -31,20 +30,10 @@ export function definePostgres(command: Command): void {
 Running it again changes nothing.`,
     runSchema,
   )
-  run<[string], Given>(
-    command
-      .command('move')
-      .argument('<file>', 'the inbox file of a stopped receiver')
-      .description(
-        'Moves what waits in an inbox file into the tables of postgresInbox, with dead letters, gaps and the states of vehicles.',
-      ),
-    `It needs the package pg in your project. Each message is in Postgres before it leaves the file, so when it was interrupted, run it again
-before a receiver starts. Handled messages stay in the file.`,
-    runMove,
-  )
 }
 
-function run<Args extends unknown[], Options extends Given>(
+/** Adds the options that say which tables, and an action. */
+export function onDatabase<Args extends unknown[], Options extends Given>(
   command: Command,
   help: string,
   action: (given: Options & Common, print: Print, ...args: Args) => Promise<void>,
@@ -65,16 +54,6 @@ Exit status: 0 done, 1 an error, 2 bad usage.`,
     if (!schemaName.accepts(given.schema)) throw new FleethookError('option_invalid', `--schema ${schemaName.must}.`)
     await action(given, print, ...args)
   })
-}
-
-async function runMove({ schema, ...where }: Given & Common, print: Print, file: string): Promise<void> {
-  const moved = await withPool(where, async (pool) => moveFile(file, new Database(pool, schema, systemClock)))
-  const { messages, deadLetters, gaps, vehicles } = moved
-  print(
-    { schema, ...moved },
-    () =>
-      `Moved to the schema ${schema}: ${messages} messages that wait, ${deadLetters} dead letters, ${gaps} gaps, the states of ${vehicles} vehicles.`,
-  )
 }
 
 async function runSchema({ schema, apply, ...where }: Schema & Common, print: Print): Promise<void> {
@@ -123,7 +102,7 @@ LIMIT 5`,
   )
 }
 
-async function withPool<Result>(
+export async function withPool<Result>(
   { database, dotenv }: Omit<Given, 'schema'> & Common,
   use: (pool: Pool) => Promise<Result>,
 ): Promise<Result> {

@@ -40,7 +40,7 @@ describe('fleethook', () => {
     expect(await command(['version'])).toEqual(await command(['--version']))
   })
 
-  test.each(few(['dead list', 'send', 'doctor', 'completion', 'run', 'tail', 'replay', 'init', 'postgres move'], 3))(
+  test.each(few(['dead list', 'send', 'doctor', 'completion', 'run', 'tail', 'replay', 'init', 'move'], 3))(
     'the help of %s fits into 60 and 80 columns',
     async (words) => {
       const { stdout } = await command([...words.split(' '), '--help'])

@@ -1,4 +1,4 @@
-/* `fleethook postgres move`: an inbox file goes into the tables. */
+/* `fleethook move`: an inbox file goes into the tables. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -47,7 +47,7 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
 
   function move(): ChildProcess {
     const database = `postgres://test@127.0.0.1:${scene.server.port}/postgres`
-    const args = ['--no-warnings', 'adapters/cli/main.ts', 'postgres', 'move', path, '--schema', schema]
+    const args = ['--no-warnings', 'adapters/cli/main.ts', 'move', path, '--schema', schema]
     const child = spawn(process.execPath, [...args, '--database', database, '--json'], {
       stdio: ['ignore', 'pipe', 'pipe'],
     })
