@@ -525,6 +525,7 @@ async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerat
       `At its start, ${messages} messages and ${dead} dead letters waited in ${left}, and no receiver had it open.`,
       'Start the receiver of that file, or add its branch again.',
     )
+  if (kept?.meanwhile != null) yield* meanwhile(kept.meanwhile)
   const { clocksBehind = 0, certificateUntilMs } = stats
   if (certificateUntilMs !== undefined) yield certificate('receiver.certificate', certificateUntilMs)
   if (clocksBehind > 0)
@@ -544,6 +545,24 @@ async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerat
   if (stats.lost > 0)
     yield fail('receiver.lost', `Acknowledged messages that were lost: ${stats.lost}.`, 'See docs/reliability.md.')
   for (const [name, of] of Object.entries(stats.branches ?? {})) yield* branchOf(name, of)
+}
+
+/** The file in front of a server that several processes share. */
+function* meanwhile({ messages, deadLetters: dead, awayMs }: z.infer<typeof meanwhileForm>): Generator<Finding, void> {
+  const id = 'receiver.meanwhile'
+  if (awayMs != null)
+    yield fail(
+      id,
+      `For ${Math.round(awayMs / 1_000)} s, new messages have gone to the disk of that machine first; ${messages} wait there.`,
+      'Postgres or Kafka does not take them in time, and the log of the receiver says why. Nothing is refused until the disk is full.',
+    )
+  else yield ok(id, `${messages} messages wait on the disk for the server`)
+  if (dead > 0)
+    yield warn(
+      id,
+      `Acknowledged messages that the server refused: ${dead}. They are dead letters in the file of \`meanwhile\`.`,
+      'See docs/several-machines.md, "While the server is away".',
+    )
 }
 
 /** A look at thousands of vehicles takes minutes: `fleethook vehicles --missing` has them all. */
@@ -601,6 +620,7 @@ function* branchOf(name: string, stats: z.infer<typeof behindForm>): Generator<F
 }
 
 const someNumber = z.optional(z.nullable(z.number()))
+const meanwhileForm = z.object({ messages: z.number(), deadLetters: z.number(), awayMs: someNumber })
 const behindForm = z.object({
   received: z.number(),
   refused: z.record(z.string(), z.number()),
@@ -611,6 +631,7 @@ const behindForm = z.object({
   inbox: z.optional(
     z.object({
       deadLetters: someNumber,
+      meanwhile: z.optional(z.nullable(meanwhileForm)),
       unopened: z.optional(z.array(z.object({ path: z.string(), messages: z.number(), deadLetters: z.number() }))),
     }),
   ),

@@ -211,7 +211,7 @@ export const nameOf = ({ vin, number }: { readonly vin: string; readonly number:
 const clockMs = 5
 
 /** Compares what the sender counted with what the handlers wrote. Replays do not count. */
-function judge(sent: readonly Sent[], { runs }: Pick<Journal, 'runs' | 'gaps'>): Found {
+export function judge(sent: readonly Sent[], { runs }: Pick<Journal, 'runs' | 'gaps'>): Found {
   const first = new Map<string, RunLine>()
   const ends = new Map<string, number>()
   let again = 0
