@@ -7,7 +7,8 @@
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import type { forward as forwardAnywhere } from '../src/forward.ts'
-import { forwardingWith, mostAnswerBytes, mostAnswerMs, type Post } from '../src/branch/posting.ts'
+import { answerLimits, forwardingWith, type Post } from '../src/branch/posting.ts'
+import { readAnswer } from './read-answer.ts'
 
 export type { Forwarding, ForwardOptions } from '../src/branch/posting.ts'
 
@@ -36,17 +37,8 @@ const post: Post = (to, request) =>
     })
     asked.on('response', (answer) => {
       hasAnswer = true
-      let bytes = 0
-      const timer = setTimeout(() => answer.destroy(), mostAnswerMs)
-      answer.on('data', ({ length }: Buffer) => {
-        bytes += length
-        if (bytes > mostAnswerBytes) answer.destroy()
-      })
-      answer.on('error', () => {})
-      answer.on('close', () => {
-        clearTimeout(timer)
-        resolve({ status: answer.statusCode ?? 0, retryAfter: answer.headers['retry-after'] ?? null })
-      })
+      const read = { status: answer.statusCode ?? 0, retryAfter: answer.headers['retry-after'] ?? null }
+      void readAnswer(answer, answerLimits).then(() => resolve(read))
     })
     asked.end(body)
   })

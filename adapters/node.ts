@@ -15,6 +15,7 @@ import {
 } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { ListenOptions, Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import type { RuntimeRefusal } from '../src/hosting/drainable.ts'
 import { milliseconds, required, wholeNumber } from '../src/base/options.ts'
 import { refuse } from '../src/http/answers.ts'
@@ -87,6 +88,7 @@ const node: Runtime<NodeServeOptions> = {
     })
     server.maxConnections = mostConnections(options)
     countRefusals(server, secure !== undefined, refused)
+    answerUnreadable(server)
     const sockets = new Map<Socket, number>()
     server.on('connection', (socket: Socket) => {
       sockets.set(socket, performance.now())
@@ -234,10 +236,44 @@ function tellLauncher(step: LauncherMessage['fleethook']): void {
   process.send?.({ fleethook: step } satisfies LauncherMessage)
 }
 
-/** Counts the requests that Node refuses before a handler sees them. Node answers them as it always does. */
+/** Node's own answers to what it cannot read, by the code of the error. */
+const unreadable: Readonly<Record<string, string>> = {
+  HPE_HEADER_OVERFLOW: '431 Request Header Fields Too Large',
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: '413 Payload Too Large',
+  ERR_HTTP_REQUEST_TIMEOUT: '408 Request Timeout',
+}
+
+/**
+ * Answers what Node cannot read as Node does, but behind the answers to the requests before it on the same connection. Node sends its 400 at once,
+ * and ends the connection: the sender takes that for the answer to an earlier message, which was stored, and sends it again.
+ */
+function answerUnreadable(server: HttpServer): void {
+  const refusing = new WeakSet<Duplex>()
+  server.on('clientError', (error, socket) => {
+    // What follows in the connection, and its end, are errors of their own.
+    if (refusing.has(socket)) return
+    refusing.add(socket)
+    const end = socket.end.bind(socket)
+    const refuseInOrder = (): void => {
+      const current: unknown = Reflect.get(socket, '_httpMessage')
+      const isAnswering = current instanceof ServerResponse
+      if (isAnswering && current.req.complete && socket.writable) {
+        // Node ends the connection when the sender has done so, and then no answer leaves.
+        socket.end = () => socket
+        // Then the next answer has the connection.
+        current.once('close', () => setImmediate(refuseInOrder))
+        return
+      }
+      if (!socket.writable || (isAnswering && current.headersSent)) return void socket.destroy(error)
+      const code = 'code' in error ? String(error.code) : ''
+      end(`HTTP/1.1 ${unreadable[code] ?? '400 Bad Request'}\r\nConnection: close\r\n\r\n`, () => socket.destroy(error))
+    }
+    refuseInOrder()
+  })
+}
+
+/** Counts the requests that Node refuses before a handler sees them. */
 function countRefusals(server: HttpServer, isSecure: boolean, refused: (error: RuntimeRefusal) => void): void {
-  // A listener for `clientError` would have to answer in place of Node, and only Node knows enough of the connection to do
-  // so. Node ends the connection with the same error.
   server.on(isSecure ? 'secureConnection' : 'connection', (socket: Socket) => {
     socket.on('error', (error) => {
       const why = reasonOf(error, socket)

@@ -3,15 +3,8 @@
  *
  * @module
  */
-import { systemClock } from './base/clock.ts'
-import {
-  type Forwarding,
-  forwardingWith,
-  type ForwardOptions,
-  mostAnswerBytes,
-  mostAnswerMs,
-  type Post,
-} from './branch/posting.ts'
+import { readWithin } from './base/read-within.ts'
+import { answerLimits, type Forwarding, forwardingWith, type ForwardOptions, type Post } from './branch/posting.ts'
 
 export type { Forwarding, ForwardOptions } from './branch/posting.ts'
 
@@ -52,26 +45,7 @@ export function forward(options: ForwardOptions): Forwarding {
 
 const post: Post = async (to, request) => {
   const answer = await fetch(to, { method: 'POST', redirect: 'manual', ...request })
-  await readSome(answer)
+  // The status has come, and that is the answer.
+  await readWithin(answer, answerLimits).catch(() => {})
   return { status: answer.status, retryAfter: answer.headers.get('retry-after') }
-}
-
-/** The rest of a long answer is not read, and its connection is closed. */
-async function readSome({ body }: Response): Promise<void> {
-  if (body === null) return
-  const reader = body.getReader()
-  const cancel = (): Promise<void> => reader.cancel().catch(() => {})
-  const timer = systemClock.after(mostAnswerMs, cancel)
-  try {
-    for (let bytes = 0; bytes <= mostAnswerBytes;) {
-      const { done, value } = await reader.read()
-      if (done) return
-      bytes += value.byteLength
-    }
-    await cancel()
-  } catch {
-    // The status has come, and that is the answer.
-  } finally {
-    timer.cancel()
-  }
 }

@@ -40,7 +40,7 @@ export interface OperatorOptions<Bindings extends object = object> {
  * | `POST /forget` with `{ vin, dryRun? }` | erases everything that is kept of a vehicle: `{ messages, waiting, deadLetters }` |
  * | `GET /vehicles?limit&after` | `{ vehicles, next }`: when each was seen, without values (part `vehicles`) |
  * | `GET /vehicles/:vin` | the newest value of each field, with its age, and whether it is certain |
- * | `GET /feed?vin&topic&errors=true&received=true&since` | Server-Sent Events, each with `{ items, missed? }`; the `id` of an event is the next `since`. `received`: only messages as they came, each with its `text` |
+ * | `GET /feed?vin&topic&errors=true&received=true&since` | Server-Sent Events, each with `{ items, missed? }`, for 20 readers at most; the `id` of an event is the next `since`. `received`: only messages as they came, each with its `text` |
  * | `GET /messages?vin&topic&state&from&to&limit&after` | `{ messages, next }`, newest first: waiting, settled and dead, as long as the inbox keeps them; those over 16 KiB without payload. A page can be short: go on at `next` |
  * | `GET /messages/:id` | one of them, with `handlers` and `happened` |
  * | `GET /stats` | `receiver.stats()` |

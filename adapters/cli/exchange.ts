@@ -2,7 +2,9 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders, t
 import { Agent as HttpsAgent, type RequestOptions, request as httpsRequest } from 'node:https'
 import { TLSSocket } from 'node:tls'
 import { urlToHttpOptions } from 'node:url'
+import type { ReadLimits } from '../../src/base/read-within.ts'
 import type { PostMessage } from '../../src/service/sandbox/options.ts'
+import { readAnswer } from '../read-answer.ts'
 
 /**
  * Sends a request as `fetch` cannot: over chosen connections or a socket, with its own check of the certificate. Follows no redirection.
@@ -31,6 +33,8 @@ export interface Exchanged {
   readonly certificateUntilMs: number | undefined
 }
 
+/** The rest of an answer is not read. Its status has come, and texts that say more are short. */
+const limits: ReadLimits = { mostBytes: 65_536, mostMs: 5_000 }
 const mostChars = 4_096
 
 /** Posts once. Rejects as `open` does. */
@@ -42,18 +46,13 @@ export async function exchange(
   const answer = await open({ method: 'POST', ...urlToHttpOptions(new URL(url)), ...options }, body)
   const ms = performance.now() - startedAt
   const end = answer.socket instanceof TLSSocket ? Date.parse(answer.socket.getPeerCertificate().valid_to) : Number.NaN
-  let text = ''
-  answer.setEncoding('utf8')
-  try {
-    for await (const chunk of answer) text += String(chunk).slice(0, mostChars - text.length)
-  } catch (error) {
-    throw reasonOf(error, options)
-  }
+  const { bytes, error } = await readAnswer(answer, limits)
+  if (error !== undefined) throw reasonOf(error, options)
   return {
     status: answer.statusCode ?? 0,
     headers: answer.headers,
     ms,
-    text,
+    text: bytes.toString().slice(0, mostChars),
     certificateUntilMs: Number.isNaN(end) ? undefined : end,
   }
 }

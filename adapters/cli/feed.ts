@@ -6,7 +6,11 @@ import { type ConnectionOptions, Operator } from './operator.ts'
 
 const isItem = (value: unknown): boolean =>
   isJsonObject(value) && typeof value['kind'] === 'string' && typeof value['at'] === 'string'
-const batch = z.object({ items: z.array(z.custom<ShownItem>(isItem)), missed: z.optional(z.number()) })
+const batch = z.object({
+  items: z.array(z.custom<ShownItem>(isItem)),
+  missed: z.optional(z.number()),
+  ended: z.optional(z.string()),
+})
 
 /** Some items of a receiver's feed. */
 export interface FollowedBatch {
@@ -35,11 +39,17 @@ export async function* follow(
 ): AsyncGenerator<FollowedBatch> {
   let since: string | undefined
   let isLost = false
+  let isSlow = false
   while (!signal.aborted) {
     if (since !== undefined) query.set('since', since)
     try {
       for await (const { id, data } of operator.stream(`/feed?${query}`, signal)) {
-        const { items, missed = 0 } = batch.parse(JSON.parse(data))
+        const { items, missed = 0, ended } = batch.parse(JSON.parse(data))
+        if (ended !== undefined) {
+          console.error('The receiver dropped this command, because it read too slowly. It goes on where it was.')
+          isSlow = true
+          break
+        }
         if (isLost) onFound()
         isLost = false
         yield { items, missed, isKept: since === undefined, isLast: id !== undefined }
@@ -50,8 +60,9 @@ export async function* follow(
       if (error instanceof z.core.$ZodError) throw error
     }
     if (signal.aborted) return
-    if (!isLost) onLost()
-    isLost = true
+    if (!isLost && !isSlow) onLost()
+    isLost ||= !isSlow
+    isSlow = false
     await setTimeout(againMs, undefined, { signal }).catch(() => {})
   }
 }

@@ -7,6 +7,7 @@ import * as z from 'zod/mini'
 import { createMessages, createReplays, deadLettersOf } from '../../src/operator/archive.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
+import { type ReadLimits, readWithin } from '../../src/base/read-within.ts'
 import type { Forgotten } from '../../src/observe/dead-letters.ts'
 import { Receipts } from '../../src/inbox/receipts.ts'
 import { failingOf } from '../../src/observe/stats.ts'
@@ -183,6 +184,16 @@ interface Asked {
 const silentMs = 40_000
 const silent = new FleethookError('inbox_unavailable', 'The receiver sends nothing any more.')
 
+const isItsAddress = { hint: 'Is --url the address at which operatorRoutes are mounted?' }
+
+// What to do about `The answer has no end: no receiver sends that.`, `The answer is not the feed of a receiver.`: Something else answers there.
+// `--url` is where you mounted `operatorRoutes`.
+const endless = new FleethookError('inbox_unavailable', 'The answer has no end: no receiver sends that.', isItsAddress)
+const noFeed = new FleethookError('inbox_unavailable', 'The answer is not the feed of a receiver.', isItsAddress)
+
+/** The most that a stream sends until an item is complete, in characters: fifty of the largest messages. */
+const mostChars = 64 * 1_048_576
+
 const aboutForm = z.object({ branches: z.optional(z.array(z.string())) })
 
 /** Sends requests to the receiver of an inbox: the process that has the file, or else the file. */
@@ -271,12 +282,17 @@ export class Operator {
     listen()
     try {
       const answer = await this.pass({ method: 'GET', path, signal: AbortSignal.any([signal, silence.signal]) })
-      if (answer.status !== 200) await valueOf(answer)
+      const isStream = answer.headers.get('content-type')?.startsWith('text/event-stream') === true
+      if (answer.status !== 200 || !isStream) await valueOf(answer)
+      if (!isStream) throw noFeed
+      let chars = 0
       const heard = new TransformStream<string, string>({
         transform(part, to) {
           timer?.refresh()
           heardAt = new Date()
-          to.enqueue(part)
+          chars += part.length
+          if (chars > mostChars) to.error(endless)
+          else to.enqueue(part)
         },
       })
       const text = answer.body?.pipeThrough(new TextDecoderStream()).pipeThrough(heard)
@@ -284,6 +300,7 @@ export class Operator {
         // What comes while the reader is busy waits in the connection.
         clearTimeout(timer)
         timer = undefined
+        chars = 0
         yield event
         listen()
       }
@@ -333,9 +350,14 @@ function brokenOff(error: unknown): unknown {
   })
 }
 
+/** A page of a list has a megabyte, and one message a few times its size. Read from a file on a slow disk, they take seconds. */
+const answerLimits: ReadLimits = { mostBytes: 64 * 1_048_576, mostMs: 60_000 }
+
 async function valueOf(answer: Response): Promise<unknown> {
   const { status } = answer
-  const value = parsed(await answer.text())
+  const bytes = await readWithin(answer, answerLimits)
+  if (bytes === undefined) throw endless
+  const value = parsed(new TextDecoder().decode(bytes))
   if (status === 200 && value !== undefined) return value
   if (status === 401 || status === 403)
     // What to do about `The receiver refuses the operator's secret: it answered …`: Set `FLEETHOOK_OPERATOR_SECRET` to that of its `operatorRoutes`.
@@ -359,7 +381,7 @@ function isOwned(socket: string, inbox: string): boolean {
 
 async function listens(socketPath: string): Promise<boolean> {
   try {
-    await (await overSocket(socketPath, { method: 'GET', path: '/' })).text()
+    await readWithin(await overSocket(socketPath, { method: 'GET', path: '/' }), answerLimits)
     return true
   } catch {
     return false

@@ -48,6 +48,14 @@ test('takes a message in each format, before and behind the body parser', async 
       })
       assert.equal(answer.status, 200)
     }
+    for (const path of ['/telemetry', '/parsed-telemetry']) {
+      for (const body of ['', null, ' ', '{"half":']) {
+        const headers = { authorization: secret, 'content-type': 'application/json' }
+        const answer: Response = await fetch(url + path, { method: 'POST', headers, body })
+        const { code } = Object(await answer.json())
+        assert.deepEqual([answer.status, code], [400, body?.trim() ? 6 : 5])
+      }
+    }
     // Each field has its own message, one of them comes late, and one twice.
     const said: [minute: number, data: FieldValues][] = [
       [10, { Odometer: 1000 }],

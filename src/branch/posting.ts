@@ -2,6 +2,7 @@ import { Webhook } from 'standardwebhooks'
 import { systemClock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { checkOptions, milliseconds, required, type Rule, type Rules } from '../base/options.ts'
+import type { ReadLimits } from '../base/read-within.ts'
 import { readRetryAfter } from '../base/retry-after.ts'
 import type { HandlerContext } from '../core/handler.ts'
 import { notBefore, retriedAs } from '../core/retry.ts'
@@ -64,9 +65,8 @@ const rules: Rules<ForwardOptions> = {
   timeoutMs: milliseconds(1),
 }
 
-/** The most of an answer that is read, in bytes and milliseconds, so that its connection can be used again. */
-export const mostAnswerBytes = 65_536
-export const mostAnswerMs = 1_000
+/** So much of an answer is read that its connection can be used again. */
+export const answerLimits: ReadLimits = { mostBytes: 65_536, mostMs: 1_000 }
 
 /** What may be better with another try. The answer to a POST is never a 1xx: the connection is of no use. */
 const isPassing = (status: number): boolean =>

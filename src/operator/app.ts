@@ -1,5 +1,4 @@
 import { type Context, Hono } from 'hono'
-import { streamSSE } from 'hono/streaming'
 import { resolvedOr, systemClock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { checkOptions, oneOf, required, type Rule, type Rules, trueOrFalse, wholeNumber } from '../base/options.ts'
@@ -14,10 +13,13 @@ import { shownError } from '../observe/stats.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { pageBytes } from '../base/pages.ts'
 import { type EpisodeOccurrence, membersOfEpisode } from '../vehicles/edge.ts'
+import { hostedBy } from '../receiver/hosted.ts'
+import type { Reports } from '../reports/reports.ts'
 import { jsonText } from '../wire/json.ts'
 import { maxValueDepth, placeOf, withoutDeeper } from '../wire/record.ts'
 import { changeEverywhere, failingEverywhere, letterEverywhere, lettersEverywhere, type Unasked } from './everywhere.ts'
-import { Feed, type FeedItem } from './feed.ts'
+import { Feed, type FeedItem, mostReaders } from './feed.ts'
+import { streamFeed } from './feed-stream.ts'
 import { Samples } from './samples.ts'
 
 /** A dead letter in a list, without its payload. Times are ISO 8601 in UTC. */
@@ -393,15 +395,6 @@ const forgetRules: Rules<{ vin: string; dryRun?: boolean }> = {
   dryRun: trueOrFalse,
 }
 
-/** The time between comments on a stream, in milliseconds. A proxy may close a stream that is silent for a minute. */
-const aliveMs = 15_000
-
-/** A stream would keep the server open that stops, and meanwhile nobody takes messages. So it ends, within this time in milliseconds. */
-const untilNoticedMs = 250
-
-/** The most items in one event of the stream: readers limit the size of an event. */
-const atOnce = 50
-
 const usualLimit = 100
 
 /** The most messages that one search for a topic or a state reads, because each of them is parsed. */
@@ -419,6 +412,8 @@ export interface OperatorAppOptions {
   readonly payloads?: boolean
   /** Knows the shared vehicles that are not heard. */
   readonly missing?: MissingWatch | undefined
+  /** Default: those of the receiver. */
+  readonly reports?: Pick<Reports, 'noteSlowReader'> | undefined
 }
 
 /** The longest that a request for missing vehicles waits for a look, in milliseconds. */
@@ -431,6 +426,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     samples = operator.stats && new Samples(operator.stats, operator.observe),
     payloads = true,
     missing,
+    reports = hostedBy(operator)?.reports,
   } = options
   const shows: Shows = { payloads }
   const app = new Hono()
@@ -450,7 +446,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   const branchOf = (name: string): Hono | undefined => {
     const branch = operator.branches?.get(name)
     if (branch === undefined) return undefined
-    const found = branches.get(name) ?? createOperatorApp(branch, { payloads })
+    const found = branches.get(name) ?? createOperatorApp(branch, { payloads, reports })
     branches.set(name, found)
     return found
   }
@@ -580,34 +576,35 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     })
   }
   if (feed !== undefined) {
+    const [received, others] = [new WeakMap<FeedItem, string>(), new WeakMap<FeedItem, string>()]
+    const textOf = (texts: WeakMap<FeedItem, string>, show: typeof itemOf) => (item: FeedItem) => {
+      const text = texts.get(item) ?? JSON.stringify(show(item, shows))
+      texts.set(item, text)
+      return text
+    }
+    const isStopping = (): boolean => operator.readiness?.().reason === notReady.draining
+    const whileRead = (): (() => void) => {
+      const sampling = setInterval(() => samples?.take(), Samples.stepMs)
+      const stopTiming = samples?.timeAnswers()
+      return () => {
+        clearInterval(sampling)
+        stopTiming?.()
+      }
+    }
     app.get('/feed', (c) => {
-      const { since = c.req.header('last-event-id'), errors, received, ...about } = read(c.req.query(), feedRules)
-      const which = { ...about, errors: errors === 'true', received: received === 'true' }
-      const isStopping = (): boolean => operator.readiness?.().reason === notReady.draining
+      const { since = c.req.header('last-event-id'), errors, ...about } = read(c.req.query(), feedRules)
+      const which = { ...about, errors: errors === 'true', received: about.received === 'true' }
       if (isStopping()) return c.json({ error: 'draining', text: 'The receiver is stopping.' }, 503)
-      const toJson = (item: FeedItem): object => (which.received ? receivedOf(item, shows) : itemOf(item, shows))
-      return streamSSE(c, async (stream) => {
-        const ended = new AbortController()
-        stream.onAbort(() => ended.abort())
-        const alive = setInterval(() => void stream.write(': alive\n\n'), aliveMs)
-        const watching = setInterval(() => isStopping() && ended.abort(), untilNoticedMs)
-        const sampling = setInterval(() => samples?.take(), Samples.stepMs)
-        const stopTiming = samples?.timeAnswers()
-        try {
-          for await (const { items, missed, cursor } of feed.read(which, since, ended.signal)) {
-            // The cursor belongs to the whole batch, so only the last part has it.
-            for (let at = 0; at + atOnce < items.length; at += atOnce)
-              await stream.writeSSE({ data: JSON.stringify({ items: items.slice(at, at + atOnce).map(toJson) }) })
-            const last = items.slice(Math.max(0, Math.ceil(items.length / atOnce) - 1) * atOnce).map(toJson)
-            await stream.writeSSE({ id: cursor, data: JSON.stringify({ items: last, missed }) })
-          }
-        } finally {
-          clearInterval(alive)
-          clearInterval(watching)
-          clearInterval(sampling)
-          stopTiming?.()
-        }
+      const stream = streamFeed(c, {
+        feed,
+        which,
+        since,
+        isStopping,
+        whileRead,
+        textOf: which.received ? textOf(received, receivedOf) : textOf(others, itemOf),
+        onSlow: () => reports?.noteSlowReader(),
       })
+      return stream ?? c.json(tooManyReaders, 503, { 'retry-after': '5' })
     })
   }
 
@@ -649,6 +646,12 @@ class Page<Item extends object> {
     this.next = isFull ? id : null
     return isFull
   }
+}
+
+const tooManyReaders = {
+  error: 'feed_full',
+  // What to do about `… readers follow the feed already.`: Close pages of the inspector, or `fleethook tail`.
+  text: `${mostReaders} readers follow the feed already. Close pages of the inspector, or fleethook tail.`,
 }
 
 const unknownVehicle = { error: 'vehicle_unknown', text: 'No message of a vehicle with this VIN was received.' }

@@ -92,7 +92,7 @@ export interface ShownItem {
 }
 
 /** Which items to read. Left out: every item. */
-interface FeedFilter {
+export interface FeedFilter {
   readonly vin?: string | undefined
   readonly topic?: string | undefined
   /** Only what went wrong: refused requests, failed runs, dead letters, lost messages and gaps. Test messages too. */
@@ -129,6 +129,9 @@ const mostBytes = 1_048_576
 
 /** The size that an item counts beside its message. */
 const itemBytes = 256
+
+/** The most readers at a time: each costs a little time for every message. */
+export const mostReaders = 20
 
 /** A reader gets a batch at most this often, so that its work has a limit. */
 const batchMs = 100
@@ -198,6 +201,7 @@ export class Feed {
   #run: string | undefined
   readonly #waiting = new Set<() => void>()
   #places = 0
+  #readers = 0
   /** Keeps successful messages too, until the returned function is called. */
   readonly keep: () => () => void
 
@@ -225,6 +229,13 @@ export class Feed {
         },
       }),
     )
+  }
+
+  /** One more reader. Returns what ends it; `undefined`: there are too many. */
+  enter(): (() => void) | undefined {
+    if (this.#readers >= mostReaders) return undefined
+    this.#readers += 1
+    return () => void (this.#readers -= 1)
   }
 
   about(id: string): readonly FeedItem[] {

@@ -134,6 +134,11 @@ export class Reports {
     // What to do: The machine's clock was set back by `behindMs`, or was wrong before. Check its time service.
     this.#say.warn('the clock is behind the newest message: messages count as received right after it', { behindMs })
 
+  noteSlowReader(): void {
+    // What to do: Nothing to do for the receiver. A page of the inspector or `fleethook tail` read too slowly, and connects again by itself.
+    this.#say.warn('a reader of the feed was too slow, and was dropped', {})
+  }
+
   /** `forward` is a handler of the receiver itself. */
   noteForward(handler: string): void {
     // What to do: Put it on a [branch](branches.md). While the other server is down, the receiver's own handlers wait, and its inbox fills.

@@ -1,3 +1,5 @@
+import { readWithin } from '../../src/base/read-within.ts'
+
 export type PostedBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>>
 
 export interface Posted {
@@ -14,6 +16,9 @@ export interface Answered {
   readonly headers: Headers
   readonly text: string
 }
+
+/** More than any answer of a receiver has, in bytes. */
+const mostBytes = 1_048_576
 
 /** The default of the longest wait for an answer, in milliseconds. */
 export const defaultPatienceMs = 15_000
@@ -40,7 +45,11 @@ export function posting({
     }
     try {
       const answer = await fetch(base + path, init)
-      return { status: answer.status, headers: answer.headers, text: await answer.text() }
+      return {
+        status: answer.status,
+        headers: answer.headers,
+        text: new TextDecoder().decode(await readWithin(answer, { mostBytes, mostMs: patienceMs })),
+      }
     } catch (cause) {
       const what = over.signal.aborted ? `was not answered within ${patienceMs} ms` : 'was not answered'
       throw new Error(`${method} ${path === '' ? 'to the receiver' : path} ${what}.`, { cause })

@@ -1,5 +1,8 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { join } from 'node:path'
-import { createReceiver } from 'fleethook'
+import { createReceiver, memoryInbox } from 'fleethook'
+import type { InboxFactory } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type NodeServeOptions, serve } from 'fleethook/node'
 import { describe, expect, test, vi } from 'vitest'
@@ -44,11 +47,74 @@ describe('requests that Node refuses before the receiver sees them', () => {
     expect(seen).toEqual([`${answer.slice(9, 12)} ${error}`])
   })
 
+  const head = `POST / HTTP/1.1\r\nhost: x\r\nauthorization: ${secret}\r\n`
+  const whole = (n: number): string => {
+    const body = JSON.stringify({ vin: 'A', createdAt: '2026-01-01T00:00:00Z', data: { Odometer: n } })
+    return `${head}content-length: ${body.length}\r\n\r\n${body}`
+  }
+
+  test.each<[string, string, string, number]>([
+    ['nonsense', 'NONSENSE\r\n\r\n', 'HTTP/1.1 400 Bad Request', 1],
+    ['half of the headers of another request', `${head}content-len`, 'HTTP/1.1 400 Bad Request', 1],
+    [
+      'half of the body of another request',
+      `${head}content-length: 90\r\n\r\n{"vin":"A"`,
+      'HTTP/1.1 400 Bad Request',
+      0,
+    ],
+    [
+      'a wrong chunk',
+      `${head}transfer-encoding: chunked\r\n\r\n5\r\nabcde\r\nno chunk\r\n`,
+      'HTTP/1.1 400 Bad Request',
+      0,
+    ],
+    [
+      'headers that are too large',
+      `${head}x: ${'x'.repeat(20_000)}\r\n\r\n`,
+      'HTTP/1.1 431 Request Header Fields Too Large',
+      1,
+    ],
+  ])(
+    'requests that were stored are answered first when %s follows on the connection, and it ends',
+    async (_what, last, answer, refusedByNode) => {
+      const stored: (() => void)[] = []
+      // The answers wait, as for a disk.
+      const slow: InboxFactory = (settings) => {
+        const inbox = memoryInbox()(settings)
+        const put: typeof inbox.put = async (messages, from) => {
+          await new Promise<void>((resolve) => stored.push(resolve))
+          return inbox.put(messages, from)
+        }
+        return { ...inbox, put }
+      }
+      const receiver = createReceiver({ secret, inbox: slow })
+      const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false, announce: false })
+      const { hostname, port } = new URL(server.url)
+      const socket = connect(Number(port), hostname)
+      // It sends no more: its connection was cut, or it has closed its side.
+      socket.end(whole(1) + whole(2) + last)
+      let read = ''
+      socket.on('data', (part) => (read += String(part)))
+      const closed = once(socket, 'close')
+      for (let n = 0; n < 2; n += 1) {
+        await vi.waitFor(() => expect(stored.length).toBeGreaterThan(n))
+        await new Promise((resolve) => setImmediate(resolve))
+        stored[n]?.()
+      }
+      for (const resolve of stored) resolve()
+      await closed
+      expect(read.match(/HTTP\/1\.1 [^\r]*/g)).toEqual(['HTTP/1.1 200 OK', 'HTTP/1.1 200 OK', answer])
+      await server.close()
+      const { refused } = receiver.stats()
+      expect((refused['request_malformed'] ?? 0) + (refused['headers_too_large'] ?? 0)).toBe(refusedByNode)
+      expect(receiver.stats().received).toBe(2)
+    },
+  )
+
   test('a body that ends too early is counted once, by the receiver', async () => {
     const receiver = createReceiver({ secret })
     const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false, announce: false })
-    const head = `POST / HTTP/1.1\r\nhost: x\r\nauthorization: ${secret}\r\ntransfer-encoding: chunked\r\n\r\n`
-    await send(server.url, `${head}5\r\nabcde\r\nno chunk\r\n`)
+    await send(server.url, `${head}transfer-encoding: chunked\r\n\r\n5\r\nabcde\r\nno chunk\r\n`)
     await server.close()
     expect(receiver.stats().refused).toEqual({ body_interrupted: 1 })
   })

@@ -2,7 +2,8 @@ import type * as z from 'zod/mini'
 import { type Clock, pause } from '../../base/clock.ts'
 import { backoffMs } from '../../core/retry.ts'
 import { isJsonObject } from '../../wire/record.ts'
-import { type Connection, nameOf, type ReadOptions, readWithin, type ServiceRequest } from './connection.ts'
+import { type ReadLimits, readWithin } from '../../base/read-within.ts'
+import { type Connection, nameOf, type ReadOptions, type ServiceRequest } from './connection.ts'
 import { refusalOf, ServiceError } from './service-error.ts'
 
 /** Sends a request, retries it where that is allowed, and reads the answer. */
@@ -146,10 +147,12 @@ export function send<T>(call: Call, request: ServiceRequest, schema: z.ZodMiniTy
 
 /** The largest answer that the client reads, in bytes: some hundred thousand products. */
 const mostBytes = 32 * 1_048_576
+/** The time limit of a call includes its answer. */
+const limits: ReadLimits = { mostBytes, mostMs: Infinity }
 
 /** Reads the body of an answer. Rejects with `answer_unreadable` when it is larger than any of the service. */
 export async function readBytes(answer: Response, request: ServiceRequest): Promise<Uint8Array<ArrayBuffer>> {
-  const bytes = await readWithin(answer, mostBytes)
+  const bytes = await readWithin(answer, limits)
   if (bytes !== undefined) return bytes
   throw new ServiceError(
     'answer_unreadable',

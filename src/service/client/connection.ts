@@ -104,26 +104,6 @@ export function nameOf({ method, path }: ServiceRequest): string {
   return `${method} ${path}`
 }
 
-/** Reads a body, or gives it up as soon as it is larger than `mostBytes`: then `undefined`. */
-export async function readWithin(
-  { body }: Pick<Response, 'body'>,
-  mostBytes: number,
-): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  const chunks: Uint8Array<ArrayBuffer>[] = []
-  let bytes = 0
-  const reader = body?.getReader()
-  for (let read = await reader?.read(); read !== undefined && !read.done; read = await reader?.read()) {
-    bytes += read.value.byteLength
-    if (bytes > mostBytes) {
-      // The other side may never confirm the cancellation, so nothing waits for it.
-      reader?.cancel().catch(() => {})
-      return undefined
-    }
-    chunks.push(read.value)
-  }
-  return new Uint8Array(await new Blob(chunks).arrayBuffer())
-}
-
 const rules: Rules<ClientOptions> = {
   baseUrl: {
     ...required(

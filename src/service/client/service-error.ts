@@ -1,6 +1,7 @@
 import { readRetryAfter } from '../../base/retry-after.ts'
+import { type ReadLimits, readWithin } from '../../base/read-within.ts'
 import { isJsonObject } from '../../wire/record.ts'
-import { type Connection, nameOf, readWithin, type ServiceRequest } from './connection.ts'
+import { type Connection, nameOf, type ServiceRequest } from './connection.ts'
 
 /**
  * The codes of a {@link ServiceError}. Most are the service's own, as it sent them. The client itself makes these:
@@ -118,13 +119,13 @@ export class ServiceError extends Error {
   }
 }
 
-/** The largest error that is read, in bytes. */
-const mostErrorBytes = 65_536
+/** So much of an error is read. */
+const errorLimits: ReadLimits = { mostBytes: 65_536, mostMs: 10_000 }
 
 /** `undefined`: it broke off, is no JSON, or is too large to be one of the service. */
 async function parsedError(answer: Response): Promise<unknown> {
   try {
-    return JSON.parse(new TextDecoder().decode(await readWithin(answer, mostErrorBytes)))
+    return JSON.parse(new TextDecoder().decode(await readWithin(answer, errorLimits)))
   } catch {
     return undefined
   }

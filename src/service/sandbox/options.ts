@@ -179,6 +179,7 @@ function isKey(value: unknown): boolean {
 /** `fetch` has no way to skip the check of the certificate. */
 export async function postByFetch({ url, headers, body, signal }: OutgoingMessage): Promise<number> {
   const answer = await fetch(url, { method: 'POST', headers, body, signal, redirect: 'manual' })
-  await answer.body?.cancel()
+  // Nothing waits for it: the other side may never confirm that.
+  answer.body?.cancel().catch(() => {})
   return answer.status
 }
