@@ -1,4 +1,4 @@
-import { Hono } from 'hono'
+import type { Hono } from 'hono'
 import { createReceiver, memoryInbox, type Receiver } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import { expect, onTestFinished, test } from 'vitest'
