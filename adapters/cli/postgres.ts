@@ -7,7 +7,14 @@ import { isObject } from '../../src/base/options.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { addressOf, Database, databaseError, type PostgresClient, stateOf } from '../inbox/postgres/client.ts'
 import { schemaName } from '../inbox/postgres/options.ts'
-import { checkEncoding, otherVersion, schemaStatements, schemaVersion, versionOf } from '../inbox/postgres/schema.ts'
+import {
+  checkEncoding,
+  isKnown,
+  otherVersion,
+  schemaStatements,
+  schemaVersion,
+  versionOf,
+} from '../inbox/postgres/schema.ts'
 import { acts, type Common, environment, type Print } from './arguments.ts'
 
 export interface Given {
@@ -61,8 +68,12 @@ async function runSchema({ schema, apply, ...where }: Schema & Common, print: Pr
   if (apply !== true) return print({ schema, sql: `${sql};\n` }, () => `${sql};`)
   const before = await withPool(where, async (pool) => {
     const db = new Database(pool, schema, systemClock)
-    const version = await versionOf(db)
-    if (version !== undefined && version > schemaVersion) throw otherVersion(schema, version)
+    const tables = await versionOf(db)
+    const version = tables?.version
+    if (tables !== undefined && tables.version > schemaVersion) {
+      if (isKnown(tables)) return version
+      throw otherVersion(schema, tables.version)
+    }
     await checkEncoding(db)
     await pool.query(sql).catch(async (error: unknown) => {
       await pool.query('ROLLBACK').catch(() => {})
@@ -71,7 +82,10 @@ async function runSchema({ schema, apply, ...where }: Schema & Common, print: Pr
     return version
   })
   const isUpdated = before !== undefined && before < schemaVersion
-  const outcome = isUpdated ? `now have version ${schemaVersion}; they had version ${before}` : 'are ready'
+  const isNewer = before !== undefined && before > schemaVersion
+  const outcome = isUpdated
+    ? `now have version ${schemaVersion}; they had version ${before}`
+    : `are ready${isNewer ? `: they have version ${before}, with which this fleethook works` : ''}`
   print({ schema, outcome: isUpdated ? 'updated' : 'ready' }, () => `The tables in the schema ${schema} ${outcome}.`)
 }
 

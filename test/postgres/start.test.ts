@@ -62,7 +62,7 @@ describe.skipIf(!hasPostgres)('postgresInbox at its start', () => {
 
   test('refuses tables of a version that it does not know', async () => {
     await scene.prepare('newer')
-    await scene.pool.query('UPDATE newer.meta SET version = 99')
+    await scene.pool.query('UPDATE newer.meta SET version = 99, oldest = 98')
     expect(await opened('newer', true)).toMatchObject({ code: 'inbox_unsupported' })
   })
 

@@ -7,8 +7,11 @@ import { qualified } from './qualified.ts'
 
 export { storable } from '../../../src/base/errors.ts'
 
-/** The version of the tables. */
+/** The version of the tables. CONTRIBUTING says how to change them: `test/postgres/schemas` has each version as it is. */
 export const schemaVersion = 3
+
+/** The oldest version whose code works with these tables, at most the one before: processes are replaced one by one. */
+export const oldestVersion = 3
 
 /** The number of partitions that vehicles are spread over. It is part of what is stored, so it never changes. */
 export const partitions = 64
@@ -30,7 +33,8 @@ export function schemaStatements(schema: string): readonly string[] {
     // IF NOT EXISTS alone fails when two processes do it at once.
     `SELECT pg_advisory_xact_lock(hashtext('fleethook ${schema}'))`,
     `CREATE SCHEMA IF NOT EXISTS ${schema}`,
-    `CREATE TABLE IF NOT EXISTS ${schema}.meta (version int NOT NULL, known_ms bigint, doubted_ms bigint, seen_ms bigint)`,
+    `CREATE TABLE IF NOT EXISTS ${schema}.meta (
+  version int NOT NULL, known_ms bigint, doubted_ms bigint, seen_ms bigint, oldest int)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.message (
   id uuid PRIMARY KEY, lane text NOT NULL, received_at bigint NOT NULL, door text NOT NULL, kind text NOT NULL, bytes int NOT NULL,
   text text NOT NULL)`,
@@ -68,9 +72,14 @@ export function schemaStatements(schema: string): readonly string[] {
     `DO $update$ BEGIN IF EXISTS (SELECT FROM ${schema}.meta WHERE version < ${schemaVersion}) THEN
 ${updates(schema).join(';\n')};
 END IF; END $update$`,
+    // Tables of version 3 may lack it.
+    `DO $update$ BEGIN IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = '${schema}.meta'::regclass AND attname = 'oldest') THEN
+ALTER TABLE ${schema}.meta ADD COLUMN oldest int;
+END IF; END $update$`,
     ...viewStatements(schema),
     `INSERT INTO ${schema}.part (part) SELECT generate_series(0, ${partitions - 1}) ON CONFLICT DO NOTHING`,
-    `INSERT INTO ${schema}.meta (version) SELECT ${schemaVersion} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
+    `INSERT INTO ${schema}.meta (version, oldest) SELECT ${schemaVersion}, ${oldestVersion} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
+    `UPDATE ${schema}.meta SET oldest = ${oldestVersion} WHERE version = ${schemaVersion} AND oldest IS NULL`,
   ].map(qualified)
 }
 
@@ -92,16 +101,30 @@ const updates = (schema: string): readonly string[] => [
 /** How long a change of the tables waits for a lock, in seconds: less than a message may take to be committed. */
 const lockSeconds = 5
 
-/** The version of the tables; `undefined` when there are none. */
-export async function versionOf(db: Database): Promise<number | undefined> {
+/** What the tables say of themselves. */
+export interface TablesVersion {
+  readonly version: number
+  /** The oldest version whose code works with them. */
+  readonly oldest: number
+}
+
+/** `undefined` when there are no tables. */
+export async function versionOf(db: Database): Promise<TablesVersion | undefined> {
   try {
-    const [meta] = await db.run(`SELECT version FROM ${db.schema}.meta`)
-    return meta && Number(meta['version'])
+    // Tables of older versions do not say which code works with them.
+    const [meta] = await db.run(
+      `SELECT version, coalesce((pg_catalog.to_jsonb(m) ->> 'oldest')::int, version) AS oldest FROM ${db.schema}.meta m`,
+    )
+    return meta && { version: Number(meta['version']), oldest: Number(meta['oldest']) }
   } catch (error) {
     if (/^(?:42P01|3F000)$/.test(stateOf(error))) return undefined
     throw error
   }
 }
+
+/** Whether this code works with the tables: with its own, and with newer ones that say so. */
+export const isKnown = ({ version, oldest }: TablesVersion): boolean =>
+  version >= schemaVersion && oldest <= schemaVersion
 
 /** A message can hold any character. Rejects with a FleethookError when the database cannot. */
 export async function checkEncoding(db: Database): Promise<void> {
@@ -136,20 +159,21 @@ export async function checkServer(db: Database, allowWeak: boolean): Promise<Pro
     })
   const promised = promisedBy(row)
   if (promised.weakness !== undefined && !allowWeak) throw weakError(promised.weakness, 'option_invalid')
-  const [meta] = await db.run(`SELECT version FROM ${db.schema}.meta`)
-  const version = Number(meta?.['version'])
-  if (version !== schemaVersion) throw otherVersion(db.schema, version)
+  const tables = await versionOf(db)
+  // Rejects with what Postgres says.
+  if (tables === undefined) await db.run(`SELECT version FROM ${db.schema}.meta`)
+  if (tables === undefined || !isKnown(tables)) throw otherVersion(db.schema, tables?.version ?? 0)
   return promised
 }
 
 /** Says which side is older, because only one of the two can be changed. */
 export function otherVersion(schema: string, version: number): FleethookError {
-  // What to do about `The tables in the schema … have version …, and this fleethook knows …`: Stop the older processes, then `fleethook postgres
-  // schema --apply`.
+  // What to do about `The tables in the schema … have version …, and this fleethook knows …`: `fleethook postgres schema --apply` of the newer fleethook,
+  // then replace the processes one by one.
   const message = `The tables in the schema ${schema} have version ${version}, and this fleethook knows ${schemaVersion}.`
   const hint =
     version < schemaVersion
-      ? 'Stop the processes of the older fleethook, then update the tables: fleethook postgres schema --apply'
+      ? 'Update the tables first, while older processes run: fleethook postgres schema --apply'
       : 'Use the newest fleethook in every process that uses these tables.'
   return new FleethookError('inbox_unsupported', message, { hint })
 }
