@@ -1,7 +1,7 @@
 // Bundles the package into dist/: a file for each entry, one for each command of the command line, and files that they share. A
 // process starts faster with few files than with many. The dependencies of a receiver stay outside. The libraries of the
 // command line become part of it, and what the client needs of zod. Their licenses go into THIRD-PARTY-NOTICES.txt.
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'rolldown'
@@ -82,6 +82,9 @@ const { output } = await build({
   },
   logLevel: 'warn',
 })
+
+// npm makes it executable when it installs the package. Whoever unpacks it by hand, or by another tool, can run it too.
+chmodSync(resolve(target, 'adapters/cli/main.js'), 0o755)
 
 // The inspector's page is a text in a module, so the bundler does not see what it is made of.
 const inPage = (await buildPage()).packages.map((folder) => resolve(root, folder))

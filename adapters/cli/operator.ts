@@ -25,7 +25,7 @@ import { controlPath } from '../inbox/sqlite/control.ts'
 import { SqliteFile } from '../inbox/sqlite/file/file.ts'
 import { SqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
-import { isMissing, loadSqlite, refusedAccess } from '../inbox/sqlite/file/database.ts'
+import { isReadable, isMissing, loadSqlite, refusedAccess } from '../inbox/sqlite/file/database.ts'
 import {
   acts,
   type Common,
@@ -247,7 +247,8 @@ export class Operator {
       )
     this.#isSaid = true
     return askStopped(inbox, asked).catch((error: unknown) => {
-      if (!(error instanceof FleethookError) || error.code !== 'inbox_locked') throw error
+      // A program that is no receiver has it: the error says so.
+      if (!(error instanceof FleethookError) || error.code !== 'inbox_locked' || isReadable(inbox)) throw error
       throw new FleethookError(
         'inbox_locked',
         // What to do about `Another process has … and does not answer operators at …`: Run it as the receiver's user, or stop the receiver.

@@ -137,6 +137,7 @@ const inside: Readonly<Record<string, readonly string[]>> = {
   'test/postgres/search-path.test.ts': ['qualified'],
   'test/postgres/setup.test.ts': ['client', 'schema'],
   'test/postgres/snapshots.test.ts': ['client', 'snapshots'],
+  'test/postgres/upgrade.test.ts': ['schema'],
   'test/workers/object-inbox.ts': ['object-inbox'],
   'test/workers/resting-clock.test.ts': ['resting-clock'],
 }

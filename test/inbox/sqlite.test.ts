@@ -119,6 +119,21 @@ describe('the file', () => {
     await second.close()
   })
 
+  test('says that another program has it, and not another receiver, when that one only reads', async () => {
+    const path = files.path()
+    await (await open(path)).close()
+    const program = new DatabaseSync(path)
+    program.exec('BEGIN')
+    program.prepare('SELECT * FROM state').all()
+    const refused = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings).open()
+    await expect(refused).rejects.toMatchObject({
+      ...{ code: 'inbox_locked', message: expect.stringContaining('Another program has the inbox') },
+      hint: expect.stringContaining('Close that program'),
+    })
+    program.close()
+    await (await open(path)).close()
+  })
+
   test('passes to a waiting inbox when the first one closes it', async () => {
     const path = files.path()
     const clock = fakeClock(startMs)

@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { isBuiltin } from 'node:module'
 import { dirname, join } from 'node:path'
 import { expect, inject, test } from 'vitest'
@@ -170,4 +170,9 @@ test.each(['node22.13', 'node24'] as const)('the installed command says what it 
   expect(existsSync(command)).toBe(true)
   expect(readFileSync(command, 'utf8')).toMatch(/^#!\/usr\/bin\/env node\n/)
   expect(execFileSync(runtimePath(runtime), [command, '--help'], { encoding: 'utf8', stdio: 'pipe' })).toContain('send')
+})
+
+test('the command can be run from the unpacked package', () => {
+  for (const file of Object.values(manifest.bin))
+    expect(statSync(new URL(`../../${file}`, import.meta.url)).mode & 0o111, file).toBe(0o111)
 })

@@ -66,9 +66,31 @@ export function openDatabase(path: string, walPages: number): Sqlite.DatabaseSyn
     return db
   } catch (error) {
     closeQuietly(db)
-    throw failureOf(error, path)
+    const failure = failureOf(error, path)
+    throw failure.code === 'inbox_locked' && isReadable(path) ? lockedByReader(path, error) : failure
   }
 }
+
+/** A receiver lets nobody read its file. So whoever has locked one that can be read is another program. */
+export function isReadable(path: string): boolean {
+  let db: Sqlite.DatabaseSync | undefined
+  try {
+    db = new (loadSqlite().DatabaseSync)(path, { readOnly: true })
+    db.exec('PRAGMA busy_timeout = 0')
+    db.prepare('SELECT count(*) FROM sqlite_schema').get()
+    return true
+  } catch {
+    return false
+  } finally {
+    closeQuietly(db)
+  }
+}
+
+const lockedByReader = (path: string, cause: unknown): FleethookError =>
+  new FleethookError('inbox_locked', `Another program has the inbox ${path} open, such as sqlite3 or a backup.`, {
+    hint: 'Close that program, or let it read a copy: a receiver needs the file for itself. To look into a running one: fleethook tail, dead, vehicles.',
+    cause,
+  })
 
 /** Copies the journal into the file, syncs it there, and starts an empty journal. */
 export function checkpoint(db: Sqlite.DatabaseSync): void {
