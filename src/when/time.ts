@@ -53,7 +53,7 @@ export interface SilentOptions {
   readonly fields?: readonly string[]
   /**
    * Also counts while the vehicle is asleep or offline by its last `state` or `connectivity` message. Default `false`: such a vehicle is
-   * silent on purpose.
+   * silent on purpose, unless it sends values after that message.
    */
   readonly evenOffline?: boolean
 }

@@ -1,8 +1,30 @@
+import fc from 'fast-check'
 import { createReceiver, type FieldValues, memoryInbox, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, vehicle } from 'fleethook/testing'
-import { all, becomes, below, circle, crosses, type Edge, ends, enters, is, starts } from 'fleethook/when'
+import {
+  all,
+  any,
+  becomes,
+  below,
+  ceases,
+  changed,
+  circle,
+  crosses,
+  drives,
+  type Edge,
+  ends,
+  enters,
+  episode,
+  is,
+  leaves,
+  moves,
+  silent,
+  span,
+  starts,
+} from 'fleethook/when'
 import { describe, expect, test } from 'vitest'
+import { inForm } from '../form.ts'
 import { createFiles } from '../inbox/sqlite-files.ts'
 import { silent as silentLog } from '../vehicles/scene.ts'
 
@@ -11,7 +33,7 @@ const startMs = Date.UTC(2026, 10, 21, 10)
 const minute = (at: Date): number => (at.getTime() - startMs) / 60_000
 const files = createFiles()
 const depot = circle({ latitude: 52, longitude: 5, radiusMeters: 200 })
-const fields = ['Gear', 'BatteryLevel', 'Locked', 'DetailedChargeState', 'Location', 'MilesToArrival'] as const
+const fields = ['Gear', 'BatteryLevel', 'Locked', 'DetailedChargeState', 'Location', 'VehicleSpeed'] as const
 
 function scene(edges: Readonly<Record<string, Edge>>, inbox = memoryInbox(), clock = fakeClock(startMs)) {
   const told: string[] = []
@@ -124,4 +146,61 @@ describe('a null that overtakes a value does not throw it away:', () => {
     await sent(4, { Gear: 'D' })
     expect((await receiver.vehicles.get(vin))?.value('Gear')).toBe('P')
   })
+})
+
+describe('a null says no more than a message about something else:', () => {
+  const isLow = below('BatteryLevel', 20)
+  const edges: Readonly<Record<string, Edge>> = {
+    parks: becomes('Gear', 'P', { first: true }),
+    leaves: ceases('Gear', 'P'),
+    changed: changed('BatteryLevel', { delta: 15 }),
+    low: crosses('BatteryLevel', { below: 20, again: 25 }),
+    in: enters(depot, { first: true }),
+    out: leaves(depot, { first: true, marginMeters: 50 }),
+    starts: starts(all(is('Gear', 'P'), isLow)),
+    ends: ends(any(is('Gear', 'P'), isLow), { first: true }),
+    where: becomes('Gear', 'P').where(isLow),
+    after: starts(all(is('Gear', 'P'), isLow), { first: true }).after({ minutes: 3 }),
+    open: becomes('Gear', 'D').after({ minutes: 2 }).where(isLow),
+    fresh: starts(below('BatteryLevel', 20, { freshFor: { minutes: 2 } })).after({ minutes: 3 }),
+    drives: starts(drives()).after({ minutes: 4 }),
+    moves: starts(moves({ meters: 300, within: { minutes: 3 } })),
+    rests: ends(moves({ meters: 300, within: { minutes: 3 } })),
+    lost: silent({ minutes: 5 }),
+    trip: episode('trip', { during: drives(), joins: { minutes: 1 }, measures: { level: span('BatteryLevel') } }),
+  }
+  const place = fc.integer({ min: 0, max: 5 }).map((step) => ({ latitude: 52 + step / 500, longitude: 5 }))
+  const line = fc.record({
+    data: fc.oneof(
+      fc.record({ Gear: fc.constantFrom('P', 'D', null) }),
+      fc.record({ BatteryLevel: fc.constantFrom(10, 18, 22, 30, null) }),
+      fc.record({ Location: fc.option(place) }),
+    ),
+    wait: fc.integer({ min: 0, max: 4 }),
+    ago: fc.constantFrom(0, 0, 0, 1, 3, 6),
+  })
+
+  test('whatever the edge is, also when messages overtake each other', async () => {
+    const happened = new Set<string>()
+    await fc.assert(
+      fc.asyncProperty(fc.array(line, { minLength: 1, maxLength: 15 }), async (lines) => {
+        const run = async (isSent: boolean): Promise<readonly string[]> => {
+          const { clock, sent, told } = scene(edges)
+          await clock.advance(600_000)
+          for (const { data, wait, ago } of lines) {
+            await clock.advance(wait * 60_000)
+            const isNone = Object.values(data).includes(null)
+            await sent((clock.now() - startMs) / 60_000 - ago, isNone && !isSent ? { Locked: true } : data)
+          }
+          await clock.advance(30 * 60_000)
+          return told
+        }
+        const told = await run(true)
+        expect(told).toEqual(await run(false))
+        for (const one of told) happened.add(one.split(' ')[0] ?? '')
+      }),
+      { numRuns: inForm({ short: 10, full: 100, long: 3_000 }) },
+    )
+    expect(happened.size).toBeGreaterThan(10)
+  }, 600_000) // prettier-ignore
 })
