@@ -38,6 +38,11 @@ export interface Series {
   readonly isLoose?: true | undefined
   /** It cannot follow the last one, and waits for the next. */
   readonly held?: Said | undefined
+  /** Of a counter: the value before the last one, and the last one before a jump. The line may come back to them. */
+  readonly prior?: Entry | undefined
+  readonly base?: Entry | undefined
+  /** When the line was unsure last. */
+  readonly unsureAt?: number | undefined
   /** The vehicle was plugged in since, and the counter has not begun again. */
   readonly renews?: true | undefined
 }
@@ -48,6 +53,8 @@ export interface Line {
   /** The last one before. */
   readonly before: Entry | undefined
   readonly entries: readonly Entry[]
+  /** When the line was unsure last, before. */
+  readonly unsureAt: number
   /** What came too late for its place. */
   readonly late: readonly Said[]
   readonly series: Series
@@ -99,7 +106,7 @@ export function lineOf(
   }
   const { series } = walk
   if (isLast && law !== undefined) walk.end(law)
-  return { law, before: before.last, entries: walk.entries, late, series }
+  return { law, before: before.last, unsureAt: before.unsureAt ?? -Infinity, entries: walk.entries, late, series }
 }
 
 /** Whether a value that came too late for its place can be true. */
@@ -112,9 +119,12 @@ class Walk {
   readonly entries: Entry[] = []
   series: Series
   readonly #plugs: Plugs
+  /** The last value that is folded. */
+  readonly #before: Entry | undefined
 
   constructor(series: Series, plugs: Plugs) {
     this.series = series
+    this.#before = series.last
     this.#plugs = plugs
   }
 
@@ -126,10 +136,27 @@ class Walk {
       return follows ? this.believe(one, law) : this.#hold(one)
     const confirms = this.#follows(law, [held.at, held.value], one, held.isLoose)
     if (confirms && (!follows || this.#renewedBy(law, held))) {
-      this.#turn(law, held)
+      if (!this.#renewedBy(law, held) && this.#comesBack(law, held)) this.believe(held, law)
+      else this.#turn(law, held)
       this.believe(one, law)
     } else if (follows) this.believe(one, law, confirms && law.restarts === true)
     else this.#hold(one)
+  }
+
+  /** Two values go on from an earlier one: what came between was not true after all. The line never falls below what is folded. */
+  #comesBack(law: Law, held: Said): boolean {
+    const { last, prior, base } = this.series
+    if (law.kind !== 'counter') return false
+    const isFall = Number(held.value) < Number(last?.[1])
+    const earlier = [isFall ? prior : undefined, base].find(
+      (each) => each !== undefined && this.#follows(law, each, held, undefined),
+    )
+    if (earlier === undefined) return false
+    const isFolded = this.#before !== undefined && this.#before[0] > earlier[0]
+    const total = Math.max(totalOf(earlier), isFolded ? totalOf(this.#before) : 0)
+    while ((this.entries.at(-1)?.[0] ?? 0) > earlier[0]) this.entries.pop()
+    this.series = { last: [earlier[0], earlier[1], total], unsureAt: this.series.unsureAt }
+    return true
   }
 
   /** Nothing came after a value that waits. */
@@ -211,6 +238,9 @@ class Walk {
     this.entries.push(entry)
     const isBack = total !== undefined && total === last?.[2] && mark !== 'jump' && mark !== 'reset' && Number(value) < Number(last[1]) // prettier-ignore
     const largest: Entry = isBack ? [at, last[1], total] : total === undefined ? [at, value] : [at, value, total]
-    this.series = { last: largest, isLoose, renews }
+    const isLine = total !== undefined
+    const base = isLine && mark === 'jump' ? last : this.series.base
+    const unsureAt = isLine && (mark === 'jump' || mark === 'unsure') ? at : this.series.unsureAt
+    this.series = { last: largest, isLoose, prior: isLine ? last : undefined, base, unsureAt, renews }
   }
 }

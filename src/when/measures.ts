@@ -184,10 +184,17 @@ export function begun(gauge: Gauge, line: Line, episode: Bounded, around: Around
   if (isGrowth(gauge)) return { from: known, base: totalOf(known) }
   if (known[0] < before) return { old: known }
   notes.from = known
+  if (gauge.kind === 'span' && isUnsureIn(line, before, start)) notes.isUnsure = true
   if (gauge.kind === 'path') extend(gauge, notes, [start, known[1]], around)
   if (gauge.kind === 'average') Object.assign(notes, { sum: 0, upTo: 0 })
   return notes
 }
+
+/** Whether nobody knows how much a counter grew between two episodes. */
+const isUnsureIn = ({ entries, unsureAt }: Line, after: number, until: number): boolean =>
+  [[unsureAt, 0, 0, 'jump'] as const, ...entries].some(
+    ([at, , , mark]) => at > after && at <= until && (mark === 'jump' || mark === 'unsure'),
+  )
 
 /** Notes a value of the field, in the order of time. */
 export function note(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, around: Around): void {
@@ -348,6 +355,8 @@ function count(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, { law
     else if (!isKnown) notes.isUnsure = true
     delete notes.parts
   } else if (mark === 'jump' || mark === 'unsure') notes.isUnsure = true
+  // It grew, and began again: what it said first may have been that of the charge before.
+  else if (mark === 'reset' && total - Number(value) > notes.base + 0.01) notes.isUnsure = true
   else if (isFirst && isTimed && total - notes.base > mostIn(law, ms)) notes.isUnsure = true
   if (gauge.kind === 'curve') spread(gauge, notes, entry, episode)
 }
@@ -520,8 +529,9 @@ function energyOf([socket, battery]: readonly Measured[], episode: Bounded): Res
     const isNone = ac.value === null || dc.value === null
     return [{ kwh: isNone ? null : 0, by: null, unseen }, isNone || ac.isMissing || dc.isMissing || isUnseen]
   }
-  // An idle counter of AC that is first seen in a charge with DC does not fit to what the battery got.
-  const isOdd = given > 0 && taken > 0 && !ac.isSeen && (taken > given + leastUnseenKwh || taken < 0.75 * given - leastUnseenKwh) // prettier-ignore
+  // The socket gives at least what the battery gets. So an idle counter of AC that is first seen in a charge with DC does not fit, nor an odd one.
+  const isLess = taken > given * (ac.isSeen ? 1.25 : 1) + leastUnseenKwh * (ac.isSeen ? 2 : 1)
+  const isOdd = given > 0 && taken > 0 && (isLess || (!ac.isSeen && taken < 0.75 * given - leastUnseenKwh))
   const isSocket = given > 0 && (!isOdd || given <= taken)
   const by = isSocket ? 'socket' : 'battery'
   const isMissing = isOdd || isUnseen || (isSocket ? ac.isMissing : dc.isMissing)
