@@ -61,6 +61,8 @@ export interface Definition {
   /** The conditions that change with time, and what conditions remember. */
   readonly timed: readonly Condition[]
   readonly traces: readonly Trace[]
+  /** A value of a condition counts for a time only, so each message is looked at. */
+  readonly isAged: boolean
   /** What physics allows for a field. */
   readonly laws: ReadonlyMap<string, Law>
   /** The fields whose counters have a line. */
@@ -103,7 +105,8 @@ export function definitionOf(name: string, options: EpisodeOptions): Definition 
   const [slots, deciding] = [new Slots({ fields }), new Set(needed)]
   const timed = conditions.filter(({ changesAt }) => changesAt !== undefined)
   const traces = conditions.flatMap((condition) => condition.traces ?? [])
-  const read = { measures, fields, deciding, timed, traces, laws, counters, slots, shape }
+  const isAged = conditions.some(({ ages }) => ages === true)
+  const read = { measures, fields, deciding, timed, traces, isAged, laws, counters, slots, shape }
   return { name, during, until, splits, ...times, ...read }
 }
 

@@ -52,8 +52,8 @@ export function episode<const Of extends Measures>(name: string, options: Episod
     name,
     fields: [],
     reads: definition.fields,
-    topics: wireTopics,
     traces: definition.traces,
+    topics: wireTopics,
     timing: createClockwork,
     shape: definition.shape,
     detect: (step) => detected(definition, step),
@@ -128,7 +128,7 @@ function isCalm(
   const decides = ([, field]: Sample): boolean => deciding.has(field)
   const isInPlace =
     sentMs >= head.hole && own.every((sample) => sample[0] >= (decides(sample) ? last.heard : head.calm))
-  if (!isInPlace || !own.some(decides)) return isInPlace
+  if (!isInPlace || !(own.some(decides) || definition.isAged)) return isInPlace
   return head.is === (head.is === true && until !== undefined ? until.test(after) === false : during.test(after))
 }
 

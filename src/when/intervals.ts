@@ -102,7 +102,7 @@ export class Intervals {
     const { timeline } = this
     if (at >= timeline.at) this.pass(at)
     for (const [field, entry] of entries) this.#note(field, entry, at)
-    if (entries.length > 0) this.#decide(at)
+    if (entries.length > 0 || this.#definition.isAged) this.#decide(at)
     else if (grew && timeline.isCut === true && this.#definition.during.test(this.#look(-1, at)) === true)
       // It was not over: the counter went on.
       this.#begin(at, true)
@@ -159,7 +159,7 @@ export class Intervals {
       times: slots.names.flatMap((field) => Array<number>(3).fill(this.#values.get(field)?.[0] ?? 0)),
       memory: this.timeline.traces,
     })
-    return new Snapshot(state, at, gapAt)
+    return new Snapshot(state, at, gapAt, { momentMs: at })
   }
 
   /** Whether one begins, goes on or ends, as the condition says at a moment. A value that is uncertain counts, and the episode says so. */
