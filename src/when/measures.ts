@@ -356,7 +356,7 @@ function count(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, { law
     delete notes.parts
   } else if (mark === 'jump' || mark === 'unsure') notes.isUnsure = true
   // It grew, and began again: what it said first may have been that of the charge before.
-  else if (mark === 'reset' && total - Number(value) > notes.base + 0.01) notes.isUnsure = true
+  else if (mark === 'reset' && ms <= 5 * freshMs && total - Number(value) > notes.base + 0.01) notes.isUnsure = true
   else if (isFirst && isTimed && total - notes.base > mostIn(law, ms)) notes.isUnsure = true
   if (gauge.kind === 'curve') spread(gauge, notes, entry, episode)
 }

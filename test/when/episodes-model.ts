@@ -224,7 +224,8 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
         ...places,
         ...(to !== undefined && to.at >= end && !cut ? [to] : []),
       ]
-      result['meters'] = from === undefined || to === undefined || from.at === to.at ? null : lengthOf(all)
+      result['meters'] =
+        from === undefined || to === undefined || from.at === to.at || from.at < parkedAt ? null : lengthOf(all)
     } else {
       spanOf('percent', 'BatteryLevel')
       const list = listOf('ACChargingEnergyIn')
