@@ -20,9 +20,15 @@ export interface Law {
   readonly restarts?: true
 }
 
-const laws: ReadonlyMap<string, Law> = /* @__PURE__ */ new Map(
-  builtInLimits.flatMap(([names, type]) => names.split(' ').map((name): [string, Law] => [name, lawIn(type)])),
-)
+let laws: ReadonlyMap<string, Law> | undefined
+
+/** Made when it is first asked for: whoever asks for no law does not bundle them. */
+function builtInLaw(field: string): Law | undefined {
+  laws ??= new Map(
+    builtInLimits.flatMap(([names, type]) => names.split(' ').map((name): [string, Law] => [name, lawIn(type)])),
+  )
+  return laws.get(field)
+}
 
 /**
  * The law of a field. `undefined`: any value can follow any other. A type in the business's own catalogue that has limits replaces the law,
@@ -31,7 +37,7 @@ const laws: ReadonlyMap<string, Law> = /* @__PURE__ */ new Map(
 export function lawOf(field: string, ownFields: FieldCatalogue = {}): Law | undefined {
   const own = Object.hasOwn(ownFields, field) ? ownFields[field] : undefined
   if (typeof own === 'object') return 'enum' in own || isWithout(own) ? undefined : lawIn(own)
-  const builtIn = laws.get(field)
+  const builtIn = builtInLaw(field)
   // A field of the same name that is something else.
   const isAnother = own !== undefined && own !== (builtIn?.kind === 'place' ? 'location' : 'number')
   return isAnother ? undefined : builtIn
