@@ -35,7 +35,7 @@ import { createNormalizer } from './wire/normalizer.ts'
  * acknowledges, and runs your handlers, in order per VIN.
  *
  * The service sends each message once. A message that the receiver refuses is lost, and the receiver has the only copy of a
- * message that it acknowledged. `docs/delivery.md` says what can be lost, and when.
+ * message that it acknowledged. `docs/reliability.md` says what can be lost, and when.
  *
  * Throws a `FleethookError` that names the option when one is missing or wrong.
  *

@@ -22,9 +22,7 @@ const sidebar: Group[] = [
       { text: 'Pick a template and an inbox', link: '/start' },
       { text: 'Compare', link: '/compare' },
       { text: 'Playground', link: '/playground' },
-      { text: 'Coming from a receiver of your own', link: '/switching' },
       { text: 'Mounting', link: '/mounting' },
-      { text: 'Behind the maker’s own server', link: '/own-server' },
       { text: 'Runtimes', link: '/runtimes' },
       { text: 'A skill for coding agents', link: '/skills/fleethook/SKILL' },
     ],
@@ -56,8 +54,7 @@ const sidebar: Group[] = [
       { text: 'Events and values', link: '/events' },
       { text: 'Messages to paste', link: '/messages' },
       { text: 'HTTP answers', link: '/http' },
-      { text: 'Delivery', link: '/delivery' },
-      { text: 'The service’s interface', link: '/interface' },
+      { text: 'Reliability', link: '/reliability' },
       { text: 'Versions and upgrades', link: '/versions' },
       {
         text: 'API',
@@ -68,8 +65,6 @@ const sidebar: Group[] = [
   {
     text: 'Why',
     items: [
-      { text: 'Reliability', link: '/reliability' },
-      { text: 'Capacity', link: '/capacity' },
       { text: 'Benchmarks', link: '/benchmarks/' },
       { text: 'Architecture', link: '/architecture' },
       { text: 'The words we use', link: '/project/context' },

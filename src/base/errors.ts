@@ -10,7 +10,7 @@ export type ErrorCode =
    * needs its own.
    */
   | 'secret_missing'
-  /** The inbox or the runtime [cannot keep this `ack`](delivery.md#when-the-2xx-is-sent). */
+  /** The inbox or the runtime [cannot keep this `ack`](reliability.md#when-the-2xx-is-sent). */
   | 'ack_unavailable'
   /** A handler is not a function, or a topic or a filter does not exist. */
   | 'handler_invalid'

@@ -47,7 +47,7 @@ export type RefusalError =
   /** The inbox could not store the message. See [Errors by code](troubleshooting.md#errors-by-code). */
   | 'inbox_unavailable'
   /**
-   * With [`ack: 'handled'`](delivery.md#when-the-2xx-is-sent) in memory: a handler failed in its last attempt, so the message is lost. A
+   * With [`ack: 'handled'`](reliability.md#when-the-2xx-is-sent) in memory: a handler failed in its last attempt, so the message is lost. A
    * [durable inbox](inbox.md) would keep a dead letter.
    */
   | 'not_handled'

@@ -161,7 +161,7 @@ export class Reports {
     // Errors of handlers may quote the message, so only this one is part of the line.
     // What to do about `a message of topic … is a dead letter after …`, `a message of topic … is a dead letter: … processes ended while they handled
     // it`: Run the command in `show`, fix the handler, then [replay](operating.md#dead-letters). When processes ended, the message may be
-    // [innocent](delivery.md#a-message-that-ends-its-process).
+    // [innocent](reliability.md#a-message-that-ends-its-process).
     const crashes = crashText(Number.parseInt(error, 10))
     const { branch } = this.#settings
     const ofBranch = branch === undefined ? '' : ` --branch ${branch}`

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 
-const page = readFileSync('docs/capacity.md', 'utf8')
+const operating = readFileSync('docs/operating.md', 'utf8')
+const page = operating.slice(operating.indexOf('\n## Capacity\n'))
 const cellsOf = (line: string): readonly string[] =>
   line
     .split('|')

@@ -135,7 +135,7 @@ describe('processes that are ended under load lose no acknowledged message and k
   })
 })
 
-const why = '[why](../delivery.md#a-message-that-ends-its-process)'
+const why = '[why](../reliability.md#a-message-that-ends-its-process)'
 const pages: Readonly<Record<Piece, readonly [title: string, about: string]>> = {
   'process-killed': [
     'Receivers that are killed under load',
