@@ -88,6 +88,7 @@ export { episode, type Episode, type EpisodeEdge, type EpisodeOptions, type Meas
 export { drives, moves, type MovesOptions } from './when/motion.ts'
 export type { Curve, CurvePart, Energy, Measure, Path, PathPoint, Range, Span } from './when/measures.ts'
 export type { Duration, Heard, Lasted, Silence, SilentOptions } from './when/time.ts'
+export { type EpisodeRow, type SqliteValue, type SqlValue, type Statement, upsert } from './when/upsert.ts'
 
 /** A value that a field can have. */
 export type ConstantOf<Fields extends FieldCatalogue, Name> = Name extends keyof Fields
