@@ -1,7 +1,8 @@
 import type { FleetEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import { firstSeqAt, msOfSeq } from '../inbox/delivery-id.ts'
-import type { Edge, EdgeResult, EdgeStep, EpisodeOccurrence, VehicleView } from '../vehicles/edge.ts'
+import type { KeptMessages } from '../observe/dead-letters.ts'
+import type { AnyVehicleView, Edge, EdgeResult, EdgeStep, EpisodeOccurrence, VehicleView } from '../vehicles/edge.ts'
 import { credibleMs } from '../vehicles/lag.ts'
 import { applied, Snapshot, VehicleState } from '../vehicles/state.ts'
 import { wireTopics } from '../wire/envelope.ts'
@@ -22,8 +23,28 @@ export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episod
   open<Fields extends FieldCatalogue>(vehicle: VehicleView<Fields>): Episode<Of> | undefined
   /** All episodes that are over in a list of events, those of gaps too, in any order, as if no message came after them. Sorted by vehicle and start. */
   in(events: Iterable<FleetEvent>): readonly Episode<Of>[]
+  /**
+   * The episodes of all vehicles that began in this time, of the messages that the inbox still keeps. Use it each night to find one whose messages came too
+   * late for its row. With `sqliteInbox`, each vehicle takes as long as one list of all messages.
+   */
+  within(receiver: Remembering, time: { readonly from: Date; readonly to: Date }): AsyncIterable<Episode<Of>>
+  /**
+   * Why a number of an episode may be wrong, in words for a row: messages may be missing, its end was lost, one of these measures is not certain (default:
+   * any). A measure of fields that the vehicle has never reported is no doubt: it is `null`.
+   */
+  doubts<Fields extends FieldCatalogue>(
+    episode: EpisodeOccurrence,
+    vehicle: VehicleView<Fields> | undefined,
+    of?: readonly (keyof Of & string)[],
+  ): readonly string[]
   /** Throws `option_invalid`: a condition of an episode belongs into `during`. */
   where(): never
+}
+
+/** A receiver with the part `vehicles`. */
+export interface Remembering {
+  readonly vehicles: { list(): AsyncIterable<{ readonly vin: string }> }
+  readonly messages: Pick<KeptMessages, 'events'>
 }
 
 /** Of messages without one of the fields, one in this time is kept, so that there is no silence. */
@@ -68,6 +89,8 @@ export function episode<const Of extends Measures>(name: string, options: Episod
       return typeof text === 'string' ? Memory.read(definition, state.vin, text)?.open(gapTo >= state.seq) : undefined
     },
     in: (events) => history(definition, events),
+    within: ({ vehicles, messages }, time) => begunWithin(definition, vehicles, messages, time),
+    doubts: (found, vehicle: AnyVehicleView | undefined, of) => doubtsOf(definition, found, vehicle, of),
     where() {
       throw invalid('An episode has no `where`', 'Write the condition into `during`: all(…), or return in the handler.')
     },
@@ -157,6 +180,39 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> |
   if (!decides) return isNothing ? undefined : { memory: memory.add(samples).text }
   // A time that is up by the vehicle's clock, and not by ours.
   return memory.evaluate(samples, arrivedMs, isTimer && timer?.byArrival !== true ? sentMs : 0)
+}
+
+/** How long before the time the messages are read, because the state before decides where an episode begins. */
+const earlierMs = 86_400_000
+
+async function* begunWithin(
+  definition: Definition,
+  vehicles: Remembering['vehicles'],
+  messages: Remembering['messages'],
+  { from, to }: { readonly from: Date; readonly to: Date },
+): AsyncGenerator<Episode, void, undefined> {
+  for await (const { vin } of vehicles.list()) {
+    const events = await messages.events({ vin, from: new Date(from.getTime() - earlierMs) })
+    for (const found of history(definition, events)) if (found.startedAt >= from && found.startedAt < to) yield found
+  }
+}
+
+function doubtsOf(
+  { measures }: Definition,
+  { acrossGap, cut, missing }: EpisodeOccurrence,
+  vehicle: AnyVehicleView | undefined,
+  of: readonly string[] = missing,
+): readonly string[] {
+  const isReported = (field: string): boolean =>
+    vehicle === undefined || vehicle.at(field) !== undefined || vehicle.invalidSince(field) !== undefined
+  const uncertain = measures.filter(
+    ({ name, gauges }) => missing.includes(name) && of.includes(name) && gauges.some(({ field }) => isReported(field)),
+  )
+  return [
+    ...(acrossGap ? ['messages may be missing'] : []),
+    ...(cut ? ['its end was lost'] : []),
+    ...uncertain.map(({ name }) => `${name} is not certain`),
+  ]
 }
 
 /** All episodes of a list of events. */

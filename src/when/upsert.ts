@@ -8,9 +8,9 @@ export interface EpisodeRow {
 }
 
 /** A statement of SQL, and the values of its parameters. */
-export interface Statement {
+export interface Statement<Value = SqlValue> {
   readonly sql: string
-  readonly values: SqlValue[]
+  readonly values: Value[]
 }
 
 /** What a driver takes. A `Date` and a `boolean` only for Postgres. */
@@ -39,11 +39,7 @@ export type SqlValue = string | number | bigint | Uint8Array | Date | boolean | 
  * }
  * ```
  */
-export function upsert(
-  database: 'sqlite',
-  table: string,
-  row: EpisodeRow,
-): Statement & { readonly values: SqliteValue[] }
+export function upsert(database: 'sqlite', table: string, row: EpisodeRow): Statement<SqliteValue>
 export function upsert(database: 'postgres', table: string, row: EpisodeRow): Statement
 export function upsert(database: 'sqlite' | 'postgres', table: string, row: EpisodeRow): Statement {
   const columns = Object.keys(row)
