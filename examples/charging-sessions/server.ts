@@ -2,45 +2,66 @@ import { DatabaseSync } from 'node:sqlite'
 import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
-import { any, episode, growth, is, span } from 'fleethook/when'
+import { any, energy, episode, is, span, upsert } from 'fleethook/when'
 
-const { DATABASE = 'sessions.db', FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBHOOK_SECRET } = process.env
+const { CHECK_HOURS = '24', DATABASE = 'sessions.db', FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000' } = process.env
+const hourMs = 3_600_000
+
 const db = new DatabaseSync(DATABASE)
-const columns = 'vin, started, minutes, kwh, percent_from, percent_to, incomplete'
 db.exec(`PRAGMA journal_mode = WAL;
-  CREATE TABLE IF NOT EXISTS sessions (key TEXT PRIMARY KEY, id, revision, revoked, ${columns});
+  CREATE TABLE IF NOT EXISTS sessions (
+    id TEXT PRIMARY KEY, revision, revoked, lasts, vin, started, ended, minutes, kwh, unseen, percent_from, percent_to, doubts
+  );
   CREATE VIEW IF NOT EXISTS finished AS
-    SELECT ${columns} FROM (SELECT *, max(revision) FROM sessions GROUP BY id) WHERE NOT revoked`)
-// A correction has the id of what it corrects, and an older one changes nothing. What is not known is NULL.
-// With AC both counters run: what the socket gave, and what reached the battery. With DC only the second does. So never add them.
-const save = db.prepare(`INSERT OR REPLACE INTO sessions
-  SELECT ?1, c->>'id', c->>'revision' + 0.5 * (?1 <> c->>'id'), c->>'revoked',
-    c->>'vin', datetime(c->>'startedAt'), c->>'durationMs' / 60000.0,
-    coalesce(max(ac, dc), nullif(ac, 0), nullif(dc, 0)), c->>'$.percent.from', c->>'$.percent.to',
-    c->>'acrossGap' OR c->>'cut' OR c->>'missing' NOT IN ('[]', iif(ac > 0, '["dc"]', iif(dc > 0, '["ac"]', '[]')))
-  FROM (SELECT c, c->>'ac' AS ac, c->>'dc' AS dc FROM (SELECT ?2 AS c))
-  WHERE NOT c->>'lasts' AND NOT EXISTS (SELECT 1 FROM sessions WHERE key = c->>'id' AND revision > c->>'revision')`)
-const forget = db.prepare('DELETE FROM sessions WHERE key = ?')
+    SELECT vin, started, minutes, round(kwh, 3) AS kwh, round(unseen, 3) AS unseen, percent_from, percent_to,
+      doubts <> '' OR kwh IS NULL AS incomplete, doubts
+    FROM sessions WHERE NOT revoked AND NOT lasts`)
 
 const charge = episode('charge', {
   during: any(is('DetailedChargeState', 'Starting'), is('DetailedChargeState', 'Charging')),
   joins: { minutes: 15 }, // clouds, a moment without power
   splits: is('DetailedChargeState', 'Disconnected'),
   silence: { hours: 6 }, // its end was lost
-  measures: {
-    percent: span('BatteryLevel'),
-    ac: growth('ACChargingEnergyIn', { startsAt: 0 }),
-    dc: growth('DCChargingEnergyIn', { startsAt: 0 }),
-  },
+  tellsEach: { seconds: 10 }, // so that its row is there while it lasts
+  measures: { kwh: energy(), percent: span('BatteryLevel') },
 })
 
-const inbox = sqliteInbox({ path: FLEETHOOK_INBOX })
-const fields = ['DetailedChargeState', 'BatteryLevel', 'ACChargingEnergyIn', 'DCChargingEnergyIn'] as const
-const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox, parts: [vehicles({ fields })] })
-  .when(charge, ({ change }) => save.run(change.id, JSON.stringify(change)))
-  // Until it is told, minutes later, a row of its own has what is known now: half a revision more.
-  .on(['data', 'vehicle_data'], ({ vin }, { vehicle }) => {
-    forget.run(vin)
-    save.run(vin, JSON.stringify(charge.open(vehicle) ?? null))
+function save(c: ReturnType<typeof charge.in>[number], doubts: readonly string[]) {
+  const { sql, values } = upsert('sqlite', 'sessions', {
+    id: c.id,
+    revision: c.revision,
+    revoked: c.revoked,
+    lasts: c.lasts,
+    vin: c.vin,
+    started: c.startedAt,
+    ended: c.endedAt,
+    minutes: c.durationMs / 60_000,
+    kwh: c.kwh.kwh, // what the socket gave with AC, and what the battery got with DC
+    unseen: c.kwh.unseen, // what was charged before, and is in no row
+    percent_from: c.percent.from,
+    percent_to: c.percent.to,
+    doubts: doubts.join(', '),
   })
+  db.prepare(sql).run(...values)
+}
+
+const receiver = createReceiver({
+  secret: process.env.WEBHOOK_SECRET,
+  inbox: sqliteInbox({ path: FLEETHOOK_INBOX, retention: { settled: { forMs: 48 * hourMs } } }),
+  parts: [vehicles({ fields: ['DetailedChargeState', 'BatteryLevel', 'ACChargingEnergyIn', 'DCChargingEnergyIn'] })],
+}).when(charge, ({ change, vehicle }) => save(change, charge.doubts(change, vehicle)))
+
+/** A message that comes hours late can leave a charge without a row. */
+async function check() {
+  const from = new Date(Date.now() - 26 * hourMs)
+  const to = new Date(Date.now() - 2 * hourMs)
+  for await (const found of charge.within(receiver, { from, to })) {
+    const sql = 'SELECT 1 FROM sessions WHERE vin = ? AND NOT revoked AND started < ? AND ended > ?'
+    if (db.prepare(sql).get(found.vin, found.endedAt.toISOString(), found.startedAt.toISOString())) continue
+    console.warn('a charge was in no row', found.id)
+    save(found, ['its messages came late'])
+  }
+}
+
 await serve(receiver, { port: Number(PORT) })
+setInterval(() => check().catch(console.error), Number(CHECK_HOURS) * hourMs).unref()

@@ -1,9 +1,10 @@
-import { any, episode, growth, is, path, span } from 'fleethook/when'
+import { any, curve, drives, energy, episode, is, last, path, span } from 'fleethook/when'
 
 export const trip = episode('trip', {
-  during: any(is('Gear', 'D'), is('Gear', 'R'), is('Gear', 'N')),
+  during: drives(), // by its gear, or by its speed where it has none
   joins: { minutes: 3 }, // a stop at a gate
   silence: { hours: 1 }, // its end was lost
+  tellsEach: { minutes: 1 }, // so that its row is there while it lasts
   measures: {
     odometer: span('Odometer'),
     energy: span('EnergyRemaining'),
@@ -11,24 +12,29 @@ export const trip = episode('trip', {
     route: path({ everyMeters: 100 }),
   },
 })
+export type Trip = ReturnType<typeof trip.in>[number]
 
 export const charge = episode('charge', {
   during: any(is('DetailedChargeState', 'Starting'), is('DetailedChargeState', 'Charging')),
   joins: { minutes: 15 }, // clouds
   splits: is('DetailedChargeState', 'Disconnected'),
   silence: { hours: 6 },
+  tellsEach: { minutes: 1 },
   measures: {
+    energy: energy(), // what the socket gave with AC, and what the battery got with DC
+    socket: curve('ACChargingEnergyIn'), // by quarter hours, for prices that change
+    battery: curve('DCChargingEnergyIn'),
     percent: span('BatteryLevel'),
-    place: span('Location'),
-    atHome: span('LocatedAtHome'),
-    ac: growth('ACChargingEnergyIn', { startsAt: 0 }),
-    dc: growth('DCChargingEnergyIn', { startsAt: 0 }),
+    place: last('Location'),
+    atHome: last('LocatedAtHome'),
   },
 })
+export type Charge = ReturnType<typeof charge.in>[number]
 
 /** What the receiver keeps of each vehicle. Stream at least these. */
 export const fields = [
   'Gear',
+  'VehicleSpeed',
   'Odometer',
   'EnergyRemaining',
   'Location',

@@ -60,6 +60,7 @@ test('writes each trip and charge once, whatever the format, with fields that co
   for (const file of ['schema.sql', 'questions.sql'])
     await db.exec(readFileSync(new URL(file, import.meta.url), 'utf8'))
   await db.query("INSERT INTO areas VALUES ('office', 'business', 30.35, -97.75, 500, 0.25)")
+  await db.query("UPDATE settings SET unit = 'km', zone = 'Asia/Tokyo'")
   const answers = async (columns: string) => (await db.query(`SELECT DISTINCT ${columns}`)).rows
   for (const part of [drives, charges]) {
     // It has no disk, so it promises nothing after a crash.
@@ -88,14 +89,22 @@ test('writes each trip and charge once, whatever the format, with fields that co
     const table = part === drives ? 'trips' : 'charges'
     const isWaiting = async () =>
       (await db.query('SELECT FROM fleethook.waiting')).rows.length > 0 ||
-      (await db.query(`SELECT FROM ${table}`)).rows.length < formats.length
+      (await db.query(`SELECT FROM ${table} WHERE NOT lasts`)).rows.length < formats.length
     const until = Date.now() + 30_000
     while ((await isWaiting()) && Date.now() < until) await new Promise((resolve) => setTimeout(resolve, 20))
     await receiver.drain({ deadlineMs: 5_000 })
   }
   assert.deepEqual(await answers('count(*)::int FROM trips'), [{ count: 3 }])
-  assert.deepEqual(await answers('minutes, miles, kwh, to_area, purpose FROM logbook'), [
-    { minutes: '10.0', miles: '13.0', kwh: '3.50', to_area: 'office', purpose: 'business' },
+  assert.deepEqual(await answers('minutes, distance, unit, odometer_to, kwh, to_area, purpose FROM logbook'), [
+    {
+      minutes: '10.0',
+      distance: '20.921',
+      unit: 'km',
+      odometer_to: '1630.3',
+      kwh: '3.50',
+      to_area: 'office',
+      purpose: 'business',
+    },
   ])
   assert.deepEqual(await answers('minutes, kwh, percent_from, percent_to, place, cost FROM charging_costs'), [
     {
@@ -107,8 +116,8 @@ test('writes each trip and charge once, whatever the format, with fields that co
       cost: '2.60',
     },
   ])
-  assert.deepEqual(await answers('miles, kwh_driven, kwh_charged, cost FROM months'), [
-    { miles: '13.0', kwh_driven: '3.50', kwh_charged: '10.40', cost: '2.60' },
+  assert.deepEqual(await answers('distance, kwh_driven, kwh_charged, cost FROM months'), [
+    { distance: '20.921', kwh_driven: '3.50', kwh_charged: '10.40', cost: '2.60' },
   ])
   assert.deepEqual(await answers('place, charges::int, cost FROM charging'), [
     { place: 'away', charges: 1, cost: '2.60' },

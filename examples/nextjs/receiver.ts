@@ -1,9 +1,9 @@
 import { createReceiver, summarize, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
-import { any, episode, is, span, starts } from 'fleethook/when'
+import { drives, episode, span, starts } from 'fleethook/when'
 import { write } from './diary'
 
-const isDriving = any(is('Gear', 'D'), is('Gear', 'R'), is('Gear', 'N'))
+const isDriving = drives() // by its gear, or by its speed where it has none
 
 export const drive = episode('drive', {
   during: isDriving,
@@ -12,18 +12,20 @@ export const drive = episode('drive', {
   measures: { odometer: span('Odometer'), percent: span('BatteryLevel') },
 })
 
+export type Drive = ReturnType<typeof drive.in>[number]
+
 const create = () =>
   createReceiver({
     secret: () => process.env.WEBHOOK_SECRET, // asked when a message comes: at build time there is none
     basePath: '/telemetry',
     // A 2xx is sent when the message is on the disk: a crash or a power cut loses no acknowledged message.
     inbox: sqliteInbox({ path: process.env.FLEETHOOK_INBOX ?? 'data/inbox.db' }),
-    parts: [vehicles({ fields: ['Gear', 'Odometer', 'BatteryLevel'] })],
+    parts: [vehicles({ fields: ['Gear', 'VehicleSpeed', 'Odometer', 'BatteryLevel'] })],
   })
     .on(['data', 'alerts', 'errors'], (event) => console.log(summarize(event)))
     // Your business code goes here. The sender does not wait for it, however slow it is, and it runs again when it fails.
     .when(starts(isDriving), ({ vin, change }) => console.log(`${vin} drives since ${change.at.toISOString()}`))
-    .when(drive, ({ change }) => write(change))
+    .when(drive, ({ change, vehicle }) => write(change, drive.doubts(change, vehicle)))
 
 declare global {
   var kept: { receiver?: ReturnType<typeof create> } | undefined

@@ -2,38 +2,66 @@ import { DatabaseSync } from 'node:sqlite'
 import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
-import { any, episode, is, span } from 'fleethook/when'
+import { drives, episode, span, upsert } from 'fleethook/when'
 
-const { DATABASE = 'trips.db', FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBHOOK_SECRET } = process.env
+const { CHECK_HOURS = '24', DATABASE = 'trips.db', FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000' } = process.env
+const hourMs = 3_600_000
+
 const db = new DatabaseSync(DATABASE)
 db.exec(`PRAGMA journal_mode = WAL;
-  CREATE TABLE IF NOT EXISTS trips (key TEXT PRIMARY KEY, id, revision, revoked, vin, started, minutes, miles, kwh, incomplete);
+  CREATE TABLE IF NOT EXISTS trips (
+    id TEXT PRIMARY KEY, revision, revoked, lasts, vin, started, ended, minutes, miles, unseen, kwh, doubts
+  );
   CREATE VIEW IF NOT EXISTS finished AS
-    SELECT vin, started, minutes, miles, kwh, incomplete FROM (SELECT *, max(revision) FROM trips GROUP BY id) WHERE NOT revoked`)
-// A correction has the id of what it corrects, and an older one changes nothing. What is not known is NULL, and so is the difference to it.
-const save = db.prepare(`INSERT OR REPLACE INTO trips
-  SELECT ?1, t->>'id', t->>'revision' + 0.5 * (?1 <> t->>'id'), t->>'revoked',
-    t->>'vin', datetime(t->>'startedAt'), t->>'durationMs' / 60000.0,
-    round(t->>'$.odometer.to' - t->>'$.odometer.from', 3), round(t->>'$.energy.from' - t->>'$.energy.to', 3),
-    t->>'acrossGap' OR t->>'cut' OR t->>'missing' <> '[]'
-  FROM (SELECT ?2 AS t)
-  WHERE NOT t->>'lasts' AND NOT EXISTS (SELECT 1 FROM trips WHERE key = t->>'id' AND revision > t->>'revision')`)
-const forget = db.prepare('DELETE FROM trips WHERE key = ?')
+    SELECT vin, started, minutes, round(miles, 3) AS miles, round(unseen, 3) AS unseen, round(kwh, 3) AS kwh,
+      doubts <> '' OR miles IS NULL AS incomplete, doubts
+    FROM trips WHERE NOT revoked AND NOT lasts`)
 
 const trip = episode('trip', {
-  during: any(is('Gear', 'D'), is('Gear', 'R'), is('Gear', 'N')),
+  during: drives(), // by its gear, or by its speed where it has none
   joins: { minutes: 3 }, // a stop at a gate
   silence: { hours: 1 }, // its end was lost
-  measures: { odometer: span('Odometer'), energy: span('EnergyRemaining') },
+  tellsEach: { seconds: 10 }, // so that its row is there while it lasts
+  measures: { miles: span('Odometer'), kwh: span('EnergyRemaining') },
 })
 
-const inbox = sqliteInbox({ path: FLEETHOOK_INBOX })
-const fields = ['Gear', 'Odometer', 'EnergyRemaining'] as const
-const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox, parts: [vehicles({ fields })] })
-  .when(trip, ({ change }) => save.run(change.id, JSON.stringify(change)))
-  // Until it is told, minutes later, a row of its own has what is known now: half a revision more.
-  .on(['data', 'vehicle_data'], ({ vin }, { vehicle }) => {
-    forget.run(vin)
-    save.run(vin, JSON.stringify(trip.open(vehicle) ?? null))
+function save(t: ReturnType<typeof trip.in>[number], doubts: readonly string[]) {
+  const { from, to, unseen } = t.miles
+  const used = t.kwh.from !== null && t.kwh.to !== null ? t.kwh.from - t.kwh.to : null
+  const { sql, values } = upsert('sqlite', 'trips', {
+    id: t.id,
+    revision: t.revision,
+    revoked: t.revoked,
+    lasts: t.lasts,
+    vin: t.vin,
+    started: t.startedAt,
+    ended: t.endedAt,
+    minutes: t.durationMs / 60_000,
+    miles: from !== null && to !== null ? to - from + unseen : unseen || null, // not known is NULL, and never 0
+    unseen, // those of the miles that no message of a trip was there for
+    kwh: used !== null && used < 0 ? null : used, // it was charged before its energy was said again
+    doubts: doubts.join(', '),
   })
+  db.prepare(sql).run(...values)
+}
+
+const receiver = createReceiver({
+  secret: process.env.WEBHOOK_SECRET,
+  inbox: sqliteInbox({ path: FLEETHOOK_INBOX, retention: { settled: { forMs: 48 * hourMs } } }),
+  parts: [vehicles({ fields: ['Gear', 'VehicleSpeed', 'Odometer', 'EnergyRemaining'] })],
+}).when(trip, ({ change, vehicle }) => save(change, trip.doubts(change, vehicle)))
+
+/** A message that comes hours late can leave a trip without a row. */
+async function check() {
+  const from = new Date(Date.now() - 26 * hourMs)
+  const to = new Date(Date.now() - 2 * hourMs)
+  for await (const found of trip.within(receiver, { from, to })) {
+    const sql = 'SELECT 1 FROM trips WHERE vin = ? AND NOT revoked AND started < ? AND ended > ?'
+    if (db.prepare(sql).get(found.vin, found.endedAt.toISOString(), found.startedAt.toISOString())) continue
+    console.warn('a trip was in no row', found.id)
+    save(found, ['its messages came late'])
+  }
+}
+
 await serve(receiver, { port: Number(PORT) })
+setInterval(() => check().catch(console.error), Number(CHECK_HOURS) * hourMs).unref()

@@ -46,7 +46,7 @@ const day: Said = [
   [7_300, { DetailedChargeState: 'Disconnected' }],
 ]
 
-const trip = { minutes: '10.0', miles: '13.0', kwh: '3.50' }
+const trip = { minutes: '10.0', distance: '13.000', unit: 'mi', kwh: '3.50' }
 const charge = { minutes: '60.0', kwh: '10.40', percent_from: 70, percent_to: 85, place: 'home', cost: '3.12' }
 
 const once = 'logbook has each trip and charge once, with its values, although its process is killed while it writes'
@@ -80,7 +80,13 @@ test.skipIf(!hasPostgres)(once, async () => {
   // Nobody listened for a moment, so the rows may say that messages are missing. They have the values nevertheless.
   for (const { why } of await rows(scene, 'doubtful')) expect(why).toBe('messages may be missing')
   expect(await rows(scene, 'months')).toMatchObject(
-    vehicles.map((n) => ({ vin: vinOf(n), miles: '13.0', kwh_driven: '3.50', kwh_charged: '10.40', cost: '3.12' })),
+    vehicles.map((n) => ({
+      vin: vinOf(n),
+      distance: '13.000',
+      kwh_driven: '3.50',
+      kwh_charged: '10.40',
+      cost: '3.12',
+    })),
   )
 })
 

@@ -282,7 +282,7 @@ test.each([
       off,
       say: (second, data) => post(server, said('V', 'service', startMs + second * 1_000, data)),
       stored: async () =>
-        ask(`SELECT revision, revoked FROM ${table} WHERE key = id ORDER BY started`).map(({ revision, revoked }) => ({
+        ask(`SELECT revision, revoked FROM ${table} ORDER BY started`).map(({ revision, revoked }) => ({
           revision: Number(revision),
           revoked: revoked === 1,
         })),
@@ -294,7 +294,7 @@ test.each([
 
 /** It is a module of Next.js, which has its own settings of the compiler. */
 interface Diary {
-  write(drive: EpisodeOccurrence): void
+  write(drive: EpisodeOccurrence, doubts: readonly string[]): void
   newest(): readonly Row[]
 }
 
@@ -311,12 +311,12 @@ test('nextjs writes only a larger revision, and keeps what was revoked', async (
     [1, 5, 10],
     [3, 6, 6],
   ] as const) {
-    write({ ...found, revision, durationMs: minutes * 60_000 })
+    write({ ...found, revision, durationMs: minutes * 60_000 }, ['odometer is not certain'])
     expect(newest()).toMatchObject([{ minutes: shown, miles: null, incomplete: 1 }])
   }
-  write({ ...found, revision: 4, revoked: true })
+  write({ ...found, revision: 4, revoked: true }, [])
   expect(newest()).toEqual([])
-  write(found)
+  write(found, [])
   expect(newest()).toEqual([])
   delete process.env['DIARY']
 })
