@@ -13,7 +13,7 @@ db.exec(`PRAGMA journal_mode = WAL;
     id TEXT PRIMARY KEY, revision, revoked, lasts, vin, started, ended, minutes, kwh, unseen, percent_from, percent_to, doubts
   );
   CREATE VIEW IF NOT EXISTS finished AS
-    SELECT vin, started, minutes, round(kwh, 3) AS kwh, round(unseen, 3) AS unseen, percent_from, percent_to,
+    SELECT vin, datetime(started) AS started, minutes, round(kwh, 3) AS kwh, round(unseen, 3) AS unseen, percent_from, percent_to,
       doubts <> '' OR kwh IS NULL AS incomplete, doubts
     FROM sessions WHERE NOT revoked AND NOT lasts`)
 

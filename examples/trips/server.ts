@@ -13,7 +13,7 @@ db.exec(`PRAGMA journal_mode = WAL;
     id TEXT PRIMARY KEY, revision, revoked, lasts, vin, started, ended, minutes, miles, unseen, kwh, doubts
   );
   CREATE VIEW IF NOT EXISTS finished AS
-    SELECT vin, started, minutes, round(miles, 3) AS miles, round(unseen, 3) AS unseen, round(kwh, 3) AS kwh,
+    SELECT vin, datetime(started) AS started, minutes, round(miles, 3) AS miles, round(unseen, 3) AS unseen, round(kwh, 3) AS kwh,
       doubts <> '' OR miles IS NULL AS incomplete, doubts
     FROM trips WHERE NOT revoked AND NOT lasts`)
 
