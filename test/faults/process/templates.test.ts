@@ -123,12 +123,12 @@ describe('a template that is killed under load', () => {
   test('charging-sessions has each session once, with its energy', { timeout }, async () => {
     const script = turns.flatMap((round): FieldValues[] => [
       { DetailedChargeState: 'Disconnected', BatteryLevel: 20 },
-      // After a kill, what the counter stood at before is not certain. The car says it when it begins.
-      { DetailedChargeState: 'Charging', BatteryLevel: 20, ACChargingEnergyIn: 0 },
-      { DetailedChargeState: 'Charging', ACChargingEnergyIn: 5 },
-      { DetailedChargeState: 'Charging', ACChargingEnergyIn: 10 + round, BatteryLevel: 60 },
+      // After a kill, what the counter stood at before is not certain. The car says it when it begins. No socket gives 10 kWh in four minutes, so it is DC.
+      { DetailedChargeState: 'Charging', BatteryLevel: 20, DCChargingEnergyIn: 0 },
+      { DetailedChargeState: 'Charging', DCChargingEnergyIn: 5 },
+      { DetailedChargeState: 'Charging', DCChargingEnergyIn: 10 + round, BatteryLevel: 60 },
       { DetailedChargeState: 'Complete' },
-      { ACChargingEnergyIn: 0, DetailedChargeState: 'Complete' },
+      { DCChargingEnergyIn: 0, DetailedChargeState: 'Complete' },
     ])
     const receiver = new Killed('charging-sessions')
     const rows = 'SELECT vin, started, minutes, kwh, percent_from, percent_to FROM finished ORDER BY vin, started'
