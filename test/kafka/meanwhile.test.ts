@@ -1,57 +1,52 @@
-/* All brokers are away for as long as an update takes, again and again, and a receiver is killed meanwhile. */
+/* All brokers are away, and a receiver is killed and started again meanwhile. */
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { freePort } from '../conformance/spawn.ts'
 import { type Row, writeFigures } from '../faults/figures.ts'
-import { createTraffic, type Traffic } from '../faults/process/traffic.ts'
+import { type OpenLoad, pourOpenly, runsEmpty, unansweredInTime } from '../faults/process/open-load.ts'
 import { inForm } from '../form.ts'
-import { type Brokers, startBrokers } from './brokers.ts'
-import { createFleet, type Found, handled, judge, type Member, pause } from './fleet.ts'
+import { ofFile } from '../of-file.ts'
+import { startBrokers } from './brokers.ts'
+import { createFleet, type Fleet, type Found, judge, type Member, nameOf, pause } from './fleet.ts'
 import { inSync } from './topics.ts'
 
-const awayMs = inForm({ full: 6_000, long: 60_000 })
-const times = inForm({ full: 1, long: 3 })
-const calmMs = inForm({ full: 3_000, long: 20_000 })
-const ratePerSecond = 200
+const rounds = inForm({ full: 1, long: Number(process.env['AWAY_ROUNDS'] ?? 3) })
+/** How long the brokers are away at least, in milliseconds, beside the time in which each receiver acknowledges messages. */
+const awayMs = inForm({ full: 0, long: Number(process.env['AWAY_SECONDS'] ?? 60) * 1_000 })
+/** How long the load runs before the first outage and after the last one, in milliseconds. The figures compare them. */
+const calmMs = inForm({ full: 0, long: 20_000 })
+const ratePerSecond = inForm({ full: 60, long: 200 })
 /** Each vehicle sends every four seconds, to one of two receivers. */
-const vins = Array.from({ length: 800 }, (_, n) => `V${n}`)
+const vins = Array.from({ length: 4 * ratePerSecond }, (_, n) => `V${n}`)
+/** A test gives up after this time, in milliseconds. What it waits for are conditions. */
+const longestMs = inForm({ full: 600_000, long: 3_600_000 })
+/** What each receiver acknowledges in each part of an outage. */
+const some = inForm({ full: 50, long: 200 })
 
-let brokers: Brokers
+const brokers = ofFile(() => startBrokers())
 const rows: Row[] = []
 
-beforeAll(async () => {
-  brokers = await startBrokers({})
-})
 afterAll(async () => {
-  await brokers?.[Symbol.asyncDispose]()
   await writeFigures({
-    piece: 'kafka-away',
-    title: 'Kafka: all brokers are away, and nothing is refused',
+    piece: 'kafka-meanwhile',
+    title: 'All brokers of Kafka are away, and nothing is refused',
     file: 'test/kafka/meanwhile.test.ts',
-    about: `Three brokers, two receivers, two processes with handlers, ${ratePerSecond} messages a second from ${vins.length} vehicles that do not wait for answers, each vehicle at one receiver. All brokers are killed for ${awayMs / 1_000} s, and a receiver is killed and started again while they are away. Handled again: with \`redelivered\`, because the brokers had lost the position of the group.`,
+    about: `Three brokers, two receivers, two processes with handlers, ${ratePerSecond} messages a second from ${vins.length} vehicles that do not wait for answers, each vehicle at one receiver. All brokers are killed for ${awayMs / 1_000} s, and a receiver is killed and started again while they are away. A connection ends when its receiver is killed, or is not there yet. Handled again: with \`redelivered\`, because the brokers had lost the position of the group.`,
     tables: [{ title: 'What came of the messages', rows }],
   })
 })
 
-interface Outcome extends Found {
-  readonly p99Before: number
-  readonly p99Away: number
-  readonly p99After: number
+interface Site extends AsyncDisposable {
+  readonly fleet: Fleet
+  readonly urls: readonly string[]
+  /** Kills a receiver, and starts it again. */
+  restart(place: number): Promise<void>
 }
 
-/** Kills all brokers, and brings them back. */
-async function away(meanwhile: () => Promise<unknown>): Promise<void> {
-  await Promise.all([1, 2, 3].map((id) => brokers.get(id).kill('SIGKILL')))
-  await pause(awayMs / 2)
-  await meanwhile()
-  await pause(awayMs / 2)
-  await Promise.all([1, 2, 3].map((id) => brokers.get(id).start()))
+/** Two receivers, and two processes with handlers. */
+async function startSite(hasFile: boolean): Promise<Site> {
   await inSync(brokers.addresses)
-}
-
-async function outages(hasFile: boolean): Promise<Outcome> {
-  await inSync(brokers.addresses)
-  await using fleet = await createFleet({ brokers })
+  const fleet = await createFleet({ brokers })
   const ports = [await freePort(), await freePort()]
   const begin = (place: number): Promise<Member> =>
     fleet.start('receive', {
@@ -62,69 +57,108 @@ async function outages(hasFile: boolean): Promise<Outcome> {
     })
   const receivers = await Promise.all([0, 1].map(begin))
   await Promise.all([fleet.start('handle'), fleet.start('handle')])
-  const traffics = [0, 1].map((place) =>
-    createTraffic({
-      ...{ vins: vins.filter((_, n) => n % 2 === place), ratePerSecond: ratePerSecond / 2, timeoutMs: 15_000 },
-      ...{ neverWaits: true, goesOn: true },
-    }),
-  )
-  let isOver = false
-  const load = traffics.map((traffic, place) => traffic.pour(receivers[place]?.url ?? '', () => isOver))
-  const acknowledged = (): Pick<Traffic, 'acknowledged'> => ({
-    acknowledged: new Set(traffics.flatMap((traffic) => [...traffic.acknowledged])),
-  })
-  await pause(calmMs)
-  const awayFrom = performance.now()
-  for (let round = 0; round < times; round += 1) {
-    await away(async () => {
-      // Without a file, one that starts now would end.
-      if (!hasFile) return
-      await receivers[round % 2]?.stop('SIGKILL')
-      receivers[round % 2] = await begin(round % 2)
-    })
-    await handled(fleet, acknowledged(), 180_000)
+  return {
+    fleet,
+    urls: receivers.map(({ url }) => url),
+    async restart(place) {
+      await receivers[place]?.stop('SIGKILL')
+      receivers[place] = await begin(place)
+    },
+    [Symbol.asyncDispose]: () => fleet[Symbol.asyncDispose](),
   }
-  const awayTo = performance.now()
-  await pause(calmMs)
-  isOver = true
-  await Promise.all(load)
-  await handled(fleet, acknowledged(), 180_000)
-  const p99 = (from: number, to: number): number => {
-    const acks = traffics.flatMap(({ ackMs }) => ackMs.filter((each) => each.sentAtMs >= from && each.sentAtMs < to))
-    const sorted = acks.map(({ ms }) => ms).toSorted((one, other) => one - other)
-    return Math.round(sorted[Math.floor(sorted.length * 0.99)] ?? 0)
-  }
-  const found = judge(
-    traffics.flatMap(({ sent }) => sent),
-    fleet.journal(),
-  )
-  return { ...found, p99Before: p99(0, awayFrom), p99Away: p99(awayFrom, awayTo), p99After: p99(awayTo, Infinity) }
 }
 
-function note(what: string, found: Outcome): void {
-  const sum = (counts: Readonly<Record<string, number>>): number => Object.values(counts).reduce((a, b) => a + b, 0)
+/** A load that stops by itself, also when no receiver ever answers. */
+const pour = ({ urls }: Site, timeoutMs: number): OpenLoad =>
+  pourOpenly(urls, { vins, ratePerSecond, timeoutMs, mostMessages: inForm({ full: 30_000, long: 200_000 }) })
+
+/** Kills all brokers, and brings them back when this is done. */
+async function away(meanwhile: () => Promise<unknown>): Promise<void> {
+  await Promise.all(brokers.all.map((broker) => broker.kill('SIGKILL')))
+  try {
+    await meanwhile()
+  } finally {
+    await Promise.all(brokers.all.map((broker) => broker.start()))
+  }
+}
+
+/** Resolves when handlers have done all that was acknowledged until now. */
+async function isHandled({ fleet }: Site, load: OpenLoad): Promise<void> {
+  const target = [...load.acknowledged()]
+  await runsEmpty('acknowledged and not handled', async () => {
+    const handled = new Set(fleet.journal().runs.map(nameOf))
+    return target.filter((name) => !handled.has(name)).length
+  })
+}
+
+async function verdict(site: Site, load: OpenLoad): Promise<Found> {
+  await load.stop()
+  await isHandled(site, load)
+  return judge(load.sent(), site.fleet.journal())
+}
+
+const sum = (counts: Readonly<Record<string, number>>): number => Object.values(counts).reduce((a, b) => a + b, 0)
+
+function note(what: string, found: Found, late: number, acks: Row): void {
   rows.push({
-    ...{ what, sent: found.sent, acknowledged: found.acknowledged, refused: sum(found.refused) },
-    ...{
-      'no answer (killed)': sum(found.unanswered),
-      lost: found.lost.length,
-      'twice, unmarked': found.unmarked.length,
-    },
-    ...{ 'handled again': found.again, 'out of order': found.outOfOrder.length },
-    ...{ 'ack p99 before, ms': found.p99Before, 'in outages': found.p99Away, after: found.p99After },
+    what,
+    sent: found.sent,
+    acknowledged: found.acknowledged,
+    refused: sum(found.refused),
+    'no answer in 15 s': late,
+    'connection ended': sum(found.unanswered) - late,
+    lost: found.lost.length,
+    'twice, unmarked': found.unmarked.length,
+    'handled again': found.again,
+    'out of order': found.outOfOrder.length,
+    ...acks,
   })
   console.info(rows.at(-1))
 }
 
-test('with the option `meanwhile`, nothing is refused, lost, doubled or out of order while all brokers are down', async () => {
-  const found = await outages(true)
-  note(`with \`meanwhile\`, ${times} outages`, found)
-  expect(found).toMatchObject({ refused: {}, lost: [], unmarked: [], outOfOrder: [] })
-})
+test(
+  'with the option `meanwhile`, nothing is refused, lost, doubled or out of order while all brokers are down',
+  { timeout: longestMs },
+  async () => {
+    await using site = await startSite(true)
+    await using load = pour(site, inForm({ full: 60_000, long: 15_000 }))
+    await Promise.all([load.takesMore(some), pause(calmMs)])
+    const awayFrom = performance.now()
+    for (let round = 0; round < rounds; round += 1) {
+      await away(async () => {
+        await Promise.all([load.takesMore(some), pause(awayMs / 2)])
+        await site.restart(round % 2)
+        await Promise.all([load.takesMore(some), pause(awayMs / 2)])
+      })
+      await isHandled(site, load)
+    }
+    const awayTo = performance.now()
+    await Promise.all([load.takesMore(some), pause(calmMs)])
+    const found = await verdict(site, load)
+    const late = unansweredInTime(load.sent())
+    note(`with \`meanwhile\`, ${rounds} outages of ${awayMs / 1_000} s`, found, late, {
+      'ack p99 before, ms': load.p99(0, awayFrom),
+      'in outages, ms': load.p99(awayFrom, awayTo),
+      'after, ms': load.p99(awayTo, Infinity),
+    })
+    expect({ ...found, late }).toMatchObject({ refused: {}, late: 0, lost: [], unmarked: [], outOfOrder: [] })
+  },
+)
 
-test('control: without the file, messages are refused', async () => {
-  const found = await outages(false)
-  note(`control: without it, ${times} outages`, found)
-  expect(Object.values(found.refused).concat(Object.values(found.unanswered)).length).toBeGreaterThan(0)
-  expect(found.lost).toEqual([])
+test('control: without the file, messages are refused', { timeout: longestMs }, async () => {
+  await using site = await startSite(false)
+  await using load = pour(site, 15_000)
+  await Promise.all([load.takesMore(some), pause(calmMs)])
+  const awayFrom = performance.now()
+  for (let round = 0; round < rounds; round += 1) {
+    await away(() => Promise.all([load.refusesMore(some), pause(awayMs)]))
+    await load.takesMore(some)
+  }
+  const found = await verdict(site, load)
+  note('control: without it, as many outages, nobody killed', found, unansweredInTime(load.sent()), {
+    'ack p99 before, ms': load.p99(0, awayFrom),
+    'in outages, ms': load.p99(awayFrom, Infinity),
+    'after, ms': '',
+  })
+  expect(found).toMatchObject({ lost: [], unmarked: [], outOfOrder: [] })
 })

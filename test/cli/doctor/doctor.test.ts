@@ -2,9 +2,11 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createReceiver, vehicles } from 'fleethook'
+import { postgresInbox } from 'fleethook/inbox/postgres'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { metricsText } from 'fleethook/metrics'
 import { serve } from 'fleethook/node'
+import { operatorRoutes } from 'fleethook/operator'
 import { Hono } from 'hono'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import * as z from 'zod'
@@ -237,6 +239,26 @@ describe('the command', () => {
     expect(stdout).toContain('✔ inbox.space')
     expect(status).toBe(0)
     expect(stdout).not.toContain(secret)
+  })
+
+  test('says since when new messages have gone to the disk of that machine, because Postgres does not take them', async () => {
+    const file = join(folder(), 'meanwhile.db')
+    const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+    const db = { query: () => Promise.reject(refused) }
+    const inbox = postgresInbox({ db, meanwhile: sqliteInbox({ path: file }) })
+    const receiver = createReceiver({ secret, log: silent, inbox })
+    const body = { vin: '0FLEETV14T0000004', createdAt: '2026-11-21T10:00:00Z', data: { Odometer: 1 } }
+    expect((await receiver.accept({ authorization: secret, body })).status).toBe(200)
+    const app = operatorRoutes(receiver, { secret: 'operators' })
+    const server = await serve(app, { port: 0, hostname: '127.0.0.1', signals: [], announce: false })
+    const all = await found(['--only', 'receiver', '--operator', server.url], {
+      FLEETHOOK_OPERATOR_SECRET: 'operators',
+    })
+    expect(all['receiver.meanwhile']).toMatch(
+      /^fail: For \d+ s, new messages have gone to the disk of that machine first; 1 wait there\.$/,
+    )
+    await server.close()
+    await receiver.drain()
   })
 
   test('shows a vehicle whose clock was set back, as `fleethook vehicles` does', async () => {
