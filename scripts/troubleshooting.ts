@@ -1,5 +1,5 @@
 /**
- * Writes the tables of docs/troubleshooting.md and docs/http.md from what stands beside the code:
+ * Writes the lists of docs/troubleshooting.md and the table of docs/http.md from what stands beside the code:
  *
  * - a comment on each member of `ErrorCode`, `RefusalError` and `ServiceErrorCode`,
  * - `// What to do: …` in front of a line of the log or the text of an error. The row begins with the next text that has a space in it;
@@ -17,7 +17,7 @@ interface Row {
   readonly isError: boolean
 }
 
-/** The table of docs/troubleshooting.md for the lines and errors of a file. */
+/** The list of docs/troubleshooting.md for the lines and errors of a file. */
 const sections: readonly (readonly [name: string, files: RegExp])[] = [
   ['sqlite', /^adapters\/inbox\/sqlite/],
   ['kafka', /^adapters\/inbox\/kafka/],
@@ -73,8 +73,8 @@ function rowsOf(source: string, path: string): readonly Row[] {
 
 const code = (line: string): string => (/[ˋ`]/.test(line) ? `\`\` ${line.replaceAll('ˋ', '`')} \`\`` : `\`${line}\``)
 
-/** A table of two columns. Rows with the same advice are one row. Errors of the log come first, in bold. */
-function table(head: string, rows: readonly Row[]): string {
+/** A list: what an operator sees, then the advice. Rows with the same advice are one item. Errors of the log come first, in bold. */
+function list(rows: readonly Row[]): string {
   const merged = new Map<string, Row>()
   for (const { seen, todo, isError } of rows) {
     const key = `${isError} ${todo}`
@@ -83,13 +83,13 @@ function table(head: string, rows: readonly Row[]): string {
   }
   // By their words, so that code can move without moving its row.
   const first = ({ seen }: Row): string => (seen[0] ?? '').replace(/^[^a-z]+/i, '').toLowerCase()
-  const lines = [...merged.values()]
+  return [...merged.values()]
     .toSorted((a, b) => Number(b.isError) - Number(a.isError) || (first(a) < first(b) ? -1 : 1))
     .map(({ seen, todo, isError }) => {
       const bold = isError ? '**' : ''
-      return `| ${bold}${seen.map(code).join(', ')}${bold} | ${todo} |`
+      return `- ${bold}${seen.map(code).join(', ')}${bold}: ${todo}`
     })
-  return [`| ${head} | what to do |`, '| --- | --- |', ...lines].join('\n')
+    .join('\n')
 }
 
 const rowsOfCodes = (path: string, type: string): readonly Row[] =>
@@ -109,9 +109,9 @@ function tables(): ReadonlyMap<string, string> {
     return `| \`${error}\` | ${status}, ${JSON.parse(body).code} | ${refusals.get(error)} |`
   })
   return new Map([
-    ...[...bySection].map(([name, rows]) => [name, table('you see', rows)] as const),
-    ['codes', table('`code`', rowsOfCodes('src/base/errors.ts', 'ErrorCode'))],
-    ['client', table('`code`', rowsOfCodes('src/service/client/service-error.ts', 'ServiceErrorCode'))],
+    ...[...bySection].map(([name, rows]) => [name, list(rows)] as const),
+    ['codes', list(rowsOfCodes('src/base/errors.ts', 'ErrorCode'))],
+    ['client', list(rowsOfCodes('src/service/client/service-error.ts', 'ServiceErrorCode'))],
     [
       'refusals',
       [
@@ -124,7 +124,7 @@ function tables(): ReadonlyMap<string, string> {
   ])
 }
 
-/** The pages with their tables as the sources have them. */
+/** The pages with their lists and the table as the sources have them. */
 export const pages = (): Promise<ReadonlyMap<string, string>> =>
   filled(['docs/troubleshooting.md', 'docs/http.md'], tables())
 
