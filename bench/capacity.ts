@@ -1,6 +1,6 @@
 /**
  * What one message costs a process, a SQLite file, a Postgres and a Kafka partition: CPU, bytes written, bytes kept. Simulates one partition's
- * share of a million vehicles, and checks the figures of docs/operating.md against it. `npm run bench -- capacity [--only sqlite]`, about two
+ * share of a million vehicles, and checks the figures of bench/README.md against it. `npm run bench -- capacity [--only sqlite]`, about two
  * minutes. Exits with 1 when a figure of the page is too small by more than half.
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
@@ -138,7 +138,7 @@ async function costOf({ inbox, parts, bytes }: Store): Promise<Cost> {
 
 /** The row of a store on the page: CPU in µs, bytes written, bytes kept. */
 function onPage(name: string): readonly number[] {
-  const page = readFileSync(new URL('../docs/operating.md', import.meta.url), 'utf8')
+  const page = readFileSync(new URL('README.md', import.meta.url), 'utf8')
   const capacity = page.slice(page.indexOf('\n## Capacity\n'))
   const cells = new RegExp(`^\\| ${name} .*$`, 'im').exec(capacity)?.[0].split('|').slice(2, 5) ?? []
   return cells.map((cell) => Number(cell.replaceAll(',', '').trim()))

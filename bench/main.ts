@@ -43,7 +43,7 @@ const benchmarks: Readonly<Record<string, Benchmark>> = {
     first: [build],
   },
   capacity: {
-    says: 'what a message costs each store, against the sums of docs/operating.md',
+    says: 'what a message costs each store, against the sums of bench/README.md',
     first: ['node scripts/kafka.ts'],
   },
   branches: { says: 'what a branch that forwards costs its receiver, and whether everything arrives' },
