@@ -101,7 +101,7 @@ export class Fold {
       for (const [field, value] of Object.entries(event.data)) {
         if (value === undefined || Object.hasOwn(event.undecoded, field)) continue
         const known = fields.get(field)
-        if (known !== undefined && atMs < Math.max(known.atMs, known.invalidMs ?? -Infinity)) continue
+        if (known !== undefined && atMs < known.atMs) continue
         const about = { field, acrossGap: known?.isCertain === false, first: false, invalid: false }
         if (value === null && !meansNone.has(field)) {
           if (known === undefined || known.invalidMs !== undefined) continue
@@ -123,12 +123,14 @@ export class Fold {
         }
         const isSame = known !== undefined && JSON.stringify(known.value) === JSON.stringify(last.value)
         const fromMs = JSON.stringify(first.value) === JSON.stringify(last.value) ? first.atMs : last.atMs
-        fields.set(field, { ...last, isCertain: true, sinceMs: isSame ? known.sinceMs : fromMs, held })
+        const isBack = known?.invalidMs !== undefined && last.atMs >= known.invalidMs
+        // A null that overtook the value is newer, and stays.
+        const invalidMs = isBack ? undefined : known?.invalidMs
+        fields.set(field, { ...last, isCertain: true, sinceMs: isSame ? known.sinceMs : fromMs, invalidMs, held })
         const change = { ...about, at: new Date(fromMs), to: last.value as never }
         if (known === undefined) changes.push({ ...change, from: undefined, fromAt: undefined, first: true })
         else if (!isSame) changes.push({ ...change, from: known.value as never, fromAt: new Date(known.atMs) })
-        else if (known.invalidMs !== undefined)
-          changes.push({ ...change, from: null, fromAt: new Date(known.invalidMs), invalid: true })
+        else if (isBack) changes.push({ ...change, from: null, fromAt: new Date(known.invalidMs), invalid: true })
       }
       this.#fields = fields
     }
