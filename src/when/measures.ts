@@ -417,7 +417,7 @@ const shortOf = (value: FieldValue | undefined): FieldValue =>
     : null
 
 /** A point as it is kept: in seconds and in 1/100,000 degrees. */
-type Point = readonly [second: number, north: number, east: number, ...with: FieldValue[]]
+type Point = readonly [second: number, north: number, east: number, ...others: FieldValue[]]
 const degrees = 100_000
 const placeOf = ([, north, east]: Point): Location => ({ latitude: north / degrees, longitude: east / degrees })
 
