@@ -73,6 +73,10 @@ describe.skipIf(!hasPostgres)('the health of the tables', () => {
     })
     await scene.prepare('newer')
     await scene.pool.query('UPDATE newer.meta SET version = 99')
+    expect(doctor(url(), '--schema', 'newer')).toMatchObject({
+      'postgres.tables': 'ok: the tables in the schema newer are ready',
+    })
+    await scene.pool.query('UPDATE newer.meta SET oldest = 99')
     expect(doctor(url(), '--schema', 'newer')['postgres.server']).toMatch(
       /have version 99, and this fleethook knows \d+\.$/,
     )
