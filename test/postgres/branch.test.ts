@@ -148,14 +148,17 @@ test.skipIf(!hasPostgres)(
     }
     const receivers = [start(), start()]
     for (const receiver of receivers) await receiver.open()
-    const says = async (vehicle: number, gear: string): Promise<void> => {
-      const body = { vin: vinOf(vehicle), createdAt: new Date().toISOString(), data: { Gear: gear } }
+    // By the vehicles' time the second gear comes long before the timer is due, however slow this machine is.
+    const startMs = Date.now()
+    const says = async (vehicle: number, gear: string, afterMs = 0): Promise<void> => {
+      const createdAt = new Date(startMs + afterMs).toISOString()
+      const body = { vin: vinOf(vehicle), createdAt, data: { Gear: gear } }
       const { status } = (await receivers[vehicle % 2]?.accept({ authorization: undefined, body })) ?? {}
       expect(status).toBe(200)
     }
     for (const vehicle of [1, 2, 3]) await says(vehicle, 'P')
     // The receiver is busy with the message before it.
-    await says(1, 'D')
+    await says(1, 'D', 1)
     const timers = async (): Promise<unknown> =>
       (await pool.query(`SELECT FROM front_time.message WHERE kind = 'timer' AND lane LIKE '%' || $1`, [vinOf(1)]))
         .rowCount
