@@ -1,4 +1,4 @@
-/** Writes the table of metrics in docs/observing.md, from what a receiver answers that has every metric. */
+/** Writes the list of metrics in docs/observing.md, from what a receiver answers that has every metric. */
 import { createReceiver, memoryInbox } from '../src/index.ts'
 import { metricsText } from '../src/metrics.ts'
 import { hostedBy } from '../src/receiver/hosted.ts'
@@ -29,19 +29,18 @@ async function everything(): Promise<string> {
   return metricsText(receiver, { missing: { last: () => ({ at: new Date(), vehicles: [] }) } })
 }
 
-function row(text: string, name: string, help: string): string {
+function item(text: string, name: string, help: string): string {
   const [, type] = new RegExp(`^# TYPE ${name} (.+)$`, 'm').exec(text) ?? []
   const [, label] = new RegExp(`^${name}(?:_bucket)?\\{(\\w+)=`, 'm').exec(text) ?? []
   const by = label === undefined || label === 'le' ? '' : `, by \`${label}\``
-  return `| \`${name}\`${by} | ${type === 'histogram' ? 'Histogram. ' : ''}${help} |`
+  return `- \`${name}\`${by}: ${type === 'histogram' ? 'Histogram. ' : ''}${help}`
 }
 
-/** The page with its table as the code has it. */
+/** The page with its list as the code has it. */
 export async function page(): Promise<ReadonlyMap<string, string>> {
   const text = await everything()
-  const rows = [...text.matchAll(/^# HELP (\w+) (.+)$/gm)].map(([, name = '', help = '']) => row(text, name, help))
-  const table = ['| metric, by label | what it counts |', '| --- | --- |', ...rows].join('\n')
-  return filled(['docs/observing.md'], new Map([['metrics', table]]))
+  const items = [...text.matchAll(/^# HELP (\w+) (.+)$/gm)].map(([, name = '', help = '']) => item(text, name, help))
+  return filled(['docs/observing.md'], new Map([['metrics', items.join('\n')]]))
 }
 
 if (import.meta.main) writePages(await page())

@@ -142,7 +142,7 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
     counter('handler.retries', 'attempt', 'Attempts after the first.', one(stats.retried)),
     counter('handler.discards', 'message', 'Messages that a handler discarded.', one(stats.discarded)),
     counter('values.drifted', 'value', 'Values that are not what the catalogue says.', one(stats.drifted)),
-    counter('values.unbelieved', 'value', 'Those of them that cannot be true.', one(stats.unbelieved)),
+    counter('values.unbelieved', 'value', 'Drifted values that cannot be true.', one(stats.unbelieved)),
     gauge('pending.messages', '{message}', 'Messages that wait or are being handled.', pending.messages),
     gauge('pending.size', 'By', 'Size of the pending messages.', pending.bytes),
     gauge('pending.oldest.age', 's', 'Age of the oldest pending message.', seconds(age)),

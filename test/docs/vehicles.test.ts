@@ -1,13 +1,13 @@
 import { globSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 
-const page = readFileSync('docs/vehicles.md', 'utf8')
+const page = readFileSync('docs/figures/promises.md', 'utf8')
 
 /** The words of a sentence, without marks. */
 const words = (text: string): string => text.toLowerCase().replaceAll(/[^a-z0-9]+/g, ' ').trim() // prettier-ignore
 
 const [section = ''] = page
-  .split('## What you can rely on')
+  .split('## Vehicles')
   .slice(1)
   .map((rest) => rest.split('\n## ')[0])
 const promises = section
@@ -30,7 +30,7 @@ function namesIn(file: string): readonly string[] {
 
 const tests = globSync('test/{vehicles,when}/*.test.ts').flatMap(namesIn).map(words)
 
-test('every promise of the page about vehicles is the name of a test', () => {
+test('every promise about vehicles is the name of a test', () => {
   expect(promises.length).toBeGreaterThan(15)
   expect(promises.filter((promise) => !tests.includes(words(promise)))).toEqual([])
 })

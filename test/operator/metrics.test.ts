@@ -256,28 +256,28 @@ describe('metricsRoutes', () => {
 
 describe('the page and the examples', () => {
   const folder = 'examples/observability'
-  const table = new Set(
-    [...readFileSync('docs/observing.md', 'utf8').matchAll(/^\| `(fleethook_\w+)`/gm)].map(([, name]) => name),
+  const listed = new Set(
+    [...readFileSync('docs/observing.md', 'utf8').matchAll(/^- `(fleethook_\w+)`/gm)].map(([, name]) => name),
   )
 
   test('the page is what `npm run generate -- metrics` makes', async () => {
     expect((await page()).get('docs/observing.md')).toBe(readFileSync('docs/observing.md', 'utf8'))
   })
 
-  test('the table of the page has exactly the metrics of the text', async () => {
+  test('the page lists exactly the metrics of the text', async () => {
     const text = (await everything()) + metricsText(measured({ secret: 'x' }).receiver)
     const names = new Set([...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name))
-    expect([...table].toSorted()).toEqual([...names].toSorted())
+    expect([...listed].toSorted()).toEqual([...names].toSorted())
   })
 
   test.each(['alerts.yml', 'dashboard.json', 'alerts.test.yml'])(
-    '%s names only metrics and labels of the table',
+    '%s names only metrics of the page, and labels',
     (file) => {
       const text = readFileSync(`${folder}/${file}`, 'utf8')
       const names = [...text.matchAll(/\bfleethook_\w+/g)].map(([name]) => name.replace(/_(bucket|sum|count)$/, ''))
       const labels = ['fleethook_topic', 'fleethook_outcome', 'fleethook_handler']
       expect(names.length).toBeGreaterThan(5)
-      expect(names.filter((name) => !table.has(name) && !labels.includes(name))).toEqual([])
+      expect(names.filter((name) => !listed.has(name) && !labels.includes(name))).toEqual([])
       const given = new Set(
         [...metricsText(measured().receiver).matchAll(/\{(\w+)="([\w.+]+)"\}/g)].map(([, , value]) => value),
       )
@@ -311,7 +311,8 @@ describe('the page and the examples', () => {
       await expect.poll(() => clock.advance(1).then(() => receiver.stats().handled)).toBe(1)
       const text = metricsText(receiver)
       const own = new Set([...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name))
-      const rows = [...readFileSync('docs/observing.md', 'utf8').matchAll(/^\| `(fleethook_\w+)`[^|]*\| (.+?) *\|$/gm)]
+      const rows = [...readFileSync('docs/observing.md', 'utf8').matchAll(/^- `(fleethook_\w+)`.*?: (.+)$/gm)]
+      expect(rows.length).toBe(listed.size)
       // With `serve` alone, and with two secrets.
       const elsewhere = /Kafka|Postgres|brokers|SQLite only|certificate|place in the list|with the option/
       const missing = rows.filter(([, name = '', help = '']) => !own.has(name) && !elsewhere.test(help))
