@@ -3,7 +3,6 @@ import { createInterface } from 'node:readline/promises'
 import { Readable } from 'node:stream'
 import type { Command } from 'commander'
 import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-parser/stream'
-import * as z from 'zod/mini'
 import { createMessages, createReplays, deadLettersOf } from '../../src/operator/archive.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
@@ -193,8 +192,6 @@ const noFeed = new FleethookError('inbox_unavailable', 'The answer is not the fe
 
 /** The most that a stream sends until an item is complete, in characters: fifty of the largest messages. */
 const mostChars = 64 * 1_048_576
-
-const aboutForm = z.object({ branches: z.optional(z.array(z.string())) })
 
 /** Sends requests to the receiver of an inbox: the process that has the file, or else the file. */
 export class Operator {

@@ -30,11 +30,9 @@ const print =
   (level: 'warn' | 'error'): Log['warn'] =>
   (message, details = {}) => {
     const text = `fleethook: ${message}`
-    const isForPeople = host?.stderr?.isTTY === true
+    const isForPeople = host?.stderr?.isTTY
     const shown = Object.keys(details).length === 0 ? text : `${text} ${jsonLine(details)}`
-    console[level](
-      isForPeople ? shown : jsonLine({ time: new Date().toISOString(), level, message: text, ...details }),
-    )
+    console[level](isForPeople ? shown : jsonLine({ time: new Date().toISOString(), level, message: text, ...details }))
   }
 
 /** What is no JSON, such as a `bigint` of a user's observer, must not lose the line. */

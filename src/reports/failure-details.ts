@@ -59,7 +59,7 @@ function shown(text: string, vin: string | undefined): string {
 }
 
 /** A word of a language, or a name in code, and what may stand around it. Numbers, ids, addresses and keys are none, and what is longer may be a key. */
-const plainWord = /^["'`(\[{]*[A-Za-z]{1,11}(?:['\u2019][a-z]{1,2})?["'`)\]}]*[.,:;!?]*$/
+const plainWord = /^["'`([{]*[A-Za-z]{1,11}(?:['\u2019][a-z]{1,2})?["'`)\]}]*[.,:;!?]*$/
 
 /** The first line of a text, with `…` for each word that is no plain one, or that was seen in a value. */
 function plainWords(text: string, seen: readonly unknown[]): string | undefined {
