@@ -115,7 +115,7 @@ function ignored(files: ReadonlyMap<string, string>, environmentFile: string): s
   if (manifest.includes('"esbuild"')) lines.push('dist/')
   if (manifest.includes('"next"')) lines.push('.next/', 'next-env.d.ts')
   if (files.get('server.ts')?.includes('node:sqlite')) lines.push('*.db*')
-  if ([...files.values()].some((text) => text.includes("'data/inbox.db'"))) lines.push('data/')
+  if ([...files.values()].some((text) => /'data\/[\w-]+\.db'/.test(text))) lines.push('data/')
   return `${lines.join('\n')}\n`
 }
 
