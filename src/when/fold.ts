@@ -1,7 +1,7 @@
 import type { Definition } from './definition.ts'
 import { type Interval, Intervals, type Moment, type Timeline } from './intervals.ts'
 import { type Entry, isLikely, type Line, lineOf, type Plugs, type Said, type Series, totalOf } from './ledger.ts'
-import { type Around, begun, countedBy, type Gauge, type Measured, note, noteLate, type Notes, resumed } from './measures.ts' // prettier-ignore
+import { type Around, begun, countedBy, type Gauge, type Measured, note, noteLate, noteOdd, type Notes, resumed } from './measures.ts' // prettier-ignore
 import { gapOf, type Sample } from './samples.ts'
 
 /*
@@ -219,6 +219,8 @@ function measured(
       const next = all[nth + 1]?.start ?? Infinity
       for (const entry of line.entries)
         if (entry[0] < next && (entry[0] >= one.start || one === before)) noteOf(gauge, one, entry, around)
+      const odd = line.odd.filter((at) => at < next)
+      noteOdd((one.notes[gauge.key] ??= {}), odd, one, definition.waits)
     }
   }
   return all

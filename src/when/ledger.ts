@@ -38,7 +38,7 @@ export interface Series {
   readonly isLoose?: true | undefined
   /** It cannot follow the last one, and waits for the next. */
   readonly held?: Said | undefined
-  /** Of a counter: the value before the last one, and the last one before a jump. The line may come back to them. */
+  /** Of a counter: the value before the last one, and the last one before a jump or a reset. The line may come back to them. */
   readonly prior?: Entry | undefined
   readonly base?: Entry | undefined
   /** When the line was unsure last. */
@@ -57,6 +57,8 @@ export interface Line {
   readonly unsureAt: number
   /** What came too late for its place. */
   readonly late: readonly Said[]
+  /** When values came that are left out, or still wait for the next one. */
+  readonly odd: readonly number[]
   readonly series: Series
 }
 
@@ -103,10 +105,13 @@ export function lineOf(
     if (one.at <= (before.last?.[0] ?? -Infinity)) late.push(one)
     else if (law === undefined) walk.believe(one)
     else if (canBe(law, one.value) && (law.kind !== 'counter' || typeof one.value === 'number')) walk.take(one, law)
+    else walk.odd.push(one.at)
   }
   const { series } = walk
   if (isLast && law !== undefined) walk.end(law)
-  return { law, before: before.last, unsureAt: before.unsureAt ?? -Infinity, entries: walk.entries, late, series }
+  const waiting = walk.series.held
+  const odd = waiting === undefined ? walk.odd : [...walk.odd, waiting.at]
+  return { law, before: before.last, unsureAt: before.unsureAt ?? -Infinity, entries: walk.entries, late, odd, series }
 }
 
 /** Whether a value that came too late for its place can be true. */
@@ -117,6 +122,7 @@ export const isLikely = ({ law, series: { last } }: Line, { at, value }: Said): 
 /** Goes over the values of a field. */
 class Walk {
   readonly entries: Entry[] = []
+  readonly odd: number[] = []
   series: Series
   readonly #plugs: Plugs
   /** The last value that is folded. */
@@ -132,15 +138,36 @@ class Walk {
     const { last, held } = this.series
     if (last === undefined) return this.believe(one, law)
     const follows = this.#follows(law, last, one, this.series.isLoose)
-    if (held === undefined || one.at - held.at > longestHeldMs)
-      return follows ? this.believe(one, law) : this.#hold(one)
-    const confirms = this.#follows(law, [held.at, held.value], one, held.isLoose)
+    if (held === undefined) return follows ? this.#goOn(law, one) : this.#hold(one)
+    const confirms = this.#canConfirm(law, held, one) && this.#follows(law, [held.at, held.value], one, held.isLoose)
     if (confirms && (!follows || this.#renewedBy(law, held))) {
-      if (!this.#renewedBy(law, held) && this.#comesBack(law, held)) this.believe(held, law)
-      else this.#turn(law, held)
-      this.believe(one, law)
-    } else if (follows) this.believe(one, law, confirms && law.restarts === true)
+      const isRenewed = this.#renewedBy(law, held)
+      if (!isRenewed && this.#comesBack(law, held)) this.believe(held, law)
+      else if (!isRenewed && this.#comesBack(law, one)) {
+        // The value that waited was odd, too. Or the counter began again.
+        this.odd.push(held.at)
+        return this.believe(one, law, true)
+      } else this.#turn(law, held)
+      return this.believe(one, law)
+    }
+    this.odd.push(held.at)
+    if (follows) this.believe(one, law, confirms && law.restarts === true)
     else this.#hold(one)
+  }
+
+  /** The value goes on from the last one, or, where zeros agreed that may be bad ones, from the one before them. */
+  #goOn(law: Law, one: Said): void {
+    const { last, base } = this.series
+    const isBack =
+      law.restarts === true && last?.[1] === 0 && base !== undefined && Number(one.value) >= Number(base[1])
+    this.believe(one, law, isBack && this.#comesBack(law, one))
+  }
+
+  /** The first number of a charge says nothing about the last one of the charge before, and a 0 nothing about an odometer. */
+  #canConfirm({ kind, restarts }: Law, held: Said, one: Said): boolean {
+    if (kind === 'counter' && restarts !== true && one.value === 0) return false
+    const isApart = restarts === true && this.#plugs.splits.some(([from]) => from > held.at && from <= one.at)
+    return !isApart && one.at - held.at <= longestHeldMs
   }
 
   /** Two values go on from an earlier one: what came between was not true after all. The line never falls below what is folded. */
@@ -198,13 +225,15 @@ class Walk {
   /** A value that cannot follow the last one is true. */
   #turn(law: Law, held: Said): void {
     const { last } = this.series
+    const isRenewed = this.#renewedBy(law, held)
     const total = last?.[2] ?? undefined
     const [value, before] = [Number(held.value), Number(last?.[1])]
     const isLess = law.restarts === true && value < before
     // It began near 0. Otherwise it was corrected, and nobody knows by how much it grew.
-    const isReset = isLess && (this.#renewedBy(law, held) || (value < before / 2 && value <= mostIn(law, held.at - (last?.[0] ?? 0)))) // prettier-ignore
+    const isReset = isLess && (isRenewed || (value < before / 2 && value <= mostIn(law, held.at - (last?.[0] ?? 0)))) // prettier-ignore
     const now = total === undefined ? undefined : isReset ? total + value : total
     this.#add(held, now, isReset ? 'reset' : 'jump')
+    if (isRenewed) this.series = { ...this.series, base: undefined }
   }
 
   /** A value goes on from the last one. `isUnsure`: the one that is left out for it may have been true. */
@@ -239,7 +268,7 @@ class Walk {
     const isBack = total !== undefined && total === last?.[2] && mark !== 'jump' && mark !== 'reset' && Number(value) < Number(last[1]) // prettier-ignore
     const largest: Entry = isBack ? [at, last[1], total] : total === undefined ? [at, value] : [at, value, total]
     const isLine = total !== undefined
-    const base = isLine && mark === 'jump' ? last : this.series.base
+    const base = isLine && (mark === 'jump' || mark === 'reset') ? last : this.series.base
     const unsureAt = isLine && (mark === 'jump' || mark === 'unsure') ? at : this.series.unsureAt
     this.series = { last: largest, isLoose, prior: isLine ? last : undefined, base, unsureAt, renews }
   }

@@ -117,6 +117,8 @@ export interface Notes {
   latest?: Entry
   /** The measure is newer than the episode, or a value came too late for its place, or what a counter stood at is not known. */
   isPartial?: true
+  /** When the newest value since the start came that is left out. */
+  oddAt?: number
   /** Nobody can tell how much a counter grew, or which way a vehicle took. */
   isUnsure?: true
   /** Of a growth: the place on the line that it counts from, and whether a number came that is not an old one. */
@@ -210,6 +212,12 @@ export function note(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded,
   else advance(gauge, notes, entry, episode, around)
   notes.first ??= entry
   if (at >= (notes.before?.[0] ?? 0)) notes.before = entry
+}
+
+/** Notes that values of the field are left out. The last one of them may have been that of the end. */
+export function noteOdd(notes: Notes, odd: readonly number[], { start, end = Infinity }: Bounded, waits: number): void {
+  const own = odd.filter((at) => at > start && at <= end + waits)
+  if (own.length > 0) notes.oddAt = Math.max(...own, notes.oddAt ?? 0)
 }
 
 /** A value of the start, or one from before it that came later than the start. */
@@ -432,8 +440,16 @@ export interface Measured {
   readonly counted: number | undefined
 }
 
+/** Whether a charge probably took more between the last value and the end. What a trip drove in that time is in the next value of the odometer. */
+function goesOn({ gauge, notes }: Measured, to: Entry | undefined, { start, end = start }: Bounded): boolean {
+  const { base } = notes
+  if (!isGrowth(gauge) || to === undefined || base === undefined || to[0] <= start) return false
+  return ((totalOf(to) - base) * (end - to[0])) / (to[0] - start) > leastUnseenKwh
+}
+
 /** Both ends of a measure, and whether one of them may be another one. */
-function endsOf({ notes, law }: Measured, episode: Bounded) {
+function endsOf(of: Measured, episode: Bounded) {
+  const { notes, law } = of
   const { start, end } = episode
   const { old, first, before, after } = notes
   const to = after ?? before ?? (notes.from?.[0] === start ? notes.from : undefined)
@@ -448,7 +464,8 @@ function endsOf({ notes, law }: Measured, episode: Bounded) {
   from ??= isOld ? old : first
   const isOne = to === undefined || to[0] === from?.[0]
   // An older value of the end may not be that of the end.
-  const isStale = end !== undefined && after === undefined && (to?.[0] ?? 0) < end - freshMs
+  const least = Math.max(Number(end) - freshMs, notes.oddAt ?? 0)
+  const isStale = end !== undefined && after === undefined && ((to?.[0] ?? 0) < least || goesOn(of, to, episode))
   const isLate = (from?.[0] ?? Infinity) > start + freshMs
   // It may be that of a charge since.
   const isGuess = after !== undefined && before === undefined && law?.kind !== 'counter' && !isText(after[1]) && after[0] > (end ?? 0) + freshMs // prettier-ignore

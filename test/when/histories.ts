@@ -57,6 +57,21 @@ export const charges: readonly History[] = [
     sum: 0,
   },
   {
+    name: 'two zeros agree, and the counter goes on',
+    kind: 'charge',
+    says: [...unplugged, state(0, 'Charging'), ...runs('ACChargingEnergyIn', 0, 1.36, 5, 700), [760, { ACChargingEnergyIn: 0 }], [820, { ACChargingEnergyIn: 0 }], ...runs('ACChargingEnergyIn', 1.5, 2.4, 880, 1_500), state(1_510, 'Complete')], // prettier-ignore
+    sum: 2.4,
+    isNamed: true,
+  },
+  {
+    name: 'the last value of a charge is an odd one, and the next charge begins with the same',
+    kind: 'charge',
+    says: [...unplugged, state(0, 'Charging'), ...runs('DCChargingEnergyIn', 0, 50, 5, 1_800), [1_860, { DCChargingEnergyIn: 0 }], state(1_863, 'Complete'), state(2_400, 'Disconnected'), state(9_000, 'Charging'), ...runs('DCChargingEnergyIn', 0, 20, 9_005, 9_800), state(9_802, 'Complete')], // prettier-ignore
+    sum: 72,
+    isNamed: true,
+    rows: [{ isNamed: true }, { kwh: 20 }],
+  },
+  {
     name: 'one 0 in between',
     kind: 'charge',
     says: [...unplugged, state(0, 'Charging'), ...runs('ACChargingEnergyIn', 0, 8, 5, 2_400), [2_460, { ACChargingEnergyIn: 0 }], ...runs('ACChargingEnergyIn', 8.1, 12, 2_520, 3_600), state(3_610, 'Complete')], // prettier-ignore
