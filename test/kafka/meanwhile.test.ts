@@ -1,6 +1,8 @@
 /* All brokers are away, and a receiver is killed and started again meanwhile. */
+import { loadavg } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
+import { kafkaVersion } from '../../scripts/kafka.ts'
 import { freePort } from '../conformance/spawn.ts'
 import { type Row, writeFigures } from '../faults/figures.ts'
 import { type OpenLoad, pourOpenly, runsEmpty, unansweredInTime } from '../faults/process/open-load.ts'
@@ -27,12 +29,18 @@ const brokers = ofFile(() => startBrokers())
 const rows: Row[] = []
 
 afterAll(async () => {
+  if (rows.length === 0) return
   await writeFigures({
     piece: 'kafka-meanwhile',
     title: 'All brokers of Kafka are away, and nothing is refused',
     file: 'test/kafka/meanwhile.test.ts',
     about: `Three brokers, two receivers, two processes with handlers, ${ratePerSecond} messages a second from ${vins.length} vehicles that do not wait for answers, each vehicle at one receiver. All brokers are killed for ${awayMs / 1_000} s, and a receiver is killed and started again while they are away. A connection ends when its receiver is killed, or is not there yet. Handled again: with \`redelivered\`, because the brokers had lost the position of the group.`,
     tables: [{ title: 'What came of the messages', rows }],
+    versions: {
+      'load average at the end': loadavg().map(Math.round).join(', '),
+      environment: `\`AWAY_ROUNDS=${rounds} AWAY_SECONDS=${awayMs / 1_000}\``,
+      Kafka: kafkaVersion,
+    },
   })
 })
 

@@ -1,4 +1,5 @@
 /* Postgres is away for as long as an update or a failover takes, again and again, and receivers are killed meanwhile. */
+import { loadavg } from 'node:os'
 import { join } from 'node:path'
 import type pg from 'pg'
 import { afterAll, describe, expect, test, vi } from 'vitest'
@@ -196,12 +197,19 @@ describe.skipIf(!hasPostgres)('a Postgres that is away', () => {
   }
 
   afterAll(async () => {
+    if (rows.length === 0) return
+    const { rows: versions } = await scene.pool.query<{ server_version: string }>('SHOW server_version')
     await writeFigures({
       piece: 'meanwhile',
       title: 'Postgres is away, and nothing is refused',
       file: 'test/postgres/meanwhile.test.ts',
       about: `One Postgres, two receivers that also handle (exactly once), ${ratePerSecond} messages a second from ${vins.length} vehicles that do not wait for answers, each vehicle at one receiver. Postgres is stopped, killed or frozen for ${awayMs / 1_000} s each time, and a receiver is killed with \`SIGKILL\` and started again while it is away, in every second round two. The load goes on while handlers catch up. A connection ends when its receiver is killed, or is not there yet.`,
       tables: [{ title: 'What came of the messages', rows }],
+      versions: {
+        'load average at the end': loadavg().map(Math.round).join(', '),
+        environment: `\`AWAY_ROUNDS=${rounds} AWAY_SECONDS=${awayMs / 1_000}\``,
+        Postgres: versions[0]?.server_version ?? '',
+      },
     })
   })
 

@@ -41,10 +41,10 @@ test.skipIf(noVolumes !== undefined || !hasPostgres)(
       const filler = volume.fill()
       // The file has some room of its own.
       await expect.poll(send, { timeout: 120_000 }).toBe(503)
-      expect(receiver.readiness().ready).toBe(false)
+      await expect.poll(() => receiver.readiness().ready).toBe(false)
       rmSync(filler)
       await expect.poll(send, { timeout: 120_000 }).toBe(200)
-      expect(receiver.readiness().ready).toBe(true)
+      await expect.poll(() => receiver.readiness().ready).toBe(true)
     } finally {
       comesBack()
     }
