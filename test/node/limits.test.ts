@@ -92,7 +92,7 @@ test.skipIf(process.platform !== 'linux')('connections for which there are no de
   }
   await expect.poll(again).toBe(200)
   await target.stop()
-  const counted = target.output.flatMap((line) => /connections_exceeded: (\d+)/.exec(line)?.[1] ?? [])
+  const counted = target.output.flatMap((line) => /"connections_exceeded":(\d+)/.exec(line)?.[1] ?? [])
   expect(counted.reduce((sum, count) => sum + Number(count), 0)).toBe(100 - most + posts - 1)
 })
 
