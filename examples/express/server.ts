@@ -10,18 +10,15 @@ const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox: sqliteInbox({ p
   ['data', 'alerts', 'errors'],
   (event) => console.log(summarize(event)), // your business code goes here
 )
-
 const app = express()
 // Before any body parser: the receiver reads bodies itself, also batches, gzip, and those without a Content-Type.
 app.use('/telemetry', getRequestListener(receiver.fetch))
 // The service sends no Content-Type, or the wrong one, and relays send batches of 2 MiB. So the parser takes every type, and more than its 100 kB.
 // The receiver gets the bytes: of an empty body the parser makes an object, and of an id of 17 digits another one.
 const came = new WeakMap<object, Buffer>()
-const verify = (request: object, _: unknown, bytes: Buffer) => void came.set(request, bytes)
-app.use(express.json({ type: () => true, limit: '8mb', verify }))
+app.use(express.json({ type: () => true, limit: '8mb', verify: (request, _, bytes) => void came.set(request, bytes) }))
 // Also of what the parser refuses: the receiver checks the secret, answers and reports a gap.
-const anyway: ErrorRequestHandler = (_error, _request, _response, next) => next()
-app.use('/parsed-telemetry', anyway)
+app.use('/parsed-telemetry', ((_error, _request, _response, next) => next()) satisfies ErrorRequestHandler)
 app.post('/parsed-telemetry', async (request, response) => {
   const { status, headers, body } = await receiver.accept({ headers: request.headers, body: came.get(request) ?? '' })
   response.status(status).set(headers).send(body)
