@@ -88,7 +88,10 @@ async function fill(receiver: Receiver): Promise<void> {
   const formats = ['service', 'vehicle_maker', 'event_collector'] as const
   for (let n = 0; n < 24; n += 1) {
     const vin = `0FLEETV14T00000${String(n % 8).padStart(2, '0')}`
-    const Location = { latitude: 52.5 + Math.sin(n) / 30, longitude: 13.4 + Math.cos(n * 1.7) / 18 }
+    // Each vehicle drives a hundred meters a message: what is not possible is not believed.
+    const [place, metersNorth] = [16 + (n % 8), (Math.floor(n / 8) - 2) * 100]
+    const latitude = 52.5 + Math.sin(place) / 30 + metersNorth / 111_195
+    const Location = { latitude, longitude: 13.4 + Math.cos(place * 1.7) / 18 }
     const createdAt = new Date(Date.now() - 200).toISOString()
     await post(
       message.data({ BatteryLevel: 81.5 - n, Gear: 'D', VehicleSpeed: 34.8, Location }, { vin, createdAt }),
