@@ -632,9 +632,10 @@ export class Core {
     const how = this.#judge(handler, failure, asks)
     const first = attempts[0]?.message
     if (how === 'done' || how === 'discarded' || how === 'given-up') {
-      // What the handler calls works.
-      this.breakers.get(handler)?.close()
+      // What the handler calls works. Closing starts messages at once, and one that still found the breaker would try without end.
+      const breaker = this.breakers.get(handler)
       this.breakers.delete(handler)
+      breaker?.close()
     }
     if (asks?.kind === 'discard')
       this.options.reports.discarded(asks.reason, first?.event?.topic ?? '', attempts.length)
