@@ -1,5 +1,8 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
+/** Why a receiver that stops takes no messages, in words that are fit for strangers. */
+export const stoppingReason = 'the receiver is stopping'
+
 /** When the 2xx is sent: on receipt, once the inbox has made the message durable, or once all its handlers are done. */
 export type Ack = 'received' | 'stored' | 'handled'
 

@@ -1,3 +1,5 @@
+import { stoppingReason } from '../hosting/drainable.ts'
+
 /** The answer to a request: the same over a route, `fetch` and `accept`. */
 export interface Answer {
   readonly status: number
@@ -196,11 +198,11 @@ export const unhealthy: Answer = {
 export const alive: Answer = plain(200, 'alive')
 
 /** Why a receiver takes no messages, in words that are fit for strangers. */
-export const notReady = {
-  draining: 'the receiver is stopping',
+export const notReady: Readonly<Record<'draining' | 'inbox_full' | 'inbox_unavailable', string>> = {
+  draining: stoppingReason,
   inbox_full: 'the inbox is full',
   inbox_unavailable: 'the inbox cannot store messages',
-} as const
+}
 
 /** Whether a receiver takes messages now. */
 export interface Readiness {

@@ -41,7 +41,8 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
     values: 'ServiceError createClient',
     types: `
       CallOptions Client ClientOptions CommandResult ConfigChange ConfigEvent ConfigResource ConfigResult Customer Customers DefaultConfigResource Document EnergyCommand
-      EnergySiteResource EventStream Fetch FieldSetting FieldSettingOf FieldSettings Product Query ReadOptions Refill RefillOptions Refillable
+      EnergySiteResource EventStream Fetch FieldSetting FieldSettingOf FieldSettings HeardVehicle Hearing MissingOptions MissingReason MissingReport
+      MissingVehicle MissingVehicles MissingWatch Product Query ReadOptions Refill RefillOptions Refillable
       ServiceErrorCode ServiceErrorDetails SiteEvent SiteTopic StoredConfig StoredWebhook StreamEvent StreamGap StreamMessage StreamOptions StreamTopic
       StreamingConfig VehicleCommand VehicleImage VehicleResource VehicleSummary Webhook WebhookResource`,
   },
@@ -65,10 +66,16 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   },
   'fleethook/when': {
     values: `
-      above alertEnds alertStarts all any becomes below between ceases changed circle comesOnline crosses ends enters episode falls fallsAsleep
-      goesOffline growth heardAgain inside is leaves metersBetween not path polygon range rises rulesFor silent span starts`,
+      above alertEnds alertStarts all any average becomes below between ceases changed circle comesOnline crosses curve drives ends energy enters
+      episode falls fallsAsleep goesOffline growth heardAgain inside is last leaves metersBetween moves not path polygon range rises rulesFor silent
+      span starts upsert`,
     types: `
-      AlertOccurrence AnyField AnyVehicleView Area Bounds Change Circle Clockwork Condition ConstantOf DeltaOption Duration Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeResult EdgeStep EdgeTimer EdgeTopic Episode EpisodeEdge EpisodeOccurrence EpisodeOptions FirstOption GrowthOptions Happening Heard InvalidOption Lasted LastingEdge Limit MarginOption Measure MeasureRules Measures NumberField Occurrence Path PathOptions PathPoint PendingTimer PlaceField Range Rules Silence SilentOptions Span Timing TimingHost VehicleEdge VehicleView VehiclesStats`,
+      AlertOccurrence AnyField AnyVehicleView Area Bounds Change Circle Clockwork Condition ConstantOf Curve CurveOptions CurvePart
+      DeltaOption Duration Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeResult EdgeStep EdgeTimer EdgeTopic Energy EnergyOptions Episode
+      EpisodeEdge EpisodeOccurrence EpisodeOptions EpisodeRow FirstOption FreshOption GrowthOptions Happening Heard InvalidOption Lasted
+      LastingEdge Limit MarginOption Measure MeasureRules Measures MovesOptions NumberField Occurrence Path PathOptions PathPoint
+      PendingTimer PlaceField Range Rules Silence SilentOptions Span SqlValue SqliteValue Statement Timing TimingHost Trace VehicleEdge
+      VehicleView VehiclesStats`,
   },
   'fleethook/node': {
     values: 'exitWithError serve',

@@ -2,7 +2,8 @@ import { backgroundTimer, type Clock, elapsedMs, pause, type Timer } from '../..
 import { guardedLog, type Log } from '../../base/log.ts'
 import { anything, checkOptions, milliseconds, type Rules } from '../../base/options.ts'
 import { backoffMs } from '../../core/retry.ts'
-import { notReady, type Readiness } from '../../http/answers.ts'
+import { stoppingReason } from '../../hosting/drainable.ts'
+import type { Readiness } from '../../http/answers.ts'
 import type { HeardVehicle, MissingReport, MissingVehicle, MissingWatch } from '../../observe/missing.ts'
 import { isJsonObject } from '../../wire/record.ts'
 import { type Call, createCall, isTransient } from './call.ts'
@@ -265,7 +266,7 @@ export function createMissing(
     const signal = AbortSignal.any([...(options.signal === undefined ? [] : [options.signal]), ...signals])
     return new Look(connection, { ...options, signal }).vehicles(receiver.vehicles.list())
   }
-  const watch = new Watch(open, connection.clock, () => receiver.readiness?.().reason === notReady.draining)
+  const watch = new Watch(open, connection.clock, () => receiver.readiness?.().reason === stoppingReason)
   return { [Symbol.asyncIterator]: () => open(), last: () => watch.last(), look: () => watch.look() }
 }
 
