@@ -149,7 +149,11 @@ function checkedRing(corners: unknown): readonly Location[] {
       )
     }
     for (let other = index + 1; other < sides.length; other++)
-      if (meet(sides, index, other)) throw invalid(`crosses or touches itself: side ${index + 1} meets side ${other + 1}`, 'Give the corners in their order around the area.') // prettier-ignore
+      if (meet(sides, index, other))
+        throw invalid(
+          `crosses or touches itself: side ${index + 1} meets side ${other + 1}`,
+          'Give the corners in their order around the area.',
+        )
   }
   return ring
 }

@@ -135,7 +135,10 @@ function checkAll(name: string, options: EpisodeOptions): void {
     silence: aTime,
     corrects: aTime,
     tellsEach: aTime,
-    measures: required({ must: 'must be an object of measures', accepts: isObject }, "For instance { odometer: span('Odometer') }."), // prettier-ignore
+    measures: required(
+      { must: 'must be an object of measures', accepts: isObject },
+      "For instance { odometer: span('Odometer') }.",
+    ),
   })
 }
 

@@ -420,7 +420,13 @@ export function crossesEdge(catalogue: FieldCatalogue, field: string, limit: Lim
       const change = changeOf(step, field, { first: true })
       return change === undefined
         ? undefined
-        : switched(step, change, { wasOn: isOver(change.from), isOver: isOver(change.to), isBack: isBack(change.to), happensOn: true, first }) // prettier-ignore
+        : switched(step, change, {
+            wasOn: isOver(change.from),
+            isOver: isOver(change.to),
+            isBack: isBack(change.to),
+            happensOn: true,
+            first,
+          })
     },
   })
 }

@@ -1,7 +1,18 @@
 import type { Definition } from './definition.ts'
 import { type Interval, Intervals, type Moment, type Timeline } from './intervals.ts'
 import { type Entry, isLikely, type Line, lineOf, type Plugs, type Said, type Series, totalOf } from './ledger.ts'
-import { type Around, begun, countedBy, type Gauge, type Measured, note, noteLate, noteOdd, type Notes, resumed } from './measures.ts' // prettier-ignore
+import {
+  type Around,
+  begun,
+  countedBy,
+  type Gauge,
+  type Measured,
+  note,
+  noteLate,
+  noteOdd,
+  type Notes,
+  resumed,
+} from './measures.ts'
 import { gapOf, type Sample } from './samples.ts'
 
 /*

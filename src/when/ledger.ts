@@ -117,7 +117,8 @@ export function lineOf(
 /** Whether a value that came too late for its place can be true. */
 export const isLikely = ({ law, series: { last } }: Line, { at, value }: Said): boolean =>
   law === undefined ||
-  (canBe(law, value) && (last === undefined || law.kind === 'counter' || canFollow(law, [at, value], [last[0], last[1]]))) // prettier-ignore
+  (canBe(law, value) &&
+    (last === undefined || law.kind === 'counter' || canFollow(law, [at, value], [last[0], last[1]])))
 
 /** Goes over the values of a field. */
 class Walk {
@@ -230,7 +231,8 @@ class Walk {
     const [value, before] = [Number(held.value), Number(last?.[1])]
     const isLess = law.restarts === true && value < before
     // It began near 0. Otherwise it was corrected, and nobody knows by how much it grew.
-    const isReset = isLess && (isRenewed || (value < before / 2 && value <= mostIn(law, held.at - (last?.[0] ?? 0)))) // prettier-ignore
+    const isSmall = value < before / 2 && value <= mostIn(law, held.at - (last?.[0] ?? 0))
+    const isReset = isLess && (isRenewed || isSmall)
     const now = total === undefined ? undefined : isReset ? total + value : total
     this.#add(held, now, isReset ? 'reset' : 'jump')
     if (isRenewed) this.series = { ...this.series, base: undefined }
@@ -261,14 +263,15 @@ class Walk {
     mark: Mark | undefined = isLoose && 'loose',
     renews: true | undefined = mark === 'old' || undefined,
   ): void {
-    // prettier-ignore
     const { last } = this.series
-    const entry: Entry = mark === undefined ? (total === undefined ? [at, value] : [at, value, total]) : [at, value, total ?? null, mark] // prettier-ignore
+    const plain: Entry = total === undefined ? [at, value] : [at, value, total]
+    const entry: Entry = mark === undefined ? plain : [at, value, total ?? null, mark]
     this.entries.push(entry)
-    const isBack = total !== undefined && total === last?.[2] && mark !== 'jump' && mark !== 'reset' && Number(value) < Number(last[1]) // prettier-ignore
-    const largest: Entry = isBack ? [at, last[1], total] : total === undefined ? [at, value] : [at, value, total]
+    const isTurned = mark === 'jump' || mark === 'reset'
+    const isBack = total !== undefined && total === last?.[2] && !isTurned && Number(value) < Number(last[1])
+    const largest: Entry = isBack ? [at, last[1], total] : plain
     const isLine = total !== undefined
-    const base = isLine && (mark === 'jump' || mark === 'reset') ? last : this.series.base
+    const base = isLine && isTurned ? last : this.series.base
     const unsureAt = isLine && (mark === 'jump' || mark === 'unsure') ? at : this.series.unsureAt
     this.series = { last: largest, isLoose, prior: isLine ? last : undefined, base, unsureAt, renews }
   }

@@ -98,7 +98,14 @@ export function gaugesOf(name: string, measure: Measure): readonly Gauge[] {
   const key = [name, ...Object.values(measure)].join(' ').trim()
   const rest = { everyMs: everyMinutes * 60_000, everyMeters, mostPoints }
   if (kind !== 'energy') return [{ key, kind, field, others, startsAt, ...rest }]
-  return [field, ...others].map((each): Gauge => ({ key: `${key} ${each}`, kind: 'growth', field: each, others: [], startsAt: 0, ...rest })) // prettier-ignore
+  return [field, ...others].map((each): Gauge => ({
+    key: `${key} ${each}`,
+    kind: 'growth',
+    field: each,
+    others: [],
+    startsAt: 0,
+    ...rest,
+  }))
 }
 
 /** What is noted for one gauge of one episode. It is stored as JSON. */
@@ -457,7 +464,10 @@ function endsOf(of: Measured, episode: Bounded) {
   const isAlone = first === undefined || first[0] === to?.[0]
   // It went on before the start: what was said right after it is that of the start.
   if (from !== undefined && first !== undefined && !isAlone && law !== undefined && first[3] !== 'loose') {
-    const isFar = law.kind === 'counter' ? totalOf(first) - totalOf(from) > mostIn(law, first[0] - start) : !canFollow(law, [start, from[1]], [first[0], first[1]]) // prettier-ignore
+    const isFar =
+      law.kind === 'counter'
+        ? totalOf(first) - totalOf(from) > mostIn(law, first[0] - start)
+        : !canFollow(law, [start, from[1]], [first[0], first[1]])
     if (isFar) from = first
   }
   const isOld = from === undefined && old !== undefined && isAlone
@@ -468,8 +478,14 @@ function endsOf(of: Measured, episode: Bounded) {
   const isStale = end !== undefined && after === undefined && ((to?.[0] ?? 0) < least || goesOn(of, to, episode))
   const isLate = (from?.[0] ?? Infinity) > start + freshMs
   // It may be that of a charge since.
-  const isGuess = after !== undefined && before === undefined && law?.kind !== 'counter' && !isText(after[1]) && after[0] > (end ?? 0) + freshMs // prettier-ignore
-  const isDoubtful = isOne || isLate || isStale || isOld || isGuess || notes.isPartial === true || notes.isUnsure === true // prettier-ignore
+  const isGuess =
+    after !== undefined &&
+    before === undefined &&
+    law?.kind !== 'counter' &&
+    !isText(after[1]) &&
+    after[0] > (end ?? 0) + freshMs
+  const isDoubtful =
+    isOne || isLate || isStale || isOld || isGuess || notes.isPartial === true || notes.isUnsure === true
   return { from, to, isOne, isStale, isLate, isDoubtful }
 }
 
@@ -528,7 +544,8 @@ function growthOf(of: Measured, episode: Bounded) {
   const value = isNothing ? null : growth
   const isLine = of.law?.kind === 'counter' && of.counted !== undefined
   const unseen = base === undefined || !isLine ? 0 : rounded(Math.max(0, base - counted))
-  const isMissing = isNothing || isStale || isPartial === true || isUnsure === true || (isLate && gauge.startsAt === undefined) // prettier-ignore
+  const isMissing =
+    isNothing || isStale || isPartial === true || isUnsure === true || (isLate && gauge.startsAt === undefined)
   // Two numbers say more than one that counts from 0.
   const isSeen = value !== null && notes.first !== undefined && to !== undefined && totalOf(to) > totalOf(notes.first)
   return { value, unseen, isMissing, isSeen }
@@ -559,7 +576,8 @@ function curveOf(of: Measured, episode: Bounded): Result {
   const { gauge, notes } = of
   const { value, isMissing } = growthOf(of, episode)
   const { parts = [], partMs = gauge.everyMs, part = 0 } = notes
-  const all = value === null ? [] : parts.map((growth, nth) => ({ at: new Date((part + nth) * partMs), growth: rounded(growth) })) // prettier-ignore
+  const all =
+    value === null ? [] : parts.map((growth, nth) => ({ at: new Date((part + nth) * partMs), growth: rounded(growth) }))
   // The last part takes what rounding leaves.
   const rest = (value ?? 0) - all.reduce((sum, { growth }) => sum + growth, 0)
   const last = all.at(-1)

@@ -143,7 +143,7 @@ export class Memory {
     head.is = isOn || (timeline.was === false && now >= over ? false : null)
     // An older message may say that there was no silence, and a counter that goes on, too.
     if (timeline.isCut === true || tellsEach < Infinity)
-      head.calm = running === undefined && timeline.isCut !== true ? 0 : Number.MAX_SAFE_INTEGER // prettier-ignore
+      head.calm = running === undefined && timeline.isCut !== true ? 0 : Number.MAX_SAFE_INTEGER
     else if (running === undefined) head.calm = timeline.endedAt ?? 0
     else if (now < over) head.calm = start
     else head.calm = hasAll(this.#definition, running) ? end + waits + 1 : Number.MAX_SAFE_INTEGER
