@@ -262,7 +262,7 @@ export class Meanwhile {
     return true
   }
 
-  /** A message that comes now goes on behind those that waited for the same promise. */
+  /** A new message goes on behind the messages that waited for the same promise. */
   #holdBack(until: Promise<void>): void {
     const held = until.then(() => {
       queueMicrotask(() => {

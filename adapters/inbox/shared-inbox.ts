@@ -104,7 +104,7 @@ export class SharedInbox extends ForwardingInbox {
     this.operator = askedAfter(connect, operator, failing)
   }
 
-  /** With a file, a system that is away does not keep the receiver from taking messages. One that is there and cannot be used does. */
+  /** With a file, the receiver takes messages while the system is away, but not when the system answers and cannot be used. */
   override async open({ listeningWasKept = false }: OpenOptions = {}): Promise<Opened> {
     const { lastId, gaps = [] } = (await this.#meanwhile?.open()) ?? {}
     let onAccounted = (): void => {}

@@ -46,7 +46,7 @@ export class Registry {
   readonly added: HandledSubjects[] = []
   /** Handlers that say themselves how long they are tried. */
   readonly ownRetries: Handler[] = []
-  /** Those that leave marks. */
+  /** Handlers that leave marks. */
   readonly marking: Handler[] = []
   readonly #ownFields: FieldCatalogue
   readonly #more: Subjects | undefined

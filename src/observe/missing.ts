@@ -22,7 +22,7 @@ export interface HeardVehicle {
  */
 export type MissingReason = (typeof missingReasons)[number] | (string & {})
 
-/** Those that are known, the first one first to be looked at. */
+/** The known vehicles, in the order in which they are looked at. */
 export const missingReasons = [
   'business_not_active',
   'webhook_not_found',

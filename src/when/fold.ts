@@ -74,13 +74,13 @@ interface Until {
   /** The vehicle's time now, and when it was heard last. */
   readonly now?: number
   readonly heard?: number
-  /** More values follow, so one that waits for the next one is not decided. */
+  /** More values follow, so a value that waits for its successor is not decided. */
   readonly isPart?: boolean
 }
 
 /** The episodes in what is known and these samples, and what is known after them. */
 export interface Folded {
-  /** Those that are long enough, or last. */
+  /** Episodes that are long enough, or last. */
   readonly found: readonly Running[]
   readonly known: Known
   /** When a condition may be another one although nothing is said, by the vehicle's clock. `Infinity`: never. */
@@ -131,7 +131,7 @@ interface Sorted {
   readonly gaps: ReadonlyMap<number, readonly number[]>
 }
 
-/** The values of each field in the order of their times, and of two with the same time the one that arrived last. */
+/** The values of each field in the order of their times, and of two with the same time the later arrival. */
 function inOrder({ fields }: Definition, samples: readonly Sample[]): Sorted {
   const said = new Map<string, Said[]>(fields.map((field) => [field, []]))
   const gaps = new Map<number, number[]>()

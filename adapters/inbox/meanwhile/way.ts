@@ -138,7 +138,7 @@ export class Way {
     return this.#isAside ? this.#keep(messages) : this.#send(messages)
   }
 
-  /** Messages that are in the file already, behind those that have their places. */
+  /** Messages that are in the file already, behind the messages with places. */
   add(ids: readonly string[]): void {
     for (const id of ids) this.#queue.push({ id, kept: isThere })
     this.#isAside = true
@@ -151,7 +151,7 @@ export class Way {
     return false
   }
 
-  /** From now on the file keeps messages. Those that the server has not confirmed go first. */
+  /** From now on the file keeps messages. Unconfirmed messages go first. */
   turnAside(nowMs: number): void {
     const { server, number } = this.#options
     if (nowMs - this.#straightSinceMs > mostRestMs) this.#restMs = leastRestMs
@@ -255,7 +255,7 @@ export class Way {
     return result
   }
 
-  /** The oldest messages of the file. One that an operator made wait again goes alone. */
+  /** The oldest messages of the file. A replayed message goes alone. */
   async #take(most: number): Promise<Hand> {
     const { file } = this.#options
     const messages: InboxMessage[] = []

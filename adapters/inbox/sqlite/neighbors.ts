@@ -12,7 +12,7 @@ interface NeighborsParts {
   readonly claims: Claims
 }
 
-/** The files of other receivers beside this one: those with messages and no receiver, and those that were taken over. */
+/** The files of other receivers beside this one: abandoned files with messages, and files that were taken over. */
 export class Neighbors {
   readonly #parts: NeighborsParts
   #unopened: readonly UnopenedInbox[] = []

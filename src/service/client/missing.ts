@@ -109,7 +109,7 @@ class Look {
   readonly #call: Call
   readonly #paced: Paced
   readonly #given: { readonly signal: AbortSignal }
-  /** Those of which a message has come by then are heard. */
+  /** A vehicle with a message since then is heard. */
   readonly #since: number
   readonly #known = new Map<string, HeardVehicle>()
   #customers: ReadonlyMap<string, Customer | undefined> = new Map()
@@ -235,7 +235,7 @@ class Look {
     return (this.#known.get(vin)?.seenAt?.getTime() ?? -Infinity) >= this.#since
   }
 
-  /** One that said that it sleeps is not heard, however short ago that was. */
+  /** A vehicle that said it sleeps is not heard, however recently. */
   #isHeard(vin: string): boolean {
     return this.#hasSpoken(vin) && this.#atRest(vin) === undefined
   }

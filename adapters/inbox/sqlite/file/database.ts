@@ -71,7 +71,7 @@ export function openDatabase(path: string, walPages: number): Sqlite.DatabaseSyn
   }
 }
 
-/** A receiver lets nobody read its file. So whoever has locked one that can be read is another program. */
+/** A receiver lets nobody read its file. So a locked file that can be read belongs to another program. */
 export function isReadable(path: string): boolean {
   let db: Sqlite.DatabaseSync | undefined
   try {

@@ -392,7 +392,7 @@ export class SqliteFile implements InboxFile {
     return { oldest: oldest == null ? undefined : Number(oldest), deadLetters: this.#deadLetters }
   }
 
-  /** Writes all rows, or, when each is tried alone, those that are not refused. */
+  /** Writes all rows, or, when each is tried alone, the rows that SQLite takes. */
   #commitAll(transaction: Transaction, each: Each = together): Committed {
     const on = this.#connection
     if (on === undefined) throw notOpen(this.#settings.path)

@@ -110,12 +110,12 @@ export class SpaceKeeper {
     return Number(this.#statements.deadBytes.get()?.['bytes'])
   }
 
-  /** Messages from this `seq` on stay: the newest, which later ids follow, and those that vehicles do not have yet. */
+  /** Messages from this `seq` on stay: the newest, which later ids follow, and messages that the states of vehicles lack. */
   get #keptFrom(): number {
     return Math.min(Number(this.#statements.newestSeq.get()?.['place'] ?? 0), this.heldAfter + 1)
   }
 
-  /** Settled messages before this `seq` go: those that are too old, or all when they take too much. */
+  /** Settled messages before this `seq` go: the old ones, or all of them when they take too much. */
   #sweptBefore(nowMs: number, pendingBytes: number): number {
     const { settled } = this.#settings
     const settledBytes = this.volume.usedBytes - pendingBytes - this.#deadBytes
