@@ -77,7 +77,6 @@ interface Container {
   readonly name: string
   readonly image?: string
   readonly build?: string
-  readonly kind?: string
   readonly command?: readonly string[]
   readonly environment: Readonly<Record<string, string | number>>
   readonly healthcheck?: { readonly test: readonly string[] }
@@ -103,7 +102,7 @@ describe('compose.yaml', () => {
 
   test('programs get commands and variables that exist', () => {
     const own = services.filter(({ build }) => build !== undefined)
-    expect(own.map(({ name }) => name)).toEqual(['topics', 'receiver', 'handler'])
+    expect(own.map(({ name }) => name)).toEqual(['topics', 'receiver-1', 'receiver-2', 'handler'])
     for (const { command = imageCommand, environment } of own) {
       checkCommand(command)
       checkProgram(environment)
@@ -114,21 +113,21 @@ describe('compose.yaml', () => {
 describe('kubernetes.yaml', () => {
   const documents = parseAllDocuments(read('kubernetes.yaml'))
   const resources = documents.map((document) => document.toJS()).filter(({ spec }) => spec?.template !== undefined)
-  const containers: readonly Container[] = resources.map(({ kind, spec }) => {
+  const containers: readonly Container[] = resources.map(({ spec }) => {
     const [{ env = [], args = [], ...container }] = spec.template.spec.containers
     const exported = [...String(args).matchAll(/export (\w+)=/g)].map(([, name = '']) => ({ name, value: '' }))
     const variables: readonly { readonly name: string; readonly value?: string }[] = [...env, ...exported]
     const environment = Object.fromEntries(variables.map(({ name, value = 'a secret' }) => [name, value]))
-    return { ...container, kind, environment }
+    return { ...container, environment }
   })
 
   test('brokers have properties that Kafka knows, and the topics and programs find all of them', () => {
     expect(documents.flatMap(({ errors }) => errors)).toEqual([])
     expect(resources.length).toBeGreaterThan(3)
-    const { metadata, spec } = resources.find(({ kind }) => kind === 'StatefulSet')
+    const { metadata, spec } = resources.find(({ metadata: { name } }) => name === 'kafka')
     const hosts = Array.from({ length: spec.replicas }, (_, n) => `${metadata.name}-${n}.${spec.serviceName}`)
-    for (const { kind, image = '', environment } of containers) {
-      if (kind === 'StatefulSet') {
+    for (const { name, image = '', environment } of containers) {
+      if (name === 'kafka') {
         checkBroker(environment, image)
         const voters = hosts.map((host, n) => `${n + 1}@${host}:9093`).join(',')
         expect(environment['KAFKA_CONTROLLER_QUORUM_VOTERS']).toBe(voters)
@@ -139,9 +138,10 @@ describe('kubernetes.yaml', () => {
   })
 
   test('programs get commands and variables that exist', () => {
-    for (const { kind, command = imageCommand, environment } of containers) {
-      if (kind !== 'StatefulSet') checkCommand(command)
-      if (kind === 'Deployment') checkProgram(environment)
+    for (const { name, command = imageCommand, environment } of containers.filter(({ name }) => name !== 'kafka')) {
+      checkCommand(command)
+      if (name !== 'topics') checkProgram(environment)
     }
+    expect(containers.map(({ name }) => name)).toEqual(['kafka', 'topics', 'receiver', 'handler'])
   })
 })

@@ -268,6 +268,36 @@ describe('the file in front of the brokers', () => {
     await expect.poll(() => second.receiver.stats().inbox.meanwhile?.messages, patience).toBe(0)
   })
 
+  test('`fleethook move` takes the file of a process that does not come back to the topic, and what is there stays in order', async () => {
+    const topic = await newTopic()
+    const path = join(folder, `${topic}.db`)
+    await using back = await run({ topic, role: 'handle', brokers: brokers.otherAddresses })
+    const gone = await run({ topic, role: 'receive', meanwhile: sqliteInbox({ path }) })
+    try {
+      for (const n of count(6)) expect(await gone.post(`V${n % 3}`, n)).toBe(200)
+      proxy.cut()
+      for (const n of count(24)) expect(await gone.post(`V${n % 3}`, 6 + n)).toBe(200)
+    } finally {
+      await gone[Symbol.asyncDispose]()
+      proxy.heal()
+    }
+    const main = join(import.meta.dirname, '../../adapters/cli/main.ts')
+    const given = ['--brokers', brokers.otherAddresses.join(','), '--topic', topic, '--partitions', String(partitions)]
+    const move = (): { readonly status: number | null; readonly said: unknown } => {
+      const { status, stdout } = spawnSync(process.execPath, [main, 'move', path, ...given, '--json'], {
+        encoding: 'utf8',
+      })
+      return { status, said: JSON.parse(stdout) }
+    }
+    const first = move()
+    expect(first).toMatchObject({ status: 0, said: { topic } })
+    expect(move()).toEqual({ status: 0, said: { topic, messages: 0 } })
+    await expect.poll(() => new Set(back.runs.map(({ number }) => number)).size, patience).toBe(30)
+    for (const vehicle of count(3))
+      expect([...new Set(numbersOf(back, `V${vehicle}`))]).toEqual(count(30).filter((n) => n % 3 === vehicle))
+    expect(back.runs.length).toBe(30)
+  })
+
   test('when the topic refuses a message because of its size, those behind it do not overtake those before it', async () => {
     const topic = await newTopic({ 'max.message.bytes': '200000' })
     await using back = await run({ topic, role: 'handle', brokers: brokers.otherAddresses })
