@@ -1,5 +1,4 @@
 /* A clock that jumps forward deletes nothing, and what is deleted is told. */
-import { DatabaseSync } from 'node:sqlite'
 import type { Inbox, InboxGap, InboxMessage, InboxSettings } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
@@ -101,20 +100,4 @@ test('a machine that was off for long deletes after an hour, and tells each dead
   expect(next.told).toContain('dead letters were deleted: their retention is over')
   expect(next.inbox.stats?.().purged).toBe(1)
   await next.inbox.close()
-})
-
-test('a file of an earlier release, which knows only its last sign of life, is taken over', async () => {
-  const path = files.path()
-  const set = settable()
-  const first = await open(path, set.clock)
-  await fill(first.inbox, startMs)
-  await first.inbox.close()
-  const db = new DatabaseSync(path)
-  db.exec('ALTER TABLE state DROP COLUMN known_ms')
-  db.close()
-  set.aheadMs = 40 * day
-  const { inbox } = await open(path, set.clock)
-  await set.real.advance(soon)
-  expect(await kept(inbox)).toEqual([1, 1])
-  await inbox.close()
 })

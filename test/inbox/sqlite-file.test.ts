@@ -1,9 +1,8 @@
-import { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { DeliveryIds, message } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
-import { type InboxFile, rowOf, storeAt, transaction } from './sqlite-store.ts'
+import { rowOf, storeAt, transaction } from './sqlite-store.ts'
 
 const files = createFiles()
 const nowMs = Date.UTC(2026, 10, 21, 10)
@@ -52,29 +51,4 @@ test('only as many dead letters are dropped as exceed the limit', async () => {
   const { items: found } = await store.deadLetters({ limit: 1_000 }, -1)
   expect(found.map(({ id }) => id)).toEqual(puts.slice(100).map(({ id }) => id))
   await store.close({ nowMs })
-})
-
-test('dead letters in the file of an older fleethook are replayed, as those of the first run', async () => {
-  const path = files.path()
-  const open = async (): Promise<InboxFile> => {
-    const store = storeAt(path)
-    await store.open({ nowMs })
-    return store
-  }
-  const store = await open()
-  const [put] = rows()(1)
-  if (put === undefined) throw new Error('One was made.')
-  const { seq } = put
-  const died = { to: 'dead' as const, seq, error: 'no', attempts: 5, diedAt: nowMs }
-  await store.commit(transaction(nowMs, { puts: [put], moves: [died] }))
-  await store.close({ nowMs })
-  const old = new DatabaseSync(path)
-  old.exec('ALTER TABLE dead DROP COLUMN run')
-  old.close()
-
-  const again = await open()
-  await again.commit(transaction(nowMs, { moves: [{ to: 'pending', seq }] }))
-  expect(await again.find(seq)).toEqual(expect.objectContaining({ replayed: true }))
-  expect((await again.find(seq))?.replay).toBeUndefined()
-  await again.close({ nowMs })
 })

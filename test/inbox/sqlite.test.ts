@@ -83,7 +83,7 @@ describe('the file', () => {
     rows(path, 'PRAGMA user_version = 99')
     await expect(open(path)).rejects.toMatchObject({
       code: 'inbox_unsupported',
-      message: expect.stringMatching(/has version 99 of the schema, and this fleethook knows version 1\./),
+      message: expect.stringMatching(/has version 99 of the schema, and this fleethook knows version 2\./),
     })
     expect(rows(path, 'PRAGMA user_version')).toEqual([{ user_version: 99 }])
   })

@@ -210,11 +210,18 @@ function copyState(old: DatabaseSync | undefined, fresh: DatabaseSync, isOurs: b
   read('SELECT * FROM holes').forEach(inserter(fresh, 'holes'))
   // This comes last: from here on the new file counts as complete.
   const setState = fresh.prepare(
-    'UPDATE state SET closed = ?, alive_at = ?, last_id = ?, uptime_ms = ?, vehicles_seq = ?',
+    'UPDATE state SET closed = ?, alive_at = ?, last_id = ?, uptime_ms = ?, vehicles_seq = ?, known_ms = ?',
   )
   // Not marked as held, so that the next start knows how old the states are.
   const seq = state?.['vehicles_seq'] ?? null
-  setState.run(closed, aliveAt, ids.at(-1) ?? null, state?.['uptime_ms'] ?? null, seq)
+  setState.run(
+    closed,
+    aliveAt,
+    ids.at(-1) ?? null,
+    state?.['uptime_ms'] ?? null,
+    seq,
+    Number(state?.['known_ms'] ?? aliveAt),
+  )
 }
 
 /** Copies the states of vehicles that can be read. Messages that they have not seen stay in the damaged file. */
@@ -239,7 +246,7 @@ function inserter(db: DatabaseSync, table: keyof typeof columnsOf): (row: SqlRow
   return (row) => void insert.run(...names.map((name) => row[name] ?? (nullable.has(name) ? null : 0)))
 }
 
-const nullable: ReadonlySet<string> = new Set(['changed', 'run', 'to_ms', 'vin'])
+const nullable: ReadonlySet<string> = new Set(['changed', 'to_ms', 'vin'])
 
 const mostRows = 256
 /** Rows at once while there are large messages among them. */

@@ -11,7 +11,7 @@ export const applicationId = 0x66_6c_68_74
 const time = (column: string): string => `strftime('%Y-%m-%dT%H:%M:%fZ', ${column} / 1000.0, 'unixepoch')`
 
 /** The version of the schema that this fleethook reads and writes. */
-export const schemaVersion = 1
+export const schemaVersion = 2
 
 const schema = `
   -- Every message as it was received. Never updated. A message that is neither pending nor dead is settled.
@@ -49,8 +49,8 @@ const schema = `
     attempts INTEGER NOT NULL,
     died_at INTEGER NOT NULL,
     changed TEXT,
-    -- The run that failed, as in pending.replayed. NULL in rows of an older fleethook.
-    run INTEGER
+    -- The run that failed, as in pending.replayed.
+    run INTEGER NOT NULL
   ) STRICT;
   -- Gaps for which no gap event is stored yet.
   CREATE TABLE holes (
@@ -75,8 +75,8 @@ const schema = `
     -- Whether that has to stay so: the receiver keeps states of vehicles.
     vehicles_held INTEGER NOT NULL DEFAULT 0,
     -- The newest time by which old messages were deleted, and for how long the clock has been ahead of it.
-    known_ms INTEGER,
-    doubted_ms INTEGER
+    known_ms INTEGER NOT NULL DEFAULT 0,
+    doubted_ms INTEGER NOT NULL DEFAULT 0
   ) STRICT;
   INSERT INTO state (one, closed, alive_at) VALUES (1, 1, 0);
   -- The newest state of each vehicle. VIN '': what concerns all of them.
@@ -88,6 +88,14 @@ const schema = `
     text TEXT NOT NULL
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX vehicles_seen ON vehicles (seen_at);
+  -- The last failure of a message that waits, as JSON. A message that is over can leave its row behind until the next round of retention.
+  CREATE TABLE failing (place INTEGER PRIMARY KEY, failure TEXT NOT NULL) STRICT;
+  -- The files of branches of this receiver. One that it no longer has stays here while messages wait there.
+  CREATE TABLE branches (file TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+  -- Vehicles that are erased, until no byte of them is left.
+  CREATE TABLE erasing (vin TEXT PRIMARY KEY, steps INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
+  -- Branches that lack messages from this time on, because their inboxes are not open, or have not taken all.
+  CREATE TABLE owed (branch TEXT PRIMARY KEY, from_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 
   -- For people who look into the file.
   CREATE VIEW waiting AS
@@ -105,19 +113,6 @@ const schema = `
       AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place);
 `
 
-/**
- * What came later, and what a fleethook without it does not miss: so the file keeps its version, and both can open it. The last failure of a
- * message that waits, as JSON. A row can be left behind by a message that is over, until the next round of retention.
- */
-const additions = `
-  CREATE TABLE IF NOT EXISTS failing (place INTEGER PRIMARY KEY, failure TEXT NOT NULL) STRICT;
-  -- The files of branches of this receiver. One that it no longer has stays here while messages wait there.
-  CREATE TABLE IF NOT EXISTS branches (file TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
-  -- Vehicles that are erased, until no byte of them is left.
-  CREATE TABLE IF NOT EXISTS erasing (vin TEXT PRIMARY KEY, steps INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
-  -- Branches that lack messages from this time on, because their inboxes are not open, or have not taken all.
-  CREATE TABLE IF NOT EXISTS owed (branch TEXT PRIMARY KEY, from_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID`
-
 /** The columns of each table, as rows are copied from one file to another. */
 export const columnsOf = {
   messages: 'place, id, lane, received_at, door, kind, bytes, crc, text',
@@ -133,7 +128,7 @@ export function prepareSchema(db: DatabaseSync, path: string): void {
   inTransaction(db, () => {
     const version = Number(valueOf(db, 'PRAGMA user_version'))
     const isOurs = valueOf(db, 'PRAGMA application_id') === applicationId
-    if (isOurs && version === schemaVersion) return addColumns(db)
+    if (isOurs && version === schemaVersion) return
     if (isOurs) {
       throw new FleethookError(
         'inbox_unsupported',
@@ -150,21 +145,8 @@ export function prepareSchema(db: DatabaseSync, path: string): void {
         hint: 'Give the inbox its own path.',
       })
     }
-    db.exec(`${schema}; ${additions}; PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${schemaVersion}`)
+    db.exec(`${schema}; PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${schemaVersion}`)
   })
-}
-
-/** Tables and columns that files of earlier releases lack. Those releases can still use the file. */
-function addColumns(db: DatabaseSync): void {
-  db.exec(additions)
-  for (const [table, column] of [
-    ['state', 'known_ms'],
-    ['state', 'doubted_ms'],
-    ['dead', 'run'],
-  ] as const) {
-    const known = db.prepare('SELECT 1 FROM pragma_table_info(?) WHERE name = ?').get(table, column)
-    if (known === undefined) db.exec(`ALTER TABLE ${table} ADD COLUMN ${column} INTEGER`)
-  }
 }
 
 /** The first column of the only row. */
@@ -246,7 +228,7 @@ const statements = {
   revive: `
     INSERT INTO pending (place, id, lane, kind, bytes, replayed, changed)
     SELECT m.place, id, lane, kind, m.bytes,
-      CASE WHEN d.place IS NULL THEN (random() & 0x1fffffffffffff) | 2 ELSE max(1, ifnull(d.run, 1)) END, d.changed
+      CASE WHEN d.place IS NULL THEN (random() & 0x1fffffffffffff) | 2 ELSE max(1, d.run) END, d.changed
     FROM messages m LEFT JOIN dead d USING (place)
     WHERE m. place = ? AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) RETURNING bytes`,
   state: 'SELECT * FROM state',
@@ -338,21 +320,11 @@ const statements = {
 
 type StatementName = keyof typeof statements
 
-/** Each statement is prepared at its first use. */
 export type Statements = Readonly<Record<StatementName, StatementSync>>
 
 export function prepareStatements(db: DatabaseSync): Statements {
-  const prepared = {}
-  for (const [name, sql] of Object.entries(statements))
-    Object.defineProperty(prepared, name, {
-      configurable: true,
-      get() {
-        const value = db.prepare(sql)
-        Object.defineProperty(prepared, name, { value })
-        return value
-      },
-    })
-  return prepared as Statements
+  const prepared = Object.entries(statements).map(([name, sql]) => [name, db.prepare(sql)] as const)
+  return Object.fromEntries(prepared) as Statements
 }
 
 export type SqlRow = Readonly<Record<string, SQLOutputValue>>

@@ -248,11 +248,7 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
     `INSERT INTO main.${table} (${columnsOf[table]}) VALUES (${names.map(() => '?').join(', ')})`,
   )
   const removals = [table, 'messages'].map((name) => db.prepare(`DELETE FROM source.${name} WHERE place = ?`))
-  // A file of an older version has no such table.
-  const knowsFailures = valueOf(db, `SELECT count(*) FROM source.sqlite_schema WHERE name = 'failing'`) === 1
-  const takeFailure = knowsFailures
-    ? db.prepare('DELETE FROM source.failing WHERE place = ? RETURNING failure')
-    : undefined
+  const takeFailure = db.prepare('DELETE FROM source.failing WHERE place = ? RETURNING failure')
   const addFailure = db.prepare('INSERT OR REPLACE INTO main.failing (place, failure) VALUES (?, ?)')
   const moved: SqlRow[] = []
   let { last } = progress
@@ -270,7 +266,7 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
     const here: SqlRow = { ...row, place, id }
     addMessage.run(...columnsOf.messages.split(', ').map((name) => here[name] ?? null))
     addRow.run(...names.map((name) => here[name] ?? null))
-    const failure = table === 'pending' ? takeFailure?.get(from)?.['failure'] : undefined
+    const failure = table === 'pending' ? takeFailure.get(from)?.['failure'] : undefined
     if (failure != null) addFailure.run(place, failure)
     moved.push(failure == null ? here : { ...here, failure })
   }

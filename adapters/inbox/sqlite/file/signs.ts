@@ -24,7 +24,7 @@ export function noteSign(statements: Statements, closed: number, sign: SignOfLif
       statements.addGap.run(reason, fromMs, toMs, vin ?? null, missed)
   }
   const left = believed ?? believedIn(statements.state.get() ?? {})
-  statements.setState.run(closed, nowMs, uptimeMs ?? null, left?.knownMs ?? null, left?.doubtedMs ?? null)
+  statements.setState.run(closed, nowMs, uptimeMs ?? null, left?.knownMs ?? nowMs, left?.doubtedMs ?? 0)
 }
 
 /** A branch that is there already is owed messages for longer. */
@@ -36,11 +36,11 @@ function noteOwed(statements: Statements, { owed = [] }: SignOfLife): void {
 export const owedIn = (statements: Statements): readonly OwedBranch[] =>
   statements.owed.all().map(({ branch, from_ms: fromMs }) => ({ branch: String(branch), sinceMs: Number(fromMs) }))
 
-/** What an earlier process believed. Files of earlier releases have only its last sign of life. */
+/** What an earlier process believed. */
 export function believedIn(state: SqlRow): Believed | undefined {
   const seenMs = Number(state['alive_at'] ?? 0)
   if (seenMs === 0) return undefined
-  return { knownMs: Number(state['known_ms'] ?? seenMs), doubtedMs: Number(state['doubted_ms'] ?? 0), seenMs }
+  return { knownMs: Number(state['known_ms']), doubtedMs: Number(state['doubted_ms']), seenMs }
 }
 
 /** Writes that a receiver has started, and the time since the last one in which nobody listened. */
