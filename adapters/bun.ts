@@ -6,7 +6,7 @@
 import process from 'node:process'
 import { FleethookError } from '../src/base/errors.ts'
 import { wholeNumber } from '../src/base/options.ts'
-import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
+import { lastAnswer, type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
 
 export type { Served, ServeOptions, Server, Signal, TlsFiles, TlsOptions, TlsTexts } from './runtime.ts'
 
@@ -63,7 +63,11 @@ const bun: Runtime<BunServeOptions> = {
       // Without `development`, Bun shares a port among processes unless told not to: a second process would take half of the
       // messages.
       reusePort,
-      fetch: (request, connection) => fetch(request, { server: connection }),
+      fetch(request, connection) {
+        const answer = fetch(request, { server: connection })
+        // Bun takes a trailer for the next request, and its 400 would look like the answer to the message behind it.
+        return request.headers.has('transfer-encoding') ? lastAnswer(answer) : answer
+      },
     })
     return {
       port: server.port,

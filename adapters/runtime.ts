@@ -306,9 +306,9 @@ function activeResources(): readonly string[] {
 }
 
 /** Asks the client to close its connection, so that it does not send a message into one that is being closed. */
-async function lastAnswer(answer: Response | Promise<Response>, hasNext: () => boolean): Promise<Response> {
+export async function lastAnswer(answer: Response | Promise<Response>, hasNext?: () => boolean): Promise<Response> {
   const given = await answer
-  if (hasNext()) return given
+  if (hasNext?.() === true) return given
   const { status, headers, body } = given
   const last = new Headers(headers)
   last.set('connection', 'close')

@@ -110,6 +110,40 @@ test('on Deno permissions for the network and the secret are enough; without the
   expect(output.join('\n')).toContain('every message is refused: the function given as `secret` threw a NotCapable')
 })
 
+/** A message in a chunked body, with a trailer behind it. */
+function chunked(vin: string): string {
+  const body = message(vin)
+  const fields = `host: a\r\nauthorization: ${secret}\r\ntransfer-encoding: chunked\r\n`
+  return `POST / HTTP/1.1\r\n${fields}\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\nx-checksum: 1\r\n\r\n`
+}
+
+test('on Bun, the answer to a chunked body says that nothing behind it on the connection is read', async () => {
+  await using target = await spawnTarget(await appCommand('bun', {}))
+  const { whole } = await rawConnection(target.url, chunked('V1') + chunked('V2'))
+  const [, first] = (await whole).split('HTTP/1.1 ')
+  expect(first).toMatch(/^200 OK\r\n[^]*connection: close\r\n/i)
+  expect(await post(target.url, 'V3')).toBe(200)
+  expect((await seen(target.url)).stats.received).toBe(2)
+})
+
+test.for([
+  ['memory', 'one segment'],
+  ['disk', 'one segment'],
+  ['disk', 'a segment for each'],
+] as const)(
+  'serve of fleethook/node answers pipelined messages and trailers on Bun, with an inbox in %s, in %s',
+  async ([durability, segments]) => {
+    const { args, ...command } = await appCommand('bun', { durability })
+    await using target = await spawnTarget({ ...command, args: [...args.slice(0, -1), 'node'] })
+    const given = [chunked('V1'), head(message('V2').length) + message('V2'), chunked('V3'), chunked('V4')]
+    const { send, received, socket } = await rawConnection(target.url)
+    for (const bytes of segments === 'one segment' ? [given.join('')] : given) await send(bytes)
+    await expect.poll(() => received().match(/HTTP\/1\.1 200 OK/g)).toHaveLength(4)
+    expect((await seen(target.url)).stats.received).toBe(4)
+    socket.destroy()
+  },
+)
+
 test('Bun closes connections that stay silent in the middle of a request, and no others', async () => {
   const command = await appCommand('bun', { ack: 'handled', holdsHandlers: true }, { idleTimeoutMs: 1_000 })
   await using target = await spawnTarget(command)
