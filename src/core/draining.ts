@@ -43,7 +43,7 @@ export async function drain(
   const untilIdle = (): Promise<void> => lifecycle.until(isIdle, Math.max(0, endsAtMs - elapsedMs(clock)))
   await untilIdle()
   // A durable inbox has the next process tell what is due.
-  while (!isDurable && elapsedMs(clock) < endsAtMs && (await core.options.vehicles?.tellDue()) === true)
+  while (!isDurable && elapsedMs(clock) < endsAtMs && (await core.options.vehicles?.timers.tellDue()) === true)
     await untilIdle()
   await breakOff(deadlineMs)
   return {

@@ -10,7 +10,7 @@ import { hasMarkOf, markOf, nthRunOf, onBranch } from '../once/handlers.ts'
 import type { Handler, Message } from './message.ts'
 import type { HandlerFilter } from './handler.ts'
 import { ownRetry } from './retry.ts'
-import type { EdgeSubjects } from '../vehicles/vehicles.ts'
+import type { EdgeSubjects } from '../vehicles/step.ts'
 
 /** A filter as it was given, with unchecked names of fields. */
 export type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {

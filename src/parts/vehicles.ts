@@ -17,7 +17,10 @@ import { type AnyVehicleView, type Change, isEdge } from '../vehicles/edge.ts'
 import { EdgeIndex } from '../vehicles/edge-index.ts'
 import { memoryVehicles } from '../vehicles/recent.ts'
 import { Slots, Snapshot, VehicleState } from '../vehicles/state.ts'
-import { checkEdge, subjectOf, type Vehicles, VehicleStates } from '../vehicles/vehicles.ts'
+import { checkEdge } from '../vehicles/edge-checks.ts'
+import { VehicleStates } from '../vehicles/open.ts'
+import { subjectOf } from '../vehicles/step.ts'
+import type { Vehicles } from '../vehicles/vehicles.ts'
 import { isTextList } from '../wire/record.ts'
 
 /** What {@link vehicles} takes. */

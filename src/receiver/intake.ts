@@ -29,7 +29,8 @@ import type { BranchBehind, Operated, OperatorApi } from '../observe/observer.ts
 import { deadMessage, type Receipts, vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
 import type { KeptVehicles } from '../parts/vehicles.ts'
-import type { LocalVehicles, Vehicles, VehicleStates } from '../vehicles/vehicles.ts'
+import type { VehicleStates } from '../vehicles/open.ts'
+import type { LocalVehicles, Vehicles } from '../vehicles/vehicles.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from '../reports/reports.ts'
 
@@ -148,7 +149,7 @@ export class Intake {
       hasRoom: () => this.#isRecovered && this.window?.isBehind !== true && !this.#takesNothing(),
       mayHandle: () => !this.lifecycle.startsNoMore,
       put: (events, from) => this.#storeOwn(events.map(receipts.own), from),
-      stoodStill: () => this.states?.stoodStill(),
+      stoodStill: () => this.states?.timers.stoodStill(),
       uncertain: (vin, fromMs, toMs) => this.states?.noteGap(vin, fromMs, toMs),
       inBackground: (from, run) => this.#inBackground(from, run),
     })
@@ -468,7 +469,7 @@ export class Intake {
       try {
         const states = handsOut === 'elsewhere' ? undefined : this.states
         await states?.recover(unapplied, receipts.reread, lastId)
-        const startTimers = await states?.findTimers(
+        const startTimers = await states?.timers.find(
           (timers) => (this.timersBy ?? this.putTimers)(timers),
           takesNone !== undefined ? 'none' : watchesTime === false ? 'elsewhere' : 'own',
         )

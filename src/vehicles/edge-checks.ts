@@ -1,9 +1,10 @@
 import { FleethookError } from '../base/errors.ts'
 import { isObject } from '../base/options.ts'
 import { isTextList } from '../wire/record.ts'
+import { type FieldCatalogue, guessOf, isInCatalogue } from '../events/fields.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import type { Edge, EdgeResult, EdgeTimer } from './edge.ts'
-import { isTime } from './state.ts'
+import { isTime, type Slots } from './state.ts'
 
 /** What an edge of your own returns is checked here, where it enters: a state must not keep what no later start can read. */
 
@@ -90,3 +91,25 @@ function kindOf(value: unknown): string {
 
 const wrong = (name: string, problem: string, hint: string): FleethookError =>
   new FleethookError('handler_invalid', `The edge \`${name}\` ${problem}.`, { hint })
+
+/** Throws `handler_invalid` for an edge over fields that are not kept, or that are in no catalogue. */
+export function checkEdge(edge: Edge, slots: Slots, ownFields: FieldCatalogue = {}): Edge {
+  checkShape(edge)
+  const unknown = edge.reads.find((field) => !isInCatalogue(field, ownFields))
+  if (unknown !== undefined) {
+    throw new FleethookError(
+      'handler_invalid',
+      `The edge \`${edge.name}\` reads \`${unknown}\`, which is not in the catalogue.`,
+      { hint: `${guessOf(unknown, ownFields)}Add a field of your own to the option \`fields\`.` },
+    )
+  }
+  const missing = edge.reads.find((field) => !slots.keeps(field))
+  if (missing !== undefined) {
+    throw new FleethookError(
+      'handler_invalid',
+      `The edge \`${edge.name}\` reads \`${missing}\`, which is not among the \`fields\` of the part \`vehicles\`.`,
+      { hint: `Add '${missing}' to its \`fields\`.` },
+    )
+  }
+  return edge
+}

@@ -224,7 +224,7 @@ class Shard {
       const wasSet = this.#alarmAt !== undefined
       this.#alarmAt = undefined
       if (inbox.usage().messages > 0) this.#lookAfter(restsUntil ?? clock.now() + lookAfterMs)
-      else this.#lookAfter(Math.min(forgetAtMs ?? Infinity, this.#intake.states?.nextTimerMs() ?? Infinity))
+      else this.#lookAfter(Math.min(forgetAtMs ?? Infinity, this.#intake.states?.timers.nextMs() ?? Infinity))
       if (wasSet && this.#alarmAt === undefined)
         this.#storage.deleteAlarm().catch((error: unknown) => this.#parts.reports.inboxFailed(error))
     }
