@@ -35,7 +35,7 @@ export type ErrorCode =
   | 'inbox_unavailable'
   /** Another receiver has the inbox file. Stop one, give each its own, or raise `waitMs`. */
   | 'inbox_locked'
-  /** [What can be read](inbox.md#a-damaged-file) moves into a new file. Then check the disk. */
+  /** The file is moved aside, and the inbox begins again. Check the disk, and [recover what it held](inbox.md#a-damaged-file). */
   | 'inbox_damaged'
   /**
    * `node:sqlite` is missing, the disk is not local, the file is of something else or [another version](versions.md#inbox-files), or `thread` is

@@ -155,7 +155,7 @@ export type GapReason =
   | 'inbox_full'
   /** The inbox could not be used. */
   | 'inbox_unavailable'
-  /** The inbox file was damaged, and part of it could not be read. */
+  /** The inbox file was damaged and moved aside with what waited in it. */
   | 'inbox_damaged'
   /**
    * Messages were gone from a topic before they were handled: its retention was too short, or all replicas lost them. Or the disk of

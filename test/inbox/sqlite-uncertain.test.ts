@@ -70,7 +70,7 @@ describe('when a sync fails after the file was written', () => {
 
 test('a message that a damaged file lost is not subtracted twice when its handlers are done', async () => {
   let opened = 0
-  const damage = { quarantine: 'aside', rescued: 0, lost: 1, unreadableParts: 0 }
+  const damage = { quarantine: 'aside', fromMs: 0 }
   const { inbox, fail, recovered } = await failingSync(files.path(), (store) => ({
     async open(sign): Promise<OpenedFile> {
       const found = await store.open(sign)

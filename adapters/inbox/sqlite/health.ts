@@ -243,7 +243,10 @@ export function closedError(path: string): FleethookError {
   return new FleethookError('inbox_unavailable', `The inbox ${path} is closed.`)
 }
 
-export function logDamage(log: Log, path: string, damage: Damage): void {
-  // What to do: Check the disk. The damaged file stays beside the inbox.
-  log.error(`the file of the inbox ${path} was damaged: a new file has everything that could be read`, { ...damage })
+export function logDamage(log: Log, path: string, { quarantine, fromMs }: Damage): void {
+  // What to do: Check the disk, and [recover what the file held](inbox.md#a-damaged-file).
+  log.error(`the file of the inbox ${path} was damaged: it was moved aside, and the inbox begins again`, {
+    quarantine,
+    since: new Date(fromMs).toISOString(),
+  })
 }

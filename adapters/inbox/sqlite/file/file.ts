@@ -6,7 +6,7 @@ import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import type { Claim, DeadLetter, InboxMessage, ListedMessage, Selection, Waiting } from '../../../../src/inbox/inbox.ts'
 import type { Due } from '../../../../src/inbox/vehicle-store.ts'
 import type { FileSettings } from '../options.ts'
-import { isHalfReplaced, replaceDamaged } from './damage.ts'
+import { finishReplacing, isHalfReplaced, replaceDamaged } from './damage.ts'
 import { checkpoint, closeQuietly, copyMoved, failureOf, openDatabase } from './database.ts'
 import { eraseOwed, eraseState, forgetPage } from './erasing.ts'
 import type {
@@ -313,18 +313,19 @@ export class SqliteFile implements InboxFile {
 
   async #openOrReplace(sign: SignOfLife, options: OpenOptions): Promise<OpenedFile> {
     const { path } = this.#settings
-    if (!this.#isDamaged && !isHalfReplaced(path)) {
-      try {
-        return await this.#openFile(sign, options)
-      } catch (error) {
-        if (!isFailure(error, 'inbox_damaged')) throw error
-      }
+    try {
+      if (isHalfReplaced(path)) finishReplacing(path)
+      if (!this.#isDamaged) return await this.#openFile(sign, options)
+    } catch (error) {
+      if (!isFailure(error, 'inbox_damaged')) throw failureOf(error, path)
     }
-    const damage = await replaceDamaged(path, sign.nowMs, this.#walPages, this.#isOurs).catch((error: unknown) => {
+    try {
+      const damage = replaceDamaged(path, sign.nowMs, this.#walPages)
+      this.#isDamaged = false
+      return { ...(await this.#openFile(sign, options)), damage }
+    } catch (error) {
       throw failureOf(error, path)
-    })
-    this.#isDamaged = false
-    return { ...(await this.#openFile(sign, options)), damage }
+    }
   }
 
   async #openFile(sign: SignOfLife, options: OpenOptions): Promise<OpenedFile> {

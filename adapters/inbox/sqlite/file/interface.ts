@@ -186,12 +186,8 @@ export interface AdoptedPart extends FileFigures {
 export interface Damage {
   /** The new name of the damaged file. */
   readonly quarantine: string
-  /** Pending messages and dead letters that are in the new file. */
-  readonly rescued: number
-  /** Pending messages and dead letters that could not be read. */
-  readonly lost: number
-  /** Unreadable ranges in the list of pending messages. Every message found in such a range is pending again. */
-  readonly unreadableParts: number
+  /** What it held was received since then, in milliseconds since the epoch. */
+  readonly fromMs: number
 }
 
 /** A part of a list, and the `seq` after which the next part begins: `undefined` for the last part. */
