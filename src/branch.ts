@@ -34,10 +34,10 @@ export interface BranchOptions<Fields extends FieldCatalogue = FieldCatalogue> e
   /** For logs, metrics and operators: `fleethook dead list --branch crm`. At most 50 letters, digits, `-` and `_`. */
   readonly name: string
   /**
-   * Where the branch keeps messages until its own handlers are done: a file, a schema or a binding of its own. Its durability need not be that of
-   * the receiver.
+   * Where the branch keeps messages until its own handlers are done: a file, a schema or a binding of its own. Default: the inbox of the receiver, if
+   * that can have several readers, as the one in memory can.
    */
-  readonly inbox: InboxFactory
+  readonly inbox?: InboxFactory
   /** What the branch can do beside handling, such as `vehicles(…)`. Those of the receiver know nothing of the branch. */
   readonly parts?: readonly (ReceiverPart | VehiclesPart<FieldName<Fields>>)[]
   /** Default: as the inbox allows. */
@@ -96,14 +96,28 @@ export function branch<
     throw new FleethookError('option_invalid', 'branch was given something that is not a receiver.', {
       hint: 'Give it what createReceiver returned. A branch has no branches of its own: put them beside each other.',
     })
-  const settings = settingsOfBranch(front.settings, options, (log) => logOf(options.name, log))
   const { behind, registry, receipts } = front.intake.parts
+  const { inbox } = front.intake
+  const reads = options.inbox === undefined ? inbox.reader?.bind(inbox) : undefined
+  const settings = settingsOfBranch(
+    front.settings,
+    reads === undefined ? options : { ...options, inbox: (own) => reads(options.name, own) },
+    (log) => logOf(options.name, log),
+  )
   if (behind.byName.has(options.name))
     throw new FleethookError('option_invalid', `The receiver has a branch \`${options.name}\` already.`, {
       hint: 'Give each branch its own name.',
     })
   const branches =
     behind.branches instanceof Branches ? behind.branches : new Branches(behind.byName, front.settings.clock)
+  if (reads !== undefined) {
+    const { receiver: own, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(settings, receipts.ids)
+    behind.branches = branches
+    const whole: object = Object.assign(own, { name: options.name, forget: front.intake.operator.forget })
+    branches.addReader(options.name, own, hosted.intake, behind.opened)
+    // Whether `vehicles` is there depends on the parts, whose types say the same.
+    return whole as Branch<Bindings, Fields, KeepsVehicles<Parts>> & AddedBy<Parts, Fields> // oxlint-disable-line no-unsafe-type-assertion
+  }
   const problem = problemOf(front.settings.inbox, settings.inbox, branches.places)
   if (problem !== undefined)
     throw new FleethookError('option_invalid', `Option \`inbox\` of branch ${problem.what}`, problem)
@@ -229,8 +243,7 @@ function settingsOfBranch(
   const own = readOptions({
     // It has no webhook.
     secret: () => undefined,
-    inbox,
-    ...defined({ concurrency, retry, parts, timeoutMs, limits, observe }),
+    ...defined({ inbox, concurrency, retry, parts, timeoutMs, limits, observe }),
   })
   return { ...own, branch: options.name, format, decode, fields, files, logErrorText, clock, log: logOf(log) }
 }

@@ -230,9 +230,6 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     },
     async open(openOptions) {
       await intake.open(openOptions)
-      if (behind.opened !== undefined) return
-      behind.opened = openOptions ?? {}
-      behind.branches?.open(behind.opened)
     },
     async drain(options = {}) {
       // NaN would end it at once, and lose what is in memory.
@@ -240,7 +237,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
         checkOption('drain', name, options[name], numberBetween(0, Infinity))
       closing?.abort()
       const drained = intake.drain(options)
-      return behind.branches?.drain(options, drained) ?? drained
+      return behind.branches?.drain(options, drained, intake.whenQuiet) ?? drained
     },
     async [Symbol.asyncDispose]() {
       await receiver.drain()

@@ -5,7 +5,7 @@ import type { Clock } from '../base/clock.ts'
 import type { InboxGap, InboxMessage, OwedBranch } from '../inbox/inbox.ts'
 import type { BranchBehind } from '../observe/observer.ts'
 import type { Stats } from '../observe/stats.ts'
-import type { Behind, BranchesBehind } from '../receiver/intake.ts'
+import type { Behind, BranchesBehind, Intake } from '../receiver/intake.ts'
 
 interface Joined {
   readonly name: string
@@ -25,6 +25,7 @@ export class Branches implements BranchesBehind {
   readonly #byName: Behind['byName']
   /** Where they keep messages: the files, or the schemas. */
   readonly places: Set<string> = new Set()
+  readonly readers: Map<string, Intake> = new Map()
   readonly #joined: Joined[] = []
   readonly #clock: Clock
   /** By name: since when a branch lacks messages. */
@@ -42,6 +43,17 @@ export class Branches implements BranchesBehind {
   }
 
   /** The receiver is done with messages that a branch lacks when that is not open, or is slow. Only the receiver's inbox can say so after a crash. */
+  /** A branch that reads the inbox of the receiver. */
+  addReader(name: string, branch: BranchBehind, intake: Intake, opened: OpenOptions | undefined): void {
+    this.readers.set(name, intake)
+    const failed = (error: unknown): void => {
+      // It was closed while it opened.
+      if (!intake.isDraining) intake.parts.reports.inboxFailed(error)
+    }
+    const joined = { name, branch, failed, hasAll: () => true, noteGap: () => {}, handOver: () => undefined }
+    this.add(name, joined, opened)
+  }
+
   owed(): readonly OwedBranch[] {
     return this.#joined.flatMap(({ name, hasAll }) => {
       if (hasAll()) {
@@ -86,11 +98,17 @@ export class Branches implements BranchesBehind {
   }
 
   /** They take messages until the receiver has drained, in the same deadline. */
-  async drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult> {
+  async drain(options: DrainOptions, front: Promise<DrainResult>, whenQuiet: Promise<void>): Promise<DrainResult> {
     const { deadlineMs, handlerGraceMs, notListeningMs } = options
     const drained = [...this.#byName].map(async ([name, branch]): Promise<[string, DrainResult]> => [
       name,
-      await branch.drain({ deadlineMs, handlerGraceMs, notListeningMs, takeUntil: front }),
+      await branch.drain({
+        deadlineMs,
+        handlerGraceMs,
+        notListeningMs,
+        // The inbox of a receiver closes when its readers have closed.
+        takeUntil: this.readers.has(name) ? whenQuiet : front,
+      }),
     ])
     const branches = Object.fromEntries(await Promise.all(drained))
     const { handled, left, lost } = await front
@@ -100,7 +118,8 @@ export class Branches implements BranchesBehind {
   /** Adds what the branches erase of a vehicle to what the receiver has erased. */
   async forget(vin: string, dryRun: boolean, front: Forgotten): Promise<Forgotten> {
     // One that cannot erase now keeps no other from it. The error says that some is left.
-    const asked = await Promise.allSettled(this.#joined.map(({ branch }) => branch.forget(vin, { dryRun })))
+    const others = this.#joined.filter(({ name }) => !this.readers.has(name))
+    const asked = await Promise.allSettled(others.map(({ branch }) => branch.forget(vin, { dryRun })))
     const all = [front]
     for (const each of asked) {
       if (each.status === 'rejected') throw each.reason

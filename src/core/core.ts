@@ -162,7 +162,7 @@ export class Core {
   }
 
   /** Work on these messages ends at once, whatever its state, and is not settled: other processes have them, or their vehicle is erased. */
-  drop(which: (message: Message) => boolean, count: 'handedOver' | 'forgotten', reason: FleethookError): void {
+  drop(which: (message: Message) => boolean, count: 'handedOver' | 'forgotten' | 'lost', reason: FleethookError): void {
     for (const message of [...this.lanes.all()].filter(which)) {
       this.#remove(message)
       message.isGone = true

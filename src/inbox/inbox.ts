@@ -96,6 +96,14 @@ export interface OwedBranch {
   readonly sinceMs: number
 }
 
+/** What an inbox has erased of a vehicle, in all of its readers. A message counts once, however many of them it was for. */
+export interface Erased extends Forgotten {
+  /** How many messages of the wire waited for the receiver itself. Default: `waiting`. */
+  readonly waitingHere?: number
+  /** How many waited for each other reader, by its name. Left out: it has none. */
+  readonly waitingOf?: Readonly<Record<string, number>>
+}
+
 /** See `Inbox.settle`. */
 export type Settled = void | 'done'
 
@@ -295,10 +303,10 @@ export interface Archive {
 export interface Inbox {
   readonly durability: Durability
   /**
-   * Who hands out what was put. `here` (the default): this receiver, at once. `shared`: the inbox by `onWaiting`, here or in another process.
-   * `elsewhere`: nobody here.
+   * Who hands out what was put. `here` (the default): this receiver, at once. `stored`: this receiver, as soon as the inbox says by `onPut` that it has
+   * it. `shared`: the inbox by `onWaiting`, here or in another process. `elsewhere`: nobody here.
    */
-  readonly handsOut?: 'here' | 'shared' | 'elsewhere'
+  readonly handsOut?: 'here' | 'stored' | 'shared' | 'elsewhere'
   /** Why this process takes no messages. Its own, such as gaps, go to `put` all the same. */
   readonly takesNone?: Refusal | undefined
   /** Events of open gaps are put before the messages that follow, so that their vehicles are uncertain by then. Default `false`. */
@@ -315,6 +323,14 @@ export interface Inbox {
    * cannot be used; then every `put` rejects too.
    */
   open(options?: OpenOptions): Promise<Opened>
+  /**
+   * Another reader of this inbox, for a branch of this name: an `Inbox` over the same messages, which are stored once, with places, dead letters,
+   * failures, states of vehicles and limits of its own. It gets each message that the receiver puts from now on, except timers, which are of the
+   * receiver's own rules. What the reader itself puts is for this reader only. A reader never makes the receiver's `put` fail or wait: a message that it
+   * cannot keep gets no place, and is told by `onSkipped` or `onExpired`. `forget` of the receiver's inbox erases in all readers, and a reader has none.
+   * Called once for each name. Left out: the inbox has one reader.
+   */
+  reader?(name: string, settings: InboxSettings): Inbox
   /** For an inbox that holds more messages than fit into memory. Left out: the receiver keeps a record of each message that waits. */
   window?(host: WindowHost<Waiting>): Window<Waiting>
   /**
@@ -351,7 +367,7 @@ export interface Inbox {
    * Deletes everything that it keeps of a vehicle: messages in every state, also those of no vehicle whose text has the VIN, gaps, and the state of
    * the vehicle. Nothing of it can be read from the store afterwards. `dryRun`: only counts the messages. An inbox that cannot leaves it out.
    */
-  readonly forget?: ((vin: string, dryRun: boolean) => Promise<Forgotten>) | undefined
+  readonly forget?: ((vin: string, dryRun: boolean) => Promise<Erased>) | undefined
   /** The messages that wait or are claimed now. */
   usage(): { readonly messages: number; readonly bytes: number }
   /** Why it would reject every `put` now; `undefined` when it would not. Health checks use it. */
@@ -378,6 +394,14 @@ export interface Inbox {
    * `stoppedAtMs` on, messages may be missing, because sockets close before the inbox. Default: now.
    */
   close(stoppedAtMs?: number): Promise<void>
+}
+
+/** Messages of a reader that had to make room. Times are in milliseconds since the epoch. */
+export interface Expired {
+  readonly ids: readonly string[]
+  readonly missed: number
+  readonly fromMs: number
+  readonly toMs: number
 }
 
 /** What a receiver gives an inbox: limits, and callbacks by which the inbox reports. */
@@ -412,6 +436,19 @@ export interface InboxSettings {
    * The inbox has messages that other processes received, so they did not come by `put`. Those of a lane are in their order.
    */
   readonly onWaiting?: (page: readonly Waiting[]) => void
+  /**
+   * For a reader that `handsOut` as `stored`: the inbox has these messages for it, in the order of their places. `from`: the request that brought them.
+   * Called as soon as they are as durable as `durability` says, and before any later page of `waiting` has them. Those of before the first page of
+   * `Opened.waiting` was read are in these pages.
+   */
+  readonly onPut?: (messages: readonly InboxMessage[], from: RequestScope) => void
+  /** For a reader: the receiver has put these messages, and they get no place here, because of the limits of this reader. They count as refused. */
+  readonly onSkipped?: (messages: readonly InboxMessage[]) => void
+  /**
+   * For a reader: the inbox needed the room of these messages, which the receiver is done with, so nobody handles them here any more. Their work ends
+   * at once, and they count as lost. `missed`: those that came over the wire, received between `fromMs` and `toMs`.
+   */
+  readonly onExpired?: (expired: Expired) => void
   /**
    * Other processes have these messages from now on. The receiver ends its work on them at once, aborts the signals of their
    * handlers, and settles none of them. They may come back by `onWaiting`, as new ones. Only for an inbox with

@@ -68,6 +68,19 @@ export class Window<Waiting extends Item> {
     await this.#read()
   }
 
+  /** The inbox has these new messages, in the order of ids. Returns those that get their places now. The others are read from it later. */
+  offered(messages: readonly Waiting[]): readonly Waiting[] {
+    if (this.takes(messages.at(-1)?.id ?? '')) return messages
+    this.#hasMore = true
+    // No page will have those that are not behind it.
+    const passed = messages.filter(({ id }) => this.#upTo !== undefined && id <= this.#upTo)
+    if (this.#isReadingPage)
+      for (const message of messages)
+        if (!passed.includes(message)) this.#beside.set(message.id, { message, isStored: true })
+    this.refill()
+    return passed
+  }
+
   /** Whether a message that the inbox has is given its place now. If not, it is read from the inbox later. */
   includes(id: string): boolean {
     if (!this.isBehind || (this.#upTo !== undefined && id <= this.#upTo)) return true
@@ -164,6 +177,8 @@ export class Window<Waiting extends Item> {
   /** Everything was read but what arrived meanwhile, and no more arrives until this resolves. */
   async #close(): Promise<void> {
     do {
+      // A reader cannot keep its receiver from putting more.
+      if (this.#host.messages() >= mostMessages) return
       while (this.#underWay > 0)
         await new Promise<void>((resolve) => {
           this.#onChange = resolve

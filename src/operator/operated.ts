@@ -3,6 +3,7 @@ import type { Core } from '../core/core.ts'
 import type { FleetEvent, WireTopic } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { readinessOf } from '../http/answers.ts'
+import type { Erased } from '../inbox/inbox.ts'
 import { laneOf, vinOf } from '../inbox/receipts.ts'
 import type { Forgotten, KeptMessages, Messages } from '../observe/dead-letters.ts'
 import type { Operated } from '../observe/observer.ts'
@@ -51,31 +52,45 @@ export function operatedBy(intake: Intake): Intake['operator'] {
   return vehicles === undefined ? operated : Object.assign(operated, { vehicles })
 }
 
-/** Erases what is kept of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
-async function erase(
-  { inbox, core, gaps, isHere, vehicles, parts }: Intake,
-  vin: string,
-  dryRun: boolean,
-): Promise<Forgotten> {
+/** Erases what is kept of a vehicle, in all readers of the inbox. Rejects with `inbox_unsupported` where that is not possible. */
+async function erase(intake: Intake, vin: string, dryRun: boolean): Promise<Forgotten> {
+  const { inbox, parts } = intake
   // Before anything is erased: messages that stay in the inbox must have their turns.
   if (inbox.forget === undefined)
     throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.', {
       hint: 'docs/operating.md says what each inbox keeps, and for how long.',
     })
-  if (dryRun) return inbox.forget(vin, true)
-  const { counts } = core
-  const before = counts.forgotten
+  if (dryRun) return forgotten(await inbox.forget(vin, true))
+  const readers = parts.behind.branches?.readers ?? new Map<string, Intake>()
+  const all = [...readers.values(), intake]
+  const before = new Map(all.map((each) => [each, each.core.counts.forgotten]))
+  // First all of them let go: a message that one of them settles while it is erased must not count twice.
+  for (const each of all) await letGo(each, vin)
+  const erased = await inbox.forget(vin, false)
+  const noteErased = (each: Intake, waiting: number): void => {
+    const { counts } = each.core
+    // Not all that wait have a place in memory.
+    if (each.isHere) counts.forgotten = Math.max(counts.forgotten, (before.get(each) ?? 0) + waiting)
+    each.parts.reports.clocksBehind.delete(vin)
+    each.parts.reports.observers.tell.forgotten?.(vin)
+  }
+  for (const [name, each] of readers) noteErased(each, erased.waitingOf?.[name] ?? 0)
+  noteErased(intake, erased.waitingHere ?? erased.waiting)
+  return forgotten(erased)
+}
+
+/** Ends the work on its messages, whose handlers never run. */
+async function letGo({ core, gaps, vehicles }: Intake, vin: string): Promise<void> {
   const lane = laneOf(vin)
   const reason = new FleethookError('vehicle_forgotten', 'The vehicle of the message was erased.')
   core.drop((message) => message.lane === lane, 'forgotten', reason)
   gaps.forget(vin)
   await vehicles?.forget(vin)
-  const erased = await inbox.forget(vin, false)
-  // Not all that wait have a place in memory.
-  if (isHere) counts.forgotten = Math.max(counts.forgotten, before + erased.waiting)
-  parts.reports.clocksBehind.delete(vin)
-  parts.reports.observers.tell.forgotten?.(vin)
-  return erased
+}
+
+function forgotten({ messages, waiting, deadLetters, notErased }: Erased): Forgotten {
+  const erased = { messages, waiting, deadLetters }
+  return notErased === undefined ? erased : { ...erased, notErased }
 }
 
 function statsOf({ parts, core, inbox, gaps, isHere, isDraining }: Intake): Stats {
@@ -92,7 +107,7 @@ function statsOf({ parts, core, inbox, gaps, isHere, isDraining }: Intake): Stat
     pending,
     backlog: isHere ? own : overall?.backlog,
     failing: overall?.failing ?? (inbox.handsOut === 'elsewhere' ? undefined : failingOf(failingIn(core), false)),
-    inbox: (inbox.handsOut ?? 'here') === 'here' ? figures : { ...figures, isShared: true },
+    inbox: isHere ? figures : { ...figures, isShared: true },
     running: core.lifecycle.running,
     lanes: core.lanes.size,
     paused: [...core.breakers].flatMap(([{ name }, { sinceMs, nextTryMs }]) =>

@@ -10,6 +10,7 @@ import type { Registry } from '../core/registry.ts'
 import { longestAskedMs, retryOptions } from '../core/retry.ts'
 import type { GapReason, TimerEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
+import { gapOf } from '../events/gap.ts'
 import { GapReporting } from '../gaps/gaps.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound, noRequest, type RequestScope } from '../hosting/execution-context.ts'
@@ -17,6 +18,7 @@ import type { Refusal } from '../http/answers.ts'
 import type { Forgotten } from '../observe/dead-letters.ts'
 import type { Stats } from '../observe/stats.ts'
 import {
+  type Expired,
   type Inbox,
   type InboxFactory,
   type InboxMessage,
@@ -44,6 +46,8 @@ export interface Behind {
 
 /** All of them. What they need is in `src/branch`, so who has none does not bundle it. */
 export interface BranchesBehind {
+  /** Those that read the inbox of the receiver, by name. */
+  readonly readers: ReadonlyMap<string, Intake>
   /** Those that lack messages of the receiver, if the process ends now. */
   owed(): readonly OwedBranch[]
   /** An earlier process ended while these lacked messages: a gap of theirs says so. */
@@ -53,7 +57,8 @@ export interface BranchesBehind {
   whenOpen(options: OpenOptions): Promise<unknown>
   /** The receiver has put these messages into its inbox, and no handler has run for them. Resolves when their turns may come; `undefined`: at once. */
   handOver(given: readonly Message[], messages: readonly InboxMessage[]): Promise<unknown> | undefined
-  drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult>
+  /** `whenQuiet`: see {@link Intake.whenQuiet} of the receiver. */
+  drain(options: DrainOptions, front: Promise<DrainResult>, whenQuiet: Promise<void>): Promise<DrainResult>
   forget(vin: string, dryRun: boolean, front: Forgotten): Promise<Forgotten>
   stats(): Stats['branches']
 }
@@ -67,6 +72,9 @@ export interface ReceiverParts {
   readonly behind: Behind
   readonly operatedBy: (intake: Intake) => Intake['operator']
 }
+
+/** Messages that the inbox has for a reader, and the request that brought them. */
+type Stored = readonly [messages: readonly InboxMessage[], from: RequestScope]
 
 /** The longest that messages of an earlier process wait until branches are open, in milliseconds. */
 const branchesMs = 5_000
@@ -104,8 +112,10 @@ export class Intake {
   readonly core: Core
   /** `undefined`: every message that waits has its place. */
   readonly window: Window<Waiting> | undefined
-  /** The core hands out what is put. */
+  /** What is put is handed out in this process. */
   readonly isHere: boolean
+  /** Resolves when a drain has ended all work, and nothing is put any more. The inbox is closed after that. */
+  readonly whenQuiet: Promise<void>
   /** Branches get messages before their turns: no other process handles them, and no part skips any. */
   readonly handsOverEarly: boolean
   /** Of a branch: the way of its timers, if that is not {@link putTimers}. */
@@ -133,6 +143,13 @@ export class Intake {
   #env: unknown
   #isClosed = false
   #notListeningMs = (): number => 0
+  /** Messages get their places before the inbox has them. */
+  readonly #placesFirst: boolean
+  #quiet: () => void = () => {}
+  /** For a reader: new messages are not in the pages that are read at the start. */
+  #follows = false
+  /** Those that come while such pages are read into lanes, where no window says what they have. */
+  #early: Stored[] | undefined
 
   constructor(parts: ReceiverParts, createInbox: InboxFactory = parts.settings.inbox, scope: RequestScope = noRequest) {
     const { settings, registry, receipts, reports, vehicles } = parts
@@ -149,8 +166,12 @@ export class Intake {
       hasRoom: () => this.#isRecovered && this.window?.isBehind !== true && !this.#takesNothing(),
       mayHandle: () => !this.lifecycle.startsNoMore,
       put: (events, from) => this.#storeOwn(events.map(receipts.own), from),
-      stoodStill: () => this.states?.timers.stoodStill(),
-      uncertain: (vin, fromMs, toMs) => this.states?.noteGap(vin, fromMs, toMs),
+      stoodStill: () => {
+        for (const { states } of this.#withReaders()) states?.timers.stoodStill()
+      },
+      uncertain: (vin, fromMs, toMs) => {
+        for (const { states } of this.#withReaders()) states?.noteGap(vin, fromMs, toMs)
+      },
       inBackground: (from, run) => this.#inBackground(from, run),
     })
     this.gaps = gaps
@@ -170,6 +191,9 @@ export class Intake {
       onFailure: inboxFailed,
       onCapacity: () => gaps.emit(scope),
       onWaiting: (page) => this.#addAdopted(page),
+      onPut: (messages, from) => this.#stored(messages, from),
+      onSkipped: (messages) => this.#noteSkipped(messages),
+      onExpired: (expired) => this.#expired(expired),
       onGone: (ids) => {
         const given = new Set(ids)
         const reason = new FleethookError('handed_over', 'Another process has taken over the message.')
@@ -191,7 +215,9 @@ export class Intake {
       operator: () => this.operator,
     })
     this.inbox = inbox
-    this.isHere = (inbox.handsOut ?? 'here') === 'here'
+    this.#placesFirst = (inbox.handsOut ?? 'here') === 'here'
+    this.isHere = this.#placesFirst || inbox.handsOut === 'stored'
+    this.whenQuiet = new Promise((resolve) => (this.#quiet = resolve))
     this.durability = inbox.durability
     const { vehiclesElsewhere: elsewhere } = inbox
     this.states = elsewhere === undefined ? vehicles?.in(inbox, clock, receipts.ids, inboxFailed) : undefined
@@ -200,7 +226,7 @@ export class Intake {
     this.ack = chooseAck(settings.ack, this.durability)
     const added = settings.parts.flatMap((part): readonly Part[] => ('create' in part ? [part.create()] : []))
     this.handsOverEarly =
-      this.isHere && settings.inbox.place === undefined && added.every(({ admit }) => admit === undefined)
+      this.#placesFirst && settings.inbox.place === undefined && added.every(({ admit }) => admit === undefined)
     this.core = new Core({
       clock,
       log: settings.log,
@@ -288,12 +314,13 @@ export class Intake {
   /** Gives messages their places and puts them into the inbox. Throws or rejects with what the inbox says. */
   #store(messages: readonly InboxMessage[], from: RequestScope): RequestWork | Promise<RequestWork> {
     // When too many messages wait already, these wait in the inbox only.
-    const window = this.window?.takes(messages.at(-1)?.id ?? '') === false ? this.window : undefined
+    const isPlaced = !this.#placesFirst || this.window?.takes(messages.at(-1)?.id ?? '') !== false
+    const window = isPlaced ? undefined : this.window
     if (window !== undefined) {
       this.#env = from.env ?? this.#env
       for (const { id } of messages) if (id <= this.#lastId) this.#putBefore.add(id)
     }
-    const request = this.core.add(this.isHere && window === undefined ? messages : [], from)
+    const request = this.core.add(this.#placesFirst && window === undefined ? messages : [], from)
     const cancel = (error: unknown): never => {
       this.core.cancel(request)
       throw error
@@ -465,6 +492,8 @@ export class Intake {
     }
     if (lastId !== undefined) receipts.follow(lastId)
     for (const gap of gaps) this.gaps.note(gap)
+    this.parts.behind.opened = options ?? {}
+    branches?.open(this.parts.behind.opened)
     this.#recovered = this.#during(async () => {
       try {
         const states = handsOut === 'elsewhere' ? undefined : this.states
@@ -475,8 +504,14 @@ export class Intake {
         )
         this.#lastId = lastId ?? ''
         this.#noteOthers(this.#lastId)
-        if (this.window === undefined) for await (const page of waiting) this.#addWaiting(page)
-        else await this.window.recover(waiting)
+        this.#follows = true
+        if (this.window === undefined) {
+          const early: Stored[] = []
+          this.#early = early
+          for await (const page of waiting) this.#addWaiting(page)
+          this.#early = undefined
+          for (const [messages, from] of early) this.#place(messages, from)
+        } else await this.window.recover(waiting)
         if (gapsKnown === undefined) startTimers?.()
         else void gapsKnown.then(() => this.lifecycle.startsNoMore || startTimers?.())
       } catch (error) {
@@ -488,7 +523,57 @@ export class Intake {
       else backgroundTimer(settings.clock, startMs, () => this.gaps.start(this.#scope))
     })
     // A stall of one that takes no messages is no gap: others receive meanwhile.
-    if (watchesTime !== false && takesNone === undefined && !this.isDraining) this.gaps.watchForStalls()
+    const watches = watchesTime !== false && takesNone === undefined && handsOut !== 'stored'
+    if (watches && !this.isDraining) this.gaps.watchForStalls()
+  }
+
+  /** The receiver and its readers: what one of them knows about time and about gaps is so for all. */
+  *#withReaders(): Generator<Intake> {
+    yield this
+    yield* this.parts.behind.branches?.readers.values() ?? []
+  }
+
+  /** Of a reader: the inbox has these messages for it. */
+  #stored(messages: readonly InboxMessage[], from: RequestScope): void {
+    const own = messages.filter(({ kind }) => kind === 'wire')
+    if (own.length > 0) this.parts.reports.noteAccepted(own)
+    if (!this.#follows) return
+    if (this.#early === undefined) this.#place(messages, from)
+    else this.#early.push([messages, from])
+    if (this.gaps.open.size > 0) this.gaps.start(from)
+  }
+
+  #place(messages: readonly InboxMessage[], from: RequestScope): void {
+    const placed = this.window === undefined ? messages : this.window.offered(messages)
+    if (placed.length < messages.length) this.#env = from.env ?? this.#env
+    const request = this.core.add(placed, from)
+    from.context?.watch?.(request.settled())
+    this.core.start(request)
+  }
+
+  /** Of a reader: its limits have no place for what the receiver has put. */
+  #noteSkipped(messages: readonly InboxMessage[]): void {
+    const { reports } = this.parts
+    const hint = 'Make the handlers of the branch faster, or raise its `concurrency` or `limits`.'
+    const own = messages.filter(({ kind }) => kind !== 'gap')
+    if (own.length > 0) reports.refusals.note({ error: 'inbox_full', hint }, { door: 'root', messages: own })
+    this.#noteMissed(own, 'inbox_full')
+    for (const { event } of messages) if (event?.topic === 'gap') this.gaps.note(gapOf(event))
+  }
+
+  /** Of a reader: the inbox needed their room. */
+  #expired({ ids, missed, fromMs, toMs }: Expired): void {
+    const { counts } = this.core
+    const before = counts.lost
+    const gone = new Set(ids)
+    const reason = new FleethookError('inbox_full', 'The inbox needed the room of the message.')
+    this.core.drop(({ id }) => gone.has(id), 'lost', reason)
+    // Not all of them have a place in memory.
+    counts.lost = Math.max(counts.lost, before + missed)
+    // What to do: The branch was behind for too long for this disk, or for `maxBytes`. A `gap` of the branch says when they were received.
+    this.parts.settings.log.error('messages of a branch had to make room for new ones', { messages: missed })
+    this.gaps.note({ reason: 'inbox_expired', fromMs, toMs, missed })
+    this.gaps.emit(this.#scope)
   }
 
   /** Messages that wait in the inbox. Those up to `#lastId` are from an earlier process. */
@@ -566,6 +651,7 @@ export class Intake {
     const result = await drain(this.core, options)
     refuse()
     this.#isClosed = true
+    this.#quiet()
     this.parts.reports.noteUnreportedGaps(this.inbox.keepsGaps === true ? 0 : this.gaps.open.size)
     const left = this.window?.isBehind === true ? this.inbox.usage().messages : result.left
     await this.inbox.close(clock.now() - Math.ceil(this.#notListeningMs()))

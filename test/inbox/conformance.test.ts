@@ -2,6 +2,7 @@ import { memoryInbox } from 'fleethook'
 import { describe, expect, test } from 'vitest'
 import type { Conformance } from '../../src/testing/expectations.ts'
 import { inboxConformance } from '../../src/testing/inbox-conformance.ts'
+import { readersConformance } from '../conformance/readers-conformance.ts'
 import { vehiclesConformance } from '../conformance/vehicles-conformance.ts'
 import { disk, storedInbox } from './stored-inbox.ts'
 
@@ -12,7 +13,7 @@ const named = (checks: readonly Conformance[]): readonly (readonly [string, Conf
 
 describe('memoryInbox', () => {
   const subject = { create: memoryInbox() }
-  const checks = [...inboxConformance(subject), ...vehiclesConformance(subject)]
+  const checks = [...inboxConformance(subject), ...vehiclesConformance(subject), ...readersConformance(subject)]
   test.each(named(checks))('%s', (_, { run }) => run())
 })
 
