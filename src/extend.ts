@@ -18,6 +18,8 @@ export type {
   Claim,
   DeadLetter,
   DeadLetterReason,
+  Erased,
+  Expired,
   Inbox,
   InboxFactory,
   InboxGap,

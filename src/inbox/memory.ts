@@ -23,7 +23,7 @@ import {
   whyNeverFit,
 } from './inbox.ts'
 import type { VehicleStore } from './vehicle-store.ts'
-import { bytesOfMessage, nothing, pageOf } from '../base/pages.ts'
+import { bytesOfMessage, pageOf } from '../base/pages.ts'
 
 interface Kept {
   /** Emptied at the end, because V8 keeps entries of a map for a while after they were deleted. */

@@ -798,7 +798,6 @@ describe('at construction', () => {
   test.each([
     [{ name: '', inbox: memoryInbox() }, '`name`'],
     [{ name: 'a b', inbox: memoryInbox() }, '`name`'],
-    [{ name: 'crm' }, '`inbox`'],
     [{ name: 'crm', inbox: memoryInbox(), secret: 'x' }, '`secret`'],
   ])('refuses %o', (options, problem) => {
     const receiver = createReceiver({ secret: false, log: silence })
@@ -826,6 +825,22 @@ describe('at construction', () => {
     })
     expect(() => crm.when(starts(is('Gear', 'P')), () => {})).toThrow(problem)
     expect(() => crm.on('data', { changed: ['Gear'] }, () => {})).toThrow(problem)
+  })
+
+  test('reads the inbox of its receiver when it has none of its own, and forgets with it', async () => {
+    const receiver = newReceiver()
+    const seen: number[] = []
+    const crm = branch(receiver, { name: 'crm' }).on('data', (event) => {
+      if (event.vin === 'B') throw new Retry(60_000)
+      seen.push(odometer(event))
+    })
+    await send(receiver, ...of('A', ...upTo(5)), data('B', 9))
+    await soon(() => expect(crm.stats()).toMatchObject({ received: 6, handled: 5, pending: { messages: 1 } }))
+    expect(seen).toEqual(upTo(5))
+    expect(await crm.forget('B')).toEqual({ messages: 1, waiting: 1, deadLetters: 0 })
+    expect(crm.stats()).toMatchObject({ pending: { messages: 0 }, forgotten: 1 })
+    const { branches } = await receiver.drain()
+    expect(branches).toMatchObject({ crm: { left: 0, lost: 0 } })
   })
 
   test('refuses a name that is taken, and a branch of a branch', () => {

@@ -1,4 +1,4 @@
-import type { Inbox, InboxMessage, InboxSettings, Opened } from '../../src/inbox/inbox.ts'
+import type { Inbox, InboxMessage, InboxSettings, Opened } from 'fleethook/extend'
 import { type Conformance, equal } from '../../src/testing/expectations.ts'
 import type { InboxUnderTest } from '../../src/testing/inbox-conformance.ts'
 import { id, lettersIn, message, reason, usualSettings } from '../../src/testing/kept-message.ts'
