@@ -9,6 +9,10 @@ type Listed = readonly [summary: string, load: () => Promise<(command: Command) 
 const commands: Readonly<Record<string, Listed>> = {
   init: ['copy a template of a receiver into a new folder', async () => (await import('./init.ts')).defineInit],
   send: ['post the messages of a simulated fleet to a receiver', async () => (await import('./send.ts')).defineSend],
+  conform: [
+    'check any receiver of the webhook, whatever it is written in',
+    async () => (await import('./conform.ts')).defineConform,
+  ],
   run: ['hold the port, run a receiver on it, and restart it', async () => (await import('./run.ts')).defineRun],
   reload: [
     'replace the receiver of fleethook run without refusing a message',

@@ -7,7 +7,7 @@ import { createPost, exchange } from '../../adapters/cli/exchange.ts'
 import { Operator } from '../../adapters/cli/operator.ts'
 import { readWithin } from '../../src/base/read-within.ts'
 import { postByFetch } from '../../src/service/sandbox/options.ts'
-import { posting } from '../conformance/post.ts'
+import { posting } from '../../adapters/cli/conform/post.ts'
 import { filesUnder } from '../house/project.ts'
 
 /** A server whose answers have no end. `sent`: so many bytes have left it. */

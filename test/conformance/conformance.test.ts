@@ -1,4 +1,4 @@
-import { receiverConformance } from './receiver-conformance.ts'
+import { receiverConformance } from '../../adapters/cli/conform/receiver-conformance.ts'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { inForm } from '../form.ts'
 import { spawnTarget, type Target } from './spawn.ts'

@@ -1,7 +1,7 @@
 import { createReceiver } from 'fleethook'
 import { Hono } from 'hono'
 import { afterAll, describe, expect, test } from 'vitest'
-import { payloadMark, type Row, rowsOf } from './table.ts'
+import { payloadMark, type Row, rowsOf } from '../../adapters/cli/conform/answer-table.ts'
 import { type Answered, type Entrance, remember, ways } from './ways.ts'
 
 const secret = 'a-long-random-value'

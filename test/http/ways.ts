@@ -3,15 +3,7 @@ import { Hono } from 'hono'
 import { Hono as TinyHono } from 'hono/tiny'
 import { createReceiver, type GivenMessage, type Log, type Receiver, type ReceiverOptions } from 'fleethook'
 import { serve } from 'fleethook/node'
-
-/** A request that every way into a receiver can carry. */
-export interface Sent {
-  readonly method?: string
-  /** Below wherever the receiver is mounted. */
-  readonly path?: string
-  readonly headers?: Readonly<Record<string, string>>
-  readonly body?: string | Uint8Array<ArrayBuffer>
-}
+import type { Sent } from '../../adapters/cli/conform/answer-table.ts'
 
 /** An answer, from any of the ways. Header names are in lower case. */
 export interface Answered {

@@ -1,5 +1,5 @@
 import { createReceiver, type Receiver, type ReceiverOptions } from 'fleethook'
-import { type HandledEvent, receiverConformance } from '../conformance/receiver-conformance.ts'
+import { type HandledEvent, receiverConformance } from '../../adapters/cli/conform/receiver-conformance.ts'
 import { expect } from 'vitest'
 
 export const secret = 'a-long-random-value'

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build, type Plugin } from 'esbuild'
-import { receiverConformance } from '../conformance/receiver-conformance.ts'
+import { receiverConformance } from '../../adapters/cli/conform/receiver-conformance.ts'
 import { afterAll, beforeAll, describe, inject, test } from 'vitest'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'

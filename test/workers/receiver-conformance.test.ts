@@ -1,4 +1,4 @@
-import { receiverConformance } from '../conformance/receiver-conformance.ts'
+import { receiverConformance } from '../../adapters/cli/conform/receiver-conformance.ts'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { secret, slowVins } from '../conformance/target.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'

@@ -1,4 +1,4 @@
-import { rowsOf } from '../http/table.ts'
+import { rowsOf } from './answer-table.ts'
 import type { Posted, PostedBody } from './post.ts'
 
 /** One request and its expected answer. */
@@ -45,16 +45,21 @@ export function answerCases(secret: string, bodyBytes: number): readonly AnswerC
     { name: 'a body in chunks', headers, body: chunked('{"vin":"V","state":"online"}'), status: 200, code: 0 },
     { name: 'an empty body in chunks', headers, body: chunked(''), status: 400, code: 5, error: 'body_empty' },
     {
-      ...{
-        name: 'a body that is not gzip although its header says so',
-        headers: { ...headers, 'content-encoding': 'gzip' },
-      },
-      ...{ body: '{"vin":"V","state":"online"}', status: 400, code: 6, error: 'body_gzip_broken' },
+      name: 'a body that is not gzip although its header says so',
+      headers: { ...headers, 'content-encoding': 'gzip' },
+      body: '{"vin":"V","state":"online"}',
+      status: 400,
+      code: 6,
+      error: 'body_gzip_broken',
     },
     { name: 'a body over the limit in chunks', headers, body: long, status: 413, code: 6, error: 'body_too_large' },
     {
-      ...{ name: 'a wrong secret before the body has arrived', headers: { authorization: 'wrong' } },
-      ...{ body: unfinished('{"vin":'), status: 403, code: 4, error: 'secret_wrong' },
+      name: 'a wrong secret before the body has arrived',
+      headers: { authorization: 'wrong' },
+      body: unfinished('{"vin":'),
+      status: 403,
+      code: 4,
+      error: 'secret_wrong',
     },
   ]
 }

@@ -1,10 +1,10 @@
-import type { Format } from '../../src/events/event.ts'
-import { syntheticVin } from '../../src/service/fleet/vin.ts'
-import { authorization, type Encodable, encode } from '../../src/wire/encode.ts'
-import { payloadMark } from '../http/table.ts'
+import type { Format } from '../../../src/events/event.ts'
+import { syntheticVin } from '../../../src/service/fleet/vin.ts'
+import { authorization, type Encodable, encode } from '../../../src/wire/encode.ts'
+import { payloadMark } from './answer-table.ts'
 import { type AnswerCase, answerCases, chunked } from './answer-cases.ts'
-import { type Conformance, equal } from '../../src/testing/expectations.ts'
-import { message } from '../../src/testing/message.ts'
+import { type Conformance, equal } from '../../../src/testing/expectations.ts'
+import { message } from '../../../src/testing/message.ts'
 import { type Answered, defaultPatienceMs, type PostedBody, posting } from './post.ts'
 
 /** A running receiver to check. */

@@ -1,4 +1,4 @@
-import { readWithin } from '../../src/base/read-within.ts'
+import { readWithin } from '../../../src/base/read-within.ts'
 
 export type PostedBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>>
 
@@ -40,8 +40,10 @@ export function posting({
       method,
       headers,
       signal: over.signal,
-      ...(body === undefined ? {} : { body }),
-      ...(body instanceof ReadableStream ? { duplex: 'half' } : {}),
+      // The service follows none.
+      redirect: 'manual',
+      body: body ?? null,
+      duplex: 'half',
     }
     try {
       const answer = await fetch(base + path, init)

@@ -1,8 +1,18 @@
 import { gzipSync } from 'node:zlib'
-import type { Sent } from './ways.ts'
 
 /** A mark in messages. No answer may show it. */
 export const payloadMark = 'payload-mark-81d7'
+
+type Bytes = Uint8Array<ArrayBuffer>
+
+/** A request that every way into a receiver can carry. */
+export interface Sent {
+  readonly method?: string
+  /** Below wherever the receiver is mounted. */
+  readonly path?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: string | Bytes
+}
 
 /** A request and the answer that it must get: one case of the contract's table of answers. */
 export interface Row extends Sent {
@@ -23,7 +33,7 @@ export interface Row extends Sent {
 
 type Refusal = (name: string, sent: Sent & Partial<Row>) => Row
 
-const zipped = (body: string): Uint8Array<ArrayBuffer> => new Uint8Array(gzipSync(body))
+const zipped = (body: string): Bytes => new Uint8Array(gzipSync(body))
 const state = `{"vin":"0FLEETV14T0000004","createdAt":"2024-02-24T04:58:44.983607402Z","state":"online","note":"${payloadMark}"}`
 const envelope =
   '{"event":{"BatteryLevel":81.5},"source":"0FLEETV14T0000004","sourcetype":"maker:telemetry:data","time":1708750724.983}'
@@ -35,12 +45,12 @@ export function rowsOf(secret: string, limit: number): readonly Row[] {
   const basic = (password: string): Record<string, string> => ({ authorization: `Basic ${btoa(`x:${password}`)}` })
   const encoded = (encoding: string): Record<string, string> => ({ authorization, 'content-encoding': encoding })
 
-  const accepted = (name: string, body: Sent['body'], sent: Sent = { headers: { authorization } }): Row => ({
+  const accepted = (name: string, body: string | Bytes, sent: Sent = { headers: { authorization } }): Row => ({
     case: name,
     status: 200,
     code: 0,
     ...sent,
-    ...(body === undefined ? {} : { body }),
+    body,
   })
   const refused =
     (status: number, code: number, error: string): Refusal =>
@@ -64,7 +74,11 @@ export function rowsOf(secret: string, limit: number): readonly Row[] {
   const noPath = refused(404, 404, 'path_unknown')
 
   const options = (path: string, allow: string): Row => ({
-    ...accepted(`OPTIONS ${path} without a secret`, undefined, { method: 'OPTIONS', path }),
+    case: `OPTIONS ${path} without a secret`,
+    method: 'OPTIONS',
+    path,
+    status: 200,
+    code: 0,
     http: true,
     answers: { allow },
   })
@@ -188,7 +202,7 @@ export function rowsOf(secret: string, limit: number): readonly Row[] {
   ]
 }
 
-function tampered(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+function tampered(bytes: Bytes): Bytes {
   bytes[bytes.length - 1] = 1
   return bytes
 }

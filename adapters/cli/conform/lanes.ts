@@ -1,0 +1,123 @@
+import { setTimeout } from 'node:timers/promises'
+import { isJsonObject } from '../../../src/wire/record.ts'
+import { formats } from './cases.ts'
+import { keyOf, dataIn, type SentMessage, type Session } from './session.ts'
+import { type Asked, type Check, isInOrder, listed, noList } from './checks.ts'
+import { values, wrapped } from './wire-cases.ts'
+
+const vehicles = 8
+const each = 24
+
+/** Vehicles send one message after the other, all at once, in each format in turn. */
+export async function orderChecks(session: Session): Promise<readonly Check[]> {
+  const about = { group: 'order', name: `${vehicles} vehicles with ${each} messages each` } as const
+  const accepted: SentMessage[] = []
+  const refused: number[] = []
+  const drive = async (vin: string): Promise<void> => {
+    for (let turn = 0; turn < each; turn++) {
+      const sent = session.message(vin)
+      const format = formats[turn % formats.length] ?? 'service'
+      const body = JSON.stringify(dataIn(format, sent, values, wrapped))
+      const { status } = await session.post({ body }, format)
+      if (status >= 200 && status < 300) accepted.push(sent)
+      else refused.push(status)
+    }
+  }
+  await Promise.all(Array.from({ length: vehicles }, () => drive(session.vin())))
+  const answer: Check =
+    refused.length === 0
+      ? { ...about, aspect: 'answer', result: 'pass' }
+      : { ...about, aspect: 'answer', result: 'fail', detail: `${refused.length} got ${listed(refused.map(String))}` }
+  if (session.handled === undefined)
+    return [answer, { ...about, aspect: 'handled', result: 'unchecked', detail: noList }]
+  const known = new Set(accepted.map(keyOf))
+  const handled = (await session.settled(accepted)).filter((one) => known.has(keyOf(one)))
+  if (session.blind !== undefined)
+    return [answer, { ...about, aspect: 'handled', result: 'unchecked', detail: session.blind }]
+  const distinct = new Set(handled.map(keyOf)).size
+  const problems = [
+    ...(distinct < known.size ? [`${known.size - distinct} of ${known.size} were accepted and not handled`] : []),
+    ...(handled.length > distinct ? [`${handled.length - distinct} were handled again`] : []),
+    ...(isInOrder(handled) ? [] : ['the messages of a vehicle were handled in another order']),
+  ]
+  if (known.size === 0)
+    return [answer, { ...about, aspect: 'handled', result: 'unchecked', detail: 'nothing was accepted' }]
+  if (problems.length === 0) return [answer, { ...about, aspect: 'handled', result: 'pass' }]
+  return [answer, { ...about, aspect: 'handled', result: 'fail', detail: problems.join('; ') }]
+}
+
+/** Vehicles and networks repeat messages: the same bytes come again, in a body of their own or in the same one. */
+export async function repeatChecks(session: Session, { mayRepeat }: Asked): Promise<readonly Check[]> {
+  const ways: readonly (readonly [name: string, send: (sent: SentMessage) => Promise<boolean>])[] = [
+    ['a message that comes again at once', (sent) => twice(session, JSON.stringify(dataIn('service', sent)))],
+    ['a message that comes again later', (sent) => twice(session, JSON.stringify(dataIn('service', sent)), 500)],
+    [
+      'a message twice in one body',
+      async (sent) => {
+        const text = JSON.stringify(dataIn('event_collector', sent))
+        return isTaken((await session.post({ body: text + text }, 'event_collector')).status)
+      },
+    ],
+  ]
+  const checks: Check[] = []
+  for (const [name, send] of ways) {
+    const about = { group: 'repeats', name } as const
+    const sent = session.message()
+    const accepted = await send(sent)
+    checks.push({
+      ...about,
+      aspect: 'answer',
+      result: accepted ? 'pass' : 'fail',
+      detail: accepted ? undefined : 'a 2xx did not come each time',
+    })
+    if (session.handled === undefined) {
+      checks.push({ ...about, aspect: 'handled', result: 'unchecked', detail: noList })
+      continue
+    }
+    const count = (await session.settled([sent])).filter((one) => keyOf(one) === keyOf(sent)).length
+    const verdict = session.blind === undefined ? judged(count, mayRepeat) : unchecked(session.blind)
+    checks.push({ ...about, aspect: 'handled', ...verdict })
+  }
+  return checks
+}
+
+const isTaken = (status: number): boolean => status >= 200 && status < 300
+
+const unchecked = (detail: string): Pick<Check, 'result' | 'detail'> => ({ result: 'unchecked', detail })
+
+function judged(count: number, mayRepeat: boolean): Pick<Check, 'result' | 'detail'> {
+  if (count === 1) return { result: 'pass' }
+  if (count === 0) return { result: 'fail', detail: 'it was not handled' }
+  const detail = `it was handled ${count} times`
+  return mayRepeat
+    ? { result: 'unchecked', detail: `${detail}, and --at-least-once says that handlers know it by its id` }
+    : { result: 'fail', detail }
+}
+
+async function twice(session: Session, body: string, laterMs = 0): Promise<boolean> {
+  const { status: first } = await session.post({ body })
+  await setTimeout(laterMs)
+  const { status: second } = await session.post({ body })
+  return isTaken(first) && isTaken(second)
+}
+
+/** The same values in three formats must be the same to a handler. */
+export async function sameValues(session: Session): Promise<Check> {
+  const about = { group: 'formats', name: 'the same values in the three formats', aspect: 'handled' } as const
+  const sent = formats.map((format) => ({ format, message: session.message() }))
+  for (const { format, message } of sent)
+    await session.post({ body: JSON.stringify(dataIn(format, message, values, wrapped)) }, format)
+  const handled = await session.settled(sent.map(({ message }) => message))
+  const seen = sent.map(({ format, message }) => ({
+    format,
+    data: handled.find((one) => keyOf(one) === keyOf(message))?.data,
+  }))
+  if (seen.some(({ data }) => !isJsonObject(data)))
+    return { ...about, result: 'unchecked', detail: 'the list does not show the values as JSON' }
+  const differing = Object.keys(values).flatMap((field) => {
+    const texts = seen.map(({ format, data }) => `${JSON.stringify(data?.[field])} in ${format}`)
+    const distinct = new Set(seen.map(({ data }) => JSON.stringify(data?.[field])))
+    return distinct.size === 1 ? [] : [`${field} is ${texts.join(', ')}`]
+  })
+  return differing.length === 0 ? { ...about, result: 'pass' } : { ...about, result: 'fail', detail: listed(differing) }
+}
