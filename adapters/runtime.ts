@@ -211,11 +211,14 @@ async function start<Options extends ServeOptions>(
     return result
   }
 
+  /** Whether nobody is left to tell of the stop: no connection is open, and no load balancer asks whether it is ready. */
+  const isUnheeded = (): boolean =>
+    listening.isIdle?.() === true && !reports.some(({ readinessAsked }) => readinessAsked)
+
   async function delay(delayMs: number): Promise<void> {
     const untilMs = performance.now() + delayMs
     // Clients that are told to close their connections need no more time when the last one is closed.
-    const isOver = (): boolean => delayBeforeCloseMs === undefined && listening.isIdle?.() === true
-    while (performance.now() < untilMs && !isOver()) {
+    while (performance.now() < untilMs && !(delayBeforeCloseMs === undefined && isUnheeded())) {
       await new Promise((resolve) => setTimeout(resolve, Math.min(20, untilMs - performance.now())))
     }
   }
@@ -238,7 +241,7 @@ async function start<Options extends ServeOptions>(
           else runtime.raise(signal)
           return
         }
-        const delayMs = delayBeforeCloseMs ?? (listening.isIdle?.() === true ? 0 : defaultDelayMs)
+        const delayMs = delayBeforeCloseMs ?? (isUnheeded() ? 0 : defaultDelayMs)
         const when = delayMs > 0 ? ` after ${delayMs} ms` : ''
         say(`${signal}: taking no more messages${when}, finishing what was taken. A second signal ends at once.`)
         close(delayMs)

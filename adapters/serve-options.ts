@@ -45,8 +45,8 @@ export interface ServeOptions {
   readonly signals?: readonly Signal[] | false
   /**
    * How long to go on taking messages after a signal, in milliseconds. Meanwhile every answer asks its client to close the
-   * connection. By default 1,500, and on Node less when no connection is open. Set it to the time that your load balancer
-   * needs to notice.
+   * connection. By default 1,500, and on Node less when no connection is open and nobody has asked for `/readyz`. Set it to
+   * the time that your load balancer needs to notice.
    */
   readonly delayBeforeCloseMs?: number
   /**

@@ -204,7 +204,12 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   }
 
   const routes = createRoutes<Bindings>(
-    { receive, busy: intake.busy, refused: (refusal, request) => noteRefused(refusal, { isTest: isTest(request) }) },
+    {
+      receive,
+      busy: intake.busy,
+      readiness: intake.operator.readiness,
+      refused: (refusal, request) => noteRefused(refusal, { isTest: isTest(request) }),
+    },
     basePath,
   )
 

@@ -5,7 +5,6 @@ import {
   alive,
   type Answer,
   healthy,
-  readinessOf,
   readyOrNot,
   type Refusal,
   refuse,
@@ -64,6 +63,8 @@ interface Answering {
   receive(incoming: Incoming, door: Door): Begun | Promise<Begun>
   /** Why the receiver would refuse every message now; `undefined` when it would not. */
   busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined
+  /** The same in words. Somebody asks for it who may send messages elsewhere. */
+  readiness(): { readonly reason?: string | undefined }
   /** Called for each request that was refused because of its method or its path. */
   refused(refusal: Refusal, request: AuthorizedRequest): void
 }
@@ -93,7 +94,8 @@ export function createRoutes<Bindings extends object>(receiver: Answering, baseP
     if (method !== 'GET' && method !== 'HEAD')
       return refused({ error: 'method_not_allowed' }, request, 'GET, HEAD, OPTIONS')
     if (target === 'healthz') return alive
-    if (target === 'readyz') return readyOrNot(readinessOf(receiver.busy()).reason)
+    const { reason } = receiver.readiness()
+    if (target === 'readyz') return readyOrNot(reason)
     const busy = receiver.busy()
     if (busy === undefined) return healthy
     return busy === 'draining' ? refuse({ error: 'draining' }) : unhealthy

@@ -38,7 +38,10 @@ export function operatedBy(intake: Intake): Intake['operator'] {
     // An inbox that does not know it of all processes: what this one knows.
     failing: async () => failing?.() ?? failingOf(failingIn(core), true),
     stats: () => statsOf(intake),
-    readiness: () => readinessOf(intake.busy()),
+    readiness() {
+      reports.readinessAsked = true
+      return readinessOf(intake.busy())
+    },
     observe: (observer) => reports.observers.add(observer),
     handlersOf: (event) => registry.handlersFor(event, undefined, undefined).map(({ name }) => name),
     forget: async (vin, { dryRun = false } = {}) => {

@@ -61,6 +61,8 @@ export class Reports {
   fieldsMissing: readonly MissingField[] = []
   /** When the certificate of the server ends. Only `serve` knows it. */
   certificateUntilMs: number | undefined
+  /** Whether anybody has asked if the receiver is ready, as a load balancer does. */
+  readinessAsked = false
   readonly #settings: ReportsOptions
   readonly #say: ReturnType<typeof throttled>
   #lingersUntilMs = -Infinity

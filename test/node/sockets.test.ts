@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { createReceiver } from 'fleethook'
 import { type NodeServeOptions, serve } from 'fleethook/node'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { spawnTarget } from '../conformance/spawn.ts'
 import { rawConnection } from '../http/raw.ts'
 import { bindPort } from '../faults/deploy/ways.ts'
@@ -104,6 +104,27 @@ describe('pipelined requests while the server stops', () => {
     expect(received.match(/connection: close/gi)).toHaveLength(1)
     await server.closed
   })
+})
+
+test('a load balancer that asks for /readyz over connections of its own sees a 503 before the port closes', async () => {
+  const said = vi.spyOn(console, 'info').mockImplementation(() => {})
+  onTestFinished(() => said.mockRestore())
+  const server = await serve(createReceiver({ secret }), {
+    ...quiet,
+    announce: true,
+    signals: ['SIGHUP'],
+    exit: false,
+  })
+  const ask = async (): Promise<string> => {
+    const { whole } = await rawConnection(server.url, 'GET /readyz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n')
+    return whole
+  }
+  expect(await ask()).toContain('200 OK')
+  process.kill(process.pid, 'SIGHUP')
+  await expect.poll(() => said.mock.calls.flat().join('\n')).toContain('SIGHUP: taking no more messages after 1500 ms')
+  expect(await ask()).toContain('503 Service Unavailable')
+  expect(await post(server.url, 'V1', 0, { connection: 'close' })).toBe(200)
+  await server.closed
 })
 
 test('GET /healthz and /readyz answer in plain words, without a secret', async () => {
