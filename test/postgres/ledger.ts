@@ -12,7 +12,7 @@ import type { ProgramSettings } from './program.ts'
 export type Mode = ProgramSettings['mode']
 
 /** What one process has of its own. */
-interface Changed extends Partial<Pick<ProgramSettings, 'port' | 'receivesAt' | 'meanwhile'>> {
+interface Changed extends Partial<Pick<ProgramSettings, 'port' | 'receivesAt' | 'meanwhile' | 'thread'>> {
   readonly runtime?: ServerRuntime
 }
 

@@ -1,6 +1,9 @@
 /* Postgres is away for as long as an update or a failover takes, again and again, and receivers are killed meanwhile. */
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
+import { createReceiver, type Receiver } from 'fleethook'
+import { postgresInbox } from 'fleethook/inbox/postgres'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import type pg from 'pg'
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { freePort, type Target } from '../conformance/spawn.ts'
@@ -9,11 +12,12 @@ import { type Row, writeFigures } from '../faults/figures.ts'
 import { runsOf } from '../faults/process/journal.ts'
 import { type OpenLoad, pourOpenly, runsEmpty, unansweredInTime } from '../faults/process/open-load.ts'
 import { newFolder } from '../folder.ts'
-import { inForm } from '../form.ts'
-import { hasBaseBackup, hasPostgres, type PostgresServer } from '../once/servers.ts'
+import { form, inForm } from '../form.ts'
+import { hasBaseBackup, hasPgBouncer, hasPostgres, type PostgresServer, startPgBouncer } from '../once/servers.ts'
 import { createLedger, type Ledger } from './ledger.ts'
 import { startProxy } from './proxy.ts'
-import { sceneOfFile, setSetting, startScene, tablesOf } from './scene.ts'
+import { quiet } from './quiet.ts'
+import { post, sceneOfFile, setSetting, startScene, tablesOf } from './scene.ts'
 
 const rounds = inForm({ full: 3, long: Number(process.env['AWAY_ROUNDS'] ?? 5) })
 /** How long the server is away at least, in milliseconds, beside the time in which each receiver acknowledges messages. */
@@ -38,6 +42,8 @@ interface Outages {
   readonly port: number
   readonly fault: Fault
   readonly times: number
+  /** What the processes have of their own. */
+  readonly changed?: Parameters<Ledger['begin']>[1]
 }
 
 /** An update, a crash, and a machine that stands still: no connection ends then. */
@@ -74,13 +80,14 @@ describe.skipIf(!hasPostgres)('a Postgres that is away', () => {
   const rows: Row[] = []
   let number = 0
 
-  async function startSite({ pool, port }: Outages, hasFile: boolean): Promise<Site> {
+  async function startSite({ pool, port, changed = {} }: Outages, hasFile: boolean): Promise<Site> {
     const schema = `away${++number}`
     await pool.query(tablesOf(schema))
     const ledger = await createLedger({ pool, schema, port, leaseMs: 3_000 })
     const folder = newFolder('meanwhile')
     const places = await Promise.all(
       [0, 1].map(async (place) => ({
+        ...changed,
         receivesAt: await freePort(),
         ...(hasFile && { meanwhile: join(folder, `${place}.db`) }),
       })),
@@ -243,6 +250,46 @@ describe.skipIf(!hasPostgres)('a Postgres that is away', () => {
     }
     const setting = { pool: other.newPool(3, proxy.port), port: proxy.port, fault, times: 1 }
     expect(await outages(`with \`meanwhile\`, a failover after ${awayMs / 1_000} s`, setting)).toMatchObject(clean)
+  })
+
+  test.skipIf(form === 'long').each([
+    ['on Bun', { runtime: 'bun' }],
+    ['on Deno', { runtime: 'deno' }],
+    ['with the file in a thread', { thread: true }],
+  ] as const)('the same %s', { timeout: longestMs }, async (what, changed) => {
+    const { pool, server } = scene
+    const found = await outages(what, { pool, port: server.port, fault: goesAway(server), times: 1, changed })
+    expect(found).toMatchObject(clean)
+  })
+
+  test.skipIf(form === 'long' || !hasPgBouncer).each(['transaction', 'session'] as const)(
+    'the same behind PgBouncer in %s mode, which answers while the server is away',
+    { timeout: longestMs },
+    async (mode) => {
+      const { pool, server } = scene
+      await using bouncer = await startPgBouncer(server, mode)
+      const setting = { pool, port: bouncer.port, fault: goesAway(server), times: 2 }
+      expect(await outages(`behind PgBouncer, ${mode}`, setting)).toMatchObject(clean)
+    },
+  )
+
+  test('a second receiver on the file fails by name, and the first one goes on', { timeout: longestMs }, async () => {
+    await scene.prepare('one_file')
+    const path = join(newFolder('meanwhile'), 'inbox.db')
+    const receiverOn = (): Receiver => {
+      const meanwhile = sqliteInbox({ path, waitMs: 100 })
+      const inbox = postgresInbox({ db: scene.newPool(), schema: 'one_file', meanwhile })
+      return createReceiver({ secret: false, inbox, log: quiet })
+    }
+    const first = receiverOn()
+    await first.open()
+    await expect(receiverOn().open()).rejects.toMatchObject({ code: 'inbox_locked' })
+    expect(await post(first, 1, 1)).toBe(200)
+    await first.drain()
+    const next = receiverOn()
+    await next.open()
+    expect(await post(next, 1, 2)).toBe(200)
+    await next.drain()
   })
 
   test('control: without the file, messages are refused', { timeout: longestMs }, async () => {

@@ -19,11 +19,19 @@ export interface ProgramSettings {
   readonly receivesAt?: number
   /** The path of a file for the option `meanwhile`. */
   readonly meanwhile?: string
+  /** That file is in a thread. */
+  readonly thread?: boolean
 }
 
-const { port, schema, leaseMs, mode, receivesAt, meanwhile }: ProgramSettings = JSON.parse(
-  process.env['SETTINGS'] ?? '{}',
-)
+const {
+  port,
+  schema,
+  leaseMs,
+  mode,
+  receivesAt,
+  meanwhile,
+  thread = false,
+}: ProgramSettings = JSON.parse(process.env['SETTINGS'] ?? '{}')
 const adapter: typeof import('../../adapters/node.ts') = await import(`../../adapters/${process.argv[2]}.ts`)
 // A server that stands still does not end connections.
 const patience = { connectionTimeoutMillis: 3_000, query_timeout: 10_000 }
@@ -33,7 +41,7 @@ const inbox = postgresInbox({
   schema,
   leaseMs,
   role: mode === 'receive' ? 'receive' : receivesAt !== undefined ? 'both' : 'handle',
-  ...(meanwhile !== undefined && { meanwhile: sqliteInbox({ path: meanwhile }) }),
+  ...(meanwhile !== undefined && { meanwhile: sqliteInbox({ path: meanwhile, thread }) }),
 })
 const transaction = transactionsOf(poolOn(port, 8, patience))
 const exactly = inbox.exactlyOnce(transaction)
