@@ -39,7 +39,7 @@ const machines: readonly string[] = [
   'test/cli/{run,inspect,sandbox,doctor/*}.test.ts',
   'test/operator/{operator,vehicles}.test.ts',
   'test/workers/{durable-object,vehicles}.test.ts',
-  'test/inbox/sqlite-{adopt,processes}.test.ts',
+  'test/inbox/sqlite-{moving,processes}.test.ts',
   // Each block of each page is a program.
   'test/docs/blocks.test.ts',
 ]

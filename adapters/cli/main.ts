@@ -55,7 +55,10 @@ const commands: Readonly<Record<string, Listed>> = {
   replay: ['replay messages that were already handled', async () => (await import('./dead.ts')).defineReplay],
   kafka: ['print or create the topics of the Kafka inbox', async () => (await import('./kafka.ts')).defineKafka],
   postgres: ['create the tables of the Postgres inbox', async () => (await import('./postgres.ts')).definePostgres],
-  move: ['move what waits in a file to Postgres or Kafka', async () => (await import('./move.ts')).defineMove],
+  move: [
+    'move what waits in a file to another one, to Postgres or Kafka',
+    async () => (await import('./move.ts')).defineMove,
+  ],
   vehicles: ['show the newest state of vehicles', async () => (await import('./vehicles.ts')).defineVehicles],
   openapi: ['print the OpenAPI document of a receiver', async () => (await import('./openapi.ts')).defineOpenApi],
 }

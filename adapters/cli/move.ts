@@ -1,3 +1,5 @@
+import { uptime } from 'node:os'
+import process from 'node:process'
 import type { Command } from 'commander'
 import { pause, systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
@@ -7,6 +9,7 @@ import { Meanwhile } from '../inbox/meanwhile.ts'
 import { Database } from '../inbox/postgres/client.ts'
 import { sqliteInbox } from '../inbox/sqlite.ts'
 import { isMissing } from '../inbox/sqlite/file/database.ts'
+import { moveToFile } from '../inbox/sqlite/file/moving.ts'
 import { type Common, environment, type Print } from './arguments.ts'
 import { clusterOptions, type Given as Cluster, settingsOf } from './kafka.ts'
 import { moveFile, type Moved } from './move-to-postgres.ts'
@@ -19,21 +22,31 @@ const patienceMs = 60_000
 export function defineMove(command: Command): void {
   command
     .argument('<file>', 'the file of a receiver that does not run: its inbox, or that of `meanwhile`')
-    .description('Moves what waits in a file to Postgres or Kafka, where other processes handle it.')
-  onDatabase<[string], Tables & Cluster>(
+    .argument('[to]', 'the inbox of another receiver that does not run either')
+    .description('Moves what waits in a file to another file, to Postgres or to Kafka, where others handle it.')
+  onDatabase<[string, string | undefined], Tables & Cluster>(
     clusterOptions(command),
-    `With KAFKA_BROKERS or --brokers, what waits goes to the topic; dead letters and gaps stay in the file. Otherwise it goes to Postgres, with dead
+    `With a second file, what waits, dead letters and gaps go there, all or nothing. With KAFKA_BROKERS or --brokers, what waits goes to the topic; dead letters and gaps stay in the file. Otherwise it goes to Postgres, with dead
 letters, gaps and the states of vehicles, which needs the package pg in your project. Each message is there before it leaves the file: when it was
 interrupted, run it again. Handled messages stay in the file.`,
     runMove,
   )
 }
 
-async function runMove(given: Tables & Cluster & Common, print: Print, file: string): Promise<void> {
+async function runMove(given: Tables & Cluster & Common, print: Print, file: string, to?: string): Promise<void> {
   const brokers =
     given.brokers ?? (given.database === undefined ? environment(given.dotenv)('KAFKA_BROKERS') : undefined)
   const { schema, ...where } = given
   if (isMissing(file)) throw new FleethookError('inbox_unavailable', `There is no inbox at ${file}.`)
+  if (to !== undefined) {
+    const sign = { nowMs: Date.now(), uptimeMs: Math.floor(uptime() * 1_000) }
+    const { messages, deadLetters, gaps } = moveToFile(file, to, sign)
+    print(
+      { to, messages, deadLetters, gaps },
+      () => `Moved to the inbox ${to}: ${messages} messages that wait, ${deadLetters} dead letters, ${gaps} gaps.`,
+    )
+    return
+  }
   if (brokers !== undefined) {
     const messages = await moveToTopic(file, { ...given, brokers })
     print({ topic: given.topic, messages }, () => `Moved to the topic ${given.topic}: ${messages} messages that wait.`)

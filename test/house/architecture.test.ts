@@ -124,7 +124,7 @@ const inside: Readonly<Record<string, readonly string[]>> = {
   'test/inbox/postgres-parts.test.ts': ['client', 'endings', 'leases', 'schema', 'vehicles'],
   // The journal between two steps of an erasure.
   'test/inbox/sqlite-erased.test.ts': ['database', 'scrub'],
-  'test/inbox/sqlite-store.ts': ['file', 'inbox', 'interface', 'options'],
+  'test/inbox/sqlite-store.ts': ['file', 'inbox', 'interface', 'moving', 'options'],
   'test/inbox/sqlite-vehicles.test.ts': ['interface', 'states'],
   'test/kafka/traps.test.ts': ['client', 'options'],
   'test/operator/metrics.test.ts': ['hosted'],

@@ -8,6 +8,8 @@ import { fakeClock } from 'fleethook/testing'
 import { expect, test } from 'vitest'
 import { inForm } from '../form.ts'
 import { createFiles } from './sqlite-files.ts'
+import { elapsedMs } from '../../src/base/clock.ts'
+import { moveToFile } from './sqlite-store.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
 import { DeliveryIds } from '../../src/testing/kept-message.ts'
 
@@ -15,7 +17,7 @@ const files = createFiles()
 const startMs = Date.UTC(2026, 10, 21, 10)
 
 const step = fc.record({
-  does: fc.constantFrom('put', 'put', 'settle', 'refuse', 'emit', 'emit', 'start', 'adopt', 'stop', 'crash', 'pass', 'setBack'), // prettier-ignore
+  does: fc.constantFrom('put', 'put', 'settle', 'refuse', 'emit', 'emit', 'start', 'move', 'stop', 'crash', 'pass', 'setBack'), // prettier-ignore
   which: fc.nat(100),
 })
 
@@ -63,14 +65,13 @@ class Fleet {
     return join(this.#folder, `inbox-${at}.db`)
   }
 
-  async start(at: number, adopts: boolean): Promise<void> {
+  async start(at: number): Promise<void> {
     if (this.#lives[at] !== undefined) return
     const open: InboxGap[] = []
     const openGaps = (): KeptGap[] =>
       open.map((gap) => ({ ...gap, missed: gap.missed ?? 0, toMs: gap.toMs ?? this.#clock.now() }))
     const { settings } = settingsOf({ clock: this.#clock, openGaps })
-    const adopt = adopts ? { adopt: join(this.#folder, 'inbox-*.db') } : {}
-    const inbox = sqliteInbox({ path: this.#path(at), waitMs: 0, ...adopt })(settings)
+    const inbox = sqliteInbox({ path: this.#path(at), waitMs: 0 })(settings)
     const opened = await inbox.open()
     open.push(...(opened.gaps ?? []))
     const ids = new DeliveryIds()
@@ -85,6 +86,15 @@ class Fleet {
       waiting.set(text, id)
     }
     this.#lives[at] = { inbox, ids, open, waiting }
+  }
+
+  /** Moves what waits in the file of a receiver that does not run to another one, unless one of them runs. */
+  #move(from: number, to: number): void {
+    if (from === to || this.#lives[from] !== undefined || !existsSync(this.#path(from))) return
+    const sign = { nowMs: this.#clock.now(), uptimeMs: Math.floor(elapsedMs(this.#clock)) }
+    const move = (): unknown => moveToFile(this.#path(from), this.#path(to), sign)
+    if (this.#lives[to] === undefined) move()
+    else expect(move).toThrow('Another receiver already uses the inbox')
   }
 
   async stop(at: number): Promise<void> {
@@ -154,7 +164,8 @@ class Fleet {
   async act({ does, which }: { readonly does: string; readonly which: number }): Promise<void> {
     const at = which % this.#lives.length
     const life = this.#lives[at]
-    if (does === 'start' || does === 'adopt') await this.start(at, does === 'adopt')
+    if (does === 'start') await this.start(at)
+    else if (does === 'move') this.#move(at, (at + 1) % this.#lives.length)
     else if (does === 'stop') await this.stop(at)
     else if (does === 'crash') await this.#crash(at)
     else if (does === 'pass') await this.#pass(which * 200)
@@ -178,7 +189,7 @@ class Fleet {
   }
 
   async finish(): Promise<void> {
-    for (const at of this.#lives.keys()) await this.start(at, false)
+    for (const at of this.#lives.keys()) await this.start(at)
     for (const [at, life] of this.#lives.entries()) while ((life?.open.length ?? 0) > 0) await this.emit(at)
     for (const { vin, atMs, setBacks } of this.#losses) {
       const covers = this.#emitted.filter((gap) => gap.vin === undefined || gap.vin === vin)
@@ -198,7 +209,7 @@ class Fleet {
     for (const at of this.#lives.keys()) await this.stop(at)
     // Every gap was reported, and the stop is in the file.
     for (const at of this.#lives.keys()) {
-      await this.start(at, false)
+      await this.start(at)
       expect(this.#lives[at]?.open).toEqual([])
       await this.stop(at)
     }
@@ -206,14 +217,14 @@ class Fleet {
 }
 
 test.each([1, 3])(
-  'with %d receivers that stop, crash, start, adopt and set their clock back: no message is missing or twice, and each loss is in a gap',
+  'with %d receivers that stop, crash, start, move their files and set their clock back: no message is missing or twice, and each loss is in a gap',
   // Some hundred steps, each of which waits for the disk several times.
   { timeout: 900_000 },
   async (count) => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 50, size: 'max' }), async (steps) => {
         const fleet = new Fleet(count)
-        await fleet.start(0, false)
+        await fleet.start(0)
         for (const each of steps) await fleet.act(each)
         await fleet.finish()
       }),

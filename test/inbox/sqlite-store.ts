@@ -7,6 +7,7 @@ import { SqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
 import { seqOf } from '../../src/testing/kept-message.ts'
 
+export { moveToFile } from '../../adapters/inbox/sqlite/file/moving.ts'
 export type { InboxFile, OpenedFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 
 export function storeAt(path: string, more: Partial<SqliteInboxOptions> = {}): InboxFile {

@@ -19,7 +19,7 @@ import {
 import type { VehicleStore } from '../../../src/inbox/vehicle-store.ts'
 import { Window } from '../../../src/inbox/window.ts'
 import type { Forgotten } from '../../../src/observe/dead-letters.ts'
-import type { InboxStats } from '../../../src/observe/stats.ts'
+import type { InboxStats, UnopenedInbox } from '../../../src/observe/stats.ts'
 import { FileArchive, pages } from './archive.ts'
 import { Claims } from './claims.ts'
 import { createControl } from './control.ts'
@@ -36,7 +36,6 @@ import type {
 import { GroupCommit } from './group-commit.ts'
 import { Health } from './health.ts'
 import { Moves } from './moves.ts'
-import { Neighbors } from './neighbors.ts'
 import type { SqliteSettings } from './options.ts'
 import { Pending } from './pending.ts'
 import { openWhenFree } from './recovery.ts'
@@ -45,7 +44,6 @@ import { StateRows } from './states.ts'
 
 const tidyMs = 10_000
 const checkMs = 1_000
-const adoptMs = 60_000
 
 /** What becomes of a message whose row SQLite refuses. */
 const keptAnyway = {
@@ -70,7 +68,6 @@ function partsOf(file: InboxFile, settings: InboxSettings, options: SqliteSettin
   const moves = new Moves({ commits, pending, onFailure: settings.onFailure })
   const claims = new Claims({ file, commits, health })
   const archive = new FileArchive({ file, commits, health, moves, pending })
-  const neighbors = new Neighbors({ settings, pending, claims })
   const control = createControl(path, settings)
   return {
     file,
@@ -85,7 +82,6 @@ function partsOf(file: InboxFile, settings: InboxSettings, options: SqliteSettin
     moves,
     claims,
     archive,
-    neighbors,
     control,
   }
 }
@@ -100,6 +96,8 @@ export class SqliteInbox implements Inbox {
   /** Dead letters that were deleted, because they had to make room or were too old, and that no line of the log has counted. */
   readonly #unlogged = { room: 0, expired: 0 }
   #purged = 0
+  /** Files that hold messages, and that no receiver had open when this one started. */
+  #unopened: readonly UnopenedInbox[] = []
   #figures: FileFigures = { oldest: undefined, deadLetters: 0 }
   #newestSeq = -1
   /** The file was damaged: messages up to this `seq` may be missing there, although they are in memory. */
@@ -134,12 +132,12 @@ export class SqliteInbox implements Inbox {
   }
 
   async open(openOptions?: OpenOptions): Promise<Opened> {
-    const { file, settings, options, believed, sign, pending, health, states, claims, neighbors, control } = this.#parts
+    const { file, settings, options, believed, sign, pending, health, states, claims, control } = this.#parts
     const found = await openWhenFree(file, settings, options, health, () => file.open(sign(), openOptions))
     const { lastId, messages, bytes, unclean } = found
     this.#figures = found
     if (found.believed !== undefined) believed.follow(found.believed)
-    neighbors.known(found.siblings.unopened)
+    this.#unopened = found.unopened
     if (found.vehicles !== undefined) states?.begin(found.vehicles)
     Object.assign(pending, { messages, bytes })
     if (lastId !== undefined) this.#newestSeq = seqOf(lastId)
@@ -147,7 +145,6 @@ export class SqliteInbox implements Inbox {
     health.opened()
     this.#stops.push(health.regularly(tidyMs, () => this.#tidy()))
     this.#stops.push(health.regularly(checkMs, () => file.check().then(() => false)))
-    if (options.adopt !== undefined) this.#stops.push(health.regularly(adoptMs, () => this.#adopt()))
     control.open()
     void this.#finishErasures(found.erasing).catch(() => {})
     return {
@@ -236,14 +233,14 @@ export class SqliteInbox implements Inbox {
   }
 
   stats(): InboxStats {
-    const { options, settings, commits, neighbors, pending } = this.#parts
+    const { options, settings, commits, pending } = this.#parts
     const { oldest, deadLetters } = this.#figures
     return {
       bytes: bytesOf(options.path) + bytesOf(`${options.path}-wal`),
       used: pending.usedOf(options.path),
       deadLetters,
       commitMs: commits.durations(),
-      unopened: neighbors.unopened,
+      unopened: this.#unopened,
       purged: this.#purged,
       oldestWaitingMs: oldest === undefined ? undefined : Math.max(0, settings.clock.now() - msOfSeq(oldest)),
     }
@@ -325,20 +322,6 @@ export class SqliteInbox implements Inbox {
     this.#logDropped()
     if (!tidied.hasRoom) health.noRoom()
     return tidied.more
-  }
-
-  /** Takes over the files of receivers that stopped while this one runs. */
-  async #adopt(): Promise<boolean> {
-    const { file, sign, health, neighbors } = this.#parts
-    if (health.refusal !== undefined) return false
-    const { part, unopened, ...figures } = await file.adopt(sign())
-    if (part === undefined) {
-      neighbors.found(unopened)
-      return false
-    }
-    this.#figures = figures
-    neighbors.tookOver(part)
-    return true
   }
 
   #noteDropped({ messages, expired, settled, fromMs, toMs }: Dropped): void {

@@ -19,13 +19,6 @@ export interface SqliteInboxOptions {
   readonly retention?: { readonly settled?: Retention; readonly dead?: Retention }
   /** How long to wait while another process has the file, in milliseconds. Default 30,000; 0 fails at once. */
   readonly waitMs?: number
-  /**
-   * The files of stopped receivers, for instance `'data/inbox-*.db'`, where `*` in the name stands for any text. When it
-   * opens, this inbox takes over the messages that wait in them and their dead letters, each exactly once. Every minute while
-   * it runs, it does the same with files whose receiver gave no sign of life for a minute. Files in use are left alone.
-   * Default: none, and the log names files that hold messages.
-   */
-  readonly adopt?: string
 }
 
 export interface FileSettings {
@@ -33,7 +26,6 @@ export interface FileSettings {
   readonly maxBytes: number
   readonly settled: Required<Retention>
   readonly dead: Required<Retention>
-  readonly adopt: string | undefined
   /** An operator looks into the file of a stopped receiver, so nothing is written about a start, a stop or gaps. */
   readonly isVisit?: boolean
 }
@@ -54,15 +46,13 @@ export function readSqliteOptions(options: SqliteInboxOptions): SqliteSettings {
     maxBytes: orUnlimited(wholeNumber(8 * mebibyte)),
     retention: { settled: retentionRules, dead: retentionRules },
     waitMs: orUnlimited(wholeNumber(0)),
-    adopt: fileNames,
   })
-  const { path, thread, maxBytes = Infinity, retention = {}, waitMs = 30_000, adopt } = options
+  const { path, thread, maxBytes = Infinity, retention = {}, waitMs = 30_000 } = options
   return {
     path,
     thread,
     maxBytes,
     waitMs,
-    adopt,
     settled: { forMs: dayMs, maxBytes: 256 * mebibyte, ...defined(retention.settled) },
     dead: { forMs: 30 * dayMs, maxBytes: 1024 * mebibyte, ...defined(retention.dead) },
   }
@@ -72,11 +62,6 @@ const aFile: Rule = {
   must: 'must be the path of a file',
   accepts: (path) => typeof path === 'string' && path !== '' && path !== ':memory:' && !path.startsWith('file:'),
   hint: "Give a path, for instance 'data/inbox.db'. To keep messages in memory, use memoryInbox().",
-}
-
-const fileNames: Rule = {
-  must: 'must be the path of files, with * in the last part only',
-  accepts: (pattern) => typeof pattern === 'string' && /^[^*]*[^/\\]+$/.test(pattern),
 }
 
 function orUnlimited(rule: Rule): Rule {

@@ -27,8 +27,7 @@ export async function openWhenFree(
         throw closedError(path)
       }
       if (found.damage !== undefined) logDamage(log, path, found.damage)
-      for (const left of found.siblings.adopted) logAdopted(log, left)
-      for (const left of found.siblings.unopened) logUnopened(log, left)
+      for (const left of found.unopened) logUnopened(log, left)
       log.debug(`opened the inbox ${path}`, { sqlite: found.version, messages: found.messages, unclean: found.unclean })
       return found
     } catch (error) {
@@ -41,13 +40,9 @@ export async function openWhenFree(
   }
 }
 
-export function logAdopted(log: Log, { path, messages, deadLetters }: UnopenedInbox): void {
-  log.info(`took over ${messages} messages and ${deadLetters} dead letters from the inbox ${path}`)
-}
-
-export function logUnopened(log: Log, { path, messages, deadLetters }: UnopenedInbox): void {
+function logUnopened(log: Log, { path, messages, deadLetters }: UnopenedInbox): void {
   log.warn(
-    // What to do: Start the receiver of that file, or add its branch again. Or give this one `adopt`.
+    // What to do: Start the receiver of that file, or add its branch again. Or stop this one and run `fleethook move`.
     `${messages} messages and ${deadLetters} dead letters wait in the inbox ${path}, and no receiver has it open`,
   )
 }

@@ -4,8 +4,10 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { expect } from 'vitest'
 import { runtimePath } from '../../../scripts/runtimes.ts'
 import { newFolder } from '../../folder.ts'
+import { command } from '../../cli/command.ts'
 import { freePort, spawnTarget, type Target, type TargetCommand } from '../../conformance/spawn.ts'
 import { secret } from '../../runtimes/targets.ts'
 import { type Journal, readJournal } from '../process/journal.ts'
@@ -35,17 +37,15 @@ const cli = fileURLToPath(new URL('../../../adapters/cli/main.ts', import.meta.u
 interface Files {
   readonly inbox: string
   readonly journal: string
-  /** The files of stopped processes that a process takes over. */
-  readonly adopt?: string
 }
 
 function commandOf(
   { runtime = 'node24', serve = {}, settings = {} }: Wanted,
-  { inbox, journal, adopt }: Files,
+  { inbox, journal }: Files,
 ): TargetCommand {
   const all: Settings = {
     ...{ path: inbox, journal, handlerMs: 100, serve, options: { concurrency: 64 } },
-    inbox: { waitMs: 30_000, ...(adopt === undefined ? {} : { adopt }) },
+    inbox: { waitMs: 30_000 },
   }
   const flags = { deno: ['run', '--allow-all', '--unstable-net'], bun: ['run'], node22: [], node24: [], node26: [] }
   return {
@@ -158,24 +158,19 @@ export async function fleethookRun(wanted: Wanted = {}): Promise<Deployment & { 
 }
 
 /**
- * Two processes on one port, each with a file of its own. The new one starts before the old one stops, and takes over what the
- * ones before that left.
+ * Two processes on one port, each with a file of its own. The new one starts before the old one stops. Its start script moves what the
+ * ones before that left into its file.
  */
 export async function reusedPort(wanted: Wanted = {}): Promise<Deployment> {
   const port = await freePort()
   const files = newFiles()
-  let processes = 0
-  const start = (): Promise<Target> =>
-    spawnTarget(
-      commandOf(
-        { ...wanted, serve: { port, reusePort: true, ...wanted.serve } },
-        {
-          ...files,
-          inbox: files.inbox.replace('.db', `-${(processes += 1)}.db`),
-          adopt: files.inbox.replace('.db', '-*.db'),
-        },
-      ),
-    )
+  const inboxes: string[] = []
+  async function start(): Promise<Target> {
+    const inbox = files.inbox.replace('.db', `-${inboxes.length}.db`)
+    for (const left of inboxes.slice(0, -1)) expect(await command(['move', left, inbox])).toMatchObject({ status: 0 })
+    inboxes.push(inbox)
+    return spawnTarget(commandOf({ ...wanted, serve: { port, reusePort: true, ...wanted.serve } }, { ...files, inbox }))
+  }
   let current = await start()
   const output: string[] = []
   return {

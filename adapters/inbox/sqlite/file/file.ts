@@ -5,12 +5,12 @@ import { FleethookError } from '../../../../src/base/errors.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import type { Claim, DeadLetter, InboxMessage, ListedMessage, Selection, Waiting } from '../../../../src/inbox/inbox.ts'
 import type { Due } from '../../../../src/inbox/vehicle-store.ts'
+import type { UnopenedInbox } from '../../../../src/observe/stats.ts'
 import type { FileSettings } from '../options.ts'
 import { finishReplacing, isHalfReplaced, replaceDamaged } from './damage.ts'
 import { checkpoint, closeQuietly, copyMoved, failureOf, openDatabase } from './database.ts'
 import { eraseOwed, eraseState, forgetPage } from './erasing.ts'
 import type {
-  AdoptedPart,
   Committed,
   FileFigures,
   ForgottenPage,
@@ -18,12 +18,12 @@ import type {
   OpenedFile,
   Page,
   Refused,
-  Siblings,
   SignOfLife,
   Tidied,
   Transaction,
   VehicleRow,
 } from './interface.ts'
+import { isReady, moveInto } from './moving.ts'
 import {
   countPending,
   deadLettersAfter,
@@ -40,7 +40,7 @@ import {
 import { SpaceKeeper } from './retention.ts'
 import { gapOf, inTransaction, prepareStatements, rollBack, type Statements, valueOf, vehicleOf } from './schema.ts'
 import { createScrub, type Scrub } from './scrub.ts'
-import { type Adopting, adoptPart, branchesLeft, findSiblings, notReached } from './siblings.ts'
+import { branchesLeft, lookInto, notReached, unopenedBeside } from './siblings.ts'
 import {
   beginVehicles,
   believedIn,
@@ -61,9 +61,6 @@ interface OpenDatabase {
   /** There since the first erasure. */
   scrub?: Scrub
 }
-
-/** After this time without a sign of life, another receiver may take over a file, in milliseconds. */
-const goneMs = 60_000
 
 /** The free pages that one step of an erasure gives to the disk. */
 const freedPages = 1_000
@@ -90,8 +87,6 @@ export class SqliteFile implements InboxFile {
   #hasSuspects = false
   /** This process has opened the file before, so an unclosed file does not mean a crash. */
   #isOurs = false
-  /** The files of which only a part is taken over. */
-  readonly #adopting = new Map<string, Adopting>()
 
   constructor(settings: FileSettings) {
     this.#settings = settings
@@ -168,20 +163,6 @@ export class SqliteFile implements InboxFile {
       const more = this.#unlessFull(() => inTransaction(db, step) || space.volume.shrink())
       this.#deadLetters = countDead(statements)
       return { more, hasRoom: space.volume.hasRoom, dropped: space.takeDropped(), ...this.#figures(statements) }
-    })
-  }
-
-  async adopt(sign: SignOfLife): Promise<AdoptedPart> {
-    const { path, adopt } = this.#settings
-    return this.#use(({ db, statements }) => {
-      if (adopt === undefined) return { part: undefined, unopened: [], ...this.#figures(statements) }
-      const found = adoptPart(db, path, adopt, sign, this.#adopting, sign.nowMs - goneMs)
-      if (found.part !== undefined && found.part.gaps.length > 0) this.#holdsGaps = true
-      this.#deadLetters += found.part?.deadLetters ?? 0
-      const figures = this.#figures(statements)
-      // Taking over has made a new journal, which SQLite opens when it reads.
-      this.#identity = [this.#identity[0], identitiesOf(path)[1]]
-      return { ...found, ...figures }
     })
   }
 
@@ -329,15 +310,10 @@ export class SqliteFile implements InboxFile {
   }
 
   async #openFile(sign: SignOfLife, options: OpenOptions): Promise<OpenedFile> {
-    const { path, adopt, isVisit = false } = this.#settings
+    const { path, isVisit = false } = this.#settings
     const db = openDatabase(path, this.#walPages)
     try {
-      const looksAround = !isVisit && (!this.#isOurs || this.#movedTo !== undefined)
-      const { adopted, unopened, unclean } = looksAround
-        ? await findSiblings(db, path, this.#movedTo ?? adopt, sign)
-        : noSiblings
-      const left = (looksAround && this.#unlessFull(() => branchesLeft(db, path, sign))) || []
-      this.#movedTo = undefined
+      const unopened = isVisit ? [] : this.#lookAround(db, sign)
       const statements = prepareStatements(db)
       const erasing = isVisit ? [] : await eraseOwed(db, statements)
       const space = new SpaceKeeper(db, statements, this.#settings, this.#walPages)
@@ -355,8 +331,7 @@ export class SqliteFile implements InboxFile {
         ...begun,
         ...pending,
         ...this.#figures(statements),
-        siblings: { adopted, unopened: [...unopened, ...left], unclean },
-        unclean: begun.unclean || unclean,
+        unopened,
         vehicles,
         erasing,
         version: String(valueOf(db, 'SELECT sqlite_version()')),
@@ -364,6 +339,21 @@ export class SqliteFile implements InboxFile {
     } catch (error) {
       closeQuietly(db)
       throw failureOf(error, path)
+    }
+  }
+
+  /** Takes over the copy of a file that was replaced while it was open. Returns the files that hold messages and have no receiver. */
+  #lookAround(db: DatabaseSync, sign: SignOfLife): readonly UnopenedInbox[] {
+    const { path } = this.#settings
+    const copy = this.#movedTo
+    this.#movedTo = undefined
+    try {
+      if (copy !== undefined) moveInto(db, copy, sign)
+      if (this.#isOurs) return []
+      return [...unopenedBeside(db, path, sign), ...(this.#unlessFull(() => branchesLeft(db, path, sign)) || [])]
+    } catch (error) {
+      if (copy === undefined || !isReady(db)) throw error
+      return [lookInto(copy) ?? { path: copy, messages: 0, deadLetters: 0 }]
     }
   }
 
@@ -490,8 +480,6 @@ export class SqliteFile implements InboxFile {
     })
   }
 }
-
-const noSiblings: Siblings = { adopted: [], unopened: [], unclean: false }
 
 /** What the path of a file and that of its journal name. */
 function identitiesOf(path: string): readonly [file: string, journal: string] {

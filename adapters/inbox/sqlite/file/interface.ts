@@ -35,8 +35,6 @@ export interface InboxFile {
   check(): Promise<void>
   /** Writes the sign of life, then does one bounded step of retention and of shrinking the file. */
   tidy(sign: SignOfLife, pendingBytes: number): Promise<Tidied>
-  /** Takes over the next part of the file of a receiver that no longer runs. Without the option `adopt`, there is none. */
-  adopt(sign: SignOfLife): Promise<AdoptedPart>
   /** Drops what is kept for replays as far as needed. Resolves to whether the disk and the budget have room again. */
   probe(): Promise<boolean>
   /** Messages that are settled or given up, and that the stored states may lack. */
@@ -138,7 +136,8 @@ export interface OpenedFile extends FileFigures {
   readonly version: string
   /** The file was damaged and has been replaced. */
   readonly damage?: Damage | undefined
-  readonly siblings: Siblings
+  /** Files that hold messages, and that no receiver has open. Looked for when a receiver starts. */
+  readonly unopened: readonly UnopenedInbox[]
   /** Vehicles whose erasure an earlier process has begun. Pages may still have something of them. */
   readonly erasing: readonly string[]
 }
@@ -151,36 +150,6 @@ export interface OpenedVehicles {
   readonly upTo: number
   /** A receiver that keeps no states has used the file since then, in milliseconds since the epoch. */
   readonly staleFromMs?: number | undefined
-}
-
-/** The files of other receivers that do not run. */
-export interface Siblings {
-  /** Files whose messages are in this inbox now. */
-  readonly adopted: readonly UnopenedInbox[]
-  /** Files that still hold messages. */
-  readonly unopened: readonly UnopenedInbox[]
-  /** A process that crashed left some of the adopted messages, so its last claims may be missing. */
-  readonly unclean: boolean
-}
-
-/** A part of a file that is in this inbox now. */
-export interface Adopted {
-  readonly path: string
-  readonly waiting: readonly Waiting[]
-  readonly bytes: number
-  readonly deadLetters: number
-  /** Its receiver crashed, so its last claims may be missing. */
-  readonly unclean: boolean
-  /** Nothing is left there. */
-  readonly isLast: boolean
-  /** The gaps that the other receiver did not report. They come with the last part. */
-  readonly gaps: readonly InboxGap[]
-}
-
-export interface AdoptedPart extends FileFigures {
-  /** `undefined`: nothing is left to take over. */
-  readonly part: Adopted | undefined
-  readonly unopened: readonly UnopenedInbox[]
 }
 
 export interface Damage {
