@@ -40,7 +40,7 @@ const benchmarks: Readonly<Record<string, Benchmark>> = {
   kafka: { says: 'three real brokers and a peer', first: ['node scripts/kafka.ts'] },
   postgres: {
     says: 'the inbox in Postgres beside an INSERT for each request, pg-boss and graphile-worker',
-    first: [build],
+    first: [build, 'node scripts/install.ts bench'],
   },
   capacity: {
     says: 'what a message costs each store, against the sums of bench/README.md',

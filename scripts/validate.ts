@@ -25,12 +25,12 @@ const checks: Readonly<Record<string, string>> = {
   lint: 'npm run --silent lint',
   format: 'prettier --check --log-level warn .',
   build: 'npm run --silent build',
-  publint: 'publint --strict',
-  attw: 'attw --pack . --profile esm-only',
+  publint: 'node scripts/install.ts checks -- publint --strict',
+  attw: 'node scripts/install.ts checks -- attw --pack . --profile esm-only',
   jsr: 'node scripts/jsr.ts',
   sbom: 'npm sbom --sbom-format cyclonedx --sbom-type library --omit dev > dist/sbom.cdx.json',
   size: 'node scripts/size.ts',
-  floor: 'vitest run --config test/floor.config.ts',
+  floor: 'node scripts/install.ts checks && vitest run --config test/floor.config.ts',
 }
 const suites = ['test', 'test:real', 'test:kafka', 'test:page', 'test:release']
 const onRequest = ['test:full']

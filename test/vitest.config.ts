@@ -80,7 +80,7 @@ export const setup: string = source('test/setup.ts')
 /** What every form has in common. */
 export function configFor(form: Form): ViteUserConfig {
   const isReal = form === 'real'
-  const excluded = [...(form === 'short' ? notInShort : isReal ? onlyFull : []), ...elsewhere]
+  const excluded = ['**/node_modules/**', ...(form === 'short' ? notInShort : isReal ? onlyFull : []), ...elsewhere]
   return {
     root,
     resolve: {

@@ -32,14 +32,19 @@ describe('the lock', () => {
   const runtimes = 'scripts/runtimes/package-lock.json'
   const packagesOf = (path: string): Readonly<Record<string, object>> => JSON.parse(read(path)).packages
 
-  test.each(['package-lock.json', runtimes])('%s has the hash of every package, and no address', (path) => {
-    const installed = Object.entries(packagesOf(path)).filter(([name]) => name !== '')
-    expect(installed.length).toBeGreaterThan(0)
-    for (const [name, locked] of installed) {
-      expect({ name, ...locked }).toHaveProperty('integrity', expect.stringMatching(/^sha512-/))
-      expect({ name, ...locked }).not.toHaveProperty('resolved')
-    }
-  })
+  const ofCommands = filesUnder('scripts/install').filter((path) => path.endsWith('/package-lock.json'))
+
+  test.each(['package-lock.json', runtimes, ...ofCommands])(
+    '%s has the hash of every package, and no address',
+    (path) => {
+      const installed = Object.entries(packagesOf(path)).filter(([name]) => name !== '')
+      expect(installed.length).toBeGreaterThan(0)
+      for (const [name, locked] of installed) {
+        expect({ name, ...locked }).toHaveProperty('integrity', expect.stringMatching(/^sha512-/))
+        expect({ name, ...locked }).not.toHaveProperty('resolved')
+      }
+    },
+  )
 
   test('of the test runtimes has the versions that are installed', () => {
     const versions = Object.entries(runtimePackages).map(([name, version]) => [name, version.replace(/^npm:.*@/, '')])

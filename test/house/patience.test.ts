@@ -10,7 +10,7 @@ const others = new Set([
   'test/house/patience.test.ts',
   'test/http/options.test.ts',
   'test/kafka/own-server.test.ts',
-  'test/postgres/clients.test.ts',
+  'test/postgres/clients/clients.test.ts',
 ])
 
 /** The last argument of a test, alone on its line or behind the body, or its options before it. */

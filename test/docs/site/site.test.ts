@@ -1,15 +1,11 @@
-import { existsSync, readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { repository, root } from '../../../docs/.vitepress/links.ts'
 import { entries } from '../../../docs/.vitepress/reference.ts'
 import { inForm } from '../../form.ts'
-import { launch } from '../../inspector/page/scene.ts'
+import { axe, type Browser, launch, type Page } from '../../inspector/page/scene.ts'
 import { base, build, built, host, type Site } from './site.ts'
-
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
 let pages: ReadonlyMap<string, string>
 let browser: Browser

@@ -13,7 +13,7 @@ const folder = join(root, 'docs/.vitepress/dist')
 
 /** Builds the site. VitePress fails for a link to a page that does not exist. */
 export function build(): void {
-  execFileSync(join(root, 'node_modules/.bin/vitepress'), ['build', 'docs'], {
+  execFileSync(join(root, 'docs/node_modules/.bin/vitepress'), ['build', 'docs'], {
     cwd: root,
     env: { ...process.env, DOCS_BASE: base },
     encoding: 'utf8',

@@ -1,13 +1,8 @@
 import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { deliver, message } from 'fleethook/testing'
-import type { Browser } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { freePort } from '../../conformance/spawn.ts'
-import { hostile, launch, openScene, openTab, type Scene, type Tab, webhookSecret } from './scene.ts'
-
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+import { axe, type Browser, hostile, launch, openScene, openTab, type Scene, type Tab, webhookSecret } from './scene.ts'
 
 let browser: Browser
 let scene: Scene

@@ -1,4 +1,5 @@
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createReceiver, type Receiver, vehicles } from 'fleethook'
@@ -8,6 +9,12 @@ import { serve } from 'fleethook/node'
 import { deliver, message } from 'fleethook/testing'
 import { Hono } from 'hono'
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
+
+/* The site is tested in the same browser, from a folder that does not find these packages. */
+export type { Browser, Page }
+
+/** The script of axe, which finds what some people cannot use. */
+export const axe: string = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
 export const secret = 'an-operator-of-the-tests'
 export const webhookSecret = 'the-webhook'

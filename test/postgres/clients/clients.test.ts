@@ -7,10 +7,10 @@ import type { PostgresClient, PostgresInbox } from 'fleethook/inbox/postgres'
 import { Kysely, PostgresDialect, type Transaction } from 'kysely'
 import postgres from 'postgres'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { form } from '../form.ts'
-import { hasPostgres } from '../once/servers.ts'
+import { form } from '../../form.ts'
+import { hasPostgres } from '../../once/servers.ts'
 import { type PrismaTransaction, prismaOn } from './prisma.ts'
-import { post, receiverOn, sceneOfFile, tablesOf } from './scene.ts'
+import { post, receiverOn, sceneOfFile, tablesOf } from '../scene.ts'
 
 describe.skipIf(!hasPostgres)('clients', () => {
   const scene = sceneOfFile(async ({ pool }) => {
