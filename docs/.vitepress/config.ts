@@ -65,6 +65,7 @@ const sidebar: Group[] = [
   {
     text: 'Why',
     items: [
+      { text: 'Proof', link: '/proof' },
       { text: 'Benchmarks', link: '/benchmarks/' },
       { text: 'Architecture', link: '/architecture' },
       { text: 'The words we use', link: '/project/context' },

@@ -1,7 +1,7 @@
 import { globSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 
-const page = readFileSync('docs/figures/promises.md', 'utf8')
+const page = readFileSync('docs/proof.md', 'utf8')
 
 /** The words of a sentence, without marks. */
 const words = (text: string): string => text.toLowerCase().replaceAll(/[^a-z0-9]+/g, ' ').trim() // prettier-ignore
