@@ -34,7 +34,9 @@ function newestNotes(): string {
 function pack(): void {
   run('npm', 'run', '--silent', 'validate', '--', 'build', 'sbom')
   mkdirSync('release', { recursive: true })
+  run('node', 'scripts/readme.ts', 'absolute')
   run('npm', 'pack', '--ignore-scripts', '--pack-destination', 'release')
+  run('node', 'scripts/readme.ts', 'relative')
   copyFileSync('dist/sbom.cdx.json', 'release/sbom.cdx.json')
   run('node', 'scripts/runtimes.ts')
   copyFileSync(

@@ -76,9 +76,11 @@ const sidebar: Group[] = [
   },
 ]
 
-/** The file of a page while it is rendered, from the root of the repository. */
-const fileOf = ({ realPath, path }: { readonly realPath?: string; readonly path: string }): string =>
-  relative(root, realPath ?? path).replaceAll('\\', '/')
+/** The file whose links a page has while it is rendered, from the root of the repository. The first page shows parts of README.md. */
+function fileOf({ realPath, path }: { readonly realPath?: string; readonly path: string }): string {
+  const file = relative(root, realPath ?? path).replaceAll('\\', '/')
+  return file === 'docs/index.md' ? 'README.md' : file
+}
 
 const markdown: MarkdownOptions = {
   theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },

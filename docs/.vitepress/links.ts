@@ -12,7 +12,6 @@ const manifest: { readonly repository: { readonly url: string } } = JSON.parse(
 /** The address of the repository, with the owner of `package.json`. */
 export const repository: string = manifest.repository.url.replace(/^git\+/, '').replace(/\.git$/, '')
 
-const raw = `${repository.replace('github.com', 'raw.githubusercontent.com')}/main/`
 const [owner = '', name = ''] = repository.split('/').slice(-2)
 
 /** The address of the site, by which pages link to what is only there: the reference and the playground. */
@@ -43,10 +42,9 @@ export function linkOnSite(from: string, link: string): string {
   return `${repository}/${isFolder ? 'tree' : 'blob'}/main/${path.replace(/\/$/, '')}${hash}`
 }
 
-/** An image in the file `from`: those of the repository become part of the site. */
+/** An image in the file `from`. Images of README.md are shown on the first page of docs/. */
 export function imageOnSite(from: string, source: string): string {
-  if (!source.startsWith(raw)) return source
-  return relative(dirname(from), source.slice(raw.length))
+  return from === 'README.md' ? relative('docs', source) : source
 }
 
 /** The anchor of a heading, as GitHub makes it. */
