@@ -50,7 +50,11 @@ export async function readGiven(
     return body.charCodeAt(0) === gzipMagic ? gzipAsText : { text: body }
   }
   const isBuffer = body instanceof ArrayBuffer
-  if (!isBuffer && !ArrayBuffer.isView(body)) return { value: body }
+  if (!isBuffer && !ArrayBuffer.isView(body)) {
+    // Body parsers of older hosts make an empty object of an empty body, and of one with a Content-Type that they do not know.
+    const isNothing = typeof body === 'object' && !Array.isArray(body) && Object.keys(body).length === 0
+    return isNothing ? nothingGiven : { value: body }
+  }
   const gzip = isGzip(contentEncoding)
   if (gzip === undefined) return { error: 'encoding_unsupported' }
   if (body.byteLength > limitBytes) return tooLarge(limitBytes)

@@ -246,7 +246,7 @@ describe('the address and the key', () => {
       code: 'unreachable',
       hint: 'Is SERVICE_URL right, and can this machine reach it?',
     })
-    expect(message).toMatch(/^GET \/api\/business\/webhook: no answer/)
+    expect(message).toMatch(/^GET \/api\/business\/webhook: no answer from http:\/\/127\.0\.0\.1:9, /)
   })
 })
 

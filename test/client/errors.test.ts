@@ -134,7 +134,7 @@ test('the client follows no redirection with the key', async () => {
   expect(seen).toEqual(['manual'])
 })
 
-test('`unreachable` names the reason that the platform gives', async () => {
+test('`unreachable` names the address and the reason that the platform gives, and never the key', async () => {
   const refused = new TypeError('fetch failed', { cause: Object.assign(new Error('x'), { code: 'ECONNREFUSED' }) })
   for (const [thrown, said] of [
     [refused, 'ECONNREFUSED'],
@@ -144,7 +144,8 @@ test('`unreachable` names the reason that the platform gives', async () => {
     const { client } = stub(() => Promise.reject(thrown), once)
     const error = await rejection(client.products())
     expect(error).toMatchObject({ code: 'unreachable', cause: thrown })
-    expect(String(error)).toContain(said)
+    expect(String(error)).toContain(`GET /api/business/products: no answer from ${baseUrl}, ${said}.`)
+    expect(String(error)).not.toContain(apiKey)
   }
 })
 

@@ -53,6 +53,21 @@ describe('a client of a service with a host for each region', () => {
     ])
   })
 
+  test('names the host that gave no answer', async () => {
+    const client = createClient({
+      baseUrl: { na: 'https://na.service.example', eu: 'https://eu.service.example/v1/' },
+      apiKey,
+      log: remember(),
+      retry: { attempts: 1 },
+      fetch: (url) => {
+        if (!url.endsWith('/products')) throw new Error('no route')
+        return Response.json({ response: shared })
+      },
+    })
+    const message = expect.stringContaining('no answer from https://eu.service.example/v1, no route.')
+    await expect(client.config(european).get()).rejects.toMatchObject({ code: 'unreachable', message })
+  })
+
   test('asks what concerns the business at the first one', async () => {
     const { client, lines } = regional()
     await client.products()

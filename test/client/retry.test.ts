@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { readRetryAfter } from '../../src/base/retry-after.ts'
-import { json, refusal, rejection, stub, vin } from './stub.ts'
+import { baseUrl, json, refusal, rejection, stub, vin } from './stub.ts'
 
 const retry = { attempts: 3, minMs: 100, maxMs: 60_000 }
 const busy = refusal(503, 'unavailable')
@@ -133,7 +133,11 @@ describe('time limits', () => {
     )
     const error = rejection(client.products())
     await clock.advance(2_500)
-    expect(await error).toMatchObject({ code: 'timeout', status: undefined })
+    expect(await error).toMatchObject({
+      code: 'timeout',
+      status: undefined,
+      message: `GET /api/business/products: no answer from ${baseUrl} within 1000 ms.`,
+    })
     expect(asked).toHaveLength(2)
     expect(signals.map(({ aborted }) => aborted)).toEqual([true, true])
   })

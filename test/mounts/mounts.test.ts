@@ -112,6 +112,16 @@ describe('in an Express app', { timeout: 180_000 }, () => {
       said: { error: 'body_empty', hint: expect.stringContaining('Let it parse every type') },
     },
     {
+      when: 'what to change when an older body parser made an empty object of a body',
+      app: ({ accept }: Receiver) =>
+        express().post('/telemetry', async ({ headers }, response) => {
+          const { status, body } = await accept({ headers, body: {} })
+          response.status(status).send(body)
+        }),
+      sent: { method: 'POST', headers: { authorization }, body: new TextEncoder().encode(state) },
+      said: { error: 'body_empty', hint: expect.stringContaining('Let it parse every type') },
+    },
+    {
       when: 'where to look when the path is there twice',
       app: ({ fetch }: Receiver) => express().use('/telemetry', getRequestListener(fetch)),
       path: '/telemetry/telemetry',

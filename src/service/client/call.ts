@@ -18,14 +18,12 @@ export function createCall(connection: Connection): Call {
 
   return async (request, read) => {
     const { signal } = request
-    const onTimeout = (): Error =>
-      new ServiceError('timeout', `${nameOf(request)}: no answer within ${timeoutMs} ms.`, {
-        hint: 'Raise `timeoutMs`, or try again later.',
-      })
+    const sent: Sent = { to: undefined }
+    const onTimeout = (): Error => timedOut(request, sent, timeoutMs, 'Raise `timeoutMs`, or try again later.')
     for (let attempt = 1; ; attempt += 1) {
       try {
         return await withDeadline({ clock, ms: timeoutMs, signal, onTimeout }, (given) =>
-          sendOnce(connection, request, given, read),
+          sendOnce(connection, request, given, read, sent),
         )
       } catch (error) {
         const { doneCode } = request
@@ -78,23 +76,35 @@ export function withDeadline<T>(deadline: Deadline, run: (signal: AbortSignal) =
   })
 }
 
+/** Where a request was sent. It has no credentials: `baseUrl` may have none. `undefined`: its region is not known yet. */
+export interface Sent {
+  to: string | undefined
+}
+
+const from = ({ to }: Sent): string => (to === undefined ? '' : ` from ${to}`)
+
+export function timedOut(request: ServiceRequest, sent: Sent, ms: number, hint?: string): ServiceError {
+  return new ServiceError('timeout', `${nameOf(request)}: no answer${from(sent)} within ${ms} ms.`, { hint })
+}
+
 /** Sends a request once. Resolves to what `read` returns for a 2xx, and rejects with a `ServiceError` for all else. */
 export async function sendOnce<T>(
   connection: Connection,
   request: ServiceRequest,
   signal: AbortSignal,
   read: (answer: Response) => T | Promise<T>,
+  sent: Sent,
 ): Promise<T> {
   const init = initOf(connection, request, signal)
   try {
-    const address = await connection.addressOf(request.path)
-    const answer = await connection.fetch(urlOf(address, request), init)
+    sent.to = await connection.addressOf(request.path)
+    const answer = await connection.fetch(urlOf(sent.to, request), init)
     if (!answer.ok) throw await refusalOf(answer, request, connection)
     return await read(answer)
   } catch (error) {
     if (error instanceof ServiceError) throw error
     if (signal.aborted) throw signal.reason
-    throw new ServiceError('unreachable', `${nameOf(request)}: no answer, ${reasonOf(error)}.`, {
+    throw new ServiceError('unreachable', `${nameOf(request)}: no answer${from(sent)}, ${reasonOf(error)}.`, {
       hint: 'Is `baseUrl` right, and can this machine reach it?',
       cause: error,
     })

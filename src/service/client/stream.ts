@@ -6,7 +6,7 @@ import type { FieldCatalogue } from '../../events/fields.ts'
 import type { Source } from '../../receiver/interface.ts'
 import type { Normalizer } from '../../wire/normalizer.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
-import { get, isTransient, segment, sendOnce, withDeadline } from './call.ts'
+import { get, isTransient, segment, type Sent, sendOnce, timedOut, withDeadline } from './call.ts'
 import { type Connection, nameOf, type ServiceRequest } from './connection.ts'
 import { type Fed, feedMessages } from './feed.ts'
 import { ServiceError } from './service-error.ts'
@@ -111,9 +111,10 @@ export function createStream<Fields extends FieldCatalogue>(
 
   /** Opens one connection. Resolves to `undefined` when there is nothing to stream. */
   function open(signal: AbortSignal | undefined): Promise<ReadableStream<Uint8Array> | undefined> {
-    const onTimeout = (): Error => new ServiceError('timeout', `${nameOf(request)}: no answer within ${timeoutMs} ms.`)
+    const sent: Sent = { to: undefined }
+    const onTimeout = (): Error => timedOut(request, sent, timeoutMs)
     return withDeadline({ clock, ms: timeoutMs, signal, onTimeout }, (given) =>
-      sendOnce(connection, request, given, (answer) => bodyOf(answer, request)),
+      sendOnce(connection, request, given, (answer) => bodyOf(answer, request), sent),
     )
   }
 
