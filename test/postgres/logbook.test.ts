@@ -123,16 +123,17 @@ const panelsOf =
   'each panel of the dashboard has rows of simulated vehicles, with the columns that its kind needs, as the user that only reads'
 test.skipIf(!hasPostgres)(panelsOf, async () => {
   await using scene = await startScene()
-  // Before the tables, as in compose.yaml.
-  await scene.pool.query(read('grafana/reader.sql'))
-  await prepare(scene)
+  await prepare(scene, "it's-a-password")
+  const { rows: given } = await scene.pool.query("SELECT rolpassword FROM pg_authid WHERE rolname = 'logbook_reader'")
+  expect(given[0]?.rolpassword).toMatch(/^SCRAM/)
+  await scene.pool.query('CREATE TABLE of_the_business (n int)')
   await using server = await start(scene)
   const send = ['send', '--url', server.url, '--count', '20000', '--rate', '5000']
   expect(await command(send, { WEBHOOK_SECRET: secret })).toMatchObject({ status: 0 })
   await vi.waitFor(async () => expect(await rows(scene, 'logbook')).not.toHaveLength(0), { timeout: 60_000 })
   await vi.waitFor(async () => expect(await rows(scene, 'charging_costs')).not.toHaveLength(0), { timeout: 60_000 })
   await server.stop('SIGTERM')
-  const reader = scene.newPool(1, scene.server.port, 'postgres', { user: 'reader' })
+  const reader = scene.newPool(1, scene.server.port, 'postgres', { user: 'logbook_reader' })
   // So that the last hour is today.
   await reader.query(`SET TIME ZONE ${12 - new Date().getUTCHours()}`)
   for (const { fieldConfig, targets, title, type } of JSON.parse(read('grafana/dashboards/fleet.json')).panels)
@@ -147,6 +148,7 @@ test.skipIf(!hasPostgres)(panelsOf, async () => {
       if (type === 'table') expect(Object.values(kinds)).not.toContain(undefined)
     }
   await expect(reader.query('DELETE FROM trips')).rejects.toThrow('permission denied')
+  await expect(reader.query('SELECT FROM of_the_business')).rejects.toThrow('permission denied')
   await expect(reader.query('SELECT FROM fleethook.waiting')).rejects.toThrow('permission denied')
 })
 
@@ -164,15 +166,23 @@ test('the dashboard, its datasource and the services of Compose name each other,
   for (const [file, place] of [
     ['./grafana/provisioning', '/etc/grafana/provisioning'],
     ['./grafana/dashboards', providers[0].options.path],
-    ['./grafana/reader.sql', '/docker-entrypoint-initdb.d/reader.sql'],
   ])
     expect(mounted).toContain(`${file}:${place}:ro`)
   expect(services.grafana.environment).toMatchObject({
     GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH: `${providers[0].options.path}/fleet.json`,
   })
   const [{ url, user, secureJsonData, jsonData }] = datasources
-  expect(read('grafana/reader.sql')).toContain(`CREATE ROLE ${user} LOGIN PASSWORD '${secureJsonData.password}'`)
-  expect(services.receiver.environment['DATABASE_URL']).toContain(`@${url}/${jsonData.database}`)
+  expect(read('grafana/reader.sql')).toContain(`CREATE ROLE ${user} LOGIN`)
+  // Grafana reads them from its environment, and Compose from `.env`.
+  const given = [url, secureJsonData.password, jsonData.database, jsonData.sslmode]
+  expect(given).toEqual(['$READER_HOST', '$READER_SECRET', '$READER_DATABASE', '$READER_SSLMODE'])
+  const { environment } = services.grafana
+  const example = read('.env.example')
+  for (const [, name = '', otherwise = ''] of example.matchAll(/^(READER_\w+)=(.*)$/gm))
+    expect(environment[name]).toBe(otherwise === '' ? `\${${name}:?is not set}` : `\${${name}:-${otherwise}}`)
+  expect(Object.keys(environment).filter((name) => name.startsWith('READER_'))).toHaveLength(4)
+  const [, host, database] = /^READER_HOST=(.*)[^]*^READER_DATABASE=(.*)$/m.exec(example) ?? []
+  expect(services.receiver.environment['DATABASE_URL']).toContain(`@${host}/${database}`)
 })
 
 /** What Grafana makes of a query before it asks it: for the last six hours. */
@@ -203,12 +213,12 @@ const envFor = ({ server }: Scene): Record<string, string> => ({
 })
 
 /** Creates the tables, as the README says. */
-async function prepare(scene: Scene): Promise<void> {
-  const env = { ...process.env, ...envFor(scene) }
+async function prepare(scene: Scene, password = ''): Promise<void> {
+  const env = { ...process.env, ...envFor(scene), READER_SECRET: password }
   expect(await command(['postgres', 'schema', '--apply'], envFor(scene))).toMatchObject({ status: 0 })
   for (const _ of ['first', 'again'])
     expect(execFileSync(process.execPath, [...onSources, 'migrate.ts'], { cwd: template, env, encoding: 'utf8' })).toBe(
-      'The tables are ready.\n',
+      `The tables are ready.\n${password === '' ? '' : 'Grafana reads as logbook_reader.\n'}`,
     )
 }
 
