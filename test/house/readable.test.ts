@@ -1,0 +1,94 @@
+// What somebody feels who reads the code: how long a thought is, how many functions and fields he keeps in mind. How many files he opens is in test/runtimes/path.test.ts.
+import { readFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import { exceptions, type Measure } from './exceptions.ts'
+import { type Measured, measuresOf } from './measures.ts'
+import { filesUnder, root } from './project.ts'
+
+/** The most, in code that ships and in everything else. */
+const most: Readonly<Record<Measure, { readonly code: number; readonly tests: number }>> = {
+  lines: { code: 60, tests: 80 },
+  functions: { code: 15, tests: 15 },
+  fields: { code: 15, tests: 15 },
+}
+
+/** The names that the interface of inboxes has, for who reads all of it. To become 35. */
+const mostNames = 55
+
+const isCode = (name: string): boolean => /^(src|adapters)\//.test(name)
+const limitOf = (measure: Measure, name: string): number => most[measure][isCode(name) ? 'code' : 'tests']
+
+/** The largest of each name: constructors and callbacks share theirs. */
+function largest(all: readonly Measured[], measure: Measure): ReadonlyMap<string, number> {
+  const found = new Map<string, number>()
+  for (const each of all)
+    if (each[measure] > limitOf(measure, each.name))
+      found.set(each.name, Math.max(found.get(each.name) ?? 0, each[measure]))
+  return found
+}
+
+const sources = ['src', 'adapters', 'test', 'bench', 'scripts'].flatMap(filesUnder)
+const all = sources
+  .filter((path) => /\.tsx?$/.test(path) && !/\.d\.ts$|generated/.test(path))
+  .flatMap((path) => measuresOf(path, readFileSync(root + path, 'utf8')))
+
+describe.each(Object.keys(most) as readonly Measure[])('the %s of a function or class', (measure) => {
+  const over = largest(all, measure)
+  const known = new Map(exceptions[measure])
+
+  test('are at most what one can follow, but for the named ones, which only shrink', () => {
+    const grown = [...over].filter(([name, count]) => count > (known.get(name) ?? 0))
+    expect(
+      grown.map(
+        ([name, count]) => `${name} has ${count} ${measure}, at most ${known.get(name) ?? limitOf(measure, name)}`,
+      ),
+    ).toEqual([])
+  })
+
+  test('no named one is left that is within the limit: take it out of test/house/exceptions.ts', () => {
+    expect([...known.keys()].filter((name) => !over.has(name))).toEqual([])
+  })
+})
+
+test('the interface of inboxes has few names', () => {
+  const text = readFileSync(`${root}src/inbox/inbox.ts`, 'utf8')
+  const names = ['Inbox', 'InboxSettings', 'InboxFactory'].flatMap((name) => {
+    const [, body = ''] = new RegExp(`export interface ${name} \\{\\n([^]*?)\\n\\}`).exec(text) ?? []
+    return [...body.matchAll(/^ {2}(?:readonly )?(\w+)\??[:(]/gm)].map(([, member = '']) => member)
+  })
+  expect(names.length).toBeGreaterThan(30)
+  expect(names.length).toBeLessThanOrEqual(mostNames)
+})
+
+test('control: a long function, many functions and many fields are found', () => {
+  const lines = Array.from({ length: 70 }, (_, index) => `  const f${index} = (): number => ${index}`).join('\n')
+  const fields = Array.from({ length: 16 }, (_, index) => `  f${index} = ${index}`).join('\n')
+  const text = `export function long(): void {\n${lines}\n}\nexport class Wide {\n${fields}\n}\n`
+  const found = measuresOf('src/core/a.ts', text)
+  expect(found.find(({ name }) => name === 'src/core/a.ts#long')).toMatchObject({ lines: 72, functions: 70 })
+  expect(found.find(({ name }) => name === 'src/core/a.ts#Wide')).toMatchObject({ fields: 16 })
+})
+
+describe('the formatter has its way', () => {
+  const ignoring = /prettier-ignore/
+  /** What is a table of data begins as a list or an object, also as the cases of `test.each`. */
+  const isTable = (next: string): boolean => /(?:=|:|each(?:<.*>)?\(|=>) [[{(]|each\(\[|^\s*[[{]|^\| /.test(next)
+  const unformatted = (path: string): readonly string[] => {
+    const lines = readFileSync(root + path, 'utf8').split('\n')
+    return lines.flatMap((line, index) => {
+      if (!ignoring.test(line)) return []
+      const alone = /^\s*(?:\/\/|\{\/\*|\/\*|<!--) prettier-ignore/.test(line)
+      return alone && isTable(lines[index + 1] ?? '') ? [] : [`${path}:${index + 1}`]
+    })
+  }
+  const files = [...sources, ...filesUnder('examples')].filter(
+    (path) => /\.(tsx?|mjs|js)$/.test(path) && path !== 'test/house/readable.test.ts',
+  )
+
+  test('no code is kept from it, only tables of data', () => {
+    const found = files.flatMap(unformatted)
+    expect(found.length).toBeLessThanOrEqual(mostUnformatted)
+  })
+})
+/** To become 0. */
+const mostUnformatted = 300
