@@ -46,6 +46,7 @@ function init(command: Command, template: string, dir: string): void {
     console.log(`\nThis fleethook is from ${origin}. A registry may not have it, so install it from there:`)
   const cd = where === '.' ? '' : `cd ${inShell(where)} && `
   console.log(`\n  ${cd}${nextCommands(chosen, packageVersion(), origin).join('\n  ')}\n`)
+  console.log(`For a coding agent, AGENTS.md names the skill: ${skill}\n`)
 }
 
 function done({ title, environmentFile, variables }: Template, where: string): string {
@@ -79,6 +80,15 @@ interface Variable {
 
 const examples = join(packageRoot, 'examples')
 
+/** What a coding agent reads, in a project that has installed this package. */
+export const skill = 'node_modules/fleethook/docs/skills/fleethook/SKILL.md'
+
+/** Agents look for this file. The rules are in the skill, which each release brings up to date. */
+const forAgents = `This receiver is written with fleethook. Before you change it, read ${skill}: most mistakes here run, and are wrong in silence.
+Guides are in node_modules/fleethook/dist/docs, and complete programs with their tests in node_modules/fleethook/examples.
+When you are done, run the tests, and \`npx fleethook send --format all\` against the receiver.
+`
+
 export function templateNames(): readonly string[] {
   return readdirSync(examples)
     .filter((name) => existsSync(join(examples, name, 'package.json')))
@@ -103,6 +113,7 @@ export function readTemplate(name: string): Template {
   }
   const environmentFile = files.has('.dev.vars.example') ? '.dev.vars' : '.env'
   files.set('.gitignore', ignored(files, environmentFile))
+  files.set('AGENTS.md', forAgents)
   const title = /^# (.+)$/m.exec(files.get('README.md') ?? '')?.[1] ?? name
   return { name, title, files, environmentFile, variables: variablesOf(files.get(`${environmentFile}.example`) ?? '') }
 }

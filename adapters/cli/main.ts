@@ -82,6 +82,7 @@ const program = new Command('fleethook')
   .version(packageVersion(), '-v, --version', 'print the version')
   .helpOption('-h, --help', 'print help, also about one command: fleethook <command> --help')
   .helpCommand(false)
+  .addHelpText('after', '\nFor a coding agent, the skill: node_modules/fleethook/docs/skills/fleethook/SKILL.md\n')
   .showSuggestionAfterError()
   .exitOverride()
   // Descriptions are wrapped in narrow terminals too. Commander gives up on columns of less than 40 characters.

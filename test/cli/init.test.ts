@@ -65,6 +65,11 @@ describe('fleethook init', () => {
       expect(readFileSync(join(folder, '.gitignore'), 'utf8')).toBe(
         readFileSync(join('examples', name, '.gitignore'), 'utf8'),
       )
+      const agents = readFileSync(join(folder, 'AGENTS.md'), 'utf8')
+      expect(agents.trimEnd().split('\n')).toHaveLength(3)
+      const named = /node_modules\/fleethook\/(\S+\/SKILL\.md)/
+      expect(existsSync(named.exec(agents)?.[1] ?? '')).toBe(true)
+      expect(stdout.trimEnd().split('\n').at(-1)).toMatch(named)
       expect(readFileSync(join(folder, 'README.md'), 'utf8')).toMatch(/^# \w.+\n[^]*```sh\n(?![^]*^cp )/)
     },
   )
