@@ -65,8 +65,11 @@ const kinds = [
   ...['benchmarks/index.html', 'decisions/0004-answers.html', 'figures/power-cut.html', 'project/context.html'],
 ]
 
-/** The dark colors are the same on every page of a kind, so only the long form looks at all pages. */
-const isInDark = inForm({ full: (file: string) => kinds.includes(file), long: () => true })
+const isOfEachKind = (file: string): boolean => kinds.includes(file)
+
+/** Each change looks for faults on a page of each kind, and each night on all. The dark colors are the same on every page of a kind. */
+const isRead = inForm({ real: isOfEachKind, full: () => true })
+const isInDark = inForm({ full: isOfEachKind, long: () => true })
 
 /** Tabs at the same time. Each shows one page after another. */
 const tabs = 2
@@ -76,7 +79,7 @@ async function faultsOf(page: Page, file: string): Promise<readonly string[]> {
   await page.goto(`${site.url}${file}`)
   // The scripts of the page name this button.
   await page.locator('.VPSwitchAppearance:not([title=""])').first().waitFor({ state: 'attached' })
-  await page.evaluate(axe)
+  if (isRead(file)) await page.evaluate(axe)
   const found = async (rules: string): Promise<readonly string[]> => {
     const violations = await page.evaluate<readonly { id: string; impact: string; nodes: { html: string }[] }[]>(
       `axe.run({ resultTypes: ["violations"], ${rules} }).then(({ violations }) => violations)`,
@@ -85,7 +88,7 @@ async function faultsOf(page: Page, file: string): Promise<readonly string[]> {
       .filter(({ impact }) => impact === 'serious' || impact === 'critical')
       .map(({ id, nodes }) => `${id} ${nodes[0]?.html.slice(0, 200)}`)
   }
-  const light = await found('')
+  const light = isRead(file) ? await found('') : []
   if (isInDark(file)) await page.evaluate(() => document.documentElement.classList.add('dark'))
   const dark = isInDark(file) ? await found('runOnly: ["color-contrast"]') : []
   await page.setViewportSize({ width: 390, height: 844 })
