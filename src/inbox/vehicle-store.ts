@@ -4,7 +4,7 @@ export interface StoredVehicle {
   readonly vin: string
   /** The `seq` of the newest message that is in it. See `seqOf`. */
   readonly seq: number
-  /** When that message was received, in milliseconds since the epoch. `-Infinity`: no message is in it. */
+  /** When its newest message was received, in milliseconds since the epoch: what `forgetUnseen` compares. `-Infinity`: it has none. */
   readonly seenMs: number
   /** About the room that it takes in memory. */
   readonly bytes: number

@@ -2,6 +2,7 @@ import { FleethookError } from '../base/errors.ts'
 import type { Core } from '../core/core.ts'
 import type { FleetEvent, WireTopic } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
+import { originOf } from '../events/origin.ts'
 import { readinessOf } from '../http/answers.ts'
 import type { Erased } from '../inbox/inbox.ts'
 import { laneOf, vinOf } from '../inbox/receipts.ts'
@@ -149,4 +150,4 @@ function withEvents(messages: Messages): KeptMessages {
 }
 
 const isOfWire = (event: FleetEvent | MalformedBody): event is Extract<FleetEvent, { readonly topic: WireTopic }> =>
-  event.topic !== 'timer' && event.topic !== 'gap' && event.topic !== 'unknown' && event.topic !== 'malformed'
+  originOf(event) === 'vehicle' && event.topic !== 'unknown' && event.topic !== 'malformed'

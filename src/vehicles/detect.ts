@@ -1,4 +1,5 @@
 import type { FleetEvent } from '../events/event.ts'
+import { originOf } from '../events/origin.ts'
 import { driftMs } from '../inbox/delivery-id.ts'
 import { traced } from './begin.ts'
 import { arrivedMs } from './clock.ts'
@@ -37,7 +38,7 @@ export function advance(
   const { event, seq, gapTo } = arrival
   const after = traced(found.after, edges.traces, (_, slot) => found.after.time(slot, 1) === found.after.seq)
   const isTimer = event.topic === 'timer'
-  const isSent = !isTimer && event.topic !== 'gap'
+  const isSent = originOf(event) === 'vehicle'
   // The clocks of two receivers differ.
   const nowMs = Math.max(arrivedMs(event, seq), before.seenMs)
   const sentMs = credibleMs(found.sentMs, nowMs)

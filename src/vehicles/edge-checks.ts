@@ -40,13 +40,31 @@ function checkHappened(name: string, happened: unknown): void {
   throw wrong(name, 'happened at no valid time', '`happened.at` is a Date.')
 }
 
+/** A record as JSON. */
+function textOf(name: string, memory: object): string {
+  try {
+    return JSON.stringify(memory)
+  } catch {
+    throw wrong(
+      name,
+      'remembers a record that JSON cannot write',
+      'It has texts, numbers, true, false, null, lists and records.',
+    )
+  }
+}
+
 function checkMemory(name: string, memory: unknown): void {
   if (typeof memory === 'string' && memory.length > longestMemory)
     throw wrong(name, `remembers ${memory.length} characters of a vehicle`, `At most ${longestMemory} are stored.`)
   const isStorable =
     memory === undefined || memory === null || typeof memory === 'boolean' || typeof memory === 'string'
   if (isStorable || Number.isFinite(memory)) return
-  throw wrong(name, `remembers ${kindOf(memory)}`, '`memory` is a text, a finite number, true, false or null.')
+  if (isObject(memory)) return checkMemory(name, textOf(name, memory))
+  throw wrong(
+    name,
+    `remembers ${kindOf(memory)}`,
+    '`memory` is a text, a finite number, true, false, a record or null.',
+  )
 }
 
 /** Throws `handler_invalid` for a timer whose times are none. */

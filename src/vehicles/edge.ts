@@ -133,14 +133,45 @@ export interface EpisodeOccurrence extends Occurrence {
   readonly missing: readonly string[]
 }
 
-/** What an edge remembers per vehicle, under its name. Small: it is stored with the vehicle. */
-export type EdgeMemory = boolean | number | string | null
+/** What an edge remembers per vehicle, under its name. Small: it is stored with the vehicle, as JSON. */
+export type EdgeMemory = boolean | number | string | null | EdgeRecord
 
-/** How the memory of an edge begins that has happened, and whose conditions are about values that are uncertain. */
-export const waitingMark = 'waits:'
+/** What an edge made of another one remembers. */
+export interface EdgeRecord {
+  /** What the other one remembers. */
+  readonly inner?: EdgeMemory | undefined
+  readonly [name: string]: unknown
+}
 
-export const isWaiting = (memory: EdgeMemory | undefined): memory is string =>
-  typeof memory === 'string' && memory.startsWith(waitingMark)
+/** Of an edge that has happened, and whose conditions are about values that are uncertain. */
+export interface WaitingMemory extends EdgeRecord {
+  /** The names of the conditions. */
+  readonly waits: string
+  /** What has happened and is not told yet, as JSON keeps it. */
+  readonly happened: readonly unknown[]
+}
+
+/** How such a memory began in an earlier version, which kept it as a text. */
+const earlierMark = 'waits:'
+
+/** Whether an edge has happened and is not told yet. */
+export function isWaiting(memory: EdgeMemory | undefined): boolean {
+  if (typeof memory === 'string') return memory.startsWith(earlierMark)
+  return typeof memory === 'object' && memory !== null && ('waits' in memory || isWaiting(memory.inner))
+}
+
+/** What an edge with these conditions has found and not told yet. `undefined`: nothing. */
+export function waitingFor(memory: EdgeMemory | undefined, names: string): WaitingMemory | undefined {
+  if (typeof memory === 'string') {
+    const mark = `${earlierMark}${names}:`
+    if (!memory.startsWith(mark)) return undefined
+    const kept: { readonly memory?: EdgeMemory; readonly happened?: unknown } = JSON.parse(memory.slice(mark.length))
+    return { waits: names, inner: kept.memory, happened: [kept.happened ?? []].flat() }
+  }
+  if (typeof memory !== 'object' || memory === null || memory['waits'] !== names) return undefined
+  const { inner, happened } = memory
+  return { waits: names, inner, happened: Array.isArray(happened) ? happened : [] }
+}
 
 /** What an edge waits for. It is stored with the vehicle. Times are in milliseconds since the epoch. */
 export interface EdgeTimer {

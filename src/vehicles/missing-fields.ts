@@ -33,7 +33,7 @@ export class FieldCensus {
     const fields = [...this.#fields]
     for (const state of states) {
       const sinceMs = knownSince(state)
-      const isHeard = state.seenMs >= this.#nowMs - dayMs
+      const isHeard = state.receivedMs >= this.#nowMs - dayMs
       const isKnown = sinceMs <= this.#nowMs - dayMs
       if (isHeard) this.#heard += 1
       this.#sinceMs = Math.min(this.#sinceMs, sinceMs)

@@ -3,6 +3,7 @@ import { firstPage, pagesOf } from '../base/pages.ts'
 import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
+import { originOf } from '../events/origin.ts'
 import { seqOf } from '../inbox/delivery-id.ts'
 import type { Claim, InboxMessage } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
@@ -162,15 +163,14 @@ export class VehicleStates {
         ? new Step(undefined, noMoment, undefined, undefined, this.#uncertain.record(event, seq))
         : undefined
     if (event.topic === 'gap') this.#uncertain.come(event, seq)
-    const isTimer = event.topic === 'timer'
     // The vehicle was forgotten.
-    if (isTimer && state.seq < 0) {
+    if (event.topic === 'timer' && state.seq < 0) {
       this.timers.set(event.vin, undefined, true)
       return undefined
     }
     const { after, found, happened, gapTo } = this.#advance(state, event, seq)
     // The message of a timer may be missing in a gap, too.
-    this.timers.set(state.vin, after.dueMs, isTimer || event.topic === 'gap', isFollowed)
+    this.timers.set(state.vin, after.dueMs, originOf(event) === 'receiver', isFollowed)
     for (const odd of found.odd) this.#oddSeen(odd)
     const behindMs = after.clock?.behindMs
     if (behindMs !== undefined || state.clock?.behindMs !== undefined) this.#clockRead(state.vin, behindMs)

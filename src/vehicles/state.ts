@@ -175,7 +175,7 @@ export type Timers = Readonly<Record<string, EdgeTimer>>
 /** What messages change of a state. */
 type StateParts = Omit<
   VehicleState,
-  'vin' | 'slots' | 'bytes' | 'dueMs' | 'wakeMs' | 'text' | 'time' | 'ahead' | 'with'
+  'vin' | 'slots' | 'bytes' | 'receivedMs' | 'dueMs' | 'wakeMs' | 'text' | 'time' | 'ahead' | 'with'
 >
 
 /** A state that nobody else has yet, so it may still change. */
@@ -192,8 +192,10 @@ export class VehicleState implements StoredVehicle {
   readonly slots: Slots
   /** The `seq` of the newest message that the state includes. */
   readonly seq: number
-  /** When that message was received, in milliseconds since the epoch. */
+  /** For stores, which forget a vehicle by it: when its newest message was received, in milliseconds since the epoch. */
   readonly seenMs: number
+  /** The vehicle itself, or the service of it, has said nothing yet. */
+  readonly isUnheard: boolean
   /** By slot: the last value. `undefined`: never reported. */
   readonly values: readonly (FieldValue | undefined)[]
   /**
@@ -234,6 +236,7 @@ export class VehicleState implements StoredVehicle {
     this.slots = slots
     this.seq = parts.seq
     this.seenMs = parts.seenMs
+    this.isUnheard = parts.isUnheard
     this.values = parts.values
     this.times = parts.times
     this.aheads = parts.aheads
@@ -255,6 +258,7 @@ export class VehicleState implements StoredVehicle {
     return new VehicleState(vin, slots, {
       seq: -1,
       seenMs: -Infinity,
+      isUnheard: true,
       values: nothing,
       times: nothing,
       aheads: undefined,
@@ -279,7 +283,7 @@ export class VehicleState implements StoredVehicle {
       return VehicleState.#read(row, slots)
     } catch {
       slots.leftOut('a stored state cannot be read')
-      return VehicleState.unknown(row.vin, slots).with({ seq: row.seq, seenMs: row.seenMs })
+      return VehicleState.unknown(row.vin, slots).with({ seq: row.seq, seenMs: row.seenMs, isUnheard: false })
     }
   }
 
@@ -308,6 +312,7 @@ export class VehicleState implements StoredVehicle {
     return new VehicleState(vin, slots, {
       seq,
       seenMs,
+      isUnheard: row.unheard === true,
       values,
       times,
       aheads: aheads.length === 0 ? undefined : aheads,
@@ -338,9 +343,15 @@ export class VehicleState implements StoredVehicle {
     for (const _ in this.doubts) bytes += 80
     for (const name in this.memory) {
       const remembered = this.memory[name]
-      bytes += typeof remembered === 'string' ? remembered.length + 40 : 40
+      const text = typeof remembered === 'object' ? JSON.stringify(remembered) : remembered
+      bytes += typeof text === 'string' ? text.length + 40 : 40
     }
     return bytes
+  }
+
+  /** When the newest message of the vehicle was received, in milliseconds since the epoch. `-Infinity`: none was. */
+  get receivedMs(): number {
+    return this.isUnheard ? -Infinity : this.seenMs
   }
 
   get dueMs(): number | undefined {
@@ -376,10 +387,11 @@ export class VehicleState implements StoredVehicle {
             ? known
             : [...known, invalidMs ?? null, base ?? null]
     }
-    const { link, memory, timers, lag, rules, gapTo, dueMs, newestMs, clock, doubts } = this
+    const { link, memory, timers, lag, rules, gapTo, dueMs, newestMs, clock, doubts, isUnheard } = this
     const row: StoredState = {
       due: dueMs,
       rules,
+      unheard: isUnheard ? true : undefined,
       fields,
       link: link && { ...link, stateMs: link.stateMs === neverSent ? null : link.stateMs },
       timers,
@@ -423,6 +435,8 @@ interface StoredState {
   readonly due?: number | undefined
   /** Comes next, for the same reason. */
   readonly rules?: string | undefined
+  /** Left out: the vehicle was heard. */
+  readonly unheard?: true | undefined
   readonly fields: Readonly<
     Record<
       string,
@@ -594,7 +608,7 @@ export interface Odd {
 export function applied(before: VehicleState, arrival: Arrival): Applied {
   const { event, seq, gapTo } = arrival
   // With Postgres, a message can be committed behind a newer one. The state after it is newer than the one before all the same.
-  const common = { seq: Math.max(before.seq + 1, seq), seenMs: event.receivedAt.getTime() }
+  const common = { seq: Math.max(before.seq + 1, seq), seenMs: event.receivedAt.getTime(), isUnheard: false }
   const own = (after: VehicleState, sentMs: number): Applied => ({
     after,
     sentMs,
@@ -706,7 +720,7 @@ class Draft implements Applied {
 
   constructor(
     before: VehicleState,
-    { seq, seenMs }: Pick<StateParts, 'seq' | 'seenMs'>,
+    { seq, seenMs, isUnheard }: Pick<StateParts, 'seq' | 'seenMs' | 'isUnheard'>,
     { sent, newestMs, memory }: Omit<ClockReading, 'isSetBack'>,
     gapTo: number,
   ) {
@@ -716,6 +730,7 @@ class Draft implements Applied {
     this.#after = new VehicleState(before.vin, before.slots, before)
     this.#after.seq = seq
     this.#after.seenMs = seenMs
+    this.#after.isUnheard = isUnheard
     this.#after.newestMs = newestMs
     this.#after.clock = memory
     this.#uncertainTo = Math.max(gapTo, before.gapTo)
@@ -1081,8 +1096,8 @@ export class Snapshot implements AnyVehicleView {
   }
 
   get seenAt(): Date | undefined {
-    const { seenMs } = this.#state
-    return Number.isFinite(seenMs) ? new Date(seenMs) : undefined
+    const { receivedMs } = this.#state
+    return Number.isFinite(receivedMs) ? new Date(receivedMs) : undefined
   }
 
   get moment(): Date {
@@ -1091,8 +1106,8 @@ export class Snapshot implements AnyVehicleView {
 
   /** When the vehicle sent its last message, by its own clock. To a second. */
   get heardMs(): number {
-    const { lag, seenMs } = this.#state
-    return lag === undefined ? seenMs : lag.atMs - lag.ms
+    const { lag, receivedMs } = this.#state
+    return lag === undefined ? receivedMs : lag.atMs - lag.ms
   }
 
   /** When `online` became false, by what the messages that say so say. */

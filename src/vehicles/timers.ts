@@ -1,5 +1,6 @@
 import { backgroundTimer, type Clock, type Timer } from '../base/clock.ts'
 import type { FleetEvent, TimerEvent } from '../events/event.ts'
+import { originOf } from '../events/origin.ts'
 import { driftMs, msOfSeq } from '../inbox/delivery-id.ts'
 import type { Due, StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
 import type { Clockwork, Port, Timing } from './edge.ts'
@@ -90,7 +91,7 @@ export class VehicleTimers {
     const clockwork = this.#clockwork
     if (sentMs !== undefined && clockwork !== undefined) {
       clockwork.heard(sentMs)
-      if (event.topic !== 'gap' && wasAhead(event, seq)) void this.#takeBack(clockwork)
+      if (originOf(event) === 'vehicle' && wasAhead(event, seq)) void this.#takeBack(clockwork)
     }
     return { nowMs: clockwork?.nowMs() ?? Infinity, quiet: this.#quiet }
   }

@@ -14,7 +14,7 @@ import {
   type EdgeStep,
   type EdgeTopic,
   type Occurrence,
-  waitingMark,
+  waitingFor,
 } from '../vehicles/edge.ts'
 import { isCorrected } from '../vehicles/clock.ts'
 import { longestMemory } from '../vehicles/edge-checks.ts'
@@ -174,7 +174,6 @@ function limited<Happened extends Occurrence>(
   checkConditions('where', conditions)
   const fields = [...new Set(conditions.flatMap((condition) => condition.fields))]
   const names = conditions.map(({ name }) => name).join(',')
-  const mark = `${waitingMark}${names}:`
   const areTrue = (vehicle: AnyVehicleView): boolean => {
     const known = knowing(vehicle)
     return conditions.every(({ test }) => test(known) === true)
@@ -192,17 +191,16 @@ function limited<Happened extends Occurrence>(
     mayBegin: (vehicle, sinceMs) =>
       areTrue(vehicle) && fields.every((field) => (vehicle.since(field)?.getTime() ?? Infinity) <= sinceMs),
     detect(step) {
-      const { after, memory: stored } = step
-      const isWaiting = typeof stored === 'string' && stored.startsWith(mark)
-      const waiting: Waiting<Happened> = isWaiting ? JSON.parse(stored.slice(mark.length)) : { memory: stored }
-      const found = inner.detect(isWaiting ? { ...step, memory: waiting.memory } : step)
+      const { after } = step
+      const waiting = waitingFor(step.memory, names)
+      const known = waiting === undefined ? step.memory : waiting.inner
+      const found = inner.detect(waiting === undefined ? step : { ...step, memory: known })
       const { happened: last, earlier = [], ...others } = found ?? {}
-      const before: Happened[] = []
-      // An earlier version kept one.
-      const all = before.concat(waiting.happened ?? []).map(dated)
+      // What waits is what this edge has found before.
+      const all = (waiting?.happened ?? []).map((each) => dated(each as Happened)) // oxlint-disable-line no-unsafe-type-assertion
       all.push(...earlier, ...(last === undefined ? [] : [last]))
       if (all.length === 0) return found
-      const isOver: EdgeResult<Happened> = isWaiting ? { memory: waiting.memory ?? null, ...others } : others
+      const isOver: EdgeResult<Happened> = waiting === undefined ? others : { memory: known ?? null, ...others }
       if (areTrue(after)) {
         const isAcross = fields.some((field) => isUncertain(after, field))
         return telling(
@@ -211,13 +209,13 @@ function limited<Happened extends Occurrence>(
         )
       }
       if (!mayBeTrue(after)) return isOver
-      const memory = found?.memory === undefined ? waiting.memory : (found.memory ?? undefined)
+      const ownMemory = found?.memory === undefined ? known : (found.memory ?? undefined)
       // An edge remembers little. What does not fit is told without waiting, the oldest first, and marked.
       const told = all.splice(0, Math.max(0, all.length - mostWaiting)).map(marked)
       for (;;) {
         if (all.length === 0) return telling(isOver, told)
-        const waits = `${mark}${JSON.stringify({ memory, happened: all.map((each) => undated(laterTold(each))) })}`
-        if (waits.length <= longestMemory) return telling({ ...others, memory: waits }, told)
+        const memory = { waits: names, inner: ownMemory, happened: all.map((each) => undated(laterTold(each))) }
+        if (JSON.stringify(memory).length <= longestMemory) return telling({ ...others, memory }, told)
         told.push(...all.splice(0, 1).map(marked))
       }
     },
@@ -238,12 +236,6 @@ function telling<Happened extends Occurrence>(
 
 const marked = <Happened extends Occurrence>(happened: Happened): Happened =>
   happened.acrossGap ? happened : { ...happened, acrossGap: true }
-
-/** What an edge remembers, with all that has happened and is not told yet. */
-interface Waiting<Happened> {
-  readonly memory?: EdgeStep['memory']
-  readonly happened?: Happened | readonly Happened[]
-}
 
 function laterTold<Happened extends Occurrence>(happened: Happened): Happened {
   return 'late' in happened ? { ...happened, acrossGap: true, late: true } : { ...happened, acrossGap: true }

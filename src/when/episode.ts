@@ -1,5 +1,6 @@
 import type { FleetEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
+import { originOf } from '../events/origin.ts'
 import { firstSeqAt, msOfSeq } from '../inbox/delivery-id.ts'
 import type { KeptMessages } from '../observe/dead-letters.ts'
 import type { AnyVehicleView, Edge, EdgeResult, EdgeStep, EpisodeOccurrence, VehicleView } from '../vehicles/edge.ts'
@@ -123,7 +124,7 @@ function arrivalOf(definition: Definition, { event, before, after, at, arrivedMs
   // In an inbox that processes share, the numbers of messages are no times, and count from 1.
   const gapEnd = after instanceof Snapshot ? msOfSeq(after.parts().gapTo) : 0
   const gapMs = gapEnd < Date.UTC(2002) ? 0 : gapEnd
-  const isFirst = memory === undefined && event.topic !== 'timer'
+  const isFirst = memory === undefined && originOf(event) === 'vehicle'
   const known = isFirst ? keptSamples(definition, before) : []
   const own = [...known, ...samplesIn(definition, { event, before, after, at, arrivedMs })]
   return { own, sentMs: credibleMs(at.getTime(), arrivedMs), gapMs }
@@ -157,7 +158,7 @@ function isCalm(
 
 function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> | undefined {
   const { event, arrivedMs, timer, after } = step
-  const isTimer = event.topic === 'timer'
+  const isSign = originOf(event) === 'vehicle'
   const arrival = arrivalOf(definition, step)
   const { own, sentMs, gapMs } = arrival
   const text = typeof step.memory === 'string' ? step.memory : undefined
@@ -166,20 +167,20 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> |
   const read = isNew ? undefined : Memory.read(definition, after.vin, text)
   const memory = read ?? new Memory(definition, after.vin)
   const { last, head } = memory
-  const samples = [...(isTimer ? [] : signsOf(definition, memory, arrival)), ...own]
+  const samples = [...(isSign ? signsOf(definition, memory, arrival) : []), ...own]
   const isGap = !isNew && (timer === undefined || timer.acrossGap === true || gapMs > head.gapMs || read === undefined)
   if (isGap) samples.unshift(gapSample(last, gapMs > head.gapMs ? gapMs : Math.max(arrivedMs, last.arrived)))
-  const isSilence = !isTimer && sentMs - last.heard >= definition.silence
+  const isSilence = isSign && sentMs - last.heard >= definition.silence
   const decides =
-    isTimer || isGap || isSilence || memory.isFull(arrivedMs) || !isCalm(definition, memory, arrival, after)
+    !isSign || isGap || isSilence || memory.isFull(arrivedMs) || !isCalm(definition, memory, arrival, after)
   // The last word of a vehicle is known to half a minute.
   const isNothing = samples.length === 0 && sentMs < last.heard + signMs / 2
   head.gapMs = Math.max(gapMs, head.gapMs)
   if (isSilence) head.hole = sentMs
-  if (!isTimer && sentMs > last.heard) Object.assign(last, { heard: sentMs, arrived: arrivedMs })
+  if (isSign && sentMs > last.heard) Object.assign(last, { heard: sentMs, arrived: arrivedMs })
   if (!decides) return isNothing ? undefined : { memory: memory.add(samples).text }
   // A time that is up by the vehicle's clock, and not by ours.
-  return memory.evaluate(samples, arrivedMs, isTimer && timer?.byArrival !== true ? sentMs : 0)
+  return memory.evaluate(samples, arrivedMs, event.topic === 'timer' && timer?.byArrival !== true ? sentMs : 0)
 }
 
 /** How long before the time the messages are read, because the state before decides where an episode begins. */
@@ -232,7 +233,7 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
       if (event.vin !== vin && (event.vin !== undefined || event.topic !== 'gap')) continue
       const arrivedMs = event.receivedAt.getTime()
       if (event.topic === 'gap' && last.heard > 0) samples.push(gapSample(last, event.to.getTime()))
-      if (event.topic === 'gap' || event.topic === 'timer' || event.topic === 'unknown') continue
+      if (originOf(event) !== 'vehicle' || event.topic === 'unknown') continue
       seq = Math.max(seq + 1, firstSeqAt(arrivedMs))
       const { after: next, sentMs } = applied(state, { event, seq, gapTo: -1 })
       const [before, after] = [new Snapshot(state, arrivedMs, -1), new Snapshot(next, arrivedMs, -1)]
