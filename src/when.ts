@@ -15,12 +15,15 @@ import {
 } from './events/fields.ts'
 import type { FieldValue, Location } from './events/values.ts'
 import type { AlertOccurrence, Change, Condition } from './vehicles/edge.ts'
+import { type Fact, isFact } from './vehicles/fact.ts'
 import { isDeepEqual } from './vehicles/state.ts'
 import type { Area } from './when/areas.ts'
 import {
   checkConstant,
   checkField,
   checkNumber,
+  checkTypeOf,
+  comparison,
   type FreshOption,
   invalid,
   positionField,
@@ -31,8 +34,10 @@ import {
   areaEdge,
   asleepEdge,
   changedEdge,
+  changedFactEdge,
   crossesEdge,
   type DeltaOption,
+  type FactChange,
   type FirstOption,
   heardEdge,
   type InvalidOption,
@@ -46,6 +51,7 @@ import {
   valueEdge,
   type VehicleEdge,
 } from './when/edges.ts'
+import { constantOperand, factOperand, fieldOperand, type Operand } from './when/facts.ts'
 import { type Curve, type Energy, type Measure, mostOfPath, type Path, type Range, type Span } from './when/measures.ts'
 import type { Duration, Heard, Silence, SilentOptions } from './when/time.ts'
 
@@ -55,10 +61,10 @@ export type {
   AnyVehicleView,
   Bounds,
   Change,
-  Clockwork,
   Condition,
   Edge,
   EdgeMemory,
+  EdgeRecord,
   EdgeResult,
   EdgeStep,
   EdgeTimer,
@@ -66,17 +72,19 @@ export type {
   EpisodeOccurrence,
   Occurrence,
   PendingTimer,
-  Timing,
-  TimingHost,
   Trace,
   VehicleView,
 } from './vehicles/edge.ts'
-export type { VehiclesStats } from './vehicles/vehicles.ts'
+export type { Clockwork, Timing, TimingHost } from './vehicles/timing.ts'
+export type { FactsBy, FactTime, RowOf, SetAllOptions, SetAllResult, VehiclesStats } from './vehicles/vehicles.ts'
 export { metersBetween } from './vehicles/places.ts'
 export { type Area, circle, type Circle, polygon } from './when/areas.ts'
 export { all, any, type FreshOption, inside, not } from './when/conditions.ts'
+export { fact, type FactGiven, type FactTypes, has } from './when/facts.ts'
+export type { Fact, KnownFact } from './vehicles/fact.ts'
 export type {
   DeltaOption,
+  FactChange,
   FirstOption,
   InvalidOption,
   LastingEdge,
@@ -101,6 +109,10 @@ export type AnyField<Fields extends FieldCatalogue = BuiltInFields> = FieldName<
 /** A field of a catalogue whose values are numbers, or an {@link OtherField}. */
 export type NumberField<Fields extends FieldCatalogue = BuiltInFields> =
   { [Name in FieldName<Fields>]: ValueOf<Fields[Name]> extends number ? Name : never }[FieldName<Fields>] | OtherField
+
+/** What a number is compared with: a constant, a fact of the vehicle, or another of its fields. */
+export type NumberOperand<Fields extends FieldCatalogue = BuiltInFields> =
+  number | Fact<string, number, never> | NumberField<Fields>
 
 /** A field of a catalogue whose values are places, or an {@link OtherField}. */
 export type PlaceField<Fields extends FieldCatalogue = BuiltInFields> =
@@ -182,6 +194,7 @@ export interface Rules<Fields extends FieldCatalogue = BuiltInFields> extends Me
       InvalidOption &
       (Name extends NumberField<Fields> ? DeltaOption : { readonly delta?: never }),
   ): VehicleEdge<Change<ConstantOf<Fields, Name>>>
+  changed<Value>(fact: Fact<string, Value, never>): VehicleEdge<FactChange<Value>>
   /** See {@link crosses}. */
   crosses(field: NumberField<Fields>, limit: Limit & FirstOption): VehicleEdge<Change<number>>
   /** See {@link rises}. */
@@ -194,12 +207,23 @@ export interface Rules<Fields extends FieldCatalogue = BuiltInFields> extends Me
     value: ConstantOf<Fields, Name> | null,
     options?: FreshOption,
   ): Condition
+  is<const Name extends AnyField<Fields>>(
+    field: Name,
+    fact: Fact<string, ConstantOf<Fields, Name>, never>,
+    options?: FreshOption,
+  ): Condition
+  is<Value>(fact: Fact<string, unknown, Value>, value: Value): Condition
   /** See {@link below}. */
-  below(field: NumberField<Fields>, limit: number, options?: FreshOption): Condition
+  below(field: NumberField<Fields>, limit: NumberOperand<Fields>, options?: FreshOption): Condition
   /** See {@link above}. */
-  above(field: NumberField<Fields>, limit: number, options?: FreshOption): Condition
+  above(field: NumberField<Fields>, limit: NumberOperand<Fields>, options?: FreshOption): Condition
   /** See {@link between}. */
-  between(field: NumberField<Fields>, least: number, most: number, options?: FreshOption): Condition
+  between(
+    field: NumberField<Fields>,
+    least: NumberOperand<Fields>,
+    most: NumberOperand<Fields>,
+    options?: FreshOption,
+  ): Condition
 }
 
 /**
@@ -286,53 +310,92 @@ function rulesOf<Fields extends FieldCatalogue>(
       valueEdge('becomes', catalogue, field, value, options),
     ceases: (field: string, value: FieldValue, options?: InvalidOption) =>
       valueEdge('ceases', catalogue, field, value, options),
-    changed: (field: string, options?: FirstOption & InvalidOption & DeltaOption) =>
-      changedEdge(catalogue, field, options),
+    changed: (field: string | Fact, options?: FirstOption & InvalidOption & DeltaOption) =>
+      isFact(field) ? changedFactEdge(field) : changedEdge(catalogue, field, options),
     crosses: (field: string, limit: Limit & FirstOption) => crossesEdge(catalogue, field, limit),
     rises: (field: string, options?: DeltaOption) => movesEdge('rises', catalogue, field, options),
     falls: (field: string, options?: DeltaOption) => movesEdge('falls', catalogue, field, options),
-    is(field: string, value: FieldValue, options?: FreshOption) {
+    is(field: string | Fact, value: FieldValue | Fact, options?: FreshOption) {
+      if (isFact(field)) return factIs(field, value)
+      if (isFact(value)) return isOfFact(field, value, options)
       checkConstant('is', catalogue, field, value)
       const name = `is(${field},${JSON.stringify(value)}`
       return valueCondition('is', name, field, (actual) => isDeepEqual(actual, value), options)
     },
-    below(field: string, limit: number, options?: FreshOption) {
-      checkNumber('below', catalogue, field, limit)
-      return numberCondition('below', field, [limit], (actual) => actual < limit, options)
+    below(field: string, limit: GivenNumber, options?: FreshOption) {
+      return numbers('below', catalogue, field, [limit], (actual, [most = Number.NaN]) => actual < most, options)
     },
-    above(field: string, limit: number, options?: FreshOption) {
-      checkNumber('above', catalogue, field, limit)
-      return numberCondition('above', field, [limit], (actual) => actual > limit, options)
+    above(field: string, limit: GivenNumber, options?: FreshOption) {
+      return numbers('above', catalogue, field, [limit], (actual, [least = Number.NaN]) => actual > least, options)
     },
-    between(field: string, least: number, most: number, options?: FreshOption) {
-      checkNumber('between', catalogue, field, least, most)
-      if (least > most) {
+    between(field: string, least: GivenNumber, most: GivenNumber, options?: FreshOption) {
+      if (typeof least === 'number' && typeof most === 'number' && least > most) {
         throw invalid(
           `\`between\` of \`${field}\` is from ${least} to ${most}, which no number is`,
           'Pass the smaller number first.',
         )
       }
-      return numberCondition('between', field, [least, most], (actual) => actual >= least && actual <= most, options)
+      const isBetween = (actual: number, [low = Number.NaN, high = Number.NaN]: readonly number[]): boolean =>
+        actual >= low && actual <= high
+      return numbers('between', catalogue, field, [least, most], isBetween, options)
     },
   }
   // The compiler cannot see that a change of a field has the field's values. The interface says it.
   return rules as unknown as Rules<Fields> // oxlint-disable-line no-unsafe-type-assertion
 }
 
-const numberCondition = (
+/** What a number is compared with. The name of a field, too. */
+type GivenNumber = number | string | Fact
+
+/** A condition about a number and those that it is compared with. */
+function numbers(
   what: string,
+  catalogue: FieldCatalogue,
   field: string,
-  limits: readonly number[],
-  isTrue: (value: number) => boolean,
+  limits: readonly GivenNumber[],
+  isTrue: (actual: number, limits: readonly number[]) => boolean,
   options?: FreshOption,
-): Condition =>
-  valueCondition(
-    what,
-    `${what}(${[field, ...limits].join(',')}`,
-    field,
-    (value) => typeof value === 'number' && isTrue(value),
-    options,
-  )
+): Condition {
+  checkNumber(what, catalogue, field, ...limits.filter((limit) => typeof limit !== 'string' && !isFact(limit)))
+  const operands = limits.map((limit) => numberOperand(what, catalogue, limit))
+  const areTrue = (value: FieldValue, others: readonly unknown[]): boolean => {
+    const known = others.filter((other) => typeof other === 'number')
+    return typeof value === 'number' && known.length === others.length && isTrue(value, known)
+  }
+  const name = `${what}(${[field, ...operands.map((operand) => operand.name)].join(',')}`
+  return comparison<unknown>(what, name, field, operands, areTrue, options)
+}
+
+function numberOperand(what: string, catalogue: FieldCatalogue, limit: GivenNumber): Operand {
+  if (isFact(limit)) {
+    checkTypeOf(what, limit, 'number', 'any')
+    return factOperand(limit)
+  }
+  if (typeof limit !== 'string') return constantOperand(limit)
+  checkNumber(what, catalogue, limit)
+  return fieldOperand(limit)
+}
+
+/** A field has the value of a fact. */
+function isOfFact(field: string, fact: Fact, options?: FreshOption): Condition {
+  checkField('is', field)
+  const isSame = (value: FieldValue, [other]: readonly unknown[]): boolean => isDeepEqual(value, other as FieldValue) // oxlint-disable-line no-unsafe-type-assertion
+  return comparison<unknown>('is', `is(${field},fact ${fact.name}`, field, [factOperand(fact)], isSame, options)
+}
+
+/** A fact has a value. */
+function factIs(fact: Fact, given: unknown): Condition {
+  const value = fact.write(given)
+  return {
+    name: `is(fact ${fact.name},${JSON.stringify(value)})`,
+    fields: [],
+    facts: [fact],
+    test(vehicle) {
+      const own = vehicle.fact(fact)
+      return own !== undefined && isDeepEqual(fact.write(own), value)
+    },
+  }
+}
 
 const builtIn: Omit<Rules, keyof MeasureRules> = /* @__PURE__ */ rulesOf<BuiltInFields>(builtInFields)
 const measures: MeasureRules = /* @__PURE__ */ measuresOf<BuiltInFields>(builtInFields)

@@ -35,7 +35,7 @@ const isDoor = (kept: unknown): kept is InboxMessage['door'] =>
   typeof kept === 'string' && /^(?:root|collector)(?: \d{1,6})?$/.test(kept)
 
 function kindOf(kind: unknown): InboxMessage['kind'] {
-  return kind === 'gap' || kind === 'malformed' || kind === 'timer' ? kind : 'wire'
+  return kind === 'gap' || kind === 'malformed' || kind === 'timer' || kind === 'facts' ? kind : 'wire'
 }
 
 export function claimOf(row: StoredRow): Claim {

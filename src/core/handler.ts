@@ -1,4 +1,4 @@
-import type { FleetEvent, TimerEvent, Topic, WireTopic } from '../events/event.ts'
+import type { FactsEvent, FleetEvent, TimerEvent, Topic, WireTopic } from '../events/event.ts'
 import type { BuiltInFields, FieldCatalogue, FieldName } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Log } from '../base/log.ts'
@@ -10,7 +10,7 @@ export type Subject = Topic | '*' | 'malformed'
 
 /** The event that a handler receives: `EventOf<'data'>`, `EventOf<'alerts' | 'errors'>`, `EventOf<'*'>`. */
 export type EventOf<S extends Subject, Fields extends FieldCatalogue = BuiltInFields> = S extends '*'
-  ? Exclude<FleetEvent<Fields>, TimerEvent>
+  ? Exclude<FleetEvent<Fields>, TimerEvent | FactsEvent>
   : S extends 'malformed'
     ? MalformedBody
     : Extract<FleetEvent<Fields>, { readonly topic: S }>

@@ -111,7 +111,7 @@ export class Registry {
 
   /** A branch gets every message, before the handlers of its topic: one that ends the process must not keep it from the branch. */
   addBranch(handler: Handler): void {
-    for (const key of [...topics, 'malformed', 'timer']) this.#subscribe(key, handler, true)
+    for (const key of [...topics, 'malformed', 'timer', 'facts']) this.#subscribe(key, handler, true)
     // Processes that share an inbox have the same branches.
     this.added.push({ keys: [handler.name], filter: undefined, mark: undefined })
   }

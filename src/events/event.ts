@@ -1,5 +1,5 @@
 import type { BuiltInFields, FieldCatalogue, FieldValues } from './fields.ts'
-import type { Json } from './values.ts'
+import type { FieldValue, Json } from './values.ts'
 
 /** The payload formats in which the service posts (specification: "Business webhook", `format`). */
 export type Format = 'service' | 'vehicle_maker' | 'event_collector'
@@ -210,5 +210,22 @@ export interface TimerEvent extends Omit<EventBase, 'format' | 'raw'> {
   readonly raw: null
 }
 
+/**
+ * What the business said of a vehicle, by `receiver.vehicles.set`. Only handlers of edges over facts receive it: `at` is `from`, and `receivedAt` when
+ * the receiver got it.
+ */
+export interface FactsEvent extends Omit<EventBase, 'format' | 'raw'> {
+  readonly topic: 'facts'
+  /** By the name of the fact, as it is stored. `null`: none. */
+  readonly facts: Readonly<Record<string, FieldValue>>
+  /** Left out: since it was received. */
+  readonly from?: Date | undefined
+  /** Left out: until something else is said. */
+  readonly until?: Date | undefined
+  readonly format: null
+  readonly raw: null
+}
+
 /** Every event that a handler can receive, discriminated by `topic`. */
-export type FleetEvent<Fields extends FieldCatalogue = BuiltInFields> = WireEvent<Fields> | GapEvent | TimerEvent
+export type FleetEvent<Fields extends FieldCatalogue = BuiltInFields> =
+  WireEvent<Fields> | GapEvent | TimerEvent | FactsEvent

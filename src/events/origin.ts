@@ -9,5 +9,6 @@ export type Origin = 'vehicle' | 'receiver' | 'business'
 
 /** Who says what an event says. */
 export function originOf({ topic }: Pick<FleetEvent | MalformedBody, 'topic'>): Origin {
+  if (topic === 'facts') return 'business'
   return topic === 'timer' || topic === 'gap' ? 'receiver' : 'vehicle'
 }

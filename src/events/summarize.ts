@@ -59,6 +59,8 @@ function parts<Fields extends FieldCatalogue>(event: FleetEvent<Fields>): readon
       return [`${event.networkInterface} ${event.status}`]
     case 'unknown':
       return [event.reason]
+    case 'facts':
+      return Object.keys(event.facts)
     case 'timer':
       return ['time is up']
     case 'gap':

@@ -24,7 +24,7 @@ export interface InboxMessage {
   /** By which path it came, and with a list of secrets the place of its secret there: `'root'`, `'collector 1'`. */
   readonly door: Door | `${Door} ${number}`
   /** `wire` came over HTTP. The receiver made the others. */
-  readonly kind: 'wire' | 'gap' | 'malformed' | 'timer'
+  readonly kind: 'wire' | 'gap' | 'malformed' | 'timer' | 'facts'
   /** The JSON text of this one message, as it came. */
   readonly text: string
   /** The size of the message, in bytes. */

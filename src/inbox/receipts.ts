@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
-import type { FleetEvent, GapEvent, TimerEvent, WireEvent } from '../events/event.ts'
+import type { FactsEvent, FleetEvent, GapEvent, TimerEvent, WireEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { Body } from '../http/body.ts'
@@ -118,7 +118,7 @@ export class Receipts {
   }
 
   /** An event that the receiver itself makes. */
-  readonly own = (event: GapEvent | TimerEvent): InboxMessage =>
+  readonly own = (event: GapEvent | TimerEvent | FactsEvent): InboxMessage =>
     this.#made(event.vin === undefined ? '*gap' : laneOf(event.vin), event)
 
   /** A message that another process received, with an id of this process, because its order is that of its arrival here. A branch keeps its id. */
@@ -143,7 +143,7 @@ export class Receipts {
     return kind === 'wire' ? withSecret(this.#options.normalizer.normalize(value, receivedAt), door) : revived(value)
   }
 
-  #made(lane: string, event: GapEvent | TimerEvent | MalformedBody): InboxMessage {
+  #made(lane: string, event: GapEvent | TimerEvent | FactsEvent | MalformedBody): InboxMessage {
     const receivedAt = this.#now()
     const text = JSON.stringify(event)
     const id = this.ids.next(receivedAt)
@@ -207,8 +207,8 @@ function jsonOf(value: unknown): string {
 }
 
 /** A message of the receiver's own as it was before it became text. */
-function revived(value: object): GapEvent | TimerEvent | MalformedBody {
-  const dates = ['at', 'receivedAt', 'from', 'to']
+function revived(value: object): GapEvent | TimerEvent | FactsEvent | MalformedBody {
+  const dates = ['at', 'receivedAt', 'from', 'to', 'until']
   const entries = Object.entries(value).map(([key, inner]) => [
     key,
     dates.includes(key) ? new Date(String(inner)) : inner,

@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { checkOptions, isObject, required, type Rules, wholeNumber } from '../base/options.ts'
+import type { FactsEvent } from '../events/event.ts'
 import { builtInFields, type FieldCatalogue, type FieldName, nearestName } from '../events/fields.ts'
 import { checkLimits } from '../events/laws.ts'
 import type { MissingField } from '../observe/stats.ts'
@@ -16,15 +17,19 @@ import type { SentVehicle, VehiclesElsewhere, VehicleStore } from '../inbox/vehi
 import { type AnyVehicleView, type Change, isEdge } from '../vehicles/edge.ts'
 import { EdgeIndex } from '../vehicles/edge-index.ts'
 import { memoryVehicles } from '../vehicles/recent.ts'
-import { Slots, Snapshot, VehicleState } from '../vehicles/state.ts'
+import { factsOf, Slots, Snapshot, VehicleState } from '../vehicles/state.ts'
 import { checkEdge } from '../vehicles/edge-checks.ts'
-import { VehicleStates } from '../vehicles/open.ts'
+import { type Fact, isFact } from '../vehicles/fact.ts'
+import { type FactsOfVehicle, VehicleStates } from '../vehicles/open.ts'
 import { subjectOf } from '../vehicles/step.ts'
-import type { Vehicles } from '../vehicles/vehicles.ts'
+import type { ReadVehicles, Vehicles } from '../vehicles/vehicles.ts'
 import { isTextList } from '../wire/record.ts'
+import { Saying } from './saying.ts'
+
+const none: readonly never[] = []
 
 /** What {@link vehicles} takes. */
-export interface VehiclesOptions<Field extends string = string> {
+export interface VehiclesOptions<Field extends string = string, Of extends readonly Fact[] = readonly Fact[]> {
   /** The fields to keep. Positions are personal data, so keep `Location` only if you need it. `'all'`: all fields. */
   readonly fields: readonly Field[] | 'all'
   /**
@@ -34,6 +39,11 @@ export interface VehiclesOptions<Field extends string = string> {
   readonly deltas?: { readonly [Name in Field]?: number }
   /** Forgets a vehicle when no message of it has come for this time, in milliseconds. At least a minute. Default: never. */
   readonly forgetAfterMs?: number
+  /**
+   * What the business knows of a vehicle, and sets with `receiver.vehicles.set`: its customer, limits, areas, bookings. Make them with `fact` of
+   * `fleethook/when`. Default: none.
+   */
+  readonly facts?: Of
 }
 
 const rules: Rules<VehiclesOptions> = {
@@ -51,11 +61,18 @@ const rules: Rules<VehiclesOptions> = {
       Object.values(value).every((delta) => typeof delta === 'number' && delta > 0 && delta < Infinity),
   },
   forgetAfterMs: /* @__PURE__ */ wholeNumber(60_000),
+  facts: {
+    must: 'must be a list of facts, each with another name',
+    accepts: (value) =>
+      Array.isArray(value) && value.every(isFact) && new Set(value.map(({ name }) => name)).size === value.length,
+    hint: "Make them with fact('customer', 'string') of fleethook/when.",
+  },
 }
 
 /** An item of the option `parts`: the result of {@link vehicles}. */
-export interface VehiclesPart<Field extends string = string> {
+export interface VehiclesPart<Field extends string = string, Of extends readonly Fact[] = readonly Fact[]> {
   readonly fields: readonly Field[] | 'all'
+  readonly facts: Of
   /** Called by `createReceiver`. Throws `option_invalid` for a field that is in no catalogue. */
   readonly keep: (receiver: VehiclesHost) => KeptVehicles
 }
@@ -90,11 +107,14 @@ interface VehiclesHost {
  * console.log(await receiver.vehicles.get('0FLEETV14T0000004'))
  * ```
  */
-export function vehicles<const Field extends FieldName | (string & {}) = never>(
-  options: VehiclesOptions<Field>,
-): VehiclesPart<Field> {
-  checkOptions('vehicles', options, rules)
-  return { fields: options.fields, keep: (host) => new KeptVehicles(options, host) }
+export function vehicles<
+  const Field extends FieldName | (string & {}) = never,
+  const Of extends readonly Fact[] = readonly [],
+>(options: VehiclesOptions<Field, Of>): VehiclesPart<Field, Of> {
+  checkOptions<VehiclesOptions>('vehicles', options, rules)
+  const { fields, facts = none } = options
+  // Without the option, its type is that of no facts.
+  return { fields, facts: facts as Of, keep: (host) => new KeptVehicles(options, host) } // oxlint-disable-line no-unsafe-type-assertion
 }
 
 /** The newest state of the vehicles of one receiver. */
@@ -103,11 +123,12 @@ export class KeptVehicles implements Subjects {
   readonly forgets: { readonly afterMs: number; readonly everyMs: number } | undefined
   readonly #slots: Slots
   readonly #edges = new EdgeIndex()
+  readonly #facts: readonly Fact[]
   readonly #host: VehiclesHost
   /** The fields of which the log has said that they do not come. */
   #missing: ReadonlySet<string> = new Set()
 
-  constructor({ fields, deltas = {}, forgetAfterMs }: VehiclesOptions, host: VehiclesHost) {
+  constructor({ fields, deltas = {}, forgetAfterMs, facts = none }: VehiclesOptions, host: VehiclesHost) {
     const { fields: ownFields, decode, note } = host
     if (!decode) {
       const problem = 'compares decoded values, and option `decode` of createReceiver is false'
@@ -117,7 +138,10 @@ export class KeptVehicles implements Subjects {
     checkNames(names, deltas, ownFields)
     checkLimits(ownFields)
     this.#host = host
-    this.#slots = new Slots({ fields: names, deltas }, ownFields, (reason) =>
+    this.#facts = facts
+    // What is planned needs somebody who keeps time.
+    this.#edges.timing = facts[0]?.timing
+    this.#slots = new Slots({ fields: names, deltas, facts }, ownFields, (reason) =>
       // What to do: By `reason`: it exceeds a [limit](vehicles.md#limits), or the states for a new rule cannot be read, which is tried again each
       // minute.
       note('a value is not kept in the newest state of its vehicle', { reason }),
@@ -192,8 +216,30 @@ export class KeptVehicles implements Subjects {
     })
   }
 
+  /** `receiver.vehicles`: how states are read, and how facts are set. `put`: as in {@link Saying}. */
+  whole(
+    read: ReadVehicles<FieldCatalogue>,
+    host: { readonly clock: Clock; readonly put: (events: readonly FactsEvent[]) => Promise<void> },
+    known: () => AsyncIterable<readonly FactsOfVehicle[]>,
+  ): Vehicles<FieldCatalogue> {
+    const saying = new Saying(this.#facts, { ...host, known })
+    return {
+      ...read,
+      set: (vin, values, time) => saying.set(vin, values, time),
+      setAll: (rows, options) => saying.setAll(rows, options),
+    }
+  }
+
+  /** The facts of the vehicles that other processes keep, in pages. */
+  async *knownElsewhere(sent: VehiclesElsewhere): AsyncGenerator<readonly FactsOfVehicle[]> {
+    const find = (last: SentVehicle | undefined, limit: number): Promise<readonly SentVehicle[]> =>
+      sent.list({ after: last?.vin, limit })
+    for await (const page of pagesOf(find))
+      yield page.map(({ vin, text }) => ({ vin, facts: factsOf({ text: () => text }) }))
+  }
+
   /** The states that other processes keep. */
-  elsewhere(sent: VehiclesElsewhere, clock: Clock): Vehicles<FieldCatalogue> {
+  elsewhere(sent: VehiclesElsewhere, clock: Clock): ReadVehicles<FieldCatalogue> {
     const view = ({ seenMs, gapTo, ...row }: SentVehicle): Snapshot =>
       new Snapshot(VehicleState.read({ ...row, seenMs: seenMs ?? -Infinity }, this.#slots), clock.now(), gapTo)
     return {
@@ -257,8 +303,6 @@ function checkNames(fields: readonly string[] | undefined, deltas: object, ownFi
 
 const invalid = (problem: string, hint: string): FleethookError =>
   new FleethookError('option_invalid', `The part \`vehicles\` ${problem}.`, { hint })
-
-const none: readonly never[] = []
 
 /** More vehicles with a wrong clock are not counted. */
 const mostClocks = 10_000

@@ -8,7 +8,7 @@ import type { Lifecycle } from '../core/runner.ts'
 import type { Part } from '../core/part.ts'
 import type { Registry } from '../core/registry.ts'
 import { longestAskedMs, retryOptions } from '../core/retry.ts'
-import type { GapReason, TimerEvent } from '../events/event.ts'
+import type { FactsEvent, GapReason, TimerEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import { gapOf } from '../events/gap.ts'
 import { GapReporting } from '../gaps/gaps.ts'
@@ -31,7 +31,8 @@ import type { BranchBehind, Operated, OperatorApi } from '../observe/observer.ts
 import { deadMessage, type Receipts, vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
 import type { KeptVehicles } from '../parts/vehicles.ts'
-import type { VehicleStates } from '../vehicles/open.ts'
+import type { VehiclesElsewhere } from '../inbox/vehicle-store.ts'
+import type { FactsOfVehicle, VehicleStates } from '../vehicles/open.ts'
 import type { LocalVehicles, Vehicles } from '../vehicles/vehicles.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from '../reports/reports.ts'
@@ -222,7 +223,9 @@ export class Intake {
     const { vehiclesElsewhere: elsewhere } = inbox
     this.states = elsewhere === undefined ? vehicles?.in(inbox, clock, receipts.ids, inboxFailed) : undefined
     this.ownVehicles = this.states?.api(() => this.whenRecovered())
-    this.vehicles = elsewhere === undefined ? this.ownVehicles : vehicles?.elsewhere(elsewhere, clock)
+    const read = elsewhere === undefined ? this.ownVehicles : vehicles?.elsewhere(elsewhere, clock)
+    const host = { clock, put: (events: readonly FactsEvent[]) => this.#say(events) }
+    this.vehicles = read && vehicles?.whole(read, host, () => this.#factsOf(elsewhere))
     this.ack = chooseAck(settings.ack, this.durability)
     const added = settings.parts.flatMap((part): readonly Part[] => ('create' in part ? [part.create()] : []))
     this.handsOverEarly =
@@ -369,6 +372,24 @@ export class Intake {
   /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
   async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
     return this.inbox.takesNone === undefined && (await this.#storeOwn([message], from)) !== undefined
+  }
+
+  /** Keeps what the business says. Rejects with what the inbox says when it is not kept. */
+  async #say(events: readonly FactsEvent[]): Promise<void> {
+    await this.whenRecovered()
+    if (this.#takesNothing())
+      throw new FleethookError('inbox_unavailable', 'The receiver takes no more facts, because it drains.', {
+        hint: 'Set them in the next process.',
+      })
+    await this.#store(events.map(this.parts.receipts.own), this.#ownScope)
+  }
+
+  /** What is known of facts, of all vehicles. */
+  async *#factsOf(elsewhere: VehiclesElsewhere | undefined): AsyncGenerator<readonly FactsOfVehicle[]> {
+    const { vehicles } = this.parts
+    await this.whenRecovered()
+    if (elsewhere === undefined) yield* this.states?.known() ?? []
+    else if (vehicles !== undefined) yield* vehicles.knownElsewhere(elsewhere)
   }
 
   /** Timers get their places behind the messages of their vehicles. Resolves to whether they are kept. */

@@ -11,7 +11,7 @@ import type {
 } from '../core/handler.ts'
 import type { Edge, Occurrence } from '../vehicles/edge.ts'
 import type { VehiclesPart } from '../parts/vehicles.ts'
-import type { Vehicles } from '../vehicles/vehicles.ts'
+import type { FactsBy, Vehicles } from '../vehicles/vehicles.ts'
 import type { Clock } from '../base/clock.ts'
 import type { GapEvent } from '../events/event.ts'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
@@ -179,7 +179,10 @@ export type AddedBy<Parts extends readonly unknown[], Fields extends FieldCatalo
   ? { readonly vehicles?: Vehicles<Fields> }
   : [Extract<Parts[number], VehiclesPart>] extends [never]
     ? unknown
-    : { readonly vehicles: Vehicles<Fields> }
+    : { readonly vehicles: Vehicles<Fields, FactsBy<FactsOf<Parts>>> }
+
+/** The facts of the part `vehicles`. */
+type FactsOf<Parts extends readonly unknown[]> = Extract<Parts[number], VehiclesPart>['facts']
 
 /** Whether the parts of a receiver have the part `vehicles`. `boolean`: the compiler does not know. */
 export type KeepsVehicles<Parts extends readonly unknown[]> = number extends Parts['length']

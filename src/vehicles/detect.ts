@@ -1,14 +1,14 @@
-import type { FleetEvent } from '../events/event.ts'
+import type { FactsEvent, FleetEvent } from '../events/event.ts'
 import { originOf } from '../events/origin.ts'
 import { driftMs } from '../inbox/delivery-id.ts'
 import { traced } from './begin.ts'
-import { arrivedMs } from './clock.ts'
 import { type Edge, type EdgeMemory, type EdgeStep, type EdgeTimer, isWaiting } from './edge.ts'
 import { checkedResult } from './edge-checks.ts'
 import type { EdgeIndex } from './edge-index.ts'
 import { credibleMs, lagAfter, wakeMs } from './lag.ts'
 import { changed, timersOf } from './pending.ts'
-import { type Applied, type Arrival, Snapshot, type Timers, type VehicleState } from './state.ts'
+import { plannedEvent } from './facts.ts'
+import { type Applied, type Arrival, receiptMs, Snapshot, type Timers, type VehicleState } from './state.ts'
 import type { Happened } from './step.ts'
 import { timerEvent, type TimesNow } from './timers.ts'
 
@@ -34,20 +34,24 @@ export function advance(
   edges: EdgeIndex,
   times: TimesNow,
 ): Advanced {
-  if (edges.size === 0) return { after: found.after, happened: none }
-  const { event, seq, gapTo } = arrival
+  const { event, gapTo } = arrival
+  const nowMs = receiptMs(before, arrival)
+  const facts = event.topic === 'facts' ? found.after.facts : before.facts?.passedTo(nowMs)
+  if (edges.size === 0) return { after: withFacts(found.after, facts), happened: none }
   const after = traced(found.after, edges.traces, (_, slot) => found.after.time(slot, 1) === found.after.seq)
   const isTimer = event.topic === 'timer'
   const isSent = originOf(event) === 'vehicle'
-  // The clocks of two receivers differ.
-  const nowMs = Math.max(arrivedMs(event, seq), before.seenMs)
   const sentMs = credibleMs(found.sentMs, nowMs)
   // While the clock is set forward, nothing is late and nobody is silent. And a silence that begins then is none that begins in the future.
   const heardMs = Math.min(nowMs, times.nowMs)
-  const look = (state: VehicleState): Snapshot => new Snapshot(state, nowMs, gapTo, { momentMs: sentMs })
+  const look = (state: VehicleState): Snapshot =>
+    new Snapshot(state, nowMs, gapTo, { momentMs: sentMs, factsMs: facts?.atMs ?? nowMs })
   const moment: Moment = { event, found, nowMs, sentMs, heardMs, before: look(before), after: look(after) }
   const detection = new Detection(edges, moment, after.memory, timersOf(before, Math.max(gapTo, after.gapTo)))
-  if (isTimer) {
+  // What was planned happens before whatever comes, at its own time.
+  if (before.facts !== facts) detection.pass(before, nowMs, times.quiet)
+  if (event.topic === 'facts') detection.hear(event, before, nowMs, times.quiet)
+  else if (isTimer) {
     // Also for an edge that is no longer registered.
     detection.dropUnknown(event.at.getTime())
     detection.tellDue((timer) => (wakeMs(timer, before.lag, times.quiet) ?? Infinity) <= event.at.getTime(), false)
@@ -60,9 +64,17 @@ export function advance(
   const memory = detection.remembered()
   const { timers, happened } = detection
   const { rules } = edges
-  const isSame = after.memory === memory && after.timers === timers && after.lag === lag && after.rules === rules
-  return { after: isSame ? after : after.with({ memory, timers, lag, rules }), happened }
+  const isSame =
+    after.facts === facts &&
+    after.memory === memory &&
+    after.timers === timers &&
+    after.lag === lag &&
+    after.rules === rules
+  return { after: isSame ? after : after.with({ facts, memory, timers, lag, rules }), happened }
 }
+
+const withFacts = (state: VehicleState, facts: VehicleState['facts']): VehicleState =>
+  state.facts === facts ? state : state.with({ facts })
 
 /** One message as the edges of its vehicle see it. */
 interface Moment {
@@ -142,6 +154,51 @@ class Detection {
         changes: none,
       })
     }
+  }
+
+  /** What was planned of facts up to now, in the order of its times with what is due. */
+  pass(state: VehicleState, toMs: number, quiet: number | undefined): void {
+    const { before, event } = this.#moment
+    const isSent = originOf(event) === 'vehicle'
+    let facts = state.facts
+    for (let atMs = facts?.nextMs; facts !== undefined && atMs !== undefined && atMs <= toMs; atMs = facts.nextMs) {
+      const dueMs = atMs
+      const isUp = (timer: EdgeTimer, edge: Edge): boolean =>
+        isSent
+          ? (timer.due ?? Infinity) <= dueMs && isDueBefore(timer, edge, this.#moment)
+          : (wakeMs(timer, state.lag, quiet) ?? Infinity) <= dueMs
+      this.tellDue(isUp, isSent)
+      const planned = plannedEvent(state.vin, facts, dueMs, event.receivedAt)
+      const step = {
+        before: before.through({ factsMs: facts.atMs, momentMs: dueMs }),
+        after: before.through({ factsMs: dueMs, momentMs: dueMs }),
+        event: planned,
+        at: planned.at,
+        changes: none,
+      }
+      const touched = this.#edges.touched(
+        planned,
+        none,
+        step.before,
+        step.after,
+        waitingIn(this.#known),
+        facts.changing(dueMs),
+      )
+      for (const edge of touched) this.#detect(edge, isSent, step)
+      facts = facts.passedTo(dueMs)
+    }
+  }
+
+  /** What the business says, behind what was due before it. What is planned is only kept. */
+  hear(event: FactsEvent, state: VehicleState, nowMs: number, quiet: number | undefined): void {
+    const { before, after } = this.#moment
+    this.tellDue((timer) => (wakeMs(timer, state.lag, quiet) ?? Infinity) <= nowMs, false)
+    const at = event.from ?? new Date(nowMs)
+    if (at.getTime() > nowMs) return
+    const step = { before, after, event, at, changes: none }
+    const names = Object.keys(event.facts)
+    for (const edge of this.#edges.touched(event, none, before, after, waitingIn(state.memory), names))
+      this.#detect(edge, false, step)
   }
 
   /** Asks the edges that the message touches, and those that have happened and are not told yet: each message may decide about them. */

@@ -59,7 +59,7 @@ function checkMemory(name: string, memory: unknown): void {
   const isStorable =
     memory === undefined || memory === null || typeof memory === 'boolean' || typeof memory === 'string'
   if (isStorable || Number.isFinite(memory)) return
-  if (isObject(memory)) return checkMemory(name, textOf(name, memory))
+  if (isObject(memory) && 'inner' in memory) return checkMemory(name, textOf(name, memory))
   throw wrong(
     name,
     `remembers ${kindOf(memory)}`,
@@ -127,6 +127,17 @@ export function checkEdge(edge: Edge, slots: Slots, ownFields: FieldCatalogue = 
       'handler_invalid',
       `The edge \`${edge.name}\` reads \`${missing}\`, which is not among the \`fields\` of the part \`vehicles\`.`,
       { hint: `Add '${missing}' to its \`fields\`.` },
+    )
+  }
+  for (const fact of [...(edge.facts ?? []), ...(edge.readsFacts ?? [])]) {
+    const known = slots.facts.get(fact.name)
+    if (known?.type === fact.type) continue
+    throw new FleethookError(
+      'handler_invalid',
+      known === undefined
+        ? `The edge \`${edge.name}\` reads the fact \`${fact.name}\`, which is not among the \`facts\` of the part \`vehicles\`.`
+        : `The edge \`${edge.name}\` reads the fact \`${fact.name}\` as ${fact.type}, and the part \`vehicles\` keeps it as ${known.type}.`,
+      { hint: 'Pass the same fact to both: vehicles({ fields, facts: [ … ] }).' },
     )
   }
   return edge

@@ -1,7 +1,8 @@
 import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { Location } from '../events/values.ts'
-import type { AnyVehicleView, Bounds, Edge, Timing, Trace } from './edge.ts'
+import type { AnyVehicleView, Bounds, Edge, Trace } from './edge.ts'
+import type { Timing } from './timing.ts'
 
 /** An edge that has handlers. */
 interface IndexedEdge {
@@ -27,6 +28,7 @@ export class EdgeIndex {
   readonly #byName = new Map<string, IndexedEdge>()
   readonly #byField = new Map<string, OfField>()
   readonly #byTopic = new Map<string, IndexedEdge[]>()
+  readonly #byFact = new Map<string, IndexedEdge[]>()
   #searches = 0
   /** Called with each edge that has a timer. */
   onTiming: ((timing: Timing) => void) | undefined
@@ -72,6 +74,11 @@ export class EdgeIndex {
       if (others === undefined) this.#byTopic.set(topic, [indexed])
       else others.push(indexed)
     }
+    for (const { name } of edge.facts ?? []) {
+      const others = this.#byFact.get(name)
+      if (others === undefined) this.#byFact.set(name, [indexed])
+      else others.push(indexed)
+    }
     for (const field of edge.fields) {
       let ofField = this.#byField.get(field)
       if (ofField === undefined) {
@@ -102,13 +109,14 @@ export class EdgeIndex {
     return this.#byName.get(name)?.number ?? -1
   }
 
-  /** The edges that a message can make happen, and those with the names `others`, in the order of registration. */
+  /** The edges that a message can make happen, also by what it says of `facts`, and those with the names `others`, in the order of registration. */
   touched(
     { topic }: FleetEvent,
     fields: readonly string[],
     before: AnyVehicleView,
     after: AnyVehicleView,
     others: readonly string[] = [],
+    facts: readonly string[] = [],
   ): readonly Edge[] {
     if (this.#byName.size === 0) return []
     this.#searches += 1
@@ -123,6 +131,7 @@ export class EdgeIndex {
       const other = this.#byName.get(name)
       if (other !== undefined) add(other)
     }
+    for (const fact of facts) this.#byFact.get(fact)?.forEach(add)
     for (const field of fields) {
       const ofField = this.#byField.get(field)
       if (ofField === undefined) continue
@@ -153,9 +162,11 @@ function isLocation(value: unknown): value is Location {
 }
 
 /** Edges with the same name must have the same shape. Two `detect` functions cannot be compared. */
-function shapeOf({ fields, reads, topics: ofTopics, bounds, boundsField, shape }: Edge): string {
-  return JSON.stringify([fields, reads, ofTopics, bounds, boundsField, shape])
+function shapeOf({ fields, reads, topics: ofTopics, bounds, boundsField, shape, facts, readsFacts }: Edge): string {
+  return JSON.stringify([fields, reads, ofTopics, bounds, boundsField, shape, namesOf(facts), namesOf(readsFacts)])
 }
+
+const namesOf = (facts: Edge['facts']): readonly string[] | undefined => facts?.map(({ name }) => name)
 
 /** The level with the smallest cells, which are some meters wide. */
 const finest = 22

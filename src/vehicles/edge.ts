@@ -1,9 +1,9 @@
-import type { Clock } from '../base/clock.ts'
 import type { Alert, FleetEvent } from '../events/event.ts'
 import type { BuiltInFields, FieldCatalogue, FieldName, FieldValues, OtherField } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
 import type { OddValues } from '../observe/dead-letters.ts'
-import type { Due } from '../inbox/vehicle-store.ts'
+import type { Fact, KnownFact } from './fact.ts'
+import type { Timing } from './timing.ts'
 
 /**
  * The newest state of one vehicle after one message. It is a snapshot: it does not change when later messages arrive.
@@ -63,6 +63,13 @@ export interface VehicleView<Fields extends FieldCatalogue = BuiltInFields> {
   readonly timers: readonly PendingTimer[]
   /** What a condition remembers of the vehicle, by the name of its {@link Trace}. */
   trace(name: string): EdgeMemory | undefined
+  /**
+   * What the business said of the vehicle: as of the message, or at another time by the business's clock, such as `event.at`. `undefined`: nothing.
+   * Throws `handler_invalid` for a fact that the part `vehicles` does not keep.
+   */
+  fact<Value>(fact: Fact<string, Value>, at?: Date): Value | undefined
+  /** Every fact of the vehicle. */
+  readonly facts: readonly KnownFact[]
 }
 
 /** Something that happens to a vehicle at a certain time unless a message comes in between. */
@@ -136,9 +143,9 @@ export interface EpisodeOccurrence extends Occurrence {
 /** What an edge remembers per vehicle, under its name. Small: it is stored with the vehicle, as JSON. */
 export type EdgeMemory = boolean | number | string | null | EdgeRecord
 
-/** What an edge made of another one remembers. */
+/** What an edge that is made of another one remembers, for instance by `where`. */
 export interface EdgeRecord {
-  /** What the other one remembers. */
+  /** What the other one remembers. A record without it is refused: an edge of your own remembers a text, a number, true, false or null. */
   readonly inner?: EdgeMemory | undefined
   readonly [name: string]: unknown
 }
@@ -246,6 +253,10 @@ export interface Edge<Happened extends Occurrence = Occurrence> {
   /** Every field that it reads, including those of its conditions. The part `vehicles` must keep them. */
   readonly reads: readonly string[]
   readonly topics: readonly EdgeTopic[]
+  /** The facts whose changes can make it happen. Default: none. */
+  readonly facts?: readonly Fact[]
+  /** Every fact that it reads. Default: `facts`. The part `vehicles` must keep them. */
+  readonly readsFacts?: readonly Fact[]
   /**
    * It can happen, or change its memory, only if the position before or after the message is in these bounds or unknown. Left out:
    * it can happen anywhere.
@@ -274,48 +285,6 @@ export interface Edge<Happened extends Occurrence = Occurrence> {
   where(...conditions: readonly Condition[]): Edge<Happened>
 }
 
-/** Makes the clockwork of a receiver with timers. It is passed as a value, so that only such a receiver bundles it. */
-export type Timing = (host: TimingHost) => Clockwork
-
-/** What a {@link Clockwork} needs of its receiver. */
-export interface TimingHost {
-  readonly clock: Clock
-  /** When the newest message was received, in milliseconds since the epoch. */
-  readonly newestMs: () => number
-  /** Puts a message into the lane of each of these vehicles. Resolves to whether the inbox took them. */
-  readonly put: (due: readonly Due[]) => Promise<boolean>
-}
-
-/**
- * Where messages wait for a process that does not run. `own`: at its port. `elsewhere`: at other processes, which wake it for its timers, and it waits
- * only where that came late. `none`: others have taken them.
- */
-export type Port = 'own' | 'elsewhere' | 'none'
-
-/** Knows when the next timer of each vehicle is due. */
-export interface Clockwork {
-  /**
-   * The next timer of a vehicle. `undefined`: there is none. `isAwake`: the message of the one that was due is handed out. `isFollowed`: a newer
-   * message waits in the lane of the vehicle, and tells what is due before it. So a backlog does not grow by a message for each timer in it.
-   */
-  set(vin: string, dueMs: number | undefined, isAwake?: boolean, isFollowed?: boolean): void
-  /** A vehicle has a timer at this time, and may have earlier ones. */
-  add(vin: string, dueMs: number): void
-  /** The time by a clock that nobody sets. A message that came while the other one was set forward has a later time. */
-  nowMs(): number
-  /** The vehicles with a timer. */
-  readonly known: ReadonlyMap<string, unknown>
-  /** A message says that it was sent at this time. */
-  heard(atMs: number): void
-  /** When the next timer is due, by the time of day. `undefined`: there is none. */
-  nextMs(): number | undefined
-  /** Nobody ran until now: what is due waits until the messages at the port are here. */
-  start(port?: Port): void
-  /** The process stood still until now. */
-  stoodStill(): void
-  stop(): void
-}
-
 /**
  * A statement about the state of a vehicle. The functions of `fleethook/when` make conditions, and you can write one: `test` is a pure function of
  * the vehicle. It is asked when one of its `fields` changes.
@@ -339,6 +308,8 @@ export interface Condition {
   /** Stable over restarts: the names of edges are derived from it. */
   readonly name: string
   readonly fields: readonly string[]
+  /** The facts that it reads. Default: none. It is asked when one of them changes, too. */
+  readonly facts?: readonly Fact[]
   /** `undefined`: a value that it needs is unknown or uncertain. Then the condition neither starts nor ends. */
   test(vehicle: AnyVehicleView): boolean | undefined
   /** Like `Edge.bounds`: the condition is false outside of these bounds. */

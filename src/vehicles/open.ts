@@ -15,11 +15,18 @@ import { type Advanced, advance } from './detect.ts'
 import type { Occurrence } from './edge.ts'
 import { EdgeIndex } from './edge-index.ts'
 import { Rounds } from './rounds.ts'
-import { applied, type Applied, type Odd, type Slots, Snapshot, VehicleState } from './state.ts'
+import type { Facts } from './facts.ts'
+import { applied, type Applied, factsOf, type Odd, type Slots, Snapshot, VehicleState } from './state.ts'
 import { Step } from './step.ts'
 import { VehicleTimers } from './timers.ts'
 import { seqNow, Uncertain } from './uncertain.ts'
-import type { LocalVehicles, Vehicles } from './vehicles.ts'
+import type { LocalVehicles, ReadVehicles } from './vehicles.ts'
+
+/** A vehicle with what the business said of it. */
+export interface FactsOfVehicle {
+  readonly vin: string
+  readonly facts: Facts | undefined
+}
 
 /** For a message without a vehicle. */
 const noMoment = { nowMs: 0, gapTo: -1 }
@@ -168,6 +175,10 @@ export class VehicleStates {
       this.timers.set(event.vin, undefined, true)
       return undefined
     }
+    return this.#applied(event, seq, state, isFollowed)
+  }
+
+  #applied(event: FleetEvent, seq: number, state: VehicleState, isFollowed: boolean = false): Step {
     const { after, found, happened, gapTo } = this.#advance(state, event, seq)
     // The message of a timer may be missing in a gap, too.
     this.timers.set(state.vin, after.dueMs, originOf(event) === 'receiver', isFollowed)
@@ -208,7 +219,10 @@ export class VehicleStates {
     state: VehicleState | undefined,
     { replayed, seq = seqOf(id) }: Pick<Claim, 'replayed' | 'seq'>,
   ): Step | undefined {
-    if (replayed || state === undefined || state.seq < 0) return undefined
+    if (replayed || state === undefined) return undefined
+    // Somebody was told that it is stored.
+    if (event?.topic === 'facts') return this.#applied(event, seq, state)
+    if (state.seq < 0) return undefined
     const after = state.with({ seq: Math.max(state.seq + 1, seq), gapTo: Math.max(state.gapTo, seq) })
     this.timers.set(state.vin, after.dueMs, event?.topic === 'timer')
     this.#take(after)
@@ -284,11 +298,22 @@ export class VehicleStates {
     }
   }
 
+  /** Every vehicle with its facts, in pages. */
+  async *known(): AsyncGenerator<readonly FactsOfVehicle[]> {
+    const find = (last: StoredVehicle | undefined, limit: number): Promise<readonly StoredVehicle[]> =>
+      this.#store.list({ after: last?.vin, limit })
+    for await (const page of pagesOf<StoredVehicle>(find))
+      yield page.map((stored) => ({ vin: stored.vin, facts: factsOf(this.#open.get(stored.vin)?.state ?? stored) }))
+  }
+
   #view(state: VehicleState): Snapshot {
     return new Snapshot(state, this.#clock.now(), this.#uncertain.to(seqNow, state.vin))
   }
 
-  async *#list(open: () => Promise<void>, { after }: Parameters<Vehicles['list']>[0] = {}): AsyncGenerator<Snapshot> {
+  async *#list(
+    open: () => Promise<void>,
+    { after }: Parameters<ReadVehicles['list']>[0] = {},
+  ): AsyncGenerator<Snapshot> {
     await open()
     const find = (last: StoredVehicle | undefined, limit: number): Promise<readonly StoredVehicle[]> =>
       this.#store.list({ after: last?.vin ?? after, limit })

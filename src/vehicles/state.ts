@@ -1,4 +1,5 @@
-import type { FleetEvent } from '../events/event.ts'
+import { FleethookError } from '../base/errors.ts'
+import type { FactsEvent, FleetEvent } from '../events/event.ts'
 import { type FieldCatalogue, isInCatalogue } from '../events/fields.ts'
 import { type Law, lawOf } from '../events/laws.ts'
 import type { FieldValue } from '../events/values.ts'
@@ -23,6 +24,8 @@ import {
 import type { DriftReason } from '../wire/drift.ts'
 import { documentValues } from './document.ts'
 import type { AnyVehicleView, Change, EdgeMemory, EdgeTimer, PendingTimer } from './edge.ts'
+import type { Fact, KnownFact } from './fact.ts'
+import { Facts, type StoredFacts } from './facts.ts'
 import { type Lag, wakeMs } from './lag.ts'
 
 /**
@@ -37,6 +40,8 @@ export const nullMeansNone: ReadonlySet<string> = new Set([
   'MinutesToArrival',
   'TimeToFullCharge',
 ])
+
+const nothing: readonly never[] = []
 
 /** The most fields in no catalogue that are kept: a sender could make up any number of names. */
 const mostOthers = 1_000
@@ -84,6 +89,8 @@ export class Slots {
   readonly laws: (Law | undefined)[] = []
   /** By slot: the longest state in which the field may grow. */
   readonly room: number[] = []
+  /** The facts that are kept, by name. */
+  readonly facts: ReadonlyMap<string, Fact>
   /** Call it with the reason when a value that messages have is not kept. */
   readonly leftOut: (reason: string) => void
   readonly #slots = new Map<string, number>()
@@ -95,11 +102,17 @@ export class Slots {
     {
       fields,
       deltas = {},
-    }: { fields: readonly string[] | undefined; deltas?: { readonly [field: string]: number | undefined } },
+      facts = nothing,
+    }: {
+      fields: readonly string[] | undefined
+      deltas?: { readonly [field: string]: number | undefined }
+      facts?: readonly Fact[]
+    },
     ownFields: FieldCatalogue = {},
     leftOut: (reason: string) => void = () => {},
   ) {
     this.#keepsAll = fields === undefined
+    this.facts = new Map(facts.map((fact) => [fact.name, fact]))
     this.#ownFields = ownFields
     this.leftOut = leftOut
     for (const name of fields ?? Object.keys(deltas)) this.#add(name, stateLength, deltas[name])
@@ -181,8 +194,6 @@ type StateParts = Omit<
 /** A state that nobody else has yet, so it may still change. */
 type NewState = { -readonly [Name in keyof VehicleState]: VehicleState[Name] }
 
-const nothing: readonly never[] = []
-
 /**
  * The newest values of one vehicle. It never changes: a message makes a new state. It is a class with plain lists by slot, because
  * a hundred thousand of them must fit in 100 MB.
@@ -220,6 +231,8 @@ export class VehicleState implements StoredVehicle {
   /** By slot: what was not believed. */
   readonly doubts: Readonly<Record<number, Doubt>> | undefined
   readonly link: Link | undefined
+  /** What the business said. `undefined`: nothing. */
+  readonly facts: Facts | undefined
   /** What edges remember, by the name of the edge. */
   readonly memory: Memory | undefined
   /** What edges wait for, by the name of the edge. */
@@ -247,6 +260,7 @@ export class VehicleState implements StoredVehicle {
     this.bases = parts.bases
     this.doubts = parts.doubts
     this.link = parts.link
+    this.facts = parts.facts
     this.memory = parts.memory
     this.timers = parts.timers
     this.lag = parts.lag
@@ -270,6 +284,7 @@ export class VehicleState implements StoredVehicle {
       bases: undefined,
       doubts: undefined,
       link: undefined,
+      facts: undefined,
       memory: undefined,
       timers: undefined,
       lag: undefined,
@@ -330,6 +345,7 @@ export class VehicleState implements StoredVehicle {
         connections: row.link.connections,
         ended: row.link.ended ?? {},
       },
+      facts: slots.facts.size === 0 ? undefined : Facts.read(row.facts),
       memory: row.memory,
       timers: readTimers(row.timers),
       lag: row.lag && lagOf(row.lag),
@@ -341,6 +357,7 @@ export class VehicleState implements StoredVehicle {
   get bytes(): number {
     let bytes = 300 + this.length + 40 * this.values.length + 8 * (this.aheads?.length ?? 0)
     for (const _ in this.doubts) bytes += 80
+    if (this.facts !== undefined) bytes += this.facts.bytes
     for (const name in this.memory) {
       const remembered = this.memory[name]
       const text = typeof remembered === 'object' ? JSON.stringify(remembered) : remembered
@@ -358,9 +375,9 @@ export class VehicleState implements StoredVehicle {
     return this.wakeMs()
   }
 
-  /** When the first timer is up, if no other message comes. `quiet`: how long messages that are late are waited for. */
+  /** When the first timer is up or a fact changes, if no other message comes. `quiet`: how long messages that are late are waited for. */
   wakeMs(quiet?: number): number | undefined {
-    let first: number | undefined
+    let first = this.facts?.nextMs
     for (const name in this.timers) {
       const timer = this.timers[name]
       const ms = timer && wakeMs(timer, this.lag, quiet)
@@ -387,11 +404,12 @@ export class VehicleState implements StoredVehicle {
             ? known
             : [...known, invalidMs ?? null, base ?? null]
     }
-    const { link, memory, timers, lag, rules, gapTo, dueMs, newestMs, clock, doubts, isUnheard } = this
+    const { link, facts, memory, timers, lag, rules, gapTo, dueMs, newestMs, clock, doubts, isUnheard } = this
     const row: StoredState = {
       due: dueMs,
       rules,
       unheard: isUnheard ? true : undefined,
+      facts: facts?.stored,
       fields,
       link: link && { ...link, stateMs: link.stateMs === neverSent ? null : link.stateMs },
       timers,
@@ -437,6 +455,8 @@ interface StoredState {
   readonly rules?: string | undefined
   /** Left out: the vehicle was heard. */
   readonly unheard?: true | undefined
+  /** Comes before the fields: see {@link factsOf}. */
+  readonly facts?: StoredFacts | undefined
   readonly fields: Readonly<
     Record<
       string,
@@ -470,6 +490,25 @@ interface StoredState {
   /** By field: the number of values that were left out, and the value that waits to be confirmed. */
   readonly odd?: Readonly<Record<string, readonly [left: number, ...held: readonly [] | Reading]>> | undefined
 }
+
+/** What the business said, of a state as a store returns it. Without reading the rest, because all vehicles are read for it. */
+export function factsOf(stored: Pick<StoredVehicle, 'text'>): Facts | undefined {
+  if (stored instanceof VehicleState) return stored.facts
+  const text = stored.text()
+  const from = text.indexOf(factsStart)
+  if (from < 0) return undefined
+  const to = text.indexOf(fieldsStart, from)
+  try {
+    return Facts.read(JSON.parse(text.slice(from + factsStart.length, to)))
+  } catch {
+    // A fact can have a member with the name by which its end was looked for.
+    const row: StoredState = JSON.parse(text)
+    return Facts.read(row.facts)
+  }
+}
+
+const factsStart = '"facts":'
+const fieldsStart = ',"fields":{'
 
 function writtenDoubts(doubts: Readonly<Record<number, Doubt>>, { names }: Slots): NonNullable<StoredState['odd']> {
   // Without a prototype: a field can have any name.
@@ -651,6 +690,8 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
       const end = Math.max(before.gapTo, gapEnd(event, seq))
       return own(before.with({ seq: common.seq, gapTo: end }), bySelf.atMs)
     }
+    case 'facts':
+      return own(told(before, event, seq, receiptMs(before, arrival)), bySelf.atMs)
     case 'timer':
       return own(before.with({ seq: common.seq }), bySelf.atMs)
     case 'unknown':
@@ -659,6 +700,20 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
       // Alerts and errors have the vehicle's clock, too.
       return own(before.with(common), readClock(before, event, seq).sent.atMs)
   }
+}
+
+/** When a message was received, as far as its vehicle is concerned: the clocks of two receivers differ. */
+export const receiptMs = ({ seenMs }: VehicleState, { event, seq }: Pick<Arrival, 'event' | 'seq'>): number =>
+  Math.max(arrivedMs(event, seq), seenMs)
+
+/** The state after something that the business said. It is no sign of the vehicle. */
+function told(before: VehicleState, event: FactsEvent, seq: number, nowMs: number): VehicleState {
+  const { facts: known, isUnheard, slots } = before
+  const after = before.with({ seq: Math.max(before.seq + 1, seq), seenMs: isUnheard ? nowMs : before.seenMs })
+  if (slots.facts.size === 0) return after
+  const facts = Facts.told(known, event, nowMs)
+  if (facts === undefined) slots.leftOut('there is too much of its facts, or of what is planned')
+  return facts === undefined ? after : after.with({ facts })
 }
 
 /** What was compared with a clock that turned out to be set back may have lost newer values, as in a gap. */
@@ -1014,6 +1069,8 @@ interface Lens {
   readonly isKnown?: (field: string) => boolean
   /** The vehicle's time that it shows. Default: that of the receipt. */
   readonly momentMs?: number
+  /** The time of the business at which facts are shown. Default: that of the receipt. */
+  readonly factsMs?: number
   /** Each value counts as reported at that moment. */
   readonly isAnyAge?: boolean
 }
@@ -1139,6 +1196,30 @@ export class Snapshot implements AnyVehicleView {
 
   trace(name: string): EdgeMemory | undefined {
     return this.#state.memory?.[name]
+  }
+
+  fact<Value>(fact: Fact<string, Value>, at?: Date): Value | undefined {
+    const { facts, slots } = this.#state
+    if (slots.facts.has(fact.name)) {
+      const stored = facts?.at(fact.name, at?.getTime() ?? this.factsMs)
+      return stored === undefined ? undefined : fact.read(stored)
+    }
+    throw new FleethookError(
+      'handler_invalid',
+      `The fact \`${fact.name}\` is not among the \`facts\` of the part \`vehicles\`.`,
+      {
+        hint: 'Give it to the option: vehicles({ fields, facts: [ … ] }).',
+      },
+    )
+  }
+
+  get facts(): readonly KnownFact[] {
+    return this.#state.facts?.known(this.factsMs) ?? nothing
+  }
+
+  /** The time at which it shows facts. */
+  get factsMs(): number {
+    return this.#lens.factsMs ?? Math.max(this.#nowMs, this.#state.facts?.atMs ?? 0)
   }
 
   #slot(field: string): number {

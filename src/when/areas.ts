@@ -11,6 +11,8 @@ export interface Area {
   readonly name: string
   /** The box around the area. */
   readonly bounds: Bounds
+  /** What it is made of: a center and a radius, or corners. A fact keeps it. */
+  readonly shape: Circle | readonly Location[]
   /** The meters from a location to the area: 0 inside. */
   metersTo(location: Location): number
 }
@@ -53,6 +55,7 @@ export function circle(options: Circle): Area {
       { south: center.latitude, west: center.longitude, north: center.latitude, east: center.longitude },
       radiusMeters,
     ),
+    shape: { ...center, radiusMeters },
     metersTo: (location) => Math.max(0, metersBetween(center, location) - radiusMeters),
   }
 }
@@ -93,6 +96,7 @@ export function polygon(corners: readonly Location[]): Area {
       },
       0,
     ),
+    shape: ring,
     metersTo: (location) =>
       surrounds(sides, location) ? 0 : Math.min(...sides.map((side) => metersToSide(location, side))),
   }

@@ -2,7 +2,7 @@ import FlatQueue from 'flatqueue'
 import { backgroundTimer, elapsedMs, longestMs, type Timer } from '../base/clock.ts'
 import { driftMs } from '../inbox/delivery-id.ts'
 import type { Due } from '../inbox/vehicle-store.ts'
-import type { Clockwork, Port, TimingHost } from '../vehicles/edge.ts'
+import type { Clockwork, Port, TimingHost } from '../vehicles/timing.ts'
 import { quietMs } from '../vehicles/lag.ts'
 
 /** The first timer of a vehicle. */

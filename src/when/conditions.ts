@@ -2,9 +2,12 @@ import { checkOptions, isObject } from '../base/options.ts'
 import { type FieldCatalogue, nearestName, plainType, type UnlimitedType } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
 import type { AnyVehicleView, Bounds, Condition } from '../vehicles/edge.ts'
+import { isWithin } from '../vehicles/edge-index.ts'
+import { type Fact, isFact } from '../vehicles/fact.ts'
 import { nullMeansNone } from '../vehicles/state.ts'
 import { isPlace } from '../vehicles/places.ts'
 import type { Area } from './areas.ts'
+import { absent, factOperand, type Operand } from './facts.ts'
 import { type Duration, invalid, readDuration } from './duration.ts'
 
 export { invalid }
@@ -41,20 +44,46 @@ export function valueCondition(
   isTrue: (value: FieldValue) => boolean | undefined,
   options: FreshOption = {},
 ): Condition {
+  return comparison(what, name, field, [], isTrue, options)
+}
+
+/**
+ * The condition that one field's value decides, compared with constants, facts or other fields. Without one of the facts it is false. Otherwise as
+ * {@link valueCondition}.
+ */
+export function comparison<Value>(
+  what: string,
+  name: string,
+  field: string,
+  operands: readonly Operand<Value>[],
+  isTrue: (value: FieldValue, others: readonly Value[]) => boolean | undefined,
+  options: FreshOption = {},
+): Condition {
   checkOptions<FreshOption>(what, options, {
     freshFor: { must: 'must be a time', accepts: isObject, hint: 'For instance { seconds: 30 }.' },
   })
   const { freshFor } = options
   const fresh = freshFor === undefined ? undefined : readDuration('freshFor', freshFor)
+  const facts = operands.flatMap((operand) => operand.facts)
   const isFresh = (vehicle: AnyVehicleView): boolean =>
     fresh === undefined || vehicle.moment.getTime() - Number(vehicle.at(field)) <= fresh.ms
   return {
     name: fresh === undefined ? `${name})` : `${name},freshFor ${fresh.name})`,
-    fields: [field],
+    fields: [...new Set([field, ...operands.flatMap(({ fields }) => fields)])],
+    ...(facts.length === 0 ? {} : { facts }),
     ...(fresh === undefined ? {} : { ages: true }),
     test(vehicle) {
+      const others: Value[] = []
+      let isKnown = true
+      for (const operand of operands) {
+        const other = operand.read(vehicle)
+        if (other === absent) return false
+        if (other === undefined) isKnown = false
+        else others.push(other)
+      }
       const value = vehicle.value(field)
-      return value === undefined || !vehicle.isCertain(field) || !isFresh(vehicle) ? undefined : isTrue(value)
+      if (!isKnown || value === undefined || !vehicle.isCertain(field) || !isFresh(vehicle)) return undefined
+      return isTrue(value, others)
     },
   }
 }
@@ -69,7 +98,13 @@ export function valueCondition(
  * export const isAtTheDepot = inside(circle({ latitude: 52.3731, longitude: 4.8926, radiusMeters: 200 }))
  * ```
  */
-export function inside(area: Area, options?: FreshOption): Condition {
+export function inside(area: Area | Fact<string, Area, never>, options?: FreshOption): Condition {
+  if (isFact(area)) {
+    const isIn = (value: FieldValue, [own]: readonly Area[]): boolean | undefined =>
+      isPlace(value) && own !== undefined ? isWithin(own.bounds, value) && own.metersTo(value) === 0 : undefined
+    checkTypeOf('inside', area, 'area')
+    return comparison('inside', `inside(fact ${area.name}`, positionField, [factOperand<Area>(area)], isIn, options)
+  }
   checkArea('inside', area)
   const isInside = (value: FieldValue): boolean | undefined => (isPlace(value) ? area.metersTo(value) === 0 : undefined)
   return {
@@ -150,7 +185,9 @@ function decided(conditions: readonly Condition[], vehicle: AnyVehicleView, deci
 function joined(how: string, conditions: readonly Condition[]): Omit<Condition, 'test' | 'bounds'> {
   const traces = conditions.flatMap((condition) => condition.traces ?? [])
   const timed = conditions.filter(({ changesAt }) => changesAt !== undefined)
+  const facts = [...new Set(conditions.flatMap((condition) => condition.facts ?? []))]
   return {
+    ...(facts.length === 0 ? {} : { facts }),
     ...(conditions.some(({ ages }) => ages === true) ? { ages: true } : {}),
     ...(traces.length === 0 ? {} : { traces }),
     ...(timed.length === 0 ? {} : { changesAt: (vehicle) => firstChange(timed, vehicle) }),
@@ -246,6 +283,15 @@ export function checkNumber(
   for (const limit of limits)
     if (!Number.isFinite(limit))
       throw invalid(`\`${what}\` of \`${field}\` was given ${String(limit)}`, 'Pass a number.')
+}
+
+/** Throws for a fact of another type. */
+export function checkTypeOf(what: string, { name, type }: Fact, ...types: readonly string[]): void {
+  if (types.includes(type)) return
+  throw invalid(
+    `\`${what}\` was given the fact \`${name}\`, which is of the type ${type}`,
+    `It needs one of the type ${types.join(' or ')}.`,
+  )
 }
 
 export function checkField(what: string, field: unknown): asserts field is string {

@@ -1,6 +1,7 @@
 import { checkOption, checkOptions, isObject, required, type Rule } from '../base/options.ts'
 import { type Law, lawOf } from '../events/laws.ts'
 import { type Condition, membersOfEpisode, type Trace } from '../vehicles/edge.ts'
+import { type Fact, isFact } from '../vehicles/fact.ts'
 import { markOf } from '../vehicles/edge-index.ts'
 import { Slots } from '../vehicles/state.ts'
 import { checkConditions, invalid, isName } from './conditions.ts'
@@ -12,7 +13,7 @@ import { type Duration, readDuration } from './time.ts'
 export type Measures = Readonly<Record<string, Measure>>
 
 /** What {@link episode} takes. A {@link Duration} is from a second to a year, by the vehicle's clock. */
-export interface EpisodeOptions<Of extends Measures = Measures> {
+export interface EpisodeOptions<Of extends Measures = Measures, By extends readonly Fact[] = readonly Fact[]> {
   /** It begins when this becomes true, and lasts while it is. */
   readonly during: Condition
   /** It ends when this is true. Default: when `during` is false. */
@@ -31,7 +32,12 @@ export interface EpisodeOptions<Of extends Measures = Measures> {
   readonly corrects?: Duration
   /** It is told at once and while it lasts, with `lasts: true`: each time that it changed, but not more often than this. Default: when it is over. */
   readonly tellsEach?: Duration
-  /** At most 20. No name of a member of an {@link Episode}. */
+  /**
+   * Facts by which it is told apart, such as its customer: where one of them changes, it ends and the next one begins. Each is a member of the episode, with
+   * its value, or `null`. Default: none.
+   */
+  readonly by?: By
+  /** At most 20. No name of a member of an {@link Episode}, and of no fact in `by`. */
   readonly measures: Of
 }
 
@@ -55,6 +61,9 @@ export interface Definition {
   readonly corrects: number
   readonly tellsEach: number
   readonly measures: readonly NamedMeasure[]
+  readonly by: readonly Fact[]
+  /** The facts of conditions. */
+  readonly asked: readonly Fact[]
   readonly fields: readonly string[]
   /** Those of conditions. */
   readonly deciding: ReadonlySet<string | number>
@@ -75,13 +84,18 @@ const timesOf = ['joins', 'atLeast', 'waits', 'silence', 'corrects', 'tellsEach'
 
 export function definitionOf(name: string, options: EpisodeOptions): Definition {
   checkAll(name, options)
-  const { during, until, splits } = options
+  const { during, until, splits, by = [] } = options
   const conditions = [during, until, splits].filter((condition) => condition !== undefined)
   checkConditions('episode', conditions)
   const measures = Object.entries(options.measures).map(([each, measure]) => {
-    if (membersOfEpisode.includes(each) || !isObject(measure) || typeof measure.kind !== 'string')
+    if (
+      membersOfEpisode.includes(each) ||
+      by.some((fact) => fact.name === each) ||
+      !isObject(measure) ||
+      typeof measure.kind !== 'string'
+    )
       throw invalid(
-        `\`${each}\` of \`${name}\` is no measure, or has the name of a member of each episode`,
+        `\`${each}\` of \`${name}\` is no measure, or has the name of a member of each episode or of a fact in \`by\``,
         'Make it with span, growth, energy, range or another measure, and give it another name.',
       )
     return { name: each, measure, gauges: gaugesOf(each, measure) }
@@ -99,14 +113,16 @@ export function definitionOf(name: string, options: EpisodeOptions): Definition 
   const fields = [...new Set([...needed, ...measured])]
   const laws = lawsOf(fields, gauges)
   const counters = new Set([...laws].flatMap(([field, { kind }]) => (kind === 'counter' ? field : [])))
-  const said = [during.name, until?.name, splits?.name, times, gauges.map(({ key }) => key), [...laws]]
+  const asked = conditions.flatMap(({ facts = [] }) => facts)
+  const apart = by.length === 0 ? [] : [by.map((fact) => fact.name)]
+  const said = [during.name, until?.name, splits?.name, times, gauges.map(({ key }) => key), [...laws], ...apart]
   // Differs for another definition, and for other laws. The number: for what an older version wrote.
   const shape = markOf(JSON.stringify([3, ...said]))
-  const [slots, deciding] = [new Slots({ fields }), new Set(needed)]
+  const [slots, deciding] = [new Slots({ fields, facts: [...by, ...asked] }), new Set(needed)]
   const timed = conditions.filter(({ changesAt }) => changesAt !== undefined)
   const traces = conditions.flatMap((condition) => condition.traces ?? [])
   const isAged = conditions.some(({ ages }) => ages === true)
-  const read = { measures, fields, deciding, timed, traces, isAged, laws, counters, slots, shape }
+  const read = { measures, by, asked, fields, deciding, timed, traces, isAged, laws, counters, slots, shape }
   return { name, during, until, splits, ...times, ...read }
 }
 
@@ -129,6 +145,11 @@ function checkAll(name: string, options: EpisodeOptions): void {
     during: required(aCondition),
     until: aCondition,
     splits: aCondition,
+    by: {
+      must: 'must be a list of facts',
+      accepts: (value) => Array.isArray(value) && value.every(isFact),
+      hint: "Make them with fact('customer', 'string').",
+    },
     joins: aTime,
     atLeast: aTime,
     waits: aTime,

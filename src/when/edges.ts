@@ -16,6 +16,7 @@ import {
   type Occurrence,
   waitingFor,
 } from '../vehicles/edge.ts'
+import type { Fact } from '../vehicles/fact.ts'
 import { isCorrected } from '../vehicles/clock.ts'
 import { longestMemory } from '../vehicles/edge-checks.ts'
 import { isDeepEqual, lengthOf, longestName, nullMeansNone } from '../vehicles/state.ts'
@@ -188,6 +189,7 @@ function limited<Happened extends Occurrence>(
     traces: [...(inner.traces ?? []), ...conditions.flatMap((condition) => condition.traces ?? [])],
     name: inner.given ? inner.name : `${inner.name}.where(${names})`,
     reads: [...new Set([...(inner.reads ?? inner.fields), ...fields])],
+    readsFacts: [...(inner.readsFacts ?? inner.facts ?? []), ...conditions.flatMap(({ facts = [] }) => facts)],
     mayBegin: (vehicle, sinceMs) =>
       areTrue(vehicle) && fields.every((field) => (vehicle.since(field)?.getTime() ?? Infinity) <= sinceMs),
     detect(step) {
@@ -328,6 +330,33 @@ export function changedEdge(
     },
   })
 }
+
+/** A fact of the vehicle is another one. */
+export interface FactChange<Value = unknown> extends Occurrence {
+  /** The name of the fact. */
+  readonly fact: string
+  /** `undefined`: there was none. */
+  readonly from: Value | undefined
+  /** `undefined`: there is none. */
+  readonly to: Value | undefined
+}
+
+export function changedFactEdge<Value>(given: Fact<string, Value>): VehicleEdge<FactChange<Value>> {
+  const { name } = given
+  return edge<FactChange<Value>>({
+    name: `changed(fact ${name})`,
+    fields: [],
+    facts: [given],
+    detect({ before, after, at }) {
+      const [from, to] = [before.fact(given), after.fact(given)]
+      return isSameFact(from, to) ? undefined : { happened: { at, acrossGap: false, fact: name, from, to } }
+    },
+  })
+}
+
+/** An area is the same when its shape is. */
+const isSameFact = (one: unknown, other: unknown): boolean =>
+  one === other || JSON.stringify(one) === JSON.stringify(other)
 
 /** `up` is 1 for `rises` and -1 for `falls`. */
 export function movesEdge(
@@ -520,7 +549,7 @@ export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options
   checkConditions(what, [condition])
   checkOptions<FirstOption>(what, options, { first: trueOrFalse })
   const wanted = what === 'starts'
-  const { fields, bounds, ages, traces = [] } = condition
+  const { fields, bounds, ages, facts, traces = [] } = condition
   const holds = (vehicle: AnyVehicleView): boolean | undefined => {
     const truth = condition.test(vehicle)
     return truth === undefined ? undefined : truth === wanted
@@ -531,6 +560,7 @@ export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options
     // A value that is reported again is no change, but counts for longer.
     topics: ages === true ? ['data', 'vehicle_data'] : [],
     ...(bounds === undefined ? {} : { bounds }),
+    ...(facts === undefined ? {} : { facts }),
     traces,
     holds,
     isFirst: options.first === true,

@@ -4,6 +4,8 @@ import { originOf } from '../events/origin.ts'
 import { firstSeqAt, msOfSeq } from '../inbox/delivery-id.ts'
 import type { KeptMessages } from '../observe/dead-letters.ts'
 import type { AnyVehicleView, Edge, EdgeResult, EdgeStep, EpisodeOccurrence, VehicleView } from '../vehicles/edge.ts'
+import type { Fact } from '../vehicles/fact.ts'
+import type { Facts } from '../vehicles/facts.ts'
 import { credibleMs } from '../vehicles/lag.ts'
 import { applied, Snapshot, VehicleState } from '../vehicles/state.ts'
 import { wireTopics } from '../wire/envelope.ts'
@@ -13,22 +15,24 @@ import { type Definition, definitionOf, type EpisodeOptions, type Measures } fro
 import { fold, nothingKnown, type Told } from './fold.ts'
 import { Memory } from './memory.ts'
 import { gapOf, heardOf, keptSamples, type Sample, samplesIn } from './samples.ts'
-import { type Episode, episodeOf } from './telling.ts'
+import { type Episode, episodeOf, nameOf } from './telling.ts'
 
 export type { EpisodeOptions, Measures } from './definition.ts'
 export type { Episode } from './telling.ts'
 
 /** An edge that reports episodes: the result of {@link episode}. */
-export interface EpisodeEdge<Of extends Measures = Measures> extends Edge<Episode<Of>> {
+export interface EpisodeEdge<Of extends Measures = Measures, By extends readonly Fact[] = readonly []> extends Edge<
+  Episode<Of, By>
+> {
   /** The newest episode of a vehicle as it is known now: it lasts, or is over and not told yet, or not told so yet. `undefined`: there is none. */
-  open<Fields extends FieldCatalogue>(vehicle: VehicleView<Fields>): Episode<Of> | undefined
+  open<Fields extends FieldCatalogue>(vehicle: VehicleView<Fields>): Episode<Of, By> | undefined
   /** All episodes that are over in a list of events, those of gaps too, in any order, as if no message came after them. Sorted by vehicle and start. */
-  in(events: Iterable<FleetEvent>): readonly Episode<Of>[]
+  in(events: Iterable<FleetEvent>): readonly Episode<Of, By>[]
   /**
    * The episodes of all vehicles that began in this time, of the messages that the inbox still keeps. Use it each night to find one whose messages came too
    * late for its row. With `sqliteInbox`, each vehicle takes as long as one list of all messages.
    */
-  within(receiver: Remembering, time: { readonly from: Date; readonly to: Date }): AsyncIterable<Episode<Of>>
+  within(receiver: Remembering, time: { readonly from: Date; readonly to: Date }): AsyncIterable<Episode<Of, By>>
   /**
    * Why a number of an episode may be wrong, in words for a row: messages may be missing, its end was lost, one of these measures is not certain (default:
    * any). A measure of fields that the vehicle has never reported is no doubt: it is `null`.
@@ -68,12 +72,18 @@ const signMs = 60_000
  * })
  * ```
  */
-export function episode<const Of extends Measures>(name: string, options: EpisodeOptions<Of>): EpisodeEdge<Of> {
+export function episode<const Of extends Measures, const By extends readonly Fact[] = readonly []>(
+  name: string,
+  options: EpisodeOptions<Of, By>,
+): EpisodeEdge<Of, By> {
   const definition = definitionOf(name, options)
+  const { by, asked } = definition
+  const facts = [...by, ...asked]
   const edge: EpisodeEdge = {
     name,
     fields: [],
     reads: definition.fields,
+    facts,
     traces: definition.traces,
     topics: wireTopics,
     timing: createClockwork,
@@ -81,13 +91,15 @@ export function episode<const Of extends Measures>(name: string, options: Episod
     detect: (step) => detected(definition, step),
     isOutdated({ id, revision }: EpisodeOccurrence, memory) {
       const told: readonly Told[] = JSON.parse(String(memory).split('\n')[3] ?? '[]')
-      return told.some((one) => one.revision > revision && id.endsWith(new Date(one.first).toISOString()))
+      return told.some((one) => one.revision > revision && id.endsWith(nameOf(one.first, one.by)))
     },
     open(vehicle: unknown) {
       if (!(vehicle instanceof Snapshot)) return undefined
       const { state, gapTo } = vehicle.parts()
       const text = state.memory?.[name]
-      return typeof text === 'string' ? Memory.read(definition, state.vin, text)?.open(gapTo >= state.seq) : undefined
+      return typeof text === 'string'
+        ? Memory.read(definition, state.vin, text, state.facts)?.open(gapTo >= state.seq)
+        : undefined
     },
     in: (events) => history(definition, events),
     within: ({ vehicles, messages }, time) => begunWithin(definition, vehicles, messages, time),
@@ -97,7 +109,7 @@ export function episode<const Of extends Measures>(name: string, options: Episod
     },
   }
   // What is found has the measures of the definition, which the compiler cannot see.
-  return edge as EpisodeEdge<Of> // oxlint-disable-line no-unsafe-type-assertion
+  return edge as unknown as EpisodeEdge<Of, By> // oxlint-disable-line no-unsafe-type-assertion
 }
 
 /** The newest time of the vehicle, and when that arrived. */
@@ -164,8 +176,9 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> |
   const text = typeof step.memory === 'string' ? step.memory : undefined
   const isNew = text === undefined
   if (isNew && own.length === 0) return undefined
-  const read = isNew ? undefined : Memory.read(definition, after.vin, text)
-  const memory = read ?? new Memory(definition, after.vin)
+  const facts = after instanceof Snapshot ? after.parts().state.facts : undefined
+  const read = isNew ? undefined : Memory.read(definition, after.vin, text, facts)
+  const memory = read ?? new Memory(definition, after.vin, undefined, facts)
   const { last, head } = memory
   const samples = [...(isSign ? signsOf(definition, memory, arrival) : []), ...own]
   const isGap = !isNew && (timer === undefined || timer.acrossGap === true || gapMs > head.gapMs || read === undefined)
@@ -192,9 +205,12 @@ async function* begunWithin(
   messages: Remembering['messages'],
   { from, to }: { readonly from: Date; readonly to: Date },
 ): AsyncGenerator<Episode, void, undefined> {
-  for await (const { vin } of vehicles.list()) {
+  for await (const vehicle of vehicles.list()) {
+    const { vin } = vehicle
+    const facts = vehicle instanceof Snapshot ? vehicle.parts().state.facts : undefined
     const events = await messages.events({ vin, from: new Date(from.getTime() - earlierMs) })
-    for (const found of history(definition, events)) if (found.startedAt >= from && found.startedAt < to) yield found
+    for (const found of history(definition, events, facts))
+      if (found.startedAt >= from && found.startedAt < to) yield found
   }
 }
 
@@ -216,8 +232,8 @@ function doubtsOf(
   ]
 }
 
-/** All episodes of a list of events. */
-function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalogue>>): Episode[] {
+/** All episodes of a list of events. `kept`: what is known of facts, when the events do not say it. */
+function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalogue>>, kept?: Facts): Episode[] {
   // A gap counts from its end, however late its event is. That of a restart ends with the first message after it.
   const order = (event: FleetEvent<FieldCatalogue>): number => {
     if (event.topic !== 'gap') return event.receivedAt.getTime()
@@ -233,6 +249,7 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
       if (event.vin !== vin && (event.vin !== undefined || event.topic !== 'gap')) continue
       const arrivedMs = event.receivedAt.getTime()
       if (event.topic === 'gap' && last.heard > 0) samples.push(gapSample(last, event.to.getTime()))
+      if (event.topic === 'facts') state = applied(state, { event, seq: (seq += 1), gapTo: -1 }).after
       if (originOf(event) !== 'vehicle' || event.topic === 'unknown') continue
       seq = Math.max(seq + 1, firstSeqAt(arrivedMs))
       const { after: next, sentMs } = applied(state, { event, seq, gapTo: -1 })
@@ -243,7 +260,10 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
       samples.push(...(own.length > 0 ? own : [[heard, heardOf, 0] as const]))
       if (heard > last.heard) Object.assign(last, { heard, arrived: arrivedMs })
     }
-    const { found, known } = fold(definition, vin, nothingKnown(definition), samples, { now: Number.MAX_SAFE_INTEGER })
+    const { found, known } = fold(definition, vin, nothingKnown(definition), samples, {
+      now: Number.MAX_SAFE_INTEGER,
+      facts: state.facts ?? kept,
+    })
     const over = found.filter(({ end }) => end !== undefined)
     return over.map((each) => Object.assign(episodeOf(definition, vin, each, known.timeline.at), { revision: 1 }))
   })

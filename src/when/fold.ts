@@ -1,5 +1,7 @@
+import type { FieldValue } from '../events/values.ts'
+import type { Facts } from '../vehicles/facts.ts'
 import type { Definition } from './definition.ts'
-import { type Interval, Intervals, type Moment, type Timeline } from './intervals.ts'
+import { type Interval, Intervals, isLong, type Moment, type Timeline } from './intervals.ts'
 import { type Entry, isLikely, type Line, lineOf, type Plugs, type Said, type Series, totalOf } from './ledger.ts'
 import {
   type Around,
@@ -14,6 +16,7 @@ import {
   resumed,
 } from './measures.ts'
 import { gapOf, type Sample } from './samples.ts'
+import { TimesOfFacts } from './times-of-facts.ts'
 
 /*
  * From values to episodes, in the order of docs/episodes.md:
@@ -35,6 +38,8 @@ export interface Told {
   readonly revoked?: boolean
   /** It was told before its time, while it lasted or was not complete: at this time of the vehicle. */
   readonly early?: number
+  /** The facts by which it was told apart, as they are stored. */
+  readonly by?: readonly FieldValue[] | undefined
   /** Of all that it got. Empty: of whatever is found. */
   hash: string
   wrong?: number
@@ -48,6 +53,8 @@ export interface Running extends Interval {
   /** What its handler got, and whether it is no more. Not stored. */
   told?: Told | undefined
   revoked?: true
+  /** The facts by which it is told apart, as they are stored: found again each time, because what is said late may change them. */
+  by?: readonly FieldValue[] | undefined
 }
 
 /** What is known of a vehicle up to a time. */
@@ -76,6 +83,8 @@ interface Until {
   readonly heard?: number
   /** More values follow, so a value that waits for its successor is not decided. */
   readonly isPart?: boolean
+  /** What the business said of the vehicle. */
+  readonly facts?: Facts | undefined
 }
 
 /** The episodes in what is known and these samples, and what is known after them. */
@@ -107,13 +116,21 @@ export function fold(
   // 1. Belief.
   const lines = new Map(linesOf(definition.fields))
   // 2. Intervals.
-  const intervals = intervalsIn(definition, vin, known, lines, times, gaps)
+  const facts = new TimesOfFacts(definition, until.facts)
+  const intervals = intervalsIn(definition, { vin, known, facts }, lines, times, gaps)
   if (until.now !== undefined) intervals.pass(until.now, until.heard)
   // 3. The ledger.
   if (definition.splits !== undefined)
     for (const [field, line] of linesOf(definition.counters, plugsOf(intervals))) lines.set(field, line)
   // 4. Ends.
   const all = measured(definition, known, intervals.all, lines, before)
+  if (definition.by.length > 0) for (const one of all) one.by = facts.at(one.start)
+  // What was said too late for its place cannot part what is folded.
+  if (
+    known.running !== undefined &&
+    facts.nextHandOver(known.running.start) < Math.min(before.at, before.end ?? Infinity)
+  )
+    known.running.gap = true
   // 5. What is in episodes.
   const counted = count(definition, known.counted, all, lines)
   const running = intervals.running === undefined ? undefined : all.at(-1)
@@ -121,7 +138,7 @@ export function fold(
   const { fields, since } = known
   if (running !== undefined) for (const name of ['gapAt', 'staleAt', 'pauses'] as const) delete running[name]
   const next: Known = { fields, timeline: intervals.timeline, series, counted, since, running }
-  const found = all.filter(({ start, end = Infinity }) => end - start >= definition.atLeast)
+  const found = all.filter((one) => isLong(definition, one))
   return { found, known: next, changesAt: intervals.changesAt }
 }
 
@@ -150,8 +167,7 @@ function inOrder({ fields }: Definition, samples: readonly Sample[]): Sorted {
 /** Belief has decided which values of conditions count, so here they are only put in their moments. */
 function intervalsIn(
   definition: Definition,
-  vin: string,
-  known: Known,
+  { vin, known, facts }: { readonly vin: string; readonly known: Known; readonly facts: TimesOfFacts },
   lines: ReadonlyMap<string, Line>,
   times: readonly number[],
   gaps: Sorted['gaps'],
@@ -171,7 +187,7 @@ function intervalsIn(
       before = entry
     }
   }
-  const intervals = new Intervals(definition, vin, known.timeline, known.running, values)
+  const intervals = new Intervals(definition, vin, known.timeline, known.running, values, facts)
   // A value that was held is from before the samples.
   const all = [...new Set([...times, ...entries.keys()])].toSorted((one, other) => one - other)
   for (const at of all) {
@@ -229,13 +245,18 @@ function measured(
       else begin(gauge, one, line, around, known.since)
       const next = all[nth + 1]?.start ?? Infinity
       for (const entry of line.entries)
-        if (entry[0] < next && (entry[0] >= one.start || one === before)) noteOf(gauge, one, entry, around)
+        if ((entry[0] < next || isOfBoth(gauge, one, entry)) && (entry[0] >= one.start || one === before))
+          noteOf(gauge, one, entry, around)
       const odd = line.odd.filter((at) => at < next)
       noteOdd((one.notes[gauge.key] ??= {}), odd, one, definition.waits)
     }
   }
   return all
 }
+
+/** A value of the moment of a handover is the end of one, and the start of the next. A counter of energy grows in the next. */
+const isOfBoth = ({ kind }: Gauge, { passedOn, end }: Running, [at]: Entry): boolean =>
+  passedOn === true && at === end && kind !== 'growth' && kind !== 'curve'
 
 function aroundOf(definition: Definition, gauge: Gauge, lines: ReadonlyMap<string, Line>): Around {
   const { waits, corrects, laws } = definition
@@ -294,7 +315,7 @@ function count(
     if (far !== undefined) over[gauge.key] = far
     for (const one of all) {
       if (far !== undefined) one.counted[gauge.key] = far
-      if (one.closed === undefined || Number(one.end) - one.start < definition.atLeast) continue
+      if (one.closed === undefined || !isLong(definition, one)) continue
       far = countedBy(measuredOf(definition, one, gauge), one)
       if (far !== undefined) over[gauge.key] = far
     }
@@ -317,8 +338,7 @@ export function withoutRunning(definition: Definition, { running, ...known }: Kn
   const counted = { ...known.counted }
   for (const gauge of definition.measures.flatMap((measure) => measure.gauges)) {
     const far = countedBy(measuredOf(definition, closed, gauge), closed)
-    const isLong = running.end - running.start >= definition.atLeast
-    if (far !== undefined && isLong) counted[gauge.key] = far
+    if (far !== undefined && isLong(definition, closed)) counted[gauge.key] = far
   }
   const endedAt = running.end + (running.cut === true ? 1 : 0)
   return { ...known, counted, timeline: { ...known.timeline, endedAt } }

@@ -3,6 +3,7 @@ import { Snapshot, VehicleState } from '../vehicles/state.ts'
 import type { Definition } from './definition.ts'
 import type { Entry } from './ledger.ts'
 import { freshMs } from './measures.ts'
+import { TimesOfFacts } from './times-of-facts.ts'
 
 /** From when to when an episode was. It is interrupted or over since `end`, and nothing joins it when it is `cut`, `split`, or the next one began: `closed`. */
 export interface Interval {
@@ -11,6 +12,9 @@ export interface Interval {
   paused: number
   cut?: true
   split?: true
+  /** It began, or ended, because a fact by which it is told apart changed. */
+  handed?: true
+  passedOn?: true
   closed?: number
   /** Messages may be missing. */
   gap?: true
@@ -61,9 +65,13 @@ export interface Moment {
   readonly gaps: readonly number[]
 }
 
+/** Whether it is long enough. A part that was handed over counts however short it is. */
+export const isLong = ({ atLeast }: Definition, { start, end = Infinity, handed, passedOn }: Interval): boolean =>
+  handed === true || passedOn === true || end - start >= atLeast
+
 /** When nothing can join an episode any more. */
-export const overAt = ({ joins }: Definition, { end = Infinity, cut, split }: Interval): number =>
-  joins === 0 || cut === true || split === true ? end : end + joins + 1
+export const overAt = ({ joins }: Definition, { end = Infinity, cut, split, passedOn }: Interval): number =>
+  joins === 0 || cut === true || split === true || passedOn === true ? end : end + joins + 1
 
 /** Finds when episodes began and ended, moment by moment. */
 export class Intervals {
@@ -75,6 +83,7 @@ export class Intervals {
   readonly #definition: Definition
   readonly #vin: string
   readonly #values: Map<string, Entry>
+  readonly #facts: TimesOfFacts
   /** Time went on to this moment. */
   #passedTo = 0
 
@@ -84,7 +93,9 @@ export class Intervals {
     timeline: Timeline,
     running?: Interval,
     values?: Map<string, Entry>,
+    facts: TimesOfFacts = new TimesOfFacts(definition, undefined),
   ) {
+    this.#facts = facts
     this.timeline = timeline
     this.running = running
     this.splits = timeline.split === undefined ? [] : [timeline.split]
@@ -116,7 +127,8 @@ export class Intervals {
     const last = Math.max(heard, timeline.at)
     const cutAt = Math.max(last, timeline.listens) + this.#definition.silence
     for (let due = this.changesAt; due <= at && (due < cutAt || !this.#isOn); due = this.changesAt) {
-      this.#decide(due)
+      if (this.#facts.isHandOver(due)) this.#handOver(due)
+      if (this.#isTimed(due)) this.#decide(due)
       this.#passedTo = due
     }
     this.#passedTo = Math.max(at, this.#passedTo)
@@ -131,13 +143,26 @@ export class Intervals {
     return this.running !== undefined && this.running.end === undefined
   }
 
-  /** When a condition may be another one although nothing is said: after the moment to which time went on. `Infinity`: never. */
+  /** When something may be another one although nothing is said: after the moment to which time went on. `Infinity`: never. */
   get changesAt(): number {
-    const { timed } = this.#definition
-    if (timed.length === 0) return Infinity
     const passedTo = Math.max(this.timeline.at, this.#passedTo)
+    const { running } = this
+    const isOver = running === undefined || passedTo >= overAt(this.#definition, running)
+    return Math.min(this.#conditionsAt(passedTo), isOver ? Infinity : this.#facts.nextHandOver(passedTo))
+  }
+
+  /** When a condition may be another one after this moment. `Infinity`: never. */
+  #conditionsAt(passedTo: number): number {
+    const { timed } = this.#definition
+    const byFacts = this.#facts.nextChange(passedTo)
+    if (timed.length === 0) return byFacts
     const times = timed.flatMap((condition) => condition.changesAt?.(this.#look(-1, passedTo)) ?? [])
-    return Math.min(...times.filter((ms) => ms > passedTo))
+    return Math.min(byFacts, ...times.filter((ms) => ms > passedTo))
+  }
+
+  /** Whether a condition may be another one at this moment, to which time goes on. */
+  #isTimed(at: number): boolean {
+    return this.#conditionsAt(Math.max(this.timeline.at, this.#passedTo)) === at
   }
 
   #note(field: string, entry: Entry, at: number): void {
@@ -158,8 +183,9 @@ export class Intervals {
       values: slots.names.map((field) => this.#values.get(field)?.[1]),
       times: slots.names.flatMap((field) => Array<number>(3).fill(this.#values.get(field)?.[0] ?? 0)),
       memory: this.timeline.traces,
+      facts: this.#facts.facts,
     })
-    return new Snapshot(state, at, gapAt, { momentMs: at })
+    return new Snapshot(state, at, gapAt, { momentMs: at, factsMs: at })
   }
 
   /** Whether one begins, goes on or ends, as the condition says at a moment. A value that is uncertain counts, and the episode says so. */
@@ -180,6 +206,19 @@ export class Intervals {
     if (this.running?.end !== undefined && timeline.split !== undefined && timeline.split.to === undefined)
       this.running.split = true
     timeline.was = is ?? timeline.was
+  }
+
+  /** It belongs to somebody else from now on. */
+  #handOver(at: number): void {
+    const { timeline, running } = this
+    if (running === undefined || at <= running.start) return
+    if (running.end !== undefined) {
+      // Nothing joins it that belongs to somebody else.
+      if (at < overAt(this.#definition, running)) running.split = true
+      return
+    }
+    this.closed.push(Object.assign(running, { end: at, passedOn: true, closed: at }))
+    this.running = { start: at, paused: 0, handed: true, gapAt: timeline.gapAt }
   }
 
   #setSplit(at: number, is: boolean): void {

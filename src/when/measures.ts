@@ -156,6 +156,8 @@ export interface Bounded {
   readonly gap?: true
   readonly before?: number | undefined
   readonly staleAt?: number
+  /** It goes on from another one. */
+  readonly handed?: true
   readonly paused: number
   readonly pauses?: readonly (readonly [from: number, to: number])[]
 }
@@ -322,9 +324,15 @@ function advance(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, aro
 }
 
 /** It moved before the start, so the way begins where it was seen first. */
-function leaveStart(notes: Notes, [at, value, , mark]: Entry, { start }: Bounded, { law }: Around): void {
+function leaveStart(notes: Notes, [at, value, , mark]: Entry, { start, handed }: Bounded, { law }: Around): void {
   const { from } = notes
-  if (from === undefined || law === undefined || mark === 'loose' || canFollow(law, [start, from[1]], [at, value]))
+  if (
+    handed === true ||
+    from === undefined ||
+    law === undefined ||
+    mark === 'loose' ||
+    canFollow(law, [start, from[1]], [at, value])
+  )
     return
   for (const name of ['from', 'points', 'meters', 'counted'] as const) delete notes[name]
 }
@@ -457,13 +465,20 @@ function goesOn({ gauge, notes }: Measured, to: Entry | undefined, { start, end 
 /** Both ends of a measure, and whether one of them may be another one. */
 function endsOf(of: Measured, episode: Bounded) {
   const { notes, law } = of
-  const { start, end } = episode
+  const { start, end, handed } = episode
   const { old, first, before, after } = notes
   const to = after ?? before ?? (notes.from?.[0] === start ? notes.from : undefined)
   let { from } = notes
   const isAlone = first === undefined || first[0] === to?.[0]
   // It went on before the start: what was said right after it is that of the start.
-  if (from !== undefined && first !== undefined && !isAlone && law !== undefined && first[3] !== 'loose') {
+  if (
+    handed !== true &&
+    from !== undefined &&
+    first !== undefined &&
+    !isAlone &&
+    law !== undefined &&
+    first[3] !== 'loose'
+  ) {
     const isFar =
       law.kind === 'counter'
         ? totalOf(first) - totalOf(from) > mostIn(law, first[0] - start)

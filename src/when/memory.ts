@@ -1,4 +1,5 @@
 import type { EdgeResult } from '../vehicles/edge.ts'
+import type { Facts } from '../vehicles/facts.ts'
 import type { Definition } from './definition.ts'
 import { fold, type Folded, type Known, nothingKnown, type Running, type Told, withoutRunning } from './fold.ts'
 import { overAt } from './intervals.ts'
@@ -7,6 +8,9 @@ import { compared, type Episode, episodeOf, hasAll, hashOf, mostTold, tellNext }
 
 /** The most characters of samples. When there are more, the older half is folded. */
 const mostSamples = 5_000
+
+/** Of an episode that facts tell apart: what is said late must find the samples of then. */
+const mostApart = 30_000
 
 /** What most messages change: the newest time of the vehicle, when that arrived, and the time of the sample that came last. */
 interface Last {
@@ -42,12 +46,14 @@ export class Memory {
   #known: string
   readonly #definition: Definition
   readonly #vin: string
+  readonly #facts: Facts | undefined
 
-  constructor(definition: Definition, vin: string, text?: string) {
+  constructor(definition: Definition, vin: string, text?: string, facts?: Facts) {
     const [last, samples = '', head = '', told = '[]', known] = text?.split('\n') ?? []
     const { shape } = definition
     this.#definition = definition
     this.#vin = vin
+    this.#facts = facts
     this.last = last ? JSON.parse(last) : { heard: 0, arrived: 0, noted: 0 }
     this.head = head ? JSON.parse(head) : { shape, is: null, calm: 0, hole: 0, gapMs: 0, checked: 0, old: 0 }
     this.#lines = [head, told]
@@ -57,9 +63,9 @@ export class Memory {
   }
 
   /** A text that an older version wrote, or nobody, is no memory. */
-  static read(definition: Definition, vin: string, text: string): Memory | undefined {
+  static read(definition: Definition, vin: string, text: string, facts?: Facts): Memory | undefined {
     try {
-      const memory = new Memory(definition, vin, text)
+      const memory = new Memory(definition, vin, text, facts)
       const { timeline }: Known = JSON.parse(memory.#known)
       return typeof timeline.at === 'number' && memory.last.heard >= 0 ? memory : undefined
     } catch {
@@ -87,9 +93,13 @@ export class Memory {
     return [JSON.stringify(this.last), this.samples, ...this.#lines, this.#known].join('\n')
   }
 
+  get #mostSamples(): number {
+    return this.#definition.by.length > 0 ? mostApart : mostSamples
+  }
+
   /** Whether it is time to fold samples. */
   isFull(arrivedMs: number): boolean {
-    return this.samples.length > mostSamples || arrivedMs - this.head.checked >= this.#definition.corrects
+    return this.samples.length > this.#mostSamples || arrivedMs - this.head.checked >= this.#definition.corrects
   }
 
   /** The newest episode, when it is not told yet as it is known now. */
@@ -116,8 +126,9 @@ export class Memory {
     this.add(added)
     const before: Known = JSON.parse(this.#known)
     const foldedTo = before.timeline.at
-    const { found, known, changesAt } = fold(definition, this.#vin, before, samples, { now, heard: last.heard })
-    const isFull = this.samples.length > mostSamples
+    const until = { now, heard: last.heard, facts: this.#facts }
+    const { found, known, changesAt } = fold(definition, this.#vin, before, samples, until)
+    const isFull = this.samples.length > this.#mostSamples
     const both = compared(definition, found, this.#told, foldedTo, arrivedMs)
     const { happened, due, told } = tellNext(definition, this.#vin, both, { now, heard: last.heard, arrivedMs, isFull })
     this.#settle(samples, both.all, told, due === Infinity, arrivedMs)
@@ -162,7 +173,7 @@ export class Memory {
     const isOld = arrivedMs - head.checked >= corrects
     const times = samples.map(([at]) => at)
     let foldTo = isOld ? Math.max(0, ...times.slice(0, head.old)) : 0
-    if (this.samples.length > mostSamples || told.length > mostTold)
+    if (this.samples.length > this.#mostSamples || told.length > mostTold)
       foldTo = Math.max(foldTo, times.toSorted((one, other) => one - other)[times.length >> 1] ?? 0)
     for (const { closed = Infinity, told: one } of all)
       if (one === undefined || one.wrong !== undefined) foldTo = Math.min(foldTo, closed - 1)
@@ -189,7 +200,7 @@ export class Memory {
   }
 
   #fold(samples: readonly Sample[], isPart = false): Folded {
-    return fold(this.#definition, this.#vin, JSON.parse(this.#known), samples, { isPart })
+    return fold(this.#definition, this.#vin, JSON.parse(this.#known), samples, { isPart, facts: this.#facts })
   }
 
   #episodeOf(of: Running): Episode {

@@ -1,8 +1,11 @@
+import type { FieldValue } from '../events/values.ts'
 import type { EpisodeOccurrence } from '../vehicles/edge.ts'
+import type { Fact } from '../vehicles/fact.ts'
 import { markOf } from '../vehicles/edge-index.ts'
 import type { Definition, Measures } from './definition.ts'
 import { measuredOf, type Running, type Told } from './fold.ts'
 import { overAt } from './intervals.ts'
+import { keyOf } from './times-of-facts.ts'
 import { isComplete, type Measure, resultOf } from './measures.ts'
 
 /*
@@ -11,8 +14,10 @@ import { isComplete, type Measure, resultOf } from './measures.ts'
  */
 
 /** Something with a beginning and an end, as the handler of {@link episode} gets it in `change`. `at` is `endedAt`. */
-export type Episode<Of extends Measures = Measures> = EpisodeOccurrence & {
+export type Episode<Of extends Measures = Measures, By extends readonly Fact[] = readonly []> = EpisodeOccurrence & {
   readonly [Name in keyof Of]: Of[Name] extends Measure<infer Result> ? Result : never
+} & {
+  readonly [Each in By[number] as Each['name']]: (Each extends Fact<string, infer Value, never> ? Value : never) | null
 }
 
 /** The most episodes that are corrected at the same time. */
@@ -20,7 +25,7 @@ export const mostTold = 20
 
 /** What the handler gets. One that lasts goes up to the last message. */
 export function episodeOf(definition: Definition, vin: string, running: Running, heard: number): Episode {
-  const { start, end = heard, paused, cut = false, gap = false, revoked = false } = running
+  const { start, end = heard, paused, cut = false, gap = false, revoked = false, by = [] } = running
   const { first = start, revision = 0 } = running.told ?? {}
   // A measure can have any name.
   const values: Record<string, unknown> = Object.create(null)
@@ -31,9 +36,13 @@ export function episodeOf(definition: Definition, vin: string, running: Running,
     values[name] = value
     if (isMissing) missing.push(name)
   }
+  for (const [nth, fact] of definition.by.entries()) {
+    const stored = by[nth] ?? null
+    values[fact.name] = stored === null ? null : (fact.read(stored) ?? null)
+  }
   return {
     vin,
-    id: `${vin}:${definition.name}:${new Date(first).toISOString()}`,
+    id: `${vin}:${definition.name}:${nameOf(first, by)}`,
     revision,
     lasts: running.end === undefined,
     at: new Date(end),
@@ -48,6 +57,10 @@ export function episodeOf(definition: Definition, vin: string, running: Running,
     ...values,
   }
 }
+
+/** The last part of an id. Of another customer, it is another one. */
+export const nameOf = (first: number, by: readonly FieldValue[] = []): string =>
+  new Date(first).toISOString() + (by.length === 0 ? '' : `:${markOf(keyOf(by))}`)
 
 export const hashOf = (episode: Episode): string => markOf(JSON.stringify(episode))
 
@@ -86,16 +99,28 @@ export function compared(
   const free = new Set(told)
   for (const isSame of rules)
     for (const each of found) {
-      each.told ??= [...free].find((entry) => isSame(entry, each))
+      each.told ??= [...free].find((entry) => keyOf(entry.by) === keyOf(each.by) && isSame(entry, each))
       if (each.told !== undefined) free.delete(each.told)
     }
   // What is folded is not found again. It is remembered for the replay of a dead letter.
   const oldest = told.length > mostTold ? Infinity : arrivedMs - definition.corrects
   const kept = told.filter((each) => !free.has(each) || each.start > foldedTo || each.at > oldest)
-  const gone = [...free].filter(({ start }) => start > foldedTo)
+  const isAnothers = (entry: Told): boolean =>
+    found.some((each) => each.start === entry.start && keyOf(entry.by) !== keyOf(each.by))
+  const gone = [...free].filter((entry) => entry.start > foldedTo || isAnothers(entry))
   const revoked = gone.map((each): Running => {
     const { start, end } = each
-    return { start, end, closed: start, paused: 0, notes: {}, counted: {}, told: each, revoked: true }
+    return {
+      start,
+      end,
+      closed: start,
+      paused: 0,
+      notes: {},
+      counted: {},
+      told: each,
+      revoked: true,
+      by: each.by,
+    }
   })
   return { all: [...found, ...revoked], told: kept }
 }
@@ -156,6 +181,7 @@ export function tellNext(definition: Definition, vin: string, { all, told }: Com
     at: arrivedMs,
     revoked,
     hash: '',
+    by: next.of.by,
     ...early,
   }
   next.of.told = telling

@@ -21,7 +21,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',
     types: `
       Alert AlertsEvent BuiltInFields ConnectivityEvent DataEvent Doors Encodable EnumType EnvelopeFault ErrorCode
-      ErrorsEvent EventBase ExtendedBy FieldCatalogue FieldName FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
+      ErrorsEvent EventBase ExtendedBy FactsEvent FieldCatalogue FieldName FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
       Json LimitedType Limits Location Meta NormalizeOptions Normalizer NormalizerOptions OtherField Piece Split StateEvent TimeOfDay TimerEvent Tires Topic
       UnknownEvent UnknownReason ValueOf ValuePiece VehicleDataEvent VehicleError WireEvent WireTopic`,
   },
@@ -67,14 +67,14 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/when': {
     values: `
       above alertEnds alertStarts all any average becomes below between ceases changed circle comesOnline crosses curve drives ends energy enters
-      episode falls fallsAsleep goesOffline growth heardAgain inside is last leaves metersBetween moves not path polygon range rises rulesFor silent
+      episode fact falls fallsAsleep goesOffline growth has heardAgain inside is last leaves metersBetween moves not path polygon range rises rulesFor silent
       span starts upsert`,
     types: `
       AlertOccurrence AnyField AnyVehicleView Area Bounds Change Circle Clockwork Condition ConstantOf Curve CurveOptions CurvePart
-      DeltaOption Duration Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeResult EdgeStep EdgeTimer EdgeTopic Energy EnergyOptions Episode
-      EpisodeEdge EpisodeOccurrence EpisodeOptions EpisodeRow FirstOption FreshOption GrowthOptions Happening Heard InvalidOption Lasted
-      LastingEdge Limit MarginOption Measure MeasureRules Measures MovesOptions NumberField Occurrence Path PathOptions PathPoint
-      PendingTimer PlaceField Range Rules Silence SilentOptions Span SqlValue SqliteValue Statement Timing TimingHost Trace VehicleEdge
+      DeltaOption Duration Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeRecord EdgeResult EdgeStep EdgeTimer EdgeTopic Energy EnergyOptions Episode
+      EpisodeEdge EpisodeOccurrence EpisodeOptions EpisodeRow Fact FactChange FactGiven FactTime FactTypes FactsBy FirstOption FreshOption GrowthOptions Happening Heard InvalidOption KnownFact Lasted
+      LastingEdge Limit MarginOption Measure MeasureRules Measures MovesOptions NumberField NumberOperand Occurrence Path PathOptions PathPoint
+      PendingTimer PlaceField Range RowOf Rules SetAllOptions SetAllResult Silence SilentOptions Span SqlValue SqliteValue Statement Timing TimingHost Trace VehicleEdge
       VehicleView VehiclesStats`,
   },
   'fleethook/node': {

@@ -159,6 +159,8 @@ export class Fold {
       clockBehindMs: undefined,
       timers: [],
       trace: () => undefined,
+      fact: () => undefined,
+      facts: [],
     }
   }
 }

@@ -55,6 +55,8 @@ describe('conditions', () => {
     clockBehindMs: undefined,
     timers: [],
     trace: () => undefined,
+    fact: () => undefined,
+    facts: [],
   })
 
   test.each<readonly [Condition, unknown, boolean | undefined]>([
