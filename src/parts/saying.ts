@@ -1,4 +1,4 @@
-import { type Clock, pause } from '../base/clock.ts'
+import { type Clock, elapsedMs, pause } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { isObject } from '../base/options.ts'
 import type { FactsEvent } from '../events/event.ts'
@@ -52,10 +52,12 @@ export class Saying implements SayingVehicles {
     { facts: given }: SetAllOptions = {},
   ): Promise<SetAllResult> {
     const { clock, known } = this.#host
+    const breathe = breathing(clock)
     const wanted = new Map<string, ReadonlyMap<string, FieldValue>>()
     const names = new Set<string>(given)
     for (const name of names) this.#factOf(name)
     for await (const { vin, ...values } of rows) {
+      if (wanted.size % 500 === 499) await breathe()
       checkVin(vin)
       if (wanted.has(vin))
         throw wrong(`\`vehicles.setAll\` was given the vehicle ${vin} twice`, 'Give one row for each vehicle.')
@@ -73,14 +75,17 @@ export class Saying implements SayingVehicles {
       const full = page
       page = []
       await this.#put(full)
+      await breathe()
     }
-    for await (const vehicles of known())
+    for await (const vehicles of known()) {
+      await breathe()
       for (const { vin, facts } of vehicles) {
         const row = wanted.get(vin)
         if (row !== undefined) seen.add(vin)
         if (facts !== undefined || row !== undefined)
           await tell(vin, differingOf(facts, row ?? none, names, clock.now()))
       }
+    }
     for (const [vin, row] of wanted) if (!seen.has(vin)) await tell(vin, differingOf(undefined, row, names, 0))
     if (page.length > 0) await this.#put(page)
     return { told }
@@ -130,7 +135,7 @@ export class Saying implements SayingVehicles {
       if (value === undefined) continue
       const fact = this.#factOf(name)
       const stored = value === null ? null : fact.write(value)
-      if (JSON.stringify(stored).length > longestFact)
+      if (isTooLong(stored))
         throw wrong(
           `The fact \`${name}\` has more than ${longestFact} characters`,
           'Keep it elsewhere, and its key here.',
@@ -155,6 +160,11 @@ export class Saying implements SayingVehicles {
   }
 }
 
+const isTooLong = (stored: FieldValue): boolean =>
+  typeof stored === 'string' || (typeof stored === 'object' && stored !== null)
+    ? JSON.stringify(stored).length > longestFact
+    : false
+
 /** The facts that are to be another one now. */
 function differingOf(
   facts: Facts | undefined,
@@ -169,6 +179,19 @@ function differingOf(
     if (!isDeepEqual(is, wanted)) (differing ??= new Map()).set(name, wanted)
   }
   return differing ?? none
+}
+
+/** The longest that a table keeps others waiting, in milliseconds. */
+const mostBusyMs = 20
+
+/** Lets others have their turn when it has taken long. */
+function breathing(clock: Clock): () => Promise<void> {
+  let sinceMs = elapsedMs(clock)
+  return async () => {
+    if (elapsedMs(clock) - sinceMs < mostBusyMs) return
+    await pause(clock, 0)
+    sinceMs = elapsedMs(clock)
+  }
 }
 
 function checkVin(vin: unknown): void {

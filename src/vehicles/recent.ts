@@ -7,6 +7,9 @@ export class RecentVehicles {
   #recent = new Map<string, StoredVehicle>()
   #recentBytes = 0
   #older = new Map<string, StoredVehicle>()
+  #inOrder: readonly string[] | undefined
+  /** VINs that are not in that list. `undefined`: nobody has asked for one. */
+  #added: Set<string> | undefined
 
   constructor(mostBytes: number, dropped: (vehicles: number) => void = () => {}) {
     this.#mostBytes = mostBytes
@@ -24,7 +27,7 @@ export class RecentVehicles {
   set(vehicle: StoredVehicle): void {
     const { vin, bytes } = vehicle
     const known = this.#recent.get(vin)
-    if (known === undefined) this.#older.delete(vin)
+    if (known === undefined && !this.#older.delete(vin)) this.#added?.add(vin)
     this.#recent.set(vin, vehicle)
     this.#recentBytes += bytes - (known?.bytes ?? 0)
     if (this.#recentBytes * 2 <= this.#mostBytes) return
@@ -38,6 +41,29 @@ export class RecentVehicles {
     if (dropped > 0) this.#dropped(dropped)
   }
 
+  /** The first ones after this VIN, in the order of their VINs. Without that of ''. */
+  inOrder(after: string, limit: number): readonly StoredVehicle[] {
+    const vins = this.#sorted()
+    const found: StoredVehicle[] = []
+    for (let nth = firstAfter(vins, after); nth < vins.length && found.length < limit; nth += 1) {
+      const state = this.get(vins[nth] ?? '')
+      if (state !== undefined && state.vin !== '') found.push(state)
+    }
+    return found
+  }
+
+  /** All VINs in order, and some that are gone. It is kept from page to page, because sorting all of them takes long. */
+  #sorted(): readonly string[] {
+    const added = this.#added
+    if (this.#inOrder === undefined || added === undefined || this.#inOrder.length > 2 * this.size + 1_000) {
+      this.#inOrder = [...new Set([...this.#older.keys(), ...this.#recent.keys()])].toSorted()
+    } else if (added.size > 0) {
+      this.#inOrder = merged(this.#inOrder, [...added].toSorted())
+    }
+    this.#added = new Set()
+    return this.#inOrder
+  }
+
   delete(vin: string): boolean {
     this.#recentBytes -= this.#recent.get(vin)?.bytes ?? 0
     return this.#recent.delete(vin) || this.#older.delete(vin)
@@ -47,6 +73,31 @@ export class RecentVehicles {
     yield* this.#older.values()
     yield* this.#recent.values()
   }
+}
+
+/** The place of the first one that comes after a text. */
+function firstAfter(sorted: readonly string[], after: string): number {
+  let [low, high] = [0, sorted.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if ((sorted[middle] ?? '') > after) high = middle
+    else low = middle + 1
+  }
+  return low
+}
+
+/** Both lists in one, each text once. */
+function merged(one: readonly string[], other: readonly string[]): readonly string[] {
+  const all: string[] = []
+  let nth = 0
+  for (const vin of one) {
+    for (let next = other[nth]; next !== undefined && next <= vin; next = other[nth]) {
+      if (next < vin) all.push(next)
+      nth += 1
+    }
+    all.push(vin)
+  }
+  return [...all, ...other.slice(nth)]
 }
 
 /** The most room for states in memory, where there is no other place for them: some 200,000 vehicles with ten fields. */
@@ -65,12 +116,7 @@ export function memoryVehicles(dropped?: (vehicles: number) => void): VehicleSto
     load: (vin) => states.get(vin),
     keep: (vehicle) => states.set(vehicle),
     async list({ after = '', limit }) {
-      const vins: string[] = []
-      for (const { vin } of states.values()) if (vin > after) vins.push(vin)
-      return vins
-        .toSorted()
-        .slice(0, limit)
-        .flatMap((vin) => states.get(vin) ?? [])
+      return states.inOrder(after, limit)
     },
     forget: async (vin) => states.delete(vin),
     async forgetUnseen(ms) {
