@@ -267,7 +267,7 @@ describe('fleethook completion', () => {
         ...['fleethook() { "$NODE" --no-warnings "$MAIN" "$@"; }', 'eval "$SCRIPT"', 'eval "$SCRIPT"'],
         'compopt() { :; }',
         'tab() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); __fleethook_complete; echo "<${COMPREPLY[*]}>"; }',
-        "tab fleethook conf; tab fleethook '$(touch ran)' ''; tab fleethook dead '`touch ran`'; tab fleethook 'x[$(touch ran)]' ''",
+        "tab fleethook confi; tab fleethook '$(touch ran)' ''; tab fleethook dead '`touch ran`'; tab fleethook 'x[$(touch ran)]' ''",
       ]
       const env = { ...process.env, NODE: process.execPath, MAIN: main, SCRIPT: stdout }
       const ran = spawnSync('bash', ['--norc', '-c', lines.join('\n')], { cwd: folder, env, encoding: 'utf8' })

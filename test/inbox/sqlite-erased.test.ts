@@ -157,3 +157,27 @@ test('a page that SQLite fills with other rows between two steps of an erasure i
   db.close()
   scrub.close()
 })
+
+test('while a vehicle is looked for, other work has a turn for each 2,000 messages', async () => {
+  const receiver = createReceiver({
+    secret: false,
+    log,
+    inbox: sqliteInbox({ path: join(newFolder('erased'), 'inbox.db') }),
+  })
+  const data = { Odometer: 1 }
+  for (let batch = 0; batch < 10; batch += 1) {
+    const body = Array.from({ length: 1_000 }, () => ({ vin: vinOf(batch), createdAt: '2026-01-01T00:00:00Z', data }))
+    expect((await receiver.accept({ authorization: undefined, body })).status).toBe(200)
+  }
+  let turns = 0
+  let isOver = false
+  const turn = (): void => {
+    turns += 1
+    if (!isOver) setImmediate(turn)
+  }
+  setImmediate(turn)
+  expect(await receiver.forget(vinOf(3), { dryRun: true })).toMatchObject({ messages: 1_000 })
+  isOver = true
+  expect(turns).toBeGreaterThanOrEqual(5)
+  await receiver.drain()
+})

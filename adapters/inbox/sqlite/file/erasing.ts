@@ -2,8 +2,10 @@ import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import { laneOf } from '../../../../src/inbox/receipts.ts'
 import type { ForgottenPage } from './interface.ts'
-import { listedRows } from './reading.ts'
 import { inTransaction, type Statements } from './schema.ts'
+
+/** Rows that are looked at before the receiver goes on: some milliseconds. */
+const rowsAtOnce = 2_000
 
 /** Erases the messages of a vehicle among the next rows. `after`: -1 begins, which is written down until all is erased. */
 export function forgetPage(
@@ -13,7 +15,7 @@ export function forgetPage(
   after: number,
   dryRun: boolean,
 ): Omit<ForgottenPage, 'oldest'> {
-  const reached = statements.sweepTo.get(after, Number.MAX_SAFE_INTEGER, listedRows)
+  const reached = statements.sweepTo.get(after, Number.MAX_SAFE_INTEGER, rowsAtOnce)
   const upTo = reached?.['place'] == null ? after : Number(reached['place'])
   const found = statements.aboutVin.all(after, upTo, laneOf(vin), vin)
   const waits = found.filter((row) => row['waits'] === 1)
@@ -32,7 +34,7 @@ export function forgetPage(
     waiting: waits.filter(({ kind }) => kind === 'wire').length,
     deadLetters: found.filter(({ died }) => died === 1).length,
     pending: { messages: waits.length, bytes: waits.reduce((sum, { bytes }) => sum + Number(bytes), 0) },
-    next: Number(reached?.['messages']) < listedRows ? undefined : upTo,
+    next: Number(reached?.['messages']) < rowsAtOnce ? undefined : upTo,
   }
 }
 

@@ -63,7 +63,7 @@ interface OpenDatabase {
 }
 
 /** The free pages that one step of an erasure gives to the disk. */
-const freedPages = 1_000
+const freedPages = 256
 
 /**
  * The file itself. Each step blocks the thread that it runs in.

@@ -78,7 +78,11 @@ function moveTable(db: DatabaseSync, table: 'pending' | 'dead'): number {
   const addFailure = db.prepare('INSERT OR REPLACE INTO main.failing (place, failure) VALUES (?, ?)')
   let count = 0
   let last = -1
-  for (let rows = next.all(-1, batchRows); rows.length > 0; rows = next.all(Number(rows.at(-1)?.['place']), batchRows)) {
+  for (
+    let rows = next.all(-1, batchRows);
+    rows.length > 0;
+    rows = next.all(Number(rows.at(-1)?.['place']), batchRows)
+  ) {
     for (const row of rows) {
       const from = Number(row['place'])
       const place = freePlace(placeOf, row, Math.max(from, last + 1))

@@ -13,8 +13,10 @@ import { valueOf } from './schema.ts'
  * place: every page that the journal names is cleaned again. https://sqlite.org/fileformat.html explains the layout.
  */
 
-/** Pages that one step cleans: some milliseconds. */
-const pagesAtOnce = 512
+/** The most pages that one step cleans, and the least on a busy machine. */
+const [pagesAtOnce, leastPages] = [512, 64]
+/** How long it may take, in milliseconds, beside the syncs. */
+const stepMs = 20
 
 export interface Scrub {
   /** Cleans the next pages. Returns whether there are more. Outside a transaction. `note` commits something, whatever. */
@@ -47,7 +49,8 @@ export function createScrub(db: DatabaseSync, path: string): Scrub {
       for (const page of journal?.pages ?? []) if (page < next && page <= last) pages.clean(page)
       const to = Math.min(next + pagesAtOnce, last + 1)
       pages.readAhead(next, to)
-      for (; next < to; next += 1) pages.clean(next)
+      const [from, untilMs] = [next, performance.now() + stepMs]
+      for (; next < to && (next - from < leastPages || performance.now() < untilMs); next += 1) pages.clean(next)
       if (pages.hasWritten) fdatasyncSync(file)
       if (next > last) return false
       note()
