@@ -36,7 +36,6 @@ for (const [order, shuffleMs] of [
   ['in order', 0],
   ['shuffled by up to a minute', 60_000],
 ] as const) {
-  // prettier-ignore
   const sent = drives(Number(values.minutes), shuffleMs)
   const laps = new Map<string, number[]>(Object.keys(episodeKinds).map((name) => [name, []]))
   for (let round = -1; round < Number(values.rounds); round += 1)

@@ -31,8 +31,23 @@ export function drives(minutes: number, shuffleMs: number): readonly Body[] {
       const inTrip = (n + car * 7) % 153
       const turn = n % 6
       const data: Record<string, unknown> =
-        inTrip === 0 ? { Gear: 'D' } : inTrip === 108 ? { Gear: 'P' } : turn < 2 ? { Location: { latitude: 52 + n / 1_000, longitude: 4 + car } } : turn === 2 ? { VehicleSpeed: n % 70 } : turn === 3 ? { Odometer: 1_000 + n / 10 } : turn === 4 ? { EnergyRemaining: 60 - n / 100 } : { BatteryLevel: 90 - n / 100 } // prettier-ignore
-      all.push({ at: sent + ((n * 7_919) % 1_000) / 1_000 * shuffleMs, body: { vin: `0FLEETV14T${String(car).padStart(7, '0')}`, createdAt: new Date(sent).toISOString(), data } }) // prettier-ignore
+        inTrip === 0
+          ? { Gear: 'D' }
+          : inTrip === 108
+            ? { Gear: 'P' }
+            : turn < 2
+              ? { Location: { latitude: 52 + n / 1_000, longitude: 4 + car } }
+              : turn === 2
+                ? { VehicleSpeed: n % 70 }
+                : turn === 3
+                  ? { Odometer: 1_000 + n / 10 }
+                  : turn === 4
+                    ? { EnergyRemaining: 60 - n / 100 }
+                    : { BatteryLevel: 90 - n / 100 }
+      all.push({
+        at: sent + (((n * 7_919) % 1_000) / 1_000) * shuffleMs,
+        body: { vin: `0FLEETV14T${String(car).padStart(7, '0')}`, createdAt: new Date(sent).toISOString(), data },
+      })
     }
   return all.toSorted((one, other) => one.at - other.at).map(({ body }) => body)
 }

@@ -180,7 +180,11 @@ function onceIn<Transaction>({
       const now = Date.now()
       const rows = deliveries.map((_, at) => `(${place(at * 3 + 1)}, ${place(at * 3 + 2)}, ${place(at * 3 + 3)})`)
       const sql = `${insert} INTO fleethook_once (id, handler, at) VALUES ${rows.join(', ')}${onConflict}`
-      const added = await run(tx, sql, deliveries.flatMap((delivery) => [...markOf(name, delivery), now])) // prettier-ignore
+      const added = await run(
+        tx,
+        sql,
+        deliveries.flatMap((delivery) => [...markOf(name, delivery), now]),
+      )
       if (added < deliveries.length && deliveries.length > 1)
         throw new Error('Some messages of this batch were handled before, so each is tried alone.')
       if (added < deliveries.length) return

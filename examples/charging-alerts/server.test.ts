@@ -84,8 +84,19 @@ async function hears(vin: string, texts: string[]): Promise<void> {
 
 test('tells the chat once per charge, whatever the format, though the state flickers and messages come twice', async () => {
   const { server, url } = await start()
-  // prettier-ignore
-  const states = ['Disconnected', 'Charging', 'NoPower', 'Charging', null, 'Stopped', 'Starting', 'Charging', 'Complete', 'Charging', 'Complete'] as const
+  const states = [
+    'Disconnected',
+    'Charging',
+    'NoPower',
+    'Charging',
+    null,
+    'Stopped',
+    'Starting',
+    'Charging',
+    'Complete',
+    'Charging',
+    'Complete',
+  ] as const
   await Promise.all(
     formats.map(async (format) => {
       for (const [index, DetailedChargeState] of states.entries()) {

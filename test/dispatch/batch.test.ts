@@ -123,9 +123,19 @@ describe('a batch that fails', () => {
     })
     await post([data('A', 1), data('B', 2)])
     await clock.advance(4999)
-    expect(runs).toEqual([[[1, 2], [1, 1]]]) // prettier-ignore
+    expect(runs).toEqual([
+      [
+        [1, 2],
+        [1, 1],
+      ],
+    ])
     await clock.advance(1)
-    expect(runs.slice(1)).toEqual([[[1, 2], [2, 2]]]) // prettier-ignore
+    expect(runs.slice(1)).toEqual([
+      [
+        [1, 2],
+        [2, 2],
+      ],
+    ])
     expect(await Array.fromAsync(receiver.deadLetters.list())).toMatchObject([
       { error: 'Error: busy' },
       { error: 'Error: busy' },

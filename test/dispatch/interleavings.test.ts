@@ -29,11 +29,20 @@ const which = fc.nat(5)
 const well = fc.constantFrom(true, true, false)
 const vin = fc.constantFrom('A', 'A', 'B', 'C')
 const action: fc.Arbitrary<Action> = fc.oneof(
-  { weight: 6, arbitrary: fc.record({ kind: fc.constant('post' as const), vins: fc.array(vin, { minLength: 1, maxLength: 3 }) }) }, // prettier-ignore
+  {
+    weight: 6,
+    arbitrary: fc.record({ kind: fc.constant('post' as const), vins: fc.array(vin, { minLength: 1, maxLength: 3 }) }),
+  },
   { weight: 6, arbitrary: fc.record({ kind: fc.constant('end' as const), which, well }) },
   { weight: 6, arbitrary: fc.record({ kind: fc.constant('inbox' as const), which, well }) },
-  { weight: 3, arbitrary: fc.record({ kind: fc.constant('advance' as const), ms: fc.constantFrom(0, 60, 100, 200, 450) }) }, // prettier-ignore
-  { weight: 5, arbitrary: fc.record({ kind: fc.constant('microtasks' as const), count: fc.integer({ min: 1, max: 6 }) }) }, // prettier-ignore
+  {
+    weight: 3,
+    arbitrary: fc.record({ kind: fc.constant('advance' as const), ms: fc.constantFrom(0, 60, 100, 200, 450) }),
+  },
+  {
+    weight: 5,
+    arbitrary: fc.record({ kind: fc.constant('microtasks' as const), count: fc.integer({ min: 1, max: 6 }) }),
+  },
   { weight: 6, arbitrary: fc.record({ kind: fc.constant('task' as const) }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('repeat' as const), which: fc.nat(60) }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('replay' as const) }) },
@@ -41,10 +50,12 @@ const action: fc.Arbitrary<Action> = fc.oneof(
 )
 const end: fc.Arbitrary<readonly Action[]> = fc.oneof(
   fc.constant([]),
-  fc.tuple(
-    fc.record({ kind: fc.constant('drain' as const), deadlineMs: fc.constantFrom(0, 50, 1000, 100_000) }),
-    fc.array(action, { maxLength: 10 }),
-  ).map(([drain, actions]) => [drain, ...actions]), // prettier-ignore
+  fc
+    .tuple(
+      fc.record({ kind: fc.constant('drain' as const), deadlineMs: fc.constantFrom(0, 50, 1000, 100_000) }),
+      fc.array(action, { maxLength: 10 }),
+    )
+    .map(([drain, actions]) => [drain, ...actions]),
 )
 
 test('in every interleaving of accepting, handling, failing, time, crashes and a drain: in order per VIN, nothing twice, nothing lost, within the limits', async () => {

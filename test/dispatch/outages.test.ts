@@ -164,7 +164,11 @@ async function machine({ shared, slowInbox, concurrency, attempts, batch }: Conf
           const isBefore = name === 'batch' ? of.slice(0, at).includes(earlier) : isGathered(earlier)
           expect(isBefore, `${what} overtakes ${earlier.number}`).toBe(true)
         }
-        const beside = runs.filter((other) => other.of.includes(message) || (name !== 'batch' && other.name !== 'batch' && other.of.some(({ vin }) => vin === message.vin))) // prettier-ignore
+        const beside = runs.filter(
+          (other) =>
+            other.of.includes(message) ||
+            (name !== 'batch' && other.name !== 'batch' && other.of.some(({ vin }) => vin === message.vin)),
+        )
         expect(beside, `${what} runs beside another run`).toEqual([])
       }
       expect(runs.length).toBeLessThan(concurrency)
@@ -288,7 +292,12 @@ async function machine({ shared, slowInbox, concurrency, attempts, batch }: Conf
       }
       const { lanes, running, paused, pending, received, recovered, handled, deadLettered, handedOver } =
         receiver.stats()
-      expect({ lanes, running, paused, pending: pending.messages }).toEqual({ lanes: 0, running: 0, paused: [], pending: 0 }) // prettier-ignore
+      expect({ lanes, running, paused, pending: pending.messages }).toEqual({
+        lanes: 0,
+        running: 0,
+        paused: [],
+        pending: 0,
+      })
       expect(messages.filter(({ isOver }) => !isOver)).toEqual([])
       expect(handled + deadLettered).toBe(messages.length)
       expect(received + recovered).toBe(handled + deadLettered + handedOver)
@@ -317,10 +326,19 @@ const mode = fc.constantFrom<Mode>('works', 'works', 'fails', 'fails', 'bad', 'w
 const action: fc.Arbitrary<Action> = fc.oneof(
   { weight: 6, arbitrary: fc.record({ kind: fc.constant('arrive' as const), vins: some }) },
   { weight: 5, arbitrary: fc.record({ kind: fc.constant('turn' as const), name: fc.constantFrom(...names), mode }) },
-  { weight: 6, arbitrary: fc.record({ kind: fc.constant('end' as const), which, well: fc.constantFrom(true, true, false) }) }, // prettier-ignore
+  {
+    weight: 6,
+    arbitrary: fc.record({ kind: fc.constant('end' as const), which, well: fc.constantFrom(true, true, false) }),
+  },
   { weight: 4, arbitrary: fc.record({ kind: fc.constant('inbox' as const), which }) },
-  { weight: 4, arbitrary: fc.record({ kind: fc.constant('advance' as const), ms: fc.constantFrom(0, 60, 200, 1_000, 5_000) }) }, // prettier-ignore
-  { weight: 4, arbitrary: fc.record({ kind: fc.constant('microtasks' as const), count: fc.integer({ min: 1, max: 6 }) }) }, // prettier-ignore
+  {
+    weight: 4,
+    arbitrary: fc.record({ kind: fc.constant('advance' as const), ms: fc.constantFrom(0, 60, 200, 1_000, 5_000) }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({ kind: fc.constant('microtasks' as const), count: fc.integer({ min: 1, max: 6 }) }),
+  },
   { weight: 6, arbitrary: fc.constant({ kind: 'task' } as const) },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant('leave' as const), vins: some }) },
   { weight: 2, arbitrary: fc.constant({ kind: 'return' } as const) },

@@ -23,13 +23,18 @@ async function withLetters(options: Parameters<typeof scene>[0] = {}): Promise<S
   return { ...made, startMs }
 }
 
-const inboxes = [['in memory', () => ({})], ['on a disk', () => ({ inbox: storedInbox(disk()) })]] as const // prettier-ignore
+const inboxes = [
+  ['in memory', () => ({})],
+  ['on a disk', () => ({ inbox: storedInbox(disk()) })],
+] as const
 
 describe.each(inboxes)('dead letters %s', (_, options) => {
   test('are listed by vehicle, topic and time of receipt, and go on behind one', async () => {
     const { receiver, startMs } = await withLetters(options())
     const list = async (which?: Parameters<typeof receiver.deadLetters.list>[0]): Promise<unknown[]> =>
-      (await Array.fromAsync(receiver.deadLetters.list(which))).map(({ event }) => (event.topic === 'data' ? event.data.Odometer : event.topic)) // prettier-ignore
+      (await Array.fromAsync(receiver.deadLetters.list(which))).map(({ event }) =>
+        event.topic === 'data' ? event.data.Odometer : event.topic,
+      )
     expect(await list()).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 'state'])
     expect(await list({ vin: 'B' })).toEqual([1, 3, 5, 7])
     expect(await list({ topic: 'state' })).toEqual(['state'])

@@ -16,7 +16,10 @@ test('the sums of the page follow from its figures', () => {
     const [, cpuUs, , kept] = cellsOf(new RegExp(`^\\| ${inbox} +\\|.*$`, 'm').exec(page)?.[0] ?? '')
     return { cpuUs: number(cpuUs), kept: number(kept) }
   })
-  const rows = page.split('\n').filter((line) => /^\| +[\d,]+ \| +[\d,]+ \|/.test(line)).map(cellsOf) // prettier-ignore
+  const rows = page
+    .split('\n')
+    .filter((line) => /^\| +[\d,]+ \| +[\d,]+ \|/.test(line))
+    .map(cellsOf)
   expect(rows.length).toBe(6)
   for (const [vehicles, day, peak, ...stores] of rows) {
     expect(number(day)).toBe(number(vehicles) * 5_000)

@@ -4,7 +4,11 @@ import { expect, test } from 'vitest'
 const page = readFileSync('docs/proof.md', 'utf8')
 
 /** The words of a sentence, without marks. */
-const words = (text: string): string => text.toLowerCase().replaceAll(/[^a-z0-9]+/g, ' ').trim() // prettier-ignore
+const words = (text: string): string =>
+  text
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, ' ')
+    .trim()
 
 const [section = ''] = page
   .split('## Vehicles')

@@ -66,7 +66,13 @@ const withJournal = (journal: Partial<Evidence['journal']>): Evidence => {
 const withRuns = (runs: readonly RunLine[]): Evidence => withJournal({ runs })
 /** Runs of a second process, before its others. */
 const withAgain = (...again: readonly RunLine[]): Evidence =>
-  withRuns(allRuns.toSpliced(allRuns.findIndex(({ pid }) => pid === 2), 0, ...again)) // prettier-ignore
+  withRuns(
+    allRuns.toSpliced(
+      allRuns.findIndex(({ pid }) => pid === 2),
+      0,
+      ...again,
+    ),
+  )
 /** The first gap is of the downtime, the second one of the full inbox. */
 const withGap = (at: 0 | 1, change: (gap: GapLine) => Partial<GapLine>): Evidence =>
   withJournal({ gaps: allGaps.map((gap, place) => (place === at ? { ...gap, ...change(gap) } : gap)) })

@@ -89,10 +89,14 @@ describe('Input that breaks parsers', () => {
     ['a number beyond doubles', '{"vin":"A","createdAt":"2024-02-24T04:58:44Z","data":{"BatteryLevel":1e999}}', 200],
     ['a time beyond dates', '{"event":{},"source":"A","time":1e999}', 400],
     ['lone surrogates', '{"vin":"\\ud800","state":"\\udfff"}', 200],
-    ['prototypes', '{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}},"vin":"A","data":{"__proto__":1,"constructor":2}}', 200],
+    [
+      'prototypes',
+      '{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}},"vin":"A","data":{"__proto__":1,"constructor":2}}',
+      200,
+    ],
     ['the prototype as VIN', '{"vin":"__proto__","state":"online"}', 200],
     ['keys of Object', '{"hasOwnProperty":1,"toString":2,"valueOf":3,"vin":"toString","state":"constructor"}', 200],
-  ] // prettier-ignore
+  ]
 
   test.each(bodies)('%s', async (_case, body, status) => {
     const receiver = withLargeBodies()

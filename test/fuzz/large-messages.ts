@@ -16,27 +16,43 @@ const values: Readonly<Record<string, (size: number) => string>> = {
 }
 
 /** Names of vehicles, as JSON. Some are no VIN. */
-export const vins: readonly string[] = ['V1', 'V2', '', '\\u0000', '\\u0000V', '\\ud800', 'V\\udfff', '*gap', '__proto__', 'é'].map(
-  (text) => `"${text}"`,
-) // prettier-ignore
+export const vins: readonly string[] = [
+  'V1',
+  'V2',
+  '',
+  '\\u0000',
+  '\\u0000V',
+  '\\ud800',
+  'V\\udfff',
+  '*gap',
+  '__proto__',
+  'é',
+].map((text) => `"${text}"`)
 
 /** The members of `data` of a message: one field, or this many. */
 const fieldsOf = (names: string, value: string, size: number): readonly (readonly [string, string])[] => {
-  if (names === 'many') return Array.from({ length: Math.min(size, 5_000) }, (_, n) => [`f${n}`, value.length < 9 ? value : '1'])
+  if (names === 'many')
+    return Array.from({ length: Math.min(size, 5_000) }, (_, n) => [`f${n}`, value.length < 9 ? value : '1'])
   if (names === 'long') return [['n'.repeat(size), value]]
   return [[names, value]]
-} // prettier-ignore
+}
 
 /** How a message is written, in the formats and topics of the service, of the vehicle maker, and of a collector. */
 const formats: Readonly<Record<string, (vin: string, fields: readonly (readonly [string, string])[]) => string>> = {
-  service: (vin, fields) => `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","data":{${fields.map(([name, value]) => `"${name}":${value}`).join()}}}`,
-  vehicle_maker: (vin, fields) => `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","data":[${fields.map(([name, value]) => `{"key":"${name}","value":{"stringValue":${value}}}`).join()}]}`,
-  event_collector: (vin, fields) => `{"time":1767600000,"source":${vin},"sourcetype":"vehicle:telemetry:data","event":{${fields.map(([name, value]) => `"${name}":${value}`).join()}}}`,
-  alerts: (vin, fields) => `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","alerts":[${fields.map(([name, value]) => `{"name":"${name}","startedAt":"2026-01-05T08:00:00Z","tags":${value}}`).join()}]}`,
-  document: (vin, fields) => `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","vehicle_data":{${fields.map(([name, value]) => `"charge_state":{"${name}":${value}}`).join()}}}`,
-  connection: (vin, fields) => `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","networkInterface":"wifi","status":"CONNECTED","connectionId":${fields[0]?.[1]}}`,
+  service: (vin, fields) =>
+    `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","data":{${fields.map(([name, value]) => `"${name}":${value}`).join()}}}`,
+  vehicle_maker: (vin, fields) =>
+    `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","data":[${fields.map(([name, value]) => `{"key":"${name}","value":{"stringValue":${value}}}`).join()}]}`,
+  event_collector: (vin, fields) =>
+    `{"time":1767600000,"source":${vin},"sourcetype":"vehicle:telemetry:data","event":{${fields.map(([name, value]) => `"${name}":${value}`).join()}}}`,
+  alerts: (vin, fields) =>
+    `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","alerts":[${fields.map(([name, value]) => `{"name":"${name}","startedAt":"2026-01-05T08:00:00Z","tags":${value}}`).join()}]}`,
+  document: (vin, fields) =>
+    `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","vehicle_data":{${fields.map(([name, value]) => `"charge_state":{"${name}":${value}}`).join()}}}`,
+  connection: (vin, fields) =>
+    `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","networkInterface":"wifi","status":"CONNECTED","connectionId":${fields[0]?.[1]}}`,
   state: (vin, fields) => `{"vin":${vin},"createdAt":"2026-01-05T08:00:00Z","state":${fields[0]?.[1]}}`,
-} // prettier-ignore
+}
 
 /** A message, by the names of its parts. */
 export interface LargeMessage {

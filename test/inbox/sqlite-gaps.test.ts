@@ -152,7 +152,11 @@ describe('refused messages', () => {
       { timeout: 60_000 },
     )
     const told = seen.map((event) => ('missed' in event ? [event.reason, event.vin, event.missed] : [])).toSorted()
-    expect(told).toEqual([['inbox_full', 'B', 2], ['inbox_full', 'C', 1], ['stopped', undefined, 0]]) // prettier-ignore
+    expect(told).toEqual([
+      ['inbox_full', 'B', 2],
+      ['inbox_full', 'C', 1],
+      ['stopped', undefined, 0],
+    ])
     await second.drain()
   })
 })

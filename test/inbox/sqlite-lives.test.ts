@@ -17,7 +17,20 @@ const files = createFiles()
 const startMs = Date.UTC(2026, 10, 21, 10)
 
 const step = fc.record({
-  does: fc.constantFrom('put', 'put', 'settle', 'refuse', 'emit', 'emit', 'start', 'move', 'stop', 'crash', 'pass', 'setBack'), // prettier-ignore
+  does: fc.constantFrom(
+    'put',
+    'put',
+    'settle',
+    'refuse',
+    'emit',
+    'emit',
+    'start',
+    'move',
+    'stop',
+    'crash',
+    'pass',
+    'setBack',
+  ),
   which: fc.nat(100),
 })
 

@@ -122,8 +122,24 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
       'pending',
       (n) => ask(n, async () => inbox.settle(kept(n).id, { as: 'dead', reason }), becomes(n, 'dead'), true),
     ],
-    revive: ['dead', (n) => ask(n, async () => inbox.archive?.revive(kept(n).id), (revived) => backAgain(n, revived))], // prettier-ignore
-    replay: ['settled', (n) => ask(n, async () => inbox.archive?.revive(kept(n).id), (revived) => backAgain(n, revived))], // prettier-ignore
+    revive: [
+      'dead',
+      (n) =>
+        ask(
+          n,
+          async () => inbox.archive?.revive(kept(n).id),
+          (revived) => backAgain(n, revived),
+        ),
+    ],
+    replay: [
+      'settled',
+      (n) =>
+        ask(
+          n,
+          async () => inbox.archive?.revive(kept(n).id),
+          (revived) => backAgain(n, revived),
+        ),
+    ],
     discard: ['dead', (n) => ask(n, async () => inbox.archive?.discard(kept(n).id), becomes(n, 'gone'), true)],
   }
 
@@ -177,7 +193,10 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
   }
 
   const idsOf = (state: State): string[] =>
-    [...known].filter(([, now]) => now === state).map(([n]) => kept(n).id).toSorted() // prettier-ignore
+    [...known]
+      .filter(([, now]) => now === state)
+      .map(([n]) => kept(n).id)
+      .toSorted()
 
   return {
     async act(step) {

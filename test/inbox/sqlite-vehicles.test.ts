@@ -136,42 +136,84 @@ const vinOf = (n: number): string => `V${String(n).padStart(4, '0')}`
 const vin = fc.nat(3).map(vinOf)
 type Step = (disk: Disk) => void | Promise<void>
 const step: fc.Arbitrary<Step> = fc.oneof(
-  { weight: 5, arbitrary: vin.map((of): Step => (disk) => disk.accept(of)) },
-  { weight: 5, arbitrary: vin.map((of): Step => (disk) => disk.settle(of)) },
-  { weight: 3, arbitrary: fc.constant<Step>((disk) => { for (let n = 0; n < 300; n += 1) { disk.accept(vinOf(n)); disk.settle(vinOf(n)) } }) },
+  {
+    weight: 5,
+    arbitrary: vin.map(
+      (of): Step =>
+        (disk) =>
+          disk.accept(of),
+    ),
+  },
+  {
+    weight: 5,
+    arbitrary: vin.map(
+      (of): Step =>
+        (disk) =>
+          disk.settle(of),
+    ),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.constant<Step>((disk) => {
+      for (let n = 0; n < 300; n += 1) {
+        disk.accept(vinOf(n))
+        disk.settle(vinOf(n))
+      }
+    }),
+  },
   { weight: 3, arbitrary: fc.constant<Step>((disk) => disk.commit()) },
   { weight: 2, arbitrary: fc.constant<Step>((disk) => disk.commit(true)) },
-  { weight: 3, arbitrary: fc.constantFrom(10, 1_000, 6_000, 12_000).map((ms): Step => (disk) => disk.clock.advance(ms)) },
+  {
+    weight: 3,
+    arbitrary: fc.constantFrom(10, 1_000, 6_000, 12_000).map(
+      (ms): Step =>
+        (disk) =>
+          disk.clock.advance(ms),
+    ),
+  },
   { weight: 1, arbitrary: fc.constant<Step>((disk) => disk.crash()) },
-  { weight: 1, arbitrary: vin.map((of): Step => async (disk) => {
-    const upTo = disk.known().get(of)
-    await disk.vehicles.forget(of)
-    if (upTo !== undefined) disk.forgotten.set(of, upTo)
-  }) },
-  { weight: 1, arbitrary: fc.tuple(vin, fc.constantFrom(1, 3, 1_000)).map(([after, limit]): Step => async (disk) => {
-    const found = await disk.vehicles.list({ after, limit })
-    const expected = [...disk.known()].filter(([of]) => of > after).toSorted(([a], [b]) => (a < b ? -1 : 1)).slice(0, limit)
-    expect(found.map((each) => [each.vin, each.seq])).toEqual(expected)
-  }) },
-) // prettier-ignore
-
-test('after a crash at any step, each settled message is in a row or is applied again, and no row is ahead', async () => {
-  await fc.assert(
-    fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40, size: 'max' }), async (steps) => {
-      const disk = new Disk()
-      disk.begin()
-      for (const each of steps) {
-        await each(disk)
-        disk.check()
-      }
-      disk.vehicles.finish()
-      while (disk.vehicles.isDue) await disk.commit()
-      await disk.commit()
-      for (const [of, seq] of disk.known()) expect([of, disk.rows.get(of)?.seq]).toEqual([of, seq])
+  {
+    weight: 1,
+    arbitrary: vin.map((of): Step => async (disk) => {
+      const upTo = disk.known().get(of)
+      await disk.vehicles.forget(of)
+      if (upTo !== undefined) disk.forgotten.set(of, upTo)
     }),
-    { numRuns: inForm({ short: 30, full: 500, long: 5_000 }) },
-  )
-}, inForm({ full: 180_000, long: 1_200_000 })) // prettier-ignore
+  },
+  {
+    weight: 1,
+    arbitrary: fc.tuple(vin, fc.constantFrom(1, 3, 1_000)).map(([after, limit]): Step => async (disk) => {
+      const found = await disk.vehicles.list({ after, limit })
+      const expected = [...disk.known()]
+        .filter(([of]) => of > after)
+        .toSorted(([a], [b]) => (a < b ? -1 : 1))
+        .slice(0, limit)
+      expect(found.map((each) => [each.vin, each.seq])).toEqual(expected)
+    }),
+  },
+)
+
+test(
+  'after a crash at any step, each settled message is in a row or is applied again, and no row is ahead',
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40, size: 'max' }), async (steps) => {
+        const disk = new Disk()
+        disk.begin()
+        for (const each of steps) {
+          await each(disk)
+          disk.check()
+        }
+        disk.vehicles.finish()
+        while (disk.vehicles.isDue) await disk.commit()
+        await disk.commit()
+        for (const [of, seq] of disk.known()) expect([of, disk.rows.get(of)?.seq]).toEqual([of, seq])
+      }),
+      { numRuns: inForm({ short: 30, full: 500, long: 5_000 }) },
+    )
+  },
+  inForm({ full: 180_000, long: 1_200_000 }),
+)
 
 test('a vehicle that is forgotten while it is written stays forgotten', async () => {
   const disk = new Disk()

@@ -46,7 +46,12 @@ function checkBroker(environment: Readonly<Record<string, unknown>>, image: stri
   expect(CLUSTER_ID).toMatch(/^[\w-]{22}$/)
   expect(Object.keys(others).filter((name) => !properties.has(propertyOf(name)))).toEqual([])
   // As docs/several-machines.md advises, and as the receiver requires.
-  const advised = ['BROKER_SESSION_TIMEOUT_MS', 'BROKER_HEARTBEAT_INTERVAL_MS', 'MIN_INSYNC_REPLICAS', 'OFFSETS_TOPIC_REPLICATION_FACTOR'] // prettier-ignore
+  const advised = [
+    'BROKER_SESSION_TIMEOUT_MS',
+    'BROKER_HEARTBEAT_INTERVAL_MS',
+    'MIN_INSYNC_REPLICAS',
+    'OFFSETS_TOPIC_REPLICATION_FACTOR',
+  ]
   expect(advised.map((name) => Number(others[`KAFKA_${name}`]))).toEqual([4_000, 1_000, 2, 3])
 }
 
@@ -71,7 +76,9 @@ function checkProgram(environment: Readonly<Record<string, unknown>>): void {
 }
 
 /** `CMD` of the image of the example. */
-const imageCommand: readonly string[] = JSON.parse(/^CMD (?<command>.*)$/m.exec(read('Dockerfile'))?.groups?.['command'] ?? '') // prettier-ignore
+const imageCommand: readonly string[] = JSON.parse(
+  /^CMD (?<command>.*)$/m.exec(read('Dockerfile'))?.groups?.['command'] ?? '',
+)
 
 interface Container {
   readonly name: string

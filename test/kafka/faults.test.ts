@@ -8,7 +8,20 @@ import { type Row, versionsOf, writeFigures } from '../faults/figures.ts'
 import { form, inForm } from '../form.ts'
 import type { ServerRuntime } from '../runtimes/targets.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
-import { broken, createFleet, type Fleet, type FleetOptions, type Load, type Loaded, nothingBroken, pause, type Role, rowOf, unaccounted, underLoad } from './fleet.ts' // prettier-ignore
+import {
+  broken,
+  createFleet,
+  type Fleet,
+  type FleetOptions,
+  type Load,
+  type Loaded,
+  nothingBroken,
+  pause,
+  type Role,
+  rowOf,
+  unaccounted,
+  underLoad,
+} from './fleet.ts'
 import { createProxy, errorCodes, type ProduceFault } from './proxy.ts'
 import { inSync, moveLeaders } from './topics.ts'
 
@@ -185,7 +198,12 @@ const produceFaults: readonly ProduceFault[] = [
 
 const wire = inForm<readonly (readonly [ServerRuntime, number])[]>({
   full: [['node24', 200]],
-  long: [['node24', 400], ['node24', 3_000], ['bun', 1_000], ['deno', 1_000]], // prettier-ignore
+  long: [
+    ['node24', 400],
+    ['node24', 3_000],
+    ['bun', 1_000],
+    ['deno', 1_000],
+  ],
 }).map(([runtime, ratePerSecond]): Fault => ({
   ...{ piece: 'kafka-network', runtime, roles: ['receive', 'handle'], behindProxy: 'receive' },
   what: `errors, lost requests, lost answers and moving leaders, ${ratePerSecond}/s, ${runtime}`,
@@ -247,7 +265,8 @@ const properties = inForm({
 })
 
 beforeAll(async () => {
-  const proxied = (port: number, at: string): Promise<number> => (at === 'first' ? proxy.before(port) : Promise.resolve(port)) // prettier-ignore
+  const proxied = (port: number, at: string): Promise<number> =>
+    at === 'first' ? proxy.before(port) : Promise.resolve(port)
   brokers = await startBrokers({ properties, proxied })
 })
 

@@ -63,7 +63,12 @@ const why = '3 processes ended while they handled it, and it may be the reason.'
 test.each(
   [
     { what: 'at once, in one process', processes: 1, afterMs: 0, killers: ['kills-1'] },
-    { what: 'for several vehicles, after others have begun', processes: 2, afterMs: 50, killers: ['kills-1', 'kills-2', 'kills-3'] }, // prettier-ignore
+    {
+      what: 'for several vehicles, after others have begun',
+      processes: 2,
+      afterMs: 50,
+      killers: ['kills-1', 'kills-2', 'kills-3'],
+    },
   ].slice(0, form === 'long' ? 2 : 1),
 )(
   'a message that ends its process three times is a dead letter, and no other one: $what',

@@ -95,7 +95,12 @@ describe('an observer', () => {
   })
 
   test.each([
-    ['throws', () => { throw new Error('of the observer') }], // prettier-ignore
+    [
+      'throws',
+      () => {
+        throw new Error('of the observer')
+      },
+    ],
     ['rejects', () => Promise.reject(new Error('of the observer'))],
     ['never ends', () => new Promise(() => {})],
   ])('that %s in every member changes nothing, and the next observer is told everything', async (kind, bad) => {

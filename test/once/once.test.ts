@@ -202,20 +202,26 @@ describe.each(places.filter(([, isThere]) => isThere))('with marks in %s', (wher
 
   test('a handler that fails has written nothing, its retry writes once, and others of its message do not run again', async () => {
     const receiver = receiverWith()
-    const handle = once(`fails_${(names += 1)}`, async ({ vin }: { vin: string }, { delivery: { attempt } }: { delivery: Delivery }, write) => {
-      await insert(write, `${vin} ${attempt}`)
-      if (attempt < 3) throw new Error('no')
-    }) // prettier-ignore
+    const handle = once(
+      `fails_${(names += 1)}`,
+      async ({ vin }: { vin: string }, { delivery: { attempt } }: { delivery: Delivery }, write) => {
+        await insert(write, `${vin} ${attempt}`)
+        if (attempt < 3) throw new Error('no')
+      },
+    )
     await send(receiver.on('data', writing('other')).on('data', handle), 1, 2)
     expect(await place.rows()).toEqual(expect.arrayContaining(['V1 3', 'V2 3', 'other V1', 'other V2']))
     expect(await place.rows()).toHaveLength(4)
   })
 
   test('a handler that swallows an error of the database does not lose its writes in silence', async () => {
-    const handle = once(`swallows_${(names += 1)}`, async ({ vin }: { vin: string }, { delivery: { attempt } }: { delivery: Delivery }, write) => {
-      await insert(write, `${vin} ${attempt}`)
-      if (attempt === 1) await write('INSERT INTO nowhere VALUES (1)').catch(() => {})
-    }) // prettier-ignore
+    const handle = once(
+      `swallows_${(names += 1)}`,
+      async ({ vin }: { vin: string }, { delivery: { attempt } }: { delivery: Delivery }, write) => {
+        await insert(write, `${vin} ${attempt}`)
+        if (attempt === 1) await write('INSERT INTO nowhere VALUES (1)').catch(() => {})
+      },
+    )
     await send(receiverWith().on('data', handle), 1)
     // Only in Postgres an error ends the transaction.
     expect(await place.rows()).toEqual([where.includes('Postgres') ? 'V1 2' : 'V1 1'])
@@ -295,27 +301,35 @@ describe.each(places.filter(([, isThere]) => isThere))('with marks in %s', (wher
     await expect.poll(() => Array.fromAsync(receiver.deadLetters.list())).toEqual([])
   })
 
-  test.runIf(where !== 'the inbox in Postgres')('a handler that runs twice for one message writes twice: for two times of an edge, and for two subjects', async () => {
-    const receiver = receiverWith({ ack: 'handled', parts: [vehicles({ fields: ['Gear'] })] })
-    receiver.when(
-      twice,
-      once(`edge_${(names += 1)}`, ({ change }, _, write) =>
-        insert(write, `${Math.round((Date.now() - change.at.getTime()) / 60_000)} minutes ago`),
-      ),
-    )
-    const both = once(`both_${(names += 1)}`, (_what: unknown, _: { delivery: Delivery }, write) => insert(write, 'both'))
-    receiver.on('data', both).on('data', { fields: ['Odometer'] }, both)
-    for (const body of bodiesOf('V1')) await receiver.accept({ authorization: undefined, body })
-    expect(await place.rows()).toEqual(['18 minutes ago', '19 minutes ago', 'both', 'both', 'both', 'both'])
-  }) // prettier-ignore
+  test.runIf(where !== 'the inbox in Postgres')(
+    'a handler that runs twice for one message writes twice: for two times of an edge, and for two subjects',
+    async () => {
+      const receiver = receiverWith({ ack: 'handled', parts: [vehicles({ fields: ['Gear'] })] })
+      receiver.when(
+        twice,
+        once(`edge_${(names += 1)}`, ({ change }, _, write) =>
+          insert(write, `${Math.round((Date.now() - change.at.getTime()) / 60_000)} minutes ago`),
+        ),
+      )
+      const both = once(`both_${(names += 1)}`, (_what: unknown, _: { delivery: Delivery }, write) =>
+        insert(write, 'both'),
+      )
+      receiver.on('data', both).on('data', { fields: ['Odometer'] }, both)
+      for (const body of bodiesOf('V1')) await receiver.accept({ authorization: undefined, body })
+      expect(await place.rows()).toEqual(['18 minutes ago', '19 minutes ago', 'both', 'both', 'both', 'both'])
+    },
+  )
 })
 
 test('what a replay had begun goes on in the next process, and writes once', async () => {
   const path = join(newFolder('once'), 'inbox.db')
   const place = inSqlite()
   await place.run('CREATE TABLE written (text VARCHAR(100))')
-  const write = place.once('replays', async ({ vin }: { vin: string }, _: { delivery: Delivery }, run) =>
-    void (await run(`INSERT INTO written VALUES ('${vin}')`))) // prettier-ignore
+  const write = place.once(
+    'replays',
+    async ({ vin }: { vin: string }, _: { delivery: Delivery }, run) =>
+      void (await run(`INSERT INTO written VALUES ('${vin}')`)),
+  )
   let isStuck = false
   const begin = async (): Promise<Receiver> => {
     const receiver = createReceiver({ secret: false, log: silent, inbox: sqliteInbox({ path }) })

@@ -40,17 +40,25 @@ test('GET /vehicles lists vehicles with their places, in pages; GET /vehicles/:v
       location: { latitude: 52, longitude: 5, at: '2026-11-21T10:00:00.000Z' },
     })),
   })
-  expect((await ask(`/vehicles?limit=2&after=${vins[1]}`)).body).toMatchObject({ next: null, vehicles: [{ vin: vins[2] }] })
+  expect((await ask(`/vehicles?limit=2&after=${vins[1]}`)).body).toMatchObject({
+    next: null,
+    vehicles: [{ vin: vins[2] }],
+  })
   expect((await ask(`/vehicles/${vins[0]}`)).body).toMatchObject({
     vin: vins[0],
     fields: {
-      BatteryLevel: { value: 80, isCertain: true, ageMs: expect.any(Number), invalidSince: expect.stringContaining('T') },
+      BatteryLevel: {
+        value: 80,
+        isCertain: true,
+        ageMs: expect.any(Number),
+        invalidSince: expect.stringContaining('T'),
+      },
       Gear: { value: 'P', isCertain: true, at: expect.stringContaining('T'), since: expect.stringContaining('T') },
     },
   })
   expect(await ask('/vehicles/nobody')).toMatchObject({ status: 404, body: { error: 'vehicle_unknown' } })
   expect(await ask('/vehicles?limit=0')).toMatchObject({ status: 400 })
-}) // prettier-ignore
+})
 
 test('the view of a vehicle shows what rules with a time wait for', async () => {
   const folder = newFolder('timers')
@@ -123,7 +131,11 @@ test('the view of a vehicle shows the episode that lasts once, also when its fir
   const app = operatorRoutes(receiver, { secret: 'an-operator' })
   const shown = async (): Promise<unknown> =>
     (await app.request(`/vehicles/${vins[0]}`, { headers: { authorization: 'an-operator' } })).json()
-  await expect.poll(shown).toMatchObject({ episodes: [{ endedAt: null, durationMs: 2_000_000, measures: { odometer: { from: 1000, to: 1020 } } }] }) // prettier-ignore
+  await expect
+    .poll(shown)
+    .toMatchObject({
+      episodes: [{ endedAt: null, durationMs: 2_000_000, measures: { odometer: { from: 1000, to: 1020 } } }],
+    })
 })
 
 test('a receiver without the part says so', async () => {
@@ -135,7 +147,8 @@ test('a receiver without the part says so', async () => {
 test('`fleethook vehicles` shows what a running receiver has', { timeout: 180_000 }, async () => {
   const folder = newFolder('vehicles')
   await fed({ inbox: sqliteInbox({ path: join(folder, 'inbox.db') }) })
-  const cli = (path: string, ...args: readonly string[]): ReturnType<typeof command> => command(['vehicles', ...args], { FLEETHOOK_INBOX: path })
+  const cli = (path: string, ...args: readonly string[]): ReturnType<typeof command> =>
+    command(['vehicles', ...args], { FLEETHOOK_INBOX: path })
 
   const running = await cli(join(folder, 'inbox.db'), vins[1])
   expect(running.stderr).toBe('')
@@ -145,8 +158,11 @@ test('`fleethook vehicles` shows what a running receiver has', { timeout: 180_00
   expect(running.stdout).not.toContain('uncertain')
 
   const unknown = await cli(join(folder, 'inbox.db'), 'nobody')
-  expect([unknown.status, unknown.stderr]).toEqual([1, expect.stringContaining('No message of a vehicle with this VIN was received.')])
-}) // prettier-ignore
+  expect([unknown.status, unknown.stderr]).toEqual([
+    1,
+    expect.stringContaining('No message of a vehicle with this VIN was received.'),
+  ])
+})
 
 test('`fleethook vehicles` shows a value that waits to be confirmed, and how many were left out, and so does the view of a vehicle', async () => {
   const path = join(newFolder('odd'), 'inbox.db')

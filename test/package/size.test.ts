@@ -20,5 +20,7 @@ export default worker(receiver)
   // An error that only `episode` has.
   const ofEpisodes = 'An episode has no'
   expect(await text(worker('is, starts', "starts(is('Gear', 'D'))"))).not.toContain(ofEpisodes)
-  expect(await text(worker('episode, is', "episode('trip', { during: is('Gear', 'D'), measures: {} })"))).toContain(ofEpisodes) // prettier-ignore
+  expect(await text(worker('episode, is', "episode('trip', { during: is('Gear', 'D'), measures: {} })"))).toContain(
+    ofEpisodes,
+  )
 })

@@ -87,7 +87,10 @@ describe.skipIf(!hasPostgres)('episodes of processes that end at each telling', 
       [...Map.groupBy(values, ({ vin }) => vin)].map(async ([vin, own]) => {
         const lastMs = Math.max(...own.map(({ sentMs }) => sentMs))
         // A day later everything is over.
-        const said = [...Map.groupBy(own, ({ message }) => message).values(), [{ ...own[0], sentMs: lastMs + 24 * hour, field: 'VehicleSpeed', value: 0 }]] // prettier-ignore
+        const said = [
+          ...Map.groupBy(own, ({ message }) => message).values(),
+          [{ ...own[0], sentMs: lastMs + 24 * hour, field: 'VehicleSpeed', value: 0 }],
+        ]
         for (const [n, some] of said.entries()) {
           const data = Object.fromEntries(some.map(({ field, value }) => [field, value]))
           const body = { vin, createdAt: new Date(some[0]?.sentMs ?? 0).toISOString(), data }
@@ -116,7 +119,9 @@ describe.skipIf(!hasPostgres)('episodes of processes that end at each telling', 
       // One that was a dead letter is not told when a newer one was meanwhile.
       if (revision <= (revisions.get(id) ?? 0)) wrong.push(`${id}: ${revision} after ${revisions.get(id)}`)
       revisions.set(id, revision)
-      const change = JSON.parse(told, (_, value: unknown) => typeof value === 'string' && /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? new Date(value) : value) // prettier-ignore
+      const change = JSON.parse(told, (_, value: unknown) =>
+        typeof value === 'string' && /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? new Date(value) : value,
+      )
       if (change.revoked) last.delete(id)
       else last.set(id, { ...plainOf(change), vin, edge, isDeclared: change.acrossGap || change.missing.length > 0 })
     }

@@ -163,5 +163,5 @@ describe.skipIf(!hasBaseBackup)('a synchronous standby', () => {
     const vins = Array.from({ length: 40 }, (_, n) => vinOf(n))
     const { lost, duplicates, outOfOrder } = await underLoad(victim, { vins, ratePerSecond: 400, rounds: 1 })
     expect({ lost, duplicates, outOfOrder }).toEqual({ lost: [], duplicates: [], outOfOrder: [] })
-  }) // prettier-ignore
+  })
 })

@@ -31,7 +31,8 @@ describe.skipIf(!hasPostgres)('handling processes that end at any moment', () =>
 
   const kill: PostgresOptions['fault'] = (_handlers, end) => end()
   const crash: PostgresOptions['fault'] = () => scene.server.crash()
-  const killThenCrash: PostgresOptions['fault'] = (handlers, end, round) => (round === 0 ? kill : crash)(handlers, end, round) // prettier-ignore
+  const killThenCrash: PostgresOptions['fault'] = (handlers, end, round) =>
+    (round === 0 ? kill : crash)(handlers, end, round)
   const freeze: PostgresOptions['fault'] = async (handlers) => {
     const child = handlers[Math.floor(Math.random() * handlers.length)]
     child?.kill('SIGSTOP')
@@ -66,9 +67,21 @@ describe.skipIf(!hasPostgres)('handling processes that end at any moment', () =>
   const both = ['single', 'batch'] as const
 
   const kills: readonly (readonly [what: string, kill: Kill])[] = [
-    ...few(both, 1).map((mode) => [`${mode}: killed`, { modes: [mode, mode], fault: kill, rounds: inForm({ short: 2, full: 6, long: 20 }) }] as const), // prettier-ignore
-    ['frozen for longer than their lease', { modes: ['single', 'single'], fault: freeze, rounds: inForm({ short: 1, full: 4, long: 12 }) }], // prettier-ignore
-    ['a server that crashes', { modes: ['single', 'single'], fault: crash, rounds: inForm({ short: 1, full: 4, long: 8 }) }], // prettier-ignore
+    ...few(both, 1).map(
+      (mode) =>
+        [
+          `${mode}: killed`,
+          { modes: [mode, mode], fault: kill, rounds: inForm({ short: 2, full: 6, long: 20 }) },
+        ] as const,
+    ),
+    [
+      'frozen for longer than their lease',
+      { modes: ['single', 'single'], fault: freeze, rounds: inForm({ short: 1, full: 4, long: 12 }) },
+    ],
+    [
+      'a server that crashes',
+      { modes: ['single', 'single'], fault: crash, rounds: inForm({ short: 1, full: 4, long: 8 }) },
+    ],
     ['on Bun: killed, and then the server crashes', { modes: both, fault: killThenCrash, rounds: 2, runtime: 'bun' }],
     ['on Deno: killed, and then the server crashes', { modes: both, fault: killThenCrash, rounds: 2, runtime: 'deno' }],
   ]
@@ -86,7 +99,20 @@ describe.skipIf(!hasPostgres)('handling processes that end at any moment', () =>
       title: 'Postgres: everything is killed, frozen and cut off at random',
       file: 'test/postgres/kill.test.ts',
       about: `One server, one receiver, three processes with handlers in \`exactlyOnce\` (one with batches), ${vins.length} vehicles that send one message after the other, a lease of ${leaseMs / 1_000} s. In each round one of these is killed, frozen, or cut off by its network: a process, the server.`,
-      tables: [{ title: 'The ledger', rows: [{ rounds, acknowledged: found.acknowledged, lost: found.lost.length, 'written twice': found.duplicates.length, 'out of order': found.outOfOrder.length }] }], // prettier-ignore
+      tables: [
+        {
+          title: 'The ledger',
+          rows: [
+            {
+              rounds,
+              acknowledged: found.acknowledged,
+              lost: found.lost.length,
+              'written twice': found.duplicates.length,
+              'out of order': found.outOfOrder.length,
+            },
+          ],
+        },
+      ],
     })
     expectClean(found)
   })
@@ -110,7 +136,11 @@ describe.skipIf(!hasPostgres)('handling processes that end at any moment', () =>
   )
 
   test('control: without the mark, some messages are written twice', async () => {
-    const { lost, duplicates } = await killed({ modes: ['unmarked', 'unmarked'], fault: kill, rounds: inForm({ short: 2, full: 6 }) }) // prettier-ignore
+    const { lost, duplicates } = await killed({
+      modes: ['unmarked', 'unmarked'],
+      fault: kill,
+      rounds: inForm({ short: 2, full: 6 }),
+    })
     expect({ lost, isDoubled: duplicates.length > 0 }).toEqual({ lost: [], isDoubled: true })
   })
 })

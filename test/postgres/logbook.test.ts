@@ -92,7 +92,12 @@ test.skipIf(!hasPostgres)(once, async () => {
 
 test.skipIf(!hasPostgres).each([
   { table: 'trips', view: 'logbook', on: { Gear: 'D' }, off: { Gear: 'P' } },
-  { table: 'charges', view: 'charging_costs', on: { DetailedChargeState: 'Charging' }, off: { DetailedChargeState: 'Complete' } }, // prettier-ignore
+  {
+    table: 'charges',
+    view: 'charging_costs',
+    on: { DetailedChargeState: 'Charging' },
+    off: { DetailedChargeState: 'Complete' },
+  },
 ] as const)(
   'logbook writes only a larger revision of $table, and keeps what was revoked',
   async ({ table, view, on, off }) => {
@@ -157,7 +162,14 @@ test('the dashboard, its datasource and the services of Compose name each other,
   const { providers } = parse(read('grafana/provisioning/dashboards/fleet.yaml'))
   const { services } = parse(read('compose.yaml'), { merge: true })
   const { panels } = JSON.parse(read('grafana/dashboards/fleet.json'))
-  const titles = ['Where the vehicles are', 'Charge over time', 'Trips today', 'Charges today', 'Energy and cost by month', 'What is doubtful'] // prettier-ignore
+  const titles = [
+    'Where the vehicles are',
+    'Charge over time',
+    'Trips today',
+    'Charges today',
+    'Energy and cost by month',
+    'What is doubtful',
+  ]
   expect(panels).toMatchObject(titles.map((title, at) => ({ id: at + 1, title })))
   for (const { datasource, targets } of panels)
     for (const each of [{ datasource }, ...targets]) expect(datasources).toMatchObject([each.datasource])

@@ -165,15 +165,22 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
     await scene.pool.query(`DROP TRIGGER wait ON ${schema}.waiting`)
     expect(await moved()).toMatchObject({ status: 0, said: { messages: 1_200 - there } })
     expect([await rows('waiting'), await rows('moved')]).toEqual([1_200 - there, 0])
-  }) // prettier-ignore
+  })
 
   test('rules go on with the states and the timers of the file', async () => {
     const [from, to]: [unknown[], unknown[]] = [[], []]
     const ruled = (inbox: InboxFactory, told: unknown[], clock: Clock): Receiver & { readonly vehicles: Vehicles } =>
       createReceiver({ secret: false, log: quiet, inbox, clock, parts: [vehicles({ fields: ['Gear', 'Locked'] })] })
         .when(becomes('Gear', 'P'), ({ change }) => void told.push(`${String(change.from)}>P`))
-        .when(starts(is('Locked', false)).after({ seconds: 1 }), ({ change }) => void told.push(`unlocked, ${change.acrossGap}`))
-    const gear = (Gear: string, clock: Clock): object => ({ vin: vinOf(1), createdAt: new Date(clock.now()).toISOString(), data: { Gear, Locked: false } })
+        .when(
+          starts(is('Locked', false)).after({ seconds: 1 }),
+          ({ change }) => void told.push(`unlocked, ${change.acrossGap}`),
+        )
+    const gear = (Gear: string, clock: Clock): object => ({
+      vin: vinOf(1),
+      createdAt: new Date(clock.now()).toISOString(),
+      data: { Gear, Locked: false },
+    })
     const accept = async (receiver: Receiver, body: object): Promise<void> => {
       expect((await receiver.accept({ authorization: undefined, body })).status).toBe(200)
     }
@@ -196,7 +203,7 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
     await expect.poll(() => to).toEqual(['unlocked, true', 'D>P'])
     expect(from).toEqual([])
     await after.drain()
-  }) // prettier-ignore
+  })
 
   test('a path without an inbox is one clear error, and no file', async () => {
     path = join(folder, 'nothing.db')

@@ -42,13 +42,19 @@ describe.skipIf(!hasPostgres)('what is no longer kept', () => {
 
   test('a message that may be deleted at any moment is not replayed', async () => {
     const keepForMs = 10 * minute
-    const store = await storeWith('replays', keepForMs, keepForMs - minute, keepForMs + minute / 2, keepForMs + 2 * minute)
+    const store = await storeWith(
+      'replays',
+      keepForMs,
+      keepForMs - minute,
+      keepForMs + minute / 2,
+      keepForMs + 2 * minute,
+    )
     await store.tidy()
     expect(await scene.count('replays.message')).toBe(2)
     expect(await store.replayHandled({ ...always, dryRun: true }, unread)).toBe(1)
     expect(await replayed(store)).toBe(1)
     expect(await scene.count('replays.waiting')).toBe(1)
-  }) // prettier-ignore
+  })
 
   test('with keepForMs 0, an insert that is sent again still finds its message', async () => {
     const store = await storeWith('none', 0, 5_000)

@@ -196,7 +196,7 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
     let position = new Position()
     const seen = new Set<string>()
     const readAll = async (): Promise<void> => {
-      for (let rows: readonly Row[] | undefined; rows?.length !== 0; ) {
+      for (let rows: readonly Row[] | undefined; rows?.length !== 0;) {
         rows = await position.read(db, [0], 0)
         if (rows === undefined) position = new Position()
         else for (const { id } of rows) seen.add(String(id))
@@ -216,11 +216,25 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
 INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
       )
     }
-    await expect.poll(() => insertAgain().then(() => true, () => false)).toBe(true)
+    await expect
+      .poll(() =>
+        insertAgain().then(
+          () => true,
+          () => false,
+        ),
+      )
+      .toBe(true)
     // A pooler hides the lost connection, and the server has the same start time.
-    await expect.poll(() => readAll().then(() => true, () => false)).toBe(true)
+    await expect
+      .poll(() =>
+        readAll().then(
+          () => true,
+          () => false,
+        ),
+      )
+      .toBe(true)
     expect((await frail.pool.query<{ at: string }>(started)).rows[0]?.at).toBe(before[0]?.at)
     expect(seen.size).toBeGreaterThan(0)
     expect(seen.size).toBe((await frail.pool.query('SELECT FROM fleethook.waiting')).rowCount)
-  }) // prettier-ignore
+  })
 })

@@ -22,12 +22,16 @@ describe.skipIf(!hasPostgres)('on Postgres', () => {
 
   portRows(onServer)
 
-  test('every occurrence that all messages in the order of the vehicle show is told once, before newer messages, over restarts and take-overs', { timeout: 3_600_000 }, async () => {
-    await fc.assert(
-      fc.asyncProperty(fleets, async (fleet) => {
-        expect(await told(fleet, await onServer())).toEqual(expected(fleet))
-      }),
-      { endOnFailure: true, numRuns: inForm({ full: 5, long: 300 }) },
-    )
-  }) // prettier-ignore
+  test(
+    'every occurrence that all messages in the order of the vehicle show is told once, before newer messages, over restarts and take-overs',
+    { timeout: 3_600_000 },
+    async () => {
+      await fc.assert(
+        fc.asyncProperty(fleets, async (fleet) => {
+          expect(await told(fleet, await onServer())).toEqual(expected(fleet))
+        }),
+        { endOnFailure: true, numRuns: inForm({ full: 5, long: 300 }) },
+      )
+    },
+  )
 })

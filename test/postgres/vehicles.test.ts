@@ -139,7 +139,10 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
       if (withRules)
         receiver
           .when(parked, ({ vin: of, id, change }) => void told.set(id, `${of} parked, late: ${change.late}`))
-          .when(silent({ seconds: 2 }), ({ vin: of, id, change }) => void told.set(id, `${of} silent, late: ${change.late}`))
+          .when(
+            silent({ seconds: 2 }),
+            ({ vin: of, id, change }) => void told.set(id, `${of} silent, late: ${change.late}`),
+          )
       await receiver.open()
       return receiver
     }
@@ -150,7 +153,10 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     await settled(schema)
     await before.drain()
     await new Promise((resolve) => setTimeout(resolve, 3_100))
-    const expected = all.flatMap((of, n) => [...(n < 3 ? [] : [`${of} parked, late: true`]), `${of} silent, late: true`])
+    const expected = all.flatMap((of, n) => [
+      ...(n < 3 ? [] : [`${of} parked, late: true`]),
+      `${of} silent, late: true`,
+    ])
     const both = await Promise.all([start(true), start(true)])
     await expect.poll(() => told.size, { timeout: 60_000 }).toBeGreaterThanOrEqual(expected.length)
     await settled(schema)
@@ -164,7 +170,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
       await next.drain()
     }
     expect(told.size).toBe(expected.length)
-  }) // prettier-ignore
+  })
 
   test('a list is refused while Postgres is down', async () => {
     const schema = await newSchema()
@@ -208,7 +214,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     await settled(schema)
     expect((await front.vehicles.get('A'))?.fields).toEqual(['BatteryLevel'])
     await Promise.all([front.drain(), back.drain()])
-  }) // prettier-ignore
+  })
 
   test('a message that follows a refused one is across a gap, even at another receiver', async () => {
     const schema = await newSchema()
@@ -236,7 +242,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     // Two vehicles have no order.
     expect(told.toSorted()).toEqual(['A P true', 'B P false'])
     await Promise.all([front, other, back].map((receiver) => receiver.drain()))
-  }) // prettier-ignore
+  })
 
   test('a dead letter keeps its state, and its replay reports its edge again', async () => {
     const schema = await newSchema()
@@ -285,7 +291,7 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     expect(found).toEqual(['D'])
     expect((await two.vehicles.get(vin))?.online).toBe(true)
     await Promise.all([one.drain({ handlerGraceMs: 0, deadlineMs: 100 }), two.drain()])
-  }) // prettier-ignore
+  })
 
   test.each([
     ['it may end the process', 'UPDATE $.waiting SET deliveries = 4 WHERE id = $1'],
@@ -313,7 +319,11 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     const [second, after] = await begin()
     await settled(schema)
     const seen = await second.vehicles.get(vin)
-    expect([seen?.value('Odometer'), seen?.isCertain('Odometer'), seen?.isCertain('Gear')]).toEqual([1_000, false, false]) // prettier-ignore
+    expect([seen?.value('Odometer'), seen?.isCertain('Odometer'), seen?.isCertain('Gear')]).toEqual([
+      1_000,
+      false,
+      false,
+    ])
     expect((await Array.fromAsync(front.deadLetters.list({}))).map(({ id }) => id)).toEqual([rows[0]?.id])
     await send(front, gear('D'))
     await settled(schema)

@@ -1,6 +1,6 @@
 /* Each row of the semantics of episodes, in Durable Objects: their class, their storage, their alarms, and how a Worker asks them. */
 import type { Receiver } from 'fleethook'
-import { durableObjectInbox, type InboxObject, inboxObject, type ObjectNamespace } from 'fleethook/inbox/durable-object' // prettier-ignore
+import { durableObjectInbox, type InboxObject, inboxObject, type ObjectNamespace } from 'fleethook/inbox/durable-object'
 import { episodeRows } from '../when/episodes-rows.ts'
 import type { Place } from '../when/episodes-scene.ts'
 import type { SteppingClock } from '../when/stepping.ts'

@@ -110,7 +110,12 @@ describe('states of vehicles in Durable Objects', () => {
     await running.again()
     const letters = (await running.json('/dead')) as { id: string }[]
     for (const { id } of letters) expect(await running.json(`/replay?id=${id}`)).toBe(1)
-    await expect.poll(() => running.told('BAD')).toEqual([[1, 2], [2, 3]]) // prettier-ignore
+    await expect
+      .poll(() => running.told('BAD'))
+      .toEqual([
+        [1, 2],
+        [2, 3],
+      ])
     const ids = running.entries.flatMap(({ happened, delivery }) =>
       happened === undefined ? [] : [[happened.id, delivery]],
     )

@@ -302,7 +302,12 @@ export class Reader extends SharedReader<Unsettled> {
     const { attempts, diedAt, marks } = reason
     const plain =
       marks === undefined ? { error: unwritable, attempts, diedAt } : { error: unwritable, attempts, diedAt, marks }
-    const ways = [[reason, vehicle], [plain, vehicle], [reason, undefined], [plain, undefined]] as const // prettier-ignore
+    const ways = [
+      [reason, vehicle],
+      [plain, vehicle],
+      [reason, undefined],
+      [plain, undefined],
+    ] as const
     for (const [what, state] of ways) {
       try {
         return await store.bury(ending, this.me, what, state)

@@ -35,23 +35,27 @@ async function modelWith(error: string): Promise<Report> {
   return JSON.parse(readFileSync(report, 'utf8'))
 }
 
-test('the model finds nine of ten errors that are planted in the code of episodes', { timeout: 1_800_000 }, async () => {
-  const control = await modelWith('none')
-  expect(control).toMatchObject({ numPassedTests: rows.length, numFailedTests: 0 })
-  const missed: string[] = []
-  const left = [...planted.entries()]
-  const next = async (): Promise<void> => {
-    for (let error = left.shift(); error !== undefined; error = left.shift()) {
-      const [n, { what }] = error
-      const found = await modelWith(String(n))
-      const isFound = found.numFailedTests > 0
-      console.log(`${isFound ? `found after ${found.numPassedTests} rows` : 'missed'}: ${what}`)
-      if (isFound) continue
-      // An error that keeps the tests from running is not found by the model.
-      expect(found.numPassedTests).toBe(rows.length)
-      missed.push(what)
+test(
+  'the model finds nine of ten errors that are planted in the code of episodes',
+  { timeout: 1_800_000 },
+  async () => {
+    const control = await modelWith('none')
+    expect(control).toMatchObject({ numPassedTests: rows.length, numFailedTests: 0 })
+    const missed: string[] = []
+    const left = [...planted.entries()]
+    const next = async (): Promise<void> => {
+      for (let error = left.shift(); error !== undefined; error = left.shift()) {
+        const [n, { what }] = error
+        const found = await modelWith(String(n))
+        const isFound = found.numFailedTests > 0
+        console.log(`${isFound ? `found after ${found.numPassedTests} rows` : 'missed'}: ${what}`)
+        if (isFound) continue
+        // An error that keeps the tests from running is not found by the model.
+        expect(found.numPassedTests).toBe(rows.length)
+        missed.push(what)
+      }
     }
-  }
-  await Promise.all(Array.from({ length: availableParallelism() }, next))
-  expect(missed.length, missed.join('; ')).toBeLessThanOrEqual(planted.length / 10)
-}) // prettier-ignore
+    await Promise.all(Array.from({ length: availableParallelism() }, next))
+    expect(missed.length, missed.join('; ')).toBeLessThanOrEqual(planted.length / 10)
+  },
+)

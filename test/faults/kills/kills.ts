@@ -64,7 +64,10 @@ export async function underLoad(
   const dead = await victim.dead()
   const { duplicates, lost, settledAgain } = judge(acknowledged, runs)
   // A message without an answer may still be under way when the next one of its vehicle arrives, so it has no order.
-  const { outOfOrder } = judge(acknowledged, runs.filter((run) => acknowledged.has(nameOf(run)))) // prettier-ignore
+  const { outOfOrder } = judge(
+    acknowledged,
+    runs.filter((run) => acknowledged.has(nameOf(run))),
+  )
   const reported = victim.changes === undefined ? { changes: 0, reportedAgain: 0 } : await chains(victim)
   return {
     ...{ duplicates, settledAgain, outOfOrder, ...reported },

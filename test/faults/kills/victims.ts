@@ -201,7 +201,11 @@ export async function onPostgres({ modes, runtime, fault, ...options }: Postgres
     },
     async strike() {
       await ledger.grows(50)
-      await fault(handlers.map(({ target }) => target), end, round++) // prettier-ignore
+      await fault(
+        handlers.map(({ target }) => target),
+        end,
+        round++,
+      )
     },
     async finish() {
       await ledger.isDone()

@@ -59,9 +59,12 @@ const ways: readonly [string, Partial<Settings>][] = [
   ['ends it while others run, with exit', { kills: { how: 'exit', afterMs: 30 }, handlerMs: 20 }],
   ['ends it at once, as if killed', { kills: { how: 'kill' }, handlerMs: 5 }],
   ['ends it, with attempts: 1', { kills: { how: 'exit' }, options: { retry: { attempts: 1 } } }],
-  ['ends it, with attempts: 5', { kills: { how: 'exit', afterMs: 5 }, handlerMs: 5, options: { retry: { attempts: 5 } } }],
+  [
+    'ends it, with attempts: 5',
+    { kills: { how: 'exit', afterMs: 5 }, handlerMs: 5, options: { retry: { attempts: 5 } } },
+  ],
   ['ends it, in a batch', { kills: { how: 'exit', afterMs: 5 }, batch: 8 }],
-] // prettier-ignore
+]
 
 describe('a message whose handler ends the process three times is a dead letter, and no other message is', () => {
   test.concurrent.each(ways)('when the handler %s', { timeout: 180_000 }, async (_, settings) => {
