@@ -9,6 +9,7 @@ import { addressOf, Database, databaseError, type PostgresClient, stateOf } from
 import { schemaName } from '../inbox/postgres/options.ts'
 import {
   checkEncoding,
+  checkSearchPath,
   isKnown,
   otherVersion,
   schemaStatements,
@@ -68,6 +69,7 @@ async function runSchema({ schema, apply, ...where }: Schema & Common, print: Pr
   if (apply !== true) return print({ schema, sql: `${sql};\n` }, () => `${sql};`)
   const before = await withPool(where, async (pool) => {
     const db = new Database(pool, schema, systemClock)
+    await checkSearchPath(db)
     const tables = await versionOf(db)
     const version = tables?.version
     if (tables !== undefined && tables.version > schemaVersion) {
@@ -96,12 +98,12 @@ const lockedState = '55P03'
 async function lockedError(db: Database): Promise<FleethookError> {
   const rows = await db
     .run(
-      `SELECT DISTINCT pg_catalog.format('process %s (%s, %s)', a.pid, coalesce(CASE WHEN a.application_name <> '' THEN a.application_name END, a.backend_type, 'unknown'),
+      `SELECT DISTINCT format('process %s (%s, %s)', a.pid, coalesce(CASE WHEN a.application_name <> '' THEN a.application_name END, a.backend_type, 'unknown'),
     coalesce(a.state, 'unknown')) AS session
 FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
   LEFT JOIN pg_catalog.pg_class c ON c.oid = l.relation AND l.locktype = 'relation' LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE l.granted AND l.pid <> pg_catalog.pg_backend_pid() AND a.datname = pg_catalog.current_database() AND (n.nspname = $1
-  OR (l.locktype = 'advisory' AND l.objsubid = 1 AND ((l.classid::bigint << 32) | l.objid::bigint) = pg_catalog.hashtext('fleethook ' || $1)::bigint))
+WHERE l.granted AND l.pid <> pg_backend_pid() AND a.datname = current_database() AND (n.nspname = $1
+  OR (l.locktype = 'advisory' AND l.objsubid = 1 AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtext('fleethook ' || $1)::bigint))
 LIMIT 5`,
       [db.schema],
     )

@@ -134,7 +134,6 @@ const inside: Readonly<Record<string, readonly string[]>> = {
   'test/postgres/locks.test.ts': ['schema'],
   'test/postgres/retention.test.ts': ['client', 'store'],
   'test/postgres/scene.ts': ['schema'],
-  'test/postgres/search-path.test.ts': ['qualified'],
   'test/postgres/setup.test.ts': ['client', 'schema'],
   'test/postgres/snapshots.test.ts': ['client', 'snapshots'],
   'test/postgres/upgrade.test.ts': ['schema'],

@@ -33,6 +33,7 @@ export async function startScene(settings: readonly string[] = []): Promise<Scen
   }
   const pool = newPool()
   await vi.waitFor(() => pool.query('SELECT 1'), { timeout: 60_000, interval: 100 })
+  await closePublic(server.port)
   return {
     server,
     pool,
@@ -46,6 +47,15 @@ export async function startScene(settings: readonly string[] = []): Promise<Scen
       await Promise.all(pools.map((each) => each.end()))
       await server[Symbol.asyncDispose]()
     },
+  }
+}
+
+/** Before version 15, every user could create in `public`, which is in the `search_path`. New databases are copies of `template1`. */
+async function closePublic(port: number): Promise<void> {
+  for (const database of ['postgres', 'template1']) {
+    const own = poolOn(port, 1, { database })
+    await own.query('REVOKE CREATE ON SCHEMA public FROM PUBLIC')
+    await own.end()
   }
 }
 

@@ -1,11 +1,10 @@
-/* A role that may create functions, operators and types in a schema before `pg_catalog` runs no code as the user of the inbox. */
-import { readdirSync, readFileSync } from 'node:fs'
+/* A role that may create functions, operators and types where the inbox finds its own runs no code as the user of the inbox. */
 import { createReceiver, Retry, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { createOnce } from 'fleethook/once'
 import type pg from 'pg'
 import { expect, test } from 'vitest'
-import { qualified } from '../../adapters/inbox/postgres/qualified.ts'
+import { command } from '../cli/command.ts'
 import { logInto } from '../dispatch/scene.ts'
 import { post, sceneOfFile, tablesOf, vinOf } from './scene.ts'
 import { transactionsOf } from './transactions.ts'
@@ -56,27 +55,49 @@ CREATE DOMAIN public.xid8 AS pg_catalog.int4 CHECK (false);
 CREATE DOMAIN public.timestamptz AS pg_catalog.int4 CHECK (false);
 CREATE DOMAIN public.pg_snapshot AS pg_catalog.int4 CHECK (false);
 GRANT CREATE ON DATABASE postgres TO inbox;
-GRANT CREATE ON SCHEMA public TO inbox;
-ALTER ROLE inbox SET search_path = public, pg_catalog;
+GRANT CREATE ON SCHEMA public TO PUBLIC;
 `
 
-/** Connections of the role that finds the traps first. */
-const trappedPool = (options?: string): pg.Pool =>
-  scene.newPool(3, scene.server.port, 'postgres', { user: 'inbox', options })
+const pathWithTraps = '-c search_path=public,pg_catalog'
+const pathOfPostgres = '-c search_path=pg_catalog'
 
-test('with traps for every function, operator and type in front of those of Postgres, the inbox does all that it does', async () => {
-  const pool = trappedPool()
+/** Connections of the role with this `search_path`. */
+const poolOf = (options: string): pg.Pool => scene.newPool(3, scene.server.port, 'postgres', { user: 'inbox', options })
+
+async function expectTraps(pool: pg.Pool): Promise<void> {
   await expect(pool.query('SELECT now()')).rejects.toThrow('trapped now')
   await expect(pool.query('SELECT count(*)')).rejects.toThrow('count is not an aggregate function')
   await expect(pool.query('SELECT 1 + 1')).rejects.toThrow('trapped operator +')
   await expect(pool.query("SELECT '1'::text")).rejects.toThrow()
+}
 
-  await pool.query(tablesOf('fleethook'))
+test('a path in which others may create is refused, before any of their code runs', async () => {
+  const pool = poolOf(pathWithTraps)
+  await expectTraps(pool)
+  const receiver = createReceiver({ secret: false, inbox: postgresInbox({ db: pool }) })
+  await expect(receiver.open()).rejects.toMatchObject({
+    code: 'inbox_unsupported',
+    message: expect.stringContaining('The schema public is in the search_path, and others may create functions there'),
+    hint: expect.stringContaining('REVOKE CREATE ON SCHEMA "public" FROM PUBLIC'),
+  })
+  await receiver.drain()
+  const database = `postgres://inbox@127.0.0.1:${scene.server.port}/postgres?options=${encodeURIComponent(pathWithTraps)}`
+  const { status, stderr } = await command(['postgres', 'schema', '--apply', '--database', database])
+  expect(status).toBe(1)
+  expect(stderr).toContain('The schema public is in the search_path')
+})
+
+test('the tables can be created with any path, and with the path of Postgres the inbox does all that it does', async () => {
+  await poolOf(pathWithTraps).query(tablesOf('fleethook'))
+  const pool = poolOf(pathOfPostgres)
   // Again, on tables that are there.
   await pool.query(tablesOf('fleethook'))
   const lines: string[] = []
+  // Others may create in the path of handlers.
+  const handlers = poolOf(pathWithTraps)
+  await expectTraps(handlers)
   const inbox = postgresInbox({ db: pool, leaseMs: 1_000, keepForMs: 3_600_000 })
-  const exactly = inbox.exactlyOnce(transactionsOf(trappedPool()))
+  const exactly = inbox.exactlyOnce(transactionsOf(handlers))
   const receiver = createReceiver({
     secret: false,
     inbox,
@@ -143,7 +164,7 @@ test('with traps for every function, operator and type in front of those of Post
 
 test('with the same traps, fleethook/once writes its marks', async () => {
   // Of a thousand transactions, none has to wait for the disk.
-  const pool = trappedPool('-c synchronous_commit=off')
+  const pool = poolOf(`${pathWithTraps} -c synchronous_commit=off`)
   const once = createOnce<pg.PoolClient>({
     database: 'postgres',
     run: async (client, sql, values) => (await client.query(sql, values)).rowCount ?? 0,
@@ -161,54 +182,4 @@ test('with the same traps, fleethook/once writes its marks', async () => {
   await expect.poll(() => receiver.stats(), { timeout: 60_000 }).toMatchObject({ handled: 1_010, deadLettered: 0 })
   expect(lines).toEqual([])
   await receiver.drain()
-})
-
-test('each statement keeps its meaning: operators bind as before', () => {
-  const written = (sql: string): string =>
-    qualified(`SELECT ${sql}`).slice('SELECT '.length).replaceAll('pg_catalog.', '')
-  expect(written('a + b * c - d = e')).toBe('((a OPERATOR(+) (b OPERATOR(*) c)) OPERATOR(-) d) OPERATOR(=) e')
-  expect(written('count(*), m.*, x IN (SELECT id FROM t.y)')).toBe(
-    'count(*), m.*, x OPERATOR(=) ANY (SELECT id FROM t.y)',
-  )
-  expect(qualified('UPDATE s.t SET a = b + 1, c = 2 WHERE d = 3')).toBe(
-    'UPDATE s.t SET a = b OPERATOR(pg_catalog.+) 1, c = 2 WHERE d OPERATOR(pg_catalog.=) 3',
-  )
-  expect(
-    qualified("SELECT * FROM unnest($1::uuid[]) WITH ORDINALITY n(id, place) WHERE now() > timestamptz '-infinity'"),
-  ).toBe(
-    "SELECT * FROM pg_catalog.unnest($1::pg_catalog.uuid[]) WITH ORDINALITY n(id, place) WHERE pg_catalog.now() OPERATOR(pg_catalog.>) pg_catalog.timestamptz '-infinity'",
-  )
-})
-
-test.each([
-  'a JOIN b USING (id)',
-  'nullif(a, b)',
-  "CASE a WHEN '' THEN b END",
-  'a BETWEEN b AND c',
-  'a IS DISTINCT FROM b',
-])('%s cannot be written without a bare operator, so it is refused', (sql) => {
-  expect(() => qualified(`SELECT ${sql}`)).toThrow('compares by a bare operator')
-})
-
-test('every statement goes through the one place that adds schemas', () => {
-  const folder = new URL('../../adapters/inbox/postgres/', import.meta.url)
-  for (const name of readdirSync(folder)) {
-    const text = readFileSync(new URL(name, folder), 'utf8')
-    const calls = [...text.matchAll(/(?:client|connection|pool|db)\.query\(/g)].length
-    expect([name, calls]).toEqual([name, name === 'client.ts' ? 2 : 0])
-  }
-})
-
-test('no statement has what cannot be written without a bare operator', () => {
-  const unsafe =
-    /\bUSING \(|\bNULLIF\b|\bNOT IN\b|\bBETWEEN\b|\bILIKE\b|\bSIMILAR TO\b|\bDISTINCT FROM\b|\bCASE (?!WHEN)[a-z]/i
-  for (const folder of ['../../adapters/inbox/postgres/', '../../adapters/cli/']) {
-    const place = new URL(folder, import.meta.url)
-    for (const name of readdirSync(place).filter((file) => file.endsWith('.ts') && file !== 'qualified.ts')) {
-      const statements = readFileSync(new URL(name, place), 'utf8').match(
-        /`[^`]*\b(?:SELECT|UPDATE|DELETE|INSERT)\b[^`]*`/g,
-      )
-      expect([name, statements?.filter((statement) => unsafe.test(statement)) ?? []]).toEqual([name, []])
-    }
-  }
 })

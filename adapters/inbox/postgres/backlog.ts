@@ -30,7 +30,7 @@ export function viewStatements(schema: string): readonly string[] {
     `CREATE INDEX IF NOT EXISTS waiting_failing ON ${schema}.waiting (part) WHERE failing_since IS NOT NULL`,
     `CREATE OR REPLACE VIEW ${schema}.backlog AS ${backlogSql(schema)}`,
     `CREATE OR REPLACE VIEW ${schema}.failing AS SELECT m.id, m.lane AS vin, w.failed_by AS handler,
-  pg_catalog.to_timestamp(w.failing_since / 1000.0) AS since, w.attempts, pg_catalog.to_timestamp(w.not_before / 1000.0) AS next_attempt, w.error
+  to_timestamp(w.failing_since / 1000.0) AS since, w.attempts, to_timestamp(w.not_before / 1000.0) AS next_attempt, w.error
 FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id WHERE w.failing_since IS NOT NULL`,
   ]
 }
@@ -42,15 +42,15 @@ FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id WHERE w.failing
 const backlogSql = (schema: string): string => `SELECT
   CASE WHEN c.messages < ${mostCounted} THEN c.messages ELSE greatest(c.messages, (SELECT reltuples::bigint FROM pg_catalog.pg_class
     WHERE oid = '${schema}.waiting'::regclass)) END AS messages,
-  (SELECT greatest(0, pg_catalog.floor(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000) - pg_catalog.min(m.received_at))::bigint
+  (SELECT greatest(0, floor(extract(epoch FROM clock_timestamp()) * 1000) - min(m.received_at))::bigint
     FROM ${schema}.part p CROSS JOIN LATERAL (SELECT f.id FROM (SELECT id, seq, replayed FROM ${schema}.waiting w
       WHERE w.part = p.part ORDER BY seq LIMIT ${mostReplayed}) f WHERE NOT f.replayed ORDER BY f.seq LIMIT 1) o
     JOIN ${schema}.message m ON m.id = o.id) AS oldest_ms,
-  (SELECT pg_catalog.count(*) FROM ${schema}.process WHERE until > pg_catalog.clock_timestamp()) AS processes,
-  (SELECT pg_catalog.count(*) FROM ${schema}.part p WHERE NOT EXISTS (SELECT FROM ${schema}.process x
-    WHERE x.id = p.owner AND x.until > pg_catalog.clock_timestamp())) AS unhandled_partitions,
-  (SELECT pg_catalog.count(*) FROM (SELECT FROM ${schema}.waiting WHERE failing_since IS NOT NULL LIMIT ${mostFailing}) f) AS failing
-FROM (SELECT pg_catalog.count(*) AS messages FROM (SELECT FROM ${schema}.waiting LIMIT ${mostCounted}) w) c`
+  (SELECT count(*) FROM ${schema}.process WHERE until > clock_timestamp()) AS processes,
+  (SELECT count(*) FROM ${schema}.part p WHERE NOT EXISTS (SELECT FROM ${schema}.process x
+    WHERE x.id = p.owner AND x.until > clock_timestamp())) AS unhandled_partitions,
+  (SELECT count(*) FROM (SELECT FROM ${schema}.waiting WHERE failing_since IS NOT NULL LIMIT ${mostFailing}) f) AS failing
+FROM (SELECT count(*) AS messages FROM (SELECT FROM ${schema}.waiting LIMIT ${mostCounted}) w) c`
 
 export async function backlogOf(db: Database): Promise<Backlog> {
   const [row = {}] = await db.run(backlogSql(db.schema))

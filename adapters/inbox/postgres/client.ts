@@ -1,6 +1,5 @@
 import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
-import { qualified } from './qualified.ts'
 import { watchPool } from '../../../src/once/pool.ts'
 
 /**
@@ -52,7 +51,6 @@ export class Database {
 
   /** Rejects with a FleethookError, also when there is no answer within `withinMs`. The server may still run the statement then. */
   async run(text: string, values: readonly unknown[] = [], withinMs = 10_000): Promise<readonly Row[]> {
-    const statement = qualified(text)
     let timer: Timer | undefined
     const sentMs = elapsedMs(this.clock)
     const late = new Promise<never>((_, reject) => {
@@ -62,7 +60,7 @@ export class Database {
       )
     })
     try {
-      const { rows } = await this.#query(statement, [...values], late)
+      const { rows } = await this.#query(text, [...values], late)
       const found = rows.filter(isRow)
       if (found[0]?.['server_ms'] !== undefined) this.#learn(found[0], sentMs)
       return found

@@ -3,7 +3,6 @@ import type { Delivery } from '../../../src/observe/observer.ts'
 import { type HasMark, type OnceHandlers, onceHandlers } from '../../../src/once/handlers.ts'
 import { type Database, stateOf } from './client.ts'
 import type { Place } from './endings.ts'
-import { qualified } from './qualified.ts'
 
 /** Makes handlers whose writes happen exactly once: the result of `inbox.exactlyOnce`. */
 export type ExactlyOnce<Transaction> = OnceHandlers<Transaction>
@@ -96,16 +95,17 @@ const elsewhere = (name: string, cause?: unknown): FleethookError =>
 /**
  * Without parameters, so that every library takes it: the values are numbers, and a name and an id without quotes. A row without this mark is locked
  * until the transaction ends. A copy of the database can have the same rows, and other databases the same numbers, but none of them knows this
- * process.
+ * process. It runs with the search_path of the handlers, where others may create, so each name has its schema.
+ * Postgres itself gives `unnest` of two arrays its schema.
  */
 function markSql({ db: { schema }, me }: Marks, name: string, places: readonly Place[]): string {
   const [parts, seqs] = columnsOf(places)
-  const values = [`ARRAY[${parts.join(',')}]`, `ARRAY[${seqs.join(',')}]`, `'${name}'`, `'${me}'`]
-  // Each text is read once to qualify it, so that one has no values.
-  const text = qualified(`UPDATE ${schema}.waiting w SET done = w.done || $3::text FROM ${rowsSql}
-WHERE w.part = g.part AND w.seq = g.seq AND NOT w.done @> ARRAY[$3::text]
-AND EXISTS (SELECT FROM ${schema}.process p WHERE p.id = $4::uuid) RETURNING w.seq::text AS seq`)
-  return text.replace(/\$(\d)/g, (_, number) => values[Number(number) - 1] ?? '')
+  const mark = `'${name}'::pg_catalog.text`
+  return `UPDATE ${schema}.waiting w SET done = w.done OPERATOR(pg_catalog.||) ${mark}
+FROM unnest(ARRAY[${parts.join(',')}]::smallint[], ARRAY[${seqs.join(',')}]::bigint[]) g(part, seq)
+WHERE w.part OPERATOR(pg_catalog.=) g.part AND w.seq OPERATOR(pg_catalog.=) g.seq AND NOT (w.done OPERATOR(pg_catalog.@>) ARRAY[${mark}])
+  AND EXISTS (SELECT FROM ${schema}.process p WHERE p.id OPERATOR(pg_catalog.=) '${me}'::pg_catalog.uuid)
+RETURNING w.seq::pg_catalog.text AS seq`
 }
 
 /** A list behind IN is slow to plan. */

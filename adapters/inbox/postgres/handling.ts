@@ -57,7 +57,7 @@ export class Handling {
     this.isNews = false
     if (nowMs - this.#checkedAtMs < leaseMs / 2) return
     const mine = declared()
-    const now = 'pg_catalog.clock_timestamp()'
+    const now = 'clock_timestamp()'
     const rows = await db.run(
       `WITH before AS (SELECT since FROM ${db.schema}.handling WHERE handlers = $1),
 free AS (SELECT handlers FROM ${db.schema}.handling WHERE handlers = $1 AND (ended OR until < ${now} + $2 / 2 * interval '1 ms')
@@ -103,10 +103,10 @@ WHERE o.handlers <> $1 AND (o.until > ${now} OR (NOT o.ended AND o.until > ${now
     const { db, declared } = this.#options
     const { schema } = db
     await db.run(
-      `WITH free AS (SELECT handlers FROM ${schema}.handling WHERE handlers = $1 OR until < pg_catalog.clock_timestamp() - interval '1 day'
+      `WITH free AS (SELECT handlers FROM ${schema}.handling WHERE handlers = $1 OR until < clock_timestamp() - interval '1 day'
   FOR UPDATE SKIP LOCKED),
 old AS (DELETE FROM ${schema}.handling h USING free WHERE h.handlers = free.handlers AND h.handlers <> $1)
-UPDATE ${schema}.handling h SET until = pg_catalog.clock_timestamp(), ended = true FROM free WHERE h.handlers = free.handlers AND h.handlers = $1`,
+UPDATE ${schema}.handling h SET until = clock_timestamp(), ended = true FROM free WHERE h.handlers = free.handlers AND h.handlers = $1`,
       [JSON.stringify(declared())],
       2_000,
     )

@@ -112,16 +112,16 @@ free AS (SELECT id FROM ${schema}.process WHERE id = $1 AND until > ${now}
   AND until < ${asked} + $2 * ${renewShare} * interval '1 ms' FOR UPDATE SKIP LOCKED),
 renewed AS (UPDATE ${schema}.process p SET until = ${now} + $2 * interval '1 ms' FROM free WHERE p.id = free.id RETURNING p.until),
 me AS (SELECT until FROM renewed UNION ALL SELECT until FROM known WHERE until > ${asked} AND NOT EXISTS (SELECT FROM renewed)),
-others AS (SELECT pg_catalog.count(*) FROM ${schema}.process WHERE id <> $1 AND id <> $3 AND until > ${now}),
+others AS (SELECT count(*) FROM ${schema}.process WHERE id <> $1 AND id <> $3 AND until > ${now}),
 mine AS (SELECT part, epoch FROM ${schema}.part WHERE owner = $1),
-missing AS (SELECT pg_catalog.ceil(${partitions} / (1.0 + others.count))::int - (SELECT pg_catalog.count(*) FROM mine)::int AS count FROM others),
+missing AS (SELECT ceil(${partitions} / (1.0 + others.count))::int - (SELECT count(*) FROM mine)::int AS count FROM others),
 gained AS (UPDATE ${schema}.part p SET owner = $1, epoch = p.epoch + 1
-  FROM (SELECT part, clean FROM ${schema}.part WHERE owner IS NULL ORDER BY pg_catalog.random()
+  FROM (SELECT part, clean FROM ${schema}.part WHERE owner IS NULL ORDER BY random()
     LIMIT (SELECT greatest(0, missing.count) FROM missing, me) FOR UPDATE SKIP LOCKED) f
   WHERE p.part = f.part AND EXISTS (SELECT FROM me) RETURNING p.part, p.epoch, f.clean)
 SELECT missing.count AS missing, l.part, l.epoch, l.clean::text AS clean, ${aboutServer},
-  (SELECT pg_catalog.floor(extract(epoch FROM me.until - ${now}) * 1000) FROM me)::text AS left_ms,
-  (SELECT pg_catalog.count(*) FROM ${schema}.part p JOIN ${schema}.process q ON q.id = p.owner WHERE q.id <> $1 AND q.until <= ${now})::text AS ended
+  (SELECT floor(extract(epoch FROM me.until - ${now}) * 1000) FROM me)::text AS left_ms,
+  (SELECT count(*) FROM ${schema}.part p JOIN ${schema}.process q ON q.id = p.owner WHERE q.id <> $1 AND q.until <= ${now})::text AS ended
 FROM missing LEFT JOIN (SELECT *, false AS clean FROM mine UNION ALL TABLE gained) l ON true`,
       [me, leaseMs, this.#former],
       leaseMs / 2,
@@ -227,9 +227,9 @@ const lockedShare = 0.6
 /** A process stops this share of the lease before Postgres ends it. */
 const marginShare = 0.2
 
-const now = 'pg_catalog.clock_timestamp()'
+const now = 'clock_timestamp()'
 /** The same in all of a statement. */
-const asked = 'pg_catalog.statement_timestamp()'
+const asked = 'statement_timestamp()'
 
 /** What a renewal found. The lease ends `leftMs` after some time that was not before `atMs`. */
 interface Found {

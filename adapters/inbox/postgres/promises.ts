@@ -15,7 +15,7 @@ export interface Promised {
 }
 
 const settings = ['fsync', 'full_page_writes', 'synchronous_commit'] as const
-const isOff = (name: string): string => `pg_catalog.current_setting('${name}') = 'off'`
+const isOff = (name: string): string => `current_setting('${name}') = 'off'`
 
 /** A condition: this session keeps what it commits. */
 export const keepsSql: string = `NOT (${settings.map(isOff).join(' OR ')})`
@@ -23,8 +23,8 @@ export const keepsSql: string = `NOT (${settings.map(isOff).join(' OR ')})`
 /** Columns of an answer: the time of the server, and what this session promises. */
 export const aboutServer: string = `${serverMs}::text AS server_ms,
   CASE ${settings.map((name) => `WHEN ${isOff(name)} THEN '${name}'`).join(' ')} END AS weak,
-  (pg_catalog.current_setting('synchronous_standby_names') <> ''
-    AND pg_catalog.current_setting('synchronous_commit') <> ALL (ARRAY['local', 'off']))::text AS replicated`
+  (current_setting('synchronous_standby_names') <> ''
+    AND current_setting('synchronous_commit') <> ALL (ARRAY['local', 'off']))::text AS replicated`
 
 /** Reads the columns of {@link aboutServer}. */
 export function promisedBy(row: Row | undefined): Promised {

@@ -3,7 +3,6 @@ import { viewStatements } from './backlog.ts'
 import { type Database, stateOf } from './client.ts'
 import { aboutServer, type Promised, promisedBy, weakError } from './promises.ts'
 import { serverMs } from './server-clock.ts'
-import { qualified } from './qualified.ts'
 
 export { storable } from '../../../src/base/errors.ts'
 
@@ -29,6 +28,8 @@ export function partitionOf(lane: string): number {
  */
 export function schemaStatements(schema: string): readonly string[] {
   return [
+    // Others may create in what an administrator has in the search_path.
+    'SET LOCAL search_path = pg_catalog, pg_temp',
     `SET LOCAL lock_timeout = '${lockSeconds}s'`,
     // IF NOT EXISTS alone fails when two processes do it at once.
     `SELECT pg_advisory_xact_lock(hashtext('fleethook ${schema}'))`,
@@ -80,7 +81,7 @@ END IF; END $update$`,
     `INSERT INTO ${schema}.part (part) SELECT generate_series(0, ${partitions - 1}) ON CONFLICT DO NOTHING`,
     `INSERT INTO ${schema}.meta (version, oldest) SELECT ${schemaVersion}, ${oldestVersion} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
     `UPDATE ${schema}.meta SET oldest = ${oldestVersion} WHERE version = ${schemaVersion} AND oldest IS NULL`,
-  ].map(qualified)
+  ]
 }
 
 /** What tables of an older version lack. Each statement also fits tables that have it already. */
@@ -113,7 +114,7 @@ export async function versionOf(db: Database): Promise<TablesVersion | undefined
   try {
     // Tables of older versions do not say which code works with them.
     const [meta] = await db.run(
-      `SELECT version, coalesce((pg_catalog.to_jsonb(m) ->> 'oldest')::int, version) AS oldest FROM ${db.schema}.meta m`,
+      `SELECT version, coalesce((to_jsonb(m) ->> 'oldest')::int, version) AS oldest FROM ${db.schema}.meta m`,
     )
     return meta && { version: Number(meta['version']), oldest: Number(meta['oldest']) }
   } catch (error) {
@@ -128,9 +129,7 @@ export const isKnown = ({ version, oldest }: TablesVersion): boolean =>
 
 /** A message can hold any character. Rejects with a FleethookError when the database cannot. */
 export async function checkEncoding(db: Database): Promise<void> {
-  const [row] = await db.run(
-    `SELECT pg_catalog.current_setting('server_encoding') AS encoding, pg_catalog.current_database()::text AS name`,
-  )
+  const [row] = await db.run(`SELECT current_setting('server_encoding') AS encoding, current_database()::text AS name`)
   if (row?.['encoding'] === 'UTF8') return
   throw new FleethookError(
     'inbox_unsupported',
@@ -140,12 +139,36 @@ export async function checkEncoding(db: Database): Promise<void> {
   )
 }
 
+/**
+ * Rejects with a FleethookError when a role that is not an owner may create functions, operators or types where Postgres looks for those of the
+ * statements of the inbox: they would run as its user. So this statement has the schema of each name.
+ */
+export async function checkSearchPath(db: Database): Promise<void> {
+  const [found] = await db.run(`SELECT n.nspname::pg_catalog.text AS name FROM pg_catalog.pg_namespace n,
+  LATERAL pg_catalog.aclexplode(coalesce(n.nspacl, pg_catalog.acldefault('n'::pg_catalog."char", n.nspowner))) a
+WHERE n.nspname OPERATOR(pg_catalog.=) ANY (pg_catalog.current_schemas(false))
+  AND a.privilege_type OPERATOR(pg_catalog.=) 'CREATE'::pg_catalog.text AND a.grantee OPERATOR(pg_catalog.<>) n.nspowner
+  AND a.grantee OPERATOR(pg_catalog.<>) (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname OPERATOR(pg_catalog.=) current_user)
+LIMIT 1`)
+  if (found === undefined) return
+  const name = String(found['name'])
+  throw new FleethookError(
+    'inbox_unsupported',
+    // What to do: `REVOKE CREATE ON SCHEMA … FROM PUBLIC`, or `ALTER ROLE … SET search_path = pg_catalog` for the user of the inbox.
+    `The schema ${name} is in the search_path, and others may create functions there, which would run as the user of the inbox.`,
+    {
+      hint: `Take that from them: REVOKE CREATE ON SCHEMA "${name}" FROM PUBLIC. Or give the user of the inbox a path without it: ALTER ROLE … SET search_path = pg_catalog.`,
+    },
+  )
+}
+
 /** Checks the server and the tables before the first message. Rejects with a FleethookError. */
 export async function checkServer(db: Database, allowWeak: boolean): Promise<Promised> {
+  await checkSearchPath(db)
   const [row] = await db.run(
-    `SELECT pg_catalog.current_setting('server_version_num')::int AS number, pg_catalog.current_setting('server_version') AS version,
+    `SELECT current_setting('server_version_num')::int AS number, current_setting('server_version') AS version,
   ${aboutServer},
-  (pg_catalog.pg_is_in_recovery() OR pg_catalog.current_setting('transaction_read_only') = 'on')::text AS readonly`,
+  (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::text AS readonly`,
   )
   if (Number(row?.['number']) < 140_000)
     throw new FleethookError(

@@ -35,4 +35,4 @@ export class ServerClock implements Clock {
 }
 
 /** The time of the server in a statement, in milliseconds. */
-export const serverMs = `pg_catalog.floor(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000)::bigint`
+export const serverMs = `floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`

@@ -236,8 +236,8 @@ WHERE ${inPage} ORDER BY m.id DESC`,
     const erased = { messages: 0, waiting: 0, deadLetters: 0 }
     for (let after: string | undefined = '00000000-0000-0000-0000-000000000000'; after !== undefined;) {
       const [page]: readonly Row[] = await this.#db.run(
-        `SELECT pg_catalog.max(m.id::text) AS last, pg_catalog.count(*)::int AS rows,
-  pg_catalog.array_agg(m.id::text) FILTER (WHERE m.lane = $2 OR (m.lane LIKE '*%' AND m.lane NOT LIKE '**%' AND pg_catalog.strpos(pg_catalog.lower(m.text), pg_catalog.lower($3)) > 0)) AS ids
+        `SELECT max(m.id::text) AS last, count(*)::int AS rows,
+  array_agg(m.id::text) FILTER (WHERE m.lane = $2 OR (m.lane LIKE '*%' AND m.lane NOT LIKE '**%' AND strpos(lower(m.text), lower($3)) > 0)) AS ids
 FROM (SELECT id, lane, text FROM ${schema}.message WHERE id > $1::uuid ORDER BY id LIMIT ${erasedRows}) m`,
         [after, lane, storable(vin)],
         eraseMs,
@@ -245,9 +245,9 @@ FROM (SELECT id, lane, text FROM ${schema}.message WHERE id > $1::uuid ORDER BY 
       const ids: unknown = page?.['ids']
       const found = Array.isArray(ids) ? ids.map(String) : []
       const [counts] = await this.#db.run(
-        `SELECT (SELECT pg_catalog.count(*) FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id
+        `SELECT (SELECT count(*) FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id
     WHERE w.id = ANY ($1::uuid[]) AND m.kind = 'wire')::int AS waiting,
-  (SELECT pg_catalog.count(*) FROM ${schema}.dead WHERE id = ANY ($1::uuid[]))::int AS dead`,
+  (SELECT count(*) FROM ${schema}.dead WHERE id = ANY ($1::uuid[]))::int AS dead`,
         [found],
         eraseMs,
       )
@@ -299,7 +299,7 @@ FROM (SELECT id, lane, text FROM ${schema}.message WHERE id > $1::uuid ORDER BY 
     const { schema } = this.#db
     await this.#db.run(`DELETE FROM ${schema}.vehicle WHERE vin = $1`, [storable(vin)])
     for (const { id, gaps } of await this.#db.run(
-      `SELECT id, gaps FROM ${schema}.receiver WHERE pg_catalog.strpos(gaps, $1) > 0`,
+      `SELECT id, gaps FROM ${schema}.receiver WHERE strpos(gaps, $1) > 0`,
       [storable(vin)],
     )) {
       const found: unknown = JSON.parse(String(gaps))
@@ -374,7 +374,7 @@ const firstIdAt = (ms: number): string => idWithSeq('00000000-0000-0000-0000-000
 
 /** The ids of a page, each with the bytes of those before it. Texts are read only for what is in the page. */
 const pageSql = (from: string, selection: string): string =>
-  `SELECT id, pg_catalog.sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS before FROM (SELECT m.id, m.bytes FROM ${from} ${selection}) listed`
+  `SELECT id, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS before FROM (SELECT m.id, m.bytes FROM ${from} ${selection}) listed`
 const inPage = `page.before < ${pageBytes}`
 
 function selected(

@@ -203,7 +203,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     await this.flush()
     const { schema } = this.#db
     return this.#select(
-      `v.vin IN (SELECT vin FROM (SELECT vin, pg_catalog.sum(pg_catalog.octet_length(text)) OVER (ORDER BY vin ROWS UNBOUNDED PRECEDING) - pg_catalog.octet_length(text) AS before
+      `v.vin IN (SELECT vin FROM (SELECT vin, sum(octet_length(text)) OVER (ORDER BY vin ROWS UNBOUNDED PRECEDING) - octet_length(text) AS before
   FROM (SELECT vin, text FROM ${schema}.vehicle WHERE vin > $1 ORDER BY vin LIMIT $2) listed) page WHERE before < ${pageBytes}) ORDER BY v.vin`,
       [storable(after), limit],
     )
@@ -246,7 +246,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     const { schema } = this.#db
     const [row] = await this.#db.run(
       `WITH o AS (SELECT p.owner FROM ${schema}.part p JOIN ${schema}.process r ON r.id = p.owner
-  WHERE p.part = $2 AND r.until > pg_catalog.clock_timestamp()),
+  WHERE p.part = $2 AND r.until > clock_timestamp()),
 other AS (SELECT FROM o WHERE $3::uuid IS NULL OR o.owner <> $3::uuid),
 gone AS (DELETE FROM ${schema}.notice n USING other WHERE n.vin = $1),
 noticed AS (INSERT INTO ${schema}.notice (vin) SELECT $1::text FROM other)
