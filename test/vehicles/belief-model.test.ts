@@ -40,7 +40,11 @@ const oddValues: Readonly<Record<Field, (value: Value, random: Random) => Value>
   BatteryLevel: (_, random) => [-1, 127, 655.35][Math.floor(random(3))] ?? -1,
   EnergyRemaining: (_, random) => [-0.5, 65_535][Math.floor(random(2))] ?? -1,
   Location: (_, random) =>
-    [{ latitude: 0, longitude: 0 }, { latitude: -31, longitude: 115 }, { latitude: 91, longitude: 4 }][Math.floor(random(3))] ?? null, // prettier-ignore
+    [
+      { latitude: 0, longitude: 0 },
+      { latitude: -31, longitude: 115 },
+      { latitude: 91, longitude: 4 },
+    ][Math.floor(random(3))] ?? null,
   Odometer: (value, random) => [0, 12, Number(value) * 2, 429_496, 4_294_967_295][Math.floor(random(5))] ?? 0,
 }
 

@@ -185,7 +185,6 @@ describe('the time of a value', () => {
       [104.2, 35],
       [103, 5],
     ] as const)
-      // prettier-ignore
       values.push(await send({ Odometer }, now + seconds * 1_000))
     expect(values).toEqual([100, 100, 104, 104, 104.2, 104.2])
   })
@@ -286,19 +285,51 @@ describe('the option `fields` says what physics allows', () => {
     return newest
   }
 
-  test.each<readonly [what: string, fields: FieldCatalogue, field: string, sent: readonly unknown[], newest: readonly unknown[]]>([
-    ['of a number', { Tank: { number: { least: 0, most: 80, perMinute: 60, atOnce: 1 } } }, 'Tank', [10, 20, 90, 60, 21], [10, 20, 20, 20, 21]],
+  test.each<
+    readonly [what: string, fields: FieldCatalogue, field: string, sent: readonly unknown[], newest: readonly unknown[]]
+  >([
+    [
+      'of a number',
+      { Tank: { number: { least: 0, most: 80, perMinute: 60, atOnce: 1 } } },
+      'Tank',
+      [10, 20, 90, 60, 21],
+      [10, 20, 20, 20, 21],
+    ],
     ['of a counter', { Hours: { number: { counter: true } } }, 'Hours', [10, 9, 9_000], [10, 10, 9_000]],
-    ['of a counter that steps back', { Hours: { number: { counter: true, back: 1 } } }, 'Hours', [10, 9, 7, 8], [10, 9, 9, 8]],
-    ['of a place', { Trailer: { location: { perMinute: 600, atOnce: 100 } } }, 'Trailer', [at(1), at(1.001), at(1.1)], [at(1), at(1.001), at(1.001)]],
-    ['and replaces what the catalogue says', { Odometer: { number: { perMinute: 1_000 } } }, 'Odometer', [10, 160, 9_000], [10, 160, 160]],
+    [
+      'of a counter that steps back',
+      { Hours: { number: { counter: true, back: 1 } } },
+      'Hours',
+      [10, 9, 7, 8],
+      [10, 9, 9, 8],
+    ],
+    [
+      'of a place',
+      { Trailer: { location: { perMinute: 600, atOnce: 100 } } },
+      'Trailer',
+      [at(1), at(1.001), at(1.1)],
+      [at(1), at(1.001), at(1.001)],
+    ],
+    [
+      'and replaces what the catalogue says',
+      { Odometer: { number: { perMinute: 1_000 } } },
+      'Odometer',
+      [10, 160, 9_000],
+      [10, 160, 160],
+    ],
     ['and switches it off', { Odometer: { number: {} } }, 'Odometer', [10, 9_000, -1], [10, 9_000, -1]],
     ['and keeps it with the type alone', { Odometer: 'number' }, 'Odometer', [10, 9_000, 11], [10, 10, 11]],
     ['and has none with another type', { Odometer: 'any' }, 'Odometer', [10, 9_000, -1], [10, 9_000, -1]],
-    ['but 0,0 is no place', { Location: { location: {} } }, 'Location', [at(1), at(50), at(0, 0)], [at(1), at(50), at(50)]],
+    [
+      'but 0,0 is no place',
+      { Location: { location: {} } },
+      'Location',
+      [at(1), at(50), at(0, 0)],
+      [at(1), at(50), at(50)],
+    ],
   ])('%s', async (_, fields, field, sent, newest) => {
     expect(await stateOf(fields, field, sent)).toEqual(newest)
-  }) // prettier-ignore
+  })
 
   test.each<readonly [fields: object, text: string, hint: string]>([
     [{ Tank: { number: { most: '80' } } }, 'fields.Tank.number.most is 80', 'It is a number.'],

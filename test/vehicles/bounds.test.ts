@@ -66,7 +66,12 @@ test('a value that is too large is left out, and the last one stays', async () =
 })
 
 test('a stored state that cannot be read is replaced by a new one, and its vehicle goes on', async () => {
-  for (const text of ['not JSON', '{"fields":{"Gear":1}}', '{"fields":null}', `{"fields":{"Gear":[${'['.repeat(9_000)}${']'.repeat(9_000)},1,1]}}`]) {
+  for (const text of [
+    'not JSON',
+    '{"fields":{"Gear":1}}',
+    '{"fields":null}',
+    `{"fields":{"Gear":[${'['.repeat(9_000)}${']'.repeat(9_000)},1,1]}}`,
+  ]) {
     const { log, reasons } = listening()
     const inbox = memoryInbox()
     const receiver = createReceiver({
@@ -82,7 +87,7 @@ test('a stored state that cannot be read is replaced by a new one, and its vehic
     expect((await receiver.vehicles.get(vin))?.value('Gear')).toBe('P')
     if (!text.includes('[[')) expect(reasons).toEqual(['a stored state cannot be read'])
   }
-}) // prettier-ignore
+})
 
 test('an edge cannot remember without a limit, and a dead letter of one that returns anything can be replayed', async () => {
   const errors: unknown[] = []

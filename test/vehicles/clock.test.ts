@@ -22,7 +22,8 @@ function scene(open: () => Place, wasRight: boolean) {
       ...{ secret: false, log: logInto(lines), clock, inbox: place.next() },
       parts: [vehicles({ fields: ['Gear', 'BatteryLevel'] })],
     })
-    const note = (name: string) => (happening: { readonly change: { readonly acrossGap: boolean } }) => void found.push(`${name}${happening.change.acrossGap ? '~' : ''}`) // prettier-ignore
+    const note = (name: string) => (happening: { readonly change: { readonly acrossGap: boolean } }) =>
+      void found.push(`${name}${happening.change.acrossGap ? '~' : ''}`)
     receiver.when(becomes('Gear', 'P'), note('parks')).when(starts(is('Gear', 'D')), note('drives'))
     return receiver.when(comesOnline(), note('online')).when(alertStarts(), note('alert'))
   }
@@ -87,7 +88,7 @@ async function betweenTwo(open: () => Place, wasRight: boolean, where: string): 
   expect(await says(second, { data: { Gear: 'P' } })).toEqual(['parks'])
   expect(await says(second, { state: 'online' })).toEqual([`online${across}`])
   // A new one that is over.
-  expect(await says(second, { alerts: [{ ...alert(), endedAt: alert().startedAt }] })).toEqual(['alert']) // prettier-ignore
+  expect(await says(second, { alerts: [{ ...alert(), endedAt: alert().startedAt }] })).toEqual(['alert'])
   expect(await says(second, { alerts: [alert()] })).toEqual(['alert'])
   expect(await says(second, { data: { Gear: 'D' } }, 10 * backMs)).toEqual([])
   expect((await second.vehicles.get(vin))?.value('Gear')).toBe('P')

@@ -101,7 +101,8 @@ describe('a clock that is ahead', () => {
     async (aheadMs) => {
       const { says, gear: now, warned } = car(memory())
       for (const value of ['R', 'P', 'D']) await says(gear(value), aheadMs, 10_000)
-      for (let message = 0; message < 12; message += 1) await says(gear(message % 2 === 0 ? 'P' : 'R'), aheadMs - 1_024 * week, 10_000) // prettier-ignore
+      for (let message = 0; message < 12; message += 1)
+        await says(gear(message % 2 === 0 ? 'P' : 'R'), aheadMs - 1_024 * week, 10_000)
       expect(await now()).toBe('R')
       expect(warned.filter((line) => line.includes('clock'))).not.toEqual([])
     },
@@ -222,17 +223,20 @@ describe('a clock that was set back', () => {
     expect([await one.gear(), one.receiver.stats().clocksBehind]).toEqual(['P', 0])
   })
 
-  test.each([0, 3 * minute])('is something else than messages that overtake each other by less than a minute, with a clock that is ahead by %d', async (aheadMs) => {
-    const one = car(memory())
-    await one.says({ data: { BatteryLevel: 50 } }, -200 + aheadMs)
-    await one.says({ data: { BatteryLevel: 51 } }, aheadMs, 1_000)
-    // For a minute, no message is newer than that one.
-    for (const lateMs of [59_000, 60_000, 62_000, 62_000, 62_000, 62_500])
-      await one.says(gear(lateMs === 62_500 ? 'R' : 'D'), aheadMs - lateMs, 15_000)
-    const vehicle = await one.receiver.vehicles.get(vin)
-    expect([vehicle?.clockBehindMs, one.receiver.stats().clocksBehind]).toEqual([undefined, 0])
-    expect(vehicle?.isCertain('BatteryLevel')).toBe(true)
-  }) // prettier-ignore
+  test.each([0, 3 * minute])(
+    'is something else than messages that overtake each other by less than a minute, with a clock that is ahead by %d',
+    async (aheadMs) => {
+      const one = car(memory())
+      await one.says({ data: { BatteryLevel: 50 } }, -200 + aheadMs)
+      await one.says({ data: { BatteryLevel: 51 } }, aheadMs, 1_000)
+      // For a minute, no message is newer than that one.
+      for (const lateMs of [59_000, 60_000, 62_000, 62_000, 62_000, 62_500])
+        await one.says(gear(lateMs === 62_500 ? 'R' : 'D'), aheadMs - lateMs, 15_000)
+      const vehicle = await one.receiver.vehicles.get(vin)
+      expect([vehicle?.clockBehindMs, one.receiver.stats().clocksBehind]).toEqual([undefined, 0])
+      expect(vehicle?.isCertain('BatteryLevel')).toBe(true)
+    },
+  )
 
   test('and ahead before that counts after a minute too, and is not called behind', async () => {
     const one = car(memory())
@@ -266,33 +270,121 @@ describe('connections that arrive out of order', () => {
   const link = (connectionId: string | undefined, status: string, networkInterface = 'cellular'): object => ({
     ...{ connectionId, status, networkInterface },
   })
-  const opens = (id: string | undefined, aheadMs = 0, thenMs = 100, network = 'cellular'): Step => [link(id, 'CONNECTED', network), aheadMs, thenMs] // prettier-ignore
-  const closes = (id: string | undefined, aheadMs = 0, thenMs = 100, network = 'cellular'): Step => [link(id, 'DISCONNECTED', network), aheadMs, thenMs] // prettier-ignore
+  const opens = (id: string | undefined, aheadMs = 0, thenMs = 100, network = 'cellular'): Step => [
+    link(id, 'CONNECTED', network),
+    aheadMs,
+    thenMs,
+  ]
+  const closes = (id: string | undefined, aheadMs = 0, thenMs = 100, network = 'cellular'): Step => [
+    link(id, 'DISCONNECTED', network),
+    aheadMs,
+    thenMs,
+  ]
   const is = (state: string, aheadMs = 0): Step => [{ state }, aheadMs]
 
   test.each<readonly [name: string, steps: readonly Step[]]>([
-    ['a connection that is over does not bring the vehicle online',
-      [opens('a', -5_000), closes('a', -4_000), closes('b', -1_000), opens('b', -3_000), false, 'offline', [gear('P'), 0], false, opens('c'), true, 'offline online']],
-    ...[0, 50, 1_000, 30_000].map((ms) => [`nor one whose messages are ${ms} ms ahead of their receipt`,
-      [opens('a', 0, 0), closes('a', ms, 2_000), opens('a', ms / 2 - 2_000), false, closes('b', ms + 2_000), opens('b', ms + 1_000), false, opens('c', 50), true, closes('c', 50), false]] as const),
-    ['nor one whose start is late, by a clock that was minutes ahead and is right at its end',
-      [opens('a', 120_000), closes('a', -200), opens('a', 115_000), false, closes('b', -200), opens('b', 120_000), false, opens('c', 120_000), true]],
-    ['a vehicle that is asleep has no connection any more', [opens('c', 120_000), is('asleep', -200), opens('c', 115_000), false, opens('d', 100_000), true]],
-    ['a late state, end or start does not count',
-      [is('online'), opens('w'), is('asleep', -60_000), true, closes('w', -60_000), true, is('asleep'), false, opens('w', -60_000), false]],
-    ['the end of an old connection after the start of the next leaves the vehicle online',
-      [opens('a', -5_000), opens('b', -1_000), closes('a', -2_000), true, closes('b'), false]],
-    ['of two networks the vehicle is online while one is open, also when its start comes after a newer state',
-      [opens('w', -5_000, 100, 'wifi'), is('online', -2_000), opens('c', -3_000), closes('w', -1_000, 100, 'wifi'), true, closes('c'), false]],
-    ['a network without an id is opened again in the same moment, and not by a late start',
-      [opens(undefined, -5_000, 0), closes(undefined, -1_000, 0), opens(undefined, -2_000, 0), false, opens(undefined, -1_000, 0), true]],
+    [
+      'a connection that is over does not bring the vehicle online',
+      [
+        opens('a', -5_000),
+        closes('a', -4_000),
+        closes('b', -1_000),
+        opens('b', -3_000),
+        false,
+        'offline',
+        [gear('P'), 0],
+        false,
+        opens('c'),
+        true,
+        'offline online',
+      ],
+    ],
+    ...[0, 50, 1_000, 30_000].map(
+      (ms) =>
+        [
+          `nor one whose messages are ${ms} ms ahead of their receipt`,
+          [
+            opens('a', 0, 0),
+            closes('a', ms, 2_000),
+            opens('a', ms / 2 - 2_000),
+            false,
+            closes('b', ms + 2_000),
+            opens('b', ms + 1_000),
+            false,
+            opens('c', 50),
+            true,
+            closes('c', 50),
+            false,
+          ],
+        ] as const,
+    ),
+    [
+      'nor one whose start is late, by a clock that was minutes ahead and is right at its end',
+      [
+        opens('a', 120_000),
+        closes('a', -200),
+        opens('a', 115_000),
+        false,
+        closes('b', -200),
+        opens('b', 120_000),
+        false,
+        opens('c', 120_000),
+        true,
+      ],
+    ],
+    [
+      'a vehicle that is asleep has no connection any more',
+      [opens('c', 120_000), is('asleep', -200), opens('c', 115_000), false, opens('d', 100_000), true],
+    ],
+    [
+      'a late state, end or start does not count',
+      [
+        is('online'),
+        opens('w'),
+        is('asleep', -60_000),
+        true,
+        closes('w', -60_000),
+        true,
+        is('asleep'),
+        false,
+        opens('w', -60_000),
+        false,
+      ],
+    ],
+    [
+      'the end of an old connection after the start of the next leaves the vehicle online',
+      [opens('a', -5_000), opens('b', -1_000), closes('a', -2_000), true, closes('b'), false],
+    ],
+    [
+      'of two networks the vehicle is online while one is open, also when its start comes after a newer state',
+      [
+        opens('w', -5_000, 100, 'wifi'),
+        is('online', -2_000),
+        opens('c', -3_000),
+        closes('w', -1_000, 100, 'wifi'),
+        true,
+        closes('c'),
+        false,
+      ],
+    ],
+    [
+      'a network without an id is opened again in the same moment, and not by a late start',
+      [
+        opens(undefined, -5_000, 0),
+        closes(undefined, -1_000, 0),
+        opens(undefined, -2_000, 0),
+        false,
+        opens(undefined, -1_000, 0),
+        true,
+      ],
+    ],
   ])('%s', async (_, steps) => {
     const { says, told, receiver } = car(memory())
     for (const step of steps)
       if (typeof step === 'boolean') expect((await receiver.vehicles.get(vin))?.online).toBe(step)
       else if (typeof step === 'string') expect(told.join(' ')).toBe(step)
       else await says(...step)
-  }) // prettier-ignore
+  })
 
   test.each(durablePlaces)('is known to the next process, and takes little room, %s', async (_, open) => {
     const place = open()

@@ -20,9 +20,11 @@ function scene(clock: FakeClock, inbox: ReceiverOptions['inbox'] = memoryInbox()
     .when(starts(below('BatteryLevel', 20)), () => {})
   const said = (): readonly string[] => lines.filter((line) => line.includes('a field that rules name does not come'))
   const missing = (): readonly unknown[] =>
-    receiver.stats().fieldsMissing.map(({ field, edges, heard, never }) => `${field} of ${edges.join()}: ${never} of ${heard}`)
+    receiver
+      .stats()
+      .fieldsMissing.map(({ field, edges, heard, never }) => `${field} of ${edges.join()}: ${never} of ${heard}`)
   return { receiver, said, missing, car: (vin: string) => vehicle(receiver, vin, { clock }) }
-} // prettier-ignore
+}
 
 test('a field that a rule names and no vehicle sends for a day is logged once, with the rule, and in the figures', async () => {
   const clock = fakeClock()

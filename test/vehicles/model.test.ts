@@ -83,7 +83,9 @@ function isCertainlyOlder(late: Moment, { last, lastValue }: Report, past: reado
   const ofVehicle = past.filter(({ vin }) => vin === late.vin)
   if (isWrong(late) && !isWrong(last)) {
     // It was ahead and was corrected, and this one was sent before that.
-    const newest = ofVehicle.filter(isAhead).reduce<Moment | undefined>((a, b) => (a && a.saidMs > b.saidMs ? a : b), undefined) // prettier-ignore
+    const newest = ofVehicle
+      .filter(isAhead)
+      .reduce<Moment | undefined>((a, b) => (a && a.saidMs > b.saidMs ? a : b), undefined)
     if (newest !== undefined && newest.saidMs > late.saidMs)
       return ofVehicle.indexOf(newest) < ofVehicle.indexOf(lastValue)
   }
@@ -357,7 +359,9 @@ const clocks: [Line[]][] = [
   // What is certainly older does not win.
   gears(['R', -300, 100], ['P', 30_000, 10], ['D', -5_000, 100], ['D', -60_000, 100], ['D', -3_600_000, 100]),
   gears(['P', 30_000, 100], ['D', -600_000, 100]),
-  ...[50, 900].map((ms) => gears(...all('RPD', ms, 1_000), ['P', ms - 10_000, 100], ['P', ms - 60_000, 100], ['P', ms - 240_000, 100])), // prettier-ignore
+  ...[50, 900].map((ms) =>
+    gears(...all('RPD', ms, 1_000), ['P', ms - 10_000, 100], ['P', ms - 60_000, 100], ['P', ms - 240_000, 100]),
+  ),
 ]
 
 test('a message that the stored state includes is not applied to it again after a crash', async () => {

@@ -37,22 +37,38 @@ test('A document that `client.refill` fetches closes a gap: what is the same is 
     json({
       response: path.includes('vehicle_data')
         ? {
-            charge_state: { battery_level: 50, charge_limit_soc: null, charging_state: 'Charging', timestamp: clock.now() },
+            charge_state: {
+              battery_level: 50,
+              charge_limit_soc: null,
+              charging_state: 'Charging',
+              timestamp: clock.now(),
+            },
             drive_state: { shift_state: null, timestamp: clock.now() },
           }
         : [],
     })(),
   )
-  const { receiver, send, told } = vehicleScene({ clock, vehicles: { fields: ['BatteryLevel', 'ChargeLimitSoc', 'DetailedChargeState', 'Gear', 'Locked'] } })
+  const { receiver, send, told } = vehicleScene({
+    clock,
+    vehicles: { fields: ['BatteryLevel', 'ChargeLimitSoc', 'DetailedChargeState', 'Gear', 'Locked'] },
+  })
   const edges: string[] = []
-  receiver.when(becomes('DetailedChargeState', 'Charging'), ({ change, event }) => void edges.push(`${event.topic} ${shown(change)}`))
+  receiver.when(
+    becomes('DetailedChargeState', 'Charging'),
+    ({ change, event }) => void edges.push(`${event.topic} ${shown(change)}`),
+  )
   receiver.on('gap', (gap) => void receiver.from(client.refill({ ...gap, vin })))
-  await send({ BatteryLevel: 50.4, ChargeLimitSoc: 80, DetailedChargeState: 'Stopped', Gear: 'P', Locked: true }, { vin })
+  await send(
+    { BatteryLevel: 50.4, ChargeLimitSoc: 80, DetailedChargeState: 'Stopped', Gear: 'P', Locked: true },
+    { vin },
+  )
   const from = new Date(clock.now() - 100)
   await receiver.from({ feed: async ({ tell }) => void (await tell(gapOf(vin, from, new Date(clock.now())))) })
   for (let turn = 0; turn < 20; turn += 1) await clock.advance(10)
   const state = await receiver.vehicles.get(vin)
-  const certain = (['BatteryLevel', 'ChargeLimitSoc', 'DetailedChargeState', 'Gear', 'Locked'] as const).map((field) => state?.isCertain(field))
+  const certain = (['BatteryLevel', 'ChargeLimitSoc', 'DetailedChargeState', 'Gear', 'Locked'] as const).map((field) =>
+    state?.isCertain(field),
+  )
   // The document has no value for `Locked`, and none for the charge limit.
   expect(state?.invalidSince('ChargeLimitSoc')).toBeUndefined()
   expect(certain).toEqual([true, false, true, true, false])
@@ -61,4 +77,4 @@ test('A document that `client.refill` fetches closes a gap: what is the same is 
   expect(edges).toEqual(['vehicle_data DetailedChargeState "Stopped">"Charging"~'])
   await send({ Gear: 'D' }, { vin })
   expect(told.at(-1)?.changes).toEqual(['Gear "P">"D"'])
-}) // prettier-ignore
+})
