@@ -49,13 +49,18 @@ test('nothing of a circle or of its margin is outside its bounds', () => {
 
 test('nothing of a polygon is outside its bounds, and its margin is inside the wider ones', () => {
   fc.assert(
-    fc.property(star, fc.double({ min: 0, max: 6.3, noNaN: true }), fc.double({ min: 0, max: 3_000, noNaN: true }), (shape, bearing, margin) => {
-      const area = polygon(shape.corners)
-      const corner = shape.corners[0] ?? shape.center
-      const somewhere = moved(corner, bearing, margin)
-      if (area.metersTo(somewhere) <= margin) expect(isWithin(widened(area.bounds, margin), somewhere)).toBe(true)
-      if (area.metersTo(somewhere) === 0) expect(isWithin(area.bounds, somewhere)).toBe(true)
-    }), // prettier-ignore
+    fc.property(
+      star,
+      fc.double({ min: 0, max: 6.3, noNaN: true }),
+      fc.double({ min: 0, max: 3_000, noNaN: true }),
+      (shape, bearing, margin) => {
+        const area = polygon(shape.corners)
+        const corner = shape.corners[0] ?? shape.center
+        const somewhere = moved(corner, bearing, margin)
+        if (area.metersTo(somewhere) <= margin) expect(isWithin(widened(area.bounds, margin), somewhere)).toBe(true)
+        if (area.metersTo(somewhere) === 0) expect(isWithin(area.bounds, somewhere)).toBe(true)
+      },
+    ),
     { numRuns },
   )
 })
@@ -79,14 +84,18 @@ const star = fc
       }),
       { minLength: 3, maxLength: 24 },
     ),
-  }) // prettier-ignore
+  })
   .map(({ center, rays }) => {
     const turn = (2 * Math.PI) / rays.reduce((all, { step }) => all + step, 0)
     let angle = 0
     const corners = rays.map(({ step, far }) => {
       angle += step * turn
-      return { angle, latitude: center.latitude + far * Math.sin(angle), longitude: center.longitude + far * Math.cos(angle) }
-    }) // prettier-ignore
+      return {
+        angle,
+        latitude: center.latitude + far * Math.sin(angle),
+        longitude: center.longitude + far * Math.cos(angle),
+      }
+    })
     return { center, corners }
   })
   // With a gap of half a turn between two rays, the center would be outside.
@@ -99,13 +108,18 @@ const star = fc
 
 test('a point is in a polygon exactly when the winding number around it is not 0', () => {
   fc.assert(
-    fc.property(star, fc.double({ min: -0.6, max: 0.6, noNaN: true }), fc.double({ min: -0.6, max: 0.6, noNaN: true }), (shape, north, east) => {
-      const point = at(shape.center.latitude + north, shape.center.longitude + east)
-      const winding = windingOf(shape.corners, point)
-      // On a side, both answers are right.
-      if (Math.abs(Math.abs(winding) - 0.5) < 0.4) return
-      expect(polygon(shape.corners).metersTo(point) === 0).toBe(Math.abs(winding) > 0.5)
-    }), // prettier-ignore
+    fc.property(
+      star,
+      fc.double({ min: -0.6, max: 0.6, noNaN: true }),
+      fc.double({ min: -0.6, max: 0.6, noNaN: true }),
+      (shape, north, east) => {
+        const point = at(shape.center.latitude + north, shape.center.longitude + east)
+        const winding = windingOf(shape.corners, point)
+        // On a side, both answers are right.
+        if (Math.abs(Math.abs(winding) - 0.5) < 0.4) return
+        expect(polygon(shape.corners).metersTo(point) === 0).toBe(Math.abs(winding) > 0.5)
+      },
+    ),
     { numRuns },
   )
 })
@@ -158,8 +172,12 @@ test.each([
   [[at(0, 0), at(1, Number.NaN), at(0, 1)], 'which is not on the earth', 'Latitudes are from'],
 ])('a polygon that can never be right is refused: %#', (corners, message, hint) => {
   expect(() => polygon(corners)).toThrow(
-    expect.objectContaining({ code: 'option_invalid', message: expect.stringContaining(message), hint: expect.stringContaining(hint) }),
-  ) // prettier-ignore
+    expect.objectContaining({
+      code: 'option_invalid',
+      message: expect.stringContaining(message),
+      hint: expect.stringContaining(hint),
+    }),
+  )
 })
 
 test.each([

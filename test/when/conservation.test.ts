@@ -33,7 +33,11 @@ const inOrder = (messages: readonly Sent[]): readonly Sent[] =>
 function eventsOf(messages: readonly Sent[]): FleetEvent[] {
   return inOrder(messages).flatMap(({ second, data, late }) => {
     const about = { vin, createdAt: new Date(startMs + second * 1_000).toISOString() }
-    return [...normalize([encode({ ...message.data({}, about), data }, 'service')], { receivedAt: new Date(startMs + (second + late) * 1_000) })] // prettier-ignore
+    return [
+      ...normalize([encode({ ...message.data({}, about), data }, 'service')], {
+        receivedAt: new Date(startMs + (second + late) * 1_000),
+      }),
+    ]
   })
 }
 
@@ -66,7 +70,8 @@ function wrongMiles({ messages, milesAt, replacedAt }: TrueHistory, rows: readon
   const isNamed = rows.some(({ missing, cut, acrossGap }) => missing.length > 0 || cut || acrossGap)
   const isKnown = replacedAt === undefined || replacedAt > last || replacedAt < first
   if (isKnown && Math.abs(sum - truth) > 0.03) wrong.push(`${sum} miles in place of ${truth}`)
-  if (!isKnown && (sum > truth + 0.03 || (Math.abs(sum - truth) > 1 && !isNamed))) wrong.push(`${sum} miles of ${truth}`) // prettier-ignore
+  if (!isKnown && (sum > truth + 0.03 || (Math.abs(sum - truth) > 1 && !isNamed)))
+    wrong.push(`${sum} miles of ${truth}`)
   return wrong
 }
 
@@ -102,28 +107,46 @@ const kinds: Readonly<Record<string, Disturbed>> = {
   'nulls, and messages that come twice': { nulls: 0.05, twice: 0.1 },
   'late and shuffled': { late: [0.1, 600] },
   'all at once': { odd: 0.03, holes: 0.08, nulls: 0.03, twice: 0.05, late: [0.1, 600] },
-  'all at once, and another odometer': { odd: 0.03, holes: 0.08, nulls: 0.03, twice: 0.05, late: [0.1, 600], replaced: 0.6 }, // prettier-ignore
+  'all at once, and another odometer': {
+    odd: 0.03,
+    holes: 0.08,
+    nulls: 0.03,
+    twice: 0.05,
+    late: [0.1, 600],
+    replaced: 0.6,
+  },
 }
 
 const [lists, lives] = inForm({ short: [150, 3], full: [1_500, 20] } as const)
 
-test.each(Object.entries(kinds))('every mile is in one row, and no kWh is silently wrong: %s', { timeout: 3_600_000 }, (_, disturbed) => {
-  const wrong: string[] = []
-  for (let seed = 1; seed <= lists; seed += 1) {
-    const history = historyOf(seed, disturbed)
-    const events = eventsOf(history.messages)
-    const found = [...wrongMiles(history, trip.in(events)), ...wrongKwh(history, charge.in(events))]
-    wrong.push(...found.map((what) => `${seed}: ${what}`))
-  }
-  expect(wrong).toEqual([])
-}) // prettier-ignore
+test.each(Object.entries(kinds))(
+  'every mile is in one row, and no kWh is silently wrong: %s',
+  { timeout: 3_600_000 },
+  (_, disturbed) => {
+    const wrong: string[] = []
+    for (let seed = 1; seed <= lists; seed += 1) {
+      const history = historyOf(seed, disturbed)
+      const events = eventsOf(history.messages)
+      const found = [...wrongMiles(history, trip.in(events)), ...wrongKwh(history, charge.in(events))]
+      wrong.push(...found.map((what) => `${seed}: ${what}`))
+    }
+    expect(wrong).toEqual([])
+  },
+)
 
-test.each(Object.entries(kinds))('a receiver that folds what is old tells the same: %s', { timeout: 3_600_000 }, async (_, disturbed) => {
-  const wrong: string[] = []
-  for (let seed = 1; seed <= lives; seed += 1) {
-    const history = historyOf(100_000 + seed, disturbed)
-    const found = [...wrongMiles(history, await told(trip, history.messages)), ...wrongKwh(history, await told(charge, history.messages))]
-    wrong.push(...found.map((what) => `${seed}: ${what}`))
-  }
-  expect(wrong).toEqual([])
-}) // prettier-ignore
+test.each(Object.entries(kinds))(
+  'a receiver that folds what is old tells the same: %s',
+  { timeout: 3_600_000 },
+  async (_, disturbed) => {
+    const wrong: string[] = []
+    for (let seed = 1; seed <= lives; seed += 1) {
+      const history = historyOf(100_000 + seed, disturbed)
+      const found = [
+        ...wrongMiles(history, await told(trip, history.messages)),
+        ...wrongKwh(history, await told(charge, history.messages)),
+      ]
+      wrong.push(...found.map((what) => `${seed}: ${what}`))
+    }
+    expect(wrong).toEqual([])
+  },
+)

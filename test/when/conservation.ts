@@ -125,7 +125,8 @@ class Life {
     const carries = !goesOn && this.is(0.2) ? this.between(0.05, 20) : 0
     const [ac, dc] = goesOn ? [oldAc, oldDc] : [0, !isDc && this.is(0.1) ? this.between(0, 0.4) : 0]
     this.say(start, { DetailedChargeState: 'Starting' })
-    if (this.is(0.3) || carries > 0) this.say(start + 0.01, { ACChargingEnergyIn: round(oldAc), DCChargingEnergyIn: round(oldDc) }) // prettier-ignore
+    if (this.is(0.3) || carries > 0)
+      this.say(start + 0.01, { ACChargingEnergyIn: round(oldAc), DCChargingEnergyIn: round(oldDc) })
     this.say(start + 5, { DetailedChargeState: 'Charging' })
     const step = isDc ? 20 : 60
     for (let at = start + Math.max(6, carries); at < end; at += this.between(step / 2, step * 1.5)) {
@@ -161,7 +162,10 @@ export function historyOf(seed: number, disturbed: Disturbed): TrueHistory {
   }
   life.wake()
   const milesAt = (second: number): number =>
-    life.legs.reduce((sum, { from, to, miles }) => sum + miles * Math.min(1, Math.max(0, (second - from) / (to - from))), first) // prettier-ignore
+    life.legs.reduce(
+      (sum, { from, to, miles }) => sum + miles * Math.min(1, Math.max(0, (second - from) / (to - from))),
+      first,
+    )
   const isReplaced = random() < (disturbed.replaced ?? 0)
   const replacedAt = isReplaced ? (life.messages.at(-1)?.second ?? 0) * random() : undefined
   // The new one begins at 12 miles.

@@ -47,35 +47,140 @@ const indexes = (edge: Edge, told: readonly Told[]): readonly number[] =>
 
 describe('edges of one field', () => {
   test.each<readonly [name: string, Edge, readonly Told[], readonly number[]]>([
-    ['becomes', becomes('DetailedChargeState', 'Charging'), [charge('Stopped'), charge('Charging'), charge('Charging'), charge('Stopped'), charge('Charging')], [1, 4]],
-    ['becomes: the first value is no change', becomes('DetailedChargeState', 'Charging'), [charge('Charging'), charge('Charging')], []],
-    ['becomes, first', becomes('DetailedChargeState', 'Charging', { first: true }), [charge('Charging'), charge('Charging')], [0]],
-    ['becomes: null keeps the last value', becomes('DetailedChargeState', 'Charging'), [charge('Stopped'), charge(null), charge('Stopped'), charge(null), charge('Charging')], [4]],
-    ['becomes: the same value after null is no change', becomes('DetailedChargeState', 'Charging'), [charge('Charging'), charge(null), charge('Charging')], []],
-    ['becomes, invalid: a value that returns', becomes('DetailedChargeState', 'Charging', { invalid: true }), [charge('Charging'), charge(null), charge('Charging')], [2]],
-    ['becomes null, invalid', becomes('DetailedChargeState', null, { invalid: true }), [charge('Charging'), charge(null), charge('Charging')], [1]],
-    ['becomes null where null means none', becomes('DestinationName', null), [{ data: { DestinationName: 'Home' } }, { data: { DestinationName: null } }], [1]],
-    ['becomes a structure', becomes('Location', place), [{ data: { Location: { latitude: 52.001, longitude: 5 } } }, { data: { Location: place } }], [1]],
-    ['ceases', ceases('DetailedChargeState', 'Charging'), [charge('Charging'), charge('Complete'), charge('Stopped')], [1]],
-    ['ceases: null is no change', ceases('DetailedChargeState', 'Charging'), [charge('Charging'), charge(null), charge('Stopped')], [2]],
-    ['ceases, invalid', ceases('DetailedChargeState', 'Charging', { invalid: true }), [charge('Charging'), charge(null)], [1]],
-    ['changed', changed('DetailedChargeState'), [charge('Charging'), charge('Charging'), charge('Stopped'), charge(null), charge('Stopped')], [2]],
-    ['changed, first', changed('DetailedChargeState', { first: true }), [charge('Charging'), charge('Stopped')], [0, 1]],
-    ['changed, invalid', changed('DetailedChargeState', { invalid: true }), [charge('Charging'), charge(null), charge('Charging')], [1, 2]],
-    ['changed, delta: small steps add up', changed('BatteryLevel', { delta: 5 }), battery(50, 52, 54, 56, 55, 51, 50.9), [3, 5]],
+    [
+      'becomes',
+      becomes('DetailedChargeState', 'Charging'),
+      [charge('Stopped'), charge('Charging'), charge('Charging'), charge('Stopped'), charge('Charging')],
+      [1, 4],
+    ],
+    [
+      'becomes: the first value is no change',
+      becomes('DetailedChargeState', 'Charging'),
+      [charge('Charging'), charge('Charging')],
+      [],
+    ],
+    [
+      'becomes, first',
+      becomes('DetailedChargeState', 'Charging', { first: true }),
+      [charge('Charging'), charge('Charging')],
+      [0],
+    ],
+    [
+      'becomes: null keeps the last value',
+      becomes('DetailedChargeState', 'Charging'),
+      [charge('Stopped'), charge(null), charge('Stopped'), charge(null), charge('Charging')],
+      [4],
+    ],
+    [
+      'becomes: the same value after null is no change',
+      becomes('DetailedChargeState', 'Charging'),
+      [charge('Charging'), charge(null), charge('Charging')],
+      [],
+    ],
+    [
+      'becomes, invalid: a value that returns',
+      becomes('DetailedChargeState', 'Charging', { invalid: true }),
+      [charge('Charging'), charge(null), charge('Charging')],
+      [2],
+    ],
+    [
+      'becomes null, invalid',
+      becomes('DetailedChargeState', null, { invalid: true }),
+      [charge('Charging'), charge(null), charge('Charging')],
+      [1],
+    ],
+    [
+      'becomes null where null means none',
+      becomes('DestinationName', null),
+      [{ data: { DestinationName: 'Home' } }, { data: { DestinationName: null } }],
+      [1],
+    ],
+    [
+      'becomes a structure',
+      becomes('Location', place),
+      [{ data: { Location: { latitude: 52.001, longitude: 5 } } }, { data: { Location: place } }],
+      [1],
+    ],
+    [
+      'ceases',
+      ceases('DetailedChargeState', 'Charging'),
+      [charge('Charging'), charge('Complete'), charge('Stopped')],
+      [1],
+    ],
+    [
+      'ceases: null is no change',
+      ceases('DetailedChargeState', 'Charging'),
+      [charge('Charging'), charge(null), charge('Stopped')],
+      [2],
+    ],
+    [
+      'ceases, invalid',
+      ceases('DetailedChargeState', 'Charging', { invalid: true }),
+      [charge('Charging'), charge(null)],
+      [1],
+    ],
+    [
+      'changed',
+      changed('DetailedChargeState'),
+      [charge('Charging'), charge('Charging'), charge('Stopped'), charge(null), charge('Stopped')],
+      [2],
+    ],
+    [
+      'changed, first',
+      changed('DetailedChargeState', { first: true }),
+      [charge('Charging'), charge('Stopped')],
+      [0, 1],
+    ],
+    [
+      'changed, invalid',
+      changed('DetailedChargeState', { invalid: true }),
+      [charge('Charging'), charge(null), charge('Charging')],
+      [1, 2],
+    ],
+    [
+      'changed, delta: small steps add up',
+      changed('BatteryLevel', { delta: 5 }),
+      battery(50, 52, 54, 56, 55, 51, 50.9),
+      [3, 5],
+    ],
     ['rises', rises('BatteryLevel'), battery(50, 51, 50, 50, 50.1), [1, 4]],
-    ['rises, delta: from the lowest', rises('BatteryLevel', { delta: 5 }), battery(50, 54, 40, 43, 44, 45, 49, 50), [5, 7]],
+    [
+      'rises, delta: from the lowest',
+      rises('BatteryLevel', { delta: 5 }),
+      battery(50, 54, 40, 43, 44, 45, 49, 50),
+      [5, 7],
+    ],
     ['falls', falls('BatteryLevel'), battery(50, 51, 50, 50, 49), [2, 4]],
     ['falls, delta: from the highest', falls('BatteryLevel', { delta: 5 }), battery(50, 46, 48, 45, 44, 40), [3, 5]],
     ['crosses, below', crosses('BatteryLevel', { below: 20 }), battery(21, 20, 19.9, 10, 20, 19), [2, 5]],
-    ['crosses, below, with hysteresis', crosses('BatteryLevel', { below: 20, again: 25 }), battery(30, 19, 21, 19, 24.9, 19, 25, 19), [1, 7]],
-    ['crosses, above, with hysteresis', crosses('BatteryLevel', { above: 80, again: 75 }), battery(79, 81, 76, 81, 75, 80, 80.1), [1, 6]],
-    ['crosses: low at first is no crossing', crosses('BatteryLevel', { below: 20, again: 25 }), battery(19, 22, 18, 26, 18), [4]],
+    [
+      'crosses, below, with hysteresis',
+      crosses('BatteryLevel', { below: 20, again: 25 }),
+      battery(30, 19, 21, 19, 24.9, 19, 25, 19),
+      [1, 7],
+    ],
+    [
+      'crosses, above, with hysteresis',
+      crosses('BatteryLevel', { above: 80, again: 75 }),
+      battery(79, 81, 76, 81, 75, 80, 80.1),
+      [1, 6],
+    ],
+    [
+      'crosses: low at first is no crossing',
+      crosses('BatteryLevel', { below: 20, again: 25 }),
+      battery(19, 22, 18, 26, 18),
+      [4],
+    ],
     ['crosses, first', crosses('BatteryLevel', { below: 20, first: true }), battery(19, 18), [0]],
-    ['crosses, at a limit of 0', crosses('OutsideTemp', { below: 0 }), [{ data: { OutsideTemp: 1 } }, { data: { OutsideTemp: -1 } }], [1]],
+    [
+      'crosses, at a limit of 0',
+      crosses('OutsideTemp', { below: 0 }),
+      [{ data: { OutsideTemp: 1 } }, { data: { OutsideTemp: -1 } }],
+      [1],
+    ],
   ])('%s', (_, edge, told, expected) => {
     expect(indexes(edge, told)).toEqual(expected)
-  }) // prettier-ignore
+  })
 
   test('the change has both values with their times, and for a delta those of the last time', () => {
     const minute = (n: number): Date => new Date(Date.UTC(2026, 10, 21, 10, n))
@@ -86,15 +191,22 @@ describe('edges of one field', () => {
   })
 
   test('a change over a gap happens and says so', () => {
-    const [found] = happenings(becomes('DetailedChargeState', 'Charging'), eventsOf([charge('Stopped'), 'gap', charge('Charging')]))
+    const [found] = happenings(
+      becomes('DetailedChargeState', 'Charging'),
+      eventsOf([charge('Stopped'), 'gap', charge('Charging')]),
+    )
     expect(found?.happened.acrossGap).toBe(true)
-    expect(indexes(becomes('DetailedChargeState', 'Charging'), [charge('Charging'), 'gap', charge('Charging')])).toEqual([])
-  }) // prettier-ignore
+    expect(
+      indexes(becomes('DetailedChargeState', 'Charging'), [charge('Charging'), 'gap', charge('Charging')]),
+    ).toEqual([])
+  })
 
   test('a late message makes nothing happen', () => {
     const late: Told = { data: { DetailedChargeState: 'Stopped' }, atMinute: 0 }
-    expect(indexes(changed('DetailedChargeState'), [charge('Stopped'), charge('Charging'), late, charge('Charging')])).toEqual([1])
-  }) // prettier-ignore
+    expect(
+      indexes(changed('DetailedChargeState'), [charge('Stopped'), charge('Charging'), late, charge('Charging')]),
+    ).toEqual([1])
+  })
 })
 
 describe('edges of areas', () => {
@@ -102,15 +214,35 @@ describe('edges of areas', () => {
     ['enters', enters(depot), [300, 100, 150, 201, 199].map(metersNorth), [1, 4]],
     ['enters: inside at first', enters(depot), [100, 150].map(metersNorth), []],
     ['enters, first', enters(depot, { first: true }), [100, 150].map(metersNorth), [0]],
-    ['enters, with a margin', enters(depot, { marginMeters: 50 }), [300, 100, 230, 190, 251, 210, 190].map(metersNorth), [1, 6]],
+    [
+      'enters, with a margin',
+      enters(depot, { marginMeters: 50 }),
+      [300, 100, 230, 190, 251, 210, 190].map(metersNorth),
+      [1, 6],
+    ],
     ['leaves', leaves(depot), [100, 201, 300, 100, 201].map(metersNorth), [1, 4]],
-    ['leaves, with a margin', leaves(depot, { marginMeters: 50 }), [100, 201, 249, 251, 300, 201, 260, 100, 260].map(metersNorth), [3, 8]],
+    [
+      'leaves, with a margin',
+      leaves(depot, { marginMeters: 50 }),
+      [100, 201, 249, 251, 300, 201, 260, 100, 260].map(metersNorth),
+      [3, 8],
+    ],
     ['leaves: outside at first', leaves(depot), [300, 400].map(metersNorth), []],
-    ['a position that is no place, inside', enters(depot), [metersNorth(300), metersNorth(100), { data: { Location: { latitude: 95, longitude: 5 } } }, metersNorth(150)], [1]],
-    ['a position that is no place', enters(depot), [metersNorth(300), { data: { Location: { latitude: 95, longitude: 5 } } }, metersNorth(100)], [2]],
+    [
+      'a position that is no place, inside',
+      enters(depot),
+      [metersNorth(300), metersNorth(100), { data: { Location: { latitude: 95, longitude: 5 } } }, metersNorth(150)],
+      [1],
+    ],
+    [
+      'a position that is no place',
+      enters(depot),
+      [metersNorth(300), { data: { Location: { latitude: 95, longitude: 5 } } }, metersNorth(100)],
+      [2],
+    ],
   ])('%s', (_, edge, told, expected) => {
     expect(indexes(edge, told)).toEqual(expected)
-  }) // prettier-ignore
+  })
 
   test('the bounds of an edge have its margin in them', () => {
     const { bounds } = leaves(depot, { marginMeters: 1_000 })
@@ -144,29 +276,98 @@ describe('edges of the whole vehicle', () => {
   const other = { name: 'Other', startedAt: '2026-11-21T09:30:00Z' }
   const ahead = { name: 'Low', startedAt: '2026-11-21T10:04:30Z' }
   const aheadLater = { name: 'Low', startedAt: '2026-11-21T10:04:40Z' }
-  const old = Array.from({ length: 20 }, (_, n) => ({ name: `Old${n}`, startedAt: '2026-11-15T09:00:00Z', endedAt: '2026-11-15T09:10:00Z' })) // prettier-ignore
+  const old = Array.from({ length: 20 }, (_, n) => ({
+    name: `Old${n}`,
+    startedAt: '2026-11-15T09:00:00Z',
+    endedAt: '2026-11-15T09:10:00Z',
+  }))
   const alerts = (...lists: readonly (readonly GivenAlert[])[]): readonly Told[] =>
     lists.map((list) => ({ alerts: list }))
 
   test.each<readonly [name: string, Edge, readonly Told[], readonly number[]]>([
     ['alertStarts', alertStarts('Low'), alerts([started], [started, other], [ended], [later, ended]), [0, 3]],
     ['alertStarts of any name', alertStarts(), alerts([started], [started, other], [ended], [later]), [0, 1, 3]],
-    ['alertStarts: a late message lists an alert that has ended', alertStarts(), alerts([started], [ended], [started]), [0]],
+    [
+      'alertStarts: a late message lists an alert that has ended',
+      alertStarts(),
+      alerts([started], [ended], [started]),
+      [0],
+    ],
     ['alertStarts: another start without an end between', alertStarts(), alerts([started], [later]), [0, 1]],
-    ['alertStarts, without a start', alertStarts(), [{ alerts: [{ name: 'Low' }] }, { alerts: [{ name: 'Low' }] }, { alerts: [{ name: 'Low', endedAt: '2026-11-21T10:02:30Z' }] }, { alerts: [{ name: 'Low' }] }], [0, 3]],
-    ['alertEnds', alertEnds('Low'), alerts([started], [ended], [ended], [later], [{ ...later, endedAt: '2026-11-21T10:03:00Z' }]), [1, 4]],
+    [
+      'alertStarts, without a start',
+      alertStarts(),
+      [
+        { alerts: [{ name: 'Low' }] },
+        { alerts: [{ name: 'Low' }] },
+        { alerts: [{ name: 'Low', endedAt: '2026-11-21T10:02:30Z' }] },
+        { alerts: [{ name: 'Low' }] },
+      ],
+      [0, 3],
+    ],
+    [
+      'alertEnds',
+      alertEnds('Low'),
+      alerts([started], [ended], [ended], [later], [{ ...later, endedAt: '2026-11-21T10:03:00Z' }]),
+      [1, 4],
+    ],
     ['alertEnds: no message listed it as active', alertEnds(), alerts([ended], [ended]), [0]],
-    ['alertStarts: it is over in its first message', alertStarts(), alerts([ended], [ended], [], [ended, other]), [0, 3]],
-    ['alertStarts: it began and ended again since the last message', alertStarts(), alerts([started], [], [], [{ ...later, endedAt: '2026-11-21T10:02:01Z' }, ended]), [0, 3]],
-    ['alertEnds: it began and ended again since the last message', alertEnds(), alerts([started], [], [ended], [{ ...later, endedAt: '2026-11-21T10:02:01Z' }, ended]), [2, 3]],
-    ['alertStarts: old ones come beside it', alertStarts(), alerts([...old, started], [...old, ended], [], [...old, later, ended]), [0, 3]],
-    ['alertEnds: old ones come beside it', alertEnds(), alerts([...old, started], [], [...old, ended], [...old, later, ended]), [2]],
-    ['alertEnds: an end without a start, twice', alertEnds(), alerts([], [], [{ name: 'Low', endedAt: ended.endedAt }], [{ name: 'Low', endedAt: ended.endedAt }]), [2]],
-    ['alertStarts: two starts that are ahead of the receipt', alertStarts(), alerts([ahead], [ahead, aheadLater], [ahead], [aheadLater]), [0, 1]],
-    ['alertStarts: a start that is ahead of the receipt, and the next one', alertStarts(), alerts([ahead], [ahead], [{ ...ahead, endedAt: ahead.startedAt }], [{ name: 'Low', startedAt: '2026-11-21T10:02:30Z' }]), [0, 3]],
+    [
+      'alertStarts: it is over in its first message',
+      alertStarts(),
+      alerts([ended], [ended], [], [ended, other]),
+      [0, 3],
+    ],
+    [
+      'alertStarts: it began and ended again since the last message',
+      alertStarts(),
+      alerts([started], [], [], [{ ...later, endedAt: '2026-11-21T10:02:01Z' }, ended]),
+      [0, 3],
+    ],
+    [
+      'alertEnds: it began and ended again since the last message',
+      alertEnds(),
+      alerts([started], [], [ended], [{ ...later, endedAt: '2026-11-21T10:02:01Z' }, ended]),
+      [2, 3],
+    ],
+    [
+      'alertStarts: old ones come beside it',
+      alertStarts(),
+      alerts([...old, started], [...old, ended], [], [...old, later, ended]),
+      [0, 3],
+    ],
+    [
+      'alertEnds: old ones come beside it',
+      alertEnds(),
+      alerts([...old, started], [], [...old, ended], [...old, later, ended]),
+      [2],
+    ],
+    [
+      'alertEnds: an end without a start, twice',
+      alertEnds(),
+      alerts([], [], [{ name: 'Low', endedAt: ended.endedAt }], [{ name: 'Low', endedAt: ended.endedAt }]),
+      [2],
+    ],
+    [
+      'alertStarts: two starts that are ahead of the receipt',
+      alertStarts(),
+      alerts([ahead], [ahead, aheadLater], [ahead], [aheadLater]),
+      [0, 1],
+    ],
+    [
+      'alertStarts: a start that is ahead of the receipt, and the next one',
+      alertStarts(),
+      alerts(
+        [ahead],
+        [ahead],
+        [{ ...ahead, endedAt: ahead.startedAt }],
+        [{ name: 'Low', startedAt: '2026-11-21T10:02:30Z' }],
+      ),
+      [0, 3],
+    ],
   ])('%s', (_, edge, told, expected) => {
     expect(indexes(edge, told)).toEqual(expected)
-  }) // prettier-ignore
+  })
 
   test('several of one name in one message are told in the order in which they began', () => {
     const again = [{ ...later, endedAt: '2026-11-21T10:03:00Z' }, ended]
@@ -185,9 +386,18 @@ describe('edges of the whole vehicle', () => {
     const many = Array.from({ length: 5_000 }, (_, n) => ({ name: `A${n}`, startedAt: '2026-11-21T09:00:00Z' }))
     const [event] = eventsOf([{ alerts: many }])
     if (event === undefined) throw new Error('no event')
-    const found = alertStarts().detect({ before: undefined as never, after: undefined as never, event, at: event.at, arrivedMs: 0, changes: [], memory: undefined, timer: undefined })
+    const found = alertStarts().detect({
+      before: undefined as never,
+      after: undefined as never,
+      event,
+      at: event.at,
+      arrivedMs: 0,
+      changes: [],
+      memory: undefined,
+      timer: undefined,
+    })
     expect(String(found?.memory).length).toBeLessThan(4_000)
-  }) // prettier-ignore
+  })
 })
 
 describe('starts and ends', () => {
@@ -298,10 +508,12 @@ describe('names', () => {
     expect(becomes('Gear', 'P').where(inside(depot), below('BatteryLevel', 20)).name).toBe(
       'becomes(Gear,"P").where(inside(circle(52,5,200)),below(BatteryLevel,20))',
     )
-    expect(crosses('BatteryLevel', { again: 25, below: 20 }).name).toBe(crosses('BatteryLevel', { below: 20, again: 25 }).name)
+    expect(crosses('BatteryLevel', { again: 25, below: 20 }).name).toBe(
+      crosses('BatteryLevel', { below: 20, again: 25 }).name,
+    )
     expect(changed('BatteryLevel', { delta: 5, first: false }).name).toBe('changed(BatteryLevel,delta 5)')
     expect(comesOnline({ first: true }).name).toBe('comesOnline(first)')
-  }) // prettier-ignore
+  })
 
   test('a given name stays, before and after `where`', () => {
     const condition = is('Gear', 'P')
@@ -312,12 +524,30 @@ describe('names', () => {
 
   test('edges that differ have different names', () => {
     const edges = [
-      becomes('Gear', 'P'), becomes('Gear', 'D'), becomes('Gear', 'P', { first: true }), ceases('Gear', 'P'), changed('Gear'),
-      crosses('BatteryLevel', { below: 0 }), crosses('BatteryLevel', { above: 0 }), crosses('BatteryLevel', { below: 1 }),
-      rises('BatteryLevel'), falls('BatteryLevel'), enters(depot), leaves(depot), enters(depot, { marginMeters: 5 }),
-      comesOnline(), goesOffline(), fallsAsleep(), alertStarts(), alertEnds(), alertStarts('Low'),
-      starts(is('Gear', 'P')), ends(is('Gear', 'P')), starts(not(is('Gear', 'P'))), becomes('Gear', 'P').where(is('Locked', true)),
-    ] // prettier-ignore
+      becomes('Gear', 'P'),
+      becomes('Gear', 'D'),
+      becomes('Gear', 'P', { first: true }),
+      ceases('Gear', 'P'),
+      changed('Gear'),
+      crosses('BatteryLevel', { below: 0 }),
+      crosses('BatteryLevel', { above: 0 }),
+      crosses('BatteryLevel', { below: 1 }),
+      rises('BatteryLevel'),
+      falls('BatteryLevel'),
+      enters(depot),
+      leaves(depot),
+      enters(depot, { marginMeters: 5 }),
+      comesOnline(),
+      goesOffline(),
+      fallsAsleep(),
+      alertStarts(),
+      alertEnds(),
+      alertStarts('Low'),
+      starts(is('Gear', 'P')),
+      ends(is('Gear', 'P')),
+      starts(not(is('Gear', 'P'))),
+      becomes('Gear', 'P').where(is('Locked', true)),
+    ]
     expect(new Set(edges.map(({ name }) => name)).size).toBe(edges.length)
   })
 })

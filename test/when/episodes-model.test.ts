@@ -8,7 +8,18 @@ import { afterAll, expect, test } from 'vitest'
 import type { Row as Figure } from '../faults/figures.ts'
 import { form, inForm } from '../form.ts'
 import { silent } from '../vehicles/scene.ts'
-import { charge, type Disorder, fields, fleet, isSame, modelOf, type Plain, plainOf, trip, type Value } from './episodes-model.ts' // prettier-ignore
+import {
+  charge,
+  type Disorder,
+  fields,
+  fleet,
+  isSame,
+  modelOf,
+  type Plain,
+  plainOf,
+  trip,
+  type Value,
+} from './episodes-model.ts'
 import { idle, pendingOf, type SteppingClock, steppingClock, untidied } from './stepping.ts'
 
 const startMs = Date.UTC(2026, 10, 21, 6)
@@ -192,21 +203,30 @@ const [cars, activities, fleets] = inForm({ short: [24, 4, 1], full: [24, 36, 8]
 
 const figures: Figure[] = []
 
-test.each(rows)('episodes are those of a plain model, or say why not: $name', { timeout: 3_600_000 }, async ({ name, disorder, restarts }) => {
-  const found: Outcome = { episodes: 0, messages: 0, differ: 0, undeclared: [], tellings: 0 }
-  for (let seed = 1; seed <= fleets; seed += 1) {
-    const each = compared(await play(fleet(cars, activities, seed, disorder, startMs), restarts))
-    for (const name of ['episodes', 'messages', 'differ', 'tellings'] as const) found[name] += each[name]
-    found.undeclared.push(...each.undeclared)
-  }
-  const { undeclared, episodes, messages, differ, tellings } = found
-  figures.push({ disorder: name, ...{ messages, episodes, tellings }, different: differ, 'and does not say so': undeclared.length })
-  // All of them would take minutes to print.
-  expect(undeclared.slice(0, 3)).toEqual([])
-  expect(episodes).toBeGreaterThan(cars)
-  // What comes too late for its place is declared, and rare.
-  if (restarts === undefined) expect(differ).toBeLessThan(episodes * (disorder.holes === undefined ? 0.02 : 0.1))
-}) // prettier-ignore
+test.each(rows)(
+  'episodes are those of a plain model, or say why not: $name',
+  { timeout: 3_600_000 },
+  async ({ name, disorder, restarts }) => {
+    const found: Outcome = { episodes: 0, messages: 0, differ: 0, undeclared: [], tellings: 0 }
+    for (let seed = 1; seed <= fleets; seed += 1) {
+      const each = compared(await play(fleet(cars, activities, seed, disorder, startMs), restarts))
+      for (const name of ['episodes', 'messages', 'differ', 'tellings'] as const) found[name] += each[name]
+      found.undeclared.push(...each.undeclared)
+    }
+    const { undeclared, episodes, messages, differ, tellings } = found
+    figures.push({
+      disorder: name,
+      ...{ messages, episodes, tellings },
+      different: differ,
+      'and does not say so': undeclared.length,
+    })
+    // All of them would take minutes to print.
+    expect(undeclared.slice(0, 3)).toEqual([])
+    expect(episodes).toBeGreaterThan(cars)
+    // What comes too late for its place is declared, and rare.
+    if (restarts === undefined) expect(differ).toBeLessThan(episodes * (disorder.holes === undefined ? 0.02 : 0.1))
+  },
+)
 
 afterAll(async () => {
   if (form !== 'long') return

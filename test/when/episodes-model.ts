@@ -58,7 +58,27 @@ export const charge: EpisodeEdge = plain(
     measures: { percent: span('BatteryLevel'), kwh: growth('ACChargingEnergyIn', { startsAt: 0 }) },
   }),
 )
-export const fields: readonly ['Gear', ...('Odometer' | 'EnergyRemaining' | 'Location' | 'VehicleSpeed' | 'DetailedChargeState' | 'BatteryLevel' | 'ACChargingEnergyIn')[]] = ['Gear', 'Odometer', 'EnergyRemaining', 'Location', 'VehicleSpeed', 'DetailedChargeState', 'BatteryLevel', 'ACChargingEnergyIn'] // prettier-ignore
+export const fields: readonly [
+  'Gear',
+  ...(
+    | 'Odometer'
+    | 'EnergyRemaining'
+    | 'Location'
+    | 'VehicleSpeed'
+    | 'DetailedChargeState'
+    | 'BatteryLevel'
+    | 'ACChargingEnergyIn'
+  )[],
+] = [
+  'Gear',
+  'Odometer',
+  'EnergyRemaining',
+  'Location',
+  'VehicleSpeed',
+  'DetailedChargeState',
+  'BatteryLevel',
+  'ACChargingEnergyIn',
+]
 
 /** What the model finds, and what was told, in a form that can be compared. */
 export interface Plain {
@@ -387,7 +407,16 @@ export function fleet(
               longitude: round(place.longitude + random() / 900),
             }
             const turn = random()
-            say(at, turn < 0.4 ? { Location: place } : turn < 0.6 ? { VehicleSpeed: between(0, 70) } : turn < 0.8 ? { Odometer: round(odometer) } : { EnergyRemaining: round(energy) }) // prettier-ignore
+            say(
+              at,
+              turn < 0.4
+                ? { Location: place }
+                : turn < 0.6
+                  ? { VehicleSpeed: between(0, 70) }
+                  : turn < 0.8
+                    ? { Odometer: round(odometer) }
+                    : { EnergyRemaining: round(energy) },
+            )
           }
           now = end
           // An end can be lost.

@@ -20,7 +20,10 @@ import { Snapshot } from '../../src/vehicles/state.ts'
 import { at, measures, options, parked, trip, values } from './episodes-rows.ts'
 import { episodeScene, type Said, vin } from './episodes-scene.ts'
 
-const place = (second: number, meters: number): Said => [second, { Location: { latitude: 52 + meters / 111_195, longitude: 4 } }] // prettier-ignore
+const place = (second: number, meters: number): Said => [
+  second,
+  { Location: { latitude: 52 + meters / 111_195, longitude: 4 } },
+]
 
 test('with `tellsEach` it is told at once and while it lasts, under one id, and last when it is over', async () => {
   const scene = episodeScene(episode('trip', { ...options, tellsEach: { seconds: 60 } }))
@@ -72,25 +75,49 @@ async function found<Of extends Occurrence>(edge: Edge<Of>, said: readonly Said[
 }
 
 test('a curve is the growth by quarter hours, and its parts add up to the growth', async () => {
-  const charge = episode('charge', { during: is('DetailedChargeState', 'Charging'), measures: { kwh: growth('ACChargingEnergyIn', { startsAt: 0 }), quarters: curve('ACChargingEnergyIn') } }) // prettier-ignore
-  const runs: readonly Said[] = Array.from({ length: 91 }, (_, minute): Said => [300 + minute * 60, { ACChargingEnergyIn: minute / 10 }]) // prettier-ignore
-  const said: readonly Said[] = [[-60, { DetailedChargeState: 'Disconnected' }], [300, { DetailedChargeState: 'Charging' }], ...runs, [5_700, { DetailedChargeState: 'Complete' }], [5_710, { ACChargingEnergyIn: 9 }]] // prettier-ignore
+  const charge = episode('charge', {
+    during: is('DetailedChargeState', 'Charging'),
+    measures: { kwh: growth('ACChargingEnergyIn', { startsAt: 0 }), quarters: curve('ACChargingEnergyIn') },
+  })
+  const runs: readonly Said[] = Array.from({ length: 91 }, (_, minute): Said => [
+    300 + minute * 60,
+    { ACChargingEnergyIn: minute / 10 },
+  ])
+  // prettier-ignore
+  const said: readonly Said[] = [[-60, { DetailedChargeState: 'Disconnected' }], [300, { DetailedChargeState: 'Charging' }], ...runs, [5_700, { DetailedChargeState: 'Complete' }], [5_710, { ACChargingEnergyIn: 9 }]]
   const [one] = await found(charge, said, 9_000)
   expect(one).toMatchObject({ kwh: 9, quarters: { everyMinutes: 15 }, missing: [] })
   const parts = (one?.quarters.parts ?? []).map((part) => [(part.at.getTime() - at(0).getTime()) / 60_000, part.growth])
-  expect(parts).toEqual([[0, 1], [15, 1.5], [30, 1.5], [45, 1.5], [60, 1.5], [75, 1.5], [90, 0.5]]) // prettier-ignore
+  expect(parts).toEqual([
+    [0, 1],
+    [15, 1.5],
+    [30, 1.5],
+    [45, 1.5],
+    [60, 1.5],
+    [75, 1.5],
+    [90, 0.5],
+  ])
 })
 
 test('an average counts each value until the next one, without interruptions', async () => {
-  const drive = episode('drive', { during: is('Gear', 'D'), joins: { minutes: 5 }, measures: { speed: average('VehicleSpeed') } }) // prettier-ignore
-  const said: readonly Said[] = [[-10, { Gear: 'P', VehicleSpeed: 0 }], [0, { Gear: 'D' }], [60, { VehicleSpeed: 40 }], [120, { Gear: 'P' }], [240, { Gear: 'D' }], [300, { VehicleSpeed: 60 }], [360, { Gear: 'P' }]] // prettier-ignore
+  const drive = episode('drive', {
+    during: is('Gear', 'D'),
+    joins: { minutes: 5 },
+    measures: { speed: average('VehicleSpeed') },
+  })
+  // prettier-ignore
+  const said: readonly Said[] = [[-10, { Gear: 'P', VehicleSpeed: 0 }], [0, { Gear: 'D' }], [60, { VehicleSpeed: 40 }], [120, { Gear: 'P' }], [240, { Gear: 'D' }], [300, { VehicleSpeed: 60 }], [360, { Gear: 'P' }]]
   // 60 s at 0, 120 s at 40 and 60 s at 60.
   expect(await found(drive, said, 9_000)).toMatchObject([{ speed: 35, missing: [] }])
 })
 
 test('what is said once is known at the end, and names nothing', async () => {
-  const charge = episode('charge', { during: is('DetailedChargeState', 'Charging'), measures: { place: last('Location'), to: last('DestinationName') } }) // prettier-ignore
-  const said: readonly Said[] = [place(-86_400, 0), [-60, { DetailedChargeState: 'Disconnected' }], [0, { DetailedChargeState: 'Charging' }], [600, { DetailedChargeState: 'Complete' }]] // prettier-ignore
+  const charge = episode('charge', {
+    during: is('DetailedChargeState', 'Charging'),
+    measures: { place: last('Location'), to: last('DestinationName') },
+  })
+  // prettier-ignore
+  const said: readonly Said[] = [place(-86_400, 0), [-60, { DetailedChargeState: 'Disconnected' }], [0, { DetailedChargeState: 'Charging' }], [600, { DetailedChargeState: 'Complete' }]]
   const scene = episodeScene(charge, { startsAt: -90_000 })
   await scene.say(...said)
   await scene.until(9_000)
@@ -99,14 +126,20 @@ test('what is said once is known at the end, and names nothing', async () => {
 
 test('the points of a path have the values that `with` names', async () => {
   const drive = episode('drive', { during: is('Gear', 'D'), measures: { route: path({ with: ['VehicleSpeed'] }) } })
-  const said: readonly Said[] = [[-10, { Gear: 'P' }], place(-9, 0), [0, { Gear: 'D' }], [50, { VehicleSpeed: 40 }], place(60, 700), [80, { VehicleSpeed: 60 }], place(100, 1_500), [120, { Gear: 'P' }]] // prettier-ignore
+  // prettier-ignore
+  const said: readonly Said[] = [[-10, { Gear: 'P' }], place(-9, 0), [0, { Gear: 'D' }], [50, { VehicleSpeed: 40 }], place(60, 700), [80, { VehicleSpeed: 60 }], place(100, 1_500), [120, { Gear: 'P' }]]
   const [one] = await found(drive, said, 9_000)
-  expect(one?.route.points.map(({ with: values }) => values)).toEqual([{ VehicleSpeed: null }, { VehicleSpeed: 40 }, { VehicleSpeed: 60 }]) // prettier-ignore
+  expect(one?.route.points.map(({ with: values }) => values)).toEqual([
+    { VehicleSpeed: null },
+    { VehicleSpeed: 40 },
+    { VehicleSpeed: 60 },
+  ])
 })
 
 test('a place that jumps breaks the way', async () => {
   const drive = episode('drive', { during: is('Gear', 'D'), measures: { route: path() } })
-  const said: readonly Said[] = [[-10, { Gear: 'P' }], place(-9, 0), [0, { Gear: 'D' }], place(60, 700), place(100, 90_000), place(160, 90_900), [170, { Gear: 'P' }]] // prettier-ignore
+  // prettier-ignore
+  const said: readonly Said[] = [[-10, { Gear: 'P' }], place(-9, 0), [0, { Gear: 'D' }], place(60, 700), place(100, 90_000), place(160, 90_900), [170, { Gear: 'P' }]]
   const [one] = await found(drive, said, 9_000)
   expect(Math.round((one?.route.meters ?? 0) / 100)).toBe(16)
   expect(one?.missing).toEqual(['route'])
@@ -125,12 +158,15 @@ test('one fix far away does not end a stay, and two of them do', async () => {
     place(900, 20),
   ]
   expect(await found(stay, said, 2_000)).toEqual([])
-  expect(await found(stay, [...said, away(960), place(1_020, 17_050)], 4_000)).toMatchObject([{ startedAt: at(0), endedAt: at(960) }]) // prettier-ignore
+  expect(await found(stay, [...said, away(960), place(1_020, 17_050)], 4_000)).toMatchObject([
+    { startedAt: at(0), endedAt: at(960) },
+  ])
 })
 
 test('an episode of a vehicle that says only positions begins with a move, and ends when it has stayed', async () => {
   const away = episode('away', { during: moves({ meters: 100, within: { minutes: 5 } }), measures: { route: path() } })
-  const said: readonly Said[] = [place(-900, 0), place(-500, 5), ...Array.from({ length: 20 }, (_, n): Said => place(n * 30, n * 300)), place(600, 5_705), place(700, 5_702), place(860, 5_703)] // prettier-ignore
+  // prettier-ignore
+  const said: readonly Said[] = [place(-900, 0), place(-500, 5), ...Array.from({ length: 20 }, (_, n): Said => place(n * 30, n * 300)), place(600, 5_705), place(700, 5_702), place(860, 5_703)]
   const told = await found(away, said, 9_000)
   expect(told).toMatchObject([{ lasts: false, cut: false, missing: [] }])
   expect(Number(told[0]?.endedAt) - Number(told[0]?.startedAt)).toBeGreaterThan(500_000)
@@ -138,18 +174,30 @@ test('an episode of a vehicle that says only positions begins with a move, and e
 
 test('`drives` is a condition of an episode', async () => {
   const trips = episode('trip', { during: drives(), joins: { minutes: 3 }, measures })
-  expect(await found(trips, [...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }], ...values], 4_000)).toMatchObject([{ startedAt: at(0), endedAt: at(600), odometer: { from: 1000, to: 1013 } }]) // prettier-ignore
+  expect(await found(trips, [...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }], ...values], 4_000)).toMatchObject([
+    { startedAt: at(0), endedAt: at(600), odometer: { from: 1000, to: 1013 } },
+  ])
 })
 
 test('a memory that cannot be read starts anew, and says `acrossGap`', async () => {
-  const broken = { ...trip, detect: (step: Parameters<typeof trip.detect>[0]) => trip.detect({ ...step, memory: step.memory === undefined ? undefined : 'not a memory' }) } // prettier-ignore
+  const broken = {
+    ...trip,
+    detect: (step: Parameters<typeof trip.detect>[0]) =>
+      trip.detect({ ...step, memory: step.memory === undefined ? undefined : 'not a memory' }),
+  }
   const told = await found(broken, [...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }]], 4_000)
   expect(told.every(({ acrossGap }) => acrossGap)).toBe(true)
 })
 
 test('what is remembered stays bounded, whatever is waited for', async () => {
   const days = { days: 300 }
-  const slow = episode('trip', { during: is('Gear', 'D'), waits: days, corrects: days, joins: { minutes: 1 }, measures: { ...measures, energy: energy() } }) // prettier-ignore
+  const slow = episode('trip', {
+    during: is('Gear', 'D'),
+    waits: days,
+    corrects: days,
+    joins: { minutes: 1 },
+    measures: { ...measures, energy: energy() },
+  })
   const { say, receiver } = episodeScene(slow)
   let most = 0
   for (let trips = 0; trips < 40; trips += 1) {

@@ -1,7 +1,26 @@
 import type { FleetEvent } from 'fleethook'
 import { encode, normalize } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
-import { all, any, circle, type Edge, episode, type Episode, type EpisodeEdge, type EpisodeOptions, growth, inside, is, type Measure, type Measures, path, range, type Span, span, starts } from 'fleethook/when' // prettier-ignore
+import {
+  all,
+  any,
+  circle,
+  type Edge,
+  episode,
+  type Episode,
+  type EpisodeEdge,
+  type EpisodeOptions,
+  growth,
+  inside,
+  is,
+  type Measure,
+  type Measures,
+  path,
+  range,
+  type Span,
+  span,
+  starts,
+} from 'fleethook/when'
 import { afterEach, describe, expect, test } from 'vitest'
 import {
   type EpisodeScene,
@@ -41,9 +60,16 @@ const settledOf = <Of extends Measures>(told: readonly Episode<Of>[]): readonly 
 const unrelated = episode('unrelated', { during: is('Gear', 'SNA'), measures })
 /** The events of these messages, each received when the receiver would get it. */
 const eventsOf = (said: readonly Said[]): FleetEvent[] =>
-  said.flatMap(
-    ([second, data, late = 0]) =>
-    normalize([encode({ ...message.data({}, { vin, createdAt: at(second).toISOString() }), ...('state' in data ? {} : { data }) }, 'service')], { receivedAt: at(second + late) }), // prettier-ignore
+  said.flatMap(([second, data, late = 0]) =>
+    normalize(
+      [
+        encode(
+          { ...message.data({}, { vin, createdAt: at(second).toISOString() }), ...('state' in data ? {} : { data }) },
+          'service',
+        ),
+      ],
+      { receivedAt: at(second + late) },
+    ),
   )
 
 /**
@@ -92,60 +118,218 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     of: Partial<EpisodeOptions<Of>> & Pick<EpisodeOptions<Of>, 'measures'>,
   ): Promise<readonly Episode<Of>[]> => toldBy(await scene(of), said)
   const told = async (said: readonly Said[]): Promise<readonly Episode<Two>[]> => toldBy(await sceneOf(trip), said)
-  const stop = (seconds: number): readonly Said[] => [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [300 + seconds, { Gear: 'D' }], [600, { Gear: 'P' }], ...values] // prettier-ignore
+  const stop = (seconds: number): readonly Said[] => [
+    ...parked,
+    [0, { Gear: 'D' }],
+    [300, { Gear: 'P' }],
+    [300 + seconds, { Gear: 'D' }],
+    [600, { Gear: 'P' }],
+    ...values,
+  ]
   /** Of two in the order of their first telling. */
   const [first, second] = [{ nth: 1 }, { nth: 2 }]
-  const ended = (...more: readonly Said[]): readonly Said[] => [...parked, [0, { Gear: 'D' }], [590, { Odometer: 1012, EnergyRemaining: 47 }], [600, { Gear: 'P' }], ...more] // prettier-ignore
-  const drive = (...more: readonly Said[]): readonly Said[] => [...parked, [0, { Gear: 'D' }], [300, { Odometer: 1003.2 }], [600, { Gear: 'P' }], [610, { EnergyRemaining: 47 }], ...more] // prettier-ignore
+  const ended = (...more: readonly Said[]): readonly Said[] => [
+    ...parked,
+    [0, { Gear: 'D' }],
+    [590, { Odometer: 1012, EnergyRemaining: 47 }],
+    [600, { Gear: 'P' }],
+    ...more,
+  ]
+  const drive = (...more: readonly Said[]): readonly Said[] => [
+    ...parked,
+    [0, { Gear: 'D' }],
+    [300, { Odometer: 1003.2 }],
+    [600, { Gear: 'P' }],
+    [610, { EnergyRemaining: 47 }],
+    ...more,
+  ]
 
   test.each<readonly [name: string, said: readonly Said[], expected: readonly object[]]>([
-    ['the start is the time of the message that made `during` true, and all values with the same time count before',
+    [
+      'the start is the time of the message that made `during` true, and all values with the same time count before',
       [...parked, [0, { Gear: 'D', Odometer: 1001 }], [600, { Gear: 'P' }], ...values],
-      [{ ...lasts(0, 600), odometer: { from: 1001, fromAt: at(0) }, acrossGap: false, revision: 1, durationMs: 600_000 }]],
-    ['it is true with the first message of a vehicle: it starts there, and may have begun earlier',
-      [[0, { Gear: 'D', Odometer: 1000, EnergyRemaining: 50 }], [600, { Gear: 'P' }], ...values], [{ ...lasts(0, 600), acrossGap: true }]],
-    ['while a field of the condition has no value, it goes on',
-      [...parked, [0, { Gear: 'D' }], [200, { Gear: null }], [400, { Gear: 'D' }], [600, { Gear: 'P' }], ...values], [{ ...lasts(0, 600), ...whole, pausedMs: 0 }]],
-    ['an interruption that is as long as `joins` belongs to it', stop(180), [{ ...lasts(0, 600), ...whole, pausedMs: 180_000 }]],
+      [
+        {
+          ...lasts(0, 600),
+          odometer: { from: 1001, fromAt: at(0) },
+          acrossGap: false,
+          revision: 1,
+          durationMs: 600_000,
+        },
+      ],
+    ],
+    [
+      'it is true with the first message of a vehicle: it starts there, and may have begun earlier',
+      [[0, { Gear: 'D', Odometer: 1000, EnergyRemaining: 50 }], [600, { Gear: 'P' }], ...values],
+      [{ ...lasts(0, 600), acrossGap: true }],
+    ],
+    [
+      'while a field of the condition has no value, it goes on',
+      [...parked, [0, { Gear: 'D' }], [200, { Gear: null }], [400, { Gear: 'D' }], [600, { Gear: 'P' }], ...values],
+      [{ ...lasts(0, 600), ...whole, pausedMs: 0 }],
+    ],
+    [
+      'an interruption that is as long as `joins` belongs to it',
+      stop(180),
+      [{ ...lasts(0, 600), ...whole, pausedMs: 180_000 }],
+    ],
     ['an interruption that is longer does not', stop(181), [lasts(0, 300), lasts(481, 600)]],
-    ['`span` is from the last certain value at or before the start, however old, and otherwise from the first after it',
-      [[-3_000, { Odometer: 1000 }], [-600, { Gear: 'P' }], [0, { Gear: 'D' }], [45, { EnergyRemaining: 50 }], [600, { Gear: 'P' }], ...values],
-      [{ ...whole, odometer: { fromAt: at(-3_000) }, energy: { fromAt: at(45) } }]],
-    ['`span` is to the last value since the start, when none comes at or after the end', ended(), [{ odometer: { to: 1012 }, energy: { to: 47 }, missing: [] }]],
-    ['`span` is to the first value at or after the end', ended([620, { Odometer: 1013 }], [640, { Odometer: 1014 }]), [{ odometer: { to: 1013 } }]],
-    ['`span` without a value since the start has no end', [...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }]],
-      [{ odometer: { from: 1000, to: null, toAt: null }, missing: ['odometer', 'energy'] }]],
-    ['a value that comes later than `waits` belongs to the end when the vehicle has not moved since', drive([3_600, { Odometer: 1004.8 }]),
-      [{ revision: 1, odometer: { to: 1003.2 }, missing: ['odometer'] }, { revision: 2, odometer: { to: 1004.8 }, missing: [] }]],
-    ['a number that goes the other way after `waits` is not that of the end: the vehicle was charged since',
-      [...parked, [0, { Gear: 'D' }], [550, { EnergyRemaining: 47 }], [600, { Gear: 'P' }], [610, { Odometer: 1013 }], [3_000, { EnergyRemaining: 70 }], [3_100, { EnergyRemaining: 46 }]],
-      [{ energy: { to: 47 }, revision: 1 }]],
-    ['a first value later than `waits`, or one value for both ends, is there once, and its name is in `missing`',
-      [[-600, { Gear: 'P' }], [0, { Gear: 'D' }], [130, { Odometer: 1001 }], [590, { EnergyRemaining: 47 }], [600, { Gear: 'P' }], [610, { Odometer: 1013 }]],
-      [{ odometer: { from: 1001, to: 1013 }, energy: { from: 47, to: null }, missing: ['odometer', 'energy'] }]],
-    ['a message after the telling corrects it: the same id and the next revision, once for a burst',
-      [...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }], ...values, [601, { Odometer: 1012 }, 900], [602, { EnergyRemaining: 47 }, 910]],
-      [{ ...first, odometer: { to: 1013 } }, { ...first, revision: 2, odometer: { to: 1012 }, energy: { to: 47 } }]],
-    ['when a late message shows that two were one, the first is corrected and the second is revoked',
-      [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [310, { Odometer: 1005, EnergyRemaining: 49 }], [600, { Gear: 'D' }], [900, { Gear: 'P' }], [910, { Odometer: 1013, EnergyRemaining: 46.5 }], [450, { Gear: 'D' }, 1_000], [451, { Gear: 'P' }, 1_000]],
-      [{ ...first, ...lasts(0, 300) }, { ...second, ...lasts(600, 900) }, { ...first, revision: 2, ...lasts(0, 900) }, { ...second, revision: 2, revoked: true }]],
-    ['when a late message shows that one was two, the first is corrected at once, and then the second is told',
-      [...parked, [0, { Gear: 'D' }], [550, { Gear: 'D' }], [900, { Gear: 'P' }], [910, { Odometer: 1013, EnergyRemaining: 46.5 }], [300, { Gear: 'P', Odometer: 1005, EnergyRemaining: 49 }, 1_000]],
-      [{ ...first, ...lasts(0, 900) }, { ...first, revision: 2, ...lasts(0, 300) }, { ...second, revision: 1, ...lasts(550, 900) }]],
-    ['a message that comes twice changes nothing',
-      ([...parked, [0, { Gear: 'D' }], [300, { Odometer: 1005 }], [600, { Gear: 'P' }], ...values] as readonly Said[]).flatMap(([second, data]): readonly Said[] => [[second, data], [second, data, 20], [second, data, 800]]),
-      [{ revision: 1 }]],
-    ['a vehicle that is silent for `silence` ended with its last message, and starts again only with a value of the condition',
-      [...parked, [0, { Gear: 'D' }], [600, { Odometer: 1013 }], [700, { state: 'online' }], [40_000, { Odometer: 1013 }], [40_100, { Gear: 'D' }], [40_500, { Gear: 'P' }]],
-      [{ ...lasts(0, 700), cut: true }, { ...lasts(40_100, 40_500), cut: false }]],
-    ['what a vehicle sent before an end by silence begins nothing when it comes again hours later',
-      [...parked, [0, { Gear: 'D' }], [300, { Gear: 'D' }], [600, { Odometer: 1013 }], ...[12_000, 16_000, 20_000].map((at): Said => [at, { Odometer: 1013 }]), [300, { Gear: 'D' }, 22_000], [26_000, { Odometer: 1013 }]],
-      [{ ...lasts(0, 600), cut: true, revision: 1 }]],
+    [
+      '`span` is from the last certain value at or before the start, however old, and otherwise from the first after it',
+      [
+        [-3_000, { Odometer: 1000 }],
+        [-600, { Gear: 'P' }],
+        [0, { Gear: 'D' }],
+        [45, { EnergyRemaining: 50 }],
+        [600, { Gear: 'P' }],
+        ...values,
+      ],
+      [{ ...whole, odometer: { fromAt: at(-3_000) }, energy: { fromAt: at(45) } }],
+    ],
+    [
+      '`span` is to the last value since the start, when none comes at or after the end',
+      ended(),
+      [{ odometer: { to: 1012 }, energy: { to: 47 }, missing: [] }],
+    ],
+    [
+      '`span` is to the first value at or after the end',
+      ended([620, { Odometer: 1013 }], [640, { Odometer: 1014 }]),
+      [{ odometer: { to: 1013 } }],
+    ],
+    [
+      '`span` without a value since the start has no end',
+      [...parked, [0, { Gear: 'D' }], [600, { Gear: 'P' }]],
+      [{ odometer: { from: 1000, to: null, toAt: null }, missing: ['odometer', 'energy'] }],
+    ],
+    [
+      'a value that comes later than `waits` belongs to the end when the vehicle has not moved since',
+      drive([3_600, { Odometer: 1004.8 }]),
+      [
+        { revision: 1, odometer: { to: 1003.2 }, missing: ['odometer'] },
+        { revision: 2, odometer: { to: 1004.8 }, missing: [] },
+      ],
+    ],
+    [
+      'a number that goes the other way after `waits` is not that of the end: the vehicle was charged since',
+      [
+        ...parked,
+        [0, { Gear: 'D' }],
+        [550, { EnergyRemaining: 47 }],
+        [600, { Gear: 'P' }],
+        [610, { Odometer: 1013 }],
+        [3_000, { EnergyRemaining: 70 }],
+        [3_100, { EnergyRemaining: 46 }],
+      ],
+      [{ energy: { to: 47 }, revision: 1 }],
+    ],
+    [
+      'a first value later than `waits`, or one value for both ends, is there once, and its name is in `missing`',
+      [
+        [-600, { Gear: 'P' }],
+        [0, { Gear: 'D' }],
+        [130, { Odometer: 1001 }],
+        [590, { EnergyRemaining: 47 }],
+        [600, { Gear: 'P' }],
+        [610, { Odometer: 1013 }],
+      ],
+      [{ odometer: { from: 1001, to: 1013 }, energy: { from: 47, to: null }, missing: ['odometer', 'energy'] }],
+    ],
+    [
+      'a message after the telling corrects it: the same id and the next revision, once for a burst',
+      [
+        ...parked,
+        [0, { Gear: 'D' }],
+        [600, { Gear: 'P' }],
+        ...values,
+        [601, { Odometer: 1012 }, 900],
+        [602, { EnergyRemaining: 47 }, 910],
+      ],
+      [
+        { ...first, odometer: { to: 1013 } },
+        { ...first, revision: 2, odometer: { to: 1012 }, energy: { to: 47 } },
+      ],
+    ],
+    [
+      'when a late message shows that two were one, the first is corrected and the second is revoked',
+      [
+        ...parked,
+        [0, { Gear: 'D' }],
+        [300, { Gear: 'P' }],
+        [310, { Odometer: 1005, EnergyRemaining: 49 }],
+        [600, { Gear: 'D' }],
+        [900, { Gear: 'P' }],
+        [910, { Odometer: 1013, EnergyRemaining: 46.5 }],
+        [450, { Gear: 'D' }, 1_000],
+        [451, { Gear: 'P' }, 1_000],
+      ],
+      [
+        { ...first, ...lasts(0, 300) },
+        { ...second, ...lasts(600, 900) },
+        { ...first, revision: 2, ...lasts(0, 900) },
+        { ...second, revision: 2, revoked: true },
+      ],
+    ],
+    [
+      'when a late message shows that one was two, the first is corrected at once, and then the second is told',
+      [
+        ...parked,
+        [0, { Gear: 'D' }],
+        [550, { Gear: 'D' }],
+        [900, { Gear: 'P' }],
+        [910, { Odometer: 1013, EnergyRemaining: 46.5 }],
+        [300, { Gear: 'P', Odometer: 1005, EnergyRemaining: 49 }, 1_000],
+      ],
+      [
+        { ...first, ...lasts(0, 900) },
+        { ...first, revision: 2, ...lasts(0, 300) },
+        { ...second, revision: 1, ...lasts(550, 900) },
+      ],
+    ],
+    [
+      'a message that comes twice changes nothing',
+      (
+        [...parked, [0, { Gear: 'D' }], [300, { Odometer: 1005 }], [600, { Gear: 'P' }], ...values] as readonly Said[]
+      ).flatMap(([second, data]): readonly Said[] => [
+        [second, data],
+        [second, data, 20],
+        [second, data, 800],
+      ]),
+      [{ revision: 1 }],
+    ],
+    [
+      'a vehicle that is silent for `silence` ended with its last message, and starts again only with a value of the condition',
+      [
+        ...parked,
+        [0, { Gear: 'D' }],
+        [600, { Odometer: 1013 }],
+        [700, { state: 'online' }],
+        [40_000, { Odometer: 1013 }],
+        [40_100, { Gear: 'D' }],
+        [40_500, { Gear: 'P' }],
+      ],
+      [
+        { ...lasts(0, 700), cut: true },
+        { ...lasts(40_100, 40_500), cut: false },
+      ],
+    ],
+    [
+      'what a vehicle sent before an end by silence begins nothing when it comes again hours later',
+      [
+        ...parked,
+        [0, { Gear: 'D' }],
+        [300, { Gear: 'D' }],
+        [600, { Odometer: 1013 }],
+        ...[12_000, 16_000, 20_000].map((at): Said => [at, { Odometer: 1013 }]),
+        [300, { Gear: 'D' }, 22_000],
+        [26_000, { Odometer: 1013 }],
+      ],
+      [{ ...lasts(0, 600), cut: true, revision: 1 }],
+    ],
   ])('%s', async (_, said, expected) => {
     const found = await told(said)
     const ids = [...new Set(found.map(({ id }) => id))]
     expect(found.map((one) => ({ ...one, nth: ids.indexOf(one.id) + 1 }))).toMatchObject(expected)
-  }) // prettier-ignore
+  })
 
   test('the receiver gets the edge while vehicles are driving: it starts when the value became what it is, and may have begun earlier', async () => {
     const { receiver, say, until } = await sceneOf(unrelated)
@@ -175,7 +359,8 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
   })
 
   test('an interruption is measured by the vehicle’s clock, also when the messages come in one burst', async () => {
-    const atOnce = (seconds: number): readonly Said[] => stop(seconds).map(([second, data]): Said => [second, data, second < 0 ? 0 : 3_000 - second]) // prettier-ignore
+    const atOnce = (seconds: number): readonly Said[] =>
+      stop(seconds).map(([second, data]): Said => [second, data, second < 0 ? 0 : 3_000 - second])
     expect((await told(atOnce(180))).at(-1)).toMatchObject({ ...lasts(0, 600), ...whole, pausedMs: 180_000 })
     expect(settledOf(await told(atOnce(181)))).toMatchObject([lasts(0, 300), lasts(481, 600)])
   })
@@ -188,7 +373,13 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     await complete.until(781)
     expect(complete.told).toMatchObject([whole])
     const waiting = await scene({ joins: { seconds: 10 }, waits: { minutes: 5 }, measures })
-    await waiting.say(...parked, [0, { Gear: 'D' }], [590, { Odometer: 1012 }], [600, { Gear: 'P' }], [610, { EnergyRemaining: 46 }]) // prettier-ignore
+    await waiting.say(
+      ...parked,
+      [0, { Gear: 'D' }],
+      [590, { Odometer: 1012 }],
+      [600, { Gear: 'P' }],
+      [610, { EnergyRemaining: 46 }],
+    )
     await waiting.until(899)
     expect(waiting.told).toEqual([])
     await waiting.until(901)
@@ -211,12 +402,27 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
   ]
 
   test('`growth` is the sum of all increases, a fall to less than half is a reset, and a smaller fall is subtracted', async () => {
-    const said = charge([-500, { ACChargingEnergyIn: 10 }], [0, { DetailedChargeState: 'Charging' }], [10, { ACChargingEnergyIn: 10 }], [20, { ACChargingEnergyIn: 1 }], [300, { ACChargingEnergyIn: 5 }], [310, { ACChargingEnergyIn: 4.5 }], [600, { DetailedChargeState: 'Complete' }], [650, { ACChargingEnergyIn: 8 }], [900, { ACChargingEnergyIn: 9 }]) // prettier-ignore
+    const said = charge(
+      [-500, { ACChargingEnergyIn: 10 }],
+      [0, { DetailedChargeState: 'Charging' }],
+      [10, { ACChargingEnergyIn: 10 }],
+      [20, { ACChargingEnergyIn: 1 }],
+      [300, { ACChargingEnergyIn: 5 }],
+      [310, { ACChargingEnergyIn: 4.5 }],
+      [600, { DetailedChargeState: 'Complete' }],
+      [650, { ACChargingEnergyIn: 8 }],
+      [900, { ACChargingEnergyIn: 9 }],
+    )
     expect(await toldOf(said, charging)).toMatchObject([{ kwh: 8, missing: [] }])
   })
 
   test('`growth` without a value before the start counts from the first value, or with `startsAt` from there', async () => {
-    const said = charge([0, { DetailedChargeState: 'Charging' }], [10, { ACChargingEnergyIn: 0.2 }], [600, { DetailedChargeState: 'Complete' }], [620, { ACChargingEnergyIn: 10.4 }]) // prettier-ignore
+    const said = charge(
+      [0, { DetailedChargeState: 'Charging' }],
+      [10, { ACChargingEnergyIn: 0.2 }],
+      [600, { DetailedChargeState: 'Complete' }],
+      [620, { ACChargingEnergyIn: 10.4 }],
+    )
     expect(await toldOf(said, charging)).toMatchObject([{ kwh: 10.4, missing: [] }])
     const from = { during: charging.during, measures: { kwh: growth('ACChargingEnergyIn') } } as const
     expect(await toldOf(said, from)).toMatchObject([{ kwh: 10.2, missing: [] }])
@@ -225,7 +431,10 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
   test('`growth` counts what a counter says with the start: it has run since the value before', async () => {
     const kwhOf = async (before: readonly Said[], first: number, last: number): Promise<unknown> => {
       const start: Said = [0, { DetailedChargeState: 'Charging', ACChargingEnergyIn: first }]
-      const end: readonly Said[] = [[1_200, { DetailedChargeState: 'Complete' }], [1_220, { ACChargingEnergyIn: last }]] // prettier-ignore
+      const end: readonly Said[] = [
+        [1_200, { DetailedChargeState: 'Complete' }],
+        [1_220, { ACChargingEnergyIn: last }],
+      ]
       return (await toldOf(charge(...before, start, ...end), charging)).map(({ kwh: found, missing }) => [
         found,
         missing,
@@ -235,27 +444,59 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     expect(await kwhOf([[-500, { ACChargingEnergyIn: 5 }]], 5.1, 9)).toEqual([[4, []]])
     expect(await kwhOf([[-500, { ACChargingEnergyIn: 31.6 }]], 0.1, 16.2)).toEqual([[16.2, []]])
     // Alone, it says nothing.
-    const alone = charge([0, { DetailedChargeState: 'Charging', ACChargingEnergyIn: 0 }], [600, { DetailedChargeState: 'Complete' }]) // prettier-ignore
+    const alone = charge(
+      [0, { DetailedChargeState: 'Charging', ACChargingEnergyIn: 0 }],
+      [600, { DetailedChargeState: 'Complete' }],
+    )
     expect(await toldOf(alone, charging)).toMatchObject([{ kwh: null, missing: ['kwh'] }])
     // What it stood at before is not known.
     const { say, gap, until, told: found } = await scene(charging)
     await say(...charge([-500, { ACChargingEnergyIn: 1 }]))
     await gap(-100)
-    await say([0, { DetailedChargeState: 'Charging', ACChargingEnergyIn: 14 }], [600, { DetailedChargeState: 'Complete' }], [620, { ACChargingEnergyIn: 22.6 }]) // prettier-ignore
+    await say(
+      [0, { DetailedChargeState: 'Charging', ACChargingEnergyIn: 14 }],
+      [600, { DetailedChargeState: 'Complete' }],
+      [620, { ACChargingEnergyIn: 22.6 }],
+    )
     await until(4_000)
     expect(settledOf(found)).toMatchObject([{ kwh: 8.6, acrossGap: true }])
   })
 
   test('`growth` is null when the counter said only what it stood at before, or at the start', async () => {
     const again = { joins: { minutes: 15 }, splits: is('DetailedChargeState', 'Disconnected') } as const
-    const said = (counter: number, end: number): readonly Said[] => [[-900, { DetailedChargeState: 'Charging' }], [-890, { ACChargingEnergyIn: 2 }], [-500, { DetailedChargeState: 'Complete' }], [-490, { ACChargingEnergyIn: 5 }], [-400, { DetailedChargeState: 'Disconnected' }], [0, { DetailedChargeState: 'Charging' }], [5, { ACChargingEnergyIn: counter }], [end, { DetailedChargeState: 'Complete' }]] // prettier-ignore
-    for (const [counter, end] of [[5, 60], [5, 600], [0, 600]] as const) // prettier-ignore
-      expect((await toldOf(said(counter, end), { ...charging, ...again })).at(-1)).toMatchObject({ ...lasts(0, end), kwh: null, missing: ['kwh'] }) // prettier-ignore
+    const said = (counter: number, end: number): readonly Said[] => [
+      [-900, { DetailedChargeState: 'Charging' }],
+      [-890, { ACChargingEnergyIn: 2 }],
+      [-500, { DetailedChargeState: 'Complete' }],
+      [-490, { ACChargingEnergyIn: 5 }],
+      [-400, { DetailedChargeState: 'Disconnected' }],
+      [0, { DetailedChargeState: 'Charging' }],
+      [5, { ACChargingEnergyIn: counter }],
+      [end, { DetailedChargeState: 'Complete' }],
+    ]
+    for (const [counter, end] of [
+      [5, 60],
+      [5, 600],
+      [0, 600],
+    ] as const)
+      expect((await toldOf(said(counter, end), { ...charging, ...again })).at(-1)).toMatchObject({
+        ...lasts(0, end),
+        kwh: null,
+        missing: ['kwh'],
+      })
     expect((await toldOf(said(0, 60), { ...charging, ...again })).at(-1)).toMatchObject({ kwh: 0, missing: [] })
   })
 
   test('a measure that gets no value is null, and its name is in `missing`, never 0', async () => {
-    const of = { during: charging.during, measures: { kwh: growth('ACChargingEnergyIn'), level: span('BatteryLevel'), speed: range('VehicleSpeed'), route: path() } } as const // prettier-ignore
+    const of = {
+      during: charging.during,
+      measures: {
+        kwh: growth('ACChargingEnergyIn'),
+        level: span('BatteryLevel'),
+        speed: range('VehicleSpeed'),
+        route: path(),
+      },
+    } as const
     const said = charge([0, { DetailedChargeState: 'Charging' }], [600, { DetailedChargeState: 'Complete' }])
     const nothing = {
       kwh: null,
@@ -266,11 +507,14 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     expect(await toldOf(said, of)).toMatchObject([{ ...nothing, missing: ['kwh', 'level', 'speed', 'route'] }])
   })
 
-  const place = (meters: number): { Location: { latitude: number; longitude: number } } => ({ Location: { latitude: 52 + meters / 111_195, longitude: 4 } }) // prettier-ignore
+  const place = (meters: number): { Location: { latitude: number; longitude: number } } => ({
+    Location: { latitude: 52 + meters / 111_195, longitude: 4 },
+  })
 
   test('`range` and `path` are from the start to the end without interruptions, and a path has the positions of both ends', async () => {
     const of = { measures: { speed: range('VehicleSpeed'), route: path({ everyMeters: 50 }) } } as const
-    const said: readonly Said[] = [[-600, { Gear: 'P', ...place(0) }], [0, { Gear: 'D' }], [10, { VehicleSpeed: 30 }], [60, place(500)], [100, place(510)], [200, { Gear: 'P' }], [210, { VehicleSpeed: 0 }], [260, { Gear: 'D' }], [300, { VehicleSpeed: 70 }], [400, place(1_500)], [600, { Gear: 'P' }], [640, place(2_000)]] // prettier-ignore
+    // prettier-ignore
+    const said: readonly Said[] = [[-600, { Gear: 'P', ...place(0) }], [0, { Gear: 'D' }], [10, { VehicleSpeed: 30 }], [60, place(500)], [100, place(510)], [200, { Gear: 'P' }], [210, { VehicleSpeed: 0 }], [260, { Gear: 'D' }], [300, { VehicleSpeed: 70 }], [400, place(1_500)], [600, { Gear: 'P' }], [640, place(2_000)]]
     const [found] = await toldOf(said, of)
     expect(found).toMatchObject({ speed: { least: 30, most: 70 }, missing: [] })
     expect(found?.route.points.map(({ latitude }) => Math.round((latitude - 52) * 111_195))).toEqual([
@@ -302,7 +546,14 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
 
   test('a vehicle that uploads hours later, in order, is exact, and one that was cut meanwhile is corrected', async () => {
     const away = (second: number, data: Said[1]): Said => [second, data, 10_000 - second * 0.9]
-    const found = await told([...parked, [0, { Gear: 'D' }], away(300, { Odometer: 1005 }), away(600, { Gear: 'P' }), away(630, { Odometer: 1013 }), away(645, { EnergyRemaining: 46.5 })]) // prettier-ignore
+    const found = await told([
+      ...parked,
+      [0, { Gear: 'D' }],
+      away(300, { Odometer: 1005 }),
+      away(600, { Gear: 'P' }),
+      away(630, { Odometer: 1013 }),
+      away(645, { EnergyRemaining: 46.5 }),
+    ])
     expect(found[0]).toMatchObject({ cut: true, ...lasts(0, 0) })
     expect(found.at(-1)).toMatchObject({ ...lasts(0, 600), ...whole, cut: false, id: found[0]?.id })
   })
@@ -331,7 +582,9 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     await say([620, { VehicleSpeed: 99 }, late(620)], [630, place(300), late(630)], [640, { Gear: 'D' }, late(640)])
     await say(...hours.slice(30), [21_700, { Gear: 'P' }], [21_710, place(9_000)])
     await until(30_000)
-    expect(settledOf(found)).toMatchObject([{ ...lasts(0, 21_700), acrossGap: true, speed: { least: 50, most: 99 }, missing: ['route'] }]) // prettier-ignore
+    expect(settledOf(found)).toMatchObject([
+      { ...lasts(0, 21_700), acrossGap: true, speed: { least: 50, most: 99 }, missing: ['route'] },
+    ])
     // It is no longer corrected.
     const count = found.length
     await say([30_000, { Gear: 'P' }], [33_000, { Gear: 'P' }], [35_000, { Gear: 'P' }])
@@ -372,7 +625,13 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     await say([0, { Gear: 'D' }], [60, { Odometer: 1003 }], [600, { Gear: 'P' }], ...values)
     await until(4_000)
     expect(settledOf(found)).toMatchObject([
-      { ...lasts(0, 600), acrossGap: true, odometer: { from: 1003, to: 1013, unseen: 3 }, energy: { from: null, to: 46.5 }, missing: ['odometer', 'energy'] }, // prettier-ignore
+      {
+        ...lasts(0, 600),
+        acrossGap: true,
+        odometer: { from: 1003, to: 1013, unseen: 3 },
+        energy: { from: null, to: 46.5 },
+        missing: ['odometer', 'energy'],
+      },
     ])
   })
 
@@ -380,7 +639,11 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     const { say, gap, until, told: found } = await scene(charging)
     await say(...charge([-500, { ACChargingEnergyIn: 13.5 }]))
     await gap(-100)
-    await say([0, { DetailedChargeState: 'Charging' }], [60, { ACChargingEnergyIn: 14 }], [600, { DetailedChargeState: 'Complete' }]) // prettier-ignore
+    await say(
+      [0, { DetailedChargeState: 'Charging' }],
+      [60, { ACChargingEnergyIn: 14 }],
+      [600, { DetailedChargeState: 'Complete' }],
+    )
     await say([620, { ACChargingEnergyIn: 22.6 }])
     await until(4_000)
     expect(settledOf(found)).toMatchObject([{ ...lasts(0, 600), acrossGap: true, kwh: 8.6, missing: ['kwh'] }])
@@ -509,7 +772,8 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
 
   test('a vehicle’s clock that is slow: all times are its own, and nothing is decided early', async () => {
     const { say, until, told: found } = await sceneOf(trip)
-    const said: readonly Said[] = [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [460, { Gear: 'D' }], [600, { Gear: 'P' }], ...values] // prettier-ignore
+    // prettier-ignore
+    const said: readonly Said[] = [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [460, { Gear: 'D' }], [600, { Gear: 'P' }], ...values]
     await say(...said.map(([second, data]): Said => [second, data, 600]))
     await until(600 + 779)
     expect(found).toEqual([])
@@ -518,11 +782,13 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
   })
 
   test('a vehicle’s clock that is fast: no time is later than the receipt', async () => {
-    const said: readonly Said[] = [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [460, { Gear: 'D' }], [600, { Gear: 'P' }], ...values] // prettier-ignore
+    // prettier-ignore
+    const said: readonly Said[] = [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [460, { Gear: 'D' }], [600, { Gear: 'P' }], ...values]
     const found = await told(said.map(([second, data]): Said => [second + 600, data, -600]))
     expect(found).toMatchObject([{ ...lasts(0, 600), ...whole, odometer: { toAt: at(630) }, pausedMs: 160_000 }])
     // One that comes late keeps its time.
-    const late: readonly Said[] = [...parked, [200, { Gear: 'D' }, -200], [210, { Odometer: 1002 }, -200], [-100, { Odometer: 1001 }, 120], [600, { Gear: 'P' }], ...values] // prettier-ignore
+    // prettier-ignore
+    const late: readonly Said[] = [...parked, [200, { Gear: 'D' }, -200], [210, { Odometer: 1002 }, -200], [-100, { Odometer: 1001 }, 120], [600, { Gear: 'P' }], ...values]
     expect(await told(late)).toMatchObject([{ ...lasts(0, 600), odometer: { from: 1001, fromAt: at(-100), to: 1013 } }])
   })
 
@@ -533,9 +799,23 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     const overtaken = await told([...parked, fast(-10, { Gear: 'P' }, 15), fast(0, { Gear: 'D' }), ...rest])
     expect(overtaken.at(-1)).toMatchObject({ ...lasts(0.2, 600), ...whole })
     // So does the clock that is right again by then.
-    const corrected = await told([...parked, fast(-20, { Gear: 'P' }), [0, { Gear: 'D' }], fast(-30, { Gear: 'P' }, 100), [50, { Gear: 'D' }], ...rest]) // prettier-ignore
+    const corrected = await told([
+      ...parked,
+      fast(-20, { Gear: 'P' }),
+      [0, { Gear: 'D' }],
+      fast(-30, { Gear: 'P' }, 100),
+      [50, { Gear: 'D' }],
+      ...rest,
+    ])
     expect(corrected.at(-1)).toMatchObject({ ...lasts(0, 600), ...whole })
-    const twice = await told([...parked, fast(0, { Gear: 'D' }), fast(40, { Gear: 'P' }), fast(0, { Gear: 'D' }, 60), [70, { Odometer: 1001 }], [80, { EnergyRemaining: 49 }]]) // prettier-ignore
+    const twice = await told([
+      ...parked,
+      fast(0, { Gear: 'D' }),
+      fast(40, { Gear: 'P' }),
+      fast(0, { Gear: 'D' }, 60),
+      [70, { Odometer: 1001 }],
+      [80, { EnergyRemaining: 49 }],
+    ])
     expect(twice).toMatchObject([{ ...lasts(0.2, 40.2), cut: false }])
   })
 
@@ -550,34 +830,68 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
   })
 
   test('`until` ends it, and `splits` keeps an interruption from joining', async () => {
-    const plugged = { during: is('DetailedChargeState', 'Charging'), until: is('DetailedChargeState', 'Disconnected'), joins: { seconds: 1 }, measures: kwh } as const // prettier-ignore
-    const said = charge([0, { DetailedChargeState: 'Charging' }], [600, { DetailedChargeState: 'Complete' }], [5_000, { DetailedChargeState: 'Charging' }], [5_600, { DetailedChargeState: 'Disconnected' }]) // prettier-ignore
+    const plugged = {
+      during: is('DetailedChargeState', 'Charging'),
+      until: is('DetailedChargeState', 'Disconnected'),
+      joins: { seconds: 1 },
+      measures: kwh,
+    } as const
+    const said = charge(
+      [0, { DetailedChargeState: 'Charging' }],
+      [600, { DetailedChargeState: 'Complete' }],
+      [5_000, { DetailedChargeState: 'Charging' }],
+      [5_600, { DetailedChargeState: 'Disconnected' }],
+    )
     expect(await toldOf(said, { ...plugged, silence: { days: 1 } })).toMatchObject([lasts(0, 5_600)])
-    const unplugged: readonly Said[] = charge([0, { DetailedChargeState: 'Charging' }], [600, { DetailedChargeState: 'Disconnected' }], [700, { DetailedChargeState: 'Charging' }], [900, { DetailedChargeState: 'Complete' }]) // prettier-ignore
+    const unplugged: readonly Said[] = charge(
+      [0, { DetailedChargeState: 'Charging' }],
+      [600, { DetailedChargeState: 'Disconnected' }],
+      [700, { DetailedChargeState: 'Charging' }],
+      [900, { DetailedChargeState: 'Complete' }],
+    )
     expect(await toldOf(unplugged, { ...charging, joins: { minutes: 15 } })).toMatchObject([lasts(0, 900)])
-    expect(await toldOf(unplugged, { ...charging, joins: { minutes: 15 }, splits: is('DetailedChargeState', 'Disconnected') })).toMatchObject([lasts(0, 600), lasts(700, 900)]) // prettier-ignore
+    expect(
+      await toldOf(unplugged, {
+        ...charging,
+        joins: { minutes: 15 },
+        splits: is('DetailedChargeState', 'Disconnected'),
+      }),
+    ).toMatchObject([lasts(0, 600), lasts(700, 900)])
   })
 
   test('a condition over two fields starts when the last of them is known', async () => {
     const depot = circle({ latitude: 52, longitude: 4, radiusMeters: 200 })
     const stay = episode('stay', { during: all(is('Gear', 'P'), inside(depot)), silence: { hours: 1 }, measures: {} })
     const { say, until, told: found } = await sceneOf(stay)
-    await say([0, { Gear: 'P' }], [100, place(0)], [200, { Gear: 'D' }], [300, place(5_000)], [400, place(0)], [500, { Gear: 'P' }]) // prettier-ignore
+    await say(
+      [0, { Gear: 'P' }],
+      [100, place(0)],
+      [200, { Gear: 'D' }],
+      [300, place(5_000)],
+      [400, place(0)],
+      [500, { Gear: 'P' }],
+    )
     await until(10_000)
     // After the silence, one of the two is reported again.
     await say([20_000, { Gear: 'P' }], [20_100, { Gear: 'D' }])
     await until(30_000)
-    expect(found).toMatchObject([lasts(100, 200), { ...lasts(500, 500), cut: true }, { ...lasts(20_000, 20_100), cut: false }]) // prettier-ignore
+    expect(found).toMatchObject([
+      lasts(100, 200),
+      { ...lasts(500, 500), cut: true },
+      { ...lasts(20_000, 20_100), cut: false },
+    ])
   })
 
   test('an episode of the past is the same in a list of events, in any order', async () => {
-    const said: readonly Said[] = [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [360, { Gear: 'D' }], [600, { Gear: 'P' }], ...values, [2_000, { Gear: 'D' }], [2_500, { Gear: 'P' }]] // prettier-ignore
+    // prettier-ignore
+    const said: readonly Said[] = [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [360, { Gear: 'D' }], [600, { Gear: 'P' }], ...values, [2_000, { Gear: 'D' }], [2_500, { Gear: 'P' }]]
     const found = await told(said)
     expect(trip.in(eventsOf(said).toReversed())).toEqual(found)
   })
 
   test('in a list of events, one that lasts is not over, so it is not there', async () => {
-    const said: readonly Said[] = [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [900, { Gear: 'D' }], [950, { Odometer: 1013 }]] // prettier-ignore
+    // prettier-ignore
+    const said: readonly Said[] = [...parked, [0, { Gear: 'D' }], [300, { Gear: 'P' }], [900, { Gear: 'D' }], [950, { Odometer: 1013 }]]
     const { silence: _, ...goesOn } = options
     expect(episode('trip', goesOn).in(eventsOf(said))).toMatchObject([lasts(0, 300)])
     expect(trip.in(eventsOf(said))).toMatchObject([lasts(0, 300), { ...lasts(900, 950), cut: true }])
@@ -667,7 +981,11 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     await before.until(-1_000)
     expect(before.told).toHaveLength(1)
     await before.say([0, { Gear: 'D' }], [100, { VehicleSpeed: 90 }])
-    const changed = episode('trip', { ...options, joins: { minutes: 5 }, measures: { energy: span('EnergyRemaining'), speed: range('VehicleSpeed'), odometer: span('Odometer') } }) // prettier-ignore
+    const changed = episode('trip', {
+      ...options,
+      joins: { minutes: 5 },
+      measures: { energy: span('EnergyRemaining'), speed: range('VehicleSpeed'), odometer: span('Odometer') },
+    })
     const next = await after(place_, before, changed)
     await next.say(
       [300, { Gear: 'P' }],
@@ -678,7 +996,15 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     )
     await next.until(8_000)
     // What was told stays as it was told.
-    expect(settledOf(next.told)).toMatchObject([{ ...lasts(0, 600), pausedMs: 200_000, odometer: { from: 1000, to: 1013 }, speed: { most: 30 }, missing: ['speed'] }]) // prettier-ignore
+    expect(settledOf(next.told)).toMatchObject([
+      {
+        ...lasts(0, 600),
+        pausedMs: 200_000,
+        odometer: { from: 1000, to: 1013 },
+        speed: { most: 30 },
+        missing: ['speed'],
+      },
+    ])
     await next.stop()
   })
 
@@ -689,7 +1015,9 @@ function rows(open: () => Place | Promise<Place>, survives: boolean, knowsTimesO
     const next = await after(place_, before, episode('drive', options))
     await next.say([300, { Gear: 'D' }], [600, { Gear: 'P' }], ...values)
     await next.until(8_000)
-    expect(settledOf(next.told)).toMatchObject([{ acrossGap: true, id: expect.stringContaining(':drive:'), endedAt: at(600) }]) // prettier-ignore
+    expect(settledOf(next.told)).toMatchObject([
+      { acrossGap: true, id: expect.stringContaining(':drive:'), endedAt: at(600) },
+    ])
     await next.stop()
   })
 

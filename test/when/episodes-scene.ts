@@ -1,4 +1,13 @@
-import { createReceiver, type EventOf, type FieldValues, type HandlerFilter, memoryInbox, type Receiver, type Vehicles, vehicles } from 'fleethook' // prettier-ignore
+import {
+  createReceiver,
+  type EventOf,
+  type FieldValues,
+  type HandlerFilter,
+  memoryInbox,
+  type Receiver,
+  type Vehicles,
+  vehicles,
+} from 'fleethook'
 import { createClient } from 'fleethook/client'
 import type { InboxFactory } from 'fleethook/extend'
 import { message } from 'fleethook/testing'

@@ -29,7 +29,10 @@ episodeRows(
 
 test('a span has the type of its field, also of your own', () => {
   const { span: own } = rulesFor({ Mood: { enum: ['Calm', 'Angry'] } } as const)
-  const mixed = episode('mixed', { during: options.during, measures: { mood: own('Mood'), odometer: span('Odometer'), place: span('Location'), kwh: growth('Odometer') } }) // prettier-ignore
+  const mixed = episode('mixed', {
+    during: options.during,
+    measures: { mood: own('Mood'), odometer: span('Odometer'), place: span('Location'), kwh: growth('Odometer') },
+  })
   type Found = NonNullable<ReturnType<typeof mixed.open>>
   expectTypeOf<Found['mood']['from']>().toEqualTypeOf<'Calm' | 'Angry' | null>()
   expectTypeOf<Found['odometer']['to']>().toEqualTypeOf<number | null>()
@@ -83,10 +86,32 @@ test('`messages.events` are those of the wire, of one vehicle, in the order of a
 })
 
 test('in a list of events, a gap counts from its end, however late its event came', () => {
-  const event = (second: number, data: FieldValues): FleetEvent[] =>
-    [...normalize([encode(message.data(data, { vin, createdAt: at(second).toISOString() }), 'service')], { receivedAt: at(second) })] // prettier-ignore
-  const said = [...parked.map(([second, data]) => event(second, 'state' in data ? {} : data)), event(0, { Gear: 'D' }), event(600, { Gear: 'P' }), event(630, { Odometer: 1013, EnergyRemaining: 46.5 }), event(850, { Gear: 'P' })].flat() // prettier-ignore
-  const gapTo = (second: number): FleetEvent => ({ topic: 'gap', from: at(second), to: at(second), reason: 'stream_interrupted', missed: 1, createdAt: at(2_000).toISOString(), at: at(2_000), receivedAt: at(2_000), id: 'gap', format: null, raw: null, meta: {} }) // prettier-ignore
+  const event = (second: number, data: FieldValues): FleetEvent[] => [
+    ...normalize([encode(message.data(data, { vin, createdAt: at(second).toISOString() }), 'service')], {
+      receivedAt: at(second),
+    }),
+  ]
+  const said = [
+    ...parked.map(([second, data]) => event(second, 'state' in data ? {} : data)),
+    event(0, { Gear: 'D' }),
+    event(600, { Gear: 'P' }),
+    event(630, { Odometer: 1013, EnergyRemaining: 46.5 }),
+    event(850, { Gear: 'P' }),
+  ].flat()
+  const gapTo = (second: number): FleetEvent => ({
+    topic: 'gap',
+    from: at(second),
+    to: at(second),
+    reason: 'stream_interrupted',
+    missed: 1,
+    createdAt: at(2_000).toISOString(),
+    at: at(2_000),
+    receivedAt: at(2_000),
+    id: 'gap',
+    format: null,
+    raw: null,
+    meta: {},
+  })
   expect(trip.in([...said, gapTo(-700)])).toMatchObject([{ acrossGap: false, odometer: { from: 1000, to: 1013 } }])
   expect(trip.in([...said, gapTo(300)])).toMatchObject([{ acrossGap: true, odometer: { from: 1000, to: 1013 } }])
   expect(trip.in([...said, gapTo(900)])).toMatchObject([{ acrossGap: false, odometer: { from: 1000, to: 1013 } }])
@@ -95,7 +120,18 @@ test('in a list of events, a gap counts from its end, however late its event cam
 test('messages of years ago are read as history, and a clock that was never set is not', () => {
   const years = 5 * 365 * 86_400
   const drive = (ago: number): FleetEvent[] =>
-    ([[-600, { Gear: 'P', Odometer: 1000, EnergyRemaining: 50 }], [0, { Gear: 'D' }], [600, { Gear: 'P' }], [610, { Odometer: 1013, EnergyRemaining: 46.5 }]] as const).flatMap(([second, data]) => [...normalize([encode(message.data(data, { vin, createdAt: at(second - ago).toISOString() }), 'service')], { receivedAt: at(second / 100) })]) // prettier-ignore
+    (
+      [
+        [-600, { Gear: 'P', Odometer: 1000, EnergyRemaining: 50 }],
+        [0, { Gear: 'D' }],
+        [600, { Gear: 'P' }],
+        [610, { Odometer: 1013, EnergyRemaining: 46.5 }],
+      ] as const
+    ).flatMap(([second, data]) => [
+      ...normalize([encode(message.data(data, { vin, createdAt: at(second - ago).toISOString() }), 'service')], {
+        receivedAt: at(second / 100),
+      }),
+    ])
   expect(trip.in(drive(years))).toMatchObject([{ startedAt: at(-years), durationMs: 600_000, missing: [] }])
   expect(trip.in(drive(1_024 * 7 * 86_400))).toMatchObject([{ startedAt: at(0), odometer: { from: 1000, to: 1013 } }])
 })
@@ -105,13 +141,22 @@ test('a vehicle has at most 16 kB of state with a trip, its path and a charge, a
     ...options,
     measures: { ...measures, speed: range('VehicleSpeed'), route: path() },
   })
-  const charging = episode('charge', { during: is('DetailedChargeState', 'Charging'), joins: { minutes: 15 }, silence: { hours: 6 }, measures: { kwh: growth('ACChargingEnergyIn', { startsAt: 0 }) } }) // prettier-ignore
+  const charging = episode('charge', {
+    during: is('DetailedChargeState', 'Charging'),
+    joins: { minutes: 15 },
+    silence: { hours: 6 },
+    measures: { kwh: growth('ACChargingEnergyIn', { startsAt: 0 }) },
+  })
   const { say, receiver } = episodeScene(driving)
   receiver.when(charging, () => undefined)
   let most = 0
-  await say([-600, { Gear: 'P', Odometer: 1000, EnergyRemaining: 50, DetailedChargeState: 'Disconnected' }], [0, { Gear: 'D' }]) // prettier-ignore
+  await say(
+    [-600, { Gear: 'P', Odometer: 1000, EnergyRemaining: 50, DetailedChargeState: 'Disconnected' }],
+    [0, { Gear: 'D' }],
+  )
   for (let second = 7; second < 4 * 3_600; second += 7) {
-    const data = [{ Odometer: 1000 + second / 60 }, { EnergyRemaining: 50 - second / 500 }, { VehicleSpeed: second % 90 }, { Location: { latitude: 52 + second / 3_000, longitude: 4 + second / 7_000 } }][(second / 7) % 4] // prettier-ignore
+    // prettier-ignore
+    const data = [{ Odometer: 1000 + second / 60 }, { EnergyRemaining: 50 - second / 500 }, { VehicleSpeed: second % 90 }, { Location: { latitude: 52 + second / 3_000, longitude: 4 + second / 7_000 } }][(second / 7) % 4]
     await say([second, data ?? {}])
     const view = await receiver.vehicles.get(vin)
     if (view instanceof Snapshot) {

@@ -116,11 +116,17 @@ export function expected(all_: Fleet): readonly string[] {
   const found: string[] = []
   for (const vin of new Set(all_.sent.map((one) => one.vin))) {
     const own = all_.sent.filter((one) => one.vin === vin)
-    const lasted = (name: string, seconds: number, isSo: (gear: string | undefined, level: number | undefined) => boolean, isTold = (_: number): boolean => true): void => {
+    const lasted = (
+      name: string,
+      seconds: number,
+      isSo: (gear: string | undefined, level: number | undefined) => boolean,
+      isTold = (_: number): boolean => true,
+    ): void => {
       let since: number | undefined
       let [gear, charge]: [string | undefined, number | undefined] = [undefined, undefined]
       const over = (at: number): void => {
-        if (since !== undefined && at >= since + seconds && isTold(since + seconds)) found.push(`${vin} ${name} ${since}`)
+        if (since !== undefined && at >= since + seconds && isTold(since + seconds))
+          found.push(`${vin} ${name} ${since}`)
         since = undefined
       }
       for (const one of own) {
@@ -130,7 +136,7 @@ export function expected(all_: Fleet): readonly string[] {
         else since ??= one.at
       }
       over(all_.end)
-    } // prettier-ignore
+    }
     lasted('parked', after.parked, (gear) => gear === 'P')
     lasted('parkedLow', after.parkedLow, (gear, charge) => gear === 'P' && charge !== undefined && charge < 20)
     lasted(
@@ -139,7 +145,10 @@ export function expected(all_: Fleet): readonly string[] {
       (gear) => gear === 'P',
       (due) => (levelAt(own, vin, due)?.level ?? 100) < 50,
     )
-    for (const [name, seconds, counts] of [['lost', after.lost, () => true], ['noGear', after.noGear, ({ gear }: Sent) => gear !== undefined]] as const) {
+    for (const [name, seconds, counts] of [
+      ['lost', after.lost, () => true],
+      ['noGear', after.noGear, ({ gear }: Sent) => gear !== undefined],
+    ] as const) {
       const times = own.filter(counts).map((one) => arrival(one, all_))
       for (const [index, at] of times.entries()) {
         const next = times[index + 1]
@@ -147,7 +156,7 @@ export function expected(all_: Fleet): readonly string[] {
         found.push(`${vin} ${name} ${at}`)
         if (name === 'lost' && next !== undefined) found.push(`${vin} heard ${at} ${Math.round((next - at) * 1_000)}`)
       }
-    } // prettier-ignore
+    }
   }
   return found.toSorted()
 }
@@ -180,7 +189,8 @@ export async function told(fleet: Fleet, place: Place): Promise<readonly string[
       if (known !== undefined && known !== what) wrong.push(`${what} has the id of ${known}`)
       log.set(id, what)
       if (seconds(clock.now()) < due) wrong.push(`${what} early`)
-      if (known === undefined && !isByArrival && (newest.get(vin) ?? 0) > due) wrong.push(`${what} after a message of ${newest.get(vin)}`)
+      if (known === undefined && !isByArrival && (newest.get(vin) ?? 0) > due)
+        wrong.push(`${what} after a message of ${newest.get(vin)}`)
     }
     const receiver = createReceiver({
       secret: false,
@@ -197,17 +207,33 @@ export async function told(fleet: Fleet, place: Place): Promise<readonly string[
         newest.set(vin, Math.max(newest.get(vin) ?? 0, seconds(at)))
       })
       .on('gap', () => void (life.knowsGap = true))
-      .when(parked, ({ id, vin, change }) => tell(id, vin, `${vin} parked ${seconds(change.since)}`, seconds(change.dueAt)))
-      .when(parkedLow, ({ id, vin, change }) => tell(id, vin, `${vin} parkedLow ${seconds(change.since)}`, seconds(change.dueAt)))
-      .when(parksHalf, ({ id, vin, change }) => mayBeTold(fleet, vin, seconds(change.dueAt)) || tell(id, vin, `${vin} parksHalf ${seconds(change.since)}`, seconds(change.dueAt)))
-      .when(lost, ({ id, vin, change }) => tell(id, vin, `${vin} lost ${seconds(change.lastAt)}`, seconds(change.dueAt), true))
-      .when(noGear, ({ id, vin, change }) => tell(id, vin, `${vin} noGear ${seconds(change.lastAt)}`, seconds(change.dueAt), true))
-      .when(heardAgain(lost), ({ id, vin, change }) => tell(id, vin, `${vin} heard ${seconds(change.lastAt)} ${Math.round(change.silentMs)}`, 0, true))
+      .when(parked, ({ id, vin, change }) =>
+        tell(id, vin, `${vin} parked ${seconds(change.since)}`, seconds(change.dueAt)),
+      )
+      .when(parkedLow, ({ id, vin, change }) =>
+        tell(id, vin, `${vin} parkedLow ${seconds(change.since)}`, seconds(change.dueAt)),
+      )
+      .when(
+        parksHalf,
+        ({ id, vin, change }) =>
+          mayBeTold(fleet, vin, seconds(change.dueAt)) ||
+          tell(id, vin, `${vin} parksHalf ${seconds(change.since)}`, seconds(change.dueAt)),
+      )
+      .when(lost, ({ id, vin, change }) =>
+        tell(id, vin, `${vin} lost ${seconds(change.lastAt)}`, seconds(change.dueAt), true),
+      )
+      .when(noGear, ({ id, vin, change }) =>
+        tell(id, vin, `${vin} noGear ${seconds(change.lastAt)}`, seconds(change.dueAt), true),
+      )
+      .when(heardAgain(lost), ({ id, vin, change }) =>
+        tell(id, vin, `${vin} heard ${seconds(change.lastAt)} ${Math.round(change.silentMs)}`, 0, true),
+      )
     const life: Life = { receiver, hang: undefined, knowsGap: false, isOver: false }
     lives.push(life)
     await receiver.open()
-    if (place.beginsLate && lives.length > 1) await expect.poll(() => life.knowsGap, { interval: 1, timeout: 60_000 }).toBe(true)
-  } // prettier-ignore
+    if (place.beginsLate && lives.length > 1)
+      await expect.poll(() => life.knowsGap, { interval: 1, timeout: 60_000 }).toBe(true)
+  }
   const alive = (): Life => lives.at(-1) ?? expect.fail('No life began.')
   const quiet = async (): Promise<void> => {
     const { receiver } = alive()

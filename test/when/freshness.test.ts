@@ -21,8 +21,10 @@ function scene(edges: Readonly<Record<string, Edge>>, inbox = memoryInbox(), clo
   for (const [name, edge] of Object.entries(edges))
     receiver.when(edge, ({ change }) => {
       const { since, unheardMs } = change as Partial<Lasted>
-      told.push(`${name} ${second(change.at)}${since ? ` since ${second(since)} unheard ${Number(unheardMs) / 1_000}` : ''}`)
-    }) // prettier-ignore
+      told.push(
+        `${name} ${second(change.at)}${since ? ` since ${second(since)} unheard ${Number(unheardMs) / 1_000}` : ''}`,
+      )
+    })
   const car = vehicle(receiver, vin, { clock })
   const until = async (to: number): Promise<void> => {
     while (second(new Date(clock.now())) < to) await clock.advance(1_000)
@@ -41,7 +43,10 @@ function scene(edges: Readonly<Record<string, Edge>>, inbox = memoryInbox(), clo
 
 describe('a value with `freshFor` that is not reported again is not known:', () => {
   test('ten seconds fast and then a tunnel are not thirty', async () => {
-    const { at, drives, told, until } = scene({ speeding, any: starts(above('VehicleSpeed', 130)).after({ seconds: 30 }) })
+    const { at, drives, told, until } = scene({
+      speeding,
+      any: starts(above('VehicleSpeed', 130)).after({ seconds: 30 }),
+    })
     await at(0, { VehicleSpeed: 100 })
     await drives(1, 11, 140)
     await until(60)
@@ -49,7 +54,7 @@ describe('a value with `freshFor` that is not reported again is not known:', () 
     await at(61, { VehicleSpeed: 90 })
     await until(200)
     expect(told).toHaveLength(1)
-  }) // prettier-ignore
+  })
 
   test('when it is reported again, the time begins anew', async () => {
     const { at, drives, told, until } = scene({ speeding })
@@ -162,15 +167,31 @@ describe('`at` of `starts` is when it became true, whichever value comes last:',
   const both = all(is('Locked', false), is('Gear', 'P'))
 
   test.each([
-    ['in order', [[10, { Gear: 'P' }], [20, { Locked: false }]]],
-    ['the older value comes last', [[20, { Locked: false }], [10, { Gear: 'P' }]]],
+    [
+      'in order',
+      [
+        [10, { Gear: 'P' }],
+        [20, { Locked: false }],
+      ],
+    ],
+    [
+      'the older value comes last',
+      [
+        [20, { Locked: false }],
+        [10, { Gear: 'P' }],
+      ],
+    ],
   ] as const)('%s', async (_, messages) => {
-    const { at, told, until } = scene({ all: starts(both), after: starts(both).after({ seconds: 60 }), ends: ends(not(both)) })
+    const { at, told, until } = scene({
+      all: starts(both),
+      after: starts(both).after({ seconds: 60 }),
+      ends: ends(not(both)),
+    })
     await at(0, { Gear: 'D', Locked: true })
     for (const [sent, data] of messages) await at(sent, data, 25)
     await until(100)
     expect(told.map((one) => one.split(' ').slice(0, 4).join(' '))).toEqual(['all 20', 'ends 20', 'after 80 since 20'])
-  }) // prettier-ignore
+  })
 
   test('of `any`, when the first of two became true', async () => {
     const { at, told } = scene({

@@ -41,7 +41,14 @@ const tripRow = (one: TripRow): Row => {
   const { odometer, energy: used, route, missing } = one
   const miles = odometer.from === null || odometer.to === null ? null : round(odometer.to - odometer.from)
   const kwh = used.from === null || used.to === null ? null : round(used.from - used.to)
-  return { miles, kwh, unseen: odometer.unseen, meters: route.meters === null ? null : Math.round(route.meters / 10) * 10, missing, isNamed: isDoubtful(one, 'odometer') } // prettier-ignore
+  return {
+    miles,
+    kwh,
+    unseen: odometer.unseen,
+    meters: route.meters === null ? null : Math.round(route.meters / 10) * 10,
+    missing,
+    isNamed: isDoubtful(one, 'odometer'),
+  }
 }
 const chargeRow = (one: ChargeRow): Row => {
   const { kwh, unseen } = one.energy
@@ -86,7 +93,11 @@ test.each([...trips, ...charges])('$kind: $name', async (history) => {
       expect(sum).toBeLessThan(history.sum)
       expect(rows.some(({ isNamed }) => isNamed)).toBe(true)
     }
-    expect(rows.every(({ miles, kwh, unseen }) => (miles ?? 0) >= 0 && (history.kind === 'trip' || (kwh ?? 0) >= 0) && unseen >= 0)).toBe(true) // prettier-ignore
+    expect(
+      rows.every(
+        ({ miles, kwh, unseen }) => (miles ?? 0) >= 0 && (history.kind === 'trip' || (kwh ?? 0) >= 0) && unseen >= 0,
+      ),
+    ).toBe(true)
     if (history.rows) expect(rows).toMatchObject(history.rows)
   }
 })

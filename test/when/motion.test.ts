@@ -75,11 +75,15 @@ describe('drives', () => {
   })
 
   test('is neither while nothing was reported', async () => {
-    const { at, told } = scene({ starts: starts(drives()), stands: starts(not(drives())), first: starts(drives(), { first: true }) })
+    const { at, told } = scene({
+      starts: starts(drives()),
+      stands: starts(not(drives())),
+      first: starts(drives(), { first: true }),
+    })
     await at(0, { Locked: true })
     await at(1, { Gear: 'D' })
     expect(told).toEqual(['first 1'])
-  }) // prettier-ignore
+  })
 })
 
 describe('moves', () => {
@@ -114,7 +118,11 @@ describe('moves', () => {
   })
 
   test('while nobody knows whether it came or stood, it is neither', async () => {
-    const { place, told } = scene({ ...edges, first: starts(moving, { first: true }), rests: starts(not(moving), { first: true }) })
+    const { place, told } = scene({
+      ...edges,
+      first: starts(moving, { first: true }),
+      rests: starts(not(moving), { first: true }),
+    })
     await place(0, 0)
     await place(3, 20)
     expect(told).toEqual([])
@@ -122,7 +130,7 @@ describe('moves', () => {
     expect(told).toEqual(['rests 5'])
     await place(8, 900)
     expect(told.slice(1)).toEqual(['starts 8', 'first 8'])
-  }) // prettier-ignore
+  })
 
   test('with other conditions, and with a time', async () => {
     const { at, place, told, until } = scene({
@@ -159,10 +167,16 @@ describe('moves', () => {
   test('an upload hours later is as good', async () => {
     const { place, told, until } = scene(edges)
     await place(0, 0)
-    for (const [now, meters] of [[10, 500], [12, 1_500], [40, 1_510], [50, 3_000]] as const) await place(now, meters, 240)
+    for (const [now, meters] of [
+      [10, 500],
+      [12, 1_500],
+      [40, 1_510],
+      [50, 3_000],
+    ] as const)
+      await place(now, meters, 240)
     await until(250)
     expect(told).toEqual(['starts 10', 'ends 17', 'starts 50', 'ends 55'])
-  }) // prettier-ignore
+  })
 
   test('is remembered over a restart with a file, and ends when its time is over', async () => {
     const path = files.path()
@@ -217,7 +231,13 @@ describe('an episode', () => {
     const { place, receiver, told, until } = scene({})
     const events: FleetEvent[] = []
     receiver.on('data', (event) => void events.push(event))
-    receiver.when(trip, ({ change: { startedAt, endedAt, pausedMs, cut, route } }) => void told.push(`${minute(startedAt)} to ${minute(endedAt)} less ${pausedMs / 60_000}${cut ? ' cut' : ''}: ${Math.round(route.meters ?? 0)}`))
+    receiver.when(
+      trip,
+      ({ change: { startedAt, endedAt, pausedMs, cut, route } }) =>
+        void told.push(
+          `${minute(startedAt)} to ${minute(endedAt)} less ${pausedMs / 60_000}${cut ? ' cut' : ''}: ${Math.round(route.meters ?? 0)}`,
+        ),
+    )
     await place(0, 0)
     await place(20, 10)
     for (let now = 30; now < 40; now += 2) await place(now, now * 1_000)
@@ -227,15 +247,20 @@ describe('an episode', () => {
     expect(told).toEqual([])
     await until(200)
     expect(told).toEqual(['30 to 61 less 7: 26000'])
-    const found = trip.in(events).map(({ startedAt, endedAt, pausedMs }) => [minute(startedAt), minute(endedAt), pausedMs / 60_000])
+    const found = trip
+      .in(events)
+      .map(({ startedAt, endedAt, pausedMs }) => [minute(startedAt), minute(endedAt), pausedMs / 60_000])
     expect(found).toEqual([[30, 61, 7]])
     const shuffled = events.toReversed().map((event) => Object.assign({}, event))
     expect(trip.in(shuffled).map(({ startedAt, endedAt }) => [minute(startedAt), minute(endedAt)])).toEqual([[30, 61]])
-  }) // prettier-ignore
+  })
 
   test('during `drives` with gears, and with speeds alone', async () => {
     const trip = episode('trip', { during: drives(), measures: {} })
-    for (const [on, off] of [[{ Gear: 'D' }, { Gear: 'SNA' }], [{ VehicleSpeed: 30 }, { VehicleSpeed: 0 }]] as const) {
+    for (const [on, off] of [
+      [{ Gear: 'D' }, { Gear: 'SNA' }],
+      [{ VehicleSpeed: 30 }, { VehicleSpeed: 0 }],
+    ] as const) {
       const { at, told, until } = scene({ trip })
       await at(0, off)
       await at(10, on)
@@ -243,5 +268,5 @@ describe('an episode', () => {
       await until(600)
       expect(told).toEqual(['trip 20'])
     }
-  }) // prettier-ignore
+  })
 })

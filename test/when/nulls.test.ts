@@ -55,9 +55,27 @@ describe('null keeps the last value, so a rule with a time goes on:', () => {
     ['becomes', becomes('Locked', false), { Locked: true }, { Locked: false }, { Locked: null }],
     ['starts', starts(is('Locked', false)), { Locked: true }, { Locked: false }, { Locked: null }],
     ['ends', ends(is('Locked', true)), { Locked: true }, { Locked: false }, { Locked: null }],
-    ['starts(all)', starts(all(is('Gear', 'P'), below('BatteryLevel', 20))), { Gear: 'D', BatteryLevel: 10 }, { Gear: 'P' }, { Gear: null, BatteryLevel: null }],
-    ['plugged in and not charging', starts(pluggedIn, { first: true }), {}, { DetailedChargeState: 'Stopped' }, { DetailedChargeState: null }],
-    ['in an area', starts(all(pluggedIn, is('Location', inTheDepot))), { DetailedChargeState: 'Stopped', Location: away }, { Location: inTheDepot }, { Location: null }],
+    [
+      'starts(all)',
+      starts(all(is('Gear', 'P'), below('BatteryLevel', 20))),
+      { Gear: 'D', BatteryLevel: 10 },
+      { Gear: 'P' },
+      { Gear: null, BatteryLevel: null },
+    ],
+    [
+      'plugged in and not charging',
+      starts(pluggedIn, { first: true }),
+      {},
+      { DetailedChargeState: 'Stopped' },
+      { DetailedChargeState: null },
+    ],
+    [
+      'in an area',
+      starts(all(pluggedIn, is('Location', inTheDepot))),
+      { DetailedChargeState: 'Stopped', Location: away },
+      { Location: inTheDepot },
+      { Location: null },
+    ],
   ])('%s', async (_, edge, before, begins, nothing) => {
     const after = Reflect.get(edge, 'after')({ minutes: 5 })
     for (const isTwice of [false, true]) {
@@ -70,7 +88,7 @@ describe('null keeps the last value, so a rule with a time goes on:', () => {
       await clock.advance(3_600_000)
       expect(told).toEqual(['after 5'])
     }
-  }) // prettier-ignore
+  })
 
   test('also over a restart with a file, and null begins nothing', async () => {
     const path = files.path()
@@ -202,5 +220,5 @@ describe('a null says no more than a message about something else:', () => {
       { numRuns: inForm({ short: 10, full: 100, long: 3_000 }) },
     )
     expect(happened.size).toBeGreaterThan(10)
-  }, 600_000) // prettier-ignore
+  }, 600_000)
 })

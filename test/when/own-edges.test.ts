@@ -22,7 +22,14 @@ const own = (result: unknown, others: object = {}): Edge => ({
 })
 
 const receiverOf = (inbox = memoryInbox(), clock = fakeClock()) =>
-  createReceiver({ secret: false, log: silentLog, clock: unwatched(clock), retry: { attempts: 1 }, inbox, parts: [vehicles({ fields: ['Gear'] })] }) // prettier-ignore
+  createReceiver({
+    secret: false,
+    log: silentLog,
+    clock: unwatched(clock),
+    retry: { attempts: 1 },
+    inbox,
+    parts: [vehicles({ fields: ['Gear'] })],
+  })
 
 describe('what an edge of your own returns is refused as the error of that edge, and the others go on', () => {
   const happened = { at: new Date(0), acrossGap: false }
@@ -95,10 +102,13 @@ test('a file with a timer that no date can have does not stop a start, and the o
   db.prepare(`UPDATE vehicles SET text = ?, crc = ? WHERE vin <> ''`).run(changed, crc32(changed))
   db.close()
   const told: string[] = []
-  const second = receiverOf(sqliteInbox({ path: join(copy, 'inbox.db') }), clock).when(silence, ({ vin: of }) => void told.push(of))
+  const second = receiverOf(sqliteInbox({ path: join(copy, 'inbox.db') }), clock).when(
+    silence,
+    ({ vin: of }) => void told.push(of),
+  )
   await second.open()
   await clock.advance(700_000)
   await vehicle(second, vin, { clock }).data({ Gear: 'P' })
   expect(told).toEqual([vin])
   await second.drain({ deadlineMs: 1, handlerGraceMs: 1 })
-}) // prettier-ignore
+})

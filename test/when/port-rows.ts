@@ -104,10 +104,39 @@ export function portRows(open: () => Place | Promise<Place>, port: 'own' | 'else
   test.each([
     ['the message that begins it is left by a crash', true, [parked, parks]],
     ['its timer is stored', false, [parked, parks]],
-  ] as const)('what was up while nobody ran is not told when a message at the port says otherwise: %s', async (_, isLeft, edges) => {
-    for (const saysAt of [0.1, 4.9]) {
+  ] as const)(
+    'what was up while nobody ran is not told when a message at the port says otherwise: %s',
+    async (_, isLeft, edges) => {
+      for (const saysAt of [0.1, 4.9]) {
+        const { begin, send, until, crashesIn, stop, end, clock, told } = await scene()
+        await begin(...edges)
+        await send('D', 0)
+        await until(10)
+        if (isLeft) await crashesIn('P', 10)
+        else {
+          await send('P', 10)
+          await stop()
+        }
+        await clock.advance(3_600_000)
+        const startsAt = (clock.now() - startMs) / 1_000
+        await begin(...edges)
+        await until(startsAt + saysAt)
+        await send('D', 65)
+        await until(startsAt + 200)
+        expect(told).toEqual([])
+        await end()
+      }
+    },
+  )
+
+  test.each([
+    ['the message that begins it is left by a crash', true],
+    ['its timer is stored', false],
+  ] as const)(
+    'what was up while nobody ran is told after five seconds, when none says otherwise: %s',
+    async (_, isLeft) => {
       const { begin, send, until, crashesIn, stop, end, clock, told } = await scene()
-      await begin(...edges)
+      await begin(parked)
       await send('D', 0)
       await until(10)
       if (isLeft) await crashesIn('P', 10)
@@ -117,39 +146,16 @@ export function portRows(open: () => Place | Promise<Place>, port: 'own' | 'else
       }
       await clock.advance(3_600_000)
       const startsAt = (clock.now() - startMs) / 1_000
-      await begin(...edges)
-      await until(startsAt + saysAt)
-      await send('D', 65)
-      await until(startsAt + 200)
+      await begin(parked)
+      await until(startsAt + 4.5)
       expect(told).toEqual([])
+      await until(startsAt + 5.5)
+      expect(told).toHaveLength(1)
+      await until(startsAt + 200)
+      expect(told).toHaveLength(1)
       await end()
-    }
-  }) // prettier-ignore
-
-  test.each([
-    ['the message that begins it is left by a crash', true],
-    ['its timer is stored', false],
-  ] as const)('what was up while nobody ran is told after five seconds, when none says otherwise: %s', async (_, isLeft) => {
-    const { begin, send, until, crashesIn, stop, end, clock, told } = await scene()
-    await begin(parked)
-    await send('D', 0)
-    await until(10)
-    if (isLeft) await crashesIn('P', 10)
-    else {
-      await send('P', 10)
-      await stop()
-    }
-    await clock.advance(3_600_000)
-    const startsAt = (clock.now() - startMs) / 1_000
-    await begin(parked)
-    await until(startsAt + 4.5)
-    expect(told).toEqual([])
-    await until(startsAt + 5.5)
-    expect(told).toHaveLength(1)
-    await until(startsAt + 200)
-    expect(told).toHaveLength(1)
-    await end()
-  }) // prettier-ignore
+    },
+  )
 
   test('a rule that is new counts from the stored state, and waits for the port too', async () => {
     for (const saysAt of [4.9, undefined]) {

@@ -11,12 +11,15 @@ describe('`vehicle` of fleethook/testing', () => {
   test('sets a state with its first message and sends changes with the next, and each call waits for the handlers', async () => {
     const seen: unknown[] = []
     const receiver = createReceiver({ secret: 'x', parts: [vehicles({ fields: 'all' })] })
-      .when(starts(all(is('DetailedChargeState', 'Charging'), inside(depot), below('BatteryLevel', 20))), async (happening) => {
-        await new Promise((resolve) => setTimeout(resolve, 1))
-        seen.push([happening.vin, happening.vehicle.value('BatteryLevel')])
-      })
+      .when(
+        starts(all(is('DetailedChargeState', 'Charging'), inside(depot), below('BatteryLevel', 20))),
+        async (happening) => {
+          await new Promise((resolve) => setTimeout(resolve, 1))
+          seen.push([happening.vin, happening.vehicle.value('BatteryLevel')])
+        },
+      )
       .when(comesOnline(), ({ change }) => seen.push(change.at.toISOString()))
-      .when(alertStarts('Low'), ({ change }) => seen.push(change.alerts.length)) // prettier-ignore
+      .when(alertStarts('Low'), ({ change }) => seen.push(change.alerts.length))
     const car = vehicle(receiver, vin, { secret: 'x' })
     await car.data({ BatteryLevel: 15, Location: place, DetailedChargeState: 'Stopped' })
     expect(seen).toEqual([])
@@ -40,17 +43,41 @@ describe('`vehicle` of fleethook/testing', () => {
 const silent = { debug() {}, info() {}, warn() {}, error() {} }
 
 test.each<readonly [name: string, register: (receiver: Receiver) => unknown, message: string, hint: string]>([
-  ['a field that is not kept', (receiver) => receiver.when(becomes('Gear', 'P'), () => {}), 'reads `Gear`, which is not among', "Add 'Gear'"],
-  ['a field of a condition that is not kept', (receiver) => receiver.when(changed('Soc').where(is('Gear', 'P')), () => {}), 'reads `Gear`', "Add 'Gear'"],
-  ['a misspelled field', (receiver) => receiver.when(changed('BateryLevel' as never), () => {}), 'BateryLevel', 'BatteryLevel'],
+  [
+    'a field that is not kept',
+    (receiver) => receiver.when(becomes('Gear', 'P'), () => {}),
+    'reads `Gear`, which is not among',
+    "Add 'Gear'",
+  ],
+  [
+    'a field of a condition that is not kept',
+    (receiver) => receiver.when(changed('Soc').where(is('Gear', 'P')), () => {}),
+    'reads `Gear`',
+    "Add 'Gear'",
+  ],
+  [
+    'a misspelled field',
+    (receiver) => receiver.when(changed('BateryLevel' as never), () => {}),
+    'BateryLevel',
+    'BatteryLevel',
+  ],
   ['a condition', (receiver) => receiver.when(is('Soc', 1) as never, () => {}), 'is not an edge', 'starts(…)'],
-  ['a name that two edges have', (receiver) => receiver.when(changed('Soc').named('x'), () => {}).when(comesOnline().named('x'), () => {}), 'Two different edges have the name `x`', 'another name'],
+  [
+    'a name that two edges have',
+    (receiver) => receiver.when(changed('Soc').named('x'), () => {}).when(comesOnline().named('x'), () => {}),
+    'Two different edges have the name `x`',
+    'another name',
+  ],
 ])('%s is refused at registration', (_, register, text, hint) => {
   const receiver = createReceiver({ secret: false, parts: [vehicles({ fields: ['Soc'] })], log: silent })
   expect(() => register(receiver)).toThrow(
-    expect.objectContaining({ code: 'handler_invalid', message: expect.stringContaining(text), hint: expect.stringContaining(hint) }),
+    expect.objectContaining({
+      code: 'handler_invalid',
+      message: expect.stringContaining(text),
+      hint: expect.stringContaining(hint),
+    }),
   )
-}) // prettier-ignore
+})
 
 test('with ten thousand rules over places, a message is checked only against those of its place', async () => {
   let looks = 0

@@ -74,13 +74,21 @@ describe('conditions', () => {
     [between('BatteryLevel', 20, 30), { BatteryLevel: 30.1 }, false],
     [below('MinutesToArrival', 5), { MinutesToArrival: null }, false],
     [inside(circle({ latitude: 1, longitude: 2, radiusMeters: 9 })), { Location: { latitude: 1, longitude: 2 } }, true],
-    [inside(circle({ latitude: 1, longitude: 2, radiusMeters: 9 })), { Location: { latitude: 1, longitude: 3 } }, false],
-    [inside(circle({ latitude: 1, longitude: 2, radiusMeters: 9 })), { Location: { latitude: 1, longitude: 300 } }, undefined],
+    [
+      inside(circle({ latitude: 1, longitude: 2, radiusMeters: 9 })),
+      { Location: { latitude: 1, longitude: 3 } },
+      false,
+    ],
+    [
+      inside(circle({ latitude: 1, longitude: 2, radiusMeters: 9 })),
+      { Location: { latitude: 1, longitude: 300 } },
+      undefined,
+    ],
     [inside(circle({ latitude: 1, longitude: 2, radiusMeters: 9 })), {}, undefined],
   ])('%# %j of %j', (condition, values, expected) => {
     expect(condition.test(view(values as never))).toBe(expected)
     expect(condition.test(view(values as never, condition.fields))).toBeUndefined()
-  }) // prettier-ignore
+  })
 
   type Truths = Readonly<Record<string, boolean>>
   /** A condition of three unknown truths, and a plain way to say when it can be true. */
@@ -97,28 +105,37 @@ describe('conditions', () => {
     formula: fc.oneof(
       { maxDepth: 4 },
       leaf,
-      tie('formula').map(({ condition, truth }) => ({ condition: not(condition), truth: (known: Truths) => !truth(known) })),
+      tie('formula').map(({ condition, truth }) => ({
+        condition: not(condition),
+        truth: (known: Truths) => !truth(known),
+      })),
       fc.tuple(fc.boolean(), fc.array(tie('formula'), { minLength: 1, maxLength: 3 })).map(([isAll, parts]) => {
         const combine = isAll ? all : any
         return {
           condition: combine(...parts.map((part) => part.condition)),
-          truth: (known: Truths) => (isAll ? parts.every(({ truth }) => truth(known)) : parts.some(({ truth }) => truth(known))),
+          truth: (known: Truths) =>
+            isAll ? parts.every(({ truth }) => truth(known)) : parts.some(({ truth }) => truth(known)),
         }
       }),
     ),
-  })) // prettier-ignore
+  }))
 
   test('a condition is true only if it is true whatever the unknown and uncertain values are, and false likewise', () => {
     const known = fc.constantFrom(true, false, undefined)
     fc.assert(
-      fc.property(formula, fc.tuple(known, known, known), fc.subarray(names), ({ condition, truth }, given, uncertain) => {
-        const values = Object.fromEntries(names.map((name, index) => [name, given[index]]))
-        const open = names.filter((name) => values[name] === undefined || uncertain.includes(name))
-        const possible = worlds(open).map((world) => truth({ ...values, ...world } as Record<string, boolean>))
-        const found = condition.test(view(values, uncertain))
-        if (found !== undefined) expect(new Set(possible)).toEqual(new Set([found]))
-        if (open.length === 0) expect(found).toBe(possible[0])
-      }), // prettier-ignore
+      fc.property(
+        formula,
+        fc.tuple(known, known, known),
+        fc.subarray(names),
+        ({ condition, truth }, given, uncertain) => {
+          const values = Object.fromEntries(names.map((name, index) => [name, given[index]]))
+          const open = names.filter((name) => values[name] === undefined || uncertain.includes(name))
+          const possible = worlds(open).map((world) => truth({ ...values, ...world } as Record<string, boolean>))
+          const found = condition.test(view(values, uncertain))
+          if (found !== undefined) expect(new Set(possible)).toEqual(new Set([found]))
+          if (open.length === 0) expect(found).toBe(possible[0])
+        },
+      ),
       { numRuns },
     )
   })
@@ -136,10 +153,15 @@ describe('every edge, over random messages', () => {
   const level = fc.constantFrom(10, 18, 20, 22, 25, 30, null)
   const position = fc.integer({ min: -6, max: 6 }).map((step) => ({ latitude: 52 + step / 1_500, longitude: 5 }))
   const told: fc.Arbitrary<Told> = fc.oneof(
-    { weight: 8, arbitrary: fc.record({ data: fc.record({ Gear: gear, BatteryLevel: level, Location: position }, { requiredKeys: [] }) }) },
+    {
+      weight: 8,
+      arbitrary: fc.record({
+        data: fc.record({ Gear: gear, BatteryLevel: level, Location: position }, { requiredKeys: [] }),
+      }),
+    },
     { weight: 1, arbitrary: fc.constantFrom('online', 'asleep', 'driving').map((state) => ({ state })) },
     { weight: 1, arbitrary: fc.constant('gap' as const) },
-  ) // prettier-ignore
+  )
   const history = fc.array(told, { maxLength: 40 })
 
   test('becomes, ceases and crosses without hysteresis are what a loop over the values finds', () => {
@@ -149,7 +171,8 @@ describe('every edge, over random messages', () => {
         const values = <Value>(field: string): readonly (readonly [index: number, from: Value, to: Value])[] => {
           let last: Value | undefined
           return events.flatMap((event, index) => {
-            const value = event.topic === 'data' ? (event.data[field as OtherField] as Value | null | undefined) : undefined
+            const value =
+              event.topic === 'data' ? (event.data[field as OtherField] as Value | null | undefined) : undefined
             if (value === undefined || value === null) return []
             const from = last
             last = value
@@ -161,9 +184,11 @@ describe('every edge, over random messages', () => {
         const found = (edge: Edge): readonly number[] => happenings(edge, events).map(({ index }) => index)
         expect(found(becomes('Gear', 'P'))).toEqual(expected('Gear', (from, to) => from !== 'P' && to === 'P'))
         expect(found(ceases('Gear', 'P'))).toEqual(expected('Gear', (from, to) => from === 'P' && to !== 'P'))
-        expect(found(crosses('BatteryLevel', { below: 20 }))).toEqual(expected<number>('BatteryLevel', (from, to) => from >= 20 && to < 20))
+        expect(found(crosses('BatteryLevel', { below: 20 }))).toEqual(
+          expected<number>('BatteryLevel', (from, to) => from >= 20 && to < 20),
+        )
         expect(found(rises('BatteryLevel'))).toEqual(expected<number>('BatteryLevel', (from, to) => to > from))
-      }), // prettier-ignore
+      }),
       { numRuns },
     )
   })
@@ -179,11 +204,14 @@ describe('every edge, over random messages', () => {
         const events = eventsOf(messages)
         const [on, off] = pairs[which] ?? pairs[0] ?? []
         if (on === undefined || off === undefined) return
-        const turns = [...happenings(on, events).map(({ index }) => [index, 'on'] as const), ...happenings(off, events).map(({ index }) => [index, 'off'] as const)]
+        const turns = [
+          ...happenings(on, events).map(({ index }) => [index, 'on'] as const),
+          ...happenings(off, events).map(({ index }) => [index, 'off'] as const),
+        ]
           .toSorted(([one], [two]) => one - two)
           .map(([, turn]) => turn)
         expect(turns.every((turn, index) => turn === (index % 2 === 0 ? 'on' : 'off'))).toBe(true)
-      }), // prettier-ignore
+      }),
       { numRuns },
     )
   })
@@ -214,16 +242,25 @@ describe('every edge, over random messages', () => {
       starts(all(is('Gear', 'P'), below('BatteryLevel', 20))),
     ]
     fc.assert(
-      fc.property(fc.array(fc.record({ Gear: gear, BatteryLevel: level, Location: position }, { requiredKeys: [] }), { maxLength: 20 }), fc.nat(3), (datas, which) => {
-        const edge = edges[which]
-        if (edge === undefined) return
-        const whole = happenings(edge, eventsOf(datas.map((data) => ({ data })))).length
-        const order = (data: object): readonly Told[] => Object.entries(data).toReversed().map(([name, value]) => ({ data: { [name]: value } }))
-        const parts = happenings(edge, eventsOf(datas.flatMap(order))).length
-        // With two fields in two messages, a condition can be true for a moment between them.
-        if (edge.fields.length === 1) expect(parts).toBe(whole)
-        else expect(parts).toBeGreaterThanOrEqual(whole)
-      }), // prettier-ignore
+      fc.property(
+        fc.array(fc.record({ Gear: gear, BatteryLevel: level, Location: position }, { requiredKeys: [] }), {
+          maxLength: 20,
+        }),
+        fc.nat(3),
+        (datas, which) => {
+          const edge = edges[which]
+          if (edge === undefined) return
+          const whole = happenings(edge, eventsOf(datas.map((data) => ({ data })))).length
+          const order = (data: object): readonly Told[] =>
+            Object.entries(data)
+              .toReversed()
+              .map(([name, value]) => ({ data: { [name]: value } }))
+          const parts = happenings(edge, eventsOf(datas.flatMap(order))).length
+          // With two fields in two messages, a condition can be true for a moment between them.
+          if (edge.fields.length === 1) expect(parts).toBe(whole)
+          else expect(parts).toBeGreaterThanOrEqual(whole)
+        },
+      ),
       { numRuns },
     )
   })
@@ -255,7 +292,10 @@ describe('every edge, over random messages', () => {
     const probe: Edge = {
       ...starts(condition),
       detect({ after }) {
-        const known = { value: (field: string) => after.value(field), isCertain: (field: string) => after.value(field) !== undefined } // prettier-ignore
+        const known = {
+          value: (field: string) => after.value(field),
+          isCertain: (field: string) => after.value(field) !== undefined,
+        }
         truths.push(condition.test(known as typeof after))
         return undefined
       },
@@ -270,33 +310,123 @@ describe('rules that can never be right are refused, with what to change', () =>
   const notTyped = (value: unknown): never => value as never
 
   test.each<readonly [name: string, make: () => unknown, message: string, hint: string]>([
-    ['a constant of another enum', () => becomes('Gear', notTyped('Park')), '`becomes` compares `Gear` with "Park", which it can never be.', 'It is one of Unknown, Invalid, P, R, N, D, SNA.'],
-    ['a misspelled constant', () => is('DetailedChargeState', notTyped('Chargng')), 'which it can never be.', "Did you mean 'Charging'?"],
-    ['a text for a number', () => becomes('BatteryLevel', notTyped('20')), 'compares `BatteryLevel` with "20"', 'It is a number.'],
+    [
+      'a constant of another enum',
+      () => becomes('Gear', notTyped('Park')),
+      '`becomes` compares `Gear` with "Park", which it can never be.',
+      'It is one of Unknown, Invalid, P, R, N, D, SNA.',
+    ],
+    [
+      'a misspelled constant',
+      () => is('DetailedChargeState', notTyped('Chargng')),
+      'which it can never be.',
+      "Did you mean 'Charging'?",
+    ],
+    [
+      'a text for a number',
+      () => becomes('BatteryLevel', notTyped('20')),
+      'compares `BatteryLevel` with "20"',
+      'It is a number.',
+    ],
     ['a number for a boolean', () => ceases('Locked', notTyped(1)), 'compares `Locked` with 1', 'It is true or false.'],
-    ['a place outside the earth', () => is('Location', { latitude: 91, longitude: 0 }), 'compares `Location` with', 'It is a { latitude, longitude }.'],
-    ['null where it keeps the last value', () => becomes('Gear', null), 'compares `Gear` with null, and its last value stays', '{ invalid: true }'],
-    ['a limit for a field without numbers', () => crosses(notTyped('Gear'), { below: 20 }), '`crosses` needs a field of numbers, and `Gear` is one of Unknown', '`becomes`'],
-    ['a delta for a field without numbers', () => changed('Gear', notTyped({ delta: 2 })), '`changed` needs a field of numbers', '`becomes`'],
-    ['a limit that is not a number', () => below('BatteryLevel', Number.NaN), '`below` of `BatteryLevel` was given NaN', 'Pass a number.'],
-    ['a range without numbers in it', () => between('BatteryLevel', 30, 20), 'is from 30 to 20, which no number is', 'smaller number first'],
-    ['`again` on the wrong side, below', () => crosses('BatteryLevel', { below: 20, again: 15 }), 'has { below: 20, again: 15 }, and `again` is on the wrong side', 'Pass a number above 20'],
-    ['`again` on the wrong side, above', () => crosses('BatteryLevel', { above: 80, again: 85 }), 'has { above: 80, again: 85 }', 'Pass a number below 80'],
+    [
+      'a place outside the earth',
+      () => is('Location', { latitude: 91, longitude: 0 }),
+      'compares `Location` with',
+      'It is a { latitude, longitude }.',
+    ],
+    [
+      'null where it keeps the last value',
+      () => becomes('Gear', null),
+      'compares `Gear` with null, and its last value stays',
+      '{ invalid: true }',
+    ],
+    [
+      'a limit for a field without numbers',
+      () => crosses(notTyped('Gear'), { below: 20 }),
+      '`crosses` needs a field of numbers, and `Gear` is one of Unknown',
+      '`becomes`',
+    ],
+    [
+      'a delta for a field without numbers',
+      () => changed('Gear', notTyped({ delta: 2 })),
+      '`changed` needs a field of numbers',
+      '`becomes`',
+    ],
+    [
+      'a limit that is not a number',
+      () => below('BatteryLevel', Number.NaN),
+      '`below` of `BatteryLevel` was given NaN',
+      'Pass a number.',
+    ],
+    [
+      'a range without numbers in it',
+      () => between('BatteryLevel', 30, 20),
+      'is from 30 to 20, which no number is',
+      'smaller number first',
+    ],
+    [
+      '`again` on the wrong side, below',
+      () => crosses('BatteryLevel', { below: 20, again: 15 }),
+      'has { below: 20, again: 15 }, and `again` is on the wrong side',
+      'Pass a number above 20',
+    ],
+    [
+      '`again` on the wrong side, above',
+      () => crosses('BatteryLevel', { above: 80, again: 85 }),
+      'has { above: 80, again: 85 }',
+      'Pass a number below 80',
+    ],
     ['no limit', () => crosses('BatteryLevel', notTyped({ again: 85 })), '`crosses` needs one limit', '{ below: 20 }'],
-    ['two limits', () => crosses('BatteryLevel', notTyped({ below: 20, above: 80 })), '`crosses` needs one limit', 'register two edges'],
-    ['an option that does not exist', () => becomes('Gear', 'P', notTyped({ again: 3 })), 'becomes has no option `again`.', 'first, invalid'],
+    [
+      'two limits',
+      () => crosses('BatteryLevel', notTyped({ below: 20, above: 80 })),
+      '`crosses` needs one limit',
+      'register two edges',
+    ],
+    [
+      'an option that does not exist',
+      () => becomes('Gear', 'P', notTyped({ again: 3 })),
+      'becomes has no option `again`.',
+      'first, invalid',
+    ],
     ['a delta of 0', () => rises('BatteryLevel', { delta: 0 }), 'Option `delta` of rises must be a number above 0', ''],
-    ['a margin below 0', () => enters(circle({ latitude: 0, longitude: 0, radiusMeters: 1 }), { marginMeters: -1 }), 'Option `marginMeters` of enters must be', ''],
-    ['an edge as a condition', () => all(notTyped(becomes('Gear', 'P'))), '`all` was given something other than a condition', 'An edge, such as becomes, is for receiver.when.'],
-    ['an edge in where', () => becomes('Gear', 'P').where(notTyped(comesOnline())), '`where` was given something other', 'Conditions are is, below'],
+    [
+      'a margin below 0',
+      () => enters(circle({ latitude: 0, longitude: 0, radiusMeters: 1 }), { marginMeters: -1 }),
+      'Option `marginMeters` of enters must be',
+      '',
+    ],
+    [
+      'an edge as a condition',
+      () => all(notTyped(becomes('Gear', 'P'))),
+      '`all` was given something other than a condition',
+      'An edge, such as becomes, is for receiver.when.',
+    ],
+    [
+      'an edge in where',
+      () => becomes('Gear', 'P').where(notTyped(comesOnline())),
+      '`where` was given something other',
+      'Conditions are is, below',
+    ],
     ['no condition', () => any(), '`any` was given no condition', 'at least one'],
-    ['a place as an area', () => leaves(notTyped({ latitude: 1, longitude: 1 })), '`leaves` needs an area', '`circle` or `polygon`'],
+    [
+      'a place as an area',
+      () => leaves(notTyped({ latitude: 1, longitude: 1 })),
+      '`leaves` needs an area',
+      '`circle` or `polygon`',
+    ],
     ['no field', () => falls(notTyped(undefined)), '`falls` needs the name of a field', ''],
-    ['a constant of your own catalogue', () => rulesFor({ Mood: { enum: ['Calm', 'Angry'] } }).is('Mood', notTyped('Angy')), 'compares `Mood` with "Angy"', "Did you mean 'Angry'?"],
+    [
+      'a constant of your own catalogue',
+      () => rulesFor({ Mood: { enum: ['Calm', 'Angry'] } }).is('Mood', notTyped('Angy')),
+      'compares `Mood` with "Angy"',
+      "Did you mean 'Angry'?",
+    ],
   ])('%s', (_, make, message, hint) => {
     expect(make).toThrow(expect.objectContaining({ code: 'option_invalid', message: expect.stringContaining(message) }))
     if (hint !== '') expect(make).toThrow(expect.objectContaining({ hint: expect.stringContaining(hint) }))
-  }) // prettier-ignore
+  })
 
   test('anything else that a program without types passes is refused with a FleethookError, or accepted', () => {
     const makers: readonly ((...given: never[]) => unknown)[] = [
@@ -328,7 +458,7 @@ describe('rules that can never be right are refused, with what to change', () =>
         } catch (error) {
           expect(error).toMatchObject({ name: 'FleethookError', code: 'option_invalid' })
         }
-      }), // prettier-ignore
+      }),
       { numRuns },
     )
   })

@@ -25,14 +25,18 @@ function inFile(): Place {
   }
 }
 
-test('every occurrence that all messages in the order of the vehicle show is told once, before newer messages, over restarts', { timeout: 600_000 }, async () => {
-  await fc.assert(
-    fc.asyncProperty(fleets, async (fleet) => {
-      expect(await told(fleet, inFile())).toEqual(expected(fleet))
-    }),
-    { endOnFailure: true, numRuns: inForm({ short: 12, full: 60, long: 3_000 }) },
-  )
-}) // prettier-ignore
+test(
+  'every occurrence that all messages in the order of the vehicle show is told once, before newer messages, over restarts',
+  { timeout: 600_000 },
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(fleets, async (fleet) => {
+        expect(await told(fleet, inFile())).toEqual(expected(fleet))
+      }),
+      { endOnFailure: true, numRuns: inForm({ short: 12, full: 60, long: 3_000 }) },
+    )
+  },
+)
 
 test('the same in memory, without restarts', { timeout: 600_000 }, async () => {
   await fc.assert(

@@ -72,10 +72,14 @@ describe('a late upload', () => {
     const { car, clock, told } = scene({ stopped })
     await car.data({ DetailedChargeState: 'Charging' })
     await clock.advance(3_600_000)
-    for (const [state, sent] of [['Charging', 1], ['Stopped', 2], ['Charging', 3]] as const) {
+    for (const [state, sent] of [
+      ['Charging', 1],
+      ['Stopped', 2],
+      ['Charging', 3],
+    ] as const) {
       await car.data({ DetailedChargeState: state }, at(sent))
       await clock.advance(100)
-    } // prettier-ignore
+    }
     await clock.advance(3_600_000)
     expect(told).toEqual(['Charging', 'Charging', 'Stopped', 'Charging'])
   })
@@ -256,7 +260,11 @@ describe('a rule that is new', () => {
     open: starts(is('Locked', false)).after({ minutes: 1 }),
   }
 
-  async function life(clock: FakeClock, edges: Readonly<Record<string, Edge>>, run: (scene: Scene) => Promise<unknown>): Promise<readonly string[]> {
+  async function life(
+    clock: FakeClock,
+    edges: Readonly<Record<string, Edge>>,
+    run: (scene: Scene) => Promise<unknown>,
+  ): Promise<readonly string[]> {
     const one = scene(edges, sqliteInbox({ path: join(path, 'inbox.db') }), clock)
     await one.receiver.open()
     await run(one)
@@ -264,7 +272,7 @@ describe('a rule that is new', () => {
     await clock.advance(10_000)
     await drained
     return one.told
-  } // prettier-ignore
+  }
 
   test('counts from what the stored state knows, for a vehicle that sends nothing more, once, also when it is removed and added again', async () => {
     const clock = fakeClock(startMs)
@@ -280,8 +288,10 @@ describe('a rule that is new', () => {
     expect(await life(clock, {}, async () => {})).toEqual([])
     expect(await life(clock, held, (one) => passing(60, one))).toEqual(['lost 60~'])
     expect(await life(clock, { lost: held.lost }, (one) => passing(5, one))).toEqual([])
-    expect(await life(clock, { ...held, later: silent({ minutes: 61 }) }, (one) => passing(5, one))).toEqual(['later 61~'])
-  }) // prettier-ignore
+    expect(await life(clock, { ...held, later: silent({ minutes: 61 }) }, (one) => passing(5, one))).toEqual([
+      'later 61~',
+    ])
+  })
 
   test('counts with the next message before it, when that comes first', async () => {
     const clock = fakeClock(startMs)

@@ -335,22 +335,40 @@ const isCrash = (line: Line | undefined): boolean => line?.isCrash === true && l
 const numRuns = inForm({ short: 10, full: 40, long: 5_000 })
 const late = fc.constantFrom(0, 0, 0, 5, 20, 60)
 
-test('the receiver tells what a loop over all steps tells, with late messages, gaps, stops and crashes', { timeout: 600_000 }, async () => {
-  await fc.assert(
-    fc.asyncProperty(
-      fc.array(arbitraryLine(fc.constant(0), late), { minLength: 1, maxLength: 10 }),
-      async (lines) => {
-        const end = lines.reduce((sum, { wait, down = 0 }) => sum + wait + down + 1, 0) + 100
-        const { told, early } = await receive(lines, end)
-        expect(early).toEqual([])
-        const expected = model(lines, end)
-        const isOpen = new Set(expected.flatMap(({ what, marks }) => (marks === undefined ? [what] : [])))
-        expect([...told.values()].map(({ what, marks }) => (isOpen.has(what) ? { what } : { what, marks }))).toEqual(expected)
+test(
+  'the receiver tells what a loop over all steps tells, with late messages, gaps, stops and crashes',
+  { timeout: 600_000 },
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(arbitraryLine(fc.constant(0), late), { minLength: 1, maxLength: 10 }),
+        async (lines) => {
+          const end = lines.reduce((sum, { wait, down = 0 }) => sum + wait + down + 1, 0) + 100
+          const { told, early } = await receive(lines, end)
+          expect(early).toEqual([])
+          const expected = model(lines, end)
+          const isOpen = new Set(expected.flatMap(({ what, marks }) => (marks === undefined ? [what] : [])))
+          expect([...told.values()].map(({ what, marks }) => (isOpen.has(what) ? { what } : { what, marks }))).toEqual(
+            expected,
+          )
+        },
+      ),
+      {
+        numRuns,
+        examples: [
+          [
+            [
+              { data: { Gear: 'P', BatteryLevel: 10 }, wait: 1, ago: 0, down: undefined, isCrash: false, jump: 0 },
+              { data: { Gear: null }, wait: 1, ago: 0, down: 1, isCrash: false, jump: 0 },
+              { data: { Gear: 'P' }, wait: 1, ago: 0, down: undefined, isCrash: false, jump: 0 },
+              { data: {}, wait: 1, ago: 0, down: undefined, isCrash: false, jump: 0 },
+            ],
+          ],
+        ],
       },
-    ),
-    { numRuns, examples: [[[{data:{Gear:'P',BatteryLevel:10},wait:1,ago:0,down:undefined,isCrash:false,jump:0},{data:{Gear:null},wait:1,ago:0,down:1,isCrash:false,jump:0},{data:{Gear:'P'},wait:1,ago:0,down:undefined,isCrash:false,jump:0},{data:{},wait:1,ago:0,down:undefined,isCrash:false,jump:0}]]] },
-  )
-}) // prettier-ignore
+    )
+  },
+)
 
 test('nothing happens early while the clock jumps', { timeout: 600_000 }, async () => {
   const jumps = fc.constantFrom(0, 0, -120, -10, 10, 120, 1_440)

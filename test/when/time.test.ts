@@ -188,30 +188,33 @@ describe('silent and heardAgain', () => {
     expect(told).toEqual(['at 360, lastAt 300'])
   })
 
-  test.each(['asleep', 'disconnected'] as const)('live data after %s shows that it is awake, and a late upload does not', async (how) => {
-    const { car, clock, told } = scene([lost, heardAgain(lost)])
-    const goesOff = (about?: { createdAt: string }): Promise<void> =>
-      how === 'asleep' ? car.state('asleep', about) : car.connectivity({ status: 'DISCONNECTED' }, about)
-    await car.data({ BatteryLevel: 50 })
-    await goesOff()
-    // Sent before, and at the same moment.
-    await clock.advance(600_000)
-    await car.data({ BatteryLevel: 49 }, at(-1))
-    await car.data({ BatteryLevel: 48 }, at(0.05))
-    await car.wait({ hours: 5 })
-    expect(told).toEqual([])
-    await car.data({ BatteryLevel: 47 })
-    // A report that is older says nothing.
-    await goesOff(at(-2))
-    await car.wait({ hours: 2 })
-    expect(told).toEqual(['at 370, lastAt 310'])
-    await car.data({ BatteryLevel: 46 })
-    expect(told.slice(1)).toEqual(['at 430, lastAt 310, silentMs 7200000'])
-    // It goes off again.
-    await goesOff()
-    await car.wait({ hours: 5 })
-    expect(told).toHaveLength(2)
-  }) // prettier-ignore
+  test.each(['asleep', 'disconnected'] as const)(
+    'live data after %s shows that it is awake, and a late upload does not',
+    async (how) => {
+      const { car, clock, told } = scene([lost, heardAgain(lost)])
+      const goesOff = (about?: { createdAt: string }): Promise<void> =>
+        how === 'asleep' ? car.state('asleep', about) : car.connectivity({ status: 'DISCONNECTED' }, about)
+      await car.data({ BatteryLevel: 50 })
+      await goesOff()
+      // Sent before, and at the same moment.
+      await clock.advance(600_000)
+      await car.data({ BatteryLevel: 49 }, at(-1))
+      await car.data({ BatteryLevel: 48 }, at(0.05))
+      await car.wait({ hours: 5 })
+      expect(told).toEqual([])
+      await car.data({ BatteryLevel: 47 })
+      // A report that is older says nothing.
+      await goesOff(at(-2))
+      await car.wait({ hours: 2 })
+      expect(told).toEqual(['at 370, lastAt 310'])
+      await car.data({ BatteryLevel: 46 })
+      expect(told.slice(1)).toEqual(['at 430, lastAt 310, silentMs 7200000'])
+      // It goes off again.
+      await goesOff()
+      await car.wait({ hours: 5 })
+      expect(told).toHaveLength(2)
+    },
+  )
 
   test('with `evenOffline`, it is', async () => {
     const { car, told } = scene([silent({ hours: 1 }, { evenOffline: true })])
@@ -238,30 +241,33 @@ describe('silent and heardAgain', () => {
     expect(told.slice(1)).toEqual(['at 600, lastAt 0, silentMs 36000000'])
   })
 
-  test.each([40 * 86_400_000, 7_200_000, 600_000])('a clock that is %d ms ahead when a message comes, and right a moment later, makes no silence later', async (aheadMs) => {
-    const real = fakeClock()
-    let isAhead = false
-    const clock = { ...unwatched(real), now: () => real.now() + (isAhead ? aheadMs : 0), elapsedMs: () => real.now() }
-    const told: string[] = []
-    const receiver = receiverOf({ clock, inbox: memoryInbox() })
-      .when(lost, ({ change }) => void told.push(`silent after ${minute(change.lastAt)}, late: ${change.late}`))
-      .when(heardAgain(lost), ({ change }) => void told.push(`heard after ${change.silentMs / 60_000}`))
-    const car = vehicle(receiver, vin, { clock: real })
-    for (const isWrong of [false, true, false]) {
-      isAhead = isWrong
+  test.each([40 * 86_400_000, 7_200_000, 600_000])(
+    'a clock that is %d ms ahead when a message comes, and right a moment later, makes no silence later',
+    async (aheadMs) => {
+      const real = fakeClock()
+      let isAhead = false
+      const clock = { ...unwatched(real), now: () => real.now() + (isAhead ? aheadMs : 0), elapsedMs: () => real.now() }
+      const told: string[] = []
+      const receiver = receiverOf({ clock, inbox: memoryInbox() })
+        .when(lost, ({ change }) => void told.push(`silent after ${minute(change.lastAt)}, late: ${change.late}`))
+        .when(heardAgain(lost), ({ change }) => void told.push(`heard after ${change.silentMs / 60_000}`))
+      const car = vehicle(receiver, vin, { clock: real })
+      for (const isWrong of [false, true, false]) {
+        isAhead = isWrong
+        await car.data({ Gear: 'P' })
+        await car.wait({ minutes: 10 })
+      }
+      await car.wait({ minutes: 49 })
+      expect(told).toEqual([])
+      await car.wait({ minutes: 2 })
+      expect(told).toEqual(['silent after 20, late: false'])
+      isAhead = true
       await car.data({ Gear: 'P' })
-      await car.wait({ minutes: 10 })
-    }
-    await car.wait({ minutes: 49 })
-    expect(told).toEqual([])
-    await car.wait({ minutes: 2 })
-    expect(told).toEqual(['silent after 20, late: false'])
-    isAhead = true
-    await car.data({ Gear: 'P' })
-    isAhead = false
-    await car.wait({ minutes: 61 })
-    expect(told.slice(1)).toEqual(['heard after 61', 'silent after 81, late: false'])
-  }) // prettier-ignore
+      isAhead = false
+      await car.wait({ minutes: 61 })
+      expect(told.slice(1)).toEqual(['heard after 61', 'silent after 81, late: false'])
+    },
+  )
 
   test('a vehicle that says nothing more is silent in time, also when the clock of an earlier process was ahead', async () => {
     const path = files.path()
@@ -281,9 +287,11 @@ describe('silent and heardAgain', () => {
     await vehicle(after, 'OTHER', { clock: real }).data({ Gear: 'P' }, at(10))
     await real.advance(3_590_000)
     expect(told).toEqual([])
-    await expect.poll(() => real.advance(10_000).then(() => told.toSorted())).toEqual([`${vin} 10`, 'OTHER 10'].toSorted())
+    await expect
+      .poll(() => real.advance(10_000).then(() => told.toSorted()))
+      .toEqual([`${vin} 10`, 'OTHER 10'].toSorted())
     await after.drain()
-  }) // prettier-ignore
+  })
 
   test('names the wrong argument', () => {
     expect(() => silent({ hours: 1 }, { topics: ['gap' as never] })).toThrow('"gap"')
