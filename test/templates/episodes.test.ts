@@ -301,7 +301,10 @@ interface Diary {
 test('nextjs writes only a larger revision, and keeps what was revoked', async () => {
   process.env['DIARY'] = join(folder, 'diary.db')
   const { write, newest }: Diary = await import(join(root, 'examples/nextjs/diary.ts'))
-  const drive = episode('drive', { during: is('Gear', 'D'), measures: { odometer: span('Odometer'), percent: span('BatteryLevel') } }) // prettier-ignore
+  const drive = episode('drive', {
+    during: is('Gear', 'D'),
+    measures: { odometer: span('Odometer'), percent: span('BatteryLevel') },
+  })
   const at = (minute: number, data: FieldValues): object =>
     message.data(data, { vin: 'V', createdAt: new Date(startMs + minute * 60_000).toISOString() })
   const [found] = drive.in(normalize([at(0, { Gear: 'P' }), at(1, { Gear: 'D' }), at(11, { Gear: 'P' })]))
@@ -326,5 +329,10 @@ test('each template that stores episodes is among those above, or in test/postgr
   const stores = readdirSync(examples, { recursive: true, encoding: 'utf8' }).filter(
     (path) => /^[\w-]+\/[\w-]+\.ts$/.test(path) && / episode\(/.test(readFileSync(join(examples, path), 'utf8')),
   )
-  expect(stores.toSorted()).toEqual(['charging-sessions/server.ts', 'logbook/episodes.ts', 'nextjs/receiver.ts', 'trips/server.ts']) // prettier-ignore
+  expect(stores.toSorted()).toEqual([
+    'charging-sessions/server.ts',
+    'logbook/episodes.ts',
+    'nextjs/receiver.ts',
+    'trips/server.ts',
+  ])
 })

@@ -12,8 +12,12 @@ import { trips as tripHistories } from '../when/histories.ts'
 const template = join(import.meta.dirname, '../../examples/logbook')
 /** A template has its own settings of the compiler. */
 type Save = (db: PGlite, found: EpisodeOccurrence, doubts: readonly string[]) => Promise<unknown>
-const { charge, trip }: { readonly [name in 'charge' | 'trip']: EpisodeEdge } = await import(join(template, 'episodes.ts')) // prettier-ignore
-const { saveCharge, saveTrip }: { readonly [name in 'saveCharge' | 'saveTrip']: Save } = await import(join(template, 'rows.ts')) // prettier-ignore
+const { charge, trip }: { readonly [name in 'charge' | 'trip']: EpisodeEdge } = await import(
+  join(template, 'episodes.ts')
+)
+const { saveCharge, saveTrip }: { readonly [name in 'saveCharge' | 'saveTrip']: Save } = await import(
+  join(template, 'rows.ts')
+)
 
 const vin = '0FLEETV14T0000004'
 const home = { latitude: 52.1, longitude: 5.1 }
