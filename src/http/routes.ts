@@ -253,15 +253,11 @@ function lowerCased(headers: GivenHeaders): Map<string, string> {
 
 const isHeaders = (headers: GivenHeaders): headers is Pick<Headers, 'forEach'> => typeof headers.forEach === 'function'
 
-/** Hono's getter throws when the runtime gave no context. Making the stack of that error costs more than the message. */
+/** Hono's getter throws when the runtime gave no context. */
 function contextOf(c: Context): ExecutionContext | undefined {
-  const limit: unknown = Reflect.get(Error, 'stackTraceLimit')
-  Reflect.set(Error, 'stackTraceLimit', 0)
   try {
     return c.executionCtx
   } catch {
     return undefined
-  } finally {
-    Reflect.set(Error, 'stackTraceLimit', limit)
   }
 }
