@@ -103,7 +103,7 @@ Environment: WEBHOOK_SECRET, also read from .env.
 Exit status: 0 nothing falls short, 1 something does, or no receiver answers, 2 bad usage.`
 
 async function run(command: Command, given: Given, secret: string): Promise<number> {
-  const list = await listOf(given)
+  const list = await listOf(given, secret)
   try {
     const session = new Session(given.url.href, secret, list, given.patience * 1_000)
     await session.read().catch((error: unknown) => command.error(`error: ${withHint(Object(error))}`))
@@ -131,8 +131,8 @@ async function run(command: Command, given: Given, secret: string): Promise<numb
   }
 }
 
-async function listOf({ handled, sink }: Given): Promise<HandledList | undefined> {
-  if (handled !== undefined) return listFrom(handled)
+async function listOf({ url, handled, sink }: Given, secret: string): Promise<HandledList | undefined> {
+  if (handled !== undefined) return listFrom(handled, url, secret)
   return sink === undefined ? undefined : listenForHandled(sink)
 }
 

@@ -85,7 +85,7 @@ export function* gzipCases(session: Session): Generator<Case> {
 const success = '{"text":"Success","code":0}'
 const needsSuccess = (body: string): string | undefined =>
   body.trim() === success ? undefined : `relays send a batch again unless the body is ${success}`
-const needsCode = (body: string): string | undefined =>
+export const needsCode = (body: string): string | undefined =>
   /^\s*\{[^]*"code"\s*:\s*\d+/.test(body) ? undefined : 'the body has no `code`, and a relay reads nothing else'
 
 const below = '/services/collector'

@@ -18,10 +18,12 @@ export interface HandledList {
 const mostBytes = 256 * 1_048_576
 const longestMs = 30_000
 
-/** A list at an address, in a file, or printed by a command after `cmd:`. A file may come later. */
-export function listFrom(from: string): HandledList {
+/**
+ * A list at an address, in a file, or printed by a command after `cmd:`. A file may come later. An address of the receiver itself gets its secret.
+ */
+export function listFrom(from: string, receiver: URL, secret: string): HandledList {
   const text = /^https?:\/\//.test(from)
-    ? () => textAt(from)
+    ? () => textAt(new URL(from), receiver, secret)
     : from.startsWith('cmd:')
       ? () => printedBy(from.slice('cmd:'.length))
       : () => textIn(from)
@@ -40,8 +42,9 @@ export function listFrom(from: string): HandledList {
   }
 }
 
-async function textAt(url: string): Promise<string> {
-  const answer = await fetch(url, { signal: AbortSignal.timeout(longestMs) })
+async function textAt(url: URL, receiver: URL, secret: string): Promise<string> {
+  const headers: Readonly<Record<string, string>> = url.origin === receiver.origin ? { authorization: secret } : {}
+  const answer = await fetch(url, { signal: AbortSignal.timeout(longestMs), headers })
   if (answer.ok) return answer.text()
   throw new Error(`it answers ${answer.status}`)
 }
@@ -120,9 +123,9 @@ export interface HandledMessage {
 /** The VINs of vehicles that do not exist: `syntheticVin` makes these. */
 const ofVin = /0FL[3YSX]EETV[\dX]T0\d{6}/
 /** Of a value that stands alone. */
-const ofSerial = /(?<![\w.])1\d{5}(?:\.0+)?(?![\w.])/g
+const ofSerial = /(?<![A-Za-z\d.])1\d{5}(?:\.0+)?(?!\.?\d|[A-Za-z])/g
 const ofTime = /\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:?\d{2})?/g
-const ofSeconds = /(?<![\w.])1\d{9}(?:\d{3})?(?:\.\d+)?(?!\w)/g
+const ofSeconds = /(?<![A-Za-z\d.])1\d{9}(?:\d{3})?(?:\.\d+)?(?![A-Za-z\d])/g
 
 /** The field that carries the serial number of a message. */
 export const serialField = 'Odometer'
