@@ -41,6 +41,8 @@ export interface Series {
   /** Of a counter: the value before the last one, and the last one before a jump or a reset. The line may come back to them. */
   readonly prior?: Entry | undefined
   readonly base?: Entry | undefined
+  /** How many values came since `base`. */
+  readonly sinceBase?: number | undefined
   /** When the line was unsure last. */
   readonly unsureAt?: number | undefined
   /** The vehicle was plugged in since, and the counter has not begun again. */
@@ -68,6 +70,12 @@ export interface Plugs {
   readonly starts: readonly number[]
 }
 
+/** Since when a counter can have counted from 0. `isCharged`: a charge began since. */
+interface Plugged {
+  readonly since: number
+  readonly isCharged: boolean
+}
+
 /** The law of a counter of which the catalogue knows none. */
 export const anyCounter: Law = {
   kind: 'counter',
@@ -79,6 +87,8 @@ export const anyCounter: Law = {
 
 /** How long a value waits for the next one. */
 const longestHeldMs = 86_400_000
+/** So many values that go on from each other are no odd ones that agree. */
+const fewValues = 4
 /** A counter that is carried over resets in this time after the charge began. */
 const lateResetMs = 120_000
 const noPlugs: Plugs = { splits: [], starts: [] }
@@ -140,20 +150,29 @@ class Walk {
     if (last === undefined) return this.believe(one, law)
     const follows = this.#follows(law, last, one, this.series.isLoose)
     if (held === undefined) return follows ? this.#goOn(law, one) : this.#hold(one)
-    const confirms = this.#canConfirm(law, held, one) && this.#follows(law, [held.at, held.value], one, held.isLoose)
-    if (confirms && (!follows || this.#renewedBy(law, held))) {
-      const isRenewed = this.#renewedBy(law, held)
-      if (!isRenewed && this.#comesBack(law, held)) this.believe(held, law)
-      else if (!isRenewed && this.#comesBack(law, one)) {
-        // The value that waited was odd, too. Or the counter began again.
-        this.odd.push(held.at)
-        return this.believe(one, law, true)
-      } else this.#turn(law, held)
-      return this.believe(one, law)
+    const isRenewed = this.#renewedBy(law, held)
+    // Nothing else came of its charge.
+    if (isRenewed && this.#isApart(held, one) && (held.value !== 0 || !follows)) {
+      this.#turn(law, held)
+      return this.take(one, law)
     }
+    const confirms = this.#canConfirm(law, held, one) && this.#follows(law, [held.at, held.value], one, held.isLoose)
+    const isTwo = !follows || (isRenewed && held.value !== 0) || this.#earlier(law, held) !== undefined
+    if (confirms && isTwo) return this.#confirm(law, held, one, isRenewed)
     this.odd.push(held.at)
     if (follows) this.believe(one, law, confirms && law.restarts === true)
     else this.#hold(one)
+  }
+
+  /** The next value goes on from one that waits. */
+  #confirm(law: Law, held: Said, one: Said, isRenewed: boolean): void {
+    if (!isRenewed && this.#comesBack(law, held)) this.believe(held, law)
+    else if (!isRenewed && this.#comesBack(law, one)) {
+      // The value that waited was odd, too. Or the counter began again.
+      this.odd.push(held.at)
+      return this.believe(one, law, true)
+    } else this.#turn(law, held)
+    this.believe(one, law)
   }
 
   /** The value goes on from the last one, or, where zeros agreed that may be bad ones, from the one before them. */
@@ -164,21 +183,30 @@ class Walk {
     this.believe(one, law, isBack && this.#comesBack(law, one))
   }
 
-  /** The first number of a charge says nothing about the last one of the charge before, and a 0 nothing about an odometer. */
+  /** A 0 says nothing about an odometer. */
   #canConfirm({ kind, restarts }: Law, held: Said, one: Said): boolean {
-    if (kind === 'counter' && restarts !== true && one.value === 0) return false
-    const isApart = restarts === true && this.#plugs.splits.some(([from]) => from > held.at && from <= one.at)
-    return !isApart && one.at - held.at <= longestHeldMs
+    if (kind === 'counter' && restarts !== true && (one.value === 0 || held.value === 0)) return false
+    return !(restarts === true && this.#isApart(held, one)) && one.at - held.at <= longestHeldMs
+  }
+
+  /** The first number of a charge says nothing about the last one of the charge before. */
+  #isApart(held: Said, one: Said): boolean {
+    return this.#plugs.splits.some(([from, to]) => from > held.at && to <= one.at)
+  }
+
+  /** A value from before the last one, or from before a jump, from which this one goes on. */
+  #earlier(law: Law, one: Said): Entry | undefined {
+    const { last, prior, base } = this.series
+    if (law.kind !== 'counter') return undefined
+    const isFall = Number(one.value) < Number(last?.[1])
+    return [isFall ? prior : undefined, base].find(
+      (each) => each !== undefined && this.#follows(law, each, one, undefined),
+    )
   }
 
   /** Two values go on from an earlier one: what came between was not true after all. The line never falls below what is folded. */
   #comesBack(law: Law, held: Said): boolean {
-    const { last, prior, base } = this.series
-    if (law.kind !== 'counter') return false
-    const isFall = Number(held.value) < Number(last?.[1])
-    const earlier = [isFall ? prior : undefined, base].find(
-      (each) => each !== undefined && this.#follows(law, each, held, undefined),
-    )
+    const earlier = this.#earlier(law, held)
     if (earlier === undefined) return false
     const isFolded = this.#before !== undefined && this.#before[0] > earlier[0]
     const total = Math.max(totalOf(earlier), isFolded ? totalOf(this.#before) : 0)
@@ -187,10 +215,15 @@ class Walk {
     return true
   }
 
-  /** Nothing came after a value that waits. */
+  /** Nothing came after a value that waits. When it goes on from the one before the last one, one of both is odd. */
   end(law: Law): void {
-    const { held } = this.series
-    if (held !== undefined && this.#renewedBy(law, held)) this.#turn(law, held)
+    const { held, last, prior } = this.series
+    if (held === undefined || last === undefined) return
+    if (this.#renewedBy(law, held)) return this.#turn(law, held)
+    const newest = this.entries.at(-1)
+    const isFall = law.kind === 'counter' && Number(held.value) < Number(last[1])
+    if (newest?.[0] !== last[0] || prior === undefined || !isFall || !this.#follows(law, prior, held, undefined)) return
+    this.entries.splice(-1, 1, [newest[0], newest[1], newest[2] ?? null, 'unsure'])
   }
 
   #hold(one: Said): void {
@@ -199,28 +232,32 @@ class Walk {
 
   #follows(law: Law, [at, value]: Entry, next: Said, isLoose: true | undefined): boolean {
     const fall = law.kind === 'counter' ? Number(value) - Number(next.value) : 0
-    if (fall > 0) return fall <= (this.#began(next) === undefined ? stepBack(law, Number(value)) : Number(value) / 50)
+    if (fall > 0) return fall <= (this.#plugged(next) === undefined ? stepBack(law, Number(value)) : Number(value) / 50)
     const isTimed = isLoose === undefined && next.isLoose === undefined
     return canFollow(isTimed ? law : { ...law, perMinute: Infinity }, [at, value], [next.at, next.value])
   }
 
-  /** Since when the counter can have counted from 0. `undefined`: the vehicle was not plugged in since the last value. */
-  #began({ at }: Said): number | undefined {
-    const { last, renews } = this.series
-    const split = this.#plugs.splits.findLast(([from]) => from <= at)
-    if (split === undefined) return renews === undefined ? undefined : (last?.[0] ?? at)
+  /** Since when the counter can have counted from 0. `undefined`: the vehicle was not unplugged since the last value. */
+  #plugged({ at }: Said): Plugged | undefined {
+    const { last = [at], renews } = this.series
+    const { splits, starts } = this.#plugs
+    const split =
+      renews === true
+        ? splits.findLast(([from]) => from <= last[0])
+        : splits.find(([from, to]) => from <= at && to > last[0])
+    if (split === undefined) return renews === undefined ? undefined : { since: last[0], isCharged: true }
     const [from, to] = split
-    if (renews === undefined && (last?.[0] ?? 0) >= to) return undefined
-    const start = this.#plugs.starts.find((each) => each >= from)
-    return start !== undefined && start <= at ? start : Math.min(to, at)
+    const start = starts.find((each) => each >= from)
+    const isCharged = start !== undefined && start <= at
+    return { since: isCharged ? start : Math.min(to, at), isCharged }
   }
 
   /** Whether a value that waits is the first of a counter that begins again. */
   #renewedBy(law: Law, held: Said): boolean {
     const { last } = this.series
-    const began = this.#began(held)
-    if (law.restarts !== true || last === undefined || began === undefined) return false
-    return Number(held.value) < Number(last[1]) && Number(held.value) <= mostIn(law, held.at - began)
+    const plugged = this.#plugged(held)
+    if (law.restarts !== true || last === undefined || plugged === undefined) return false
+    return Number(held.value) < Number(last[1]) && Number(held.value) <= mostIn(law, held.at - plugged.since)
   }
 
   /** A value that cannot follow the last one is true. */
@@ -249,11 +286,12 @@ class Walk {
     const value = Number(one.value)
     if (last === undefined) return this.#add(one, value)
     const [before, total] = [Number(last[1]), totalOf(last)]
-    const began = law.restarts === true ? this.#began(one) : undefined
-    const isUnplugged = this.#plugs.splits.some(([from, to]) => from <= one.at && one.at < to)
-    if (began !== undefined && !isUnplugged && value <= before) return this.#add(one, total, 'old')
-    const isBoth = began !== undefined && !isUnplugged && value <= mostIn(law, one.at - began)
-    const isSoon = began !== undefined && (isUnplugged || (!isBoth && one.at - began <= lateResetMs))
+    const plugged = law.restarts === true ? this.#plugged(one) : undefined
+    const isCharged = plugged?.isCharged === true
+    if (isCharged && value <= before) return this.#add(one, total, 'old')
+    const ms = one.at - (plugged?.since ?? 0)
+    const isBoth = isCharged && value <= mostIn(law, ms)
+    const isSoon = plugged !== undefined && (!isCharged || (!isBoth && ms <= lateResetMs))
     this.#add(one, total + Math.max(0, value - before), isUnsure || isBoth ? 'unsure' : undefined, isSoon || undefined)
   }
 
@@ -271,8 +309,11 @@ class Walk {
     const isBack = total !== undefined && total === last?.[2] && !isTurned && Number(value) < Number(last[1])
     const largest: Entry = isBack ? [at, last[1], total] : plain
     const isLine = total !== undefined
-    const base = isLine && isTurned ? last : this.series.base
+    const sinceBase = isLine && isTurned ? 1 : (this.series.sinceBase ?? 0) + 1
+    const isFew = sinceBase <= fewValues
+    const base = isLine && isTurned ? last : isFew ? this.series.base : undefined
     const unsureAt = isLine && (mark === 'jump' || mark === 'unsure') ? at : this.series.unsureAt
-    this.series = { last: largest, isLoose, prior: isLine ? last : undefined, base, unsureAt, renews }
+    const since = base === undefined ? undefined : sinceBase
+    this.series = { last: largest, isLoose, prior: isLine ? last : undefined, base, sinceBase: since, unsureAt, renews }
   }
 }

@@ -80,6 +80,9 @@ const mostParts = 100
 /** An older value may not be that of an end, and a later first one not that of a start. */
 export const freshMs = 120_000
 
+/** A counter that is not heard for so long while it runs may have begun again. */
+const longSilentMs = 600_000
+
 /** What is noted of one field for a measure. */
 export interface Gauge {
   /** Notes are kept for the same measure of the same field. */
@@ -128,14 +131,19 @@ export interface Notes {
   oddAt?: number
   /** Nobody can tell how much a counter grew, or which way a vehicle took. */
   isUnsure?: true
+  /** A counter of energy may have begun again while it was not heard. */
+  isBroken?: true
   /** Of a growth: the place on the line that it counts from, and whether a number came that is not an old one. */
   base?: number
   isNew?: true
+  /** The counter began again after the end: what it says is not that of the end. */
+  isRenewed?: true
   /** Of a range. */
   least?: number
   most?: number
-  /** Of an average: the sum of values by milliseconds, and up to which one. */
+  /** Of an average: the sum of values by milliseconds. */
   sum?: number
+  /** Of an average, and of a counter of energy: how long the episode lasted up to the last value, without interruptions. */
   upTo?: number
   /** Of a curve: the first of its parts, and their length in milliseconds. */
   parts?: number[]
@@ -219,7 +227,7 @@ export function note(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded,
   markUnsure(gauge, notes, entry, around)
   if (isPaused && !isGrowth(gauge)) notes.latest = entry
   else advance(gauge, notes, entry, episode, around)
-  notes.first ??= entry
+  if (isNewNumber(gauge, entry)) notes.first ??= entry
   if (at >= (notes.before?.[0] ?? 0)) notes.before = entry
 }
 
@@ -248,14 +256,18 @@ function noteAfter(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, a
     if (entry[0] === end) measureRange(notes, Number(entry[1]))
     return
   }
+  if (isGrowth(gauge) && entry[3] === 'reset' && notes.isNew === true) notes.isRenewed = true
   const isOf = notes.after === undefined && isOfEnd(gauge, notes, entry, episode, around)
   notes.latest = entry
   if (!isOf) return
   if (isGrowth(gauge)) count(gauge, notes, entry, episode, around)
   markUnsure(gauge, notes, entry, around)
-  notes.first ??= entry
+  if (isNewNumber(gauge, entry)) notes.first ??= entry
   notes.after = entry
 }
+
+/** A counter that says the number from before the plug says nothing new. */
+const isNewNumber = (gauge: Gauge, [, , , mark]: Entry): boolean => !isGrowth(gauge) || mark !== 'old'
 
 /** Nobody knows how far an odometer went that was replaced. */
 function markUnsure({ kind }: Gauge, notes: Notes, [, , , mark]: Entry, { law }: Around): void {
@@ -276,6 +288,7 @@ function isOfEnd(
   const { from, first, before, latest } = notes
   const [at, value] = entry
   const { end = Infinity, cut } = episode
+  if (notes.isRenewed === true) return false
   if (cut === true) return isGrowth(gauge)
   const isSoon = at <= end + waits
   if (!isSoon && (latest !== undefined || at > end + corrects)) return false
@@ -289,9 +302,10 @@ function isOfEnd(
 export function resumed(gauge: Gauge, notes: Notes, episode: Bounded, around: Around): void {
   const { latest, after } = notes
   delete notes.after
+  delete notes.isRenewed
   if (latest === undefined) return
   if (isGrowth(gauge) && latest !== after) count(gauge, notes, latest, episode, around)
-  notes.first ??= latest
+  if (isNewNumber(gauge, latest)) notes.first ??= latest
   notes.before = latest
 }
 
@@ -377,11 +391,29 @@ function count(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, { law
     if (isRenewed) delete notes.isUnsure
     else if (!isKnown) notes.isUnsure = true
     delete notes.parts
-  } else if (mark === 'jump' || mark === 'unsure') notes.isUnsure = true
-  // It grew, and began again: what it said first may have been that of the charge before.
-  else if (mark === 'reset' && ms <= 5 * freshMs && total - Number(value) > notes.base + 0.01) notes.isUnsure = true
-  else if (isFirst && isTimed && total - notes.base > mostIn(law, ms)) notes.isUnsure = true
+  } else {
+    const isFar = isFirst && isTimed && total - notes.base > mostIn(law, ms)
+    // It grew, and began again: what it said first may have been that of the charge before.
+    const isLate = mark === 'reset' && ms <= 5 * freshMs && total - Number(value) > notes.base + 0.01
+    if (mark === 'jump' || mark === 'unsure' || isFar || isLate) notes.isUnsure = true
+    if (law?.restarts === true && isBroken(notes, entry, episode)) notes.isBroken = true
+  }
+  if (law?.restarts === true) notes.upTo = activeMs(episode, at)
   if (gauge.kind === 'curve') spread(gauge, notes, entry, episode)
+}
+
+/**
+ * Whether a counter may have been unplugged and begun again while it was not heard: it began again, or was silent for long and grew less than before. What
+ * it gave until then is lost.
+ */
+function isBroken({ base, before, upTo: ms = 0 }: Notes, entry: Entry, episode: Bounded): boolean {
+  if (base === undefined || before === undefined) return false
+  const silentMs = activeMs(episode, entry[0]) - ms
+  const expected = ms > 0 ? ((totalOf(before) - base) * silentMs) / ms : 0
+  const isLess = entry[3] === 'jump' && Number(entry[1]) < Number(before[1])
+  if (isLess || entry[3] === 'reset') return expected > leastUnseenKwh
+  const grown = totalOf(entry) - totalOf(before)
+  return silentMs > longSilentMs && expected - grown > leastUnseenKwh + expected / 5
 }
 
 /** Adds what a counter grew since the value before to the parts of a curve, in a straight line. */
@@ -546,11 +578,24 @@ function spanOf(of: Measured, episode: Bounded): Result {
 
 const dateOf = (entry: Entry | undefined): Date | null => (entry === undefined ? null : new Date(entry[0]))
 
+/**
+ * Whether a counter that went on grew more up to its first number than its episode explains: it may have been in an episode before, whose end was not
+ * heard, or in one that nobody saw.
+ */
+function isFromBefore({ from, first, base, before: newest, after }: Notes, { start, before = 0 }: Bounded): boolean {
+  const to = after ?? newest
+  if (from === undefined || first === undefined || to === undefined || base !== totalOf(from)) return false
+  const pace = first[0] < to[0] ? (totalOf(to) - totalOf(first)) / (to[0] - first[0]) : 0
+  const explained = pace * (first[0] - start)
+  const isSure = from[0] >= before - freshMs
+  return totalOf(first) - base > (isSure ? 2 * explained + leastUnseenKwh : explained + leastUnseen)
+}
+
 /** How much a counter grew. */
 function growthOf(of: Measured, episode: Bounded) {
   const { gauge, notes, counted = 0 } = of
   const { from, to, isStale, isLate } = endsOf(of, episode)
-  const { base, isNew, isPartial, isUnsure } = notes
+  const { base, isNew, isPartial, isUnsure, isBroken = false } = notes
   const growth = base === undefined || to === undefined ? 0 : rounded(totalOf(to) - base)
   const isGuess = gauge.startsAt === undefined || isPartial === true || isUnsure === true
   const isOne = notes.from === undefined && from?.[0] === to?.[0] && isGuess && growth === 0
@@ -560,10 +605,16 @@ function growthOf(of: Measured, episode: Bounded) {
   const isLine = of.law?.kind === 'counter' && of.counted !== undefined
   const unseen = base === undefined || !isLine ? 0 : rounded(Math.max(0, base - counted))
   const isMissing =
-    isNothing || isStale || isPartial === true || isUnsure === true || (isLate && gauge.startsAt === undefined)
+    isNothing ||
+    isStale ||
+    isPartial === true ||
+    isUnsure === true ||
+    isBroken ||
+    isFromBefore(notes, episode) ||
+    (isLate && gauge.startsAt === undefined)
   // Two numbers say more than one that counts from 0.
   const isSeen = value !== null && notes.first !== undefined && to !== undefined && totalOf(to) > totalOf(notes.first)
-  return { value, unseen, isMissing, isSeen }
+  return { value, unseen, isMissing, isStale, isSeen, isBroken }
 }
 
 /** With AC both counters run: what the socket gave, and what reached the battery. With DC only the second does. So the one counts that moved. */
@@ -583,7 +634,10 @@ function energyOf([socket, battery]: readonly Measured[], episode: Bounded): Res
   const isOdd = given > 0 && taken > 0 && (isLess || (!ac.isSeen && taken < 0.75 * given - leastUnseenKwh))
   const isSocket = given > 0 && (!isOdd || given <= taken)
   const by = isSocket ? 'socket' : 'battery'
-  const isMissing = isOdd || isUnseen || (isSocket ? ac.isMissing : dc.isMissing)
+  // No charger and no heater takes more than half of what the socket gives.
+  const isLost = taken > 0 && !dc.isStale && taken < given / 2 - 2 * leastUnseenKwh
+  const isMissing =
+    isOdd || isLost || isUnseen || ac.isBroken || dc.isBroken || (isSocket ? ac.isMissing : dc.isMissing)
   return [{ kwh: isSocket ? given : taken, by, unseen }, isMissing]
 }
 

@@ -259,20 +259,47 @@ export function modelOf(which: 'trip' | 'charge', values: readonly Value[], endM
           at < next &&
           (at < end || (cut && at === end) || (!cut && at <= end + waits) || (isOfEnd && at === to.at)),
       )
-      let sum = 0
-      let last = Number(before?.value ?? 0)
-      for (const { value } of counted) {
-        sum += Number(value) < last / 2 ? Number(value) : Number(value) - last
-        last = Number(value)
-      }
+      const { sum, isUnsure } = counterOf(counted, before, { start, parts, parkedAt })
       const isNothing = counted.every(({ at }) => at === start)
       // A counter that starts at 0 has its first value of the end.
       const isStale = !isNothing && !isOfEnd && (to?.at ?? 0) < end - waits
-      if (isNothing || isStale) missing.push('kwh')
+      if (isNothing || isStale || isUnsure) missing.push('kwh')
       result['kwh'] = isNothing ? null : Math.round(sum * 1e6) / 1e6
     }
     return { start, end, paused, cut, missing: missing.toSorted(), values: result }
   })
+}
+
+/** How much a counter grew, and whether some of it may be of a charge before, or was lost because it began again unheard. */
+function counterOf(
+  counted: readonly At[],
+  before: At | undefined,
+  charge: { readonly start: number; readonly parts: readonly (readonly [number, number])[]; readonly parkedAt: number },
+): { readonly sum: number; readonly isUnsure: boolean } {
+  const { start, parts, parkedAt } = charge
+  let [sum, last, ms] = [0, Number(before?.value ?? 0), 0]
+  let isUnsure = false
+  const [first, newest] = [counted[0], counted.at(-1)]
+  // It went on, and grew more until its first number than the charge explains.
+  if (before !== undefined && first !== undefined && newest !== undefined && Number(first.value) >= last / 2) {
+    const pace = (Number(newest.value) - Number(first.value)) / Math.max(1, newest.at - first.at)
+    const explained = pace * (first.at - start)
+    const most = before.at >= parkedAt - waits ? 2 * explained + 0.5 : explained + 0.2
+    isUnsure = Number(first.value) - last > most
+  }
+  for (const { value, at } of counted) {
+    const isReset = Number(value) < last / 2
+    const grown = isReset ? Number(value) : Number(value) - last
+    const active = parts.reduce((all, [from, end]) => all + Math.max(0, Math.min(at, end) - from), 0)
+    const expected = ms > 0 ? (sum * (active - ms)) / ms : 0
+    // It was silent for long, and grew less than before.
+    const isLess = active - ms > 10 * minute && expected - grown > 0.5 + expected / 5
+    isUnsure ||= isReset ? expected > 0.5 : isLess
+    sum += grown
+    last = Number(value)
+    ms = active
+  }
+  return { sum, isUnsure }
 }
 
 /** Whether a value cannot have changed so much since the start: at once, and in a minute. */
