@@ -95,6 +95,7 @@ export type {
 export { episode, type Episode, type EpisodeEdge, type EpisodeOptions, type Measures } from './when/episode.ts'
 export { drives, moves, type MovesOptions } from './when/motion.ts'
 export type { Curve, CurvePart, Energy, Measure, Path, PathPoint, Range, Span } from './when/measures.ts'
+export type { Followed, Missed, WithinOption } from './when/sequences.ts'
 export type { Duration, Heard, Lasted, Silence, SilentOptions } from './when/time.ts'
 export { type EpisodeRow, type SqliteValue, type SqlValue, type Statement, upsert } from './when/upsert.ts'
 

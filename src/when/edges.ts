@@ -10,6 +10,7 @@ import {
   dated,
   undated,
   type Edge,
+  type EdgeRecord,
   type EdgeResult,
   type EdgeStep,
   type EdgeTopic,
@@ -39,6 +40,7 @@ import {
   type Duration,
   type Heard,
   hearing,
+  readDuration,
   isSilence,
   isUncertain,
   knowing,
@@ -49,6 +51,7 @@ import {
   silence,
   type SilentOptions,
 } from './time.ts'
+import { type Followed, followed, type Missed, missed, type WithinOption } from './sequences.ts'
 
 /** What `receiver.when` takes: an edge of `fleethook/when`. */
 export interface VehicleEdge<Happened extends Occurrence = Occurrence> extends Edge<Happened> {
@@ -69,6 +72,42 @@ export interface VehicleEdge<Happened extends Occurrence = Occurrence> extends E
    * edge. Throws `option_invalid` for a name that is not 1 to 100 characters.
    */
   named(name: string): VehicleEdge<Happened>
+  /**
+   * The same edge, told at most once in this time for each vehicle, by the vehicle's clock. What happens in between is not told, also not later. From a
+   * second to a year.
+   *
+   * @example
+   * ```ts
+   * import { below, starts } from 'fleethook/when'
+   *
+   * export const isLow = starts(below('BatteryLevel', 20)).cooldown({ days: 1 })
+   * ```
+   */
+  cooldown(duration: Duration): VehicleEdge<Happened>
+  /**
+   * Happens when the other edge happens at most `within` after this one, also over a restart. The newest one before it counts.
+   *
+   * @example
+   * ```ts
+   * import { becomes, enters, circle } from 'fleethook/when'
+   *
+   * const depot = circle({ latitude: 52.3731, longitude: 4.8926, radiusMeters: 200 })
+   * export const plugsInAtTheDepot = enters(depot).followedBy(becomes('ChargePortLatch', 'Engaged'), { within: { minutes: 10 } })
+   * ```
+   */
+  followedBy<Second extends Occurrence>(second: Edge<Second>, options: WithinOption): VehicleEdge<Followed<Second>>
+  /**
+   * Happens when the other edge does not happen in this time after this one: at the end of it, also when no message arrives then. It counts from the first
+   * one, and another one begins when that is decided.
+   *
+   * @example
+   * ```ts
+   * import { becomes } from 'fleethook/when'
+   *
+   * export const notPluggedIn = becomes('Gear', 'P').unless(becomes('ChargePortLatch', 'Engaged'), { within: { minutes: 15 } })
+   * ```
+   */
+  unless(second: Edge, options: WithinOption): VehicleEdge<Missed>
 }
 
 /** An edge that begins something which may last: `becomes`, `starts` and `ends` make it. */
@@ -148,20 +187,32 @@ interface Detecting<Happened extends Occurrence> extends Omit<Edge<Happened>, 'r
   readonly isFirst?: boolean
   readonly mayBegin?: (vehicle: AnyVehicleView, sinceMs: number) => boolean
   readonly given?: true
+  /** It has a cooldown, which counts what its conditions let through. */
+  readonly cools?: { where(conditions: readonly Condition[]): LastingEdge<Happened> }
 }
 
-function edge<Happened extends Occurrence>({ begins, ...detecting }: Detecting<Happened>): LastingEdge<Happened> {
+function edge<Happened extends Occurrence>({
+  begins,
+  cools,
+  ...detecting
+}: Detecting<Happened>): LastingEdge<Happened> {
   const { fields, reads = fields, topics = [] } = detecting
-  return {
+  const own: LastingEdge<Happened> = {
     ...detecting,
     ...(begins === undefined ? {} : { begins }),
     reads,
     topics,
-    where: (...conditions) => limited(detecting, conditions),
+    where: (...conditions) => (cools === undefined ? limited(detecting, conditions) : cools.where(conditions)),
     named: (name) => renamed(detecting, name),
+    cooldown: (duration) => cooled(detecting, duration),
+    followedBy: (second, options) => sequence(followed(own, second, options)),
+    unless: (second, options) => sequence(missed(own, second, options)),
     after: (duration) => edge({ ...detecting, ...lastedAfter(detecting, duration) }),
   }
+  return own
 }
+
+const sequence = <Happened extends Occurrence>(detecting: Detecting<Happened>): VehicleEdge<Happened> => edge(detecting)
 
 /**
  * The memory moves on while the conditions are not true: the edge has happened, and nobody is told. An uncertain value counts as the last one
@@ -241,6 +292,37 @@ const marked = <Happened extends Occurrence>(happened: Happened): Happened =>
 
 function laterTold<Happened extends Occurrence>(happened: Happened): Happened {
   return 'late' in happened ? { ...happened, acrossGap: true, late: true } : { ...happened, acrossGap: true }
+}
+
+/** What a cooled edge remembers. */
+interface Cooled extends EdgeRecord {
+  /** When it was told last. */
+  readonly toldMs?: number | undefined
+}
+
+/** Of what happens, only what is far enough from what was told last. */
+function cooled<Happened extends Occurrence>(inner: Detecting<Happened>, duration: Duration): LastingEdge<Happened> {
+  const { ms, name } = readDuration('cooldown', duration)
+  return edge({
+    ...inner,
+    name: inner.given ? inner.name : `${inner.name}.cooldown(${name})`,
+    cools: { where: (conditions) => limited(inner, conditions).cooldown(duration) as LastingEdge<Happened> }, // oxlint-disable-line no-unsafe-type-assertion
+    detect(step) {
+      const { memory } = step
+      const kept: Cooled =
+        typeof memory === 'object' && memory !== null && 'toldMs' in memory ? memory : { inner: memory ?? undefined }
+      const { happened, earlier = [], memory: next, ...others } = inner.detect({ ...step, memory: kept.inner }) ?? {}
+      let { toldMs } = kept
+      const all = [...earlier, ...(happened === undefined ? [] : [happened])].filter(({ at }) => {
+        if (toldMs !== undefined && Math.abs(at.getTime() - toldMs) < ms) return false
+        toldMs = Math.max(at.getTime(), toldMs ?? -Infinity)
+        return true
+      })
+      if (toldMs === undefined) return telling(next === undefined ? others : { ...others, memory: next }, all)
+      const own = next === undefined ? kept.inner : (next ?? undefined)
+      return telling({ ...others, memory: { inner: own, toldMs } }, all)
+    },
+  })
 }
 
 function renamed<Happened extends Occurrence>(inner: Detecting<Happened>, name: unknown): LastingEdge<Happened> {

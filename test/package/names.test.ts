@@ -72,10 +72,10 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
     types: `
       AlertOccurrence AnyField AnyVehicleView Area Bounds Change Circle Clockwork Condition ConstantOf Curve CurveOptions CurvePart
       DeltaOption Duration Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeRecord EdgeResult EdgeStep EdgeTimer EdgeTopic Energy EnergyOptions Episode
-      EpisodeEdge EpisodeOccurrence EpisodeOptions EpisodeRow Fact FactChange FactGiven FactTime FactTypes FactsBy FirstOption FreshOption GrowthOptions Happening Heard InvalidOption KnownFact Lasted
-      LastingEdge Limit MarginOption Measure MeasureRules Measures MovesOptions NumberField NumberOperand Occurrence Path PathOptions PathPoint
+      EpisodeEdge EpisodeOccurrence EpisodeOptions EpisodeRow Fact FactChange FactGiven FactTime FactTypes FactsBy FirstOption Followed FreshOption GrowthOptions Happening Heard InvalidOption KnownFact Lasted
+      LastingEdge Limit MarginOption Measure MeasureRules Measures Missed MovesOptions NumberField NumberOperand Occurrence Path PathOptions PathPoint
       PendingTimer PlaceField Range RowOf Rules SetAllOptions SetAllResult Silence SilentOptions Span SqlValue SqliteValue Statement Timing TimingHost Trace VehicleEdge
-      VehicleView VehiclesStats`,
+      VehicleView VehiclesStats WithinOption`,
   },
   'fleethook/node': {
     values: 'exitWithError serve',
