@@ -10,7 +10,15 @@ import { guardRoutes } from './operator/guard.ts'
 import type { MissingWatch } from './observe/missing.ts'
 import type { OperatorApi } from './observe/observer.ts'
 
-export type { FieldReport, Letter, LetterSummary, TimerReport, VehicleReport, VehicleSummary } from './operator/app.ts'
+export type {
+  FactReport,
+  FieldReport,
+  Letter,
+  LetterSummary,
+  TimerReport,
+  VehicleReport,
+  VehicleSummary,
+} from './operator/app.ts'
 export type { KnownVehicle, KnownVehicles } from './observe/dead-letters.ts'
 export type { OperatorApi } from './observe/observer.ts'
 

@@ -3,7 +3,7 @@ import prettyMs from 'pretty-ms'
 import * as z from 'zod/mini'
 import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
-import type { FieldReport, OddReport, VehicleReport, VehicleSummary } from '../../src/operator/app.ts'
+import type { FactReport, FieldReport, OddReport, VehicleReport, VehicleSummary } from '../../src/operator/app.ts'
 import { ServiceError } from '../../src/service/client/service-error.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { environment, time, whole } from './arguments.ts'
@@ -85,7 +85,7 @@ function page(vehicles: readonly Omit<VehicleSummary, 'location'>[], next: strin
   return next === null ? text : `${text}\n\nThere may be more: --after ${escapeControls(next)}`
 }
 
-function shown({ fields, odd = [], timers, ...vehicle }: VehicleReport): string {
+function shown({ fields, odd = [], facts = [], timers, ...vehicle }: VehicleReport): string {
   const about = columns([
     ['vin', vehicle.vin],
     ['state', linkOf(vehicle)],
@@ -103,6 +103,7 @@ function shown({ fields, odd = [], timers, ...vehicle }: VehicleReport): string 
   return [
     about,
     ...(rows.length === 0 ? [] : [table(['FIELD', 'VALUE', 'AGE', 'SINCE (UTC)', ''], rows)]),
+    ...(facts.length === 0 ? [] : [table(['FACT', 'VALUE', 'SINCE (UTC)', 'NEXT (UTC)'], facts.map(factRow))]),
     ...(odd.length === 0 ? [] : [table(['NOT BELIEVED', 'LEFT OUT', 'HELD', 'SENT (UTC)'], odd.map(oddRow))]),
     ...(waits.length === 0 ? [] : [table(['WAITS FOR', 'SINCE (UTC)', 'DUE (UTC)'], waits)]),
   ].join('\n\n')
@@ -112,7 +113,7 @@ function linkOf({
   state,
   online,
   isOnlineCertain,
-}: Omit<VehicleReport, 'fields' | 'odd' | 'timers' | 'episodes'>): string {
+}: Omit<VehicleReport, 'fields' | 'odd' | 'facts' | 'timers' | 'episodes'>): string {
   const said = state ?? (online === null ? '' : online ? 'online' : 'offline')
   return said === '' || isOnlineCertain ? said : `${said}, uncertain`
 }
@@ -126,6 +127,13 @@ const oddOf = ({ leftOut = 0, held = 0 }: Pick<VehicleSummary, 'leftOut' | 'held
   [leftOut === 0 ? '' : `${leftOut} ${leftOut === 1 ? 'value' : 'values'} left out`, held === 0 ? '' : `${held} held`]
     .filter(Boolean)
     .join(', ')
+
+const factRow = ({ name, value, since, nextAt }: FactReport): readonly string[] => [
+  name,
+  value === null ? '' : JSON.stringify(value),
+  since === null ? '' : timeOf(since),
+  nextAt === undefined ? '' : timeOf(nextAt),
+]
 
 const oddRow = ({ field, leftOut, held, heldAt }: OddReport): readonly string[] => [
   field,

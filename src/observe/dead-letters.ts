@@ -116,6 +116,13 @@ export interface KnownVehicle {
   readonly isOnlineCertain: boolean
   readonly seenAt: Date | undefined
   readonly timers: readonly { readonly edge: string; readonly since: Date; readonly dueAt: Date }[]
+  /** What the business said of it. */
+  readonly facts?: readonly {
+    readonly name: string
+    readonly value: unknown
+    readonly since: Date | undefined
+    readonly nextAt: Date | undefined
+  }[]
   /** Values that physics forbids, by field. */
   readonly odd?: readonly OddValues[] | undefined
 }

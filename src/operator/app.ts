@@ -167,10 +167,23 @@ export interface VehicleReport extends Omit<VehicleSummary, 'fields' | 'location
   readonly fields: { readonly [field: string]: FieldReport }
   /** What was not believed, by field. Left out: nothing. */
   readonly odd?: readonly OddReport[] | undefined
+  /** What the business said of it, by `receiver.vehicles.set`. Left out: nothing, or payloads are hidden. */
+  readonly facts?: readonly FactReport[] | undefined
   /** What rules with a time wait for, the next one first. Empty when payloads are hidden: a rule says what is true of the vehicle. */
   readonly timers: readonly TimerReport[]
   /** The episodes that last and the last ones that are over, the newest first. Empty when payloads are hidden. */
   readonly episodes: readonly EpisodeReport[]
+}
+
+/** A fact of a vehicle. */
+export interface FactReport {
+  readonly name: string
+  /** `null`: there is none now. */
+  readonly value: unknown
+  /** Since when it is so. `null`: it is planned. */
+  readonly since: string | null
+  /** When it will be another one. Left out: nothing is planned. */
+  readonly nextAt?: string | undefined
 }
 
 /** A trip, a charge or another episode of a vehicle, as far as the messages show it that the inbox keeps. */
@@ -225,7 +238,7 @@ export interface FieldReport {
 function vehicleHeadOf(
   { vin, online, state, isOnlineCertain, seenAt, clockBehindMs, odd = [] }: KnownVehicle,
   { payloads }: Shows,
-): Omit<VehicleReport, 'fields' | 'odd' | 'timers' | 'episodes'> {
+): Omit<VehicleReport, 'fields' | 'odd' | 'facts' | 'timers' | 'episodes'> {
   return {
     vin,
     online: (payloads ? online : undefined) ?? null,
@@ -272,7 +285,7 @@ const mostEpisodes = 5
 interface EpisodeSource {
   readonly name: string
   open(vehicle: KnownVehicle): EpisodeOccurrence | undefined
-  in(events: Iterable<FleetEvent>): readonly EpisodeOccurrence[]
+  in(events: Iterable<FleetEvent>, vehicle: KnownVehicle): readonly EpisodeOccurrence[]
 }
 
 const isEpisode = (edge: object): edge is EpisodeSource => 'open' in edge && 'in' in edge
@@ -290,7 +303,7 @@ async function episodesOf(operator: OperatorApi, vehicle: KnownVehicle): Promise
     .flatMap((edge) => {
       // The state of the vehicle knows more of the newest one than the messages do: its first ones may be gone.
       const open = edge.open(vehicle)
-      const over = edge.in(events).filter(({ endedAt }) => open === undefined || endedAt <= open.startedAt)
+      const over = edge.in(events, vehicle).filter(({ endedAt }) => open === undefined || endedAt <= open.startedAt)
       return [...over.slice(-mostEpisodes), ...(open ? [open] : [])].map((each) => episodeReportOf(edge.name, each))
     })
     .toSorted((one, other) => other.startedAt.localeCompare(one.startedAt))
@@ -334,7 +347,14 @@ function vehicleReportOf(vehicle: KnownVehicle, episodes: readonly EpisodeReport
     heldAt: held?.at.toISOString(),
   }))
   const values = { fields: Object.fromEntries(fields), odd: odd?.length === 0 ? undefined : odd }
-  return { ...vehicleHeadOf(vehicle, shows), ...values, timers, episodes }
+  const facts = (shows.payloads ? (vehicle.facts ?? []) : []).map(({ name, value, since, nextAt }): FactReport => ({
+    name,
+    value: value ?? null,
+    since: since?.toISOString() ?? null,
+    nextAt: nextAt?.toISOString(),
+  }))
+  const said = facts.length === 0 ? {} : { facts }
+  return { ...vehicleHeadOf(vehicle, shows), ...values, ...said, timers, episodes }
 }
 
 /** A selection as a request writes it: in the query, or in the body as JSON. */

@@ -26,8 +26,14 @@ export interface EpisodeEdge<Of extends Measures = Measures, By extends readonly
 > {
   /** The newest episode of a vehicle as it is known now: it lasts, or is over and not told yet, or not told so yet. `undefined`: there is none. */
   open<Fields extends FieldCatalogue>(vehicle: VehicleView<Fields>): Episode<Of, By> | undefined
-  /** All episodes that are over in a list of events, those of gaps too, in any order, as if no message came after them. Sorted by vehicle and start. */
-  in(events: Iterable<FleetEvent>): readonly Episode<Of, By>[]
+  /**
+   * All episodes that are over in a list of events, those of gaps too, in any order, as if no message came after them. Sorted by vehicle and start. With
+   * `by`, pass the vehicle: it knows its facts.
+   */
+  in<Fields extends FieldCatalogue>(
+    events: Iterable<FleetEvent>,
+    vehicle?: VehicleView<Fields>,
+  ): readonly Episode<Of, By>[]
   /**
    * The episodes of all vehicles that began in this time, of the messages that the inbox still keeps. Use it each night to find one whose messages came too
    * late for its row. With `sqliteInbox`, each vehicle takes as long as one list of all messages.
@@ -101,7 +107,7 @@ export function episode<const Of extends Measures, const By extends readonly Fac
         ? Memory.read(definition, state.vin, text, state.facts)?.open(gapTo >= state.seq)
         : undefined
     },
-    in: (events) => history(definition, events),
+    in: (events, vehicle: unknown) => history(definition, events, factsIn(vehicle)),
     within: ({ vehicles, messages }, time) => begunWithin(definition, vehicles, messages, time),
     doubts: (found, vehicle: AnyVehicleView | undefined, of) => doubtsOf(definition, found, vehicle, of),
     where() {
@@ -111,6 +117,9 @@ export function episode<const Of extends Measures, const By extends readonly Fac
   // What is found has the measures of the definition, which the compiler cannot see.
   return edge as unknown as EpisodeEdge<Of, By> // oxlint-disable-line no-unsafe-type-assertion
 }
+
+const factsIn = (vehicle: unknown): Facts | undefined =>
+  vehicle instanceof Snapshot ? vehicle.parts().state.facts : undefined
 
 /** The newest time of the vehicle, and when that arrived. */
 interface Last {
@@ -176,7 +185,7 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> |
   const text = typeof step.memory === 'string' ? step.memory : undefined
   const isNew = text === undefined
   if (isNew && own.length === 0) return undefined
-  const facts = after instanceof Snapshot ? after.parts().state.facts : undefined
+  const facts = factsIn(after)
   const read = isNew ? undefined : Memory.read(definition, after.vin, text, facts)
   const memory = read ?? new Memory(definition, after.vin, undefined, facts)
   const { last, head } = memory
@@ -207,9 +216,8 @@ async function* begunWithin(
 ): AsyncGenerator<Episode, void, undefined> {
   for await (const vehicle of vehicles.list()) {
     const { vin } = vehicle
-    const facts = vehicle instanceof Snapshot ? vehicle.parts().state.facts : undefined
     const events = await messages.events({ vin, from: new Date(from.getTime() - earlierMs) })
-    for (const found of history(definition, events, facts))
+    for (const found of history(definition, events, factsIn(vehicle)))
       if (found.startedAt >= from && found.startedAt < to) yield found
   }
 }
@@ -262,7 +270,7 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
     }
     const { found, known } = fold(definition, vin, nothingKnown(definition), samples, {
       now: Number.MAX_SAFE_INTEGER,
-      facts: state.facts ?? kept,
+      facts: kept ?? state.facts,
     })
     const over = found.filter(({ end }) => end !== undefined)
     return over.map((each) => Object.assign(episodeOf(definition, vin, each, known.timeline.at), { revision: 1 }))

@@ -4,7 +4,7 @@ import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { inspectorRoutes } from 'fleethook/inspector'
 import { operatorRoutes } from 'fleethook/operator'
 import { deliver, fakeClock, message, vehicle } from 'fleethook/testing'
-import { becomes, episode, is, span } from 'fleethook/when'
+import { becomes, episode, fact, is, span } from 'fleethook/when'
 import { expect, onTestFinished, test } from 'vitest'
 import { command } from '../cli/command.ts'
 import { newFolder } from '../folder.ts'
@@ -136,6 +136,31 @@ test('the view of a vehicle shows the episode that lasts once, also when its fir
     .toMatchObject({
       episodes: [{ endedAt: null, durationMs: 2_000_000, measures: { odometer: { from: 1000, to: 1020 } } }],
     })
+})
+
+test('the view of a vehicle shows its facts, on the command line too, and hides them with payloads', async () => {
+  const [customer, booking] = [fact('customer', 'string'), fact('booking', 'string')]
+  const path = join(newFolder('facts'), 'inbox.db')
+  const parts = [vehicles({ fields: ['Gear'], facts: [customer, booking] })] as const
+  const receiver = createReceiver({ secret: false, parts, log, inbox: sqliteInbox({ path }) })
+  onTestFinished(async () => void (await receiver.drain()))
+  await receiver.vehicles.set(vins[0], { customer: 'c-12' }, { from: new Date('2026-01-01T08:00:00Z') })
+  await receiver.vehicles.set(vins[0], { booking: 'b-7' }, { from: new Date('2999-01-01T08:00:00Z') })
+  const authorization = 'an-operator'
+  const shownBy = async (app: ReturnType<typeof operatorRoutes>): Promise<unknown> =>
+    (await app.request(`/vehicles/${vins[0]}`, { headers: { authorization } })).json()
+  await expect
+    .poll(() => shownBy(operatorRoutes(receiver, { secret: authorization })))
+    .toMatchObject({
+      facts: [
+        { name: 'customer', value: 'c-12', since: '2026-01-01T08:00:00.000Z' },
+        { name: 'booking', value: null, since: null, nextAt: '2999-01-01T08:00:00.000Z' },
+      ],
+    })
+  const hidden = inspectorRoutes(receiver, { secret: authorization, payloads: false })
+  expect(await shownBy(hidden)).not.toHaveProperty('facts')
+  const { stdout } = await command(['vehicles', vins[0]], { FLEETHOOK_INBOX: path })
+  expect(stdout).toMatch(/customer +"c-12" +2026-01-01 08:00:00/)
 })
 
 test('a receiver without the part says so', async () => {

@@ -51,7 +51,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/operator': {
     values: 'operatorRoutes',
     types:
-      'FieldReport KnownVehicle KnownVehicles Letter LetterSummary OperatorApi OperatorOptions TimerReport VehicleReport VehicleSummary',
+      'FactReport FieldReport KnownVehicle KnownVehicles Letter LetterSummary OperatorApi OperatorOptions TimerReport VehicleReport VehicleSummary',
   },
   'fleethook/sandbox': {
     values: 'createSandbox',

@@ -217,6 +217,18 @@ function State({ vehicle }: { readonly vehicle: VehicleReport }): JSX.Element {
           durationOf(ageMs),
         ])}
       />
+      {vehicle.facts !== undefined && (
+        <Table
+          name="Facts"
+          head={['Fact', 'Value', 'Since (UTC)', 'Next (UTC)']}
+          rows={vehicle.facts.map(({ name, value, since, nextAt }) => [
+            name,
+            <code>{value === null ? 'none' : valueOf(value)}</code>,
+            since === null ? '' : momentOf(since),
+            nextAt === undefined ? '' : momentOf(nextAt),
+          ])}
+        />
+      )}
       {vehicle.timers.length > 0 && (
         <Table
           name="What rules wait for"
