@@ -16,8 +16,10 @@ import {
 } from '../../../src/index.ts'
 import type { FieldName } from '../../../src/normalize.ts'
 import type { Change } from '../../../src/when.ts'
-import { becomes, changed, type Edge, type VehicleView } from '../../../src/when.ts'
+import { becomes, below, changed, type Edge, fact, has, starts, type VehicleView } from '../../../src/when.ts'
 import { gapNow, lineOf, rules } from '../../vehicles/everywhere.ts'
+
+const [customer, limit, booking] = [fact('customer', 'string'), fact('limit', 'number'), fact('booking', 'string')]
 
 export interface Bindings {
   readonly WEBHOOK_SECRET: string
@@ -36,8 +38,8 @@ export interface DurableSettings {
   readonly hanging?: string
   /** Keep the newest state of vehicles. */
   readonly vehicles?: VehiclesOptions<FieldName>
-  /** Also write down what happens to vehicles: by the rules of `everywhere.ts`, each change of the number, or that it was 2 for three seconds. */
-  readonly edges?: 'rules' | 'numbers' | 'times'
+  /** Also write down what happens to vehicles: by the rules of `everywhere.ts`, each change of the number, or that it was 2 for three seconds, or what follows from facts. */
+  readonly edges?: 'rules' | 'numbers' | 'times' | 'facts'
   /** Handle this number at once, and record their count and the sum of their numbers. */
   readonly batch?: number
 }
@@ -47,7 +49,8 @@ export function receiverOf(
   { receiver: options, vehicles: kept, handlerMs, failing = {}, hanging, edges, batch }: DurableSettings,
   inbox: NonNullable<ReceiverOptions['inbox']>,
 ): Receiver<Bindings> & { readonly vehicles?: Vehicles } {
-  const parts = kept === undefined ? [] : [vehicles(kept)]
+  const facts = edges === 'facts' ? [customer, limit, booking] : []
+  const parts = kept === undefined ? [] : [vehicles({ ...kept, facts })]
   const receiver = createReceiver({ ...options, secret: (env: Bindings) => env.WEBHOOK_SECRET, inbox, parts })
   const write = (env: Bindings, entry: object): Promise<unknown> =>
     env.LOG.fetch('http://log/', { method: 'POST', body: JSON.stringify(entry) })
@@ -61,6 +64,7 @@ export function receiverOf(
     rules,
     numbers: [changed('BatteryLevel')],
     times: [becomes('BatteryLevel', 2).after({ seconds: 3 })],
+    facts: [starts(below('BatteryLevel', limit)), changed(customer), starts(has(booking))],
   }
   for (const rule of found[edges ?? ''] ?? [])
     receiver.when(rule, async ({ vin, edge, event, change, id, vehicle }, { env, delivery }) => {
@@ -118,6 +122,7 @@ export function durableWorker(settings: DurableSettings): {
             const after = searchParams.get('after') ?? undefined
             return (await Array.fromAsync(receiver.vehicles?.list({ after }) ?? [])).slice(0, limit).map(shown)
           },
+          ...factsAsked(receiver, searchParams),
           '/forget': () => receiver.vehicles?.forget(vin ?? ''),
           '/erase': () => receiver.forget(vin ?? '', { dryRun }),
           '/failing': () => receiver.failing(),
@@ -131,12 +136,32 @@ export function durableWorker(settings: DurableSettings): {
   }
 }
 
+/** What a Worker can be asked about facts. */
+const factsAsked = (
+  { vehicles: kept }: ReturnType<typeof receiverOf>,
+  query: URLSearchParams,
+): Readonly<Record<string, () => unknown>> => ({
+  '/set': () =>
+    kept?.set(query.get('vin') ?? '', JSON.parse(query.get('facts') ?? '{}'), {
+      from: dateIn(query, 'from'),
+      until: dateIn(query, 'until'),
+    }),
+  '/set-all': () => kept?.setAll(JSON.parse(query.get('rows') ?? '[]')),
+})
+
+function dateIn(query: URLSearchParams, name: string): Date | undefined {
+  const ms = query.get(name)
+  return ms === null ? undefined : new Date(Number(ms))
+}
+
 function shown(vehicle: VehicleView | undefined): unknown {
   if (vehicle === undefined) return undefined
   const { vin, online = null, seenAt = null } = vehicle
   const level = vehicle.value('BatteryLevel')
   const certainty = vehicle.isCertain('BatteryLevel') ? 'certain' : 'uncertain'
-  return { vin, online, seenAt, values: level === undefined ? {} : { BatteryLevel: [level, certainty] } }
+  const facts = vehicle.facts.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value] as const]))
+  const said = facts.length === 0 ? {} : { facts: Object.fromEntries(facts) }
+  return { ...said, vin, online, seenAt, values: level === undefined ? {} : { BatteryLevel: [level, certainty] } }
 }
 
 /** The receiver as the module of a Worker. Its path `/evict` ends one object without notice. */
