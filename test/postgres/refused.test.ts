@@ -1,6 +1,6 @@
 /* Rows that Postgres refuses, as it refuses a wrong value: the others of their statement are written. */
 import { createReceiver, Retry, vehicles } from 'fleethook'
-import { postgresInbox } from 'fleethook/inbox/postgres'
+import { type PostgresClient, postgresInbox } from 'fleethook/inbox/postgres'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { data, logInto } from '../dispatch/scene.ts'
@@ -97,6 +97,30 @@ test('rows that Postgres refuses take no others with them: good messages are han
     { numRuns: states.length },
   )
 })
+
+test.each(['42501', '42P01', '55000'])(
+  'what every statement met for a moment (%s) refuses no message that it met last',
+  async (code) => {
+    const schema = `moment_${code.toLowerCase()}`
+    await scene.prepare(schema)
+    const pool = scene.newPool()
+    let isOver = false
+    // Whoever may use the tables again, may do so between this statement and the one that looks for the reason.
+    const query: PostgresClient['query'] = (text, values) => {
+      const isFirst = !isOver && text.includes('INSERT INTO') && text.includes(`${schema}.message`)
+      if (!isFirst) return pool.query(text, values)
+      isOver = true
+      return Promise.reject(Object.assign(new Error('permission denied'), { code }))
+    }
+    const inbox = postgresInbox({ db: { query }, schema, leaseMs: 3_000 })
+    const receiver = createReceiver({ secret: false, inbox, log: logInto([]) }).on('data', () => {})
+    await receiver.open()
+    expect((await receiver.accept({ authorization: undefined, body: data('V1', 1) })).status).toBe(200)
+    await expect.poll(() => receiver.stats().handled).toBe(1)
+    expect(isOver).toBe(true)
+    await receiver.drain()
+  },
+)
 
 test('a handled message whose row cannot be deleted is told, and holds up no other', async () => {
   await scene.prepare('undeletable')

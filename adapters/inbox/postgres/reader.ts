@@ -302,7 +302,9 @@ export class Reader extends SharedReader<Unsettled> {
     const { attempts, diedAt, marks } = reason
     const plain =
       marks === undefined ? { error: unwritable, attempts, diedAt } : { error: unwritable, attempts, diedAt, marks }
+    // Twice as it is: what was no fault of it can be over since the first try.
     const ways = [
+      [reason, vehicle],
       [reason, vehicle],
       [plain, vehicle],
       [reason, undefined],

@@ -160,8 +160,8 @@ SELECT ${aboutServer}`
 
   async #failed(puts: readonly Put[], error: unknown): Promise<void> {
     if (await isAboutRows(error, () => this.#db.run(this.#sql, valuesOf([]), tryMs))) {
-      // Only the body with that value is refused.
-      if (puts.length === 1) {
+      // Only the body with that value is refused, in a try of its own: what was no fault of it can be over since the last one.
+      if (puts.length === 1 && puts[0]?.isAlone === true) {
         this.#forget(puts)
         refuse(puts, rowError(error))
       } else for (const put of puts) put.isAlone = true
