@@ -526,6 +526,14 @@ async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerat
       'Start the receiver of that file, or add its branch again.',
     )
   if (kept?.meanwhile != null) yield* meanwhile(kept.meanwhile)
+  yield* ofVehicles(stats)
+  if (stats.lost > 0)
+    yield fail('receiver.lost', `Acknowledged messages that were lost: ${stats.lost}.`, 'See docs/reliability.md.')
+  for (const [name, of] of Object.entries(stats.branches ?? {})) yield* branchOf(name, of)
+}
+
+/** What the receiver noticed of its certificate, and of the clocks and fields of vehicles. */
+function* ofVehicles(stats: z.infer<typeof statsForm>): Generator<Finding, void> {
   const { clocksBehind = 0, certificateUntilMs } = stats
   if (certificateUntilMs !== undefined) yield certificate('receiver.certificate', certificateUntilMs)
   if (clocksBehind > 0)
@@ -542,9 +550,6 @@ async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerat
       `Add it to the config of the vehicles: fleethook config patch <vin> ${field}=60. Or take it out of the rules.`,
     )
   }
-  if (stats.lost > 0)
-    yield fail('receiver.lost', `Acknowledged messages that were lost: ${stats.lost}.`, 'See docs/reliability.md.')
-  for (const [name, of] of Object.entries(stats.branches ?? {})) yield* branchOf(name, of)
 }
 
 /** The file in front of a server that several processes share. */

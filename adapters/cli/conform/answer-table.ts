@@ -40,6 +40,11 @@ const envelope =
 
 /** The contract's table of answers, case by case, of a receiver with this secret and this limit on a body. */
 export function rowsOf(secret: string, limit: number): readonly Row[] {
+  return [...acceptedRows(secret, limit), ...secretRows(secret), ...bodyRows(secret, limit), ...pathRows(secret)]
+}
+
+/** What makes the rows of one answer. */
+function makersOf(secret: string) {
   const authorization = secret
   const collected = { authorization: `Splunk ${secret}` }
   const basic = (password: string): Record<string, string> => ({ authorization: `Basic ${btoa(`x:${password}`)}` })
@@ -72,49 +77,72 @@ export function rowsOf(secret: string, limit: number): readonly Row[] {
   const unsupported = refused(415, 6, 'encoding_unsupported')
   const noMethod = refused(405, 405, 'method_not_allowed')
   const noPath = refused(404, 404, 'path_unknown')
-
-  const options = (path: string, allow: string): Row => ({
-    case: `OPTIONS ${path} without a secret`,
-    method: 'OPTIONS',
-    path,
-    status: 200,
-    code: 0,
-    http: true,
-    answers: { allow },
-  })
-
-  const collectorRows = (path: string): readonly Row[] => {
-    const sent = { path, headers: collected }
-    return [
-      accepted(`a message at ${path}`, envelope, sent),
-      accepted(`a batch at ${path}/`, `${envelope}\n${envelope}`, { ...sent, path: `${path}/` }),
-      options(path, 'POST, OPTIONS'),
-      refused(400, 12, 'event_missing')(`no event at ${path}`, { ...sent, body: `${envelope}{"time":1}`, number: 1 }),
-      refused(400, 12, 'event_missing')(`event null at ${path}`, { ...sent, body: '{"event":null}', number: 0 }),
-      refused(400, 12, 'event_missing')(`no envelope at ${path}`, { ...sent, body: state, number: 0 }),
-      refused(400, 13, 'event_blank')(`blank event at ${path}`, { ...sent, body: '{"event":""}', number: 0 }),
-      accepted(
-        `a foreign event between others at ${path}`,
-        `${envelope}{"event":"a line of a log","sourcetype":"syslog"}${envelope}`,
-        sent,
-      ),
-      accepted(`HTTP Basic with the secret as password at ${path}`, envelope, { path, headers: basic(secret) }),
-      wrong(`HTTP Basic with another password at ${path}`, { path, body: envelope, headers: basic(`${secret}x`) }),
-      missing(`no Authorization at ${path}`, { path, body: envelope, headers: {} }),
-      scheme(`a bare secret at ${path}`, { path, body: envelope }),
-      noMethod(`GET ${path}`, { method: 'GET', path, http: true, answers: { allow: 'POST, OPTIONS' } }),
-    ]
+  return {
+    authorization,
+    collected,
+    basic,
+    encoded,
+    accepted,
+    missing,
+    scheme,
+    wrong,
+    empty,
+    noJson,
+    noGzip,
+    tooLarge,
+    unsupported,
+    noMethod,
+    noPath,
+    refused,
   }
+}
 
-  const healthRows = (path: string): readonly Row[] => {
-    const allow = 'GET, HEAD, OPTIONS'
-    return [
-      { case: `GET ${path} without a secret`, method: 'GET', path, http: true, status: 200, code: 17 },
-      options(path, allow),
-      noMethod(`POST ${path}`, { path, http: true, answers: { allow } }),
-    ]
-  }
+const options = (path: string, allow: string): Row => ({
+  case: `OPTIONS ${path} without a secret`,
+  method: 'OPTIONS',
+  path,
+  status: 200,
+  code: 0,
+  http: true,
+  answers: { allow },
+})
 
+function collectorRows(secret: string, path: string): readonly Row[] {
+  const { collected, basic, accepted, missing, scheme, wrong, noMethod, refused } = makersOf(secret)
+  const sent = { path, headers: collected }
+  return [
+    accepted(`a message at ${path}`, envelope, sent),
+    accepted(`a batch at ${path}/`, `${envelope}\n${envelope}`, { ...sent, path: `${path}/` }),
+    options(path, 'POST, OPTIONS'),
+    refused(400, 12, 'event_missing')(`no event at ${path}`, { ...sent, body: `${envelope}{"time":1}`, number: 1 }),
+    refused(400, 12, 'event_missing')(`event null at ${path}`, { ...sent, body: '{"event":null}', number: 0 }),
+    refused(400, 12, 'event_missing')(`no envelope at ${path}`, { ...sent, body: state, number: 0 }),
+    refused(400, 13, 'event_blank')(`blank event at ${path}`, { ...sent, body: '{"event":""}', number: 0 }),
+    accepted(
+      `a foreign event between others at ${path}`,
+      `${envelope}{"event":"a line of a log","sourcetype":"syslog"}${envelope}`,
+      sent,
+    ),
+    accepted(`HTTP Basic with the secret as password at ${path}`, envelope, { path, headers: basic(secret) }),
+    wrong(`HTTP Basic with another password at ${path}`, { path, body: envelope, headers: basic(`${secret}x`) }),
+    missing(`no Authorization at ${path}`, { path, body: envelope, headers: {} }),
+    scheme(`a bare secret at ${path}`, { path, body: envelope }),
+    noMethod(`GET ${path}`, { method: 'GET', path, http: true, answers: { allow: 'POST, OPTIONS' } }),
+  ]
+}
+
+function healthRows(secret: string, path: string): readonly Row[] {
+  const { noMethod } = makersOf(secret)
+  const allow = 'GET, HEAD, OPTIONS'
+  return [
+    { case: `GET ${path} without a secret`, method: 'GET', path, http: true, status: 200, code: 17 },
+    options(path, allow),
+    noMethod(`POST ${path}`, { path, http: true, answers: { allow } }),
+  ]
+}
+
+function acceptedRows(secret: string, limit: number): readonly Row[] {
+  const { authorization, collected, encoded, accepted } = makersOf(secret)
   return [
     accepted('a message', state),
     accepted('an object that is no message, as unknown', '{"hello":1}'),
@@ -141,7 +169,12 @@ export function rowsOf(secret: string, limit: number): readonly Row[] {
     accepted('identity', state, { headers: encoded('identity') }),
     accepted('a body exactly at the limit', state.padEnd(limit)),
     accepted('a body exactly at the limit after inflating', zipped(state.padEnd(limit)), { headers: encoded('gzip') }),
+  ]
+}
 
+function secretRows(secret: string): readonly Row[] {
+  const { accepted, encoded, authorization, basic, missing, scheme, wrong } = makersOf(secret)
+  return [
     missing('no Authorization', { headers: {}, body: state, answers: { 'www-authenticate': 'Splunk' } }),
     missing('an empty Authorization', { headers: { authorization: '' }, body: state }),
     scheme('not of the expected scheme', { headers: { authorization: `Bearer ${secret}` }, body: state }),
@@ -155,6 +188,12 @@ export function rowsOf(secret: string, limit: number): readonly Row[] {
     scheme('HTTP Basic at the root', { headers: basic(secret), body: state }),
     { ...missing('the secret in the query', { path: `/?token=${secret}`, headers: {}, body: state }), http: true },
     { ...accepted('any query', state, { path: '/?from=here', headers: { authorization } }), http: true },
+  ]
+}
+
+function bodyRows(secret: string, limit: number): readonly Row[] {
+  const { encoded, empty, noJson, noGzip, tooLarge, unsupported, refused } = makersOf(secret)
+  return [
     empty('empty body', { body: '' }),
     empty('no body', {}),
     empty('blank body', { body: ' \r\n\t' }),
@@ -184,7 +223,15 @@ export function rowsOf(secret: string, limit: number): readonly Row[] {
     ...['br', 'deflate', 'zstd', 'gzip, gzip', 'aws-chunked', 'gzip;q=1'].map((encoding) =>
       unsupported(`encoding ${encoding}`, { headers: encoded(encoding), body: Uint8Array.from([1, 2, 3]) }),
     ),
-    ...['/services/collector', '/services/collector/event', '/services/collector/event/1.0'].flatMap(collectorRows),
+  ]
+}
+
+function pathRows(secret: string): readonly Row[] {
+  const { noMethod, noPath } = makersOf(secret)
+  return [
+    ...['/services/collector', '/services/collector/event', '/services/collector/event/1.0'].flatMap((path) =>
+      collectorRows(secret, path),
+    ),
     options('/', 'POST, OPTIONS'),
     ...['GET', 'PUT', 'PATCH', 'DELETE', 'PROPFIND'].map((method) =>
       noMethod(method, { method, http: true, answers: { allow: 'POST, OPTIONS' } }),
@@ -196,8 +243,8 @@ export function rowsOf(secret: string, limit: number): readonly Row[] {
       '/services/collector//',
     ].map((path) => noPath(`POST ${path}`, { path, body: state })),
     noPath('an unknown path', { path: '/elsewhere', body: state, alone: true }),
-    ...['/services/collector/health', '/services/collector/health/1.0', '/services/collector/health/'].flatMap(
-      healthRows,
+    ...['/services/collector/health', '/services/collector/health/1.0', '/services/collector/health/'].flatMap((path) =>
+      healthRows(secret, path),
     ),
   ]
 }

@@ -107,41 +107,60 @@ const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector
 let vehicles = 0
 const nextVin = (): string => syntheticVin((Date.now() + vehicles++) % 1_000_000)
 
+/** How the checks of events post, and wait for what is handled. */
+class Handling {
+  readonly #post: ReturnType<typeof posting>
+  readonly #secret: string
+  readonly #patienceMs: number
+  readonly #events: () => Promise<readonly HandledEvent[]>
+
+  constructor(subject: ReceiverUnderTest, events: () => Promise<readonly HandledEvent[]>) {
+    this.#post = posting(subject)
+    this.#secret = subject.secret
+    this.#patienceMs = subject.patienceMs ?? defaultPatienceMs
+    this.#events = events
+  }
+
+  async send(format: Format, body: PostedBody | (() => PostedBody), expected = 200, path = ''): Promise<void> {
+    const headers = { authorization: authorization(this.#secret, format) }
+    const { status, text } = await this.#post({ path, body, headers })
+    if (status !== expected) throw new Error(`Expected the answer ${expected} and got ${status} ${text.slice(0, 300)}`)
+  }
+
+  sendMessage(sent: Encodable, format: Format): Promise<void> {
+    return this.send(format, JSON.stringify(encode(sent, format)))
+  }
+
+  /** Waits for `count` events of a vehicle. */
+  async handled(vin: string, count: number): Promise<readonly HandledEvent[]> {
+    const until = Date.now() + this.#patienceMs
+    for (;;) {
+      const own = (await this.#events()).filter((event) => event.vin === vin)
+      if (own.length > count) throw new Error(`Expected ${count} events of a vehicle and got ${own.length}.`)
+      if (own.length === count) return own
+      if (Date.now() > until)
+        throw new Error(`Expected ${count} events of a vehicle within ${this.#patienceMs} ms and got ${own.length}.`)
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+  }
+}
+
 /** Checks the events that handlers receive. */
 function eventChecks(
   subject: ReceiverUnderTest,
   events: () => Promise<readonly HandledEvent[]>,
 ): readonly Conformance[] {
-  const { patienceMs = defaultPatienceMs } = subject
-  const post = posting(subject)
+  const to = new Handling(subject, events)
+  return [...formatChecks(to), ...contentChecks(to), ...laneChecks(to), ...slowChecks(subject, events)]
+}
 
-  async function send(format: Format, body: PostedBody | (() => PostedBody), expected = 200, path = ''): Promise<void> {
-    const headers = { authorization: authorization(subject.secret, format) }
-    const { status, text } = await post({ path, body, headers })
-    if (status !== expected) throw new Error(`Expected the answer ${expected} and got ${status} ${text.slice(0, 300)}`)
-  }
-  const sendMessage = (sent: Encodable, format: Format): Promise<void> =>
-    send(format, JSON.stringify(encode(sent, format)))
-
-  /** Waits for `count` events of a vehicle. */
-  async function handled(vin: string, count: number): Promise<readonly HandledEvent[]> {
-    const until = Date.now() + patienceMs
-    for (;;) {
-      const own = (await events()).filter((event) => event.vin === vin)
-      if (own.length > count) throw new Error(`Expected ${count} events of a vehicle and got ${own.length}.`)
-      if (own.length === count) return own
-      if (Date.now() > until)
-        throw new Error(`Expected ${count} events of a vehicle within ${patienceMs} ms and got ${own.length}.`)
-      await new Promise((resolve) => setTimeout(resolve, 20))
-    }
-  }
-
+function formatChecks(to: Handling): readonly Conformance[] {
   const sameInAllFormats = Object.entries(message).map(([name, make]): Conformance => ({
     name: `message.${name} arrives as the same event in all three formats`,
     async run() {
       const sent = { ...make(), vin: nextVin() }
-      for (const format of formats) await sendMessage(sent, format)
-      const got = await handled(sent.vin, formats.length)
+      for (const format of formats) await to.sendMessage(sent, format)
+      const got = await to.handled(sent.vin, formats.length)
       // Only `data` differs between the first two formats.
       const read = sent.topic === 'data' ? formats : ['service', 'service', 'event_collector']
       equal(
@@ -168,13 +187,13 @@ function eventChecks(
           key,
           value: text === null ? { invalid: true } : { stringValue: text },
         }))
-        await send('service', JSON.stringify({ ...sent, data }))
-        await send('vehicle_maker', JSON.stringify({ ...sent, data: list }))
-        await send(
+        await to.send('service', JSON.stringify({ ...sent, data }))
+        await to.send('vehicle_maker', JSON.stringify({ ...sent, data: list }))
+        await to.send(
           'event_collector',
           JSON.stringify({ event: data, source: vin, sourcetype: 'vehicle:telemetry:data', time: 1_795_255_200.123 }),
         )
-        const got = await handled(vin, 3)
+        const got = await to.handled(vin, 3)
         for (const event of got) {
           const { BatteryLevel, Gear, Locked, DoorState, Soc } = Object(event['data'])
           equal([BatteryLevel, Gear, Locked, Soc, event['undecoded']], [81.5, 'D', true, null, {}])
@@ -184,12 +203,17 @@ function eventChecks(
         equal(new Set(got.map(({ id }) => id)).size, 1)
       },
     },
+  ]
+}
+
+function contentChecks(to: Handling): readonly Conformance[] {
+  return [
     {
       name: 'A message of no topic is accepted, and is an unknown event',
       async run() {
         const vin = nextVin()
-        await send('service', JSON.stringify({ vin, credits: 12 }))
-        const [event] = await handled(vin, 1)
+        await to.send('service', JSON.stringify({ vin, credits: 12 }))
+        const [event] = await to.handled(vin, 1)
         equal([event?.topic, event?.['reason']], ['unknown', 'no_topic'])
       },
     },
@@ -197,22 +221,27 @@ function eventChecks(
       name: 'Text arrives as it was sent when a chunk ends inside a character',
       async run() {
         const sent = message.state('fährt 🚗 走る', { vin: nextVin() })
-        await send('service', chunked(JSON.stringify(encode(sent, 'service'))))
-        const [event] = await handled(sent.vin, 1)
+        await to.send('service', chunked(JSON.stringify(encode(sent, 'service'))))
+        const [event] = await to.handled(sent.vin, 1)
         equal(event?.['state'], sent.state)
       },
     },
+  ]
+}
+
+function laneChecks(to: Handling): readonly Conformance[] {
+  return [
     {
       name: 'Messages of a VIN are handled once and in order of arrival, while other VINs send as well',
       async run() {
         const vins = Array.from({ length: 8 }, nextVin)
         const turns = Array.from({ length: 15 }, (_, turn) => turn)
         const drive = async (vin: string): Promise<void> => {
-          for (const turn of turns) await sendMessage(message.data({ Odometer: turn }, { vin }), 'service')
+          for (const turn of turns) await to.sendMessage(message.data({ Odometer: turn }, { vin }), 'service')
         }
         await Promise.all(vins.map(drive))
         for (const vin of vins) {
-          const got = await handled(vin, turns.length)
+          const got = await to.handled(vin, turns.length)
           equal(
             got.map((event) => Object(event['data']).Odometer),
             turns,
@@ -229,8 +258,8 @@ function eventChecks(
         const second = { ...labelled, event: { BatteryLevel: 49 } }
         const foreign = { event: 'a line of a log', sourcetype: 'syslog' }
         const body = `${JSON.stringify(first)}${JSON.stringify(foreign)}\n${JSON.stringify(second)} {"event":`
-        await send('event_collector', body, 400, '/services/collector/event')
-        const got = await handled(vin, 2)
+        await to.send('event_collector', body, 400, '/services/collector/event')
+        const got = await to.handled(vin, 2)
         equal(
           got.map((event) => [Object(event['data']).BatteryLevel, Object(event['meta']).createdAtMissing === true]),
           [
@@ -240,7 +269,6 @@ function eventChecks(
         )
       },
     },
-    ...slowChecks(subject, events),
   ]
 }
 

@@ -11,40 +11,9 @@ import type { SharedVehicle, World } from './world.ts'
 
 /** `/api/business`: the webhook, the default config, the consented products. */
 export function businessRoutes(world: World): Hono {
-  const notSet = (): Response => refuse('webhook_not_found', 'No webhook is set. PUT one first.')
   const startedAt = new Date(world.settings.startAt).toISOString()
-
   return new Hono()
-    .put('/webhook', async ({ req }) => {
-      const body = await readBody(req.raw)
-      if (body === undefined) return refuseBody()
-      // `null` is the same as left out.
-      const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null))
-      const problem = problemWithWebhook(given)
-      if (problem !== undefined) return refuse('invalid_request', problem)
-      const { url, format, auth, verify, enabled } = given
-      const unreachable = problemWithUrl(String(url), world.settings.allowLocal)
-      if (unreachable !== undefined) return refuse('invalid_webhook_url', unreachable)
-      const webhook: KeptWebhook = {
-        url: String(url),
-        format: format as Format, // oxlint-disable-line no-unsafe-type-assertion -- just checked
-        auth: auth === undefined ? undefined : String(auth),
-        verify: verify !== false,
-        enabled: enabled !== false,
-        updatedAt: new Date(world.now()).toISOString(),
-      }
-      world.webhook = webhook
-      return Response.json({ response: webhookBody(webhook) })
-    })
-    .get('/webhook', () => {
-      const { webhook } = world
-      return webhook === undefined ? notSet() : Response.json({ response: webhookBody(webhook) })
-    })
-    .delete('/webhook', () => {
-      if (world.webhook === undefined) return notSet()
-      world.webhook = undefined
-      return Response.json({ response: true })
-    })
+    .route('/webhook', webhookRoutes(world))
     .get('/config/default', () => {
       const fields = world.defaultFields
       return Response.json(fields === null ? null : { fields })
@@ -71,6 +40,42 @@ export function businessRoutes(world: World): Hono {
         granted_at: startedAt,
       }))
       return Response.json({ response: [...vehicles, ...sites] })
+    })
+}
+
+function webhookRoutes(world: World): Hono {
+  const notSet = (): Response => refuse('webhook_not_found', 'No webhook is set. PUT one first.')
+
+  return new Hono()
+    .put('/', async ({ req }) => {
+      const body = await readBody(req.raw)
+      if (body === undefined) return refuseBody()
+      // `null` is the same as left out.
+      const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null))
+      const problem = problemWithWebhook(given)
+      if (problem !== undefined) return refuse('invalid_request', problem)
+      const { url, format, auth, verify, enabled } = given
+      const unreachable = problemWithUrl(String(url), world.settings.allowLocal)
+      if (unreachable !== undefined) return refuse('invalid_webhook_url', unreachable)
+      const webhook: KeptWebhook = {
+        url: String(url),
+        format: format as Format, // oxlint-disable-line no-unsafe-type-assertion -- just checked
+        auth: auth === undefined ? undefined : String(auth),
+        verify: verify !== false,
+        enabled: enabled !== false,
+        updatedAt: new Date(world.now()).toISOString(),
+      }
+      world.webhook = webhook
+      return Response.json({ response: webhookBody(webhook) })
+    })
+    .get('/', () => {
+      const { webhook } = world
+      return webhook === undefined ? notSet() : Response.json({ response: webhookBody(webhook) })
+    })
+    .delete('/', () => {
+      if (world.webhook === undefined) return notSet()
+      world.webhook = undefined
+      return Response.json({ response: true })
     })
 }
 
