@@ -91,9 +91,10 @@ async function moveStates(file: InboxFile, db: Database, { vehicles }: OpenedFil
     if (rows.length === 0) return count
     const states = rows.map((row): EndState => ['0', { ...movedState(row, gapTo), bytes: 0 }])
     await db.run(
-      `INSERT INTO ${db.schema}.vehicle (vin, part, seq, seen_at, due, text) SELECT * FROM unnest($1::text[], $2::smallint[], $3::bigint[],
-  $4::bigint[], $5::bigint[], $6::text[]) ON CONFLICT DO NOTHING`,
-      stateValues(states).slice(0, 6),
+      `INSERT INTO ${db.schema}.vehicle (vin, part, seq, seen_at, due, text, rules)
+  SELECT vin, part, seq, seen_at, due, text, rules FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[],
+  $6::text[], $7::bigint[], $8::text[]) n(vin, part, seq, seen_at, due, text, ended_by, rules) ON CONFLICT DO NOTHING`,
+      stateValues(states),
     )
     await file.commit({ ...nothing(), vehicles: { rows: [], forgotten: rows.map(({ vin }) => vin) } })
     count += rows.length

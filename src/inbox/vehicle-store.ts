@@ -24,13 +24,11 @@ export interface Due {
   readonly dueMs: number
 }
 
-/** The first timer in the text of a state. `undefined`: it has none. */
-export function dueOf(text: string): number | undefined {
-  return text.startsWith(dueStart) ? Number.parseInt(text.slice(dueStart.length), 10) : undefined
+/** The first timer of a state for a column of whole milliseconds. A timer of an edge of your own can have any number. */
+export function dueColumn({ dueMs }: Pick<StoredVehicle, 'dueMs'>): number | null {
+  const due = Math.ceil(dueMs ?? Number.NaN)
+  return Number.isSafeInteger(due) ? due : null
 }
-
-/** The text of a state begins with this when it has a timer. */
-const dueStart = '{"due":'
 
 /** The text of a state with these rules has this within its first characters: as many as this has, and 40. */
 export const rulesText = (rules: string): string => `"rules":${JSON.stringify(rules)}`

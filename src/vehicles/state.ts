@@ -5,7 +5,7 @@ import { type Law, lawOf } from '../events/laws.ts'
 import type { FieldValue } from '../events/values.ts'
 import type { OddValues } from '../observe/dead-letters.ts'
 import { firstSeqAt, isClockBehind } from '../inbox/delivery-id.ts'
-import { dueOf, type StoredVehicle } from '../inbox/vehicle-store.ts'
+import type { StoredVehicle } from '../inbox/vehicle-store.ts'
 import { canBe, canFollow, judged, type Reading } from './belief.ts'
 import {
   arrivedMs,
@@ -579,7 +579,7 @@ export function movedState({ vin, seq, seenMs, text }: StoredRow, gapTo: number)
       ),
   }
   const written = JSON.stringify(row)
-  return { vin, seq: 0, seenMs, dueMs: dueOf(written), text: () => written }
+  return { vin, seq: 0, seenMs, dueMs: row.due, rules: row.rules, text: () => written }
 }
 
 function orNone<T extends object>(record: T): T | undefined {

@@ -5,8 +5,9 @@ registerHooks({
   load(url, context, next) {
     const loaded = next(url, context)
     if (!url.endsWith('/adapters/inbox/postgres/schema.ts')) return loaded
-    const source = String(loaded.source).replace(/(export const schemaVersion =) 3\b/, '$1 4')
-    if (!source.includes('schemaVersion = 4')) throw new Error('The next version has another name by now.')
+    const before = String(loaded.source)
+    const source = before.replace(/(?<=export const schemaVersion = )\d+/, (version) => String(Number(version) + 1))
+    if (source === before) throw new Error('The version of the tables has another name by now.')
     return { ...loaded, source }
   },
 })

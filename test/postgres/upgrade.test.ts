@@ -126,7 +126,7 @@ describe.skipIf(!hasPostgres)('on a server', () => {
     // What the next version adds, while all processes are of the code before it.
     await inTransaction(
       `SET LOCAL lock_timeout = '5s'; ALTER TABLE ${schema}.message ADD COLUMN next text; ALTER TABLE ${schema}.waiting ADD COLUMN next text;
-UPDATE ${schema}.meta SET version = 4, oldest = 3;`,
+UPDATE ${schema}.meta SET version = ${schemaVersion + 1}, oldest = ${schemaVersion};`,
     )
     await ledger.grows(200)
     // One of the old code that has to start again in the meantime does.

@@ -65,10 +65,13 @@ const schema = `
      vin TEXT PRIMARY KEY,
      place INTEGER NOT NULL,
      seen_at INTEGER NOT NULL,
+     -- The first timer, and what stands for the rules about time that are in the text.
+     due INTEGER,
+     rules TEXT,
      text TEXT NOT NULL
    ) WITHOUT ROWID;`
 
-const schemaVersion = '1'
+const schemaVersion = '2'
 
 /** Creates the tables of a new object. Throws `inbox_unavailable` for those of another fleethook. */
 export function prepareSchema(sql: ObjectSql): void {

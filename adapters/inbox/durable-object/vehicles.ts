@@ -1,10 +1,4 @@
-import {
-  dueOf,
-  rulesText,
-  type SentVehicle,
-  type StoredVehicle,
-  type VehicleStore,
-} from '../../../src/inbox/vehicle-store.ts'
+import { dueColumn, type SentVehicle, type StoredVehicle, type VehicleStore } from '../../../src/inbox/vehicle-store.ts'
 import { RecentVehicles } from '../../../src/vehicles/recent.ts'
 import { pageOf } from '../../../src/base/pages.ts'
 import type { Snapshot } from '../../../src/vehicles/state.ts'
@@ -36,17 +30,17 @@ export function createObjectVehicles(rows: Rows): ObjectVehicles {
 
   return {
     async *due() {
-      yield rows('SELECT vin, text FROM fleethook_vehicles').flatMap(({ vin, text }) => {
-        const dueMs = dueOf(String(text))
-        return dueMs === undefined ? [] : [{ vin: String(vin), dueMs }]
-      })
+      yield rows('SELECT vin, due FROM fleethook_vehicles WHERE due IS NOT NULL').map(({ vin, due }) => ({
+        vin: String(vin),
+        dueMs: Number(due),
+      }))
     },
 
     async *outdated(rules) {
       for (let after = ''; ;) {
         const page = rows(
-          `SELECT * FROM fleethook_vehicles WHERE vin > ?1 AND instr(substr(text, 1, 40 + length(?2)), ?2) = 0 ORDER BY vin LIMIT 500`,
-          ...[after, rulesText(rules)],
+          'SELECT * FROM fleethook_vehicles WHERE vin > ? AND rules IS NOT ? ORDER BY vin LIMIT 500',
+          ...[after, rules],
         ).map(storedOf)
         const last = page.at(-1)?.vin
         if (last === undefined) return
@@ -60,9 +54,9 @@ export function createObjectVehicles(rows: Rows): ObjectVehicles {
     keep(vehicle) {
       const { vin, seq, seenMs } = vehicle
       rows(
-        `INSERT INTO fleethook_vehicles (vin, place, seen_at, text) VALUES (?, ?, ?, ?)
-         ON CONFLICT (vin) DO UPDATE SET place = ?2, seen_at = ?3, text = ?4`,
-        ...[vin, seq, seenMs, vehicle.text()],
+        `INSERT INTO fleethook_vehicles (vin, place, seen_at, due, rules, text) VALUES (?, ?, ?, ?, ?, ?)
+         ON CONFLICT (vin) DO UPDATE SET place = ?2, seen_at = ?3, due = ?4, rules = ?5, text = ?6`,
+        ...[vin, seq, seenMs, dueColumn(vehicle), vehicle.rules ?? null, vehicle.text()],
       )
       recent.set(vehicle)
     },
@@ -103,8 +97,16 @@ export function createObjectVehicles(rows: Rows): ObjectVehicles {
 
 function storedOf(row: Row): StoredVehicle {
   const text = String(row['text'])
-  const [seq, seenMs] = [Number(row['place']), Number(row['seen_at'])]
-  return { vin: String(row['vin']), seq, seenMs, bytes: text.length, text: () => text }
+  const { vin, place, seen_at: seenAt, due, rules } = row
+  return {
+    vin: String(vin),
+    seq: Number(place),
+    seenMs: Number(seenAt),
+    dueMs: due == null ? undefined : Number(due),
+    rules: typeof rules === 'string' ? rules : undefined,
+    bytes: text.length,
+    text: () => text,
+  }
 }
 
 export function reportOf(vehicle: Snapshot): SentVehicle {

@@ -7,7 +7,7 @@ import { serverMs } from './server-clock.ts'
 export { storable } from '../../../src/base/errors.ts'
 
 /** The version of the tables. CONTRIBUTING says how to change them: `test/postgres/schemas` has each version as it is. */
-export const schemaVersion = 3
+export const schemaVersion = 4
 
 /** The oldest version whose code works with these tables, at most the one before: processes are replaced one by one. */
 export const oldestVersion = 3
@@ -61,7 +61,7 @@ export function schemaStatements(schema: string): readonly string[] {
   since bigint NOT NULL DEFAULT floor(extract(epoch FROM clock_timestamp()) * 1000))`,
     // A row that is not compressed, and whose next version has room in the same page, is logged only as far as it changed.
     `CREATE TABLE IF NOT EXISTS ${schema}.vehicle (
-  vin text COLLATE "C" PRIMARY KEY, part smallint NOT NULL, seq bigint NOT NULL, seen_at bigint, due bigint, text text NOT NULL
+  vin text COLLATE "C" PRIMARY KEY, part smallint NOT NULL, seq bigint NOT NULL, seen_at bigint, due bigint, text text NOT NULL, rules text
 ) WITH (fillfactor = 50, toast_tuple_target = 4080)`,
     `CREATE INDEX IF NOT EXISTS vehicle_due ON ${schema}.vehicle (part) WHERE due IS NOT NULL`,
     // What all processes must know: the place of each gap of all vehicles (vin ''), and vehicles to forget.
@@ -96,6 +96,8 @@ const updates = (schema: string): readonly string[] => [
   ADD COLUMN IF NOT EXISTS failed_by text, ADD COLUMN IF NOT EXISTS error text`,
   `ALTER TABLE ${schema}.dead ADD COLUMN IF NOT EXISTS done text[] NOT NULL DEFAULT '{}', ADD COLUMN IF NOT EXISTS replay text`,
   `ALTER TABLE ${schema}.part ADD COLUMN IF NOT EXISTS clean boolean NOT NULL DEFAULT true, DROP COLUMN IF EXISTS until`,
+  // 4: what stands for the rules about time in a state.
+  `ALTER TABLE ${schema}.vehicle ADD COLUMN IF NOT EXISTS rules text`,
   `UPDATE ${schema}.meta SET version = ${schemaVersion} WHERE version < ${schemaVersion}`,
 ]
 

@@ -109,7 +109,7 @@ FROM ${schema}.meta`,
       `WITH g AS (SELECT ($1::smallint[])[1] AS part, $2::bigint AS seq, $8::text AS vin),
 ${endSql(schema, '$3', 9)},
 died AS (INSERT INTO ${schema}.dead (id, error, attempts, died_at, changed, done, replay)
-  SELECT id, $4, $5, $6, $7, done, replay FROM gone WHERE $16::text[] IS NULL OR NOT done @> $16::text[] ON CONFLICT (id) DO UPDATE
+  SELECT id, $4, $5, $6, $7, done, replay FROM gone WHERE $17::text[] IS NULL OR NOT done @> $17::text[] ON CONFLICT (id) DO UPDATE
   SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed,
     done = excluded.done, replay = excluded.replay RETURNING id)
 SELECT (EXISTS (${lockedSql(schema, '$3')}))::text AS locked,

@@ -2,7 +2,7 @@ import { elapsedMs, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import {
   type Due,
-  rulesText,
+  dueColumn,
   type SharedVehicles,
   type StoredVehicle,
   type VehicleFollower,
@@ -157,8 +157,10 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     await this.flush()
     for (let after = ''; ;) {
       const page = await this.#select(
-        `v.part = ANY ($1::smallint[]) AND v.vin > $2 AND strpos(left(v.text, 40 + length($3::text)), $3::text) = 0 ORDER BY v.vin LIMIT 500`,
-        [parts, after, rulesText(rules)],
+        // Code of version 3 writes the rules into the text only, and leaves the column as it was.
+        `v.part = ANY ($1::smallint[]) AND v.vin > $2 AND (v.rules IS DISTINCT FROM $3::text OR strpos(left(v.text, 40 + length($4::text)), $4::text) = 0)
+ORDER BY v.vin LIMIT 500`,
+        [parts, after, rules, rulesText(rules)],
       )
       const last = page.at(-1)?.vin
       if (last === undefined) return
@@ -281,12 +283,23 @@ DELETE FROM ${this.#db.schema}.vehicle v USING free WHERE v.vin = free.vin RETUR
   }
 }
 
+/** How the text of a state has its rules, within its first 40 characters: for code of version 3. */
+const rulesText = (rules: string): string => `"rules":${JSON.stringify(rules)}`
+
 const partOf = (vin: string): number => partitionOf(storable(laneOf(vin)))
 
 function storedOf(row: Row): StoredVehicle {
   const text = String(row['text'])
-  const seenMs = row['seen_at'] === null ? -Infinity : Number(row['seen_at'])
-  return { vin: String(row['vin']), seq: Number(row['seq']), seenMs, bytes: text.length, text: () => text }
+  const { vin, seq, seen_at: seenAt, due, rules } = row
+  return {
+    vin: String(vin),
+    seq: Number(seq),
+    seenMs: seenAt === null ? -Infinity : Number(seenAt),
+    dueMs: due == null ? undefined : Number(due),
+    rules: typeof rules === 'string' ? rules : undefined,
+    bytes: text.length,
+    text: () => text,
+  }
 }
 
 /** The most characters of a VIN with a state: an index has no room for longer ones. */
@@ -298,20 +311,18 @@ export type EndState = readonly [endedBy: string, vehicle: StoredVehicle]
 /** The parameters of {@link endSql}. */
 export function stateValues(states: readonly EndState[]): readonly (readonly unknown[])[] {
   const rows = states.flatMap(([endedBy, vehicle]) => {
-    const { vin, seq, seenMs, dueMs } = vehicle
+    const { vin, seq, seenMs, rules } = vehicle
     try {
       if (vin === '' || vin.length > longestVin) return []
       const seenAt = Number.isFinite(seenMs) ? Math.floor(seenMs) : null
-      // A timer of an edge of your own can have any number, and one bad number would fail the statement of all.
-      const due = Math.ceil(dueMs ?? Number.NaN)
-      const dueAt = Number.isSafeInteger(due) ? due : null
-      return [[storable(vin), partOf(vin), seq, seenAt, dueAt, storable(vehicle.text()), endedBy]]
+      const text = storable(vehicle.text())
+      return [[storable(vin), partOf(vin), seq, seenAt, dueColumn(vehicle), text, endedBy, rules ?? null]]
     } catch {
       // What an edge of your own remembers is not JSON. The older state stays.
       return []
     }
   })
-  return [0, 1, 2, 3, 4, 5, 6].map((column) => rows.map((row) => row[column]))
+  return [0, 1, 2, 3, 4, 5, 6, 7].map((column) => rows.map((row) => row[column]))
 }
 
 /**
@@ -323,7 +334,7 @@ export function stateValues(states: readonly EndState[]): readonly (readonly unk
  */
 export const endSql = (schema: string, me: string, first: number): string =>
   `n AS (SELECT * FROM unnest($${first}::text[], $${first + 1}::smallint[], $${first + 2}::bigint[], $${first + 3}::bigint[], $${first + 4}::bigint[],
-  $${first + 5}::text[], $${first + 6}::bigint[]) n(vin, part, seq, seen_at, due, text, ended_by)),
+  $${first + 5}::text[], $${first + 6}::bigint[], $${first + 7}::text[]) n(vin, part, seq, seen_at, due, text, ended_by, rules)),
 cars AS (SELECT v.vin FROM ${schema}.vehicle v JOIN n ON n.vin = v.vin FOR NO KEY UPDATE OF v SKIP LOCKED),
 busy AS (SELECT v.vin FROM ${schema}.vehicle v JOIN n ON n.vin = v.vin WHERE NOT EXISTS (SELECT FROM cars c WHERE c.vin = v.vin)),
 held AS (SELECT p.part FROM ${briefly} CROSS JOIN ${schema}.part p
@@ -346,7 +357,8 @@ export const lockedSql = (schema: string, me: string): string =>
 
 /** Writes states whose messages are in `gone`, the rows that the same statement deleted. */
 const upsertSql = (schema: string): string =>
-  `INSERT INTO ${schema}.vehicle AS v (vin, part, seq, seen_at, due, text) SELECT n.vin, n.part, n.seq, n.seen_at, n.due, n.text
+  `INSERT INTO ${schema}.vehicle AS v (vin, part, seq, seen_at, due, text, rules) SELECT n.vin, n.part, n.seq, n.seen_at, n.due, n.text, n.rules
   FROM n JOIN gone ON gone.seq = n.ended_by
-ON CONFLICT (vin) DO UPDATE SET seq = excluded.seq, seen_at = excluded.seen_at, due = excluded.due, text = excluded.text
+ON CONFLICT (vin) DO UPDATE SET seq = excluded.seq, seen_at = excluded.seen_at, due = excluded.due, text = excluded.text,
+  rules = excluded.rules
 WHERE v.seq < excluded.seq`
