@@ -9,10 +9,10 @@ import type { TlsFiles, TlsOptions, TlsTexts } from './serve-options.ts'
 export interface Certificate {
   /** What to listen with. */
   readonly texts: TlsTexts
-  /** Serves another pair, or what is in the files now. Throws `option_invalid` for one that cannot be served, and keeps the old one. */
+  /** Serves another pair, or what is in the files now. Throws `option_invalid` when it cannot be served, and keeps the old pair. */
   renew(tls?: TlsOptions): void
   /**
-   * Begins to watch. `use` serves another pair for new connections; `undefined`: this runtime cannot. `note` hears when the one that is served ends, in
+   * Begins to watch. `use` serves another pair for new connections; `undefined`: this runtime cannot. `note` hears when the served certificate ends, in
    * milliseconds since the epoch, now and with each renewal.
    */
   watch(use: ((texts: TlsTexts) => void) | undefined, note: (untilMs: number) => void): void
@@ -24,7 +24,7 @@ const lookMs = 1_000
 /** A certificate and its key are two files, and one is written after the other. A pair that does not match for this long is said. */
 const patienceMs = 10_000
 const dayMs = 86_400_000
-/** How long before the end somebody should hear of it. While the process runs, one that lives for days: in its last third. */
+/** How long before the end somebody should hear of it. A certificate that lives for days: in its last third. */
 const warnMs = 14 * dayMs
 
 /** Reads the option `tls`. Throws `option_invalid`. */

@@ -308,7 +308,7 @@ function activeResources(): readonly string[] {
   return process.getActiveResourcesInfo().filter((name) => !ignored.includes(name))
 }
 
-/** Asks the client to close its connection, so that it does not send a message into one that is being closed. */
+/** Asks the client to close its connection, so that it sends no message into a connection that is closing. */
 export async function lastAnswer(answer: Response | Promise<Response>, hasNext?: () => boolean): Promise<Response> {
   const given = await answer
   if (hasNext?.() === true) return given

@@ -98,7 +98,7 @@ export function acts<Arguments extends unknown[], Options extends object = objec
     })
 }
 
-/** Variables by name. Those of the process win over those of the file. */
+/** Variables by name. The process wins over the file. */
 export type Environment = (name: string) => string | undefined
 
 /** Reads the environment, and the file `path` for variables that it does not set. The file may be missing. */
@@ -118,7 +118,7 @@ export function variablesIn(path: string): NodeJS.Dict<string> {
   }
 }
 
-/** The port of a receiver on this machine: the option, the variable, or that of the templates. */
+/** The port of a receiver on this machine: the option, the variable, or what the templates use. */
 export function portFor({ port, dotenv }: { readonly port?: number; readonly dotenv: string }): number {
   if (port !== undefined) return port
   const given = Number(environment(dotenv)('PORT'))

@@ -25,7 +25,7 @@ interface Listing extends Filter {
 
 export function defineDead(command: Command): void {
   command.description(
-    'Lists, replays, or discards dead letters: messages whose handlers failed in every attempt. `fleethook failing` shows those that are still tried.',
+    'Lists, replays, or discards dead letters: messages whose handlers failed in every attempt. `fleethook failing` shows messages that are still tried.',
   )
   defineList(command.command('list').description('Lists dead letters in the order of their arrival, without payloads.'))
   defineShow(

@@ -99,7 +99,7 @@ export function defineDoctor(command: Command): void {
     .description('Finds out why messages do not arrive. Each line has an id, what was found, and one thing to do.')
     .option(
       '-u, --url <url>',
-      'the public address of the webhook (default: that of the webhook at the service)',
+      'the public address of the webhook (default: what the service has as its webhook)',
       webAddress('https:// or http://, as in https://example.com/telemetry'),
     )
     .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
@@ -289,7 +289,7 @@ async function* proxy({ url, variable }: Circumstances): AsyncGenerator<Finding,
     agent: false,
     headers: { ...headers, authorization },
     body: JSON.stringify({ fleethook: { test: randomUUID() } }),
-    // Only the built-in authorities, without those of NODE_EXTRA_CA_CERTS, as a sender does.
+    // Only the built-in authorities, without NODE_EXTRA_CA_CERTS, as a sender does.
     ca: [...rootCertificates],
     signal: AbortSignal.timeout(10_000),
   }).catch(codeOf)
@@ -662,7 +662,7 @@ const statsForm = z.object({
   branches: z.optional(z.record(z.string(), behindForm)),
 })
 
-/** Refused requests by their error, without those that a doctor sent. */
+/** Refused requests by their error, without the doctor's own. */
 function refusals(
   refused: Readonly<Record<string, number>>,
   items: readonly ShownItem[],

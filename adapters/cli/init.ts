@@ -140,7 +140,7 @@ function variablesOf(example: string): readonly Variable[] {
   }))
 }
 
-/** The name of a project in a folder: that of the folder, without characters that a package name cannot have. */
+/** The name of a project in a folder: the folder's, without characters that a package name cannot have. */
 function projectName(folderName: string, otherwise: string): string {
   const name = folderName
     .toLowerCase()

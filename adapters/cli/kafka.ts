@@ -27,7 +27,7 @@ export function defineKafka(command: Command): void {
     command
       .command('topics')
       .description(
-        'Prints the topics that kafkaInbox needs, with their settings. With --apply it creates those that are missing, and checks all.',
+        'Prints the topics that kafkaInbox needs, with their settings. With --apply it creates missing topics, and checks all.',
       ),
   )
     .option('--apply', 'create the topics that are missing')

@@ -21,7 +21,7 @@ const patienceMs = 60_000
 
 export function defineMove(command: Command): void {
   command
-    .argument('<file>', 'the file of a receiver that does not run: its inbox, or that of `meanwhile`')
+    .argument('<file>', 'the file of a receiver that does not run: its inbox, or the file of `meanwhile`')
     .argument('[to]', 'the inbox of another receiver that does not run either')
     .description('Moves what waits in a file to another file, to Postgres or to Kafka, where others handle it.')
   onDatabase<[string, string | undefined], Tables & Cluster>(

@@ -358,12 +358,12 @@ async function valueOf(answer: Response): Promise<unknown> {
   const value = parsed(new TextDecoder().decode(bytes))
   if (status === 200 && value !== undefined) return value
   if (status === 401 || status === 403)
-    // What to do about `The receiver refuses the operator's secret: it answered …`: Set `FLEETHOOK_OPERATOR_SECRET` to that of its `operatorRoutes`.
+    // What to do about `The receiver refuses the operator's secret: it answered …`: Set `FLEETHOOK_OPERATOR_SECRET` to the secret of its `operatorRoutes`.
     throw new FleethookError(
       'inbox_unavailable',
       `The receiver refuses the operator's secret: it answered ${status}.`,
       {
-        hint: 'Set FLEETHOOK_OPERATOR_SECRET to the secret of its operatorRoutes, which is not that of the webhook.',
+        hint: 'Set FLEETHOOK_OPERATOR_SECRET to the secret of its operatorRoutes, which is not the secret of the webhook.',
       },
     )
   const said = typeof value === 'object' && value !== null && 'text' in value ? String(value.text) : ''

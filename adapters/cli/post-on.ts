@@ -68,7 +68,7 @@ export async function postOn(
   const limits = { keepAlive: true, maxSockets: mostOpen }
   const agent = to.protocol === 'https:' ? new HttpsAgent(limits) : new HttpAgent(limits)
   const secretHint =
-    auth === undefined ? hintAboutSecret(dotenv, secret) : 'The secret that was sent is that of --auth.'
+    auth === undefined ? hintAboutSecret(dotenv, secret) : 'The secret that was sent is the value of --auth.'
   const { green, red, dim } = colorsFor(process.stdout)
   const hinted = new Set<string>()
   let isAway = false

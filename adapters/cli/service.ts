@@ -36,7 +36,7 @@ export function asks<Arguments extends unknown[], Options extends object>(
   )
 }
 
-/** `SERVICE_URL`, and those of regions: `SERVICE_URL_NA`, `SERVICE_URL_EU`. The first one is for what concerns no product. */
+/** `SERVICE_URL`, and an address for each region: `SERVICE_URL_NA`, `SERVICE_URL_EU`. The first one is for what concerns no product. */
 export function addressIn(variable: Environment): ClientOptions['baseUrl'] {
   const [any, na, eu] = [variable('SERVICE_URL'), variable('SERVICE_URL_NA'), variable('SERVICE_URL_EU')]
   return na === undefined && eu === undefined ? any : { ...defined({ any, na, eu }) }
@@ -91,7 +91,7 @@ const hints: Readonly<Record<string, string>> = {
   business_product_not_consented: 'List what is shared with your business with `fleethook products`.',
 }
 
-/** Replaces the client's option names in a text with those of the command line. */
+/** Replaces the client's option names in a text with the names of the flags. */
 export function inCommandLineTerms(text: string): string {
   return text
     .replaceAll(/(Option )?`baseUrl`( of createClient)?/g, 'SERVICE_URL')

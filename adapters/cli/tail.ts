@@ -77,7 +77,7 @@ const sharing = z.looseObject({
   backlog: z.optional(z.looseObject({ processes: z.optional(z.number()) })),
 })
 
-/** A feed is that of one process. Where several share an inbox, each has a part of the messages. */
+/** Each process has a feed of its own. Where several share an inbox, each has a part of the messages. */
 async function sayWhatIsUnheard(operator: Operator): Promise<void> {
   const { data } = sharing.safeParse(await operator.ask('GET', '/stats').catch(() => undefined))
   if (data?.inbox.isShared !== true) return
@@ -121,7 +121,7 @@ async function listed(
     })
 }
 
-/** In the order of their times, without those that the feed shows itself. */
+/** In the order of their times, without messages that the feed shows itself. */
 function merged(older: readonly ShownItem[], kept: readonly ShownItem[]): readonly ShownItem[] {
   const known = new Set(kept.flatMap(({ kind, id }) => (kind === 'settled' || kind === 'dead' ? (id ?? []) : [])))
   const others = older.filter(({ id, kind }) => kind !== 'received' && !known.has(id ?? ''))

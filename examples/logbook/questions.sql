@@ -1,4 +1,4 @@
--- What customers ask. Days and months are those of the customer's time zone, and distances have the unit of the table `settings`.
+-- What customers ask. Days and months are in the customer's time zone, and distances have the unit of the table `settings`.
 DROP VIEW IF EXISTS months, doubtful, charging, charging_costs, logbook, lines, zones;
 
 -- The time zone of each vehicle, and how many units a mile has.
@@ -27,7 +27,7 @@ SELECT vin, (started AT TIME ZONE zone)::date AS day, started, ended, round(extr
 FROM lines JOIN zones USING (vin) LEFT JOIN area_of(from_place) a ON true LEFT JOIN area_of(to_place) b ON true
 ORDER BY started, ended;
 
--- Each charge and its cost: that of its area, or of each quarter hour at home or away.
+-- Each charge and its cost: the price of its area, or of each quarter hour at home or away.
 CREATE VIEW charging_costs AS
 SELECT vin, (started AT TIME ZONE zone)::date AS day, started, ended, round(extract(epoch FROM ended - started) / 60, 1) AS minutes,
   percent_from, percent_to, round(kwh::numeric, 2) AS kwh,

@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS settings (
 );
 INSERT INTO settings DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- Where each vehicle was last, and its charge over time. `zone` is yours: where its customer lives, if not in that of the settings.
+-- Where each vehicle was last, and its charge over time. `zone` is yours: where its customer lives, if not in the zone of the settings.
 CREATE TABLE IF NOT EXISTS vehicles (
   vin text PRIMARY KEY, at timestamptz NOT NULL, percent float8, place jsonb,
   zone text CHECK (zone IS NULL OR now() AT TIME ZONE zone IS NOT NULL)
@@ -66,7 +66,7 @@ CREATE OR REPLACE FUNCTION area_of(place jsonb) RETURNS SETOF areas LANGUAGE sql
   ORDER BY radius_m LIMIT 1
 $$;
 
--- What a kWh costs at this moment: the dynamic price, or that of the time of the day. Before the first time of a day, the last one goes on.
+-- What a kWh costs at this moment: the dynamic price, or the price for the time of the day. Before the first time of a day, the last one goes on.
 CREATE OR REPLACE FUNCTION price_at(moment timestamptz, home boolean, zone text) RETURNS numeric LANGUAGE sql STABLE AS $$
   SELECT coalesce(
     (SELECT price_per_kwh FROM dynamic_prices WHERE home AND starts <= moment AND starts > moment - interval '1 hour' ORDER BY starts DESC LIMIT 1),

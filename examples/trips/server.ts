@@ -38,7 +38,7 @@ function save(t: ReturnType<typeof trip.in>[number], doubts: readonly string[]) 
     ended: t.endedAt,
     minutes: t.durationMs / 60_000,
     miles: from !== null && to !== null ? to - from + unseen : unseen || null, // not known is NULL, and never 0
-    unseen, // those of the miles that no message of a trip was there for
+    unseen, // miles that no message of a trip was there for
     kwh: used !== null && used < 0 ? null : used, // it was charged before its energy was said again
     doubts: doubts.join(', '),
   })

@@ -654,7 +654,7 @@ export class Core {
     if (how === 'asked') this.breakers.get(handler)?.askedToWait()
     if (how === 'failed' && !startsNoMore) pausedMs = this.#breakerOf(handler).failed(first, leastMs)
     const restMs = how === 'aborted' ? 0 : (pausedMs ?? ownMs)
-    // Of a batch, each message is tried alone at once.
+    // After a failed batch, retry each message alone.
     if (how !== 'aborted' && (size === 1 || startsNoMore)) this.#noteFailure(handler, attempts, failure)
     if (how === 'failed') {
       const isCertain = pausedMs !== undefined || size > 1 || startsNoMore

@@ -208,7 +208,7 @@ export type Outcome =
 export const done: Outcome = { as: 'done' }
 
 /**
- * For messages of one body that never fit, however empty the inbox is: who sends them again after a 503 would never stop. `limit`: the option
+ * Messages of one body that are larger than the limit: a 503 would be retried forever. `limit`: the option
  * that refuses them.
  */
 export const neverFits = (limit: string, most: number): FleethookError =>

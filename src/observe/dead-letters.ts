@@ -17,7 +17,7 @@ export interface DeadMessage {
   readonly diedAt: Date
 }
 
-/** Selects messages: those that match every given member. */
+/** Selects the messages that match every given member. */
 export interface MessageSelection {
   readonly vin?: string | undefined
   readonly topic?: Topic | 'malformed' | undefined
@@ -51,7 +51,7 @@ export interface Replayed {
 
 /** What was erased of a vehicle. */
 export interface Forgotten {
-  /** Its messages: those that waited, those that were kept for replays, and dead letters. */
+  /** Its messages: waiting, kept for replays, and dead letters. */
   readonly messages: number
   /** Those that waited: their handlers never run. */
   readonly waiting: number
@@ -78,8 +78,8 @@ export interface DeadLetters {
   list(which?: MessageSelection & { readonly after?: string | undefined }): AsyncIterable<DeadMessage>
   get(id: string): Promise<DeadMessage | undefined>
   /**
-   * Replays one by its id, or all that match, at the ends of their lanes: their handlers run again, but of those that write
-   * exactly once only those that had not succeeded. Resolves to the number of messages; with `dryRun` to the number that match. Rejects with `inbox_full` or `inbox_unavailable` when there
+   * Replays one by its id, or all that match, at the ends of their lanes: their handlers run again, but handlers that write
+   * exactly once only if they had not succeeded. Resolves to the number of messages; with `dryRun` to the number that match. Rejects with `inbox_full` or `inbox_unavailable` when there
    * is no room; messages that were not replayed by then stay dead letters. `from` has the bindings that handlers get as
    * `context.env`, and the `waitUntil` that keeps their work alive where the runtime ends it with a request.
    */
@@ -151,7 +151,7 @@ export interface MessageRecord {
   readonly death?: Pick<DeadMessage, 'error' | 'attempts' | 'diedAt'> | undefined
 }
 
-/** The messages that the inbox keeps: those that wait, and settled ones and dead letters until their retention is over. */
+/** The messages that the inbox keeps: waiting ones, and settled ones and dead letters until their retention is over. */
 export interface Messages {
   /**
    * Newest first. It reads them in small steps while you iterate, so end the loop when you have enough. `after`: an id to go on behind,

@@ -67,7 +67,7 @@ export interface ErrorDetails {
   readonly kind: 'handler' | 'inbox'
   readonly event?: FleetEvent | MalformedBody
   readonly delivery?: { readonly id: string; readonly attempt: number }
-  /** The number of messages in a batch whose handler failed. `event` and `delivery` are those of the first. */
+  /** The number of messages in a batch whose handler failed. `event` and `delivery` belong to the first. */
   readonly messages?: number | undefined
   /** The name of the handler function, or the file and line where it was registered when it has none. */
   readonly handler?: string
@@ -124,7 +124,7 @@ export interface TestMessage {
 
 /** One attempt at a message, or one run of the handler of a batch. */
 export interface ObservedRun {
-  /** One message, or those of a batch. */
+  /** One message, or all of a batch. */
   readonly messages: readonly { readonly event: FleetEvent | MalformedBody; readonly delivery: Delivery }[]
   readonly isBatch: boolean
 }
@@ -211,7 +211,7 @@ export interface Operated {
   readonly failing: () => Promise<Failing>
   /**
    * Erases everything that this receiver keeps of a vehicle, for a customer who asks for it: messages in every state, dead letters, the newest
-   * state, timers, gaps, and what the feed has in memory. Messages that wait are erased too: their handlers never run, and those that run are
+   * state, timers, gaps, and what the feed has in memory. Messages that wait are erased too: their handlers never run, and handlers that run are
    * aborted. `dryRun` only counts. What handlers have written elsewhere, logs and backups are yours to erase: see `docs/operating.md`.
    *
    * Rejects with `inbox_unsupported` with `kafkaInbox`: no record of a topic can be deleted by its vehicle.
@@ -234,7 +234,7 @@ export interface Operated {
   readonly handlersOf: (event: FleetEvent | MalformedBody) => readonly string[]
   readonly deadLetters: DeadLetters
   /**
-   * The messages that the inbox keeps, newest first: those that wait, and dead letters and handled messages until their
+   * The messages that the inbox keeps, newest first: waiting messages, and dead letters and handled messages until their
    * retention is over. An inbox in memory keeps no handled messages, and `kafkaInbox` cannot list any.
    *
    * @example

@@ -1,6 +1,6 @@
 import type { Drift } from '../wire/drift.ts'
 
-/** The number of values up to each bound. The last count is that of values above every bound. */
+/** The number of values up to each bound. The last count is for values above every bound. */
 export interface Histogram {
   /** Ascending. */
   readonly bounds: readonly number[]
@@ -22,7 +22,7 @@ export interface MissingField {
   readonly never: number
 }
 
-/** Figures about an inbox. Cheap to read. An inbox leaves out those that it does not know. */
+/** Figures about an inbox. Cheap to read. An inbox leaves out figures that it does not know. */
 export interface InboxStats {
   /** The space that it takes on the disk or in memory. */
   readonly bytes?: number
@@ -170,7 +170,7 @@ export interface Stats {
    * in this process, and it does not know those of others.
    */
   readonly failing: Failing | undefined
-  /** Values that did not read as the type in the catalogue, and those that the part `vehicles` did not believe. */
+  /** Values that did not read as the type in the catalogue, or that the part `vehicles` did not believe. */
   readonly drift: readonly Drift[]
   /** The number of those values, also of fields for which `drift` has no row left. */
   readonly drifted: number

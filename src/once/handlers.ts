@@ -96,7 +96,7 @@ function marked<Made extends (...given: never[]) => unknown>(
 /** Names of handlers as they can be written into statements. */
 const nameRule = /^[\w.: -]{1,100}$/
 
-/** Makes handlers that `run` runs. `names`: those that are taken. `of`: the function that the user calls. */
+/** Makes handlers that `run` runs. `names`: the names in use. `of`: the function that the user calls. */
 export function onceHandlers<Transaction>(
   of: string,
   names: Set<string>,

@@ -60,7 +60,7 @@ function startToWatch(pool: object): Watched {
 }
 
 /**
- * Listens to errors of a pool and of its connections, also of those that it has already: with `pg`, an error that nobody listens to ends the
+ * Listens to errors of a pool and of its connections, also of open connections: with `pg`, an error that nobody listens to ends the
  * process. Call `watch` with each connection that is taken. Before that, nothing of the connection can be heard. `stop` ends the notices.
  */
 export function watchPool(

@@ -432,7 +432,7 @@ export interface OperatorAppOptions {
   readonly payloads?: boolean
   /** Knows the shared vehicles that are not heard. */
   readonly missing?: MissingWatch | undefined
-  /** Default: those of the receiver. */
+  /** Default: the receiver's. */
   readonly reports?: Pick<Reports, 'noteSlowReader'> | undefined
 }
 

@@ -71,7 +71,7 @@ export async function letterEverywhere(
   return undefined
 }
 
-/** Replays or discards one dead letter, or those that match, wherever they are. Resolves to their number. */
+/** Replays or discards one dead letter, or all that match, wherever they are. Resolves to their number. */
 export async function changeEverywhere(
   operator: OperatorApi,
   change: 'replay' | 'discard',

@@ -20,7 +20,7 @@ export interface Sample {
   readonly ack: { readonly count: number; readonly p50: number; readonly p99: number; readonly max: number } | undefined
 }
 
-/** The most samples that are kept: those of 15 minutes. */
+/** The most samples that are kept: 15 minutes of them. */
 const mostSamples = 180
 
 const mostTimes = 2_000

@@ -48,13 +48,13 @@ interface LogWindow {
   readonly kinds: Map<string, Kind & { count: number }>
   /** A lost message was reported by the last line or in this window. The next loss waits for the end of the window. */
   isLossReported: boolean
-  /** All requests, and those that a line has reported already. */
+  /** All requests, and how many of them a line has reported already. */
   total: number
   reported: number
   readonly timer: Timer | undefined
 }
 
-/** Counts, reports and logs refused requests: those of each kind every ten seconds, and the first lost message at once. */
+/** Counts, reports and logs refused requests: each kind every ten seconds, and the first lost message at once. */
 export class Refusals {
   /** The number of refused requests by reason. */
   readonly counts: Record<string, number> = {}

@@ -6,8 +6,8 @@ import type { FakeClock } from './fake-clock.ts'
 import { message, type MessageDetails, type MessageFactories } from './message.ts'
 
 /**
- * A vehicle that does not exist and sends messages to a receiver. Its functions are those of {@link message}, and deliver the
- * message that they make. Each resolves when all handlers of its message, those of edges included, have succeeded or given
+ * A vehicle that does not exist and sends messages to a receiver. It has the functions of {@link message}, and deliver the
+ * message that they make. Each resolves when all handlers of its message, edges included, have succeeded or given
  * up.
  */
 export type TestVehicle = {

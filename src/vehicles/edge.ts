@@ -136,7 +136,7 @@ export interface EpisodeOccurrence extends Occurrence {
   readonly cut: boolean
   /** A correction: there is no such episode, or it is part of another one. Its measures have no values. */
   readonly revoked: boolean
-  /** Measures without a value, or with one that may not be that of the start or of the end: see "Why is this null" in docs/episodes.md. */
+  /** Measures without a value, or with a value that may not belong to the start or the end: see "Why is this null" in docs/episodes.md. */
   readonly missing: readonly string[]
 }
 
@@ -203,7 +203,7 @@ export interface EdgeStep {
   readonly event: FleetEvent
   /** When it was sent: the vehicle's clock, but never later than its receipt. */
   readonly at: Date
-  /** All changes, including those that are `first` or `invalid`. At most one per field. */
+  /** All changes, also `first` and `invalid` ones. At most one per field. */
   readonly changes: readonly Change[]
   /** What the edge remembers of this vehicle. `undefined`: nothing. */
   readonly memory: EdgeMemory | undefined
@@ -250,7 +250,7 @@ export interface Edge<Happened extends Occurrence = Occurrence> {
   readonly name: string
   /** The fields whose changes can make it happen. */
   readonly fields: readonly string[]
-  /** Every field that it reads, including those of its conditions. The part `vehicles` must keep them. */
+  /** Every field that it or its conditions read. The part `vehicles` must keep them. */
   readonly reads: readonly string[]
   readonly topics: readonly EdgeTopic[]
   /** The facts whose changes can make it happen. Default: none. */

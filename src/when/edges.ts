@@ -537,7 +537,7 @@ export function crossesEdge(catalogue: FieldCatalogue, field: string, limit: Lim
 const anyNumber: Rule = { must: 'must be a number', accepts: (value) => Number.isFinite(value) }
 
 /**
- * An edge with hysteresis. It is on from a value that is over the line to one that is back, and remembers only what the last
+ * An edge with hysteresis. It is on from a value over the line until a value is back, and remembers only what the last
  * value does not say: that it is still on.
  */
 function switched<Value>(

@@ -127,7 +127,7 @@ interface Last {
   readonly arrived: number
 }
 
-/** A gap that ended at this time of the receiver. By the vehicle's time: one that is learned late does not make uncertain what came after it. */
+/** A gap that ended at this time of the receiver. By the vehicle's time: a gap that is learned late does not make later values uncertain. */
 function gapSample({ heard, arrived }: Last, endMs: number): Sample {
   const listens = heard - arrived + endMs
   return [Math.min(heard, listens), gapOf, listens]
@@ -195,7 +195,7 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> |
   const isSilence = isSign && sentMs - last.heard >= definition.silence
   const decides =
     !isSign || isGap || isSilence || memory.isFull(arrivedMs) || !isCalm(definition, memory, arrival, after)
-  // The last word of a vehicle is known to half a minute.
+  // A vehicle's activity is recorded at most every 30 s.
   const isNothing = samples.length === 0 && sentMs < last.heard + signMs / 2
   head.gapMs = Math.max(gapMs, head.gapMs)
   if (isSilence) head.hole = sentMs

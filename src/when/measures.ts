@@ -22,7 +22,7 @@ export interface Measure<Result = unknown> {
 export interface Span<Value = FieldValue> {
   /** The last certain value between the end of the episode before and the start. Otherwise the first one after it. `null`: there was none before the end. */
   readonly from: Value | null
-  /** The first value at or after the end. Otherwise the last one since the start. `null`: there was none, or only that of `from`. */
+  /** The first value at or after the end. Otherwise the last one since the start. `null`: there was none, or only the value of `from`. */
   readonly to: Value | null
   readonly fromAt: Date | null
   readonly toAt: Date | null
@@ -77,7 +77,7 @@ export interface PathPoint extends Location {
 
 export const mostOfPath = 1_000
 const mostParts = 100
-/** An older value may not be that of an end, and a later first one not that of a start. */
+/** An older value may not belong to an end, and a later first value not to a start. */
 export const freshMs = 120_000
 
 /** A counter that is not heard for so long while it runs may have begun again. */

@@ -17,7 +17,7 @@ export interface Drift {
 
 export interface DriftReport {
   note(field: string, seen: string, reason: DriftReason): void
-  /** All such values so far, including those of fields that found no row left. */
+  /** All such values so far, including fields that found no row left. */
   total(): number
   /** Those of them that were not believed. */
   unbelieved(): number

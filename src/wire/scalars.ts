@@ -174,7 +174,7 @@ export function readTime(sent: unknown): number {
   return decimalText.test(text) ? readEpoch(Number(text)) : readInstant(text)
 }
 
-/** Whether a time was sent, and by a clock that was set: one that was never set counts from 1970. */
+/** Whether a time was sent, and by a clock that was set: a clock that was never set counts from 1970. */
 export function isTimeSet(ms: number): boolean {
   return ms < 0 || ms >= 365 * DAY_MS
 }

@@ -183,7 +183,7 @@ interface Row {
   readonly restarts?: number
 }
 
-const restarts = inForm({ short: 1_000, full: 4_000 } as const)
+const restarts = inForm({ short: 300, full: 4_000 } as const)
 const shuffled = { shuffledMs: 60_000, lateMs: 600_000 } as const
 const rows: readonly Row[] = [
   { name: 'none', disorder: { together: true, twice: 0 } },
@@ -199,7 +199,7 @@ const rows: readonly Row[] = [
   { name: 'clocks that are slow by up to ten minutes', disorder: { clockMs: [-600_000, 0] } },
 ]
 
-const [cars, activities, fleets] = inForm({ short: [24, 4, 1], full: [24, 36, 8] } as const)
+const [cars, activities, fleets] = inForm({ short: [8, 4, 1], full: [24, 36, 8] } as const)
 
 const figures: Figure[] = []
 

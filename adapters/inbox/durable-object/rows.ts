@@ -73,7 +73,7 @@ const schema = `
 
 const schemaVersion = '2'
 
-/** Creates the tables of a new object. Throws `inbox_unavailable` for those of another fleethook. */
+/** Creates the tables of a new object. Throws `inbox_unavailable` when another fleethook made them. */
 export function prepareSchema(sql: ObjectSql): void {
   sql.exec('CREATE TABLE IF NOT EXISTS fleethook_meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID')
   const version = readMeta(sql, 'version')

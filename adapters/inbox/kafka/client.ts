@@ -220,7 +220,7 @@ export function* errorsIn(error: unknown): Generator<Error> {
   yield* errorsIn(error.cause)
 }
 
-/** The codes in an error: those of the protocol (for instance `NOT_LEADER_OR_FOLLOWER`), of the client, and of the system. */
+/** The codes in an error: from the protocol (for instance `NOT_LEADER_OR_FOLLOWER`), of the client, and of the system. */
 export function codesOf(error: unknown): ReadonlySet<string> {
   const codes = new Set<string>()
   for (const inner of errorsIn(error))

@@ -80,7 +80,7 @@ export class DeadTopic {
     return ids.flatMap((id) => this.#letters.get(id) ?? [])
   }
 
-  /** Reads them from the topic, in the same order, without those that were removed meanwhile. */
+  /** Reads them from the topic, in the same order, without letters that were removed since. */
   async read(found: readonly FoundLetter[]): Promise<readonly DeadLetter[]> {
     const read = new Map<string, DeadLetter>()
     const wanted = new Map<number, Map<number, string>>()

@@ -14,7 +14,7 @@ import { checkMeanwhile, meanwhileRule } from '../meanwhile.ts'
 
 /** TLS of the connection to the brokers. Certificates and keys are PEM text. */
 export interface KafkaTls {
-  /** The certificate authorities to trust. Default: those of the runtime. */
+  /** The certificate authorities to trust. Default: what the runtime trusts. */
   readonly ca?: string | readonly string[]
   /** The certificate of this client, if the brokers require one. */
   readonly cert?: string

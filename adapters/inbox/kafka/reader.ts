@@ -587,7 +587,7 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   async #commitNow(): Promise<void> {
-    // Before a rebalance or a stop: the next owner must not count this process as one that ended.
+    // Before a rebalance or a stop: the next owner must not count this process as crashed.
     const mayStart = this.#startable !== 'none' && !this.isStopped
     const positions = [...this.parts.values()].map((part) => {
       const offset = Math.max(lowOf(part), part.committed)

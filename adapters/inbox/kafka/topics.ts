@@ -137,7 +137,7 @@ function checkPartitions(plan: TopicPlan, topic: ClusterTopicMetadata, settings:
   })
 }
 
-/** A topic that keeps only the newest message of each vehicle loses those that wait. */
+/** A topic that keeps only the newest message of each vehicle loses messages that wait. */
 function checkCleanup(name: string, configs: ReadonlyMap<string, string> | undefined): void {
   const policy = configs?.get('cleanup.policy') ?? 'delete'
   if (!policy.includes('compact')) return
@@ -186,7 +186,7 @@ function weaknessOf(
   return undefined
 }
 
-/** What {@link applyTopics} did to one topic. One that exists can have other settings than those of its plan. */
+/** What {@link applyTopics} did to one topic. A topic that exists can have other settings than its plan. */
 export type AppliedTopic =
   (TopicPlan & { readonly outcome: 'created' }) | { readonly name: string; readonly outcome: 'exists' }
 

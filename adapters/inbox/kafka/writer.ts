@@ -211,7 +211,7 @@ export class Writer {
     const is = (kind: ReadonlySet<string>): boolean => [...codes].some((code) => kind.has(code))
     const [first] = appends
     if (is(tooLarge) && first !== undefined) {
-      // The brokers allow less than the topic's settings say. Send the appends one by one, and refuse only the one that is too large.
+      // The brokers allow less than the topic's settings say. Send the appends one by one, and refuse only the append that is too large.
       if (appends.length === 1) giveUp(first, new TooLargeError())
       else for (const append of appends) append.isAlone = true
       return appends.length > 1

@@ -230,7 +230,7 @@ UNION ALL SELECT g.seq::text, true::text FROM g JOIN ${schema}.part p ON p.part 
       true,
     )
     const erased = found.flatMap((row) => (row['erased'] === 'true' ? [String(row['seq'])] : []))
-    // Without those that were settled meanwhile.
+    // Without messages that were settled since.
     if (erased.length > 0) this.#on.erased(erased.filter((seq) => this.#tries.has(seq)))
     for (const one of tries)
       if (!this.#later.has(one.seq) && this.#tries.get(one.seq) === one) this.#tries.delete(one.seq)
@@ -252,7 +252,7 @@ ${lockedSql(schema, '$3')}`,
       ],
     )
     this.#defer(locked, true)
-    // Without those that were given up meanwhile: this process may have handled them again.
+    // Without messages that were given up since: this process may have handled them again.
     const written = settled.filter((ending) => !this.#later.has(ending.seq) && this.#settled.get(ending.seq) === ending)
     for (const { seq } of written) this.#settled.delete(seq)
     this.#on.deleted(written)

@@ -78,7 +78,7 @@ export function exactlyOnceIn<Transaction>(
   return onceHandlers('exactlyOnce', names, once, has)
 }
 
-/** A database without the tables cannot be that of the inbox. */
+/** A database without the tables cannot hold the inbox. */
 const isMissing = (error: unknown): boolean => ['42P01', '3F000', '42703'].includes(stateOf(error))
 
 const elsewhere = (name: string, cause?: unknown): FleethookError =>

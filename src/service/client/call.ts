@@ -184,7 +184,7 @@ export async function readJson(answer: Response, request: ServiceRequest): Promi
     throw new ServiceError(
       'answer_unreadable',
       `${nameOf(request)} was answered with ${answer.status} and ${text.length} characters that are not JSON.`,
-      { status: answer.status, hint: 'Is `baseUrl` the address of the service, and not that of a web page?' },
+      { status: answer.status, hint: 'Is `baseUrl` the address of the service, and not of a web page?' },
     )
   }
 }

@@ -70,7 +70,7 @@ export interface Query {
 }
 
 export interface Connection {
-  /** Without a slash at its end. With several regions, that of the first. */
+  /** Without a slash at its end. With several regions, the first one's. */
   readonly baseUrl: string
   /** Where a request with this path goes. */
   readonly addressOf: (path: string) => string | Promise<string>

@@ -81,7 +81,7 @@ export function createCustomers(connection: Connection): Customers {
   }
 }
 
-/** When a vehicle was sold and two customers share it, it is that of the newer one. */
+/** When a vehicle was sold and two customers share it, it belongs to the newer one. */
 export function customersIn(products: readonly Product[]): ReadonlyMap<string, Customer | undefined> {
   const oldestFirst = products.toSorted((one, other) => timeOf(one) - timeOf(other))
   return new Map(

@@ -15,7 +15,7 @@ import { type Charging, courseTo, isAtHome, placeAt, socPercent, type Vehicle } 
 
 export type StartActivity = 'leave' | 'charge' | 'stand' | 'sleep'
 
-/** The longest step of a parked vehicle, and of one that is asleep, in seconds. One that drives moves every second. */
+/** The longest step of a parked and of a sleeping vehicle, in seconds. A driving vehicle moves every second. */
 const parkedStep = 5
 const asleepStep = 60
 
