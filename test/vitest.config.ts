@@ -36,9 +36,11 @@ const machines: readonly string[] = [
   'test/{runtimes,start,templates}/**/*.test.ts',
   'test/{client/runtimes,observe/otel-runtimes,fuzz/socket}.test.ts',
   // Programs that run for a while, each with commands or kills around it.
-  'test/cli/{run,inspect,sandbox,doctor/*}.test.ts',
-  'test/operator/{operator,vehicles}.test.ts',
-  'test/workers/{durable-object,vehicles}.test.ts',
+  'test/cli/{conform,run,inspect,sandbox,doctor/*}.test.ts',
+  'test/operator/{large-messages,operator,vehicles}.test.ts',
+  'test/workers/{durable-object,episodes,time,vehicles}.test.ts',
+  // A repository with a release.
+  'test/house/release.test.ts',
   'test/inbox/sqlite-{moving,processes}.test.ts',
   // Each block of each page is a program.
   'test/docs/blocks.test.ts',
