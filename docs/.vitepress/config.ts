@@ -124,6 +124,19 @@ function processTerm(term: string): string | null {
   return small.test(word) ? null : word
 }
 
+/** The words of a text, and its names with underscores as a whole: codes of errors, answers and metrics. Goes into the site as text, too. */
+function tokenize(text: string): string[] {
+  return [...text.split(/[\s\p{Z}\p{P}]+/u), ...(text.match(/[A-Za-z]+(?:_[A-Za-z]+)+/g) ?? [])]
+}
+
+/** Who looks for such a name, or for the word of an alert, wants to know what to do: these pages say it. Goes into the site as text. */
+function boostDocument(id: string, term: string): number {
+  const alerts =
+    /^(backlog|certificateends|deadletters|diskslow|drift|failing|handlerpaused|handlerslow|lost|nothingarrives|nothinghandles|receivergone|refusing|serveraway)$/
+  if (alerts.test(term)) return id.endsWith('/operating.html#what-to-watch') ? 20 : 1
+  return term.includes('_') && /\/(troubleshooting|http|operating)\.html/.test(id) ? 20 : 1
+}
+
 /** Writes the source of every page beside it, and `llms.txt`, which lists them. */
 function writeTexts({ outDir, pages, rewrites, srcDir, dynamicRoutes }: SiteConfig): void {
   const contents = new Map(dynamicRoutes.routes.map(({ path, content }) => [path, content]))
@@ -173,7 +186,13 @@ const config: UserConfig<DefaultTheme.Config> = {
     outline: [2, 3],
     search: {
       provider: 'local',
-      options: { miniSearch: { options: { processTerm }, _splitIntoSections: sections } },
+      options: {
+        miniSearch: {
+          options: { processTerm, tokenize },
+          searchOptions: { boostDocument },
+          _splitIntoSections: sections,
+        },
+      },
     },
     editLink: { pattern: `${repository}/edit/main/:path`, text: 'Edit this page' },
     socialLinks: [{ icon: 'github', link: repository }],

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { repository, root } from '../../../docs/.vitepress/links.ts'
@@ -132,6 +132,26 @@ describe('in a browser', () => {
     expect(missed).toEqual([])
     await page.close()
   }, 300_000)
+
+  test('the code of an answer, and the word of an alert, lead to what to do about it', async () => {
+    const rules = readFileSync(join(root, 'examples/observability/alerts.yml'), 'utf8')
+    const alerts = [...rules.matchAll(/alert: (\w+)/g)].map(([, name = '']) => name)
+    const codes = ['secret_wrong', 'body_too_large', 'inbox_full', 'inbox_unavailable', 'event_missing']
+    const aboutCodes = /\/(http|operating|troubleshooting)\.html#/
+    const page = await browser.newPage()
+    await page.goto(site.url, { waitUntil: 'networkidle' })
+    await page.keyboard.press('Control+k')
+    for (const word of [...codes, ...alerts]) {
+      const first = page.locator('.results li:first-child a')
+      await page.locator('#localsearch-input').fill('')
+      await expect.poll(() => first.count()).toBe(0)
+      await page.locator('#localsearch-input').fill(word)
+      await expect
+        .poll(() => first.getAttribute('href'), { message: word })
+        .toMatch(codes.includes(word) ? aboutCodes : /\/operating\.html#what-to-watch$/)
+    }
+    await page.close()
+  })
 
   test.each([
     ['wide', { width: 1280, height: 800 }],
