@@ -93,6 +93,8 @@ export type {
   VehicleEdge,
 } from './when/edges.ts'
 export { episode, type Episode, type EpisodeEdge, type EpisodeOptions, type Measures } from './when/episode.ts'
+export { hours, type HoursOptions } from './when/hours.ts'
+export { isAsleep, isOnline } from './when/online.ts'
 export { drives, moves, type MovesOptions } from './when/motion.ts'
 export type { Curve, CurvePart, Energy, Measure, Path, PathPoint, Range, Span } from './when/measures.ts'
 export type { Followed, Missed, WithinOption } from './when/sequences.ts'

@@ -29,9 +29,14 @@ export function traced(
 
 /**
  * A stored state with the timers and the traces of rules that it has not followed: because they are new, or were removed for a time. `gapTo`: what
- * of it is uncertain.
+ * of it is uncertain. `beganMs`: when the rules of this process began.
  */
-export function begun(stored: VehicleState, edges: EdgeIndex, gapTo: (vin: string) => number): VehicleState {
+export function begun(
+  stored: VehicleState,
+  edges: EdgeIndex,
+  gapTo: (vin: string) => number,
+  beganMs: number,
+): VehicleState {
   const { rules, beginning, traces } = edges
   const state = traced(stored, traces, (trace, slot) => stored.memory?.[trace.name] === undefined && slot >= 0)
   if (state.rules === rules || state.seq < 0) return state
@@ -42,7 +47,7 @@ export function begun(stored: VehicleState, edges: EdgeIndex, gapTo: (vin: strin
     if (followed.has(mark)) continue
     const { name } = edge
     try {
-      const timer = edge.begins?.(view)
+      const timer = edge.begins?.(edge.daily === true ? view.through({ momentMs: beganMs, factsMs: beganMs }) : view)
       const known = timers?.[name]
       const isSame = timer !== undefined && known !== undefined && isStillThat(known, timer, edge, view)
       if (!isSame) timers = changed(timers, name, timer === undefined ? null : checkedTimer(name, timer))

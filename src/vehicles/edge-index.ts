@@ -29,6 +29,7 @@ export class EdgeIndex {
   readonly #byField = new Map<string, OfField>()
   readonly #byTopic = new Map<string, IndexedEdge[]>()
   readonly #byFact = new Map<string, IndexedEdge[]>()
+  readonly #daily: IndexedEdge[] = []
   #searches = 0
   /** Called with each edge that has a timer. */
   onTiming: ((timing: Timing) => void) | undefined
@@ -64,6 +65,7 @@ export class EdgeIndex {
       this.beginning.set(markOf(edge.name), edge)
       this.rules = [...this.beginning.keys()].toSorted().join(' ')
     }
+    if (edge.daily === true) this.#daily.push(indexed)
     for (const trace of edge.traces ?? []) this.traces.set(trace.name, trace)
     if (edge.timing !== undefined) {
       this.timing ??= edge.timing
@@ -126,6 +128,7 @@ export class EdgeIndex {
       indexed.foundIn = this.#searches
       found.push(indexed)
     }
+    if (this.#daily.length > 0 && before.seenAt === undefined) this.#daily.forEach(add)
     this.#byTopic.get(topic)?.forEach(add)
     for (const name of others) {
       const other = this.#byName.get(name)

@@ -187,7 +187,7 @@ export interface EdgeTimer {
   readonly since: number
   /** `due` is by the receiver's clock, and messages count when they arrive: for a silence. */
   readonly byArrival?: boolean
-  /** It has happened. The edge keeps it until it is over, so that it happens once. `due` is `null`. */
+  /** It has happened. The edge keeps it until it is over, so that it happens once. `due`: when it may be over by itself. */
   readonly told?: boolean
   /** At `due` something may begin, and is not over: of an edge with `after` whose condition changes with time. */
   readonly begins?: boolean
@@ -275,6 +275,8 @@ export interface Edge<Happened extends Occurrence = Occurrence> {
    * the next message.
    */
   readonly begins?: (vehicle: AnyVehicleView) => EdgeTimer | undefined
+  /** A time of the day decides, too: it is also asked with the first message of a vehicle, and `begins` gets the vehicle at the time of the receiver. */
+  readonly daily?: boolean
   detect(step: EdgeStep): EdgeResult<Happened> | undefined
   /**
    * Whether something newer was reported of the same thing since, so that the replay of a dead letter does not report this. `memory`: what the edge
@@ -320,6 +322,10 @@ export interface Condition {
   readonly traces?: readonly Trace[]
   /** The moment from which on `test` may return something else although no message comes, in milliseconds since the epoch. `undefined`: none. */
   changesAt?(vehicle: AnyVehicleView): number | undefined
+  /** It changes with the time of day, for a vehicle of which no message comes, too. */
+  readonly daily?: boolean
+  /** It reads whether the vehicle is online, so it is asked with each message that says so. */
+  readonly online?: boolean
 }
 
 /** What is remembered of the values of a field, such as where a vehicle stood. It is stored with the vehicle. */

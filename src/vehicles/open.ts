@@ -73,6 +73,8 @@ export class VehicleStates {
   readonly #forgotten = new Map<string, number>()
   readonly #uncertain: Uncertain
   readonly #rounds: Rounds
+  /** When the rules of this process began: the same for a timer when it is set, and when it is due. */
+  #beganMs: number | undefined
 
   constructor({
     store,
@@ -339,7 +341,8 @@ export class VehicleStates {
   }
 
   #begun(stored: VehicleState): VehicleState {
-    return begun(stored, this.edges, (vin) => this.#uncertain.to(seqNow, vin))
+    this.#beganMs ??= this.#clock.now()
+    return begun(stored, this.edges, (vin) => this.#uncertain.to(seqNow, vin), this.#beganMs)
   }
 }
 

@@ -1149,6 +1149,7 @@ export class Snapshot implements AnyVehicleView {
 
   get isOnlineCertain(): boolean {
     const { link } = this.#state
+    if (this.#lens.isKnown !== undefined) return link?.online !== undefined
     return link !== undefined && link.heard > this.#uncertainTo
   }
 
@@ -1188,8 +1189,8 @@ export class Snapshot implements AnyVehicleView {
 
   get timers(): readonly PendingTimer[] {
     return Object.entries(this.#state.timers ?? {})
-      .flatMap(([edge, { due, since }]) =>
-        due === null ? [] : [{ edge, since: new Date(since), dueAt: new Date(due) }],
+      .flatMap(([edge, { due, since, told }]) =>
+        due === null || told === true ? [] : [{ edge, since: new Date(since), dueAt: new Date(due) }],
       )
       .toSorted((a, b) => a.dueAt.getTime() - b.dueAt.getTime())
   }

@@ -126,10 +126,19 @@ export function inside(area: Area | Fact<string, Area, never>, options?: FreshOp
 export function all(...conditions: readonly Condition[]): Condition {
   checkConditions('all', conditions)
   const bounds = conditions.find((condition) => condition.bounds !== undefined)?.bounds
+  const joint = joined('all', conditions)
+  // Until another message, they stay false by these.
+  const lasting = conditions.filter(({ changesAt, ages }) => changesAt === undefined && ages !== true)
   return {
-    ...joined('all', conditions),
+    ...joint,
     // Where one is false, all of them together are.
     ...(bounds === undefined ? {} : { bounds }),
+    ...(joint.changesAt === undefined
+      ? {}
+      : {
+          changesAt: (vehicle) =>
+            lasting.some(({ test }) => test(vehicle) === false) ? undefined : joint.changesAt?.(vehicle),
+        }),
     test: (vehicle) => opposite(decided(conditions, vehicle, false)),
   }
 }
@@ -189,6 +198,8 @@ function joined(how: string, conditions: readonly Condition[]): Omit<Condition, 
   return {
     ...(facts.length === 0 ? {} : { facts }),
     ...(conditions.some(({ ages }) => ages === true) ? { ages: true } : {}),
+    ...(conditions.some(({ daily }) => daily === true) ? { daily: true } : {}),
+    ...(conditions.some(({ online }) => online === true) ? { online: true } : {}),
     ...(traces.length === 0 ? {} : { traces }),
     ...(timed.length === 0 ? {} : { changesAt: (vehicle) => firstChange(timed, vehicle) }),
     name: `${how}(${conditions.map(({ name }) => name).join(',')})`,
@@ -310,7 +321,7 @@ export function checkConditions(what: string, conditions: readonly unknown[]): v
     if (isObject(condition) && typeof condition['test'] === 'function') continue
     throw invalid(
       `\`${what}\` was given something other than a condition`,
-      'Conditions are is, below, above, between, inside, drives, moves, all, any and not. An edge, such as becomes, is for receiver.when.',
+      'Conditions are is, below, above, between, inside, has, hours, isOnline, drives, moves, all, any and not. An edge, such as becomes, is for receiver.when.',
     )
   }
 }

@@ -87,6 +87,12 @@ export function definitionOf(name: string, options: EpisodeOptions): Definition 
   const { during, until, splits, by = [] } = options
   const conditions = [during, until, splits].filter((condition) => condition !== undefined)
   checkConditions('episode', conditions)
+  const ofLink = conditions.find(({ online }) => online === true)
+  if (ofLink !== undefined)
+    throw invalid(
+      `The episode \`${name}\` asks \`${ofLink.name}\`, and episodes keep values of fields only`,
+      'Ask `isOnline` and `isAsleep` in starts and ends.',
+    )
   const measures = Object.entries(options.measures).map(([each, measure]) => {
     if (
       membersOfEpisode.includes(each) ||

@@ -40,6 +40,7 @@ import {
   type Duration,
   type Heard,
   hearing,
+  inOrder,
   readDuration,
   isSilence,
   isUncertain,
@@ -50,6 +51,7 @@ import {
   type Silence,
   silence,
   type SilentOptions,
+  timerOf,
 } from './time.ts'
 import { type Followed, followed, type Missed, missed, type WithinOption } from './sequences.ts'
 
@@ -180,6 +182,7 @@ export interface MarginOption {
 
 /** An edge before it has `where` and `named`. */
 interface Detecting<Happened extends Occurrence> extends Omit<Edge<Happened>, 'reads' | 'topics' | 'where' | 'begins'> {
+  readonly changesAt?: Condition['changesAt']
   readonly begins?: Edge['begins'] | undefined
   readonly reads?: readonly string[]
   readonly topics?: readonly EdgeTopic[]
@@ -196,10 +199,11 @@ function edge<Happened extends Occurrence>({
   cools,
   ...detecting
 }: Detecting<Happened>): LastingEdge<Happened> {
-  const { fields, reads = fields, topics = [] } = detecting
+  const { fields, reads = fields, topics = [], daily, changesAt } = detecting
+  const begun = begins ?? (daily === true && changesAt !== undefined ? wakes(changesAt) : undefined)
   const own: LastingEdge<Happened> = {
     ...detecting,
-    ...(begins === undefined ? {} : { begins }),
+    ...(begun === undefined ? {} : { begins: begun }),
     reads,
     topics,
     where: (...conditions) => (cools === undefined ? limited(detecting, conditions) : cools.where(conditions)),
@@ -213,6 +217,12 @@ function edge<Happened extends Occurrence>({
 }
 
 const sequence = <Happened extends Occurrence>(detecting: Detecting<Happened>): VehicleEdge<Happened> => edge(detecting)
+
+/** It waits for what changes by itself. */
+const wakes =
+  (changesAt: NonNullable<Condition['changesAt']>): NonNullable<Edge['begins']> =>
+  (vehicle) =>
+    timerOf(changesAt, vehicle)
 
 /**
  * The memory moves on while the conditions are not true: the edge has happened, and nobody is told. An uncertain value counts as the last one
@@ -614,7 +624,7 @@ function aboutTheVehicle(
   return edge({
     name: `${name}(${marks(options).slice(1)})`,
     fields: [],
-    topics: ['state', 'connectivity', 'vehicle_data'],
+    topics: onlineTopics,
     detect({ before, after, at }) {
       const was = isSo(before)
       if (isSo(after) !== true || was === true || (was === undefined && options.first !== true)) return undefined
@@ -622,6 +632,10 @@ function aboutTheVehicle(
     },
   })
 }
+
+/** The topics that say something of values, and of whether a vehicle is online. */
+const valueTopics: readonly EdgeTopic[] = ['data', 'vehicle_data']
+const onlineTopics: readonly EdgeTopic[] = ['state', 'connectivity', 'vehicle_data']
 
 /** The memory of a condition that was neither true nor false yet. */
 const notKnown = 'unknown'
@@ -631,7 +645,8 @@ export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options
   checkConditions(what, [condition])
   checkOptions<FirstOption>(what, options, { first: trueOrFalse })
   const wanted = what === 'starts'
-  const { fields, bounds, ages, facts, traces = [] } = condition
+  const { fields, bounds, ages, daily, online, facts, traces = [] } = condition
+  const { changesAt } = condition
   const holds = (vehicle: AnyVehicleView): boolean | undefined => {
     const truth = condition.test(vehicle)
     return truth === undefined ? undefined : truth === wanted
@@ -640,18 +655,18 @@ export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options
     name: `${what}(${condition.name}${marks(options)})`,
     fields,
     // A value that is reported again is no change, but counts for longer.
-    topics: ages === true ? ['data', 'vehicle_data'] : [],
+    topics: [...new Set([...(ages === true ? valueTopics : []), ...(online === true ? onlineTopics : [])])],
     ...(bounds === undefined ? {} : { bounds }),
     ...(facts === undefined ? {} : { facts }),
     traces,
     holds,
     isFirst: options.first === true,
-    ...(condition.changesAt === undefined ? {} : { timing: createClockwork }),
-    detect(step) {
+    ...(changesAt === undefined ? {} : { timing: createClockwork, changesAt }),
+    ...(daily === true ? { daily } : {}),
+    detect(given) {
+      const step = daily === true ? inOrder(given) : given
       const found = turned(step)
-      if (condition.changesAt === undefined) return found
-      const due = condition.changesAt(knowing(step.after))
-      return { ...found, timer: due === undefined ? null : { due, since: step.at.getTime() } }
+      return changesAt === undefined ? found : { ...found, timer: timerOf(changesAt, step.after) ?? null }
     },
   })
 
@@ -663,7 +678,9 @@ export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options
     if (is === undefined) return { memory: was ?? notKnown }
     if (is !== wanted || was === is || (was === undefined && options.first !== true)) return { memory: null }
     const began = new Date(beginning({ fields, holds }, after, at.getTime()))
-    return { happened: { at: began, acrossGap: fields.some((field) => isUncertain(before, field)) }, memory: null }
+    const isOnlineOld = online === true && before.online !== undefined && !before.isOnlineCertain
+    const acrossGap = isOnlineOld || fields.some((field) => isUncertain(before, field))
+    return { happened: { at: began, acrossGap }, memory: null }
   }
 }
 

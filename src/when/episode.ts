@@ -240,6 +240,9 @@ function doubtsOf(
   ]
 }
 
+/** How long after the last event hours go on to begin and end: they would do so for ever. */
+const aWhile = ({ silence }: Definition): number => (silence === Infinity ? earlierMs : silence)
+
 /** All episodes of a list of events. `kept`: what is known of facts, when the events do not say it. */
 function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalogue>>, kept?: Facts): Episode[] {
   // A gap counts from its end, however late its event is. That of a restart ends with the first message after it.
@@ -269,7 +272,9 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
       if (heard > last.heard) Object.assign(last, { heard, arrived: arrivedMs })
     }
     const { found, known } = fold(definition, vin, nothingKnown(definition), samples, {
-      now: Number.MAX_SAFE_INTEGER,
+      now: definition.timed.some(({ daily }) => daily === true)
+        ? last.heard + aWhile(definition)
+        : Number.MAX_SAFE_INTEGER,
       facts: kept ?? state.facts,
     })
     const over = found.filter(({ end }) => end !== undefined)

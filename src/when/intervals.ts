@@ -111,6 +111,8 @@ export class Intervals {
 
   take({ at, entries, grew, gaps }: Moment): void {
     const { timeline } = this
+    // Before the first moment there is nothing that could change by itself.
+    if (timeline.at === 0) this.#passedTo = at
     if (at >= timeline.at) this.pass(at)
     for (const [field, entry] of entries) this.#note(field, entry, at)
     if (entries.length > 0 || this.#definition.isAged) this.#decide(at)

@@ -59,7 +59,7 @@ interface Asked {
 
 type Both<Happened extends Occurrence> = Pick<
   Edge<Happened>,
-  'name' | 'fields' | 'reads' | 'topics' | 'facts' | 'readsFacts' | 'traces' | 'timing' | 'detect'
+  'name' | 'fields' | 'reads' | 'topics' | 'facts' | 'readsFacts' | 'traces' | 'daily' | 'timing' | 'detect'
 >
 
 /** The second one happens in time after the first one. */
@@ -142,6 +142,7 @@ function both(name: string, first: Edge, second: Edge): Omit<Both<Occurrence>, '
     facts: all(({ facts }) => facts),
     readsFacts: all(({ facts, readsFacts = facts }) => readsFacts),
     traces: all(({ traces }) => traces),
+    daily: first.daily === true || second.daily === true,
     timing: createClockwork,
   }
 }
@@ -169,7 +170,9 @@ function askedBoth(
 function asked(edge: Edge, step: EdgeStep, memory: EdgeMemory | undefined, timer: EdgeTimer | undefined): Asked {
   const isTimer = step.event.topic === 'timer'
   const isUp = timer !== undefined && timer.due !== null && timer.due <= (step.timer?.due ?? -Infinity)
-  if (isTimer ? !isUp : !touches(edge, step) && !isWaiting(memory)) return { all: [], memory, timer }
+  // One that a time of the day decides may have no timer yet.
+  const isNew = edge.daily === true && timer === undefined
+  if (isTimer ? !isUp : !touches(edge, step) && !isWaiting(memory) && !isNew) return { all: [], memory, timer }
   const { happened, earlier = [], memory: next, timer: waits } = edge.detect({ ...step, memory, timer }) ?? {}
   return {
     all: happened === undefined ? earlier : [...earlier, happened],

@@ -1,7 +1,16 @@
 import { checkOptions, type Rule, trueOrFalse } from '../base/options.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { FieldValue } from '../events/values.ts'
-import type { AnyVehicleView, Edge, EdgeResult, EdgeStep, EdgeTimer, EdgeTopic, Occurrence } from '../vehicles/edge.ts'
+import type {
+  AnyVehicleView,
+  Condition,
+  Edge,
+  EdgeResult,
+  EdgeStep,
+  EdgeTimer,
+  EdgeTopic,
+  Occurrence,
+} from '../vehicles/edge.ts'
 import { credibleMs } from '../vehicles/lag.ts'
 import { Snapshot } from '../vehicles/state.ts'
 import { wireTopics } from '../wire/envelope.ts'
@@ -63,13 +72,36 @@ export function knowing(vehicle: AnyVehicleView, isKnown: (field: string) => boo
   if (vehicle instanceof Snapshot) return vehicle.through({ isKnown })
   // A view of a test.
   const value = (field: string): FieldValue | undefined => (isKnown(field) ? vehicle.value(field) : undefined)
-  return { ...vehicle, value, isCertain: (field) => value(field) !== undefined }
+  return {
+    ...vehicle,
+    value,
+    isCertain: (field) => value(field) !== undefined,
+    isOnlineCertain: vehicle.online !== undefined,
+  }
 }
 
 /** A vehicle as if each of its values were certain, and had been reported just now. */
 export function lastKnown(vehicle: AnyVehicleView): AnyVehicleView {
   if (vehicle instanceof Snapshot) return vehicle.through({ isKnown: () => true, isAnyAge: true })
   return { ...knowing(vehicle), at: () => vehicle.moment }
+}
+
+/** The timer for the moment at which a condition changes by itself. `undefined`: it does not. */
+export function timerOf(
+  changesAt: NonNullable<Condition['changesAt']>,
+  vehicle: AnyVehicleView,
+): EdgeTimer | undefined {
+  const due = changesAt(knowing(vehicle))
+  return due === undefined ? undefined : { due, since: vehicle.moment.getTime() }
+}
+
+/** The step of a late message at the time to which its edge has looked: what a time of the day began is not told again. */
+export function inOrder(step: EdgeStep): EdgeStep {
+  const { before, after, timer } = step
+  if (timer === undefined || timer.since <= after.moment.getTime()) return step
+  if (!(before instanceof Snapshot) || !(after instanceof Snapshot)) return step
+  const lens = { momentMs: timer.since }
+  return { ...step, before: before.through(lens), after: after.through(lens) }
 }
 
 /** Whether something lasts. `undefined`: a value that it needs is not known now. */
@@ -88,7 +120,9 @@ export function beginning(
 }
 
 /** An edge after which something may last. */
-interface Starting extends Pick<Edge, 'name' | 'fields' | 'detect'> {
+interface Starting extends Pick<Edge, 'name' | 'fields' | 'detect' | 'daily'> {
+  /** When it may begin, or be over, by itself. */
+  readonly changesAt?: Condition['changesAt']
   /** Whether it still lasts. */
   readonly holds?: Holds
   /** Whether it happens with the first value. Then it also counts for a state that was there before the edge. */
@@ -109,7 +143,8 @@ export function lastedAfter(
   duration: Duration,
 ): Pick<Edge<Lasted>, 'name' | 'timing' | 'detect'> & { readonly begins: NonNullable<Edge['begins']> | undefined } {
   const { ms, name } = readDuration('after', duration)
-  const { fields, holds, isFirst = false, mayBegin = () => true } = inner
+  const { fields, holds, isFirst = false } = inner
+  const changesAt = inner.daily === true ? inner.changesAt : undefined
   if (holds === undefined)
     throw invalid(
       `\`${inner.name}\` is over at once, so it has no \`after\``,
@@ -117,28 +152,28 @@ export function lastedAfter(
     )
   const lasting = { fields, holds }
 
-  const begins = (vehicle: AnyVehicleView): EdgeTimer | undefined => {
-    const seenMs = vehicle.seenAt?.getTime()
-    if (seenMs === undefined || holds(knowing(vehicle)) !== true) return undefined
-    const known = beginning(lasting, vehicle, -Infinity)
-    const since = known > firstCredibleMs ? known : seenMs
-    return mayBegin(vehicle, since)
-      ? { due: since + ms, since, acrossGap: fields.some((field) => isUncertain(vehicle, field)) }
-      : undefined
-  }
+  const over = overBy(changesAt, ms)
 
   /** The time is up. The values may have got too old meanwhile. */
   const isUp = (step: EdgeStep, timer: EdgeTimer): EdgeResult<Lasted> => {
     const isTrue = holds(knowing(step.after))
-    if (isTrue === true) return { happened: lasted(timer, step), timer: { due: null, since: timer.since, told: true } }
+    if (isTrue === true) {
+      const { since } = timer
+      const due = over.ms(step.after) ?? null
+      if (timer.told === true) return { timer: { ...timer, due } }
+      if (changesAt !== undefined && Number(timer.due) < since + ms)
+        return { timer: { ...timer, due: over.dueMs(since, step.after) } }
+      return { happened: lasted(timer, step), timer: { due, since, told: true } }
+    }
     return isTrue === false ? waiting(inner.detect(step)) : interrupted(step, timer)
   }
 
   return {
     name: `${inner.name}.after(${name})`,
     timing: createClockwork,
-    begins: isFirst ? begins : undefined,
-    detect(step) {
+    begins: isFirst || changesAt !== undefined ? (vehicle) => begun(lasting, inner, over, vehicle) : undefined,
+    detect(given) {
+      const step = changesAt === undefined ? given : inOrder(given)
       const { before, after, at, arrivedMs } = step
       const timer = step.timer?.begins === true ? undefined : step.timer
       if (step.event.topic === 'timer' && timer !== undefined) return isUp(step, timer)
@@ -150,12 +185,50 @@ export function lastedAfter(
       const isInterrupted = timer?.told !== true && (timer?.due === null || holds(knowing(before)) !== true)
       if (isTrue === true && (happened !== undefined || isInterrupted)) {
         const since = credibleMs(beginning(lasting, after, (happened?.at ?? at).getTime()), arrivedMs)
-        return { ...result, timer: { due: since + ms, since, acrossGap: (happened ?? timer)?.acrossGap === true } }
+        return {
+          ...result,
+          timer: { due: over.dueMs(since, after), since, acrossGap: (happened ?? timer)?.acrossGap === true },
+        }
       }
       if (isTrue === true || (isTrue === undefined && timer?.told === true)) return result
       return isTrue === false ? { timer: null, ...waiting(found) } : { ...result, ...interrupted(step, timer) }
     },
   }
+}
+
+/** When something that lasts is over by itself, by the time of day. */
+interface Over {
+  readonly changesAt: Condition['changesAt']
+  ms(vehicle: AnyVehicleView): number | undefined
+  /** When it has lasted long enough, or may be over. */
+  dueMs(since: number, vehicle: AnyVehicleView): number
+}
+
+function overBy(changesAt: Condition['changesAt'], lasts: number): Over {
+  const ms = (vehicle: AnyVehicleView): number | undefined => changesAt?.(knowing(vehicle))
+  return { changesAt, ms, dueMs: (since, vehicle) => Math.min(since + lasts, ms(vehicle) ?? Infinity) }
+}
+
+/** The timer of a vehicle that was there before the edge. */
+function begun(
+  lasting: { readonly fields: readonly string[]; readonly holds: Holds },
+  { isFirst = false, mayBegin = () => true }: Starting,
+  { changesAt, dueMs }: Over,
+  vehicle: AnyVehicleView,
+): EdgeTimer | undefined {
+  const { fields, holds } = lasting
+  if (!isFirst || holds(knowing(vehicle)) !== true) {
+    const timer = changesAt && timerOf(changesAt, vehicle)
+    return timer && { ...timer, begins: true }
+  }
+  const seenMs = vehicle.seenAt?.getTime()
+  if (seenMs === undefined) return undefined
+  const known = beginning(lasting, vehicle, -Infinity)
+  // Nobody knows since when a time of the day has decided.
+  const since = changesAt !== undefined ? vehicle.moment.getTime() : known > firstCredibleMs ? known : seenMs
+  return mayBegin(vehicle, since)
+    ? { due: dueMs(since, vehicle), since, acrossGap: fields.some((field) => isUncertain(vehicle, field)) }
+    : undefined
 }
 
 /** What an edge found that has not begun: with a timer, it may begin then. */

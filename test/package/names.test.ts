@@ -67,12 +67,12 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/when': {
     values: `
       above alertEnds alertStarts all any average becomes below between ceases changed circle comesOnline crosses curve drives ends energy enters
-      episode fact falls fallsAsleep goesOffline growth has heardAgain inside is last leaves metersBetween moves not path polygon range rises rulesFor silent
+      episode fact falls fallsAsleep goesOffline growth has heardAgain hours inside is isAsleep isOnline last leaves metersBetween moves not path polygon range rises rulesFor silent
       span starts upsert`,
     types: `
       AlertOccurrence AnyField AnyVehicleView Area Bounds Change Circle Clockwork Condition ConstantOf Curve CurveOptions CurvePart
       DeltaOption Duration Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeRecord EdgeResult EdgeStep EdgeTimer EdgeTopic Energy EnergyOptions Episode
-      EpisodeEdge EpisodeOccurrence EpisodeOptions EpisodeRow Fact FactChange FactGiven FactTime FactTypes FactsBy FirstOption Followed FreshOption GrowthOptions Happening Heard InvalidOption KnownFact Lasted
+      EpisodeEdge EpisodeOccurrence EpisodeOptions EpisodeRow Fact FactChange FactGiven FactTime FactTypes FactsBy FirstOption Followed FreshOption GrowthOptions Happening Heard HoursOptions InvalidOption KnownFact Lasted
       LastingEdge Limit MarginOption Measure MeasureRules Measures Missed MovesOptions NumberField NumberOperand Occurrence Path PathOptions PathPoint
       PendingTimer PlaceField Range RowOf Rules SetAllOptions SetAllResult Silence SilentOptions Span SqlValue SqliteValue Statement Timing TimingHost Trace VehicleEdge
       VehicleView VehiclesStats WithinOption`,
