@@ -1,6 +1,6 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { createReceiver } from 'fleethook'
+import { createReceiver, type EventOf } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { expect, test } from 'vitest'
@@ -10,7 +10,7 @@ import { startScene, vinOf } from '../../postgres/scene.ts'
 import { createVolume, noVolumes } from './volume.ts'
 
 test.skipIf(noVolumes !== undefined || !hasPostgres)(
-  'a full disk under the file of `meanwhile` refuses what it cannot keep, and what it took moves on when Postgres is back',
+  'a full disk under the file of `meanwhile` refuses what it cannot keep, counts it and tells a gap, and what it took moves on when Postgres is back',
   { timeout: 300_000 },
   async () => {
     using volume = createVolume(32)
@@ -21,8 +21,10 @@ test.skipIf(noVolumes !== undefined || !hasPostgres)(
       meanwhile: sqliteInbox({ path: join(volume.folder, 'meanwhile.db') }),
     })
     const handled: number[] = []
+    const gaps: EventOf<'gap'>[] = []
     const receiver = createReceiver({ secret: false, inbox, log: quiet })
     receiver.on('data', ({ data }) => void handled.push(Number(data.Odometer)))
+    receiver.on('gap', (event) => void gaps.push(event))
     await receiver.open()
     const acknowledged: number[] = []
     let number = 0
@@ -51,6 +53,9 @@ test.skipIf(noVolumes !== undefined || !hasPostgres)(
     const taken = (): readonly number[] => handled.filter((each) => acknowledged.includes(each))
     await expect.poll(taken, { timeout: 120_000 }).toEqual(acknowledged)
     expect(new Set(handled).size, 'none is handled twice').toBe(handled.length)
+    const refused = Object.values(receiver.stats().refused).reduce((sum, count) => sum + count, 0)
+    expect(refused).toBe(number - acknowledged.length)
+    await expect.poll(() => gaps.map(({ reason, vin }) => [reason, vin])).toContainEqual(['inbox_full', vinOf(1)])
     await receiver.drain()
   },
 )
