@@ -18,7 +18,10 @@ test(
       'scripts',
       '.changeset/config.json',
     ])
-      cpSync(join(root, name), join(folder, name), { recursive: true })
+      cpSync(join(root, name), join(folder, name), {
+        recursive: true,
+        filter: (path) => !path.endsWith('node_modules'),
+      })
     symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'))
     const paths = [join(root, 'node_modules/node/bin'), join(root, 'node_modules/.bin'), process.env['PATH']]
     const env = { ...process.env, PATH: paths.join(delimiter), GIT_CONFIG_GLOBAL: join(folder, 'gitconfig') }

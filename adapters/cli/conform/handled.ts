@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import { promisify } from 'node:util'
 import { FleethookError } from '../../../src/base/errors.ts'
+import { readWithin } from '../../../src/base/read-within.ts'
 import { isJsonObject, type JsonObject } from '../../../src/wire/record.ts'
 import { codeOf, parsed } from '../exchange.ts'
 
@@ -45,8 +46,10 @@ export function listFrom(from: string, receiver: URL, secret: string): HandledLi
 async function textAt(url: URL, receiver: URL, secret: string): Promise<string> {
   const headers: Readonly<Record<string, string>> = url.origin === receiver.origin ? { authorization: secret } : {}
   const answer = await fetch(url, { signal: AbortSignal.timeout(longestMs), headers })
-  if (answer.ok) return answer.text()
-  throw new Error(`it answers ${answer.status}`)
+  if (!answer.ok) throw new Error(`it answers ${answer.status}`)
+  const bytes = await readWithin(answer, { mostBytes, mostMs: longestMs })
+  if (bytes === undefined) throw new Error(`its answer has more than ${mostBytes} bytes, or no end`)
+  return new TextDecoder().decode(bytes)
 }
 
 async function textIn(path: string): Promise<string> {
