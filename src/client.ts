@@ -16,7 +16,7 @@ export type {
   StreamingConfig,
 } from './service/client/config.ts'
 export type { CallOptions, ClientOptions, Fetch, Query, ReadOptions } from './service/client/connection.ts'
-export type { Customer, Customers } from './service/client/customers.ts'
+export type { Customer, CustomerOfVehicle, Customers } from './service/client/customers.ts'
 export type { Hearing, MissingOptions, MissingVehicles } from './service/client/missing.ts'
 export type { HeardVehicle, MissingReason, MissingReport, MissingVehicle, MissingWatch } from './observe/missing.ts'
 export type {

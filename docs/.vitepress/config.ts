@@ -33,6 +33,7 @@ const sidebar: Group[] = [
       { text: 'Handlers', link: '/handlers' },
       { text: 'Branches', link: '/branches' },
       { text: 'Vehicles and rules', link: '/vehicles' },
+      { text: 'Facts: limits, areas and bookings', link: '/facts' },
       { text: 'Episodes: trips and charges', link: '/episodes' },
       { text: 'Testing', link: '/testing' },
       { text: 'The sandbox', link: '/sandbox' },

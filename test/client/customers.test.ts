@@ -29,6 +29,21 @@ describe('client.customers', () => {
     expect(lines()).toEqual(['GET /api/business/products'])
   })
 
+  test('lists every vehicle with its customer, the newest one of two, and rejects when the service does not say it', async () => {
+    const { client } = stub([
+      list(
+        product(vin, 'new', '2026-05-01T00:00:00+02:00'),
+        product(vin, 'old'),
+        { product_type: 'vehicle', product_id: other },
+        { ...product('site'), product_type: 'energy' },
+      ),
+      refusal(404, 'business_not_found'),
+    ])
+    const customers = client.customers()
+    expect(await customers.list()).toEqual([{ vin, id: 'c-new', ref: 'new' }])
+    await expect(customers.list()).rejects.toThrow('business_not_found')
+  })
+
   test('asks again for a vehicle that it does not know, once a minute for all of them', async () => {
     const { client, lines, clock } = stub([list(), list(product(vin, '1007'))])
     const customers = client.customers()

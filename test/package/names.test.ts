@@ -40,7 +40,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/client': {
     values: 'ServiceError createClient',
     types: `
-      CallOptions Client ClientOptions CommandResult ConfigChange ConfigEvent ConfigResource ConfigResult Customer Customers DefaultConfigResource Document EnergyCommand
+      CallOptions Client ClientOptions CommandResult ConfigChange ConfigEvent ConfigResource ConfigResult Customer CustomerOfVehicle Customers DefaultConfigResource Document EnergyCommand
       EnergySiteResource EventStream Fetch FieldSetting FieldSettingOf FieldSettings HeardVehicle Hearing MissingOptions MissingReason MissingReport
       MissingVehicle MissingVehicles MissingWatch Product Query ReadOptions Refill RefillOptions Refillable
       ServiceErrorCode ServiceErrorDetails SiteEvent SiteTopic StoredConfig StoredWebhook StreamEvent StreamGap StreamMessage StreamOptions StreamTopic

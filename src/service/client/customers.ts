@@ -2,7 +2,7 @@ import { elapsedMs } from '../../base/clock.ts'
 import { guardedLog } from '../../base/log.ts'
 import { readTime } from '../../wire/scalars.ts'
 import { createCall } from './call.ts'
-import type { Connection } from './connection.ts'
+import type { CallOptions, Connection } from './connection.ts'
 import { listReadableProducts, type Product } from './products.ts'
 import { ServiceError } from './service-error.ts'
 
@@ -12,6 +12,11 @@ export interface Customer {
   readonly id: string
   /** The business's own name or number for the customer. `null`: the business gave none. */
   readonly ref: string | null
+}
+
+/** A vehicle, and who shares it. */
+export interface CustomerOfVehicle extends Customer {
+  readonly vin: string
 }
 
 /**
@@ -26,6 +31,11 @@ export interface Customers {
    * the vehicle, or is an hour old. Otherwise it answers at once, and while the service is down it answers with what it knows.
    */
   of(vin: string | undefined): Promise<Customer | undefined>
+  /**
+   * Every vehicle that somebody shares, with its customer, as the service says it now: rows for `receiver.vehicles.setAll`. Rejects with
+   * {@link ServiceError} when the service does not say it, so that nothing is removed then.
+   */
+  list(options?: CallOptions): Promise<readonly CustomerOfVehicle[]>
 }
 
 /** The list is read again after this time, in milliseconds, because a vehicle can change hands. */
@@ -47,6 +57,13 @@ export function createCustomers(connection: Connection): Customers {
   let [oldAt, nextAt] = [-Infinity, -Infinity]
   let [isFailing, isPartly] = [false, false]
 
+  function warnOf(unreadable: number): void {
+    // What to do: `customers.of` answers `undefined` for these. A newer fleethook may know their shape.
+    if (unreadable > 0 && !isPartly)
+      log.warn('the list of customers has products that could not be read', { products: unreadable })
+    isPartly = unreadable > 0
+  }
+
   async function read(): Promise<void> {
     const startedAt = elapsedMs(clock)
     nextAt = startedAt + minuteMs
@@ -55,10 +72,7 @@ export function createCustomers(connection: Connection): Customers {
       known = customersIn(products)
       oldAt = startedAt + hourMs
       isFailing = false
-      // What to do: `customers.of` answers `undefined` for these. A newer fleethook may know their shape.
-      if (unreadable > 0 && !isPartly)
-        log.warn('the list of customers has products that could not be read', { products: unreadable })
-      isPartly = unreadable > 0
+      warnOf(unreadable)
     } catch (error) {
       const { code, retryAfterMs = 0 } = error instanceof ServiceError ? error : { code: 'failed' }
       nextAt = startedAt + Math.max(minuteMs, retryAfterMs)
@@ -77,6 +91,15 @@ export function createCustomers(connection: Connection): Customers {
       if ((!isKnown || now >= oldAt) && now >= nextAt) reading = read()
       if (!isKnown || !isFailing) await reading
       return known.get(vin)
+    },
+
+    async list(options) {
+      const { products, unreadable } = await listReadableProducts(createCall(connection), options)
+      warnOf(unreadable)
+      const shared = customersIn(products.filter(({ product_type: type }) => type === 'vehicle'))
+      return [...shared].flatMap(([vin, customer]) =>
+        customer === undefined ? [] : [{ vin, id: customer.id, ref: customer.ref }],
+      )
     },
   }
 }
