@@ -95,7 +95,8 @@ export class Slots {
   readonly leftOut: (reason: string) => void
   readonly #slots = new Map<string, number>()
   readonly #keepsAll: boolean
-  readonly #ownFields: FieldCatalogue
+  /** The catalogue of the business: with its limits. */
+  readonly ownFields: FieldCatalogue
   #others = 0
 
   constructor(
@@ -113,7 +114,7 @@ export class Slots {
   ) {
     this.#keepsAll = fields === undefined
     this.facts = new Map(facts.map((fact) => [fact.name, fact]))
-    this.#ownFields = ownFields
+    this.ownFields = ownFields
     this.leftOut = leftOut
     for (const name of fields ?? Object.keys(deltas)) this.#add(name, stateLength, deltas[name])
   }
@@ -122,7 +123,7 @@ export class Slots {
   slotOf(name: string): number | undefined {
     const slot = this.#slots.get(name)
     if (slot !== undefined || !this.#keepsAll) return slot
-    if (isInCatalogue(name, this.#ownFields)) return this.#add(name, stateLength)
+    if (isInCatalogue(name, this.ownFields)) return this.#add(name, stateLength)
     if (name.length > longestName) return this.#leaveOut('the name of a field is too long')
     if (this.#others >= mostOthers) return this.#leaveOut('there are too many fields that are in no catalogue')
     this.#others += 1
@@ -143,7 +144,7 @@ export class Slots {
     const slot = this.names.push(name) - 1
     this.room.push(room)
     this.deltas.push(delta)
-    this.laws.push(lawOf(name, this.#ownFields))
+    this.laws.push(lawOf(name, this.ownFields))
     this.#slots.set(name, slot)
     return slot
   }

@@ -1,4 +1,5 @@
 import { checkOption, checkOptions, isObject, required, type Rule } from '../base/options.ts'
+import type { FieldCatalogue } from '../events/fields.ts'
 import { type Law, lawOf } from '../events/laws.ts'
 import { type Condition, membersOfEpisode, type Trace } from '../vehicles/edge.ts'
 import { type Fact, isFact } from '../vehicles/fact.ts'
@@ -82,7 +83,8 @@ export interface Definition {
 
 const timesOf = ['joins', 'atLeast', 'waits', 'silence', 'corrects', 'tellsEach'] as const
 
-export function definitionOf(name: string, options: EpisodeOptions): Definition {
+/** `ownFields`: the catalogue of the receiver, with its limits. */
+export function definitionOf(name: string, options: EpisodeOptions, ownFields: FieldCatalogue = {}): Definition {
   checkAll(name, options)
   const { during, until, splits, by = [] } = options
   const conditions = [during, until, splits].filter((condition) => condition !== undefined)
@@ -117,14 +119,14 @@ export function definitionOf(name: string, options: EpisodeOptions): Definition 
   const gauges = measures.flatMap((measure) => measure.gauges)
   const measured = gauges.flatMap(({ field, others }) => [field, ...others])
   const fields = [...new Set([...needed, ...measured])]
-  const laws = lawsOf(fields, gauges)
+  const laws = lawsOf(fields, gauges, ownFields)
   const counters = new Set([...laws].flatMap(([field, { kind }]) => (kind === 'counter' ? field : [])))
   const asked = conditions.flatMap(({ facts = [] }) => facts)
   const apart = by.length === 0 ? [] : [by.map((fact) => fact.name)]
   const said = [during.name, until?.name, splits?.name, times, gauges.map(({ key }) => key), [...laws], ...apart]
   // Differs for another definition, and for other laws. The number: for what an older version wrote.
   const shape = markOf(JSON.stringify([3, ...said]))
-  const [slots, deciding] = [new Slots({ fields, facts: [...by, ...asked] }), new Set(needed)]
+  const [slots, deciding] = [new Slots({ fields, facts: [...by, ...asked] }, ownFields), new Set(needed)]
   const timed = conditions.filter(({ changesAt }) => changesAt !== undefined)
   const traces = conditions.flatMap((condition) => condition.traces ?? [])
   const isAged = conditions.some(({ ages }) => ages === true)
@@ -133,11 +135,15 @@ export function definitionOf(name: string, options: EpisodeOptions): Definition 
 }
 
 /** The law of each field: that of the catalogue, or for a field that is measured as a counter, that it only grows. */
-function lawsOf(fields: readonly string[], gauges: readonly Gauge[]): ReadonlyMap<string, Law> {
+function lawsOf(
+  fields: readonly string[],
+  gauges: readonly Gauge[],
+  ownFields: FieldCatalogue,
+): ReadonlyMap<string, Law> {
   const counted = new Set(gauges.flatMap(({ kind, field }) => (kind === 'growth' || kind === 'curve' ? field : [])))
   return new Map(
     fields.flatMap((field) => {
-      const law = lawOf(field) ?? (counted.has(field) ? anyCounter : undefined)
+      const law = lawOf(field, ownFields) ?? (counted.has(field) ? anyCounter : undefined)
       return law === undefined ? [] : [[field, law] as const]
     }),
   )

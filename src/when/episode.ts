@@ -27,8 +27,8 @@ export interface EpisodeEdge<Of extends Measures = Measures, By extends readonly
   /** The newest episode of a vehicle as it is known now: it lasts, or is over and not told yet, or not told so yet. `undefined`: there is none. */
   open<Fields extends FieldCatalogue>(vehicle: VehicleView<Fields>): Episode<Of, By> | undefined
   /**
-   * All episodes that are over in a list of events, those of gaps too, in any order, as if no message came after them. Sorted by vehicle and start. With
-   * `by`, pass the vehicle: it knows its facts.
+   * All episodes that are over in a list of events, those of gaps too, in any order, as if no message came after them. Sorted by vehicle and start.
+   * Pass a vehicle of the receiver: the limits of its option `fields` count then, and with `by`, the vehicle knows its facts.
    */
   in<Fields extends FieldCatalogue>(
     events: Iterable<FleetEvent>,
@@ -84,6 +84,7 @@ export function episode<const Of extends Measures, const By extends readonly Fac
 ): EpisodeEdge<Of, By> {
   const definition = definitionOf(name, options)
   const { by, asked } = definition
+  const definitionFor = definitionsOf(name, options, definition)
   const facts = [...by, ...asked]
   const edge: EpisodeEdge = {
     name,
@@ -94,7 +95,7 @@ export function episode<const Of extends Measures, const By extends readonly Fac
     topics: wireTopics,
     timing: createClockwork,
     shape: definition.shape,
-    detect: (step) => detected(definition, step),
+    detect: (step) => detected(definitionFor(step.after), step),
     isOutdated({ id, revision }: EpisodeOccurrence, memory) {
       const told: readonly Told[] = JSON.parse(String(memory).split('\n')[3] ?? '[]')
       return told.some((one) => one.revision > revision && id.endsWith(nameOf(one.first, one.by)))
@@ -104,11 +105,11 @@ export function episode<const Of extends Measures, const By extends readonly Fac
       const { state, gapTo } = vehicle.parts()
       const text = state.memory?.[name]
       return typeof text === 'string'
-        ? Memory.read(definition, state.vin, text, state.facts)?.open(gapTo >= state.seq)
+        ? Memory.read(definitionFor(vehicle), state.vin, text, state.facts)?.open(gapTo >= state.seq)
         : undefined
     },
-    in: (events, vehicle: unknown) => history(definition, events, factsIn(vehicle)),
-    within: ({ vehicles, messages }, time) => begunWithin(definition, vehicles, messages, time),
+    in: (events, vehicle: unknown) => history(definitionFor(vehicle), events, factsIn(vehicle)),
+    within: ({ vehicles, messages }, time) => begunWithin(definitionFor, vehicles, messages, time),
     doubts: (found, vehicle: AnyVehicleView | undefined, of) => doubtsOf(definition, found, vehicle, of),
     where() {
       throw invalid('An episode has no `where`', 'Write the condition into `during`: all(…), or return in the handler.')
@@ -120,6 +121,18 @@ export function episode<const Of extends Measures, const By extends readonly Fac
 
 const factsIn = (vehicle: unknown): Facts | undefined =>
   vehicle instanceof Snapshot ? vehicle.parts().state.facts : undefined
+
+/** The definition by the limits of each receiver: those of its option `fields` count. */
+function definitionsOf(name: string, options: EpisodeOptions, plain: Definition): (vehicle: unknown) => Definition {
+  const known = new WeakMap<FieldCatalogue, Definition>()
+  return (vehicle) => {
+    if (!(vehicle instanceof Snapshot)) return plain
+    const { ownFields } = vehicle.parts().state.slots
+    let own = known.get(ownFields)
+    if (own === undefined) known.set(ownFields, (own = definitionOf(name, options, ownFields)))
+    return own
+  }
+}
 
 /** The newest time of the vehicle, and when that arrived. */
 interface Last {
@@ -209,7 +222,7 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> |
 const earlierMs = 86_400_000
 
 async function* begunWithin(
-  definition: Definition,
+  definitionFor: (vehicle: unknown) => Definition,
   vehicles: Remembering['vehicles'],
   messages: Remembering['messages'],
   { from, to }: { readonly from: Date; readonly to: Date },
@@ -217,7 +230,7 @@ async function* begunWithin(
   for await (const vehicle of vehicles.list()) {
     const { vin } = vehicle
     const events = await messages.events({ vin, from: new Date(from.getTime() - earlierMs) })
-    for (const found of history(definition, events, factsIn(vehicle)))
+    for (const found of history(definitionFor(vehicle), events, factsIn(vehicle)))
       if (found.startedAt >= from && found.startedAt < to) yield found
   }
 }

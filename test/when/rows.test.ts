@@ -1,9 +1,10 @@
 // What a row of an episode needs beside its numbers: why they may be wrong, and whether there is one.
 import { join } from 'node:path'
-import { createReceiver, type FieldValues, vehicles } from 'fleethook'
+import { createReceiver, type FieldValues, type FleetEvent, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { normalize } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
-import { episode, is, span } from 'fleethook/when'
+import { episode, is, rulesFor, span } from 'fleethook/when'
 import { expect, test } from 'vitest'
 import { newFolder } from '../folder.ts'
 
@@ -23,8 +24,10 @@ function started() {
   })
 }
 
-const said = (vin: string, hoursAgo: number, data: FieldValues): object =>
-  message.data(data, { vin, createdAt: new Date(Date.now() - hoursAgo * hourMs).toISOString() })
+const said = (vin: string, hoursAgo: number, data: object): object => ({
+  ...message.data({}, { vin, createdAt: new Date(Date.now() - hoursAgo * hourMs).toISOString() }),
+  data,
+})
 
 test('`within` finds the episodes of all vehicles that began in a time, from the messages that the inbox keeps', async () => {
   const receiver = started().when(trip, () => {})
@@ -43,6 +46,36 @@ test('`within` finds the episodes of all vehicles that began in a time, from the
   )
   // What was before the time is known: the state in which it begins, and the odometer.
   expect(found).toMatchObject(['A', 'B'].map((vin) => ({ vin, odometer: { from: 1_000, to: 1_010 } })))
+  await receiver.drain()
+})
+
+test('limits of fields of your own count in episodes: when they are told, in `within`, and in `in` with a vehicle', async () => {
+  const fields = { FuelUsed: { number: { counter: true, least: 0, atOnce: 1, perMinute: 1 } } } as const
+  const drive = episode('drive', { during: is('Gear', 'D'), measures: { fuel: rulesFor(fields).span('FuelUsed') } })
+  const told: unknown[] = []
+  const receiver = createReceiver({
+    ...{ secret: false, log, fields, inbox: sqliteInbox({ path: join(newFolder('own'), 'inbox.db') }) },
+    parts: [vehicles({ fields: ['Gear', 'FuelUsed'] })],
+  }).when(drive, ({ change }) => void told.push(change.fuel))
+  const events: FleetEvent[] = []
+  for (const [hoursAgo, data] of [
+    [3, { Gear: 'P', FuelUsed: 700 }],
+    [2, { Gear: 'D' }],
+    [1.9, { FuelUsed: 702 }],
+    // Odd, and nothing comes after it.
+    [1.5, { FuelUsed: 70_020 }],
+    [1, { Gear: 'P' }],
+  ] as const) {
+    const body = said('A', hoursAgo, data)
+    events.push(...normalize(body))
+    await receiver.accept({ headers: {}, body })
+  }
+  const whole = { from: 700, to: 702 }
+  await expect.poll(() => told).toMatchObject([whole])
+  const time = { from: new Date(Date.now() - 9 * hourMs), to: new Date() }
+  expect(await Array.fromAsync(drive.within(receiver, time))).toMatchObject([{ fuel: whole, missing: ['fuel'] }])
+  expect(drive.in(events, await receiver.vehicles.get('A'))).toMatchObject([{ fuel: whole }])
+  expect(drive.in(events)).toMatchObject([{ fuel: { to: 70_020 } }])
   await receiver.drain()
 })
 
