@@ -151,6 +151,8 @@ export interface Notes {
   partMs?: number
   /** Of a path: its points, the least distance between them, and the length up to the last position that counted. */
   points?: Point[]
+  /** The values of its fields at its newest position. */
+  others?: FieldValue[]
   spacing?: number
   meters?: number
   counted?: Location
@@ -229,6 +231,7 @@ export function note(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded,
   else advance(gauge, notes, entry, episode, around)
   if (isNewNumber(gauge, entry)) notes.first ??= entry
   if (at >= (notes.before?.[0] ?? 0)) notes.before = entry
+  noteOthers(gauge, notes, at, around)
 }
 
 /** Notes that values of the field are left out. The last one of them may have been that of the end. */
@@ -264,6 +267,12 @@ function noteAfter(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, a
   markUnsure(gauge, notes, entry, around)
   if (isNewNumber(gauge, entry)) notes.first ??= entry
   notes.after = entry
+  noteOthers(gauge, notes, entry[0], around)
+}
+
+/** The end of a path is no point of it before it is asked for. */
+function noteOthers({ others, kind }: Gauge, notes: Notes, at: number, { valueAt }: Around): void {
+  if (kind === 'path' && others.length > 0) notes.others = others.map((field) => shortOf(valueAt(field, at)))
 }
 
 /** A counter that says the number from before the plug says nothing new. */
@@ -679,7 +688,7 @@ function pathOf(of: Measured, episode: Bounded): Result {
   const { gauge, notes } = of
   const { from, first, before, after } = notes
   const whole: Notes = { ...notes, points: [...(notes.points ?? [])], spacing: 0 }
-  const valueAt = (): undefined => undefined
+  const valueAt = (field: string): FieldValue | undefined => notes.others?.[gauge.others.indexOf(field)]
   const all = { ...gauge, mostPoints: Infinity }
   if (before !== undefined) extend({ ...all, everyMeters: leastMeters }, whole, before, { valueAt })
   if (after !== undefined) extend({ ...all, everyMeters: jitterMeters }, whole, after, { valueAt })

@@ -136,6 +136,22 @@ test('the points of a path have the values that `with` names', async () => {
   ])
 })
 
+test('the position after the end has the values of its time, too', async () => {
+  const drive = episode('drive', { during: is('Gear', 'D'), measures: { route: path({ with: ['VehicleSpeed'] }) } })
+  const said: readonly Said[] = [
+    [-10, { Gear: 'P' }],
+    place(-9, 0),
+    [0, { Gear: 'D' }],
+    [50, { VehicleSpeed: 40 }],
+    place(60, 700),
+    [100, { Gear: 'P' }],
+    [105, { VehicleSpeed: 5 }],
+    place(110, 900),
+  ]
+  const one = (await found(drive, said, 9_000)).at(-1)
+  expect(one?.route.points.at(-1)).toMatchObject({ at: at(110), with: { VehicleSpeed: 5 } })
+})
+
 test('a place that jumps breaks the way', async () => {
   const drive = episode('drive', { during: is('Gear', 'D'), measures: { route: path() } })
   // prettier-ignore

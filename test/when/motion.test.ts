@@ -7,12 +7,15 @@ import {
   vehicles,
 } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
-import { fakeClock, vehicle } from 'fleethook/testing'
+import { encode, normalize } from 'fleethook/normalize'
+import { fakeClock, message, vehicle } from 'fleethook/testing'
 import { all, any, becomes, drives, type Edge, ends, episode, is, moves, not, path, starts } from 'fleethook/when'
 import { describe, expect, test } from 'vitest'
 import { movedState } from '../../src/vehicles/state.ts'
+import { inForm } from '../form.ts'
 import { createFiles } from '../inbox/sqlite-files.ts'
 import { silent as silentLog } from '../vehicles/scene.ts'
+import { numbers } from './episodes-model.ts'
 
 const vin = '0FLEETV14T0000004'
 const startMs = Date.UTC(2026, 10, 21, 10)
@@ -253,6 +256,44 @@ describe('an episode', () => {
     expect(found).toEqual([[30, 61, 7]])
     const shuffled = events.toReversed().map((event) => Object.assign({}, event))
     expect(trip.in(shuffled).map(({ startedAt, endedAt }) => [minute(startedAt), minute(endedAt)])).toEqual([[30, 61]])
+  })
+
+  // Drives go straight on, and a parked vehicle stays within 60 meters: so it is known when it moved.
+  test('during `moves` has the drives of random vehicles, whatever order their positions come in', () => {
+    const trip = episode('trip', { during: moving, measures: {} })
+    for (let seed = 1; seed <= inForm({ short: 60, full: 3_000 } as const); seed += 1) {
+      const random = numbers(seed)
+      const between = (least: number, most: number): number => least + random() * (most - least)
+      const positions: (readonly [second: number, meters: number])[] = []
+      const expected: (readonly [from: number, to: number])[] = []
+      let [now, meters] = [0, 0]
+      for (let stays = 2 + Math.floor(random() * 4); stays > 0; stays -= 1) {
+        // It has rested before it drives, and longer than the time in which it still moves.
+        for (const until = now + between(700, 9_000); now < until; now += between(20, 400))
+          positions.push([Math.round(now), meters + between(0, 60)])
+        if (stays === 1) break
+        const start = Math.round((now += 30))
+        let seconds = 30
+        for (let fixes = 3 + Math.floor(random() * 12); fixes > 0; fixes -= 1) {
+          meters += seconds * between(10, 30)
+          positions.push([Math.round(now), meters])
+          if (fixes > 1) now += seconds = between(20, 280)
+        }
+        expected.push([start, Math.round(now) + 300])
+        now += 20
+      }
+      const events = positions
+        .toSorted(() => random() - 0.5)
+        .flatMap(([second, far]) => {
+          const createdAt = new Date(startMs + second * 1_000).toISOString()
+          const data = { Location: { latitude: 52 + far / 111_195, longitude: 5 } }
+          const made = encode({ ...message.data({}, { vin, createdAt }), data }, 'service')
+          return [...normalize([made], { receivedAt: new Date(startMs + 200_000_000) })]
+        })
+      const secondOf = (at: Date): number => (at.getTime() - startMs) / 1_000
+      const found = trip.in(events).map(({ startedAt, endedAt }) => [secondOf(startedAt), secondOf(endedAt)])
+      expect(found, `seed ${seed}`).toEqual(expected)
+    }
   })
 
   test('during `drives` with gears, and with speeds alone', async () => {
