@@ -381,8 +381,8 @@ function unopenedFacts(unopened: readonly UnopenedInbox[]): readonly string[] {
   const named = unopened
     .slice(0, 3)
     .map(
-      ({ path, messages, deadLetters }) =>
-        `${path} (${counted(messages, 'message')}, ${counted(deadLetters, 'dead letter')})`,
+      ({ path, branch, messages, deadLetters }) =>
+        `${branch === undefined ? path : `the branch ${branch} in ${path}`} (${counted(messages, 'message')}, ${counted(deadLetters, 'dead letter')})`,
     )
   const more = unopened.length > named.length ? ` and ${unopened.length - named.length} more` : ''
   return [`No receiver has opened ${named.join(', ')}${more}.`]

@@ -10,12 +10,13 @@ import type { ReceiverPart } from './core/part.ts'
 import type { BuiltInFields, FieldCatalogue, FieldName } from './events/fields.ts'
 import { DeliveryIds } from './inbox/delivery-id.ts'
 import { noRequest } from './hosting/execution-context.ts'
-import type { InboxFactory, InboxGap } from './inbox/inbox.ts'
+import type { Inbox, InboxFactory, InboxGap } from './inbox/inbox.ts'
 import type { VehiclesPart } from './parts/vehicles.ts'
+import type { BranchBehind } from './observe/observer.ts'
 import { assemble } from './receiver.ts'
 import { Branches } from './branch/branches.ts'
 import { HandOver } from './branch/hand-over.ts'
-import { hostedBy } from './receiver/hosted.ts'
+import { type HostedReceiver, hostedBy } from './receiver/hosted.ts'
 import type { AddedBy, Handling, KeepsVehicles, Receiver } from './receiver/interface.ts'
 import {
   type AnyPart,
@@ -96,36 +97,75 @@ export function branch<
     throw new FleethookError('option_invalid', 'branch was given something that is not a receiver.', {
       hint: 'Give it what createReceiver returned. A branch has no branches of its own: put them beside each other.',
     })
-  const { behind, registry, receipts } = front.intake.parts
-  const { inbox } = front.intake
-  const reads = options.inbox === undefined ? inbox.reader?.bind(inbox) : undefined
+  const settings = settingsOf(front, options)
+  const { ids } = front.intake.parts.receipts
+  const { receiver: own, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(
+    settings,
+    readsOf(front) === undefined ? idsFor(ids, settings.inbox) : ids,
+  )
+  const whole: object = Object.assign(own, { name: options.name })
+  if (readsOf(front) === undefined) handOverTo(front, options.name, own, hosted)
+  else {
+    // They have the same messages.
+    Object.assign(own, { forget: front.intake.operator.forget })
+    branchesOf(front).addReader(options.name, own, hosted.intake, front.intake.parts.behind.opened)
+  }
+  // Whether `vehicles` is there depends on the parts, whose types say the same.
+  return whole as Branch<Bindings, Fields, KeepsVehicles<Parts>> & AddedBy<Parts, Fields> // oxlint-disable-line no-unsafe-type-assertion
+}
+
+type GivenOptions = Omit<BranchOptions<never>, 'parts'> & { readonly parts?: readonly AnyPart[] }
+
+/** How a branch reads the inbox of the receiver. `undefined`: that can have one reader only. */
+function readsOf({ intake }: HostedReceiver): Inbox['reader'] {
+  const { inbox } = intake
+  return inbox.reader?.bind(inbox)
+}
+
+/** The settings of the branch, when all is well with its name and its inbox. */
+function settingsOf(front: HostedReceiver, options: GivenOptions): Settings {
+  const reads = readsOf(front)
+  const { byName } = front.intake.parts.behind
+  if (reads !== undefined && options.inbox !== undefined)
+    throw new FleethookError('option_invalid', 'A branch reads the inbox of its receiver, and has no option `inbox`.', {
+      hint: 'Leave it out. Only behind postgresInbox and durableObjectInbox does a branch have an inbox of its own.',
+    })
   const settings = settingsOfBranch(
     front.settings,
-    reads === undefined ? options : { ...options, inbox: (own) => reads(options.name, own) },
+    reads === undefined ? options : { ...options, inbox: (own) => openedWith(front, reads(options.name, own)) },
     (log) => logOf(options.name, log),
   )
-  if (behind.byName.has(options.name))
+  if (byName.has(options.name))
     throw new FleethookError('option_invalid', `The receiver has a branch \`${options.name}\` already.`, {
       hint: 'Give each branch its own name.',
     })
-  const branches =
-    behind.branches instanceof Branches ? behind.branches : new Branches(behind.byName, front.settings.clock)
-  if (reads !== undefined) {
-    const { receiver: own, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(settings, receipts.ids)
-    behind.branches = branches
-    const whole: object = Object.assign(own, { name: options.name, forget: front.intake.operator.forget })
-    branches.addReader(options.name, own, hosted.intake, behind.opened)
-    // Whether `vehicles` is there depends on the parts, whose types say the same.
-    return whole as Branch<Bindings, Fields, KeepsVehicles<Parts>> & AddedBy<Parts, Fields> // oxlint-disable-line no-unsafe-type-assertion
-  }
-  const problem = problemOf(front.settings.inbox, settings.inbox, branches.places)
+  if (reads !== undefined && byName.size >= mostBranches)
+    throw new FleethookError(
+      'option_invalid',
+      `An inbox has at most ${mostBranches + 1} readers: the receiver and its branches.`,
+      { hint: 'Let one branch call several handlers: each of them is tried by itself.' },
+    )
+  const problem =
+    reads === undefined ? problemOf(front.settings.inbox, settings.inbox, branchesOf(front).places) : undefined
   if (problem !== undefined)
     throw new FleethookError('option_invalid', `Option \`inbox\` of branch ${problem.what}`, problem)
-  const ids = idsFor(receipts.ids, settings.inbox)
-  const { receiver: own, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(settings, ids)
-  behind.branches = branches
+  return settings
+}
+
+/** All branches of the receiver. */
+function branchesOf({ intake, settings }: HostedReceiver): Branches {
+  const { behind } = intake.parts
+  const known = behind.branches instanceof Branches ? behind.branches : new Branches(behind.byName, settings.clock)
+  behind.branches = known
+  return known
+}
+
+/** The branch has an inbox of its own, and the receiver hands each message over. */
+function handOverTo(front: HostedReceiver, name: string, own: BranchBehind, hosted: HostedReceiver): void {
+  const branches = branchesOf(front)
+  const { behind, registry } = front.intake.parts
+  const { intake, reports, settings } = hosted
   const handOver = new HandOver(front, hosted)
-  const { intake, reports } = hosted
   const failed = (error: unknown): void => {
     // It was closed while it opened.
     if (!intake.isDraining) reports.inboxFailed(error)
@@ -137,10 +177,9 @@ export function branch<
   const hasAll = (): boolean =>
     intake.durability === 'memory' || (intake.isReady && handOver.hasPutAll && intake.gaps.open.size === 0)
   const noteGap = (gap: InboxGap): void => intake.gaps.note(gap, noRequest)
-  const { name } = options
   branches.add(name, { name, branch: own, failed, hasAll, noteGap, handOver: handOver.early }, behind.opened)
   registry.addBranch({
-    name: `branch ${options.name}`,
+    name: `branch ${name}`,
     run: (take) => (typeof take === 'function' ? take() : undefined),
     wants: undefined,
     input: (message) => () => handOver.take(message),
@@ -150,9 +189,19 @@ export function branch<
     hasMark: undefined,
     isBranch: true,
   })
-  const whole: object = Object.assign(own, { name: options.name })
-  // Whether `vehicles` is there depends on the parts, whose types say the same.
-  return whole as Branch<Bindings, Fields, KeepsVehicles<Parts>> & AddedBy<Parts, Fields> // oxlint-disable-line no-unsafe-type-assertion
+}
+
+/** Each message needs a place for each of them, and each step of retention a look at each. */
+const mostBranches = 7
+
+/** Who asks a branch opens its receiver first, which has the file. */
+function openedWith({ intake }: HostedReceiver, reader: Inbox): Inbox {
+  const open = reader.open.bind(reader)
+  const openBoth: Inbox['open'] = async (options) => {
+    await intake.open(options)
+    return open(options)
+  }
+  return Object.assign(reader, { open: openBoth })
 }
 
 /**
@@ -235,7 +284,7 @@ const branchRules: Rules<BranchOptions> = {
 /** Checks the options of a branch. The rest is as with the receiver in front. */
 function settingsOfBranch(
   { format, decode, fields, files, logErrorText, clock, log }: Settings,
-  options: Omit<BranchOptions<never>, 'parts'> & { readonly parts?: readonly AnyPart[] },
+  options: GivenOptions,
   logOf: (log: Log) => Log,
 ): Settings {
   checkOptions('branch', options, branchRules)

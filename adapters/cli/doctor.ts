@@ -459,6 +459,28 @@ const toJson = ({ handlers, ...of }: Failing): ShownFailing => ({
 /** A handler may fail for a moment. After a minute, somebody must look. */
 const briefMs = 60_000
 
+const unopenedForm = z.object({
+  path: z.string(),
+  branch: z.optional(z.string()),
+  messages: z.number(),
+  deadLetters: z.number(),
+})
+type ShownUnopened = z.infer<typeof unopenedForm>
+
+function nobodyHas({ path, branch, messages, deadLetters: dead }: ShownUnopened): Finding {
+  if (branch === undefined)
+    return warn(
+      'receiver.unopened',
+      `At its start, ${messages} messages and ${dead} dead letters waited in ${path}, and no receiver had it open.`,
+      'Start the receiver of that file.',
+    )
+  return fail(
+    'receiver.removed',
+    `${messages} messages and ${dead} dead letters wait for the branch ${branch}, which the receiver does not have.`,
+    `Add the branch again, or stop the receiver and run: fleethook branch rename ${branch} <new>, or fleethook branch drop ${branch}`,
+  )
+}
+
 function failing(id: string, found: ShownFailing, of: string = ''): Finding {
   if (found.messages === 0) return ok(id, 'nothing fails now')
   const isBrief = found.handlers.every(({ since }) => Date.now() - Date.parse(since) < briefMs)
@@ -519,12 +541,7 @@ async function* receiver({ inbox: path, operator }: Circumstances): AsyncGenerat
   if (stats.backlog !== undefined) yield* waiting('receiver', stats.backlog)
   if (stats.failing !== undefined) yield failing('receiver.failing', stats.failing)
   yield deadLetters('receiver.dead', kept?.deadLetters ?? 0)
-  for (const { path: left, messages, deadLetters: dead } of kept?.unopened ?? [])
-    yield warn(
-      'receiver.unopened',
-      `At its start, ${messages} messages and ${dead} dead letters waited in ${left}, and no receiver had it open.`,
-      'Start the receiver of that file, or add its branch again.',
-    )
+  yield* (kept?.unopened ?? []).map(nobodyHas)
   if (kept?.meanwhile != null) yield* meanwhile(kept.meanwhile)
   yield* ofVehicles(stats)
   if (stats.lost > 0)
@@ -637,7 +654,7 @@ const behindForm = z.object({
     z.object({
       deadLetters: someNumber,
       meanwhile: z.optional(z.nullable(meanwhileForm)),
-      unopened: z.optional(z.array(z.object({ path: z.string(), messages: z.number(), deadLetters: z.number() }))),
+      unopened: z.optional(z.array(unopenedForm)),
     }),
   ),
 })

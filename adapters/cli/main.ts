@@ -55,6 +55,10 @@ const commands: Readonly<Record<string, Listed>> = {
   replay: ['replay messages that were already handled', async () => (await import('./dead.ts')).defineReplay],
   kafka: ['print or create the topics of the Kafka inbox', async () => (await import('./kafka.ts')).defineKafka],
   postgres: ['create the tables of the Postgres inbox', async () => (await import('./postgres.ts')).definePostgres],
+  branch: [
+    'rename a branch in a file, or drop what waits for one that was removed',
+    async () => (await import('./branch.ts')).defineBranch,
+  ],
   move: [
     'move what waits in a file to another one, to Postgres or Kafka',
     async () => (await import('./move.ts')).defineMove,

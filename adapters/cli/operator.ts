@@ -10,7 +10,7 @@ import { type ReadLimits, readWithin } from '../../src/base/read-within.ts'
 import type { Forgotten } from '../../src/observe/dead-letters.ts'
 import { Receipts } from '../../src/inbox/receipts.ts'
 import { failingOf } from '../../src/observe/stats.ts'
-import type { ReadMessage } from '../../src/inbox/inbox.ts'
+import type { Inbox, ReadMessage } from '../../src/inbox/inbox.ts'
 import { createOperatorApp } from '../../src/operator/app.ts'
 import { readOptions } from '../../src/receiver/options.ts'
 import { createNormalizer } from '../../src/wire/normalizer.ts'
@@ -21,6 +21,7 @@ import { checkServer } from '../inbox/postgres/schema.ts'
 import { Store } from '../inbox/postgres/store.ts'
 import { VehicleRows } from '../inbox/postgres/vehicles.ts'
 import { controlPath } from '../inbox/sqlite/control.ts'
+import { branchesIn } from '../inbox/sqlite/file/changing.ts'
 import { SqliteFile } from '../inbox/sqlite/file/file.ts'
 import { SqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
@@ -119,7 +120,7 @@ export function filters(command: Command): Command {
     .option('--to <time>', 'messages received before this time', time)
 }
 
-async function agreed(question: string, { yes }: OperatorArguments): Promise<boolean> {
+export async function agreed(question: string, { yes }: Pick<OperatorArguments, 'yes'>): Promise<boolean> {
   if (yes) return true
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
     // What to do about `Not a terminal: pass --yes.`: Pass `--yes`.
@@ -237,7 +238,6 @@ export class Operator {
     this.isRunning = isOwned(socket, inbox) && (await listens(socket))
     if (this.isRunning) return overSocket(socket, asked)
     if (this.#needs === 'receiver') throw notRunning(inbox)
-    if (branch !== undefined) throw branchAlone(branch)
     if (database !== undefined && !this.#isSaid)
       console.error(
         `This is about the file ${inbox}. With --schema fleethook, the command asks the tables in DATABASE_URL.`,
@@ -317,10 +317,10 @@ function notRunning(inbox: string): FleethookError {
   })
 }
 
-/** A stopped receiver knows nothing of its branches. */
+/** Tables know nothing of the branches of a receiver. */
 function branchAlone(branch: string): FleethookError {
   return new FleethookError('inbox_unavailable', `Only a running receiver can be asked for its branch ${branch}.`, {
-    hint: 'Without one, name the inbox of the branch itself: its file with --inbox, or its tables with --schema.',
+    hint: 'Without one, name the tables of the branch itself with --schema.',
   })
 }
 
@@ -482,26 +482,32 @@ async function askStopped(path: string, { method, path: asked, body }: Asked): P
     onFailure: nothing,
     onCapacity: nothing,
   }
-  const inbox = new SqliteInbox(file, { ...inboxSettings, keepsVehicles: true }, settings)
+  const own = { ...inboxSettings, keepsVehicles: true }
+  const inbox = new SqliteInbox(file, own, settings)
+  const readers = branchesIn(path).map((name) => [name, inbox.reader(name, own)] as const)
   await inbox.open()
+  for (const [, reader] of readers) await reader.open()
   try {
-    const replays = createReplays({
-      archive: inbox.archive,
-      open: async () => {},
-      read: rereading(),
-      isDraining: () => false,
-      revived: async () => {},
-    })
+    const replaysOf = ({ archive }: Inbox): ReturnType<typeof createReplays> =>
+      createReplays({
+        archive,
+        open: async () => {},
+        read: rereading(),
+        isDraining: () => false,
+        revived: async () => {},
+      })
     const waiting = async (): Promise<never> => {
       throw notRunning(path)
     }
     const forget = async (vin: string, { dryRun = false } = {}): Promise<Forgotten> =>
       (await inbox.forget?.(vin, dryRun)) ?? { messages: 0, waiting: 0, deadLetters: 0 }
-    return await createOperatorApp({ ...replays, failing: waiting, forget }).request(asked, {
-      method,
-      body: body ?? null,
-    })
+    const branches = new Map(
+      readers.map(([name, reader]) => [name, { ...replaysOf(reader), failing: waiting, forget }]),
+    )
+    const api = { ...replaysOf(inbox), failing: waiting, forget, branches }
+    return await createOperatorApp(api).request(asked, { method, body: body ?? null })
   } finally {
+    for (const [, reader] of readers) await reader.close()
     await inbox.close()
   }
 }

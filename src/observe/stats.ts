@@ -98,9 +98,11 @@ export interface FailingHandler {
   readonly error: string
 }
 
-/** The inbox of a receiver that does not run, with the number of messages that wait in it. */
+/** The inbox of a receiver that does not run, or what waits for a branch that was removed, with the number of messages that wait in it. */
 export interface UnopenedInbox {
   readonly path: string
+  /** The branch that the receiver of this file no longer has. Left out: nobody has the file. */
+  readonly branch?: string
   readonly messages: number
   readonly deadLetters: number
 }

@@ -10,7 +10,6 @@ import type { Registry } from '../core/registry.ts'
 import { longestAskedMs, retryOptions } from '../core/retry.ts'
 import type { FactsEvent, GapReason, TimerEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
-import { gapOf } from '../events/gap.ts'
 import { GapReporting } from '../gaps/gaps.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound, noRequest, type RequestScope } from '../hosting/execution-context.ts'
@@ -18,7 +17,6 @@ import type { Refusal } from '../http/answers.ts'
 import type { Forgotten } from '../observe/dead-letters.ts'
 import type { Stats } from '../observe/stats.ts'
 import {
-  type Expired,
   type Inbox,
   type InboxFactory,
   type InboxMessage,
@@ -34,6 +32,7 @@ import type { KeptVehicles } from '../parts/vehicles.ts'
 import type { VehiclesElsewhere } from '../inbox/vehicle-store.ts'
 import type { FactsOfVehicle, VehicleStates } from '../vehicles/open.ts'
 import type { LocalVehicles, Vehicles } from '../vehicles/vehicles.ts'
+import { Following } from './following.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from '../reports/reports.ts'
 
@@ -73,9 +72,6 @@ export interface ReceiverParts {
   readonly behind: Behind
   readonly operatedBy: (intake: Intake) => Intake['operator']
 }
-
-/** Messages that the inbox has for a reader, and the request that brought them. */
-type Stored = readonly [messages: readonly InboxMessage[], from: RequestScope]
 
 /** The longest that messages of an earlier process wait until branches are open, in milliseconds. */
 const branchesMs = 5_000
@@ -147,10 +143,8 @@ export class Intake {
   /** Messages get their places before the inbox has them. */
   readonly #placesFirst: boolean
   #quiet: () => void = () => {}
-  /** For a reader: new messages are not in the pages that are read at the start. */
-  #follows = false
-  /** Those that come while such pages are read into lanes, where no window says what they have. */
-  #early: Stored[] | undefined
+  /** What a branch hears of the inbox of its receiver. */
+  readonly #following: Following
 
   constructor(parts: ReceiverParts, createInbox: InboxFactory = parts.settings.inbox, scope: RequestScope = noRequest) {
     const { settings, registry, receipts, reports, vehicles } = parts
@@ -167,15 +161,13 @@ export class Intake {
       hasRoom: () => this.#isRecovered && this.window?.isBehind !== true && !this.#takesNothing(),
       mayHandle: () => !this.lifecycle.startsNoMore,
       put: (events, from) => this.#storeOwn(events.map(receipts.own), from),
-      stoodStill: () => {
-        for (const { states } of this.#withReaders()) states?.timers.stoodStill()
-      },
-      uncertain: (vin, fromMs, toMs) => {
-        for (const { states } of this.#withReaders()) states?.noteGap(vin, fromMs, toMs)
-      },
+      stoodStill: () => this.#tellStates((states) => states.timers.stoodStill()),
+      uncertain: (vin, fromMs, toMs) => this.#tellStates((states) => states.noteGap(vin, fromMs, toMs)),
       inBackground: (from, run) => this.#inBackground(from, run),
     })
     this.gaps = gaps
+    const following = new Following(this)
+    this.#following = following
     const inbox = createInbox({
       pendingMessages: limits.pendingMessages,
       pendingBytes: limits.pendingBytes,
@@ -192,9 +184,9 @@ export class Intake {
       onFailure: inboxFailed,
       onCapacity: () => gaps.emit(scope),
       onWaiting: (page) => this.#addAdopted(page),
-      onPut: (messages, from) => this.#stored(messages, from),
-      onSkipped: (messages) => this.#noteSkipped(messages),
-      onExpired: (expired) => this.#expired(expired),
+      onPut: following.stored,
+      onSkipped: following.skipped,
+      onExpired: following.expired,
       onGone: (ids) => {
         const given = new Set(ids)
         const reason = new FleethookError('handed_over', 'Another process has taken over the message.')
@@ -525,14 +517,10 @@ export class Intake {
         )
         this.#lastId = lastId ?? ''
         this.#noteOthers(this.#lastId)
-        this.#follows = true
-        if (this.window === undefined) {
-          const early: Stored[] = []
-          this.#early = early
-          for await (const page of waiting) this.#addWaiting(page)
-          this.#early = undefined
-          for (const [messages, from] of early) this.#place(messages, from)
-        } else await this.window.recover(waiting)
+        this.#following.begin()
+        if (this.window === undefined) for await (const page of waiting) this.#addWaiting(page)
+        else await this.window.recover(waiting)
+        this.#following.end()
         if (gapsKnown === undefined) startTimers?.()
         else void gapsKnown.then(() => this.lifecycle.startsNoMore || startTimers?.())
       } catch (error) {
@@ -548,59 +536,16 @@ export class Intake {
     if (watches && !this.isDraining) this.gaps.watchForStalls()
   }
 
-  /** The receiver and its readers: what one of them knows about time and about gaps is so for all. */
-  *#withReaders(): Generator<Intake> {
-    yield this
-    yield* this.parts.behind.branches?.readers.values() ?? []
-  }
-
-  /** Of a reader: the inbox has these messages for it. */
-  #stored(messages: readonly InboxMessage[], from: RequestScope): void {
-    const own = messages.filter(({ kind }) => kind === 'wire')
-    if (own.length > 0) this.parts.reports.noteAccepted(own)
-    if (!this.#follows) return
-    if (this.#early === undefined) this.#place(messages, from)
-    else this.#early.push([messages, from])
-    if (this.gaps.open.size > 0) this.gaps.start(from)
-  }
-
-  #place(messages: readonly InboxMessage[], from: RequestScope): void {
-    const placed = this.window === undefined ? messages : this.window.offered(messages)
-    if (placed.length < messages.length) this.#env = from.env ?? this.#env
-    const request = this.core.add(placed, from)
-    from.context?.watch?.(request.settled())
-    this.core.start(request)
-  }
-
-  /** Of a reader: its limits have no place for what the receiver has put. */
-  #noteSkipped(messages: readonly InboxMessage[]): void {
-    const { reports } = this.parts
-    const hint = 'Make the handlers of the branch faster, or raise its `concurrency` or `limits`.'
-    const own = messages.filter(({ kind }) => kind !== 'gap')
-    if (own.length > 0) reports.refusals.note({ error: 'inbox_full', hint }, { door: 'root', messages: own })
-    this.#noteMissed(own, 'inbox_full')
-    for (const { event } of messages) if (event?.topic === 'gap') this.gaps.note(gapOf(event))
-  }
-
-  /** Of a reader: the inbox needed their room. */
-  #expired({ ids, missed, fromMs, toMs }: Expired): void {
-    const { counts } = this.core
-    const before = counts.lost
-    const gone = new Set(ids)
-    const reason = new FleethookError('inbox_full', 'The inbox needed the room of the message.')
-    this.core.drop(({ id }) => gone.has(id), 'lost', reason)
-    // Not all of them have a place in memory.
-    counts.lost = Math.max(counts.lost, before + missed)
-    // What to do: The branch was behind for too long for this disk, or for `maxBytes`. A `gap` of the branch says when they were received.
-    this.parts.settings.log.error('messages of a branch had to make room for new ones', { messages: missed })
-    this.gaps.note({ reason: 'inbox_expired', fromMs, toMs, missed })
-    this.gaps.emit(this.#scope)
+  /** What a receiver knows about time and about gaps is so for its branches, too. */
+  #tellStates(tell: (states: VehicleStates) => void): void {
+    for (const { states } of [this, ...(this.parts.behind.branches?.readers.values() ?? [])])
+      if (states !== undefined) tell(states)
   }
 
   /** Messages that wait in the inbox. Those up to `#lastId` are from an earlier process. */
   #addWaiting(page: readonly Waiting[]): void {
     this.parts.reports.noteRecovered(page.filter(({ id }) => id <= this.#lastId && !this.#putBefore.delete(id)))
-    this.#add(page)
+    this.#following.read(page, this.#add(page))
   }
 
   /** Messages that another process received. */
@@ -616,7 +561,7 @@ export class Intake {
     if (this.isHere && this.parts.settings.inbox.place === undefined && id > this.othersUpTo) this.othersUpTo = id
   }
 
-  #add(page: readonly Waiting[]): void {
+  #add(page: readonly Waiting[]): RequestWork {
     // A rest lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead. A server may ask `forward` to wait longer.
     const askedMs = this.parts.registry.ownRetries.length > 0 ? longestAskedMs : 0
     const longestMs = Math.max(this.core.options.retry.maxMs, leastRestMs, askedMs)
@@ -625,6 +570,7 @@ export class Intake {
     const request = this.core.add(clamped, this.#ownScope)
     if (this.#turnsFrom === undefined) this.core.start(request)
     else void this.#turnsFrom.then(() => this.core.start(request))
+    return request
   }
 
   /** New requests wait until the promise resolves, and then go on in the order in which they came. */
@@ -640,7 +586,7 @@ export class Intake {
 
   /** For what no request brought. */
   get #ownScope(): RequestScope {
-    const { env = this.#env, context } = this.#scope
+    const { env = this.#env ?? this.#following.env, context } = this.#scope
     return { env, context }
   }
 

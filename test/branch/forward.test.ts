@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { inspect } from 'node:util'
 import { createReceiver, memoryInbox } from 'fleethook'
 import { branch } from 'fleethook/branch'
-import type { Claim, InboxFactory } from 'fleethook/extend'
+import type { Claim, Inbox, InboxFactory } from 'fleethook/extend'
 import { forward as onNode, type ForwardOptions } from 'fleethook/forward'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { deliver, fakeClock, message } from 'fleethook/testing'
@@ -72,16 +72,13 @@ describe.each([
 ])('%s', (_name, forward) => {
   /** A receiver with a branch that forwards to a server. */
   function receiverTo(to: string, options: Partial<ForwardOptions> = {}, clock = fakeClock(), inbox = memoryInbox()) {
-    const receiver = createReceiver({ secret: false, clock, log: logInto(lines), logErrorText: true })
+    const receiver = createReceiver({ secret: false, clock, inbox, log: logInto(lines), logErrorText: true })
     stops.push(async () => {
       const drained = receiver.drain({ deadlineMs: 0 })
       await clock.advance(1_000)
       return drained
     })
-    branch(receiver, { name: 'staging', inbox, timeoutMs: 2_000_000_000 }).on(
-      '*',
-      forward({ to, auth: secret, ...options }),
-    )
+    branch(receiver, { name: 'staging', timeoutMs: 2_000_000_000 }).on('*', forward({ to, auth: secret, ...options }))
     return {
       ...{ receiver, clock, staging: () => receiver.stats().branches?.['staging'] },
       async post(...numbers: readonly number[]) {
@@ -441,17 +438,22 @@ describe.each([
 
     test('it is posted, however many processes have ended while the server did not answer', async () => {
       const { url } = await destination(ok)
-      const receiver = createReceiver({ secret: false })
-      stops.push(() => receiver.drain({ deadlineMs: 0 }))
       const afterKills: InboxFactory = (settings) => {
         const inbox = memoryInbox()(settings)
-        const claim = async (id: string): Promise<Claim | undefined> => {
-          const claimed = await inbox.claim(id)
-          return claimed && { ...claimed, deliveries: 3 }
+        const reader: Inbox['reader'] = (name, own) => {
+          const made = inbox.reader?.(name, own)
+          if (made === undefined) return expect.fail('The one in memory has readers.')
+          const claim = async (id: string): Promise<Claim | undefined> => {
+            const claimed = await made.claim(id)
+            return claimed && { ...claimed, deliveries: 3 }
+          }
+          return { ...made, claim }
         }
-        return { ...inbox, claim }
+        return { ...inbox, reader }
       }
-      branch(receiver, { name: 'staging', inbox: afterKills }).on('*', forward({ to: url, auth: secret }))
+      const receiver = createReceiver({ secret: false, inbox: afterKills })
+      stops.push(() => receiver.drain({ deadlineMs: 0 }))
+      branch(receiver, { name: 'staging' }).on('*', forward({ to: url, auth: secret }))
       await receiver.accept({ authorization: undefined, body: data('A', 1) })
       await soon(() => expect(receiver.stats().branches?.['staging']).toMatchObject({ handled: 1, deadLettered: 0 }))
     })
@@ -511,7 +513,6 @@ describe.each([
         const handler = forward({ to: `${origin}${path}`, auth: false, forMs: 0 })
         branch(receiver, {
           name: 'chat',
-          inbox: memoryInbox(),
           observe: { failed: (error) => void told.push(error) },
         }).on('*', handler)
         await receiver.accept({ authorization: undefined, body: data('A', 1) })
@@ -532,7 +533,7 @@ describe.each([
       const receiver = createReceiver({ secret: false, log: logInto(lines) })
       stops.push(() => receiver.drain({ deadlineMs: 0 }))
       const handler = forward({ to: url, auth: secret })
-      if (isOnBranch) branch(receiver, { name: 'staging', inbox: memoryInbox() }).on('*', handler)
+      if (isOnBranch) branch(receiver, { name: 'staging' }).on('*', handler)
       else receiver.on('data', handler).on('state', handler)
       await receiver.open()
       await receiver.accept({ authorization: undefined, body: data('A', 1) })

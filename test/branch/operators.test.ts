@@ -17,7 +17,7 @@ const secret = 'a-secret-of-the-operator'
 
 async function aReceiver(): Promise<ReturnType<typeof createReceiver>> {
   const receiver = createReceiver({ secret: false, log: silent })
-  branch(receiver, { name: 'crm', inbox: memoryInbox(), retry: { attempts: 1 } }).on('data', function update({ vin }) {
+  branch(receiver, { name: 'crm', retry: { attempts: 1 } }).on('data', function update({ vin }) {
     if (vin === 'B') throw new Error('the CRM does not know it')
   })
   return receiver
@@ -59,7 +59,7 @@ test('a vehicle is erased on the branches too, also by a command that reaches th
   const folder = newFolder('forget')
   const place = (name: string): string => join(folder, `${name}.db`)
   const receiver = createReceiver({ secret: false, log: silent, inbox: sqliteInbox({ path: place('inbox') }) })
-  const crm = branch(receiver, { name: 'crm', inbox: sqliteInbox({ path: place('crm') }) }).on('data', () => {})
+  const crm = branch(receiver, { name: 'crm' }).on('data', () => {})
   await receiver.open()
   await receiver.accept({ authorization: undefined, body: data('A', 1) })
   await soon(() => expect(crm.stats().handled).toBe(1))
@@ -78,10 +78,10 @@ test('what fails and what is dead is one answer over the receiver and its branch
     throw new Error('no')
   }
   const retry = { minMs: 3_600_000, maxMs: 3_600_000 }
-  branch(receiver, { name: 'crm', inbox: memoryInbox(), retry }).on('data', { vins: ['A'] }, function update() {
+  branch(receiver, { name: 'crm', retry }).on('data', { vins: ['A'] }, function update() {
     no()
   })
-  const dead = branch(receiver, { name: 'staging', inbox: memoryInbox(), retry: { attempts: 1 } }).on('data', no)
+  const dead = branch(receiver, { name: 'staging', retry: { attempts: 1 } }).on('data', no)
   await receiver.open()
   onTestFinished(async () => void (await receiver.drain()))
   const command = async (...args: string[]): Promise<{ readonly status: number | null; readonly out: string }> => {
@@ -161,7 +161,7 @@ test('the page that the command shows of a branch says which one it is', async (
   const folder = newFolder('inspect')
   const path = join(folder, 'inbox.db')
   const receiver = createReceiver({ secret: false, log: silent, inbox: sqliteInbox({ path }) })
-  branch(receiver, { name: 'crm', inbox: memoryInbox() })
+  branch(receiver, { name: 'crm' })
   await receiver.open()
   onTestFinished(async () => void (await receiver.drain()))
   const { child, ended } = start(['inspect', '--inbox', path, '--branch', 'crm'])
@@ -182,16 +182,17 @@ test('the log says how to look at a dead letter of a branch', async () => {
   const folder = newFolder('branch')
   const lines: string[] = []
   const log: Log = { ...silent, error: (text, details) => void lines.push(`${text} ${JSON.stringify(details)}`) }
-  const receiver = createReceiver({ secret: false, log })
-  const places = { crm: memoryInbox(), staging: sqliteInbox({ path: join(folder, 'staging.db') }) }
-  for (const [name, inbox] of Object.entries(places))
-    branch(receiver, { name, inbox, retry: { attempts: 1 } }).on('data', () => {
+  const inMemory = createReceiver({ secret: false, log })
+  const inFile = createReceiver({ secret: false, log, inbox: sqliteInbox({ path: join(folder, 'inbox.db') }) })
+  for (const [name, receiver] of Object.entries({ crm: inMemory, staging: inFile })) {
+    branch(receiver, { name, retry: { attempts: 1 } }).on('data', () => {
       throw new Error('no')
     })
-  await receiver.accept({ authorization: undefined, body: data('A', 1) })
+    await receiver.accept({ authorization: undefined, body: data('A', 1) })
+  }
   await soon(() =>
     expect(lines.join('\n')).toMatch(/receiver\.branches\.get\('crm'\)\.deadLetters\.get\('[\da-f-]{36}'\)/),
   )
   await soon(() => expect(lines.join('\n')).toMatch(/fleethook dead show [\da-f-]{36} --branch staging/))
-  await receiver.drain()
+  await Promise.all([inMemory.drain(), inFile.drain()])
 })

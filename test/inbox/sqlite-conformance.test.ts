@@ -1,6 +1,7 @@
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { describe, expect, test } from 'vitest'
 import { inboxConformance, type InboxUnderTest } from '../../src/testing/inbox-conformance.ts'
+import { readersConformance } from '../conformance/readers-conformance.ts'
 import { vehiclesConformance } from '../conformance/vehicles-conformance.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf } from './sqlite-settings.ts'
@@ -15,7 +16,7 @@ describe.each([['beside the receiver', false], ...(hasThreads ? [['in a thread',
       create: (settings) => files.create(settings),
       reopen: (inbox, settings) => files.reopen(inbox, settings),
     }
-    const checks = [...inboxConformance(subject), ...vehiclesConformance(subject)]
+    const checks = [...inboxConformance(subject), ...vehiclesConformance(subject), ...readersConformance(subject)]
     test.each(checks.map((check) => [check.name, check] as const))('%s', (_, { run }) => run())
   },
 )

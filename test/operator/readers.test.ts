@@ -84,7 +84,7 @@ test('an item is made into JSON once, however many readers there are', async () 
 
 test('a reader of the receiver or of a branch that takes nothing for ten seconds is dropped, and told so', async () => {
   const { receiver } = receiverWithApp()
-  branch(receiver, { name: 'crm', inbox: memoryInbox() })
+  branch(receiver, { name: 'crm' })
   const app = createOperatorApp(receiver)
   const slow = await Promise.all(['/feed', '/branches/crm/feed'].map(async (path) => app.request(path)))
   const readers = slow.flatMap(({ body }) => body?.getReader() ?? [])

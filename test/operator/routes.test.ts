@@ -25,7 +25,7 @@ async function withDeadLetters(): Promise<ReturnType<typeof operatorRoutes>> {
 describe('operatorRoutes', () => {
   test('nobody who reads the feed keeps a server open that stops, of the receiver or of a branch', async () => {
     const receiver = createReceiver({ secret: 'the-webhook', log })
-    branch(receiver, { name: 'crm', inbox: memoryInbox() })
+    branch(receiver, { name: 'crm' })
     const app = new Hono().route('/', receiver.routes()).route('/operator', operatorRoutes(receiver, { secret }))
     const server = await serve(app, { port: 0, announce: false, signals: false, graceMs: 60_000 })
     const headers = { authorization: secret }

@@ -4,14 +4,14 @@ import { firstSeqAt, seqOf } from '../../../src/inbox/delivery-id.ts'
 import type { Archive, DeadLetter, ListedMessage, Selection, Waiting } from '../../../src/inbox/inbox.ts'
 import { listedLetter } from '../../../src/inbox/inbox.ts'
 import type { InboxFile, Move, Page } from './file/interface.ts'
-import type { GroupCommit } from './group-commit.ts'
+import type { CommitQueue } from './commit-queue.ts'
 import type { Health } from './health.ts'
 import type { Moves } from './moves.ts'
 import type { Pending } from './pending.ts'
 
 interface ArchiveParts {
   readonly file: Pick<InboxFile, 'messages' | 'deadLetters' | 'settled' | 'message'>
-  readonly commits: GroupCommit
+  readonly commits: CommitQueue
   readonly health: Health
   readonly moves: Moves
   readonly pending: Pending

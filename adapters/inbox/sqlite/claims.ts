@@ -2,13 +2,13 @@ import { type Claim, type InboxMessage, mostCrashes, type NextAttempt, type Wait
 import { seqOf } from '../../../src/inbox/delivery-id.ts'
 import { CrashSuspects } from '../crash-suspects.ts'
 import type { InboxFile } from './file/interface.ts'
-import type { GroupCommit } from './group-commit.ts'
+import type { CommitQueue } from './commit-queue.ts'
 import type { Health } from './health.ts'
 import { type CachedMessage, MessageCache } from './message-cache.ts'
 
 interface ClaimsParts {
   readonly file: Pick<InboxFile, 'find'>
-  readonly commits: GroupCommit
+  readonly commits: CommitQueue
   readonly health: Health
 }
 

@@ -1,19 +1,18 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Histogram } from '../../../src/observe/stats.ts'
-import type { StateRows } from './states.ts'
-import type { Committed, InboxFile, Move, PendingUpdate, StoredMessage, VehicleWrites } from './file/interface.ts'
+import { CommitQueue, type Schedule, type Waiter } from './commit-queue.ts'
+import type { Committed, InboxFile, Refused, StoredMessage } from './file/interface.ts'
+import { receiver } from './file/readers.ts'
 
 /** What a group commit tells the inbox. */
 export interface CommitListener {
-  onCommitted(result: Committed): void
+  /** `settled`: what this commit has settled of each reader. */
+  onCommitted(result: Committed, settled: ReadonlyMap<string, ReadonlySet<number>>): void
   /** `puts`: how many messages were to be written. */
   onFailed(error: unknown, puts: number): void
   /** Whether the file takes changes for which nobody waits. */
   readonly isUsable: boolean
 }
-
-/** States of vehicles that are written with the changes. */
-export type CarriedStates = Pick<StateRows, 'take' | 'written' | 'giveBack' | 'isDue' | 'finish'>
 
 interface GroupCommitParts {
   readonly file: Pick<InboxFile, 'commit'>
@@ -35,19 +34,15 @@ const branchLazyMs = 50
 /** The longest that a commit waits for more messages, even after a commit on a stalled disk. */
 const longestWaitMs = 50
 
-interface Waiter<T> {
-  resolve(value: T): void
-  reject(error: unknown): void
+/** What one commit writes for callers that wait, beside what the readers change. */
+interface CommitGroup {
+  readonly puts: readonly Put[]
+  readonly flushes: readonly Waiter<void>[]
 }
 
-/** What one commit writes, and the callers that wait for it. */
-interface CommitGroup {
-  readonly puts: readonly (Waiter<void> & { readonly messages: readonly StoredMessage[] })[]
-  readonly moves: readonly (Waiter<number | undefined> & { readonly move: Move })[]
-  readonly flushes: readonly Waiter<void>[]
-  readonly updates: ReadonlyMap<number, PendingUpdate>
-  readonly settled: ReadonlySet<number>
-  readonly states: VehicleWrites | undefined
+interface Put extends Waiter<void> {
+  readonly messages: readonly StoredMessage[]
+  readonly stored: () => void
 }
 
 /**
@@ -60,14 +55,17 @@ interface CommitGroup {
 export class GroupCommit {
   /** Set once by the inbox, before the first change. */
   on: CommitListener = { onCommitted: () => {}, onFailed: () => {}, isUsable: true }
-  /** Set once by an inbox that keeps states. */
-  states: CarriedStates | undefined
+  /** What the receiver changes. */
+  readonly own: CommitQueue
+  readonly #queues: CommitQueue[] = []
   readonly #parts: GroupCommitParts
-  readonly #puts: CommitGroup['puts'][number][] = []
-  readonly #moves: CommitGroup['moves'][number][] = []
+  readonly #schedule: Schedule = {
+    soon: () => this.#soon(),
+    lazily: () => this.#lazily(),
+    flush: () => this.flush(),
+  }
+  readonly #puts: Put[] = []
   readonly #flushes: Waiter<void>[] = []
-  #updates = new Map<number, PendingUpdate>()
-  #settled = new Set<number>()
   /** Messages that a failed commit may have written although their puts were refused. */
   #retracted: readonly number[] = []
   #writing: CommitGroup | undefined
@@ -77,78 +75,42 @@ export class GroupCommit {
 
   constructor(parts: GroupCommitParts) {
     this.#parts = parts
+    this.own = this.queueOf(receiver)
   }
 
-  /** Resolves when the messages are on the disk. Rejects when they are not, and then they never will be. */
-  put(messages: readonly StoredMessage[]): Promise<void> {
+  /** What another reader changes. Its changes are written with those of the receiver. */
+  queueOf(reader: string): CommitQueue {
+    const queue = new CommitQueue(reader, this.#schedule)
+    this.#queues.push(queue)
+    return queue
+  }
+
+  /** Resolves when the messages are on the disk. Rejects when they are not, and then they never will be. `stored`: called in the order of commits. */
+  put(messages: readonly StoredMessage[], stored: () => void = () => {}): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
-    this.#puts.push({ messages, resolve, reject })
-    this.#schedule()
+    this.#puts.push({ messages, stored, resolve, reject })
+    this.#soon()
     return promise
   }
 
-  /** Resolves to the size of the moved message when the move is on the disk. Rejects when it is not. */
-  move(move: Move): Promise<number | undefined> {
-    const { promise, resolve, reject } = Promise.withResolvers<number | undefined>()
-    this.#moves.push({ move, resolve, reject })
-    this.#schedule()
-    return promise
-  }
-
-  /** Written with the next commit, within milliseconds. If that commit fails, a later one writes it. */
-  update(update: PendingUpdate): void {
-    const earlier = this.#updates.get(update.seq)
-    // An update that starts the count over replaces every earlier one.
-    const replaces = earlier === undefined || update.deliveriesFrom !== undefined
-    this.#updates.set(
-      update.seq,
-      replaces ? update : { ...earlier, ...update, deliveries: earlier.deliveries + update.deliveries },
-    )
-    this.#scheduleLazily()
-  }
-
-  settle(seq: number): void {
-    this.#updates.delete(seq)
-    this.#settled.add(seq)
-    this.#scheduleLazily()
-  }
-
-  /** Whether an update of the message, or its settling, is still to be written. */
-  isChanging(seq: number): boolean {
-    return this.#updates.has(seq) || this.#writing?.updates.has(seq) === true || this.isSettling(seq)
-  }
-
-  /** Whether the settling of the message is still to be written. */
-  isSettling(seq: number): boolean {
-    return this.#settled.has(seq) || this.#writing?.settled.has(seq) === true
-  }
-
-  /** Resolves when all updates up to now are on the disk. After a failure, a later commit writes them. */
+  /** Resolves when all changes up to now are on the disk. After a failure, a later commit writes them. */
   flush(): Promise<void> {
     if (this.#isIdle) return Promise.resolve()
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     this.#flushes.push({ resolve, reject })
-    this.#schedule()
+    this.#soon()
     return promise
   }
 
   /** Resolves when nothing is left to write. Rejects when a commit fails. */
   async finish(): Promise<void> {
-    this.states?.finish()
+    for (const { states } of this.#queues) states?.finish()
     while (!this.#isIdle) await this.flush()
   }
 
   /** The file is usable again: writes what is left. */
   resume(): void {
-    const isLeft = this.#updates.size + this.#settled.size + this.#retracted.length > 0
-    if (isLeft || this.states?.isDue === true) this.#schedule()
-  }
-
-  /** Returns the settled messages that are still to be written, and forgets them. */
-  takeSettled(): readonly number[] {
-    const taken = [...this.#settled]
-    this.#settled = new Set()
-    return taken
+    if (this.#lazy + this.#retracted.length > 0 || this.#isDue) this.#soon()
   }
 
   /** How long commits took, in milliseconds. */
@@ -157,11 +119,22 @@ export class GroupCommit {
   }
 
   get #isIdle(): boolean {
-    const waiting = this.#puts.length + this.#moves.length + this.#updates.size + this.#settled.size
-    return this.#writing === undefined && this.states?.isDue !== true && waiting + this.#retracted.length === 0
+    const waiting = this.#puts.length + this.#lazy + this.#retracted.length
+    return this.#writing === undefined && waiting === 0 && !this.#isDue
   }
 
-  #schedule(): void {
+  /** The changes for which nobody waits. */
+  get #lazy(): number {
+    let changes = 0
+    for (const { lazy } of this.#queues) changes += lazy
+    return changes
+  }
+
+  get #isDue(): boolean {
+    return this.#queues.some(({ isDue }) => isDue)
+  }
+
+  #soon(): void {
     if (this.#isScheduled || this.#writing !== undefined) return
     this.#isScheduled = true
     clearTimeout(this.#lazyTimer)
@@ -172,13 +145,13 @@ export class GroupCommit {
   }
 
   /** Nobody waits for an update. It is written with other changes, or when there are many updates, or after `lazyMs`. */
-  #scheduleLazily(): void {
+  #lazily(): void {
     if (this.#isScheduled || this.#writing !== undefined || !this.on.isUsable) return
-    if (this.#settled.size + this.#updates.size >= mostMessages) this.#schedule()
-    else this.#lazyTimer ??= setTimeout(() => this.#schedule(), this.#parts.givesWay ? branchLazyMs : lazyMs)
+    if (this.#lazy >= mostMessages) this.#soon()
+    else this.#lazyTimer ??= setTimeout(() => this.#soon(), this.#parts.givesWay ? branchLazyMs : lazyMs)
   }
 
-  /** Removes from the queues what the next commit writes. */
+  /** Removes from the queue what the next commit writes. */
   #take(): CommitGroup {
     let messages = 0
     let bytes = 0
@@ -189,18 +162,7 @@ export class GroupCommit {
       messages += put.messages.length
       for (const message of put.messages) bytes += message.bytes
     }
-    const group: CommitGroup = {
-      puts: this.#puts.splice(0, count),
-      // The states of vehicles include everything that is settled, so all of it has to be in the same commit.
-      moves: this.#moves.splice(0, this.states === undefined ? mostMessages : this.#moves.length),
-      flushes: this.#flushes.splice(0),
-      updates: this.#updates,
-      settled: this.#settled,
-      states: this.states?.take(),
-    }
-    this.#updates = new Map()
-    this.#settled = new Set()
-    return group
+    return { puts: this.#puts.splice(0, count), flushes: this.#flushes.splice(0) }
   }
 
   async #write(): Promise<void> {
@@ -210,16 +172,18 @@ export class GroupCommit {
     const messages: StoredMessage[] = []
     // A spread of very many arguments would end the process.
     for (const put of group.puts) for (const message of put.messages) messages.push(message)
+    const [own, ...readers] = this.#queues.map((queue) => queue.take())
     const startedAt = performance.now()
     let result: Committed
     try {
       result = await this.#parts.file.commit({
         retracted: this.#retracted,
         puts: messages,
-        updates: [...group.updates.values()],
-        settled: [...group.settled],
-        moves: group.moves.map(({ move }) => move),
-        vehicles: group.states,
+        updates: own?.updates ?? [],
+        settled: own?.settled ?? [],
+        moves: own?.moves ?? [],
+        vehicles: own?.vehicles,
+        readers: readers.filter((changes) => changes !== undefined),
         nowMs: this.#parts.believed.knownMs,
         pendingBytes: this.#parts.pending.fileBytes,
       })
@@ -230,49 +194,47 @@ export class GroupCommit {
     this.#pace.note(performance.now() - startedAt, group.puts.length + this.#puts.length)
     this.#writing = undefined
     this.#retracted = []
-    if (group.states !== undefined) this.states?.written(group.states)
-    answer(group, result)
-    this.on.onCommitted(result)
-    if (this.#puts.length + this.#moves.length + this.#flushes.length > 0 || this.states?.isDue === true)
-      this.#schedule()
-    else if (this.#updates.size + this.#settled.size > 0) this.#scheduleLazily()
+    this.#written(group, result)
+    if (this.#puts.length + this.#flushes.length > 0 || this.#isDue) this.#soon()
+    else if (this.#lazy > 0) this.#lazily()
+  }
+
+  /** Tells the callers what the file did. */
+  #written({ puts, flushes }: CommitGroup, result: Committed): void {
+    const { refused, readers } = result
+    const reasons = new Map(refused?.map((one) => [keyOf(one), one.reason]))
+    const settled = new Map<string, ReadonlySet<number>>()
+    for (const queue of this.#queues) {
+      const { reader } = queue
+      const { moved = [] } = queue === this.own ? result : (readers?.find((one) => one.reader === reader) ?? {})
+      const done = queue.written(moved, (key) => reasons.get(keyOf({ reader, row: 'move', key })))
+      if (done !== undefined) settled.set(reader, done)
+    }
+    for (const put of puts) {
+      const reason = reasons.get(keyOf({ reader: receiver, row: 'put', key: put.messages[0]?.seq ?? 0 }))
+      if (reason !== undefined) put.reject(new FleethookError('message_refused', reason))
+      else {
+        put.resolve()
+        put.stored()
+      }
+    }
+    for (const { resolve } of flushes) resolve()
+    this.on.onCommitted(result, settled)
   }
 
   /** Whoever waits is told, and what nobody waits for is written by a later commit. */
   #failed(group: CommitGroup, messages: readonly StoredMessage[], error: unknown): void {
     this.#retracted = [...this.#retracted, ...messages.map(({ seq }) => seq)]
-    this.#writeAgain(group)
+    for (const queue of this.#queues) queue.writeAgain()
     this.#writing = undefined
     this.on.onFailed(error, messages.length)
-    const later = [...this.#puts.splice(0), ...this.#moves.splice(0), ...this.#flushes.splice(0)]
-    for (const waiter of [...group.puts, ...group.moves, ...group.flushes, ...later]) waiter.reject(error)
-  }
-
-  #writeAgain(group: CommitGroup): void {
-    if (group.states !== undefined) this.states?.giveBack(group.states)
-    for (const seq of group.settled) this.#settled.add(seq)
-    const newer = this.#updates
-    this.#updates = new Map(group.updates)
-    for (const update of newer.values()) this.update(update)
-    for (const seq of this.#settled) this.#updates.delete(seq)
+    for (const waiter of [...group.puts, ...group.flushes, ...this.#puts.splice(0), ...this.#flushes.splice(0)])
+      waiter.reject(error)
+    for (const queue of this.#queues) queue.reject(error)
   }
 }
 
-/** Tells the callers of a group what the file did. */
-function answer({ puts, moves, flushes }: CommitGroup, result: Committed): void {
-  const refused = new Map(result.refused?.map((one) => [`${one.row} ${one.key}`, one.reason]))
-  for (const put of puts) {
-    const reason = refused.get(`put ${put.messages[0]?.seq}`)
-    if (reason === undefined) put.resolve()
-    else put.reject(new FleethookError('message_refused', reason))
-  }
-  for (const [at, move] of moves.entries()) {
-    const reason = refused.get(`move ${at}`)
-    if (reason === undefined) move.resolve(result.moved[at])
-    else move.reject(new FleethookError('message_refused', reason))
-  }
-  for (const { resolve } of flushes) resolve()
-}
+const keyOf = ({ reader, row, key }: Pick<Refused, 'reader' | 'row' | 'key'>): string => `${row} ${key} ${reader}`
 
 /** How fast commits are, and what follows for the next one. */
 class Pace {

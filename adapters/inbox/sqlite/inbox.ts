@@ -3,90 +3,64 @@ import { setImmediate } from 'node:timers/promises'
 import { BelievedTime, clockAhead } from '../../../src/base/believed-time.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { OpenOptions } from '../../../src/hosting/drainable.ts'
-import { msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
-import {
-  type Archive,
-  type Claim,
-  done,
-  type Inbox,
-  type InboxGap,
-  type InboxMessage,
-  type InboxSettings,
-  type Opened,
-  type Outcome,
-  type Waiting,
+import { noRequest, type RequestScope } from '../../../src/hosting/execution-context.ts'
+import { seqOf } from '../../../src/inbox/delivery-id.ts'
+import type {
+  Archive,
+  Claim,
+  Erased,
+  Inbox,
+  InboxMessage,
+  InboxSettings,
+  Opened,
+  Outcome,
+  Waiting,
 } from '../../../src/inbox/inbox.ts'
 import type { VehicleStore } from '../../../src/inbox/vehicle-store.ts'
 import { Window } from '../../../src/inbox/window.ts'
-import type { Forgotten } from '../../../src/observe/dead-letters.ts'
 import type { InboxStats, UnopenedInbox } from '../../../src/observe/stats.ts'
-import { FileArchive, pages } from './archive.ts'
-import { Claims } from './claims.ts'
 import { createControl } from './control.ts'
-import type {
-  Committed,
-  Dropped,
-  FileFigures,
-  ForgottenPage,
-  InboxFile,
-  OpenedFile,
-  OpenedVehicles,
-  StoredMessage,
-} from './file/interface.ts'
+import type { Committed, Dropped, ForgottenPage, InboxFile, OpenedFile, StoredMessage } from './file/interface.ts'
+import { receiver } from './file/readers.ts'
 import { GroupCommit } from './group-commit.ts'
 import { Health } from './health.ts'
-import { Moves } from './moves.ts'
 import type { SqliteSettings } from './options.ts'
 import { Pending } from './pending.ts'
+import { Places } from './places.ts'
+import { SqliteReader } from './reader.ts'
 import { openWhenFree } from './recovery.ts'
 import { lastSign, signOfLife } from './sign.ts'
-import { StateRows } from './states.ts'
 
 const tidyMs = 10_000
 const checkMs = 1_000
-
-/** What becomes of a message whose row SQLite refuses. */
-const keptAnyway = {
-  update: 'Its message becomes a dead letter, unless it is tried at this moment.',
-  settle: 'Its message is handled, and the next process handles it again.',
-  vehicle: 'The file keeps the older state of this vehicle.',
-} as const
 
 /** The parts of a SQLite inbox. Each knows only those before it. */
 type Parts = ReturnType<typeof partsOf>
 function partsOf(file: InboxFile, settings: InboxSettings, options: SqliteSettings) {
   const { path } = options
+  const readers = new Map<string, SqliteReader>()
   const believed = new BelievedTime(settings.clock, (aheadMs) => settings.log.warn(clockAhead, { path, aheadMs }))
-  const sign = (): ReturnType<typeof signOfLife> => signOfLife(settings, believed)
+  const sign = (): ReturnType<typeof signOfLife> =>
+    signOfLife(
+      settings,
+      believed,
+      [...readers.values()].map((reader) => reader.sign),
+    )
   const pending = new Pending(settings, options.maxBytes)
-  const commits = new GroupCommit({ file, believed, pending, givesWay: settings.givesWay })
-  const health = new Health({ file, settings, options, pending, sign })
-  const states =
-    settings.keepsVehicles === true
-      ? new StateRows({ file, clock: settings.clock, commits, health, onFailure: settings.onFailure })
-      : undefined
-  const moves = new Moves({ commits, pending, onFailure: settings.onFailure })
-  const claims = new Claims({ file, commits, health })
-  const archive = new FileArchive({ file, commits, health, moves, pending })
-  const control = createControl(path, settings)
-  return {
-    file,
-    settings,
-    options,
-    believed,
-    sign,
-    pending,
-    commits,
-    health,
-    states,
-    moves,
-    claims,
-    archive,
-    control,
+  // What waits for a branch waits for the receiver, too, or did before.
+  const held = {
+    get fileBytes() {
+      return Math.max(pending.fileBytes, ...[...readers.values()].map((reader) => reader.fileBytes))
+    },
   }
+  const commits = new GroupCommit({ file, believed, pending: held, givesWay: settings.givesWay })
+  const health = new Health({ file, settings, options, pending: held, sign })
+  const places = new Places({ file, settings, options, commits: commits.own, health, pending })
+  const control = createControl(path, settings)
+  return { file, settings, options, believed, sign, held, commits, health, places, readers, control }
 }
 
-/** The receiver's half: what is pending, what is in memory, and what the file still has to write. */
+/** The inbox of the receiver, and what all readers of its file share. */
 export class SqliteInbox implements Inbox {
   readonly durability = 'disk'
   readonly keepsGaps = true
@@ -98,20 +72,19 @@ export class SqliteInbox implements Inbox {
   #purged = 0
   /** Files that hold messages, and that no receiver had open when this one started. */
   #unopened: readonly UnopenedInbox[] = []
-  #figures: FileFigures = { oldest: undefined, deadLetters: 0 }
   #newestSeq = -1
-  /** The file was damaged: messages up to this `seq` may be missing there, although they are in memory. */
-  #damagedUpTo = -1
   readonly #stops: (() => void)[] = []
+  readonly #opened = Promise.withResolvers<OpenedFile>()
 
   constructor(file: InboxFile, settings: InboxSettings, options: SqliteSettings) {
     this.#parts = partsOf(file, settings, options)
-    const { commits, health, states, moves, archive, control } = this.#parts
-    this.vehicles = states
-    this.archive = archive
-    commits.states = states
+    const { commits, health, places, readers, control } = this.#parts
+    this.vehicles = places.states
+    this.archive = places.archive
+    // Without readers, nobody waits for it.
+    this.#opened.promise.catch(() => {})
     commits.on = {
-      onCommitted: (committed) => this.#committed(committed),
+      onCommitted: (committed, settled) => this.#committed(committed, settled),
       onFailed: (error, puts) => health.failed(error, puts),
       get isUsable() {
         return health.isUsable
@@ -122,93 +95,88 @@ export class SqliteInbox implements Inbox {
       onReopened: (found) => this.#reopened(found),
       onWritable() {
         commits.resume()
-        moves.resume()
+        places.moves.resume()
+        for (const reader of readers.values()) reader.places.moves.resume()
       },
     }
   }
 
+  reader(name: string, settings: InboxSettings): Inbox {
+    const { file, options, commits, health, readers } = this.#parts
+    const reader = new SqliteReader({
+      name,
+      file,
+      settings,
+      options,
+      commits,
+      health,
+      opened: this.#opened.promise,
+      newestSeq: () => this.#newestSeq,
+      put: (messages, from) => this.#put(messages, from, name),
+    })
+    readers.set(name, reader)
+    return reader
+  }
+
   window(host: ConstructorParameters<typeof Window<Waiting>>[0]): Window<Waiting> {
-    return new Window(host, (after) => this.#waitingAfter(after === undefined ? -1 : seqOf(after)))
+    const { places } = this.#parts
+    return new Window(host, (after) => places.waitingAfter(after === undefined ? -1 : seqOf(after)))
   }
 
   async open(openOptions?: OpenOptions): Promise<Opened> {
-    const { file, settings, options, believed, sign, pending, health, states, claims, control } = this.#parts
+    const { file, settings, options, believed, sign, health, places, readers, control } = this.#parts
     const found = await openWhenFree(file, settings, options, health, () => file.open(sign(), openOptions))
-    const { lastId, messages, bytes, unclean } = found
-    this.#figures = found
+    const { lastId } = found
     if (found.believed !== undefined) believed.follow(found.believed)
-    this.#unopened = found.unopened
-    if (found.vehicles !== undefined) states?.begin(found.vehicles)
-    Object.assign(pending, { messages, bytes })
+    this.#unopened = [...found.unopened, ...leftReaders(found, options.path)]
     if (lastId !== undefined) this.#newestSeq = seqOf(lastId)
-    if (unclean) claims.suspect(this.#newestSeq)
+    places.opened(found)
+    if (found.unclean) places.claims.suspect(this.#newestSeq)
+    for (const each of found.readers) readers.get(each.reader)?.known(each, found.unclean)
     health.opened()
     this.#stops.push(health.regularly(tidyMs, () => this.#tidy()))
     this.#stops.push(health.regularly(checkMs, () => file.check().then(() => false)))
     control.open()
     void this.#finishErasures(found.erasing).catch(() => {})
+    this.#opened.resolve(found)
     return {
       lastId,
-      unapplied: states && this.#unapplied(found.vehicles),
-      gaps: gapsOf(found, settings.clock.now()),
+      unapplied: places.states && places.unapplied(),
+      gaps: places.gaps(found.gaps),
       owed: found.owed,
-      waiting: this.#waitingAfter(-1),
+      waiting: places.waitingAfter(-1),
     }
   }
 
-  async put(messages: readonly InboxMessage[]): Promise<void> {
-    const { health, pending, commits, claims } = this.#parts
-    let bytes = 0
-    for (const message of messages) bytes += message.bytes
-    const { refusal } = health
-    if (refusal !== undefined) throw refusal
-    pending.reserve(messages.length, bytes)
-    try {
-      const first = seqOf(messages[0]?.id ?? '')
-      const stored: StoredMessage[] = []
-      for (const { id, lane, receivedAt, door, kind, text, bytes: size } of messages)
-        stored.push({ seq: seqOf(id), first, id, lane, receivedAt, door, kind, text, bytes: size })
-      this.#newestSeq = Math.max(this.#newestSeq, stored.at(-1)?.seq ?? this.#newestSeq)
-      await commits.put(stored)
-      for (const [at, message] of messages.entries()) claims.added(message, stored[at]?.seq ?? 0)
-    } catch (error) {
-      pending.release(messages.length, bytes)
-      throw error
-    }
+  put(messages: readonly InboxMessage[], from?: RequestScope): Promise<void> {
+    return this.#put(messages, from, receiver)
   }
 
   claim(id: string): Claim | undefined | Promise<Claim | undefined> {
-    return this.#parts.claims.claim(id)
+    return this.#parts.places.claims.claim(id)
   }
 
-  settle(id: string, outcome: Outcome = done): void | Promise<void> {
-    const { pending, commits, states, claims } = this.#parts
-    const found = claims.get(id)
-    const seq = found?.seq ?? seqOf(id)
-    if (outcome.as === 'later') return claims.reschedule(seq, outcome.next, found)
-    if (outcome.vehicle !== undefined) states?.settled(seq, outcome.vehicle)
-    if (outcome.as === 'dead' || found === undefined || seq <= this.#damagedUpTo)
-      return this.#settleInFile(id, seq, outcome)
-    claims.delete(id)
-    pending.release(1, found.message.bytes)
-    commits.settle(seq)
-    return claims.writeEnd(found.deliveries)
+  settle(id: string, outcome?: Outcome): void | Promise<void> {
+    return this.#parts.places.settle(id, outcome)
   }
 
-  async forget(vin: string, dryRun: boolean): Promise<Forgotten> {
-    const { file, pending, commits, health, states, claims, sign } = this.#parts
+  async forget(vin: string, dryRun: boolean): Promise<Erased> {
+    const { file, commits, health, places, readers, sign } = this.#parts
     // What is still to be written of its messages must not come after.
     await commits.flush()
     const erased = { messages: 0, waiting: 0, deadLetters: 0 }
+    const waited = new Map<string, number>([receiver, ...readers.keys()].map((name) => [name, 0]))
     for (let after: number | undefined = -1; after !== undefined;) {
-      const from: number = after
-      const part: ForgottenPage = await health.read(() => file.forget(vin, from, dryRun))
+      const start: number = after
+      const part: ForgottenPage = await health.read(() => file.forget(vin, start, dryRun))
       erased.messages += part.messages
       erased.waiting += part.waiting
       erased.deadLetters += part.deadLetters
-      if (!dryRun) {
-        this.#figures = { oldest: part.oldest, deadLetters: this.#figures.deadLetters - part.deadLetters }
-        pending.release(part.pending.messages, part.pending.bytes)
+      for (const { reader, pending, waiting, oldest, deadLetters } of part.readers) {
+        waited.set(reader, (waited.get(reader) ?? 0) + waiting)
+        const its = reader === receiver ? places : readers.get(reader)?.places
+        its?.pending.release(pending.messages, pending.bytes)
+        if (its !== undefined) its.figures = { oldest, deadLetters }
       }
       after = part.next
       await setImmediate()
@@ -216,44 +184,47 @@ export class SqliteInbox implements Inbox {
     const notErased = await health.read(() => file.notReached(sign()))
     const result = notErased.length === 0 ? erased : { ...erased, notErased }
     if (dryRun) return result
-    claims.forget(vin)
-    await states?.forget(vin)
+    await places.forget(vin)
+    for (const reader of readers.values()) await reader.places.forget(vin)
     await this.#scrub(vin)
-    return result
+    const { [receiver]: waitingHere = 0, ...waitingOf } = Object.fromEntries(waited)
+    return { ...result, waitingHere, waitingOf }
   }
 
   usage(): { readonly messages: number; readonly bytes: number } {
-    const { messages, bytes } = this.#parts.pending
-    return { messages, bytes }
+    return this.#parts.places.usage()
   }
 
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
-    const { health, pending } = this.#parts
-    return health.refusing ?? (pending.isFull ? 'inbox_full' : undefined)
+    const { health, places } = this.#parts
+    return health.refusing ?? (places.pending.isFull ? 'inbox_full' : undefined)
   }
 
   stats(): InboxStats {
-    const { options, settings, commits, pending } = this.#parts
-    const { oldest, deadLetters } = this.#figures
+    const { options, commits, places } = this.#parts
     return {
       bytes: bytesOf(options.path) + bytesOf(`${options.path}-wal`),
-      used: pending.usedOf(options.path),
-      deadLetters,
+      used: places.pending.usedOf(options.path),
+      deadLetters: places.figures.deadLetters,
       commitMs: commits.durations(),
       unopened: this.#unopened,
       purged: this.#purged,
-      oldestWaitingMs: oldest === undefined ? undefined : Math.max(0, settings.clock.now() - msOfSeq(oldest)),
+      oldestWaitingMs: places.oldestWaitingMs,
     }
   }
 
   async close(stoppedAtMs: number = this.#parts.settings.clock.now()): Promise<void> {
-    const { file, commits, health, moves, control, sign } = this.#parts
+    const { file, commits, health, places, readers, control, sign } = this.#parts
+    // They have the same file.
+    await Promise.all([...readers.values()].map((reader) => reader.whenClosed()))
     if (health.isClosed) return
     const wasOpen = health.closed()
+    this.#opened.reject(new FleethookError('inbox_unavailable', `The inbox ${this.#parts.options.path} is closed.`))
     for (const stop of this.#stops) stop()
     control.close()
     if (!wasOpen) return file.close()
-    moves.resume()
+    places.moves.resume()
+    for (const reader of readers.values()) reader.places.moves.resume()
     const isComplete = await commits.finish().then(
       () => true,
       () => false,
@@ -263,18 +234,44 @@ export class SqliteInbox implements Inbox {
     await file.close(isComplete && health.isUsable ? lastSign(sign(), stoppedAtMs) : undefined)
   }
 
-  #committed(committed: Committed): void {
-    const { settings, pending, health } = this.#parts
-    this.#figures = committed
-    if (committed.dropped !== undefined) this.#noteDropped(committed.dropped)
-    pending.release(committed.retracted.messages, committed.retracted.bytes)
-    if (!committed.hasRoom) health.noRoom()
-    for (const { row, id, reason } of committed.refused ?? []) {
-      // Its caller hears of a put and of a move.
-      if (row === 'put' || row === 'move') continue
-      settings.onFailure(new FleethookError('message_refused', reason, { hint: keptAnyway[row] }))
-      if (row === 'update' && id !== undefined) settings.onRefused?.(id, reason)
+  /** `by`: the reader that puts. What a branch puts is only for that branch. */
+  async #put(messages: readonly InboxMessage[], from: RequestScope = noRequest, by: string): Promise<void> {
+    const { health, places, commits, readers } = this.#parts
+    const { refusal } = health
+    if (refusal !== undefined) throw refusal
+    const own = by === receiver ? places : readers.get(by)?.places
+    let bytes = 0
+    for (const message of messages) bytes += message.bytes
+    own?.pending.reserve(messages.length, bytes)
+    const followers = by === receiver && readers.size > 0 ? [...readers.values()].filter((each) => each.isKnown) : []
+    // Timers are of the receiver's own rules.
+    const shared = messages.filter(({ kind }) => kind !== 'timer')
+    const followed = followers.map((reader) => reader.follow(shared))
+    const rows = rowsOf(messages, by, followed)
+    this.#newestSeq = Math.max(this.#newestSeq, rows.at(-1)?.seq ?? this.#newestSeq)
+    try {
+      await commits.put(rows, () => {
+        for (const { stored } of followed) stored(from)
+        if (by !== receiver) readers.get(by)?.handOut(messages, from)
+      })
+      if (by === receiver)
+        for (const [at, message] of messages.entries()) places.claims.added(message, rows[at]?.seq ?? 0)
+    } catch (error) {
+      own?.pending.release(messages.length, bytes)
+      for (const { refused } of followed) refused()
+      throw error
     }
+  }
+
+  #committed(committed: Committed, settled: ReadonlyMap<string, ReadonlySet<number>>): void {
+    const { health, places, readers } = this.#parts
+    places.committed(committed, settled.get(receiver))
+    for (const each of committed.readers ?? [])
+      readers.get(each.reader)?.places.committed(each, settled.get(each.reader))
+    this.#noteDropped([committed, ...(committed.readers ?? [])])
+    if (!committed.hasRoom) health.noRoom()
+    for (const row of committed.refused ?? [])
+      (row.reader === receiver ? places : readers.get(row.reader)?.places)?.refused(row)
   }
 
   async #scrub(vin: string): Promise<void> {
@@ -292,46 +289,47 @@ export class SqliteInbox implements Inbox {
   }
 
   #reopened(found: OpenedFile): void {
-    const { settings, pending, states, moves, control } = this.#parts
-    const { damage, messages, bytes, gaps, erasing } = found
+    const { settings, places, readers, control } = this.#parts
+    const { damage, gaps, erasing } = found
     control.open()
     void this.#finishErasures(erasing).catch(() => {})
-    this.#figures = found
-    Object.assign(pending, { messages, bytes })
-    moves.doubt()
-    if (damage === undefined) return
-    this.#damagedUpTo = this.#newestSeq
-    states?.rewrite()
-    for (const gap of gaps) if (gap.reason === 'inbox_damaged') settings.onGap?.(gap)
-  }
-
-  /** The file has more of the message than this process knows, or keeps it as a dead letter. */
-  async #settleInFile(id: string, seq: number, outcome: Exclude<Outcome, { as: 'later' }>): Promise<void> {
-    const { commits, moves, claims } = this.#parts
-    if (outcome.as === 'dead') await moves.bury(seq, outcome.reason)
-    else if (Number.isNaN(seq) || commits.isSettling(seq)) return
-    else await moves.settle(seq)
-    claims.delete(id)
+    places.reopened(found)
+    for (const each of found.readers) readers.get(each.reader)?.places.reopened(each)
+    for (const each of [places, ...[...readers.values()].map((reader) => reader.places)]) {
+      each.moves.doubt()
+      if (damage === undefined) continue
+      each.damagedUpTo = this.#newestSeq
+      each.states?.rewrite()
+    }
+    if (damage !== undefined) for (const gap of gaps) if (gap.reason === 'inbox_damaged') settings.onGap?.(gap)
   }
 
   async #tidy(): Promise<boolean> {
-    const { file, sign, pending, health } = this.#parts
-    const tidied = await file.tidy(sign(), pending.fileBytes)
-    this.#figures = tidied
-    if (tidied.dropped !== undefined) this.#noteDropped(tidied.dropped)
+    const { file, sign, places, held, health, readers } = this.#parts
+    const tidied = await file.tidy(sign(), held.fileBytes)
+    const { oldest, deadLetters, dropped } = tidied
+    places.figures = { oldest, deadLetters }
+    if (dropped !== undefined) places.dropped(dropped)
+    for (const each of tidied.readers ?? []) {
+      const its = readers.get(each.reader)?.places
+      if (its === undefined) continue
+      its.figures = { oldest: each.oldest, deadLetters: each.deadLetters }
+      if (each.dropped !== undefined) its.dropped(each.dropped)
+    }
+    this.#noteDropped([tidied, ...(tidied.readers ?? [])])
     this.#logDropped()
     if (!tidied.hasRoom) health.noRoom()
     return tidied.more
   }
 
-  #noteDropped({ messages, expired, settled, fromMs, toMs }: Dropped): void {
-    const { settings } = this.#parts
-    this.#purged += settled
-    if (messages === 0) return
-    this.#unlogged.room += messages - expired
-    this.#unlogged.expired += expired
-    settings.onDropped?.(messages)
-    settings.onGap?.({ reason: 'inbox_expired', fromMs, toMs, missed: messages })
+  #noteDropped(parts: readonly { readonly dropped?: Dropped | undefined }[]): void {
+    for (const { dropped } of parts) {
+      if (dropped === undefined) continue
+      const { messages, expired, settled } = dropped
+      this.#purged += settled
+      this.#unlogged.room += messages - expired
+      this.#unlogged.expired += expired
+    }
   }
 
   #logDropped(): void {
@@ -345,38 +343,30 @@ export class SqliteInbox implements Inbox {
       settings.log.warn('dead letters were deleted: their retention is over', { path, deadLetters: expired })
     Object.assign(this.#unlogged, { room: 0, expired: 0 })
   }
-
-  /** Messages that the stored states of vehicles may lack. */
-  async *#unapplied(vehicles: OpenedVehicles | undefined): AsyncGenerator<readonly InboxMessage[]> {
-    const { file, health, states } = this.#parts
-    for await (const page of pages(vehicles?.seq ?? -1, (after) => health.read(() => file.unapplied(after)))) {
-      yield page
-      const last = page.at(-1)
-      if (last !== undefined) states?.recovered(seqOf(last.id))
-    }
-  }
-
-  /** Messages that wait. When the file fails, it goes on where it stopped as soon as the file is usable again. */
-  #waitingAfter(seq: number): AsyncIterable<readonly Waiting[]> {
-    const { file, health, claims } = this.#parts
-    return pages(seq, async (after) => {
-      while (!health.isClosed) {
-        try {
-          const { items, next } = await health.read(() => file.waiting(after))
-          return { items: items.map((waiting) => claims.recovered(waiting)), next }
-        } catch {
-          await health.whenUsable()
-        }
-      }
-      return { items: [], next: undefined }
-    })
-  }
 }
 
-/** The gaps that a file reports, and a gap for the time in which a receiver that keeps no states of vehicles used it. */
-function gapsOf({ gaps, vehicles }: OpenedFile, nowMs: number): readonly InboxGap[] {
-  if (vehicles?.staleFromMs === undefined) return gaps
-  return [...gaps, { reason: 'stopped', fromMs: Math.min(vehicles.staleFromMs, nowMs) }]
+/** The rows of messages. `followed`: which of them other readers get. */
+function rowsOf(
+  messages: readonly InboxMessage[],
+  by: string,
+  followed: readonly { readonly name: string; readonly ids: ReadonlySet<string> }[],
+): readonly StoredMessage[] {
+  const first = seqOf(messages[0]?.id ?? '')
+  const rows: StoredMessage[] = []
+  for (const { id, lane, receivedAt, door, kind, text, bytes } of messages) {
+    const row: StoredMessage = { seq: seqOf(id), first, id, lane, receivedAt, door, kind, text, bytes }
+    if (by !== receiver || kind === 'timer') rows.push({ ...row, own: by })
+    else if (followed.length === 0) rows.push(row)
+    else rows.push({ ...row, readers: followed.filter(({ ids }) => ids.has(id)).map(({ name }) => name) })
+  }
+  return rows
+}
+
+/** Branches that the receiver no longer has, and for which messages wait. */
+function leftReaders({ left }: OpenedFile, path: string): readonly UnopenedInbox[] {
+  return left
+    .filter(({ messages, deadLetters, isDropped }) => messages + deadLetters > 0 && !isDropped)
+    .map(({ reader, messages, deadLetters }) => ({ path, branch: reader, messages, deadLetters }))
 }
 
 function bytesOf(path: string): number {

@@ -2,11 +2,11 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { DeadLetterReason } from '../../../src/inbox/inbox.ts'
 import { unwritable } from '../stored-row.ts'
 import type { Move } from './file/interface.ts'
-import type { GroupCommit } from './group-commit.ts'
+import type { CommitQueue } from './commit-queue.ts'
 import type { Pending } from './pending.ts'
 
 interface MovesParts {
-  readonly commits: GroupCommit
+  readonly commits: CommitQueue
   readonly pending: Pending
   readonly onFailure: (error: unknown) => void
 }

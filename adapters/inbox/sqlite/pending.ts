@@ -41,13 +41,17 @@ export class Pending {
     return Math.max(this.messages / pendingMessages, this.bytes / pendingBytes, this.fileBytes / room)
   }
 
+  /** Whether the limits have room for these. */
+  hasRoom(messages: number, bytes: number): boolean {
+    const { pendingMessages = Infinity, pendingBytes = Infinity } = this.#limits
+    return this.messages + messages <= pendingMessages && this.bytes + bytes <= pendingBytes
+  }
+
   /** Counts messages that are about to be written, or throws when there is no room for them. */
   reserve(messages: number, bytes: number): void {
-    const { pendingMessages = Infinity, pendingBytes = Infinity } = this.#limits
     // A commit would drop all that is kept for replays, to make room that is never enough.
     if (bytes + messages * rowBytes > mostNewBytes(this.#maxBytes)) throw neverFits('maxBytes', this.#maxBytes)
-    if (this.messages + messages > pendingMessages || this.bytes + bytes > pendingBytes)
-      throw whyNeverFit(messages, bytes, this.#limits) ?? this.#limitError
+    if (!this.hasRoom(messages, bytes)) throw whyNeverFit(messages, bytes, this.#limits) ?? this.#limitError
     this.add(messages, bytes)
   }
 

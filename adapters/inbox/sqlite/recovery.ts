@@ -3,7 +3,7 @@ import type { InboxSettings } from '../../../src/inbox/inbox.ts'
 import { elapsedMs, pause } from '../../../src/base/clock.ts'
 import type { Log } from '../../../src/base/log.ts'
 import type { UnopenedInbox } from '../../../src/observe/stats.ts'
-import type { InboxFile, OpenedFile } from './file/interface.ts'
+import type { InboxFile, LeftReader, OpenedFile } from './file/interface.ts'
 import { closedError, type Health, logDamage } from './health.ts'
 import type { SqliteSettings } from './options.ts'
 
@@ -28,6 +28,7 @@ export async function openWhenFree(
       }
       if (found.damage !== undefined) logDamage(log, path, found.damage)
       for (const left of found.unopened) logUnopened(log, left)
+      for (const left of found.left) logLeft(log, path, left, found)
       log.debug(`opened the inbox ${path}`, { sqlite: found.version, messages: found.messages, unclean: found.unclean })
       return found
     } catch (error) {
@@ -38,6 +39,20 @@ export async function openWhenFree(
       await pause(clock, lockedMs)
     }
   }
+}
+
+/** A branch that this receiver does not have any more. Those that are new may be the same one under another name. */
+function logLeft(log: Log, path: string, left: LeftReader, { readers }: OpenedFile): void {
+  const { reader: branch, messages, deadLetters, isDropped } = left
+  if (isDropped)
+    // What to do: Nothing. No process had it for as long as dead letters are kept.
+    log.warn('what waited for a removed branch was dropped', { path, branch, messages, deadLetters })
+  else if (messages + deadLetters > 0)
+    log.warn(
+      // What to do: Add the branch again, give what waits to another name with `fleethook branch rename`, or delete it with `fleethook branch drop`.
+      `${messages} messages and ${deadLetters} dead letters wait for the branch \`${branch}\`, which the receiver of ${path} does not have`,
+      { new: readers.filter(({ isNew }) => isNew).map(({ reader }) => reader) },
+    )
 }
 
 function logUnopened(log: Log, { path, messages, deadLetters }: UnopenedInbox): void {

@@ -2,15 +2,19 @@ import { uptime } from 'node:os'
 import type { BelievedTime } from '../../../src/base/believed-time.ts'
 import { elapsedMs, systemClock } from '../../../src/base/clock.ts'
 import type { InboxSettings, KeptGap } from '../../../src/inbox/inbox.ts'
-import type { SignOfLife } from './file/interface.ts'
+import type { ReaderSign, SignOfLife } from './file/interface.ts'
 
 /** What this process writes into the file to say that it lives. */
-export function signOfLife(settings: InboxSettings, believed: BelievedTime): SignOfLife {
+export function signOfLife(
+  settings: InboxSettings,
+  believed: BelievedTime,
+  readers: readonly ReaderSign[] = [],
+): SignOfLife {
   const { clock, openGaps, owed, keepsVehicles, files, givesWay: isBranch } = settings
   const uptimeMs = clock === systemClock ? machineUptimeMs() : Math.floor(elapsedMs(clock))
   believed.now()
   const gaps = openGaps?.()
-  const own = { gaps, owed: owed?.(), keepsVehicles, files: files?.(), isBranch }
+  const own = { gaps, owed: owed?.(), keepsVehicles, files: files?.(), isBranch, readers }
   return { nowMs: clock.now(), believed: believed.state, uptimeMs, ...own }
 }
 

@@ -12,7 +12,13 @@ import { checkpoint, closeQuietly, copyMoved, failureOf, openDatabase } from './
 import { eraseOwed, eraseState, forgetPage } from './erasing.ts'
 import type {
   Committed,
+  Dropped,
   FileFigures,
+  LeftReader,
+  OpenedReader,
+  ReaderCommitted,
+  ReaderSign,
+  WrittenChanges,
   ForgottenPage,
   InboxFile,
   OpenedFile,
@@ -38,7 +44,16 @@ import {
   waitingAfter,
 } from './reading.ts'
 import { SpaceKeeper } from './retention.ts'
-import { gapOf, inTransaction, prepareStatements, rollBack, type Statements, valueOf, vehicleOf } from './schema.ts'
+import { type Reader, Readers, receiver } from './readers.ts'
+import {
+  type FileStatements,
+  gapOf,
+  inTransaction,
+  type ReaderStatements,
+  rollBack,
+  valueOf,
+  vehicleOf,
+} from './schema.ts'
 import { createScrub, type Scrub } from './scrub.ts'
 import { branchesLeft, lookInto, notReached, unopenedBeside } from './siblings.ts'
 import {
@@ -56,7 +71,7 @@ import { type Each, together, write } from './writing.ts'
 
 interface OpenDatabase {
   readonly db: DatabaseSync
-  readonly statements: Statements
+  readonly readers: Readers
   readonly space: SpaceKeeper
   /** There since the first erasure. */
   scrub?: Scrub
@@ -76,7 +91,6 @@ export class SqliteFile implements InboxFile {
   readonly #walPages: number
   #connection: OpenDatabase | undefined
   #holdsGaps = false
-  #deadLetters = 0
   /** What the path and its journal named when the file was opened. */
   #identity: readonly [file: string, journal: string] = ['', '']
   /** Where the messages of a replaced file are. The next `open` takes them over. */
@@ -123,28 +137,28 @@ export class SqliteFile implements InboxFile {
     }
   }
 
-  async waiting(after: number): Promise<Page<Waiting>> {
-    return this.#use(({ statements }) => waitingAfter(statements, after))
+  async waiting(after: number, reader?: string): Promise<Page<Waiting>> {
+    return this.#read(reader, (statements) => waitingAfter(statements, after))
   }
 
-  async find(seq: number): Promise<Claim | undefined> {
-    return this.#use(({ statements }) => pendingAt(statements, seq))
+  async find(seq: number, reader?: string): Promise<Claim | undefined> {
+    return this.#read(reader, (statements) => pendingAt(statements, seq))
   }
 
-  async message(seq: number): Promise<InboxMessage | undefined> {
-    return this.#use(({ statements }) => messageAt(statements, seq))
+  async message(seq: number, reader?: string): Promise<InboxMessage | undefined> {
+    return this.#read(reader, (statements) => messageAt(statements, seq))
   }
 
-  async deadLetters(which: Selection, after: number): Promise<Page<DeadLetter>> {
-    return this.#use(({ statements }) => deadLettersAfter(statements, which, after))
+  async deadLetters(which: Selection, after: number, reader?: string): Promise<Page<DeadLetter>> {
+    return this.#read(reader, (statements) => deadLettersAfter(statements, which, after))
   }
 
-  async settled(which: Selection, after: number): Promise<Page<InboxMessage>> {
-    return this.#use(({ statements }) => settledAfter(statements, which, after))
+  async settled(which: Selection, after: number, reader?: string): Promise<Page<InboxMessage>> {
+    return this.#read(reader, (statements) => settledAfter(statements, which, after))
   }
 
-  async messages(which: Selection, before: number): Promise<Page<ListedMessage>> {
-    return this.#use(({ statements }) => messagesBefore(statements, which, before))
+  async messages(which: Selection, before: number, reader?: string): Promise<Page<ListedMessage>> {
+    return this.#read(reader, (statements, file) => messagesBefore(file, statements, which, before))
   }
 
   async check(): Promise<void> {
@@ -156,13 +170,19 @@ export class SqliteFile implements InboxFile {
 
   async tidy(sign: SignOfLife, pendingBytes: number): Promise<Tidied> {
     return this.#use((on) => {
-      const { db, statements, space } = on
+      const { db, readers, space } = on
       if (this.#settings.isVisit !== true) this.#noteAlive(on, sign)
-      this.#unlessFull(() => statements.removeOldFailures.run())
+      for (const { statements } of readers.all) this.#unlessFull(() => statements.removeOldFailures.run())
       const step = (): boolean => space.step(sign.believed?.knownMs ?? sign.nowMs, pendingBytes)
       const more = this.#unlessFull(() => inTransaction(db, step) || space.volume.shrink())
-      this.#deadLetters = countDead(statements)
-      return { more, hasRoom: space.volume.hasRoom, dropped: space.takeDropped(), ...this.#figures(statements) }
+      for (const reader of readers.all) countDead(reader)
+      const branches = used(readers).map((reader) => ({
+        reader: reader.name,
+        dropped: space.takeDropped(reader),
+        ...figuresOf(reader),
+      }))
+      const dropped = space.takeDropped(readers.receiver)
+      return { more, hasRoom: space.volume.hasRoom, dropped, ...figuresOf(readers.receiver), readers: branches }
     })
   }
 
@@ -174,61 +194,68 @@ export class SqliteFile implements InboxFile {
     return this.#use(hasRoom)
   }
 
-  async unapplied(after: number): Promise<Page<InboxMessage>> {
-    return this.#use(({ statements }) => unappliedAfter(statements, after))
+  async unapplied(after: number, reader?: string): Promise<Page<InboxMessage>> {
+    return this.#read(reader, (statements) => unappliedAfter(statements, after))
   }
 
-  async vehicle(vin: string): Promise<VehicleRow | undefined> {
-    return this.#use(({ statements }) => {
+  async vehicle(vin: string, reader?: string): Promise<VehicleRow | undefined> {
+    return this.#read(reader, (statements) => {
       const row = statements.vehicle.get(vin)
       return row && vehicleOf(row)
     })
   }
 
-  async vehicles(after: string, limit: number): Promise<readonly VehicleRow[]> {
-    return this.#use(({ statements }) => vehiclesAfter(statements, after, limit))
+  async vehicles(after: string, limit: number, reader?: string): Promise<readonly VehicleRow[]> {
+    return this.#read(reader, (statements) => vehiclesAfter(statements, after, limit))
   }
 
-  async dueVehicles(after: string): Promise<readonly Due[]> {
-    return this.#use(({ statements }) =>
+  async dueVehicles(after: string, reader?: string): Promise<readonly Due[]> {
+    return this.#read(reader, (statements) =>
       statements.dueVehicles.all(after).map(({ vin, due }) => ({ vin: String(vin), dueMs: Number(due) })),
     )
   }
 
-  async outdatedVehicles(rules: string, after: string): Promise<readonly VehicleRow[]> {
-    return this.#use(({ statements }) => outdatedAfter(statements, rules, after))
+  async outdatedVehicles(rules: string, after: string, reader?: string): Promise<readonly VehicleRow[]> {
+    return this.#read(reader, (statements) => outdatedAfter(statements, rules, after))
   }
 
-  async countVehicles(): Promise<number> {
-    return this.#use(({ statements }) => Number(statements.countVehicles.get()?.['vehicles']))
+  async countVehicles(reader?: string): Promise<number> {
+    return this.#read(reader, (statements) => Number(statements.countVehicles.get()?.['vehicles']))
   }
 
-  async removeUnseen(ms: number): Promise<number> {
-    return this.#use(({ db, statements }) =>
-      inTransaction(db, () => Number(statements.removeUnseen.run(ms, pageRows).changes)),
-    )
+  async removeUnseen(ms: number, reader?: string): Promise<number> {
+    return this.#use(({ db, readers }) => {
+      const { removeUnseen } = readers.of(reader ?? receiver).statements
+      return inTransaction(db, () => Number(removeUnseen.run(ms, pageRows).changes))
+    })
   }
 
   async forget(vin: string, after: number, dryRun: boolean): Promise<ForgottenPage> {
-    return this.#use(({ db, statements }) => {
-      const page = forgetPage(db, statements, vin, after, dryRun)
-      this.#deadLetters = countDead(statements)
-      return { ...page, oldest: this.#figures(statements).oldest }
+    return this.#use(({ db, readers }) => {
+      const { messages, waiting, deadLetters, next, places } = forgetPage(db, readers, vin, after, dryRun)
+      const erased = places.map(({ reader, pending, waiting: waited }) => ({
+        reader: reader.name,
+        pending,
+        waiting: waited,
+        ...figuresOf(reader),
+      }))
+      return { messages, waiting, deadLetters, next, readers: erased }
     })
   }
 
   async scrub(vin: string): Promise<boolean> {
     return this.#use((on) => {
-      const { db, statements } = on
-      inTransaction(db, () => eraseState(statements, vin))
+      const { db, readers } = on
+      const { file } = readers
+      inTransaction(db, () => eraseState(readers, vin))
       const free = (): number => Number(valueOf(db, 'PRAGMA freelist_count'))
       const before = free()
       db.prepare(`PRAGMA incremental_vacuum(${freedPages})`).all()
       if (free() > 0 && free() < before) return true
       this.#throwIfMoved(on)
       on.scrub ??= createScrub(db, this.#settings.path)
-      if (on.scrub.step(() => statements.noteErasing.run(vin))) return true
-      statements.removeErasing.run(vin)
+      if (on.scrub.step(() => file.noteErasing.run(vin))) return true
+      file.removeErasing.run(vin)
       checkpoint(db)
       return false
     })
@@ -242,12 +269,13 @@ export class SqliteFile implements InboxFile {
     const { path, isVisit = false } = this.#settings
     const closing = this.#connection
     if (closing === undefined) return
-    const { db, statements } = closing
+    const { db, readers } = closing
     try {
       if (sign !== undefined) {
         // Messages that a crash left and that still wait may have been handed out before the crash.
-        const closed = this.#hasSuspects && this.#figures(statements).oldest !== undefined ? closedWithSuspects : 1
-        if (!isVisit) this.#noteEnd(closing, () => this.#note(statements, closed, sign))
+        const isAnyLeft = readers.all.some((reader) => figuresOf(reader).oldest !== undefined)
+        const closed = this.#hasSuspects && isAnyLeft ? closedWithSuspects : 1
+        if (!isVisit) this.#noteEnd(closing, () => this.#note(readers, closed, sign))
         if (this.#saveMoved(closing) !== undefined) return
         this.#settleJournal(db)
       }
@@ -265,6 +293,10 @@ export class SqliteFile implements InboxFile {
     } catch (error) {
       throw this.#failed(error)
     }
+  }
+
+  #read<T>(reader: string | undefined, run: (statements: ReaderStatements, file: FileStatements) => T): T {
+    return this.#use(({ readers }) => run(readers.of(reader ?? receiver).statements, readers.file))
   }
 
   #failed(error: unknown): FleethookError {
@@ -314,25 +346,29 @@ export class SqliteFile implements InboxFile {
     const db = openDatabase(path, this.#walPages)
     try {
       const unopened = isVisit ? [] : this.#lookAround(db, sign)
-      const statements = prepareStatements(db)
-      const erasing = isVisit ? [] : await eraseOwed(db, statements)
-      const space = new SpaceKeeper(db, statements, this.#settings, this.#walPages)
-      const pending = await countPending(statements)
+      const readers = new Readers(db)
+      for (const branch of sign.readers ?? []) readers.use(branch.reader, sign.nowMs)
+      const erasing = isVisit ? [] : await eraseOwed(db, readers)
+      const space = new SpaceKeeper(db, readers, this.#settings, this.#walPages)
+      const counted = new Map<Reader, Counted>()
+      for (const reader of readers.all) counted.set(reader, await countPending(reader.statements))
       this.#settleJournal(db)
-      const begun = this.#beginUse(db, statements, sign, options)
-      const vehicles = isVisit ? heldVehicles(statements) : beginVehicles(statements, sign)
-      space.heldAfter = vehicles?.seq ?? Infinity
+      const begun = this.#beginUse(db, readers, sign, options)
+      const opened = (reader: Reader, keepsVehicles: boolean | undefined): OpenedReader =>
+        this.#openReader(readers, reader, keepsVehicles, counted.get(reader))
+      const { reader: _reader, isNew: _isNew, ...own } = opened(readers.receiver, sign.keepsVehicles)
+      const branches = (sign.readers ?? []).map((each) => opened(readers.of(each.reader), each.keepsVehicles))
+      const goneMs = (sign.believed?.knownMs ?? sign.nowMs) - this.#settings.dead.forMs
       // Set only now: a message that was written during the count might or might not be counted.
-      this.#connection = { db, statements, space }
+      this.#connection = { db, readers, space }
       this.#identity = identitiesOf(path)
       this.#isOurs = true
-      this.#deadLetters = countDead(statements)
       return {
         ...begun,
-        ...pending,
-        ...this.#figures(statements),
+        ...own,
+        readers: branches,
+        left: isVisit ? [] : leftOf(db, readers, counted, goneMs),
         unopened,
-        vehicles,
         erasing,
         version: String(valueOf(db, 'SELECT sqlite_version()')),
       }
@@ -340,6 +376,36 @@ export class SqliteFile implements InboxFile {
       closeQuietly(db)
       throw failureOf(error, path)
     }
+  }
+
+  /** Counts what a reader has, and marks its states as in use. */
+  #openReader(
+    readers: Readers,
+    reader: Reader,
+    keepsVehicles: boolean | undefined,
+    { messages, bytes }: Counted = { messages: 0, bytes: 0 },
+  ): OpenedReader {
+    const { isVisit = false } = this.#settings
+    const vehicles = isVisit ? heldVehicles(reader) : beginVehicles(readers, reader, keepsVehicles)
+    reader.heldAfter = vehicles?.seq ?? Infinity
+    countDead(reader)
+    const gaps = reader.statements.gaps.all().map(gapOf)
+    if (gaps.length > 0) this.#holdsGaps = true
+    return { reader: reader.name, isNew: reader.isNew, gaps, messages, bytes, vehicles, ...figuresOf(reader) }
+  }
+
+  async addReader({ reader: name, keepsVehicles }: ReaderSign, nowMs: number): Promise<OpenedReader> {
+    return this.#use(({ readers }) => {
+      const known = readers.all.find((each) => each.name === name)
+      const reader = readers.use(name, nowMs)
+      if (known !== undefined && known.usedMs > 0) {
+        reader.statements.addGap.run('stopped', known.usedMs, nowMs, null, 0)
+        this.#holdsGaps = true
+      }
+      const counted = reader.statements.countPending.get(-1, Number.MAX_SAFE_INTEGER)
+      const pending = { messages: Number(counted?.['messages']), bytes: Number(counted?.['bytes'] ?? 0) }
+      return this.#openReader(readers, reader, keepsVehicles, pending)
+    })
   }
 
   /** Takes over the copy of a file that was replaced while it was open. Returns the files that hold messages and have no receiver. */
@@ -360,48 +426,47 @@ export class SqliteFile implements InboxFile {
   /** Marks the file as in use, and reads what the last process left. */
   #beginUse(
     db: DatabaseSync,
-    statements: Statements,
+    readers: Readers,
     sign: SignOfLife,
     options: OpenOptions,
-  ): Pick<OpenedFile, 'lastId' | 'gaps' | 'owed' | 'unclean' | 'believed'> {
+  ): Pick<OpenedFile, 'lastId' | 'owed' | 'unclean' | 'believed'> {
     const { isVisit = false } = this.#settings
-    const state = statements.state.get() ?? {}
+    const { file } = readers
+    const state = file.state.get() ?? {}
     const believed = believedIn(state)
-    const newest = statements.newest.get()
+    const newest = file.newest.get()
     if (!this.#isOurs) this.#hasSuspects = state['closed'] === 0 || state['closed'] === closedWithSuspects
+    this.#holdsGaps = false
     // Writes no new sign of life, so that a crash before the next one still reports what was refused since the last one.
-    if (this.#isOurs && !isVisit) statements.setOpen.run()
-    else if (!isVisit) inTransaction(db, () => noteStart(statements, state, sign, options))
-    const gaps = statements.gaps.all().map(gapOf)
-    this.#holdsGaps = gaps.length > 0
+    if (this.#isOurs && !isVisit) file.setOpen.run()
+    else if (!isVisit) inTransaction(db, () => noteStart(readers, state, sign, options))
     const ids = [newest?.['id'], state['last_id']].filter((id) => typeof id === 'string')
-    return { lastId: ids.toSorted().at(-1), gaps, owed: owedIn(statements), unclean: this.#hasSuspects, believed }
-  }
-
-  #figures(statements: Statements): FileFigures {
-    const oldest = statements.oldest.get()?.['place']
-    return { oldest: oldest == null ? undefined : Number(oldest), deadLetters: this.#deadLetters }
+    return { lastId: ids.toSorted().at(-1), owed: owedIn(readers), unclean: this.#hasSuspects, believed }
   }
 
   /** Writes all rows, or, when each is tried alone, the rows that SQLite takes. */
   #commitAll(transaction: Transaction, each: Each = together): Committed {
     const on = this.#connection
     if (on === undefined) throw notOpen(this.#settings.path)
-    const { db, statements, space } = on
+    const { db, readers, space } = on
+    const before = readers.all.map((reader) => [reader, reader.deadLetters] as const)
     try {
-      statements.begin.run()
-      const written = write(statements, space, transaction, each)
+      readers.file.begin.run()
+      const written = write(readers, space, transaction, each)
       space.sweepBeside(transaction)
-      if (this.#holdsGaps) for (const put of transaction.puts) if (put.kind === 'gap') removeReported(statements, put)
-      statements.commit.run()
+      if (this.#holdsGaps)
+        for (const put of transaction.puts) if (put.kind === 'gap') removeReported(readers.of(put.own ?? receiver), put)
+      readers.file.commit.run()
       this.#throwIfMoved(on)
-      const dropped = space.takeDropped()
-      this.#deadLetters += written.dead - (dropped?.messages ?? 0)
-      space.heldAfter = transaction.vehicles?.seq ?? space.heldAfter
-      return { ...written, ...this.#figures(statements), hasRoom: space.volume.hasRoom, dropped }
+      for (const { reader, vehicles } of [{ reader: receiver, ...transaction }, ...(transaction.readers ?? [])])
+        readers.of(reader).heldAfter = vehicles?.seq ?? readers.of(reader).heldAfter
+      const resultOf = (reader: Reader): ReaderCommitted => committedOf(reader, written, space.takeDropped(reader))
+      const { reader: _, ...own } = resultOf(readers.receiver)
+      return { ...own, hasRoom: space.volume.hasRoom, readers: used(readers).map(resultOf) }
     } catch (error) {
       rollBack(db)
       space.rolledBack()
+      for (const [reader, deadLetters] of before) reader.deadLetters = deadLetters
       throw this.#failed(error)
     }
   }
@@ -409,8 +474,8 @@ export class SqliteFile implements InboxFile {
   /** Tries each row alone. */
   #commitEach(transaction: Transaction): Committed {
     const refused: Refused[] = []
-    const done = this.#commitAll(transaction, (row, key, run) =>
-      this.#use(({ db, statements }) => {
+    const done = this.#commitAll(transaction, (reader, row, key, run) =>
+      this.#use(({ db, readers }) => {
         db.exec('SAVEPOINT alone')
         try {
           const result = run()
@@ -420,8 +485,8 @@ export class SqliteFile implements InboxFile {
           const failure = this.#failed(error)
           if (failure.code !== 'message_refused') throw failure
           db.exec('ROLLBACK TO alone; RELEASE alone')
-          const found = typeof key === 'number' && row !== 'move' ? statements.message.get(key) : undefined
-          refused.push({ row, key, id: found && String(found['id']), reason: failure.message })
+          const found = typeof key === 'number' && row !== 'move' ? readers.file.idAt.get(key) : undefined
+          refused.push({ reader, row, key, id: found && String(found['id']), reason: failure.message })
           return undefined
         }
       }),
@@ -437,18 +502,20 @@ export class SqliteFile implements InboxFile {
     this.#unlessFull(() => checkpoint(db))
   }
 
-  #note(statements: Statements, closed: number, sign: SignOfLife): void {
-    const { gaps } = sign
+  #note(readers: Readers, closed: number, sign: SignOfLife): void {
+    const { gaps, readers: branches = [] } = sign
+    const all = [gaps, ...branches.map((branch) => branch.gaps)]
     // Most signs say that there is no gap, as before.
-    const isNew = gaps !== undefined && (this.#holdsGaps || gaps.length > 0)
-    noteSign(statements, closed, isNew ? sign : { ...sign, gaps: undefined })
-    if (isNew) this.#holdsGaps = gaps.length > 0
+    const isNew = this.#holdsGaps || all.some((each) => each !== undefined && each.length > 0)
+    const same = branches.map(({ reader }) => ({ reader }))
+    noteSign(readers, closed, isNew ? sign : { ...sign, gaps: undefined, readers: same })
+    // Those that are left out stay.
+    if (isNew) this.#holdsGaps = all.some((each) => each === undefined || each.length > 0)
   }
 
   /** On a full disk, the older sign of life stays. */
-  #noteAlive({ db, statements }: OpenDatabase, sign: SignOfLife): void {
-    if (this.#unlessFull(() => inTransaction(db, () => this.#note(statements, 0, sign))) === false)
-      this.#holdsGaps = true
+  #noteAlive({ db, readers }: OpenDatabase, sign: SignOfLife): void {
+    if (this.#unlessFull(() => inTransaction(db, () => this.#note(readers, 0, sign))) === false) this.#holdsGaps = true
   }
 
   /** On a full disk, the space of the journal and the reserve is enough. */
@@ -488,7 +555,46 @@ function identitiesOf(path: string): readonly [file: string, journal: string] {
   return [`${file?.dev} ${file?.ino}`, `${journal?.dev} ${journal?.ino}`]
 }
 
-const countDead = (statements: Statements): number => Number(statements.countDead.get()?.['messages'])
+type Counted = Pick<OpenedFile, 'messages' | 'bytes'>
+
+function countDead(reader: Reader): void {
+  reader.deadLetters = Number(reader.statements.countDead.get()?.['messages'])
+}
+
+function figuresOf({ statements, deadLetters }: Reader): FileFigures {
+  const oldest = statements.oldest.get()?.['place']
+  return { oldest: oldest == null ? undefined : Number(oldest), deadLetters }
+}
+
+/** The branches that this process has. */
+const used = (readers: Readers): readonly Reader[] =>
+  readers.all.filter((reader) => reader.isUsed && reader !== readers.receiver)
+
+/** The branches that this process does not have. Those that nobody had since `beforeMs` are dropped. */
+const leftOf = (
+  db: DatabaseSync,
+  readers: Readers,
+  counted: ReadonlyMap<Reader, Counted>,
+  beforeMs: number,
+): readonly LeftReader[] =>
+  readers.all.flatMap((reader) => {
+    if (reader.isUsed) return []
+    const { name, usedMs } = reader
+    reader.statements.releaseVehicles.run()
+    countDead(reader)
+    const isDropped = usedMs < beforeMs
+    if (isDropped) inTransaction(db, () => readers.drop(name))
+    return [{ reader: name, messages: counted.get(reader)?.messages ?? 0, deadLetters: reader.deadLetters, isDropped }]
+  })
+
+function committedOf(
+  reader: Reader,
+  written: ReadonlyMap<Reader, WrittenChanges>,
+  dropped: Dropped | undefined,
+): ReaderCommitted {
+  const { moved = [], retracted = { messages: 0, bytes: 0 } } = written.get(reader) ?? {}
+  return { reader: reader.name, moved, retracted, dropped, ...figuresOf(reader) }
+}
 
 function isFailure(error: unknown, code: string): boolean {
   return error instanceof FleethookError && error.code === code

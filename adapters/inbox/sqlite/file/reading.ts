@@ -4,7 +4,7 @@ import type { Claim, DeadLetter, InboxMessage, ListedMessage, Selection, Waiting
 import { rulesText } from '../../../../src/inbox/vehicle-store.ts'
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../stored-row.ts'
 import type { OpenedFile, Page, VehicleRow } from './interface.ts'
-import { intact, isIntact, type SqlRow, type Statements, vehicleOf } from './schema.ts'
+import { type FileStatements, intact, isIntact, type ReaderStatements, type SqlRow, vehicleOf } from './schema.ts'
 
 /** Rows per page of a list: a few milliseconds of reading. */
 export const pageRows = 2_000
@@ -12,22 +12,22 @@ export const pageRows = 2_000
 /** Rows that one step of a newest-first list reads, without their texts: a few milliseconds. */
 export const listedRows = 10_000
 
-export function waitingAfter(statements: Statements, after: number): Page<Waiting> {
+export function waitingAfter(statements: ReaderStatements, after: number): Page<Waiting> {
   const rows = statements.waiting.all(after, pageRows)
   return { items: rows.map(waitingOf), next: seqAfter(rows) }
 }
 
-export function pendingAt(statements: Statements, seq: number): Claim | undefined {
+export function pendingAt(statements: ReaderStatements, seq: number): Claim | undefined {
   const row = statements.pending.get(seq)
   return row && claimOf(intact(row))
 }
 
-export function messageAt(statements: Statements, seq: number): InboxMessage | undefined {
+export function messageAt(statements: ReaderStatements, seq: number): InboxMessage | undefined {
   const row = statements.message.get(seq)
   return row && messageOf(intact(row))
 }
 
-export function deadLettersAfter(statements: Statements, which: Selection, after: number): Page<DeadLetter> {
+export function deadLettersAfter(statements: ReaderStatements, which: Selection, after: number): Page<DeadLetter> {
   const read = ({ place }: SqlRow): DeadLetter | undefined => {
     const row = statements.deadLetter.get(Number(place))
     return row && letterOf(intact(row))
@@ -35,18 +35,23 @@ export function deadLettersAfter(statements: Statements, which: Selection, after
   return select(statements.deadLetters.all(after, pageRows), which, read, bytesOfMessage)
 }
 
-export function settledAfter(statements: Statements, which: Selection, after: number): Page<InboxMessage> {
+export function settledAfter(statements: ReaderStatements, which: Selection, after: number): Page<InboxMessage> {
   const read = ({ place, elsewhere }: SqlRow): InboxMessage | undefined =>
     elsewhere === 0 ? messageAt(statements, Number(place)) : undefined
   return select(statements.settled.all(after, pageRows), which, read, ({ bytes }) => bytes)
 }
 
 /** Messages of every state, newest first. */
-export function messagesBefore(statements: Statements, which: Selection, before: number): Page<ListedMessage> {
+export function messagesBefore(
+  { listedTo }: FileStatements,
+  statements: ReaderStatements,
+  which: Selection,
+  before: number,
+): Page<ListedMessage> {
   const { lane, fromMs, toMs, limit } = which
   const times = [fromMs ?? 0, toMs ?? Number.MAX_SAFE_INTEGER] as const
   const rows = statements.listed.all(before, listedRows, lane ?? null, ...times, limit)
-  const reached = statements.listedTo.get(before, listedRows)
+  const reached = listedTo.get(before, listedRows)
   const isEnd = rows.length < limit && Number(reached?.['messages']) < listedRows
   let last = before
   const found = readEach(rows, (seq) => {
@@ -60,7 +65,7 @@ export function messagesBefore(statements: Statements, which: Selection, before:
 }
 
 /** Messages that are settled or given up, and that the stored states may lack. */
-export function unappliedAfter(statements: Statements, after: number): Page<InboxMessage> {
+export function unappliedAfter(statements: ReaderStatements, after: number): Page<InboxMessage> {
   const rows = statements.unapplied.all(after, pageRows)
   let last = after
   const found = readEach(rows, (seq) => {
@@ -73,7 +78,7 @@ export function unappliedAfter(statements: Statements, after: number): Page<Inbo
 }
 
 /** States in the order of VINs. */
-export function vehiclesAfter(statements: Statements, after: string, limit: number): readonly VehicleRow[] {
+export function vehiclesAfter(statements: ReaderStatements, after: string, limit: number): readonly VehicleRow[] {
   function* found(): Generator<VehicleRow> {
     for (let vin: string | undefined = after; vin !== undefined;) {
       const row: SqlRow | undefined = statements.nextVehicle.get(vin)
@@ -85,13 +90,13 @@ export function vehiclesAfter(statements: Statements, after: string, limit: numb
   return pageOf(found(), limit, ({ text }) => text.length)
 }
 
-export function outdatedAfter(statements: Statements, rules: string, after: string): readonly VehicleRow[] {
+export function outdatedAfter(statements: ReaderStatements, rules: string, after: string): readonly VehicleRow[] {
   const text = rulesText(rules)
   return statements.outdatedVehicles.all(after, text, text).flatMap((row) => vehicleOf(row) ?? [])
 }
 
 /** Reads every pending row, so that damage shows now. Other work runs between two steps. */
-export async function countPending(statements: Statements): Promise<Pick<OpenedFile, 'messages' | 'bytes'>> {
+export async function countPending(statements: ReaderStatements): Promise<Pick<OpenedFile, 'messages' | 'bytes'>> {
   let messages = 0
   let bytes = 0
   for (let after: number | undefined = -1; after !== undefined;) {

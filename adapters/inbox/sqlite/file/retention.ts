@@ -2,8 +2,9 @@ import type { DatabaseSync } from 'node:sqlite'
 import { firstSeqAt, msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import type { FileSettings } from '../options.ts'
 import { diskFull } from './database.ts'
-import type { Dropped, Transaction } from './interface.ts'
-import { inTransaction, type SqlRow, type Statements } from './schema.ts'
+import type { Dropped, ExpiredPlace, Transaction } from './interface.ts'
+import type { Reader, Readers } from './readers.ts'
+import { inTransaction, type SqlRow } from './schema.ts'
 import { budgetUsed, rowBytes, Volume } from './volume.ts'
 
 /** Rows in one step, which takes some milliseconds, and the most steps of one commit. */
@@ -15,10 +16,8 @@ const deadCountMs = 5_000
 /** Drops messages that are kept only for replays, and keeps the file within `maxBytes` and its volume. Runs inside a transaction. */
 export class SpaceKeeper {
   readonly volume: Volume
-  /** Settled messages after this `seq` stay: the states of their vehicles are not written yet. */
-  heldAfter: number = Infinity
   readonly #db: DatabaseSync
-  readonly #statements: Statements
+  readonly #readers: Readers
   readonly #settings: FileSettings
   readonly #drops = new Drops()
   /** The current round has dropped everything settled up to this `seq`. */
@@ -30,10 +29,10 @@ export class SpaceKeeper {
   /** How often this search has come to the end of the file. */
   #ends = 0
 
-  constructor(db: DatabaseSync, statements: Statements, settings: FileSettings, walPages: number) {
-    this.volume = new Volume({ db, statements }, settings.path, settings.maxBytes, walPages)
+  constructor(db: DatabaseSync, readers: Readers, settings: FileSettings, walPages: number) {
+    this.volume = new Volume({ db, statements: readers.file }, settings.path, settings.maxBytes, walPages)
     this.#db = db
-    this.#statements = statements
+    this.#readers = readers
     this.#settings = settings
     this.#deadBytes = this.#countDeadBytes()
   }
@@ -74,7 +73,7 @@ export class SpaceKeeper {
     return this.#sweep(this.#sweptBefore(nowMs, pendingBytes), stepRows) || this.#dropOldDead(nowMs)
   }
 
-  /** Drops settled messages, then the oldest dead letters, outside a transaction. Returns whether there is room now. */
+  /** Drops settled messages, then places of branches, then the oldest dead letters, outside a transaction. Returns whether there is room now. */
   freeUp({ puts }: Transaction): boolean {
     const needed = bytesFor(puts)
     this.#freeing(() => this.#dropWhile(() => this.volume.isOut(needed)))
@@ -88,7 +87,7 @@ export class SpaceKeeper {
       if (this.#sweep(this.#keptFrom, stepRows)) return true
       this.#ends += 1
       // The first end may have been reached from the middle.
-      if (this.#ends < 2 || this.#dropDead()) return true
+      if (this.#ends < 2 || this.#dropPlaces() || this.#dropDead()) return true
       this.#ends = 0
       return false
     })
@@ -102,17 +101,19 @@ export class SpaceKeeper {
   }
 
   /** What was dropped since the last call. */
-  takeDropped(): Dropped | undefined {
-    return this.#drops.take()
+  takeDropped(reader: Reader): Dropped | undefined {
+    return this.#drops.take(reader)
   }
 
   #countDeadBytes(): number {
-    return Number(this.#statements.deadBytes.get()?.['bytes'])
+    return this.#readers.all.reduce((sum, { statements }) => sum + Number(statements.deadBytes.get()?.['bytes']), 0)
   }
 
   /** Messages from this `seq` on stay: the newest, which later ids follow, and messages that the states of vehicles lack. */
   get #keptFrom(): number {
-    return Math.min(Number(this.#statements.newestSeq.get()?.['place'] ?? 0), this.heldAfter + 1)
+    let { heldAfter } = this.#readers.receiver
+    for (const reader of this.#readers.all) heldAfter = Math.min(heldAfter, reader.heldAfter)
+    return Math.min(Number(this.#readers.file.newestSeq.get()?.['place'] ?? 0), heldAfter + 1)
   }
 
   /** Settled messages before this `seq` go: the old ones, or all of them when they take too much. */
@@ -126,55 +127,85 @@ export class SpaceKeeper {
   /** Looks at `rows` messages below `before` and drops the settled ones. Returns whether there were that many. */
   #sweep(before: number, rows: number): boolean {
     const swept = this.#swept
-    const step = this.#statements.sweepTo.get(swept, before, rows)
+    const step = this.#readers.file.sweepTo.get(swept, before, rows)
     const to = step?.['place']
     if (to == null) {
       this.#swept = -1
       return false
     }
     const last = Number(to)
-    const { changes } = this.#statements.sweep.run(swept, last, swept, last, swept, last)
-    this.#drops.note({ settled: Number(changes) })
+    const range = Array.from({ length: 1 + 2 * this.#readers.all.length }, () => [swept, last]).flat()
+    const { changes } = this.#readers.shared.sweep.run(...range)
+    this.#drops.note(this.#readers.receiver, { settled: Number(changes) })
     const isWhole = Number(step?.['messages']) === rows
     this.#swept = isWhole ? last : -1
     return isWhole
   }
 
-  /** Drops settled messages while `isOut`, and then dead letters while `isUrgent`. The search is bounded. */
+  /** Drops settled messages while `isOut`, and then places of branches and dead letters while `isUrgent`. The search is bounded. */
   #dropWhile(isOut: () => boolean, isUrgent: () => boolean = isOut): void {
     for (let rounds = 0; rounds < mostRounds && isOut(); rounds += 1) this.#sweep(this.#keptFrom, stepRows)
-    while (isUrgent() && this.#dropDead());
+    while (isUrgent() && (this.#dropPlaces() || this.#dropDead()));
+  }
+
+  /**
+   * Drops the oldest places of branches, with their messages, that the receiver is done with: a branch that is behind never makes it refuse. Returns
+   * whether there were any.
+   */
+  #dropPlaces(): boolean {
+    const { all, expendable, shared, receiver } = this.#readers
+    const oldest = [...expendable.values()].map((found) => found.all(stepRows)).filter((rows) => rows.length > 0)
+    const first = oldest.toSorted(([one], [other]) => Number(one?.['place']) - Number(other?.['place']))[0] ?? []
+    const seqs = first.map(({ place }) => Number(place))
+    for (const reader of all) {
+      if (reader === receiver) continue
+      const rows = seqs.flatMap((place) => {
+        const row = reader.statements.removePending.get(place)
+        return row === undefined ? [] : [{ ...row, place }]
+      })
+      this.#drops.note(reader, { places: rows })
+    }
+    for (const seq of seqs) if (seq < this.#keptFrom) shared.removeUnkept.run(seq)
+    return seqs.length > 0
   }
 
   /** Drops the oldest dead letters, whatever `retention` says. Returns whether there were any. */
   #dropDead(): boolean {
-    const oldest = this.#statements.oldDead.all(0, 1, stepRows)
-    for (const row of oldest) this.#dropLetter(row)
-    if (oldest.length > 0) this.#drops.note({ dead: oldest })
-    return oldest.length > 0
+    let isAny = false
+    for (const reader of this.#readers.all) {
+      const oldest = reader.statements.oldDead.all(0, 1, stepRows)
+      for (const row of oldest) this.#dropLetter(reader, row)
+      if (oldest.length > 0) this.#drops.note(reader, { dead: oldest })
+      isAny ||= oldest.length > 0
+    }
+    return isAny
   }
 
   /** Drops dead letters that are too old, or too many. Returns whether there were any. */
   #dropOldDead(nowMs: number): boolean {
     const { dead } = this.#settings
     const before = nowMs - dead.forMs
-    const old: SqlRow[] = []
-    let expired = 0
-    for (const row of this.#statements.oldDead.all(before, this.#deadBytes > dead.maxBytes ? 1 : 0, stepRows)) {
-      const isExpired = Number(row['died_at']) < before
-      if (this.#deadBytes <= dead.maxBytes && !isExpired) continue
-      this.#dropLetter(row)
-      old.push(row)
-      if (isExpired) expired += 1
+    let isAny = false
+    for (const reader of this.#readers.all) {
+      const old: SqlRow[] = []
+      let expired = 0
+      for (const row of reader.statements.oldDead.all(before, this.#deadBytes > dead.maxBytes ? 1 : 0, stepRows)) {
+        const isExpired = Number(row['died_at']) < before
+        if (this.#deadBytes <= dead.maxBytes && !isExpired) continue
+        this.#dropLetter(reader, row)
+        old.push(row)
+        if (isExpired) expired += 1
+      }
+      this.#drops.note(reader, { dead: old, expired })
+      isAny ||= old.length > 0
     }
-    this.#drops.note({ dead: old, expired })
-    return old.length > 0
+    return isAny
   }
 
-  #dropLetter(row: SqlRow): void {
+  #dropLetter(reader: Reader, row: SqlRow): void {
     const place = Number(row['place'])
-    this.#statements.removeDead.get(place)
-    if (place < this.#keptFrom) this.#statements.removeMessage.run(place)
+    if (reader.statements.removeDead.get(place) !== undefined) reader.deadLetters -= 1
+    if (place < this.#keptFrom) this.#readers.shared.removeUnkept.run(place)
     this.#deadBytes -= Number(row['bytes'])
   }
 
@@ -205,25 +236,34 @@ interface NewlyDropped {
   readonly expired?: number
   /** The number of handled messages. */
   readonly settled?: number
+  /** Rows of messages that waited. */
+  readonly places?: readonly SqlRow[]
 }
 
-/** Counts what is dropped, until it is told. */
+/** Counts what is dropped of each reader, until it is told. */
 class Drops {
-  #dropped: Dropped | undefined
+  #dropped: ReadonlyMap<Reader, Dropped> = new Map()
   /** The same before the current transaction. */
-  #before: Dropped | undefined
+  #before: ReadonlyMap<Reader, Dropped> = new Map()
 
-  note({ dead: letters = [], expired = 0, settled: handled = 0 }: NewlyDropped): void {
-    if (letters.length + handled === 0) return
-    const times = letters.map(({ place }) => msOfSeq(Number(place)))
-    const before = this.#dropped
-    this.#dropped = {
-      messages: (before?.messages ?? 0) + letters.length,
-      expired: (before?.expired ?? 0) + expired,
-      settled: (before?.settled ?? 0) + handled,
-      fromMs: Math.min(before?.fromMs ?? Infinity, ...times),
-      toMs: Math.max(before?.toMs ?? 0, ...times),
-    }
+  note(reader: Reader, { dead: letters = [], expired = 0, settled: handled = 0, places = [] }: NewlyDropped): void {
+    if (letters.length + handled + places.length === 0) return
+    const times = [...letters, ...places].map(({ place }) => msOfSeq(Number(place)))
+    const before = this.#dropped.get(reader)
+    this.#dropped = new Map([
+      ...this.#dropped,
+      [
+        reader,
+        {
+          messages: (before?.messages ?? 0) + letters.length,
+          expired: (before?.expired ?? 0) + expired,
+          settled: (before?.settled ?? 0) + handled,
+          fromMs: Math.min(before?.fromMs ?? Infinity, ...times),
+          toMs: Math.max(before?.toMs ?? 0, ...times),
+          places: [...(before?.places ?? []), ...places.map(placeOf)],
+        },
+      ],
+    ])
   }
 
   committed(): void {
@@ -234,10 +274,18 @@ class Drops {
     this.#dropped = this.#before
   }
 
-  take(): Dropped | undefined {
-    const taken = this.#dropped
-    this.#dropped = undefined
-    this.#before = undefined
+  take(reader: Reader): Dropped | undefined {
+    const taken = this.#dropped.get(reader)
+    if (taken === undefined) return undefined
+    this.#dropped = new Map([...this.#dropped].filter(([each]) => each !== reader))
+    this.#before = this.#dropped
     return taken
   }
 }
+
+const placeOf = ({ place, id, bytes, kind }: SqlRow): ExpiredPlace => ({
+  seq: Number(place),
+  id: String(id),
+  bytes: Number(bytes),
+  isOfWire: kind === 'wire',
+})

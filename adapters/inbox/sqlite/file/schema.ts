@@ -13,21 +13,10 @@ const time = (column: string): string => `strftime('%Y-%m-%dT%H:%M:%fZ', ${colum
 /** The version of the schema that this fleethook reads and writes. */
 export const schemaVersion = 2
 
-const schema = `
-  -- Every message as it was received. Never updated. A message that is neither pending nor dead is settled.
-  CREATE TABLE messages (
-    place INTEGER PRIMARY KEY,
-    id TEXT NOT NULL,
-    lane TEXT NOT NULL,
-    received_at INTEGER NOT NULL,
-    door TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    bytes INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    text TEXT NOT NULL
-  ) STRICT;
+/** The tables of one reader: what it still has to do. The messages themselves are shared. Those of the receiver, reader 0, have no suffix. */
+const tablesOf = (suffix: string): string => `
   -- Messages that wait or are being handled. Without the text, many rows fit on a page.
-  CREATE TABLE pending (
+  CREATE TABLE pending${suffix} (
     place INTEGER PRIMARY KEY,
     id TEXT NOT NULL,
     lane TEXT NOT NULL,
@@ -42,7 +31,7 @@ const schema = `
     changed TEXT
   ) STRICT;
   -- Messages that were given up, with the reason.
-  CREATE TABLE dead (
+  CREATE TABLE dead${suffix} (
     place INTEGER PRIMARY KEY,
     bytes INTEGER NOT NULL,
     error TEXT NOT NULL,
@@ -52,6 +41,47 @@ const schema = `
     -- The run that failed, as in pending.replayed.
     run INTEGER NOT NULL
   ) STRICT;
+  -- The newest state of each vehicle. VIN '': what concerns all of them.
+  CREATE TABLE vehicles${suffix} (
+    vin TEXT PRIMARY KEY,
+    place INTEGER NOT NULL,
+    seen_at INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    text TEXT NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX vehicles_seen${suffix} ON vehicles${suffix} (seen_at);
+  -- The last failure of a message that waits, as JSON. A message that is over can leave its row behind until the next round of retention.
+  CREATE TABLE failing${suffix} (place INTEGER PRIMARY KEY, failure TEXT NOT NULL) STRICT;`
+
+const schema = `
+  -- Every message as it was received. Never updated. A message that is neither pending nor dead is settled.
+  CREATE TABLE messages (
+    place INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    received_at INTEGER NOT NULL,
+    door TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    -- The only reader that it is for: the one that made it. NULL: it is for all.
+    reader INTEGER
+  ) STRICT;
+  -- Who reads the messages: the receiver, which is 0 and has no name, and its branches. A reader that is gone stays until it is dropped.
+  CREATE TABLE readers (
+    number INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    -- When a process last had it.
+    used_at INTEGER NOT NULL DEFAULT 0,
+    -- Everything settled up to vehicles_seq is in its table of vehicles, and nothing after vehicles_up_to is settled.
+    vehicles_seq INTEGER,
+    vehicles_up_to INTEGER,
+    -- Whether that has to stay so: it keeps states of vehicles.
+    vehicles_held INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+  INSERT INTO readers (number, name) VALUES (0, '');
+  ${tablesOf('')}
   -- Gaps for which no gap event is stored yet.
   CREATE TABLE holes (
     number INTEGER PRIMARY KEY,
@@ -59,7 +89,8 @@ const schema = `
     from_ms INTEGER NOT NULL,
     to_ms INTEGER,
     vin TEXT,
-    missed INTEGER NOT NULL DEFAULT 0
+    missed INTEGER NOT NULL DEFAULT 0,
+    reader INTEGER NOT NULL DEFAULT 0
   ) STRICT;
   -- One row: whether the file was closed, when its process was last alive, and the last id when messages do not show it.
   CREATE TABLE state (
@@ -69,27 +100,11 @@ const schema = `
     last_id TEXT,
     -- How long the machine had been running at alive_at. No change of the clock affects it.
     uptime_ms INTEGER,
-    -- Everything settled up to vehicles_seq is in the table of vehicles, and nothing after vehicles_up_to is settled.
-    vehicles_seq INTEGER,
-    vehicles_up_to INTEGER,
-    -- Whether that has to stay so: the receiver keeps states of vehicles.
-    vehicles_held INTEGER NOT NULL DEFAULT 0,
     -- The newest time by which old messages were deleted, and for how long the clock has been ahead of it.
     known_ms INTEGER NOT NULL DEFAULT 0,
     doubted_ms INTEGER NOT NULL DEFAULT 0
   ) STRICT;
   INSERT INTO state (one, closed, alive_at) VALUES (1, 1, 0);
-  -- The newest state of each vehicle. VIN '': what concerns all of them.
-  CREATE TABLE vehicles (
-    vin TEXT PRIMARY KEY,
-    place INTEGER NOT NULL,
-    seen_at INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    text TEXT NOT NULL
-  ) STRICT, WITHOUT ROWID;
-  CREATE INDEX vehicles_seen ON vehicles (seen_at);
-  -- The last failure of a message that waits, as JSON. A message that is over can leave its row behind until the next round of retention.
-  CREATE TABLE failing (place INTEGER PRIMARY KEY, failure TEXT NOT NULL) STRICT;
   -- The files of branches of this receiver. One that it no longer has stays here while messages wait there.
   CREATE TABLE branches (file TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
   -- Vehicles that are erased, until no byte of them is left.
@@ -115,11 +130,11 @@ const schema = `
 
 /** The columns of each table, as rows are copied from one file to another. */
 export const columnsOf = {
-  messages: 'place, id, lane, received_at, door, kind, bytes, crc, text',
+  messages: 'place, id, lane, received_at, door, kind, bytes, crc, text, reader',
   pending: 'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed, changed',
   dead: 'place, bytes, error, attempts, died_at, changed, run',
   vehicles: 'vin, place, seen_at, crc, text',
-  holes: 'reason, from_ms, to_ms, vin, missed',
+  holes: 'reason, from_ms, to_ms, vin, missed, reader',
 } as const
 
 /** Creates the tables of a new file. Throws `inbox_unsupported` for a file that is not an inbox, or that has another schema. */
@@ -201,105 +216,24 @@ export function downtimeOf(state: SqlRow, { nowMs, uptimeMs }: SignOfLife): { fr
 }
 
 /**
- * Every statement of the running inbox. The tables call the `seq` of a message its `place`, and a gap a hole. No parameter has a number: Node 22.13
+ * The statements of the running inbox. The tables call the `seq` of a message its `place`, and a gap a hole. No parameter has a number: Node 22.13
  * takes it for a name.
  */
-const statements = {
+const fileSql = {
   begin: 'BEGIN IMMEDIATE',
   commit: 'COMMIT',
-  addMessage:
-    'INSERT INTO messages (place, id, lane, received_at, door, kind, bytes, crc, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
   removeMessage: 'DELETE FROM messages WHERE place = ?',
-  addPending: 'INSERT INTO pending (place, id, lane, kind, bytes) VALUES (?, ?, ?, ?, ?)',
-  addPendingRange: `
-    INSERT INTO pending (place, id, lane, kind, bytes)
-    SELECT place, id, lane, kind, bytes FROM messages WHERE place BETWEEN ? AND ?`,
-  addDeliveries: 'UPDATE pending SET deliveries = deliveries + ? WHERE place = ?',
-  updatePending:
-    'UPDATE pending SET deliveries = ifnull(?, deliveries) + ?, attempts = ?, not_before = ? WHERE place = ?',
-  setFailure: 'INSERT OR REPLACE INTO failing (place, failure) VALUES (?, ?)',
-  removeFailure: 'DELETE FROM failing WHERE place = ?',
-  removeOldFailures: 'DELETE FROM failing WHERE NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = failing.place)',
-  settle: 'DELETE FROM pending WHERE place = ?',
-  removePending: 'DELETE FROM pending WHERE place = ? RETURNING bytes, replayed',
-  addDead:
-    'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at, changed, run) VALUES (?, ?, ?, ?, ?, ?, ?)',
-  removeDead: 'DELETE FROM dead WHERE place = ? RETURNING bytes',
-  revive: `
-    INSERT INTO pending (place, id, lane, kind, bytes, replayed, changed)
-    SELECT m.place, id, lane, kind, m.bytes,
-      CASE WHEN d.place IS NULL THEN (random() & 0x1fffffffffffff) | 2 ELSE max(1, d.run) END, d.changed
-    FROM messages m LEFT JOIN dead d USING (place)
-    WHERE m. place = ? AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) RETURNING bytes`,
   state: 'SELECT * FROM state',
   setState: 'UPDATE state SET closed = ?, alive_at = ?, uptime_ms = ?, known_ms = ?, doubted_ms = ?',
   setOpen: 'UPDATE state SET closed = 0',
-  gaps: 'SELECT * FROM holes ORDER BY from_ms',
-  addGap: 'INSERT INTO holes (reason, from_ms, to_ms, vin, missed) VALUES (?, ?, ?, ?, ?)',
-  removeGap: 'DELETE FROM holes WHERE reason = ? AND vin IS ? AND from_ms >= ? AND ifnull(to_ms, 0) <= ?',
-  removeGaps: 'DELETE FROM holes',
   owed: 'SELECT branch, from_ms FROM owed',
   addOwed: 'INSERT OR IGNORE INTO owed (branch, from_ms) VALUES (?, ?)',
   removeOwed: 'DELETE FROM owed',
-  removeGapOfStop: `DELETE FROM holes WHERE number = (SELECT max(number) FROM holes) AND reason = 'stopped' AND from_ms = ?`,
-  oldest: 'SELECT min(place) AS place FROM pending',
-  countDead: 'SELECT count(*) AS messages FROM dead',
   newest: 'SELECT id, received_at FROM messages ORDER BY place DESC LIMIT 1',
   newestSeq: 'SELECT max(place) AS place FROM messages',
-  countPending: `
-    SELECT count(*) AS messages, sum(bytes) AS bytes, max(place) AS last
-    FROM (SELECT place, bytes FROM pending WHERE place > ? ORDER BY place LIMIT ?)`,
-  waiting:
-    'SELECT p.place, id, lane, kind, deliveries, attempts, not_before, failure FROM pending p LEFT JOIN failing USING (place) WHERE p.place > ? ORDER BY p.place LIMIT ?',
-  pending: `
-    SELECT m.*, p.deliveries, p.replayed, p.changed FROM pending p JOIN messages m USING (place) WHERE p.place = ?`,
-  message: `SELECT m.* FROM messages m WHERE m.place = ?`,
-  deadLetter: `
-    SELECT m.*, d.error, d.attempts, d.died_at, d.changed, d.run FROM dead d JOIN messages m USING (place) WHERE d.place = ?`,
-  // Lists have no texts. Those are read one by one, until the page has its bytes.
-  deadLetters: `
-    SELECT m.place, m.lane, m.received_at FROM dead d JOIN messages m USING (place) WHERE d.place > ? ORDER BY d.place LIMIT ?`,
-  settled: `
-    SELECT m.place, m.lane, m.received_at,
-      EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) OR
-      EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place) AS elsewhere
-    FROM messages m WHERE m.place > ? ORDER BY m.place LIMIT ?`,
-  // A revived message was settled before.
-  unapplied: `
-    SELECT m.place FROM messages m WHERE m.place > ? AND m.place <= (SELECT vehicles_up_to FROM state)
-      AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place AND p.replayed = 0) ORDER BY m.place LIMIT ?`,
-  holdVehicles: 'UPDATE state SET vehicles_seq = ?, vehicles_up_to = ?, vehicles_held = 1',
-  releaseVehicles: 'UPDATE state SET vehicles_held = 0 WHERE vehicles_held = 1',
-  setVehiclesSeq: 'UPDATE state SET vehicles_seq = ?',
-  setVehiclesUpTo: 'UPDATE state SET vehicles_up_to = ?',
-  setVehicle: 'INSERT OR REPLACE INTO vehicles (vin, place, seen_at, crc, text) VALUES (?, ?, ?, ?, ?)',
-  removeVehicle: 'DELETE FROM vehicles WHERE vin = ?',
-  removeUnseen: `
-    DELETE FROM vehicles WHERE vin IN (SELECT vin FROM vehicles WHERE seen_at < ? AND vin <> '' LIMIT ?)`,
-  vehicle: 'SELECT * FROM vehicles WHERE vin = ?',
-  nextVehicle: 'SELECT * FROM vehicles WHERE vin > ? ORDER BY vin LIMIT 1',
-  // A text begins with the time of its first timer: to parse all texts would take seconds.
-  dueVehicles: `
-    SELECT vin, CAST(substr(text, 8, 17) AS INTEGER) AS due FROM vehicles
-    WHERE vin > ? AND text >= '{"due":' AND text < '{"due"::' ORDER BY vin LIMIT 10000`,
-  outdatedVehicles: `
-    SELECT * FROM vehicles WHERE vin > ? AND vin <> '' AND instr(substr(text, 1, 40 + length(?)), ?) = 0 ORDER BY vin LIMIT 500`,
-  countVehicles: "SELECT count(*) AS vehicles FROM vehicles INDEXED BY vehicles_seen WHERE vin <> ''",
-  // There is no index by lane: keeping one would cost as much as the rest of a message (docs/decisions/0011-observing.md).
-  listed: `
-    SELECT place FROM (SELECT place, lane, received_at FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?)
-    WHERE lane = ifnull(?, lane) AND received_at >= ? AND received_at < ? ORDER BY place DESC LIMIT ?`,
-  listedOne: `
-    SELECT m.*, d.error, d.attempts, d.died_at, EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) AS waits
-    FROM messages m LEFT JOIN dead d USING (place) WHERE m.place = ?`,
   listedTo: `
     SELECT min(place) AS place, count(*) AS messages
     FROM (SELECT place FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?)`,
-  aboutVin: `
-    SELECT m.place, m.kind, m.bytes, EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) AS waits,
-      EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place) AS died
-    FROM messages m WHERE m.place > ? AND m.place <= ?
-      AND (m.lane = ? OR (m.lane GLOB '[*][^*]*' AND instr(lower(m.text), lower(?)) > 0))`,
   removeGapsOf: 'DELETE FROM holes WHERE vin = ?',
   erasing: 'SELECT vin FROM erasing',
   addErasing: 'INSERT OR IGNORE INTO erasing (vin) VALUES (?)',
@@ -307,25 +241,188 @@ const statements = {
   removeErasing: 'DELETE FROM erasing WHERE vin = ?',
   pageCount: 'PRAGMA page_count',
   freePages: 'PRAGMA freelist_count',
-  deadBytes: 'SELECT ifnull(sum(bytes), 0) AS bytes FROM dead',
-  oldDead: 'SELECT place, bytes, died_at FROM dead WHERE died_at < ? OR ? > 0 ORDER BY place LIMIT ?',
   sweepTo: `
     SELECT max(place) AS place, count(*) AS messages FROM
       (SELECT place FROM messages WHERE place > ? AND place < ? ORDER BY place LIMIT ?)`,
-  sweep: `
-    DELETE FROM messages WHERE place > ? AND place <= ?
-      AND place NOT IN (SELECT place FROM pending WHERE place > ? AND place <= ?)
-      AND place NOT IN (SELECT place FROM dead WHERE place > ? AND place <= ?)`,
+  addMessage:
+    'INSERT INTO messages (place, id, lane, received_at, door, kind, bytes, crc, text, reader) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+  idAt: 'SELECT id FROM messages WHERE place = ?',
+  readers: 'SELECT * FROM readers ORDER BY number',
+  addReader:
+    'INSERT INTO readers (number, name, used_at) VALUES ((SELECT max(number) + 1 FROM readers), ?, ?) RETURNING *',
+  useReader: 'UPDATE readers SET used_at = ? WHERE number = ?',
 } as const
 
-type StatementName = keyof typeof statements
+type ReaderSql = ReturnType<typeof placesSql> &
+  ReturnType<typeof listsSql> &
+  ReturnType<typeof gapsSql> &
+  ReturnType<typeof vehiclesSql>
 
-export type Statements = Readonly<Record<StatementName, StatementSync>>
-
-export function prepareStatements(db: DatabaseSync): Statements {
-  const prepared = Object.entries(statements).map(([name, sql]) => [name, db.prepare(sql)] as const)
-  return Object.fromEntries(prepared) as Statements
+/** Those that concern one reader. */
+function readerSql(number: number): ReaderSql {
+  const suffix = suffixOf(number)
+  return {
+    ...placesSql(number, `pending${suffix}`, `dead${suffix}`, `failing${suffix}`),
+    ...listsSql(number, `pending${suffix}`, `dead${suffix}`, `failing${suffix}`),
+    ...gapsSql(number),
+    ...vehiclesSql(number, `vehicles${suffix}`, `vehicles_seen${suffix}`),
+  }
 }
+
+/** A message that is for this reader. */
+const forReader = (number: number): string => `(m.reader IS NULL OR m.reader = ${number})`
+
+/** What waits, and what was given up. */
+function placesSql(number: number, pending: string, dead: string, failing: string) {
+  const isForIt = forReader(number)
+  return {
+    addPending: `INSERT INTO ${pending} (place, id, lane, kind, bytes) VALUES (?, ?, ?, ?, ?)`,
+    addPendingRange: `
+    INSERT INTO ${pending} (place, id, lane, kind, bytes)
+    SELECT place, id, lane, kind, bytes FROM messages WHERE place BETWEEN ? AND ?`,
+    addDeliveries: `UPDATE ${pending} SET deliveries = deliveries + ? WHERE place = ?`,
+    updatePending: `UPDATE ${pending} SET deliveries = ifnull(?, deliveries) + ?, attempts = ?, not_before = ? WHERE place = ?`,
+    setFailure: `INSERT OR REPLACE INTO ${failing} (place, failure) VALUES (?, ?)`,
+    removeFailure: `DELETE FROM ${failing} WHERE place = ?`,
+    removeOldFailures: `DELETE FROM ${failing} WHERE NOT EXISTS (SELECT 1 FROM ${pending} p WHERE p.place = ${failing}.place)`,
+    settle: `DELETE FROM ${pending} WHERE place = ?`,
+    removePending: `DELETE FROM ${pending} WHERE place = ? RETURNING bytes, replayed, id, kind`,
+    addDead: `INSERT OR REPLACE INTO ${dead} (place, bytes, error, attempts, died_at, changed, run) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+    removeDead: `DELETE FROM ${dead} WHERE place = ? RETURNING bytes`,
+    revive: `
+    INSERT INTO ${pending} (place, id, lane, kind, bytes, replayed, changed)
+    SELECT m.place, id, lane, kind, m.bytes,
+      CASE WHEN d.place IS NULL THEN (random() & 0x1fffffffffffff) | 2 ELSE max(1, d.run) END, d.changed
+    FROM messages m LEFT JOIN ${dead} d USING (place)
+    WHERE m.place = ? AND ${isForIt} AND NOT EXISTS (SELECT 1 FROM ${pending} p WHERE p.place = m.place) RETURNING bytes`,
+    oldest: `SELECT min(place) AS place FROM ${pending}`,
+    countDead: `SELECT count(*) AS messages FROM ${dead}`,
+    countPending: `
+    SELECT count(*) AS messages, sum(bytes) AS bytes, max(place) AS last
+    FROM (SELECT place, bytes FROM ${pending} WHERE place > ? ORDER BY place LIMIT ?)`,
+    deadBytes: `SELECT ifnull(sum(bytes), 0) AS bytes FROM ${dead}`,
+    oldDead: `SELECT place, bytes, died_at FROM ${dead} WHERE died_at < ? OR ? > 0 ORDER BY place LIMIT ?`,
+  }
+}
+
+/** Lists have no texts. Those are read one by one, until the page has its bytes. */
+function listsSql(number: number, pending: string, dead: string, failing: string) {
+  const isForIt = forReader(number)
+  return {
+    waiting: `SELECT p.place, id, lane, kind, deliveries, attempts, not_before, failure FROM ${pending} p LEFT JOIN ${failing} USING (place) WHERE p.place > ? ORDER BY p.place LIMIT ?`,
+    pending: `
+    SELECT m.*, p.deliveries, p.replayed, p.changed FROM ${pending} p JOIN messages m USING (place) WHERE p.place = ?`,
+    message: `SELECT m.* FROM messages m WHERE m.place = ? AND ${isForIt}`,
+    deadLetter: `
+    SELECT m.*, d.error, d.attempts, d.died_at, d.changed, d.run FROM ${dead} d JOIN messages m USING (place) WHERE d.place = ?`,
+    deadLetters: `
+    SELECT m.place, m.lane, m.received_at FROM ${dead} d JOIN messages m USING (place) WHERE d.place > ? ORDER BY d.place LIMIT ?`,
+    settled: `
+    SELECT m.place, m.lane, m.received_at,
+      EXISTS (SELECT 1 FROM ${pending} p WHERE p.place = m.place) OR
+      EXISTS (SELECT 1 FROM ${dead} d WHERE d.place = m.place) AS elsewhere
+    FROM messages m WHERE m.place > ? AND ${isForIt} ORDER BY m.place LIMIT ?`,
+    // There is no index by lane: keeping one would cost as much as the rest of a message (docs/decisions/0011-observing.md).
+    listed: `
+    SELECT m.place FROM (SELECT place, lane, received_at, reader FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?) m
+    WHERE ${isForIt} AND lane = ifnull(?, lane) AND received_at >= ? AND received_at < ? ORDER BY m.place DESC LIMIT ?`,
+    listedOne: `
+    SELECT m.*, d.error, d.attempts, d.died_at, EXISTS (SELECT 1 FROM ${pending} p WHERE p.place = m.place) AS waits
+    FROM messages m LEFT JOIN ${dead} d USING (place) WHERE m.place = ?`,
+    // A revived message was settled before.
+    unapplied: `
+    SELECT m.place FROM messages m WHERE m.place > ? AND m.place <= (SELECT vehicles_up_to FROM readers WHERE number = ${number})
+      AND ${isForIt} AND NOT EXISTS (SELECT 1 FROM ${pending} p WHERE p.place = m.place AND p.replayed = 0) ORDER BY m.place LIMIT ?`,
+  }
+}
+
+/** Gaps that no event reports yet. */
+function gapsSql(number: number) {
+  return {
+    gaps: `SELECT * FROM holes WHERE reader = ${number} ORDER BY from_ms`,
+    addGap: `INSERT INTO holes (reason, from_ms, to_ms, vin, missed, reader) VALUES (?, ?, ?, ?, ?, ${number})`,
+    removeGap: `DELETE FROM holes WHERE reader = ${number} AND reason = ? AND vin IS ? AND from_ms >= ? AND ifnull(to_ms, 0) <= ?`,
+    removeGaps: `DELETE FROM holes WHERE reader = ${number}`,
+    removeGapOfStop: `DELETE FROM holes WHERE number = (SELECT max(number) FROM holes WHERE reader = ${number}) AND reason = 'stopped' AND from_ms = ?`,
+  }
+}
+
+/** The newest states of vehicles, and how far they are written. */
+function vehiclesSql(number: number, vehicles: string, seen: string) {
+  return {
+    held: `SELECT vehicles_seq, vehicles_up_to, vehicles_held FROM readers WHERE number = ${number}`,
+    holdVehicles: `UPDATE readers SET vehicles_seq = ?, vehicles_up_to = ?, vehicles_held = 1 WHERE number = ${number}`,
+    releaseVehicles: `UPDATE readers SET vehicles_held = 0 WHERE number = ${number} AND vehicles_held = 1`,
+    setVehiclesSeq: `UPDATE readers SET vehicles_seq = ? WHERE number = ${number}`,
+    setVehiclesUpTo: `UPDATE readers SET vehicles_up_to = ? WHERE number = ${number}`,
+    setVehicle: `INSERT OR REPLACE INTO ${vehicles} (vin, place, seen_at, crc, text) VALUES (?, ?, ?, ?, ?)`,
+    removeVehicle: `DELETE FROM ${vehicles} WHERE vin = ?`,
+    removeUnseen: `
+    DELETE FROM ${vehicles} WHERE vin IN (SELECT vin FROM ${vehicles} WHERE seen_at < ? AND vin <> '' LIMIT ?)`,
+    vehicle: `SELECT * FROM ${vehicles} WHERE vin = ?`,
+    nextVehicle: `SELECT * FROM ${vehicles} WHERE vin > ? ORDER BY vin LIMIT 1`,
+    // A text begins with the time of its first timer: to parse all texts would take seconds.
+    dueVehicles: `
+    SELECT vin, CAST(substr(text, 8, 17) AS INTEGER) AS due FROM ${vehicles}
+    WHERE vin > ? AND text >= '{"due":' AND text < '{"due"::' ORDER BY vin LIMIT 10000`,
+    outdatedVehicles: `
+    SELECT * FROM ${vehicles} WHERE vin > ? AND vin <> '' AND instr(substr(text, 1, 40 + length(?)), ?) = 0 ORDER BY vin LIMIT 500`,
+    countVehicles: `SELECT count(*) AS vehicles FROM ${vehicles} INDEXED BY ${seen} WHERE vin <> ''`,
+  }
+}
+
+/** Those that concern all readers of the file. */
+function sharedSql(numbers: readonly number[]) {
+  const tables = numbers.flatMap((number) => ['pending', 'dead'].map((table) => table + suffixOf(number)))
+  const isIn = (table: string, place: string): string => `EXISTS (SELECT 1 FROM ${table} t WHERE t.place = ${place})`
+  const waits = tables.filter((table) => table.startsWith('pending')).map((table) => isIn(table, 'm.place'))
+  const died = tables.filter((table) => table.startsWith('dead')).map((table) => isIn(table, 'm.place'))
+  return {
+    aboutVin: `
+      SELECT m.place, m.kind, m.bytes, ${waits.join(' OR ')} AS waits, ${died.join(' OR ')} AS died
+      FROM messages m WHERE m.place > ? AND m.place <= ?
+        AND (m.lane = ? OR (m.lane GLOB '[*][^*]*' AND instr(lower(m.text), lower(?)) > 0))`,
+    // A message that no reader needs.
+    removeUnkept: `DELETE FROM messages WHERE place = ? ${tables.map((table) => `AND NOT ${isIn(table, 'messages.place')}`).join(' ')}`,
+    sweep: `
+      DELETE FROM messages WHERE place > ? AND place <= ?
+        ${tables.map((table) => `AND place NOT IN (SELECT place FROM ${table} WHERE place > ? AND place <= ?)`).join(' ')}`,
+  }
+}
+
+/** The oldest messages that wait for this reader, with which the receiver is done, and that are nobody's dead letters. */
+export function expendableSql(number: number, numbers: readonly number[]): string {
+  const others = ['pending', ...numbers.map((each) => `dead${suffixOf(each)}`)]
+  return `SELECT place FROM pending${suffixOf(number)} p
+    WHERE ${others.map((table) => `NOT EXISTS (SELECT 1 FROM ${table} t WHERE t.place = p.place)`).join(' AND ')}
+    ORDER BY place LIMIT ?`
+}
+
+const suffixOf = (number: number): string => (number === 0 ? '' : `_${number}`)
+
+/** Creates the tables of another reader. */
+export function createReader(db: DatabaseSync, number: number): void {
+  db.exec(tablesOf(suffixOf(number)))
+}
+
+export function dropReaderTables(db: DatabaseSync, number: number): void {
+  for (const table of ['pending', 'dead', 'failing', 'vehicles']) db.exec(`DROP TABLE ${table}${suffixOf(number)}`)
+}
+
+type Prepared<Sql> = Readonly<Record<keyof Sql, StatementSync>>
+export type FileStatements = Prepared<typeof fileSql>
+export type ReaderStatements = Prepared<ReaderSql>
+export type SharedStatements = Prepared<ReturnType<typeof sharedSql>>
+
+function prepared<Sql extends object>(db: DatabaseSync, sql: Sql): Prepared<Sql> {
+  const all = Object.entries(sql).map(([name, text]) => [name, db.prepare(String(text))] as const)
+  return Object.fromEntries(all) as Prepared<Sql>
+}
+
+export const prepareFile = (db: DatabaseSync): FileStatements => prepared(db, fileSql)
+export const prepareReader = (db: DatabaseSync, number: number): ReaderStatements => prepared(db, readerSql(number))
+export const prepareShared = (db: DatabaseSync, numbers: readonly number[]): SharedStatements =>
+  prepared(db, sharedSql(numbers))
 
 export type SqlRow = Readonly<Record<string, SQLOutputValue>>
 

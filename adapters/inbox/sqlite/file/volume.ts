@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import { goesOn, isOutOfSpace, pageBytes as newPageBytes } from './database.ts'
-import { type Statements, valueOf } from './schema.ts'
+import { type FileStatements, valueOf } from './schema.ts'
 
 /** The space that a message takes beside its text: its row in `pending`, its columns, its share of the pages. */
 export const rowBytes = 320
@@ -27,7 +27,7 @@ const roomFor = (needed: number, pageBytes: number): number => 2 * needed + page
 
 interface Opened {
   readonly db: DatabaseSync
-  readonly statements: Statements
+  readonly statements: Pick<FileStatements, 'pageCount' | 'freePages'>
 }
 
 /** The bytes of the journal, of the reserve, and of the rest. */

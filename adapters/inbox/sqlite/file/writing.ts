@@ -1,52 +1,98 @@
 import zlib from 'node:zlib'
-import type { Committed, Move, Refused, StoredMessage, Transaction, VehicleWrites } from './interface.ts'
+import type {
+  Move,
+  ReaderChanges,
+  Refused,
+  Removed,
+  StoredMessage,
+  Transaction,
+  VehicleWrites,
+  WrittenChanges,
+} from './interface.ts'
+import { type Reader, type Readers, receiver } from './readers.ts'
 import type { SpaceKeeper } from './retention.ts'
-import type { SqlRow, Statements } from './schema.ts'
+import type { ReaderStatements, SqlRow } from './schema.ts'
 
-export interface Written extends Pick<Committed, 'moved' | 'retracted'> {
-  /** The change in the number of dead letters. */
-  readonly dead: number
+/** Writes one row of a reader. Returns `undefined` when the row is refused and others go on. */
+export type Each = <Result>(
+  reader: string,
+  row: Refused['row'],
+  key: Refused['key'],
+  run: () => Result,
+) => Result | undefined
+
+export const together: Each = (_reader, _row, _key, run) => run()
+
+/** Returns what became of the changes of each reader. */
+export function write(
+  readers: Readers,
+  space: SpaceKeeper,
+  transaction: Transaction,
+  each: Each,
+): ReadonlyMap<Reader, WrittenChanges> {
+  const { puts, retracted } = transaction
+  const removed = retract(readers, retracted)
+  if (puts.length > 0) {
+    space.makeRoom(transaction)
+    if (each === together) writePuts(readers, puts)
+    else
+      for (const [first, group] of Map.groupBy(puts, (put) => put.first ?? put.seq))
+        each(receiver, 'put', first, () => writePuts(readers, group))
+  }
+  const written = new Map<Reader, WrittenChanges>()
+  const changes: readonly ReaderChanges[] = [{ reader: receiver, ...transaction }, ...(transaction.readers ?? [])]
+  for (const own of changes) {
+    const reader = readers.of(own.reader)
+    written.set(reader, {
+      moved: writeChanges(readers, reader, own, each),
+      retracted: removed.get(reader) ?? nothing,
+    })
+  }
+  return written
 }
 
-/** Writes one row. Returns `undefined` when the row is refused and others go on. */
-export type Each = <Result>(row: Refused['row'], key: Refused['key'], run: () => Result) => Result | undefined
+const nothing: Removed = { messages: 0, bytes: 0 }
 
-export const together: Each = (_row, _key, run) => run()
+function retract(readers: Readers, seqs: readonly number[]): ReadonlyMap<Reader, Removed> {
+  const removed = new Map<Reader, Removed>()
+  for (const seq of seqs) {
+    for (const reader of readers.all) {
+      const bytes = bytesOf(reader.statements.removePending.get(seq))
+      if (bytes === undefined) continue
+      const before = removed.get(reader) ?? nothing
+      removed.set(reader, { messages: before.messages + 1, bytes: before.bytes + bytes })
+    }
+    readers.file.removeMessage.run(seq)
+  }
+  return removed
+}
 
-export function write(statements: Statements, space: SpaceKeeper, transaction: Transaction, each: Each): Written {
-  const retracted = { messages: 0, bytes: 0 }
-  for (const seq of transaction.retracted) {
-    const bytes = bytesOf(statements.removePending.get(seq))
-    statements.removeMessage.run(seq)
-    if (bytes === undefined) continue
-    retracted.messages += 1
-    retracted.bytes += bytes
-  }
-  if (transaction.puts.length > 0) {
-    space.makeRoom(transaction)
-    if (each === together) writePuts(statements, transaction.puts)
-    else
-      for (const [first, puts] of Map.groupBy(transaction.puts, (put) => put.first ?? put.seq))
-        each('put', first, () => writePuts(statements, puts))
-  }
-  for (const { seq, deliveriesFrom, deliveries, attempts, notBefore, failure } of transaction.updates)
-    each('update', seq, () => {
+/** Returns for each move the size of the moved message. */
+function writeChanges(
+  readers: Readers,
+  reader: Reader,
+  { updates, settled, moves, vehicles }: ReaderChanges,
+  each: Each,
+): readonly (number | undefined)[] {
+  const { name, statements } = reader
+  for (const { seq, deliveriesFrom, deliveries, attempts, notBefore, failure } of updates)
+    each(name, 'update', seq, () => {
       if (failure === null) statements.removeFailure.run(seq)
       else if (failure !== undefined) statements.setFailure.run(seq, JSON.stringify(failure))
       if (deliveriesFrom === undefined && attempts === undefined) statements.addDeliveries.run(deliveries, seq)
       else statements.updatePending.run(deliveriesFrom ?? null, deliveries, attempts ?? 0, notBefore ?? 0, seq)
     })
-  for (const seq of transaction.settled) each('settle', seq, () => statements.settle.run(seq))
-  const counts = { dead: 0 }
-  const moved = transaction.moves.map((move, at) => each('move', at, () => writeMove(statements, move, counts)))
-  if (transaction.vehicles !== undefined) writeVehicles(statements, transaction.vehicles, each)
-  return { moved, retracted, ...counts }
+  for (const seq of settled) each(name, 'settle', seq, () => statements.settle.run(seq))
+  const moved = moves.map((move, at) => each(name, 'move', at, () => writeMove(readers, reader, move)))
+  if (vehicles !== undefined) writeVehicles(reader, vehicles, each)
+  return moved
 }
 
-function writeVehicles(statements: Statements, { forgotten, rows, seq, upTo }: VehicleWrites, each: Each): void {
+function writeVehicles({ name, statements }: Reader, writes: VehicleWrites, each: Each): void {
+  const { forgotten, rows, seq, upTo } = writes
   for (const vin of forgotten) statements.removeVehicle.run(vin)
   for (const { vin, seq: place, seenMs, text } of rows)
-    each('vehicle', vin, () => statements.setVehicle.run(vin, place, Math.max(0, seenMs), zlib.crc32(text), text))
+    each(name, 'vehicle', vin, () => statements.setVehicle.run(vin, place, Math.max(0, seenMs), zlib.crc32(text), text))
   if (upTo !== undefined) statements.setVehiclesUpTo.run(upTo)
   if (seq !== undefined) statements.setVehiclesSeq.run(seq)
 }
@@ -54,23 +100,44 @@ function writeVehicles(statements: Statements, { forgotten, rows, seq, upTo }: V
 /** From this number of rows on, one statement that copies all of them is faster than one statement per row. */
 const copyFromRows = 8
 
-function writePuts(statements: Statements, puts: readonly StoredMessage[]): void {
+function writePuts(readers: Readers, puts: readonly StoredMessage[]): void {
+  const { file } = readers
   // A range can be copied only when it contains no older message.
   let isRange = puts.length >= copyFromRows
-  let previous = isRange ? Number(statements.newestSeq.get()?.['place'] ?? -1) : 0
-  for (const { seq } of puts) {
+  let previous = isRange ? Number(file.newestSeq.get()?.['place'] ?? -1) : 0
+  for (const put of puts) {
+    const { seq, id, lane, receivedAt, door, kind, bytes, text, own } = put
     isRange &&= seq > previous
     previous = seq
+    const reader = own === undefined ? null : readers.of(own).number
+    file.addMessage.run(seq, id, lane, receivedAt, door, kind, bytes, zlib.crc32(text), text, reader)
   }
-  for (const { seq, id, lane, receivedAt, door, kind, bytes, text } of puts) {
-    statements.addMessage.run(seq, id, lane, receivedAt, door, kind, bytes, zlib.crc32(text), text)
-    if (!isRange) statements.addPending.run(seq, id, lane, kind, bytes)
-  }
-  if (isRange) statements.addPendingRange.run(puts[0]?.seq ?? 0, previous)
+  const range = isRange ? ([puts[0]?.seq ?? 0, previous] as const) : undefined
+  addPlaces(readers.receiver.statements, puts, range, ({ own = receiver }) => own === receiver)
+  for (const name of new Set(puts.flatMap(({ own, readers: followers = [] }) => own ?? followers)))
+    if (name !== receiver)
+      addPlaces(
+        readers.of(name).statements,
+        puts,
+        range,
+        (put) => put.own === name || put.readers?.includes(name) === true,
+      )
 }
 
-/** Returns the size of the moved message. Adds the change in the number of dead letters to `counts`. */
-function writeMove(statements: Statements, move: Move, counts: { dead: number }): number | undefined {
+/** Gives the messages that are for a reader their places there. */
+function addPlaces(
+  { addPending, addPendingRange }: ReaderStatements,
+  puts: readonly StoredMessage[],
+  range: readonly [from: number, to: number] | undefined,
+  isForIt: (put: StoredMessage) => boolean,
+): void {
+  if (range !== undefined && puts.every(isForIt)) return void addPendingRange.run(...range)
+  for (const put of puts) if (isForIt(put)) addPending.run(put.seq, put.id, put.lane, put.kind, put.bytes)
+}
+
+/** Returns the size of the moved message. */
+function writeMove(readers: Readers, reader: Reader, move: Move): number | undefined {
+  const { statements } = reader
   const { seq } = move
   switch (move.to) {
     case 'settled':
@@ -78,15 +145,16 @@ function writeMove(statements: Statements, move: Move, counts: { dead: number })
     case 'deleted': {
       const bytes = bytesOf(statements.removeDead.get(seq))
       if (bytes === undefined) return undefined
-      statements.removeMessage.run(seq)
-      counts.dead -= 1
+      // Another reader may still need it.
+      readers.shared.removeUnkept.run(seq)
+      reader.deadLetters -= 1
       return bytes
     }
     case 'pending': {
       const bytes = bytesOf(statements.revive.get(seq))
       // One that an earlier life of the message left.
       if (bytes !== undefined) statements.removeFailure.run(seq)
-      if (bytes !== undefined && statements.removeDead.get(seq) !== undefined) counts.dead -= 1
+      if (bytes !== undefined && statements.removeDead.get(seq) !== undefined) reader.deadLetters -= 1
       return bytes
     }
     case 'dead': {
@@ -95,7 +163,7 @@ function writeMove(statements: Statements, move: Move, counts: { dead: number })
       if (bytes === undefined) return undefined
       const run = Number(row?.['replayed'])
       statements.addDead.run(seq, bytes, move.error, move.attempts, move.diedAt, move.changed ?? null, run)
-      counts.dead += 1
+      reader.deadLetters += 1
       return bytes
     }
   }
