@@ -71,11 +71,7 @@ async function production(port: number, folder: string, to: string): Promise<voi
   const receiver = createReceiver({ secret: 'secret', inbox: sqliteInbox({ path: join(folder, 'inbox.db') }) })
   let handled = 0
   receiver.on('data', () => void (handled += 1))
-  if (to !== '')
-    branch(receiver, { name: 'staging', inbox: sqliteInbox({ path: join(folder, 'staging.db') }) }).on(
-      '*',
-      forward({ to, auth: 'of-staging' }),
-    )
+  if (to !== '') branch(receiver, { name: 'staging' }).on('*', forward({ to, auth: 'of-staging' }))
   process.on('message', () => {
     const { pending, branches } = receiver.stats()
     process.send?.({ handled, pending: pending.messages, behind: branches?.['staging']?.pending.messages ?? 0 })

@@ -27,7 +27,7 @@ import {
   type Settings,
 } from './receiver/options.ts'
 
-/** What `branch` takes. `name` and `inbox` are required. It reads messages as its receiver does: `format`, `decode`, `fields`, the log and the clock are the same. */
+/** What `branch` takes. Only `name` is required. It reads messages as its receiver does: `format`, `decode`, `fields`, the log and the clock are the same. */
 export interface BranchOptions<Fields extends FieldCatalogue = FieldCatalogue> extends Pick<
   ReceiverOptions<object, Fields>,
   'concurrency' | 'retry' | 'timeoutMs' | 'observe'
@@ -35,8 +35,8 @@ export interface BranchOptions<Fields extends FieldCatalogue = FieldCatalogue> e
   /** For logs, metrics and operators: `fleethook dead list --branch crm`. At most 50 letters, digits, `-` and `_`. */
   readonly name: string
   /**
-   * Where the branch keeps messages until its own handlers are done: a file, a schema or a binding of its own. Default: the inbox of the receiver, if
-   * that can have several readers, as the one in memory can.
+   * Only behind `postgresInbox` and `durableObjectInbox`: where the branch keeps messages until its own handlers are done, a schema or a binding of its
+   * own. Behind any other inbox, a branch reads that of its receiver.
    */
   readonly inbox?: InboxFactory
   /** What the branch can do beside handling, such as `vehicles(…)`. Those of the receiver know nothing of the branch. */
@@ -55,13 +55,13 @@ export interface Branch<
 }
 
 /**
- * A receiver of its own behind `receiver`: its own inbox, lanes, retries, circuit breakers, dead letters, counts and parts, but no webhook. The
- * receiver hands each message over before its own handlers run, at once where it can, and is done with it as soon as the inbox of the branch has it. So a handler on a
- * branch that fails, is slow, or waits for somebody else's server delays only what is on that branch.
+ * A receiver of its own behind `receiver`: its own lanes, retries, circuit breakers, dead letters, replays, counts and parts, but no webhook. It reads the
+ * inbox of the receiver: a message is stored once, and each reader has its own places there. So a handler on a branch that fails, is slow, or waits for
+ * somebody else's server delays only what is on that branch.
  *
- * Each message reaches the branch at least once, in order per vehicle, with its `delivery.id`: one that is handed over twice, because a process ended
- * in between, is one message there as long as the inbox keeps it. What the inbox of the branch cannot keep is a `gap` of the branch, in its log and
- * its counts. Gaps of the receiver reach its branches; replays of handled messages do not, because a branch has its own.
+ * Each message reaches the branch at least once, in order per vehicle, with its `delivery.id`. A branch never makes its receiver refuse: what is over
+ * the `limits` of the branch, or has to make room on a full disk, is a `gap` of the branch, in its log and its counts. Gaps of the receiver reach its
+ * branches; replays do not, because a branch has its own. An inbox has at most 8 readers.
  *
  * `receiver.open` and `receiver.drain` open and drain its branches, and `receiver.forget` erases there, too. `fleethook dead --branch crm` and the
  * other commands for operators ask a branch.
@@ -77,7 +77,7 @@ export interface Branch<
  * const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET, inbox: sqliteInbox({ path: 'data/inbox.db' }) })
  *   .on('alerts', (event) => console.log('ring', event.vin))
  *
- * branch(receiver, { name: 'crm', inbox: sqliteInbox({ path: 'data/crm.db' }) })
+ * branch(receiver, { name: 'crm' })
  *   .on('data', async (event, { signal }) => {
  *     await fetch('data:,stored', { signal }) // the server of the CRM, which may be down
  *   })

@@ -32,7 +32,7 @@ export type { Forwarding, ForwardOptions } from './branch/posting.ts'
  *
  * const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET, inbox: sqliteInbox({ path: 'data/inbox.db' }) })
  *
- * branch(receiver, { name: 'staging', inbox: sqliteInbox({ path: 'data/staging.db' }) }).on(
+ * branch(receiver, { name: 'staging' }).on(
  *   '*',
  *   { vins: ['0FLEETV14T0000004'] },
  *   forward({ to: 'https://staging.example.com/telemetry', auth: process.env.STAGING_AUTH }),
