@@ -4,7 +4,6 @@ import {
   createReceiver,
   dedupe,
   type Delivery,
-  FleethookError,
   type GapEvent,
   memoryInbox,
   type Receiver,
@@ -13,7 +12,7 @@ import {
   vehicles,
 } from 'fleethook'
 import { branch } from 'fleethook/branch'
-import type { Inbox, InboxFactory } from 'fleethook/extend'
+import type { InboxFactory } from 'fleethook/extend'
 import { durableObjectInbox } from 'fleethook/inbox/durable-object'
 import { kafkaInbox } from 'fleethook/inbox/kafka'
 import { postgresInbox } from 'fleethook/inbox/postgres'
@@ -56,15 +55,6 @@ async function send(receiver: Receiver, ...bodies: readonly unknown[]): Promise<
 
 const upTo = (count: number, first = 0): number[] => Array.from({ length: count }, (_one, at) => first + at)
 const of = (vin: string, ...numbers: readonly number[]): readonly object[] => numbers.map((at) => data(vin, at))
-
-/** An inbox one of whose calls waits for this before it begins. */
-const waiting =
-  <Given>(inbox: InboxFactory, call: 'open' | 'put' | 'claim', first: (given: Given) => unknown): InboxFactory =>
-  (settings) => {
-    const made = inbox(settings)
-    const then = made[call].bind(made) as (given: Given) => unknown
-    return Object.assign(made, { [call]: async (given: Given) => (await first(given), then(given)) })
-  }
 
 test('a timer of a branch waits behind messages that its receiver has and the branch does not', async () => {
   const clock = unwatched(fakeClock())

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { createReceiver, type Log, memoryInbox } from 'fleethook'
+import { createReceiver, type Log } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import { inspectorRoutes } from 'fleethook/inspector'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'

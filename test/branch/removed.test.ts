@@ -62,7 +62,7 @@ test('what waits for a branch that was removed is told at each start, until it i
   for (const branches of [[], ['sales'], ['sales']]) {
     const { receiver, lines, post, seen } = await deploy({ folder, branches })
     expect(waits(lines)).toHaveLength(1)
-    expect(waits(lines)[0]).toContain('3 messages and 0 dead letters wait for the branch `crm`')
+    expect(waits(lines)[0]).toContain('3 messages and 0 dead letters wait for the branch crm')
     const path = join(folder, 'inbox.db')
     expect(receiver.stats().inbox.unopened).toEqual([{ path, branch: 'crm', messages: 3, deadLetters: 0 }])
     await post('B', 9)

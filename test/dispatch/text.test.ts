@@ -56,10 +56,7 @@ describe.each(inboxes)('%s', (_name, inbox) => {
     const receiver = receiverWith(inbox())
     const [text = ''] = oddTexts
     const seen: [who: string, text: string][] = []
-    const crm = branch(receiver, { name: 'crm' }).on(
-      '*',
-      (_event, context) => void seen.push(['branch', context.text]),
-    )
+    const crm = branch(receiver, { name: 'crm' }).on('*', (_event, context) => void seen.push(['branch', context.text]))
     receiver.when(becomes('Gear', 'D'), (_happening, context) => void seen.push(['edge', context.text]))
     let isDown = true
     receiver.on('data', (_event, context) => {

@@ -16,7 +16,6 @@ export const exceptions: Readonly<Record<Measure, readonly (readonly [name: stri
     ['adapters/runtime.ts#start', 159],
     ['bench/branches.ts#run', 82],
     ['src/base/log.ts#throttled', 64],
-    ['src/branch.ts#branch', 72],
     ['src/core/core.ts#turn', 95],
     ['src/http/body.ts#readChunks', 76],
     ['src/inspector/page/dead.tsx#Dead', 70],

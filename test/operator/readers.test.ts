@@ -1,5 +1,5 @@
 import type { Hono } from 'hono'
-import { createReceiver, memoryInbox, type Receiver } from 'fleethook'
+import { createReceiver, type Receiver } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import { expect, onTestFinished, test } from 'vitest'
 import { createOperatorApp } from '../../src/operator/app.ts'

@@ -1,4 +1,4 @@
-import { createReceiver, memoryInbox } from 'fleethook'
+import { createReceiver } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import { inspectorRoutes } from 'fleethook/inspector'
 import { serve } from 'fleethook/node'

@@ -216,7 +216,7 @@ export class SqliteInbox implements Inbox {
   async close(stoppedAtMs: number = this.#parts.settings.clock.now()): Promise<void> {
     const { file, commits, health, places, readers, control, sign } = this.#parts
     // They have the same file.
-    await Promise.all([...readers.values()].map((reader) => reader.whenClosed()))
+    for (const reader of readers.values()) await reader.whenClosed()
     if (health.isClosed) return
     const wasOpen = health.closed()
     this.#opened.reject(new FleethookError('inbox_unavailable', `The inbox ${this.#parts.options.path} is closed.`))

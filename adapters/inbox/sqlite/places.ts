@@ -25,7 +25,7 @@ import type {
 import type { Health } from './health.ts'
 import { Moves } from './moves.ts'
 import type { SqliteSettings } from './options.ts'
-import { Pending } from './pending.ts'
+import type { Pending } from './pending.ts'
 import { StateRows } from './states.ts'
 
 interface PlacesParts {

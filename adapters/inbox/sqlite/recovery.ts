@@ -50,7 +50,7 @@ function logLeft(log: Log, path: string, left: LeftReader, { readers }: OpenedFi
   else if (messages + deadLetters > 0)
     log.warn(
       // What to do: Add the branch again, give what waits to another name with `fleethook branch rename`, or delete it with `fleethook branch drop`.
-      `${messages} messages and ${deadLetters} dead letters wait for the branch \`${branch}\`, which the receiver of ${path} does not have`,
+      `${messages} messages and ${deadLetters} dead letters wait for the branch ${branch}, which the receiver of ${path} does not have`,
       { new: readers.filter(({ isNew }) => isNew).map(({ reader }) => reader) },
     )
 }
