@@ -125,9 +125,13 @@ function processTerm(term: string): string | null {
   return small.test(word) ? null : word
 }
 
-/** The words of a text, and its names with underscores as a whole: codes of errors, answers and metrics. Goes into the site as text, too. */
+/**
+ * The words of a text, and its names with underscores as a whole: codes of errors, answers and metrics. They begin with a `_`, so that a word
+ * alone does not find them. Goes into the site as text, too.
+ */
 function tokenize(text: string): string[] {
-  return [...text.split(/[\s\p{Z}\p{P}]+/u), ...(text.match(/[A-Za-z]+(?:_[A-Za-z]+)+/g) ?? [])]
+  const codes = text.match(/[A-Za-z]+(?:_[A-Za-z]+)+/g) ?? []
+  return [...text.split(/[\s\p{Z}\p{P}]+/u), ...codes.map((code) => `_${code}`)]
 }
 
 /** Who looks for such a name, or for the word of an alert, wants to know what to do: these pages say it. Goes into the site as text. */
@@ -135,7 +139,7 @@ function boostDocument(id: string, term: string): number {
   const alerts =
     /^(backlog|certificateends|deadletters|diskslow|drift|failing|handlerpaused|handlerslow|lost|nothingarrives|nothinghandles|receivergone|refusing|serveraway)$/
   if (alerts.test(term)) return id.endsWith('/operating.html#what-to-watch') ? 20 : 1
-  return term.includes('_') && /\/(troubleshooting|http|operating)\.html/.test(id) ? 20 : 1
+  return term.startsWith('_') && /\/(troubleshooting|http|operating)\.html/.test(id) ? 20 : 1
 }
 
 /** Writes the source of every page beside it, and `llms.txt`, which lists them. */
