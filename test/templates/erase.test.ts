@@ -37,8 +37,8 @@ const keeping = templates.filter((name) => tablesOf(name).length > 0)
 
 test('the templates that keep rows of a vehicle are these', () => {
   expect(keeping).toEqual([
-    ...['charging-alerts', 'charging-sessions', 'geofence-alerts', 'logbook', 'nextjs', 'own-server', 'postgres'],
-    ...['sqlite', 'trips', 'workers-storage'],
+    ...['charging-alerts', 'charging-sessions', 'customer-rules', 'geofence-alerts', 'logbook', 'nextjs'],
+    ...['own-server', 'postgres', 'sqlite', 'trips', 'workers-storage'],
   ])
 })
 

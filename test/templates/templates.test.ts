@@ -14,7 +14,8 @@ const names = readdirSync(examples).filter((name) => existsSync(join(examples, n
 
 test('the templates are the ones that the documentation names', () => {
   expect(names).toEqual([
-    ...['bun', 'charging-alerts', 'charging-sessions', 'deno', 'express', 'fastify', 'geofence-alerts', 'kafka'],
+    ...['bun', 'charging-alerts', 'charging-sessions', 'customer-rules', 'deno', 'express', 'fastify'],
+    ...['geofence-alerts', 'kafka'],
     ...['lambda', 'logbook', 'nextjs', 'node', 'own-server', 'postgres', 'sqlite', 'trips', 'watchdog', 'workers'],
     ...['workers-durable', 'workers-storage'],
   ])
@@ -22,7 +23,8 @@ test('the templates are the ones that the documentation names', () => {
 
 /** Templates that are an application, and not only a receiver. */
 const applications = [
-  ...['charging-alerts', 'charging-sessions', 'geofence-alerts', 'logbook', 'own-server', 'trips', 'watchdog'],
+  ...['charging-alerts', 'charging-sessions', 'customer-rules', 'geofence-alerts', 'logbook', 'own-server', 'trips'],
+  'watchdog',
 ]
 
 test.each(names)(
