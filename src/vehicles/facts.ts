@@ -42,29 +42,40 @@ export class Facts {
   readonly atMs: number
   /** When something changes next. `undefined`: nothing is planned. */
   readonly nextMs: number | undefined
-  readonly #lines: Readonly<Record<string, Line>>
+  readonly #lines: ReadonlyMap<string, Line>
+  /** About the room that they take in memory. */
+  readonly bytes: number
 
-  private constructor(lines: Readonly<Record<string, Line>>, atMs: number) {
+  private constructor(lines: ReadonlyMap<string, Line>, atMs: number) {
     this.#lines = lines
     this.atMs = atMs
-    let next = Infinity
-    for (const name in lines) {
-      const { base, spans } = lines[name] ?? nothing
-      for (const [from] of base) if (from > atMs) next = Math.min(next, from)
-      for (const [from, until] of spans) if (until > atMs) next = Math.min(next, from > atMs ? from : until)
+    let [next, bytes] = [Infinity, 0]
+    for (const { base, spans } of lines.values()) {
+      bytes += 80 + 60 * base.length + 80 * spans.length
+      for (const [from, value] of base) {
+        bytes += sizeOf(value)
+        if (from > atMs) next = Math.min(next, from)
+      }
+      for (const [from, until, value] of spans) {
+        bytes += sizeOf(value)
+        if (until > atMs) next = Math.min(next, from > atMs ? from : until)
+      }
     }
+    this.bytes = bytes
     this.nextMs = next === Infinity ? undefined : next
   }
 
   static read(stored: StoredFacts | undefined): Facts | undefined {
     if (stored === undefined) return undefined
     const { at, of, spans = {} } = stored
-    const lines = Object.entries(of).map(([name, base]) => [name, { base, spans: spans[name] ?? none }] as const)
-    return new Facts(Object.fromEntries(lines), at)
+    return new Facts(
+      new Map(Object.entries(of).map(([name, base]) => [name, { base, spans: spans[name] ?? none }])),
+      at,
+    )
   }
 
   get stored(): StoredFacts {
-    const lines = Object.entries(this.#lines)
+    const lines = [...this.#lines]
     const spans = lines.flatMap(([name, line]) => (line.spans.length > 0 ? [[name, line.spans] as const] : []))
     return {
       at: this.atMs,
@@ -73,30 +84,19 @@ export class Facts {
     }
   }
 
-  get bytes(): number {
-    let bytes = 0
-    for (const name in this.#lines) {
-      const { base, spans } = this.#lines[name] ?? nothing
-      bytes += 80 + 60 * base.length + 80 * spans.length
-      for (const [, value] of base) bytes += sizeOf(value)
-      for (const [, , value] of spans) bytes += sizeOf(value)
-    }
-    return bytes
-  }
-
   get names(): readonly string[] {
-    return Object.keys(this.#lines)
+    return [...this.#lines.keys()]
   }
 
   /** The value of a fact at a time. `undefined`: it had none. */
   at(name: string, ms: number): FieldValue | undefined {
-    const line = Object.hasOwn(this.#lines, name) ? this.#lines[name] : undefined
+    const line = this.#lines.get(name)
     return line === undefined ? undefined : (valueAt(line, ms) ?? undefined)
   }
 
   /** When a fact became another one, the first one first. */
   steps(name: string): readonly FactStep[] {
-    const line = Object.hasOwn(this.#lines, name) ? this.#lines[name] : undefined
+    const line = this.#lines.get(name)
     return line === undefined ? none : stepsOf(line)
   }
 
@@ -130,15 +130,13 @@ export class Facts {
     const atMs = Math.max(nowMs, known?.atMs ?? nowMs)
     const from = event.from?.getTime() ?? atMs
     const until = event.until?.getTime()
-    const lines: Record<string, Line> = Object.assign(Object.create(null), known === undefined ? {} : known.#lines)
+    const lines = new Map(known === undefined ? [] : known.#lines)
     for (const [name, value] of Object.entries(event.facts)) {
-      const line = lines[name] ?? nothing
-      lines[name] = trimmed(
-        until === undefined ? endless(line, from, value) : between(line, [from, until, value]),
-        atMs,
-      )
+      const line = lines.get(name) ?? nothing
+      const next = until === undefined ? endless(line, from, value) : between(line, [from, until, value])
+      lines.set(name, trimmed(next, atMs))
     }
-    const isTooMuch = Object.values(lines).some(
+    const isTooMuch = [...lines.values()].some(
       ({ base, spans }) => planned(base, atMs) + planned(spans, atMs) > mostPlanned,
     )
     const facts = new Facts(lines, atMs)

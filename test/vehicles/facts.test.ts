@@ -335,7 +335,7 @@ describe.each(Object.entries(inboxes))('%s', (_, create) => {
   })
 
   test('a branch has the facts that it declares, and ignores others', async () => {
-    const { receiver, set, clock } = await begun()
+    const { receiver, set, clock } = scene(create())
     const own = branch(receiver, {
       name: 'own',
       inbox: memoryInbox(),
@@ -346,9 +346,11 @@ describe.each(Object.entries(inboxes))('%s', (_, create) => {
       inbox: memoryInbox(),
       parts: [vehicles({ fields: ['Gear'] })] as const,
     })
+    await receiver.open()
+    await clock.advance(1_000)
     await set(vin, { customer: 'c-1', lowBattery: 5 })
     await clock.advance(1_000)
-    expect((await own.vehicles.get(vin))?.fact(customer)).toBe('c-1')
+    await expect.poll(async () => (await own.vehicles.get(vin))?.fact(customer)).toBe('c-1')
     expect((await other.vehicles.get(vin))?.facts ?? []).toEqual([])
     await receiver.drain()
   })

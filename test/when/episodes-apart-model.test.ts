@@ -20,8 +20,6 @@ const second = 1_000
 interface Row {
   readonly customer: string | null
   readonly revoked: boolean
-  readonly fromMs: number
-  readonly toMs: number
   readonly miles: number
 }
 
@@ -38,108 +36,114 @@ const holderAt = (handOvers: readonly HandOver[], at: number): string | null =>
     .toSorted((a, b) => a.at - b.at)
     .at(-1)?.to ?? null
 
+interface Step {
+  /** When it arrives, and when it was sent. */
+  readonly at: number
+  readonly sentAt: number
+  readonly data: Readonly<Record<string, unknown>>
+  readonly isDriving: boolean
+}
+
+const rounded = (miles: number): number => Math.round(miles * 1_000) / 1_000
+
+/** A drive of 10 to 40 minutes, a rest of 5 to 20, three times. A value each 30 seconds, some of them late. */
+function drivesOf(upTo: (most: number) => number): readonly Step[] {
+  const steps: Step[] = [{ at: 0, sentAt: 0, data: { Gear: 'P', Odometer: 100 }, isDriving: false }]
+  let [at, odometer] = [0, 100]
+  for (let drive = 0; drive < 3; drive += 1) {
+    at += (10 + upTo(30)) * 30 * second
+    const to = at + (20 + upTo(60)) * 30 * second
+    for (; at <= to; at += 30 * second) {
+      const isDriving = at < to
+      const Location = { latitude: 52 + odometer / 1_000, longitude: 5 }
+      const data = { Gear: isDriving ? 'D' : 'P', Odometer: odometer, Location }
+      steps.push({ at: at + (upTo(5) === 0 ? upTo(120_000) : 0), sentAt: at, data, isDriving })
+      if (isDriving) odometer = rounded(odometer + 0.4)
+    }
+  }
+  return steps
+}
+
+/** Told early, at once, or late. Not at whole seconds: `unwatched` drops what would be due in exactly one. */
+function handOversOf(upTo: (most: number) => number, endMs: number): readonly HandOver[] {
+  return Array.from({ length: 2 + upTo(4) }, (_, nth) => {
+    const at = upTo(endMs)
+    const shift = [-upTo(3_600), 0, upTo(1_500)][upTo(2)] ?? 0
+    return { at, toldAt: Math.max(0, at + shift * second + upTo(999)), to: `c-${nth}` }
+  })
+}
+
+/** The miles of each customer: those between two readings are with whoever had the vehicle before the second one. */
+function milesOf(steps: readonly Step[], handOvers: readonly HandOver[]): object {
+  const miles = new Map<string, number>()
+  const sent = steps.toSorted((a, b) => a.sentAt - b.sentAt)
+  for (const [nth, step] of sent.entries()) {
+    const next = sent[nth + 1]
+    if (next === undefined || !step.isDriving) continue
+    const way = Number(next.data['Odometer']) - Number(step.data['Odometer'])
+    const who = String(holderAt(handOvers, next.sentAt - 1))
+    miles.set(who, rounded((miles.get(who) ?? 0) + way))
+  }
+  return inOrder(miles)
+}
+
+const inOrder = (miles: ReadonlyMap<string, number>): object =>
+  Object.fromEntries([...miles].filter(([, each]) => each > 0).toSorted(([a], [b]) => a.localeCompare(b)))
+
+function told(rows: Iterable<Row>): object {
+  const miles = new Map<string, number>()
+  for (const row of rows)
+    if (!row.revoked) miles.set(String(row.customer), rounded((miles.get(String(row.customer)) ?? 0) + row.miles))
+  return inOrder(miles)
+}
+
+/** Runs it all. Resolves to the newest revision of each row. */
+async function run(steps: readonly Step[], handOvers: readonly HandOver[]): Promise<readonly Row[]> {
+  const clock = unwatched(fakeClock())
+  const beganMs = clock.now()
+  const rows = new Map<string, Row>()
+  const parts = [vehicles({ fields: ['Gear', 'Odometer', 'Location'], facts: [customer] })] as const
+  const receiver = createReceiver({ secret: false, clock, log: silent, inbox: memoryInbox(), parts }).when(
+    trip,
+    ({ change: { id, odometer, revoked, customer: who } }) => {
+      expect(rows.get(id)?.customer ?? who, 'a row moves to nobody else').toBe(who)
+      // A part without a reading says so: the way to the next one is in the next part.
+      const miles = odometer.to === null ? 0 : rounded(odometer.to - Number(odometer.from))
+      rows.set(id, { customer: who, revoked, miles })
+    },
+  )
+  await receiver.open()
+  const send = async ({ sentAt, data }: Step): Promise<void> => {
+    const createdAt = new Date(beganMs + sentAt).toISOString()
+    const { settled } = await deliver(receiver, { ...message.data({}, { vin, createdAt }), data })
+    await settled
+  }
+  const tell = async ({ at, to }: HandOver): Promise<void> => {
+    await receiver.vehicles.set(vin, { customer: to }, { from: new Date(beganMs + at) })
+    await clock.advance(0)
+  }
+  const events = [
+    ...steps.map((step) => ({ at: step.at, run: () => send(step) })),
+    ...handOvers.map((each) => ({ at: each.toldAt, run: () => tell(each) })),
+  ].toSorted((a, b) => a.at - b.at)
+  for (const event of events) {
+    const ms = beganMs + event.at - clock.now()
+    if (ms > 0) await clock.advance(ms)
+    await event.run()
+  }
+  await clock.advance(3 * 3_600 * second)
+  await receiver.drain()
+  return [...rows.values()]
+}
+
 test.each(Array.from({ length: inForm({ short: 12, full: 120, long: 1_000 }) }, (_, seed) => seed))(
   'each mile is with the customer who had the vehicle, whenever the handover is told (seed %i)',
   async (seed) => {
     const random = xoroshiro128plus(seed + 1)
     const upTo = (most: number): number => uniformInt(random, 0, most)
-    const clock = unwatched(fakeClock())
-    const beganMs = clock.now()
-    const rows = new Map<string, Row>()
-    const receiver = createReceiver({
-      secret: false,
-      clock,
-      log: silent,
-      inbox: memoryInbox(),
-      parts: [vehicles({ fields: ['Gear', 'Odometer', 'Location'], facts: [customer] })] as const,
-    }).when(trip, ({ change }) => {
-      expect(rows.get(change.id)?.customer ?? change.customer, 'a row moves to nobody else').toBe(change.customer)
-      rows.set(change.id, {
-        customer: change.customer,
-        revoked: change.revoked,
-        fromMs: change.startedAt.getTime() - beganMs,
-        toMs: change.endedAt.getTime() - beganMs,
-        miles: Math.round((Number(change.odometer.to) - Number(change.odometer.from)) * 1_000) / 1_000,
-      })
-    })
-    await receiver.open()
-
-    // A drive of 10 to 40 minutes, a rest of 5 to 20, three times. A value each 30 seconds.
-    const steps: { at: number; data: Readonly<Record<string, unknown>>; sentAt: number; isDriving: boolean }[] = []
-    let [at, odometer, isDriving] = [0, 100, false]
-    const drives: [from: number, to: number][] = []
-    for (let drive = 0; drive < 3; drive += 1) {
-      const rest = (10 + upTo(30)) * 30 * second
-      for (let end = at + rest; at < end; at += 60 * second)
-        if (drive === 0 && at === 0) steps.push({ at, sentAt: at, data: { Gear: 'P', Odometer: odometer }, isDriving })
-      const from = at
-      const to = at + (20 + upTo(60)) * 30 * second
-      for (; at <= to; at += 30 * second) {
-        isDriving = at < to
-        const Location = { latitude: 52 + odometer / 1_000, longitude: 5 }
-        const late = upTo(5) === 0 ? upTo(120) * second : 0
-        steps.push({
-          at: at + late,
-          sentAt: at,
-          data: { Gear: isDriving ? 'D' : 'P', Odometer: odometer, Location },
-          isDriving,
-        })
-        if (isDriving) odometer = Math.round((odometer + 0.4) * 1_000) / 1_000
-      }
-      drives.push([from, to])
-    }
-    const endMs = at
-    const handOvers: HandOver[] = Array.from({ length: 2 + upTo(4) }, (_, nth) => {
-      const when = upTo(Math.floor(endMs / second)) * second
-      // Early, at once, or late.
-      const shift = [-upTo(3_600), 0, upTo(1_500)][upTo(2)] ?? 0
-      return { at: when, toldAt: Math.max(0, when + shift * second), to: `c-${nth}` }
-    })
-    const events = [
-      ...steps.map((step) => ({
-        at: step.at,
-        run: async () => {
-          const createdAt = new Date(beganMs + step.sentAt).toISOString()
-          await (
-            await deliver(receiver, { ...message.data({}, { vin, createdAt }), data: step.data })
-          ).settled
-        },
-      })),
-      ...handOvers.map((each) => ({
-        at: each.toldAt,
-        run: async () => {
-          await receiver.vehicles.set(vin, { customer: each.to }, { from: new Date(beganMs + each.at) })
-          await clock.advance(0)
-        },
-      })),
-    ].toSorted((a, b) => a.at - b.at)
-    for (const event of events) {
-      const ms = beganMs + event.at - clock.now()
-      if (ms > 0) await clock.advance(ms)
-      await event.run()
-    }
-    await clock.advance(3 * 3_600 * second)
-
-    const sent = steps.toSorted((a, b) => a.sentAt - b.sentAt)
-    const wanted = new Map<string, number>()
-    for (const [nth, step] of sent.entries()) {
-      const next = sent[nth + 1]
-      if (next === undefined || !step.isDriving) continue
-      const who = String(holderAt(handOvers, next.sentAt - 1))
-      wanted.set(
-        who,
-        Math.round(((wanted.get(who) ?? 0) + Number(next.data['Odometer']) - Number(step.data['Odometer'])) * 1_000) /
-          1_000,
-      )
-    }
-    const live = [...rows.values()].filter(({ revoked }) => !revoked)
-    const found = new Map<string, number>()
-    for (const { customer: who, miles } of live)
-      found.set(String(who), Math.round(((found.get(String(who)) ?? 0) + miles) * 1_000) / 1_000)
-    const sorted = (map: ReadonlyMap<string, number>): object =>
-      Object.fromEntries([...map].filter(([, miles]) => miles > 0).toSorted(([a], [b]) => a.localeCompare(b)))
-    const about = JSON.stringify({ drives, handOvers, rows: [...rows.values()] }, undefined, 1)
-    expect(sorted(found), about).toEqual(sorted(wanted))
-    await receiver.drain()
+    const steps = drivesOf(upTo)
+    const handOvers = handOversOf(upTo, Math.max(...steps.map(({ sentAt }) => sentAt)))
+    const rows = await run(steps, handOvers)
+    expect(told(rows), JSON.stringify({ handOvers, rows }, undefined, 1)).toEqual(milesOf(steps, handOvers))
   },
 )
