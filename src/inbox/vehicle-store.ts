@@ -30,9 +30,6 @@ export function dueColumn({ dueMs }: Pick<StoredVehicle, 'dueMs'>): number | nul
   return Number.isSafeInteger(due) ? due : null
 }
 
-/** The text of a state with these rules has this within its first characters: as many as this has, and 40. */
-export const rulesText = (rules: string): string => `"rules":${JSON.stringify(rules)}`
-
 /**
  * Where an inbox keeps the newest state of vehicles. The states come with `settle` and `deadLetter`, so a stored state is never
  * ahead of what was settled.

@@ -137,7 +137,7 @@ test('an erasure that a crash interrupted goes on at the next start, and says wh
 test('a page that SQLite fills with other rows between two steps of an erasure is cleaned again', () => {
   const path = join(newFolder('erased'), 'inbox.db')
   const db = openDatabase(path, 2_000)
-  const add = db.prepare('INSERT INTO vehicles VALUES (?, 1, 1, 1, ?)')
+  const add = db.prepare('INSERT INTO vehicles (vin, place, seen_at, crc, text) VALUES (?, 1, 1, 1, ?)')
   const rowsOf = (mark: string, count: number, size: number): void => {
     for (let n = 0; n < count; n += 1) add.run(`${mark}${(n * 7_919) % count}`, mark.repeat(size / mark.length))
   }

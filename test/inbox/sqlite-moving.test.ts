@@ -170,6 +170,49 @@ test('gaps move, and that of a crash, and are reported once. What a crash left i
   expect(await move(crashed, own)).toMatchObject({ messages: 0, gaps: 0 })
 })
 
+test('what waits for a branch moves to the branch of the same name, also what only the branch still needs', async () => {
+  const at = folder()
+  const [path, from] = [join(at, 'inbox-a.db'), join(at, 'inbox-b.db')]
+  const own = received('own', [1])
+  const theirs = received('theirs', [1, 2, 3])
+  const withBranch = async (
+    file: string,
+  ): Promise<Record<'front' | 'crm', Inbox> & { waiting: readonly Waiting[] }> => {
+    const { settings } = settingsOf({ clock, openGaps: () => [] })
+    const front = sqliteInbox({ path: file, waitMs: 0 })(settings)
+    const crm = front.reader?.('crm', settingsOf({ clock, openGaps: () => [], onPut: () => {} }).settings)
+    if (crm === undefined) throw new Error('The inbox has one reader only.')
+    await front.open()
+    return { front, crm, waiting: await waitingIn(await crm.open()) }
+  }
+  const stop = async ({ front, crm }: Record<'front' | 'crm', Inbox>): Promise<void> => {
+    await crm.close()
+    await front.close()
+  }
+  const here = await withBranch(path)
+  await here.front.put(own)
+  await stop(here)
+  const there = await withBranch(from)
+  await there.front.put(theirs)
+  for (const { id } of theirs) await there.front.settle(id)
+  await there.crm.settle(theirs[1]?.id ?? '', { as: 'dead', reason })
+  await there.crm.settle(theirs[2]?.id ?? '')
+  await stop(there)
+
+  const looking = await begin(path)
+  expect(looking.inbox.stats?.().unopened).toContainEqual({ path: from, messages: 1, deadLetters: 1 })
+  await looking.inbox.close()
+  expect(await move(from, path)).toMatchObject({ messages: 1, deadLetters: 1 })
+  const moved = await withBranch(path)
+  expect([moved.front.usage().messages, moved.crm.usage().messages]).toEqual([1, 2])
+  const texts = await textsIn(moved.crm, moved.waiting)
+  expect(texts).toEqual([own[0]?.text, theirs[0]?.text])
+  expect(await lettersIn(moved.front, { limit: 9 })).toEqual([])
+  expect((await lettersIn(moved.crm, { limit: 9 })).map(({ message }) => message.text)).toEqual([theirs[1]?.text])
+  await stop(moved)
+  expect(await move(from, path)).toMatchObject({ messages: 0, deadLetters: 0 })
+})
+
 test('the log and `stats()` name stopped siblings that hold messages', async () => {
   const at = folder()
   await (await filled(join(at, 'inbox-b.db'), received('left', [1, 2]))).close()

@@ -272,7 +272,8 @@ export class StateRows implements VehicleStore {
     if (vehicle === undefined) return undefined
     this.#dirty.delete(vin)
     try {
-      const row = { vin, seq: vehicle.seq, seenMs: vehicle.seenMs, text: vehicle.text() }
+      const { seq, seenMs, dueMs, rules } = vehicle
+      const row = { vin, seq, seenMs, dueMs, rules, text: vehicle.text() }
       this.#writing.set(vin, vehicle)
       return row
     } catch (error) {
@@ -308,6 +309,6 @@ export class StateRows implements VehicleStore {
   }
 }
 
-function storedOf({ vin, seq, seenMs, text }: VehicleRow): StoredVehicle {
-  return { vin, seq, seenMs, bytes: text.length, text: () => text }
+function storedOf({ vin, seq, seenMs, dueMs, rules, text }: VehicleRow): StoredVehicle {
+  return { vin, seq, seenMs, dueMs, rules, bytes: text.length, text: () => text }
 }

@@ -4,6 +4,7 @@ import type { DatabaseSync } from 'node:sqlite'
 import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import { checkpoint, closeQuietly, loadSqlite, openDatabase, replacementPath, syncFolder } from './database.ts'
 import type { Damage } from './interface.ts'
+import { suffixOf } from './schema.ts'
 
 /** Whether a process ended while it replaced a damaged file. The new one is complete. */
 export function isHalfReplaced(path: string): boolean {
@@ -75,7 +76,8 @@ function whatWasKept(path: string): Kept {
   try {
     db = new (loadSqlite().DatabaseSync)(path)
     db.exec('PRAGMA busy_timeout = 0; PRAGMA locking_mode = EXCLUSIVE')
-    const found = db.prepare(oldestSql).get() ?? {}
+    const readers = db.prepare('SELECT number FROM readers').all()
+    const found = db.prepare(oldestSql(readers.map(({ number }) => suffixOf(Number(number))))).get() ?? {}
     const { place, gap_ms: gapMs, alive_at: aliveMs, last_id: lastId, newest_id: newestId } = found
     const times = [gapMs, aliveMs, place == null ? null : msOfSeq(Number(place))].map((ms) => Number(ms ?? Infinity))
     const ids = [lastId, newestId].filter((id) => typeof id === 'string')
@@ -87,8 +89,12 @@ function whatWasKept(path: string): Kept {
   }
 }
 
-const oldestSql = `
+/** By the suffixes of the tables of each reader. */
+function oldestSql(suffixes: readonly string[]): string {
+  const tables = suffixes.flatMap((suffix) => [`pending${suffix}`, `dead${suffix}`])
+  return `
   SELECT alive_at, last_id, (SELECT min(from_ms) FROM holes) AS gap_ms,
     (SELECT id FROM messages ORDER BY place DESC LIMIT 1) AS newest_id,
-    (SELECT min(place) FROM (SELECT min(place) AS place FROM pending UNION ALL SELECT min(place) FROM dead)) AS place
+    (SELECT min(place) FROM (${tables.map((table) => `SELECT min(place) AS place FROM ${table}`).join(' UNION ALL ')})) AS place
   FROM state`
+}

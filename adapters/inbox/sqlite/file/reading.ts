@@ -1,7 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 import { bytesOfMessage, pageOf } from '../../../../src/base/pages.ts'
 import type { Claim, DeadLetter, InboxMessage, ListedMessage, Selection, Waiting } from '../../../../src/inbox/inbox.ts'
-import { rulesText } from '../../../../src/inbox/vehicle-store.ts'
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../stored-row.ts'
 import type { OpenedFile, Page, VehicleRow } from './interface.ts'
 import { type FileStatements, intact, isIntact, type ReaderStatements, type SqlRow, vehicleOf } from './schema.ts'
@@ -91,8 +90,7 @@ export function vehiclesAfter(statements: ReaderStatements, after: string, limit
 }
 
 export function outdatedAfter(statements: ReaderStatements, rules: string, after: string): readonly VehicleRow[] {
-  const text = rulesText(rules)
-  return statements.outdatedVehicles.all(after, text, text).flatMap((row) => vehicleOf(row) ?? [])
+  return statements.outdatedVehicles.all(after, rules).flatMap((row) => vehicleOf(row) ?? [])
 }
 
 /** Reads every pending row, so that damage shows now. Other work runs between two steps. */

@@ -46,6 +46,9 @@ const tablesOf = (suffix: string): string => `
     vin TEXT PRIMARY KEY,
     place INTEGER NOT NULL,
     seen_at INTEGER NOT NULL,
+    -- The first timer, and what stands for the rules about time that are in the text.
+    due INTEGER,
+    rules TEXT,
     crc INTEGER NOT NULL,
     text TEXT NOT NULL
   ) STRICT, WITHOUT ROWID;
@@ -133,7 +136,6 @@ export const columnsOf = {
   messages: 'place, id, lane, received_at, door, kind, bytes, crc, text, reader',
   pending: 'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed, changed',
   dead: 'place, bytes, error, attempts, died_at, changed, run',
-  vehicles: 'vin, place, seen_at, crc, text',
   holes: 'reason, from_ms, to_ms, vin, missed, reader',
 } as const
 
@@ -355,18 +357,16 @@ function vehiclesSql(number: number, vehicles: string, seen: string) {
     releaseVehicles: `UPDATE readers SET vehicles_held = 0 WHERE number = ${number} AND vehicles_held = 1`,
     setVehiclesSeq: `UPDATE readers SET vehicles_seq = ? WHERE number = ${number}`,
     setVehiclesUpTo: `UPDATE readers SET vehicles_up_to = ? WHERE number = ${number}`,
-    setVehicle: `INSERT OR REPLACE INTO ${vehicles} (vin, place, seen_at, crc, text) VALUES (?, ?, ?, ?, ?)`,
+    setVehicle: `INSERT OR REPLACE INTO ${vehicles} (vin, place, seen_at, due, rules, crc, text) VALUES (?, ?, ?, ?, ?, ?, ?)`,
     removeVehicle: `DELETE FROM ${vehicles} WHERE vin = ?`,
     removeUnseen: `
     DELETE FROM ${vehicles} WHERE vin IN (SELECT vin FROM ${vehicles} WHERE seen_at < ? AND vin <> '' LIMIT ?)`,
     vehicle: `SELECT * FROM ${vehicles} WHERE vin = ?`,
     nextVehicle: `SELECT * FROM ${vehicles} WHERE vin > ? ORDER BY vin LIMIT 1`,
-    // A text begins with the time of its first timer: to parse all texts would take seconds.
     dueVehicles: `
-    SELECT vin, CAST(substr(text, 8, 17) AS INTEGER) AS due FROM ${vehicles}
-    WHERE vin > ? AND text >= '{"due":' AND text < '{"due"::' ORDER BY vin LIMIT 10000`,
+    SELECT vin, due FROM ${vehicles} WHERE vin > ? AND due IS NOT NULL ORDER BY vin LIMIT 10000`,
     outdatedVehicles: `
-    SELECT * FROM ${vehicles} WHERE vin > ? AND vin <> '' AND instr(substr(text, 1, 40 + length(?)), ?) = 0 ORDER BY vin LIMIT 500`,
+    SELECT * FROM ${vehicles} WHERE vin > ? AND vin <> '' AND rules IS NOT ? ORDER BY vin LIMIT 500`,
     countVehicles: `SELECT count(*) AS vehicles FROM ${vehicles} INDEXED BY ${seen} WHERE vin <> ''`,
   }
 }
@@ -398,7 +398,7 @@ export function expendableSql(number: number, numbers: readonly number[]): strin
     ORDER BY place LIMIT ?`
 }
 
-const suffixOf = (number: number): string => (number === 0 ? '' : `_${number}`)
+export const suffixOf = (number: number): string => (number === 0 ? '' : `_${number}`)
 
 /** Creates the tables of another reader. */
 export function createReader(db: DatabaseSync, number: number): void {
@@ -441,11 +441,14 @@ export function intact(row: SqlRow): SqlRow {
 /** A state as it is stored. `undefined` when the text is not the one that was stored: then its state begins again. */
 export function vehicleOf(row: SqlRow): VehicleRow | undefined {
   if (!isIntact(row)) return undefined
+  const { vin, place, seen_at: seenAt, due, rules, text } = row
   return {
-    vin: String(row['vin']),
-    seq: Number(row['place']),
-    seenMs: Number(row['seen_at']),
-    text: String(row['text']),
+    vin: String(vin),
+    seq: Number(place),
+    seenMs: Number(seenAt),
+    dueMs: due == null ? undefined : Number(due),
+    rules: typeof rules === 'string' ? rules : undefined,
+    text: String(text),
   }
 }
 

@@ -4,7 +4,7 @@ import type { DatabaseSync } from 'node:sqlite'
 import type { UnopenedInbox } from '../../../../src/observe/stats.ts'
 import { closeQuietly, loadSqlite } from './database.ts'
 import type { SignOfLife } from './interface.ts'
-import { inTransaction, isInbox, valueOf } from './schema.ts'
+import { inTransaction, isInbox, suffixOf, valueOf } from './schema.ts'
 
 /** The files beside this one that hold messages, and that no receiver has open. */
 export function unopenedBeside(db: DatabaseSync, path: string, sign: SignOfLife): readonly UnopenedInbox[] {
@@ -95,11 +95,16 @@ export function lookInto(path: string): UnopenedInbox | undefined {
   try {
     // SQLite would create it.
     if (!existsSync(path)) return undefined
-    db = new (loadSqlite().DatabaseSync)(path)
-    db.exec('PRAGMA busy_timeout = 0; PRAGMA locking_mode = EXCLUSIVE')
-    if (!isInbox(db)) return undefined
-    const messages = Number(valueOf(db, 'SELECT count(*) FROM pending'))
-    const deadLetters = Number(valueOf(db, 'SELECT count(*) FROM dead'))
+    const opened = new (loadSqlite().DatabaseSync)(path)
+    db = opened
+    opened.exec('PRAGMA busy_timeout = 0; PRAGMA locking_mode = EXCLUSIVE')
+    if (!isInbox(opened)) return undefined
+    const readers = opened.prepare('SELECT number FROM readers').all()
+    const places = (table: string): number => {
+      const all = readers.map(({ number }) => `SELECT place FROM ${table}${suffixOf(Number(number))}`)
+      return Number(valueOf(opened, `SELECT count(*) FROM (${all.join(' UNION ')})`))
+    }
+    const [messages, deadLetters] = [places('pending'), places('dead')]
     return { path, messages, deadLetters }
   } catch {
     return undefined

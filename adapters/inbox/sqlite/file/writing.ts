@@ -1,4 +1,5 @@
 import zlib from 'node:zlib'
+import { dueColumn } from '../../../../src/inbox/vehicle-store.ts'
 import type {
   Move,
   ReaderChanges,
@@ -91,8 +92,11 @@ function writeChanges(
 function writeVehicles({ name, statements }: Reader, writes: VehicleWrites, each: Each): void {
   const { forgotten, rows, seq, upTo } = writes
   for (const vin of forgotten) statements.removeVehicle.run(vin)
-  for (const { vin, seq: place, seenMs, text } of rows)
-    each(name, 'vehicle', vin, () => statements.setVehicle.run(vin, place, Math.max(0, seenMs), zlib.crc32(text), text))
+  for (const row of rows)
+    each(name, 'vehicle', row.vin, () => {
+      const { vin, seq: place, seenMs, rules = null, text } = row
+      return statements.setVehicle.run(vin, place, Math.max(0, seenMs), dueColumn(row), rules, zlib.crc32(text), text)
+    })
   if (upTo !== undefined) statements.setVehiclesUpTo.run(upTo)
   if (seq !== undefined) statements.setVehiclesSeq.run(seq)
 }
