@@ -160,7 +160,7 @@ class Walk {
     const isTwo = !follows || (isRenewed && held.value !== 0) || this.#earlier(law, held) !== undefined
     if (confirms && isTwo) return this.#confirm(law, held, one, isRenewed)
     this.odd.push(held.at)
-    if (follows) this.believe(one, law, confirms && law.restarts === true)
+    if (follows) this.#goOn(law, one, confirms && law.restarts === true)
     else this.#hold(one)
   }
 
@@ -176,11 +176,11 @@ class Walk {
   }
 
   /** The value goes on from the last one, or, where zeros agreed that may be bad ones, from the one before them. */
-  #goOn(law: Law, one: Said): void {
+  #goOn(law: Law, one: Said, isUnsure = false): void {
     const { last, base } = this.series
     const isBack =
       law.restarts === true && last?.[1] === 0 && base !== undefined && Number(one.value) >= Number(base[1])
-    this.believe(one, law, isBack && this.#comesBack(law, one))
+    this.believe(one, law, (isBack && this.#comesBack(law, one)) || isUnsure)
   }
 
   /** A 0 says nothing about an odometer. */

@@ -399,6 +399,23 @@ export const charges: readonly History[] = [
     rows: [{ isNamed: true }],
   },
   {
+    name: 'two zeros and a third odd number, and the counter goes on',
+    kind: 'charge',
+    says: [
+      ...unplugged,
+      state(0, 'Charging'),
+      ...runs('ACChargingEnergyIn', 0, 2.06, 5, 1_018),
+      [1_095, { ACChargingEnergyIn: 0 }],
+      [1_180, { ACChargingEnergyIn: 0 }],
+      [1_250, { ACChargingEnergyIn: 8.08 }],
+      ...runs('ACChargingEnergyIn', 2.69, 3.8, 1_324, 1_900),
+      state(1_910, 'Complete'),
+    ],
+    sum: 3.8,
+    isNamed: true,
+    rows: [{ isNamed: true }],
+  },
+  {
     name: 'a counter began near 0 long ago, and the next one begins again',
     kind: 'charge',
     says: [
