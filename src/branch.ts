@@ -16,6 +16,7 @@ import type { BranchBehind } from './observe/observer.ts'
 import { assemble } from './receiver.ts'
 import { Branches } from './branch/branches.ts'
 import { HandOver } from './branch/hand-over.ts'
+import { Following } from './receiver/following.ts'
 import { type HostedReceiver, hostedBy } from './receiver/hosted.ts'
 import type { AddedBy, Handling, KeepsVehicles, Receiver } from './receiver/interface.ts'
 import {
@@ -102,6 +103,7 @@ export function branch<
   const { receiver: own, hosted } = assemble<Bindings, Fields, KeepsVehicles<Parts>>(
     settings,
     readsOf(front) === undefined ? idsFor(ids, settings.inbox) : ids,
+    (host) => new Following(host),
   )
   const whole: object = Object.assign(own, { name: options.name })
   if (readsOf(front) === undefined) handOverTo(front, options.name, own, hosted)

@@ -15,7 +15,7 @@ import type { Door } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
 import { operatedBy } from './operator/operated.ts'
 import { type HostedReceiver, markHosted } from './receiver/hosted.ts'
-import { type Behind, Intake } from './receiver/intake.ts'
+import { type Behind, Intake, type ReceiverParts } from './receiver/intake.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import { checkOption, numberBetween } from './base/options.ts'
 import { quietMs } from './base/log.ts'
@@ -73,6 +73,7 @@ export function createReceiver<
 export function assemble<Bindings extends object, Fields extends FieldCatalogue, Keeps extends boolean>(
   given: Settings,
   ids?: DeliveryIds,
+  follows?: ReceiverParts['follows'],
 ): {
   readonly receiver: Handling<Bindings, Fields, Keeps>
   readonly webhook: Webhook<Bindings>
@@ -83,7 +84,6 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   const settings = inbox.clock === undefined ? given : { ...given, clock: inbox.clock(given.clock) }
   const { clock, limits, bodyBytes, basePath } = settings
   const reports = new Reports(settings)
-  const noteRefused = reports.refusals.note
   const checkSecret = createSecretCheck(settings.secret, settings.log)
   const receipts = new Receipts({
     normalizer: createNormalizer({
@@ -101,7 +101,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   const vehicles = vehiclesPart?.keep({ ...settings, note, clocksBehind, drift, fieldsMissing })
   const registry = new Registry(settings.fields, vehicles, settings.branch)
   const behind: Behind = { byName: new Map(), branches: undefined, opened: undefined }
-  const intake = new Intake({ settings, registry, receipts, reports, vehicles, behind, operatedBy })
+  const intake = new Intake({ settings, registry, receipts, reports, vehicles, behind, operatedBy, follows })
 
   /** The path of a request begins with its secret. With the right one, it may send a body, and a drain waits for that. */
   function receive(
@@ -199,7 +199,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   }
 
   function noteAndRefuse(refusal: RefusalOfMessages, door?: Door, isOfTest: boolean = false): Answer {
-    noteRefused(refusal, { door, isTest: isOfTest, ...refusal })
+    reports.refusals.note(refusal, { door, isTest: isOfTest, ...refusal })
     return refuse(refusal)
   }
 
@@ -208,7 +208,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
       receive,
       busy: intake.busy,
       readiness: intake.operator.readiness,
-      refused: (refusal, request) => noteRefused(refusal, { isTest: isTest(request) }),
+      refused: (refusal, request) => reports.refusals.note(refusal, { isTest: isTest(request) }),
     },
     basePath,
   )
@@ -271,7 +271,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
           if (intake.isDraining) return 'draining'
           intake.lifecycle.enter()
           const refusal = await take({ text }, { env, context }, 'root', 'root')
-          if (refusal !== undefined) noteRefused(refusal, { ...refusal, door: 'root' })
+          if (refusal !== undefined) reports.refusals.note(refusal, { ...refusal, door: 'root' })
           return refusal?.error
         },
         tell: (gap) => intake.putInternal(receipts.own(gap), { env, context }),

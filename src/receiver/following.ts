@@ -5,13 +5,13 @@ import type { RequestWork } from '../core/message.ts'
 import { gapOf } from '../events/gap.ts'
 import type { GapReporting } from '../gaps/gaps.ts'
 import type { RequestScope } from '../hosting/execution-context.ts'
-import type { Expired, InboxMessage, Waiting } from '../inbox/inbox.ts'
+import type { Expired, InboxMessage, InboxSettings, Waiting } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
 import type { Reports } from '../reports/reports.ts'
 
 /** The intake of a branch. */
-interface FollowingHost {
+export interface FollowingHost {
   readonly core: Core
   readonly gaps: GapReporting
   readonly window: Window<Waiting> | undefined
@@ -39,6 +39,11 @@ export class Following {
 
   constructor(host: FollowingHost) {
     this.#host = host
+  }
+
+  /** For the inbox. */
+  get events(): Pick<InboxSettings, 'onPut' | 'onSkipped' | 'onExpired'> {
+    return { onPut: this.stored, onSkipped: this.skipped, onExpired: this.expired }
   }
 
   /** The pages are read from now on. */

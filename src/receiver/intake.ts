@@ -32,7 +32,7 @@ import type { KeptVehicles } from '../parts/vehicles.ts'
 import type { VehiclesElsewhere } from '../inbox/vehicle-store.ts'
 import type { FactsOfVehicle, VehicleStates } from '../vehicles/open.ts'
 import type { LocalVehicles, Vehicles } from '../vehicles/vehicles.ts'
-import { Following } from './following.ts'
+import type { Following, FollowingHost } from './following.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from '../reports/reports.ts'
 
@@ -71,6 +71,8 @@ export interface ReceiverParts {
   readonly vehicles: KeptVehicles | undefined
   readonly behind: Behind
   readonly operatedBy: (intake: Intake) => Intake['operator']
+  /** For a branch. Who has none does not bundle it. */
+  readonly follows?: ((host: FollowingHost) => Following) | undefined
 }
 
 /** The longest that messages of an earlier process wait until branches are open, in milliseconds. */
@@ -144,7 +146,7 @@ export class Intake {
   readonly #placesFirst: boolean
   #quiet: () => void = () => {}
   /** What a branch hears of the inbox of its receiver. */
-  readonly #following: Following
+  readonly #following: Following | undefined
 
   constructor(parts: ReceiverParts, createInbox: InboxFactory = parts.settings.inbox, scope: RequestScope = noRequest) {
     const { settings, registry, receipts, reports, vehicles } = parts
@@ -166,7 +168,7 @@ export class Intake {
       inBackground: (from, run) => this.#inBackground(from, run),
     })
     this.gaps = gaps
-    const following = new Following(this)
+    const following = parts.follows?.(this)
     this.#following = following
     const inbox = createInbox({
       pendingMessages: limits.pendingMessages,
@@ -184,9 +186,7 @@ export class Intake {
       onFailure: inboxFailed,
       onCapacity: () => gaps.emit(scope),
       onWaiting: (page) => this.#addAdopted(page),
-      onPut: following.stored,
-      onSkipped: following.skipped,
-      onExpired: following.expired,
+      ...following?.events,
       onGone: (ids) => {
         const given = new Set(ids)
         const reason = new FleethookError('handed_over', 'Another process has taken over the message.')
@@ -517,10 +517,10 @@ export class Intake {
         )
         this.#lastId = lastId ?? ''
         this.#noteOthers(this.#lastId)
-        this.#following.begin()
+        this.#following?.begin()
         if (this.window === undefined) for await (const page of waiting) this.#addWaiting(page)
         else await this.window.recover(waiting)
-        this.#following.end()
+        this.#following?.end()
         if (gapsKnown === undefined) startTimers?.()
         else void gapsKnown.then(() => this.lifecycle.startsNoMore || startTimers?.())
       } catch (error) {
@@ -545,7 +545,8 @@ export class Intake {
   /** Messages that wait in the inbox. Those up to `#lastId` are from an earlier process. */
   #addWaiting(page: readonly Waiting[]): void {
     this.parts.reports.noteRecovered(page.filter(({ id }) => id <= this.#lastId && !this.#putBefore.delete(id)))
-    this.#following.read(page, this.#add(page))
+    const request = this.#add(page)
+    this.#following?.read(page, request)
   }
 
   /** Messages that another process received. */
@@ -586,7 +587,7 @@ export class Intake {
 
   /** For what no request brought. */
   get #ownScope(): RequestScope {
-    const { env = this.#env ?? this.#following.env, context } = this.#scope
+    const { env = this.#env ?? this.#following?.env, context } = this.#scope
     return { env, context }
   }
 
