@@ -93,7 +93,7 @@ export type {
   VehicleEdge,
 } from './when/edges.ts'
 export { episode, type Episode, type EpisodeEdge, type EpisodeOptions, type Measures } from './when/episode.ts'
-export { hours, type HoursOptions } from './when/hours.ts'
+export { hours, type HoursOptions, type PeriodOptions } from './when/hours.ts'
 export { isAsleep, isOnline } from './when/online.ts'
 export { drives, moves, type MovesOptions } from './when/motion.ts'
 export type { Curve, CurvePart, Energy, Measure, Path, PathPoint, Range, Span } from './when/measures.ts'

@@ -6,6 +6,7 @@ import { type Fact, isFact } from '../vehicles/fact.ts'
 import { markOf } from '../vehicles/edge-index.ts'
 import { Slots } from '../vehicles/state.ts'
 import { checkConditions, invalid, isName } from './conditions.ts'
+import { type PeriodOptions, periodsOf } from './hours.ts'
 import { anyCounter } from './ledger.ts'
 import { type Gauge, gaugesOf, type Measure, mostOfPath } from './measures.ts'
 import { type Duration, readDuration } from './time.ts'
@@ -38,6 +39,8 @@ export interface EpisodeOptions<Of extends Measures = Measures, By extends reado
    * its value, or `null`. Default: none.
    */
   readonly by?: By
+  /** It ends when the day or the month does, by the clocks of a zone, and the next one begins: for a logbook by day. Default: it goes on. */
+  readonly splitsAt?: PeriodOptions
   /** At most 20. No name of a member of an {@link Episode}, and of no fact in `by`. */
   readonly measures: Of
 }
@@ -63,6 +66,8 @@ export interface Definition {
   readonly tellsEach: number
   readonly measures: readonly NamedMeasure[]
   readonly by: readonly Fact[]
+  /** The first moment after this one at which it is split, whatever happens. `undefined`: it is not. */
+  readonly nextPart: ((atMs: number) => number) | undefined
   /** The facts of conditions. */
   readonly asked: readonly Fact[]
   readonly fields: readonly string[]
@@ -125,12 +130,14 @@ export function definitionOf(name: string, options: EpisodeOptions, ownFields: F
   const apart = by.length === 0 ? [] : [by.map((fact) => fact.name)]
   const said = [during.name, until?.name, splits?.name, times, gauges.map(({ key }) => key), [...laws], ...apart]
   // Differs for another definition, and for other laws. The number: for what an older version wrote.
-  const shape = markOf(JSON.stringify([3, ...said]))
+  const { splitsAt } = options
+  const nextPart = splitsAt && periodsOf('splitsAt', splitsAt)
+  const shape = markOf(JSON.stringify([3, ...said, ...(splitsAt === undefined ? [] : [splitsAt.every, splitsAt.zone])]))
   const [slots, deciding] = [new Slots({ fields, facts: [...by, ...asked] }, ownFields), new Set(needed)]
   const timed = conditions.filter(({ changesAt }) => changesAt !== undefined)
   const traces = conditions.flatMap((condition) => condition.traces ?? [])
   const isAged = conditions.some(({ ages }) => ages === true)
-  const read = { measures, by, asked, fields, deciding, timed, traces, isAged, laws, counters, slots, shape }
+  const read = { measures, by, nextPart, asked, fields, deciding, timed, traces, isAged, laws, counters, slots, shape }
   return { name, during, until, splits, ...times, ...read }
 }
 
@@ -157,6 +164,11 @@ function checkAll(name: string, options: EpisodeOptions): void {
     during: required(aCondition),
     until: aCondition,
     splits: aCondition,
+    splitsAt: {
+      must: 'must be a period',
+      accepts: isObject,
+      hint: "For instance { every: 'day', zone: 'Europe/Amsterdam' }.",
+    },
     by: {
       must: 'must be a list of facts',
       accepts: (value) => Array.isArray(value) && value.every(isFact),

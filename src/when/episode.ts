@@ -253,7 +253,7 @@ function doubtsOf(
   ]
 }
 
-/** How long after the last event hours go on to begin and end: they would do so for ever. */
+/** How long after the last event hours and days go on to begin and end: they would do so for ever. */
 const aWhile = ({ silence }: Definition): number => (silence === Infinity ? earlierMs : silence)
 
 /** All episodes of a list of events. `kept`: what is known of facts, when the events do not say it. */
@@ -285,9 +285,10 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
       if (heard > last.heard) Object.assign(last, { heard, arrived: arrivedMs })
     }
     const { found, known } = fold(definition, vin, nothingKnown(definition), samples, {
-      now: definition.timed.some(({ daily }) => daily === true)
-        ? last.heard + aWhile(definition)
-        : Number.MAX_SAFE_INTEGER,
+      now:
+        definition.nextPart !== undefined || definition.timed.some(({ daily }) => daily === true)
+          ? last.heard + aWhile(definition)
+          : Number.MAX_SAFE_INTEGER,
       facts: kept ?? state.facts,
     })
     const over = found.filter(({ end }) => end !== undefined)

@@ -10,6 +10,37 @@ export interface HoursOptions {
 
 const dayMs = 86_400_000
 
+/** When a day or a month ends, by the clocks of a zone. */
+export interface PeriodOptions {
+  readonly every: 'day' | 'month'
+  /** The time zone by its name in the IANA database, for instance `'Europe/Amsterdam'` or `'UTC'`. */
+  readonly zone: string
+}
+
+/** The first moment after this one at which another day or month begins. Throws `option_invalid` for what is none, and a zone that does not exist. */
+export function periodsOf(what: string, options: PeriodOptions): (atMs: number) => number {
+  checkOptions<PeriodOptions>(what, options, {
+    every: required({ must: "must be 'day' or 'month'", accepts: (value) => value === 'day' || value === 'month' }),
+    zone: required({ must: 'must be the name of a time zone', accepts: isText }, "For instance 'Europe/Amsterdam'."),
+  })
+  const clock = wallClock(options.zone)
+  const period = (atMs: number): number => {
+    const day = clock.day(atMs)
+    const date = new Date(day * dayMs)
+    return options.every === 'day' ? day : date.getUTCFullYear() * 12 + date.getUTCMonth()
+  }
+  return (atMs) => {
+    const is = period(atMs)
+    let next = atMs
+    // In some zones, a clock that is put forward shows no midnight.
+    do next = clock.next(next, [0])
+    while (period(next) <= is)
+    return next
+  }
+}
+
+const isText = (value: unknown): boolean => typeof value === 'string' && value !== ''
+
 /**
  * True from one time of the day to another, as a clock on the wall of the zone shows it: from `from`, which is included, to `until`, which is not. When
  * `until` is earlier, it is past midnight. It changes by itself, also while a vehicle sends nothing. The moment is the vehicle's own, so a drive at night
@@ -29,7 +60,6 @@ const dayMs = 86_400_000
  * ```
  */
 export function hours(from: string, until: string, options: HoursOptions): Condition {
-  const isText = (value: unknown): boolean => typeof value === 'string' && value !== ''
   checkOptions<HoursOptions>('hours', options, {
     zone: required(
       { must: 'must be the name of a time zone', accepts: isText },
@@ -77,6 +107,8 @@ function timeOfDay(name: 'from' | 'until', given: unknown): number {
 interface WallClock {
   /** Milliseconds since midnight. */
   timeOfDay(atMs: number): number
+  /** The number of the day. */
+  day(atMs: number): number
   /** The first moment after this one at which it shows one of these times, is set, or a day of UTC begins. */
   next(atMs: number, times: readonly number[]): number
 }
@@ -129,6 +161,7 @@ function createWallClock(zone: string): WallClock {
 
   return {
     timeOfDay: timeOfDayAt,
+    day: (atMs) => Math.floor((atMs + offset(atMs)) / dayMs),
     next(atMs, times) {
       const { atMs: setMs } = dayOf(atMs)
       const shown = timeOfDayAt(atMs)
@@ -155,7 +188,7 @@ function offsetsOf(zone: string): (atMs: number) => number {
     })
   } catch {
     throw invalid(
-      `\`hours\` was given the zone ${JSON.stringify(zone)}, which does not exist here`,
+      `The zone ${JSON.stringify(zone)} does not exist here`,
       "Pass a name of the IANA database, such as 'Europe/Amsterdam' or 'UTC'.",
     )
   }

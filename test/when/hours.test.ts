@@ -22,10 +22,13 @@ import {
   isAsleep,
   isOnline,
   not,
+  type PeriodOptions,
+  span,
   starts,
 } from 'fleethook/when'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { periodsOf } from '../../src/when/hours.ts'
 import { inForm } from '../form.ts'
 import { newFolder } from '../folder.ts'
 import { silent as silentLog, unwatched } from '../vehicles/scene.ts'
@@ -113,7 +116,7 @@ describe('hours', () => {
     [['22:00', '24:01', { zone }], 'was given "24:01" as `until`'],
     [['22:00', '22:00', { zone }], 'from 22:00 to 22:00'],
     [['00:00', '24:00', { zone }], 'the whole day'],
-    [['22:00', '06:00', { zone: 'Europe/Amsterdm' }], 'the zone "Europe/Amsterdm", which does not exist'],
+    [['22:00', '06:00', { zone: 'Europe/Amsterdm' }], 'The zone "Europe/Amsterdm" does not exist'],
     [['22:00', '06:00', {}], 'zone'],
     [['22:00', '06:00', undefined], 'takes an object of options'],
     [[22, 6, { zone }], 'was given 22 as `from`'],
@@ -244,7 +247,7 @@ describe('a rule with hours', () => {
   test('parts episodes', async () => {
     const driven = episode('driven at night', {
       during: all(is('Gear', 'D'), night),
-      waits: { seconds: 1 },
+      waits: { seconds: 2 },
       measures: {},
     })
     const { send, pass, told } = scene({ driven })
@@ -261,6 +264,77 @@ describe('a rule with hours', () => {
     expect(found.map(({ startedAt, endedAt }) => [startedAt.toISOString(), endedAt.toISOString()])).toEqual([
       ['2026-11-21T21:00:00.000Z', '2026-11-22T05:00:00.000Z'],
     ])
+  })
+})
+
+describe('splitsAt', () => {
+  const trip = (splitsAt: PeriodOptions) =>
+    episode('trip', {
+      during: is('Gear', 'D'),
+      joins: { minutes: 5 },
+      waits: { seconds: 2 },
+      splitsAt,
+      measures: { level: span('BatteryLevel') },
+    })
+
+  function partsOf(edge: ReturnType<typeof trip>, beganAt: string) {
+    const clock = unwatched(fakeClock(Date.parse(beganAt)))
+    const rows = new Map<string, string>()
+    const parts = [vehicles({ fields: ['Gear', 'BatteryLevel'] })]
+    const receiver = createReceiver({ secret: false, log: silentLog, clock, parts }).when(edge, ({ change }) => {
+      const text = [change.startedAt, change.endedAt].map((date) => date.toISOString().slice(5, 16)).join(' to ')
+      rows.set(change.id, `${text}, ${change.level.from} to ${change.level.to}${change.revoked ? ' revoked' : ''}`)
+    })
+    return { rows, clock, car: vehicle(receiver, vin, { clock }) }
+  }
+
+  test('a trip over midnight is one of each day, in the zone, and nothing is lost between them', async () => {
+    const { rows, clock, car } = partsOf(trip({ every: 'day', zone }), '2026-11-21T22:30:00Z')
+    await car.data({ BatteryLevel: 60 })
+    await car.data({ Gear: 'D' })
+    for (let level = 59; level > 53; level -= 1) {
+      await clock.advance(10 * minute)
+      await car.data({ BatteryLevel: level })
+    }
+    await car.data({ Gear: 'P' })
+    await clock.advance(60 * minute)
+    expect([...rows.values()]).toEqual(['11-21T22:30 to 11-21T23:00, 60 to 57', '11-21T23:00 to 11-21T23:30, 57 to 54'])
+  })
+
+  test('a trip over the end of the month is split there, and at no other midnight', async () => {
+    const { rows, clock, car } = partsOf(trip({ every: 'month', zone }), '2026-11-29T12:00:00Z')
+    await car.data({ Gear: 'D' })
+    for (let left = 48; left > 0; left -= 1) await clock.advance(60 * minute)
+    await car.data({ Gear: 'P' })
+    await clock.advance(60 * minute)
+    const spans = [...rows.values()].map((row) => row.split(',')[0])
+    expect(spans).toEqual(['11-29T12:00 to 11-30T23:00', '11-30T23:00 to 12-01T12:00'])
+  })
+
+  test('what comes late is in the part of its time, and a list of events has the same parts', async () => {
+    const edge = trip({ every: 'day', zone })
+    const { rows, clock, car } = partsOf(edge, '2026-11-21T22:30:00Z')
+    await car.data({ Gear: 'D' })
+    await clock.advance(60 * minute)
+    await car.data({ Gear: 'P' })
+    await clock.advance(10 * minute)
+    const createdAt = (at: string): { readonly createdAt: string } => ({ createdAt: at })
+    // It stood for a quarter of an hour around midnight.
+    await car.data({ Gear: 'P' }, createdAt('2026-11-21T22:50:00Z'))
+    await car.data({ Gear: 'D' }, createdAt('2026-11-21T23:05:00Z'))
+    await clock.advance(60 * minute)
+    const spans = [...rows.values()].map((row) => row.replace(/, .* to \w+/, ''))
+    expect(spans.filter((row) => !row.includes('revoked'))).toEqual([
+      '11-21T22:30 to 11-21T22:50',
+      '11-21T23:05 to 11-21T23:30',
+    ])
+  })
+
+  test('a zone without a midnight on the day when the clock is put forward has its days, and what is no period is refused', () => {
+    const next = periodsOf('splitsAt', { every: 'day', zone: 'America/Santiago' })
+    expect(new Date(next(Date.parse('2026-09-05T12:00:00Z'))).toISOString()).toBe('2026-09-06T04:00:00.000Z')
+    expect(() => trip({ every: 'week', zone } as never)).toThrow('every')
+    expect(() => trip({ every: 'day', zone: 'Mars' })).toThrow('The zone "Mars" does not exist')
   })
 })
 
