@@ -7,7 +7,7 @@ import { resolve } from 'node:path'
 import type { InboxFactory, InboxSettings } from '../../src/inbox/inbox.ts'
 import { loadSqlite } from './sqlite/file/database.ts'
 import { SqliteFile } from './sqlite/file/file.ts'
-import { createInboxFileInThread, hasThread } from './sqlite/file/in-thread.ts'
+import { createInboxFileInThread } from './sqlite/file/in-thread.ts'
 import { SqliteInbox } from './sqlite/inbox.ts'
 import { readSqliteOptions, type SqliteInboxOptions } from './sqlite/options.ts'
 
@@ -36,8 +36,7 @@ export function sqliteInbox(options: SqliteInboxOptions): InboxFactory {
   loadSqlite()
   return Object.assign(
     (inboxSettings: InboxSettings) => {
-      const { thread = inboxSettings.givesWay === true && hasThread() } = settings
-      const file = thread ? createInboxFileInThread(settings) : new SqliteFile(settings)
+      const file = settings.thread ? createInboxFileInThread(settings) : new SqliteFile(settings)
       return new SqliteInbox(file, inboxSettings, settings)
     },
     { file: resolve(settings.path) },

@@ -20,17 +20,14 @@ interface GroupCommitParts {
   readonly believed: { readonly knownMs: number }
   /** The bytes of all that waits. */
   readonly pending: { readonly fileBytes: number }
-  /** The file is that of a branch. */
-  readonly givesWay?: boolean | undefined
 }
 
 const mostMessages = 1_024
 const mostBytes = 4 * 1_048_576
 /** The bounds of the histogram of commit times, in milliseconds. */
 const bounds = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000]
-/** Updates and settled messages wait for other changes this long, and on a branch this long: the receiver waits for the same disk. */
+/** Updates and settled messages wait for other changes this long. */
 const lazyMs = 5
-const branchLazyMs = 50
 /** The longest that a commit waits for more messages, even after a commit on a stalled disk. */
 const longestWaitMs = 50
 
@@ -148,7 +145,7 @@ export class GroupCommit {
   #lazily(): void {
     if (this.#isScheduled || this.#writing !== undefined || !this.on.isUsable) return
     if (this.#lazy >= mostMessages) this.#soon()
-    else this.#lazyTimer ??= setTimeout(() => this.#soon(), this.#parts.givesWay ? branchLazyMs : lazyMs)
+    else this.#lazyTimer ??= setTimeout(() => this.#soon(), lazyMs)
   }
 
   /** Removes from the queue what the next commit writes. */

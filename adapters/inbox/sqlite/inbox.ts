@@ -53,7 +53,7 @@ function partsOf(file: InboxFile, settings: InboxSettings, options: SqliteSettin
       return Math.max(pending.fileBytes, ...[...readers.values()].map((reader) => reader.fileBytes))
     },
   }
-  const commits = new GroupCommit({ file, believed, pending: held, givesWay: settings.givesWay })
+  const commits = new GroupCommit({ file, believed, pending: held })
   const health = new Health({ file, settings, options, pending: held, sign })
   const places = new Places({ file, settings, options, commits: commits.own, health, pending })
   const control = createControl(path, settings)

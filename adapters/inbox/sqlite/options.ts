@@ -6,7 +6,7 @@ export interface SqliteInboxOptions {
   /** The file, on a local disk. The inbox creates it and its folders when they are missing. Only its owner can read it. */
   readonly path: string
   /**
-   * Runs SQLite in a thread of its own, so that a slow disk does not stall the event loop. For Node and Bun. Default `false`, and `true` on a branch.
+   * Runs SQLite in a thread of its own, so that a slow disk does not stall the event loop. For Node and Bun. Default `false`.
    * docs/inbox.md shows what it costs and what it gains.
    */
   readonly thread?: boolean
@@ -31,7 +31,7 @@ export interface FileSettings {
 }
 
 export interface SqliteSettings extends FileSettings {
-  readonly thread: boolean | undefined
+  readonly thread: boolean
   readonly waitMs: number
 }
 
@@ -47,7 +47,7 @@ export function readSqliteOptions(options: SqliteInboxOptions): SqliteSettings {
     retention: { settled: retentionRules, dead: retentionRules },
     waitMs: orUnlimited(wholeNumber(0)),
   })
-  const { path, thread, maxBytes = Infinity, retention = {}, waitMs = 30_000 } = options
+  const { path, thread = false, maxBytes = Infinity, retention = {}, waitMs = 30_000 } = options
   return {
     path,
     thread,

@@ -10,11 +10,11 @@ export function signOfLife(
   believed: BelievedTime,
   readers: readonly ReaderSign[] = [],
 ): SignOfLife {
-  const { clock, openGaps, owed, keepsVehicles, files, givesWay: isBranch } = settings
+  const { clock, openGaps, owed, keepsVehicles, files } = settings
   const uptimeMs = clock === systemClock ? machineUptimeMs() : Math.floor(elapsedMs(clock))
   believed.now()
   const gaps = openGaps?.()
-  const own = { gaps, owed: owed?.(), keepsVehicles, files: files?.(), isBranch, readers }
+  const own = { gaps, owed: owed?.(), keepsVehicles, files: files?.(), readers }
   return { nowMs: clock.now(), believed: believed.state, uptimeMs, ...own }
 }
 

@@ -89,9 +89,6 @@ export function createInboxFileInThread(settings: FileSettings): InboxFile {
   return file as InboxFile // oxlint-disable-line no-unsafe-type-assertion -- the thread has the methods
 }
 
-/** Whether a thread can be started here, and is worth it. */
-export const hasThread = (): boolean => !isDeno() && threadFile() !== undefined
-
 const isDeno = (): boolean => 'deno' in process.versions
 
 function threadEntry(): URL {

@@ -78,8 +78,6 @@ export interface SignOfLife {
   readonly readers?: readonly ReaderSign[] | undefined
   /** The files of the receiver and its branches. Left out: only this one. */
   readonly files?: readonly string[] | undefined
-  /** It is that of a branch. */
-  readonly isBranch?: boolean | undefined
 }
 
 /** The same of a branch. */

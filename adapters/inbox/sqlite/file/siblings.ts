@@ -14,12 +14,7 @@ export function unopenedBeside(db: DatabaseSync, path: string, sign: SignOfLife)
 }
 
 /** The files of branches that the receiver no longer has, where messages wait. Notes the branches that it has. */
-export function branchesLeft(
-  db: DatabaseSync,
-  path: string,
-  { files = [], isBranch = false }: SignOfLife,
-): readonly UnopenedInbox[] {
-  if (isBranch) return []
+export function branchesLeft(db: DatabaseSync, path: string, { files = [] }: SignOfLife): readonly UnopenedInbox[] {
   const now = files.filter((file) => file !== resolve(path))
   const before = knownBranches(db)
   const gone = before.filter((file) => !now.includes(file)).map((file) => ({ file, found: lookInto(file) }))
