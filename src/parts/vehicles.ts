@@ -216,26 +216,32 @@ export class KeptVehicles implements Subjects {
     })
   }
 
-  /** `receiver.vehicles`: how states are read, and how facts are set. `put`: as in {@link Saying}. */
-  whole(
-    read: ReadVehicles<FieldCatalogue>,
-    host: { readonly clock: Clock; readonly put: (events: readonly FactsEvent[]) => Promise<void> },
-    known: () => AsyncIterable<readonly FactsOfVehicle[]>,
-  ): Vehicles<FieldCatalogue> {
-    const saying = new Saying(this.#facts, { ...host, known })
+  /** `receiver.vehicles`: how states are read, and how facts are set. */
+  whole(intake: SayingIntake, clock: Clock): Vehicles<FieldCatalogue> | undefined {
+    const { vehiclesElsewhere: sent } = intake.inbox
+    const read = sent === undefined ? intake.ownVehicles : this.elsewhere(sent, clock)
+    if (read === undefined) return undefined
+    const saying = new Saying(this.#facts, {
+      clock,
+      async put(events) {
+        await intake.whenRecovered()
+        const kept = intake.say(events)
+        if (kept === undefined)
+          throw new FleethookError('inbox_unavailable', 'The receiver takes no more facts, because it drains.', {
+            hint: 'Set them in the next process.',
+          })
+        await kept
+      },
+      async *known() {
+        await intake.whenRecovered()
+        yield* sent === undefined ? (intake.states?.known() ?? []) : knownElsewhere(sent)
+      },
+    })
     return {
       ...read,
       set: (vin, values, time) => saying.set(vin, values, time),
       setAll: (rows, options) => saying.setAll(rows, options),
     }
-  }
-
-  /** The facts of the vehicles that other processes keep, in pages. */
-  async *knownElsewhere(sent: VehiclesElsewhere): AsyncGenerator<readonly FactsOfVehicle[]> {
-    const find = (last: SentVehicle | undefined, limit: number): Promise<readonly SentVehicle[]> =>
-      sent.list({ after: last?.vin, limit })
-    for await (const page of pagesOf(find))
-      yield page.map(({ vin, text }) => ({ vin, facts: factsOf({ text: () => text }) }))
   }
 
   /** The states that other processes keep. */
@@ -282,6 +288,25 @@ export class KeptVehicles implements Subjects {
       )
     }
   }
+}
+
+/** What setting facts needs of an intake. */
+interface SayingIntake {
+  readonly inbox: Inbox
+  readonly states: VehicleStates | undefined
+  /** How this process reads the states. `undefined`: others keep them. */
+  readonly ownVehicles: ReadVehicles<FieldCatalogue> | undefined
+  whenRecovered(): Promise<unknown>
+  /** `undefined`: nothing is taken any more. */
+  say(events: readonly FactsEvent[]): object | Promise<object> | undefined
+}
+
+/** The facts of the vehicles that other processes keep, in pages. */
+async function* knownElsewhere(sent: VehiclesElsewhere): AsyncGenerator<readonly FactsOfVehicle[]> {
+  const find = (last: SentVehicle | undefined, limit: number): Promise<readonly SentVehicle[]> =>
+    sent.list({ after: last?.vin, limit })
+  for await (const page of pagesOf(find))
+    yield page.map(({ vin, text }) => ({ vin, facts: factsOf({ text: () => text }) }))
 }
 
 /** How often vehicles that were not seen are removed, in milliseconds. Each search can read every one of them. */

@@ -29,8 +29,7 @@ import type { BranchBehind, Operated, OperatorApi } from '../observe/observer.ts
 import { deadMessage, type Receipts, vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
 import type { KeptVehicles } from '../parts/vehicles.ts'
-import type { VehiclesElsewhere } from '../inbox/vehicle-store.ts'
-import type { FactsOfVehicle, VehicleStates } from '../vehicles/open.ts'
+import type { VehicleStates } from '../vehicles/open.ts'
 import type { LocalVehicles, Vehicles } from '../vehicles/vehicles.ts'
 import type { Following, FollowingHost } from './following.ts'
 import type { Settings } from './options.ts'
@@ -215,9 +214,7 @@ export class Intake {
     const { vehiclesElsewhere: elsewhere } = inbox
     this.states = elsewhere === undefined ? vehicles?.in(inbox, clock, receipts.ids, inboxFailed) : undefined
     this.ownVehicles = this.states?.api(() => this.whenRecovered())
-    const read = elsewhere === undefined ? this.ownVehicles : vehicles?.elsewhere(elsewhere, clock)
-    const host = { clock, put: (events: readonly FactsEvent[]) => this.#say(events) }
-    this.vehicles = read && vehicles?.whole(read, host, () => this.#factsOf(elsewhere))
+    this.vehicles = vehicles?.whole(this, clock)
     this.ack = chooseAck(settings.ack, this.durability)
     const added = settings.parts.flatMap((part): readonly Part[] => ('create' in part ? [part.create()] : []))
     this.handsOverEarly =
@@ -366,22 +363,9 @@ export class Intake {
     return this.inbox.takesNone === undefined && (await this.#storeOwn([message], from)) !== undefined
   }
 
-  /** Keeps what the business says. Rejects with what the inbox says when it is not kept. */
-  async #say(events: readonly FactsEvent[]): Promise<void> {
-    await this.whenRecovered()
-    if (this.#takesNothing())
-      throw new FleethookError('inbox_unavailable', 'The receiver takes no more facts, because it drains.', {
-        hint: 'Set them in the next process.',
-      })
-    await this.#store(events.map(this.parts.receipts.own), this.#ownScope)
-  }
-
-  /** What is known of facts, of all vehicles. */
-  async *#factsOf(elsewhere: VehiclesElsewhere | undefined): AsyncGenerator<readonly FactsOfVehicle[]> {
-    const { vehicles } = this.parts
-    await this.whenRecovered()
-    if (elsewhere === undefined) yield* this.states?.known() ?? []
-    else if (vehicles !== undefined) yield* vehicles.knownElsewhere(elsewhere)
+  /** Keeps what the business says. Throws or rejects with what the inbox says when it is not kept. `undefined`: nothing is taken any more. */
+  say(events: readonly FactsEvent[]): RequestWork | Promise<RequestWork> | undefined {
+    return this.#takesNothing() ? undefined : this.#store(events.map(this.parts.receipts.own), this.#ownScope)
   }
 
   /** Timers get their places behind the messages of their vehicles. Resolves to whether they are kept. */

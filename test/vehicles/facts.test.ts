@@ -338,12 +338,10 @@ describe.each(Object.entries(inboxes))('%s', (_, create) => {
     const { receiver, set, clock } = scene(create())
     const own = branch(receiver, {
       name: 'own',
-      inbox: memoryInbox(),
       parts: [vehicles({ fields: ['Gear'], facts: [customer] })] as const,
     })
     const other = branch(receiver, {
       name: 'other',
-      inbox: memoryInbox(),
       parts: [vehicles({ fields: ['Gear'] })] as const,
     })
     await receiver.open()
