@@ -146,7 +146,7 @@ export interface CurveOptions {
 
 /** Options of `path`. */
 export interface PathOptions<Field extends string = string> {
-  /** A position counts when it is this far from the last one that counted, in meters. From 1 to 100,000. Default 25. */
+  /** A position counts when it is this far from the last position that counted, in meters. From 1 to 100,000. Default 25. */
   readonly everyMeters?: number
   /** The most points, from 2 to 1,000. When there are more, their distance is doubled. Default 250. */
   readonly mostPoints?: number
@@ -350,7 +350,7 @@ function rulesOf<Fields extends FieldCatalogue>(
 /** What a number is compared with. The name of a field, too. */
 type GivenNumber = number | string | Fact
 
-/** A condition about a number and those that it is compared with. */
+/** A condition that compares a number with others. */
 function numbers(
   what: string,
   catalogue: FieldCatalogue,
@@ -644,7 +644,7 @@ export function silent(duration: Duration, options: SilentOptions = {}): Vehicle
 }
 
 /**
- * Happens with the first message after a silence that happened, of those that count for it.
+ * Happens with the first message after the silence happened. Only messages that count for the silence count here, too.
  *
  * @example
  * ```ts
@@ -744,7 +744,7 @@ export const growth: MeasureRules['growth'] = measures.growth
 
 /**
  * A measure of an {@link episode}: the kWh of a charge. With AC both counters run: what the socket gave, and what reached the battery. With DC only
- * the second does. So it counts the one that moved, and never adds them.
+ * the second does. So it counts the counter that moved, and never adds them.
  *
  * Throws `option_invalid` for a field without numbers.
  *

@@ -4,7 +4,7 @@ import type { EdgeIndex } from './edge-index.ts'
 import { changed } from './pending.ts'
 import { Snapshot, type VehicleState } from './state.ts'
 
-/** A state with what conditions remember of its values: of those that a message reported, or that nothing is remembered of yet. */
+/** A state with what conditions remember of its values: of values that a message reported, or of which nothing is remembered yet. */
 export function traced(
   state: VehicleState,
   traces: EdgeIndex['traces'],

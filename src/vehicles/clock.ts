@@ -50,7 +50,7 @@ export function isCorrected(sent: Pick<Sent, 'aheadMs' | 'atMs'>, known: Pick<Se
 }
 
 /**
- * Whether a message was certainly sent before another one that arrived earlier. Two times of a clock that was ahead are in its own order.
+ * Whether a message was certainly sent before a message that arrived earlier. Two times of a clock that was ahead are in its own order.
  * If only the earlier one was ahead, the clock was corrected, or the message is late: it is older only if the other cannot be.
  */
 export function isOlder(sent: Sent, known: Stamp): boolean {
@@ -82,7 +82,7 @@ interface OlderRun {
 const enoughMessages = 5
 const enoughMs = 60_000
 
-/** Messages overtake each other by less: one that is older by this much begins such a row. */
+/** Messages overtake each other by less: a message that is older by this much begins such a row. */
 const leastBackMs = 60_000
 
 /** How much the time from sending to receipt differs between messages that come live. In an upload of old ones it differs by all their time. */

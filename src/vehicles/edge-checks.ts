@@ -11,7 +11,7 @@ import { isTime, type Slots } from './state.ts'
 /** The longest text that an edge may remember of a vehicle. */
 export const longestMemory = 65_536
 
-/** The longest name of an edge. Derived names have those of all conditions. */
+/** The longest name of an edge. Derived names contain the names of all conditions. */
 const longestName = 10_000
 
 /** Throws `handler_invalid` for what is no result of an edge. */

@@ -111,7 +111,7 @@ export class EdgeIndex {
     return this.#byName.get(name)?.number ?? -1
   }
 
-  /** The edges that a message can make happen, also by what it says of `facts`, and those with the names `others`, in the order of registration. */
+  /** The edges that a message can make happen, also by what it says of `facts`, and the edges with the names `others`, in the order of registration. */
   touched(
     { topic }: FleetEvent,
     fields: readonly string[],

@@ -21,7 +21,7 @@ import type { Timing } from './timing.ts'
 export interface VehicleView<Fields extends FieldCatalogue = BuiltInFields> {
   readonly vin: string
   /**
-   * The last value that the vehicle reported and that can be true: one that physics forbids after the value before it counts when the next one
+   * The last value that the vehicle reported and that can be true: a value that physics forbids after the value before it counts when the next one
    * confirms it. The value stays while the vehicle reports none: see `invalidSince`. It is `null` only for a field whose
    * `null` means none, such as `DestinationName`. `undefined`: never reported.
    */
@@ -31,7 +31,7 @@ export interface VehicleView<Fields extends FieldCatalogue = BuiltInFields> {
   /**
    * When the value became what it is: the vehicle's time of the first message that reported it. A message that repeats the value, or
    * reports none, changes nothing. For a number with a delta in the part `vehicles`, the last change that counted. After a gap the
-   * value may have changed and come back meanwhile.
+   * value may have changed and come back in between.
    */
   since(field: FieldName<Fields> | OtherField): Date | undefined
   /** The age of the value in milliseconds: when the message was received, and in `receiver.vehicles` now. */
@@ -126,7 +126,7 @@ export interface EpisodeOccurrence extends Occurrence {
   readonly lasts: boolean
   /** By the vehicle's clock, but never later than the receipt. */
   readonly startedAt: Date
-  /** Of one that lasts: the time of the vehicle's newest message. */
+  /** While the episode lasts: the time of the vehicle's newest message. */
   readonly endedAt: Date
   /** From the start to the end, in milliseconds. */
   readonly durationMs: number

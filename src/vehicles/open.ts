@@ -248,7 +248,7 @@ export class VehicleStates {
     if (settled?.vin === '') return this.#uncertain.stored
     if (settled === undefined) return undefined
     const open = this.#open.get(settled.vin)
-    // A message that no handler is for can be settled before one that a batch gathers, and its state includes that one.
+    // A message without a handler can be settled before an older message that waits in a batch, and its state includes the older one.
     const newest = (open?.settled?.seq ?? -1) > settled.seq ? open?.settled : settled
     if (open !== undefined && newest !== undefined) open.settled = newest
     return settled.seq <= (this.#forgotten.get(settled.vin) ?? -1) ? undefined : newest
@@ -268,7 +268,7 @@ export class VehicleStates {
 
   /** Notes that messages of this vehicle, or of any, may be missing. The event of the gap comes later, in its lane. */
   noteGap(vin: string | undefined, fromMs: number, toMs: number): void {
-    // Every process learns of the gap from the store, and of that of a vehicle in its lane.
+    // With a shared store, every process learns of the gap from the store, and of the gap of a vehicle in its lane.
     if (this.#store.shared === undefined) this.#uncertain.note(vin ?? '', fromMs, toMs)
   }
 

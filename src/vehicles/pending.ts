@@ -9,7 +9,7 @@ export function changed(timers: Timers | undefined, name: string, timer: EdgeTim
   return Object.keys(others).length === 0 ? undefined : others
 }
 
-/** The timers of a vehicle. Those that began before a gap say so. */
+/** The timers of a vehicle. Timers that began before a gap say so. */
 export function timersOf({ timers, seq }: VehicleState, gapTo: number): Timers | undefined {
   if (timers === undefined || seq > gapTo) return timers
   return Object.fromEntries(Object.entries(timers).map(([name, timer]) => [name, { ...timer, acrossGap: true }]))

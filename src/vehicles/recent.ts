@@ -1,6 +1,6 @@
 import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
 
-/** The newest states in memory, in a limited number of bytes. Those that were set longest ago go first. */
+/** The newest states in memory, in a limited number of bytes. The states that were set longest ago go first. */
 export class RecentVehicles {
   readonly #mostBytes: number
   readonly #dropped: (vehicles: number) => void
@@ -41,7 +41,7 @@ export class RecentVehicles {
     if (dropped > 0) this.#dropped(dropped)
   }
 
-  /** The first ones after this VIN, in the order of their VINs. Without that of ''. */
+  /** The first states after this VIN, in the order of their VINs. Without the state of ''. */
   inOrder(after: string, limit: number): readonly StoredVehicle[] {
     const vins = this.#sorted()
     const found: StoredVehicle[] = []
@@ -75,7 +75,7 @@ export class RecentVehicles {
   }
 }
 
-/** The place of the first one that comes after a text. */
+/** The place of the first text that sorts after another one. */
 function firstAfter(sorted: readonly string[], after: string): number {
   let [low, high] = [0, sorted.length]
   while (low < high) {

@@ -2,14 +2,14 @@ import type { StoredVehicle } from '../inbox/vehicle-store.ts'
 import { type AnyVehicleView, type Change, dated, type Occurrence, undated } from './edge.ts'
 import { type Applied, type Slots, Snapshot, type StoredRow, VehicleState } from './state.ts'
 
-/** The subject of the handlers of an edge, beside those of topics. */
+/** The subject of the handlers of an edge. Topics are subjects, too. */
 export const subjectOf = (edge: string): string => `edge ${edge}`
 
 /** A subject that is there twice runs its handlers twice. */
 export interface EdgeSubjects {
-  /** Their handlers run before those of its topic: what was due before the message. */
+  /** Their handlers run before the handlers of its topic: what was due before the message. */
   readonly earlier: readonly string[]
-  /** Their handlers run after those of its topic. */
+  /** Their handlers run after the handlers of its topic. */
   readonly keys: readonly string[]
 }
 
@@ -53,7 +53,7 @@ export class Step {
     return (this.#changes ??= this.all.filter(({ first, invalid }) => !first && !invalid))
   }
 
-  /** These changes, and those that are reported only where `first: true` or `invalid: true` asks for them. */
+  /** These changes, and changes that are reported only where `first: true` or `invalid: true` asks for them. */
   get all(): readonly Change[] {
     return this.#applied?.changes ?? none
   }

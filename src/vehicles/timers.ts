@@ -55,7 +55,7 @@ export class VehicleTimers {
 
   /**
    * Call this when the stored states are complete. Resolves when the timers of all vehicles are known, to a function that starts them.
-   * Those that are due get a message by `put`, which resolves to whether the inbox took it.
+   * Timers that are due get a message by `put`, which resolves to whether the inbox took it.
    */
   async find(put: (timers: readonly TimerEvent[]) => Promise<boolean>, port?: Port): Promise<() => void> {
     const { clock, edges } = this.#host
@@ -139,7 +139,7 @@ export class VehicleTimers {
     }
   }
 
-  /** Sets the timers of vehicles. Those that the clockwork knows already are newer than what the store has. */
+  /** Sets the timers of vehicles. Timers that the clockwork knows already are newer than what the store has. */
   async #readTimers(clockwork: Clockwork): Promise<void> {
     const { open, store } = this.#host
     for (const { state } of open.values()) clockwork.set(state.vin, state.dueMs)
@@ -177,8 +177,8 @@ export class VehicleTimers {
   }
 
   /**
-   * The clock of an earlier process was ahead: what its vehicles wait for began in the future, and would come late by that, or for those that send
-   * nothing more, never.
+   * The clock of an earlier process was ahead: what its vehicles wait for began in the future, and would come late by
+   * that. For vehicles that send nothing more, it would never come.
    */
   async #takeBack(clockwork: Clockwork): Promise<void> {
     const { open, read, store } = this.#host
@@ -188,7 +188,7 @@ export class VehicleTimers {
       for (const vin of [...clockwork.known.keys()]) {
         const found = store.load(vin)
         const stored = found instanceof Promise ? await found : found
-        // The messages of one that sends something do it.
+        // For a vehicle that sends something, its messages do it.
         if (open.get(vin) !== undefined || this.#isStopped) continue
         const state = read(vin, stored)
         const right = begunBy(state, clockwork.nowMs())

@@ -22,7 +22,7 @@ export type Port = 'own' | 'elsewhere' | 'none'
 /** Knows when the next timer of each vehicle is due. */
 export interface Clockwork {
   /**
-   * The next timer of a vehicle. `undefined`: there is none. `isAwake`: the message of the one that was due is handed out. `isFollowed`: a newer
+   * The next timer of a vehicle. `undefined`: there is none. `isAwake`: the message of the timer that was due is handed out. `isFollowed`: a newer
    * message waits in the lane of the vehicle, and tells what is due before it. So a backlog does not grow by a message for each timer in it.
    */
   set(vin: string, dueMs: number | undefined, isAwake?: boolean, isFollowed?: boolean): void

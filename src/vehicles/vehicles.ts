@@ -25,7 +25,7 @@ export interface FactRow {
 
 /** Options of `setAll`. */
 export interface SetAllOptions<Name extends string = string> {
-  /** The facts that the table has. Default: those that a row has. */
+  /** The facts that the table has. Default: the facts that a row has. */
   readonly facts?: readonly Name[]
 }
 
@@ -86,7 +86,7 @@ export interface ReadVehicles<Fields extends FieldCatalogue = BuiltInFields> {
   list(which?: { readonly after?: string | undefined }): AsyncIterable<VehicleView<Fields>>
   /**
    * Deletes the state of a vehicle, with everything that edges remember about it. Resolves to whether there was one. The next message
-   * begins a new state. Messages stay: those that wait, those that the inbox keeps for replays, and dead letters.
+   * begins a new state. Messages stay: waiting messages, messages that the inbox keeps for replays, and dead letters.
    */
   forget(vin: string): Promise<boolean>
   stats(): Promise<VehiclesStats>

@@ -51,7 +51,7 @@ export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork
   /** The time of day when the other clock was at 0, as of the newest message that was sent after it. */
   let zeroMs = clock.now() - elapsedMs(clock)
 
-  /** A clock that was set forward is ahead of the messages, and one that was set back is behind the newest of them. */
+  /** The time, corrected if the clock was set: at least the time of the newest message, at most what the elapsed time allows. */
   const nowMs = (): number => Math.min(Math.max(clock.now(), newestMs()), zeroMs + elapsedMs(clock))
 
   function enter(pending: Pending): void {

@@ -71,7 +71,7 @@ export interface Definition {
   /** The facts of conditions. */
   readonly asked: readonly Fact[]
   readonly fields: readonly string[]
-  /** Those of conditions. */
+  /** The fields that conditions read. */
   readonly deciding: ReadonlySet<string | number>
   /** The conditions that change with time, and what conditions remember. */
   readonly timed: readonly Condition[]
@@ -141,7 +141,7 @@ export function definitionOf(name: string, options: EpisodeOptions, ownFields: F
   return { name, during, until, splits, ...times, ...read }
 }
 
-/** The law of each field: that of the catalogue, or for a field that is measured as a counter, that it only grows. */
+/** The law of each field: from the catalogue, or for a field that is measured as a counter, that it only grows. */
 function lawsOf(
   fields: readonly string[],
   gauges: readonly Gauge[],

@@ -640,7 +640,7 @@ const onlineTopics: readonly EdgeTopic[] = ['state', 'connectivity', 'vehicle_da
 /** The memory of a condition that was neither true nor false yet. */
 const notKnown = 'unknown'
 
-/** An uncertain value counts as the last one that arrived. So it ends nothing, and another field can begin what it keeps true. */
+/** An uncertain value keeps counting as it last arrived. So it ends nothing, and another field can begin what it keeps true. */
 export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options: FirstOption = {}): LastingEdge {
   checkConditions(what, [condition])
   checkOptions<FirstOption>(what, options, { first: trueOrFalse })
@@ -742,7 +742,7 @@ function newsOf(
 ): { readonly starts: boolean; readonly ends: boolean; readonly next: KnownAlert } | undefined {
   const { sinceMs, isActive: wasActive } = known ?? { sinceMs: -Infinity, isActive: false }
   const isActive = alert.endedAt === undefined
-  // An alert that does not say when it started is the one that is known, or is as old as its end.
+  // An alert that does not say when it started is the known alert, or is as old as its end.
   const beganMs = startMs ?? (wasActive ? sinceMs : ((isActive ? undefined : endMs) ?? atMs))
   const isKnown = saidMs !== undefined && saidMs === known?.ahead?.startMs
   // Two times of a clock that is ahead count as received at once, and are in its own order.

@@ -27,7 +27,7 @@ export interface EpisodeEdge<Of extends Measures = Measures, By extends readonly
   /** The newest episode of a vehicle as it is known now: it lasts, or is over and not told yet, or not told so yet. `undefined`: there is none. */
   open<Fields extends FieldCatalogue>(vehicle: VehicleView<Fields>): Episode<Of, By> | undefined
   /**
-   * All episodes that are over in a list of events, those of gaps too, in any order, as if no message came after them. Sorted by vehicle and start.
+   * All episodes that are over in a list of events, gaps included, in any order, as if no message came after them. Sorted by vehicle and start.
    * Pass a vehicle of the receiver: the limits of its option `fields` count then, and with `by`, the vehicle knows its facts.
    */
   in<Fields extends FieldCatalogue>(
@@ -122,7 +122,7 @@ export function episode<const Of extends Measures, const By extends readonly Fac
 const factsIn = (vehicle: unknown): Facts | undefined =>
   vehicle instanceof Snapshot ? vehicle.parts().state.facts : undefined
 
-/** The definition by the limits of each receiver: those of its option `fields` count. */
+/** The definition for each receiver: the limits of its option `fields` count. */
 function definitionsOf(name: string, options: EpisodeOptions, plain: Definition): (vehicle: unknown) => Definition {
   const known = new WeakMap<FieldCatalogue, Definition>()
   return (vehicle) => {
@@ -173,7 +173,7 @@ function signsOf({ silence }: Definition, { last, head }: Memory, { own, sentMs 
 }
 
 /**
- * Whether values decide nothing, so that they are only kept. Each is newer than what is told or waits to be told (those of conditions: than all), and
+ * Whether values decide nothing, so that they are only kept. Each is newer than what is told or waits to be told (a value of a condition: newer than everything), and
  * the condition stays what it is.
  */
 function isCalm(
@@ -258,7 +258,7 @@ const aWhile = ({ silence }: Definition): number => (silence === Infinity ? earl
 
 /** All episodes of a list of events. `kept`: what is known of facts, when the events do not say it. */
 function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalogue>>, kept?: Facts): Episode[] {
-  // A gap counts from its end, however late its event is. That of a restart ends with the first message after it.
+  // A gap counts from its end, however late its event is. The gap of a restart ends with the first message after it.
   const order = (event: FleetEvent<FieldCatalogue>): number => {
     if (event.topic !== 'gap') return event.receivedAt.getTime()
     return event.to.getTime() + (event.reason === 'restarted' || event.reason === 'stopped' ? -0.5 : 0.5)

@@ -5,11 +5,11 @@ import { canBe, canFollow } from '../vehicles/belief.ts'
 /*
  * What is believed of one field, in the order of the vehicle's time, and the line that its counter makes.
  *
- * A value that can follow the last one is believed. One that cannot waits for the next one: when that goes on from it, both are believed (a `jump`, or
+ * A value that can follow the last one is believed. A value that cannot waits for the next one: when that goes on from it, both are believed (a `jump`, or
  * the `reset` of a counter), and otherwise it is left out. The line never falls: it goes on over resets, and stands still where a counter jumps.
  */
 
-/** A value that a vehicle said. `isLoose`: the vehicle's clock was wrong, so its time is that of the receipt and says nothing about its speed. */
+/** A value that a vehicle said. `isLoose`: the vehicle's clock was wrong, so `at` is the time of the receipt and says nothing about its speed. */
 export interface Said {
   readonly at: number
   readonly value: FieldValue
@@ -21,7 +21,7 @@ export interface Said {
  * - `reset`: the counter began again.
  * - `unsure`: it may have begun again and grown more than that.
  * - `jump`: physics does not allow the way from the value before, but the next one confirms it. Nobody knows how much it grew.
- * - `loose`: its time is that of the receipt.
+ * - `loose`: its time is the time of the receipt.
  */
 export type Mark = 'old' | 'reset' | 'unsure' | 'jump' | 'loose'
 
@@ -87,7 +87,7 @@ export const anyCounter: Law = {
 
 /** How long a value waits for the next one. */
 const longestHeldMs = 86_400_000
-/** So many values that go on from each other are no odd ones that agree. */
+/** When so many values go on from each other, they are not odd values that happen to agree. */
 const fewValues = 4
 /** A counter that is carried over resets in this time after the charge began. */
 const lateResetMs = 120_000
@@ -164,7 +164,7 @@ class Walk {
     else this.#hold(one)
   }
 
-  /** The next value goes on from one that waits. */
+  /** The next value goes on from the value that waits. */
   #confirm(law: Law, held: Said, one: Said, isRenewed: boolean): void {
     if (!isRenewed && this.#comesBack(law, held)) this.believe(held, law)
     else if (!isRenewed && this.#comesBack(law, one)) {
@@ -275,7 +275,7 @@ class Walk {
     if (isRenewed) this.series = { ...this.series, base: undefined }
   }
 
-  /** A value goes on from the last one. `isUnsure`: the one that is left out for it may have been true. */
+  /** A value goes on from the last one. `isUnsure`: the value that is left out for it may have been true. */
   believe(one: Said, law?: Law, isUnsure = false): void {
     const { last } = this.series
     if (law?.kind !== 'counter') return this.#add(one, undefined)

@@ -136,7 +136,7 @@ export interface Notes {
   /** Of a growth: the place on the line that it counts from, and whether a number came that is not an old one. */
   base?: number
   isNew?: true
-  /** The counter began again after the end: what it says is not that of the end. */
+  /** The counter began again after the end, so its later values do not belong to the end. */
   isRenewed?: true
   /** Of a range. */
   least?: number
@@ -234,13 +234,13 @@ export function note(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded,
   noteOthers(gauge, notes, at, around)
 }
 
-/** Notes that values of the field are left out. The last one of them may have been that of the end. */
+/** Notes that values of the field are left out. The last of them may have been the value at the end. */
 export function noteOdd(notes: Notes, odd: readonly number[], { start, end = Infinity }: Bounded, waits: number): void {
   const own = odd.filter((at) => at > start && at <= end + waits)
   if (own.length > 0) notes.oddAt = Math.max(...own, notes.oddAt ?? 0)
 }
 
-/** A value of the start, or one from before it that came later than the start. */
+/** A value at the start, or an older value that came after the start. */
 function noteEarly(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded): void {
   const [at, value] = entry
   if (gauge.kind === 'range') {
@@ -284,8 +284,8 @@ function markUnsure({ kind }: Gauge, notes: Notes, [, , , mark]: Entry, { law }:
 }
 
 /**
- * For a while any value is that of the end, and then the first one: a parked vehicle has not moved. But not a number that goes the other way: it was
- * charged. Of a counter whose episode ended by silence, the next value is: nobody knows when it ended.
+ * Whether a value counts as the value at the end. For a while any value does, and later only the first one: a parked vehicle has not moved. A number that
+ * goes the other way does not: the vehicle was probably charged. After an end by silence, the next value of a counter counts: nobody knows when it ended.
  */
 function isOfEnd(
   gauge: Gauge,
@@ -318,7 +318,7 @@ export function resumed(gauge: Gauge, notes: Notes, episode: Bounded, around: Ar
   notes.before = latest
 }
 
-/** A value came too late for its place. Where the order of values does not matter, it counts. Otherwise it may be the one that is needed. */
+/** A value came too late for its place. Where the order of values does not matter, it counts. Otherwise it may be the value that was needed. */
 export function noteLate(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, { waits }: Around): void {
   const [at, value] = entry
   const { start, end = at } = episode
@@ -402,7 +402,7 @@ function count(gauge: Gauge, notes: Notes, entry: Entry, episode: Bounded, { law
     delete notes.parts
   } else {
     const isFar = isFirst && isTimed && total - notes.base > mostIn(law, ms)
-    // It grew, and began again: what it said first may have been that of the charge before.
+    // It grew, and began again: its first number may belong to the charge before.
     const isLate = mark === 'reset' && ms <= 5 * freshMs && total - Number(value) > notes.base + 0.01
     if (mark === 'jump' || mark === 'unsure' || isFar || isLate) notes.isUnsure = true
     if (law?.restarts === true && isBroken(notes, entry, episode)) notes.isBroken = true
@@ -511,7 +511,7 @@ function endsOf(of: Measured, episode: Bounded) {
   const to = after ?? before ?? (notes.from?.[0] === start ? notes.from : undefined)
   let { from } = notes
   const isAlone = first === undefined || first[0] === to?.[0]
-  // It went on before the start: what was said right after it is that of the start.
+  // It went on before the start: the first value after the start is the value at the start.
   if (
     handed !== true &&
     from !== undefined &&
@@ -529,11 +529,11 @@ function endsOf(of: Measured, episode: Bounded) {
   const isOld = from === undefined && old !== undefined && isAlone
   from ??= isOld ? old : first
   const isOne = to === undefined || to[0] === from?.[0]
-  // An older value of the end may not be that of the end.
+  // A last value this old may differ from the value at the end.
   const least = Math.max(Number(end) - freshMs, notes.oddAt ?? 0)
   const isStale = end !== undefined && after === undefined && ((to?.[0] ?? 0) < least || goesOn(of, to, episode))
   const isLate = (from?.[0] ?? Infinity) > start + freshMs
-  // It may be that of a charge since.
+  // The vehicle may have been charged since.
   const isGuess =
     after !== undefined &&
     before === undefined &&
@@ -570,7 +570,7 @@ function spanOf(of: Measured, episode: Bounded): Result {
   const { from, to, isOne, isDoubtful } = endsOf(of, episode)
   const { notes, law, counted } = of
   const isCounter = law?.kind === 'counter'
-  // One value is that of one end: both would say that nothing changed.
+  // One value stands for one end only: at both ends it would say that nothing changed.
   const [first, last] = isOne && notes.after !== undefined ? [undefined, to] : [from, isOne ? undefined : to]
   const seen = first ?? last
   const unseen =
@@ -589,7 +589,7 @@ const dateOf = (entry: Entry | undefined): Date | null => (entry === undefined ?
 
 /**
  * Whether a counter that went on grew more up to its first number than its episode explains: it may have been in an episode before, whose end was not
- * heard, or in one that nobody saw.
+ * heard, or in an episode that nobody saw.
  */
 function isFromBefore({ from, first, base, before: newest, after }: Notes, { start, before = 0 }: Bounded): boolean {
   const to = after ?? newest
@@ -621,7 +621,7 @@ function growthOf(of: Measured, episode: Bounded) {
     isBroken ||
     isFromBefore(notes, episode) ||
     (isLate && gauge.startsAt === undefined)
-  // Two numbers say more than one that counts from 0.
+  // Two numbers say more than a single number that is counted from 0.
   const isSeen = value !== null && notes.first !== undefined && to !== undefined && totalOf(to) > totalOf(notes.first)
   return { value, unseen, isMissing, isStale, isSeen, isBroken }
 }

@@ -109,7 +109,7 @@ export class Memory {
     if (running === undefined) return undefined
     compared(definition, [running], this.#told, Infinity, 0)
     const { end, told } = running
-    // One that was told as over by silence does not say so in its samples.
+    // The samples of an episode that was told as over by silence do not say that it is over.
     const over: Running = end === undefined ? { ...running, end: this.last.heard, cut: true } : running
     if (told !== undefined && ['', hashOf(this.#episodeOf(over))].includes(told.hash)) return undefined
     if (hasGap) running.gap = true
@@ -120,7 +120,7 @@ export class Memory {
   evaluate(added: readonly Sample[], arrivedMs: number, dueMs: number): EdgeResult<Episode> {
     const { last, head } = this
     const definition = this.#definition
-    // The vehicle's time: that of its newest message, and what has passed since that arrived.
+    // The vehicle's time: the time of its newest message, and what has passed since it arrived.
     const now = Math.max(dueMs, last.heard + Math.max(0, arrivedMs - last.arrived))
     const samples = [...this.#kept(), ...added]
     this.add(added)

@@ -88,7 +88,7 @@ export function moves(options: MovesOptions): Condition {
           const stay = read(remembered)
           if (stay === undefined) return JSON.stringify({ from: place, sinceMs: atMs, is: 'new', last: place })
           const rests = isOver(stay, atMs)
-          // Where it rests is its last position, so that a jump over the line of the one before is no move.
+          // Compare a parked vehicle with its last position. With its first one at that place, jumps at the edge of the circle would be moves.
           const from = rests && stay.is !== 'resting' ? stay.last : stay.from
           const next: Stay =
             metersBetween(from, place) > meters

@@ -170,7 +170,7 @@ function askedBoth(
 function asked(edge: Edge, step: EdgeStep, memory: EdgeMemory | undefined, timer: EdgeTimer | undefined): Asked {
   const isTimer = step.event.topic === 'timer'
   const isUp = timer !== undefined && timer.due !== null && timer.due <= (step.timer?.due ?? -Infinity)
-  // One that a time of the day decides may have no timer yet.
+  // An edge that a time of the day decides may have no timer yet.
   const isNew = edge.daily === true && timer === undefined
   if (isTimer ? !isUp : !touches(edge, step) && !isWaiting(memory) && !isNew) return { all: [], memory, timer }
   const { happened, earlier = [], memory: next, timer: waits } = edge.detect({ ...step, memory, timer }) ?? {}

@@ -23,7 +23,7 @@ export type Episode<Of extends Measures = Measures, By extends readonly Fact[] =
 /** The most episodes that are corrected at the same time. */
 export const mostTold = 20
 
-/** What the handler gets. One that lasts goes up to the last message. */
+/** What the handler gets. An episode that lasts goes up to the last message. */
 export function episodeOf(definition: Definition, vin: string, running: Running, heard: number): Episode {
   const { start, end = heard, paused, cut = false, gap = false, revoked = false, by = [] } = running
   const { first = start, revision = 0 } = running.told ?? {}
@@ -83,7 +83,7 @@ export interface Compared {
   readonly told: readonly Told[]
 }
 
-/** Each episode found, with its last telling: one that had the same start at first, or has it now, or overlaps it. And those told that are gone. */
+/** Pairs each episode found with its last report: by the first start, by the current start, or by overlap. Adds reported episodes that are gone. */
 export function compared(
   definition: Definition,
   found: readonly Running[],

@@ -35,15 +35,15 @@ export interface Lasted extends TimeUp {
   /** When it began: the vehicle's clock, but never later than the receipt. */
   readonly since: Date
   /**
-   * How long no message of the vehicle came before it was due, in milliseconds: it may have changed meanwhile. A parked vehicle is silent for hours.
-   * One that was fast for ten seconds and then in a tunnel is not heard either: see `freshFor`.
+   * How long no message of the vehicle came before it was due, in milliseconds: the vehicle may have changed since. A parked vehicle is silent for hours.
+   * A vehicle that was fast for ten seconds and then drove into a tunnel is not heard either: see `freshFor`.
    */
   readonly unheardMs: number
 }
 
 /** A vehicle has been silent: the occurrence of `silent`. */
 export interface Silence extends TimeUp {
-  /** When its last message was received, of those that count. */
+  /** When the last message that counts was received. */
   readonly lastAt: Date
 }
 
@@ -333,7 +333,7 @@ export function silence(duration: Duration, options: SilentOptions): Sensing<Sil
   }
 }
 
-/** Two clocks that are both right differ by less, and the last messages of a vehicle can come after the one that says that it sleeps. */
+/** Two clocks that are both right differ by less, and the last messages of a vehicle can come after the message that says that it sleeps. */
 const trailingMs = 5_000
 
 const offlineMs = (vehicle: AnyVehicleView): number => (vehicle instanceof Snapshot ? vehicle.offlineMs : -Infinity)

@@ -3,7 +3,7 @@ import type { Fact } from '../vehicles/fact.ts'
 import type { Facts } from '../vehicles/facts.ts'
 import type { Definition } from './definition.ts'
 
-/** The facts of one vehicle over time, as an episode needs them: those by which it is told apart, and those that its conditions read. */
+/** The facts of one vehicle over time, as an episode needs them: facts by which it is told apart, and facts that its conditions read. */
 export class TimesOfFacts {
   readonly facts: Facts | undefined
   readonly #by: readonly Fact[]
