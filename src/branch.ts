@@ -37,10 +37,10 @@ export interface BranchOptions<Fields extends FieldCatalogue = FieldCatalogue> e
   readonly name: string
   /**
    * Only behind `postgresInbox` and `durableObjectInbox`: where the branch keeps messages until its own handlers are done, a schema or a binding of its
-   * own. Behind any other inbox, a branch reads that of its receiver.
+   * own. Behind any other inbox, a branch reads the inbox of its receiver.
    */
   readonly inbox?: InboxFactory
-  /** What the branch can do beside handling, such as `vehicles(…)`. Those of the receiver know nothing of the branch. */
+  /** What the branch can do beside handling, such as `vehicles(…)`. The parts of the receiver know nothing of the branch. */
   readonly parts?: readonly (ReceiverPart | VehiclesPart<FieldName<Fields>>)[]
   /** Default: as the inbox allows. */
   readonly limits?: Partial<Pick<Limits, 'pendingMessages' | 'pendingBytes'>>
@@ -207,8 +207,8 @@ function openedWith({ intake }: HostedReceiver, reader: Inbox): Inbox {
 }
 
 /**
- * For the messages that a branch makes itself. In one process they follow those of the receiver. An object elsewhere numbers them beyond what a receiver
- * uses of a millisecond.
+ * For the messages that a branch makes itself. In one process their ids follow the ids of the receiver. An object elsewhere uses numbers
+ * that a receiver does not reach within a millisecond.
  */
 function idsFor(ids: DeliveryIds, inbox: Settings['inbox']): DeliveryIds {
   return inbox.place === undefined ? ids : new DeliveryIds(1_536)

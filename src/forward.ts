@@ -15,7 +15,7 @@ export type { Forwarding, ForwardOptions } from './branch/posting.ts'
  * Messages come in order per vehicle and at least once, through crashes of this process and of the other server. The header `fleethook-delivery` is
  * the same each time, so the server can drop what it has. An answer of 2xx ends it. After 408, 425, 429, 5xx, no answer in time or a lost connection
  * it is tried again, not before `Retry-After`. So it is after any other answer, because a rotated secret or a proxy without its server refuses
- * everything: only a message that is refused again while those of other vehicles are taken is a dead letter. That goes on for as long as the inbox
+ * everything: only a message that is refused again while messages of other vehicles are taken is a dead letter. That goes on for as long as the inbox
  * of the branch has room, or for `forMs`. Redirects are not followed: the secret is for `to` only. Of `to`, the log and errors show the host, because
  * a path can be a secret. Answers are never logged. Gaps are not posted.
  *

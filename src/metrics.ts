@@ -184,7 +184,7 @@ function linesOf(name: string, { value, attributes }: Measure['samples'][number]
   return [...cumulative, `${name}_sum${labels} ${sum / 1000}`, `${name}_count${labels} ${total}`]
 }
 
-/** Names of handlers are those of functions and files, so they are escaped. */
+/** Names of handlers come from functions and files, so they are escaped. */
 function labelled(attributes: Attributes): string {
   const labels = Object.entries(attributes).map(
     ([name, text]) => `${name.replaceAll('.', '_')}="${text.replace(/[\\"]/g, '\\$&').replaceAll('\n', '\\n')}"`,

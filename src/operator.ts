@@ -40,7 +40,7 @@ export interface OperatorOptions<Bindings extends object = object> {
  *
  * | request | what |
  * | --- | --- |
- * | `GET /dead?limit&after&vin&topic&from&to` | `{ letters, next }` of the receiver and its branches, without payloads; those of a branch have its name in `branch`, and `unasked` names branches that did not answer |
+ * | `GET /dead?limit&after&vin&topic&from&to` | `{ letters, next }` of the receiver and its branches, without payloads; letters of a branch have its name in `branch`, and `unasked` names branches that did not answer |
  * | `GET /dead/:id` | one, with its event |
  * | `POST /dead/:id/replay`, `/dead/:id/discard` | `{ messages: 0 or 1 }` |
  * | `POST /dead/replay`, `/dead/discard` with `{ vin?, topic?, from?, to?, dryRun? }` | `{ messages }` |
@@ -49,7 +49,7 @@ export interface OperatorOptions<Bindings extends object = object> {
  * | `GET /vehicles?limit&after` | `{ vehicles, next }`: when each was seen, without values (part `vehicles`) |
  * | `GET /vehicles/:vin` | the newest value of each field, with its age, and whether it is certain |
  * | `GET /feed?vin&topic&errors=true&received=true&since` | Server-Sent Events, each with `{ items, missed? }`, for 20 readers at most; the `id` of an event is the next `since`. `received`: only messages as they came, each with its `text` |
- * | `GET /messages?vin&topic&state&from&to&limit&after` | `{ messages, next }`, newest first: waiting, settled and dead, as long as the inbox keeps them; those over 16 KiB without payload. A page can be short: go on at `next` |
+ * | `GET /messages?vin&topic&state&from&to&limit&after` | `{ messages, next }`, newest first: waiting, settled and dead, as long as the inbox keeps them; messages over 16 KiB without payload. A page can be short: go on at `next` |
  * | `GET /messages/:id` | one of them, with `handlers` and `happened` |
  * | `GET /stats` | `receiver.stats()` |
  * | `GET /failing` | `{ messages, vehicles, handlers }` of the receiver and its branches: what fails now, with the last error of each handler |

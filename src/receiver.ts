@@ -69,7 +69,7 @@ export function createReceiver<
   return whole as Receiver<Bindings, ExtendedBy<Fields>, KeepsVehicles<Parts>> & AddedBy<Parts, ExtendedBy<Fields>> // oxlint-disable-line no-unsafe-type-assertion
 }
 
-/** A receiver, and the webhook by which its messages come. Those of a branch come from another receiver, which has made their `ids`. */
+/** A receiver, and the webhook by which its messages come. The messages of a branch come from another receiver, which has made their `ids`. */
 export function assemble<Bindings extends object, Fields extends FieldCatalogue, Keeps extends boolean>(
   given: Settings,
   ids?: DeliveryIds,
@@ -80,7 +80,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   readonly hosted: HostedReceiver
 } {
   const { inbox } = given
-  // One clock decides per store: that of the store.
+  // Where processes share a store, the clock of the store decides.
   const settings = inbox.clock === undefined ? given : { ...given, clock: inbox.clock(given.clock) }
   const { clock, limits, bodyBytes, basePath } = settings
   const reports = new Reports(settings)
@@ -133,7 +133,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     entrance: InboxMessage['door'],
     isReady: boolean = intake.isReady,
   ): Taken {
-    // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
+    // Ids of new messages have to sort after ids of old messages, so none is made before the inbox is open.
     if (!isReady)
       return intake.becomeReady().then((isOpen) => {
         if (isOpen) return take(given, request, door, entrance, true)

@@ -68,7 +68,7 @@ type Sums = Readonly<Record<string, number>>
 interface ThrottledLog {
   warn(message: string, details?: Record<string, unknown>, key?: unknown, sums?: Sums): void
   error(message: string, details?: Record<string, unknown>, key?: unknown, sums?: Sums): void
-  /** The end of what others of the key say: one of these in ten seconds does not wait behind them, and stands for those that wait. */
+  /** Says that what other lines of the key report has ended. One such line in ten seconds does not wait behind them, and replaces the line that waits. */
   warnOfEnd(message: string, details: Record<string, unknown>, key: unknown): void
   /** When the next line that it holds back is due, by `elapsedMs`. `undefined`: it holds none back. */
   dueAtMs(): number | undefined
@@ -82,14 +82,14 @@ interface Line {
   readonly message: string
   readonly details: Record<string, unknown>
   readonly sums: Sums
-  /** The number of lines since the last one that was written, itself included. */
+  /** The number of lines since the last written line, itself included. */
   readonly repeated: number
 }
 
 /** The time after a line in which no other line of its key is written. */
 interface QuietTime {
   endsAtMs: number
-  /** The last line that came meanwhile. */
+  /** The last line of this time, not written yet. */
   held: Line | undefined
   timer: Timer | undefined
 }
@@ -97,10 +97,10 @@ interface QuietTime {
 /** The time that one log line covers, in milliseconds. */
 export const quietMs = 10_000
 
-/** Writes the first line of a key at once, and one for those of the next ten seconds, with their sums or number. */
+/** Writes the first line of a key at once, and one line for all lines of the next ten seconds, with their sums or number. */
 export function throttled(log: Log, clock: Clock): ThrottledLog {
   const quiet = new Map<unknown, QuietTime>()
-  /** When the next line about an end may pass those of its key. */
+  /** When the next line about an end may pass the waiting line of its key. */
   const nextEndMs = new Map<unknown, number>()
   let isStopped = false
 

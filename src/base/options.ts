@@ -121,7 +121,7 @@ function invalidOption(
   )
 }
 
-/** The given options without those that are `undefined`, so that they can be spread over defaults. */
+/** The given options without `undefined` values, so that they can be spread over defaults. */
 export function defined<Options extends object>(options: Options | undefined): Defined<Options> {
   return Object.fromEntries(
     Object.entries(options ?? {}).filter(([, value]) => value !== undefined),

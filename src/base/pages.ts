@@ -30,8 +30,8 @@ export function pageOf<Item>(items: Iterable<Item>, limit: number, bytesOf: (ite
 export const bytesOfMessage = ({ message }: { readonly message: Sized }): number => message.bytes
 
 /**
- * What a query finds, in pages that grow from `size`. `find` gets the last item of the page before. A page shorter than asked for can be one that its
- * bytes ended, so only an empty one is certainly the last, or a short one whose `bytesOf` are within the budget.
+ * What a query finds, in pages that grow from `size`. `find` gets the last item of the page before. A page can be shorter than asked for because
+ * its bytes ended it, so only an empty page is certainly the last, or a short page whose `bytesOf` are within the budget.
  */
 export async function* pagesOf<Found>(
   find: (last: Found | undefined, limit: number) => Promise<readonly Found[]>,

@@ -2,7 +2,7 @@ import { longestMs } from './clock.ts'
 
 const months = 'jan feb mar apr may jun jul aug sep oct nov dec'.split(' ')
 
-/** The two forms with the day first, and that of asctime. Each begins with the name of a day, which nothing else in `Retry-After` does. */
+/** The two forms with the day first, and the form of asctime. Each begins with the name of a day, which nothing else in `Retry-After` does. */
 const dayFirst =
   /^[a-z]{3,9},? (?<day>\d{1,2})[ -](?<month>[a-z]{3})[ -](?<year>\d{2}|\d{4}) (?<time>\d\d:\d\d:\d\d)(?: (?:GMT|UTC?|Z|[+-]0000))?$/i
 const asctime = /^[a-z]{3} (?<month>[a-z]{3}) +(?<day>\d{1,2}) (?<time>\d\d:\d\d:\d\d) (?<year>\d{4})$/i

@@ -20,7 +20,7 @@ interface Joined {
   readonly handOver: (given: Message, message: InboxMessage) => Promise<void> | undefined
 }
 
-/** The branches of a receiver. They open and stop with it, and it never waits for one that fails. */
+/** The branches of a receiver. They open and stop with it, and it never waits for a branch that fails. */
 export class Branches implements BranchesBehind {
   readonly #byName: Behind['byName']
   /** Where they keep messages: the files, or the schemas. */
@@ -117,7 +117,7 @@ export class Branches implements BranchesBehind {
 
   /** Adds what the branches erase of a vehicle to what the receiver has erased. */
   async forget(vin: string, dryRun: boolean, front: Forgotten): Promise<Forgotten> {
-    // One that cannot erase now keeps no other from it. The error says that some is left.
+    // Go on when a branch cannot erase now. The error says that some is left.
     const others = this.#joined.filter(({ name }) => !this.readers.has(name))
     const asked = await Promise.allSettled(others.map(({ branch }) => branch.forget(vin, { dryRun })))
     const all = [front]

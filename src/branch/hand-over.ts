@@ -39,13 +39,13 @@ export class HandOver {
   readonly #clock: Clock
   #bytes = 0
   #group: Group | undefined
-  /** Messages that were handed over, and those that are under way. */
+  /** Messages that were handed over (`true`), or are on their way. */
   readonly #given = new WeakMap<Message, true | Promise<void>>()
   /** By lane: resolves when the newest message for which the branch is asked, or that waits behind such a one, is put. */
   readonly #asked = new Map<string, Promise<unknown>>()
   /** When its inbox last answered. */
   #answeredMs = -Infinity
-  /** Since when nobody waits for the branch, because it is slow. A crash meanwhile is a gap of the branch. */
+  /** Since when nobody waits for the branch, because it is slow. A crash in this time is a gap of the branch. */
   #slowSinceMs: number | undefined
 
   constructor(front: HostedReceiver, branch: HostedReceiver) {
@@ -69,7 +69,7 @@ export class HandOver {
   }
 
   /**
-   * The receiver has just put the message into its inbox, and nothing has run for it. In order: one that waits behind a message which the branch does
+   * The receiver has just put the message into its inbox, and nothing has run for it. In order: a message behind another which the branch does
    * not have yet is handed over at its turn. Resolves when its turn may come; `undefined`: at once.
    */
   readonly early = (given: Message, message: InboxMessage): Promise<void> | undefined => {
@@ -121,9 +121,9 @@ export class HandOver {
     const known = this.#given.get(given)
     if (known !== undefined) return known === true ? undefined : this.#inTime(known, given.request)
     const { claim, event, request } = given
-    // The replay of a handled message. That of a dead letter may be new to the branch: processes may have ended before it was handed over.
+    // Skip the replay of a handled message. A dead letter may be new to the branch: processes may have ended before it was handed over.
     if (claim === undefined || event === undefined || claim.replay !== undefined) return undefined
-    // One of the receiver, or of another branch.
+    // A timer of the receiver, or of another branch.
     if (event.topic === 'timer' && event.meta['branch'] !== this.#branch.settings.branch) return undefined
     if (event.topic === 'gap') {
       const isKnown = ofStops.includes(event.reason) && this.#branch.intake.durability !== 'memory'
@@ -206,7 +206,7 @@ export class HandOver {
     const late = new Promise<void>((resolve) => {
       const wait = (ms: number): void => void (timer = this.#clock.after(ms, look))
       const look = (): void => {
-        // One that opens its file has not answered yet.
+        // A branch that opens its file has not answered yet.
         const quietMs = this.#branch.intake.isReady ? patienceMs : longestMs
         const untilMs = Math.min(sinceMs + longestMs, Math.max(sinceMs, this.#answeredMs) + quietMs)
         const leftMs = untilMs - elapsedMs(this.#clock)
@@ -227,7 +227,7 @@ export class HandOver {
     this.#slowSinceMs = elapsedMs(this.#clock)
     const { log } = this.#branch.settings
     // What to do about `the inbox of the branch is slow, so the receiver does not wait until it has a message`, `the inbox of the branch is fast
-    // enough again`: Its disk or database takes more than a second per message. A crash meanwhile is a gap of the [branch](branches.md).
+    // enough again`: Its disk or database takes more than a second per message. A crash in this time is a gap of the [branch](branches.md).
     if (this.#goesOn) log.warn('the inbox of the branch is slow, so the receiver does not wait until it has a message')
     // What to do: Has a session locked its tables, or is its server slow? Vehicles wait until it has their messages, or refuses them.
     else log.warn('the inbox of the branch is slow, and the receiver waits until it has a message')
@@ -251,7 +251,7 @@ export class HandOver {
     const nowMs = elapsedMs(this.#clock)
     this.#answeredMs = nowMs
     const isSlow = nowMs - sinceMs >= patienceMs
-    // One that is down says so to each message after the same time, as when it cannot be reached: the receiver waits for that once.
+    // An inbox that is down refuses each message only after its timeout, so the receiver waits for that once.
     if (isSlow && refusal !== undefined) this.#noteSlow()
     if (!isSlow && refusal === undefined && this.#slowSinceMs !== undefined) {
       const ms = Math.round(nowMs - this.#slowSinceMs)

@@ -30,7 +30,7 @@ interface Refused {
  * | twice so, by any other answer: a server's state can come and go  | this one      |
  * | `triesAlone` times by `aboutMessage`, with no other vehicle      | this one      |
  *
- * The messages of a vehicle that follow one that was given up need no new proof, until one is taken: a server that does not know a vehicle must
+ * After a message was given up, later messages of its vehicle need no new proof, until one is taken: a server that does not know a vehicle must
  * not keep its messages for seconds each.
  */
 export class RefusedVehicles {

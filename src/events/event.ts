@@ -55,7 +55,7 @@ export interface EventBase {
    */
   readonly id: string
   /**
-   * The parsed message, untouched. Numbers are those of JavaScript: an id of 17 digits is rounded. `context.text` has the message byte for byte as
+   * The parsed message, untouched. Numbers are JavaScript numbers: an id of 17 digits is rounded. `context.text` has the message byte for byte as
    * it came.
    */
   readonly raw: { readonly [key: string]: unknown }

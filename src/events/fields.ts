@@ -29,7 +29,7 @@ export interface Limits {
   readonly back?: number
 }
 
-/** A `number` or a `location` with limits. They replace those of the built-in catalogue, and `{}` has none. A place has no bounds, and its unit is the meter. */
+/** A `number` or a `location` with limits. They replace the limits of the built-in catalogue, and `{}` has none. A place has no bounds, and its unit is the meter. */
 export type LimitedType = { readonly number: Limits } | { readonly location: Pick<Limits, 'perMinute' | 'atOnce'> }
 
 /**

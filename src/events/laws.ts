@@ -3,7 +3,7 @@ import { isObject } from '../base/options.ts'
 import { type FieldCatalogue, type LimitedType, type Limits, limitsOf, plainType } from './fields.ts'
 import { builtInLimits } from './limits.generated.ts'
 
-/** What physics allows for the values of a field. Units are those of the field; a place is in meters. */
+/** What physics allows for the values of a field. In the units of the field; a place is in meters. */
 export interface Law {
   /** A counter never falls, unless it `restarts`. A level goes both ways. A place is a `Location`. */
   readonly kind: 'counter' | 'level' | 'place'
@@ -31,8 +31,8 @@ function builtInLaw(field: string): Law | undefined {
 }
 
 /**
- * The law of a field. `undefined`: any value can follow any other. A type in the business's own catalogue that has limits replaces the law,
- * one that has none keeps it.
+ * The law of a field. `undefined`: any value can follow any other. A type in the business's own catalogue replaces the law if it has limits,
+ * and keeps it if it has none.
  */
 export function lawOf(field: string, ownFields: FieldCatalogue = {}): Law | undefined {
   const own = Object.hasOwn(ownFields, field) ? ownFields[field] : undefined

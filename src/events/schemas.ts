@@ -22,7 +22,7 @@ function describedAs<Schema extends z.ZodMiniType>(schema: Schema, json: object)
   return schema
 }
 
-/** A `Date`. Its JSON Schema is that of the text that `JSON.stringify` writes. */
+/** A `Date`. Its JSON Schema describes the text that `JSON.stringify` writes. */
 function date(): z.ZodMiniType<Date, Date> {
   return describedAs(z.date(), { type: 'string', format: 'date-time' })
 }

@@ -67,7 +67,7 @@ interface OpenGap {
 
 /**
  * Where messages are missing, until a `gap` event in the inbox reports it. There are two ways to report: `emit` for one gap after the other, as
- * the inbox has room, and `emitAll` for all of them in front of messages whose vehicles must be uncertain by then.
+ * the inbox has room, and `emitAll` for all of them, in front of messages whose vehicles must be uncertain first.
  */
 export class GapReporting {
   /** The oldest first, one for each vehicle and reason. */
@@ -176,7 +176,7 @@ export class GapReporting {
   }
 
   /**
-   * Reports when the process or the machine stood still, because messages may have been lost meanwhile: a tick is late by one of the clocks. A clock
+   * Reports when the process or the machine stood still, because messages may have been lost in that time: a tick is late by one of the clocks. A clock
    * that is set forward looks the same, and a clock without `elapsedMs` cannot show it.
    */
   watchForStalls(): void {

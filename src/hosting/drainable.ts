@@ -60,7 +60,7 @@ export interface Drainable {
   readonly open: (options?: OpenOptions) => Promise<void>
   /**
    * Takes no more messages (503) and ends all work. With an inbox in memory it waits until all messages are handled, or until
-   * the deadline (default 25,000 ms). With a durable inbox no handler starts, those that run get `handlerGraceMs` (default
+   * the deadline (default 25,000 ms). With a durable inbox no handler starts, running handlers get `handlerGraceMs` (default
    * 2,000), and the next process handles the rest. Then it aborts signals and counts what is left. Never ends the process. A
    * second call returns the same promise. `await using receiver = …` drains at the end of the block.
    */

@@ -1,5 +1,5 @@
 /**
- * The third argument of `fetch`: it keeps work alive after the answer. Workers pass one that does so for a while. The servers
+ * The third argument of `fetch`: it keeps work alive after the answer. On Workers it does so for a while. The servers
  * of the other runtimes pass {@link detachedContext}.
  */
 export interface ExecutionContext {

@@ -143,7 +143,7 @@ export type GivenMessage = {
   /** Text, bytes, or the value that a body parser returned. */
   readonly body: unknown
   /**
-   * The path, with or without a query. The collector's own paths have stricter rules. Default: that of the option `basePath`, or `/`.
+   * The path, with or without a query. The collector's own paths have stricter rules. Default: the path in the option `basePath`, or `/`.
    */
   readonly path?: string
   /** Handlers find it as `context.env`. */
@@ -198,7 +198,7 @@ class FetchRequest implements Incoming, Readable {
     const { headers } = request
     const contentEncoding = headers.get('content-encoding')
     if (hono !== undefined && request.bodyUsed) {
-      // A body that the host's middleware read through Hono is still there. One that was read without Hono is gone.
+      // A body that the host's middleware read through Hono is still there. A body that was read without Hono is gone.
       const given = (body: unknown): Promise<Body | Refusal> => readGiven(body, contentEncoding, limitBytes)
       if ('text' in hono.bodyCache || 'json' in hono.bodyCache) return hono.text().then(given)
       if ('arrayBuffer' in hono.bodyCache) return hono.arrayBuffer().then(given)

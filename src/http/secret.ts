@@ -58,7 +58,7 @@ export interface Guarded {
 export const howToSend = ({ owner, takesBearer }: Guarded): string =>
   `Send the secret of ${owner} in the header Authorization, as it is${takesBearer ? ' or after Bearer' : ''}.`
 
-/** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for one that can never work. */
+/** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for a secret that can never work. */
 export function createSecretCheck<Bindings>(
   secret: Secret<Bindings>,
   log: Log,
@@ -159,7 +159,7 @@ function checkFor(
   const expected = prepare(secret)
   const check = checkOf(expected, misplaced)
   if (!takesBearer) return check
-  // Of two candidates, only the last one that fails is told.
+  // Report a misplaced scheme word only once: for the last of two candidates.
   const asItIs = checkOf(expected, () => {})
   return (authorization, door) => {
     const [, bare] = /^bearer +(.*)$/i.exec(authorization ?? '') ?? []

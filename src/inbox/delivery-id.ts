@@ -6,7 +6,7 @@ const perMs = 2048
  * tells whether the same process made it.
  */
 export class DeliveryIds {
-  /** The millisecond of the newest id, or of the one that it follows. */
+  /** The millisecond of the newest id, made here or by an earlier process. */
   newestMs = 0
   readonly #first: number
   #counter = 0

@@ -307,9 +307,9 @@ export interface Inbox {
    * it. `shared`: the inbox by `onWaiting`, here or in another process. `elsewhere`: nobody here.
    */
   readonly handsOut?: 'here' | 'stored' | 'shared' | 'elsewhere'
-  /** Why this process takes no messages. Its own, such as gaps, go to `put` all the same. */
+  /** Why this process takes no messages. Messages of its own, such as gaps, still go to `put`. */
   readonly takesNone?: Refusal | undefined
-  /** Events of open gaps are put before the messages that follow, so that their vehicles are uncertain by then. Default `false`. */
+  /** Events of open gaps are put before the messages that follow, so that their vehicles are uncertain first. Default `false`. */
   readonly keepsOrder?: boolean
   /** `false`: time passes without this process, so no gap follows from the time in which it stood still. Default `true`. */
   readonly watchesTime?: boolean
@@ -340,7 +340,7 @@ export interface Inbox {
    */
   put(messages: readonly InboxMessage[], from?: RequestScope): void | Promise<void>
   /**
-   * Hands a message out, even one that is handed out already. `undefined` when it is settled or dead.
+   * Hands a message out, even if it is handed out already. `undefined` when it is settled or dead.
    */
   claim(id: string): Claim | undefined | Promise<Claim | undefined>
   /**
@@ -350,8 +350,8 @@ export interface Inbox {
    */
   isStillHeld?(id: string): Promise<boolean>
   /**
-   * A turn of a message has ended, by default as `done`. Does nothing for a message that is gone. A message that is `done` no longer waits. One
-   * that waits for `later` is claimed again. A dead letter is kept when the call resolves; the other two need not be durable by then, so after a
+   * A turn of a message has ended, by default as `done`. Does nothing for a message that is gone. A message that is `done` no longer waits. With
+   * `later`, it is claimed again. A dead letter is durable when the call resolves; the other two need not be, so after a
    * crash the message may be handled again. `vehicle` is as durable as the rest of the call.
    *
    * When the store takes other rows, but not that this message waits, `later` rejects with `message_refused`, or `InboxSettings.onRefused` is
@@ -364,7 +364,7 @@ export interface Inbox {
   /** What it keeps, for operators. Left out: they can neither list nor replay messages. */
   readonly archive?: Archive
   /**
-   * Deletes everything that it keeps of a vehicle: messages in every state, also those of no vehicle whose text has the VIN, gaps, and the state of
+   * Deletes everything that it keeps of a vehicle: messages in every state, also messages of no vehicle whose text has the VIN, gaps, and the state of
    * the vehicle. Nothing of it can be read from the store afterwards. `dryRun`: only counts the messages. An inbox that cannot leaves it out.
    */
   readonly forget?: ((vin: string, dryRun: boolean) => Promise<Erased>) | undefined
@@ -422,7 +422,7 @@ export interface InboxSettings {
   readonly notListeningMs?: () => number
   /** The receiver keeps states of vehicles in `Inbox.vehicles`. Default `false`. */
   readonly keepsVehicles?: boolean
-  /** It is that of a branch, whose writes must not hold up the receiver in front. */
+  /** It is the inbox of a branch, whose writes must not hold up the receiver in front. */
   readonly givesWay?: boolean
   /** The files of the receiver and all of its branches: to none of them does a receiver belong that has stopped. */
   readonly files?: () => readonly string[]
@@ -433,12 +433,12 @@ export interface InboxSettings {
   /** The inbox refused messages and takes them again. */
   readonly onCapacity: () => void
   /**
-   * The inbox has messages that other processes received, so they did not come by `put`. Those of a lane are in their order.
+   * The inbox has messages that other processes received, so they did not come by `put`. The messages of a lane are in their order.
    */
   readonly onWaiting?: (page: readonly Waiting[]) => void
   /**
    * For a reader that `handsOut` as `stored`: the inbox has these messages for it, in the order of their places. `from`: the request that brought them.
-   * Called as soon as they are as durable as `durability` says, and before any later page of `waiting` has them. Those of before the first page of
+   * Called as soon as they are as durable as `durability` says, and before any later page of `waiting` has them. Messages from before the first page of
    * `Opened.waiting` was read are in these pages.
    */
   readonly onPut?: (messages: readonly InboxMessage[], from: RequestScope) => void
@@ -446,7 +446,7 @@ export interface InboxSettings {
   readonly onSkipped?: (messages: readonly InboxMessage[]) => void
   /**
    * For a reader: the inbox needed the room of these messages, which the receiver is done with, so nobody handles them here any more. Their work ends
-   * at once, and they count as lost. `missed`: those that came over the wire, received between `fromMs` and `toMs`.
+   * at once, and they count as lost. `missed`: how many of them came over the wire, received between `fromMs` and `toMs`.
    */
   readonly onExpired?: (expired: Expired) => void
   /**
@@ -463,7 +463,7 @@ export interface InboxSettings {
    */
   readonly onRefused?: (id: string, reason: string) => void
   /**
-   * The number of messages in lanes, without those of lanes whose oldest message has failed, up to a limit: what an inbox with `onWaiting` hands over must not grow, and
+   * The number of messages in lanes, without lanes whose oldest message has failed, up to a limit: what an inbox with `onWaiting` hands over must not grow, and
    * a vehicle whose messages fail must not keep others waiting. Left out: all that it handed over count.
    */
   readonly inLanes?: () => number
@@ -497,13 +497,13 @@ export interface Retention {
 /** Makes an inbox for a receiver, within the limits of the receiver's options. It is the value of the option `inbox`. */
 export interface InboxFactory {
   (settings: InboxSettings): Inbox
-  /** Makes the clock of the receiver of that of its machine: where several processes share a store, its time decides. */
+  /** Makes the receiver's clock from the clock of its machine: where several processes share a store, the time of the store decides. */
   readonly clock?: (local: Clock) => Clock
   /** Called with the bindings of every request of a Worker, for calls that have none, such as for dead letters. */
   readonly useEnv?: (env: unknown) => void
   /** The whole path of its file, if it has one: two receivers cannot share it. */
   readonly file?: string
-  /** Whether it can be that of a branch, or in front of one, depends on this. `takes`: whether it takes messages in this process. */
+  /** Whether it can be the inbox of a branch, or in front of one, depends on this. `takes`: whether it takes messages in this process. */
   readonly place?: {
     readonly of: 'postgresInbox' | 'kafkaInbox' | 'durableObjectInbox'
     readonly name?: string

@@ -46,7 +46,7 @@ interface ReceiptsOptions {
   readonly mostMessages?: number | undefined
   /** Called once for each time that the clock is set back. */
   readonly onClockBehind?: (ms: number) => void
-  /** Those of the receiver in front, for a branch. */
+  /** For a branch: the ids of the receiver in front. */
   readonly ids?: DeliveryIds | undefined
 }
 
@@ -121,7 +121,7 @@ export class Receipts {
   readonly own = (event: GapEvent | TimerEvent | FactsEvent): InboxMessage =>
     this.#made(event.vin === undefined ? '*gap' : laneOf(event.vin), event)
 
-  /** A message that another process received, with an id of this process, because its order is that of its arrival here. A branch keeps its id. */
+  /** A message that another process received, with an id of this process, because its arrival here decides its order. A branch keeps its id. */
   arrived(message: InboxMessage): InboxMessage {
     return this.#options.ids === undefined ? { ...message, id: this.ids.next(this.#now()) } : message
   }

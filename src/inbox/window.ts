@@ -68,11 +68,11 @@ export class Window<Waiting extends Item> {
     await this.#read()
   }
 
-  /** The inbox has these new messages, in the order of ids. Returns those that get their places now. The others are read from it later. */
+  /** The inbox has these new messages, in the order of ids. Returns the messages that get their places now. The others are read from it later. */
   offered(messages: readonly Waiting[]): readonly Waiting[] {
     if (this.takes(messages.at(-1)?.id ?? '')) return messages
     this.#hasMore = true
-    // No page will have those that are not behind it.
+    // No page will have messages up to `#upTo`.
     const passed = messages.filter(({ id }) => this.#upTo !== undefined && id <= this.#upTo)
     if (this.#isReadingPage)
       for (const message of messages)
@@ -162,7 +162,7 @@ export class Window<Waiting extends Item> {
     }
   }
 
-  /** Gives places to stored messages that no page will have, and lets go of those that are still to be read. */
+  /** Gives places to stored messages that no page will have, and forgets the others, which will be read. */
   #placeBeside(): void {
     const upTo = this.#upTo
     const passed: Waiting[] = []
@@ -174,7 +174,7 @@ export class Window<Waiting extends Item> {
     if (passed.length > 0) this.#host.add(passed.toSorted((one, other) => (one.id < other.id ? -1 : 1)))
   }
 
-  /** Everything was read but what arrived meanwhile, and no more arrives until this resolves. */
+  /** Everything was read, except for messages that have arrived since. No more arrive until this resolves. */
   async #close(): Promise<void> {
     do {
       // A reader cannot keep its receiver from putting more.

@@ -53,11 +53,11 @@ export interface Replayed {
 export interface Forgotten {
   /** Its messages: waiting, kept for replays, and dead letters. */
   readonly messages: number
-  /** Those that waited: their handlers never run. */
+  /** How many of them waited: their handlers never run. */
   readonly waiting: number
   readonly deadLetters: number
   /**
-   * Files beside that of the inbox which may have more of the vehicle, and which are yours to erase: damaged or replaced ones that were moved aside, and
+   * Files beside the inbox which may have more of the vehicle, and which are yours to erase: damaged or replaced files that were moved aside, and
    * inboxes of other receivers. Left out: there are none.
    */
   readonly notErased?: readonly string[]
@@ -80,7 +80,7 @@ export interface DeadLetters {
   /**
    * Replays one by its id, or all that match, at the ends of their lanes: their handlers run again, but handlers that write
    * exactly once only if they had not succeeded. Resolves to the number of messages; with `dryRun` to the number that match. Rejects with `inbox_full` or `inbox_unavailable` when there
-   * is no room; messages that were not replayed by then stay dead letters. `from` has the bindings that handlers get as
+   * is no room; messages that are not replayed yet stay dead letters. `from` has the bindings that handlers get as
    * `context.env`, and the `waitUntil` that keeps their work alive where the runtime ends it with a request.
    */
   replay(

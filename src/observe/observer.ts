@@ -287,7 +287,7 @@ export interface OperatorApi
   readonly branches?: ReadonlyMap<string, OperatorApi>
 }
 
-/** The part of that which an inbox answers itself, where not all messages are in this process. */
+/** The questions that an inbox answers itself, where not all messages are in this process. */
 export type Asked = Pick<OperatorApi, 'deadLetters' | 'messages' | 'replay' | 'replaySome' | 'failing'>
 
 /** A branch, as the receiver in front of it sees it. */

@@ -50,7 +50,7 @@ export interface InboxStats {
   readonly oldestSnapshotMs?: number
   /** Handled messages that this process deleted, because their retention was over or their room was needed. */
   readonly purged?: number
-  /** Stopped inboxes beside this one that hold messages, when it was opened. */
+  /** Stopped inboxes beside this inbox that held messages when it was opened. */
   readonly unopened?: readonly UnopenedInbox[]
 }
 
@@ -83,7 +83,7 @@ export interface Backlog {
 export interface Failing {
   readonly messages: number
   readonly vehicles: number
-  /** Those with the most messages first. */
+  /** The handler with the most messages first. */
   readonly handlers: readonly FailingHandler[]
 }
 
@@ -169,7 +169,7 @@ export interface Stats {
   readonly backlog: Backlog | undefined
   /**
    * What fails now, and by which handlers. With `postgresInbox`, in all processes together, as of some seconds ago. `undefined`: no handler runs
-   * in this process, and it does not know those of others.
+   * in this process, and it does not know the handlers of other processes.
    */
   readonly failing: Failing | undefined
   /** Values that did not read as the type in the catalogue, or that the part `vehicles` did not believe. */

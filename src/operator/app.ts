@@ -171,7 +171,7 @@ export interface VehicleReport extends Omit<VehicleSummary, 'fields' | 'location
   readonly facts?: readonly FactReport[] | undefined
   /** What rules with a time wait for, the next one first. Empty when payloads are hidden: a rule says what is true of the vehicle. */
   readonly timers: readonly TimerReport[]
-  /** The episodes that last and the last ones that are over, the newest first. Empty when payloads are hidden. */
+  /** The episodes that last and the last finished episodes, the newest first. Empty when payloads are hidden. */
   readonly episodes: readonly EpisodeReport[]
 }
 
@@ -461,7 +461,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     }),
   )
 
-  /** Those of branches, from the first time that one is seen: its feed begins then. */
+  /** The apps of branches. Each is made when its branch is first seen, and its feed begins then. */
   const branches = new Map<string, Hono>()
   const branchOf = (name: string): Hono | undefined => {
     const branch = operator.branches?.get(name)

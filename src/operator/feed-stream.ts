@@ -6,7 +6,7 @@ import type { Feed, FeedFilter, FeedItem } from './feed.ts'
 /** The time between comments on a stream, in milliseconds. A proxy may close a stream that is silent for a minute. */
 const aliveMs = 15_000
 
-/** A stream would keep the server open that stops, and meanwhile nobody takes messages. So it ends, within this time in milliseconds. */
+/** A stream must not delay the stop of its server, because nobody takes messages until the next one starts. It ends within this time in milliseconds. */
 const untilNoticedMs = 250
 
 /** The most items in one event of the stream: readers limit the size of an event. */
@@ -28,8 +28,8 @@ export interface FeedStreamOptions {
 }
 
 /**
- * Sends the feed to one more reader as Server-Sent Events: until the reader goes, the receiver stops, or the reader takes too long to read. The last
- * event of one that is too slow has `ended: 'slow'`, and it can go on with the cursor that it has. `undefined`: there are too many readers.
+ * Sends the feed to one more reader as Server-Sent Events: until the reader goes, the receiver stops, or the reader takes too long to read. A slow
+ * reader gets `ended: 'slow'` in its last event, and can go on with the cursor that it has. `undefined`: there are too many readers.
  */
 export function streamFeed(c: Context, options: FeedStreamOptions): Response | undefined {
   const { feed, which, since, isStopping, whileRead, onSlow } = options

@@ -174,7 +174,7 @@ class Ring {
   }
 }
 
-/** Returns a function that begins a use and returns the one that ends it. Runs `start` before the first use, and its result after the last. */
+/** Returns a function that begins a use and returns a function that ends it. Runs `start` before the first use, and its result after the last. */
 export function whileUsed(start: () => () => void): () => () => void {
   const uses = new Set<symbol>()
   let stop = (): void => {}

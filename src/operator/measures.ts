@@ -82,7 +82,7 @@ export function measuresOf(stats: Stats): readonly Measure[] {
   )
 }
 
-/** Shared vehicles that are not heard. Empty before the first look, and after one that could not ask. */
+/** Shared vehicles that are not heard. Empty before the first look, and after a look that could not ask. */
 export function missingMeasure(last: MissingReport | undefined): Measure {
   const counts = zeros(missingReasons)
   for (const { reason } of last?.vehicles ?? []) counts[reason] = (counts[reason] ?? 0) + 1
@@ -95,7 +95,7 @@ export function missingMeasure(last: MissingReport | undefined): Measure {
   }
 }
 
-/** Those of a branch have its name. */
+/** The measures of a branch have its name. */
 export const ofBranch = (name: string, measures: readonly Measure[]): readonly Measure[] =>
   measures.map((measure) => {
     const samples = measure.samples.map(({ value, attributes }) => {

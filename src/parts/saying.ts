@@ -126,7 +126,7 @@ export class Saying implements SayingVehicles {
     }
   }
 
-  /** The values as they are stored. `null`: none. One that is left out says nothing. */
+  /** The values as they are stored. `null`: none. A fact that is left out says nothing. */
   #written(values: Readonly<Record<string, unknown>>): ReadonlyMap<string, FieldValue> {
     if (!isObject(values) || Array.isArray(values))
       throw wrong('The facts of a vehicle are not an object', "Write for instance { customer: 'c-12' }.")

@@ -113,7 +113,7 @@ export function vehicles<
 >(options: VehiclesOptions<Field, Of>): VehiclesPart<Field, Of> {
   checkOptions<VehiclesOptions>('vehicles', options, rules)
   const { fields, facts = none } = options
-  // Without the option, its type is that of no facts.
+  // Without the option, its type is the empty list.
   return { fields, facts: facts as Of, keep: (host) => new KeptVehicles(options, host) } // oxlint-disable-line no-unsafe-type-assertion
 }
 

@@ -10,7 +10,7 @@ export interface HostedReceiver {
   readonly targets: ReadonlyMap<string, PathTarget>
   /** Begins the answer to a request that the server reads itself, without a `Request`. Never throws or rejects. */
   begin(target: PathTarget | undefined, request: Incoming): Begun | Promise<Begun>
-  /** As they were given, with the clock of this machine. Those of `intake.parts` have the clock of the inbox. */
+  /** As they were given, with the clock of this machine. The settings of `intake.parts` have the clock of the inbox. */
   readonly settings: Settings
   readonly reports: Reports
   readonly intake: Intake

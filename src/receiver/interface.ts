@@ -92,7 +92,7 @@ export interface Handling<
   extends Drainable, Operated, AsyncDisposable {
   /**
    * Registers a handler for a topic, several topics, `'*'` (every event), `'unknown'`, `'gap'` or `'malformed'`. The handlers
-   * of a message run one after another in the order of registration. One that fails does not stop the others.
+   * of a message run one after another in the order of registration. A handler that fails does not stop the others.
    * Throws `handler_invalid` for a topic that does not exist.
    *
    * @example
@@ -127,7 +127,7 @@ export interface Handling<
    * handlers are done. The vehicle's next messages follow while the batch is open, as long as they are for the same batch.
    * The messages of a batch are settled together.
    *
-   * When it throws, it runs again at once with each message alone. One that fails is retried as with `on`, and delays only its own
+   * When it throws, it runs again at once with each message alone. A message that fails is retried as with `on`, and delays only its own
    * vehicle. `timeoutMs` and `context.signal` are for one run.
    *
    * Throws `handler_invalid` for a topic that does not exist, or a wrong `size` or `withinMs`.

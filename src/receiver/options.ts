@@ -171,7 +171,7 @@ export function readOptions(options: GivenOptions): Settings {
     parts: options.parts ?? [],
     timeoutMs: options.timeoutMs ?? 30_000,
     limits: { pendingMessages, pendingBytes },
-    // Relays of the collector protocol send batches of 2 MiB, and drop those that are refused.
+    // Relays of the collector protocol send batches of 2 MiB, and drop refused batches.
     bodyBytes: { root: bodyBytes ?? 1_048_576, collector: bodyBytes ?? 8 * 1_048_576 },
     log: options.log ?? consoleLog,
     logErrorText: options.logErrorText ?? false,

@@ -42,7 +42,7 @@ export class Observers {
         'option_invalid',
         '`receiver.observe` takes an observer: an object whose members are functions.',
       )
-    // One that is added twice is two observers.
+    // An observer that is added twice is two observers.
     const added = Object.create(observer) as Observer // oxlint-disable-line no-unsafe-type-assertion
     this.#observers.add(added)
     this.#combine()

@@ -19,7 +19,7 @@ export interface DriftReport {
   note(field: string, seen: string, reason: DriftReason): void
   /** All such values so far, including fields that found no row left. */
   total(): number
-  /** Those of them that were not believed. */
+  /** The number of values that were not believed. */
   unbelieved(): number
   /** Most frequent first. */
   list(): readonly Drift[]

@@ -21,7 +21,7 @@ function isWritten(value: unknown): boolean {
 
 function scalar(value: unknown, isCanonical: boolean): string {
   if (!isCanonical) return JSON.stringify(value) ?? 'null'
-  // JSON cannot hold these values, so no message has them. If one comes all the same, it must not end the process.
+  // JSON cannot hold these values, so no message has them. If one comes anyway, it must not end the process.
   return typeof value === 'bigint' ? value.toString() : (JSON.stringify(value) ?? typeof value)
 }
 

@@ -28,7 +28,7 @@ function useLand(): string {
   return land
 }
 
-/** The possible distances of grid lines, in degrees. The map uses the one that gives three to eight lines. */
+/** The possible distances of grid lines, in degrees. The map picks a distance that gives three to eight lines. */
 const steps = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45]
 
 /** Land and a grid of degrees, no tiles. Longitudes are shortened by the cosine of the middle latitude, so shapes are right. */

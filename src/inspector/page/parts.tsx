@@ -57,7 +57,7 @@ export function Failed({ of: { error } }: { readonly of: Reading<unknown> }): JS
 
 interface TableProps {
   readonly name: string
-  /** The headings. One that ends with `#` is over figures. */
+  /** The headings. A heading that ends with `#` is over figures. */
   readonly head: readonly string[]
   /** The cells of each row. The first one names the row. */
   readonly rows: readonly (readonly ComponentChildren[])[]
@@ -101,7 +101,7 @@ interface DialogProps {
   readonly isOpen: boolean
   readonly close: () => void
   readonly children: ComponentChildren
-  /** The buttons after the one that closes it, which has the focus. */
+  /** The buttons after the close button, which has the focus. */
   readonly actions?: ComponentChildren
 }
 

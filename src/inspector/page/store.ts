@@ -87,7 +87,7 @@ function take(items: readonly Item[], missing: number): void {
   timer ??= setTimeout(() => requestAnimationFrame(draw), drawMs)
 }
 
-/** Reads messages from the inbox: those that were settled before the page was opened are not in the feed. */
+/** Reads messages from the inbox, because the feed has no messages that were settled before the page was opened. */
 async function readStored(filter: string, signal: AbortSignal): Promise<void> {
   const { messages } = await read<{ messages: readonly StoredMessage[] }>(`messages?limit=100&${filter}`, signal)
   rows.addStored(messages)

@@ -69,8 +69,8 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
    * The shared vehicles that a receiver does not hear, each with its reason and what to do. Needs the receiver's part `vehicles`. A vehicle counts
    * as heard when it is online and a message has come within the last hour (`silentMs`).
    *
-   * The service is asked only about vehicles that are not heard: up to three requests for each, at most ten in a second, and none about one that
-   * said within the last day that it sleeps. It throws when the service cannot be asked at all.
+   * The service is asked only about vehicles that are not heard: up to three requests for each, at most ten in a second, and none about vehicles
+   * that said within the last day that they sleep. It throws when the service cannot be asked at all.
    *
    * @example
    * ```ts

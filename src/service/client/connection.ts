@@ -26,7 +26,7 @@ export interface ClientOptions<Fields extends FieldCatalogue = FieldCatalogue> {
   /**
    * The address of the service: the specification's `{base_url}`. It can have a path, but no credentials, query or fragment.
    *
-   * Or one for each region, as in `{ na: 'https://na.example.com', eu: 'https://eu.example.com' }`: a request about a product goes to that of
+   * Or one for each region, as in `{ na: 'https://na.example.com', eu: 'https://eu.example.com' }`: a request about a product goes to the address of
    * its `region`, in any case of letters, and everything else to the first.
    */
   readonly baseUrl: string | undefined | { readonly [region: string]: string | undefined }
@@ -64,7 +64,7 @@ export interface ReadOptions extends CallOptions {
   readonly query?: Query
 }
 
-/** Query parameters. One that is `undefined` is left out. */
+/** Query parameters. An `undefined` parameter is left out. */
 export interface Query {
   readonly [name: string]: string | number | boolean | undefined
 }

@@ -160,7 +160,7 @@ export function listProducts(call: Call, options?: CallOptions): Promise<readonl
   return send(call, get('/api/business/products', options), z.array(product))
 }
 
-/** Those that can be read, and the number of the others: one of them never takes the others with it. */
+/** The products that can be read, and the number of the others: an unreadable product does not hide the rest. */
 export async function listReadableProducts(
   call: Call,
   options?: CallOptions,

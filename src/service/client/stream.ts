@@ -65,7 +65,7 @@ export interface StreamMessage {
  * Specification: "Streaming by SSE", which shows neither event names nor data. See readings 15 to 19 in docs/decisions/0021-interface.md.
  */
 export interface EventStream<Fields extends FieldCatalogue> extends AsyncIterable<StreamEvent<Fields>>, Source {
-  /** All messages as unparsed JSON text, including those that a snapshot repeats. */
+  /** All messages as unparsed JSON text, including messages that a snapshot repeats. */
   messages(): AsyncIterableIterator<StreamMessage>
 }
 

@@ -4,7 +4,7 @@ import { placeOf } from '../../wire/record.ts'
 import { isAlwaysTyped, reading } from './signals.ts'
 import { courseTo, type StreamedField, type Streaming, type Vehicle } from './vehicle.ts'
 
-/** Values that are due. `texts` are those that old firmware writes as text where today's firmware writes a constant. */
+/** Values that are due. `texts` are the values that old firmware writes as text where today's firmware writes a constant. */
 interface DueValues {
   readonly data: Readonly<Record<string, FieldValue>>
   readonly texts: Readonly<Record<string, string>>

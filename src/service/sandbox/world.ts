@@ -127,7 +127,7 @@ export class World {
     return true
   }
 
-  /** A customer shares this vehicle, or the next one that was never shared. `undefined` when there is no such vehicle. */
+  /** A customer shares this vehicle, or by default the next vehicle that was never shared. `undefined` when there is no such vehicle. */
   share(
     vin: string | undefined,
     { customer, initial }: { readonly customer?: Customer | undefined; readonly initial?: KeptFields | undefined },
