@@ -1,5 +1,5 @@
 import process from 'node:process'
-// Those of Deno itself may be numbers.
+// Deno's own timers may be numbers.
 import { setTimeout } from 'node:timers'
 import {
   type Ack,

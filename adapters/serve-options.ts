@@ -44,7 +44,7 @@ export interface ServeOptions {
   /** The signals that stop the server, or `false` for none. Default `['SIGTERM', 'SIGINT']`. A second signal ends the process at once. */
   readonly signals?: readonly Signal[] | false
   /**
-   * How long to go on taking messages after a signal, in milliseconds. Meanwhile every answer asks its client to close the
+   * How long to go on taking messages after a signal, in milliseconds. In this time, every answer asks its client to close the
    * connection. By default 1,500, and on Node less when no connection is open and nobody has asked for `/readyz`. Set it to
    * the time that your load balancer needs to notice.
    */

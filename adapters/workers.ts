@@ -22,7 +22,7 @@ export interface Worker<Bindings> {
  * Makes the default export of a Worker.
  *
  * The Worker's bindings reach `secret` functions and handlers as `env`. `waitUntil` keeps work alive after the answer for 25
- * seconds; the platform would end it at 30. Messages that are not handled by then are counted in `receiver.stats().lost` and
+ * seconds; the platform would end it at 30. Messages that are not handled in time are counted in `receiver.stats().lost` and
  * reported to the log. With `ack: 'handled'` the answer itself waits for the handlers.
  *
  * A receiver is made once, at the top of the module, and serves every request of its isolate.

@@ -132,7 +132,7 @@ async function changeAll(
 /** The messages of one request of a replay. */
 const partSize = 100
 
-/** Asks for one part after the other. When the receiver ends meanwhile, it says what is done and how to go on. */
+/** Asks for one part after the other. When the receiver ends before all are done, it says what is done and how to go on. */
 async function replayAll(operating: Operating, range: Record<string, string>, dryRun: boolean): Promise<boolean> {
   const { operator, asking, print, agreed } = operating
   const { after: begin, ...all } = range

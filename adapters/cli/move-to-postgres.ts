@@ -101,7 +101,7 @@ async function moveStates(file: InboxFile, db: Database, { vehicles }: OpenedFil
   }
 }
 
-/** How far messages of the file have moved: those up to there may have been handled and deleted meanwhile. */
+/** How far messages of the file have moved: earlier messages may be handled and deleted already. */
 async function movedTo(db: Database, name: string): Promise<number> {
   const [row] = await db.run(`SELECT seq FROM ${db.schema}.moved WHERE file = $1`, [name])
   return Number(row?.['seq'] ?? -1)

@@ -12,7 +12,7 @@ interface KnownClaim {
 /**
  * Decides which claims must be written before the message is handed out, so that a message that ends its process is
  * counted. A claim that is written later may be missing after a crash, so each message of a crashed process counts as
- * handed out once. After that, those that it probably had in hand are counted exactly. Not all: a backlog of a million
+ * handed out once. After that, messages that it probably had in hand are counted exactly. Not all: a backlog of a million
  * messages must not wait for a million syncs.
  */
 export class CrashSuspects {

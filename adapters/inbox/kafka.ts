@@ -17,7 +17,7 @@ export type { KafkaInboxOptions, KafkaSasl, KafkaTls } from './kafka/options.ts'
  * can end at any moment: no acknowledged message is lost as long as the topic's retention covers the time until it is handled.
  *
  * Attempts are counted in memory: after a crash, and when another process takes over, they begin at 1 again. A message during which
- * three processes ended is a dead letter all the same.
+ * three processes ended still becomes a dead letter.
  *
  * `fleethook kafka topics --apply` creates the topics. Install the package `@platformatic/kafka` beside this one.
  *

@@ -114,7 +114,7 @@ export class Meanwhile {
     }))
   }
 
-  /** The server is there. What earlier processes left, and what came meanwhile, goes first. */
+  /** The server is there. What the file has goes first, from earlier processes and from this one. */
   async begin(): Promise<void> {
     const { waiting } = await this.open()
     this.#isBegun = true

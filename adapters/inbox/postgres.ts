@@ -176,7 +176,7 @@ export async function handleWaiting(receiver: Drainable, { forMs }: { readonly f
   await receiver.open()
   const { clock } = systemOf() ?? notAttached()
   const branches = [...(hostedBy(receiver)?.intake.parts.behind.byName.values() ?? [])]
-  // One that cannot be opened says so itself.
+  // A branch that cannot be opened says so itself.
   await resolvedOr(Promise.allSettled(branches.map((branch) => branch.open())), clock, forMs)
   const all = [receiver, ...branches]
   const waits = (): boolean => all.some(({ inbox }) => systems.get(inbox)?.()?.reader?.isIdle === false)

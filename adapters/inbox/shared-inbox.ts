@@ -40,7 +40,7 @@ export interface SharedSystem extends Server {
   connect(): Promise<void>
   /** Whether an error of `connect` may pass by itself, because the server is away. */
   mayPass(error: unknown): boolean
-  /** The partitions of this process, for one that handles. Called after `connect`. */
+  /** The partitions of this process, if it handles. Called after `connect`. */
   read(): SharedPart
   /** Where receivers leave signs of life, once it is connected. */
   signs(): Signs
@@ -62,8 +62,8 @@ const startMs = 3_000
 const againMs = 1_000
 
 /**
- * The inbox of one process on a system that several share. What a process does follows from its role: one that receives forwards messages to the
- * system and leaves signs of life, and one that handles reads its partitions. Even with both, each message goes through the system, and another
+ * The inbox of one process on a system that several share. What a process does follows from its role: a receiving process forwards messages to the
+ * system and leaves signs of life, and a handling process reads its partitions. Even with both, each message goes through the system, and another
  * process may handle it.
  */
 export class SharedInbox extends ForwardingInbox {
@@ -191,7 +191,7 @@ export class SharedInbox extends ForwardingInbox {
     return (this.#connecting ??= this.#system.connect().then(
       () => {
         this.#isConnected = true
-        // Closed meanwhile.
+        // Closed while it connected.
         if (this.#closing.signal.aborted) void this.#system.close()
       },
       (error: unknown) => {

@@ -23,7 +23,7 @@ interface Unsettled<Partition> {
 export interface PartitionOf<Found> {
   /** By id, in their order. */
   readonly unsettled: PassingMap<string, Found>
-  /** Those that were handed out and whose attempt has not ended. */
+  /** Messages that were handed out and whose attempt has not ended. */
   readonly hand: Set<Found>
 }
 

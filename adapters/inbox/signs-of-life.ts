@@ -2,7 +2,7 @@ import { type Clock, pause, resolvedOr } from '../../src/base/clock.ts'
 import { type Log, throttled } from '../../src/base/log.ts'
 import type { InboxGap, KeptGap } from '../../src/inbox/inbox.ts'
 
-/* Receivers that share a system leave signs of life in it. One that starts reports the time in which none listened. */
+/* Receivers that share a system leave signs of life in it. A receiver that starts reports the time in which none listened. */
 
 /** When a receiver listened, in milliseconds since the epoch, by the clock of the system. */
 export interface Listened {
@@ -139,7 +139,7 @@ export class Life {
   }
 
   /**
-   * Accounts for the time before this receiver, and takes over from those that ended. Resolves to `false` while another one may have
+   * Accounts for the time before this receiver, and takes over from receivers that ended. Resolves to `false` while another one may have
    * ended: its next sign, or its silence, tells.
    */
   async #account(isExpected: boolean): Promise<boolean> {
@@ -153,9 +153,9 @@ export class Life {
     const older = others.filter((other) => other.since < since || (other.since === since && other.id < me))
     const mayLive = ({ isClosed, until }: Trace): boolean => !isClosed && now - until < silentMs
     const isSilent = (other: Trace): boolean => other.until < since && mayLive(other)
-    // One that ended before it accounted left the time before it open, although it listened.
+    // A receiver that listened, but ended before it accounted, left the time before it open.
     const hasCompany = older.some(({ until, isAccounted }) => isAccounted && until >= since)
-    // An older one accounts first, so that two that start together do not take each other for one that listened before.
+    // An older receiver accounts first, so that two which start together do not each believe that the other listened before.
     if (older.some((other) => mayLive(other) && !isSilent(other) && !other.isAccounted)) return false
     if (!hasCompany && older.some(isSilent)) return false
     const ended = others.filter((other) => !mayLive(other))
@@ -189,7 +189,7 @@ function bothSilent(silent: readonly EndedGap[], ofFile: readonly EndedGap[]): r
 
 /** The times until `nowMs` in which none of these receivers listened, and that none of them has accounted for. */
 function silences(receivers: readonly Listened[], nowMs: number): readonly EndedGap[] {
-  // One that stopped while its first sign was on its way never listened after it.
+  // A receiver that stopped while its first sign was on its way never listened after it.
   const inOrder = receivers
     .map((receiver) => ({ ...receiver, since: Math.min(receiver.since, receiver.until) }))
     .toSorted((one, other) => one.since - other.since)

@@ -37,7 +37,7 @@ const mostShown = 4
 export const listed = (items: readonly string[]): string =>
   items.slice(0, mostShown).join('; ') + (items.length > mostShown ? `; and ${items.length - mostShown} more` : '')
 
-/** Whether the first time that each message of a vehicle is handled follows that of the one before. */
+/** Whether the messages of each vehicle were handled in order, judged by the first time each was handled. */
 export function isInOrder(handled: readonly HandledMessage[]): boolean {
   const newest = new Map<string, number>()
   const seen = new Set<string>()

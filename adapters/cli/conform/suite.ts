@@ -70,7 +70,7 @@ export async function conform(
   return checks.toSorted((one, other) => allGroups.indexOf(one.group) - allGroups.indexOf(other.group))
 }
 
-/** A server can answer 200 on every path. One that knows the protocol answers with its codes. */
+/** A server can answer 200 on every path. Only a server that knows the protocol answers with its codes. */
 async function hasRelayPaths(session: Session): Promise<boolean> {
   for (const { posted, format } of relayProbe(session).requests) {
     const { status, text } = await session.post(posted, format)

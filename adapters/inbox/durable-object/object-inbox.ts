@@ -194,7 +194,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     if (last !== undefined) crashSuspects.upTo = seqOf(messageOf(last).id)
     lastId = last === undefined ? left : messageOf(last).id
     if (left !== undefined && lastId !== undefined && left > lastId) lastId = left
-    // Settled messages are gone, and later ids must sort after those that the states have seen.
+    // Settled messages are gone, and later ids must sort after every id that the states have seen.
     const [newest] = keepsVehicles ? rows('SELECT max(place) AS place FROM fleethook_vehicles') : []
     const seen = typeof newest?.['place'] === 'number' ? idWithSeq(firstId, newest['place']) : undefined
     if (seen !== undefined && (lastId === undefined || seqOf(seen) > seqOf(lastId))) lastId = seen

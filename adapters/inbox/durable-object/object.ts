@@ -254,7 +254,7 @@ class Shard {
     })
   }
 
-  /** Resolves to true once every message that waits rests, and to false when the time of the alarm is over. */
+  /** Resolves to true once nothing runs and nothing was handed out since the last look, and to false when the time of the alarm is over. */
   async #isQuiet(): Promise<boolean> {
     const endsAt = this.#clock.now() + alarmMs
     for (let before = this.#inbox.activity(); ;) {

@@ -86,7 +86,7 @@ export class ObjectsInbox extends ForwardingInbox {
     if (refusal !== undefined) throw new RefusedElsewhere(refusal)
   }
 
-  // All objects: one that had the vehicle before `shards` was changed may still have something of it.
+  // Asks all objects: an object that had the vehicle before `shards` was changed may still have something of it.
   readonly forget = async (vin: string, dryRun: boolean): Promise<Forgotten> => {
     return erasedIn(await this.#askAll('forget', { vin, dryRun }))
   }
@@ -156,7 +156,7 @@ export class ObjectsInbox extends ForwardingInbox {
         const pages = this.#everyShard.map((shard) => this.#vehiclesOf(shard, after, limit))
         return merged(await Promise.all(pages), limit, (a, b) => a.vin < b.vin, bytesOfState)
       },
-      // Asks all objects: one that had the vehicle before `shards` was changed may still have a state of it.
+      // Asks all objects: an object that had the vehicle before `shards` was changed may still have a state of it.
       forget: async (vin) => (await this.#askAll('forgetVehicle', vin)).includes(true),
       stats: async () => {
         const all = await this.#askAll('countVehicles', undefined)
@@ -166,7 +166,7 @@ export class ObjectsInbox extends ForwardingInbox {
     }
   }
 
-  /** The vehicles of an object, without those that belong to another object since `shards` was changed. */
+  /** The vehicles of an object, without vehicles that belong to another object since `shards` was changed. */
   async #vehiclesOf(shard: number, after: string | undefined, limit: number): Promise<SentVehicle[]> {
     const found: SentVehicle[] = []
     for (let last = after; ;) {

@@ -15,7 +15,7 @@ const noMark: Mark = { upTo: -1, ends: new Map(), hand: [] }
 /** Brokers accept 4,096 bytes by default, and some services less. This is enough for hundreds of messages. */
 const mostBytes = 1_000
 
-/** Offsets as the distance from the one before, the first from the position: in hand, and after each count those that have it. */
+/** Offsets as the distance from the one before, the first from the position: messages in hand, and after each count the messages that have it. */
 interface Written {
   readonly owner: string | undefined
   readonly upTo: number | undefined

@@ -13,7 +13,7 @@ interface TopicSignsOptions {
   readonly me: string
 }
 
-/** The value of a record: a sign. A compacted topic can have deleted the first one of its receiver, so it has the time of that. */
+/** The value of a record: a sign. Compaction may have deleted the first sign of its receiver, so each sign repeats when that was. */
 type Value = Sign & { readonly sinceMs?: number | undefined }
 
 /** Signs of life in a compacted topic, whose brokers set the times. */

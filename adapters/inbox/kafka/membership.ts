@@ -11,7 +11,7 @@ interface MembershipOptions {
   readonly log: Log
   /** Called before a rebalance, in which other processes may get partitions of this one. Finishes running handlers and commits. */
   readonly quiesce: () => Promise<void>
-  /** The partitions of this process from now on. `isContinued`: ownership of those that it had was continuous. */
+  /** The partitions of this process from now on. `isContinued`: ownership was continuous. */
   readonly assigned: (partitions: readonly number[], isContinued: boolean) => void
 }
 

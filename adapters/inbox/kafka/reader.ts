@@ -111,17 +111,17 @@ export class Reader extends SharedReader<Unsettled> {
   readonly #log: Log
   readonly #membership: Membership
   readonly #ids = new DeliveryIds()
-  /** The highest record of each receiver that made ids, over assignments too: a later one that is not higher is in the log twice. */
+  /** The highest record of each receiver that made ids, over assignments too: a later record that is not higher is in the log twice. */
   readonly #seen = new Map<number, Map<string, { readonly id: string; readonly offset: number }>>()
   readonly #fetching = new Set<number>()
   #topic: TopicReader
   /** Names this process in what it commits. */
   readonly #owner = randomUUID().slice(0, 8)
-  /** Before a rebalance only messages below one that was handed out may start, and after the last commit none. */
+  /** Before a rebalance, only messages below a message that was handed out may start, and after the last commit none. */
   #startable: 'all' | 'below' | 'none' = 'all'
   #isPaused = false
   #needsLeaders = false
-  /** A partition has no leader. The others are read meanwhile. */
+  /** A partition has no leader. The others are still read. */
   #isLeaderless = false
   #isWanted = false
   #isPlanning = false
@@ -258,7 +258,7 @@ export class Reader extends SharedReader<Unsettled> {
       else quiet = 0
       if (quiet < 2) await pause(this.clock, pollMs)
     }
-    // An assignment that came meanwhile is newer than this wait. In a stop, nothing starts after the last commit all the same.
+    // An assignment that came during the wait decides by itself. But in a stop, nothing starts after the last commit.
     if (assignment === this.#assignment || this.isFinishing) this.#startable = 'none'
     await this.#commit()
   }
@@ -611,7 +611,7 @@ export class Reader extends SharedReader<Unsettled> {
         changed.map(({ part: { partition }, offset, metadata }) => ({ partition, offset, metadata })),
       )
       for (const { part, marked, offset, before, metadata } of changed) {
-        // Meanwhile the end of its log can have been lost.
+        // During the commit, the end of its log may have been lost.
         if (part.committed === before) part.committed = offset
         part.metadata = metadata
         part.isMarked = mayStart

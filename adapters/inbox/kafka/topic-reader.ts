@@ -24,7 +24,7 @@ export interface Fetched {
   readonly next: number
   /** The leader epoch of the record before `next`. -1: unknown. */
   readonly epoch: number
-  /** The log was cut at this offset, which is below the one that was asked for. Other records can follow there. */
+  /** The log was cut at this offset, which is below the requested offset. Other records can follow there. */
   readonly cutAt: number | undefined
   readonly records: readonly PlacedRecord[]
   /** The name of a protocol error, for instance `OFFSET_OUT_OF_RANGE`. */

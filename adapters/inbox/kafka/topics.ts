@@ -50,7 +50,7 @@ export function topicPlans({ topic, deadTopic, lifeTopic, partitions }: KafkaSet
   ]
 }
 
-/** The most bytes that the record of a dead letter has more than the one of its message. */
+/** The record of a dead letter has at most so many bytes more than the record of its message. */
 const mostReasonBytes = 16_384
 
 export interface FoundTopics {
@@ -190,7 +190,7 @@ function weaknessOf(
 export type AppliedTopic =
   (TopicPlan & { readonly outcome: 'created' }) | { readonly name: string; readonly outcome: 'exists' }
 
-/** Creates the topics that are missing. Those that exist stay as they are. */
+/** Creates the topics that are missing. Existing topics stay as they are. */
 export async function applyTopics(admin: Admin, settings: KafkaSettings): Promise<readonly AppliedTopic[]> {
   const replicas = settings.allowWeak
     ? Math.min(3, (await admin.metadata({ topics: [], forceUpdate: true, retries: metadataRetries })).brokers.size)

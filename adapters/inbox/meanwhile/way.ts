@@ -58,7 +58,7 @@ interface Placed {
 interface Hand {
   messages: readonly InboxMessage[]
   readonly how: Moved
-  /** The number of places that they take, with those of messages that are gone. */
+  /** The number of places that they take, with the places of messages that are gone. */
   readonly places: number
 }
 
@@ -83,7 +83,7 @@ const plain: Moved = { isReplayed: false }
 const isThere = Promise.resolve(true)
 
 /**
- * The messages of some vehicles, on their way to the server: all of them with Postgres, those of a partition with Kafka. A way has two modes:
+ * The messages of some vehicles, on their way to the server: all messages with Postgres, the messages of one partition with Kafka. A way has two modes:
  *
  * | mode     | new messages go                      | it changes                                                                                    |
  * | -------- | ------------------------------------ | --------------------------------------------------------------------------------------------- |

@@ -36,8 +36,8 @@ FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id WHERE w.failing
 }
 
 /**
- * One row. A process that renews its leases is alive, and a partition belongs to nobody when its owner is not. Times are those of the server
- * and of receipts.
+ * One row. A process that renews its leases is alive, and a partition belongs to nobody when its owner is not. Compares the clock
+ * of the server with times of receipt.
  */
 const backlogSql = (schema: string): string => `SELECT
   CASE WHEN c.messages < ${mostCounted} THEN c.messages ELSE greatest(c.messages, (SELECT reltuples::bigint FROM pg_catalog.pg_class

@@ -125,7 +125,7 @@ const ofStatements = /^(?:0A|25|28|3D|3F|42|55|XX)/
 
 /**
  * Whether an error is about the rows that a statement writes: another try with the same rows fails too, and others are written. A trigger may raise any
- * SQLSTATE, also one of its own, so a state that could mean that no such statement works is put to the test: `withoutRows` runs it with none.
+ * SQLSTATE, even a custom one, so a state that could mean that no such statement works is put to the test: `withoutRows` runs it with none.
  */
 export async function isAboutRows(error: unknown, withoutRows: () => Promise<unknown>): Promise<boolean> {
   const state = stateOf(error)

@@ -92,8 +92,8 @@ export class Endings {
   }
 
   /**
-   * Resolves to whether all is written in that time that waits now. What comes later does not delay it, nor what somebody has locked for long. A
-   * lock can also be that of a statement that has just failed: Postgres reports the error before it releases the lock.
+   * Resolves to whether all that waits now is written in that time. What comes later does not delay it, nor what somebody has locked for long. A
+   * statement that has just failed can still hold a lock: Postgres reports the error before it releases the lock.
    */
   async flush(withinMs: number): Promise<boolean> {
     const untilMs = elapsedMs(this.#clock) + withinMs
@@ -173,7 +173,7 @@ export class Endings {
     this.#release(Infinity)
   }
 
-  /** Those that the next statement writes. */
+  /** The endings that the next statement writes. */
   #next<One extends Place>(waiting: ReadonlyMap<string, One>): readonly One[] {
     const next: One[] = []
     for (const one of waiting.values()) {

@@ -16,8 +16,8 @@ interface HandlingOptions {
 }
 
 /**
- * Which handlers the processes of this schema have, and whether this one may handle. A message is handled by one process, so one that lacks a handler
- * would settle it without that handler.
+ * Which handlers the processes of this schema have, and whether this one may handle. One process handles a message. If it lacks a handler,
+ * it would settle the message without that handler.
  *
  * | other processes have               | this process                                                       |
  * | ---------------------------------- | ------------------------------------------------------------------ |

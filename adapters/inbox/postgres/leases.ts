@@ -155,7 +155,7 @@ SELECT (EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM free))::text AS l
     return row?.['locked'] === 'true'
   }
 
-  /** Frees partitions of processes that gave no sign of life. One that a statement locks stays for the next time. */
+  /** Frees partitions of processes that gave no sign of life. A row that another statement locks stays for the next time. */
   async #freeEnded(): Promise<boolean> {
     const { me } = this
     const { db, leaseMs } = this.#options

@@ -135,7 +135,7 @@ export class Reader extends SharedReader<Unsettled> {
           if (ending.seq === seq) inbox.onRefused?.(message.id, error.message)
       },
       erased: (seqs) => {
-        // One that becomes a dead letter now is in `#over`.
+        // A message that becomes a dead letter now is in `#over`.
         const erased = [...this.byId.values()].filter(
           ({ ending: { seq } }) => seqs.includes(seq) && !this.#over.has(seq),
         )
@@ -349,7 +349,7 @@ export class Reader extends SharedReader<Unsettled> {
 
   // What to do about `what became of messages could not be written yet`, `old messages could not be deleted`, `leases could not be given back`, `a
   // stop could not be written`, `timers of vehicles could not be read`, `a vehicle could not be forgotten yet`, `messages could not be read`: The
-  // inbox tries again. If the process ends meanwhile, messages are handled again.
+  // inbox tries again. If the process ends before that, messages are handled again.
   protected failed(what: string, error: unknown): void {
     const { code, message } = databaseError(error)
     this.say.warn(what, { code, state: stateOf(error), reason: message })
@@ -411,7 +411,7 @@ export class Reader extends SharedReader<Unsettled> {
     if (lost.length > 0) this.#lose(lost)
     // Messages that were to start while the lease was over wait for this.
     this.change()
-    // Those that could not be given back are still here.
+    // Partitions that could not be given back are still here.
     for (const part of this.parts.values()) part.isLeaving = false
     if (gained.length === 0) return
     for (const { part, isClean } of gained) this.parts.set(part, newPartition(!isClean))
@@ -510,7 +510,7 @@ export class Reader extends SharedReader<Unsettled> {
       this.#isReading = false
     }
     vehicles.noticed(position.notices)
-    // Meanwhile partitions came or went.
+    // Partitions came or went during the read.
     if (position !== this.#position) return 0
     if (rows === undefined) {
       this.#beginAgain()

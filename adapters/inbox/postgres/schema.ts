@@ -142,8 +142,8 @@ export async function checkEncoding(db: Database): Promise<void> {
 }
 
 /**
- * Rejects with a FleethookError when a role that is not an owner may create functions, operators or types where Postgres looks for those of the
- * statements of the inbox: they would run as its user. So this statement has the schema of each name.
+ * Rejects with a FleethookError when a role that is not an owner may create functions, operators or types where Postgres looks for the names in
+ * the statements of the inbox: they would run as its user. So this statement has the schema of each name.
  */
 export async function checkSearchPath(db: Database): Promise<void> {
   const [found] = await db.run(`SELECT n.nspname::pg_catalog.text AS name FROM pg_catalog.pg_namespace n,

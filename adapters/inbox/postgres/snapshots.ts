@@ -26,7 +26,7 @@ const columns = [
 
 /** A read of more rows than one statement returns. */
 interface Paging {
-  /** That of the first page. */
+  /** The snapshot of the first page. */
   readonly snapshot: string
   /** The partitions in which there may be more, and the last `seq` of each that was read. */
   readonly after: ReadonlyMap<number, string>
@@ -58,7 +58,7 @@ export class Position {
   }
 
   /**
-   * Reads waiting messages that no read before has shown, those of each partition in the order of `seq`. It asks for what the last snapshot did
+   * Reads waiting messages that no read before has shown, per partition in the order of `seq`. It asks for what the last snapshot did
    * not show, because a lower `seq` can be committed after a higher one. `undefined`: the server has started again or lost its last
    * transactions, so reading has to begin again, because ids of transactions may repeat.
    */

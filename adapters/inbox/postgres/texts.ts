@@ -17,7 +17,7 @@ const mostTexts = 100
 const mostBytes = 1_048_576
 
 /**
- * Which texts are in memory. Those of a lane that rests are not: a vehicle whose messages fail for an hour must not take the room of others.
+ * Which texts are in memory. Texts of a paused lane are not: a vehicle whose messages fail for an hour must not take the room of others.
  * They are read again when the lane goes on.
  */
 export class Texts<One extends Found> {
@@ -25,7 +25,7 @@ export class Texts<One extends Found> {
   bytes = 0
   readonly #lanes = new Map<string, LaneOf<One>>()
 
-  /** `rests`: it is not to be tried yet. */
+  /** `rests`: its lane is paused, so it is not tried yet. */
   add(found: One, rests: boolean): void {
     const { lane: name, bytes } = found.message
     let lane = this.#lanes.get(name)
@@ -46,7 +46,7 @@ export class Texts<One extends Found> {
     if (lane?.all.size === 0) this.#lanes.delete(name)
   }
 
-  /** Its lane rests. */
+  /** Its lane is paused. */
   rest({ message }: One): void {
     const lane = this.#lanes.get(message.lane)
     if (lane === undefined) return

@@ -165,7 +165,7 @@ ORDER BY v.vin LIMIT 500`,
       const last = page.at(-1)?.vin
       if (last === undefined) return
       after = last
-      // Those that are in memory know the rules, or learn of them with their next message.
+      // States in memory know the rules, or learn of them with their next message.
       yield page.filter(({ vin }) => this.#here(vin)?.rules !== rules)
     }
   }
@@ -305,7 +305,7 @@ function storedOf(row: Row): StoredVehicle {
 /** The most characters of a VIN with a state: an index has no room for longer ones. */
 const longestVin = 500
 
-/** A state of a vehicle, and the `seq` of the row of `waiting` whose message led to it: not the newest one that it includes, when that came late. */
+/** A state of a vehicle, and the `seq` of the row of `waiting` whose message led to it. A late message leads to a state that includes newer messages. */
 export type EndState = readonly [endedBy: string, vehicle: StoredVehicle]
 
 /** The parameters of {@link endSql}. */
@@ -326,9 +326,9 @@ export function stateValues(states: readonly EndState[]): readonly (readonly unk
 }
 
 /**
- * Ends messages: `gone` are the rows of `waiting` that it deletes, of those in `g(part, seq, vin)`. It writes the states of their vehicles, from the
- * parameters after `first`, one for each vehicle: that of its last message here. If that one cannot end now, none of its vehicle does, because
- * no state would have them. It waits for no lock while it has others: what somebody else has locked, a message, its partition or its vehicle, is
+ * Ends messages: `gone` are the rows of `waiting` that it deletes, out of the rows in `g(part, seq, vin)`. It writes the states of their vehicles, from the
+ * parameters after `first`: for each vehicle the state after its last message here. If that message cannot end now, no message of its vehicle does,
+ * because no state would have them. It waits for no lock while it has others: what somebody else has locked, a message, its partition or its vehicle, is
  * not in `gone`, and comes later. No other process gets a partition before the statement ends, so it finds all that this one wrote, and a
  * process that was frozen for longer than its lease writes nothing.
  */

@@ -13,7 +13,7 @@ interface Put {
   readonly deadlineMs: number
   readonly resolve: () => void
   readonly reject: (error: unknown) => void
-  /** Its statement failed because of a value, maybe one of its own. */
+  /** Its statement failed because of a value, which may be its own. */
   isAlone: boolean
 }
 
@@ -27,7 +27,7 @@ const tryMs = 4_000
 const pauseMs = 100
 
 /**
- * Inserts messages. One statement is in flight, and those that come meanwhile share the next one, in order. A statement that failed may have
+ * Inserts messages. One statement is in flight, and messages that come during that time share the next one, in order. A statement that failed may have
  * been committed, so the same messages are sent again: their ids make that harmless.
  */
 export class Writer {

@@ -156,7 +156,7 @@ export class CommitQueue {
     for (const seq of this.#settled) this.#updates.delete(seq)
   }
 
-  /** The commit failed: tells the callers, those of later moves, too. */
+  /** The commit failed: tells the callers, also the callers of later moves. */
   reject(error: unknown): void {
     const taken = this.#writing
     this.#writing = undefined

@@ -75,7 +75,7 @@ export class GroupCommit {
     this.own = this.queueOf(receiver)
   }
 
-  /** What another reader changes. Its changes are written with those of the receiver. */
+  /** What another reader changes. Its changes are written with the receiver's. */
   queueOf(reader: string): CommitQueue {
     const queue = new CommitQueue(reader, this.#schedule)
     this.#queues.push(queue)
@@ -289,7 +289,7 @@ function whenQuiet({ puts, expected, commitMs, ready }: Wait): void {
       grownAt = now
       quietTurns = 0
     } else quietTurns += 1
-    // A long turn means that this process itself was busy. What arrived meanwhile is read in the next turn.
+    // A long turn means that this process itself was busy. What arrived in that time is read in the next turn.
     const isQuiet = known >= expected ? quietTurns >= 1 : quietTurns >= 2 && now - grownAt >= commitMs * quietPart
     if (isQuiet || now - startedAt >= commitMs) ready()
     else setImmediate(look)

@@ -200,7 +200,7 @@ export class Health {
     } catch (error) {
       return this.failed(error)
     }
-    // The file was closed meanwhile, so the result says nothing about the file that is opened next.
+    // The file was closed during the check, so the result says nothing about the file that is opened next.
     if (!this.#isReadable || this.#isStopped) return
     if (hasRoom) return this.#recover()
     // Settled messages may fit even when new messages do not.
@@ -227,7 +227,7 @@ export class Health {
     try {
       const found = await file.open(sign())
       this.#isReadable = true
-      // The inbox was closed meanwhile and does not know that the file is open.
+      // The inbox was closed during the call and does not know that the file is open.
       if (this.#isStopped) return await file.close()
       if (found.damage !== undefined) logDamage(settings.log, options.path, found.damage)
       this.on.onReopened(found)

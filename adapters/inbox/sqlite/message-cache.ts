@@ -13,7 +13,7 @@ const mostMessages = 2_048
 
 /** Claimed messages, and the newest that wait, so that most are not read again. When full, the oldest half goes. */
 export class MessageCache extends PassingMap<string, CachedMessage> {
-  /** Those that wait. */
+  /** How many of these messages wait. */
   #messages = 0
   #bytes = 0
 

@@ -116,7 +116,7 @@ export class Places {
       settings.onGap?.({ reason: 'inbox_expired', fromMs, toMs, missed: messages })
     }
     if (places === undefined) return
-    // Those that are settled in the same moment are counted already.
+    // Messages that are settled in the same moment are counted already.
     const gone = places.filter(({ seq }) => !settled.has(seq) && !commits.isSettling(seq))
     for (const { id } of gone) this.claims.delete(id)
     this.pending.release(

@@ -71,7 +71,7 @@ export class SqliteReader implements Inbox {
   get sign(): ReaderSign {
     const { name, settings } = this.#parts
     const { keepsVehicles } = settings
-    // Those that it has not read yet stay.
+    // Gaps that it has not read yet stay in the file.
     return { reader: name, keepsVehicles, gaps: this.#phase === 'open' ? settings.openGaps?.() : undefined }
   }
 

@@ -41,7 +41,7 @@ export async function openWhenFree(
   }
 }
 
-/** A branch that this receiver does not have any more. Those that are new may be the same one under another name. */
+/** A branch that this receiver does not have any more. A branch in `new` may be the same branch under another name. */
 function logLeft(log: Log, path: string, left: LeftReader, { readers }: OpenedFile): void {
   const { reader: branch, messages, deadLetters, isDropped } = left
   if (isDropped)

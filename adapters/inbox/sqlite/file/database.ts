@@ -284,7 +284,7 @@ export function refusedAccess(path: string, cause?: unknown): FleethookError | u
   if (uid === undefined) return undefined
   const file = found(path) === undefined ? resolve(path) : realpathSync(path)
   let folder = dirname(file)
-  // The folder may be missing, or inside one that this user may not search.
+  // The folder may be missing, or this user may not search its parent.
   while (found(folder) === undefined && folder !== dirname(folder)) folder = dirname(folder)
   const refused = [folder, file, `${file}-wal`].find(isRefused)
   const stats = refused === undefined ? undefined : found(refused)

@@ -509,7 +509,7 @@ export class SqliteFile implements InboxFile {
     const isNew = this.#holdsGaps || all.some((each) => each !== undefined && each.length > 0)
     const same = branches.map(({ reader }) => ({ reader }))
     noteSign(readers, closed, isNew ? sign : { ...sign, gaps: undefined, readers: same })
-    // Those that are left out stay.
+    // Gaps that are left out stay in the file.
     if (isNew) this.#holdsGaps = all.some((each) => each === undefined || each.length > 0)
   }
 
@@ -548,7 +548,7 @@ export class SqliteFile implements InboxFile {
   }
 }
 
-/** What the path of a file and that of its journal name. */
+/** The inodes of a file and its journal, by path. */
 function identitiesOf(path: string): readonly [file: string, journal: string] {
   const how = { bigint: true, throwIfNoEntry: false } as const
   const [file, journal] = [statSync(path, how), statSync(`${path}-wal`, how)]
@@ -570,7 +570,7 @@ function figuresOf({ statements, deadLetters }: Reader): FileFigures {
 const used = (readers: Readers): readonly Reader[] =>
   readers.all.filter((reader) => reader.isUsed && reader !== readers.receiver)
 
-/** The branches that this process does not have. Those that nobody had since `beforeMs` are dropped. */
+/** The branches that this process does not have. Branches that nobody had since `beforeMs` are dropped. */
 const leftOf = (
   db: DatabaseSync,
   readers: Readers,

@@ -55,7 +55,7 @@ export interface InboxFile {
   forget(vin: string, after: number, dryRun: boolean): Promise<ForgottenPage>
   /** Deletes the rest about it, and does a part of what leaves no byte of it in the file and its journal. Resolves to whether there is more to do. */
   scrub(vin: string): Promise<boolean>
-  /** The files beside this one that an erasure does not reach. */
+  /** The files beside this file that an erasure does not reach. */
   notReached(sign: SignOfLife): Promise<readonly string[]>
   /** Closes the file. Without a sign of life, the next process takes the end of this one for a crash. */
   close(sign?: SignOfLife): Promise<void>
@@ -91,7 +91,7 @@ export interface ReaderSign {
 export interface ForgottenPlaces extends FileFigures {
   readonly reader: string
   readonly pending: Removed
-  /** Those of the wire that waited. */
+  /** How many messages from the wire waited. */
   readonly waiting: number
 }
 
@@ -266,12 +266,12 @@ export interface ReaderChanges {
   readonly vehicles?: VehicleWrites | undefined
 }
 
-/** What one commit writes, in this order. The changes are those of the receiver. */
+/** What one commit writes, in this order. The changes are the receiver's. */
 export interface Transaction extends Omit<ReaderChanges, 'reader'> {
   /** The `seq` of messages that a failed commit may have written although their put was refused. */
   readonly retracted: readonly number[]
   readonly puts: readonly StoredMessage[]
-  /** Those of its branches. Default: none. */
+  /** The changes of its branches. Default: none. */
   readonly readers?: readonly ReaderChanges[]
   /** The time that deletes what is too old. */
   readonly nowMs: number

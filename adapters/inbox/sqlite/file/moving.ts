@@ -9,7 +9,7 @@ import { closedWithSuspects } from './signs.ts'
 
 /** What moved from one file to another. */
 export interface Moved {
-  /** Those that wait, for the receiver or a branch. */
+  /** Messages that wait, for the receiver or a branch. */
   readonly messages: number
   readonly deadLetters: number
   readonly gaps: number
@@ -106,7 +106,7 @@ function moveMessages(db: DatabaseSync, readers: readonly MovedReader[]): void {
   for (let rows = next.all(-1); rows.length > 0; rows = next.all(Number(rows.at(-1)?.['place']))) {
     for (const row of rows) {
       const from = Number(row['place'])
-      // Another message can have the same place. The message then gets the next one that is free, in the old order.
+      // Another message can have the same place. The message then gets the next free place, in the old order.
       let place = Math.max(from, last + 1)
       let taken = idAt.get(place)
       for (; taken !== undefined && taken['id'] !== row['id']; taken = idAt.get(place)) place += 1
@@ -148,7 +148,7 @@ function moveReader(db: DatabaseSync, { from, to }: MovedReader): number {
   return Number(deadLetters)
 }
 
-/** Moves the gaps that the source has not reported, and that of its crash. Marks the source as closed. */
+/** Moves the gaps that the source has not reported, and the gap of its crash. Marks the source as closed. */
 function moveGaps(db: DatabaseSync, readers: readonly MovedReader[], state: SqlRow, sign: SignOfLife): number {
   const count = Number(valueOf(db, 'SELECT count(*) FROM source.holes'))
   const values = columnsOf.holes.replace(/reader$/, '?')

@@ -13,7 +13,7 @@ const time = (column: string): string => `strftime('%Y-%m-%dT%H:%M:%fZ', ${colum
 /** The version of the schema that this fleethook reads and writes. */
 export const schemaVersion = 2
 
-/** The tables of one reader: what it still has to do. The messages themselves are shared. Those of the receiver, reader 0, have no suffix. */
+/** The tables of one reader: what it still has to do. The messages themselves are shared. The tables of the receiver, reader 0, have no suffix. */
 const tablesOf = (suffix: string): string => `
   -- Messages that wait or are being handled. Without the text, many rows fit on a page.
   CREATE TABLE pending${suffix} (
@@ -200,7 +200,7 @@ export function isInbox(db: DatabaseSync): boolean {
 }
 
 /**
- * The time since the last sign of life. If the clock was set back meanwhile, the machine's running time shows how long that
+ * The time since the last sign of life. If the clock was set back since, the machine's running time shows how long that
  * was: the gap then has that length and ends now, by the clock as it is now. After a restart of the machine only a lower
  * limit is known, so the gap covers the time by both clocks.
  */
@@ -260,7 +260,7 @@ type ReaderSql = ReturnType<typeof placesSql> &
   ReturnType<typeof gapsSql> &
   ReturnType<typeof vehiclesSql>
 
-/** Those that concern one reader. */
+/** The statements that concern one reader. */
 function readerSql(number: number): ReaderSql {
   const suffix = suffixOf(number)
   return {
@@ -371,7 +371,7 @@ function vehiclesSql(number: number, vehicles: string, seen: string) {
   }
 }
 
-/** Those that concern all readers of the file. */
+/** The statements that concern all readers of the file. */
 function sharedSql(numbers: readonly number[]) {
   const tables = numbers.flatMap((number) => ['pending', 'dead'].map((table) => table + suffixOf(number)))
   const isIn = (table: string, place: string): string => `EXISTS (SELECT 1 FROM ${table} t WHERE t.place = ${place})`
@@ -426,7 +426,7 @@ export const prepareShared = (db: DatabaseSync, numbers: readonly number[]): Sha
 
 export type SqlRow = Readonly<Record<string, SQLOutputValue>>
 
-/** Whether the text is still the one that was stored. SQLite itself checks the structure of pages, not their content. */
+/** Whether the text is still as it was stored. SQLite itself checks the structure of pages, not their content. */
 export function isIntact({ text, crc }: SqlRow): boolean {
   return typeof text === 'string' && zlib.crc32(text) === crc
 }
@@ -438,7 +438,7 @@ export function intact(row: SqlRow): SqlRow {
   throw new FleethookError('inbox_damaged', `The text of the message ${id} in the inbox does not match its checksum.`)
 }
 
-/** A state as it is stored. `undefined` when the text is not the one that was stored: then its state begins again. */
+/** A state as it is stored. `undefined` when the text is not as it was stored: then the vehicle's state begins again. */
 export function vehicleOf(row: SqlRow): VehicleRow | undefined {
   if (!isIntact(row)) return undefined
   const { vin, place, seen_at: seenAt, due, rules, text } = row

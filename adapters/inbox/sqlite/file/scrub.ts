@@ -97,7 +97,7 @@ function read(file: number, at: number, bytes: number): Buffer {
 
 interface Layout {
   readonly pageBytes: number
-  /** Without those that an extension of SQLite reserves at the end of each page. */
+  /** The bytes of a page, without bytes that an extension of SQLite reserves at its end. */
   readonly usable: number
   /** Each page of this kind says what the pages behind it are. */
   readonly mapEvery: number

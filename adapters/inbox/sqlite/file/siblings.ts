@@ -6,7 +6,7 @@ import { closeQuietly, loadSqlite } from './database.ts'
 import type { SignOfLife } from './interface.ts'
 import { inTransaction, isInbox, suffixOf, valueOf } from './schema.ts'
 
-/** The files beside this one that hold messages, and that no receiver has open. */
+/** The files beside this file that hold messages, and that no receiver has open. */
 export function unopenedBeside(db: DatabaseSync, path: string, sign: SignOfLife): readonly UnopenedInbox[] {
   return othersBeside(db, path, siblingPattern(path), sign)
     .flatMap((each) => lookInto(each) ?? [])
@@ -66,13 +66,13 @@ function filesBeside(path: string, pattern: string): readonly string[] {
     })
 }
 
-/** Those of other receivers. What waits on a branch is not for its receiver, which has handled it. */
+/** The files of other receivers. What waits on a branch is not for its receiver, which has handled it. */
 function othersBeside(db: DatabaseSync, path: string, pattern: string, { files = [] }: SignOfLife): readonly string[] {
   const own = [...files, ...knownBranches(db)]
   return filesBeside(path, pattern).filter((each) => !own.includes(each))
 }
 
-/** The files beside this one that an erasure does not reach: copies that were moved aside, inboxes of others, and those of branches that are gone. */
+/** The files beside this file that an erasure does not reach: copies that were moved aside, inboxes of others, and files of branches that are gone. */
 export function notReached(db: DatabaseSync, path: string, sign: SignOfLife): readonly string[] {
   const folder = dirname(resolve(path))
   const aside = readdirSync(folder)

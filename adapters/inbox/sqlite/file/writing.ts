@@ -156,7 +156,7 @@ function writeMove(readers: Readers, reader: Reader, move: Move): number | undef
     }
     case 'pending': {
       const bytes = bytesOf(statements.revive.get(seq))
-      // One that an earlier life of the message left.
+      // A failure from before it was a dead letter.
       if (bytes !== undefined) statements.removeFailure.run(seq)
       if (bytes !== undefined && statements.removeDead.get(seq) !== undefined) reader.deadLetters -= 1
       return bytes
