@@ -2,7 +2,7 @@
 
 export interface Section {
   readonly anchor: string
-  /** Those of the headings above it, and its own last. */
+  /** The titles of the headings above it, and its own last. */
   readonly titles: string[]
   readonly text: string
 }
