@@ -124,7 +124,7 @@ function readsOf({ intake }: HostedReceiver): Inbox['reader'] {
   return inbox.reader?.bind(inbox)
 }
 
-/** The settings of the branch, when all is well with its name and its inbox. */
+/** The settings of the branch. Throws when its name or its inbox does not fit. */
 function settingsOf(front: HostedReceiver, options: GivenOptions): Settings {
   const reads = readsOf(front)
   const { byName } = front.intake.parts.behind

@@ -67,7 +67,7 @@ export async function missingVehicles(
   return inOrder(found)
 }
 
-/** What needs somebody comes before what is at rest. */
+/** Vehicles that need attention come before vehicles at rest. */
 export const inOrder = (vehicles: readonly MissingVehicle[]): readonly MissingVehicle[] =>
   vehicles.toSorted((one, other) => rank(one) - rank(other) || one.vin.localeCompare(other.vin))
 

@@ -32,7 +32,7 @@ export interface DurableObjectInboxOptions<Bindings> {
   readonly objects: (env: Bindings) => ObjectNamespace
   /**
    * The number of objects that share the vehicles. Default 4: one object takes some hundred messages a second. Change it only
-   * while no messages wait: a vehicle can move to another object, which knows neither the messages that wait in the old one
+   * while no messages wait: a vehicle can move to another object, which knows neither the messages that wait in the old object
    * nor the vehicle's state.
    */
   readonly shards?: number

@@ -141,8 +141,8 @@ export class HandOver {
   }
 
   /**
-   * Messages of a vehicle are put in their order. One for which the branch is asked first keeps those behind it waiting until it is put, also when
-   * the receiver is done with it, because the branch is slow.
+   * Messages of a vehicle are put in their order. While the branch is asked about a message, later messages wait until it is put, even when
+   * the receiver is done with it because the branch is slow.
    */
   #put(given: Message, message: InboxMessage, mayBeThere: boolean): Promise<void> {
     // What came before.
@@ -166,7 +166,7 @@ export class HandOver {
     const { intake } = this.#branch
     const { lane } = message
     const { request: from } = given
-    // Only the answer: with the ones before it, a lane that never empties would keep all of them.
+    // Keep only the last answer: a chain of earlier answers would grow while the lane never empties.
     const asked = Promise.all([this.#ask(message, mayBeThere), this.#asked.get(lane)]).then(([answer]) => answer)
     this.#asked.set(lane, asked)
     const answer = await asked

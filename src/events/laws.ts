@@ -22,7 +22,7 @@ export interface Law {
 
 let laws: ReadonlyMap<string, Law> | undefined
 
-/** Made when it is first asked for: whoever asks for no law does not bundle them. */
+/** Made when first needed, so that bundles without laws leave it out. */
 function builtInLaw(field: string): Law | undefined {
   laws ??= new Map(
     builtInLimits.flatMap(([names, type]) => names.split(' ').map((name): [string, Law] => [name, lawIn(type)])),

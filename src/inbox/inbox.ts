@@ -314,7 +314,7 @@ export interface Inbox {
   /** `false`: time passes without this process, so no gap follows from the time in which it stood still. Default `true`. */
   readonly watchesTime?: boolean
   /**
-   * It stores what `InboxSettings.openGaps` returns, at least every 10 seconds and at `close`. The next `open` returns those
+   * It stores what `InboxSettings.openGaps` returns, at least every 10 seconds and at `close`. The next `open` returns the
    * gaps whose events were not put since. Default `false`.
    */
   readonly keepsGaps?: boolean

@@ -22,7 +22,7 @@ export interface Delivery {
   /** UUIDv7, made at receipt. It stays the same on every attempt and redelivery. `event.id` identifies the content. */
   readonly id: string
   /**
-   * The attempt number: 1 for the first run. Runs of earlier processes count, unless the handler rested or the run ended in a drain. With
+   * The attempt number: 1 for the first run. Runs of earlier processes count, unless the handler was paused or the run ended in a drain. With
    * `kafkaInbox` they do not.
    */
   readonly attempt: number

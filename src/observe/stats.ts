@@ -122,7 +122,7 @@ export interface Stats {
   /** Accepted messages by topic, `unknown` included. */
   readonly topics: Readonly<Record<string, number>>
   /**
-   * Requests with a right secret, by the place of the secret in the list `secret`: while one replaces another, `secrets[1]` counts those
+   * Requests with a right secret, by the place of the secret in the list `secret`: while you rotate a secret, `secrets[1]` counts requests
    * that still have the second. Empty with `secret: false`.
    */
   readonly secrets: readonly number[]

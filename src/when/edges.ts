@@ -225,8 +225,8 @@ const wakes =
     timerOf(changesAt, vehicle)
 
 /**
- * The memory moves on while the conditions are not true: the edge has happened, and nobody is told. An uncertain value counts as the last one
- * that arrived, because no other may arrive for days, and the occurrence says that messages may be missing. If it makes a condition
+ * The memory moves on while the conditions are not true: the edge has happened, and nobody is told. An uncertain value keeps counting as it
+ * last arrived, because no other may arrive for days, and the occurrence says that messages may be missing. If it makes a condition
  * false, another value may be missing, so the occurrence waits until the vehicle reports what decides.
  */
 function limited<Happened extends Occurrence>(
@@ -599,7 +599,7 @@ export function areaEdge(
   })
 }
 
-/** A position that is no place on the earth is no position. */
+/** Ignores invalid coordinates. */
 const isMove = (change: Change | undefined): change is Change<Location> => isPlace(change?.to)
 
 export function onlineEdge(name: 'comesOnline' | 'goesOffline', options: FirstOption = {}): VehicleEdge {

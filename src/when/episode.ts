@@ -24,7 +24,7 @@ export type { Episode } from './telling.ts'
 export interface EpisodeEdge<Of extends Measures = Measures, By extends readonly Fact[] = readonly []> extends Edge<
   Episode<Of, By>
 > {
-  /** The newest episode of a vehicle as it is known now: it lasts, or is over and not told yet, or not told so yet. `undefined`: there is none. */
+  /** The newest episode of a vehicle, even before it is reported: it lasts, is over and not reported yet, or differs from its last report. `undefined`: there is none. */
   open<Fields extends FieldCatalogue>(vehicle: VehicleView<Fields>): Episode<Of, By> | undefined
   /**
    * All episodes that are over in a list of events, gaps included, in any order, as if no message came after them. Sorted by vehicle and start.

@@ -123,7 +123,7 @@ export interface Notes {
   before?: Entry
   /** The first one at or after the end. */
   after?: Entry
-  /** The newest one in an interruption or after the end: if the episode goes on, it is one of those before. */
+  /** The newest one in an interruption or after the end. If the episode goes on, it becomes `before`. */
   latest?: Entry
   /** The measure is newer than the episode, or a value came too late for its place, or what a counter stood at is not known. */
   isPartial?: true
@@ -608,7 +608,7 @@ function growthOf(of: Measured, episode: Bounded) {
   const growth = base === undefined || to === undefined ? 0 : rounded(totalOf(to) - base)
   const isGuess = gauge.startsAt === undefined || isPartial === true || isUnsure === true
   const isOne = notes.from === undefined && from?.[0] === to?.[0] && isGuess && growth === 0
-  // What it stood at before, or at the start long ago, is not what it grew to.
+  // The growth is unknown without a number after the start, or when the last number is old and shows no growth.
   const isNothing = isNew === undefined || isOne || growth < 0 || (isStale && growth === 0)
   const value = isNothing ? null : growth
   const isLine = of.law?.kind === 'counter' && of.counted !== undefined

@@ -102,7 +102,7 @@ export class Memory {
     return this.samples.length > this.#mostSamples || arrivedMs - this.head.checked >= this.#definition.corrects
   }
 
-  /** The newest episode, when it is not told yet as it is known now. */
+  /** The newest episode, unless it was told exactly as it is known now. */
   open(hasGap: boolean): Episode | undefined {
     const definition = this.#definition
     const running = this.#fold(this.#kept()).found.at(-1)

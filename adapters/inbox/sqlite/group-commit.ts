@@ -219,7 +219,7 @@ export class GroupCommit {
     this.on.onCommitted(result, settled)
   }
 
-  /** Whoever waits is told, and what nobody waits for is written by a later commit. */
+  /** Rejects the calls that wait. A later commit writes the changes for which nobody waits. */
   #failed(group: CommitGroup, messages: readonly StoredMessage[], error: unknown): void {
     this.#retracted = [...this.#retracted, ...messages.map(({ seq }) => seq)]
     for (const queue of this.#queues) queue.writeAgain()
