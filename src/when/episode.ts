@@ -13,6 +13,7 @@ import { createClockwork } from './clockwork.ts'
 import { invalid } from './conditions.ts'
 import { type Definition, definitionOf, type EpisodeOptions, type Measures } from './definition.ts'
 import { fold, nothingKnown, type Told } from './fold.ts'
+import { eventsByVehicle } from './kept-events.ts'
 import { Memory } from './memory.ts'
 import { gapOf, heardOf, keptSamples, type Sample, samplesIn } from './samples.ts'
 import { type Episode, episodeOf, nameOf } from './telling.ts'
@@ -36,7 +37,8 @@ export interface EpisodeEdge<Of extends Measures = Measures, By extends readonly
   ): readonly Episode<Of, By>[]
   /**
    * The episodes of all vehicles that began in this time, of the messages that the inbox still keeps. Use it each night to find one whose messages came too
-   * late for its row. With `sqliteInbox`, each vehicle takes as long as one list of all messages.
+   * late for its row. It takes one list of all messages since the day before `from`, and keeps of them what an episode reads: 50 MB at most, which are about
+   * 800,000 messages. When there are more, each list is for as many vehicles as fit.
    */
   within(receiver: Remembering, time: { readonly from: Date; readonly to: Date }): AsyncIterable<Episode<Of, By>>
   /**
@@ -55,7 +57,7 @@ export interface EpisodeEdge<Of extends Measures = Measures, By extends readonly
 /** A receiver with the part `vehicles`. */
 export interface Remembering {
   readonly vehicles: { list(): AsyncIterable<{ readonly vin: string }> }
-  readonly messages: Pick<KeptMessages, 'events'>
+  readonly messages: Pick<KeptMessages, 'list'>
 }
 
 /** Of messages without one of the fields, one in this time is kept, so that there is no silence. */
@@ -227,12 +229,11 @@ async function* begunWithin(
   messages: Remembering['messages'],
   { from, to }: { readonly from: Date; readonly to: Date },
 ): AsyncGenerator<Episode, void, undefined> {
-  for await (const vehicle of vehicles.list()) {
-    const { vin } = vehicle
-    const events = await messages.events({ vin, from: new Date(from.getTime() - earlierMs) })
-    for (const found of history(definitionFor(vehicle), events, factsIn(vehicle)))
-      if (found.startedAt >= from && found.startedAt < to) yield found
-  }
+  const { fields } = definitionFor(undefined)
+  for await (const kept of eventsByVehicle(messages, fields, new Date(from.getTime() - earlierMs)))
+    for await (const vehicle of vehicles.list())
+      for (const found of history(definitionFor(vehicle), kept.of(vehicle.vin), factsIn(vehicle)))
+        if (found.startedAt >= from && found.startedAt < to) yield found
 }
 
 function doubtsOf(
