@@ -180,7 +180,7 @@ export function happenings<Happened extends Occurrence>(
   let memory: EdgeMemory | undefined
   return events.flatMap((event, index) => {
     const step = fold.take(event)
-    const isWaiting = typeof memory === 'object' && 'waits' in memory
+    const isWaiting = typeof memory === 'object' && memory !== null && 'waits' in memory
     if (!isWaiting && !looks(edge, step)) return []
     const found = edge.detect({ ...step, memory })
     // Through JSON, like a stored memory.
