@@ -131,11 +131,9 @@ test('the view of a vehicle shows the episode that lasts once, also when its fir
   const app = operatorRoutes(receiver, { secret: 'an-operator' })
   const shown = async (): Promise<unknown> =>
     (await app.request(`/vehicles/${vins[0]}`, { headers: { authorization: 'an-operator' } })).json()
-  await expect
-    .poll(shown)
-    .toMatchObject({
-      episodes: [{ endedAt: null, durationMs: 2_000_000, measures: { odometer: { from: 1000, to: 1020 } } }],
-    })
+  await expect.poll(shown).toMatchObject({
+    episodes: [{ endedAt: null, durationMs: 2_000_000, measures: { odometer: { from: 1000, to: 1020 } } }],
+  })
 })
 
 test('the view of a vehicle shows its facts, on the command line too, and hides them with payloads', async () => {
