@@ -144,7 +144,7 @@ function serveEverywhere(
   }
 }
 
-/** Counts requests that are not answered yet: Deno 2.9 fails those whose bodies are still coming when it shuts down. */
+/** Counts requests that are not answered yet: Deno 2.9 fails requests whose bodies are still coming when it shuts down. */
 class Traffic {
   #underWay = 0
   #awaited: (() => void) | undefined

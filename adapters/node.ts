@@ -329,7 +329,7 @@ async function nothingUnread(): Promise<void> {
   }
 }
 
-/** `close` alone waits seconds for idle connections, and without end for those on which nothing was ever sent. */
+/** `close` alone waits seconds for idle connections, and forever for connections on which nothing was ever sent. */
 async function stopServer(server: HttpServer, sockets: ReadonlyMap<Socket, number>, graceMs: number): Promise<void> {
   await nothingUnread()
   const closedMs = performance.now()

@@ -144,7 +144,7 @@ function restartOnChange(folder: string, changed: () => void): () => void {
   }
 }
 
-/** A folder and those below it, without installed, built and hidden ones. */
+/** A folder and all below it, without installed, built and hidden folders. */
 function foldersIn(folder: string): readonly string[] {
   const below = readdirSync(folder, { withFileTypes: true }).filter(
     (entry) => entry.isDirectory() && !/^(\..*|node_modules|dist|data)$/.test(entry.name),

@@ -102,7 +102,7 @@ export function inCommandLineTerms(text: string): string {
 const form =
   'It must be a field and its interval in seconds, as in BatteryLevel=60 or BatteryLevel=60,delta=1,resend=300.'
 
-/** Reads `BatteryLevel=60,delta=1,resend=300` as the setting of a field, and adds it to those before. */
+/** Reads `BatteryLevel=60,delta=1,resend=300` as the setting of a field, and adds it to the settings before. */
 export function fieldSetting(
   text: string,
   before: Readonly<Record<string, FieldSetting>> = {},

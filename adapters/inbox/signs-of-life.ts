@@ -211,7 +211,7 @@ function silences(receivers: readonly Listened[], nowMs: number): readonly Ended
 /** The most gaps in one sign of life that say which vehicle they concern. */
 const mostGaps = 1_000
 
-/** The gaps that fit in one sign of life. Those beyond the limit no longer say which vehicle they concern. */
+/** The gaps that fit in one sign of life. Gaps beyond the limit no longer say which vehicle they concern. */
 function fittingGaps(gaps: readonly KeptGap[]): readonly KeptGap[] {
   const others = new Map<string, KeptGap>()
   for (const { reason, fromMs, toMs, missed } of gaps.slice(mostGaps)) {

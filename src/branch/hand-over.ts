@@ -41,7 +41,7 @@ export class HandOver {
   #group: Group | undefined
   /** Messages that were handed over (`true`), or are on their way. */
   readonly #given = new WeakMap<Message, true | Promise<void>>()
-  /** By lane: resolves when the newest message for which the branch is asked, or that waits behind such a one, is put. */
+  /** By lane: resolves when the newest message is put that the branch is asked about, or that waits behind such a message. */
   readonly #asked = new Map<string, Promise<unknown>>()
   /** When its inbox last answered. */
   #answeredMs = -Infinity
@@ -171,7 +171,7 @@ export class HandOver {
     this.#asked.set(lane, asked)
     const answer = await asked
     if (this.#asked.get(lane) === asked) this.#asked.delete(lane)
-    // The branch has it, or its vehicle was erased meanwhile.
+    // The branch has it, or its vehicle was erased since.
     if (answer === 'there' || given.isGone) return undefined
     if (answer === 'closed') return { error: 'inbox_unavailable' }
     if (message.kind === 'wire') return intake.put([message], from)

@@ -45,7 +45,7 @@ export interface DrainOptions {
 /** What a server knows when it opens a receiver. */
 export interface OpenOptions {
   /**
-   * The listening socket outlived the last process, so connections waited in the kernel meanwhile. Then a clean stop is no
+   * The listening socket outlived the last process, so connections waited in the kernel. Then a clean stop is no
    * gap. A crash still is one: it broke the connections that the process had accepted. Default `false`.
    */
   readonly listeningWasKept?: boolean

@@ -249,7 +249,7 @@ export interface Operated {
   readonly messages: KeptMessages
   /**
    * Replays messages that were handled and that the inbox still keeps (its retention), in the order in which they came: all
-   * handlers run again, with `context.delivery.replayed`. It replays a hundred at a time, and the next hundred when those are
+   * handlers run again, with `context.delivery.replayed`. It replays a hundred at a time, and the next hundred when the hundred before is
    * done, so that live messages run in between. Resolves to the number of messages once the last ones are waiting again, and
    * to 0 with an inbox that keeps none, such as the one in memory. Rejects with `inbox_full` when there is no room for the
    * next.

@@ -266,7 +266,7 @@ export class Reports {
   }
 
   #sayPaused(handler: string, details: Record<string, unknown>): void {
-    // What to do: It failed for five vehicles in a row, and is tried with one message at a time. Fix what it needs. Nothing is given up meanwhile.
+    // What to do: It failed for five vehicles in a row, and is tried with one message at a time. Fix what it needs. Until it recovers, nothing is given up.
     const line = 'a handler fails for every vehicle: its circuit breaker is open, and its messages wait'
     // With the key of its other failures, the line would be lost among them when an outage is short.
     this.#say.error(line, { handler, ...details }, `paused ${handler}`)

@@ -24,7 +24,7 @@ export interface Delivered {
   readonly status: number
   /** The body of the answer, parsed. */
   readonly body: { readonly text: string; readonly code: number; readonly error?: string; readonly hint?: string }
-  /** Resolves when every handler of the message, those on branches included, has succeeded or given up. Resolves at once when the message was refused. */
+  /** Resolves when every handler of the message, on branches too, has succeeded or given up. Resolves at once when the message was refused. */
   readonly settled: Promise<void>
 }
 

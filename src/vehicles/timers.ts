@@ -150,8 +150,8 @@ export class VehicleTimers {
   }
 
   /**
-   * Sets the timers of vehicles for which a rule holds that their states do not know yet, because it is new. The vehicles that send nothing
-   * any more are those for which a rule about silence is added. Nothing is written: the next message of a vehicle, or of its timer, does that.
+   * Sets the timers of vehicles for which a rule holds that their states do not know yet, because it is new. A new rule about silence is about
+   * vehicles that send nothing any more. Nothing is written: the next message of a vehicle, or of its timer, does that.
    */
   async #begin(): Promise<void> {
     const { clock, edges, leftOut, open, read, store } = this.#host

@@ -27,7 +27,7 @@ export interface Circle extends Location {
 const mostCorners = 1_000
 
 /**
- * A circle on the earth, for `inside`, `enters` and `leaves`. Distances are those on a sphere, which are right to 0.6 %.
+ * A circle on the earth, for `inside`, `enters` and `leaves`. Distances are measured on a sphere, which is right to 0.6 %.
  *
  * Throws `option_invalid` for a place that is not on the earth, or a radius that is not above 0 and at most 1,000,000 meters.
  *

@@ -36,7 +36,7 @@ const mostStale = 1_000
  */
 export function createClockwork({ clock, newestMs, put }: TimingHost): Clockwork {
   const known = new Map<string, Pending>()
-  /** Also has entries of timers that have moved or gone meanwhile. */
+  /** Also has entries of timers that have moved or gone since. */
   const queue = new FlatQueue<Pending>()
   let underWay = 0
   let timer: Timer | undefined

@@ -143,7 +143,7 @@ export interface FirstOption {
 export interface InvalidOption {
   /**
    * Also when the vehicle reports no value any more (the maker's `invalid`, the service's `null`), and when the same value returns.
-   * Default `false`: the last value stays meanwhile.
+   * Default `false`: the last value stays.
    */
   readonly invalid?: boolean
 }

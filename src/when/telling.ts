@@ -78,7 +78,7 @@ export function hasAll({ measures }: Definition, { notes }: Running, isForPath =
 
 /** What was told, and what is still remembered of it. */
 export interface Compared {
-  /** The episodes with their last telling, and those told that are gone. */
+  /** The episodes with their last report, and reported episodes that are gone. */
   readonly all: readonly Running[]
   readonly told: readonly Told[]
 }

@@ -154,7 +154,7 @@ export function lastedAfter(
 
   const over = overBy(changesAt, ms)
 
-  /** The time is up. The values may have got too old meanwhile. */
+  /** The time is up. The values may be too old now. */
   const isUp = (step: EdgeStep, timer: EdgeTimer): EdgeResult<Lasted> => {
     const isTrue = holds(knowing(step.after))
     if (isTrue === true) {

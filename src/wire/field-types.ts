@@ -181,7 +181,7 @@ function unquoted(text: string): string {
   return last > 0 && text.charCodeAt(0) === QUOTE && text.charCodeAt(last) === QUOTE ? text.slice(1, last) : text
 }
 
-/** Whether a value is `{}`, which stands for false, zero or closed where an emitter leaves those out. */
+/** Whether a value is `{}`, which stands for false, zero or closed where an emitter leaves these values out. */
 export function isEmpty(value: unknown): boolean {
   if (!isJsonObject(value)) return false
   for (const _ in value) return false
@@ -288,7 +288,7 @@ function readersOf(fields: FieldCatalogue): [string, Field][] {
 
 let builtIn: ReadonlyMap<string, Field> | undefined
 
-/** The fields of the built-in catalogue, extended by those in `fields`. Throws `option_invalid` for an unknown type. */
+/** The fields of the built-in catalogue, extended by `fields`. Throws `option_invalid` for an unknown type. */
 export function fieldReaders(fields?: FieldCatalogue): ReadonlyMap<string, Field> {
   builtIn ??= new Map(readersOf(builtInFields))
   return fields === undefined ? builtIn : new Map([...builtIn, ...readersOf(fields)])

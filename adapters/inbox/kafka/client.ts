@@ -304,7 +304,7 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
     [...codes].find((name) => /^E[A-Z_]+$/.test(name)) ?? (says('timed out') ? 'no answer in time' : undefined)
   if (code !== undefined)
     return fails(
-      // What to do about `The brokers … could not be reached`: The process must reach every broker, not only those you named.
+      // What to do about `The brokers … could not be reached`: The process must reach every broker, not only the brokers you named.
       `${them} could not be reached: ${code}.`,
       'Check `brokers`, and that this machine may connect to each of them.',
     )

@@ -126,7 +126,7 @@ export class Reader extends SharedReader<Unsettled> {
   #isWanted = false
   #isPlanning = false
   #assignment = 0
-  /** The partitions of the last assignment, also those whose positions are not known yet. */
+  /** The partitions of the last assignment, even if their positions are not known yet. */
   #assignedPartitions: readonly number[] = []
   /** The number of times in a row that the watchdog could not read the ends of partitions. */
   #failedLooks = 0

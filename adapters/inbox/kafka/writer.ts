@@ -126,7 +126,7 @@ export class Writer {
     return appended
   }
 
-  /** Sends none of these appends of a partition again, because somebody else keeps their messages. The brokers may still keep those in flight. */
+  /** Sends none of these appends of a partition again, because somebody else keeps their messages. The brokers may still keep appends in flight. */
   takeBack(topic: string, partition: number): void {
     const queue = this.#queueOf(topic, partition)
     for (const append of queue.appends) if (append.mayBeTakenBack) giveUp(append, takenBackError())

@@ -50,7 +50,7 @@ export const patientMs = 1_000
 const tellAfterMs = 5_000
 
 /**
- * Writes what became of messages, in bulk: one statement is in flight, and the next one has all that came meanwhile. What Postgres did not take
+ * Writes what became of messages, in bulk: one statement is in flight, and the next one has all that came during it. What Postgres did not take
  * is written again.
  */
 export class Endings {
@@ -274,7 +274,7 @@ ${lockedSql(schema, '$3')}`,
     one.vehicle = isLocked(error) ? one.vehicle : undefined
   }
 
-  /** These come later, and others go on meanwhile. Says so when somebody has them locked for long. */
+  /** These come later, and others do not wait for them. Says so when somebody has them locked for long. */
   #defer(rows: readonly { readonly seq?: unknown }[], isLocked: boolean): void {
     const now = elapsedMs(this.#clock)
     for (const { seq } of rows)

@@ -20,7 +20,7 @@ interface LeasesOptions {
   /** Names this process, at first. */
   readonly me: string
   readonly leaseMs: number
-  /** Called before the leases count as renewed. Other processes may have had the partitions in `lost` meanwhile. */
+  /** Called before the leases count as renewed. Other processes may have had the partitions in `lost` in between. */
   readonly renewed: (lost: readonly number[], gained: readonly Lease[]) => void
 }
 
@@ -134,7 +134,7 @@ FROM missing LEFT JOIN (SELECT *, false AS clean FROM mine UNION ALL TABLE gaine
     return { atMs, atTimeMs, leftMs, leases, missing: Number(rows[0]?.['missing']), ended: Number(rows[0]?.['ended']) }
   }
 
-  /** Resolves to whether another session has its row locked. It waits for no lock: it would hold others meanwhile. */
+  /** Resolves to whether another session has its row locked. It waits for no lock, because it would hold other locks during the wait. */
   async #begin(): Promise<boolean> {
     const { db, leaseMs } = this.#options
     const { schema } = db

@@ -324,7 +324,7 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   refusing(): 'inbox_unavailable' | undefined {
-    // A deploy waits until it is ready before it stops those for which this process waits.
+    // A deploy waits until this process is ready before it stops the processes for which this one waits.
     if (!this.#handling.mayHandle) return undefined
     return this.#leases.overdueMs > 2 * this.#options.settings.leaseMs ? 'inbox_unavailable' : undefined
   }

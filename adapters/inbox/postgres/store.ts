@@ -355,7 +355,7 @@ DELETE FROM ${schema}.notice WHERE id IN (SELECT n.id FROM ${schema}.notice n JO
     return count
   }
 
-  /** The first message that may be replayed. Those before it may be deleted at any moment. */
+  /** The first message that may be replayed. Older messages may be deleted at any moment. */
   get #firstKept(): string {
     return firstIdAt(this.#believed.now() - this.#settings.keepForMs)
   }
@@ -372,7 +372,7 @@ const stateOf = ({ error, open }: Row): ListedMessage['state'] =>
 /** The smallest id of a message that came at this time. */
 const firstIdAt = (ms: number): string => idWithSeq('00000000-0000-0000-0000-000000000000', firstSeqAt(Math.max(0, ms)))
 
-/** The ids of a page, each with the bytes of those before it. Texts are read only for what is in the page. */
+/** The ids of a page, each with the bytes of the messages before it. Texts are read only for what is in the page. */
 const pageSql = (from: string, selection: string): string =>
   `SELECT id, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS before FROM (SELECT m.id, m.bytes FROM ${from} ${selection}) listed`
 const inPage = `page.before < ${pageBytes}`

@@ -137,7 +137,7 @@ export class PostgresSystem implements SharedSystem, Marks {
     const erased = await this.#store.forget(vin, dryRun)
     if (dryRun) return erased
     this.reader?.letGoOf(vin)
-    // Another process may have its state in memory, and may have written it again with a message that ended meanwhile.
+    // Another process may have its state in memory, and may have written it again with a message that ended during the deletion.
     await this.#rows.forget(vin)
     return erased
   }

@@ -153,7 +153,7 @@ SELECT ${aboutServer}`
     this.#committed()
   }
 
-  /** They were the first that waited, unless they were taken back meanwhile. */
+  /** They were the first that waited, unless they were taken back since. */
   #forget(puts: readonly Put[]): void {
     if (this.#waiting[0] === puts[0]) this.#waiting = this.#waiting.slice(puts.length)
   }

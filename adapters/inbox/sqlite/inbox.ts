@@ -34,7 +34,7 @@ import { lastSign, signOfLife } from './sign.ts'
 const tidyMs = 10_000
 const checkMs = 1_000
 
-/** The parts of a SQLite inbox. Each knows only those before it. */
+/** The parts of a SQLite inbox. Each knows only the parts before it. */
 type Parts = ReturnType<typeof partsOf>
 function partsOf(file: InboxFile, settings: InboxSettings, options: SqliteSettings) {
   const { path } = options

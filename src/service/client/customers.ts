@@ -77,7 +77,7 @@ export function createCustomers(connection: Connection): Customers {
       const { code, retryAfterMs = 0 } = error instanceof ServiceError ? error : { code: 'failed' }
       nextAt = startedAt + Math.max(minuteMs, retryAfterMs)
       if (!isFailing)
-        // What to do: `error` says why. `customers.of` does not know new vehicles meanwhile.
+        // What to do: `error` says why. Until then, `customers.of` does not know new vehicles.
         log.warn('the list of customers could not be read, and is read again in a minute', { error: code })
       isFailing = true
     }

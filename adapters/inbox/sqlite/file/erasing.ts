@@ -68,7 +68,7 @@ export function eraseState(readers: Readers, vin: string): void {
   readers.file.removeGapsOf.run(vin)
 }
 
-/** Erases the rows of vehicles whose erasure an earlier process has begun. Returns those, because pages may still have something of them. */
+/** Erases the rows of vehicles whose erasure an earlier process has begun. Returns these vehicles, because pages may still have something of them. */
 export async function eraseOwed(db: DatabaseSync, readers: Readers): Promise<readonly string[]> {
   const owed = readers.file.erasing.all().map(({ vin }) => String(vin))
   for (const vin of owed) {

@@ -68,9 +68,9 @@ export interface SignOfLife {
   readonly believed?: Believed | undefined
   /** How long the machine has been running, if that is known. Changes of the clock do not affect it. */
   readonly uptimeMs?: number | undefined
-  /** The gaps that no stored event reports. Left out: those in the file stay. */
+  /** The gaps that no stored event reports. Left out: the gaps in the file stay. */
   readonly gaps?: readonly KeptGap[] | undefined
-  /** The branches that lack messages. Left out: those in the file stay. */
+  /** The branches that lack messages. Left out: the branches in the file stay. */
   readonly owed?: readonly OwedBranch[] | undefined
   /** Whether the receiver keeps states of vehicles. Used at `open`. */
   readonly keepsVehicles?: boolean | undefined

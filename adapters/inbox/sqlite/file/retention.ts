@@ -232,7 +232,7 @@ function bytesFor(puts: Transaction['puts']): number {
 interface NewlyDropped {
   /** Rows of dead letters. */
   readonly dead?: readonly SqlRow[]
-  /** How many of those were too old. */
+  /** How many of them were too old. */
   readonly expired?: number
   /** The number of handled messages. */
   readonly settled?: number

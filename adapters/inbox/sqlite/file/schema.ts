@@ -307,7 +307,7 @@ function placesSql(number: number, pending: string, dead: string, failing: strin
   }
 }
 
-/** Lists have no texts. Those are read one by one, until the page has its bytes. */
+/** Lists have no texts. Texts are read one by one, until the page has its bytes. */
 function listsSql(number: number, pending: string, dead: string, failing: string) {
   const isForIt = forReader(number)
   return {

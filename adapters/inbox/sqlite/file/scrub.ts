@@ -194,7 +194,7 @@ class Pages {
   #cleanFree(page: number): void {
     this.#lists ??= this.#readLists()
     const bytes = this.#read(page)
-    // The next list, the number of its pages, and those.
+    // A list has the next list, the number of its pages, and the pages.
     this.#write(page, bytes, this.#lists.has(page) ? 8 + 4 * bytes.readUInt32BE(4) : 0, bytes.length)
   }
 

@@ -27,7 +27,7 @@ export function noteSign(readers: Readers, closed: number, sign: SignOfLife): vo
   file.setState.run(closed, nowMs, uptimeMs ?? null, left?.knownMs ?? nowMs, left?.doubtedMs ?? 0)
 }
 
-/** Left out: those in the file stay. */
+/** Without `gaps`, the gaps in the file stay. */
 function noteGaps({ statements }: Reader, gaps: readonly KeptGap[] | undefined): void {
   if (gaps === undefined) return
   statements.removeGaps.run()
