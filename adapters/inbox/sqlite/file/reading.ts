@@ -50,8 +50,6 @@ export function messagesBefore(
   const { lane, fromMs, toMs, limit } = which
   const times = [fromMs ?? 0, toMs ?? Number.MAX_SAFE_INTEGER] as const
   const rows = statements.listed.all(before, listedRows, lane ?? null, ...times, limit)
-  const reached = listedTo.get(before, listedRows)
-  const isEnd = rows.length < limit && Number(reached?.['messages']) < listedRows
   let last = before
   const found = readEach(rows, (seq) => {
     last = seq
@@ -60,6 +58,8 @@ export function messagesBefore(
   })
   const items = pageOf(found, limit, bytesOfMessage)
   if (last !== Number(rows.at(-1)?.['place'] ?? before) || rows.length >= limit) return { items, next: last }
+  const reached = listedTo.get(before, listedRows)
+  const isEnd = Number(reached?.['messages']) < listedRows
   return { items, next: isEnd ? undefined : Number(reached?.['place']) }
 }
 
