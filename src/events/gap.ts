@@ -7,6 +7,10 @@ type Gap = Pick<GapEvent, 'reason' | 'missed'> & {
   readonly toMs: number
 }
 
+/** Whether nobody listened, and nothing is known to be refused: for a vehicle that goes on as before, such a gap is none. */
+export const isPause = ({ vin, reason, missed }: Pick<Gap, 'vin' | 'reason' | 'missed'>): boolean =>
+  vin === undefined && missed === 0 && (reason === 'stopped' || reason === 'restarted')
+
 /** The gap of an event. */
 export function gapOf({ vin, reason, from, to, missed }: GapEvent): Gap {
   return { vin, reason, fromMs: from.getTime(), toMs: to.getTime(), missed }

@@ -18,7 +18,7 @@ interface GapHost {
   mayHandle(): boolean
   stoodStill(): void
   /** What is known of these vehicles is uncertain. */
-  uncertain(vin: string | undefined, fromMs: number, toMs: number): void
+  uncertain(gap: KeptGap): void
   /** Runs work that no answer waits for: a drain waits for it, and a bound request lives on until it is done. */
   inBackground(from: RequestScope, run: () => Promise<void>): void
 }
@@ -115,7 +115,7 @@ export class GapReporting {
     const open = this.open.get(keyOf(gap))
     if (open === undefined) this.open.set(keyOf(gap), { vin: gap.vin, lost: gap, underWay: new Map() })
     else open.lost = widened(gap, open.lost)
-    this.#host.uncertain(vin, fromMs, toMs ?? now)
+    this.#host.uncertain({ vin, reason, fromMs, toMs: toMs ?? now, missed })
     if (from !== undefined) this.soon(from)
   }
 

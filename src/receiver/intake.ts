@@ -163,7 +163,7 @@ export class Intake {
       mayHandle: () => !this.lifecycle.startsNoMore,
       put: (events, from) => this.#storeOwn(events.map(receipts.own), from),
       stoodStill: () => this.#tellStates((states) => states.timers.stoodStill()),
-      uncertain: (vin, fromMs, toMs) => this.#tellStates((states) => states.noteGap(vin, fromMs, toMs)),
+      uncertain: (gap) => this.#tellStates((states) => states.noteGap(gap)),
       inBackground: (from, run) => this.#inBackground(from, run),
     })
     this.gaps = gaps

@@ -34,14 +34,14 @@ export function traced(
 export function begun(
   stored: VehicleState,
   edges: EdgeIndex,
-  gapTo: (vin: string) => number,
+  gapTo: (state: VehicleState) => number,
   beganMs: number,
 ): VehicleState {
   const { rules, beginning, traces } = edges
   const state = traced(stored, traces, (trace, slot) => stored.memory?.[trace.name] === undefined && slot >= 0)
   if (state.rules === rules || state.seq < 0) return state
   const followed = new Set(state.rules?.split(' '))
-  const view = new Snapshot(state, state.seenMs, gapTo(state.vin))
+  const view = new Snapshot(state, state.seenMs, gapTo(state))
   let { timers } = state
   for (const [mark, edge] of beginning) {
     if (followed.has(mark)) continue

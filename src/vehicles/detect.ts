@@ -47,7 +47,7 @@ export function advance(
   const look = (state: VehicleState): Snapshot =>
     new Snapshot(state, nowMs, gapTo, { momentMs: sentMs, factsMs: facts?.atMs ?? nowMs })
   const moment: Moment = { event, found, nowMs, sentMs, heardMs, before: look(before), after: look(after) }
-  const detection = new Detection(edges, moment, after.memory, timersOf(before, Math.max(gapTo, after.gapTo)))
+  const detection = new Detection(edges, moment, after.memory, timersOf(before, Math.max(gapTo, after.gaps.to)))
   // What was planned happens before whatever comes, at its own time.
   if (before.facts !== facts) detection.pass(before, nowMs, times.quiet)
   if (event.topic === 'facts') detection.hear(event, before, nowMs, times.quiet)

@@ -5,7 +5,7 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { originOf } from '../events/origin.ts'
 import { seqOf } from '../inbox/delivery-id.ts'
-import type { Claim, InboxMessage } from '../inbox/inbox.ts'
+import type { Claim, InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
 import type { MissingField } from '../observe/stats.ts'
@@ -195,15 +195,17 @@ export class VehicleStates {
     const isOutdated = (edge: string, change: Occurrence): boolean =>
       this.edges.get(edge)?.isOutdated?.(change, state?.memory?.[edge]) === true
     if (before !== undefined) return Step.read(before, this.slots, isOutdated)
-    return new Step(state, { nowMs: this.#clock.now(), gapTo: this.#uncertain.to(seqNow, state?.vin) })
+    const gapTo = state === undefined ? -1 : this.#uncertain.to(seqNow, state)
+    return new Step(state, { nowMs: this.#clock.now(), gapTo })
   }
 
   #advance(
-    state: VehicleState,
+    known: VehicleState,
     event: FleetEvent,
     seq: number,
   ): Advanced & { readonly found: Applied; readonly gapTo: number } {
-    const gapTo = this.#uncertain.to(seq, state.vin)
+    const state = this.#uncertain.decided(known, event, seq)
+    const gapTo = this.#uncertain.to(seq, state)
     const arrival = { event, seq, gapTo }
     const found = applied(state, arrival)
     const times = this.timers.heard(event, seq, event.topic === 'timer' ? undefined : found.sentMs)
@@ -225,10 +227,13 @@ export class VehicleStates {
     // Somebody was told that it is stored.
     if (event?.topic === 'facts') return this.#applied(event, seq, state)
     if (state.seq < 0) return undefined
-    const after = state.with({ seq: Math.max(state.seq + 1, seq), gapTo: Math.max(state.gapTo, seq) })
+    const after = state.with({
+      seq: Math.max(state.seq + 1, seq),
+      gaps: { ...state.gaps, to: Math.max(state.gaps.to, seq) },
+    })
     this.timers.set(state.vin, after.dueMs, event?.topic === 'timer')
     this.#take(after)
-    return new Step(after, { nowMs: this.#clock.now(), gapTo: after.gapTo }, undefined, undefined, after)
+    return new Step(after, { nowMs: this.#clock.now(), gapTo: after.gaps.to }, undefined, undefined, after)
   }
 
   /** The state after a message that is not over. */
@@ -267,9 +272,9 @@ export class VehicleStates {
   }
 
   /** Notes that messages of this vehicle, or of any, may be missing. The event of the gap comes later, in its lane. */
-  noteGap(vin: string | undefined, fromMs: number, toMs: number): void {
+  noteGap(gap: KeptGap): void {
     // With a shared store, every process learns of the gap from the store, and of the gap of a vehicle in its lane.
-    if (this.#store.shared === undefined) this.#uncertain.note(vin ?? '', fromMs, toMs)
+    if (this.#store.shared === undefined) this.#uncertain.note(gap)
   }
 
   /** `receiver.vehicles`. Each method calls `open` first. */
@@ -286,12 +291,13 @@ export class VehicleStates {
         return this.#forget(vin)
       },
       edges: () => this.edges.all,
-      noteGap: async ({ vin, fromMs, toMs }) => {
+      noteGap: async (gap) => {
         await open()
         // The clocks of two processes differ, but messages from now on are certainly after the gap.
         const endMs = this.#clock.now() - 1
-        if (vin !== undefined) return this.noteGap(vin, Math.min(fromMs, endMs), Math.min(toMs, endMs))
-        this.#store.keep(this.#uncertain.add(Math.min(fromMs, endMs), Math.min(toMs, endMs)))
+        const ended = { ...gap, fromMs: Math.min(gap.fromMs, endMs), toMs: Math.min(gap.toMs, endMs) }
+        if (gap.vin === undefined) this.#store.keep(this.#uncertain.add(ended))
+        else this.noteGap(ended)
       },
       stats: async () => {
         await open()
@@ -309,7 +315,7 @@ export class VehicleStates {
   }
 
   #view(state: VehicleState): Snapshot {
-    return new Snapshot(state, this.#clock.now(), this.#uncertain.to(seqNow, state.vin))
+    return new Snapshot(state, this.#clock.now(), this.#uncertain.to(seqNow, state))
   }
 
   async *#list(
@@ -342,7 +348,7 @@ export class VehicleStates {
 
   #begun(stored: VehicleState): VehicleState {
     this.#beganMs ??= this.#clock.now()
-    return begun(stored, this.edges, (vin) => this.#uncertain.to(seqNow, vin), this.#beganMs)
+    return begun(stored, this.edges, (state) => this.#uncertain.to(seqNow, state), this.#beganMs)
   }
 }
 

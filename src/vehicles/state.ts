@@ -195,6 +195,17 @@ type StateParts = Omit<
   'vin' | 'slots' | 'bytes' | 'receivedMs' | 'dueMs' | 'wakeMs' | 'text' | 'time' | 'ahead' | 'with'
 >
 
+interface GapsOfVehicle {
+  /** Values up to this `seq` are uncertain, because messages of this vehicle may be missing. */
+  readonly to: number
+  /** Pauses of the receiver up to this `seq` are no gaps, unless they end by `to`: the vehicle went on as before. */
+  readonly spanned: number
+  /** The longest time between two messages that the vehicle had lately, in milliseconds. See {@link gapsAfter}. */
+  readonly paceMs: number
+}
+
+const noGaps: GapsOfVehicle = { to: -1, spanned: -1, paceMs: 0 }
+
 /** A state that nobody else has yet, so it may still change. */
 type NewState = { -readonly [Name in keyof VehicleState]: VehicleState[Name] }
 
@@ -245,8 +256,7 @@ export class VehicleState implements StoredVehicle {
   readonly lag: Lag | undefined
   /** The rules about time that are in it: see `EdgeIndex.rules`. */
   readonly rules: string | undefined
-  /** Values up to this `seq` are uncertain, because messages of this vehicle may be missing. */
-  readonly gapTo: number
+  readonly gaps: GapsOfVehicle
 
   constructor(vin: string, slots: Slots, parts: StateParts) {
     this.vin = vin
@@ -269,7 +279,7 @@ export class VehicleState implements StoredVehicle {
     this.timers = parts.timers
     this.lag = parts.lag
     this.rules = parts.rules
-    this.gapTo = parts.gapTo
+    this.gaps = parts.gaps
   }
 
   static unknown(vin: string, slots: Slots): VehicleState {
@@ -283,7 +293,7 @@ export class VehicleState implements StoredVehicle {
       newestMs: neverSent,
       clock: undefined,
       length: 0,
-      gapTo: -1,
+      gaps: noGaps,
       invalid: undefined,
       bases: undefined,
       doubts: undefined,
@@ -354,7 +364,7 @@ export class VehicleState implements StoredVehicle {
       timers: readTimers(row.timers),
       lag: row.lag && lagOf(row.lag),
       rules: row.rules,
-      gapTo: row.gapTo ?? -1,
+      gaps: { to: row.gapTo ?? -1, spanned: row.spanned ?? -1, paceMs: row.pace ?? 0 },
     })
   }
 
@@ -408,7 +418,7 @@ export class VehicleState implements StoredVehicle {
             ? known
             : [...known, invalidMs ?? null, base ?? null]
     }
-    const { link, facts, memory, timers, lag, rules, gapTo, dueMs, newestMs, clock, doubts, isUnheard } = this
+    const { link, facts, memory, timers, lag, rules, gaps, dueMs, newestMs, clock, doubts, isUnheard } = this
     const row: StoredState = {
       due: dueMs,
       rules,
@@ -418,7 +428,9 @@ export class VehicleState implements StoredVehicle {
       link: link && { ...link, stateMs: link.stateMs === neverSent ? null : link.stateMs },
       timers,
       lag: lag && [lag.ms, lag.atMs, lag.slowMs ?? null],
-      gapTo: gapTo < 0 ? undefined : gapTo,
+      gapTo: gaps.to < 0 ? undefined : gaps.to,
+      spanned: gaps.spanned < 0 ? undefined : gaps.spanned,
+      pace: gaps.paceMs > 0 ? gaps.paceMs : undefined,
       newest: newestMs === neverSent ? undefined : newestMs,
       clock,
       odd: doubts && writtenDoubts(doubts, this.slots),
@@ -489,6 +501,8 @@ interface StoredState {
   /** An earlier version wrote whether the clock was slow, by `ms`. */
   readonly lag?: readonly [ms: number, atMs: number, slowMs: number | boolean | null] | undefined
   readonly gapTo?: number | undefined
+  readonly spanned?: number | undefined
+  readonly pace?: number | undefined
   readonly newest?: number | undefined
   readonly clock?: ClockMemory | undefined
   /** By field: the number of values that were left out, and the value that waits to be confirmed. */
@@ -563,7 +577,7 @@ function readTimers(timers: Timers | undefined): Timers | undefined {
  * the next message.
  */
 export function movedState({ vin, seq, seenMs, text }: StoredRow, gapTo: number): Omit<StoredVehicle, 'bytes'> {
-  const { fields, link, timers, clock, gapTo: ownGapTo = -1, ...rest }: StoredState = JSON.parse(text)
+  const { fields, link, timers, clock, gapTo: ownGapTo = -1, spanned: _, ...rest }: StoredState = JSON.parse(text)
   const uncertainTo = Math.max(gapTo, ownGapTo)
   const moved = (number: number): number => (number > uncertainTo ? 0 : -1)
   const row: StoredState = {
@@ -651,7 +665,8 @@ export interface Odd {
 export function applied(before: VehicleState, arrival: Arrival): Applied {
   const { event, seq, gapTo } = arrival
   // With Postgres, a message can be committed behind a newer one. The state after it is newer than the one before all the same.
-  const common = { seq: Math.max(before.seq + 1, seq), seenMs: event.receivedAt.getTime(), isUnheard: false }
+  const gaps = gapsAfter(before, event)
+  const common = { seq: Math.max(before.seq + 1, seq), seenMs: event.receivedAt.getTime(), isUnheard: false, gaps }
   const own = (after: VehicleState, sentMs: number): Applied => ({
     after,
     sentMs,
@@ -691,8 +706,8 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
       return own(before.with({ ...common, link }), bySelf.atMs)
     }
     case 'gap': {
-      const end = Math.max(before.gapTo, gapEnd(event, seq))
-      return own(before.with({ seq: common.seq, gapTo: end }), bySelf.atMs)
+      const to = Math.max(before.gaps.to, gapEnd(event, seq))
+      return own(before.with({ seq: common.seq, gaps: { ...before.gaps, to } }), bySelf.atMs)
     }
     case 'facts':
       return own(told(before, event, seq, receiptMs(before, arrival)), bySelf.atMs)
@@ -704,6 +719,29 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
       // Alerts and errors have the vehicle's clock, too.
       return own(before.with(common), readClock(before, event, seq).sent.atMs)
   }
+}
+
+/** A vehicle that was not heard for longer was silent, whatever its pace is. */
+const longestPaceMs = 120_000
+
+/** How long nothing was received of the vehicle. */
+const silentMs = ({ receivedMs }: VehicleState, { receivedAt }: FleetEvent): number => receivedAt.getTime() - receivedMs
+
+/** The longest time between two messages, which counts for ten times its length: so what was usual before a drive is forgotten in it. */
+function gapsAfter(before: VehicleState, event: FleetEvent): GapsOfVehicle {
+  const { gaps } = before
+  const ms = silentMs(before, event)
+  const paceMs = ms > longestPaceMs ? gaps.paceMs : Math.max(0, ms, Math.round(gaps.paceMs - ms / 10))
+  return paceMs === gaps.paceMs ? gaps : { ...gaps, paceMs }
+}
+
+/**
+ * Whether the first message after a pause of the receiver shows that no message is missing: it came as soon as the one before it lets expect, give or take
+ * half. A document was asked for, and says nothing about that.
+ */
+export function goesOn(before: VehicleState, event: FleetEvent): boolean {
+  const ms = silentMs(before, event)
+  return event.topic !== 'vehicle_data' && ms >= 0 && ms <= Math.min(longestPaceMs, before.gaps.paceMs * 1.5)
 }
 
 /** When a message was received, as far as its vehicle is concerned: the clocks of two receivers differ. */
@@ -722,7 +760,8 @@ function told(before: VehicleState, event: FactsEvent, seq: number, nowMs: numbe
 
 /** What was compared with a clock that turned out to be set back may have lost newer values, as in a gap. */
 function afterSetBack(before: VehicleState, { isSetBack }: ClockReading, seq: number): VehicleState {
-  return isSetBack ? before.with({ aheads: undefined, gapTo: Math.max(before.gapTo, seq - 1) }) : before
+  const { gaps } = before
+  return isSetBack ? before.with({ aheads: undefined, gaps: { ...gaps, to: Math.max(gaps.to, seq - 1) } }) : before
 }
 
 /** Values up to this `seq` are uncertain after the gap. Messages can follow the gap in the same millisecond. */
@@ -779,7 +818,7 @@ class Draft implements Applied {
 
   constructor(
     before: VehicleState,
-    { seq, seenMs, isUnheard }: Pick<StateParts, 'seq' | 'seenMs' | 'isUnheard'>,
+    { seq, seenMs, isUnheard, gaps }: Pick<StateParts, 'seq' | 'seenMs' | 'isUnheard' | 'gaps'>,
     { sent, newestMs, memory }: Omit<ClockReading, 'isSetBack'>,
     gapTo: number,
   ) {
@@ -790,9 +829,10 @@ class Draft implements Applied {
     this.#after.seq = seq
     this.#after.seenMs = seenMs
     this.#after.isUnheard = isUnheard
+    this.#after.gaps = gaps.to === before.gaps.to ? gaps : { ...gaps, to: before.gaps.to }
     this.#after.newestMs = newestMs
     this.#after.clock = memory
-    this.#uncertainTo = Math.max(gapTo, before.gapTo)
+    this.#uncertainTo = Math.max(gapTo, before.gaps.to)
   }
 
   /** Adds a value that a message reports. `null` in a document says nothing about the field, unless its `null` means none. */
@@ -1090,7 +1130,7 @@ export class Snapshot implements AnyVehicleView {
   constructor(state: VehicleState, nowMs: number, gapTo: number, lens: Lens = {}) {
     this.#state = state
     this.#nowMs = nowMs
-    this.#uncertainTo = Math.max(gapTo, state.gapTo)
+    this.#uncertainTo = Math.max(gapTo, state.gaps.to)
     this.#lens = lens
   }
 

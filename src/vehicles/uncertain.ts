@@ -1,13 +1,25 @@
-import type { GapEvent } from '../events/event.ts'
+import type { FleetEvent, GapEvent } from '../events/event.ts'
+import { isPause } from '../events/gap.ts'
+import { originOf } from '../events/origin.ts'
 import { firstSeqAt, isClockBehind } from '../inbox/delivery-id.ts'
+import type { KeptGap } from '../inbox/inbox.ts'
 import type { StoredVehicle } from '../inbox/vehicle-store.ts'
-import { gapEnd } from './state.ts'
+import { gapEnd, goesOn, type VehicleState } from './state.ts'
 
 /** An interval in which messages of any vehicle may be missing, in `seq`. */
 interface Interval {
   readonly from: number
   readonly to: number
+  /** It is none for a vehicle that goes on as before. */
+  readonly isPause?: true | undefined
 }
+
+/** Of both: a pause when each of them is. */
+const joined = (one: Interval, other: Interval): Interval => ({
+  from: Math.min(one.from, other.from),
+  to: Math.max(one.to, other.to),
+  isPause: one.isPause && other.isPause,
+})
 
 /** The most intervals that are kept. Only a backlog needs more than the newest one. */
 const mostIntervals = 16
@@ -41,14 +53,14 @@ class Intervals implements StoredVehicle {
   }
 
   with(interval: Interval, seq: number, seenMs: number): Intervals {
-    const isKnown = this.list.some(({ from, to }) => from <= interval.from && to >= interval.to)
+    const isKnown = this.list.some(
+      ({ from, to, isPause }) => from <= interval.from && to >= interval.to && isPause === interval.isPause,
+    )
     const all = isKnown ? this.list : [...this.list, interval]
     const [first, second, ...rest] = all
     // Join the two oldest. That can only make more values uncertain.
     const list =
-      first !== undefined && second !== undefined && all.length > mostIntervals
-        ? [{ from: Math.min(first.from, second.from), to: Math.max(first.to, second.to) }, ...rest]
-        : all
+      first !== undefined && second !== undefined && all.length > mostIntervals ? [joined(first, second), ...rest] : all
     return new Intervals(Math.max(this.seq, seq), Math.max(this.seenMs, seenMs), list)
   }
 }
@@ -90,23 +102,24 @@ export class Uncertain {
     return restarted && (this.#gaps = this.#gaps.with(restarted, -1, -Infinity))
   }
 
-  /** Notes a gap whose event comes later. `vin`: '' for all vehicles. */
-  note(vin: string, fromMs: number, toMs: number): void {
+  /** Notes a gap whose event comes later. */
+  note(gap: KeptGap): void {
+    const { vin = '' } = gap
     const known = this.#noted.get(vin)
     if (known === undefined && this.#noted.size >= mostNoted) return
-    const { from, to } = this.#between(fromMs, toMs)
-    const joined = known === undefined ? { from, to } : { from: Math.min(from, known.from), to: Math.max(to, known.to) }
-    this.#noted.set(vin, joined)
+    const interval = this.#between(gap)
+    this.#noted.set(vin, known === undefined ? interval : joined(known, interval))
   }
 
   /** Records a gap of all vehicles that another process noticed. */
-  add(fromMs: number, toMs: number): StoredVehicle {
-    return (this.#gaps = this.#gaps.with(this.#between(fromMs, toMs), -1, -Infinity))
+  add(gap: KeptGap): StoredVehicle {
+    return (this.#gaps = this.#gaps.with(this.#between(gap), -1, -Infinity))
   }
 
   /** Records a gap of all vehicles, whose event has come. */
   record(event: GapEvent, seq: number): StoredVehicle {
-    const interval = { from: Math.min(seq, firstSeqAt(event.from.getTime())), to: this.come(event, seq) }
+    const from = Math.min(seq, firstSeqAt(event.from.getTime()))
+    const interval: Interval = { from, to: this.come(event, seq), isPause: isPause(event) || undefined }
     return (this.#gaps = this.#gaps.with(interval, seq, event.receivedAt.getTime()))
   }
 
@@ -119,20 +132,35 @@ export class Uncertain {
     // The event of a restart ends with the first message after it, whose values are certain. The noted gap ends before that message.
     const to = event.reason === 'restarted' || event.reason === 'stopped' ? Math.min(end, noted.to) : end
     if (noted.to <= end || noted.to < firstSeqAt(event.to.getTime() + 1)) this.#noted.delete(key)
-    else this.#noted.set(key, { from: end + 1, to: noted.to })
+    else this.#noted.set(key, { ...noted, from: end + 1 })
     return to
   }
 
   /** For a message with this `seq`: values of the vehicle up to the returned `seq` are uncertain. */
-  to(seq: number, vin: string | undefined): number {
+  to(seq: number, { vin, gaps }: Pick<VehicleState, 'vin' | 'gaps'>): number {
+    return this.#ends(seq, vin).reduce(
+      (most, { to, isPause }) => (isPause === true && to <= gaps.spanned ? most : Math.max(most, to)),
+      this.#sharedTo?.(seq) ?? -1,
+    )
+  }
+
+  /**
+   * The vehicle before a message. The first one that it sends after a pause decides whether that is a gap for it, once: a later pause that is none does
+   * not make values from before an earlier one certain.
+   */
+  decided(state: VehicleState, event: FleetEvent, seq: number): VehicleState {
+    if (originOf(event) !== 'vehicle') return state
+    const { gaps } = state
+    const end = this.#ends(seq, state.vin).reduce((most, { to, isPause }) => (isPause ? Math.max(most, to) : most), -1)
+    if (end <= Math.max(gaps.spanned, gaps.to)) return state
+    return state.with({ gaps: goesOn(state, event) ? { ...gaps, spanned: end } : { ...gaps, to: end } })
+  }
+
+  #ends(seq: number, vin: string): readonly Interval[] {
     const { list } = this.#gaps
-    const shared = this.#sharedTo?.(seq) ?? -1
-    if (list.length === 0 && this.#noted.size === 0) return shared
-    return Math.max(
-      shared,
-      ...[...list, this.#noted.get(''), this.#noted.get(vin ?? '')].flatMap((gap) =>
-        gap !== undefined && this.#counts(gap, seq) ? [gap.to] : [],
-      ),
+    if (list.length === 0 && this.#noted.size === 0) return list
+    return [...list, this.#noted.get(''), this.#noted.get(vin)].flatMap((gap) =>
+      gap !== undefined && this.#counts(gap, seq) ? [gap] : [],
     )
   }
 
@@ -141,8 +169,8 @@ export class Uncertain {
     return seq <= this.lastBefore ? to < seq : from <= seq
   }
 
-  #between(fromMs: number, toMs: number): Interval {
-    return { from: firstSeqAt(fromMs), to: this.#lastSeqAt(toMs) }
+  #between(gap: KeptGap): Interval {
+    return { from: firstSeqAt(gap.fromMs), to: this.#lastSeqAt(gap.toMs), isPause: isPause(gap) || undefined }
   }
 
   /** The last `seq` up to a time. When the clock was set back, all messages so far. */

@@ -108,5 +108,5 @@ export interface LocalVehicles extends ReadVehicles<FieldCatalogue> {
   /** The edges that have handlers. */
   edges(): readonly Edge[]
   /** Notes a gap that another process noticed. The event of a gap of all vehicles is handled elsewhere. */
-  noteGap(gap: Pick<KeptGap, 'vin' | 'fromMs' | 'toMs'>): Promise<void>
+  noteGap(gap: KeptGap): Promise<void>
 }

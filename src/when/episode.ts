@@ -1,5 +1,6 @@
 import type { FleetEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
+import { isPause } from '../events/gap.ts'
 import { originOf } from '../events/origin.ts'
 import { firstSeqAt, msOfSeq } from '../inbox/delivery-id.ts'
 import type { KeptMessages } from '../observe/dead-letters.ts'
@@ -7,7 +8,7 @@ import type { AnyVehicleView, Edge, EdgeResult, EdgeStep, EpisodeOccurrence, Veh
 import type { Fact } from '../vehicles/fact.ts'
 import type { Facts } from '../vehicles/facts.ts'
 import { credibleMs } from '../vehicles/lag.ts'
-import { applied, Snapshot, VehicleState } from '../vehicles/state.ts'
+import { applied, goesOn, Snapshot, VehicleState } from '../vehicles/state.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { createClockwork } from './clockwork.ts'
 import { invalid } from './conditions.ts'
@@ -268,14 +269,18 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
   const vins = new Set(events.flatMap(({ vin }) => vin ?? []))
   return [...vins].toSorted().flatMap((vin) => {
     const samples: Sample[] = []
+    let pauses: Sample[] = []
     const last = { heard: 0, arrived: 0 }
     let [state, seq] = [VehicleState.unknown(vin, definition.slots), 0]
     for (const event of events) {
       if (event.vin !== vin && (event.vin !== undefined || event.topic !== 'gap')) continue
       const arrivedMs = event.receivedAt.getTime()
-      if (event.topic === 'gap' && last.heard > 0) samples.push(gapSample(last, event.to.getTime()))
+      if (event.topic === 'gap' && last.heard > 0)
+        (isPause(event) ? pauses : samples).push(gapSample(last, event.to.getTime()))
       if (event.topic === 'facts') state = applied(state, { event, seq: (seq += 1), gapTo: -1 }).after
       if (originOf(event) !== 'vehicle' || event.topic === 'unknown') continue
+      if (pauses.length > 0 && !goesOn(state, event)) samples.push(...pauses)
+      pauses = []
       seq = Math.max(seq + 1, firstSeqAt(arrivedMs))
       const { after: next, sentMs } = applied(state, { event, seq, gapTo: -1 })
       const [before, after] = [new Snapshot(state, arrivedMs, -1), new Snapshot(next, arrivedMs, -1)]
@@ -285,6 +290,7 @@ function history(definition: Definition, given: Iterable<FleetEvent<FieldCatalog
       samples.push(...(own.length > 0 ? own : [[heard, heardOf, 0] as const]))
       if (heard > last.heard) Object.assign(last, { heard, arrived: arrivedMs })
     }
+    samples.push(...pauses)
     const { found, known } = fold(definition, vin, nothingKnown(definition), samples, {
       now:
         definition.nextPart !== undefined || definition.timed.some(({ daily }) => daily === true)

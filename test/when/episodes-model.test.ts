@@ -132,6 +132,19 @@ async function play(values: readonly Value[], restarts = 0): Promise<Scene & { r
   return { ...scene, received }
 }
 
+/** Whether a restart is no gap for a vehicle: its first message after it came as soon as the longest time that it lately had between two, and half. */
+function goesOn(own: readonly Value[], [, to]: readonly [from: number, to: number]): boolean {
+  const arrivals = [...new Set(own.map(({ arrivesMs }) => arrivesMs))].toSorted((one, other) => one - other)
+  let pace = 0
+  for (const [index, at] of arrivals.entries()) {
+    const ms = at - (arrivals[index - 1] ?? -Infinity)
+    if (at >= to) return ms <= Math.min(2 * minute, 1.5 * pace)
+    // Each counts for ten times its length.
+    if (ms <= 2 * minute) pace = Math.max(ms, pace - ms / 10)
+  }
+  return false
+}
+
 interface Outcome {
   episodes: number
   messages: number
@@ -159,7 +172,9 @@ function compared(scene: Awaited<ReturnType<typeof play>>): Outcome {
         if (same !== undefined) {
           left.delete(same)
           // What it says may be right by chance.
-          const isAcross = downs.some(([from, to]) => each.start < from - minute && each.end > to + minute)
+          const isAcross = downs.some(
+            (down) => each.start < down[0] - minute && each.end > down[1] + minute && !goesOn(own, down),
+          )
           if (isAcross && !same.acrossGap) undeclared.push({ vin, which, acrossGap: same })
           continue
         }

@@ -86,6 +86,49 @@ interface Rule {
   lasting: Lasting | undefined
 }
 
+interface Late {
+  readonly steps: number
+  readonly at: number
+  readonly slow: number | undefined
+}
+
+function wake(due: number, lag: Late | undefined): number {
+  if (lag === undefined) return due
+  const { steps, at, slow = 0 } = lag
+  return steps === slow || steps <= quiet ? due + steps : Math.max(due + slow, at + quiet)
+}
+
+/** Takes back what a restart made uncertain, when the vehicle goes on as before. */
+class Restarts {
+  /** The longest time between two messages, which counts for ten times its length. */
+  #paceMs = 0
+  #lastAt = -Infinity
+  #takeBack: ((told: number) => boolean | undefined) | undefined
+
+  /** A restart, before it makes something uncertain. `told`: so many were told. */
+  begin(known: Map<string, Known>, rules: readonly Rule[], told: number, isSilenceAcross: boolean): void {
+    const [fields, lasting] = [[...known], rules.map((rule) => rule.lasting)]
+    this.#takeBack = (toldNow) => {
+      // What was told since has marked what lasts.
+      if (toldNow > told) return undefined
+      for (const [name, field] of fields) known.set(name, field)
+      for (const [index, rule] of rules.entries()) rule.lasting = lasting[index]
+      return isSilenceAcross
+    }
+  }
+
+  /** Returns whether the silence was across a gap before, when the restart is none. */
+  heard(now: number, told: number): boolean | undefined {
+    const silentMs = (now - this.#lastAt) * stepMs
+    const isAsBefore = silentMs <= Math.min(120_000, 1.5 * this.#paceMs)
+    const before = isAsBefore ? this.#takeBack?.(told) : undefined
+    this.#takeBack = undefined
+    this.#lastAt = now
+    if (silentMs <= 120_000) this.#paceMs = Math.max(silentMs, Math.round(this.#paceMs - silentMs / 10))
+    return before
+  }
+}
+
 /** A loop over all steps: what is true in each of them, by all messages that were received. */
 function model(lines: readonly Line[], end: number): readonly Told[] {
   const found: Told[] = []
@@ -101,15 +144,11 @@ function model(lines: readonly Line[], end: number): readonly Told[] {
   let isSilent = false
   let isSilenceAcross = false
   /** How late the last message came, when, and how slow the vehicle's clock is. */
-  let lag: { readonly steps: number; readonly at: number; readonly slow: number | undefined } | undefined
+  let lag: Late | undefined
   /** After a start, nothing is told before this step, but what a message tells. */
   let holdTo = 0
+  const restarts = new Restarts()
 
-  const wake = (due: number): number => {
-    if (lag === undefined) return due
-    const { steps, at, slow = 0 } = lag
-    return steps === slow || steps <= quiet ? due + steps : Math.max(due + slow, at + quiet)
-  }
   const silentAt = (): number => (lastAt === undefined || isSilent ? Infinity : lastAt + 60)
 
   /** Parked and low at a moment of the vehicle, or neither that nor the opposite. */
@@ -149,10 +188,11 @@ function model(lines: readonly Line[], end: number): readonly Told[] {
     tellSilence(isMarked)
   }
   const pass = (to: number, isUp: boolean, isMarked: boolean): void => {
-    for (; now <= to; now += 1) if (isUp && now >= holdTo) tellDue((due) => now >= wake(due), isMarked)
+    for (; now <= to; now += 1) if (isUp && now >= holdTo) tellDue((due) => now >= wake(due, lag), isMarked)
     now = to
   }
   const gap = (): void => {
+    restarts.begin(known, rules, found.length, isSilenceAcross)
     for (const [name, field] of known) known.set(name, { ...field, isCertain: false })
     for (const rule of rules) if (rule.lasting !== undefined) rule.lasting = { ...rule.lasting, acrossGap: true }
     isSilenceAcross = true
@@ -171,6 +211,7 @@ function model(lines: readonly Line[], end: number): readonly Told[] {
     rule.lasting = { since, due: since + 30, acrossGap: hasStarted ? wasUncertain : lasting?.acrossGap === true }
   }
   const receive = (data: Line['data'], at: number): void => {
+    isSilenceAcross = restarts.heard(now, found.length) ?? isSilenceAcross
     tellDue((due) => due <= at, true)
     const late = now - at
     const { slow } = lag ?? {}
