@@ -9,6 +9,7 @@ import { checkOptions, defined, required, type Rule, type Rules, wholeNumber } f
 import type { ReceiverPart } from './core/part.ts'
 import type { BuiltInFields, FieldCatalogue, FieldName } from './events/fields.ts'
 import { DeliveryIds } from './inbox/delivery-id.ts'
+import { readersInMemory } from './inbox/memory-readers.ts'
 import { noRequest } from './hosting/execution-context.ts'
 import type { Inbox, InboxFactory, InboxGap } from './inbox/inbox.ts'
 import type { VehiclesPart } from './parts/vehicles.ts'
@@ -134,7 +135,9 @@ function settingsOf(front: HostedReceiver, options: GivenOptions): Settings {
     })
   const settings = settingsOfBranch(
     front.settings,
-    reads === undefined ? options : { ...options, inbox: (own) => openedWith(front, reads(options.name, own)) },
+    reads === undefined
+      ? options
+      : { ...options, inbox: (own) => openedWith(front, reads(options.name, { ...own, readersInMemory })) },
     (log) => logOf(options.name, log),
   )
   if (byName.has(options.name))
@@ -155,9 +158,9 @@ function settingsOf(front: HostedReceiver, options: GivenOptions): Settings {
 }
 
 /** All branches of the receiver. */
-function branchesOf({ intake, settings }: HostedReceiver): Branches {
-  const { behind } = intake.parts
-  const known = behind.branches instanceof Branches ? behind.branches : new Branches(behind.byName, settings.clock)
+function branchesOf(front: HostedReceiver): Branches {
+  const { behind } = front.intake.parts
+  const known = behind.branches instanceof Branches ? behind.branches : new Branches(front)
   behind.branches = known
   return known
 }

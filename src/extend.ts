@@ -30,6 +30,8 @@ export type {
   NextAttempt,
   Opened,
   Outcome,
+  ReadersInMemory,
+  ReaderSettings,
   Selection,
   Settled,
   Waiting,

@@ -242,7 +242,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
         checkOption('drain', name, options[name], numberBetween(0, Infinity))
       closing?.abort()
       const drained = intake.drain(options)
-      return behind.branches?.drain(options, drained, intake.whenQuiet) ?? drained
+      return behind.branches?.drain(options, drained) ?? drained
     },
     async [Symbol.asyncDispose]() {
       await receiver.drain()

@@ -1,11 +1,17 @@
 import type { DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
-import type { Message } from '../core/message.ts'
+import type { Message, RequestWork } from '../core/message.ts'
 import { erasedIn, type Forgotten } from '../observe/dead-letters.ts'
-import type { Clock } from '../base/clock.ts'
-import type { InboxGap, InboxMessage, OwedBranch } from '../inbox/inbox.ts'
+import { resolvedOr } from '../base/clock.ts'
+import type { Erased, InboxGap, InboxMessage, OwedBranch } from '../inbox/inbox.ts'
 import type { BranchBehind } from '../observe/observer.ts'
 import type { Stats } from '../observe/stats.ts'
+import { letGo } from '../operator/operated.ts'
+import type { HostedReceiver } from '../receiver/hosted.ts'
 import type { Behind, BranchesBehind, Intake } from '../receiver/intake.ts'
+import type { VehicleStates } from '../vehicles/open.ts'
+
+/** The longest that messages of an earlier process wait until branches are open, in milliseconds. */
+const openMs = 5_000
 
 interface Joined {
   readonly name: string
@@ -25,15 +31,18 @@ export class Branches implements BranchesBehind {
   readonly #byName: Behind['byName']
   /** Where they keep messages: the files, or the schemas. */
   readonly places: Set<string> = new Set()
-  readonly readers: Map<string, Intake> = new Map()
+  /** Those that read the inbox of the receiver, by name. */
+  readonly #readers = new Map<string, Intake>()
   readonly #joined: Joined[] = []
-  readonly #clock: Clock
+  readonly #front: HostedReceiver
+  readonly #quiet = Promise.withResolvers<void>()
   /** By name: since when a branch lacks messages. */
   readonly #owedSinceMs = new Map<string, number>()
 
-  constructor(byName: Behind['byName'], clock: Clock) {
-    this.#byName = byName
-    this.#clock = clock
+  constructor(front: HostedReceiver) {
+    this.#front = front
+    this.#byName = front.intake.parts.behind.byName
+    if (front.intake.isClosed) this.quiet()
   }
 
   add(name: string, joined: Joined, opened: OpenOptions | undefined): void {
@@ -42,10 +51,9 @@ export class Branches implements BranchesBehind {
     if (opened !== undefined) void joined.branch.open(opened).catch(joined.failed)
   }
 
-  /** The receiver is done with messages that a branch lacks when that is not open, or is slow. Only the receiver's inbox can say so after a crash. */
   /** A branch that reads the inbox of the receiver. */
   addReader(name: string, branch: BranchBehind, intake: Intake, opened: OpenOptions | undefined): void {
-    this.readers.set(name, intake)
+    this.#readers.set(name, intake)
     const failed = (error: unknown): void => {
       // It was closed while it opened.
       if (!intake.isDraining) intake.parts.reports.inboxFailed(error)
@@ -54,19 +62,20 @@ export class Branches implements BranchesBehind {
     this.add(name, joined, opened)
   }
 
+  /** The receiver is done with messages that a branch lacks when that is not open, or is slow. Only the receiver's inbox can say so after a crash. */
   owed(): readonly OwedBranch[] {
     return this.#joined.flatMap(({ name, hasAll }) => {
       if (hasAll()) {
         this.#owedSinceMs.delete(name)
         return []
       }
-      const sinceMs = this.#owedSinceMs.get(name) ?? this.#clock.now()
+      const sinceMs = this.#owedSinceMs.get(name) ?? this.#front.settings.clock.now()
       this.#owedSinceMs.set(name, sinceMs)
       return [{ branch: name, sinceMs }]
     })
   }
 
-  missed(owed: readonly OwedBranch[]): void {
+  #missed(owed: readonly OwedBranch[]): void {
     for (const { branch, sinceMs } of owed)
       for (const { name, noteGap } of this.#joined) {
         if (name !== branch) continue
@@ -77,28 +86,36 @@ export class Branches implements BranchesBehind {
       }
   }
 
-  open(options: OpenOptions): void {
-    for (const { branch, failed } of this.#joined) void branch.open(options).catch(failed)
+  open(options: OpenOptions, owed: readonly OwedBranch[]): Promise<void> | undefined {
+    this.#missed(owed)
+    const open = Promise.all(this.#joined.map(({ branch, failed }) => branch.open(options).catch(failed)))
+    const { settings, intake } = this.#front
+    const isWaitedFor = intake.durability !== 'memory' && settings.inbox.place === undefined
+    return isWaitedFor ? resolvedOr(open, settings.clock, openMs) : undefined
   }
 
-  whenOpen(options: OpenOptions): Promise<unknown> {
-    return Promise.all(this.#joined.map(({ branch }) => branch.open(options).catch(() => {})))
-  }
-
-  /** Resolves when their turns may come; `undefined`: at once. */
-  handOver(given: readonly Message[], messages: readonly InboxMessage[]): Promise<unknown> | undefined {
+  handOver(request: RequestWork, messages: readonly InboxMessage[]): Promise<unknown> | undefined {
+    if (request.isBound) return undefined
     const waits = new Set<Promise<void>>()
     for (const { handOver } of this.#joined)
       for (const [at, message] of messages.entries()) {
-        const own = given[at]
+        const own = request.messages[at]
         const handedOver = own && handOver(own, message)
         if (handedOver !== undefined) waits.add(handedOver)
       }
     return waits.size === 0 ? undefined : Promise.all(waits)
   }
 
+  tellStates(tell: (states: VehicleStates) => void): void {
+    for (const { states } of this.#readers.values()) if (states !== undefined) tell(states)
+  }
+
+  quiet(): void {
+    this.#quiet.resolve()
+  }
+
   /** They take messages until the receiver has drained, in the same deadline. */
-  async drain(options: DrainOptions, front: Promise<DrainResult>, whenQuiet: Promise<void>): Promise<DrainResult> {
+  async drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult> {
     const { deadlineMs, handlerGraceMs, notListeningMs } = options
     const drained = [...this.#byName].map(async ([name, branch]): Promise<[string, DrainResult]> => [
       name,
@@ -107,7 +124,7 @@ export class Branches implements BranchesBehind {
         handlerGraceMs,
         notListeningMs,
         // The inbox of a receiver closes when its readers have closed.
-        takeUntil: this.readers.has(name) ? whenQuiet : front,
+        takeUntil: this.#readers.has(name) ? this.#quiet.promise : front,
       }),
     ])
     const branches = Object.fromEntries(await Promise.all(drained))
@@ -115,10 +132,18 @@ export class Branches implements BranchesBehind {
     return { handled, left, lost, branches }
   }
 
+  async letGo(vin: string): Promise<(erased: Erased) => void> {
+    const notes: (readonly [name: string, note: (waiting: number) => void])[] = []
+    for (const [name, intake] of this.#readers) notes.push([name, await letGo(intake, vin)])
+    return ({ waitingOf }) => {
+      for (const [name, note] of notes) note(waitingOf?.[name] ?? 0)
+    }
+  }
+
   /** Adds what the branches erase of a vehicle to what the receiver has erased. */
   async forget(vin: string, dryRun: boolean, front: Forgotten): Promise<Forgotten> {
     // Go on when a branch cannot erase now. The error says that some is left.
-    const others = this.#joined.filter(({ name }) => !this.readers.has(name))
+    const others = this.#joined.filter(({ name }) => !this.#readers.has(name))
     const asked = await Promise.allSettled(others.map(({ branch }) => branch.forget(vin, { dryRun })))
     const all = [front]
     for (const each of asked) {

@@ -37,6 +37,8 @@ export class HandOver {
   readonly #front: HostedReceiver
   readonly #branch: HostedReceiver
   readonly #clock: Clock
+  /** The branch gets messages before their turns: no other process handles them, and no part skips any. */
+  readonly #isEarly: boolean
   #bytes = 0
   #group: Group | undefined
   /** Messages that were handed over (`true`), or are on their way. */
@@ -52,6 +54,9 @@ export class HandOver {
     this.#front = front
     this.#branch = branch
     this.#clock = branch.settings.clock
+    const { inbox, core } = front.intake
+    const isFirst = (inbox.handsOut ?? 'here') === 'here' && front.settings.inbox.place === undefined
+    this.#isEarly = isFirst && core.options.parts.every(({ admit }) => admit === undefined)
     if (front.settings.inbox.place?.of !== 'durableObjectInbox') branch.intake.timersBy = this.#timers
   }
 
@@ -64,7 +69,7 @@ export class HandOver {
     const { branch } = this.#branch.settings
     this.#group?.handOver()
     // All that it had is handed over.
-    if (intake.handsOverEarly || intake.isDraining) return this.#branch.intake.putTimers(timers)
+    if (this.#isEarly || intake.isDraining) return this.#branch.intake.putTimers(timers)
     return intake.putTimers(timers.map((timer) => ({ ...timer, meta: { branch } })))
   }
 
@@ -75,7 +80,7 @@ export class HandOver {
   readonly early = (given: Message, message: InboxMessage): Promise<void> | undefined => {
     const { previous } = given
     const { intake } = this.#branch
-    if (message.kind !== 'wire' || this.#bytes + message.bytes > mostBytes) return undefined
+    if (!this.#isEarly || message.kind !== 'wire' || this.#bytes + message.bytes > mostBytes) return undefined
     if (previous !== undefined && !this.#given.has(previous)) return undefined
     const isAtOnce = intake.isReady && !this.#asked.has(message.lane)
     if (isAtOnce && intake.durability === 'disk') return this.#gather(given, message)
@@ -136,8 +141,14 @@ export class HandOver {
       this.#noteRefused(message, { error: 'inbox_unavailable', hint: slowHint })
       return undefined
     }
-    const mayBeThere = claim.replayed || given.delivery().redelivered || id <= this.#front.intake.othersUpTo
+    const mayBeThere = claim.replayed || given.delivery().redelivered || this.#isOfOthers(id)
     return this.#inTime(this.#put(given, message, mayBeThere), request)
+  }
+
+  /** Another process may have handed it over. Where others handle messages, too, each of them hands over what it handles. */
+  #isOfOthers(id: string): boolean {
+    const { intake, settings } = this.#front
+    return intake.isHere && settings.inbox.place === undefined && id <= intake.othersUpTo
   }
 
   /**

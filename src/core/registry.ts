@@ -6,7 +6,7 @@ import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { wireTopics } from '../wire/envelope.ts'
 import { isTextList } from '../wire/record.ts'
 import type { HandledSubjects } from '../inbox/inbox.ts'
-import { hasMarkOf, markOf, nthRunOf, onBranch } from '../once/handlers.ts'
+import { markedOf } from '../once/handlers.ts'
 import type { Handler, Message } from './message.ts'
 import type { HandlerFilter } from './handler.ts'
 import { ownRetry } from './retry.ts'
@@ -79,9 +79,10 @@ export class Registry {
         `The handler for ${[...keys].join(', ')} is ${typeof handle}, not a function.`,
         'A filter comes before the handler.',
       )
-    const own = this.#branch === undefined ? handle : onBranch(handle, this.#branch)
-    const run = isFunction(own) ? own : handle
-    const mark = markOf(run)
+    const known = markedOf(handle)
+    const marked = this.#branch === undefined ? known : known?.onBranch(this.#branch)
+    const run = isFunction(marked?.run) ? marked.run : handle
+    const mark = marked?.mark
     const retry = ownRetry(run)
     const handler: Handler = {
       name: nameOf(run, method),
@@ -91,7 +92,7 @@ export class Registry {
       retry,
       gather,
       mark,
-      hasMark: hasMarkOf(run),
+      hasMark: marked?.hasMark,
     }
     if (mark !== undefined) this.marking.push(handler)
     for (const key of keys) this.#subscribe(key, handler)
@@ -153,16 +154,24 @@ export class Registry {
    */
   #runOf(handler: Handler, nth: number, marked: number): Handler {
     if (nth === 0 && marked === 0) return handler
-    const { name, run, wants, input, retry, gather, hasMark } = handler
+    const { name, run, wants, input, retry, gather, mark, hasMark } = handler
     const known = this.#runs.get(handler) ?? new Map<string, Handler>()
     this.#runs.set(handler, known)
     const which = `${nth} ${marked}`
     let found = known.get(which)
     if (found === undefined) {
-      const marking = nthRunOf(run, marked)
-      const mark = markOf(run, marked)
+      const own = marked === 0 ? undefined : markedOf(run)?.nthRun(marked)
       const nthInput = input && ((message: Message) => input(message, nth))
-      found = { name, run: isFunction(marking) ? marking : run, wants, input: nthInput, retry, gather, mark, hasMark }
+      found = {
+        name,
+        run: isFunction(own?.run) ? own.run : run,
+        wants,
+        input: nthInput,
+        retry,
+        gather,
+        mark: own?.mark ?? mark,
+        hasMark,
+      }
       known.set(which, found)
     }
     return found

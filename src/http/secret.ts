@@ -46,23 +46,32 @@ const noSecret: UsedSecret = {}
 const collectorScheme = 'splunk'
 const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 
-/** What a secret guards that is not the webhook's. */
+/** What a secret guards, in the words of the log. */
 export interface Guarded {
-  /** The function that has the option. */
-  readonly owner: string
-  /** The header may have the scheme word `Bearer` before the secret. */
-  readonly takesBearer: boolean
+  readonly requests: string
+  readonly request: string
+  /** What to do when only the scheme word of a header is wrong. */
+  readonly fix: string
+  /** How a header is checked, with `checkTelling` as often as it takes. Left out: once, as it is. */
+  readonly check?:
+    ((checkTelling: (misplaced: Misplaced) => HeaderCheck, misplaced: Misplaced) => HeaderCheck) | undefined
 }
 
-/** How such a secret is sent. */
-export const howToSend = ({ owner, takesBearer }: Guarded): string =>
-  `Send the secret of ${owner} in the header Authorization, as it is${takesBearer ? ' or after Bearer' : ''}.`
+/** Is told the scheme word of a header whose secret is right. */
+type Misplaced = (word: string) => void
+type HeaderCheck = (authorization: string | null | undefined, door: Door) => Refusal | UsedSecret
+
+const webhook: Guarded = {
+  requests: 'messages',
+  request: 'message',
+  fix: 'Set `secret` to the whole value of `auth`.',
+}
 
 /** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for a secret that can never work. */
 export function createSecretCheck<Bindings>(
   secret: Secret<Bindings>,
   log: Log,
-  guards?: Guarded,
+  what: Guarded = webhook,
 ): SecretCheck<Bindings> {
   if (secret === false) return () => noSecret
   // A log that throws must not change the answer.
@@ -74,26 +83,24 @@ export function createSecretCheck<Bindings>(
     isTold = true
     // What to do about `messages are refused although their secret is right`: Only the scheme word differs. Give `secret` the whole value of `auth`.
     // With the routes for operators or metrics, send their secret as it is.
-    const these = guards === undefined ? 'messages' : `requests to ${guards.owner}`
-    const fix = guards === undefined ? 'Set `secret` to the whole value of `auth`.' : howToSend(guards)
-    tell(`${these} are refused although their secret is right: the header has ${word} as its scheme word. ${fix}`)
+    const { requests, fix } = what
+    tell(`${requests} are refused although their secret is right: the header has ${word} as its scheme word. ${fix}`)
   }
-  if (typeof secret !== 'function') return checkFor(secret, misplaced, guards?.takesBearer)
+  if (typeof secret !== 'function') return checkFor(secret, misplaced, what)
 
-  let known: { readonly of: string; readonly check: ReturnType<typeof checkFor> } | undefined
+  let known: { readonly of: string; readonly check: HeaderCheck } | undefined
   let complained = false
   return async (authorization, door, env) => {
     try {
       const value = await secret(env)
       const of = JSON.stringify(value) ?? ''
-      if (known?.of !== of) known = { of, check: checkFor(value, misplaced, guards?.takesBearer) }
+      if (known?.of !== of) known = { of, check: checkFor(value, misplaced, what) }
       complained = false
     } catch (error) {
       // Logged once, until there is a secret again. The text of the error can quote the secret, so the log has only its name.
-      const each = guards === undefined ? 'message' : `request to ${guards.owner}`
       // What to do about `every message is refused: …`: Your `secret` function threw or returned nothing usable. Every message is lost until it
       // returns a secret.
-      if (!complained) tell(`every ${each} is refused: ${complaint(error)}`)
+      if (!complained) tell(`every ${what.request} is refused: ${complaint(error)}`)
       complained = true
       return { error: 'secret_unavailable' }
     }
@@ -150,28 +157,13 @@ function splitScheme(value: string): { readonly scheme: string | undefined; read
   return { scheme: value.slice(0, blank).toLowerCase(), rest: value.slice(blank).trimStart() }
 }
 
-/** The check for these secrets. `misplaced` is told the scheme word of a header whose secret is right. */
-function checkFor(
-  secret: unknown,
-  misplaced: (word: string) => void,
-  takesBearer: boolean = false,
-): (authorization: string | null | undefined, door: Door) => Refusal | UsedSecret {
+function checkFor(secret: unknown, misplaced: Misplaced, { check }: Guarded): HeaderCheck {
   const expected = prepare(secret)
-  const check = checkOf(expected, misplaced)
-  if (!takesBearer) return check
-  // Report a misplaced scheme word only once: for the last of two candidates.
-  const asItIs = checkOf(expected, () => {})
-  return (authorization, door) => {
-    const [, bare] = /^bearer +(.*)$/i.exec(authorization ?? '') ?? []
-    const checked = (bare === undefined ? check : asItIs)(authorization, door)
-    return 'error' in checked && bare !== undefined ? check(bare, door) : checked
-  }
+  const checkTelling = (told: Misplaced): HeaderCheck => checkOf(expected, told)
+  return check?.(checkTelling, misplaced) ?? checkTelling(misplaced)
 }
 
-function checkOf(
-  expected: readonly ExpectedSecret[],
-  misplaced: (word: string) => void,
-): (authorization: string | null | undefined, door: Door) => Refusal | UsedSecret {
+function checkOf(expected: readonly ExpectedSecret[], misplaced: Misplaced): HeaderCheck {
   return (authorization, door) => {
     if (typeof authorization !== 'string' || authorization.trim() === '') return { error: 'authorization_missing' }
 

@@ -330,7 +330,7 @@ export interface Inbox {
    * cannot keep gets no place, and is told by `onSkipped` or `onExpired`. `forget` of the receiver's inbox erases in all readers, and a reader has none.
    * Called once for each name. Left out: the inbox has one reader.
    */
-  reader?(name: string, settings: InboxSettings): Inbox
+  reader?(name: string, settings: ReaderSettings): Inbox
   /** For an inbox that holds more messages than fit into memory. Left out: the receiver keeps a record of each message that waits. */
   window?(host: WindowHost<Waiting>): Window<Waiting>
   /**
@@ -475,6 +475,21 @@ export interface InboxSettings {
   readonly owed?: () => readonly OwedBranch[]
   /** What operators may ask of the receiver, for an inbox through which they can reach it. Not to be used before `open`. */
   readonly operator?: () => OperatorApi
+}
+
+/** What a branch gives the inbox that it reads. */
+export interface ReaderSettings extends InboxSettings {
+  /** For an inbox in memory: what its readers need, which the first branch brings. `mostDead`: how many dead letters each of them keeps. */
+  readonly readersInMemory: (mostDead: number) => ReadersInMemory
+}
+
+/** The readers of an inbox in memory, beside its receiver. */
+export interface ReadersInMemory {
+  add(name: string, settings: InboxSettings): Inbox
+  /** The receiver has put these messages. */
+  follow(messages: readonly InboxMessage[], from?: RequestScope): void
+  /** Erases a vehicle, of which the receiver had `here`. Resolves to what all of them had. */
+  erase(vin: string, dryRun: boolean, here: readonly ListedMessage[]): Promise<Erased>
 }
 
 /** One call of `receiver.on`, `batch` or `when`. */

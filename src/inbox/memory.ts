@@ -1,14 +1,13 @@
 import { FleethookError } from '../base/errors.ts'
 import { checkOptions, wholeNumber } from '../base/options.ts'
 import { PassingMap } from '../base/passing-map.ts'
-import { noRequest, type RequestScope } from '../hosting/execution-context.ts'
+import type { Forgotten } from '../observe/dead-letters.ts'
 import type { InboxStats } from '../observe/stats.ts'
 import {
   type Claim,
   type DeadLetter,
   type DeadLetterReason,
   done,
-  type Erased,
   type Inbox,
   type InboxFactory,
   type InboxMessage,
@@ -18,6 +17,7 @@ import {
   listedLetter,
   type ListedMessage,
   type Outcome,
+  type ReadersInMemory,
   type Selection,
   type Waiting,
   whyNeverFit,
@@ -53,46 +53,34 @@ export function memoryInbox(options: { readonly deadLetters?: number } = {}): In
   return (settings) => createMemoryInbox(settings, mostDead)
 }
 
-/** Messages that the receiver puts are for its readers, too, unless they are timers of its own rules. */
+/** The inbox of a receiver. Its branches bring what several readers need: who has none does not bundle it. */
 function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
   const places = new MemoryPlaces(settings, mostDead)
-  const readers = new Map<string, MemoryPlaces>()
+  let readers: ReadersInMemory | undefined
   return {
     ...inboxOf(places),
-    put(messages, from = noRequest) {
+    put(messages, from) {
       places.put(messages)
-      if (readers.size === 0) return
-      const shared = messages.filter(({ kind }) => kind !== 'timer')
-      for (const reader of readers.values()) reader.follow(shared, from)
+      readers?.follow(messages, from)
     },
     reader(name, own) {
-      const reader = new MemoryPlaces(own, mostDead)
-      readers.set(name, reader)
-      return {
-        ...inboxOf(reader),
-        handsOut: 'stored',
-        put(messages, from = noRequest) {
-          reader.put(messages)
-          own.onPut?.(messages, from)
-        },
-      }
+      readers ??= own.readersInMemory(mostDead)
+      return readers.add(name, own)
     },
-    async forget(vin, dryRun): Promise<Erased> {
-      const found: Found = { all: new Set(), waiting: new Set(), dead: new Set() }
-      const waitingHere = places.erase(vin, dryRun, found)
-      const waitingOf: Record<string, number> = {}
-      for (const [name, reader] of readers) waitingOf[name] = reader.erase(vin, dryRun, found)
-      if (!dryRun) for (const each of [places, ...readers.values()]) await each.vehicles?.forget(vin)
-      const { all, waiting, dead } = found
-      return { messages: all.size, waiting: waiting.size, deadLetters: dead.size, waitingHere, waitingOf }
+    async forget(vin, dryRun) {
+      const here = places.erase(vin, dryRun)
+      const erased = (await readers?.erase(vin, dryRun, here)) ?? erasedOf(here)
+      if (!dryRun) await places.vehicles?.forget(vin)
+      return erased
     },
   }
 }
 
-function inboxOf(places: MemoryPlaces): Inbox {
+/** An inbox with these places. */
+export function inboxOf(places: MemoryPlaces): Inbox {
   return {
     durability: 'memory',
-    open: async () => ({ waiting: places.waiting() }),
+    open: async () => ({ waiting: nothing() }),
     put: (messages) => places.put(messages),
     claim: (id) => places.claim(id),
     settle: (id, outcome) => places.settle(id, outcome),
@@ -109,15 +97,20 @@ function inboxOf(places: MemoryPlaces): Inbox {
   }
 }
 
-/** The ids of what an erasure finds. */
-interface Found {
-  readonly all: Set<string>
-  readonly waiting: Set<string>
-  readonly dead: Set<string>
+async function* nothing(): AsyncGenerator<never> {}
+
+/** Counts each message once, however many readers had it. */
+export function erasedOf(found: readonly ListedMessage[]): Forgotten {
+  const count = (which: readonly ListedMessage[]): number => new Set(which.map(({ message }) => message.id)).size
+  return {
+    messages: count(found),
+    waiting: count(found.filter(({ state, message }) => state === 'waiting' && message.kind === 'wire')),
+    deadLetters: count(found.filter(({ state }) => state === 'dead')),
+  }
 }
 
 /** What one reader still has to do. The messages themselves are shared. */
-class MemoryPlaces {
+export class MemoryPlaces {
   readonly vehicles: VehicleStore | undefined
   readonly #settings: InboxSettings
   readonly #kept = new PassingMap<string, Kept>()
@@ -143,35 +136,15 @@ class MemoryPlaces {
     )
   }
 
-  /** What a reader was given before it was opened. */
-  async *waiting(): AsyncGenerator<readonly Waiting[]> {
-    const page = [...this.#kept.values()].flatMap(({ message }) => message ?? [])
-    if (page.length > 0) yield page
-  }
-
   /** Throws when there is no room for them. */
   put(messages: readonly InboxMessage[]): void {
     let bytes = 0
     for (const message of messages) bytes += message.bytes
     if (this.#isClosed)
       throw new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
-    if (!this.#hasRoom(messages.length, bytes)) throw whyNeverFit(messages.length, bytes, this.#limits) ?? this.#full
+    if (!this.hasRoom(messages.length, bytes)) throw whyNeverFit(messages.length, bytes, this.#limits) ?? this.#full
     this.#bytes += bytes
     for (const message of messages) this.#kept.set(message.id, { message, deliveries: 0, letter: undefined })
-  }
-
-  /** Keeps a place for each message for which there is room. The receiver never waits for that. */
-  follow(messages: readonly InboxMessage[], from: RequestScope): void {
-    if (this.#isClosed || messages.length === 0) return
-    const placed: InboxMessage[] = []
-    const skipped: InboxMessage[] = []
-    for (const message of messages) {
-      const hasRoom = this.#hasRoom(1, message.bytes)
-      if (hasRoom) this.put([message])
-      ;(hasRoom ? placed : skipped).push(message)
-    }
-    if (placed.length > 0) this.#settings.onPut?.(placed, from)
-    if (skipped.length > 0) this.#settings.onSkipped?.(skipped)
   }
 
   claim(id: string): Claim | undefined {
@@ -199,7 +172,7 @@ class MemoryPlaces {
 
   list(what: 'dead' | 'settled' | 'all', which: Selection): readonly ListedMessage[] {
     const isAll = what === 'all'
-    const found = this.#listed().filter(
+    const found = this.listed().filter(
       ({ state, message }) => (isAll || state === what) && isSelected(message, which, isAll),
     )
     const sorted = found.toSorted((a, b) => (a.message.id > b.message.id === isAll ? -1 : 1))
@@ -221,20 +194,13 @@ class MemoryPlaces {
     return this.#dead.delete(id)
   }
 
-  /** Adds what there is of a vehicle to `found`, and erases it unless `dryRun`. Returns the number of messages of the wire that waited. */
-  erase(vin: string, dryRun: boolean, found: Found): number {
-    const own = this.#listed().filter(({ message }) => isAbout(message, vin))
-    let waiting = 0
-    for (const { message, state } of own) {
-      const { id } = message
-      const waits = state === 'waiting' && message.kind === 'wire'
-      found.all.add(id)
-      if (state === 'dead') found.dead.add(id)
-      if (waits) found.waiting.add(id)
-      if (waits) waiting += 1
-      if (!dryRun) void (state === 'dead' ? this.removeDead(id) : this.settle(id))
-    }
-    return waiting
+  /** What there is of a vehicle. Erases it, unless `dryRun`. */
+  erase(vin: string, dryRun: boolean): readonly ListedMessage[] {
+    const found = this.listed().filter(({ message }) => isAbout(message, vin))
+    if (!dryRun)
+      for (const { message, state } of found)
+        void (state === 'dead' ? this.removeDead(message.id) : this.settle(message.id))
+    return found
   }
 
   usage(): { readonly messages: number; readonly bytes: number } {
@@ -261,14 +227,14 @@ class MemoryPlaces {
 
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
     if (this.#isClosed) return 'inbox_unavailable'
-    return this.#hasRoom(1, 1) ? undefined : 'inbox_full'
+    return this.hasRoom(1, 1) ? undefined : 'inbox_full'
   }
 
   close(): void {
     this.#isClosed = true
   }
 
-  #hasRoom(messages: number, bytes: number): boolean {
+  hasRoom(messages: number, bytes: number): boolean {
     const { pendingMessages, pendingBytes } = this.#limits
     return this.#kept.size + messages <= pendingMessages && this.#bytes + bytes <= pendingBytes
   }
@@ -286,7 +252,7 @@ class MemoryPlaces {
     if (dropped > 0) this.#settings.onDropped?.(dropped)
   }
 
-  #listed(): readonly ListedMessage[] {
+  listed(): readonly ListedMessage[] {
     const found: ListedMessage[] = []
     for (const { message } of this.#kept.values()) if (message !== undefined) found.push({ message, state: 'waiting' })
     for (const letter of this.#dead.values()) found.push(listedLetter(letter))

@@ -40,57 +40,52 @@ export interface OnceHandlers<Transaction> {
   ): (what: readonly What[], context: Context) => Promise<void>
 }
 
-/** Handlers that leave marks: by the function that the receiver gets, the name of the mark, and the same handler with another mark. */
-const marks = new WeakMap<object, Marked>()
+/** Handlers that leave marks: by the function that the receiver gets. `onceHandlers` brings what they do: who has none does not bundle it. */
+const all = new WeakMap<object, Marked>()
 
 /** Whether the mark of this name is in the database: then the writes of that run are committed. Rejects when that cannot be known now. */
 export type HasMark = (mark: string, delivery: Delivery) => Promise<boolean>
 
-interface Marked {
-  readonly of: string
-  readonly name: string
-  readonly has: HasMark
-  readonly withMark: (mark: string) => (...given: never[]) => unknown
+/** A handler that leaves marks. When one is in the database, the writes of that run are committed. */
+export interface Marked {
+  readonly run: (...given: never[]) => unknown
+  readonly mark: string
+  readonly hasMark: HasMark
+  /** Its `nth` run for one message: an edge can happen twice before a message, and each time is handled. No name of a handler has a `~`. */
+  nthRun(nth: number): Pick<Marked, 'run' | 'mark'>
+  /**
+   * With marks of its own on a branch, which has the messages of its receiver under the same ids: the table of `createOnce` would take the run on one for
+   * that on the other, and write nothing. No name of a handler has an `@`.
+   */
+  onBranch(branch: string): Pick<Marked, 'run' | 'mark' | 'hasMark'>
 }
 
-/**
- * The mark of the `nth` run of a handler for one message: an edge can happen twice before a message, and each time is handled. When it is in the
- * database, the writes of that run are committed. No name of a handler has a `~`.
- */
-export function markOf(handler: object, nth: number = 0): string | undefined {
-  const name = marks.get(handler)?.name
-  return name === undefined || nth === 0 ? name : `${name}~${nth + 1}`
-}
-
-/** For a handler that leaves marks: asks for one of them. */
-export const hasMarkOf = (handler: object): HasMark | undefined => marks.get(handler)?.has
-
-/** The handler that leaves the mark of its `nth` run for one message. */
-export function nthRunOf(handler: object, nth: number): object {
-  const mark = markOf(handler, nth)
-  return nth === 0 || mark === undefined ? handler : (marks.get(handler)?.withMark(mark) ?? handler)
-}
-
-/**
- * The handler with marks of its own on a branch, which has the messages of its receiver under the same ids: the table of `createOnce` would take the
- * run on one for that on the other, and write nothing. No name of a handler has an `@`.
- */
-export function onBranch(handler: object, branch: string): object {
-  const known = marks.get(handler)
-  if (known?.of !== 'createOnce') return handler
-  const onIt = (mark: string): string => `${mark}@${branch}`
-  const has: HasMark = (mark, delivery) => known.has(onIt(mark), delivery)
-  return marked({ ...known, has, withMark: (mark) => known.withMark(onIt(mark)) })
-}
+export const markedOf = (handler: object): Marked | undefined => all.get(handler)
 
 /** Logs, metrics and operators call a handler by the name of its function. */
 function marked<Made extends (...given: never[]) => unknown>(
-  about: Omit<Marked, 'withMark'> & { readonly withMark: (mark: string) => Made },
+  of: string,
+  name: string,
+  hasMark: HasMark,
+  withMark: (mark: string) => Made,
 ): Made {
-  const { name, withMark } = about
-  const made = withMark(name)
-  marks.set(made, about)
-  return Object.defineProperty(made, 'name', { value: name })
+  const run = withMark(name)
+  all.set(run, {
+    run,
+    mark: name,
+    hasMark,
+    nthRun(nth) {
+      const mark = `${name}~${nth + 1}`
+      return { run: withMark(mark), mark }
+    },
+    onBranch(branch) {
+      if (of !== 'createOnce') return { run, mark: name, hasMark }
+      const onIt = (mark: string): string => `${mark}@${branch}`
+      const hasOnIt: HasMark = (mark, delivery) => hasMark(onIt(mark), delivery)
+      return { run: marked(of, name, hasOnIt, (mark) => withMark(onIt(mark))), mark: name, hasMark: hasOnIt }
+    },
+  })
+  return Object.defineProperty(run, 'name', { value: name })
 }
 
 /** Names of handlers as they can be written into statements. */
@@ -126,7 +121,7 @@ export function onceHandlers<Transaction>(
       take(name)
       const withMark = (mark: string) => (what: What, context: Context) =>
         run(mark, [context.delivery], (tx) => handler(what, context, tx))
-      return marked({ of, name, has, withMark })
+      return marked(of, name, has, withMark)
     },
     {
       batch<What, Context extends Several>(name: string, handler: Handled<readonly What[], Context, Transaction>) {
@@ -135,7 +130,7 @@ export function onceHandlers<Transaction>(
           run(mark, context.deliveries, (tx, which) =>
             handler(which === undefined ? what : what.filter((_, at) => which.includes(at)), context, tx),
           )
-        return marked({ of, name, has, withMark })
+        return marked(of, name, has, withMark)
       },
     },
   )

@@ -47,7 +47,7 @@ export function operatedBy(intake: Intake): Intake['operator'] {
     handlersOf: (event) => registry.handlersFor(event, undefined, undefined).map(({ name }) => name),
     forget: async (vin, { dryRun = false } = {}) => {
       await intake.whenRecovered()
-      const erased = await erase(intake, vin, dryRun)
+      const erased = forgotten(await erase(intake, vin, dryRun))
       return behind.branches?.forget(vin, dryRun, erased) ?? erased
     },
     branches: behind.byName,
@@ -56,40 +56,40 @@ export function operatedBy(intake: Intake): Intake['operator'] {
   return vehicles === undefined ? operated : Object.assign(operated, { vehicles })
 }
 
-/** Erases what is kept of a vehicle, in all readers of the inbox. Rejects with `inbox_unsupported` where that is not possible. */
-async function erase(intake: Intake, vin: string, dryRun: boolean): Promise<Forgotten> {
+/** Erases what the inbox keeps of a vehicle. Rejects with `inbox_unsupported` where that is not possible. */
+async function erase(intake: Intake, vin: string, dryRun: boolean): Promise<Erased> {
   const { inbox, parts } = intake
   // Before anything is erased: messages that stay in the inbox must have their turns.
   if (inbox.forget === undefined)
     throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.', {
       hint: 'docs/operating.md says what each inbox keeps, and for how long.',
     })
-  if (dryRun) return forgotten(await inbox.forget(vin, true))
-  const readers = parts.behind.branches?.readers ?? new Map<string, Intake>()
-  const all = [...readers.values(), intake]
-  const before = new Map(all.map((each) => [each, each.core.counts.forgotten]))
+  if (dryRun) return inbox.forget(vin, true)
   // First all of them let go: a message that one of them settles while it is erased must not count twice.
-  for (const each of all) await letGo(each, vin)
+  const noteOfReaders = await parts.behind.branches?.letGo(vin)
+  const note = await letGo(intake, vin)
   const erased = await inbox.forget(vin, false)
-  const noteErased = (each: Intake, waiting: number): void => {
-    const { counts } = each.core
-    // Not all that wait have a place in memory.
-    if (each.isHere) counts.forgotten = Math.max(counts.forgotten, (before.get(each) ?? 0) + waiting)
-    each.parts.reports.clocksBehind.delete(vin)
-    each.parts.reports.observers.tell.forgotten?.(vin)
-  }
-  for (const [name, each] of readers) noteErased(each, erased.waitingOf?.[name] ?? 0)
-  noteErased(intake, erased.waitingHere ?? erased.waiting)
-  return forgotten(erased)
+  noteOfReaders?.(erased)
+  note(erased.waitingHere ?? erased.waiting)
+  return erased
 }
 
-/** Ends the work on its messages, whose handlers never run. */
-async function letGo({ core, gaps, vehicles }: Intake, vin: string): Promise<void> {
+/** Ends the work on messages of a vehicle, whose handlers never run. Resolves to what notes how many waited, once they are erased. */
+export async function letGo(intake: Intake, vin: string): Promise<(waiting: number) => void> {
+  const { core, gaps, vehicles, isHere, parts } = intake
+  const { counts } = core
+  const before = counts.forgotten
   const lane = laneOf(vin)
   const reason = new FleethookError('vehicle_forgotten', 'The vehicle of the message was erased.')
   core.drop((message) => message.lane === lane, 'forgotten', reason)
   gaps.forget(vin)
   await vehicles?.forget(vin)
+  return (waiting) => {
+    // Not all that wait have a place in memory.
+    if (isHere) counts.forgotten = Math.max(counts.forgotten, before + waiting)
+    parts.reports.clocksBehind.delete(vin)
+    parts.reports.observers.tell.forgotten?.(vin)
+  }
 }
 
 function forgotten({ messages, waiting, deadLetters, notErased }: Erased): Forgotten {

@@ -3,7 +3,7 @@ import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import { Core } from '../core/core.ts'
 import { drain } from '../core/draining.ts'
-import type { Message, RequestWork } from '../core/message.ts'
+import type { RequestWork } from '../core/message.ts'
 import type { Lifecycle } from '../core/runner.ts'
 import type { Part } from '../core/part.ts'
 import type { Registry } from '../core/registry.ts'
@@ -17,6 +17,7 @@ import type { Refusal } from '../http/answers.ts'
 import type { Forgotten } from '../observe/dead-letters.ts'
 import type { Stats } from '../observe/stats.ts'
 import {
+  type Erased,
   type Inbox,
   type InboxFactory,
   type InboxMessage,
@@ -45,19 +46,23 @@ export interface Behind {
 
 /** All of them. What they need is in `src/branch`, so who has none does not bundle it. */
 export interface BranchesBehind {
-  /** Those that read the inbox of the receiver, by name. */
-  readonly readers: ReadonlyMap<string, Intake>
   /** Those that lack messages of the receiver, if the process ends now. */
   owed(): readonly OwedBranch[]
-  /** An earlier process ended while these lacked messages: a gap of theirs says so. */
-  missed(owed: readonly OwedBranch[]): void
-  open(options: OpenOptions): void
-  /** Resolves when each of them is open, or could not be opened. */
-  whenOpen(options: OpenOptions): Promise<unknown>
+  /**
+   * The receiver is open. An earlier process ended while branches lacked messages, which are `owed`: a gap of theirs says so. Resolves when messages of an
+   * earlier process have their turns; `undefined`: at once. One that waited for a branch in its turn would look like one that ends processes, should this one
+   * be killed.
+   */
+  open(options: OpenOptions, owed: readonly OwedBranch[]): Promise<void> | undefined
   /** The receiver has put these messages into its inbox, and no handler has run for them. Resolves when their turns may come; `undefined`: at once. */
-  handOver(given: readonly Message[], messages: readonly InboxMessage[]): Promise<unknown> | undefined
-  /** `whenQuiet`: see {@link Intake.whenQuiet} of the receiver. */
-  drain(options: DrainOptions, front: Promise<DrainResult>, whenQuiet: Promise<void>): Promise<DrainResult>
+  handOver(request: RequestWork, messages: readonly InboxMessage[]): Promise<unknown> | undefined
+  /** What a receiver knows about time and about gaps is so for those that read its inbox, too. */
+  tellStates(tell: (states: VehicleStates) => void): void
+  /** The receiver has drained, and puts nothing any more. Its inbox is closed after that. */
+  quiet(): void
+  drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult>
+  /** Those that read the inbox of the receiver end their work on a vehicle. Resolves to what notes what was erased. */
+  letGo(vin: string): Promise<(erased: Erased) => void>
   forget(vin: string, dryRun: boolean, front: Forgotten): Promise<Forgotten>
   stats(): Stats['branches']
 }
@@ -73,9 +78,6 @@ export interface ReceiverParts {
   /** For a branch. Who has none does not bundle it. */
   readonly follows?: ((host: FollowingHost) => Following) | undefined
 }
-
-/** The longest that messages of an earlier process wait until branches are open, in milliseconds. */
-const branchesMs = 5_000
 
 /** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
 const startMs = 1_000
@@ -102,6 +104,8 @@ export class Intake {
   readonly parts: ReceiverParts
   isDraining = false
   isReady = false
+  /** A drain has ended all work, and nothing is put any more. The inbox is closed after that. */
+  isClosed = false
   /** Messages up to this id are of other processes, which may have handed them over to branches before their turns. */
   othersUpTo = ''
   notReadyHint: string | undefined
@@ -112,19 +116,12 @@ export class Intake {
   readonly window: Window<Waiting> | undefined
   /** What is put is handed out in this process. */
   readonly isHere: boolean
-  /** Resolves when a drain has ended all work, and nothing is put any more. The inbox is closed after that. */
-  readonly whenQuiet: Promise<void>
-  /** Branches get messages before their turns: no other process handles them, and no part skips any. */
-  readonly handsOverEarly: boolean
   /** Of a branch: the way of its timers, if that is not {@link putTimers}. */
   timersBy: ((timers: readonly TimerEvent[]) => Promise<boolean>) | undefined
   #draining: Promise<DrainResult> | undefined
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
-  /**
-   * When messages of an earlier process have their turns, because branches are open by then. One that waited for a branch in its turn would look like
-   * one that ends processes, should this one be killed. `undefined`: at once.
-   */
+  /** When messages of an earlier process have their turns. `undefined`: at once. */
   #turnsFrom: Promise<void> | undefined
   #readiness: Promise<boolean> | undefined
   /**
@@ -139,11 +136,9 @@ export class Intake {
   readonly #putBefore = new Set<string>()
   /** The bindings of the last request: those of messages that are read from the inbox. */
   #env: unknown
-  #isClosed = false
   #notListeningMs = (): number => 0
   /** Messages get their places before the inbox has them. */
   readonly #placesFirst: boolean
-  #quiet: () => void = () => {}
   /** What a branch hears of the inbox of its receiver. */
   readonly #following: Following | undefined
 
@@ -209,7 +204,6 @@ export class Intake {
     this.inbox = inbox
     this.#placesFirst = (inbox.handsOut ?? 'here') === 'here'
     this.isHere = this.#placesFirst || inbox.handsOut === 'stored'
-    this.whenQuiet = new Promise((resolve) => (this.#quiet = resolve))
     this.durability = inbox.durability
     const { vehiclesElsewhere: elsewhere } = inbox
     this.states = elsewhere === undefined ? vehicles?.in(inbox, clock, receipts.ids, inboxFailed) : undefined
@@ -217,8 +211,6 @@ export class Intake {
     this.vehicles = vehicles?.whole(this, clock)
     this.ack = chooseAck(settings.ack, this.durability)
     const added = settings.parts.flatMap((part): readonly Part[] => ('create' in part ? [part.create()] : []))
-    this.handsOverEarly =
-      this.#placesFirst && settings.inbox.place === undefined && added.every(({ admit }) => admit === undefined)
     this.core = new Core({
       clock,
       log: settings.log,
@@ -333,9 +325,7 @@ export class Intake {
 
   /** The inbox has the messages, so their handlers start. */
   #start(request: RequestWork, messages: readonly InboxMessage[]): RequestWork {
-    const { branches } = this.parts.behind
-    const handedOver =
-      this.handsOverEarly && !request.isBound ? branches?.handOver(request.messages, messages) : undefined
+    const handedOver = this.parts.behind.branches?.handOver(request, messages)
     if (handedOver === undefined) this.core.start(request)
     else void handedOver.then(() => this.core.start(request))
     // Not those that the receiver made.
@@ -472,25 +462,21 @@ export class Intake {
 
   /** A durable inbox keeps messages for the next process until it closes. In memory nobody would handle them. */
   #takesNothing(): boolean {
-    return this.#isClosed || (this.lifecycle.startsNoMore && this.durability === 'memory')
+    return this.isClosed || (this.lifecycle.startsNoMore && this.durability === 'memory')
   }
 
   async #begin(options?: OpenOptions): Promise<void> {
     const { receipts, reports, settings } = this.parts
     const { lastId, gaps = [], owed = [], waiting, unapplied, gapsKnown } = await this.inbox.open(options)
     const { handsOut, watchesTime, takesNone } = this.inbox
-    const { branches } = this.parts.behind
+    const { behind } = this.parts
     const [forward] = this.parts.registry.ownRetries
     if (settings.branch === undefined && forward !== undefined) reports.noteForward(forward.name)
-    branches?.missed(owed)
-    if (branches !== undefined && this.durability !== 'memory' && settings.inbox.place === undefined) {
-      this.#turnsFrom = resolvedOr(branches.whenOpen(options ?? {}), settings.clock, branchesMs)
-      void this.#turnsFrom.then(() => (this.#turnsFrom = undefined))
-    }
     if (lastId !== undefined) receipts.follow(lastId)
     for (const gap of gaps) this.gaps.note(gap)
-    this.parts.behind.opened = options ?? {}
-    branches?.open(this.parts.behind.opened)
+    behind.opened = options ?? {}
+    this.#turnsFrom = behind.branches?.open(behind.opened, owed)
+    void this.#turnsFrom?.then(() => (this.#turnsFrom = undefined))
     this.#recovered = this.#during(async () => {
       try {
         const states = handsOut === 'elsewhere' ? undefined : this.states
@@ -520,10 +506,9 @@ export class Intake {
     if (watches && !this.isDraining) this.gaps.watchForStalls()
   }
 
-  /** What a receiver knows about time and about gaps is so for its branches, too. */
   #tellStates(tell: (states: VehicleStates) => void): void {
-    for (const { states } of [this, ...(this.parts.behind.branches?.readers.values() ?? [])])
-      if (states !== undefined) tell(states)
+    if (this.states !== undefined) tell(this.states)
+    this.parts.behind.branches?.tellStates(tell)
   }
 
   /** Messages that wait in the inbox. Those up to `#lastId` are from an earlier process. */
@@ -541,9 +526,8 @@ export class Intake {
     this.#add(known)
   }
 
-  /** Where others handle messages, too, each of them hands over what it handles. */
   #noteOthers(id: string): void {
-    if (this.isHere && this.parts.settings.inbox.place === undefined && id > this.othersUpTo) this.othersUpTo = id
+    if (id > this.othersUpTo) this.othersUpTo = id
   }
 
   #add(page: readonly Waiting[]): RequestWork {
@@ -602,8 +586,8 @@ export class Intake {
     else takeUntil.then(refuse, refuse)
     const result = await drain(this.core, options)
     refuse()
-    this.#isClosed = true
-    this.#quiet()
+    this.isClosed = true
+    this.parts.behind.branches?.quiet()
     this.parts.reports.noteUnreportedGaps(this.inbox.keepsGaps === true ? 0 : this.gaps.open.size)
     const left = this.window?.isBehind === true ? this.inbox.usage().messages : result.left
     await this.inbox.close(clock.now() - Math.ceil(this.#notListeningMs()))

@@ -3,6 +3,7 @@ import type { DeadLetter, DeadLetterReason, Inbox, InboxMessage, InboxSettings, 
 
 /** Tests make ids as a receiver does. Inboxes know the place of a message by its id. */
 export { DeliveryIds, firstSeqAt, msOfSeq, seqOf } from '../inbox/delivery-id.ts'
+export { readersInMemory } from '../inbox/memory-readers.ts'
 export { memoryVehicles } from '../vehicles/recent.ts'
 
 const silent = (): void => {}

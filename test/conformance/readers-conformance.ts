@@ -1,7 +1,7 @@
 import type { Inbox, InboxMessage, InboxSettings, Opened } from 'fleethook/extend'
 import { type Conformance, equal } from '../../src/testing/expectations.ts'
 import type { InboxUnderTest } from '../../src/testing/inbox-conformance.ts'
-import { id, lettersIn, message, reason, usualSettings } from '../../src/testing/kept-message.ts'
+import { id, lettersIn, message, readersInMemory, reason, usualSettings } from '../../src/testing/kept-message.ts'
 
 /** A reader of an inbox, and what the inbox has told it. */
 interface Reader {
@@ -239,6 +239,7 @@ function readerOf(front: Inbox, name: string, limits: Partial<InboxSettings> = {
   const inbox = front.reader?.(name, {
     ...usualSettings,
     ...limits,
+    readersInMemory,
     onPut: note,
     onWaiting: note,
     onSkipped: (messages) => void skipped.push(...messages.map((each) => each.id)),

@@ -11,7 +11,7 @@ import type { Inbox, InboxMessage, Opened, Waiting } from 'fleethook/extend'
 import { sqliteInbox, type SqliteInboxOptions } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
 import { expect, test } from 'vitest'
-import { DeliveryIds, reason, lettersIn } from '../../src/testing/kept-message.ts'
+import { DeliveryIds, readersInMemory, reason, lettersIn } from '../../src/testing/kept-message.ts'
 import { command } from '../cli/command.ts'
 import { inForm } from '../form.ts'
 import { unwatched } from '../vehicles/scene.ts'
@@ -180,7 +180,8 @@ test('what waits for a branch moves to the branch of the same name, also what on
   ): Promise<Record<'front' | 'crm', Inbox> & { waiting: readonly Waiting[] }> => {
     const { settings } = settingsOf({ clock, openGaps: () => [] })
     const front = sqliteInbox({ path: file, waitMs: 0 })(settings)
-    const crm = front.reader?.('crm', settingsOf({ clock, openGaps: () => [], onPut: () => {} }).settings)
+    const itsOwn = settingsOf({ clock, openGaps: () => [], onPut: () => {} }).settings
+    const crm = front.reader?.('crm', { ...itsOwn, readersInMemory })
     if (crm === undefined) throw new Error('The inbox has one reader only.')
     await front.open()
     return { front, crm, waiting: await waitingIn(await crm.open()) }
