@@ -1,5 +1,5 @@
 import { noRequest, type RequestScope } from '../hosting/execution-context.ts'
-import type { Inbox, InboxMessage, InboxSettings, ListedMessage, ReadersInMemory, Waiting } from './inbox.ts'
+import type { Inbox, InboxMessage, InboxSettings, ReadersInMemory, Waiting } from './inbox.ts'
 import { erasedOf, inboxOf, MemoryPlaces } from './memory.ts'
 
 /**
@@ -21,7 +21,7 @@ export function readersInMemory(mostDead: number): ReadersInMemory {
     async erase(vin, dryRun, here) {
       const found = [...readers].map(([name, { places }]) => [name, places.erase(vin, dryRun)] as const)
       if (!dryRun) for (const { places } of readers.values()) await places.vehicles?.forget(vin)
-      const all = found.reduce<readonly ListedMessage[]>((sum, [, its]) => [...sum, ...its], here)
+      const all = [...here, ...found.flatMap(([, its]) => its)]
       const waitingOf = Object.fromEntries(found.map(([name, its]) => [name, erasedOf(its).waiting]))
       return { ...erasedOf(all), waitingHere: erasedOf(here).waiting, waitingOf }
     },
