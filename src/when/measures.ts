@@ -422,7 +422,9 @@ function isBroken({ base, before, upTo: ms = 0 }: Notes, entry: Entry, episode: 
   const isLess = entry[3] === 'jump' && Number(entry[1]) < Number(before[1])
   if (isLess || entry[3] === 'reset') return expected > leastUnseenKwh
   const grown = totalOf(entry) - totalOf(before)
-  return silentMs > longSilentMs && expected - grown > leastUnseenKwh + expected / 5
+  // A charger gives less and less, so its first minutes say little of the next ones.
+  const slack = ms < silentMs ? expected / 2 : expected / 5
+  return silentMs > longSilentMs && expected - grown > leastUnseenKwh + slack
 }
 
 /** Adds what a counter grew since the value before to the parts of a curve, in a straight line. */
@@ -594,9 +596,10 @@ const dateOf = (entry: Entry | undefined): Date | null => (entry === undefined ?
 function isFromBefore({ from, first, base, before: newest, after }: Notes, { start, before = 0 }: Bounded): boolean {
   const to = after ?? newest
   if (from === undefined || first === undefined || to === undefined || base !== totalOf(from)) return false
-  const pace = first[0] < to[0] ? (totalOf(to) - totalOf(first)) / (to[0] - first[0]) : 0
-  const explained = pace * (first[0] - start)
   const isSure = from[0] >= before - freshMs
+  // A single number has no pace.
+  if (first[0] >= to[0]) return !isSure && totalOf(first) - base > leastUnseen
+  const explained = ((totalOf(to) - totalOf(first)) / (to[0] - first[0])) * (first[0] - start)
   return totalOf(first) - base > (isSure ? 2 * explained + leastUnseenKwh : explained + leastUnseen)
 }
 

@@ -146,7 +146,8 @@ const charges: Cases = {
     ],
     rows: [
       { minutes: 10, kwh: 2, percent_from: 20, percent_to: 24, incomplete: 0 },
-      { minutes: 10, kwh: 3, percent_from: 24, percent_to: 30, incomplete: 0 },
+      // The number from before the plug came again, so it may have begun again behind it: from 2 to 5, or from 0.
+      { minutes: 10, kwh: 3, percent_from: 24, percent_to: 30, incomplete: 1 },
       // From 5 to 7, or from 0: nobody can tell, so it is the smaller one, and says so.
       { minutes: 20.166667, kwh: 2, percent_from: 30, percent_to: 44, incomplete: 1 },
     ],
