@@ -35,12 +35,15 @@ export class Branches implements BranchesBehind {
   readonly #readers = new Map<string, Intake>()
   readonly #joined: Joined[] = []
   readonly #front: HostedReceiver
-  readonly #quiet = Promise.withResolvers<void>()
+  /** Resolves when a drain of the receiver has ended all work. */
+  readonly #whenQuiet: Promise<void>
+  #quiet: () => void = () => {}
   /** By name: since when a branch lacks messages. */
   readonly #owedSinceMs = new Map<string, number>()
 
   constructor(front: HostedReceiver) {
     this.#front = front
+    this.#whenQuiet = new Promise((resolve) => (this.#quiet = resolve))
     this.#byName = front.intake.parts.behind.byName
     if (front.intake.isClosed) this.quiet()
   }
@@ -111,7 +114,7 @@ export class Branches implements BranchesBehind {
   }
 
   quiet(): void {
-    this.#quiet.resolve()
+    this.#quiet()
   }
 
   /** They take messages until the receiver has drained, in the same deadline. */
@@ -124,7 +127,7 @@ export class Branches implements BranchesBehind {
         handlerGraceMs,
         notListeningMs,
         // The inbox of a receiver closes when its readers have closed.
-        takeUntil: this.#readers.has(name) ? this.#quiet.promise : front,
+        takeUntil: this.#readers.has(name) ? this.#whenQuiet : front,
       }),
     ])
     const branches = Object.fromEntries(await Promise.all(drained))
