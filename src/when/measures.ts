@@ -422,8 +422,8 @@ function isBroken({ base, before, upTo: ms = 0 }: Notes, entry: Entry, episode: 
   const isLess = entry[3] === 'jump' && Number(entry[1]) < Number(before[1])
   if (isLess || entry[3] === 'reset') return expected > leastUnseenKwh
   const grown = totalOf(entry) - totalOf(before)
-  // A charger gives less and less, so its first minutes say little of the next ones.
-  const slack = ms < silentMs ? expected / 2 : expected / 5
+  // A charger gives less and less, so its first two minutes say little of the next ones.
+  const slack = ms < freshMs ? expected / 2 : expected / 5
   return silentMs > longSilentMs && expected - grown > leastUnseenKwh + slack
 }
 
