@@ -30,7 +30,7 @@ export async function* eventsByVehicle(
   from: Date,
 ): AsyncGenerator<KeptEvents, void, undefined> {
   for (let after: string | undefined = ''; after !== undefined;) {
-    const kept = new KeptEvents(fields, after)
+    const kept: KeptEvents = new KeptEvents(fields, after)
     for await (const { event } of messages.list({ from })) kept.add(event)
     yield kept
     after = kept.next
