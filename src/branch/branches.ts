@@ -31,7 +31,7 @@ export class Branches implements BranchesBehind {
   readonly #byName: Behind['byName']
   /** Where they keep messages: the files, or the schemas. */
   readonly places: Set<string> = new Set()
-  /** Those that read the inbox of the receiver, by name. */
+  /** The branches that read the inbox of the receiver, by name. */
   readonly #readers = new Map<string, Intake>()
   readonly #joined: Joined[] = []
   readonly #front: HostedReceiver

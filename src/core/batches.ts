@@ -49,7 +49,7 @@ export class Batch {
 }
 
 export class Batches {
-  /** Those that are full, or have waited long enough. They run as soon as there is a slot. */
+  /** Batches that are full, or have waited long enough. They run as soon as there is a slot. */
   due: Batch[] = []
   readonly #core: BatchHost
   /** One for each handler, or one for each of its requests where a runtime binds work to requests. */

@@ -25,7 +25,7 @@ export class Breaker {
   readonly #clock: Clock
   /** Lanes that it failed for since its last success, until it opens. */
   readonly #lanes = new Set<string>()
-  /** Messages that wait: those that the handler has not failed for, and the others. */
+  /** Messages that wait: first the ones it has not failed for, then the others. */
   readonly #untried = new Set<Message>()
   readonly #tried = new Set<Message>()
   /** The messages that it has failed for while the breaker was open, and that are not over, and the time before which it may not run for them. */
@@ -83,7 +83,7 @@ export class Breaker {
     return Math.max(firstPauseMs, leastMs, this.#leftMs())
   }
 
-  /** The handler threw `Retry`, which is neither a success nor a failure. One that is paused stays so. */
+  /** The handler threw `Retry`, which is neither a success nor a failure. A paused handler stays paused. */
   askedToWait(): void {
     if (this.#probe === undefined) return
     this.#pause()

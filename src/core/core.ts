@@ -71,7 +71,7 @@ interface FailedRun {
   readonly isPaused?: boolean
 }
 
-/** One attempt at the handlers of a message, or at that of its batch. */
+/** One attempt at the handlers of a message, or at the handler of its batch. */
 class Attempt {
   readonly message: Message
   /** The number of attempts before it. */
@@ -117,7 +117,7 @@ export class Core {
   readonly #deadlines: RequestDeadlines<RequestWork>
   readonly #batches: Batches
   #started: RequestWork[] = []
-  /** Those that a handler failed for. */
+  /** The messages that a handler failed for. */
   readonly troubled: Set<Message> = new Set()
   /** The message beside which nothing runs, from the time at which its turn came. */
   #suspect: Message | undefined
@@ -250,7 +250,7 @@ export class Core {
     const lost: Message[] = []
     const lose = async (message: Message): Promise<void> => {
       try {
-        // One that is settled meanwhile is no longer in the inbox.
+        // A message that was settled in the meantime is no longer in the inbox.
         if ((await inbox.claim(message.id)) === undefined) return
         await inbox.settle(message.id)
       } catch (error) {
@@ -378,7 +378,7 @@ export class Core {
     } catch (error) {
       const wasSeen = message.handlers !== undefined || message.claim === undefined
       next = this.#failedTurn(message, error)
-      // No handler saw it, so its claim must not look like one that ended its process.
+      // No handler saw it, so its claim must not look as if it had ended its process.
       if (!wasSeen) await this.tryLater(message, next)
     }
     if (isObserved && begun !== undefined) begun.next = next
@@ -426,7 +426,7 @@ export class Core {
     if (again.length > 0) {
       message.goOnWith([...again.map(({ handler }) => handler), ...toGather])
       if (failure !== undefined && !isLast) return restMs
-      // No handler failed but those that fail for every vehicle.
+      // Only handlers that fail for every vehicle failed.
       if (failure === undefined && message.attempt > before) {
         const trouble = message.inTrouble()
         trouble.exempt += 1
@@ -518,7 +518,7 @@ export class Core {
     // Other processes can take messages over until the handler runs.
     const held = inbox.isStillHeld && (await Promise.allSettled(begun.map(async ({ id }) => inbox.isStillHeld?.(id))))
     const attempts: Attempt[] = []
-    // One that does not run now keeps those of its vehicle that gathered behind it.
+    // A message that does not run now keeps the messages of its vehicle that gathered behind it.
     const kept = new Set<string>()
     for (const [place, message] of begun.entries()) {
       if (!batch.has(message)) continue
@@ -613,7 +613,7 @@ export class Core {
   }
 
   /**
-   * A handler has run for `size` messages. `attempts`: of those that are still here. Reports a failure once, and notes it in each attempt. The first
+   * A handler has run for `size` messages. `attempts`: of the messages that are still here. Reports a failure once, and notes it in each attempt. The first
    * row that fits counts.
    *
    * | how the run ended                               | its breaker          | told as           | its messages                           |
@@ -632,7 +632,7 @@ export class Core {
     const how = this.#judge(handler, failure, asks)
     const first = attempts[0]?.message
     if (how === 'done' || how === 'discarded' || how === 'given-up') {
-      // What the handler calls works. Closing starts messages at once, and one that still found the breaker would try without end.
+      // What the handler calls works. Closing starts messages at once, and a message that still found the breaker would try without end.
       const breaker = this.breakers.get(handler)
       this.breakers.delete(handler)
       breaker?.close()
@@ -736,7 +736,7 @@ export class Core {
 
   /** Whether the failed attempt was the last one. Notes since when it fails. */
   #isLast(message: Message): boolean {
-    // Of its handlers that still have to succeed, one that says itself how long it is tried decides for all.
+    // Of the handlers that still have to succeed, a handler with a time of its own decides how long all are tried.
     const retry = message.handlers?.find((handler) => handler.retry !== undefined)?.retry ?? this.options.retry
     const now = elapsedMs(this.options.clock)
     const trouble = message.inTrouble()
@@ -781,7 +781,7 @@ export class Core {
     return false
   }
 
-  /** Notes how many processes ended while they had the message. One that they left for good is given up before it is tried here. */
+  /** Notes how many processes ended while they had the message. A message that they left for good is given up before it is tried here. */
   #noteEarlier(message: Message): void {
     const { attemptsBefore, claim, trouble } = message
     const crashes = this.#endsNone(message) ? 0 : Math.max(0, (claim?.deliveries ?? 0) - attemptsBefore)

@@ -17,7 +17,7 @@ export type EventOf<S extends Subject, Fields extends FieldCatalogue = BuiltInFi
 
 /**
  * The vehicle of the messages of a topic. `Keeps` says whether the receiver has the part `vehicles`. Every message of a topic of the wire
- * has a VIN, except those that are `unknown`.
+ * has a VIN, except the `unknown` ones.
  */
 export type VehicleOf<S extends Subject, Keeps extends boolean, Fields extends FieldCatalogue> = [Keeps] extends [false]
   ? undefined
@@ -143,7 +143,7 @@ export interface BatchContext<
 
 /**
  * A function for many events of a topic at once. Events of one VIN are in order of arrival. When it throws or rejects, it
- * runs again with each event alone. Only those that fail again are retried.
+ * runs again with each event alone. Only messages that fail again are retried.
  *
  * @example
  * ```ts

@@ -28,7 +28,7 @@ export interface Handler {
   readonly gather: Pick<BatchOptions, 'size' | 'withinMs'> | undefined
   /** The name of its mark: when it resolves, its writes are committed. `undefined`: it leaves none. */
   readonly mark: string | undefined
-  /** Asks whether its mark, or that of another run of it, is there. `undefined`: it leaves none. */
+  /** Asks whether this run, or another run of it, has left its mark. `undefined`: it leaves none. */
   readonly hasMark: HasMark | undefined
   /** It hands messages over to a branch. */
   readonly isBranch?: true
@@ -84,7 +84,7 @@ export class Message implements MessageView {
   slot: { release(): void } | undefined
   /** Parts let it pass, or they and the state of its vehicle have heard of its end. */
   toParts: 'new' | 'admitted' | 'ended' = 'new'
-  /** Its handler, that of a batch, gets it alone: a batch failed, or it is a suspect. */
+  /** The handler of a batch gets it alone: a batch failed, or it is a suspect. */
   isAlone = false
   /** It is over here without an end: another process has the message, or its vehicle was erased. */
   isGone = false
@@ -136,7 +136,7 @@ export class Message implements MessageView {
     return this.claim?.message.receivedAt ?? msOfSeq(seqOf(this.id))
   }
 
-  /** Its turn begins, in a slot of its own or in that of its batch. */
+  /** Its turn begins, in a slot of its own or in the slot of its batch. */
   begin(slot?: Message['slot']): void {
     this.state = 'running'
     this.heldBy = undefined
@@ -210,7 +210,7 @@ export class Message implements MessageView {
 interface Lane {
   head: Message | undefined
   tail: Message | undefined
-  /** The message whose turn it is: the head, or the first one behind those that were passed over. */
+  /** The message whose turn it is: the head, or the first one behind the messages that were passed over. */
   turn: Message | undefined
   /** The lane behind it in the queue of lanes. */
   following: Lane | undefined

@@ -63,7 +63,7 @@ export class Registry {
   }
 
   /**
-   * `handling` is a handler, or a filter and a handler. A handler without a name gets that of the line that called `method`: `on`,
+   * `handling` is a handler, or a filter and a handler. A handler without a name gets the name of the line that called `method`: `on`,
    * `batch` or `when` of the receiver. Throws `handler_invalid` when an argument of it is wrong.
    */
   add(method: object, given: unknown, handling: readonly unknown[], gather?: Handler['gather']): void {
@@ -110,7 +110,7 @@ export class Registry {
     )
   }
 
-  /** A branch gets every message, before the handlers of its topic: one that ends the process must not keep it from the branch. */
+  /** A branch gets every message, before the handlers of its topic: a message that ends the process must not be kept from the branch. */
   addBranch(handler: Handler): void {
     for (const key of [...topics, 'malformed', 'timer', 'facts']) this.#subscribe(key, handler, true)
     // Processes that share an inbox have the same branches.

@@ -150,7 +150,7 @@ export class Runner {
   readonly #active = new PassingMap<Run, Run>()
   /** Why runs were aborted: what ends with one of these has not failed. */
   readonly #reasons = new WeakSet<Error>()
-  /** Fires when the time limit of the oldest run is reached, or of one that was older. All limits are the same, so one timer is enough. */
+  /** Fires when the time limit of the oldest run is reached, or of an older run that has ended. All limits are the same, so one timer is enough. */
   #timer: Timer | undefined
 
   constructor(options: RunnerOptions, endedLate: (handler: Handler, messages: readonly Message[]) => void) {
@@ -159,7 +159,7 @@ export class Runner {
   }
 
   /**
-   * Runs a handler for one message, or that of a batch for several. It needs a promise only if the handler is asynchronous. `known`: the delivery of
+   * Runs a handler for one message, or the handler of a batch for several. It needs a promise only if the handler is asynchronous. `known`: the delivery of
    * the one message.
    */
   run(handler: Handler, given: readonly Message[], owner: RequestScope, known?: Delivery): Ran | Promise<Ran> {
@@ -260,7 +260,7 @@ export class Runner {
 
   #timeOut(run: Run): void {
     const { clock, timeoutMs } = this.#options
-    // A handler with a mark has a transaction. One that waits for itself looks like any other that takes too long, so each is told.
+    // A handler with a mark has a transaction. A transaction that waits for itself looks like any other slow one, so each is told.
     const itself =
       ' If it takes a second connection of the pool of its transaction, it waits for itself: use the transaction.'
     const hint = `Pass \`context.signal\` on to what it waits for, or raise \`timeoutMs\`.${run.handler.mark === undefined ? '' : itself}`

@@ -46,22 +46,21 @@ export interface Behind {
 
 /** All of them. What they need is in `src/branch`, so who has none does not bundle it. */
 export interface BranchesBehind {
-  /** Those that lack messages of the receiver, if the process ends now. */
+  /** The branches that lack messages of the receiver, if the process ends now. */
   owed(): readonly OwedBranch[]
   /**
-   * The receiver is open. An earlier process ended while branches lacked messages, which are `owed`: a gap of theirs says so. Resolves when messages of an
-   * earlier process have their turns; `undefined`: at once. One that waited for a branch in its turn would look like one that ends processes, should this one
-   * be killed.
+   * The receiver is open. An earlier process ended while branches lacked messages, which are `owed`: a gap of the branch says so. Resolves when messages of an
+   * earlier process have their turns; `undefined`: at once. If we are killed while a message waits for a branch, it must not look like a poison message.
    */
   open(options: OpenOptions, owed: readonly OwedBranch[]): Promise<void> | undefined
   /** The receiver has put these messages into its inbox, and no handler has run for them. Resolves when their turns may come; `undefined`: at once. */
   handOver(request: RequestWork, messages: readonly InboxMessage[]): Promise<unknown> | undefined
-  /** What a receiver knows about time and about gaps is so for those that read its inbox, too. */
+  /** Tells the branches that read the receiver's inbox what it knows about time and gaps. */
   tellStates(tell: (states: VehicleStates) => void): void
   /** The receiver has drained, and puts nothing any more. Its inbox is closed after that. */
   quiet(): void
   drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult>
-  /** Those that read the inbox of the receiver end their work on a vehicle. Resolves to what notes what was erased. */
+  /** Ends the work on a vehicle in the branches that read the receiver's inbox. Resolves to a function that notes what was erased. */
   letGo(vin: string): Promise<(erased: Erased) => void>
   forget(vin: string, dryRun: boolean, front: Forgotten): Promise<Forgotten>
   stats(): Stats['branches']
@@ -328,7 +327,7 @@ export class Intake {
     const handedOver = this.parts.behind.branches?.handOver(request, messages)
     if (handedOver === undefined) this.core.start(request)
     else void handedOver.then(() => this.core.start(request))
-    // Not those that the receiver made.
+    // Not the messages that the receiver made.
     if (messages[0]?.kind !== 'wire') return request
     this.parts.reports.noteAccepted(messages)
     if (this.gaps.open.size > 0) this.gaps.start(request)
@@ -501,7 +500,7 @@ export class Intake {
       if (gaps.length === 0) this.gaps.start(this.#scope)
       else backgroundTimer(settings.clock, startMs, () => this.gaps.start(this.#scope))
     })
-    // A stall of one that takes no messages is no gap: others receive meanwhile.
+    // A stall of a process that takes no messages is no gap: the others receive.
     const watches = watchesTime !== false && takesNone === undefined && handsOut !== 'stored'
     if (watches && !this.isDraining) this.gaps.watchForStalls()
   }

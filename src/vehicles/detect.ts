@@ -201,7 +201,7 @@ class Detection {
       this.#detect(edge, false, step)
   }
 
-  /** Asks the edges that the message touches, and those that have happened and are not told yet: each message may decide about them. */
+  /** Asks the edges that the message touches, and the edges that have happened and are not told yet: each message may decide about them. */
   ask(memory: VehicleState['memory']): void {
     const { before, after, event, found } = this.#moment
     const { names } = after.parts().state.slots

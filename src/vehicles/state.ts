@@ -659,12 +659,12 @@ export interface Odd {
 
 /**
  * The state after a message of this vehicle. Each field has its newest value by the vehicle's clock. Of two values with the same time, or
- * with times that say nothing about the order, the one that arrived last wins. A message that is certainly older never replaces a newer
+ * with times that say nothing about the order, the latest arrival wins. A message that is certainly older never replaces a newer
  * value. Pure.
  */
 export function applied(before: VehicleState, arrival: Arrival): Applied {
   const { event, seq, gapTo } = arrival
-  // With Postgres, a message can be committed behind a newer one. The state after it is newer than the one before all the same.
+  // With Postgres, a message can be committed behind a newer one. The state after it is still the newer one.
   const gaps = gapsAfter(before, event)
   const common = { seq: Math.max(before.seq + 1, seq), seenMs: event.receivedAt.getTime(), isUnheard: false, gaps }
   const own = (after: VehicleState, sentMs: number): Applied => ({
@@ -859,7 +859,7 @@ class Draft implements Applied {
     this.#change({ slot, from: known, to: null, fromMs, atMs, acrossGap: this.#isAcrossGap(slot), invalid: true })
   }
 
-  /** What the state takes of a value, if it is believed. It can bring the one that was held with it. */
+  /** What the state takes of a value, if it is believed. It can bring the value that was held with it. */
   #judge(law: Law, slot: number, value: FieldValue, sent: Sent, { hasTime }: HowSent): Taken | undefined {
     const known = this.#before.values[slot]
     const held = this.#before.doubts?.[slot]?.held
@@ -1092,7 +1092,7 @@ const isOnBy = (state: string): boolean | undefined => (Object.hasOwn(isOn, stat
 /** What the clock said. A connection with an id is opened once, so its own order is known. */
 const saidMs = ({ atMs, aheadMs }: Sent): number => Math.max(atMs, aheadMs)
 
-/** Whether the message that opened a connection comes after the one that ended it. A network without an id can be opened again at once. */
+/** Whether the message that opened a connection comes after the message that ended it. A network without an id can be opened again at once. */
 function startsBefore(start: Sent, end: Stamp, hasId: boolean): boolean {
   if (isOlder(start, end)) return true
   if (!hasId) return false
@@ -1111,9 +1111,9 @@ function withConnection(connections: Connections, key: string, sent: Sent): Conn
 interface Lens {
   /** Only these fields have values, and each is certain. */
   readonly isKnown?: (field: string) => boolean
-  /** The vehicle's time that it shows. Default: that of the receipt. */
+  /** The vehicle's time that it shows. Default: the receipt. */
   readonly momentMs?: number
-  /** The time of the business at which facts are shown. Default: that of the receipt. */
+  /** The time of the business at which facts are shown. Default: the receipt. */
   readonly factsMs?: number
   /** Each value counts as reported at that moment. */
   readonly isAnyAge?: boolean

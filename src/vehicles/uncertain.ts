@@ -145,7 +145,7 @@ export class Uncertain {
   }
 
   /**
-   * The vehicle before a message. The first one that it sends after a pause decides whether that is a gap for it, once: a later pause that is none does
+   * The vehicle before a message. The first one that it sends after a pause decides whether the pause is a gap for it, once: a later pause that is none does
    * not make values from before an earlier one certain.
    */
   decided(state: VehicleState, event: FleetEvent, seq: number): VehicleState {

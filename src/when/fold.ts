@@ -298,7 +298,7 @@ function noteOf(gauge: Gauge, one: Running, entry: Entry, around: Around): void 
   if (notes.after !== after && one.gapAfter !== undefined && entry[0] > one.gapAfter) one.gap = true
 }
 
-/** Adds to each episode how far its counters were in earlier ones, and returns how far they are in those that are over. */
+/** Adds to each episode how far its counters were in earlier ones, and returns how far they are in episodes that are over. */
 function count(
   definition: Definition,
   counted: Known['counted'],

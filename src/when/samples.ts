@@ -8,13 +8,13 @@ import type { Definition } from './definition.ts'
 
 const longestValue = 256
 
-/** A value as it is kept until it is folded. Its place is that of its time, and of two with the same time and field the later arrival counts. */
+/** A value as it is kept until it is folded. It is placed by its time. Of two with the same time and field, the later arrival counts. */
 export type Sample = readonly [at: number, field: string | number, value: FieldValue, isLoose?: boolean]
 /** In place of a field: a message without one of the fields, so that there is no silence. */
 export const heardOf = -1
 /** In place of a field: values up to now are uncertain, because messages may be missing. The value is when the receiver listened again. */
 export const gapOf = -2
-/** Added to the number of a field whose time is that of the receipt. */
+/** Added to the number of a field whose time is the receipt's. */
 const looseOf = 1_000
 
 /** In the text, the newest sample comes first, at this time. Each has the time since the one before it, and the number of its field. */
@@ -67,7 +67,7 @@ export function samplesIn({ fields }: Definition, { event, before, after, at, ar
   const isAhead = event.at.getTime() > arrivedMs
   // Its clock was never set, or is ahead.
   const isLoose = isAhead || sentMs !== at.getTime() || event.meta.createdAtMissing === true
-  // One that waits to be confirmed is not older.
+  // A value that waits to be confirmed is not older.
   const isHeld = (name: string): boolean =>
     after.odd?.some(({ field, held }) => field === name && Number(held?.at) === sentMs) === true
   const keptMs = (name: string): number => (isAhead && !isHeld(name) ? Number(after.at(name)) : sentMs)
